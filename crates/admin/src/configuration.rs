@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use http::StatusCode;
-use microcache_proxy::config::{Plain, Report, Said, Setting, Settings, Told};
+use microcache_proxy::config::{MistakeView, OptionSource, Plain, Report, Setting, Settings};
 use microcache_proxy::{NotReloaded, NotUpgraded};
 use serde_json::{Map, Value, json};
 
@@ -40,10 +40,10 @@ fn all_of(settings: &[Setting]) -> Vec<Value> {
 }
 
 fn shown(setting: &Setting) -> Value {
-    let (source, line) = match setting.said {
-        Said::Default => ("default", None),
-        Said::File(line) => ("file", Some(line)),
-        Said::CommandLine => ("command-line", None),
+    let (source, line) = match setting.source {
+        OptionSource::Default => ("default", None),
+        OptionSource::File(line) => ("file", Some(line)),
+        OptionSource::CommandLine => ("command-line", None),
     };
     json!({
         "name": setting.name,
@@ -139,7 +139,7 @@ fn not_upgraded(why: &NotUpgraded) -> Problem {
 }
 
 fn told(report: &Report) -> Vec<Value> {
-    let one = |told: Told| {
+    let one = |told: MistakeView| {
         json!({
             "location": told.place,
             "line": told.line,
@@ -147,5 +147,5 @@ fn told(report: &Report) -> Vec<Value> {
             "hint": told.remedy,
         })
     };
-    report.told().map(one).collect()
+    report.mistakes().map(one).collect()
 }

@@ -1,4 +1,4 @@
-//! What is printed when serving begins and ends.
+//! The texts printed at start and stop.
 
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -12,8 +12,7 @@ use microcache_proxy::{Summary, TierReport};
 
 use crate::acme;
 
-/// Where it listens, what it fronts, what rule is in force, what `operators` reach, and how to see that it
-/// works.
+/// The banner at start: listeners, origins, memory, tiers, rules, admin interface, and a command to try.
 pub(crate) fn started(
     config: &Config,
     addresses: &[(Scheme, SocketAddr)],
@@ -22,12 +21,16 @@ pub(crate) fn started(
     let mut out = String::new();
     let version = env!("CARGO_PKG_VERSION");
     for (i, (scheme, address)) in addresses.iter().enumerate() {
-        let who = if i == 0 {
+        let subject = if i == 0 {
             format!("microcache {version}")
         } else {
             "and".to_owned()
         };
-        let _ = writeln!(out, "{who} listening on {}://{address}", scheme.as_str());
+        let _ = writeln!(
+            out,
+            "{subject} listening on {}://{address}",
+            scheme.as_str()
+        );
     }
     for group in &config.upstreams {
         let _ = writeln!(out, "  origin  {}", origin(group));
@@ -40,28 +43,31 @@ pub(crate) fn started(
     );
     let tiers = tiers(&config.tiers);
     if !tiers.is_empty() {
-        let _ = writeln!(out, "  behind  {}", tiers.join(", then "));
+        let _ = writeln!(out, "  tiers   {}", tiers.join(", then "));
     }
     if config.push.is_on() {
         let _ = writeln!(out, "  push    {}", documents(&config.push));
     }
     if config.push.mercure.is_on() {
-        let who = if config.push.mercure.anonymous {
-            "; without a token, who subscribes gets what is not private"
+        let anonymous = if config.push.mercure.anonymous {
+            "; anonymous subscribers receive public updates only"
         } else {
             ""
         };
         let kept = match &config.push.mercure.kept {
-            Some((directory, _)) => format!("; its history is kept in {}", directory.display()),
+            Some((directory, _)) => format!("; history in {}", directory.display()),
             None => String::new(),
         };
-        let _ = writeln!(out, "  mercure a hub at /.well-known/mercure{who}{kept}");
+        let _ = writeln!(
+            out,
+            "  mercure hub at /.well-known/mercure{anonymous}{kept}"
+        );
     }
     if let Some((last, others)) = config.routes.split_last() {
         if !others.is_empty() {
             let _ = writeln!(
                 out,
-                "  routes  {}, then for all else:",
+                "  routes  {}; for all other requests:",
                 count(others.len() as u64, "route")
             );
         }
@@ -74,24 +80,24 @@ pub(crate) fn started(
     if let Some(&(_, address)) = addresses.first() {
         let _ = writeln!(
             out,
-            "  try     curl -s -o /dev/null -D - http://{}/\n          (twice: Cache-Status says where each answer came from)",
+            "  try     curl -s -o /dev/null -D - http://{}/\n          (twice: Cache-Status shows the origin and the hit)",
             reachable(address)
         );
     }
     out
 }
 
-/// Where documents are, where they are kept, and whether anybody may change them.
+/// The push cache: its paths, its storage, and whether publishing is enabled.
 fn documents(push: &PushConfig) -> String {
     let prefixes: Vec<&str> = push.prefixes.iter().map(Prefix::as_str).collect();
     let kept = match &push.settings.directory {
-        _ if push.settings.fleet.is_some() => "which other nodes share by Redis".to_owned(),
-        Some(directory) => format!("kept in {}", directory.display()),
-        None => "which end with the process".to_owned(),
+        _ if push.settings.fleet.is_some() => "shared by Redis".to_owned(),
+        Some(directory) => format!("stored in {}", directory.display()),
+        None => "in memory only".to_owned(),
     };
     let publishers = match push.keys.publishers {
         Some(_) => "",
-        None => "; nobody may publish without push_token_file",
+        None => "; publishing is disabled without push_token_file",
     };
     format!(
         "documents under {}, {kept}{publishers}",
@@ -99,7 +105,7 @@ fn documents(push: &PushConfig) -> String {
     )
 }
 
-/// What was done.
+/// The summary at stop.
 pub(crate) fn stopped(summary: &Summary) -> String {
     let outcomes: Vec<String> = summary
         .outcomes
@@ -114,7 +120,7 @@ pub(crate) fn stopped(summary: &Summary) -> String {
     }
     let _ = writeln!(
         out,
-        "; {} to the origin, {} evicted, {} refused by memory",
+        "; {} to the origin, {} evicted, {} not stored for lack of memory",
         summary.origin_requests,
         count(summary.evicted, "object"),
         summary.refused
@@ -125,7 +131,7 @@ pub(crate) fn stopped(summary: &Summary) -> String {
     out
 }
 
-/// Where the slow application listens, what it does, and how to see what it has done.
+/// The banner of the simulated application.
 pub(crate) fn origin_started(address: SocketAddr, what: &str) -> String {
     let version = env!("CARGO_PKG_VERSION");
     let url = format!("http://{}", reachable(address));
@@ -137,7 +143,7 @@ pub(crate) fn origin_started(address: SocketAddr, what: &str) -> String {
     )
 }
 
-/// What the slow application has done.
+/// The summary of the simulated application.
 pub(crate) fn origin_stopped(totals: Totals) -> String {
     format!(
         "microcache origin stopped after {}: {}, {} not modified, {} busy, {} made to fail\n",
@@ -149,7 +155,7 @@ pub(crate) fn origin_stopped(totals: Totals) -> String {
     )
 }
 
-/// What a configuration holds, in numbers.
+/// The number of listeners, upstream groups and routes of a configuration.
 pub(crate) fn contents(config: &Config) -> String {
     format!(
         "{}, {}, {}",
@@ -162,7 +168,7 @@ pub(crate) fn contents(config: &Config) -> String {
     )
 }
 
-/// So many of them.
+/// A number and a noun, in the plural where needed.
 pub(crate) fn count(number: u64, what: &str) -> String {
     match number {
         1 => format!("1 {what}"),
@@ -180,7 +186,7 @@ fn origin(group: &GroupSettings) -> String {
     format!("{name}{}, at most {most} at a time", servers.join(" "))
 }
 
-/// The tiers behind memory, nearest first. Addresses of Redis hold passwords, and stay away.
+/// The tiers below memory, nearest first. Addresses of Redis are left out, since they contain passwords.
 fn tiers(config: &TierConfig) -> Vec<String> {
     let mut tiers = Vec::new();
     if let Some((directory, size)) = &config.disk {
@@ -198,7 +204,7 @@ fn tiers(config: &TierConfig) -> Vec<String> {
     tiers
 }
 
-/// What a tier did, and how it is.
+/// The summary of a tier.
 fn tier(report: &TierReport) -> String {
     let stats = &report.stats;
     let mut out = format!(
@@ -213,25 +219,25 @@ fn tier(report: &TierReport) -> String {
         report.dropped,
         stats.refused,
         count(report.errors, "error"),
-        count(report.timeouts, "time-out"),
+        count(report.timeouts, "timeout"),
         report.corrupt,
     );
     if report.not_removed > 0 {
-        let _ = write!(out, "; {} not done", count(report.not_removed, "removal"));
+        let _ = write!(out, "; {} failed", count(report.not_removed, "removal"));
     }
     if let Some(micros) = report.slowest_of(99) {
-        let _ = write!(out, "; 99 % of look-ups within {micros} us");
+        let _ = write!(out, "; look-ups p99 {micros} us");
     }
     if let (Some(entries), Some(bytes)) = (stats.entries, stats.bytes) {
         let _ = write!(
             out,
-            "; holds {} in {bytes} bytes, {} evicted",
+            "; {} in {bytes} bytes, {} evicted",
             count(entries, "record"),
             stats.evicted
         );
     }
-    for trouble in &stats.degraded {
-        let _ = write!(out, "; {trouble}");
+    for reason in &stats.degraded {
+        let _ = write!(out, "; {reason}");
     }
     out
 }
@@ -254,16 +260,16 @@ fn rule(route: &Route) -> String {
     let show = |millis| units::show_duration(Duration::from_millis(millis));
     let rules = &route.rules;
     if route.pass {
-        return "everything goes to the origin, and nothing is kept".to_owned();
+        return "all requests go to the origin, nothing is stored".to_owned();
     }
     let fresh = match rules.forced_ttl {
         Some(ttl) => format!(
-            "whatever the origin says, a response is fresh for {}",
+            "responses are fresh for {}, whatever the origin says",
             show(ttl)
         ),
-        None if rules.ttl == 0 => "a response is kept if and as long as the origin says".to_owned(),
+        None if rules.ttl == 0 => "responses are stored only as the origin says".to_owned(),
         None => format!(
-            "unless the origin says otherwise, a response is fresh for {}",
+            "responses are fresh for {} unless the origin says otherwise",
             show(rules.ttl)
         ),
     };
@@ -271,7 +277,7 @@ fn rule(route: &Route) -> String {
     if rules.stale_while_revalidate > 0 {
         let window = show(rules.stale_while_revalidate);
         after.push(format!(
-            "then stale for up to {window} while one request refreshes it"
+            "then served stale for up to {window} while one request revalidates"
         ));
     }
     if rules.stale_if_error > 0 {
@@ -294,11 +300,11 @@ fn rule(route: &Route) -> String {
         indent
     };
     format!(
-        "{fresh}{after};\n          requests with cookies or Authorization go to the origin, unless it says `public`"
+        "{fresh}{after};\n          requests with cookies or Authorization are not cached unless it says `public`"
     )
 }
 
-/// An address that a client on this machine can use.
+/// An address that a client on this machine can connect to.
 fn reachable(address: SocketAddr) -> SocketAddr {
     if address.ip().is_unspecified() {
         SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), address.port())

@@ -25,16 +25,16 @@ use tikv_jemallocator::Jemalloc;
 use acme::Acme;
 use cli::{Job, Message};
 use logs::Logs;
-use operators::Operators;
+use operators::AdminListener;
 use otlp::Exporter;
 
-/// The exit code for what the operator has to put right.
+/// The exit status for errors in the command line or the configuration.
 const BAD_USAGE: u8 = 2;
 
-/// The exit code of what Ctrl-C has ended, as shells have it.
+/// The exit status after Ctrl-C, as in shells.
 const INTERRUPTED: u8 = 130;
 
-/// docs/decisions/allocator.md has the measurement.
+/// The allocator; docs/decisions/allocator.md has the measurement.
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
 
@@ -65,7 +65,8 @@ fn serve(source: Source) -> Result<ExitCode, ServerError> {
     let mut inherited = match Inherited::receive() {
         Ok(inherited) => inherited,
         Err(error) => {
-            let why = format!("microcache: the sockets handed over cannot be used: {error}");
+            let why =
+                format!("microcache: the sockets of the previous process cannot be used: {error}");
             return Ok(refuse(&why));
         }
     };
@@ -106,7 +107,7 @@ fn serve_with(
     config: &Config,
     source: Source,
     logs: &Logs,
-    admin: Operators,
+    admin: AdminListener,
     inherited: Inherited,
 ) -> Result<ExitCode, ServerError> {
     let notices = Notices::default();
@@ -167,7 +168,7 @@ fn check(file: &Path) -> ExitCode {
     }
 }
 
-/// Tells what was written on purpose, perhaps, and is dangerous.
+/// Prints the warnings of a configuration.
 fn warn(config: &Config) {
     if config.warnings.count() > 0 {
         tell(&format!("{}\n", config.warnings));
@@ -220,11 +221,11 @@ fn with_count(report: &Report) -> String {
     )
 }
 
-/// Why there is no configuration. Mistakes have their places before them.
+/// Formats the error of a configuration. Mistakes begin with their places.
 fn unusable(why: &SourceError) -> String {
     match why {
         SourceError::Mistakes(report) => report.to_string(),
-        SourceError::Unread { .. } => format!("microcache: {why}"),
+        SourceError::Unreadable { .. } => format!("microcache: {why}"),
     }
 }
 
@@ -233,12 +234,12 @@ fn refuse(what: &str) -> ExitCode {
     BAD_USAGE.into()
 }
 
-/// Prints an answer. A reader that has gone away has had enough of it.
+/// Prints to standard output. A closed pipe is no error.
 fn print(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
-/// Prints what an operator should know. Without anybody to read it, serving goes on.
+/// Prints to standard error. A closed pipe is no error.
 fn tell(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }

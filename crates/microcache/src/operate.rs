@@ -1,4 +1,4 @@
-//! What an operator asks of a running server: sent to its interface, and shown.
+//! Requests of an operator to a running server: sent to its admin interface, and printed.
 
 pub(crate) mod client;
 mod explained;
@@ -12,16 +12,16 @@ use serde_json::Value;
 
 use crate::cli::{Errand, Operate};
 use crate::{BAD_USAGE, print, tell};
-use client::{Client, Failed};
+use client::{Client, RequestError};
 
-/// How long it is waited for what purges have hit. They are in force without that.
+/// The wait for the number of entries that a purge matched. The purge is in force before.
 const COUNTING: Duration = Duration::from_secs(3);
-/// Errors that are shown with the statistics.
+/// Errors shown with the statistics.
 const ERRORS: usize = 5;
-/// How often that is asked for.
+/// The interval at which that number is requested.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Asks, and prints the answer.
+/// Sends the request, and prints the answer.
 pub(crate) fn run(operate: &Operate) -> ExitCode {
     let answer = Client::new(&operate.server).and_then(|client| match &operate.errand {
         Errand::Purge(body) => client.post("/v1/purges", body),
@@ -53,16 +53,16 @@ pub(crate) fn run(operate: &Operate) -> ExitCode {
             Errand::Entries(_) => shown::entries(&answer),
             Errand::Explain(_) => explained::text(&answer),
             Errand::Drain => {
-                "it is not ready any more, finishes what is under way and ends\n".to_owned()
+                "draining: the server finishes its requests in progress, and exits\n".to_owned()
             }
             Errand::Reload => shown::reloaded(&answer),
-            Errand::Upgrade => format!("process {} serves in its place\n", answer["pid"]),
+            Errand::Upgrade => format!("upgraded: process {} has taken over\n", answer["pid"]),
         }),
-        Err(Failed::Refused(why)) => {
+        Err(RequestError::Refused(why)) => {
             tell(&format!("microcache: {why}\n"));
             return BAD_USAGE.into();
         }
-        Err(Failed::Unreached(why)) => {
+        Err(RequestError::Unreached(why)) => {
             tell(&format!("microcache: {why}\n"));
             return ExitCode::FAILURE;
         }
@@ -70,14 +70,14 @@ pub(crate) fn run(operate: &Operate) -> ExitCode {
     ends
 }
 
-/// What went wrong lately, as far as it is worth a line.
+/// The recent errors.
 fn recent_errors(operate: &Operate) -> String {
     let limit = [("limit", ERRORS.to_string())];
-    let asked = Client::new(&operate.server).and_then(|client| client.get("/v1/errors", &limit));
-    asked.map_or_else(|_| String::new(), |told| shown::errors(&told))
+    let answer = Client::new(&operate.server).and_then(|client| client.get("/v1/errors", &limit));
+    answer.map_or_else(|_| String::new(), |errors| shown::errors(&errors))
 }
 
-/// How many entries in memory each of these purges has hit, as far as the server can say so soon.
+/// The number of entries in memory that each purge matched, as far as the server has counted them.
 fn hits(operate: &Operate, answer: &Value) -> Vec<Option<u64>> {
     let until = Instant::now() + COUNTING;
     let Ok(client) = Client::new(&operate.server) else {
@@ -100,7 +100,7 @@ fn hits(operate: &Operate, answer: &Value) -> Vec<Option<u64>> {
     purges.into_iter().flatten().map(hit).collect()
 }
 
-/// Adds to each purge the entries in memory that it has hit, where the server has counted them.
+/// Adds to each purge the number of entries in memory that it matched, where it is known.
 fn note_hits(answer: &mut Value, hits: &[Option<u64>]) {
     let purges = answer["purges"].as_array_mut();
     for (purge, hits) in purges.into_iter().flatten().zip(hits) {

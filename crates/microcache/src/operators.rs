@@ -1,4 +1,4 @@
-//! The listener for operators: whether there is one, and what is said of it.
+//! The listener of the admin interface.
 
 use std::net::SocketAddr;
 
@@ -6,24 +6,27 @@ use microcache_admin::Admin;
 use microcache_proxy::config;
 use microcache_proxy::{Handle, Inherited, ServerError, Token};
 
-/// What became of the address for operators.
-pub(crate) enum Operators {
+/// The admin interface, or its absence.
+pub(crate) enum AdminListener {
     Admin {
         admin: Admin,
-        /// What the configuration says, where the port may be left open.
-        wanted: SocketAddr,
+        /// The configured address, whose port may be 0.
+        configured: SocketAddr,
         address: SocketAddr,
     },
-    /// It is not wanted.
+    /// Disabled by the configuration.
     Off,
-    /// The one that is taken when nothing is said is somebody else's.
-    Taken(SocketAddr),
+    /// The default address is in use by another process.
+    InUse(SocketAddr),
 }
 
-/// Takes the address for operators. One that was chosen has to be had.
-pub(crate) fn bind(wanted: &config::Admin, inherited: &mut Inherited) -> Result<Operators, String> {
+/// Binds the admin address. A chosen address that is in use is an error; the default one is not.
+pub(crate) fn bind(
+    wanted: &config::Admin,
+    inherited: &mut Inherited,
+) -> Result<AdminListener, String> {
     let Some(address) = wanted.address else {
-        return Ok(Operators::Off);
+        return Ok(AdminListener::Off);
     };
     let token = wanted.token_file.as_deref();
     let token = token.map(|path| Token::read(path, "admin_token_file"));
@@ -34,20 +37,20 @@ pub(crate) fn bind(wanted: &config::Admin, inherited: &mut Inherited) -> Result<
         None => Admin::bind(address, token),
     };
     match bound.and_then(|admin| Ok((admin.address()?, admin))) {
-        Ok((bound, admin)) => Ok(Operators::Admin {
+        Ok((bound, admin)) => Ok(AdminListener::Admin {
             admin,
-            wanted: address,
+            configured: address,
             address: bound,
         }),
-        Err(_) if !wanted.is_chosen => Ok(Operators::Taken(address)),
+        Err(_) if !wanted.is_chosen => Ok(AdminListener::InUse(address)),
         Err(error) => Err(format!(
-            "cannot listen on {address} for operators: {error} (choose another address with --admin, or --admin off)"
+            "admin interface: cannot listen on {address}: {error} (choose another address with --admin, or --admin off)"
         )),
     }
 }
 
-impl Operators {
-    /// What is said of it at the start.
+impl AdminListener {
+    /// The line of the banner.
     pub(crate) fn summary(&self) -> String {
         match self {
             Self::Admin { address, .. } => {
@@ -56,21 +59,23 @@ impl Operators {
                 )
             }
             Self::Off => "off".to_owned(),
-            Self::Taken(address) => format!(
-                "none, for {address} is taken (--admin ADDRESS chooses another one, --admin off none)"
+            Self::InUse(address) => format!(
+                "none: {address} is in use (choose another with --admin ADDRESS, or --admin off)"
             ),
         }
     }
 
-    /// Begins to answer.
+    /// Starts serving the admin interface.
     pub(crate) fn start(self, handle: Handle) -> Result<(), ServerError> {
         match self {
-            Self::Admin { admin, wanted, .. } => {
+            Self::Admin {
+                admin, configured, ..
+            } => {
                 let socket = admin.socket().map_err(ServerError::Thread)?;
-                handle.operators_listen(wanted, socket);
+                handle.operators_listen(configured, socket);
                 admin.start(handle).map_err(ServerError::Thread)
             }
-            Self::Off | Self::Taken(_) => Ok(()),
+            Self::Off | Self::InUse(_) => Ok(()),
         }
     }
 }

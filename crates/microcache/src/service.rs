@@ -1,4 +1,4 @@
-//! What the system's service manager is told: systemd's protocol of `Type=notify`, which others speak too.
+//! Notifications to the service manager, by systemd's protocol of `Type=notify`.
 
 use std::env;
 use std::os::linux::net::SocketAddrExt;
@@ -8,7 +8,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use microcache_proxy::Stage;
 use rustix::time::{ClockId, clock_gettime};
 
-/// Tells it, if there is one that wants to know.
+/// Notifies the service manager, if there is one.
 pub(crate) fn tell(stage: Stage) {
     let Some(place) = env::var_os("NOTIFY_SOCKET") else {
         return;
@@ -29,7 +29,7 @@ fn message(stage: Stage) -> String {
     match stage {
         Stage::Ready => "READY=1".to_owned(),
         Stage::Reloading => {
-            // In one message, so that the two are seen together.
+            // Both fields must be in one message.
             let now = clock_gettime(ClockId::Monotonic);
             let micros = now.tv_sec * 1_000_000 + now.tv_nsec / 1000;
             format!("RELOADING=1\nMONOTONIC_USEC={micros}")

@@ -475,7 +475,7 @@ fn bad_input_gets_one_line_and_exit_code_2() {
         (&["--urls", "no/such/file"], "cannot read no/such/file"),
         (
             &[&url, "--format", "xml"],
-            "`xml` is no format; there are own, ab",
+            "unknown format `xml`; use one of own, ab",
         ),
         (
             &[&url, "-c", "0"],
@@ -525,11 +525,11 @@ fn bad_input_about_streams_gets_one_line_and_exit_code_2() {
     let cases: [(&[&str], &str); _] = [
         (
             &[&url, "--publish", "1s"],
-            "--publish: who listens? Add --subscribe N",
+            "--publish needs streams; add --subscribe N",
         ),
         (
             &[&url, "--subscribe", "1", "--publish-size", "9"],
-            "--publish-size: how often? Add --publish TIME",
+            "--publish-size needs an interval; add --publish TIME",
         ),
         (&[&url, "--subscribe", "1", "-c", "1"], "--connections"),
         (
@@ -542,7 +542,7 @@ fn bad_input_about_streams_gets_one_line_and_exit_code_2() {
         ),
         (
             &[&url, "--subscribe", "1", "--format", "ab"],
-            "only own and json have words for streams",
+            "streams are reported as own or json only",
         ),
         (
             &[&url, "--subscribe", "1", "-n", "5"],

@@ -222,7 +222,7 @@ impl Reloader {
                 let error = io::Error::other(ended);
                 let file = self.source.file.clone().unwrap_or_default();
                 let file = file.display().to_string();
-                return Err(SourceError::Unread { file, error }.into());
+                return Err(SourceError::Unreadable { file, error }.into());
             }
         };
         let in_force = handle.in_force();
@@ -255,7 +255,7 @@ impl fmt::Display for InOneLine<'_> {
         let Some(report) = self.0.report() else {
             return self.0.fmt(f);
         };
-        for (i, told) in report.told().take(MOST_TOLD).enumerate() {
+        for (i, told) in report.mistakes().take(MOST_TOLD).enumerate() {
             let separator = if i == 0 { "" } else { "; " };
             write!(f, "{separator}{told}")?;
         }

@@ -1,4 +1,4 @@
-//! Our account with the authority: made once, and kept.
+//! The account with the authority: created once, and stored.
 
 use std::io;
 use std::sync::Arc;
@@ -9,22 +9,23 @@ use microcache_proxy::config::AcmeConfig;
 use rustls::ClientConfig;
 use tokio::sync::Mutex;
 
-use super::authority::{Authority, Heard};
+use super::authority::{Authority, RetryAfter};
 use super::failed::{Failed, Fault};
 use super::storage::{ACCOUNT, Storage};
 
-/// How long the other names take it from the first one that there is no way to the authority.
+/// The time that a failure to reach the authority holds for other names.
 const BELIEVED: Duration = Duration::from_secs(20);
 
-/// The account of this process, which all names use.
+/// The account of this process, shared by all names.
 #[derive(Default)]
 pub(super) struct Accounts {
-    /// Why there was none, and until when that is believed of which authority.
+    /// The last failure, its expiry, and its authority.
     refused: Mutex<Option<(String, Instant, Failed)>>,
 }
 
 impl Accounts {
-    /// The account, which is made if there is none. One at a time asks for it, and what he is told holds for those who waited.
+    /// Returns the account, and creates it if there is none. One task at a time does so; its result holds for those
+    /// that waited.
     pub(super) async fn get(&self, config: &AcmeConfig) -> Result<Account, Failed> {
         let mut refused = self.refused.lock().await;
         if let Some((directory, until, failed)) = &*refused
@@ -41,10 +42,10 @@ impl Accounts {
         got
     }
 
-    /// Forgets a refusal: somebody has put right what it was for, perhaps.
+    /// Clears the last failure, whose cause may have been repaired.
     pub(super) async fn ask_again(&self) {
         let mut refused = self.refused.lock().await;
-        // Nobody is asked again who has said when.
+        // An authority that named a time for the next request is not asked earlier.
         if refused
             .as_ref()
             .is_some_and(|(_, _, failed)| failed.retry_after.is_none())
@@ -65,16 +66,16 @@ async fn open(config: &AcmeConfig) -> Result<Account, Failed> {
         .tls
         .as_ref()
         .ok_or_else(|| refused("no TLS".into()))?;
-    let heard = Heard::default();
+    let heard = RetryAfter::default();
     let failed = |error: &instant_acme::Error| Failed::of("the account", error, heard.last());
     let mut known = kept(&storage).map_err(broken)?;
     let mut lock = None;
     if known.is_none() {
         lock = storage.lock("account").map_err(broken)?;
         if lock.is_none() {
-            return Err(refused("another process is about to make it".into()));
+            return Err(refused("another process is creating it".into()));
         }
-        // Whoever held the lock before may have made it.
+        // The previous holder of the lock may have created it.
         known = kept(&storage).map_err(broken)?;
     }
     if let Some(credentials) = known {
@@ -98,7 +99,7 @@ async fn open(config: &AcmeConfig) -> Result<Account, Failed> {
     Ok(account)
 }
 
-/// What opens the account, if it was made. What cannot be read any more is of no use: another account does as well.
+/// Returns the stored credentials. Unreadable ones are ignored, since a new account does as well.
 fn kept(storage: &Storage) -> io::Result<Option<AccountCredentials>> {
     let kept = storage.read_file(ACCOUNT)?;
     Ok(kept.and_then(|kept| serde_json::from_str(&kept).ok()))
@@ -109,7 +110,7 @@ fn builder(tls: &Arc<ClientConfig>) -> AccountBuilder {
     Account::builder_with_http(Box::new(Authority { tls }))
 }
 
-/// Has another account made the next time: the authority does not know this one.
+/// Discards the account, which the authority does not know.
 pub(super) fn forget(config: &AcmeConfig) {
     let _ = Storage::of(config).remove_file(ACCOUNT);
 }
@@ -136,7 +137,7 @@ mod tests {
         storage.prepare().unwrap();
         let lock = storage.lock("account").unwrap();
         let failed = open(&config).await.err().expect("it is being made");
-        assert_eq!(failed.why, "another process is about to make it");
+        assert_eq!(failed.why, "another process is creating it");
         drop(lock);
         let failed = open(&config).await.err().expect("there is no authority");
         assert_eq!(failed.kind, Fault::Authority);

@@ -1,4 +1,4 @@
-//! Requests to the authority: a connection each, by TLS alone, bounded in time and in size.
+//! Requests to the authority: one TLS connection each, with a timeout and a maximum size.
 
 use std::future::Future;
 use std::io;
@@ -22,27 +22,27 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use super::failed::told;
+use super::failed::shortened;
 use super::schedule;
 
-/// How long an answer may take, from the connection to its last byte.
+/// The timeout of a request, from the connection to the last byte of the answer.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The longest answer.
+/// The maximum size of an answer.
 const LARGEST: usize = 256 * 1024;
-/// The longest head of one.
+/// The maximum size of its head.
 const LARGEST_HEAD: usize = 32 * 1024;
 
 tokio::task_local! {
-    /// What the authority has said last of when to come again, for whoever asks for it in this task.
-    static HEARD: Heard;
+    /// The last Retry-After of the authority, for requests of this task.
+    static HEARD: RetryAfter;
 }
 
-/// What an authority has said of when to come again.
+/// The Retry-After of an authority.
 #[derive(Clone, Default)]
-pub(super) struct Heard(Arc<Mutex<Option<Duration>>>);
+pub(super) struct RetryAfter(Arc<Mutex<Option<Duration>>>);
 
-impl Heard {
-    /// Has it remember what is said to these requests.
+impl RetryAfter {
+    /// Records the Retry-After of these requests.
     pub(super) async fn listening<T>(&self, requests: impl Future<Output = T>) -> T {
         HEARD.scope(self.clone(), requests).await
     }
@@ -56,7 +56,7 @@ impl Heard {
     }
 }
 
-/// An authority that is believed by its certificate.
+/// An authority, verified by its certificate.
 pub(super) struct Authority {
     pub(super) tls: Arc<ClientConfig>,
 }
@@ -67,7 +67,7 @@ impl HttpClient for Authority {
         request: Request<BodyWrapper<Bytes>>,
     ) -> Pin<Box<dyn Future<Output = Result<BytesResponse, Error>> + Send>> {
         let connector = TlsConnector::from(Arc::clone(&self.tls));
-        let heard = HEARD.try_with(Heard::clone).unwrap_or_default();
+        let heard = HEARD.try_with(RetryAfter::clone).unwrap_or_default();
         Box::pin(async move {
             let uri = request.uri().clone();
             let failed = |why: String| Error::Other(format!("{uri}: {why}").into());
@@ -75,7 +75,7 @@ impl HttpClient for Authority {
             let response = answered
                 .map_err(|_| failed(format!("no answer in {} s", PATIENCE.as_secs())))?
                 .map_err(|error| failed(error.to_string()))?;
-            // With what is not refused it says how often to ask how far things are.
+            // On success, Retry-After is the polling interval.
             let is_refused =
                 response.status().is_client_error() || response.status().is_server_error();
             heard.hear(retry_after(response.headers()).filter(|_| is_refused));
@@ -89,10 +89,10 @@ impl HttpClient for Authority {
     }
 }
 
-/// The connection that a request goes out on; it ends with the request.
-struct Driven(AbortHandle);
+/// The task of a connection, which ends with its request.
+struct ConnectionTask(AbortHandle);
 
-impl Drop for Driven {
+impl Drop for ConnectionTask {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -103,7 +103,7 @@ async fn exchange(
     mut request: Request<BodyWrapper<Bytes>>,
 ) -> io::Result<Response<Bytes>> {
     let uri = request.uri().clone();
-    let (host, port) = address(&uri).ok_or_else(|| io::Error::other("that is no https:// url"))?;
+    let (host, port) = address(&uri).ok_or_else(|| io::Error::other("not an https:// URL"))?;
     let socket = TcpStream::connect((host, port)).await?;
     let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
     let stream = TokioIo::new(connector.connect(name, socket).await?);
@@ -112,7 +112,7 @@ async fn exchange(
         .handshake(stream)
         .await
         .map_err(io::Error::other)?;
-    let _driven = Driven(tokio::spawn(connection).abort_handle());
+    let _driven = ConnectionTask(tokio::spawn(connection).abort_handle());
     let authority = uri.authority().map_or("", |authority| authority.as_str());
     let fields = request.headers_mut();
     fields.insert(
@@ -126,11 +126,12 @@ async fn exchange(
     whole(response.map_err(io::Error::other)?).await
 }
 
-/// With all of its content, if that is not too much.
+/// Reads the whole answer, up to the maximum size.
 async fn whole(response: Response<Incoming>) -> io::Result<Response<Bytes>> {
     let (parts, body) = response.into_parts();
     let read = Limited::new(body, LARGEST).collect().await;
-    let read = read.map_err(|error| io::Error::other(format!("its answer broke off: {error}")))?;
+    let read =
+        read.map_err(|error| io::Error::other(format!("its answer was cut off: {error}")))?;
     Ok(Response::from_parts(parts, read.to_bytes()))
 }
 
@@ -140,7 +141,7 @@ fn address(uri: &Uri) -> Option<(&str, u16)> {
     Some((bare, uri.port_u16().unwrap_or(443)))
 }
 
-/// What a failure says that is not one of ACME's (RFC 8555 §6.7): of a proxy on the way, or of a server in trouble.
+/// Describes a failure that is not a problem document (RFC 8555 §6.7), such as that of a proxy.
 fn no_problem(response: &Response<Bytes>) -> Option<String> {
     let status = response.status();
     if !status.is_client_error() && !status.is_server_error() {
@@ -152,11 +153,11 @@ fn no_problem(response: &Response<Bytes>) -> Option<String> {
         && serde_json::from_slice::<serde_json::Map<_, _>>(response.body()).is_ok();
     (!is_problem).then(|| {
         let text = String::from_utf8_lossy(response.body());
-        told(format!("it answers {status}: {}", text.trim()).trim_end_matches([':', ' ']))
+        shortened(format!("status {status}: {}", text.trim()).trim_end_matches([':', ' ']))
     })
 }
 
-/// RFC 9110 §10.2.3.
+/// Parses Retry-After (RFC 9110 §10.2.3).
 fn retry_after(fields: &HeaderMap) -> Option<Duration> {
     let text = fields.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse() {
@@ -211,9 +212,9 @@ mod tests {
         assert_eq!(of(200, "text/html", "<html>"), None);
         assert_eq!(of(400, "application/problem+json", "{}"), None);
         let told = of(503, "text/html", "<h1>\nlater</h1>").unwrap();
-        assert_eq!(told, "it answers 503 Service Unavailable: <h1> later</h1>");
+        assert_eq!(told, "status 503 Service Unavailable: <h1> later</h1>");
         let told = of(500, "application/json", "[]").unwrap();
-        assert_eq!(told, "it answers 500 Internal Server Error: []");
+        assert_eq!(told, "status 500 Internal Server Error: []");
         assert!(of(500, "", "").unwrap().ends_with("Error"));
     }
 }

@@ -1,43 +1,43 @@
-//! Why there is no certificate.
+//! The failure of an order.
 
 use std::time::Duration;
 
 use instant_acme::{Error, Problem};
 
-/// What is done first.
+/// The first step.
 pub(super) const ORDER: &str = "the order";
-/// As much is told of what an authority says.
+/// The maximum length of an authority's text, in characters.
 const LONGEST: usize = 400;
-/// How long it is waited where an authority says that it was asked too often, and not until when.
+/// The pause after a rate limit without a time.
 const TOO_OFTEN: Duration = Duration::from_hours(1);
-/// The longest that an authority has itself waited for.
+/// The maximum pause that an authority can demand.
 const LONGEST_WAIT: Duration = Duration::from_hours(24);
 
-/// An order that came to nothing.
+/// A failed order.
 #[derive(Clone, Debug)]
 pub(super) struct Failed {
-    /// What was about to be done, in words.
+    /// The step that failed, in words.
     pub(super) step: &'static str,
     pub(super) why: String,
     pub(super) kind: Fault,
-    /// How long the authority wants to be left alone.
+    /// The pause that the authority demands.
     pub(super) retry_after: Option<Duration>,
-    /// It was said by the authority, in its own words.
-    pub(super) is_said: bool,
+    /// The reason is the authority's own text.
+    pub(super) is_from_authority: bool,
 }
 
-/// Where the fault lies.
+/// The part at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// The authority could not see that the name is ours.
+    /// The validation of the name.
     Challenge,
-    /// The authority, or the way to it.
+    /// The authority, or the connection to it.
     Authority,
-    /// The account is not known to the authority.
+    /// The account, which the authority does not know.
     Account,
-    /// What was issued is no good.
+    /// The certificate issued, which is unusable.
     Certificate,
-    /// Our own storage.
+    /// The local storage.
     Storage,
 }
 
@@ -45,32 +45,32 @@ impl Failed {
     pub(super) fn new(step: &'static str, kind: Fault, why: impl AsRef<str>) -> Self {
         Self {
             step,
-            why: told(why.as_ref()),
+            why: shortened(why.as_ref()),
             kind,
             retry_after: None,
-            is_said: false,
+            is_from_authority: false,
         }
     }
 
-    /// Whether it is for what was ordered, and not for how the name is seen to be ours.
+    /// Returns whether the order was refused, and not the validation.
     pub(super) fn is_of_order(&self) -> bool {
         self.step == ORDER && self.kind == Fault::Authority && self.retry_after.is_none()
     }
 
-    /// For what was said when the authority was about to see that a name is ours: what it refuses then, it has looked at.
+    /// Attributes a refusal during the validation to the challenge.
     pub(super) fn of_challenge(mut self) -> Self {
-        if self.is_said && self.kind == Fault::Authority && self.retry_after.is_none() {
+        if self.is_from_authority && self.kind == Fault::Authority && self.retry_after.is_none() {
             self.kind = Fault::Challenge;
         }
         self
     }
 
-    /// What an authority said, or why it could not be asked. `heard` is what it said of when to come again.
+    /// Converts an error. `heard` is the authority's Retry-After.
     pub(super) fn of(step: &'static str, error: &Error, heard: Option<Duration>) -> Self {
         let (mut kind, mut why, mut retry_after) = (Fault::Authority, error.to_string(), heard);
         match error {
             Error::Api(problem) => {
-                why = said(problem);
+                why = problem_text(problem);
                 match problem
                     .r#type
                     .as_deref()
@@ -81,38 +81,38 @@ impl Failed {
                     _ => {}
                 }
             }
-            Error::Json(error) => why = format!("what it answers cannot be understood: {error}"),
-            Error::Timeout(_) => "it takes too long".clone_into(&mut why),
+            Error::Json(error) => why = format!("its answer cannot be parsed: {error}"),
+            Error::Timeout(_) => "timeout".clone_into(&mut why),
             _ => {}
         }
         Self {
             retry_after: retry_after.map(|wait| wait.min(LONGEST_WAIT)),
-            is_said: matches!(error, Error::Api(_)),
+            is_from_authority: matches!(error, Error::Api(_)),
             ..Self::new(step, kind, why)
         }
     }
 }
 
-/// What an authority says is wrong.
-pub(super) fn said(problem: &Problem) -> String {
-    let mut said = problem.detail.clone().unwrap_or_default();
+/// Formats the problem that an authority reports.
+pub(super) fn problem_text(problem: &Problem) -> String {
+    let mut text = problem.detail.clone().unwrap_or_default();
     for part in &problem.subproblems {
         if let Some(detail) = &part.detail {
-            said = format!("{said}; {detail}");
+            text = format!("{text}; {detail}");
         }
     }
     let kind = problem.r#type.as_deref().unwrap_or("no type");
     let kind = kind.rsplit(':').next().unwrap_or(kind);
-    format!("{said} ({kind})")
+    format!("{text} ({kind})")
 }
 
-/// In one line, and not too long.
-pub(super) fn told(text: &str) -> String {
+/// Shortens a text to one line.
+pub(super) fn shortened(text: &str) -> String {
     let plain = text.chars().map(|c| if c.is_control() { ' ' } else { c });
-    let mut told: String = plain.take(LONGEST + 1).collect();
-    if told.chars().count() > LONGEST {
-        told = told.chars().take(LONGEST).collect();
-        told.push('…');
+    let mut short: String = plain.take(LONGEST + 1).collect();
+    if short.chars().count() > LONGEST {
+        short = short.chars().take(LONGEST).collect();
+        short.push('…');
     }
-    told
+    short
 }

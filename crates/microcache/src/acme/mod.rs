@@ -1,7 +1,7 @@
-//! Certificates that are got from an authority and renewed by themselves (ACME, RFC 8555).
+//! ACME certificates, obtained and renewed automatically (RFC 8555).
 //!
-//! A thread of its own asks the authority, a task for each name, and puts what it gets where handshakes look for it
-//! ([`Issued`]). Serving waits for none of it, and a name that fails keeps no other one waiting.
+//! A separate thread requests certificates, with one task per name, and puts them where handshakes find them
+//! ([`Issued`]). Requests never wait for it, and names do not wait for each other.
 
 mod account;
 mod authority;
@@ -23,15 +23,15 @@ use tokio::runtime::Builder;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-use name::{Keeper, Together};
+use name::{Keeper, SharedState};
 use storage::Storage;
 
-/// What looks after certificates.
+/// The manager of ACME certificates.
 #[derive(Clone)]
 pub(crate) struct Acme {
     notices: Notices,
     handle: Arc<OnceLock<Handle>>,
-    /// How often somebody has had everything looked at again; `None` at the end.
+    /// The number of reloads; `None` at the end.
     wake: watch::Sender<Option<u64>>,
     runs: Arc<OnceLock<()>>,
 }
@@ -46,7 +46,7 @@ impl Acme {
         }
     }
 
-    /// Has clients shown what was got before, and remembers which server it is for.
+    /// Loads the stored certificates, and starts for this server.
     pub(crate) fn begin(&self, handle: Handle) {
         let config = handle.config();
         let storage = Storage::of(&config.acme);
@@ -54,7 +54,7 @@ impl Acme {
             match load(&storage, name) {
                 Ok(_) => {}
                 Err(why) => {
-                    let line = format!("{name}: {why}; another one is asked for");
+                    let line = format!("{name}: {why}; a new one is requested");
                     self.notices.say(Kind::NoCertificate, name, line);
                 }
             }
@@ -62,17 +62,17 @@ impl Acme {
         let _ = self.handle.set(handle);
     }
 
-    /// What the server has come to.
+    /// The stage of the server.
     pub(crate) fn on_stage(&self, stage: Stage) {
         match stage {
             Stage::Ready => self.look(),
             Stage::Reloading => {}
-            // Whoever serves from now on looks after them.
+            // The new process manages them from now on.
             Stage::Replaced(_) | Stage::Stopping => drop(self.wake.send_replace(None)),
         }
     }
 
-    /// Takes up what is in force now, and has what failed tried again.
+    /// Applies the active configuration, and retries failed names.
     fn look(&self) {
         let Some(handle) = self.handle.get() else {
             return;
@@ -82,7 +82,7 @@ impl Acme {
             let woken = self.wake.subscribe();
             let run = move || run(&handle, &notices, woken);
             if let Err(error) = thread::Builder::new().name("acme".to_owned()).spawn(run) {
-                let line = format!("no certificates are asked for: {error}");
+                let line = format!("no certificates are requested: {error}");
                 self.notices.say(Kind::NoCertificate, "", line);
             }
             return;
@@ -95,30 +95,31 @@ impl Acme {
     }
 }
 
-/// What is kept for a name, if it is good: clients are shown it.
+/// Loads the stored certificate of a name, if it is usable.
 fn load(storage: &Storage, name: &str) -> Result<Option<Issue>, String> {
     let stored = storage.read(name);
-    let stored = stored.map_err(|error| format!("what is kept cannot be read: {error}"))?;
+    let stored =
+        stored.map_err(|error| format!("the stored certificate cannot be read: {error}"))?;
     let Some(pem) = stored else {
         return Ok(None);
     };
     let issue = Issue::read(&pem, name, schedule::now());
-    let issue = issue.map_err(|why| format!("what is kept is no good: {why}"))?;
+    let issue = issue.map_err(|why| format!("the stored certificate is unusable: {why}"))?;
     Issued::of_this_process().show(name, &issue);
     Ok(Some(issue))
 }
 
-/// Looks after all names until the end.
+/// Manages all names until the end.
 fn run(handle: &Handle, notices: &Notices, mut woken: watch::Receiver<Option<u64>>) {
     let runtime = match Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            let line = format!("no certificates are asked for: {error}");
+            let line = format!("no certificates are requested: {error}");
             return notices.say(Kind::NoCertificate, "", line);
         }
     };
     runtime.block_on(async {
-        let together = Arc::new(Together::new(notices.clone()));
+        let together = Arc::new(SharedState::new(notices.clone()));
         let mut keepers: HashMap<String, AbortHandle> = HashMap::new();
         while woken.borrow_and_update().is_some() {
             let config: Arc<Config> = handle.config();
@@ -150,10 +151,10 @@ fn ports(addresses: &[SocketAddr]) -> Vec<u16> {
     addresses.iter().map(SocketAddr::port).collect()
 }
 
-/// Where certificates come from and are kept, for the first lines of the log.
+/// The line of the banner: names, authority and storage.
 pub(crate) fn summary(config: &AcmeConfig) -> String {
     format!(
-        "{} by {}, kept in {}",
+        "{} by {}, stored in {}",
         config.names.join(", "),
         config.directory,
         config.storage.display()

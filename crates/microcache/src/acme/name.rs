@@ -1,4 +1,4 @@
-//! What is done for one name, for as long as it is in the configuration.
+//! The task of one name, as long as it is configured.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,38 +13,38 @@ use tokio::time::{Instant, sleep};
 
 use super::account::{self, Accounts};
 use super::failed::{Failed, Fault};
-use super::order::{Wanted, Way};
+use super::order::{OrderRequest, Validation};
 use super::renewal::Renewal;
 use super::schedule;
 use super::storage::Storage;
 
-/// Orders of different names at a time.
+/// The maximum number of concurrent orders.
 const ORDERS_AT_ONCE: usize = 4;
-/// Certificates that one name gets in an hour at most, whatever its authority says of renewing them.
+/// The maximum number of certificates of one name per hour, whatever the authority suggests.
 const MOST_IN_AN_HOUR: usize = 3;
 const HOUR: Duration = Duration::from_hours(1);
-/// The longest that nothing is looked at: the clock may have been set.
+/// The maximum sleep, since the clock may be set.
 const LOOK_AT_LEAST: Duration = Duration::from_mins(30);
-/// How long another process that is getting the same certificate is left to it before it is looked at again.
+/// The pause while another process obtains the same certificate.
 const OTHERS_TURN: Duration = Duration::from_secs(5);
 
-/// What all names have in common.
-pub(super) struct Together {
+/// The state shared by all names.
+pub(super) struct SharedState {
     notices: Notices,
-    /// What is in force, and how authorities come in, as far as can be seen from here.
-    config: Mutex<(AcmeConfig, Way)>,
+    /// The active configuration, and the challenges that the listeners can answer.
+    config: Mutex<(AcmeConfig, Validation)>,
     accounts: Accounts,
     orders: Semaphore,
     issued: Arc<Issued>,
-    /// How often something was taken up.
+    /// The number of reloads.
     rounds: watch::Sender<u64>,
 }
 
-impl Together {
+impl SharedState {
     pub(super) fn new(notices: Notices) -> Self {
         Self {
             notices,
-            config: Mutex::new((AcmeConfig::default(), Way::Http)),
+            config: Mutex::new((AcmeConfig::default(), Validation::Http)),
             accounts: Accounts::default(),
             orders: Semaphore::new(ORDERS_AT_ONCE),
             issued: Issued::of_this_process(),
@@ -52,51 +52,51 @@ impl Together {
         }
     }
 
-    /// Has this hold from now on, and has all names look at it. Authorities come to the ports 80 and 443.
+    /// Applies a configuration to all names. Authorities connect to ports 80 and 443.
     pub(super) fn take_up(&self, config: AcmeConfig, plain: &[u16], secure: &[u16]) {
         let by_handshake = secure.contains(&443) && !plain.contains(&80);
         let way = if by_handshake {
-            Way::Handshake
+            Validation::Handshake
         } else {
-            Way::Http
+            Validation::Http
         };
         *self.config() = (config, way);
         self.rounds.send_modify(|round| *round += 1);
     }
 
-    fn config(&self) -> MutexGuard<'_, (AcmeConfig, Way)> {
+    fn config(&self) -> MutexGuard<'_, (AcmeConfig, Validation)> {
         self.config.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Keeps the certificate of one name good.
+/// The manager of one name's certificate.
 pub(super) struct Keeper {
     name: String,
-    together: Arc<Together>,
+    together: Arc<SharedState>,
     woken: watch::Receiver<u64>,
-    /// What clients are shown, and where it is kept.
+    /// The current certificate, and its storage.
     held: Option<(Storage, Issue)>,
-    /// What could not be kept yet.
+    /// A certificate that could not be stored yet.
     unsaved: Option<String>,
     renewal: Renewal,
     /// Failures since the last order that brought a certificate.
     failures: u32,
-    /// The way that is gone next, if one was gone before.
-    way: Option<Way>,
-    /// When the last certificates were issued.
+    /// The next type of challenge, after a first attempt.
+    way: Option<Validation>,
+    /// The times of the last certificates.
     recent: VecDeque<Instant>,
 }
 
-/// What an attempt came to.
-enum Done {
-    /// There is another certificate.
+/// The outcome of an attempt.
+enum Attempt {
+    /// A new certificate.
     Got,
-    /// Somebody else is at it.
+    /// Another process is obtaining it.
     Elsewhere,
 }
 
 impl Keeper {
-    pub(super) fn new(name: &str, together: Arc<Together>) -> Self {
+    pub(super) fn new(name: &str, together: Arc<SharedState>) -> Self {
         Self {
             name: name.to_owned(),
             woken: together.rounds.subscribe(),
@@ -110,7 +110,7 @@ impl Keeper {
         }
     }
 
-    /// Looks after it, for as long as it is polled.
+    /// Manages the certificate, as long as it is polled.
     pub(super) async fn keep(mut self) {
         loop {
             let (config, way) = self.together.config().clone();
@@ -129,8 +129,8 @@ impl Keeper {
             let done = self.attempt(&config, way).await;
             self.note(|standing| standing.is_ordering = false);
             match done {
-                Ok(Done::Got) => self.got(&config),
-                Ok(Done::Elsewhere) => drop(self.wait(OTHERS_TURN).await),
+                Ok(Attempt::Got) => self.got(&config),
+                Ok(Attempt::Elsewhere) => drop(self.wait(OTHERS_TURN).await),
                 Err(failed) => self.failed(&failed, &config).await,
             }
         }
@@ -145,11 +145,11 @@ impl Keeper {
         self.together.notices.say(kind, &self.name, line);
     }
 
-    /// Waits, or until somebody has everything looked at again: says whether it is that.
+    /// Waits for a time or for a reload; returns whether it was a reload.
     async fn wait(&mut self, time: Duration) -> bool {
         let woken = tokio::select! {
             () = sleep(time) => false,
-            // It fails at the end only, and then whoever started this ends it.
+            // It fails only at the end, when this task is ended anyway.
             changed = self.woken.changed() => changed.is_ok(),
         };
         if woken {
@@ -158,8 +158,7 @@ impl Keeper {
         woken
     }
 
-    /// Takes up what is kept there, if nothing is held that was kept there. What another authority has issued is shown
-    /// until there is something of this one.
+    /// Loads the stored certificate of this authority. That of another authority is used until there is one.
     fn look_up(&mut self, storage: &Storage) {
         if self.held.as_ref().is_some_and(|(kept, _)| kept == storage) {
             return;
@@ -170,7 +169,7 @@ impl Keeper {
         self.unsaved = None;
     }
 
-    /// When the next one is to be asked for; at once if there is none.
+    /// Returns the time of the next order; at once if there is no certificate.
     async fn due(&mut self, config: &AcmeConfig) -> i64 {
         let Some((_, issue)) = self.held.as_ref().filter(|_| self.unsaved.is_none()) else {
             return schedule::now();
@@ -190,42 +189,43 @@ impl Keeper {
         }
     }
 
-    async fn attempt(&mut self, config: &AcmeConfig, way: Way) -> Result<Done, Failed> {
+    async fn attempt(&mut self, config: &AcmeConfig, way: Validation) -> Result<Attempt, Failed> {
         let storage = Storage::of(config);
         let broken = |error: io::Error| {
             let why = format!("{}: {error}", storage.folder().display());
-            Failed::new("keeping it", Fault::Storage, why)
+            Failed::new("storing it", Fault::Storage, why)
         };
         storage.prepare().map_err(broken)?;
         let Some(_lock) = storage.lock(&self.name).map_err(broken)? else {
-            return Ok(Done::Elsewhere);
+            return Ok(Attempt::Elsewhere);
         };
         if let Some(pem) = &self.unsaved {
             storage.write(&self.name, pem).map_err(broken)?;
             self.unsaved = None;
-            return Ok(Done::Got);
+            return Ok(Attempt::Got);
         }
-        // Another process may have got it while this one waited.
+        // Another process may have obtained it meanwhile.
         if let Ok(Some(kept)) = super::load(&storage, &self.name)
             && self.is_newer(&kept)
         {
             self.hold(storage, kept);
-            return Ok(Done::Got);
+            return Ok(Attempt::Got);
         }
         storage.probe(&self.name).map_err(broken)?;
         let pem = self.order(config, way).await?;
         let issue = Issue::read(&pem, &self.name, schedule::now());
-        let issue = issue.map_err(|why| Failed::new("what was issued", Fault::Certificate, why))?;
+        let issue =
+            issue.map_err(|why| Failed::new("the issued certificate", Fault::Certificate, why))?;
         self.together.issued.show(&self.name, &issue);
         self.recent.push_back(Instant::now());
         self.note(|standing| standing.ordered += 1);
         self.hold(storage.clone(), issue);
         if let Err(error) = storage.write(&self.name, &pem) {
-            // It is good all the same, and the authority gives only so many.
+            // It is usable all the same, and authorities limit their number.
             self.unsaved = Some(pem);
             return Err(broken(error));
         }
-        Ok(Done::Got)
+        Ok(Attempt::Got)
     }
 
     fn is_newer(&self, kept: &Issue) -> bool {
@@ -238,8 +238,8 @@ impl Keeper {
         self.renewal = Renewal::default();
     }
 
-    /// Gets the chain and the key. Nobody has looked at them yet.
-    async fn order(&mut self, config: &AcmeConfig, way: Way) -> Result<String, Failed> {
+    /// Obtains the chain and the key, not yet verified.
+    async fn order(&mut self, config: &AcmeConfig, way: Validation) -> Result<String, Failed> {
         let together = Arc::clone(&self.together);
         let _turn = together.orders.acquire().await;
         let held = self.held.as_ref();
@@ -247,7 +247,7 @@ impl Keeper {
         let mut account = together.accounts.get(config).await?;
         let mut is_known = true;
         loop {
-            let wanted = |way| Wanted {
+            let wanted = |way| OrderRequest {
                 name: &self.name,
                 way,
                 replaces: replaces.clone(),
@@ -257,12 +257,12 @@ impl Keeper {
             let is_first = self.failures == 0;
             match try_ways(&account, wanted, way, is_first).await {
                 Err((failed, _)) if failed.kind == Fault::Account && is_known => {
-                    // It has forgotten us, and knows us again if we come anew.
+                    // The authority has forgotten the account: a new one is needed.
                     account::forget(config);
                     account = together.accounts.get(config).await?;
                     is_known = false;
                 }
-                // What is replaced may be news to it, or too old.
+                // The authority may not know the replaced certificate, or no longer.
                 Err((failed, _)) if replaces.is_some() && failed.is_of_order() => replaces = None,
                 Ok((pem, way)) => {
                     self.way = Some(way);
@@ -286,7 +286,7 @@ impl Keeper {
         let (expires, due) = (issue.not_after, self.renewal.due(issue));
         self.note(|standing| standing.trouble = None);
         let line = format!(
-            "a certificate of {} is shown, which holds until {}; it is renewed from {} on, or when the authority says",
+            "certificate from {} in use, expires {}; renewal from {} on, or as the authority suggests",
             config.directory,
             schedule::shown(expires),
             schedule::shown(due)
@@ -294,26 +294,24 @@ impl Keeper {
         self.say(Kind::Certificate, &line);
     }
 
-    /// Tells why there is none, and waits until it is worth trying again.
+    /// Reports a failure, and waits for the next attempt.
     async fn failed(&mut self, failed: &Failed, config: &AcmeConfig) {
         self.failures = self.failures.saturating_add(1);
         let pause = schedule::pause(self.failures, failed);
-        // The clock may be set in the meantime: what it will say is for people only.
+        // The clock may be set meanwhile: the time is only for the message.
         let again = Instant::now() + pause;
         let next = schedule::now() + pause.as_secs().cast_signed();
         let trouble = format!("{}: {}", failed.step, failed.why);
         let meanwhile = match &self.held {
-            _ if self.unsaved.is_some() => {
-                "the new one is shown, but lost at the end of this process".to_owned()
-            }
+            _ if self.unsaved.is_some() => "the new one is in use, but not stored".to_owned(),
             Some((_, held)) => format!(
-                "the one there is holds until {}",
+                "the current one expires {}",
                 schedule::shown(held.not_after)
             ),
-            None => "clients who name it are refused".to_owned(),
+            None => "its TLS connections are refused".to_owned(),
         };
         let line = format!(
-            "no certificate from {}: {trouble}; tried again at {}; until then {meanwhile}",
+            "no certificate from {}: {trouble}; next attempt {}; until then {meanwhile}",
             config.directory,
             schedule::shown(next)
         );
@@ -326,7 +324,7 @@ impl Keeper {
         loop {
             let left = again.saturating_duration_since(Instant::now());
             let woken = self.wait(left).await;
-            // Whoever has said when to come again is not asked before; another authority is.
+            // A Retry-After holds for the authority that sent it, and not for another one.
             let is_other = self.together.config().0.directory != config.directory;
             if again <= Instant::now() || woken && (failed.retry_after.is_none() || is_other) {
                 return;
@@ -335,14 +333,13 @@ impl Keeper {
     }
 }
 
-/// Orders in one way, and in the other one too if the authority could not see that the name is ours. Says which way was the
-/// last.
+/// Orders with one type of challenge, and with the other one if the validation fails. Returns the type used last.
 async fn try_ways<'a>(
     account: &Account,
-    wanted: impl Fn(Way) -> Wanted<'a>,
-    way: Way,
+    wanted: impl Fn(Validation) -> OrderRequest<'a>,
+    way: Validation,
     both: bool,
-) -> Result<(String, Way), (Failed, Way)> {
+) -> Result<(String, Validation), (Failed, Validation)> {
     let first = match wanted(way).order(account).await {
         Ok(pem) => return Ok((pem, way)),
         Err(failed) if !both || failed.kind != Fault::Challenge => return Err((failed, way)),
@@ -360,7 +357,7 @@ async fn try_ways<'a>(
     })
 }
 
-/// How long it is until then.
+/// Returns the time left.
 fn until(unix: i64) -> Duration {
     Duration::from_secs(unix.saturating_sub(schedule::now()).max(0).cast_unsigned())
 }
@@ -372,7 +369,7 @@ mod tests {
     /// The test's time passes, and the clock stands still: as if somebody set it back again and again.
     #[tokio::test(start_paused = true)]
     async fn what_has_failed_is_tried_again_in_time_whatever_the_clock_says() {
-        let together = Together::new(Notices::default());
+        let together = SharedState::new(Notices::default());
         let mut keeper = Keeper::new("a.example", Arc::new(together));
         let failed = Failed::new("the order", Fault::Authority, "it is away");
         let began = Instant::now();

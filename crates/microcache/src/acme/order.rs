@@ -1,4 +1,4 @@
-//! One order: the authority sees that a name is ours, and issues a certificate for it.
+//! An order: the authority validates a name, and issues a certificate for it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,38 +11,38 @@ use microcache_proxy::{Expected, Issued};
 use rcgen::{CertificateParams, CustomExtension, DistinguishedName, KeyPair};
 use tokio::time::timeout;
 
-use super::authority::Heard;
-use super::failed::{Failed, Fault, ORDER, said};
+use super::authority::RetryAfter;
+use super::failed::{Failed, Fault, ORDER, problem_text};
 
-/// How long an order may take in all.
+/// The timeout of a whole order.
 const PATIENCE: Duration = Duration::from_mins(5);
-/// The longest chain, in PEM form.
+/// The maximum size of a chain, in PEM form.
 const LARGEST_CHAIN: usize = 64 * 1024;
-/// How long the authority may take to look, and to issue.
+/// The timeout of a validation, and of the issuance.
 const POLLING: RetryPolicy = RetryPolicy::new()
     .initial_delay(Duration::from_millis(250))
     .backoff(1.5)
     .timeout(Duration::from_secs(90));
 
-/// How an authority sees that a name is ours.
+/// The type of challenge by which an authority validates a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
-    /// It asks for a url at port 80 (RFC 8555 §8.3).
+pub(super) enum Validation {
+    /// http-01: a request at port 80 (RFC 8555 §8.3).
     Http,
-    /// It shakes hands at port 443 (RFC 8737).
+    /// tls-alpn-01: a handshake at port 443 (RFC 8737).
     Handshake,
 }
 
-/// What is wanted of an authority.
-pub(super) struct Wanted<'a> {
+/// The parameters of an order.
+pub(super) struct OrderRequest<'a> {
     pub(super) name: &'a str,
-    pub(super) way: Way,
-    /// The certificate that this one is to replace, where the authority wants to know.
+    pub(super) way: Validation,
+    /// The certificate to replace, for authorities that track replacements.
     pub(super) replaces: Option<CertificateIdentifier<'static>>,
     pub(super) issued: &'a Arc<Issued>,
 }
 
-impl Way {
+impl Validation {
     pub(super) const fn other(self) -> Self {
         match self {
             Self::Http => Self::Handshake,
@@ -57,7 +57,7 @@ impl Way {
         }
     }
 
-    /// What was about to be done.
+    /// The step, in words.
     const fn step(self) -> &'static str {
         match self {
             Self::Http => "the challenge over HTTP (http-01, port 80)",
@@ -66,18 +66,18 @@ impl Way {
     }
 }
 
-impl Wanted<'_> {
-    /// Gets it: the chain and its key, in PEM form. Nobody has looked at it yet.
+impl OrderRequest<'_> {
+    /// Obtains the chain and its key, in PEM form, not yet verified.
     pub(super) async fn order(&self, account: &Account) -> Result<String, Failed> {
-        let heard = Heard::default();
+        let heard = RetryAfter::default();
         let ordering = heard.listening(self.steps(account, &heard));
         timeout(PATIENCE, ordering).await.unwrap_or_else(|_| {
-            let why = format!("it was not done in {} s", PATIENCE.as_secs());
+            let why = format!("not completed within {} s", PATIENCE.as_secs());
             Err(Failed::new(ORDER, Fault::Authority, why))
         })
     }
 
-    async fn steps(&self, account: &Account, heard: &Heard) -> Result<String, Failed> {
+    async fn steps(&self, account: &Account, heard: &RetryAfter) -> Result<String, Failed> {
         let mut order = self.begin(account, heard).await?;
         let expected = self.authorize(&mut order, heard).await?;
         let step = self.way.step();
@@ -98,11 +98,11 @@ impl Wanted<'_> {
             let why = format!("the chain is longer than {LARGEST_CHAIN} bytes");
             return Err(Failed::new(step, Fault::Certificate, why));
         }
-        // Of several keys the first one counts, and that is ours.
+        // Of several keys the first one counts, which is the local one.
         Ok(format!("{key}\n{chain}"))
     }
 
-    async fn begin(&self, account: &Account, heard: &Heard) -> Result<Order, Failed> {
+    async fn begin(&self, account: &Account, heard: &RetryAfter) -> Result<Order, Failed> {
         let names = [Identifier::Dns(self.name.to_owned())];
         let mut wanted = NewOrder::new(&names);
         if let Some(replaces) = &self.replaces {
@@ -112,14 +112,20 @@ impl Wanted<'_> {
         begun.map_err(|error| Failed::of(ORDER, &error, heard.last()))
     }
 
-    /// Has the authority look wherever it wants to. What it looks for is there as long as what is given.
-    async fn authorize(&self, order: &mut Order, heard: &Heard) -> Result<Vec<Expected>, Failed> {
+    /// Completes the challenges of the order. Their answers are served as long as the result lives.
+    async fn authorize(
+        &self,
+        order: &mut Order,
+        heard: &RetryAfter,
+    ) -> Result<Vec<Expected>, Failed> {
         let step = self.way.step();
         let failed = |error: &_| Failed::of(step, error, heard.last()).of_challenge();
         let refused = |why: String| Failed::new(step, Fault::Challenge, why);
         let mut expected = Vec::new();
         if order.state().authorizations.len() > 1 {
-            return Err(refused("it wants more than one name to be ours".to_owned()));
+            return Err(refused(
+                "it demands the validation of several names".to_owned(),
+            ));
         }
         let mut authorizations = order.authorizations();
         while let Some(authorization) = authorizations.next().await {
@@ -130,8 +136,8 @@ impl Wanted<'_> {
                 other => return Err(refused(format!("the authorization is {other:?}"))),
             }
             let challenge = authorization.challenge(self.way.kind());
-            let mut challenge =
-                challenge.ok_or_else(|| refused("the authority does not offer it".to_owned()))?;
+            let mut challenge = challenge
+                .ok_or_else(|| refused("the authority does not offer this challenge".to_owned()))?;
             let shown = self.expect(&challenge.token, &challenge.key_authorization());
             expected.push(shown.map_err(refused)?);
             let ready = challenge.set_ready().await;
@@ -140,11 +146,11 @@ impl Wanted<'_> {
         Ok(expected)
     }
 
-    /// Answers what the authority is about to ask.
+    /// Publishes the answer to a challenge.
     fn expect(&self, token: &str, answer: &KeyAuthorization) -> Result<Expected, String> {
         match self.way {
-            Way::Http => Ok(self.issued.answer(token, answer.as_str())),
-            Way::Handshake => {
+            Validation::Http => Ok(self.issued.answer(token, answer.as_str())),
+            Validation::Handshake => {
                 let told = |error: rcgen::Error| error.to_string();
                 let key = KeyPair::generate().map_err(told)?;
                 let mut shown = CertificateParams::new([self.name.to_owned()]).map_err(told)?;
@@ -158,22 +164,22 @@ impl Wanted<'_> {
         }
     }
 
-    /// What the authority says it has seen instead.
+    /// The failure that the authority reports.
     async fn refused(&self, order: &mut Order) -> Failed {
         let mut why = None;
         let mut authorizations = order.authorizations();
         while let Some(Ok(mut authorization)) = authorizations.next().await {
             if let Ok(state) = authorization.refresh().await {
                 let errors = state.challenges.iter().filter_map(|one| one.error.as_ref());
-                why = errors.map(said).next().or(why);
+                why = errors.map(problem_text).next().or(why);
             }
         }
-        let why = why.unwrap_or_else(|| "the authority does not say why".to_owned());
+        let why = why.unwrap_or_else(|| "the authority gives no reason".to_owned());
         Failed::new(self.way.step(), Fault::Challenge, why)
     }
 }
 
-/// What a certificate is asked for with, and its key in PEM form.
+/// Returns a signing request, and its key in PEM form.
 fn request(name: &str) -> Result<(Vec<u8>, String), rcgen::Error> {
     let key = KeyPair::generate()?;
     let mut params = CertificateParams::new([name.to_owned()])?;

@@ -1,4 +1,4 @@
-//! When an authority wants a certificate to be renewed (RFC 9773). It may want that early, because it has to revoke it.
+//! The renewal time that an authority suggests (RFC 9773), which may be early because of a revocation.
 
 use std::time::Duration;
 
@@ -11,46 +11,46 @@ use tokio::time::timeout;
 use super::account::Accounts;
 use super::schedule;
 
-/// How long it may take to hear of it.
+/// The timeout of a request for it.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// The authority is asked so often at most, and so often at least, in seconds, whatever it says of that.
+/// The bounds of the polling interval in seconds, whatever the authority suggests.
 const MOST_OFTEN: i64 = 10 * 60;
 const LEAST_OFTEN: i64 = 24 * 60 * 60;
 
-/// What is known of that, of one certificate.
+/// The renewal information of one certificate.
 #[derive(Default)]
 pub(super) struct Renewal {
-    /// The window, and the time in it that was chosen.
+    /// The suggested window, and the time chosen within it.
     chosen: Option<((i64, i64), i64)>,
-    /// When the authority is to be asked again, in seconds since 1970; at once if it was never asked.
+    /// The time of the next poll, in seconds since 1970; at once if there was none.
     ask_at: i64,
-    /// It knows the certificate, and wants to hear what is replaced.
+    /// The authority knows the certificate, and tracks replacements.
     is_known: bool,
 }
 
 impl Renewal {
-    /// When it is to be renewed.
+    /// Returns the time of the renewal.
     pub(super) fn due(&self, issue: &Issue) -> i64 {
         let chosen = self.chosen.map(|(_, chosen)| chosen);
         schedule::renewal(issue.not_before, issue.not_after, chosen)
     }
 
-    /// When the authority is to be asked again.
+    /// Returns the time of the next poll.
     pub(super) const fn ask_at(&self) -> i64 {
         self.ask_at
     }
 
-    /// Has it asked at once.
+    /// Schedules a poll at once.
     pub(super) const fn ask_again(&mut self) {
         self.ask_at = 0;
     }
 
-    /// What an order is to say that it replaces.
+    /// Returns the identifier that an order gives as replaced.
     pub(super) fn replaces(&self, issue: &Issue) -> Option<CertificateIdentifier<'static>> {
         (self.is_known && !issue.authority_key.is_empty()).then(|| identifier(issue))
     }
 
-    /// Asks the authority. Where that cannot be done, what was known before holds.
+    /// Polls the authority. If that fails, the earlier information stays.
     pub(super) async fn ask(&mut self, accounts: &Accounts, config: &AcmeConfig, issue: &Issue) {
         self.ask_at = schedule::now() + MOST_OFTEN;
         if issue.authority_key.is_empty() {

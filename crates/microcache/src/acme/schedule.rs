@@ -1,4 +1,4 @@
-//! When a certificate is renewed, and when it is tried again to get one.
+//! The times of renewals and retries.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -19,13 +19,14 @@ pub(super) fn now() -> i64 {
     since.unwrap_or_default().as_secs().cast_signed()
 }
 
-/// A time for people.
+/// Formats a time.
 pub(super) fn shown(unix: i64) -> String {
     let time = Time::from_secs(unix.max(0).cast_unsigned());
     String::from_utf8_lossy(&date::format(time)).into_owned()
 }
 
-/// When to renew: at two thirds of its life, or when the authority says; but not so late that a failure would be seen.
+/// Returns the time of the renewal: after two thirds of the lifetime, or as the authority suggests, but early
+/// enough for retries.
 pub(super) fn renewal(not_before: i64, not_after: i64, chosen: Option<i64>) -> i64 {
     let life = (not_after - not_before).max(0);
     let latest = not_after - life / 10;
@@ -38,7 +39,7 @@ pub(super) fn within(start: i64, end: i64) -> i64 {
     start.saturating_add((width as f64 * chance()) as i64)
 }
 
-/// How long it is waited after so many failures, one at least.
+/// Returns the pause after a number of failures, at least one.
 pub(super) fn pause(failures: u32, failed: &Failed) -> Duration {
     let first = match failed.kind {
         Fault::Challenge | Fault::Certificate => CHALLENGE_PAUSE,
@@ -47,7 +48,7 @@ pub(super) fn pause(failures: u32, failed: &Failed) -> Duration {
     let doubled = first.saturating_mul(1 << failures.saturating_sub(1).min(16));
     // Not all names, and not all machines, at the same moment.
     let spread = doubled.min(LONGEST_PAUSE).mul_f64(0.75 + chance() / 2.0);
-    // Whoever is told when to come again comes then, or later.
+    // A Retry-After of the authority is a minimum.
     failed.retry_after.map_or(spread, |wait| wait.max(spread))
 }
 

@@ -1,5 +1,4 @@
-//! Where certificates, their keys and the account are kept: files that nobody else may read, each of which is there
-//! whole or not at all.
+//! The storage of certificates, keys and the account: files readable by this user only, each written atomically.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
@@ -12,9 +11,9 @@ use rustix::io::Errno;
 
 /// The file of the account.
 pub(super) const ACCOUNT: &str = "account.json";
-/// The most that is read of a file.
+/// The maximum size of a file.
 const LARGEST_FILE: u64 = 256 * 1024;
-/// The longest name of the directory of an authority.
+/// The maximum length of an authority's directory name.
 const LONGEST_NAME: usize = 200;
 
 /// The directory of one authority.
@@ -23,11 +22,11 @@ pub(super) struct Storage {
     folder: PathBuf,
 }
 
-/// Keeps other processes that use the same directory from doing the same.
+/// A lock against other processes with the same directory.
 pub(super) struct Lock(#[expect(dead_code, reason = "the file is what holds it")] File);
 
 impl Storage {
-    /// Authorities have directories of their own: what one has issued for a trial is nothing to another.
+    /// Opens the storage of an authority. Each has its own directory, so that test certificates stay apart.
     pub(super) fn of(config: &AcmeConfig) -> Self {
         let bare = config.directory.trim_start_matches("https://");
         let plain = |c: char| {
@@ -47,7 +46,7 @@ impl Storage {
         &self.folder
     }
 
-    /// Makes the directory, for this user alone.
+    /// Creates the directory, for this user only.
     pub(super) fn prepare(&self) -> io::Result<()> {
         DirBuilder::new()
             .recursive(true)
@@ -59,12 +58,12 @@ impl Storage {
         Ok(())
     }
 
-    /// The certificate of a name with its key, if there is one.
+    /// Reads the certificate of a name with its key, if there is one.
     pub(super) fn read(&self, name: &str) -> io::Result<Option<String>> {
         self.read_file(&certificate(name))
     }
 
-    /// Keeps the certificate of a name with its key.
+    /// Writes the certificate of a name with its key.
     pub(super) fn write(&self, name: &str, pem: &str) -> io::Result<()> {
         self.write_file(&certificate(name), pem)
     }
@@ -79,10 +78,10 @@ impl Storage {
         Ok(Some(text))
     }
 
-    /// Puts another file in the place of one. To be called with the lock of what it is about.
+    /// Replaces a file. The caller holds the lock of its subject.
     pub(super) fn write_file(&self, file: &str, text: &str) -> io::Result<()> {
         let beside = self.folder.join(format!(".{file}.new"));
-        // One that a process has left which was ended may have any mode.
+        // A file left by a killed process may have any mode.
         match fs::remove_file(&beside) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -108,15 +107,16 @@ impl Storage {
         fs::remove_file(self.folder.join(file))
     }
 
-    /// Whether a certificate could be kept now. Nothing is asked for that could not: authorities give only so many.
+    /// Tests whether a certificate could be stored now. Otherwise none is requested, since authorities limit their
+    /// number.
     pub(super) fn probe(&self, name: &str) -> io::Result<()> {
         let file = format!("{name}.probe");
-        // As long as a certificate and what leads to it.
+        // The size of a certificate and its chain.
         self.write_file(&file, &" ".repeat(16 * 1024))?;
         self.remove_file(&file)
     }
 
-    /// Keeps others from doing the same, as long as it lives; `None` if somebody else is at it.
+    /// Takes a lock against other processes; `None` if one of them holds it.
     pub(super) fn lock(&self, what: &str) -> io::Result<Option<Lock>> {
         let path = self.folder.join(format!("{what}.lock"));
         let file = OpenOptions::new()

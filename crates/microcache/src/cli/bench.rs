@@ -1,4 +1,4 @@
-//! `microcache bench`: what is on its command line.
+//! The command line of `microcache bench`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,13 +10,14 @@ use microcache_bench::load::{
     method, url_file,
 };
 
+use super::help::Layout;
 use super::{Message, file, switch, texts};
 
-/// A load, and what is done with its report.
+/// A load, and the output of its report.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Bench {
     pub(crate) settings: Settings,
-    /// Streams instead of requests.
+    /// Event streams, in place of requests.
     pub(crate) subscribe: Option<Subscribe>,
     pub(crate) format: Format,
     pub(crate) hgrm: Option<PathBuf>,
@@ -25,52 +26,71 @@ pub(crate) struct Bench {
 }
 
 const EXAMPLES: &str = "\
-Urls may hold ranges, such as http://localhost:8080/page/[1-5000]. Durations are 500ms, 10s, 2m.
-Exit codes: 0 as it should be, 1 when a --fail-if holds, 2 when there was nothing to measure.
+microcache bench http://localhost:8080/ -c 64 -d 30s
+microcache bench http://localhost:8080/ --rate 2000 --fail-if 'p99>50ms'
+microcache bench --urls urls.txt --users 3000 --think 0s..10s --html report.html
+microcache bench --subscribe 1000 --publish 100ms \\
+    -H 'Authorization: Bearer SECRET' http://localhost:8080/live/x";
 
-  microcache bench http://localhost:8080/ -c 64 -d 30s
-  microcache bench http://localhost:8080/ --rate 2000 --fail-if 'p99>50ms' --fail-if 'errors>0'
-  microcache bench --urls urls.txt --users 3000 --think 0s..10s -d 1m --html report.html
-  microcache bench --subscribe 1000 --publish 100ms -H 'Authorization: Bearer SECRET' http://localhost:8080/live/x";
+const NOTES: &str = "\
+URLs may contain ranges: http://localhost:8080/page/[1-5000]. Durations are
+500ms, 10s, 2m. Latency is reported as p50, p90, p99 and maximum.
+Exit status: 0 if it succeeded, 1 if a --fail-if condition holds, 2 if nothing
+could be measured.";
 
 pub(super) fn command() -> Command {
-    Command::new("bench")
-        .about("A load generator: how fast a server answers, and what its cache says about it")
-        .after_help(EXAMPLES)
-        .override_usage("microcache bench [FLAGS] URL…")
+    let headed = |heading: &'static str, flags: Vec<Arg>| {
+        flags.into_iter().map(move |arg| arg.help_heading(heading))
+    };
+    let command = Command::new("bench")
+        .about("Generate load and measure latency (p50, p99), throughput and hit ratio")
         .disable_version_flag(true)
         .arg(Arg::new("URL").num_args(0..).hide(true))
-        .args(load_flags())
-        .args(request_flags())
-        .args(stream_flags())
-        .args(report_flags())
+        .args(headed("Load", load_flags()))
+        .args(headed("Connections", connection_flags()))
+        .args(headed("Requests", request_flags()))
+        .args(headed("Event streams", stream_flags()))
+        .args(headed("Report", report_flags()));
+    let layout = Layout {
+        usage: "microcache bench [FLAGS] URL...",
+        examples: EXAMPLES,
+        notes: NOTES,
+    };
+    layout.apply(command)
 }
 
 fn load_flags() -> Vec<Arg> {
     vec![
-        flag("connections", Some('c'), "N").help("Connections [10]"),
-        flag("threads", Some('t'), "N").help("Threads [1 for each core, up to 4]"),
-        flag("duration", Some('d'), "TIME").help("How long [10s, unless -n is given]"),
-        flag("requests", Some('n'), "N").help("How many requests, or publications with --publish"),
-        flag("rate", None, "N")
-            .help("So many requests a second, whatever the server does; latency counts from when each was to start"),
+        flag("connections", Some('c'), "N").help("Concurrent connections [10]"),
+        flag("threads", Some('t'), "N").help("Threads [one per core, at most 4]"),
+        flag("duration", Some('d'), "TIME").help("Duration [10s, without -n]"),
+        flag("requests", Some('n'), "N")
+            .help("Number of requests, or of publications with --publish"),
+        flag("rate", None, "N").help(
+            "Requests per second, independent of the server (open loop); latency counts from the scheduled start",
+        ),
         flag("users", None, "N")
             .conflicts_with_all(["connections", "rate"])
-            .help("So many users, who think between requests"),
-        flag("think", None, "FROM..TO").help("How long users think [0s..10s]"),
-        flag("warmup", None, "TIME").help("Load that comes before and is not in the report"),
-        flag("timeout", None, "TIME").help("A request that takes longer has failed [10s]"),
-        flag("seed", None, "N").help("The same seed chooses the same urls and think times [1]"),
-        switch("no-keepalive").help("A connection for each request"),
+            .help("Users, each with think time between requests"),
+        flag("think", None, "FROM..TO").help("Think time of users [0s..10s]"),
+        flag("warmup", None, "TIME").help("Load before the measurement"),
+        flag("timeout", None, "TIME").help("Timeout of a request [10s]"),
+        flag("seed", None, "N").help("Seed of URLs and think times [1]"),
+    ]
+}
+
+fn connection_flags() -> Vec<Arg> {
+    vec![
+        switch("no-keepalive").help("A new connection per request (no keep-alive)"),
         switch("http2").help("HTTP/2: by ALPN on https, with prior knowledge on http"),
         flag("streams", None, "N")
             .requires("http2")
-            .help("Requests at a time on each HTTP/2 connection [1]"),
-        switch("insecure").help("Believe every certificate"),
+            .help("Concurrent streams per HTTP/2 connection [1]"),
+        switch("insecure").help("Accept any certificate"),
         flag("cacert", None, "FILE")
             .value_parser(value_parser!(PathBuf))
             .conflicts_with("insecure")
-            .help("Believe certificates that an authority in this PEM file has signed"),
+            .help("CA certificates to verify the server (PEM)"),
     ]
 }
 
@@ -78,20 +98,18 @@ fn request_flags() -> Vec<Arg> {
     vec![
         flag("urls", Some('f'), "FILE")
             .value_parser(value_parser!(PathBuf))
-            .help(
-                "A file of urls in siege's syntax: URL, URL POST BODY, NAME=value and $(NAME), #",
-            ),
-        flag("choose", None, "HOW")
-            .help("Which url comes next: sequential, uniform, zipf:EXPONENT [sequential]"),
+            .help("URLs in siege's syntax: URL, URL POST BODY, NAME=value and $(NAME), #"),
+        flag("choose", None, "ORDER")
+            .help("Order of URLs: sequential, uniform, zipf:EXPONENT [sequential]"),
         flag("header", Some('H'), "FIELD")
             .action(ArgAction::Append)
-            .help("A field of each request, such as 'Accept: text/html'"),
-        flag("method", Some('m'), "METHOD").help("The method [GET, or POST with --data]"),
-        flag("data", None, "BODY").help("The body of each request"),
+            .help("Header field, such as 'Accept: text/html'"),
+        flag("method", Some('m'), "METHOD").help("Method [GET, or POST with --data]"),
+        flag("data", None, "BODY").help("Request body"),
     ]
 }
 
-/// What makes no sense for streams.
+/// The flags that exclude streams.
 const OF_REQUESTS: [&str; 16] = [
     "connections",
     "rate",
@@ -111,7 +129,7 @@ const OF_REQUESTS: [&str; 16] = [
     "streams",
 ];
 
-/// What makes sense for streams only, and what for publications only.
+/// The flags that require streams, and those that require publications.
 const OF_STREAMS: [&str; 2] = ["publish", "stalled"];
 const OF_PUBLISHING: [&str; 4] = [
     "publish-url",
@@ -124,36 +142,35 @@ fn stream_flags() -> Vec<Arg> {
     vec![
         flag("subscribe", None, "N")
             .conflicts_with_all(OF_REQUESTS)
-            .help("Instead of requests: so many streams of server-sent events (or WebSockets on a ws:// url), and how soon each shows what is published"),
+            .help("Event streams (WebSockets on ws://) in place of requests; measures delivery latency"),
         flag("publish", None, "EVERY")
-            .help("Publish a document that often, such as 100ms; -H says who may"),
-        flag("publish-url", None, "URL")
-            .help("Where it is published [the url of the streams]"),
-        flag("publish-method", None, "METHOD")
-            .help("How it is published [PUT]"),
-        flag("publish-data", None, "TEXT")
-            .help(r#"What is published; {event} in it stands for a word that each stream looks for [{"bench":"{event}"}]"#),
+            .help("Interval of publications, such as 100ms; authorized by -H"),
+        flag("publish-url", None, "URL").help("URL to publish to [the URL of the streams]"),
+        flag("publish-method", None, "METHOD").help("Method to publish with [PUT]"),
+        flag("publish-data", None, "TEXT").help(
+            r#"Document; {event} becomes a word that each stream looks for [{"bench":"{event}"}]"#,
+        ),
         flag("publish-size", None, "BYTES")
-            .help("Its bytes; the word is filled up to that [200]"),
+            .help("Size of the document; the word is padded to fill it [200]"),
         flag("stalled", None, "PERCENT")
-            .help("Of the streams, so many stop reading after their first event [0]"),
+            .help("Share of streams that stop reading after their first event [0]"),
     ]
 }
 
 fn report_flags() -> Vec<Arg> {
     vec![
-        flag("format", None, "FORMAT").help("own, ab, siege, wrk, json, csv [own]"),
+        flag("format", None, "FORMAT").help("own, ab, siege, wrk, json or csv [own]"),
         flag("html", None, "FILE")
             .value_parser(value_parser!(PathBuf))
-            .help("Also write a page with the distribution of latency and a time line"),
+            .help("Also write a web page with latency distribution and time line"),
         flag("hgrm", None, "FILE")
             .value_parser(value_parser!(PathBuf))
-            .help("Also write the distribution of latency for HdrHistogram's plotters"),
+            .help("Also write the latency distribution for HdrHistogram plotters"),
         flag("origin-counter", None, "URL")
-            .help("Where the origin tells how many requests it has seen: a number, or JSON with `requests`"),
+            .help("URL of the origin's request counter: a number, or JSON with `requests`"),
         flag("fail-if", None, "CONDITION")
             .action(ArgAction::Append)
-            .help("Exit with 1 when it holds, such as 'p99>50ms' or 'hit-ratio<95%'"),
+            .help("Condition for exit status 1, such as 'p99>50ms' or 'hit-ratio<95%'"),
     ]
 }
 
@@ -176,7 +193,7 @@ fn bench(matches: &ArgMatches) -> Result<Bench, String> {
     let subscribe = subscribe(matches, &settings)?;
     let format = format(matches)?;
     if subscribe.is_some() && !matches!(format, Format::Own | Format::Json) {
-        return Err("--format: only own and json have words for streams".to_owned());
+        return Err("--format: streams are reported as own or json only".to_owned());
     }
     settings.origin_counter = text(matches, "origin-counter")
         .map(|url| Url::parse(url))
@@ -226,14 +243,12 @@ fn targets(matches: &ArgMatches) -> Result<Vec<Target>, String> {
         targets.extend(url_file::read(&file)?);
     }
     if targets.is_empty() {
-        return Err(
-            "which url? Type it, such as: microcache bench http://localhost:8080/".to_owned(),
-        );
+        return Err("no URL; type it, such as: microcache bench http://localhost:8080/".to_owned());
     }
     Ok(targets)
 }
 
-/// The `http` url of a WebSocket, where that is asked for.
+/// Returns the `http` URL of a WebSocket to subscribe to.
 fn websocket(matches: &ArgMatches, url: &str) -> Option<String> {
     text(matches, "subscribe")?;
     let is_websocket = url.starts_with("ws://") || url.starts_with("wss://");
@@ -253,7 +268,7 @@ fn load(matches: &ArgMatches, settings: &mut Settings) -> Result<(), String> {
         let think = think.map_or("0s..10s", String::as_str);
         settings.pace = Pace::think(think).map_err(|why| format!("--think: {why}"))?;
     } else if think.is_some() {
-        return Err("--think: who thinks? Add --users N".to_owned());
+        return Err("--think needs users; add --users N".to_owned());
     }
     settings.threads = match count(matches, "threads")? {
         Some(threads) => threads,
@@ -282,7 +297,7 @@ fn load(matches: &ArgMatches, settings: &mut Settings) -> Result<(), String> {
     Ok(())
 }
 
-/// Without -t.
+/// The maximum number of threads without -t.
 const MOST_THREADS: usize = 4;
 
 fn transport(matches: &ArgMatches, settings: &mut Settings) -> Result<(), String> {
@@ -311,15 +326,15 @@ fn subscribe(matches: &ArgMatches, settings: &Settings) -> Result<Option<Subscri
             .chain(&OF_PUBLISHING)
             .find(|name| given(name))
         {
-            Some(name) => Err(format!("--{name}: who listens? Add --subscribe N")),
+            Some(name) => Err(format!("--{name} needs streams; add --subscribe N")),
             None => Ok(None),
         };
     };
     let [target] = &settings.targets[..] else {
-        return Err("--subscribe: all streams have one url; type one".to_owned());
+        return Err("--subscribe: all streams share one URL; type exactly one".to_owned());
     };
     if target.url.count() > 1 {
-        return Err("--subscribe: all streams have one url; type one without a range".to_owned());
+        return Err("--subscribe: all streams share one URL; type one without a range".to_owned());
     }
     let is_websocket = |url: &String| websocket(matches, url).is_some();
     let kind = if texts(matches, "URL").iter().any(is_websocket) {
@@ -332,7 +347,7 @@ fn subscribe(matches: &ArgMatches, settings: &Settings) -> Result<Option<Subscri
         .iter()
         .find(|name| every.is_none() && given(name))
     {
-        return Err(format!("--{name}: how often? Add --publish TIME"));
+        return Err(format!("--{name} needs an interval; add --publish TIME"));
     }
     let publish = every
         .map(|every| publish(matches, every, &target.url))
@@ -345,7 +360,7 @@ fn subscribe(matches: &ArgMatches, settings: &Settings) -> Result<Option<Subscri
     }))
 }
 
-/// What is published where nothing else is said.
+/// The default document.
 const DOCUMENT: &str = r#"{"bench":"{event}"}"#;
 const DOCUMENT_SIZE: usize = 200;
 
@@ -383,7 +398,7 @@ fn format(matches: &ArgMatches) -> Result<Format, String> {
     let known = Format::ALL.iter().find(|(name, _)| name == word);
     known.map(|(_, format)| *format).ok_or_else(|| {
         let names = Format::ALL.map(|(name, _)| name).join(", ");
-        format!("--format: `{word}` is no format; there are {names}")
+        format!("--format: unknown format `{word}`; use one of {names}")
     })
 }
 

@@ -1,4 +1,4 @@
-//! `microcache demo`: what is on its command line.
+//! The command line of `microcache demo`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -8,29 +8,58 @@ use clap::{Arg, ArgMatches, Command, value_parser};
 use microcache_bench::demo::Settings;
 use microcache_proxy::config::units;
 
+use super::help::Layout;
 use super::{Message, switch, wrong};
 
-/// The most connections: a demonstration is no load test.
+/// The maximum number of connections: a demonstration is not a load test.
 const MAX_CONNECTIONS: u64 = 1000;
 
-/// The longest that each set-up is shown, and that a render takes.
+/// The longest phase, and the longest render.
 const MAX_DURATION: Duration = Duration::from_hours(1);
 
 pub(super) fn command() -> Command {
-    let flag = |name: &'static str, value| Arg::new(name).long(name).value_name(value);
-    Command::new("demo")
-        .about("A slow page by itself, behind a plain cache, and behind Microcache; it takes 40 s")
-        .help_template("{about}\n\n{before-help}\n")
-        .before_help(HELP)
-        .arg(flag("phase", "DURATION").value_parser(duration))
-        .arg(flag("work", "DURATION").value_parser(duration))
-        .arg(flag("connections", "N").value_parser(value_parser!(u64).range(1..=MAX_CONNECTIONS)))
-        .arg(flag("origin-listen", "ADDRESS").value_parser(address))
-        .arg(flag("listen", "ADDRESS").value_parser(address))
-        .arg(switch("keep"))
+    let flag = |name: &'static str, value, help: &'static str| {
+        Arg::new(name).long(name).value_name(value).help(help)
+    };
+    let connections = value_parser!(u64).range(1..=MAX_CONNECTIONS);
+    let command = Command::new("demo")
+        .about("Show a slow page alone, behind a plain cache and behind Microcache (40 s)")
+        .arg(
+            flag(
+                "phase",
+                "DURATION",
+                "Duration of each of the three phases [10s]",
+            )
+            .value_parser(duration),
+        )
+        .arg(
+            flag(
+                "work",
+                "DURATION",
+                "CPU time of a render of the page [180ms]",
+            )
+            .value_parser(duration),
+        )
+        .arg(flag("connections", "N", "Concurrent clients [10]").value_parser(connections))
+        .arg(switch("keep").help("Leave application and cache running until Ctrl-C"))
+        .arg(
+            flag(
+                "origin-listen",
+                "ADDRESS",
+                "Address of the application [free port]",
+            )
+            .value_parser(address),
+        )
+        .arg(flag("listen", "ADDRESS", "Address of the cache [free port]").value_parser(address));
+    let layout = Layout {
+        usage: "microcache demo [FLAGS]",
+        examples: "microcache demo\nmicrocache demo --phase 5s --keep",
+        notes: "",
+    };
+    layout.apply(command)
 }
 
-/// The cache of the demonstration is this program.
+/// Reads the settings. The cache of the demonstration is this program.
 pub(super) fn read(matches: &ArgMatches) -> Result<Settings, Message> {
     let program: PathBuf = std::env::current_exe().map_err(|error| {
         wrong(&format!(
@@ -67,15 +96,3 @@ fn address(text: &str) -> Result<SocketAddr, &'static str> {
     text.parse()
         .map_err(|_| "expected an address and a port, such as 127.0.0.1:8080")
 }
-
-const HELP: &str = "\
-Usage:
-  microcache demo [FLAGS]
-
-Flags:
-  --phase DURATION                    How long each of the three set-ups is shown [10s]
-  --work DURATION                     What a render of the page costs, in CPU time [180ms]
-  --connections N                     How many connections ask for the page [10]
-  --keep                              Leave application and cache running until Ctrl-C
-  --origin-listen ADDRESS             Where the application listens [a free port]
-  --listen ADDRESS                    Where the cache listens in the end [a free port]";

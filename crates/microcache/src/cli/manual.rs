@@ -1,5 +1,4 @@
-//! `microcache completions` and `microcache man`: what shells and `man` are told of the command line, from the definition
-//! that reads it.
+//! `microcache completions` and `microcache man`, generated from the definition of the command line.
 
 use std::fs;
 use std::io;
@@ -10,28 +9,33 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
 
+use super::help::Layout;
 use super::{Job, Message, file, wrong};
 
 pub(super) const NAMES: [&str; 2] = ["completions", "man"];
 
-/// In the help that is laid out by hand, what a flag means stands behind two blanks and its name, which is this wide.
+/// The column of the help in a text that is laid out by hand.
 const HELP_COLUMN: usize = 38;
 
 pub(super) fn commands() -> [Command; 2] {
     let completions = Command::new("completions")
         .about("Print the completions of the command line for a shell")
-        .arg(
-            Arg::new("SHELL")
-                .value_parser(value_parser!(Shell))
-                .help("Which shell"),
-        );
+        .arg(Arg::new("SHELL").value_parser(value_parser!(Shell)));
+    let completions = Layout {
+        usage: "microcache completions bash|elvish|fish|powershell|zsh",
+        examples: "microcache completions bash > /etc/bash_completion.d/microcache",
+        notes: "",
+    }
+    .apply(completions);
     let man = Command::new("man")
-        .about("Write the manual, a page for each command, into a folder")
-        .arg(
-            Arg::new("DIR")
-                .value_parser(value_parser!(PathBuf))
-                .help("The folder"),
-        );
+        .about("Write the manual, one page per command, into a directory")
+        .arg(Arg::new("DIR").value_parser(value_parser!(PathBuf)));
+    let man = Layout {
+        usage: "microcache man DIR",
+        examples: "microcache man /usr/local/share/man/man1",
+        notes: "The directory is created if it is missing.",
+    }
+    .apply(man);
     [completions, man]
 }
 
@@ -40,26 +44,31 @@ pub(super) fn read(name: &str, matches: &ArgMatches) -> Result<Job, Message> {
         let folder = file(matches, "DIR");
         return folder
             .map(Job::Manual)
-            .ok_or_else(|| wrong("man: which folder? Type: microcache man DIR"));
+            .ok_or_else(|| wrong("man: no directory named; type: microcache man DIR"));
     }
     match matches.get_one::<Shell>("SHELL") {
         Some(&shell) => Ok(Job::Print(completions(shell))),
         None => Err(wrong(
-            "completions: which shell? Type: microcache completions bash (or fish, zsh, elvish, powershell)",
+            "completions: no shell named; type: microcache completions bash (or elvish, fish, powershell, zsh)",
         )),
     }
 }
 
 fn completions(shell: Shell) -> String {
     let mut text = Vec::new();
-    clap_complete::generate(shell, &mut told(super::command()), "microcache", &mut text);
+    clap_complete::generate(
+        shell,
+        &mut described(super::command()),
+        "microcache",
+        &mut text,
+    );
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// Writes all pages into a folder, which is made if it is missing.
+/// Writes all pages into a directory, which is created if it is missing.
 pub(crate) fn write(folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)?;
-    let mut main = told(super::command());
+    let mut main = described(super::command());
     main.build();
     for command in main.get_subcommands() {
         fs::write(folder.join(file_name(command)), page(command)?)?;
@@ -111,18 +120,18 @@ fn page(command: &Command) -> io::Result<Vec<u8>> {
     Ok(page)
 }
 
-/// What the page of a program says beside its command line.
+/// The sections of the main page beside its command line.
 const AROUND: [(&str, &[(&str, &str)]); 3] = [
     (
         "FILES",
         &[
             (
                 "/etc/microcache/microcache.toml",
-                "What microcache.service is started with. `microcache config --sample` prints all options, `microcache config --reference` what they mean, and `microcache check FILE` every mistake.",
+                "The configuration of microcache.service. `microcache config --sample` prints all options, `microcache config --reference` explains them, and `microcache check FILE` reports mistakes.",
             ),
             (
                 "/var/cache/microcache, /var/log/microcache",
-                "Where microcache.service may write: for the options disk, access_log and log.",
+                "Directories that microcache.service may write to, for the options disk, access_log and log.",
             ),
         ],
     ),
@@ -131,36 +140,35 @@ const AROUND: [(&str, &[(&str, &str)]); 3] = [
         &[
             (
                 "SIGTERM, SIGINT",
-                "Finish what is under way, and end. A second one ends at once.",
+                "Drain: finish the requests in progress, and exit. A second one exits at once.",
             ),
-            ("SIGHUP", "Read the configuration file again."),
-            ("SIGUSR1", "Open the files of the logs anew."),
+            ("SIGHUP", "Reload the configuration file."),
+            ("SIGUSR1", "Reopen the log files."),
             (
                 "SIGUSR2",
-                "Have another process take its place, without losing a request.",
+                "Upgrade: a new process takes over without losing a request.",
             ),
         ],
     ),
     (
         "EXIT STATUS",
         &[
-            ("0", "It has done what it was asked for."),
+            ("0", "Success."),
             (
                 "1",
-                "It cannot serve: an address is not free, a tier or a log cannot be used.",
+                "The server cannot run: an address is in use, a tier or a log is unusable.",
             ),
-            ("2", "The command line or the file is wrong."),
+            ("2", "An error in the command line or the configuration."),
             (
                 "130",
-                "A second signal has ended it before everything was finished.",
+                "A second signal ended the drain before all requests were finished.",
             ),
         ],
     ),
 ];
 
-/// The commands lay out their help by hand. Here it is taken apart again, so that nothing is written twice: the usage, and
-/// the line of each flag.
-fn told(command: Command) -> Command {
+/// Gives a command the usage of its laid-out help, and flags without help the line that describes them there.
+fn described(command: Command) -> Command {
     let text = laid_out(&command);
     let usage: Vec<String> = text
         .lines()
@@ -182,23 +190,23 @@ fn told(command: Command) -> Command {
             let arg = arg.help(help);
             match value {
                 "" => arg,
-                // The default stands at the end of the line.
+                // The default is at the end of the line.
                 value => arg.value_name(value.to_owned()).hide_default_value(true),
             }
         }
         _ => arg,
     });
-    command.mut_subcommands(told)
+    command.mut_subcommands(described)
 }
 
-/// The help that a command has laid out, or nothing.
+/// Returns the help that a command has laid out, or nothing.
 fn laid_out(command: &Command) -> String {
     let text = command.get_before_long_help();
     let text = text.or_else(|| command.get_before_help());
     text.map(ToString::to_string).unwrap_or_default()
 }
 
-/// What follows a flag, and what its line says of it.
+/// Returns the placeholder and the help of a flag in a laid-out text.
 fn line_of<'a>(arg: &Arg, text: &'a str) -> Option<(&'a str, String)> {
     let long = arg.get_long()?;
     text.lines().find_map(|line| {
@@ -210,9 +218,10 @@ fn line_of<'a>(arg: &Arg, text: &'a str) -> Option<(&'a str, String)> {
     })
 }
 
-/// What stands under the flags.
+/// Returns the text below the flags.
 fn notes(command: &Command) -> Option<String> {
-    if let Some(text) = command.get_after_help() {
+    let after = command.get_after_long_help();
+    if let Some(text) = after.or_else(|| command.get_after_help()) {
         return Some(text.to_string());
     }
     let text = laid_out(command);
@@ -227,7 +236,7 @@ mod tests {
 
     #[test]
     fn every_flag_of_every_command_says_what_it_means() {
-        let mut command = told(super::super::command());
+        let mut command = described(super::super::command());
         command.build();
         let mut seen = 0;
         for command in command.get_subcommands().chain([&command]) {
@@ -244,14 +253,14 @@ mod tests {
 
     #[test]
     fn pages_have_usage_flags_and_notes() {
-        let mut main = told(super::super::command());
+        let mut main = described(super::super::command());
         main.build();
         let text =
             |command: &Command| String::from_utf8(page(command).expect("a page")).expect("UTF-8");
         let shown = text(&main);
         for part in [
             ".TH MICROCACHE 1",
-            "\\fBmicrocache\\fR check FILE\n",
+            "\\fBmicrocache\\fR [FLAGS] \\-\\-config FILE\n",
             "\\fB\\-\\-stale\\-while\\-revalidate\\fR \\fI<DURATION>\\fR\n",
             "microcache\\-purge(1)\n",
             "Durations are 500ms, 1s, 10m, 1d",
@@ -265,8 +274,8 @@ mod tests {
             ".TH MICROCACHE-PURGE 1",
             "\\fB\\-\\-token\\-file\\fR \\fI<FILE>\\fR\n",
             "\\fBmicrocache purge\\fR [FLAGS] [URL...]\n",
-            "Stale from now on: served while it is refreshed\n",
-            "Ends with 0 if it was done",
+            "Mark as stale instead: served while it is revalidated\n",
+            "Exit status: 0",
         ] {
             assert!(shown.contains(part), "{part} is not in:\n{shown}");
         }

@@ -1,14 +1,14 @@
-//! What is on the command line, and what is said when it makes no sense.
+//! The command line: its definition, its help, and its errors.
 
 mod bench;
 mod demo;
 mod fetch;
+mod help;
 pub(crate) mod manual;
 mod operate;
 mod origin;
 
 use std::ffi::OsString;
-use std::fmt::Write;
 use std::path::PathBuf;
 
 pub(crate) use bench::Bench;
@@ -17,44 +17,45 @@ use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 pub(crate) use fetch::{Fetch, Proxy, Shown, Usage};
+use help::Layout;
 use microcache_proxy::config::{self, Flag, Source, Takes};
-pub(crate) use operate::{Errand, Operate, Operated};
+pub(crate) use operate::{AdminAddress, Errand, Operate};
 
-/// What is to be done.
+/// A command, with its arguments.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Job {
-    /// Serve what this says.
+    /// Serves a configuration.
     Serve(Source),
-    /// Say what is wrong with a file.
+    /// Reports the mistakes in a file.
     Check(PathBuf),
-    /// Make a load, and measure.
+    /// Generates load and measures latency.
     Bench(Box<Bench>),
-    /// Show what it does.
+    /// Runs the demonstration.
     Demo(microcache_bench::demo::Settings),
-    /// Fetch a url.
+    /// Fetches a URL through a cache.
     Fetch(Box<Fetch>),
-    /// Be a slow application.
+    /// Serves a simulated slow application.
     Origin(microcache_bench::origin::Settings),
-    /// Ask something of a running server.
+    /// Sends a request to the admin interface of a running server.
     Operate(Operate),
-    /// Show what a running server does.
-    Top(Operated),
-    /// Print this.
+    /// Shows a running server on the terminal.
+    Top(AdminAddress),
+    /// Prints a text.
     Print(String),
-    /// Write the manual into this folder.
+    /// Writes the manual into a directory.
     Manual(PathBuf),
 }
 
-/// What is said instead of doing something.
+/// A text to print in place of a job.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Message {
     /// Help or the version.
     Help(String),
-    /// What is wrong, in one line, and what to type.
+    /// An error in one line, with its remedy.
     Wrong(String),
 }
 
-/// Reads the command line.
+/// Parses the command line.
 pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Job, Message> {
     let matches = command()
         .try_get_matches_from(arguments)
@@ -62,7 +63,7 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Job
     match matches.subcommand() {
         Some(("check", matches)) => match file(matches, "FILE") {
             Some(file) => Ok(Job::Check(file)),
-            None => Err(wrong("which file? Type: microcache check FILE")),
+            None => Err(wrong("check: no file named; type: microcache check FILE")),
         },
         Some(("bench", matches)) => bench::read(matches).map(|bench| Job::Bench(Box::new(bench))),
         Some(("demo", matches)) => demo::read(matches).map(Job::Demo),
@@ -76,7 +77,7 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Job
         Some((_, matches)) if matches.get_flag("sample") => Ok(Job::Print(config::sample())),
         Some((_, matches)) if matches.get_flag("reference") => Ok(Job::Print(config::reference())),
         Some(_) => Err(wrong(
-            "what of it? Type: microcache config --sample, or microcache config --reference",
+            "config: nothing to print; type: microcache config --sample, or microcache config --reference",
         )),
         None => start(&matches).map(Job::Serve),
     }
@@ -101,7 +102,7 @@ fn start(matches: &ArgMatches) -> Result<Source, Message> {
             return Err(Message::Wrong(what));
         }
         return Err(wrong(
-            "where is the application? Type its url, such as: microcache http://localhost:3000",
+            "no origin; type the URL of the application, such as: microcache http://localhost:3000",
         ));
     }
     for word in start.urls.iter().filter(|url| !url.contains("://")) {
@@ -124,7 +125,7 @@ fn start(matches: &ArgMatches) -> Result<Source, Message> {
     Ok(start)
 }
 
-/// A flag without its value takes the url that follows.
+/// Explains the missing URL: a flag without its value takes the argument that follows.
 fn swallowed_url(start: &Source) -> Option<String> {
     let is_url = |value: &&String| value.starts_with("http://") || value.starts_with("https://");
     let (option, url) = start
@@ -138,7 +139,7 @@ fn swallowed_url(start: &Source) -> Option<String> {
     ))
 }
 
-/// What stands for the value of a flag.
+/// Returns the placeholder for the value of a flag.
 const fn placeholder(takes: Takes) -> &'static str {
     match takes {
         Takes::Nothing => "",
@@ -163,7 +164,7 @@ fn is_typed(matches: &ArgMatches, option: &str) -> bool {
     matches.value_source(option) == Some(ValueSource::CommandLine)
 }
 
-/// A flag without a value has nothing to give.
+/// Returns the values of an option; none for a flag without values.
 fn values(matches: &ArgMatches, option: &str) -> Vec<String> {
     match matches.try_get_many::<String>(option) {
         Ok(Some(values)) => values.cloned().collect(),
@@ -172,23 +173,10 @@ fn values(matches: &ArgMatches, option: &str) -> Vec<String> {
 }
 
 fn command() -> Command {
-    let check = Command::new("check")
-        .about("Report every mistake in a configuration file")
-        .arg(
-            Arg::new("FILE")
-                .value_parser(value_parser!(PathBuf))
-                .help("The file"),
-        );
-    let config = Command::new("config")
-        .about("Print a commented sample file, or the reference of all options")
-        .arg(switch("sample").help("Print a file with all options, commented"))
-        .arg(switch("reference").help("Print what every option means, in Markdown"));
-    Command::new("microcache")
+    let main = Command::new("microcache")
         .version(env!("CARGO_PKG_VERSION"))
-        .about("A cache in front of a slow web application: bring its url, and it works.")
-        .help_template("{about}\n\n{before-help}{after-help}\n")
-        .before_help(help(true))
-        .before_long_help(help(false))
+        .about("A caching reverse proxy: give it the URL of a slow web application.")
+        .help_template("{about}\n\n{before-help}\n")
         .styles(Styles::plain())
         .args_conflicts_with_subcommands(true)
         .disable_help_subcommand(true)
@@ -198,70 +186,117 @@ fn command() -> Command {
                 .long("config")
                 .value_name("FILE")
                 .value_parser(value_parser!(PathBuf))
-                .help("Serve what a file says; flags override it"),
+                .help_heading("Configuration")
+                .help(CONFIG_HELP),
         )
         .args(config::flags().map(|flag| flag_arg(&flag)))
-        .subcommand(check)
-        .subcommand(config)
-        .subcommand(bench::command())
+        .subcommand(check_command())
+        .subcommand(config_command())
+        .subcommands(operate::commands())
         .subcommand(demo::command())
+        .subcommand(bench::command())
         .subcommand(fetch::command())
         .subcommand(origin::command())
-        .subcommands(operate::commands())
-        .subcommands(manual::commands())
+        .subcommands(manual::commands());
+    let (short, long) = (short_help(&main), long_help(&main));
+    main.before_help(short)
+        .before_long_help(long)
+        .after_long_help(UNITS)
 }
 
-/// How to use it, and what flags there are: the common ones or all.
-fn help(short: bool) -> String {
-    let mut text = String::from(USAGE);
-    for flag in config::flags().filter(|flag| flag.common || !short) {
-        let name = format!("--{} {}", long(flag.option), placeholder(flag.takes));
-        // A flag that leaves no room beside it has its meaning on the next line.
-        let (width, gap) = (FLAG_WIDTH, FLAG_WIDTH + 2);
-        let meaning = meaning(&flag);
-        let _ = if name.len() < width {
-            writeln!(text, "  {name:<width$}{meaning}")
-        } else {
-            writeln!(text, "  {name}\n{:gap$}{meaning}", "")
-        };
+fn check_command() -> Command {
+    let command = Command::new("check")
+        .about("Report every mistake in a configuration file")
+        .arg(Arg::new("FILE").value_parser(value_parser!(PathBuf)));
+    let layout = Layout {
+        usage: "microcache check FILE",
+        examples: "microcache check /etc/microcache/microcache.toml",
+        notes: "Exit status: 0 if the file can be served, 2 if it has mistakes.",
+    };
+    layout.apply(command)
+}
+
+fn config_command() -> Command {
+    let command = Command::new("config")
+        .about("Print a commented sample file, or the reference of all options")
+        .arg(switch("sample").help("A file with all options, commented"))
+        .arg(switch("reference").help("The reference of all options, in Markdown"));
+    let layout = Layout {
+        usage: "microcache config --sample\nmicrocache config --reference",
+        examples: "microcache config --sample > microcache.toml",
+        notes: "",
+    };
+    layout.apply(command)
+}
+
+/// Returns the help of `-h`: one screen.
+fn short_help(main: &Command) -> String {
+    let mut text = String::new();
+    help::section(&mut text, "Usage", USAGE);
+    help::section(&mut text, "Examples", EXAMPLES);
+    text.push_str("\nFlags (all of them: microcache --help):\n");
+    help::brief_row(&mut text, "--config FILE", CONFIG_HELP);
+    for flag in config::flags() {
+        if let Some(brief) = flag.brief {
+            let name = format!("--{} {}", long(flag.option), placeholder(flag.takes));
+            help::brief_row(&mut text, &name, brief);
+        }
     }
-    text.push_str(if short { MORE } else { UNITS });
-    text
+    let names: Vec<_> = main.get_subcommands().map(Command::get_name).collect();
+    help::section(&mut text, COMMANDS, &help::lines(&names.join(", "), 2));
+    text.trim().to_owned()
 }
 
-/// The widest flag with its value that leaves room for its meaning beside it, the blank included.
-const FLAG_WIDTH: usize = 36;
+/// Returns the help of `--help`: every command and every flag, by group.
+fn long_help(main: &Command) -> String {
+    let mut commands = String::new();
+    for command in main.get_subcommands() {
+        let about = command.get_about().map(ToString::to_string);
+        help::row(
+            &mut commands,
+            command.get_name(),
+            &about.unwrap_or_default(),
+        );
+    }
+    let layout = Layout {
+        usage: USAGE,
+        examples: EXAMPLES,
+        notes: UNITS,
+    };
+    let text = layout.text(main);
+    text.replacen(
+        "\n\nConfiguration:",
+        &format!("\n\nCommands:\n{commands}\nConfiguration:"),
+        1,
+    )
+}
 
-/// The meaning of a flag, and its default.
+/// Returns the help of a flag, with its default.
 fn meaning(flag: &Flag) -> String {
-    match flag.default.trim_matches(['"', '[', ']']) {
-        "" | "false" => flag.help.to_owned(),
+    match flag.default.trim_matches(['[', ']']) {
+        "" | "false" | "none" | "{}" => flag.help.to_owned(),
         default => format!("{} [{}]", flag.help, default.replace('"', "")),
     }
 }
 
+/// The heading of the commands in the short help.
+const COMMANDS: &str = "Commands (each: microcache COMMAND --help)";
+
+const CONFIG_HELP: &str = "Configuration file; flags override it";
+
 const USAGE: &str = "\
-Usage:
-  microcache [FLAGS] http://HOST:PORT   serve the application at that url; several are used in turn
-  microcache [FLAGS] --config FILE      serve what a file says; flags override it
-  microcache check FILE                 report every mistake in a file
-  microcache config --sample            print a file with all options, commented; --reference: what each means
-  microcache bench [FLAGS] URL...       measure how fast a server answers; see microcache bench --help
-  microcache fetch URL                  fetch a url, or take it from a cache that commands share; see microcache fetch --help
-  microcache demo                       show what it does, in 40 seconds and without anything else
-  microcache origin --help              be a slow application, to try a cache on
-  microcache purge URL...               have a running server forget a page; see microcache purge --help
-  microcache stats, microcache top      what a running server has done, and does; entries, drain, reload, upgrade: see their --help
+microcache [FLAGS] URL...           cache the application at this URL
+microcache [FLAGS] --config FILE    the same, configured by a file";
 
-Flags:
-";
+const EXAMPLES: &str = "\
+microcache http://localhost:3000
+microcache --acme example.org --disk /var/cache/mc,10GiB http://localhost:3000";
 
-const MORE: &str = "
-Durations are 500ms, 1s, 10m, 1d; sizes 64MiB, 1GB. `microcache --help` lists all flags.";
-
-const UNITS: &str = "
-Durations are 500ms, 1s, 10m, 1d; sizes 64MiB, 1GB. Every flag is an option of the file too, with `_` for `-`.
-A flag that makes a list, such as --listen, may be repeated, or take several values with commas between them.";
+const UNITS: &str = "\
+Durations are 500ms, 1s, 10m, 1d; sizes are 64MiB, 1GB. Every flag is an option
+of the file too, with `_` for `-`; `microcache config --reference` explains
+each. A flag for a list, such as --listen, may be repeated, or take several
+values with commas between them.";
 
 fn long(option: &str) -> String {
     option.replace('_', "-")
@@ -274,6 +309,7 @@ fn switch(name: &'static str) -> Arg {
 fn flag_arg(flag: &Flag) -> Arg {
     let arg = Arg::new(flag.option)
         .long(long(flag.option))
+        .help_heading(flag.group)
         .help(meaning(flag));
     match flag.takes {
         Takes::Nothing => arg.action(ArgAction::SetTrue),
@@ -291,9 +327,9 @@ fn answer(error: &clap::Error) -> Message {
     }
 }
 
-/// What clap says in several paragraphs, as one line: the fault and the tip.
-fn one_line(told: &str) -> String {
-    let mut lines = told.lines().map(str::trim);
+/// Condenses an error of clap, which has several paragraphs, to one line: the error and the tip.
+fn one_line(error: &str) -> String {
+    let mut lines = error.lines().map(str::trim);
     let fault = lines
         .next()
         .unwrap_or_default()
@@ -301,7 +337,7 @@ fn one_line(told: &str) -> String {
     let tip = lines
         .filter_map(|line| line.strip_prefix("tip: "))
         .find(|tip| !tip.starts_with("to pass"));
-    let job = told
+    let job = error
         .lines()
         .find_map(|line| line.strip_prefix("Usage: microcache "))
         .and_then(|usage| usage.split(' ').next())
@@ -403,23 +439,5 @@ mod tests {
             "microcache http://a check f",
             "did you mean `microcache check`?",
         );
-    }
-
-    #[test]
-    fn help_is_short_and_longer_on_demand() {
-        let help = |line: &str| match read(line) {
-            Err(Message::Help(text)) => text,
-            other => panic!("{other:?}"),
-        };
-        let (short, long) = (help("microcache -h"), help("microcache --help"));
-        assert!(
-            short.contains("--ttl DURATION") && !short.contains("--max-fields"),
-            "{short}"
-        );
-        assert!(
-            long.contains("--ttl DURATION") && long.contains("--max-fields"),
-            "{long}"
-        );
-        assert!(short.lines().count() <= 25, "{short}");
     }
 }

@@ -1,6 +1,5 @@
-//! `microcache purge`, `stats`, `entries`, `explain`, `top`, `drain`, `reload` and `upgrade`: what is on their command lines.
+//! The command lines of `purge`, `stats`, `entries`, `explain`, `top`, `drain`, `reload` and `upgrade`.
 
-use std::fmt::Write;
 use std::fs::File;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -9,21 +8,22 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use microcache_proxy::config::Admin;
 use serde_json::{Map, Value, json};
 
+use super::help::Layout;
 use super::{Message, file, switch, texts, wrong};
 
-/// What is asked of a running server.
+/// A request to the admin interface of a running server.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Operate {
-    pub(crate) server: Operated,
-    /// Its answer is printed as it comes.
+    pub(crate) server: AdminAddress,
+    /// The answer is printed as JSON.
     pub(crate) json: bool,
     pub(crate) errand: Errand,
 }
 
-/// A running server, as operators reach it.
+/// The admin interface of a running server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Operated {
-    /// The url of its interface for operators.
+pub(crate) struct AdminAddress {
+    /// Its URL.
     pub(crate) admin: String,
     pub(crate) token_file: Option<PathBuf>,
 }
@@ -46,15 +46,15 @@ pub(super) const NAMES: [&str; 7] = [
     "purge", "stats", "entries", "explain", "drain", "reload", "upgrade",
 ];
 
-/// What is shown on a terminal for as long as somebody looks.
+/// The command with a live view on the terminal.
 pub(super) const TOP: &str = "top";
 
-/// Where a server is asked of which nothing is said.
+/// The admin address of a server without configuration.
 const ADMIN: &str = "127.0.0.1:8081";
-/// Where packages put the configuration of the server that runs as a service.
+/// The configuration of the packaged service.
 const CONFIG: &str = "/etc/microcache/microcache.toml";
 
-/// A parameter of the interface, which has a flag here.
+/// A parameter of the interface, and its flag.
 struct Parameter {
     name: &'static str,
     flag: &'static str,
@@ -62,258 +62,241 @@ struct Parameter {
     help: &'static str,
 }
 
-/// What purges and lists can name.
-const NAMED: [Parameter; 4] = [
+const fn parameter(
+    name: &'static str,
+    flag: &'static str,
+    value: &'static str,
+    help: &'static str,
+) -> Parameter {
     Parameter {
-        name: "prefix",
-        flag: "prefix",
-        value: "URL",
-        help: "All urls that begin like this one",
-    },
-    Parameter {
-        name: "glob",
-        flag: "glob",
-        value: "URL",
-        help: "All urls like this one; * stands for any run of characters",
-    },
-    Parameter {
-        name: "host",
-        flag: "host",
-        value: "HOST",
-        help: "All urls of a host",
-    },
-    Parameter {
-        name: "tag",
-        flag: "tag",
-        value: "TAG",
-        help: "All responses with this tag (Cache-Tag, Surrogate-Key, xkey)",
-    },
+        name,
+        flag,
+        value,
+        help,
+    }
+}
+
+/// The scopes of purges and lists.
+const SCOPES: [Parameter; 4] = [
+    parameter(
+        "prefix",
+        "prefix",
+        "URL",
+        "All URLs that begin with this one",
+    ),
+    parameter(
+        "glob",
+        "glob",
+        "URL",
+        "All URLs that match; * is any run of characters",
+    ),
+    parameter("host", "host", "HOST", "All URLs of a host"),
+    parameter(
+        "tag",
+        "tag",
+        "TAG",
+        "All responses with this tag (Cache-Tag, xkey …)",
+    ),
 ];
 
-/// What can be said of the variants of a url that are to be purged.
+/// The selection of variants of a URL to purge.
 const OF_VARIANTS: [Parameter; 2] = [
-    Parameter {
-        name: "variant",
-        flag: "variant",
-        value: "ID",
-        help: "Of the url only this variant; `microcache entries URL` names them",
-    },
-    Parameter {
-        name: "headers",
-        flag: "header",
-        value: "'NAME: VALUE'",
-        help: "Of the url only what requests with this header get (-H)",
-    },
+    parameter(
+        "variant",
+        "variant",
+        "ID",
+        "Only this variant of the URL, as listed by `microcache entries URL`",
+    ),
+    parameter(
+        "headers",
+        "header",
+        "'NAME: VALUE'",
+        "Only the variant for requests with this header",
+    ),
 ];
 
-/// What else lists can be asked for.
-const LISTED: [Parameter; 7] = [
-    Parameter {
-        name: "min_size",
-        flag: "min-size",
-        value: "BYTES",
-        help: "Of this size at least",
-    },
-    Parameter {
-        name: "min_age",
-        flag: "min-age",
-        value: "SECONDS",
-        help: "Of this age at least",
-    },
-    Parameter {
-        name: "min_hits",
-        flag: "min-hits",
-        value: "N",
-        help: "Given out so often at least",
-    },
-    Parameter {
-        name: "order",
-        flag: "order",
-        value: "key|size|age|hits",
-        help: "The largest of these first [key]",
-    },
-    Parameter {
-        name: "tier",
-        flag: "tier",
-        value: "memory|disk",
-        help: "Where to look [memory]",
-    },
-    Parameter {
-        name: "limit",
-        flag: "limit",
-        value: "N",
-        help: "So many at most [100]",
-    },
-    Parameter {
-        name: "after",
-        flag: "after",
-        value: "PLACE",
-        help: "The next page; the last one ends with its place",
-    },
+/// The filters of lists.
+const FILTERS: [Parameter; 7] = [
+    parameter("min_size", "min-size", "BYTES", "Minimum size"),
+    parameter("min_age", "min-age", "SECONDS", "Minimum age"),
+    parameter("min_hits", "min-hits", "N", "Minimum number of hits"),
+    parameter(
+        "order",
+        "order",
+        "key|size|age|hits",
+        "Order; the largest first [key]",
+    ),
+    parameter("tier", "tier", "memory|disk", "Tier to list [memory]"),
+    parameter("limit", "limit", "N", "Maximum number of entries [100]"),
+    parameter(
+        "after",
+        "after",
+        "PLACE",
+        "Continuation of a list, from the last line of a page",
+    ),
 ];
 
-/// What can be said of a request that is asked about.
-const REQUESTED: [Parameter; 3] = [
-    Parameter {
-        name: "headers",
-        flag: "header",
-        value: "'NAME: VALUE'",
-        help: "A header of the request (-H); as many as there are",
-    },
-    Parameter {
-        name: "method",
-        flag: "method",
-        value: "METHOD",
-        help: "Its method [GET]",
-    },
-    Parameter {
-        name: "from",
-        flag: "from",
-        value: "ADDRESS",
-        help: "The address of the client [127.0.0.1]",
-    },
+/// The properties of a request to explain.
+const OF_REQUEST: [Parameter; 3] = [
+    parameter(
+        "headers",
+        "header",
+        "'NAME: VALUE'",
+        "Header of the request; may be repeated",
+    ),
+    parameter("method", "method", "METHOD", "Method of the request [GET]"),
+    parameter(
+        "from",
+        "from",
+        "ADDRESS",
+        "Address of the client [127.0.0.1]",
+    ),
 ];
 
 pub(super) fn commands() -> [Command; 8] {
-    let purge = command(
-        "purge",
-        "Have a running server forget what is named, or take it for stale",
-        "microcache purge [FLAGS] [URL...]",
-        NAMED.iter().chain(&OF_VARIANTS),
-        &[
-            ("--all", "All there is"),
-            ("--soft", "Stale from now on: served while it is refreshed"),
-        ],
-    );
-    let purge = purge
-        .arg(Arg::new("URL").num_args(0..))
-        .args(NAMED.iter().chain(&OF_VARIANTS).map(repeated))
-        .arg(switch("all"))
-        .arg(switch("soft"));
-    let stats = command(
-        "stats",
-        "What a running server has done, and how things stand",
-        "microcache stats [FLAGS]",
-        [].iter(),
-        &[],
-    );
-    let parameters = || NAMED.iter().chain(&LISTED);
-    let entries = command(
-        "entries",
-        "What a running server has stored",
-        "microcache entries [FLAGS] [URL]",
-        parameters(),
-        &[],
-    );
-    let entries = entries
-        .arg(Arg::new("URL").num_args(0..=1))
-        .args(parameters().map(|one| argument(one, ArgAction::Set)));
-    let explain = command(
-        "explain",
-        "Why a request is, or is not, answered from the cache, and what to change",
-        "microcache explain [FLAGS] URL",
-        REQUESTED.iter(),
-        &[("--fetch", "Ask the application too, as for a visitor")],
-    );
-    let explain = explain
-        .arg(Arg::new("URL").num_args(0..=1))
-        .args(REQUESTED.iter().map(repeated))
-        .arg(switch("fetch"));
-    let drain = command(
-        "drain",
-        "Have a running server finish what is under way and end",
-        "microcache drain [FLAGS]",
-        [].iter(),
-        &[],
-    );
-    let reload = command(
-        "reload",
-        "Have a running server read its configuration file again",
-        "microcache reload [FLAGS]",
-        [].iter(),
-        &[],
-    );
-    let upgrade = command(
-        "upgrade",
-        "Have another process, of the program as it is installed now, take a running server's place",
-        "microcache upgrade [FLAGS]",
-        [].iter(),
-        &[],
-    );
-    let top = command(
-        TOP,
-        "What a running server does, on the terminal, second by second",
-        "microcache top [FLAGS]",
-        [].iter(),
-        &[],
-    );
-    [purge, stats, entries, explain, drain, reload, upgrade, top]
+    [
+        purge_command(),
+        explain_command(),
+        entries_command(),
+        simple(
+            "stats",
+            "Show the statistics of a running server: hit ratio, p50/p99, memory, backends",
+            "microcache stats",
+        ),
+        simple(
+            TOP,
+            "Watch a running server on the terminal: rates, latency, top URLs, errors",
+            "microcache top",
+        ),
+        simple(
+            "reload",
+            "Reload the configuration file of a running server",
+            "microcache reload",
+        ),
+        simple(
+            "upgrade",
+            "Replace a running server by a new process, without losing a request",
+            "microcache upgrade",
+        ),
+        simple(
+            "drain",
+            "Drain a running server: finish the requests in progress, and exit",
+            "microcache drain",
+        ),
+    ]
 }
 
-/// How `explain` ends where the server has answered.
-const EXPLAIN_ENDS: &str = "\nDone is: the request is, or will be, answered from the cache. It ends with 3 if not, and with 4 if only the \
-    application could say\n(--fetch asks it).";
+fn purge_command() -> Command {
+    let command = Command::new("purge")
+        .about("Purge entries of a running server: by URL, prefix, pattern, host or tag")
+        .arg(Arg::new("URL").num_args(0..))
+        .args(SCOPES.iter().chain(&OF_VARIANTS).map(repeated))
+        .arg(switch("all").help("All entries"))
+        .arg(switch("soft").help("Mark as stale instead: served while it is revalidated"));
+    finished(
+        command,
+        Layout {
+            usage: "microcache purge [FLAGS] [URL...]",
+            examples: "microcache purge https://example.org/news\n\
+                       microcache purge --prefix https://example.org/blog/ --soft\n\
+                       microcache purge --tag product-42",
+            notes: EXIT,
+        },
+    )
+}
 
-/// A command with the flags that all of these have.
-fn command<'a>(
-    name: &'static str,
-    about: &'static str,
-    usage: &str,
-    parameters: impl Iterator<Item = &'a Parameter>,
-    switches: &[(&str, &str)],
-) -> Command {
-    let mut help = format!("Usage:\n  {usage}\n\nFlags:\n");
-    let mut line = |flag: &str, text: &str| {
-        let _ = writeln!(help, "  {flag:<36}{text}");
+fn explain_command() -> Command {
+    let command = Command::new("explain")
+        .about("Explain why a request is a hit, a miss or uncacheable, and what to change")
+        .arg(Arg::new("URL").num_args(0..=1))
+        .args(OF_REQUEST.iter().map(repeated))
+        .arg(switch("fetch").help("Ask the origin too, as for a visitor"));
+    finished(
+        command,
+        Layout {
+            usage: "microcache explain [FLAGS] URL",
+            examples: "microcache explain https://example.org/news\n\
+                       microcache explain https://example.org/ -H 'Cookie: session=1' --fetch",
+            notes: EXPLAIN_EXIT,
+        },
+    )
+}
+
+fn entries_command() -> Command {
+    let parameters = SCOPES.iter().chain(&FILTERS);
+    let command = Command::new("entries")
+        .about("List the stored entries of a running server")
+        .arg(Arg::new("URL").num_args(0..=1))
+        .args(parameters.map(|one| argument(one, ArgAction::Set)));
+    finished(
+        command,
+        Layout {
+            usage: "microcache entries [FLAGS] [URL]",
+            examples: "microcache entries --order size --limit 20\n\
+                       microcache entries --prefix https://example.org/blog/",
+            notes: EXIT,
+        },
+    )
+}
+
+fn simple(name: &'static str, about: &'static str, example: &str) -> Command {
+    let usage = format!("microcache {name} [FLAGS]");
+    finished(
+        Command::new(name).about(about),
+        Layout {
+            usage: &usage,
+            examples: &format!("{example}\n{example} --admin 127.0.0.1:9081"),
+            notes: EXIT,
+        },
+    )
+}
+
+const EXIT: &str = "\
+Exit status: 0 if it succeeded, 1 if the server cannot be reached or failed,
+2 if it refused the request.";
+
+const EXPLAIN_EXIT: &str = "\
+Exit status: 0 if the request is or will be a hit, 3 if not, 4 if only the
+origin can tell (see --fetch); 1 if the server cannot be reached or failed,
+2 if it refused the request.";
+
+/// Adds the flags that name the server, and lays out the help.
+fn finished(command: Command, layout: Layout<'_>) -> Command {
+    let path = |name: &'static str| {
+        Arg::new(name)
+            .long(name)
+            .value_name("FILE")
+            .value_parser(value_parser!(PathBuf))
+            .help_heading(SERVER)
     };
-    for one in parameters {
-        line(&format!("--{} {}", one.flag, one.value), one.help);
-    }
-    for (flag, text) in switches {
-        line(flag, text);
-    }
-    line(
-        "--config FILE",
-        &format!("Its configuration, for these two [{CONFIG}]"),
-    );
-    line(
-        "--admin URL",
-        &format!("Its interface for operators [{ADMIN}]"),
-    );
-    line(
-        "--token-file FILE",
-        "The file with its secret, if it has one",
-    );
-    if name != TOP {
-        line("--json", "Print the answer as it comes");
-    }
-    help.push_str("\nEnds with 0 if it was done, 1 if the server cannot be reached or failed, 2 if it refused.");
-    if name == "explain" {
-        help.push_str(EXPLAIN_ENDS);
-    }
-    let command = Command::new(name)
-        .about(about)
-        .help_template("{about}\n\n{before-help}\n")
-        .before_help(help)
+    let is_top = command.get_name() == TOP;
+    let command = command
+        .arg(path("config").help(format!(
+            "Configuration file with its address and token [{CONFIG}]"
+        )))
         .arg(
-            Arg::new("config")
-                .long("config")
-                .value_parser(value_parser!(PathBuf)),
+            Arg::new("admin")
+                .long("admin")
+                .value_name("URL")
+                .help_heading(SERVER)
+                .help(format!("Admin interface [{ADMIN}]")),
         )
-        .arg(Arg::new("admin").long("admin"))
-        .arg(
-            Arg::new("token-file")
-                .long("token-file")
-                .value_parser(value_parser!(PathBuf)),
-        );
-    if name == TOP {
+        .arg(path("token-file").help("File with the bearer token, if it requires one"));
+    let command = if is_top {
         command
     } else {
-        command.arg(switch("json"))
-    }
+        command.arg(
+            switch("json")
+                .help_heading("Output")
+                .help("JSON, as the admin interface answers"),
+        )
+    };
+    layout.apply(command)
 }
 
-/// One that may be given as often as there is something to say.
+const SERVER: &str = "Server";
+
+/// Returns a flag that may be repeated.
 fn repeated(parameter: &Parameter) -> Arg {
     let argument = argument(parameter, ArgAction::Append);
     if parameter.name == "headers" {
@@ -327,6 +310,7 @@ fn argument(parameter: &Parameter, action: ArgAction) -> Arg {
     Arg::new(parameter.name)
         .long(parameter.flag)
         .value_name(parameter.value)
+        .help(parameter.help)
         .action(action)
 }
 
@@ -347,9 +331,9 @@ pub(super) fn read(name: &str, matches: &ArgMatches) -> Result<Operate, Message>
     })
 }
 
-/// Which server is meant. A configuration is looked into where no address is typed: its secret is for the server
-/// that it names, and for no other.
-pub(super) fn server(name: &str, matches: &ArgMatches) -> Result<Operated, Message> {
+/// Returns the server to address. The configuration is read only if no address is given: its token is for the server
+/// that it configures, and for no other.
+pub(super) fn server(name: &str, matches: &ArgMatches) -> Result<AdminAddress, Message> {
     let typed = texts(matches, "admin").concat();
     let (admin, secret) = if typed.is_empty() {
         configured(name, file(matches, "config").as_deref())?
@@ -363,17 +347,16 @@ pub(super) fn server(name: &str, matches: &ArgMatches) -> Result<Operated, Messa
     };
     if !admin.starts_with("http://") {
         return Err(wrong(&format!(
-            "{name}: --admin {admin}: the interface for operators speaks http, such as {ADMIN}"
+            "{name}: --admin {admin}: the admin interface speaks http; type: --admin http://{ADMIN}"
         )));
     }
-    Ok(Operated {
+    Ok(AdminAddress {
         admin: admin.trim_end_matches('/').to_owned(),
         token_file: file(matches, "token-file").or(secret),
     })
 }
 
-/// The address and the file with the secret that a configuration names. Without one that was named, the service's
-/// counts, as far as its files can be read.
+/// Returns the admin address and token file of a configuration; by default that of the service, if it is readable.
 fn configured(name: &str, file: Option<&Path>) -> Result<(String, Option<PathBuf>), Message> {
     let admin = match (file, Admin::of_file(file.unwrap_or(Path::new(CONFIG)))) {
         (_, Ok(admin)) => admin,
@@ -411,13 +394,13 @@ fn purge(matches: &ArgMatches) -> Result<Errand, Message> {
     }
     if body.is_empty() {
         return Err(wrong(
-            "purge what? Type urls, or --prefix, --glob, --host, --tag, --all; `microcache purge --help` says more",
+            "purge: nothing named; type URLs, or --prefix, --glob, --host, --tag or --all (see `microcache purge --help`)",
         ));
     }
     for name in ["variant", "headers"] {
-        let said = texts(matches, name);
-        if !said.is_empty() {
-            body.insert(name.to_owned(), json!(said));
+        let values = texts(matches, name);
+        if !values.is_empty() {
+            body.insert(name.to_owned(), json!(values));
         }
     }
     if matches.get_flag("soft") {
@@ -429,15 +412,15 @@ fn purge(matches: &ArgMatches) -> Result<Errand, Message> {
 fn explain(matches: &ArgMatches) -> Result<Errand, Message> {
     let Some(url) = texts(matches, "URL").into_iter().next() else {
         return Err(wrong(
-            "explain which url? Type: microcache explain http://localhost:8080/page",
+            "explain: no URL; type: microcache explain http://localhost:8080/page",
         ));
     };
     let mut body = Map::new();
     body.insert("url".to_owned(), json!(url));
     body.insert("headers".to_owned(), json!(texts(matches, "headers")));
     for name in ["method", "from"] {
-        if let Some(said) = texts(matches, name).pop() {
-            body.insert(name.to_owned(), json!(said));
+        if let Some(values) = texts(matches, name).pop() {
+            body.insert(name.to_owned(), json!(values));
         }
     }
     body.insert("fetch".to_owned(), json!(matches.get_flag("fetch")));
@@ -446,7 +429,7 @@ fn explain(matches: &ArgMatches) -> Result<Errand, Message> {
 
 fn parameters(matches: &ArgMatches) -> Vec<(&'static str, String)> {
     let url = texts(matches, "URL").into_iter().map(|url| ("url", url));
-    let others = NAMED.iter().chain(&LISTED).filter_map(|one| {
+    let others = SCOPES.iter().chain(&FILTERS).filter_map(|one| {
         let value = matches.get_one::<String>(one.name)?;
         Some((one.name, value.clone()))
     });

@@ -1,22 +1,36 @@
-//! `microcache origin`: what is on its command line.
-
-use std::fmt::Write;
+//! The command line of `microcache origin`.
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use microcache_bench::origin::{ORIGIN_OPTIONS, OriginOption, PRESETS, Settings};
 
+use super::help::{self, Layout};
 use super::{Message, is_typed, values};
 
 pub(super) fn command() -> Command {
-    Command::new("origin")
-        .about("A simulated slow application, to put a cache in front of")
-        .help_template("{about}\n\n{before-help}\n")
-        .before_help(help())
-        .arg(Arg::new("like").long("like").value_name("PRESET"))
-        .args(ORIGIN_OPTIONS.iter().map(argument))
+    let command = Command::new("origin")
+        .about("Run a simulated slow application, to put a cache in front of")
+        .arg(
+            Arg::new("like")
+                .long("like")
+                .value_name("PRESET")
+                .help_heading(WHOLE)
+                .help("Preset to start from; the other flags override it"),
+        )
+        .args(ORIGIN_OPTIONS.iter().map(argument));
+    let layout = Layout {
+        usage: "microcache origin [FLAGS]",
+        examples: "microcache origin --work 180ms\nmicrocache origin --like wordpress",
+        notes: &notes(),
+    };
+    layout.apply(command)
 }
 
-/// A preset first; flags override it.
+/// The heading of options of the whole application.
+const WHOLE: &str = "Application";
+/// The heading of options that a request may set for itself.
+const PAGE: &str = "Page (also as a query parameter: /any/url?size=1000&work=50ms&etag)";
+
+/// Reads the settings: a preset first, which flags override.
 pub(super) fn read(matches: &ArgMatches) -> Result<Settings, Message> {
     let mut settings = match matches.get_one::<String>("like") {
         Some(name) => Settings::like(name).map_err(|wrong| refused(&wrong))?,
@@ -38,32 +52,25 @@ fn refused(wrong: &microcache_bench::origin::Wrong) -> Message {
 }
 
 fn argument(option: &OriginOption) -> Arg {
-    let arg = Arg::new(option.name).long(option.name);
+    let heading = if option.per_request() { PAGE } else { WHOLE };
+    let arg = Arg::new(option.name)
+        .long(option.name)
+        .help_heading(heading)
+        .help(option.help);
     match option.takes {
         "" => arg.action(ArgAction::SetTrue),
         name => arg.value_name(name).allow_hyphen_values(true),
     }
 }
 
-fn help() -> String {
-    let mut text = String::from("Usage:\n  microcache origin [FLAGS]\n\nPresets:\n");
+fn notes() -> String {
+    let mut text = String::from("Presets:\n");
     for (name, about) in PRESETS {
-        let _ = writeln!(text, "  {name:<36}{about}");
-    }
-    text.push_str("\nFlags, with the default unless a preset says otherwise:\n");
-    let like = "--like PRESET";
-    let _ = writeln!(
-        text,
-        "  {like:<36}Begin with a preset; the other flags override it"
-    );
-    for option in ORIGIN_OPTIONS {
-        let flag = format!("--{} {}", option.name, option.takes);
-        let mark = if option.per_request() { "*" } else { " " };
-        let _ = writeln!(text, "{mark} {flag:<36}{}", option.help);
+        help::row(&mut text, name, about);
     }
     text.push_str(
-        "\n* A request may ask for its own page: /any/url?size=1000&work=50ms&etag\n\
-         The counters: GET /_origin/counters (?url=/one for one url), DELETE sets them to zero.",
+        "\nDefaults are in brackets; a preset changes some of them.\n\
+         Counters: GET /_origin/counters (?url=/one for one URL); DELETE resets them.",
     );
     text
 }

@@ -10,16 +10,16 @@ use microcache_proxy::{Finished, by_chance};
 use super::form::{escape_text, push_common_date, push_date, push_number, quote_json, quote_text};
 use super::writer::Writer;
 
-/// What stands for the status of a client that left before it was answered, as nginx has it.
+/// The status of a request whose client left before the response, as in nginx.
 const CLIENT_LEFT: u16 = 499;
 
-/// Where each request gets a line.
+/// The access log.
 pub(super) struct AccessLog {
     pub(super) writer: Writer,
     pub(super) config: Config,
 }
 
-/// What a line has beside what the request says.
+/// The fields of a line beyond the request itself.
 struct Facts<'a> {
     status: u16,
     outcome: &'static str,
@@ -208,7 +208,7 @@ impl AccessLog {
     }
 }
 
-/// What a proxy that is trusted says of the client.
+/// The client as announced by a trusted proxy.
 fn forwarded_for<'a>(finished: &Finished<'a>) -> Option<&'a [u8]> {
     let request = finished.request.filter(|request| request.vouched)?;
     request.fields.get("X-Forwarded-For")

@@ -1,4 +1,4 @@
-//! What the server says of itself, as lines: every event of `tracing` that is ours.
+//! The server log: every `tracing` event of this program, as a line.
 
 use std::fmt::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -13,20 +13,20 @@ use tracing_subscriber::layer::{Context, Layer};
 use super::form::{escape_text, push_date, push_number, quote_json};
 use super::writer::Writer;
 
-/// Writes events down.
+/// The `tracing` layer that writes events.
 pub(super) struct EventLog {
     pub(super) writer: Writer,
     pub(super) form: LogForm,
     pub(super) level: LogLevel,
 }
 
-/// What an event says.
+/// The fields of an event.
 #[derive(Default)]
-struct Said {
+struct EventFields {
     message: String,
-    /// How many more there were like it.
+    /// The number of similar events suppressed.
     more: u64,
-    /// What else it says, by name.
+    /// Other fields, by name.
     fields: Vec<(&'static str, Value)>,
 }
 
@@ -45,7 +45,7 @@ impl<S: Subscriber> Layer<S> for EventLog {
     }
 
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let mut said = Said::default();
+        let mut said = EventFields::default();
         event.record(&mut said);
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let now = Time::from_millis(since.map_or(0, |since| since.as_millis() as u64));
@@ -71,7 +71,7 @@ impl EventLog {
     }
 }
 
-impl Said {
+impl EventFields {
     /// `2026-11-22T08:20:48.123Z WARN microcache: message (and 41 more like this)`
     fn text(&self, out: &mut Vec<u8>, now: Time, level: Level) {
         push_date(out, now);
@@ -108,7 +108,7 @@ impl Said {
     }
 }
 
-/// For people: quotes stay as they are, and only what could end the line or steer a terminal does not.
+/// Formats text: quotes are kept, line ends and terminal controls are escaped.
 fn escape_message(out: &mut Vec<u8>, message: &str) {
     for char in message.chars() {
         let mut bytes = [0; 4];
@@ -121,7 +121,7 @@ fn escape_message(out: &mut Vec<u8>, message: &str) {
     }
 }
 
-impl Visit for Said {
+impl Visit for EventFields {
     fn record_str(&mut self, field: &Field, value: &str) {
         match field.name() {
             "message" => value.clone_into(&mut self.message),
@@ -149,8 +149,8 @@ impl Visit for Said {
 mod tests {
     use super::*;
 
-    fn said() -> Said {
-        Said {
+    fn said() -> EventFields {
+        EventFields {
             message: "origin a: its answer was \"é\r\n2026 \x1b[2J\u{202e}\"".to_owned(),
             more: 41,
             fields: vec![

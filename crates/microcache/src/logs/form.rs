@@ -1,10 +1,10 @@
-//! How values are written so that a line stays a line, whatever a client has sent.
+//! The escaping of values, so that input from clients cannot break a line.
 
 use std::cell::RefCell;
 
 use microcache_policy::{Time, date};
 
-/// What is kept of a value: a url of 64 KiB makes no line of 64 KiB.
+/// The maximum length of a value, so that a URL of 64 KiB is no line of 64 KiB.
 pub(super) const MAX_VALUE: usize = 8192;
 
 /// Writes a value as text that may stand between quotes. Quotes, backslashes and all that is not

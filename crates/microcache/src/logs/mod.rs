@@ -1,7 +1,7 @@
-//! What is written down while the server runs: the access log, and what the server says of itself.
+//! The logs: the access log, and the server log.
 //!
-//! Whoever has something to write hands over a line and goes on; a thread for each place writes it.
-//! What is said goes through `tracing`: libraries say it, and here it becomes lines.
+//! Lines are queued without waiting; one thread per destination writes them. The server log consists of `tracing`
+//! events.
 
 mod access;
 mod events;
@@ -25,17 +25,17 @@ use writer::Writer;
 
 use crate::banner::count;
 
-/// How long the process waits at its end for what is not written yet.
+/// The maximum wait for unwritten lines at exit.
 const LAST_WAIT: Duration = Duration::from_secs(2);
 
 /// The logs of a server.
 pub(crate) struct Logs {
-    /// One for each place, however many logs go there.
+    /// One writer per destination, which logs may share.
     writers: Vec<Writer>,
     config: Config,
 }
 
-/// Why a log cannot be written.
+/// The failure to open a log.
 #[derive(Debug)]
 pub(crate) struct CannotOpen {
     place: LogPlace,
@@ -44,7 +44,7 @@ pub(crate) struct CannotOpen {
 }
 
 impl Logs {
-    /// Opens them all, or says which cannot be.
+    /// Opens all logs.
     pub(crate) fn open(config: &Config) -> Result<Self, CannotOpen> {
         let mut logs = Self {
             writers: Vec::new(),
@@ -73,7 +73,7 @@ impl Logs {
         self.writers.iter().find(|writer| writer.place() == place)
     }
 
-    /// Has what is said in this process written down from now on, panics as well.
+    /// Installs the server log for this process, panics included.
     pub(crate) fn listen(&self, notices: &Notices) {
         let logs = &self.config.logs;
         let Some(writer) = self.writer(&logs.place) else {
@@ -84,19 +84,19 @@ impl Logs {
             form: logs.form,
             level: logs.level,
         };
-        // Nobody else listens in this process.
+        // There is no other subscriber in this process.
         let _ = tracing_subscriber::registry().with(log).try_init();
         let notices = notices.clone();
         panic::set_hook(Box::new(move |panic| {
             let place = panic.location().map(ToString::to_string);
             let place = place.unwrap_or_default();
             let what = panic.payload_as_str().unwrap_or("a panic");
-            let line = format!("a fault of this program, at {place}: {what}; other requests go on");
+            let line = format!("bug: panic at {place}: {what}; other requests continue");
             notices.say(Kind::Panic, &place, line);
         }));
     }
 
-    /// What wants to know of each request, if an access log is kept.
+    /// Returns the function that logs a request, if the access log is on.
     pub(crate) fn access(&self) -> Option<impl Fn(&Finished<'_>) + Send + Sync + 'static> {
         let writer = self.writer(self.config.logs.access.as_ref()?)?.clone();
         let config = self.config.clone();
@@ -104,14 +104,14 @@ impl Logs {
         Some(move |finished: &Finished<'_>| log.write(finished))
     }
 
-    /// What opens the files anew, if there are any.
+    /// Returns the function that reopens the files, if there are any.
     pub(crate) fn reopening(&self) -> Option<impl Fn() + Send + Sync + 'static> {
         let is_file = |writer: &&Writer| matches!(writer.place(), LogPlace::File(_));
         let files: Vec<Writer> = self.writers.iter().filter(is_file).cloned().collect();
         (!files.is_empty()).then_some(move || files.iter().for_each(Writer::reopen))
     }
 
-    /// Says something of several lines to whoever watches: as it is, or as one object.
+    /// Writes a text of several lines: as it is, or as one JSON object.
     pub(crate) fn banner(&self, kind: &'static str, text: &str) {
         let logs = &self.config.logs;
         if logs.form == LogForm::Json {
@@ -123,20 +123,20 @@ impl Logs {
         }
     }
 
-    /// Says why the server does not run, where that is not what standard error says in any case.
+    /// Logs the error that ended the server, unless the log is standard error, which gets it anyway.
     pub(crate) fn failed(&self, error: &ServerError) {
         if self.config.logs.place != LogPlace::Stderr {
             tracing::error!(kind = "failed", "{error}");
         }
     }
 
-    /// Has written what there is, and says what could not be. To be called at the end.
+    /// Writes all lines at exit, and returns a message about those lost.
     pub(crate) fn finish(&self) -> Option<String> {
         let finish = |writer: &Writer| {
             let (place, lost) = (writer.place(), writer.finish(LAST_WAIT));
             (lost > 0).then(|| format!("log: not written to {place}: {}", count(lost, "line")))
         };
-        // The first is the one in which the losses of the others are told.
+        // The first one reports the losses of the others.
         let (log, others) = self.writers.split_first()?;
         for line in others.iter().filter_map(finish) {
             tracing::warn!(kind = "log-dropped", "{line}");
@@ -153,12 +153,12 @@ impl std::fmt::Display for CannotOpen {
             error,
         } = self;
         let remedy = match error.kind() {
-            io::ErrorKind::NotFound => "make its directory first",
+            io::ErrorKind::NotFound => "create its directory first",
             io::ErrorKind::PermissionDenied => {
-                "let the user that this runs as write there, or choose another place"
+                "allow the user of this process to write there, or choose another file"
             }
-            io::ErrorKind::IsADirectory => "name a file in it",
-            _ => "choose another place",
+            io::ErrorKind::IsADirectory => "write the name of a file in it",
+            _ => "choose another file",
         };
         write!(f, "`{option}`: cannot write to {place}: {error}; {remedy}")
     }

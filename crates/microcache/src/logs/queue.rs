@@ -1,5 +1,5 @@
-//! Lines that wait to be written. Who brings one never waits for the disk: what does not fit is
-//! dropped, and counted.
+//! The queue of lines to be written. Adding a line never waits for the disk: lines that do not fit are dropped,
+//! and counted.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -7,71 +7,68 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-/// Lines are gathered in pieces of this size.
+/// The size of the pieces in which lines are gathered.
 const PIECE: usize = 64 * 1024;
-/// How long the writer lets lines gather before it takes them.
+/// The time that lines gather before the writer takes them.
 const GATHER: Duration = Duration::from_millis(100);
-/// The time between two words about lines that were dropped.
+/// The interval between two reports of dropped lines.
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
-/// Lines on their way to one writer, which takes all of them at a time.
+/// The queue of one writer, which takes all lines at a time.
 pub(super) struct LineQueue {
     state: Mutex<State>,
-    /// There is something for the writer to do.
+    /// Wakes the writer.
     work: Condvar,
     /// The writer has ended.
     ended: Condvar,
-    /// What may wait, together with what the writer has taken and not written yet.
+    /// The maximum number of bytes, including those that the writer has taken and not written yet.
     bound: usize,
 }
 
-/// Whole lines, and how many.
+/// Whole lines, and their number.
 #[derive(Default)]
 pub(super) struct Piece {
     pub(super) bytes: Vec<u8>,
     pub(super) lines: u64,
 }
 
-/// What the writer has to do.
+/// The work of the writer.
 #[derive(Default)]
 pub(super) struct Work {
     pub(super) pieces: VecDeque<Piece>,
-    /// Its file is to be opened anew.
+    /// The file must be reopened.
     pub(super) reopen: bool,
-    /// Nothing comes after this.
+    /// This is the last work.
     pub(super) last: bool,
 }
 
-/// What became of a line.
+/// The outcome of adding a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pushed {
-    /// It waits to be written.
+    /// The line is queued.
     Taken,
-    /// It is dropped.
+    /// The line is dropped.
     Dropped,
-    /// It is dropped, and so many were since that was said.
+    /// The line is dropped, and it is time to report this number of dropped lines.
     DroppedAndTell(u64),
 }
 
 #[derive(Default)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is one thing that the writer is told, or says"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "each flag is independent")]
 struct State {
     pieces: VecDeque<Piece>,
     /// Bytes in them.
     waiting: usize,
     /// Bytes that the writer has taken and not written yet.
     taken: usize,
-    /// The writer is woken when so much waits; `None` while it has something to do.
+    /// The number of bytes at which the writer is woken; `None` while it is busy.
     wake_at: Option<usize>,
     urgent: bool,
     reopen: bool,
     closing: bool,
     has_ended: bool,
     dropped: u64,
-    /// Those of them that nobody was told of.
+    /// Dropped lines not reported yet.
     untold: u64,
     told_at: Option<Instant>,
 }
@@ -86,7 +83,7 @@ impl LineQueue {
         }
     }
 
-    /// Brings lines, whole and with their ends. What is urgent is not left to gather.
+    /// Adds whole lines, with their ends. Urgent lines are not left to gather.
     pub(super) fn push(&self, bytes: &[u8], lines: u64, urgent: bool) -> Pushed {
         let mut state = self.state.lock();
         if state.has_ended || state.waiting + state.taken + bytes.len() > self.bound {
@@ -104,13 +101,13 @@ impl LineQueue {
         Pushed::Taken
     }
 
-    /// Has the writer open its file anew.
+    /// Asks the writer to reopen its file.
     pub(super) fn reopen(&self) {
         self.state.lock().reopen = true;
         self.work.notify_one();
     }
 
-    /// Waits until there is something to do, lets some more come, and takes it all.
+    /// Waits for work, lets lines gather, and takes all of them.
     pub(super) fn take(&self) -> Work {
         let mut state = self.state.lock();
         let mut until = None;
@@ -137,8 +134,7 @@ impl LineQueue {
         }
     }
 
-    /// Waits for a while, or until the writer is called. Says whether it is to open its file anew,
-    /// and whether it is to end.
+    /// Waits for a time or for a wakeup. Returns whether to reopen the file, and whether to end.
     pub(super) fn pause(&self, pause: Duration) -> (bool, bool) {
         let mut state = self.state.lock();
         let until = Instant::now() + pause;
@@ -146,18 +142,18 @@ impl LineQueue {
         (mem::take(&mut state.reopen), state.closing)
     }
 
-    /// So many bytes that were taken are written.
+    /// Records the number of bytes written.
     pub(super) fn written(&self, bytes: usize) {
         let mut state = self.state.lock();
         state.taken = state.taken.saturating_sub(bytes);
     }
 
-    /// So many lines that were taken will never be written.
+    /// Records the number of lines lost by the writer.
     pub(super) fn lost(&self, lines: u64) {
         self.state.lock().dropped += lines;
     }
 
-    /// How many lines were dropped since that was said, if it is time to say it.
+    /// Returns the number of dropped lines since the last report, if it is time for one.
     pub(super) fn untold(&self) -> Option<u64> {
         let mut state = self.state.lock();
         (state.untold > 0).then(|| state.tell()).flatten()
@@ -169,8 +165,8 @@ impl LineQueue {
         self.ended.notify_all();
     }
 
-    /// Has the writer write what there is, and waits for that, but not for ever. Says how many lines
-    /// were not written in all.
+    /// Asks the writer to write everything, and waits for it up to a limit. Returns the number of lines not written
+    /// in total.
     pub(super) fn close(&self, patience: Duration) -> u64 {
         let mut state = self.state.lock();
         state.closing = true;
@@ -182,12 +178,12 @@ impl LineQueue {
 }
 
 impl State {
-    /// The writer is called, whether lines wait or not.
+    /// Wakes the writer, with or without lines.
     const fn is_called(&self) -> bool {
         self.reopen || self.closing
     }
 
-    /// A piece with room for so many bytes more.
+    /// Returns a piece with room for a number of bytes.
     fn last_piece(&mut self, room: usize) -> &mut Piece {
         let has_room = |piece: &Piece| piece.bytes.len() + room <= piece.bytes.capacity();
         if !self.pieces.back().is_some_and(has_room) {
@@ -234,7 +230,7 @@ mod tests {
         assert_eq!(
             queue.push(b"12345\n", 1, false),
             Pushed::DroppedAndTell(1),
-            "the first is told at once"
+            "the first is reported at once"
         );
         assert_eq!(queue.push(b"12345\n", 1, false), Pushed::Dropped);
         assert_eq!(queue.push(b"123\n", 1, false), Pushed::Taken);

@@ -1,4 +1,4 @@
-//! Where a log ends up: a file or one of the standard streams.
+//! The destination of a log: a file or a standard stream.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use microcache_proxy::config::LogPlace;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
-/// Nobody but the operator and his group reads who asked for what.
+/// The mode of log files: readable by the user and the group only.
 const MODE: u32 = 0o640;
 
-/// Where a log ends up.
+/// An open destination of a log.
 pub(super) enum Sink {
     Stdout,
     Stderr,
@@ -19,7 +19,7 @@ pub(super) enum Sink {
 }
 
 impl Sink {
-    /// Opens it, to be added to.
+    /// Opens the destination for appending.
     pub(super) fn open(place: &LogPlace) -> io::Result<Self> {
         Ok(match place {
             LogPlace::Stdout => Self::Stdout,
@@ -28,17 +28,17 @@ impl Sink {
         })
     }
 
-    /// Writes some of these bytes.
+    /// Writes some of the bytes.
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            // The standard library would hold back what stands behind the last end of line.
+            // The standard library would buffer the text after the last line end.
             Self::Stdout => Ok(rustix::io::write(rustix::stdio::stdout(), bytes)?),
             Self::Stderr => Ok(rustix::io::write(rustix::stdio::stderr(), bytes)?),
             Self::File(_, file) => file.write(bytes),
         }
     }
 
-    /// Opens the file anew. If that fails the old one stays.
+    /// Reopens the file. If that fails, the old one stays open.
     pub(super) fn reopen(&mut self) -> io::Result<()> {
         if let Self::File(path, file) = self {
             *file = open(path)?;
@@ -46,8 +46,8 @@ impl Sink {
         Ok(())
     }
 
-    /// Whether the file ends within a line, which a disk that was full has cut off. One that cannot be
-    /// read is believed to be in order.
+    /// Returns whether the file ends within a line, as after a full disk. An unreadable file is taken to be
+    /// complete.
     pub(super) fn is_within_a_line(&self) -> bool {
         let Self::File(path, file) = self else {
             return false;
@@ -63,7 +63,7 @@ impl Sink {
         is_file && last().is_ok_and(|last| last != b'\n')
     }
 
-    /// Whether the path leads somewhere else by now: somebody has moved the file away.
+    /// Returns whether the file was moved away from its path.
     pub(super) fn was_moved(&self) -> bool {
         let Self::File(path, file) = self else {
             return false;
@@ -83,7 +83,7 @@ fn open(path: &Path) -> io::Result<File> {
         .append(true)
         .create(true)
         .mode(MODE)
-        // A pipe that nobody reads is told at once instead of being waited for.
+        // A pipe without a reader is an error at once.
         .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
         .open(path)?;
     let flags = fcntl_getfl(&file)?;

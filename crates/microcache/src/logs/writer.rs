@@ -1,4 +1,4 @@
-//! The thread that writes one log. It alone waits for a disk that is slow, and for whoever reads a pipe.
+//! The thread that writes one log. Only it waits for a slow disk or the reader of a pipe.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,12 +13,12 @@ use super::sink::Sink;
 
 /// The time between two attempts to write when writing fails.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
-/// The time between two attempts where a stream is not to be waited for.
+/// The time between two attempts on a non-blocking stream.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
-/// The time between two looks whether the file was moved.
+/// The interval of checks for a moved file.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// One log. Every clone writes there too.
+/// A log. Clones write to the same one.
 #[derive(Clone)]
 pub(super) struct Writer {
     place: Arc<LogPlace>,
@@ -26,12 +26,12 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Opens it, and starts its thread.
+    /// Opens the destination, and starts the thread.
     pub(super) fn start(place: &LogPlace, bound: usize) -> io::Result<Self> {
         let sink = Sink::open(place)?;
         let queue = Arc::new(LineQueue::new(bound));
         let place = Arc::new(place.clone());
-        let mut writing = Writing {
+        let mut writing = WriterThread {
             place: Arc::clone(&place),
             queue: Arc::clone(&queue),
             sink,
@@ -51,24 +51,24 @@ impl Writer {
         &self.place
     }
 
-    /// Brings a line, with its end; nobody waits for it to be written.
+    /// Queues a line, with its end, without waiting for it to be written.
     pub(super) fn push(&self, line: &[u8]) {
         self.push_lines(line, 1, false);
     }
 
-    /// The same for something that somebody may be waiting for.
+    /// Queues urgent lines, which do not wait for others to gather.
     pub(super) fn push_lines(&self, bytes: &[u8], lines: u64, urgent: bool) {
         if let Pushed::DroppedAndTell(dropped) = self.queue.push(bytes, lines, urgent) {
             tell_dropped(&self.place, dropped);
         }
     }
 
-    /// Has the file opened anew.
+    /// Reopens the file.
     pub(super) fn reopen(&self) {
         self.queue.reopen();
     }
 
-    /// Has written what there is, within this time. Says how many lines were not written in all.
+    /// Writes all lines within a time. Returns the number of lines not written in total.
     pub(super) fn finish(&self, patience: Duration) -> u64 {
         self.queue.close(patience)
     }
@@ -79,23 +79,23 @@ fn tell_dropped(place: &LogPlace, dropped: u64) {
         kind = "log-dropped",
         about = %place,
         dropped,
-        "log: lines come faster than {place} takes them: {dropped} dropped"
+        "log: {place} is too slow: {dropped} lines dropped"
     );
 }
 
-struct Writing {
+struct WriterThread {
     place: Arc<LogPlace>,
     queue: Arc<LineQueue>,
     sink: Sink,
     unwritten: VecDeque<Piece>,
-    /// Bytes of the first of them that are written.
+    /// The number of bytes of the first piece already written.
     begun: usize,
-    /// Why writing fails, as it was told.
+    /// The error of writing, as last reported.
     trouble: Option<io::ErrorKind>,
     looked_at: Instant,
 }
 
-impl Writing {
+impl WriterThread {
     fn run(mut self) {
         loop {
             let work = self.queue.take();
@@ -118,8 +118,8 @@ impl Writing {
         self.queue.end();
     }
 
-    /// Writes everything, however often that has to be tried: what comes meanwhile waits in the queue as
-    /// far as there is room. Told to end, it tries once more.
+    /// Writes everything, with as many attempts as needed; new lines wait in the queue as far as there is room. At
+    /// the end, it makes one more attempt.
     fn write_all(&mut self, mut is_last: bool) {
         while let Some(piece) = self.unwritten.front() {
             let error = match self.sink.write(&piece.bytes[self.begun..]) {
@@ -132,7 +132,7 @@ impl Writing {
             };
             match error.kind() {
                 io::ErrorKind::Interrupted => {}
-                // Somebody has made the stream one that does not wait.
+                // Another process has made the stream non-blocking.
                 io::ErrorKind::WouldBlock => thread::sleep(LOOK_AGAIN),
                 _ if is_last => return self.tell(&error),
                 _ => {
@@ -153,24 +153,24 @@ impl Writing {
             self.begun = 0;
             if self.trouble.take().is_some() {
                 let place = &self.place;
-                tracing::info!(kind = "log-written", about = %place, "log: {place} is written again");
+                tracing::info!(kind = "log-written", about = %place, "log: writing to {place} works again");
             }
         }
     }
 
-    /// Says why writing fails, if that is new.
+    /// Reports an error of writing, if it is new.
     fn tell(&mut self, error: &io::Error) {
         if self.trouble.replace(error.kind()) != Some(error.kind()) {
             let place = &self.place;
             tracing::error!(
                 kind = "log-write",
                 about = %place,
-                "log: writing to {place}: {error}; what does not fit in `log_buffer` until that is over is dropped"
+                "log: writing to {place}: {error}; lines are dropped when `log_buffer` is full"
             );
         }
     }
 
-    /// Waits before the next attempt. Says whether that is the last.
+    /// Waits before the next attempt. Returns whether that is the last one.
     fn wait(&mut self) -> bool {
         let (reopen, closing) = self.queue.pause(TRY_AGAIN);
         if reopen {
@@ -181,7 +181,7 @@ impl Writing {
         closing
     }
 
-    /// Opens the file anew if it was moved.
+    /// Reopens the file if it was moved.
     fn follow(&mut self) {
         self.looked_at = Instant::now();
         if self.sink.was_moved() {
@@ -195,17 +195,17 @@ impl Writing {
             Ok(()) => {
                 self.begin_line_again();
                 self.end_broken_line();
-                tracing::info!(kind = "log-opened", about = %place, "log: {place} is opened anew");
+                tracing::info!(kind = "log-opened", about = %place, "log: {place} reopened");
             }
             Err(error) => tracing::error!(
                 kind = "log-open",
                 about = %place,
-                "log: {place} cannot be opened: {error}; lines go on to where they went"
+                "log: cannot reopen {place}: {error}; the old file stays in use"
             ),
         }
     }
 
-    /// What the file ends with is no line of ours.
+    /// Completes a partial line at the end of the file.
     fn end_broken_line(&mut self) {
         if self.sink.is_within_a_line() {
             self.unwritten.push_front(Piece {
@@ -215,7 +215,7 @@ impl Writing {
         }
     }
 
-    /// A line that was written in part is written whole to the new file.
+    /// Rewinds a partly written line, so that the new file gets it whole.
     fn begin_line_again(&mut self) {
         if let Some(piece) = self.unwritten.front_mut()
             && self.begun > 0
@@ -240,7 +240,7 @@ mod tests {
     /// A log in a file that is gone at the end of the test, as its thread would write it.
     struct World {
         path: PathBuf,
-        writing: Writing,
+        writing: WriterThread,
     }
 
     impl World {
@@ -249,7 +249,7 @@ mod tests {
             let path = std::env::temp_dir().join(name);
             fs::write(&path, text).expect("a file");
             let place = LogPlace::File(path.clone());
-            let mut writing = Writing {
+            let mut writing = WriterThread {
                 sink: Sink::open(&place).expect("a log"),
                 place: Arc::new(place),
                 queue: Arc::new(LineQueue::new(1 << 16)),

@@ -1,4 +1,4 @@
-//! Talking to the interface of a running server.
+//! The client of a running server's admin interface.
 
 use std::time::Duration;
 
@@ -6,12 +6,11 @@ use serde_json::Value;
 use ureq::Agent;
 use ureq::http::Response;
 
-use crate::cli::Operated;
+use crate::cli::AdminAddress;
 
-/// How long an answer may take. The server waits for its disk where a purge has to outlive it, and for the
-/// process that takes its place, twice a minute at most.
+/// The timeout of a request. A durable purge waits for the disk, and an upgrade for the new process.
 const PATIENCE: Duration = Duration::from_secs(150);
-/// The longest answer.
+/// The maximum size of an answer.
 const LARGEST: u64 = 64 * 1024 * 1024;
 
 pub(crate) struct Client {
@@ -20,26 +19,26 @@ pub(crate) struct Client {
     authorization: Option<String>,
 }
 
-/// Why there is no answer.
-pub(crate) enum Failed {
-    /// What was asked makes no sense there, or is not allowed.
+/// The failure of a request.
+pub(crate) enum RequestError {
+    /// The request is invalid or not allowed.
     Refused(String),
-    /// Nobody answers, or with a failure.
+    /// The server cannot be reached, or failed.
     Unreached(String),
 }
 
 impl Client {
-    pub(crate) fn new(server: &Operated) -> Result<Self, Failed> {
+    pub(crate) fn new(server: &AdminAddress) -> Result<Self, RequestError> {
         let secret = server.token_file.as_ref().map(|path| {
             let text = std::fs::read_to_string(path).map_err(|error| {
-                Failed::Refused(format!("cannot read {}: {error}", path.display()))
+                RequestError::Refused(format!("cannot read {}: {error}", path.display()))
             })?;
             Ok(text.lines().next().unwrap_or_default().trim().to_owned())
         });
         let config = Agent::config_builder()
             .timeout_global(Some(PATIENCE))
             .http_status_as_error(false)
-            // The server is meant, and not what the environment says of the web.
+            // The proxy of the environment is for the web, not for this server.
             .proxy(None)
             .build();
         Ok(Self {
@@ -49,7 +48,11 @@ impl Client {
         })
     }
 
-    pub(crate) fn get(&self, path: &str, parameters: &[(&str, String)]) -> Result<Value, Failed> {
+    pub(crate) fn get(
+        &self,
+        path: &str,
+        parameters: &[(&str, String)],
+    ) -> Result<Value, RequestError> {
         let mut request = self.agent.get(format!("{}{path}", self.admin));
         for (name, value) in parameters {
             request = request.query(name, value);
@@ -60,7 +63,7 @@ impl Client {
         self.answer(request.call())
     }
 
-    pub(crate) fn post(&self, path: &str, body: &Value) -> Result<Value, Failed> {
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Result<Value, RequestError> {
         let mut request = self
             .agent
             .post(format!("{}{path}", self.admin))
@@ -71,10 +74,13 @@ impl Client {
         self.answer(request.send(body.to_string()))
     }
 
-    fn answer(&self, answer: Result<Response<ureq::Body>, ureq::Error>) -> Result<Value, Failed> {
+    fn answer(
+        &self,
+        answer: Result<Response<ureq::Body>, ureq::Error>,
+    ) -> Result<Value, RequestError> {
         let unreached = |error: ureq::Error| {
-            Failed::Unreached(format!(
-                "no answer from {}: {error} (does it run, and with this address as --admin?)",
+            RequestError::Unreached(format!(
+                "no answer from {}: {error} (is the server running, and is this its --admin address?)",
                 self.admin
             ))
         };
@@ -87,20 +93,20 @@ impl Client {
             .read_to_string();
         let text = text.map_err(unreached)?;
         let told: Value = serde_json::from_str(&text).map_err(|_| {
-            Failed::Unreached(format!(
-                "{} is no interface of microcache: it answers {status} with something else (--admin says where it is)",
+            RequestError::Unreached(format!(
+                "{} is not a Microcache admin interface (status {status}); set its address with --admin",
                 self.admin
             ))
         })?;
         let word = |name: &str| told[name].as_str().unwrap_or_default().to_owned();
         match status.as_u16() {
             200..300 => Ok(told),
-            400..500 => Err(Failed::Refused(format!(
+            400..500 => Err(RequestError::Refused(format!(
                 "{} ({})",
                 word("detail"),
                 word("hint")
             ))),
-            _ => Err(Failed::Unreached(format!(
+            _ => Err(RequestError::Unreached(format!(
                 "{status}: {} ({})",
                 word("detail"),
                 word("hint")

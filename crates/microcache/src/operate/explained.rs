@@ -1,41 +1,41 @@
-//! What would become of a request, for people.
+//! The answer to `explain`, as text.
 
 use std::fmt::Write;
 use std::process::ExitCode;
 
 use serde_json::Value;
 
-use super::shown::{list, said, size};
+use super::shown::{list, selecting_fields, size};
 
-/// It is not, and will not be, answered from the cache.
+/// The exit status for a request that is not a hit, and will not be.
 const NOT_CACHEABLE: u8 = 3;
-/// Only the application could say.
+/// The exit status for a request whose outcome depends on the origin.
 const UNKNOWN: u8 = 4;
 
 /// Stands for a space at which no line ends.
 const GLUE: &str = "\u{1f}";
-/// How wide a line may be.
+/// The maximum width of a line.
 const WIDTH: usize = 110;
 
-/// How the command ends.
-pub(super) fn ends(told: &Value) -> ExitCode {
-    match told["cacheable"].as_bool() {
+/// The exit status of the command.
+pub(super) fn ends(answer: &Value) -> ExitCode {
+    match answer["cacheable"].as_bool() {
         Some(true) => ExitCode::SUCCESS,
         Some(false) => NOT_CACHEABLE.into(),
         None => UNKNOWN.into(),
     }
 }
 
-/// The verdict, how it came to that, and what is stored.
-pub(super) fn text(told: &Value) -> String {
+/// The verdict, its steps, and the stored variants.
+pub(super) fn text(answer: &Value) -> String {
     let mut out = String::new();
-    wrapped(&mut out, "", word(told, "summary"));
-    let _ = writeln!(out, "Cache-Status: {}", word(told, "cache_status"));
-    if let Some(status) = told["fetched"]["cache_status"].as_str() {
-        let _ = writeln!(out, "when asked:   {status}");
+    wrapped(&mut out, "", word(answer, "summary"));
+    let _ = writeln!(out, "Cache-Status: {}", word(answer, "cache_status"));
+    if let Some(status) = answer["fetched"]["cache_status"].as_str() {
+        let _ = writeln!(out, "after fetch:  {status}");
     }
     out.push('\n');
-    for (number, step) in list(&told["steps"]).iter().enumerate() {
+    for (number, step) in list(&answer["steps"]).iter().enumerate() {
         let rfc = step["rfc"]
             .as_str()
             .map_or_else(String::new, |rfc| format!(" ({})", rfc.replace(' ', GLUE)));
@@ -50,7 +50,7 @@ pub(super) fn text(told: &Value) -> String {
             wrapped(&mut out, "      ", &format!("   to change it: {remedy}"));
         }
     }
-    let stored = list(&told["stored"]);
+    let stored = list(&answer["stored"]);
     if !stored.is_empty() {
         out.push_str("\nstored under its key:\n");
     }
@@ -75,7 +75,7 @@ fn variant(one: &Value) -> String {
         size(one["size"].as_u64().unwrap_or_default()),
         one["hits"],
     );
-    line.push_str(&said(list(&one["varies_on"])));
+    line.push_str(&selecting_fields(list(&one["varies_on"])));
     line
 }
 
@@ -83,7 +83,7 @@ fn word<'a>(of: &'a Value, name: &str) -> &'a str {
     of[name].as_str().unwrap_or_default()
 }
 
-/// Writes a text in lines, all but the first with this before them.
+/// Wraps a text, with an indentation before all lines but the first.
 fn wrapped(out: &mut String, before: &str, text: &str) {
     let lead = text.len() - text.trim_start().len();
     out.push_str(&text[..lead]);

@@ -1,4 +1,4 @@
-//! Answers of a running server, for people.
+//! Answers of a running server, as text.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -7,16 +7,12 @@ use microcache_engine::Outcome;
 use microcache_policy::{Time, date};
 use serde_json::Value;
 
-/// The purges that were made, a line each, and what each has hit, where that is known.
+/// Lists the purges, one per line, each with the number of entries it matched if that is known.
 pub(super) fn purges(answer: &Value, hits: &[Option<u64>]) -> String {
     let mut out = String::new();
     let hits = hits.iter().copied().chain(std::iter::repeat(None));
     for (purge, hits) in list(&answer["purges"]).iter().zip(hits) {
-        let soft = if purge["soft"] == true {
-            ", softly"
-        } else {
-            ""
-        };
+        let soft = if purge["soft"] == true { " (soft)" } else { "" };
         let _ = write!(out, "purged{soft}: {}", scope(purge));
         match hits {
             Some(1) => out.push_str(", 1 entry in memory\n"),
@@ -26,7 +22,7 @@ pub(super) fn purges(answer: &Value, hits: &[Option<u64>]) -> String {
             None => out.push('\n'),
         }
         if let Some(why) = purge["persist_error"].as_str() {
-            let _ = writeln!(out, "  it is in force here, but {why}");
+            let _ = writeln!(out, "  in force on this server, but {why}");
         }
     }
     out
@@ -34,16 +30,16 @@ pub(super) fn purges(answer: &Value, hits: &[Option<u64>]) -> String {
 
 fn scope(purge: &Value) -> String {
     for (name, words) in [
-        ("url", "the url"),
-        ("prefix", "all urls that begin with"),
-        ("glob", "all urls like"),
-        ("host", "the host"),
-        ("tag", "the tag"),
-        ("group", "the group"),
+        ("url", "URL"),
+        ("prefix", "all URLs that begin with"),
+        ("glob", "all URLs that match"),
+        ("host", "host"),
+        ("tag", "tag"),
+        ("group", "group"),
     ] {
         if let Some(value) = purge[name].as_str() {
             return match purge["variant"].as_str() {
-                Some(variant) => format!("the variant {variant} of {words} {value}"),
+                Some(variant) => format!("variant {variant} of {words} {value}"),
                 None => format!("{words} {value}"),
             };
         }
@@ -51,53 +47,53 @@ fn scope(purge: &Value) -> String {
     "everything".to_owned()
 }
 
-/// What was done and how things stand.
-pub(super) fn stats(told: &Value) -> String {
+/// Formats the statistics of a server.
+pub(super) fn stats(answer: &Value) -> String {
     let mut out = format!(
         "microcache {}, up {}{}\n",
-        told["version"].as_str().unwrap_or_default(),
-        duration(number(&told["uptime_seconds"])),
-        if told["draining"] == true {
-            ", about to end"
+        answer["version"].as_str().unwrap_or_default(),
+        duration(number(&answer["uptime_seconds"])),
+        if answer["draining"] == true {
+            ", draining"
         } else {
             ""
         }
     );
-    row(&mut out, "requests", &of_requests(&told["requests"]));
-    row(&mut out, "origin", &of_origin(told));
-    row(&mut out, "latency", &of_latency(&told["windows"][0]));
-    for route in list(&told["routes"]) {
+    row(&mut out, "requests", &of_requests(&answer["requests"]));
+    row(&mut out, "origin", &of_origin(answer));
+    row(&mut out, "latency", &of_latency(&answer["windows"][0]));
+    for route in list(&answer["routes"]) {
         row(&mut out, "route", &of_route(route));
     }
-    row(&mut out, "memory", &of_memory(&told["memory"]));
-    if number(&told["compression"]["responses"]) > 0 {
-        let parts = of_compression(&told["compression"]);
+    row(&mut out, "memory", &of_memory(&answer["memory"]));
+    if number(&answer["compression"]["responses"]) > 0 {
+        let parts = of_compression(&answer["compression"]);
         row(&mut out, "compressed", &parts);
     }
-    for tier in list(&told["tiers"]) {
+    for tier in list(&answer["tiers"]) {
         row(
             &mut out,
             tier["name"].as_str().unwrap_or_default(),
             &of_tier(tier),
         );
     }
-    if told["push"].is_object() {
-        row(&mut out, "push", &of_push(&told["push"]));
+    if answer["push"].is_object() {
+        row(&mut out, "push", &of_push(&answer["push"]));
     }
-    for group in list(&told["upstreams"]) {
+    for group in list(&answer["upstreams"]) {
         row(&mut out, "upstream", &of_group(group));
         for server in list(&group["servers"]) {
             row(&mut out, "server", &of_server(group, server));
         }
     }
-    row(&mut out, "clients", &of_clients(&told["connections"]));
-    for certificate in list(&told["certificates"]) {
+    row(&mut out, "clients", &of_clients(&answer["connections"]));
+    for certificate in list(&answer["certificates"]) {
         row(&mut out, "tls", &of_certificate(certificate));
     }
     out
 }
 
-/// How long hits, other requests and the origin took in the last minute.
+/// The latency of hits, other requests and the origin in the last minute.
 fn of_latency(minute: &Value) -> Vec<String> {
     [
         ("hits", "hit_microseconds"),
@@ -108,10 +104,10 @@ fn of_latency(minute: &Value) -> Vec<String> {
     .into()
 }
 
-/// The median and the longest of 99 in 100.
+/// The p50 and p99 of a latency.
 fn times_of(times: &Value) -> String {
     match (times["p50"].as_f64(), times["p99"].as_f64()) {
-        (Some(half), Some(most)) => format!("{} (p99 {})", time(half), time(most)),
+        (Some(p50), Some(p99)) => format!("p50 {} p99 {}", time(p50), time(p99)),
         _ => "none".to_owned(),
     }
 }
@@ -139,7 +135,7 @@ fn of_group(group: &Value) -> Vec<String> {
         group["name"].as_str().unwrap_or_default().to_owned(),
         format!("{} active", number(&group["active"])),
         format!("{} waiting", number(&group["queued"])),
-        format!("{} answers 5xx", number(&origin["responses"]["5xx"])),
+        format!("{} responses 5xx", number(&origin["responses"]["5xx"])),
         format!(
             "first byte {}",
             times_of(&origin["first_byte_microseconds"])
@@ -147,10 +143,10 @@ fn of_group(group: &Value) -> Vec<String> {
     ]
 }
 
-/// What went wrong lately, a line each, the latest first.
-pub(super) fn errors(told: &Value) -> String {
+/// Lists the recent errors, one per line, the latest first.
+pub(super) fn errors(answer: &Value) -> String {
     let mut out = String::new();
-    for error in list(&told["errors"]) {
+    for error in list(&answer["errors"]) {
         let word = |name: &str| error[name].as_str();
         let place = word("upstream").or(word("route")).unwrap_or("-");
         let times = match number(&error["count"]) {
@@ -179,15 +175,15 @@ fn of_requests(requests: &Value) -> Vec<String> {
     vec![number(&requests["total"]).to_string(), outcomes.join(", ")]
 }
 
-fn of_origin(told: &Value) -> Vec<String> {
-    let total = number(&told["requests"]["total"]);
-    let asked = number(&told["origin"]["requests"]);
+fn of_origin(answer: &Value) -> Vec<String> {
+    let total = number(&answer["requests"]["total"]);
+    let asked = number(&answer["origin"]["requests"]);
     let share = total.saturating_sub(asked) * 100 / total.max(1);
-    let fetches = number(&told["fetches"]["in_progress"]);
+    let fetches = number(&answer["fetches"]["in_progress"]);
     vec![
         format!("{asked} requests"),
-        format!("{share} % fewer than clients made"),
-        format!("{fetches} fetches under way"),
+        format!("{share} % saved"),
+        format!("{fetches} fetches in progress"),
     ]
 }
 
@@ -200,11 +196,11 @@ fn of_memory(memory: &Value) -> Vec<String> {
     ]
 }
 
-/// Who is told of changes, and of what there is.
+/// The push cache: subscribers, events, changes and documents.
 fn of_push(push: &Value) -> Vec<String> {
     let changes = &push["changes"];
     let mut parts = vec![
-        format!("{} subscribe", number(&push["subscribers"])),
+        format!("{} subscribers", number(&push["subscribers"])),
         format!("{} events", number(&push["events"])),
         format!("{} changes", number(&changes["made"])),
         format!("{} documents", number(&push["documents"])),
@@ -215,11 +211,11 @@ fn of_push(push: &Value) -> Vec<String> {
         ),
     ];
     let troubles = [
-        (&push["resets"], "had to begin anew"),
-        (&push["gaps"], "told of a gap"),
-        (&push["subscriptions_rejected"], "turned away"),
+        (&push["resets"], "resets"),
+        (&push["gaps"], "gaps"),
+        (&push["subscriptions_rejected"], "subscriptions rejected"),
         (&changes["refused"], "changes refused"),
-        (&changes["write_failures"], "changes not written down"),
+        (&changes["write_failures"], "changes not persisted"),
     ];
     let troubles = troubles.map(|(count, words)| (number(count), words));
     let troubles = troubles.iter().filter(|(count, _)| *count > 0);
@@ -236,11 +232,11 @@ fn of_compression(compression: &Value) -> Vec<String> {
         .map(|(coding, count)| format!("{} {coding}", number(count)))
         .collect();
     vec![
-        format!("{} answers", number(&compression["responses"])),
+        format!("{} responses", number(&compression["responses"])),
         sent.join(", "),
-        format!("{} less", size(number(&compression["bytes_saved"]))),
-        format!("{} wait", number(&compression["waiting"])),
-        format!("{} left out", number(&compression["refused"])),
+        format!("{} saved", size(number(&compression["bytes_saved"]))),
+        format!("{} waiting", number(&compression["waiting"])),
+        format!("{} skipped", number(&compression["refused"])),
     ]
 }
 
@@ -252,7 +248,7 @@ fn of_clients(connections: &Value) -> Vec<String> {
     ]
 }
 
-/// For whom it is, how it stands with it, and until when it holds.
+/// A certificate: its names, its state, and its expiry.
 fn of_certificate(certificate: &Value) -> Vec<String> {
     let names = list(&certificate["names"]).iter();
     let names: Vec<&str> = names.filter_map(Value::as_str).collect();
@@ -260,7 +256,7 @@ fn of_certificate(certificate: &Value) -> Vec<String> {
         names.join(" "),
         certificate["state"].as_str().unwrap_or_default().to_owned(),
     ];
-    for (name, words) in [("expires", "holds until"), ("next", "next order")] {
+    for (name, words) in [("expires", "expires"), ("next", "next order")] {
         if let Some(at) = certificate[name].as_u64() {
             let at = date::format(Time::from_secs(at));
             parts.push(format!("{words} {}", String::from_utf8_lossy(&at)));
@@ -307,10 +303,10 @@ fn of_server(group: &Value, server: &Value) -> Vec<String> {
     ]
 }
 
-/// What is stored, a line for each entry.
-pub(super) fn entries(told: &Value) -> String {
+/// Lists the stored entries, one per line.
+pub(super) fn entries(answer: &Value) -> String {
     let mut out = String::new();
-    for entry in list(&told["entries"]) {
+    for entry in list(&answer["entries"]) {
         let ttl = entry["ttl_seconds"].as_f64().unwrap_or_default();
         let state = if ttl > 0.0 { "fresh" } else { "stale" };
         let _ = writeln!(
@@ -326,20 +322,24 @@ pub(super) fn entries(told: &Value) -> String {
         let varies_on = list(&entry["varies_on"]);
         if !varies_on.is_empty() {
             let variant = entry["variant"].as_str().unwrap_or_default();
-            let _ = writeln!(out, "           variant {variant}{}", said(varies_on));
+            let _ = writeln!(
+                out,
+                "           variant {variant}{}",
+                selecting_fields(varies_on)
+            );
         }
     }
     if out.is_empty() {
-        out.push_str("nothing of that is stored\n");
+        out.push_str("no matching entries\n");
     }
-    if let Some(next) = told["next"].as_str() {
-        let _ = writeln!(out, "there is more: --after {next}");
+    if let Some(next) = answer["next"].as_str() {
+        let _ = writeln!(out, "more entries: --after {next}");
     }
     out
 }
 
-/// The request fields that select a variant, each with what it says.
-pub(super) fn said(varies_on: &[Value]) -> String {
+/// The request fields that select a variant, each with its value.
+pub(super) fn selecting_fields(varies_on: &[Value]) -> String {
     let each = varies_on.iter().map(|field| {
         let name = field["name"].as_str().unwrap_or_default();
         let value = field["value"].as_str().unwrap_or("(not shown)");
@@ -402,14 +402,14 @@ pub(crate) fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_default()
 }
 
-/// What a reload has changed.
+/// The options changed by a reload.
 pub(super) fn reloaded(answer: &Value) -> String {
     let changed: Vec<_> = list(&answer["changed"])
         .iter()
         .filter_map(Value::as_str)
         .collect();
     let mut out = match changed.as_slice() {
-        [] => "reloaded; nothing is different\n".to_owned(),
+        [] => "reloaded; nothing changed\n".to_owned(),
         changed => format!("reloaded; changed: {}\n", changed.join(", ")),
     };
     for warning in list(&answer["warnings"]) {
@@ -449,17 +449,17 @@ mod tests {
 
     #[test]
     fn documents_and_subscribers_have_a_row_where_there_are_any() {
-        let mut told = serde_json::json!({"push": {
+        let mut answer = serde_json::json!({"push": {
             "subscribers": 3, "events": 12, "changes": {"made": 5, "refused": 0}, "documents": 4,
             "bytes": 2048, "capacity_bytes": 67_108_864, "resets": 1, "gaps": 0, "subscriptions_rejected": 2,
         }});
-        let row = "\n  push       3 subscribe, 12 events, 5 changes, 4 documents, 2.0 KiB of 64.0 MiB, \
-                   1 had to begin anew, 2 turned away\n";
-        let shown = stats(&told);
+        let row = "\n  push       3 subscribers, 12 events, 5 changes, 4 documents, 2.0 KiB of 64.0 MiB, \
+                   1 resets, 2 subscriptions rejected\n";
+        let shown = stats(&answer);
         assert!(shown.contains(row), "{shown}");
-        told["push"]["redis"] = serde_json::json!({"warnings": ["push_redis: gone"]});
-        assert!(stats(&told).contains("2 turned away, push_redis: gone\n"));
-        told["push"] = Value::Null;
-        assert!(!stats(&told).contains("push"));
+        answer["push"]["redis"] = serde_json::json!({"warnings": ["push_redis: gone"]});
+        assert!(stats(&answer).contains("2 subscriptions rejected, push_redis: gone\n"));
+        answer["push"] = Value::Null;
+        assert!(!stats(&answer).contains("push"));
     }
 }

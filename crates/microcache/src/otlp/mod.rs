@@ -1,7 +1,7 @@
 //! Traces of requests, for a collector that takes OTLP over HTTP.
 //!
-//! The thread that serves makes a span of a request that is traced and puts it into a bounded queue; one
-//! thread sends what is there, and serving never waits for it. What does not fit, or is not taken, is counted.
+//! A worker thread queues the span of a traced request in a bounded queue, and one thread sends them; requests
+//! never wait for it. Spans that do not fit or are rejected are counted.
 
 mod sender;
 mod span;
@@ -17,22 +17,22 @@ use microcache_proxy::{Finished, Notices, TraceCounts, Traced, Traces};
 
 use sender::Sender;
 
-/// Spans that wait to be sent. The next ones are dropped.
+/// The maximum number of spans in the queue; further ones are dropped.
 const MAX_WAITING: usize = 2048;
-/// How long the process waits at its end for what is not sent yet.
+/// The maximum wait for unsent spans at exit.
 const LAST_WAIT: Duration = Duration::from_secs(2);
-/// How often it is looked whether there is room in the queue, at the end.
+/// The polling interval for room in the queue at exit.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// What the sender is handed.
+/// A message to the sender.
 enum Message {
-    /// A span, as it stands in a request to the collector.
+    /// A span, as JSON.
     Span(String),
-    /// Nothing comes any more: it is to send what it has, and to say so.
+    /// The end: the sender sends all spans, and confirms.
     Finish(SyncSender<()>),
 }
 
-/// The way to the collector.
+/// The exporter of traces.
 #[derive(Clone)]
 pub(crate) struct Exporter {
     queue: SyncSender<Message>,
@@ -41,7 +41,7 @@ pub(crate) struct Exporter {
 }
 
 impl Exporter {
-    /// Begins to send, if the configuration names a collector.
+    /// Starts the exporter, if a collector is configured.
     pub(crate) fn start(config: &Config, notices: &Notices) -> Option<Self> {
         let url = config.logs.otlp.clone()?;
         let (queue, spans) = sync_channel(MAX_WAITING);
@@ -55,7 +55,7 @@ impl Exporter {
         })
     }
 
-    /// What decides which requests are traced, and tells of what is asked of origins for them.
+    /// Returns the sampler, and the observer of origin requests.
     pub(crate) fn traces(&self) -> Traces {
         let exporter = self.clone();
         let counts = Arc::clone(&self.counts);
@@ -64,7 +64,7 @@ impl Exporter {
         })
     }
 
-    /// What wants to know of each request when it is over.
+    /// Returns the observer of finished requests.
     pub(crate) fn requests(&self) -> impl Fn(&Finished<'_>) + Send + Sync + 'static {
         let (exporter, traces) = (self.clone(), self.traces());
         move |finished: &Finished<'_>| {
@@ -88,11 +88,11 @@ impl Exporter {
         }
     }
 
-    /// Has what there is sent, and waits for that, but not for ever. To be called at the end.
+    /// Sends all spans at exit, and waits for that up to a limit.
     pub(crate) fn finish(&self) {
         let until = Instant::now() + LAST_WAIT;
         let (done, ended) = sync_channel(1);
-        // Where the queue is full, room is made by whoever sends.
+        // If the queue is full, the sender makes room.
         while let Err(TrySendError::Full(_)) = self.queue.try_send(Message::Finish(done.clone())) {
             if Instant::now() >= until {
                 return;

@@ -1,4 +1,4 @@
-//! The thread that sends spans: many in a request, and again where the collector says later.
+//! The thread that sends spans: several per request, with retries.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use ureq::Agent;
 
 use super::Message;
 
-/// Spans of one request.
+/// The maximum number of spans per request.
 const BATCH: usize = 512;
-/// How long spans may wait for others to be sent with.
+/// The time that spans wait for others to share a request.
 const GATHER: Duration = Duration::from_secs(1);
-/// How long a collector may take for an answer.
+/// The timeout of a request.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How often a request is made anew that was not taken, and the pause before the first time, which doubles.
+/// The number of retries, and the pause before the first, which doubles.
 const RETRIES: u32 = 2;
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -30,10 +30,10 @@ pub(super) struct Sender {
     notices: Notices,
 }
 
-/// Why spans were not taken.
-struct Refused {
+/// A failed request.
+struct SendError {
     why: String,
-    /// They may be taken later.
+    /// A retry may succeed.
     is_passing: bool,
 }
 
@@ -42,7 +42,7 @@ impl Sender {
         let config = Agent::config_builder()
             .timeout_global(Some(PATIENCE))
             .http_status_as_error(false)
-            // The collector is meant, and not what the environment says of the web.
+            // The proxy of the environment is for the web, not for the collector.
             .proxy(None)
             .build();
         Self {
@@ -53,7 +53,7 @@ impl Sender {
         }
     }
 
-    /// Sends what comes, until nothing can come any more.
+    /// Sends spans until the exporter ends.
     pub(super) fn run(&self, spans: &Receiver<Message>) {
         let mut batch = Vec::with_capacity(BATCH);
         let mut due = None;
@@ -95,10 +95,7 @@ impl Sender {
             };
             if !refused.is_passing || tried == retries {
                 let (url, why) = (&self.url, &refused.why);
-                let line = format!(
-                    "traces: {url} takes no spans: {why}; {} are lost",
-                    batch.len()
-                );
+                let line = format!("traces: {url} rejects spans: {why}; {} lost", batch.len());
                 self.notices.say(Kind::Traces, url, line);
                 break &self.counts.failed;
             }
@@ -109,12 +106,12 @@ impl Sender {
         counted.fetch_add(batch.len() as u64, Ordering::Relaxed);
     }
 
-    fn try_send(&self, body: &str) -> Result<(), Refused> {
+    fn try_send(&self, body: &str) -> Result<(), SendError> {
         let request = self.agent.post(&self.url);
         let answer = request
             .header("Content-Type", "application/json")
             .send(body);
-        let answer = answer.map_err(|error| Refused {
+        let answer = answer.map_err(|error| SendError {
             why: error.to_string(),
             is_passing: true,
         })?;
@@ -122,15 +119,15 @@ impl Sender {
         if status.is_success() {
             return Ok(());
         }
-        Err(Refused {
-            why: format!("it answers {status}"),
-            // Those that the specification of OTLP names.
+        Err(SendError {
+            why: format!("status {status}"),
+            // The statuses that OTLP names as retryable.
             is_passing: matches!(status.as_u16(), 429 | 502..=504),
         })
     }
 }
 
-/// A request with these spans: they are JSON already.
+/// Returns a request with these spans, which are JSON already.
 fn request(spans: &[String]) -> String {
     let attribute = |key: &str, value: &str| json!({"key": key, "value": {"stringValue": value}});
     let resource = json!({"attributes": [

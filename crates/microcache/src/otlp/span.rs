@@ -11,12 +11,12 @@ use microcache_proxy::config::Config;
 use microcache_proxy::{Finished, OriginSpan, shown_path};
 use serde_json::{Value, json};
 
-/// What asks, and what is asked, in OTLP.
+/// The kinds of span, server and client, in OTLP.
 const SERVER: u8 = 2;
 const CLIENT: u8 = 3;
 /// The status of a span that failed.
 const ERROR: u8 = 2;
-/// As much of a host is told.
+/// The maximum length of a host.
 const LONGEST_HOST: usize = 255;
 
 /// The span of a request of a client.

@@ -1,5 +1,5 @@
-//! Where the numbers come from: the interface of a running server, asked by a thread of its own so that
-//! keys are obeyed while it does not answer.
+//! The source of the figures: a thread polls the admin interface of a running server, so that keys work
+//! while it does not answer.
 
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender};
 use std::thread;
@@ -8,75 +8,75 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::figures::Order;
-use crate::cli::Operated;
-use crate::operate::client::{Client, Failed};
+use crate::cli::AdminAddress;
+use crate::operate::client::{Client, RequestError};
 
-/// The time from one look to the next.
+/// The polling interval.
 const PERIOD: Duration = Duration::from_secs(1);
-/// As many urls as are asked for; the filter looks among these.
+/// The number of URLs requested; the filter applies to these.
 const URLS: usize = 100;
-/// As many errors as are asked for.
+/// The number of errors requested.
 const ERRORS: usize = 100;
-/// News that wait to be drawn.
+/// The length of the queue of news.
 const NEWS: usize = 16;
 
-/// What has been heard.
+/// An answer of the server.
 pub(super) enum News {
-    /// What `GET /v1/stats` says.
+    /// The answer to `GET /v1/stats`.
     Stats(Value),
-    /// What `GET /v1/top` says, or why it does not.
+    /// The answer to `GET /v1/top`, or its error.
     Urls(Result<Value, String>),
-    /// What `GET /v1/errors` says.
+    /// The answer to `GET /v1/errors`.
     Errors(Value),
-    /// Nobody answers.
+    /// The server cannot be reached.
     Lost(String),
-    /// What became of a purge.
+    /// The outcome of a purge.
     Purged(String),
 }
 
-/// What the operator wants.
-pub(super) enum Wish {
-    /// The urls in another order.
+/// A request of the operator.
+pub(super) enum Request {
+    /// Another order of the URLs.
     Order(Order),
-    /// A url purged, with all its variants.
+    /// The purge of a URL, with all its variants.
     Purge(String),
 }
 
 pub(super) struct Feed {
     news: Receiver<News>,
-    wishes: Sender<Wish>,
+    requests: Sender<Request>,
 }
 
 impl Feed {
-    /// Looks a first time, and goes on if that went well.
-    pub(super) fn start(server: &Operated) -> Result<Self, Failed> {
+    /// Polls once, and starts the thread if that succeeds.
+    pub(super) fn start(server: &AdminAddress) -> Result<Self, RequestError> {
         let client = Client::new(server)?;
         let first = client.get("/v1/stats", &[])?;
         let (to, news) = mpsc::sync_channel(NEWS);
-        let (wishes, wanted) = mpsc::channel();
+        let (requests, wanted) = mpsc::channel();
         // There is room for it.
         let _ = to.try_send(News::Stats(first));
-        thread::spawn(move || Looking { client, to }.go_on(&wanted));
-        Ok(Self { news, wishes })
+        thread::spawn(move || Poller { client, to }.run(&wanted));
+        Ok(Self { news, requests })
     }
 
     pub(super) fn news(&self) -> Option<News> {
         self.news.try_recv().ok()
     }
 
-    pub(super) fn ask(&self, wish: Wish) {
+    pub(super) fn send(&self, request: Request) {
         // The thread ends with this.
-        let _ = self.wishes.send(wish);
+        let _ = self.requests.send(request);
     }
 }
 
-struct Looking {
+struct Poller {
     client: Client,
     to: SyncSender<News>,
 }
 
-impl Looking {
-    fn go_on(&self, wanted: &Receiver<Wish>) {
+impl Poller {
+    fn run(&self, wanted: &Receiver<Request>) {
         let mut order = Order::Requests;
         self.tell(self.urls(order));
         self.tell_errors();
@@ -84,16 +84,16 @@ impl Looking {
         loop {
             let left = next.saturating_duration_since(Instant::now());
             match wanted.recv_timeout(left) {
-                Ok(Wish::Order(wanted)) => {
+                Ok(Request::Order(wanted)) => {
                     order = wanted;
                     self.tell(self.urls(order));
                 }
-                Ok(Wish::Purge(url)) => self.tell(News::Purged(self.purge(&url))),
+                Ok(Request::Purge(url)) => self.tell(News::Purged(self.purge(&url))),
                 Err(RecvTimeoutError::Timeout) => {
                     next = Instant::now() + PERIOD;
                     match self.client.get("/v1/stats", &[]) {
-                        Ok(told) => {
-                            self.tell(News::Stats(told));
+                        Ok(answer) => {
+                            self.tell(News::Stats(answer));
                             self.tell(self.urls(order));
                             self.tell_errors();
                         }
@@ -113,11 +113,11 @@ impl Looking {
         News::Urls(self.client.get("/v1/top", &parameters).map_err(words))
     }
 
-    /// A server that does not say them has none to show.
+    /// Publishes the errors; a server without that list has none to show.
     fn tell_errors(&self) {
         let limit = [("limit", ERRORS.to_string())];
-        if let Ok(told) = self.client.get("/v1/errors", &limit) {
-            self.tell(News::Errors(told));
+        if let Ok(answer) = self.client.get("/v1/errors", &limit) {
+            self.tell(News::Errors(answer));
         }
     }
 
@@ -128,14 +128,14 @@ impl Looking {
         }
     }
 
-    /// Whoever draws takes it in a moment; if nobody draws any more, nobody is to be told.
+    /// Queues news for drawing; without a receiver it is dropped.
     fn tell(&self, news: News) {
         let _ = self.to.send(news);
     }
 }
 
-fn words(why: Failed) -> String {
+fn words(why: RequestError) -> String {
     match why {
-        Failed::Refused(why) | Failed::Unreached(why) => why,
+        RequestError::Refused(why) | RequestError::Unreached(why) => why,
     }
 }

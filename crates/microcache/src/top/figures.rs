@@ -1,4 +1,4 @@
-//! What is shown of the numbers: rates between two looks, and how things stand.
+//! The figures shown: rates between two samples, and current values.
 
 use std::cmp::Reverse;
 use std::time::Instant;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::operate::shown::{list, number};
 
-/// What the urls are sorted by.
+/// The order of the list of URLs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     Requests,
@@ -20,7 +20,7 @@ pub(super) enum Order {
 impl Order {
     pub(super) const ALL: [Self; 4] = [Self::Requests, Self::Bytes, Self::Misses, Self::OriginTime];
 
-    /// As the interface calls it.
+    /// The parameter of the admin interface.
     pub(super) const fn parameter(self) -> &'static str {
         match self {
             Self::Requests => "requests",
@@ -30,7 +30,7 @@ impl Order {
         }
     }
 
-    /// Over its column.
+    /// The heading of its column.
     pub(super) const fn heading(self) -> &'static str {
         match self {
             Self::Requests => "requests",
@@ -45,15 +45,15 @@ impl Order {
     }
 }
 
-/// What is listed.
+/// The kind of list on the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Listed {
+pub(super) enum ListKind {
     Urls,
     Routes,
     Errors,
 }
 
-impl Listed {
+impl ListKind {
     pub(super) const fn next(self) -> Self {
         match self {
             Self::Urls => Self::Routes,
@@ -72,31 +72,31 @@ pub(super) struct Route {
     pub(super) hits: Option<f64>,
     pub(super) origin: u64,
     pub(super) errors: u64,
-    /// Medians of hits, of what clients wait for, and of the origin, in microseconds.
-    pub(super) medians: [Option<f64>; 3],
+    /// The p50 latency of hits, of other requests and of the origin, in microseconds.
+    pub(super) p50: [Option<f64>; 3],
 }
 
 /// The routes of a server, those with most requests first.
-pub(super) fn routes(told: &Value) -> Vec<Route> {
-    let mut routes: Vec<_> = list(&told["routes"]).iter().map(route).collect();
+pub(super) fn routes(answer: &Value) -> Vec<Route> {
+    let mut routes: Vec<_> = list(&answer["routes"]).iter().map(route).collect();
     routes.sort_by_key(|route| Reverse(route.requests));
     routes
 }
 
-fn route(told: &Value) -> Route {
-    let of = |outcome: &str| number(&told["requests"][outcome]);
+fn route(answer: &Value) -> Route {
+    let of = |outcome: &str| number(&answer["requests"][outcome]);
     let requests = of("total");
     let stored = (of("hit") + of("stale")) as f64;
     Route {
-        name: told["name"].as_str().unwrap_or_default().to_owned(),
+        name: answer["name"].as_str().unwrap_or_default().to_owned(),
         requests,
         hits: (requests > 0).then(|| stored / requests as f64 * 100.0),
-        origin: number(&told["origin"]["requests"]),
+        origin: number(&answer["origin"]["requests"]),
         errors: of("error"),
-        medians: [
-            &told["hit_microseconds"],
-            &told["wait_microseconds"],
-            &told["origin"]["first_byte_microseconds"],
+        p50: [
+            &answer["hit_microseconds"],
+            &answer["wait_microseconds"],
+            &answer["origin"]["first_byte_microseconds"],
         ]
         .map(|times| times["p50"].as_f64()),
     }
@@ -114,10 +114,10 @@ pub(super) struct Error {
     pub(super) url: String,
 }
 
-/// The errors that an answer names.
-pub(super) fn errors(told: &Value) -> Vec<Error> {
+/// Reads the errors of an answer.
+pub(super) fn errors(answer: &Value) -> Vec<Error> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    list(&told["errors"])
+    list(&answer["errors"])
         .iter()
         .map(|error| Error {
             at: number(&error["at_milliseconds"]),
@@ -133,12 +133,12 @@ pub(super) fn errors(told: &Value) -> Vec<Error> {
         .collect()
 }
 
-/// What happens in a second.
+/// Rates per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Rates {
     pub(super) clients: f64,
     pub(super) origin: f64,
-    /// Events that subscribers were told, and changes of documents.
+    /// Events sent to subscribers, and changes of documents.
     pub(super) events: f64,
     pub(super) changes: f64,
     /// By outcome, in the order of [`Outcome::ALL`].
@@ -146,7 +146,7 @@ pub(super) struct Rates {
 }
 
 impl Rates {
-    /// Between two looks. A server that was started anew begins to count anew.
+    /// The rates between two samples; none across a restart, which resets the counters.
     pub(super) fn between(before: &(Instant, Value), now: &(Instant, Value)) -> Option<Self> {
         let seconds = now.0.saturating_duration_since(before.0).as_secs_f64();
         if seconds <= 0.0 || before.1["pid"] != now.1["pid"] {
@@ -155,12 +155,12 @@ impl Rates {
         let rate =
             |of: &dyn Fn(&Value) -> u64| of(&now.1).saturating_sub(of(&before.1)) as f64 / seconds;
         Some(Self {
-            clients: rate(&|told| number(&told["requests"]["total"])),
-            origin: rate(&|told| number(&told["origin"]["requests"])),
-            events: rate(&|told| number(&told["push"]["events"])),
-            changes: rate(&|told| number(&told["push"]["changes"]["made"])),
+            clients: rate(&|answer| number(&answer["requests"]["total"])),
+            origin: rate(&|answer| number(&answer["origin"]["requests"])),
+            events: rate(&|answer| number(&answer["push"]["events"])),
+            changes: rate(&|answer| number(&answer["push"]["changes"]["made"])),
             outcomes: Outcome::ALL
-                .map(|outcome| rate(&|told| number(&told["requests"][outcome.as_str()]))),
+                .map(|outcome| rate(&|answer| number(&answer["requests"][outcome.as_str()]))),
         })
     }
 
@@ -175,15 +175,15 @@ impl Rates {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Url {
     pub(super) name: String,
-    /// Its name is only the beginning of it, which nothing can be purged by.
+    /// The name is truncated, so that it cannot be purged by.
     pub(super) is_cut: bool,
-    /// In the order of [`Order::ALL`]; what the server has lost count of is not known.
+    /// In the order of [`Order::ALL`]; `None` if the server no longer counts it.
     pub(super) amounts: [Option<u64>; Order::ALL.len()],
 }
 
-/// The urls that an answer names.
-pub(super) fn urls(told: &Value) -> Vec<Url> {
-    list(&told["urls"])
+/// Reads the URLs of an answer.
+pub(super) fn urls(answer: &Value) -> Vec<Url> {
+    list(&answer["urls"])
         .iter()
         .map(|url| Url {
             name: url["url"].as_str().unwrap_or_default().to_owned(),
@@ -205,21 +205,21 @@ mod tests {
     #[test]
     fn rates_are_what_was_added_since_and_start_anew_with_the_server() {
         let began = Instant::now();
-        let told = |pid: u64, total: u64, hit: u64, origin: u64| {
+        let answer = |pid: u64, total: u64, hit: u64, origin: u64| {
             json!({
                 "pid": pid,
                 "requests": {"total": total, "hit": hit},
                 "origin": {"requests": origin},
             })
         };
-        let before = (began, told(1, 100, 90, 10));
+        let before = (began, answer(1, 100, 90, 10));
         let later = began + Duration::from_secs(2);
-        let rates = Rates::between(&before, &(later, told(1, 300, 280, 12))).expect("rates");
+        let rates = Rates::between(&before, &(later, answer(1, 300, 280, 12))).expect("rates");
         assert_eq!((rates.clients, rates.origin), (100.0, 1.0));
         assert_eq!(rates.hit_ratio(), Some(95.0));
-        assert_eq!(Rates::between(&before, &(later, told(2, 5, 5, 0))), None);
+        assert_eq!(Rates::between(&before, &(later, answer(2, 5, 5, 0))), None);
         assert_eq!(Rates::between(&before, &before), None);
-        let idle = Rates::between(&before, &(later, told(1, 100, 90, 10))).expect("rates");
+        let idle = Rates::between(&before, &(later, answer(1, 100, 90, 10))).expect("rates");
         assert_eq!(idle.hit_ratio(), None);
     }
 }

@@ -1,53 +1,53 @@
-//! What keys do.
+//! The actions of keys.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::feed::Wish;
-use super::figures::{Listed, Order};
+use super::feed::Request;
+use super::figures::{ListKind, Order};
 use super::screen::{Mode, Screen};
 
-/// Lines of a leap.
+/// Lines per page key.
 const LEAP: usize = 10;
-/// Letters of a filter.
+/// The longest filter, in characters.
 const LONGEST_FILTER: usize = 200;
 
-/// What is to be done after a key.
-pub(super) enum Next {
+/// The action that follows a key.
+pub(super) enum Action {
     Nothing,
-    Ask(Wish),
-    Leave,
+    Send(Request),
+    Quit,
     Interrupt,
 }
 
-pub(super) fn press(screen: &mut Screen, key: KeyEvent) -> Next {
+pub(super) fn press(screen: &mut Screen, key: KeyEvent) -> Action {
     if key.modifiers.contains(KeyModifiers::CONTROL) {
         return match key.code {
-            KeyCode::Char('c') => Next::Interrupt,
-            _ => Next::Nothing,
+            KeyCode::Char('c') => Action::Interrupt,
+            _ => Action::Nothing,
         };
     }
     match screen.mode.clone() {
-        Mode::Looking => look(screen, key.code),
-        Mode::Filtering => filter(screen, key.code),
-        Mode::Confirming(url) => confirm(screen, key.code, url),
+        Mode::Browse => look(screen, key.code),
+        Mode::Filter => filter(screen, key.code),
+        Mode::Confirm(url) => confirm(screen, key.code, url),
     }
 }
 
-fn look(screen: &mut Screen, key: KeyCode) -> Next {
-    screen.told = None;
+fn look(screen: &mut Screen, key: KeyCode) -> Action {
+    screen.message = None;
     match key {
-        KeyCode::Char('q') => return Next::Leave,
-        KeyCode::Esc if screen.filter.is_empty() => return Next::Leave,
+        KeyCode::Char('q') => return Action::Quit,
+        KeyCode::Esc if screen.filter.is_empty() => return Action::Quit,
         KeyCode::Esc => screen.filter.clear(),
-        KeyCode::Char('/') => screen.mode = Mode::Filtering,
+        KeyCode::Char('/') => screen.mode = Mode::Filter,
         KeyCode::Tab => screen.list(screen.listed.next()),
-        KeyCode::Char('u') => screen.list(Listed::Urls),
-        KeyCode::Char('r') => screen.list(Listed::Routes),
-        KeyCode::Char('e') => screen.list(Listed::Errors),
-        KeyCode::Char('s') if screen.listed == Listed::Urls => {
+        KeyCode::Char('u') => screen.list(ListKind::Urls),
+        KeyCode::Char('r') => screen.list(ListKind::Routes),
+        KeyCode::Char('e') => screen.list(ListKind::Errors),
+        KeyCode::Char('s') if screen.listed == ListKind::Urls => {
             return sort(screen, screen.order.next());
         }
-        KeyCode::Char(digit @ '1'..='4') if screen.listed == Listed::Urls => {
+        KeyCode::Char(digit @ '1'..='4') if screen.listed == ListKind::Urls => {
             let order = Order::ALL[digit as usize - '1' as usize];
             return sort(screen, order);
         }
@@ -57,36 +57,36 @@ fn look(screen: &mut Screen, key: KeyCode) -> Next {
         KeyCode::PageDown => screen.marked += LEAP,
         KeyCode::Home => screen.marked = 0,
         KeyCode::End => screen.marked = usize::MAX,
-        KeyCode::Char('p') | KeyCode::Delete => ask_about_purge(screen),
+        KeyCode::Char('p') | KeyCode::Delete => confirm_purge(screen),
         _ => {}
     }
     screen.stay_in_the_list();
-    Next::Nothing
+    Action::Nothing
 }
 
-fn sort(screen: &mut Screen, order: Order) -> Next {
+fn sort(screen: &mut Screen, order: Order) -> Action {
     screen.order = order;
     screen.marked = 0;
-    Next::Ask(Wish::Order(order))
+    Action::Send(Request::Order(order))
 }
 
-fn ask_about_purge(screen: &mut Screen) {
+fn confirm_purge(screen: &mut Screen) {
     match screen.marked_url() {
-        _ if screen.listed != Listed::Urls => {}
+        _ if screen.listed != ListKind::Urls => {}
         Some(url) if url.is_cut => {
-            screen.told = Some("this url is too long to be known whole".to_owned());
+            screen.message = Some("this URL is too long: only its beginning is known".to_owned());
         }
-        Some(url) => screen.mode = Mode::Confirming(url.name.clone()),
+        Some(url) => screen.mode = Mode::Confirm(url.name.clone()),
         None => {}
     }
 }
 
-fn filter(screen: &mut Screen, key: KeyCode) -> Next {
+fn filter(screen: &mut Screen, key: KeyCode) -> Action {
     match key {
-        KeyCode::Enter => screen.mode = Mode::Looking,
+        KeyCode::Enter => screen.mode = Mode::Browse,
         KeyCode::Esc => {
             screen.filter.clear();
-            screen.mode = Mode::Looking;
+            screen.mode = Mode::Browse;
         }
         KeyCode::Backspace => {
             screen.filter.pop();
@@ -97,17 +97,17 @@ fn filter(screen: &mut Screen, key: KeyCode) -> Next {
         _ => {}
     }
     screen.marked = 0;
-    Next::Nothing
+    Action::Nothing
 }
 
-/// Only `y` purges.
-fn confirm(screen: &mut Screen, key: KeyCode, url: String) -> Next {
-    screen.mode = Mode::Looking;
+/// Purges on `y` only.
+fn confirm(screen: &mut Screen, key: KeyCode, url: String) -> Action {
+    screen.mode = Mode::Browse;
     if matches!(key, KeyCode::Char('y' | 'Y')) {
-        return Next::Ask(Wish::Purge(url));
+        return Action::Send(Request::Purge(url));
     }
-    screen.told = Some("nothing was purged".to_owned());
-    Next::Nothing
+    screen.message = Some("nothing was purged".to_owned());
+    Action::Nothing
 }
 
 #[cfg(test)]
@@ -139,11 +139,11 @@ mod tests {
                 letter => KeyCode::Char(letter),
             };
             match press(screen, KeyEvent::from(code)) {
-                Next::Ask(Wish::Purge(url)) => asked.push(format!("purge {url}")),
-                Next::Ask(Wish::Order(order)) => asked.push(format!("order {order:?}")),
-                Next::Leave => asked.push("leave".to_owned()),
-                Next::Interrupt => asked.push("interrupt".to_owned()),
-                Next::Nothing => {}
+                Action::Send(Request::Purge(url)) => asked.push(format!("purge {url}")),
+                Action::Send(Request::Order(order)) => asked.push(format!("order {order:?}")),
+                Action::Quit => asked.push("leave".to_owned()),
+                Action::Interrupt => asked.push("interrupt".to_owned()),
+                Action::Nothing => {}
             }
         }
         asked
@@ -162,7 +162,7 @@ mod tests {
             assert_eq!(asked, expected, "{refusal:?}");
         }
         let mut cut = screen();
-        assert!(typed(&mut cut, "jjpy").is_empty(), "{:?}", cut.told);
+        assert!(typed(&mut cut, "jjpy").is_empty(), "{:?}", cut.message);
     }
 
     #[test]
@@ -211,18 +211,18 @@ mod tests {
     fn lists_go_round_and_only_urls_are_sorted_and_purged() {
         let mut screen = screen();
         for (key, listed) in [
-            ("r", Listed::Routes),
-            ("e", Listed::Errors),
-            ("u", Listed::Urls),
+            ("r", ListKind::Routes),
+            ("e", ListKind::Errors),
+            ("u", ListKind::Urls),
         ] {
             assert!(typed(&mut screen, "jj").is_empty());
             assert!(typed(&mut screen, key).is_empty());
             assert_eq!((screen.listed, screen.marked), (listed, 0));
         }
         press(&mut screen, KeyEvent::from(KeyCode::Tab));
-        assert_eq!(screen.listed, Listed::Routes);
+        assert_eq!(screen.listed, ListKind::Routes);
         assert!(typed(&mut screen, "s1py").is_empty());
-        assert_eq!(screen.mode, Mode::Looking);
+        assert_eq!(screen.mode, Mode::Browse);
         press(&mut screen, KeyEvent::from(KeyCode::Tab));
         press(&mut screen, KeyEvent::from(KeyCode::Tab));
         assert_eq!(typed(&mut screen, "py"), ["purge http://a/one"]);
@@ -235,7 +235,7 @@ mod tests {
             typed(&mut screen, before);
             let key = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
             assert!(
-                matches!(press(&mut screen, key), Next::Interrupt),
+                matches!(press(&mut screen, key), Action::Interrupt),
                 "{before}"
             );
         }

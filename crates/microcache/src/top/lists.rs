@@ -1,4 +1,4 @@
-//! The lists below the figures: the busiest urls, the routes, and what went wrong lately.
+//! The lists below the figures: the busiest URLs, the routes, and recent errors.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -7,21 +7,21 @@ use ratatui::layout::{Constraint, Rect};
 use ratatui::text::Span;
 use ratatui::widgets::{Paragraph, Row, Table, TableState};
 
-use super::figures::{Error, Listed, Order, Route};
+use super::figures::{Error, ListKind, Order, Route};
 use super::screen::Screen;
 use super::view::{BAD, MARKED, QUIET, STRONG};
 use crate::operate::shown::{duration, size, time};
 
-/// Draws the list that is chosen.
+/// Draws the selected list.
 pub(super) fn draw(frame: &mut Frame, screen: &Screen, area: Rect) {
     match screen.listed {
-        Listed::Urls => draw_urls(frame, screen, area),
-        Listed::Routes => draw_routes(frame, screen, area),
-        Listed::Errors => draw_errors(frame, screen, area),
+        ListKind::Urls => draw_urls(frame, screen, area),
+        ListKind::Routes => draw_routes(frame, screen, area),
+        ListKind::Errors => draw_errors(frame, screen, area),
     }
 }
 
-/// The width of a column beside a url.
+/// The width of a column next to a URL.
 const WIDTH: u16 = 10;
 
 /// Shortens a url to so many characters, in its middle: urls of one site differ at their ends.
@@ -70,7 +70,7 @@ fn draw_urls(frame: &mut Frame, screen: &Screen, area: Rect) {
     draw_marked(frame, screen, table, area);
 }
 
-/// The columns of routes beside their names, each with its width.
+/// The columns of routes after their names, each with its width.
 const OF_ROUTES: [(&str, u16); 7] = [
     ("requests", 9),
     ("hits", 7),
@@ -82,7 +82,7 @@ const OF_ROUTES: [(&str, u16); 7] = [
 ];
 
 fn draw_routes(frame: &mut Frame, screen: &Screen, area: Rect) {
-    let name = named(screen, "routes, medians", "routes");
+    let name = named(screen, "routes, p50", "routes");
     let headings = OF_ROUTES.map(|(heading, width)| {
         Span::styled(
             format!("{heading:>width$}", width = usize::from(width)),
@@ -110,10 +110,10 @@ fn row_of_route(route: &Route) -> Row<'static> {
         route.origin.to_string(),
         route.errors.to_string(),
     ];
-    let medians = route
-        .medians
-        .map(|median| median.map_or_else(|| "–".to_owned(), time));
-    let cells = cells.into_iter().chain(medians).zip(OF_ROUTES);
+    let latency = route
+        .p50
+        .map(|p50| p50.map_or_else(|| "–".to_owned(), time));
+    let cells = cells.into_iter().chain(latency).zip(OF_ROUTES);
     let cells =
         cells.map(|(cell, (_, width))| format!("{cell:>width$}", width = usize::from(width)));
     Row::new(std::iter::once(route.name.clone()).chain(cells))
@@ -121,7 +121,7 @@ fn row_of_route(route: &Route) -> Row<'static> {
 
 fn draw_errors(frame: &mut Frame, screen: &Screen, area: Rect) {
     if screen.errors.is_empty() {
-        let none = Paragraph::new("nothing has gone wrong lately").style(QUIET);
+        let none = Paragraph::new("no recent errors").style(QUIET);
         frame.render_widget(none, area);
         return;
     }
@@ -170,7 +170,7 @@ fn draw_marked(frame: &mut Frame, screen: &Screen, table: Table<'_>, area: Rect)
     frame.render_stateful_widget(table.row_highlight_style(MARKED), area, &mut state);
 }
 
-/// What the list is, or what of it is shown.
+/// Returns the title of a list, or the filter that narrows it.
 fn named(screen: &Screen, whole: &'static str, kind: &str) -> Span<'static> {
     if screen.filter.is_empty() {
         Span::styled(whole, QUIET)

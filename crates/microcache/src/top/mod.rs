@@ -1,4 +1,4 @@
-//! `microcache top`: what a running server does, on a terminal, second by second.
+//! `microcache top`: a running server on the terminal, second by second.
 
 mod feed;
 mod figures;
@@ -18,32 +18,30 @@ use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use crate::cli::Operated;
-use crate::operate::client::Failed;
+use crate::cli::AdminAddress;
+use crate::operate::client::RequestError;
 use crate::{BAD_USAGE, INTERRUPTED, tell};
 use feed::Feed;
-use keys::Next;
+use keys::Action;
 use screen::Screen;
 
-/// How long a key or a signal may wait for being noticed.
+/// The interval at which keys and signals are checked.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Shows it until the operator has seen enough.
-pub(crate) fn run(server: &Operated) -> ExitCode {
+/// Shows the server until the operator quits.
+pub(crate) fn run(server: &AdminAddress) -> ExitCode {
     if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
-        tell(
-            "microcache: top draws on a terminal, and this is none; `microcache stats` prints the numbers\n",
-        );
+        tell("microcache: top needs a terminal; `microcache stats` prints the figures\n");
         return BAD_USAGE.into();
     }
-    // What is wrong with the address or the secret is said before anything is drawn.
+    // Errors in the address or the token are reported before anything is drawn.
     let feed = match Feed::start(server) {
         Ok(feed) => feed,
         Err(why) => return failed(why),
     };
     match show(&server.admin, &feed) {
-        Ok(Ended::Left) => ExitCode::SUCCESS,
-        Ok(Ended::Interrupted) => INTERRUPTED.into(),
+        Ok(Ending::Quit) => ExitCode::SUCCESS,
+        Ok(Ending::Interrupted) => INTERRUPTED.into(),
         Err(error) => {
             tell(&format!("microcache: cannot use the terminal: {error}\n"));
             ExitCode::FAILURE
@@ -51,28 +49,28 @@ pub(crate) fn run(server: &Operated) -> ExitCode {
     }
 }
 
-fn failed(why: Failed) -> ExitCode {
+fn failed(why: RequestError) -> ExitCode {
     match why {
-        Failed::Refused(why) => {
+        RequestError::Refused(why) => {
             tell(&format!("microcache: {why}\n"));
             BAD_USAGE.into()
         }
-        Failed::Unreached(why) => {
+        RequestError::Unreached(why) => {
             tell(&format!("microcache: {why}\n"));
             ExitCode::FAILURE
         }
     }
 }
 
-enum Ended {
-    Left,
+enum Ending {
+    Quit,
     Interrupted,
 }
 
-/// Draws, with the terminal given back however it ends; for a panic, `try_init` sees to that.
-fn show(admin: &str, feed: &Feed) -> io::Result<Ended> {
+/// Draws, and restores the terminal in every case; on a panic, `try_init` does.
+fn show(admin: &str, feed: &Feed) -> io::Result<Ending> {
     let interrupted = Arc::new(AtomicBool::new(false));
-    // At SIGHUP the terminal is gone, and there is nothing to give back.
+    // At SIGHUP the terminal is gone, and there is nothing to restore.
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
     }
@@ -83,15 +81,14 @@ fn show(admin: &str, feed: &Feed) -> io::Result<Ended> {
 }
 
 #[derive(PartialEq, Eq)]
-enum Keys {
-    /// Some were pressed, or it is time to draw anew.
-    Perhaps,
-    /// There is no terminal any more, and nobody to press any. Whoever reads from it finds its end at
-    /// once, again and again.
+enum TerminalState {
+    /// Keys may be waiting.
+    Open,
+    /// The terminal is gone: reading from it returns its end at once, again and again.
     HungUp,
 }
 
-fn wait_for_keys() -> io::Result<Keys> {
+fn wait_for_keys() -> io::Result<TerminalState> {
     let stdin = io::stdin();
     let mut waited = [PollFd::new(&stdin, PollFlags::IN)];
     let patience = Timespec::try_from(PATIENCE).map_err(io::Error::other)?;
@@ -102,7 +99,11 @@ fn wait_for_keys() -> io::Result<Keys> {
     }
     let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
     let is_gone = waited[0].revents().intersects(gone);
-    Ok(if is_gone { Keys::HungUp } else { Keys::Perhaps })
+    Ok(if is_gone {
+        TerminalState::HungUp
+    } else {
+        TerminalState::Open
+    })
 }
 
 fn look(
@@ -110,7 +111,7 @@ fn look(
     admin: &str,
     feed: &Feed,
     interrupted: &AtomicBool,
-) -> io::Result<Ended> {
+) -> io::Result<Ending> {
     let mut screen = Screen::new(admin);
     loop {
         while let Some(news) = feed.news() {
@@ -118,10 +119,10 @@ fn look(
         }
         terminal.draw(|frame| view::draw(frame, &screen, Instant::now()))?;
         if interrupted.load(Ordering::Relaxed) {
-            return Ok(Ended::Interrupted);
+            return Ok(Ending::Interrupted);
         }
-        if wait_for_keys()? == Keys::HungUp {
-            return Ok(Ended::Interrupted);
+        if wait_for_keys()? == TerminalState::HungUp {
+            return Ok(Ending::Interrupted);
         }
         if !event::poll(Duration::ZERO)? {
             continue;
@@ -133,10 +134,10 @@ fn look(
             continue;
         }
         match keys::press(&mut screen, key) {
-            Next::Nothing => {}
-            Next::Ask(wish) => feed.ask(wish),
-            Next::Leave => return Ok(Ended::Left),
-            Next::Interrupt => return Ok(Ended::Interrupted),
+            Action::Nothing => {}
+            Action::Send(request) => feed.send(request),
+            Action::Quit => return Ok(Ending::Quit),
+            Action::Interrupt => return Ok(Ending::Interrupted),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What is on the screen, and what is being typed.
+//! The state of the screen, and the text being typed.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -6,19 +6,19 @@ use std::time::Instant;
 use serde_json::Value;
 
 use super::feed::News;
-use super::figures::{Error, Listed, Order, Rates, Route, Url, errors, routes, urls};
+use super::figures::{Error, ListKind, Order, Rates, Route, Url, errors, routes, urls};
 
-/// Seconds of the drawing: no terminal is wider.
+/// Seconds in the drawing; no terminal is wider.
 const DRAWN: usize = 512;
 
-/// What keys mean.
+/// The meaning of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
-    Looking,
-    /// What is typed narrows the list.
-    Filtering,
-    /// Whether this url is to be purged.
-    Confirming(String),
+    Browse,
+    /// Typed text filters the list.
+    Filter,
+    /// The purge of this URL awaits confirmation.
+    Confirm(String),
 }
 
 pub(super) struct Screen {
@@ -30,19 +30,19 @@ pub(super) struct Screen {
     pub(super) urls: Vec<Url>,
     pub(super) routes: Vec<Route>,
     pub(super) errors: Vec<Error>,
-    /// Which of these is shown.
-    pub(super) listed: Listed,
-    /// Why there are no urls.
+    /// The list on the screen.
+    pub(super) listed: ListKind,
+    /// The reason for a missing list of URLs.
     pub(super) no_urls: Option<String>,
-    /// Why nothing new comes.
+    /// The error of a lost connection.
     pub(super) lost: Option<String>,
     pub(super) order: Order,
     pub(super) filter: String,
     pub(super) mode: Mode,
-    /// The line that is marked, among those that are shown.
+    /// The selected line, among those shown.
     pub(super) marked: usize,
-    /// What became of the last purge.
-    pub(super) told: Option<String>,
+    /// The outcome of the last purge.
+    pub(super) message: Option<String>,
 }
 
 impl Screen {
@@ -55,31 +55,31 @@ impl Screen {
             urls: Vec::new(),
             routes: Vec::new(),
             errors: Vec::new(),
-            listed: Listed::Urls,
+            listed: ListKind::Urls,
             no_urls: None,
             lost: None,
             order: Order::Requests,
             filter: String::new(),
-            mode: Mode::Looking,
+            mode: Mode::Browse,
             marked: 0,
-            told: None,
+            message: None,
         }
     }
 
     pub(super) fn hear(&mut self, news: News, now: Instant) {
         match news {
-            News::Stats(told) => self.hear_stats((now, told)),
-            News::Urls(Ok(told)) => {
-                // The answer to a question before the last one would be sorted otherwise.
-                if told["by"] == self.order.parameter() {
-                    self.keep_marked(urls(&told));
+            News::Stats(answer) => self.hear_stats((now, answer)),
+            News::Urls(Ok(answer)) => {
+                // An answer to an earlier request has another order.
+                if answer["by"] == self.order.parameter() {
+                    self.keep_marked(urls(&answer));
                     self.no_urls = None;
                 }
             }
             News::Urls(Err(why)) => self.no_urls = Some(why),
-            News::Errors(told) => self.errors = errors(&told),
+            News::Errors(answer) => self.errors = errors(&answer),
             News::Lost(why) => self.lost = Some(why),
-            News::Purged(what) => self.told = Some(what),
+            News::Purged(what) => self.message = Some(what),
         }
     }
 
@@ -99,11 +99,11 @@ impl Screen {
         self.stats = Some(now);
     }
 
-    /// The mark stays with its url, wherever that has gone to.
+    /// Keeps the selection on its URL when the list changes.
     fn keep_marked(&mut self, urls: Vec<Url>) {
         let marked = self.marked_url().map(|url| url.name.clone());
         self.urls = urls;
-        if self.listed != Listed::Urls {
+        if self.listed != ListKind::Urls {
             return;
         }
         let place = self
@@ -113,23 +113,23 @@ impl Screen {
         self.stay_in_the_list();
     }
 
-    /// Has another list shown, from its beginning.
-    pub(super) fn list(&mut self, listed: Listed) {
+    /// Switches to another list, at its beginning.
+    pub(super) fn list(&mut self, listed: ListKind) {
         self.listed = listed;
         self.marked = 0;
     }
 
-    /// The urls that the filter leaves.
+    /// The URLs that match the filter.
     pub(super) fn shown(&self) -> impl Iterator<Item = &Url> {
         self.urls.iter().filter(|url| self.wants(&url.name))
     }
 
-    /// The routes that it leaves.
+    /// The routes that match the filter.
     pub(super) fn shown_routes(&self) -> impl Iterator<Item = &Route> {
         self.routes.iter().filter(|route| self.wants(&route.name))
     }
 
-    /// The errors that it leaves.
+    /// The errors that match the filter.
     pub(super) fn shown_errors(&self) -> impl Iterator<Item = &Error> {
         self.errors.iter().filter(|one| {
             [&one.place, &one.reason, &one.url]
@@ -148,9 +148,9 @@ impl Screen {
 
     pub(super) fn stay_in_the_list(&mut self) {
         let count = match self.listed {
-            Listed::Urls => self.shown().count(),
-            Listed::Routes => self.shown_routes().count(),
-            Listed::Errors => self.shown_errors().count(),
+            ListKind::Urls => self.shown().count(),
+            ListKind::Routes => self.shown_routes().count(),
+            ListKind::Errors => self.shown_errors().count(),
         };
         let last = count.saturating_sub(1);
         self.marked = self.marked.min(last);

@@ -1,4 +1,4 @@
-//! How it is drawn. Everything of importance has its place on 80 columns and 24 lines.
+//! The drawing of the screen. Everything important fits 80 columns and 24 lines.
 
 use std::time::{Duration, Instant};
 
@@ -10,16 +10,16 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Paragraph, Row, Sparkline, Table};
 use serde_json::Value;
 
-use super::figures::{Listed, Rates};
+use super::figures::{ListKind, Rates};
 use super::lists;
 use super::screen::{Mode, Screen};
 use crate::operate::shown::{duration, filled, list, number, size, time};
 
 /// Lines for the servers of the upstreams, with their heading.
 const SERVERS: u16 = 4;
-/// Lines for tiers behind memory.
+/// Lines for the tiers below memory.
 const TIERS: u16 = 3;
-/// Numbers that are older are told to be.
+/// The age at which numbers are marked as old.
 const OLD: Duration = Duration::from_secs(4);
 
 pub(super) const QUIET: Style = Style::new().add_modifier(Modifier::DIM);
@@ -31,14 +31,14 @@ pub(super) const MARKED: Style = Style::new().add_modifier(Modifier::REVERSED);
 
 pub(super) fn draw(frame: &mut Frame, screen: &Screen, now: Instant) {
     let none = Value::Null;
-    let told = screen
+    let answer = screen
         .stats
         .as_ref()
-        .map_or(&none, |(_, told)| told)
+        .map_or(&none, |(_, answer)| answer)
         .clone();
-    let tiers = (list(&told["tiers"]).len() as u16).min(TIERS);
-    let push = u16::from(told["push"].is_object());
-    let servers = servers(&told);
+    let tiers = (list(&answer["tiers"]).len() as u16).min(TIERS);
+    let push = u16::from(answer["push"].is_object());
+    let servers = servers(&answer);
     let [head, figures, drawing, upstreams, list_area, foot] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(4 + tiers + push),
@@ -48,32 +48,32 @@ pub(super) fn draw(frame: &mut Frame, screen: &Screen, now: Instant) {
         Constraint::Length(1),
     ])
     .areas(frame.area());
-    frame.render_widget(title(screen, &told, now), head);
-    frame.render_widget(Paragraph::new(lines(screen, &told)), figures);
+    frame.render_widget(title(screen, &answer, now), head);
+    frame.render_widget(Paragraph::new(lines(screen, &answer)), figures);
     draw_seconds(frame, screen, drawing);
     draw_servers(frame, servers, upstreams);
     lists::draw(frame, screen, list_area);
     frame.render_widget(keys(screen), foot);
 }
 
-fn title<'a>(screen: &'a Screen, told: &Value, now: Instant) -> Paragraph<'a> {
+fn title<'a>(screen: &'a Screen, answer: &Value, now: Instant) -> Paragraph<'a> {
     let age = screen
         .stats
         .as_ref()
         .map(|(at, _)| now.saturating_duration_since(*at));
     let standing = match (&screen.lost, age) {
-        (Some(why), _) => Span::styled(format!("lost, trying again: {why}"), BAD),
+        (Some(why), _) => Span::styled(format!("connection lost, retrying: {why}"), BAD),
         (None, Some(age)) if age > OLD => {
             Span::styled(format!("no answer for {} s", age.as_secs()), BAD)
         }
-        _ if told["draining"] == true => Span::styled("about to end", BAD),
+        _ if answer["draining"] == true => Span::styled("draining", BAD),
         _ => Span::styled(screen.admin.as_str(), QUIET),
     };
     let name = format!(
         "microcache {}",
-        told["version"].as_str().unwrap_or_default()
+        answer["version"].as_str().unwrap_or_default()
     );
-    let up = format!("  up {}  ", duration(number(&told["uptime_seconds"])));
+    let up = format!("  up {}  ", duration(number(&answer["uptime_seconds"])));
     Paragraph::new(Line::from(vec![
         Span::styled(name, STRONG),
         Span::raw(up),
@@ -81,16 +81,16 @@ fn title<'a>(screen: &'a Screen, told: &Value, now: Instant) -> Paragraph<'a> {
     ]))
 }
 
-/// What is told in words: requests, the origin, times, memory, tiers, documents.
-fn lines(screen: &Screen, told: &Value) -> Vec<Line<'static>> {
+/// The lines of figures: requests, origin, latency, memory, tiers, documents.
+fn lines(screen: &Screen, answer: &Value) -> Vec<Line<'static>> {
     let rates = screen.rates.unwrap_or_default();
     let mut lines = vec![
         of_clients(screen.rates.as_ref()),
-        of_origin(&rates, told),
-        of_times(told),
-        line("memory", vec![Span::raw(of_memory(&told["memory"]))]),
+        of_origin(&rates, answer),
+        of_times(answer),
+        line("memory", vec![Span::raw(of_memory(&answer["memory"]))]),
     ];
-    for tier in list(&told["tiers"]).iter().take(TIERS.into()) {
+    for tier in list(&answer["tiers"]).iter().take(TIERS.into()) {
         let mut parts = vec![Span::raw(format!(
             "{}  {} hits  {} misses",
             filled(tier),
@@ -102,7 +102,7 @@ fn lines(screen: &Screen, told: &Value) -> Vec<Line<'static>> {
         let name = tier["name"].as_str().unwrap_or_default();
         lines.push(line(name, parts));
     }
-    let push = &told["push"];
+    let push = &answer["push"];
     if push.is_object() {
         lines.push(line("push", vec![Span::raw(of_push(&rates, push))]));
     }
@@ -142,7 +142,7 @@ fn of_clients(rates: Option<&Rates>) -> Line<'static> {
     line("clients", parts)
 }
 
-fn of_origin(rates: &Rates, told: &Value) -> Line<'static> {
+fn of_origin(rates: &Rates, answer: &Value) -> Line<'static> {
     let mut parts = vec![Span::styled(
         format!("{:>8}/s  ", rate(rates.origin)),
         ORIGIN.patch(STRONG),
@@ -151,23 +151,23 @@ fn of_origin(rates: &Rates, told: &Value) -> Line<'static> {
         let spared = (1.0 - rates.origin / rates.clients).max(0.0) * 100.0;
         parts.push(Span::raw(format!("spared {spared:.2} %  ")));
     }
-    let fetches = &told["fetches"];
+    let fetches = &answer["fetches"];
     parts.push(Span::raw(format!(
-        "{} fetches under way, {} wait for them",
+        "{} fetches in progress, {} requests wait",
         number(&fetches["in_progress"]),
         number(&fetches["waiting"])
     )));
     line("origin", parts)
 }
 
-/// Those of the last minute.
-fn of_times(told: &Value) -> Line<'static> {
-    let minute = &told["windows"][0];
+/// The latency in the last minute.
+fn of_times(answer: &Value) -> Line<'static> {
+    let minute = &answer["windows"][0];
     let both = |of: &Value| match of["p50"].as_f64() {
-        Some(median) => format!(
-            "median {}, p99 {}",
-            time(median),
-            time(of["p99"].as_f64().unwrap_or(median))
+        Some(p50) => format!(
+            "p50 {}, p99 {}",
+            time(p50),
+            time(of["p99"].as_f64().unwrap_or(p50))
         ),
         None => "–".to_owned(),
     };
@@ -199,7 +199,7 @@ fn of_memory(memory: &Value) -> String {
 
 fn of_push(rates: &Rates, push: &Value) -> String {
     format!(
-        "{} subscribe  events {}/s  changes {}/s  {} documents  {}",
+        "{} subscribers  events {}/s  changes {}/s  {} documents  {}",
         number(&push["subscribers"]),
         rate(rates.events),
         rate(rates.changes),
@@ -208,7 +208,7 @@ fn of_push(rates: &Rates, push: &Value) -> String {
     )
 }
 
-/// The seconds so far: clients' requests above, the origin's below, in the same measure.
+/// Draws the history: requests of clients above, of the origin below, on the same scale.
 fn draw_seconds(frame: &mut Frame, screen: &Screen, area: Rect) {
     let [clients, origin] =
         Layout::vertical([Constraint::Length(2), Constraint::Length(1)]).areas(area);
@@ -231,8 +231,8 @@ fn draw_seconds(frame: &mut Frame, screen: &Screen, area: Rect) {
     }
 }
 
-fn servers(told: &Value) -> Vec<Row<'static>> {
-    let groups = list(&told["upstreams"]).iter();
+fn servers(answer: &Value) -> Vec<Row<'static>> {
+    let groups = list(&answer["upstreams"]).iter();
     let servers = groups.flat_map(|group| {
         list(&group["servers"]).iter().map(move |server| {
             let up = server["up"] == true;
@@ -253,7 +253,7 @@ fn servers(told: &Value) -> Vec<Row<'static>> {
             (up, row.style(if up { Style::new() } else { BAD }))
         })
     });
-    // Where there is no room for all, those that are down are seen first.
+    // The servers that are down come first, in case there is no room for all.
     let mut servers: Vec<_> = servers.collect();
     servers.sort_by_key(|(up, _)| *up);
     servers.into_iter().map(|(_, row)| row).collect()
@@ -274,30 +274,30 @@ fn draw_servers(frame: &mut Frame, servers: Vec<Row<'static>>, area: Rect) {
 }
 
 fn keys(screen: &Screen) -> Paragraph<'_> {
-    match (&screen.mode, &screen.told) {
-        (Mode::Filtering, _) => Paragraph::new(format!(
-            "filter: {}▏  Enter keeps it, Esc drops it",
+    match (&screen.mode, &screen.message) {
+        (Mode::Filter, _) => Paragraph::new(format!(
+            "filter: {}▏  Enter applies, Esc clears",
             screen.filter
         )),
-        (Mode::Confirming(url), _) => Paragraph::new(Line::from(vec![
-            Span::styled("purge it? y, or any other key for no: ", BAD),
+        (Mode::Confirm(url), _) => Paragraph::new(Line::from(vec![
+            Span::styled("purge? y for yes, any other key for no: ", BAD),
             Span::raw(url.as_str()),
         ])),
-        (Mode::Looking, Some(told)) => Paragraph::new(told.as_str()).style(STRONG),
-        (Mode::Looking, None) => {
+        (Mode::Browse, Some(message)) => Paragraph::new(message.as_str()).style(STRONG),
+        (Mode::Browse, None) => {
             let keys = match screen.listed {
-                Listed::Urls => {
-                    "q leaves  Tab routes, errors  ↑↓ mark  s sorts (1-4)  / filters  p purges"
+                ListKind::Urls => {
+                    "q quit  Tab routes, errors  ↑↓ select  s sort (1-4)  / filter  p purge"
                 }
-                Listed::Routes => "q leaves  Tab errors, urls  ↑↓ mark  / filters",
-                Listed::Errors => "q leaves  Tab urls, routes  ↑↓ mark  / filters",
+                ListKind::Routes => "q quit  Tab errors, urls  ↑↓ select  / filter",
+                ListKind::Errors => "q quit  Tab urls, routes  ↑↓ select  / filter",
             };
             Paragraph::new(keys).style(QUIET)
         }
     }
 }
 
-/// Small rates with a decimal, since 0.3 a second is not none.
+/// Formats a rate; small ones get a decimal.
 fn rate(each: f64) -> String {
     if each > 0.0 && each < 10.0 {
         format!("{each:.1}")
@@ -306,7 +306,7 @@ fn rate(each: f64) -> String {
     }
 }
 
-/// A rate as a whole number, such that the slowest origin is not nothing.
+/// A rate in thousandths, so that slow origins do not round to zero.
 #[expect(clippy::cast_sign_loss, reason = "rates are not below zero")]
 fn thousandths(rate: f64) -> u64 {
     (rate * 1000.0) as u64
@@ -385,8 +385,8 @@ mod tests {
         let expected = [
             "microcache 0.1.0  up 11 min 40 s  http://127.0.0.1:8081",
             "clients       2000/s  hit ratio 99.9 %  hit 1998  miss 2.0",
-            "origin         2.0/s  spared 99.90 %  3 fetches under way, 14 wait for them",
-            "latency   hits median 38 µs, p99 228 µs   origin median 182 ms, p99 1.1 s",
+            "origin         2.0/s  spared 99.90 %  3 fetches in progress, 14 requests wait",
+            "latency   hits p50 38 µs, p99 228 µs   origin p50 182 ms, p99 1.1 s",
             "memory    ██████░░░░░░  128.0 MiB of 256.0 MiB  1812 keys  0 evicted",
             "disk      1.0 KiB  5 hits  1 misses  read-only",
         ];
@@ -403,7 +403,7 @@ mod tests {
         assert!(of("10.0.0.5:3000").contains("up"));
         assert!(of("https://www.example.org/ ").contains("90000  858.3 MiB         30      4.0 s"));
         assert!(of("/news…").contains("45000          –"));
-        assert!(lines[23].starts_with("q leaves"));
+        assert!(lines[23].starts_with("q quit"));
     }
 
     #[test]
@@ -411,24 +411,24 @@ mod tests {
         let (mut screen, now) = screen();
         let has_line = |lines: &[String]| lines.iter().any(|line| line.starts_with("push "));
         assert!(!has_line(&drawn(&mut screen, now, 80, 24)));
-        let told = |events: u64, changes: u64| {
-            let mut told = stats(5000, 12, true);
-            told["push"] = json!({
+        let answer = |events: u64, changes: u64| {
+            let mut answer = stats(5000, 12, true);
+            answer["push"] = json!({
                 "subscribers": 1200, "events": events, "changes": {"made": changes},
                 "documents": 30, "bytes": 2048,
             });
-            told
+            answer
         };
         let (second, third) = (now + Duration::from_secs(1), now + Duration::from_secs(2));
-        screen.hear(News::Stats(told(1000, 10)), second);
-        screen.hear(News::Stats(told(3400, 12)), third);
+        screen.hear(News::Stats(answer(1000, 10)), second);
+        screen.hear(News::Stats(answer(3400, 12)), third);
         let lines = drawn(&mut screen, third, 80, 24);
         let expected =
-            "push      1200 subscribe  events 2400/s  changes 2.0/s  30 documents  2.0 KiB";
+            "push      1200 subscribers  events 2400/s  changes 2.0/s  30 documents  2.0 KiB";
         assert_eq!(lines[6], expected, "{lines:#?}");
         assert!(lines[5].starts_with("disk"), "{lines:#?}");
         assert!(lines[8].ends_with('█'), "{lines:#?}");
-        assert!(lines[23].starts_with("q leaves"));
+        assert!(lines[23].starts_with("q quit"));
     }
 
     #[test]
@@ -444,16 +444,16 @@ mod tests {
         };
         check(
             &|screen| screen.lost = Some("connection refused".to_owned()),
-            "lost, trying again: connection refused",
+            "connection lost, retrying: connection refused",
         );
-        check(&|screen| screen.mode = Mode::Filtering, "filter: ▏");
+        check(&|screen| screen.mode = Mode::Filter, "filter: ▏");
         check(
             &|screen| screen.filter = "news".to_owned(),
             "urls with `news`",
         );
         check(
-            &|screen| screen.mode = Mode::Confirming("http://a/".to_owned()),
-            "purge it? y, or any other key for no: http://a/",
+            &|screen| screen.mode = Mode::Confirm("http://a/".to_owned()),
+            "purge? y for yes, any other key for no: http://a/",
         );
         check(
             &|screen| screen.no_urls = Some("there is nothing at /v1/top".to_owned()),
@@ -472,7 +472,7 @@ mod tests {
             {"at_milliseconds": u64::MAX, "count": 1, "route": "api", "reason": "origin-busy"},
         ]});
         screen.hear(News::Errors(errors), now);
-        screen.list(Listed::Routes);
+        screen.list(ListKind::Routes);
         let lines = drawn(&mut screen, now, 80, 24);
         let of = |lines: &[String], word: &str| {
             let found = lines.iter().position(|line| line.contains(word));
@@ -485,7 +485,7 @@ mod tests {
             "pages", "3000", "99.6", "%", "12", "0", "38", "µs", "190", "ms", "–",
         ];
         assert_eq!(cells, expected, "{pages}");
-        screen.list(Listed::Errors);
+        screen.list(ListKind::Errors);
         let lines = drawn(&mut screen, now, 80, 24);
         assert!(
             lines[of(&lines, "no answer")].contains("7 app"),
@@ -497,7 +497,7 @@ mod tests {
         assert!(!lines.iter().any(|line| line.contains("no answer")));
         screen.hear(News::Errors(json!({"errors": []})), now);
         let lines = drawn(&mut screen, now, 80, 24);
-        of(&lines, "nothing has gone wrong lately");
+        of(&lines, "no recent errors");
     }
 
     #[test]

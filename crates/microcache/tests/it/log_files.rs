@@ -78,7 +78,7 @@ fn files_that_are_moved_away_under_load_have_every_request_once() {
             .flat_map(|who: u64| (0..asked[who as usize]).map(move |nth| (who << 32) + nth))
             .collect();
         assert!(all == expected, "{} of {}", all.len(), expected.len());
-        let opened = format!("microcache: log: {path} is opened anew");
+        let opened = format!("microcache: log: {path} reopened");
         proxy.output_with(&opened);
     }
 }
@@ -112,7 +112,7 @@ fn the_log_of_what_the_server_says_is_reopened_too() {
         assert!(done.expect("kill").success());
     };
     signal("USR1");
-    told("is opened anew");
+    told("reopened");
     signal("TERM");
     assert!(child.wait().expect("it ends").success());
     let last = fs::read_to_string(&path).expect("a log");
@@ -165,7 +165,7 @@ fn a_reader_that_does_not_read_holds_nobody_up_and_what_is_lost_is_counted() {
     for _ in 0..REQUESTS {
         assert_eq!(client.get("/").status, 200);
     }
-    let line = "lines come faster than standard output takes them: ";
+    let line = "standard output is too slow: ";
     proxy.output_with(line);
     let reader = OpenOptions::new().read(true).open(&pipe).expect("a pipe");
     drop(both);
@@ -306,7 +306,7 @@ fn a_log_that_cannot_be_written_is_refused_before_anything_is_served() {
             [
                 "`access_log`: cannot write to ",
                 "No such file or directory",
-                "make its directory first",
+                "create its directory first",
             ],
         ),
         (
@@ -315,7 +315,7 @@ fn a_log_that_cannot_be_written_is_refused_before_anything_is_served() {
             [
                 "`log`: cannot write to ",
                 "No such file or directory",
-                "make its directory first",
+                "create its directory first",
             ],
         ),
         (

@@ -85,8 +85,7 @@ fn the_command_line_shows_variants_and_purges_one() {
     let line = line.unwrap_or_else(|| panic!("{listed}"));
     let name = line.split_whitespace().nth(1).expect("a name");
     let told = run(&["purge", URL, "--variant", name]);
-    let expected =
-        format!("purged: the variant {name} of the url example.com/, 1 entry in memory\n");
+    let expected = format!("purged: variant {name} of URL example.com/, 1 entry in memory\n");
     assert_eq!(told, expected);
     assert_eq!([get(&proxy, "de"), get(&proxy, "en")], ["de 2", "en 1"]);
     run(&["purge", URL, "-H", "X-Lang: en"]);
@@ -112,10 +111,7 @@ fn a_variant_that_is_named_wrongly_is_refused_and_nothing_is_purged() {
             json!({"url": URL, "variant": "0123456789abcdef", "headers": []}),
             "variant",
         ),
-        (
-            json!({"headers": ["X-Lang: de"], "all": true}),
-            "headers",
-        ),
+        (json!({"headers": ["X-Lang: de"], "all": true}), "headers"),
         (json!({"url": URL, "headers": ["X-Lang"]}), "headers"),
         (json!({"url": URL, "headers": ["Host: a b"]}), "url"),
     ] {

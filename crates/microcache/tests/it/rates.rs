@@ -257,7 +257,8 @@ fn ten_thousand_addresses_free_nobody_and_shut_nobody_out() {
     assert!(proxy.resident() < before + (8 << 20));
     let metrics = ask(admin, "GET", "/metrics").text();
     let mut lines = metrics.lines();
-    let forgotten = lines.find_map(|line| line.strip_prefix("microcache_rate_limit_evictions_total "));
+    let forgotten =
+        lines.find_map(|line| line.strip_prefix("microcache_rate_limit_evictions_total "));
     let forgotten: u64 = forgotten.expect("a sample").parse().expect("a count");
     assert!((8_000..10_000).contains(&forgotten), "{forgotten}");
 }
@@ -292,7 +293,7 @@ fn a_reload_changes_the_rate_and_remembers_who_has_asked() {
     }
     let (status, told) = reload("[[routes]]\nburst = 3\n");
     assert!(
-        status == 422 && told.contains("`burst` says nothing without `rate`"),
+        status == 422 && told.contains("`burst` has no effect without `rate`"),
         "{told}"
     );
 }

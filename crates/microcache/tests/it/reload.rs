@@ -393,7 +393,7 @@ fn a_signal_and_a_changed_file_reload_too() {
     let told = server.command();
     assert_eq!(
         String::from_utf8_lossy(&told.stdout),
-        "reloaded; nothing is different\n"
+        "reloaded; nothing changed\n"
     );
     assert!(told.status.success());
 }

@@ -146,12 +146,12 @@ fn it_shows_the_server_and_purges_the_marked_url_and_leaves_the_terminal_as_it_w
     terminal.shows("filter: n");
     terminal.press("Enter");
     terminal.press("p");
-    terminal.shows("purge it?");
+    terminal.shows("purge?");
     terminal.press("n");
     terminal.shows("nothing was purged");
     proxy.get("/news").assert_hit();
     terminal.press("p");
-    terminal.shows("purge it?");
+    terminal.shows("purge?");
     terminal.press("y");
     terminal.shows("purged http://example.com/news");
     proxy.get("/news").assert_is(200, "page");
@@ -159,7 +159,7 @@ fn it_shows_the_server_and_purges_the_marked_url_and_leaves_the_terminal_as_it_w
     terminal.press("Escape");
     terminal.shows("busiest urls");
     terminal.press("Tab");
-    terminal.shows("routes, medians");
+    terminal.shows("routes, p50");
     let routes = terminal.shows("default");
     assert!(routes.contains("Tab errors, urls"), "{routes}");
     terminal.press("e");

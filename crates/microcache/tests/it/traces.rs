@@ -201,7 +201,7 @@ fn a_collector_that_hangs_or_refuses_costs_spans_and_no_request() {
     eventually("it is told", || {
         proxy
             .output()
-            .contains("takes no spans: it answers 400")
+            .contains("rejects spans: status 400")
             .then_some(())
     });
 }

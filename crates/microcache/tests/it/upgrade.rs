@@ -300,7 +300,11 @@ fn a_process_that_cannot_serve_changes_nothing() {
     let purge = r#"{"url": "http://example.com/"}"#;
     let purged = line.ask("POST", "/v1/purges", purge);
     assert_eq!(purged.status, 200);
-    assert!(!purged.text().contains("persist_error"), "{}", purged.text());
+    assert!(
+        !purged.text().contains("persist_error"),
+        "{}",
+        purged.text()
+    );
     fs::write(&file, "").expect("written");
     line.upgrade();
     line.proxy.get("/other").assert_hit();

@@ -1,4 +1,4 @@
-//! Certificates from an authority: for which names, from whom, and where they are kept.
+//! ACME certificates: names, authority, account and storage.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
@@ -12,25 +12,25 @@ use super::raw::Table;
 use super::tls::{TlsConfig, at, unix_time};
 use crate::tls::{self, OriginTls, read_eab_key};
 
-/// Who is asked when nothing is said: the large authority that takes no money.
+/// The default authority: Let's Encrypt.
 pub(super) const DIRECTORY: &str = "https://acme-v02.api.letsencrypt.org/directory";
-/// The most names. Each has a certificate of its own.
+/// The maximum number of names. Each has a certificate of its own.
 pub(super) const MAX_NAMES: usize = 100;
 
-/// Certificates from an authority.
+/// The configuration of ACME certificates.
 #[derive(Clone, Debug, Default)]
 pub struct AcmeConfig {
     /// The names, each of which has a certificate of its own.
     pub names: Vec<String>,
-    /// Whom the authority writes to.
+    /// The contact address for the authority.
     pub email: Option<String>,
-    /// Where the authority says what it offers (RFC 8555 §7.1.1).
+    /// The directory URL of the authority (RFC 8555 §7.1.1).
     pub directory: String,
-    /// Where accounts and certificates are kept.
+    /// The directory of accounts and certificates.
     pub storage: PathBuf,
-    /// By what the authority knows a customer already.
+    /// External account binding.
     pub binding: Option<Binding>,
-    /// TLS with the authority, once the files were read.
+    /// TLS with the authority; `None` until the files are read.
     pub tls: Option<Arc<ClientConfig>>,
     pub(super) place: Option<Place>,
     pub(super) root: Option<(PathBuf, Place)>,
@@ -39,16 +39,16 @@ pub struct AcmeConfig {
     pub(super) chosen_storage: Option<PathBuf>,
 }
 
-/// By what an authority knows a customer already (RFC 8555 §7.3.4).
+/// External account binding (RFC 8555 §7.3.4).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Binding {
-    /// What it calls the key.
+    /// The key identifier.
     pub id: String,
     /// The key.
     pub key: Vec<u8>,
 }
 
-/// Keys are nobody's to read.
+/// Omits the key.
 impl fmt::Debug for Binding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Binding({})", self.id)
@@ -56,12 +56,12 @@ impl fmt::Debug for Binding {
 }
 
 impl AcmeConfig {
-    /// Whether certificates are asked for.
+    /// Returns whether there are names to get certificates for.
     pub const fn is_on(&self) -> bool {
         !self.names.is_empty()
     }
 
-    /// Settles where clients connect when nothing is said of that: everywhere, by TLS, and sent there.
+    /// Sets the default listeners: ports 80 and 443 of all addresses, with a redirect to HTTPS.
     pub(super) fn settle(
         &self,
         listen: &mut Vec<SocketAddr>,
@@ -80,7 +80,7 @@ impl AcmeConfig {
         }
     }
 
-    /// Settles the rest, and notes what means nothing.
+    /// Notes options that have no effect.
     pub(super) fn check(&mut self, table: &Table<'_>, mistakes: &mut Mistakes) {
         if !self.is_on() {
             if table.get("acme").is_some() {
@@ -95,14 +95,17 @@ impl AcmeConfig {
                 "acme_storage",
             ] {
                 if let Some(value) = table.get(name) {
-                    let what = format!("`{name}` has no effect without names");
-                    mistakes.note(Mistake::new(&value.place, what).remedy("say which as `acme`"));
+                    let what = format!("`{name}` has no effect without `acme`");
+                    mistakes.note(
+                        Mistake::new(&value.place, what)
+                            .remedy("add acme = \"HOST\", or remove it"),
+                    );
                 }
             }
         }
     }
 
-    /// Finds the place for certificates, and reads what is named.
+    /// Finds the storage directory, and reads the configured files.
     pub(super) fn read_files(&mut self, mistakes: &mut Mistakes) {
         let Some(place) = self.place.clone() else {
             return;
@@ -110,8 +113,8 @@ impl AcmeConfig {
         match self.chosen_storage.clone().or_else(|| usual_state("acme")) {
             Some(folder) => self.storage = folder,
             None => mistakes.note(
-                Mistake::new(&place, "there is no place to keep certificates in")
-                    .remedy("name a directory as `acme_storage`"),
+                Mistake::new(&place, "no directory for certificates")
+                    .remedy("set `acme_storage` to a directory"),
             ),
         }
         let roots = OriginTls {
@@ -147,17 +150,17 @@ impl AcmeConfig {
             }
             (Some((_, place)), None) => mistakes.note(
                 Mistake::new(place, "`acme_eab_kid` without a key")
-                    .remedy("name the file with the key as `acme_eab_key_file`"),
+                    .remedy("set `acme_eab_key_file` to the file with the key"),
             ),
             (None, Some((_, place))) => mistakes.note(
-                Mistake::new(place, "`acme_eab_key_file` without its name")
-                    .remedy("say what the authority calls the key as `acme_eab_kid`"),
+                Mistake::new(place, "`acme_eab_key_file` without `acme_eab_kid`")
+                    .remedy("set `acme_eab_kid` to the key identifier from the authority"),
             ),
         }
     }
 }
 
-/// All addresses of this machine. A socket for those of IPv6 takes connections by IPv4 too, where there is IPv6.
+/// The wildcard address. That of IPv6 accepts IPv4 connections too, if the machine has IPv6.
 fn everywhere(port: u16) -> SocketAddr {
     let any: IpAddr = match TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)) {
         Ok(_) => Ipv6Addr::UNSPECIFIED.into(),
@@ -166,7 +169,7 @@ fn everywhere(port: u16) -> SocketAddr {
     SocketAddr::new(any, port)
 }
 
-/// Where services keep what is theirs, this among it: as systemd says, or as users have it.
+/// Returns the state directory: from systemd, or from XDG variables.
 pub(super) fn usual_state(what: &str) -> Option<PathBuf> {
     let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     // There may be several, of which the first one is ours.
@@ -177,21 +180,21 @@ pub(super) fn usual_state(what: &str) -> Option<PathBuf> {
     state.is_absolute().then(|| state.join(what))
 }
 
-/// A name that an authority can look at, in lower case.
+/// Parses a host name that an authority can validate; returns it in lower case.
 pub(super) fn parse_name(text: &str) -> Result<String, String> {
     let name = text.trim_end_matches('.').to_ascii_lowercase();
     if name.starts_with("*.") {
         return Err(
-            "a certificate with `*.` is given only to who can change the name's DNS: name each host, \
-             or get it elsewhere and name its files as `tls`"
+            "wildcard certificates need a DNS challenge, which is not supported: list each host, \
+             or configure a certificate from elsewhere as `tls`"
                 .to_owned(),
         );
     }
     if name.parse::<IpAddr>().is_ok() {
-        return Err("name a host, not an address".to_owned());
+        return Err("write a host name, not an address".to_owned());
     }
     if !name.is_ascii() {
-        return Err("write it as DNS has it, with `xn--`".to_owned());
+        return Err("write it in ASCII, as in DNS (`xn--…`)".to_owned());
     }
     let is_label = |label: &str| {
         (1..=63).contains(&label.len())
@@ -202,24 +205,24 @@ pub(super) fn parse_name(text: &str) -> Result<String, String> {
             && !label.ends_with('-')
     };
     if name.len() > 253 || !name.split('.').all(is_label) {
-        return Err("write a host's name alone, such as example.org".to_owned());
+        return Err("write a host name, such as example.org".to_owned());
     }
     Ok(name)
 }
 
-/// An address that mail is sent to.
+/// Parses a mail address.
 pub(super) fn parse_email(text: &str) -> Result<String, String> {
     let text = text.strip_prefix("mailto:").unwrap_or(text);
     let is_plain = text.bytes().all(|b| b.is_ascii_graphic() && b != b',');
     let parts = text.split_once('@');
-    if is_plain && parts.is_some_and(|(who, host)| !who.is_empty() && !host.is_empty()) {
+    if is_plain && parts.is_some_and(|(user, host)| !user.is_empty() && !host.is_empty()) {
         Ok(text.to_owned())
     } else {
-        Err("write one address, such as me@example.org".to_owned())
+        Err("write one mail address, such as me@example.org".to_owned())
     }
 }
 
-/// A url that answers are believed from.
+/// Parses the URL of a directory; only https is accepted.
 pub(super) fn parse_directory(text: &str) -> Result<String, String> {
     let read = text.parse::<http::Uri>().ok();
     let is_secure = |uri: &http::Uri| uri.scheme_str() == Some("https") && uri.host().is_some();
@@ -227,7 +230,7 @@ pub(super) fn parse_directory(text: &str) -> Result<String, String> {
         Ok(text.to_owned())
     } else {
         Err(format!(
-            "write the url of its directory, such as {DIRECTORY}"
+            "write the https URL of its directory, such as {DIRECTORY}"
         ))
     }
 }

@@ -1,4 +1,4 @@
-//! Where operators connect, and what they have to show.
+//! The address and the token of the admin interface.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,20 +10,20 @@ use super::push::read_secret;
 use super::raw;
 use super::settings::Settings;
 
-/// Where operators connect, and what they have to show.
+/// The configuration of the admin interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Admin {
-    /// The address; `None` if nobody is listened to.
+    /// The address; `None` if the interface is off.
     pub address: Option<SocketAddr>,
-    /// It was chosen, and did not come about by itself: the server does not run without it.
+    /// The address was configured, and is not the default: the server does not start if it is in use.
     pub is_chosen: bool,
-    /// The file with the secret that requests have to carry.
+    /// The file with the bearer token.
     pub token_file: Option<PathBuf>,
 }
 
 impl Admin {
-    /// Where operators of a server with this configuration file connect. Mistakes elsewhere in it make no
-    /// difference: somebody may be about to change it.
+    /// Reads the admin options of a configuration file. Mistakes elsewhere in it are ignored: it may be in the
+    /// middle of a change.
     pub fn of_file(path: &Path) -> io::Result<Self> {
         let text = std::fs::read_to_string(path)?;
         let mut mistakes = Mistakes::default();
@@ -35,7 +35,7 @@ impl Admin {
         Ok(admin)
     }
 
-    /// Notes it if the file with the secret has none.
+    /// Notes a token file without a token.
     pub(super) fn check_files(&self, settings: &Settings, mistakes: &mut Mistakes) {
         const OPTION: &str = "admin_token_file";
         if let (Some(file), Some(_)) = (&self.token_file, self.address) {
@@ -44,7 +44,7 @@ impl Admin {
         }
     }
 
-    /// Notes it if others than operators could get in.
+    /// Notes an address that visitors use or that lacks a token.
     pub(super) fn check(
         &self,
         table: &raw::Table<'_>,
@@ -55,13 +55,13 @@ impl Admin {
             return;
         };
         if address.port() != 0 && clients.contains(&address) {
-            let what = format!("{address} is where clients connect");
+            let what = format!("{address} is also a client address (`listen`)");
             mistakes.note(Mistake::new(&value.place, what).remedy("choose another port"));
         }
         if !address.ip().is_loopback() && self.token_file.is_none() {
-            let what = format!("other machines reach {address}, and anybody there could purge");
+            let what = format!("{address} is reachable from other machines without a token");
             mistakes.note(Mistake::new(&value.place, what).remedy(
-                "name a file with a secret as `admin_token_file`, or choose an address such as 127.0.0.1:8081",
+                "set `admin_token_file`, or choose a local address such as 127.0.0.1:8081",
             ));
         }
     }

@@ -6,23 +6,23 @@ use std::str::FromStr;
 /// A block of addresses: `10.0.0.0/8`, `::1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cidr {
-    /// IPv4 addresses stand here as IPv4-mapped IPv6 ones, as dual-stack sockets report them.
+    /// The network; IPv4 addresses are IPv4-mapped IPv6 ones, as dual-stack sockets report them.
     network: u128,
     mask: u128,
 }
 
 impl Cidr {
-    /// Whether `address` is in the block.
+    /// Returns whether `address` is in the block.
     pub fn contains(&self, address: IpAddr) -> bool {
         bits(address) & self.mask == self.network
     }
 
-    /// The first address of the block.
+    /// Returns the first address of the block.
     pub(crate) fn first(&self) -> IpAddr {
         IpAddr::from(Ipv6Addr::from(self.network)).to_canonical()
     }
 
-    /// Whether it is all of IPv4, if not more.
+    /// Returns whether it contains all of IPv4.
     pub(super) fn is_everyone(&self) -> bool {
         self.contains(Ipv4Addr::UNSPECIFIED.into()) && self.contains(Ipv4Addr::BROADCAST.into())
     }
@@ -33,7 +33,7 @@ const FORM: &str = "write an address such as \"10.0.0.1\" or a block such as \"1
 impl FromStr for Cidr {
     type Err = String;
 
-    /// Reads an address alone or an address and a prefix length.
+    /// Parses an address alone or an address and a prefix length.
     fn from_str(text: &str) -> Result<Self, String> {
         let (address, length) = match text.split_once('/') {
             Some((address, length)) => (address, Some(length)),
@@ -47,14 +47,14 @@ impl FromStr for Cidr {
         };
         if length > longest {
             return Err(format!(
-                "the part after `/` is at most {longest} for this address"
+                "the prefix length is at most {longest} for this address"
             ));
         }
         let mask = u128::MAX.checked_shl(longest - length).unwrap_or(0);
         let network = bits(address) & mask;
         if network != bits(address) {
             return Err(format!(
-                "the address has bits beyond its first {length}: set them to zero"
+                "the address has bits set beyond the prefix length {length}: set them to zero"
             ));
         }
         Ok(Self { network, mask })

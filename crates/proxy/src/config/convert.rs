@@ -1,4 +1,4 @@
-//! From what was written to a configuration: the one conversion, which reports every mistake.
+//! The conversion of tables to a configuration, which reports every mistake.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -13,26 +13,26 @@ use super::options::{
 };
 use super::raw::{self, Table, Value};
 use super::route::{GoesTo, Route};
-use super::settings::{Settings, Written};
+use super::settings::{Settings, Tables};
 use super::{
     AcmeConfig, Admin, ClientTimeouts, Config, Limits, LogConfig, PushConfig, TierConfig, TlsConfig,
 };
 use crate::files::Root;
 use crate::upstream::settings::GroupSettings;
 
-/// What a configuration is made from.
+/// The sources of a configuration.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Input<'a> {
     /// A file's name and text.
     pub file: Option<(&'a str, &'a str)>,
-    /// The urls of the command line.
+    /// The URLs of the command line.
     pub urls: &'a [String],
     /// The flags that were given: an option's name and its values. A flag overrides the file.
     pub flags: &'a [(&'static str, Vec<String>)],
 }
 
 impl Config {
-    /// Makes a configuration, or reports everything that is wrong with it.
+    /// Reads a configuration, or reports every mistake in it.
     pub fn read(input: Input<'_>) -> Result<Self, Report> {
         let (name, text) = input.file.unwrap_or_default();
         let mut mistakes = Mistakes::default();
@@ -51,12 +51,12 @@ impl Config {
             listen, tls, acme, ..
         } = &mut draft.config;
         acme.settle(listen, tls, says);
-        // The last one who names the origin is obeyed.
+        // The last source that has `origin` wins.
         if let Some(origin) = tables.iter().rev().find_map(|table| table.get("origin")) {
             let listen = draft.everywhere();
             note_itself(&listen, &draft.origin.servers, &origin.place, &mut mistakes);
         }
-        let written = Written {
+        let written = Tables {
             name: input.file.map(|(name, _)| name),
             text,
             file: &file,
@@ -92,19 +92,19 @@ impl Config {
     }
 }
 
-/// Where clients connect when nothing is said.
+/// The default client address.
 const ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
-/// Where operators connect when nothing is said, if it is free.
+/// The default admin address, used if it is free.
 const ADMIN_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8081);
 
-/// One object may take a quarter of the memory: it must not push everything else out.
+/// A body may take a quarter of the memory, so that it does not evict everything else.
 const LARGEST_SHARE: u64 = 4;
 
-/// A configuration on its way.
+/// A configuration under construction.
 struct Draft<'a> {
     config: Config,
     origin: GroupSettings,
-    /// What holds for every route and every group that does not say otherwise.
+    /// The defaults of all routes and groups.
     route: RouteDraft,
     group: GroupSettings,
     /// The tables of the file, read once all that they inherit is known.
@@ -188,7 +188,7 @@ impl<'a> Draft<'a> {
         self.routes = table.get("routes").or(self.routes);
     }
 
-    /// Everywhere clients connect.
+    /// Returns all client addresses.
     fn everywhere(&self) -> Vec<SocketAddr> {
         [&self.config.listen[..], &self.config.tls.listen].concat()
     }
@@ -198,9 +198,11 @@ impl<'a> Draft<'a> {
         if limits.target_bytes > limits.head_bytes {
             let value = table.get("max_target_size").or(table.get("max_head_size"));
             if let Some(value) = value {
-                let what = "`max_target_size` is more than `max_head_size`";
-                mistakes
-                    .note(Mistake::new(&value.place, what).remedy("a target is part of its head"));
+                let what = "`max_target_size` is larger than `max_head_size`";
+                mistakes.note(
+                    Mistake::new(&value.place, what)
+                        .remedy("the target is a part of the head: make it smaller"),
+                );
             }
         }
         self.check_max_object(&self.route, table, mistakes);
@@ -208,7 +210,7 @@ impl<'a> Draft<'a> {
         check_compression(&mut self.route, table, mistakes);
     }
 
-    /// One tier decides who of all processes asks the origin, and only that one could be filled.
+    /// Notes two shared tiers: only one can coordinate the fetches of several processes.
     fn check_tiers(&self, table: &Table<'_>, mistakes: &mut Mistakes) {
         let tiers = &self.config.tiers;
         if !tiers.memcached.is_empty()
@@ -216,7 +218,7 @@ impl<'a> Draft<'a> {
             && let Some(value) = table.get("redis").or(table.get("memcached"))
         {
             let what = "`memcached` and `redis` cannot be used together";
-            mistakes.note(Mistake::new(&value.place, what).remedy("choose one of them"));
+            mistakes.note(Mistake::new(&value.place, what).remedy("remove one of them"));
         }
     }
 
@@ -227,9 +229,9 @@ impl<'a> Draft<'a> {
             mistakes.note(
                 Mistake::new(
                     &value.place,
-                    "`max_object` is more than a quarter of `memory`",
+                    "`max_object` is larger than a quarter of `memory`",
                 )
-                .remedy("give it more memory, or keep smaller objects only"),
+                .remedy("increase `memory`, or lower `max_object`"),
             );
         }
     }
@@ -259,10 +261,10 @@ impl<'a> Draft<'a> {
         };
         for (key, value) in table.entries() {
             if self.group_named(&key.name).is_some() {
-                let what = format!("there is a group named `{}` already", key.name);
+                let what = format!("the group `{}` is defined twice", key.name);
                 mistakes.note(
                     Mistake::new(&key.place, what)
-                        .remedy("that is what the urls of `origin` are called"),
+                        .remedy("`origin` defines a group of that name: rename this one"),
                 );
             }
             let mut group = self.group.clone();
@@ -276,7 +278,8 @@ impl<'a> Draft<'a> {
                 } else {
                     let what = format!("the group `{}` has no `servers`", key.name);
                     mistakes.note(
-                        Mistake::new(&key.place, what).remedy("servers = [\"http://HOST:PORT\"]"),
+                        Mistake::new(&key.place, what)
+                            .remedy("add servers = [\"http://HOST:PORT\"]"),
                     );
                 }
                 table.refuse_rest(mistakes);
@@ -303,7 +306,7 @@ impl<'a> Draft<'a> {
         self.config.routes.splice(0..0, own);
     }
 
-    /// What no route takes goes where requests go when nothing else is said.
+    /// Adds the route for all other requests, which go to the default group.
     fn add_default_route(&mut self, mistakes: &mut Mistakes) {
         if let Some(upstream) = self.default_group() {
             let mut rest = self.route.route.clone();
@@ -312,14 +315,14 @@ impl<'a> Draft<'a> {
             self.config.routes.push(rest);
         } else if let Some(value) = self.routes.or(self.upstreams) {
             let (what, remedy) = if self.config.upstreams.is_empty() {
-                let what = "no route takes the other requests, and there is no origin";
-                (what, "end with a [[routes]] without match, or add origin")
+                let what = "no route matches all other requests, and there is no origin";
+                (what, "add a last [[routes]] without match, or add origin")
             } else {
                 let what =
-                    "no route takes the other requests, and there are several upstream groups";
+                    "no route matches all other requests, and there are several upstream groups";
                 (
                     what,
-                    "end with a [[routes]] without match, or name one group `origin`",
+                    "add a last [[routes]] without match, or name one group `origin`",
                 )
             };
             mistakes.note(Mistake::new(&value.place, what).remedy(remedy));
@@ -370,10 +373,10 @@ impl<'a> Draft<'a> {
         if table.get("root").is_none() {
             for name in ["index", "precompressed"] {
                 if let Some(value) = table.get(name) {
-                    let what = format!("`{name}` says nothing without `root`");
+                    let what = format!("`{name}` has no effect without `root`");
                     mistakes.note(
                         Mistake::new(&value.place, what)
-                            .remedy("name the directory: root = \"/var/www/site\""),
+                            .remedy("add root = \"/var/www/site\", or remove it"),
                     );
                 }
             }
@@ -384,10 +387,10 @@ impl<'a> Draft<'a> {
         }
         if let Some((_, place)) = &route.upstream {
             let what = "`root` and `upstream` exclude each other";
-            mistakes.note(Mistake::new(place, what).remedy("keep the one that is to answer"));
+            mistakes.note(Mistake::new(place, what).remedy("remove one of them"));
         }
         if table.get("key").is_none() {
-            // No file depends on a query: nobody can have the same kept many times over.
+            // Files do not depend on the query; with it in the key, one file could fill the cache.
             route.route.rules.key.query = Query::Only(<_>::default());
         }
         if let Some(folder) = route.root.take() {
@@ -420,7 +423,7 @@ impl<'a> Draft<'a> {
             if found.is_none() {
                 let remedy = match super::nearest(name, names) {
                     Some(near) => format!("did you mean \"{near}\"?"),
-                    None => format!("there is: {listed}"),
+                    None => format!("existing groups: {listed}"),
                 };
                 mistakes.note(
                     Mistake::new(place, format!("no upstream group is named \"{name}\""))
@@ -432,8 +435,11 @@ impl<'a> Draft<'a> {
         let found = self.default_group();
         if found.is_none() {
             mistakes.note(
-                Mistake::new(&value.place, "the route does not say which upstream")
-                    .remedy(format!("add upstream = one of: {listed}")),
+                Mistake::new(
+                    &value.place,
+                    "the route has no `upstream`, and there are several groups",
+                )
+                .remedy(format!("add upstream = one of: {listed}")),
             );
         }
         found
@@ -446,14 +452,14 @@ impl<'a> Draft<'a> {
             .position(|group| group.name == name)
     }
 
-    /// Where requests go when nothing else is said: to `origin`, or to the only group there is.
+    /// Returns the default group: `origin`, or the only one.
     fn default_group(&self) -> Option<usize> {
         self.group_named("origin")
             .or((self.config.upstreams.len() == 1).then_some(0))
     }
 }
 
-/// A route, and what is needed to compare it with the ones before.
+/// A route with its places, for comparison with earlier ones.
 struct ReadRoute {
     route: RouteDraft,
     match_place: Place,
@@ -465,7 +471,7 @@ impl ReadRoute {
     fn check_against(&self, earlier: &[Self], mistakes: &mut Mistakes) {
         let route = &self.route.route;
         if earlier.iter().any(|e| e.route.route.name == route.name) {
-            let what = format!("another route is named \"{}\"", route.name);
+            let what = format!("the name \"{}\" is used by an earlier route", route.name);
             mistakes.note(Mistake::new(&self.name_place, what));
         }
         let covering = earlier.iter().find(|e| {
@@ -475,7 +481,7 @@ impl ReadRoute {
         });
         if let Some(covering) = covering {
             let what = format!(
-                "this route is never reached: \"{}\" above takes all of its requests",
+                "this route is never reached: \"{}\" above matches all of its requests",
                 covering.route.route.name
             );
             mistakes.note(Mistake::new(&self.match_place, what).remedy("move it up"));
@@ -483,36 +489,33 @@ impl ReadRoute {
     }
 }
 
-/// How requests are counted means nothing where they are not.
+/// Notes options of the rate limit without a rate.
 fn check_rate(draft: &RouteDraft, table: &Table<'_>, mistakes: &mut Mistakes) {
     if draft.route.rate.quota.is_some() {
         return;
     }
     for name in ["burst", "rate_by", "rate_of"] {
         if let Some(value) = table.get(name) {
-            let what = format!("`{name}` says nothing without `rate`");
+            let what = format!("`{name}` has no effect without `rate`");
             mistakes.note(Mistake::new(&value.place, what).remedy("add rate = \"10/s\""));
         }
     }
 }
 
-/// What a route says about keeping responses means nothing when it keeps none.
+/// Notes caching options of a route that caches nothing.
 fn check_pass(draft: &RouteDraft, table: &Table<'_>, mistakes: &mut Mistakes) {
     if !draft.route.pass {
         return;
     }
     for about in abouts(RULES).into_iter().chain(abouts(COMPRESSION)) {
         if let Some(value) = table.get(about.name).filter(|_| about.name != "pass") {
-            let what = format!(
-                "`{}` has no effect: the route passes everything",
-                about.name
-            );
+            let what = format!("`{}` has no effect with `pass = true`", about.name);
             mistakes.note(Mistake::new(&value.place, what));
         }
     }
 }
 
-/// What the origin never sees cannot tell responses apart.
+/// Notes parts of the key that the origin never receives.
 fn check_removed(draft: &RouteDraft, table: &Table<'_>, mistakes: &mut Mistakes) {
     let Rules { key, request, .. } = &draft.route.rules;
     let beginning = |name: &str| name.trim_end_matches('*').as_bytes().to_vec();
@@ -531,7 +534,7 @@ fn check_removed(draft: &RouteDraft, table: &Table<'_>, mistakes: &mut Mistakes)
             let what = format!("`{name}` is part of the key, and removed by `{option}`");
             mistakes.note(
                 Mistake::new(&value.place, what)
-                    .remedy("the origin never sees it: take it out of one of them"),
+                    .remedy("the origin never receives it: remove it from one of the two"),
             );
         }
     }
@@ -539,10 +542,10 @@ fn check_removed(draft: &RouteDraft, table: &Table<'_>, mistakes: &mut Mistakes)
 
 fn no_origin(has_file: bool) -> Mistake {
     if has_file {
-        Mistake::new(&Place::File(0..0), "no origin: where is the application?")
+        Mistake::new(&Place::File(0..0), "no origin")
             .remedy("add origin = \"http://localhost:3000\"")
     } else {
-        Mistake::new(&Place::Urls, "none given")
-            .remedy("say where the application is: microcache http://localhost:3000")
+        Mistake::new(&Place::Urls, "missing")
+            .remedy("type the URL of the application: microcache http://localhost:3000")
     }
 }

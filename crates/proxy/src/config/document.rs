@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::option::{About, Form};
+use super::option::{About, Form, Unset};
 use super::options::{
     ACME, ADMIN, ASKING, CERTIFICATE, COMPRESSION, FILES, GROUP, HEALTH_CHECK, KEY, LIMITS, LOGS,
     MATCH, MERCURE, ORIGIN, PUSH, QUERY, ROUTE, RULES, SERVER, SERVER_ENTRY, SERVERS, TIERS, TLS,
@@ -11,93 +11,85 @@ use super::options::{
 
 const WIDTH: usize = 96;
 
-/// A commented file with every option. Lines that begin with `#` and no space are settings: take
-/// the `#` away and they hold.
+/// Returns a commented file with every option. Lines that begin with `#` and no space are settings: remove the
+/// `#` to enable them.
 pub fn sample() -> String {
     let mut out = String::new();
     prose(
         &mut out,
-        "Microcache. Everything but `origin` is optional; what stands behind # is the default or an example. \
+        "Microcache. Everything but `origin` is optional; commented settings are the default or an example. \
          Flags have the same names: max_concurrent is --max-concurrent. A flag overrides this file. \
-         `microcache check FILE` says whether all is well.",
+         `microcache check FILE` reports mistakes.",
     );
     out.push('\n');
     for about in abouts(ORIGIN) {
         explain(&mut out, &about);
-        let _ = writeln!(out, "{} = {}\n", about.name, about.example);
+        let _ = writeln!(out, "{} = {}\n", about.name, about.example_in_file());
     }
-    section(&mut out, "The server", "");
+    section(&mut out, "Server", "");
     settings(&mut out, &abouts(SERVER));
-    section(
-        &mut out,
-        "Limits for clients",
-        "What they may take, and how long they are waited for.",
-    );
+    section(&mut out, "Client connections", "Limits and timeouts.");
     settings(&mut out, &abouts(LIMITS));
-    section(
-        &mut out,
-        "TLS",
-        "Certificates, and where clients connect by TLS.",
-    );
+    section(&mut out, "TLS", "Certificates and HTTPS addresses.");
     settings(&mut out, &abouts(TLS));
     section(
         &mut out,
-        "Certificates from an authority",
-        "Got and renewed by themselves (ACME).",
+        "Certificates (ACME)",
+        "Obtained and renewed automatically.",
     );
     settings(&mut out, &abouts(ACME));
     section(
         &mut out,
-        "Operators",
-        "Purges, statistics and metrics, on an address of their own.",
+        "Admin interface",
+        "Dashboard, purges, statistics and metrics, on an address of its own.",
     );
     settings(&mut out, &abouts(ADMIN));
     section(
         &mut out,
-        "Logs",
-        "What is written down. Nobody waits for a log.",
+        "Logs and traces",
+        "Requests never wait for a log.",
     );
     settings(&mut out, &abouts(LOGS));
     section(
         &mut out,
-        "Tiers behind memory",
-        "Where responses are kept beside memory. Each is switched on by its first line.",
+        "Disk, memcached and Redis",
+        "Tiers below memory. Each is enabled by its first option.",
     );
     settings(&mut out, &abouts(TIERS));
     section(
         &mut out,
-        "Documents, and the Mercure hub",
-        "What is put or published here, and told to those who watch it. Each is switched on by its first line.",
+        "Push and the Mercure hub",
+        "Documents and updates published here and delivered to subscribers. Each is enabled by its first option.",
     );
     settings(&mut out, &abouts(PUSH));
     settings(&mut out, &abouts(MERCURE));
     section(
         &mut out,
-        "How responses are kept",
-        "For all routes; a route may say otherwise.",
+        "Caching",
+        "For all routes; a route may override it.",
     );
     settings(&mut out, &abouts(RULES));
     section(
         &mut out,
-        "Limits for requests",
-        "For all routes; a route may say otherwise.",
+        "Request limits",
+        "For all routes; a route may override it.",
     );
     settings(&mut out, &abouts(ASKING));
     section(
         &mut out,
         "Compression",
-        "For all routes; a route may say otherwise.",
+        "For all routes; a route may override it.",
     );
     settings(&mut out, &abouts(COMPRESSION));
     section(
         &mut out,
-        "Upstream groups",
-        "For all groups; a group may say otherwise.",
+        "Origin (backend)",
+        "For all upstream groups; a group may override it.",
     );
     settings(&mut out, &abouts(GROUP));
     section(
         &mut out,
-        "More than one application",
+        "Several applications",
         "Each group has a name, its servers, and any of the upstream options above.",
     );
     out.push_str("#[upstreams.app]\n");
@@ -105,8 +97,8 @@ pub fn sample() -> String {
     section(
         &mut out,
         "Routes",
-        "The first that matches wins. Each takes any of the options above that say how responses are kept. \
-         What no route takes goes to `origin`, under the rules at the top.",
+        "The first that matches wins. Each may have any of the options under Caching, Request limits and Compression. \
+         All other requests go to `origin`, under the options at the top.",
     );
     out.push_str("#[[routes]]\n");
     settings(&mut out, &abouts(ROUTE));
@@ -116,7 +108,7 @@ pub fn sample() -> String {
     out
 }
 
-/// The reference, in Markdown.
+/// Returns the reference, in Markdown.
 pub fn reference() -> String {
     let mut out = String::from(HEAD);
     of_the_server(&mut out);
@@ -128,30 +120,30 @@ pub fn reference() -> String {
 fn of_the_server(out: &mut String) {
     chapter(
         out,
-        "The origin",
+        "Origin",
         "At the top of the file.",
         &abouts(ORIGIN),
         "",
     );
     chapter(
         out,
-        "The server",
+        "Server",
         "At the top of the file, and flags.",
         &abouts(SERVER),
         "",
     );
     chapter(
         out,
-        "Limits for clients",
-        "At the top of the file, and flags. What clients may take, and how long they are waited for. What happens at each bound stands in \
-         [operations](operations.md#what-happens-at-each-bound).",
+        "Client connections",
+        "At the top of the file, and flags. Limits and timeouts of client connections (keep-alive, read, write). \
+         [Operations](operations.md#what-happens-at-each-bound) describes the effect of each.",
         &abouts(LIMITS),
         "",
     );
     chapter(
         out,
         "TLS",
-        "At the top of the file, and flags. Certificates, and where clients connect by TLS, see [tls](tls.md).",
+        "At the top of the file, and flags. Certificates and HTTPS, see [tls](tls.md).",
         &abouts(TLS),
         "",
     );
@@ -164,43 +156,43 @@ fn of_the_server(out: &mut String) {
     );
     chapter(
         out,
-        "Certificates from an authority",
-        "At the top of the file, and flags. They are got and renewed by themselves, see [acme](acme.md).",
+        "Certificates (ACME)",
+        "At the top of the file, and flags. Certificates obtained and renewed automatically, see [acme](acme.md).",
         &abouts(ACME),
         "",
     );
     chapter(
         out,
-        "Operators",
-        "At the top of the file, and flags. Purges, statistics and metrics, see [api](api.md).",
+        "Admin interface",
+        "At the top of the file, and flags. Dashboard, purges, statistics and metrics, see [api](api.md).",
         &abouts(ADMIN),
         "",
     );
     chapter(
         out,
-        "Logs",
-        "At the top of the file, and flags. What is written down, see [logs](logs.md).",
+        "Logs and traces",
+        "At the top of the file, and flags. See [logs](logs.md).",
         &abouts(LOGS),
         "",
     );
     chapter(
         out,
-        "Tiers behind memory",
-        "At the top of the file, and flags. Where responses are kept beside memory.",
+        "Disk, memcached and Redis",
+        "At the top of the file, and flags. Tiers below memory, see [tiers](tiers.md).",
         &abouts(TIERS),
         "",
     );
     chapter(
         out,
-        "Documents",
-        "At the top of the file, and flags. What is put here, and told to those who watch it, see [push](push.md).",
+        "Push",
+        "At the top of the file, and flags. Documents published here and delivered to subscribers, see [push](push.md).",
         &abouts(PUSH),
         "",
     );
     chapter(
         out,
-        "Mercure",
-        "At the top of the file, and flags. Who publishes and subscribes by the Mercure protocol, see [mercure](mercure.md).",
+        "Mercure hub",
+        "At the top of the file, and flags. See [mercure](mercure.md).",
         &abouts(MERCURE),
         "",
     );
@@ -209,9 +201,9 @@ fn of_the_server(out: &mut String) {
 fn of_responses(out: &mut String) {
     chapter(
         out,
-        "How responses are kept",
-        "At the top of the file and flags, for all routes; in `[[routes]]`, for one. What a route says replaces \
-         what the top says.",
+        "Caching",
+        "At the top of the file and flags, for all routes; in `[[routes]]`, for one. An option of a route replaces \
+         the one at the top. See [caching rules](caching-rules.md).",
         &abouts(RULES),
         "",
     );
@@ -225,20 +217,20 @@ fn of_responses(out: &mut String) {
     chapter(
         out,
         "`key`",
-        "What tells responses apart.",
+        "The cache key in addition to host and path.",
         &abouts(KEY),
         "key.",
     );
     chapter(
         out,
         "`key.query`",
-        "Which query parameters count.",
+        "The query parameters in the cache key.",
         &abouts(QUERY),
         "key.query.",
     );
     chapter(
         out,
-        "Limits for requests",
+        "Request limits",
         "At the top of the file and flags, for all routes; in `[[routes]]`, for one.",
         &abouts(ASKING),
         "",
@@ -248,7 +240,7 @@ fn of_responses(out: &mut String) {
 fn of_upstreams_and_routes(out: &mut String) {
     chapter(
         out,
-        "Upstream groups",
+        "Origin (backend)",
         "At the top of the file and flags, for all groups; in `[upstreams.NAME]`, for one.",
         &abouts(GROUP),
         "",
@@ -256,21 +248,21 @@ fn of_upstreams_and_routes(out: &mut String) {
     chapter(
         out,
         "`health_check`",
-        "How servers are asked whether they are well.",
+        "Active health checks.",
         &abouts(HEALTH_CHECK),
         "health_check.",
     );
     chapter(
         out,
         "`[upstreams.NAME]`",
-        "A named group takes its servers and any of the upstream options.",
+        "A named upstream group: its servers, and any of the options under *Origin (backend)*.",
         &abouts(SERVERS),
         "upstreams.NAME.",
     );
     chapter(
         out,
         "One of `servers`",
-        "A server is a url, or a table.",
+        "A server is a URL, or a table.",
         &abouts(SERVER_ENTRY),
         "servers.",
     );
@@ -278,14 +270,14 @@ fn of_upstreams_and_routes(out: &mut String) {
     chapter(
         out,
         "`[[routes]]` with a directory",
-        "A route may answer from a directory instead of an upstream group, as in `root = \"/var/www/site\"`.",
+        "A route may serve a directory instead of an upstream group, as in `root = \"/var/www/site\"`.",
         &abouts(FILES),
         "routes.",
     );
     chapter(
         out,
         "`match`",
-        "Which requests a route takes.",
+        "The conditions of a route.",
         &abouts(MATCH),
         "match.",
     );
@@ -296,20 +288,20 @@ const HEAD: &str = "\
 
 `microcache http://localhost:3000` needs no file. `microcache --config microcache.toml` reads one, in
 [TOML](https://toml.io). Every option at the top of the file that has a simple value is a flag as well:
-`max_concurrent = 32` and `--max-concurrent 32` say the same, and the flag overrides the file.
+`max_concurrent = 32` and `--max-concurrent 32` are equal, and the flag overrides the file.
 
 - `microcache check FILE` reports every mistake in a file at once.
 - `microcache config --sample` prints a file with all options, commented.
 - `microcache config --reference` prints this page.
 
 Durations are a number and a unit: `500ms`, `1s`, `10m`, `2h`, `1d`. Sizes are `512B`, `64KiB`, `64MiB`, `1GiB` or, in
-powers of ten, `KB`, `MB`, `GB`. Both stand in quotes in the file. Where a list is taken, one value may stand alone;
-a flag takes several with commas between them, and may be repeated.
+powers of ten, `KB`, `MB`, `GB`. Both are quoted in the file. A list of one value may be written as that value;
+a flag for a list takes several values with commas between them, and may be repeated.
 ";
 
 const ROUTES: &str = "\
-The first route that matches wins. A route takes the options below and any of those under *How responses are kept*,
-*Limits for requests* and *Compression*. What no route takes goes to `origin`, or to the only group there is, under the rules at the top.
+The first route that matches wins. A route may have the options below and any of those under *Caching*,
+*Request limits* and *Compression*. All other requests go to `origin`, or to the only group there is, under the options at the top.
 
 ```toml
 [[routes]]
@@ -333,10 +325,18 @@ fn chapter(out: &mut String, title: &str, intro: &str, abouts: &[About], path: &
             out,
             "\n\n- {}; default: {}\n- example: `{} = {}`\n",
             form(about.form),
-            about.unset.marked(),
+            marked_default(about),
             about.name,
-            about.example
+            about.example_in_file()
         );
+    }
+}
+
+/// Returns the default as Markdown.
+fn marked_default(about: &About) -> String {
+    match about.unset {
+        Unset::Is(_) => format!("`{}`", about.default_in_file()),
+        Unset::Says(words) => words.to_owned(),
     }
 }
 
@@ -363,7 +363,7 @@ fn section(out: &mut String, title: &str, intro: &str) {
 fn settings(out: &mut String, abouts: &[About]) {
     for about in abouts {
         explain(out, about);
-        let _ = writeln!(out, "#{} = {}\n", about.name, about.example);
+        let _ = writeln!(out, "#{} = {}\n", about.name, about.example_in_file());
     }
 }
 
@@ -372,8 +372,8 @@ fn explain(out: &mut String, about: &About) {
     if !about.more.is_empty() {
         text = format!("{text} {}", about.more);
     }
-    if about.unset.words() != about.example {
-        text = format!("{text} Default: {}.", about.unset.words());
+    if about.default_in_file() != about.example_in_file() {
+        text = format!("{text} Default: {}.", about.default_in_file());
     }
     prose(out, &text);
 }

@@ -1,12 +1,12 @@
-//! Whether an origin is this very server: then every request would ask itself.
+//! Detection of an origin that is this server itself, which would be a loop.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use super::mistake::{Mistake, Mistakes, Place};
 use crate::upstream::settings::ServerSettings;
 
-/// Notes the servers that are where we listen. Names other than those of this machine's own loopback
-/// are not looked up: what they lead to is told by the requests that come back.
+/// Notes origin servers that are a client address of this server. Names other than those of the loopback
+/// interface are not resolved; a loop through them is detected by the requests that come back.
 pub(super) fn note_itself(
     listen: &[SocketAddr],
     servers: &[ServerSettings],
@@ -19,7 +19,7 @@ pub(super) fn note_itself(
             let what = format!("{host}:{port} is Microcache itself, which listens on {address}");
             mistakes.note(
                 Mistake::new(place, what).remedy(
-                    "say where the application is, or choose another address with `listen`",
+                    "set the address of the application, or choose another one with `listen`",
                 ),
             );
         }
@@ -33,7 +33,7 @@ fn is_at(server: &ServerSettings, listen: &SocketAddr) -> bool {
             .any(|&address| takes(listen.ip(), address))
 }
 
-/// The addresses that are known without looking anything up.
+/// Returns the addresses known without DNS.
 fn addresses(host: &str) -> Vec<IpAddr> {
     const LOOPBACK: [IpAddr; 2] = [
         IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -41,7 +41,7 @@ fn addresses(host: &str) -> Vec<IpAddr> {
     ];
     let name = host.trim_end_matches('.').to_ascii_lowercase();
     match name.parse::<IpAddr>() {
-        // To connect to no address in particular is to connect to this machine.
+        // Connecting to the wildcard address connects to this machine.
         Ok(IpAddr::V4(Ipv4Addr::UNSPECIFIED)) => vec![LOOPBACK[0]],
         Ok(IpAddr::V6(Ipv6Addr::UNSPECIFIED)) => vec![LOOPBACK[1]],
         Ok(address) => vec![address.to_canonical()],
@@ -50,18 +50,18 @@ fn addresses(host: &str) -> Vec<IpAddr> {
     }
 }
 
-/// Whether a connection to `address` comes to who listens on `listen`.
+/// Returns whether a connection to `address` reaches a listener on `listen`.
 fn takes(listen: IpAddr, address: IpAddr) -> bool {
     match listen.to_canonical() {
         IpAddr::V4(Ipv4Addr::UNSPECIFIED) => address.is_ipv4() && is_own(address),
-        // It takes connections of both kinds.
+        // It accepts connections of both families.
         IpAddr::V6(Ipv6Addr::UNSPECIFIED) => is_own(address),
         listen => listen == address,
     }
 }
 
-/// Whether an address is one of this machine's. The system is asked from where it would connect to
-/// it, which sends nothing: its own addresses it reaches from themselves.
+/// Returns whether an address belongs to this machine: the system would connect to it from that same
+/// address. Finding out sends no packet.
 fn is_own(address: IpAddr) -> bool {
     if address.is_loopback() {
         return true;

@@ -1,34 +1,34 @@
-//! What is written down, where, and in which form.
+//! The configuration of logs and traces.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// What is written down.
+/// The configuration of logs and traces.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LogConfig {
-    /// Where each request gets a line; `None`: nowhere.
+    /// The destination of the access log; `None` if it is off.
     pub access: Option<LogPlace>,
-    /// What such a line looks like.
+    /// The format of the access log.
     pub access_form: LogForm,
-    /// The share of requests that get one, from 0 to 1.
+    /// The fraction of requests logged, from 0 to 1.
     pub access_sample: f64,
-    /// Whether it has what stands behind the `?` of urls.
+    /// Query strings are logged.
     pub access_query: bool,
-    /// Where the server says how it is.
+    /// The destination of the server log.
     pub place: LogPlace,
-    /// What such a line looks like.
+    /// The format of the server log.
     pub form: LogForm,
-    /// What is worth one.
+    /// The minimum level of the server log.
     pub level: LogLevel,
-    /// What may wait to be written to one log, in bytes.
+    /// The buffer of each log, in bytes.
     pub buffer: usize,
-    /// The url that spans are sent to (OTLP over HTTP); `None`: nowhere.
+    /// The URL of the trace collector (OTLP over HTTP); `None` if traces are off.
     pub otlp: Option<String>,
-    /// The share of requests that have one, from 0 to 1.
+    /// The fraction of requests traced, from 0 to 1.
     pub otlp_sample: f64,
 }
 
-/// Where a log goes.
+/// The destination of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum LogPlace {
     /// Standard output.
@@ -36,31 +36,31 @@ pub enum LogPlace {
     /// Standard error.
     #[default]
     Stderr,
-    /// A file, which is added to.
+    /// A file, which is appended to.
     File(PathBuf),
 }
 
-/// What a line looks like.
+/// The format of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogForm {
-    /// For people, and for programs that have read such lines for thirty years.
+    /// Text, as Apache and nginx write it.
     #[default]
     Text,
-    /// One JSON object.
+    /// One JSON object per line.
     Json,
 }
 
-/// What is worth a line; each level has those before it.
+/// The level of a log; each includes those before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
-    /// Something does not work, and does not mend itself.
+    /// A failure that persists until it is repaired.
     Error,
-    /// Something did not work for somebody.
+    /// A failure that affected some requests.
     Warn,
-    /// How things stand.
+    /// Changes of state.
     #[default]
     Info,
-    /// What is done, request by request.
+    /// Individual requests.
     Debug,
 }
 

@@ -1,4 +1,4 @@
-//! The Mercure hub: with which keys tokens are checked, and what is remembered.
+//! The Mercure hub: keys, history and routes.
 
 use std::path::PathBuf;
 
@@ -12,32 +12,32 @@ use super::push::{read_key, route};
 use super::raw::Table;
 use super::route::{GoesTo, Route};
 
-/// The Mercure hub.
+/// The configuration of the Mercure hub.
 #[derive(Clone, Debug, Default)]
 pub struct MercureConfig {
-    /// With what tokens are checked of those who publish, and of those who subscribe.
+    /// The keys of publishers' and of subscribers' tokens.
     pub keys: Option<(Key, Key)>,
-    /// Whom tokens have to be for, where that counts.
+    /// The required audience of tokens.
     pub audience: Option<String>,
-    /// Who has no token may subscribe to what is not private.
+    /// Subscribers without a token receive public updates.
     pub anonymous: bool,
-    /// Those who may know it are told who subscribes.
+    /// Subscription events and API are enabled.
     pub subscriptions: bool,
-    /// What updates may take that are remembered, in bytes.
+    /// Memory for history, in bytes.
     pub history: u64,
-    /// Where they are written down, if they are, and when they count as written.
+    /// The directory of the history, if it is persistent, and its durability.
     pub kept: Option<(PathBuf, Sync)>,
     pub(super) publisher_key_file: Option<(PathBuf, Place)>,
     pub(super) subscriber_key_file: Option<(PathBuf, Place)>,
 }
 
 impl MercureConfig {
-    /// Whether there is a hub.
+    /// Returns whether the hub is enabled.
     pub const fn is_on(&self) -> bool {
         self.publisher_key_file.is_some()
     }
 
-    /// What the hub is to be, if there is one.
+    /// Returns the settings of the hub, if it is enabled.
     pub(crate) fn settings(&self, push: &PushSettings) -> Option<MercureSettings> {
         let (publishers, subscribers) = self.keys.clone()?;
         Some(MercureSettings {
@@ -53,7 +53,7 @@ impl MercureConfig {
         })
     }
 
-    /// Notes what means nothing.
+    /// Notes options that have no effect.
     pub(super) fn check(&self, table: &Table<'_>, mistakes: &mut Mistakes) {
         if self.is_on() {
             return;
@@ -62,13 +62,13 @@ impl MercureConfig {
             if let Some(value) = table.get(about.name) {
                 let what = format!("`{}` has no effect without a Mercure hub", about.name);
                 mistakes.note(Mistake::new(&value.place, what).remedy(
-                    "name a file with a secret or a public key as `mercure_publisher_key_file`",
+                    "set `mercure_publisher_key_file` to a file with a secret or a public key",
                 ));
             }
         }
     }
 
-    /// Reads the keys.
+    /// Reads the key files.
     pub(super) fn read_files(&mut self, mistakes: &mut Mistakes) {
         let mut read = |file: &Option<_>, option| read_key(file.as_ref(), option, mistakes);
         let publishers = read(&self.publisher_key_file, "mercure_publisher_key_file");
@@ -79,7 +79,7 @@ impl MercureConfig {
         self.keys = publishers.zip(subscribers);
     }
 
-    /// The route of the hub, which comes before all others. What a request says goes to the hub as it is.
+    /// Returns the route of the hub, which comes before all others. Requests reach the hub unchanged.
     pub(super) fn route(&self) -> Option<Route> {
         if !self.is_on() {
             return None;

@@ -1,22 +1,22 @@
-//! Mistakes, where they are, and how they are told.
+//! Mistakes of a configuration, their places, and their report.
 
 use std::fmt;
 use std::ops::Range;
 
 use super::secrets::masked;
 
-/// Where something was written.
+/// The place of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// These bytes of the file.
     File(Range<usize>),
-    /// A flag of this option.
+    /// The flag of this option.
     Flag(&'static str),
-    /// The urls of the command line.
+    /// The URLs of the command line.
     Urls,
 }
 
-/// One thing that is wrong.
+/// A mistake, with its place and remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mistake {
     place: Place,
@@ -25,7 +25,7 @@ pub(super) struct Mistake {
 }
 
 impl Mistake {
-    /// What is wrong, and where.
+    /// A mistake at a place.
     pub(super) fn new(place: &Place, what: impl Into<String>) -> Self {
         Self {
             place: place.clone(),
@@ -34,7 +34,7 @@ impl Mistake {
         }
     }
 
-    /// What to write instead.
+    /// Adds the remedy.
     #[must_use]
     pub(super) fn remedy(mut self, remedy: impl Into<String>) -> Self {
         self.remedy = Some(remedy.into());
@@ -42,58 +42,57 @@ impl Mistake {
     }
 }
 
-/// The mistakes met so far. Reading goes on after each, so that all are reported at once. Beside them
-/// stands what can be meant and yet is dangerous.
+/// The mistakes found so far, and the warnings. Reading continues after each, so that all are reported at once.
 #[derive(Debug, Default)]
 pub(super) struct Mistakes {
     mistakes: Vec<Mistake>,
-    dangers: Vec<Mistake>,
+    warnings: Vec<Mistake>,
 }
 
 impl Mistakes {
-    /// Notes one.
+    /// Notes a mistake.
     pub(super) fn note(&mut self, mistake: Mistake) {
         self.mistakes.push(mistake);
     }
 
-    /// Notes something that the operator may mean, and should know the price of.
-    pub(super) fn warn(&mut self, danger: Mistake) {
-        self.dangers.push(danger);
+    /// Notes a warning: valid, but dangerous.
+    pub(super) fn warn(&mut self, warning: Mistake) {
+        self.warnings.push(warning);
     }
 
-    /// Notes one, or gives the value.
+    /// Returns the value, or notes the mistake.
     pub(super) fn ok<T>(&mut self, result: Result<T, Mistake>) -> Option<T> {
         result.map_err(|mistake| self.note(mistake)).ok()
     }
 
-    /// Puts a good value into its slot, and notes a bad one.
+    /// Assigns the value, or notes the mistake.
     pub(super) fn put<T>(&mut self, slot: &mut T, result: Result<T, Mistake>) {
         if let Some(value) = self.ok(result) {
             *slot = value;
         }
     }
 
-    /// How many there are.
+    /// The number of mistakes.
     pub(super) fn count(&self) -> usize {
         self.mistakes.len()
     }
 
-    /// All of them, in the order of the file, if there are any; else what to warn of.
+    /// Returns all mistakes in the order of the file, or the warnings if there are none.
     pub(super) fn report(self, name: &str, text: &str) -> Result<Report, Report> {
         if self.mistakes.is_empty() {
-            Ok(Report::of("warning: ", self.dangers, name, text))
+            Ok(Report::of("warning: ", self.warnings, name, text))
         } else {
             Err(self.refused(name, text))
         }
     }
 
-    /// All of them, in the order of the file.
+    /// Returns all mistakes in the order of the file.
     pub(super) fn refused(self, name: &str, text: &str) -> Report {
         Report::of("", self.mistakes, name, text)
     }
 }
 
-/// Every mistake of a configuration, or everything to warn of, ready to be printed.
+/// The mistakes or the warnings of a configuration, ready to be printed.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     label: &'static str,
@@ -104,20 +103,20 @@ pub struct Report {
 
 impl std::error::Error for Report {}
 
-/// One mistake, for programs.
+/// A mistake, as data.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
-    /// Where: a file with line and column, a flag, or the urls of the command line.
+pub struct MistakeView {
+    /// The file with line and column, the flag, or `origin` for the URLs of the command line.
     pub place: String,
-    /// The line of the file.
+    /// The line in the file.
     pub line: Option<usize>,
-    /// What is wrong.
+    /// The description.
     pub what: String,
-    /// What to write instead.
+    /// The remedy.
     pub remedy: Option<String>,
 }
 
-impl fmt::Display for Told {
+impl fmt::Display for MistakeView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.place, self.what)?;
         match &self.remedy {
@@ -141,12 +140,12 @@ impl Report {
         }
     }
 
-    /// How many.
+    /// The number of mistakes.
     pub fn count(&self) -> usize {
         self.mistakes.len()
     }
 
-    /// Both, of one configuration.
+    /// Joins the reports of one configuration.
     #[must_use]
     pub(super) fn and(mut self, other: Self) -> Self {
         self.mistakes.extend(other.mistakes);
@@ -156,8 +155,8 @@ impl Report {
         }
     }
 
-    /// Each for itself.
-    pub fn told(&self) -> impl Iterator<Item = Told> {
+    /// Returns the mistakes as data.
+    pub fn mistakes(&self) -> impl Iterator<Item = MistakeView> {
         self.mistakes.iter().map(|mistake| {
             let (place, line) = match &mistake.place {
                 Place::File(span) => {
@@ -167,7 +166,7 @@ impl Report {
                 Place::Flag(name) => (flag_name(name), None),
                 Place::Urls => ("origin".to_owned(), None),
             };
-            Told {
+            MistakeView {
                 place,
                 line,
                 what: masked(&mistake.what),
@@ -219,9 +218,9 @@ impl Report {
         &self,
         f: &mut fmt::Formatter<'_>,
         mistake: &Mistake,
-        who: &str,
+        subject: &str,
     ) -> fmt::Result {
-        write!(f, "{who}: {}{}", self.label, masked(&mistake.what))?;
+        write!(f, "{subject}: {}{}", self.label, masked(&mistake.what))?;
         match &mistake.remedy {
             Some(remedy) => write!(f, "; {remedy}"),
             None => Ok(()),
@@ -229,17 +228,17 @@ impl Report {
     }
 }
 
-/// The flag of an option.
+/// Returns the flag of an option.
 fn flag_name(option: &str) -> String {
     format!("--{}", option.replace('_', "-"))
 }
 
-/// A span as people see it: the line it begins on, and what of that line it covers.
+/// A span as line and column, with the text of its line.
 struct Spot<'a> {
     line: usize,
     column: usize,
     text: &'a str,
-    /// White space as wide as what stands before the span; tabs stay tabs.
+    /// White space as wide as the text before the span; tabs stay tabs.
     lead: String,
     width: usize,
 }

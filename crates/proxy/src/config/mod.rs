@@ -1,7 +1,7 @@
-//! What the operator wants, read from flags and a file.
+//! The configuration, read from flags and a file.
 //!
-//! Reading goes in two steps. [`raw`] holds what was written, with the place of every value;
-//! [`convert`] turns it into a [`Config`] in one go and reports every mistake it meets. Each option
+//! Reading goes in two steps. [`raw`] holds the values as written, each with its place;
+//! [`convert`] turns them into a [`Config`] in one go and reports every mistake. Each option
 //! is one entry in one of the tables under [`options`]: its name, form, default, help and the
 //! function that sets it. Help, sample and reference are printed from these tables.
 
@@ -49,13 +49,13 @@ pub use document::{reference, sample};
 pub use logs::{LogConfig, LogForm, LogLevel, LogPlace};
 pub use mercure::MercureConfig;
 pub use microcache_push::Prefix;
-pub use mistake::{Report, Told};
+pub use mistake::{MistakeView, Report};
 pub use option::{Flag, Takes, flags};
 pub use push::PushConfig;
 pub use rate::{Quota, Rate, RateBy, RateOf};
 pub use raw::Plain;
 pub use route::{Condition, GoesTo, Matcher, Route, Watching};
-pub use settings::{Said, Setting, Settings};
+pub use settings::{OptionSource, Setting, Settings};
 pub use source::{Source, SourceError};
 pub use suggest::nearest;
 pub use tls::TlsConfig;
@@ -63,168 +63,168 @@ pub use tls::TlsConfig;
 /// A configuration without mistakes.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where clients connect without TLS; never empty.
+    /// The client addresses without TLS; never empty.
     pub listen: Vec<SocketAddr>,
     /// TLS with clients.
     pub tls: TlsConfig,
-    /// Certificates from an authority.
+    /// ACME certificates.
     pub acme: AcmeConfig,
-    /// Where operators connect.
+    /// The admin interface.
     pub admin: Admin,
-    /// How many threads serve, each with a runtime of its own.
+    /// The number of worker threads, each with a runtime of its own.
     pub threads: usize,
-    /// What stored responses may take, in bytes.
+    /// Memory for stored responses, in bytes.
     pub memory: u64,
     /// The origins; never empty.
     pub upstreams: Vec<GroupSettings>,
-    /// The routes. The first that matches wins, and the last takes everything.
+    /// The routes. The first that matches wins, and the last matches everything.
     pub routes: Vec<Route>,
-    /// How long a response that turned out not to be storable keeps others from queuing for it.
+    /// The time that an uncacheable URL is fetched without coalescing.
     pub hit_for_miss: Millis,
-    /// How long a url that is too large to be kept is remembered.
+    /// The time that a URL with too large a body is passed through.
     pub remember_too_large: Millis,
-    /// How long visitors wait for the origin where a stale response may be used if that fails.
+    /// The maximum wait for the origin when a stale response is available.
     pub stale_wait: Millis,
-    /// Bounds on what clients and fetches may take.
+    /// Limits of clients and fetches.
     pub limits: Limits,
-    /// How long slow clients are waited for.
+    /// Timeouts of clients and of the drain.
     pub timeouts: ClientTimeouts,
-    /// Peers whose `X-Forwarded-*` and `Forwarded` are believed.
+    /// Peers whose `X-Forwarded-*` and `Forwarded` are trusted.
     pub trusted_proxies: Vec<Cidr>,
-    /// Peers whose connections begin with the PROXY protocol; nobody else's may.
+    /// Peers that must use the PROXY protocol; no other may.
     pub proxy_protocol: Vec<Cidr>,
-    /// Who may purge by `PURGE` and `BAN` where visitors connect; nobody if it is empty.
+    /// Addresses that may send `PURGE` and `BAN`; none if it is empty.
     pub purge_from: Vec<Cidr>,
-    /// What lies behind memory.
+    /// The tiers below memory.
     pub tiers: TierConfig,
-    /// Documents that are put here.
+    /// The push cache.
     pub push: PushConfig,
-    /// What is written down.
+    /// Logs and traces.
     pub logs: LogConfig,
-    /// What was written on purpose, perhaps, and is dangerous.
+    /// Warnings about valid but dangerous options.
     pub warnings: Report,
-    /// The file is read again when it changes.
+    /// Automatic reload when the file changes.
     pub reload_on_change: bool,
-    /// What every option is, and who said so.
+    /// The effective value of every option, and its source.
     pub settings: Settings,
     /// The file it was read from, by its name, and its text.
     written: (String, String),
 }
 
-/// What lies behind memory.
+/// The configuration of the tiers below memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TierConfig {
-    /// A directory, and what may be in it, in bytes.
+    /// The directory of the disk tier, and its maximum size in bytes.
     pub disk: Option<(PathBuf, u64)>,
-    /// The largest body on disk; without it, the disk says.
+    /// The maximum size of a body on disk; by default a share of the disk.
     pub disk_max_object: Option<u64>,
-    /// The most files on disk.
+    /// The maximum number of files on disk.
     pub disk_max_files: u64,
-    /// The largest body that is lifted from disk into memory.
+    /// The maximum size of a body promoted from disk to memory.
     pub disk_lift: u64,
-    /// The memcached servers; none if there is no such tier.
+    /// The memcached servers; none if that tier is off.
     pub memcached: Vec<ServerAddress>,
-    /// How long a request waits for one of them.
+    /// The timeout of a memcached request.
     pub memcached_timeout: Duration,
-    /// The largest body there.
+    /// The maximum size of a body in memcached.
     pub memcached_max_object: u64,
-    /// The keys of pages that an application keeps there for nginx; `None`: they are not looked for.
+    /// The key of pages that the backend stores in memcached; `None` if that is off.
     pub memcached_pages: Option<PageKey>,
-    /// The `Content-Type` of those whose names do not tell.
+    /// The `Content-Type` of such pages without a known extension.
     pub memcached_pages_type: String,
-    /// The addresses of Redis; none if there is no such tier.
+    /// The URLs of Redis; none if that tier is off.
     pub redis: Vec<String>,
-    /// Whether they are a cluster.
+    /// Redis is a cluster.
     pub redis_cluster: bool,
-    /// The file with the certificates that vouch for them.
+    /// The file with CA certificates for Redis.
     pub redis_ca: Option<PathBuf>,
-    /// How long a request waits for Redis.
+    /// The timeout of a Redis request.
     pub redis_timeout: Duration,
-    /// The largest response there.
+    /// The maximum size of a response in Redis.
     pub redis_max_object: u64,
-    /// How long a process may keep others from asking the origin.
+    /// The lifetime of a claim: the time other processes wait for one's fetch.
     pub claim_timeout: Duration,
-    /// What may wait to be written to one tier, in bytes.
+    /// Memory for responses waiting to be written to one tier, in bytes.
     pub queue: u64,
-    /// What may wait to be written to disk of bodies too large for memory, in bytes; without it, a
-    /// multiple of the largest that memory takes.
+    /// Memory for large bodies waiting to be written to disk, in bytes; by default a multiple of the
+    /// largest that memory takes.
     pub disk_queue: Option<u64>,
 }
 
-/// Bounds, each with a default.
+/// Limits, each with a default.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limits {
-    /// The longest request head, in bytes.
+    /// The maximum size of a request head, in bytes.
     pub head_bytes: usize,
-    /// The longest request target, in bytes.
+    /// The maximum length of a request target, in bytes.
     pub target_bytes: usize,
-    /// The most fields in a request.
+    /// The maximum number of header fields of a request.
     pub fields: usize,
-    /// The most client connections at a time; without it, what file descriptors allow.
+    /// The maximum number of client connections; by default as many as file descriptors allow.
     pub max_connections: Option<usize>,
-    /// The most of them of one address; without it, nearly all.
+    /// The maximum number of connections of one address; by default nearly all.
     pub max_connections_per_address: Option<usize>,
-    /// The most requests on one connection; without it, any number.
+    /// The maximum number of requests on one connection; no limit by default.
     pub requests_per_connection: Option<u64>,
-    /// Bounds on what one connection may take by HTTP/2.
+    /// Limits of an HTTP/2 connection.
     pub http2: Http2Limits,
-    /// The most tunnels and event streams at a time; without it, a share of the descriptors.
+    /// The maximum number of tunnels and event streams; by default a share of the file descriptors.
     pub max_tunnels: Option<usize>,
-    /// The most requests that wait for one fetch; the next one goes to the origin by itself.
+    /// The maximum number of requests waiting for one fetch.
     pub max_waiters_per_fetch: usize,
-    /// The most fetches that others can wait for at a time; the next one is not shared.
+    /// The maximum number of concurrent fetches that others can wait for.
     pub max_fetches: usize,
-    /// The most variants of one url that are kept.
+    /// The maximum number of variants per URL.
     pub max_variants: usize,
-    /// How many clients, or whatever else `rate` counts by, are remembered.
+    /// The maximum number of clients (or other keys) tracked by `rate`.
     pub max_rate_keys: usize,
-    /// The most bodies that wait to be compressed.
+    /// The maximum number of bodies waiting for compression.
     pub compress_queue: usize,
-    /// How long a body may take to arrive and still be shared and stored.
+    /// The maximum time to receive a body that is shared and stored.
     pub fill_timeout: Millis,
-    /// What bodies on their way may take; without it, a share of the memory.
+    /// Memory for bodies being received; by default a share of `memory`.
     pub fill_memory: Option<u64>,
-    /// How long one client may keep others waiting for a body that they share.
+    /// The time one slow client may delay others that share a body.
     pub slow_reader_timeout: Millis,
 }
 
-/// Bounds on what one connection may take by HTTP/2.
+/// Limits of an HTTP/2 connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Http2Limits {
-    /// The most requests at a time.
+    /// The maximum number of concurrent streams.
     pub streams: usize,
-    /// How many of them may be given up at once; a tenth of it again in each second.
+    /// The number of cancelled requests allowed at once, and a tenth of it per second.
     pub resets: usize,
 }
 
-/// How long slow clients are waited for.
+/// Timeouts of clients and of the drain.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ClientTimeouts {
-    /// From the first byte of a request head to its last.
+    /// Read timeout of a request head, from its first byte to its last.
     pub head: Duration,
-    /// Between two requests of one connection.
+    /// Keep-alive timeout between two requests of a connection.
     pub idle: Duration,
-    /// Between two pieces of a request body.
+    /// Read timeout within a request body.
     pub body: Duration,
-    /// The slowest that a request body may come on average, in bytes per second; 0 for any.
+    /// The minimum average speed of a request body, in bytes per second; 0 for any.
     pub body_rate: u64,
-    /// Until the client takes more of a response.
+    /// Write timeout of a response.
     pub write: Duration,
-    /// Until either side of a tunnel says something.
+    /// Idle timeout of a tunnel.
     pub tunnel: Duration,
-    /// Until an answer comes to a client that will send nothing more.
+    /// Timeout of a client that has closed its sending side.
     pub half_closed: Duration,
-    /// Between the signal to stop and the end of accepting.
+    /// The time between SIGTERM and the end of accepting connections.
     pub drain_delay: Duration,
-    /// For requests under way when the server stops accepting.
+    /// The maximum time for requests in progress during a drain.
     pub drain: Duration,
-    /// For tunnels and event streams then.
+    /// The maximum time for tunnels and event streams during a drain.
     pub drain_streams: Duration,
 }
 
 impl Config {
-    /// The number of the route that a request takes; there always is one. Allocates nothing, and with one route for everything costs next to
-    /// nothing.
+    /// Returns the index of the first route that matches a request; there always is one. Does not allocate, and costs
+    /// next to nothing with a single route.
     pub fn route(&self, method: &Method, host: &[u8], path_and_query: &[u8]) -> Option<usize> {
         self.routes
             .iter()

@@ -1,6 +1,6 @@
-//! The urls of origins.
+//! The URLs of origins.
 
-/// Host and port of an origin's url.
+/// The host and port of an origin's URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct OriginUrl {
     pub(super) host: String,
@@ -9,7 +9,7 @@ pub(super) struct OriginUrl {
 }
 
 impl OriginUrl {
-    /// Reads `http://host:port` or `https://host:port`.
+    /// Parses `http://host:port` or `https://host:port`.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let Some((scheme, rest)) = text.split_once("://") else {
             return Err(without_scheme(text));
@@ -17,17 +17,17 @@ impl OriginUrl {
         let tls = match scheme.to_ascii_lowercase().as_str() {
             "http" => false,
             "https" => true,
-            _ => return Err("origins speak http:// or https://".to_owned()),
+            _ => return Err("an origin must be http:// or https://".to_owned()),
         };
         let authority = rest.strip_suffix('/').unwrap_or(rest);
         if authority.contains(['/', '?', '#']) {
             return Err(
-                "an origin is a host and a port: requests bring their own path, so leave it out"
+                "an origin is a host and a port: remove the path, since requests have their own"
                     .to_owned(),
             );
         }
         if authority.contains('@') {
-            return Err("leave user name and password out".to_owned());
+            return Err("remove user name and password".to_owned());
         }
         let (host, port) = split_port(authority, if tls { 443 } else { 80 })?;
         check_host(host)?;
@@ -59,7 +59,7 @@ fn split_port(authority: &str, default: u16) -> Result<(&str, u16), String> {
     };
     match authority[colon + 1..].parse() {
         Ok(port) if port > 0 => Ok((&authority[..colon], port)),
-        _ => Err("the port is a number from 1 to 65535".to_owned()),
+        _ => Err("the port must be a number from 1 to 65535".to_owned()),
     }
 }
 
@@ -68,11 +68,11 @@ fn check_host(host: &str) -> Result<(), String> {
         let address = address.strip_suffix(']').unwrap_or("");
         return match address.parse::<std::net::Ipv6Addr>() {
             Ok(_) => Ok(()),
-            Err(_) => Err("the brackets hold no IPv6 address".to_owned()),
+            Err(_) => Err("no IPv6 address in the brackets".to_owned()),
         };
     }
     if host.contains(':') {
-        return Err("an IPv6 address stands in brackets: http://[::1]:3000".to_owned());
+        return Err("write an IPv6 address in brackets: http://[::1]:3000".to_owned());
     }
     let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
     if host.is_empty() || !host.bytes().all(legal) {

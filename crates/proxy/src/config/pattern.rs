@@ -4,20 +4,20 @@ use microcache_policy::glob;
 use microcache_policy::key::without_port;
 use microcache_policy::readings::readings;
 
-/// A pattern for paths: text, and `*` for any run of bytes, also of none and also over `/`.
+/// A pattern for paths: text, and `*` for any run of bytes, which may be empty or contain `/`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Glob {
     text: String,
-    /// The other readings of the text: what is written `/caf%C3%A9/*` takes what is decoded as well.
+    /// The other readings of the text: `/caf%C3%A9/*` matches the decoded path as well.
     readings: Vec<Vec<u8>>,
 }
 
 impl Glob {
-    /// Reads a path pattern.
+    /// Parses a path pattern.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         if looks_like_a_regex(text) {
             return Err(match from_regex(text) {
-                Some(pattern) => format!("a path is no regular expression: write \"{pattern}\""),
+                Some(pattern) => format!("a path is not a regular expression: write \"{pattern}\""),
                 None => "a path is no regular expression: `*` stands for any run of characters, and several \
                          paths are a list"
                     .to_owned(),
@@ -25,29 +25,28 @@ impl Glob {
         }
         if !text.starts_with(['/', '*']) {
             return Err(format!(
-                "a path begins with `/` or `*`: write \"/{text}\" or \"*{text}\""
+                "a path must begin with `/` or `*`: write \"/{text}\" or \"*{text}\""
             ));
         }
         if text.contains(['?', '#']) {
             return Err(
-                "a route looks at the path only, and `?` and `#` are not part of it".to_owned(),
+                "a route matches the path only: remove `?`, `#` and the text after it".to_owned(),
             );
         }
         if !text.bytes().all(|b| b.is_ascii_graphic()) {
             return Err(
-                "a path is matched as it travels: write spaces and letters beyond ASCII as %XX"
-                    .to_owned(),
+                "paths are matched encoded: write spaces and non-ASCII letters as %XX".to_owned(),
             );
         }
         Ok(Self::of(text.to_owned()))
     }
 
-    /// All paths that begin so.
+    /// Returns a pattern for all paths with a prefix.
     pub(super) fn beginning_with(prefix: &str) -> Self {
         Self::of(format!("{prefix}*"))
     }
 
-    /// This path alone, which has no star in it.
+    /// Returns a pattern for one path, which contains no star.
     pub(super) fn exactly(path: &str) -> Self {
         Self::of(path.to_owned())
     }
@@ -58,31 +57,31 @@ impl Glob {
         Self { text, readings }
     }
 
-    /// Whether the pattern takes the whole of `path`.
+    /// Returns whether the pattern matches the whole of `path`.
     pub(super) fn matches(&self, path: &[u8]) -> bool {
         glob::matches(self.text.as_bytes(), path)
     }
 
-    /// Whether the pattern takes the whole of a reading of a path.
+    /// Returns whether the pattern matches the whole of a reading of a path.
     pub(super) fn matches_reading(&self, reading: &[u8]) -> bool {
         let mut readings = self.readings.iter();
         self.matches(reading) || readings.any(|own| glob::matches(own, reading))
     }
 
-    /// Whether it takes every path that `other` takes. A `*` over there can only be met by a `*`
-    /// here, so reading the other pattern as a path answers it.
+    /// Returns whether it matches every path that `other` matches. A `*` of the other is matched only by a `*` here,
+    /// so the other pattern can be matched as a path.
     pub(super) fn covers(&self, other: &Self) -> bool {
         self.matches(other.text.as_bytes())
     }
 }
 
-/// What somebody writes who thinks of regular expressions. `$`, brackets and `.*` may stand in a path;
-/// `^`, `\`, `|` and braces may not, and nobody's paths end with `$`.
+/// Returns whether a text looks like a regular expression. `$`, brackets and `.*` are legal in a path;
+/// `^`, `\`, `|` and braces are not, and paths do not end with `$`.
 fn looks_like_a_regex(text: &str) -> bool {
     text.starts_with(['^', '~']) || text.ends_with('$') || text.contains(['\\', '^', '|', '{', '}'])
 }
 
-/// The pattern that a simple regular expression means.
+/// Returns the pattern equivalent to a simple regular expression.
 fn from_regex(text: &str) -> Option<String> {
     let text = text.trim_start_matches('~').trim_start_matches('*').trim();
     let (open_start, text) = match text.strip_prefix('^') {
@@ -108,28 +107,27 @@ fn from_regex(text: &str) -> Option<String> {
     (is_plain && Glob::parse(&pattern).is_ok()).then_some(pattern)
 }
 
-/// A pattern for hosts, in lower case: a name, or `*.` and what the name ends with.
+/// A pattern for hosts, in lower case: a name, or `*.` and a domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct HostPattern {
     text: String,
 }
 
 impl HostPattern {
-    /// Reads a host pattern.
+    /// Parses a host pattern.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let text = text.to_ascii_lowercase();
         if text.contains("://") || text.contains('/') {
-            return Err("a host is a name alone, without scheme and path".to_owned());
+            return Err("write a host name only, without scheme and path".to_owned());
         }
         let name = text.strip_prefix("*.").unwrap_or(&text);
         if name.contains('*') {
             return Err(
-                "a host may begin with `*.` and has no other `*`; leave host out to match all"
-                    .to_owned(),
+                "`*` is allowed only as `*.` at the beginning; remove host to match all".to_owned(),
             );
         }
         if without_port(name.as_bytes()).len() != name.len() {
-            return Err("leave the port out: routes look at the name only".to_owned());
+            return Err("remove the port: routes match the name only".to_owned());
         }
         let address = name.starts_with('[') && name.ends_with(']');
         let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
@@ -139,7 +137,7 @@ impl HostPattern {
         Ok(Self { text })
     }
 
-    /// Whether it takes `host`, in any case, with or without a port.
+    /// Returns whether it matches `host`, in any case, with or without a port.
     pub(super) fn matches(&self, host: &[u8]) -> bool {
         let host = without_port(host);
         let host = host.strip_suffix(b".").unwrap_or(host);
@@ -152,7 +150,7 @@ impl HostPattern {
         }
     }
 
-    /// Whether it takes every host that `other` takes; see [`Glob::covers`].
+    /// Returns whether it matches every host that `other` matches; see [`Glob::covers`].
     pub(super) fn covers(&self, other: &Self) -> bool {
         self.matches(other.text.as_bytes())
     }
@@ -198,7 +196,7 @@ mod tests {
     fn who_writes_a_regular_expression_is_told_the_pattern() {
         let check = |regex: &str, pattern: &str| {
             let why = Glob::parse(regex).unwrap_err();
-            let expected = format!("a path is no regular expression: write \"{pattern}\"");
+            let expected = format!("a path is not a regular expression: write \"{pattern}\"");
             assert_eq!(why, expected, "{regex}");
         };
         check("^/foo.*$", "/foo*");

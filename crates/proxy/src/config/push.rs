@@ -1,4 +1,4 @@
-//! The push cache: which paths have documents, where they are kept, and who may publish.
+//! The push cache: paths, storage, and tokens of publishers and readers.
 
 use std::path::PathBuf;
 
@@ -19,21 +19,21 @@ use super::route::{GoesTo, Matcher, Route, Watching};
 use super::tls::at;
 use crate::tls::exposed;
 
-/// The push cache.
+/// The configuration of the push cache.
 #[derive(Clone, Debug, Default)]
 pub struct PushConfig {
-    /// The paths under which documents are; none if there is no push cache.
+    /// The path prefixes of documents; none if the push cache is off.
     pub prefixes: Vec<Prefix>,
-    /// What those have to show who publish, and who read what is private.
+    /// The tokens of publishers, and of readers of private documents.
     pub keys: PushKeys,
-    /// How they are kept.
+    /// The settings of the push cache.
     pub settings: PushSettings,
-    /// Different pages of the application that may be watched at a time.
+    /// The maximum number of different pages watched at a time.
     pub max_pages: usize,
     /// The Mercure hub.
     pub mercure: MercureConfig,
     pub(super) place: Option<Place>,
-    /// Where it is said which documents are private.
+    /// The places of the private prefixes.
     pub(super) private_places: Vec<Place>,
     pub(super) token_file: Option<(PathBuf, Place)>,
     pub(super) reader_token_file: Option<(PathBuf, Place)>,
@@ -43,12 +43,12 @@ pub struct PushConfig {
     pub(super) redis_ca: Option<(PathBuf, Place)>,
 }
 
-/// So many versions of a document several nodes may keep.
+/// The maximum history of documents shared by several nodes.
 const MAX_SHARED_HISTORY: usize = 1000;
-/// Options of documents that the Mercure hub heeds, where there are none.
+/// Options of documents that apply to a Mercure hub without documents too.
 const OF_THE_HUB: &[&str] = &["push_max_document", "push_directory", "push_sync"];
 
-/// What was said of where documents are written down.
+/// The configured directory of documents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Chosen {
     Nowhere,
@@ -56,24 +56,24 @@ pub(super) enum Chosen {
 }
 
 impl PushConfig {
-    /// Whether there are documents.
+    /// Returns whether the push cache is enabled.
     pub const fn is_on(&self) -> bool {
         !self.prefixes.is_empty()
     }
 
-    /// Whether another one needs another start.
+    /// Returns whether a change needs a restart.
     pub(super) fn needs_restart_for(&self, new: &Self) -> bool {
         self.prefixes != new.prefixes || self.settings != new.settings
     }
 
-    /// What of it needs one: all but what is read anew.
+    /// Returns the options that need a restart: all but those that a reload applies.
     pub(super) fn fixed() -> Vec<&'static str> {
         let names = abouts(PUSH).into_iter().map(|about| about.name);
         let read_anew = |name: &&str| name.ends_with("_file") || *name == "watch_max_pages";
         names.filter(|name| !read_anew(name)).collect()
     }
 
-    /// Notes what means nothing.
+    /// Notes options that have no effect.
     pub(super) fn check(&self, table: &Table<'_>, mistakes: &mut Mistakes) {
         self.mercure.check(table, mistakes);
         if self.is_on() {
@@ -98,23 +98,23 @@ impl PushConfig {
                 let what = format!("`{}` has no effect without documents", about.name);
                 mistakes.note(
                     Mistake::new(&value.place, what)
-                        .remedy("say under which paths they are: push = [\"/live/\"]"),
+                        .remedy("add push = [\"/live/\"], or remove it"),
                 );
             }
         }
     }
 
-    /// Documents are kept by this process, or in Redis for several.
+    /// Notes options of a local store with Redis, and the reverse.
     fn check_keeper(&self, table: &Table<'_>, mistakes: &mut Mistakes) {
         const OF_THIS_PROCESS: &[&str] = &["push_directory", "push_sync"];
         const OF_REDIS: &[&str] = &["push_redis_cluster", "push_redis_ca"];
         let is_shared = !self.redis.urls.is_empty();
         let (without_meaning, remedy) = if is_shared {
-            (OF_THIS_PROCESS, "leave it out: Redis keeps the documents")
+            (OF_THIS_PROCESS, "remove it: Redis stores the documents")
         } else {
             (
                 OF_REDIS,
-                "say where Redis is: push_redis = \"redis://documents:6379\"",
+                "add push_redis = \"redis://documents:6379\", or remove it",
             )
         };
         let word = if is_shared { "with" } else { "without" };
@@ -128,13 +128,13 @@ impl PushConfig {
         if let Some(value) = table.get("push_history").filter(|_| is_shared)
             && self.settings.history > MAX_SHARED_HISTORY
         {
-            let what = format!("`push_history` is {MAX_SHARED_HISTORY} at most with `push_redis`");
-            let remedy = "Redis takes them all away in one go when a document goes";
+            let what = format!("`push_history` is at most {MAX_SHARED_HISTORY} with `push_redis`");
+            let remedy = "Redis deletes the whole history of a document in one step: lower it";
             mistakes.note(Mistake::new(&value.place, what).remedy(remedy));
         }
     }
 
-    /// Where the documents of several nodes are, if they are.
+    /// Sets the shared store of several nodes, if there is one.
     fn read_fleet(&mut self, mistakes: &mut Mistakes) {
         self.settings.fleet = None;
         if self.redis.urls.is_empty() {
@@ -142,20 +142,20 @@ impl PushConfig {
         }
         self.redis.authorities = self.redis_ca.as_ref().and_then(|(file, place)| {
             let read = std::fs::read(file);
-            let told = |error| format!("{}: {error}", file.display());
-            read.map_err(|error| mistakes.note(Mistake::new(place, told(error))))
+            let unreadable = |error| format!("{}: {error}", file.display());
+            read.map_err(|error| mistakes.note(Mistake::new(place, unreadable(error))))
                 .ok()
         });
         self.settings.fleet = Some(self.redis.clone());
     }
 
-    /// Finds the place for documents and the hub's updates, and reads the secrets.
+    /// Finds the directory of documents and of the hub's updates, and reads the tokens.
     pub(super) fn read_files(&mut self, mistakes: &mut Mistakes) {
         self.mercure.read_files(mistakes);
         self.read_files_of_documents(mistakes);
         let directory = match &self.chosen_directory {
             Some(Chosen::There(directory)) => Some(directory),
-            // Two hubs of one user would be in each other's way where nobody has named a place.
+            // A hub has no default directory: two hubs of one user would conflict.
             _ => self.settings.directory.as_ref(),
         };
         let directory = directory.filter(|_| self.mercure.is_on());
@@ -177,8 +177,8 @@ impl PushConfig {
         let has_place = self.chosen_directory.is_some() || self.settings.directory.is_some();
         if !has_place && !is_shared {
             mistakes.note(
-                Mistake::new(&place, "there is no place to keep documents in")
-                    .remedy("name a directory as `push_directory`, or say \"none\""),
+                Mistake::new(&place, "no directory for documents")
+                    .remedy("set `push_directory` to a directory, or to \"none\""),
             );
         }
         self.keys = PushKeys {
@@ -196,21 +196,20 @@ impl PushConfig {
         };
     }
 
-    /// What is private lies where documents are.
+    /// Notes private prefixes outside the paths of documents.
     fn check_private(&self, mistakes: &mut Mistakes) {
         for (private, place) in self.settings.private.iter().zip(&self.private_places) {
             let mut prefixes = self.prefixes.iter();
             if !prefixes.any(|prefix| private.as_str().starts_with(prefix.as_str())) {
                 let what = format!("there are no documents under {}", private.as_str());
-                let remedy =
-                    "name one of the paths of `push` as `push_private`, or what begins with one";
+                let remedy = "use one of the paths of `push`, or a path below one";
                 mistakes.note(Mistake::new(place, what).remedy(remedy));
             }
         }
     }
 
-    /// The routes of the Mercure hub, of documents, and of those who watch something if there is something to watch, which come
-    /// before all others.
+    /// Returns the routes of the Mercure hub, of documents, and of watching if it is enabled. They come before all
+    /// others.
     pub(super) fn routes(&self, others: &[Route]) -> Vec<Route> {
         let has_pages = others.iter().any(|route| route.watch != Watching::Off);
         let watch = [
@@ -231,7 +230,7 @@ impl PushConfig {
     }
 }
 
-/// The secret in a file that an option names.
+/// Reads the token in the file of an option.
 pub(super) fn read_secret(
     file: Option<&(PathBuf, Place)>,
     option: &'static str,
@@ -249,7 +248,7 @@ pub(super) fn read_secret(
         .ok()
 }
 
-/// The key that tokens are checked with, in a file that an option names.
+/// Reads the key to verify tokens in the file of an option.
 pub(super) fn read_key(
     file: Option<&(PathBuf, Place)>,
     option: &'static str,
@@ -279,7 +278,7 @@ pub(super) fn route(name: String, path: Glob, goes_to: GoesTo) -> Route {
         },
         ..Rules::default()
     };
-    // Documents are everybody's, whatever else a browser sends along.
+    // Documents do not depend on cookies and other fields of browsers.
     rules.cookies_ignored.push("*");
     Route {
         matcher: Matcher {

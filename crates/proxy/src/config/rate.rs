@@ -1,53 +1,53 @@
-//! What a route lets through, as it is written.
+//! The rate limit of a route.
 
 use std::fmt;
 
 use super::units::{parse_duration, show_duration};
 use std::time::Duration;
 
-/// What a route lets through.
+/// The rate limit of a route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// So many requests in a while; `None` for any number.
+    /// The quota; `None` for no limit.
     pub quota: Option<Quota>,
-    /// How many of them may come at once; without it, all.
+    /// The burst; the whole quota by default.
     pub burst: Option<u64>,
-    /// Whom they are counted for.
+    /// The unit that requests are counted by.
     pub by: RateBy,
-    /// Which are counted.
+    /// The requests that count.
     pub of: RateOf,
 }
 
-/// So many in a while.
+/// A number of requests per period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
-    /// So many.
+    /// The number of requests.
     pub count: u64,
-    /// In so many seconds.
+    /// The period in seconds.
     pub seconds: u64,
 }
 
-/// Whom requests are counted for.
+/// The unit that requests are counted by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RateBy {
     /// The address of the client.
     Address,
-    /// What it says in this field.
+    /// The value of this header field.
     Header(String),
     /// The value of this cookie.
     Cookie(String),
     /// The value of this query parameter.
     Query(String),
-    /// The url, whoever asks for it.
+    /// The URL, for all clients together.
     Url,
 }
 
-/// Which requests are counted.
+/// The requests that count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateOf {
-    /// Those that the cache does not answer.
+    /// Requests that the cache does not answer.
     Misses,
-    /// All.
+    /// All requests.
     Requests,
 }
 
@@ -66,10 +66,10 @@ const MOST: u64 = 1_000_000;
 const LONGEST: Duration = Duration::from_hours(24);
 
 impl Quota {
-    /// Reads `10/s`, `600/m`, `100/10s`; `off` is none.
+    /// Parses `10/s`, `600/m`, `100/10s`; `off` is none.
     pub(super) fn parse(text: &str) -> Result<Option<Self>, String> {
         const FORM: &str =
-            "write a number and a while, such as \"10/s\", \"600/m\" or \"100/10s\", or \"off\"";
+            "write a number and a period, such as \"10/s\", \"600/m\" or \"100/10s\", or \"off\"";
         if text == "off" {
             return Ok(None);
         }
@@ -83,10 +83,10 @@ impl Quota {
         };
         let per = per.ok_or(FORM)?;
         if !(1..=MOST).contains(&count) {
-            return Err(format!("the number is from 1 to {MOST}"));
+            return Err(format!("the number must be from 1 to {MOST}"));
         }
         if per.subsec_nanos() != 0 || per.is_zero() || per > LONGEST {
-            return Err("the while is from 1s to 1d, in whole seconds".to_owned());
+            return Err("the period must be from 1s to 1d, in whole seconds".to_owned());
         }
         Ok(Some(Self {
             count,
@@ -96,7 +96,7 @@ impl Quota {
 }
 
 impl RateBy {
-    /// What clients are told that they are counted by.
+    /// The unit, as shown to clients.
     pub(crate) const fn policy(&self) -> &'static str {
         match self {
             Self::Address => "address",

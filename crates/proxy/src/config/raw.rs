@@ -1,8 +1,9 @@
-//! What was written, as it was written, each value with its place.
+//! The values of a file or command line as written, each with its place.
 
 use std::cell::RefCell;
 use std::fmt;
 use std::ops::{Range, RangeInclusive};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use microcache_policy::Millis;
@@ -10,7 +11,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::mistake::{Mistake, Mistakes, Place};
-use super::option::{self, Opt, Takes};
+use super::option::{self, Form, Opt, Takes};
 use super::options;
 use super::secrets::masked;
 use super::suggest::nearest;
@@ -26,16 +27,16 @@ pub(super) struct Value {
 #[derive(Clone, Debug)]
 enum Node {
     Text(String),
-    /// Digits, perhaps with a sign; how large a number may be is for each option to say.
+    /// Digits, optionally with a sign; each option sets the bounds.
     Number(String),
     Switch(bool),
     List(Vec<Value>),
     Table(Vec<(Key, Value)>),
-    /// A form that no option takes, in words.
+    /// A form that no option accepts, in words.
     Other(&'static str),
 }
 
-/// A value without its place, for those who are shown it.
+/// A value without its place, to be shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Plain {
     /// `"1s"`
@@ -51,7 +52,7 @@ pub enum Plain {
 }
 
 impl Plain {
-    /// The same without users and passwords.
+    /// Returns the value without users and passwords.
     pub(super) fn masked(&self) -> Self {
         match self {
             Self::Text(text) => Self::Text(masked(text)),
@@ -69,7 +70,7 @@ impl Plain {
     }
 }
 
-/// As a file has it.
+/// Formats the value in the syntax of the file.
 impl fmt::Display for Plain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -102,7 +103,7 @@ pub(super) struct Key {
     pub(super) place: Place,
 }
 
-/// Reads a TOML document as far as it can be read, and notes what cannot.
+/// Parses a TOML document as far as possible, and notes its syntax errors.
 pub(super) fn document(text: &str, mistakes: &mut Mistakes) -> Value {
     let mut text = text.to_owned();
     let mut faults = Vec::new();
@@ -110,7 +111,7 @@ pub(super) fn document(text: &str, mistakes: &mut Mistakes) -> Value {
         let (table, errors) = DeTable::parse_recoverable(&text);
         let deaf = errors
             .iter()
-            .map(|error| Fault::new(error, &text))
+            .map(|error| SyntaxError::new(error, &text))
             .find(|fault| fault.makes_deaf(&text));
         if let Some(fault) = deaf {
             text.replace_range(fault.line.clone(), &" ".repeat(fault.line.len()));
@@ -118,8 +119,8 @@ pub(super) fn document(text: &str, mistakes: &mut Mistakes) -> Value {
             continue;
         }
         for error in &errors {
-            let fault = Fault::new(error, &text);
-            // What follows the first fault of a line is mostly its consequence.
+            let fault = SyntaxError::new(error, &text);
+            // Further errors of a line are mostly consequences of the first.
             if faults.iter().all(|earlier| earlier.line != fault.line) {
                 faults.push(fault);
             }
@@ -132,14 +133,14 @@ pub(super) fn document(text: &str, mistakes: &mut Mistakes) -> Value {
     }
 }
 
-/// A fault of syntax.
-struct Fault {
+/// A syntax error.
+struct SyntaxError {
     message: String,
     place: Place,
     line: Range<usize>,
 }
 
-impl Fault {
+impl SyntaxError {
     fn new(error: &toml::de::Error, text: &str) -> Self {
         let span = error.span().unwrap_or(0..0);
         let at = span.start.min(text.len());
@@ -153,14 +154,14 @@ impl Fault {
         }
     }
 
-    /// After a key alone on its line the parser skips everything up to the next table. Such a line
-    /// is blanked out and the rest read again, so that the mistakes there are reported too.
+    /// Returns whether the parser skips everything up to the next table, as after a key alone on its line. Such a
+    /// line is blanked and the text parsed again, so that the mistakes there are reported too.
     fn makes_deaf(&self, text: &str) -> bool {
         self.message.starts_with("key with no value") && !text[self.line.clone()].trim().is_empty()
     }
 }
 
-/// What the command line says, as a file would: urls are `origin`, flags are options.
+/// Returns the command line as a table: URLs are `origin`, flags are options.
 pub(super) fn command_line(urls: &[String], flags: &[(&'static str, Vec<String>)]) -> Value {
     let text = |text: &String, place: &Place| Value::new(Node::Text(text.clone()), place);
     let list = |values: &[String], place: &Place| {
@@ -206,8 +207,8 @@ pub(super) fn command_line(urls: &[String], flags: &[(&'static str, Vec<String>)
     Value::new(Node::Table(entries.collect()), &Place::Urls)
 }
 
-/// The items of a list that was typed with commas. Addresses with passwords and conditions with values
-/// may have commas of their own: there, one ends an item only where the next begins. Certificates and keys come in pairs.
+/// Splits a list at its commas. URLs with passwords and conditions with values may contain commas: there, a comma
+/// ends an item only if the next one begins. Certificates and keys come in pairs.
 fn split_list(typed: &str, form: &str) -> Vec<String> {
     let begins = |last: &str, piece: &str| match form {
         // Pairs.
@@ -239,15 +240,18 @@ impl Value {
         }
     }
 
-    /// The value that an option has when nobody sets it, as its table writes it.
-    pub(super) fn of_default(text: &str) -> Self {
+    /// The default value of an option of this form, as its table writes it.
+    pub(super) fn of_default(form: Form, text: &str) -> Self {
+        if matches!(form, Form::Duration | Form::Size | Form::Text(_)) {
+            return Self::new(Node::Text(text.to_owned()), &Place::Urls);
+        }
         match DeValue::parse(text) {
             Ok(value) => Self::of(&value, &[]),
             Err(_) => Self::new(Node::Other("a malformed default"), &Place::Urls),
         }
     }
 
-    fn of(value: &Spanned<DeValue<'_>>, faults: &[Fault]) -> Self {
+    fn of(value: &Spanned<DeValue<'_>>, faults: &[SyntaxError]) -> Self {
         let node = match value.get_ref() {
             DeValue::String(text) => Node::Text(text.to_string()),
             DeValue::Integer(number) if number.radix() == 10 => {
@@ -268,7 +272,7 @@ impl Value {
         }
     }
 
-    /// Text.
+    /// Returns the text.
     pub(super) fn text(&self) -> Result<&str, Mistake> {
         match &self.node {
             Node::Text(text) => Ok(text),
@@ -276,7 +280,17 @@ impl Value {
         }
     }
 
-    /// Text that `parse` understands.
+    /// Returns the path of a file.
+    pub(super) fn path(&self) -> Result<PathBuf, Mistake> {
+        self.text().map(PathBuf::from)
+    }
+
+    /// Returns the path of a file, and its place.
+    pub(super) fn file(&self) -> Result<(PathBuf, Place), Mistake> {
+        self.path().map(|path| (path, self.place.clone()))
+    }
+
+    /// Returns text that `parse` accepts.
     pub(super) fn parse<T>(
         &self,
         parse: impl FnOnce(&str) -> Result<T, String>,
@@ -286,7 +300,7 @@ impl Value {
             .map_err(|why| Mistake::new(&self.place, format!("cannot use \"{text}\"")).remedy(why))
     }
 
-    /// One of a few words.
+    /// Returns one of several words.
     pub(super) fn choice<T: Copy>(&self, choices: &[(&str, T)]) -> Result<T, Mistake> {
         let words: Vec<_> = choices
             .iter()
@@ -300,7 +314,7 @@ impl Value {
         .ok_or_else(|| self.wrong(&format!("one of {}", words.join(", "))))
     }
 
-    /// On or off.
+    /// Returns a switch.
     pub(super) fn switch(&self) -> Result<bool, Mistake> {
         match self.node {
             Node::Switch(on) => Ok(on),
@@ -308,7 +322,7 @@ impl Value {
         }
     }
 
-    /// A whole number within bounds.
+    /// Returns a whole number within bounds.
     pub(super) fn count(&self, bounds: RangeInclusive<usize>) -> Result<usize, Mistake> {
         let expected = format!("a number from {} to {}", bounds.start(), bounds.end());
         let Node::Number(digits) = &self.node else {
@@ -321,7 +335,7 @@ impl Value {
             .ok_or_else(|| self.wrong(&expected))
     }
 
-    /// A share of something, from none to all of it.
+    /// Returns a fraction from 0 to 1.
     pub(super) fn share(&self) -> Result<f64, Mistake> {
         let read = match &self.node {
             Node::Number(digits) => digits.parse().ok(),
@@ -331,7 +345,7 @@ impl Value {
             .ok_or_else(|| self.wrong("a number from 0 to 1, such as 0.01"))
     }
 
-    /// A duration within bounds.
+    /// Returns a duration within bounds.
     pub(super) fn duration(&self, bounds: &RangeInclusive<Duration>) -> Result<Duration, Mistake> {
         let read = match &self.node {
             Node::Text(text) => parse_duration(text),
@@ -352,12 +366,12 @@ impl Value {
         Ok(duration)
     }
 
-    /// A duration within bounds, in milliseconds.
+    /// Returns a duration within bounds, in milliseconds.
     pub(super) fn millis(&self, bounds: &RangeInclusive<Duration>) -> Result<Millis, Mistake> {
         self.duration(bounds).map(|d| d.as_millis() as Millis)
     }
 
-    /// A size within bounds, in bytes.
+    /// Returns a size within bounds, in bytes.
     pub(super) fn size(&self, bounds: &RangeInclusive<u64>) -> Result<u64, Mistake> {
         let text = match &self.node {
             Node::Text(text) => text,
@@ -376,7 +390,7 @@ impl Value {
         Ok(size)
     }
 
-    /// The values of a list. One value alone is a list of one.
+    /// Returns the values of a list. A single value is a list of one.
     pub(super) fn items(&self) -> &[Self] {
         match &self.node {
             Node::List(items) => items,
@@ -384,7 +398,7 @@ impl Value {
         }
     }
 
-    /// Every value of a list; each bad one is noted.
+    /// Returns the good values of a list, and notes the bad ones.
     pub(super) fn each<T>(
         &self,
         mistakes: &mut Mistakes,
@@ -396,18 +410,18 @@ impl Value {
             .collect()
     }
 
-    /// The entries of a table.
+    /// Returns the table.
     pub(super) fn table(&self) -> Result<Table<'_>, Mistake> {
         match &self.node {
             Node::Table(entries) => Ok(Table {
                 entries,
-                asked: RefCell::default(),
+                looked_up: RefCell::default(),
             }),
             _ => Err(self.wrong("a table of names and values, such as { name = value }")),
         }
     }
 
-    /// The entries of a table, and none of anything else.
+    /// Returns the entries of a table; none of any other value.
     pub(super) fn named(&self) -> &[(Key, Self)] {
         match &self.node {
             Node::Table(entries) => entries,
@@ -415,7 +429,7 @@ impl Value {
         }
     }
 
-    /// The value of this name in a table.
+    /// Returns the value of this name in a table.
     pub(super) fn entry(&self, name: &str) -> Option<&Self> {
         let mut entries = self.named().iter();
         entries
@@ -423,7 +437,7 @@ impl Value {
             .map(|(_, value)| value)
     }
 
-    /// Without its place.
+    /// Returns the value without its place.
     pub(super) fn plain(&self) -> Plain {
         match &self.node {
             Node::Text(text) => Plain::Text(text.clone()),
@@ -442,7 +456,7 @@ impl Value {
         }
     }
 
-    /// Whether this is text alone.
+    /// Returns whether it is text.
     pub(super) fn is_text(&self) -> bool {
         matches!(self.node, Node::Text(_))
     }
@@ -456,13 +470,13 @@ impl Value {
             Node::Table(_) => "a table".to_owned(),
             Node::Other(form) => (*form).to_owned(),
         };
-        Mistake::new(&self.place, format!("expected {expected}, not {shown}"))
+        Mistake::new(&self.place, format!("expected {expected}, found {shown}"))
     }
 }
 
-/// The entries in the order of the file. What stands on a line with a fault is guesswork of the
-/// parser and left out.
-fn entries(table: &DeTable<'_>, faults: &[Fault]) -> Vec<(Key, Value)> {
+/// Returns the entries in the order of the file, except those on a line with a syntax error, which are guesses of
+/// the parser.
+fn entries(table: &DeTable<'_>, faults: &[SyntaxError]) -> Vec<(Key, Value)> {
     let is_guess = |at: usize| faults.iter().any(|fault| fault.line.contains(&at));
     let mut entries: Vec<_> = table
         .iter()
@@ -481,19 +495,19 @@ fn entries(table: &DeTable<'_>, faults: &[Fault]) -> Vec<(Key, Value)> {
         .collect()
 }
 
-/// A table being read. It remembers what it was asked for: the rest is unknown.
+/// A table being read. It records the names looked up: the others are unknown options.
 #[derive(Debug)]
 pub(super) struct Table<'a> {
     entries: &'a [(Key, Value)],
-    asked: RefCell<Vec<&'static str>>,
+    looked_up: RefCell<Vec<&'static str>>,
 }
 
 impl<'a> Table<'a> {
-    /// The value of `name`.
+    /// Returns the value of `name`.
     pub(super) fn get(&self, name: &'static str) -> Option<&'a Value> {
-        let mut asked = self.asked.borrow_mut();
-        if !asked.contains(&name) {
-            asked.push(name);
+        let mut looked_up = self.looked_up.borrow_mut();
+        if !looked_up.contains(&name) {
+            looked_up.push(name);
         }
         self.entries
             .iter()
@@ -501,12 +515,12 @@ impl<'a> Table<'a> {
             .map(|(_, value)| value)
     }
 
-    /// All entries, for tables whose names are the operator's own.
+    /// Returns all entries, for tables with names of the operator's choice.
     pub(super) fn entries(&self) -> &'a [(Key, Value)] {
         self.entries
     }
 
-    /// Sets what the table says of `options`.
+    /// Applies `options` to the target.
     pub(super) fn apply<T>(&self, options: &[Opt<T>], target: &mut T, mistakes: &mut Mistakes) {
         for option in options {
             if let Some(value) = self.get(option.about.name) {
@@ -515,23 +529,23 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Notes every name that nobody asked for.
+    /// Notes every unknown option.
     pub(super) fn refuse_rest(self, mistakes: &mut Mistakes) {
         self.refuse(mistakes, what_was_meant);
     }
 
-    /// The same for a table inside a route, where options of the route are often put by mistake.
+    /// Notes every unknown option of a table inside a route, where options of the route are often put by mistake.
     pub(super) fn refuse_rest_inside(self, inner: &str, mistakes: &mut Mistakes) {
         self.refuse(mistakes, |name, known| {
             if options::of_a_route().any(|about| about.name == name) {
-                return format!("it belongs to the route: beside `{inner}`, not inside it");
+                return format!("it belongs to the route: next to `{inner}`, not inside it");
             }
             what_was_meant(name, known)
         });
     }
 
     fn refuse(self, mistakes: &mut Mistakes, meant: impl Fn(&str, &[&'static str]) -> String) {
-        let known = self.asked.into_inner();
+        let known = self.looked_up.into_inner();
         for (key, _) in self.entries {
             if !known.contains(&key.name.as_str()) {
                 let what = format!("unknown option `{}`", key.name);
@@ -543,20 +557,20 @@ impl<'a> Table<'a> {
 }
 
 fn what_was_meant(name: &str, known: &[&'static str]) -> String {
-    if options::top_level().iter().any(|about| about.name == name) {
+    if options::top_level().any(|about| about.name == name) {
         return "it belongs at the top of the file, above the first [table]".to_owned();
     }
     let inner = options::tables_of_a_route();
     let inner = inner.iter().filter(|(table, _)| known.contains(table));
     for (table, abouts) in inner {
         if let Some(about) = abouts.iter().find(|about| about.name == name) {
-            let example = about.example;
+            let example = about.example_in_file();
             return format!("it belongs inside `{table}`: {table} = {{ {name} = {example} }}");
         }
     }
     match nearest(name, known.iter().copied()) {
         Some(near) => format!("did you mean `{near}`?"),
         None if known.len() > 10 => "`microcache config --reference` lists all options".to_owned(),
-        None => format!("known here: {}", known.join(", ")),
+        None => format!("options here: {}", known.join(", ")),
     }
 }

@@ -1,4 +1,4 @@
-//! Routes: which requests, and what holds for them.
+//! Routes: match conditions, destinations and rules.
 
 use http::Method;
 use microcache_policy::key::split_query;
@@ -9,62 +9,62 @@ use super::pattern::{Glob, HostPattern};
 use super::rate::Rate;
 use crate::files::Root;
 
-/// What holds for the requests it matches.
+/// A route: its conditions, its destination, and its rules.
 #[derive(Clone, Debug)]
 pub struct Route {
-    /// Which requests.
+    /// The match conditions.
     pub matcher: Matcher,
-    /// Where they go.
+    /// The destination of its requests.
     pub goes_to: GoesTo,
-    /// How their responses are kept.
+    /// The caching rules.
     pub rules: Rules,
-    /// Everything goes to the origin and nothing is kept.
+    /// Caching is off: everything goes to the origin.
     pub pass: bool,
-    /// Simultaneous misses of the same are one request to the origin.
+    /// Simultaneous misses of an entry are coalesced to one fetch.
     pub collapse: bool,
-    /// Whether its pages may be watched.
+    /// Change notifications for its pages.
     pub watch: Watching,
-    /// A request that meets one of these goes to the origin, uncached.
+    /// Conditions under which a request bypasses the cache.
     pub bypass: Vec<Condition>,
-    /// The largest body that is kept, in bytes; without it, a sixteenth of the memory.
+    /// The maximum size of a stored body in bytes; by default a sixteenth of the memory.
     pub max_object: Option<u64>,
-    /// The largest body that requests may have, in bytes; without it, any.
+    /// The maximum size of a request body in bytes; no limit by default.
     pub max_body: Option<u64>,
-    /// What of them is let through.
+    /// The rate limit.
     pub rate: Rate,
-    /// What reports call it.
+    /// The name in logs and metrics.
     pub name: String,
 }
 
-/// What those are told who watch a page.
+/// The change notifications of pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Watching {
-    /// Nothing.
+    /// None.
     #[default]
     Off,
-    /// When what is stored of it changes, because somebody asked for it.
+    /// When the stored response changes.
     Stored,
-    /// The same; and it is asked for as long as somebody watches.
+    /// As above; and the page is revalidated as long as it has subscribers.
     Refresh,
 }
 
-/// Who answers what the cache cannot.
+/// The destination of requests that the cache does not answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GoesTo {
     /// The upstream group with this index in the configuration.
     Upstream(usize),
-    /// A directory.
+    /// A directory of static files.
     Files(Root),
-    /// Documents that are put here.
+    /// Documents of the push cache.
     Push,
-    /// What tells of changes, of them and of pages.
+    /// Event streams about documents and pages.
     Watch,
     /// The Mercure hub.
     Mercure,
 }
 
 impl Route {
-    /// Whether one of the bypass conditions holds for a request.
+    /// Returns whether a bypass condition holds for a request.
     pub fn bypasses(&self, fields: Fields<'_>, path_and_query: &[u8]) -> bool {
         self.bypass
             .iter()
@@ -72,7 +72,7 @@ impl Route {
     }
 }
 
-/// Which requests a route takes. An empty list takes all.
+/// The match conditions of a route. An empty list matches everything.
 #[derive(Clone, Debug, Default)]
 pub struct Matcher {
     pub(super) hosts: Vec<HostPattern>,
@@ -81,12 +81,12 @@ pub struct Matcher {
 }
 
 impl Matcher {
-    /// Whether a request is one of them. The host may be in any case and carry a port.
+    /// Returns whether a request matches. The host may be in any case and have a port.
     pub fn matches(&self, method: &Method, host: &[u8], path_and_query: &[u8]) -> bool {
         self.takes_method(method) && self.takes_host(host) && self.takes_path(path_and_query)
     }
 
-    /// Whether a request with a path that is read so is one of them.
+    /// Returns whether a request matches with this reading of its path.
     pub(crate) fn matches_reading(&self, method: &Method, host: &[u8], reading: &[u8]) -> bool {
         let mut paths = self.paths.iter();
         self.takes_method(method)
@@ -94,24 +94,24 @@ impl Matcher {
             && (!self.goes_by_path() || paths.any(|pattern| pattern.matches_reading(reading)))
     }
 
-    /// Whether it takes some paths only.
+    /// Returns whether it restricts the path.
     pub(crate) fn goes_by_path(&self) -> bool {
         !self.paths.is_empty()
     }
 
-    /// Whether every request is.
+    /// Returns whether it matches every request.
     pub fn is_everything(&self) -> bool {
         self.covers(&Self::default())
     }
 
-    /// Whether every request that `other` takes is taken here as well.
+    /// Returns whether it matches every request that `other` matches.
     pub(super) fn covers(&self, other: &Self) -> bool {
         covers(&self.hosts, &other.hosts, HostPattern::covers)
             && covers(&self.paths, &other.paths, Glob::covers)
             && covers(&self.methods, &other.methods, |a, b| a == b)
     }
 
-    /// HEAD is answered from what GET stored, so it goes where GET goes.
+    /// Returns whether methods match. HEAD is served from stored GET responses, so it follows GET.
     fn takes_method(&self, method: &Method) -> bool {
         self.methods.is_empty()
             || self.methods.contains(method)
@@ -136,7 +136,7 @@ fn covers<T>(wide: &[T], narrow: &[T], one_covers: impl Fn(&T, &T) -> bool) -> b
     wide.is_empty() || (!narrow.is_empty() && narrow.iter().all(covered))
 }
 
-/// Something a request has, whatever it says or with one value.
+/// A header field, cookie or parameter of a request, with any value or with one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
     pub(super) part: Part,
@@ -144,7 +144,7 @@ pub struct Condition {
     pub(super) value: Option<String>,
 }
 
-/// Where a condition looks.
+/// The part of a request that a condition applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     Header,
@@ -153,7 +153,7 @@ pub(super) enum Part {
 }
 
 impl Condition {
-    /// Whether it holds for a request.
+    /// Returns whether it holds for a request.
     pub fn holds(&self, fields: Fields<'_>, path_and_query: &[u8]) -> bool {
         match self.part {
             Part::Header => fields
@@ -183,8 +183,8 @@ impl Condition {
         }
     }
 
-    /// What some program could take for the cookie is the cookie: to pass one request too many is
-    /// the safe side.
+    /// Returns whether some program could read the pair as this cookie. Bypassing one request too many is the safe
+    /// side.
     fn is_cookie(&self, pair: &[u8]) -> bool {
         let (name, value) = split_pair(pair);
         let wanted = self.name.as_bytes();

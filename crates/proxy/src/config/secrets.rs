@@ -1,6 +1,6 @@
-//! What must not be shown of what was written: users and passwords in addresses.
+//! Masking of users and passwords in addresses.
 
-/// The text with stars in the place of secrets, of the same width.
+/// Returns the text with secrets replaced by stars, of the same width.
 pub(super) fn masked(text: &str) -> String {
     let ends_word = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | ',');
     let mut out = String::with_capacity(text.len());
@@ -14,7 +14,7 @@ pub(super) fn masked(text: &str) -> String {
     out
 }
 
-/// Where secrets stand in one word: what comes before an `@`, and passwords among parameters.
+/// Returns the secrets of one word: the part before an `@`, and passwords among parameters.
 fn secret_in(word: &str) -> Vec<std::ops::Range<usize>> {
     let mut secrets = Vec::new();
     let start = word.find("://").map_or(0, |at| at + 3);

@@ -1,5 +1,4 @@
-//! What every option is in the end, and who said so: for those who ask, and to tell what another
-//! configuration would change.
+//! The effective value of every option and its source, to show them and to compare configurations.
 
 use super::mistake::{Mistake, Mistakes, Place, Report};
 use super::option::{About, Unset};
@@ -10,40 +9,39 @@ use super::options::{
 use super::raw::{Plain, Value};
 use super::{Config, units};
 
-/// Every option there is, with the value that holds.
+/// Every option with its effective value.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     /// The file, if there is one.
     pub file: Option<String>,
-    /// Those at the top of the file, which are flags as well.
+    /// The options at the top of the file, which are flags as well.
     pub options: Vec<Setting>,
-    /// Those of each upstream group, by its name.
+    /// The options of each upstream group, by name.
     pub upstreams: Vec<(String, Vec<Setting>)>,
-    /// Those of each route, by its name.
+    /// The options of each route, by name.
     pub routes: Vec<(String, Vec<Setting>)>,
 }
 
-/// What one option is.
+/// An option with its value.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// Its name in the file.
+    /// The name in the file.
     pub name: &'static str,
-    /// The value, without secrets. `None`: nobody has said anything, and there is no one value that
-    /// holds then.
+    /// The value, without secrets. `None` if it is not set and the default is no single value.
     pub value: Option<Plain>,
-    /// What holds when nobody says anything, in words.
-    pub default: &'static str,
-    /// Who said so.
-    pub said: Said,
-    /// The value with secrets, and where it stands.
+    /// The default, in words.
+    pub default: String,
+    /// The source of the value.
+    pub source: OptionSource,
+    /// The value with secrets, and its place.
     written: Option<Plain>,
     place: Place,
 }
 
-/// Who said what an option is.
+/// The source of an option's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Said {
-    /// Nobody.
+pub enum OptionSource {
+    /// The default.
     Default,
     /// This line of the file.
     File(usize),
@@ -51,16 +49,16 @@ pub enum Said {
     CommandLine,
 }
 
-/// The tables of one configuration, as they were written.
-pub(super) struct Written<'a> {
+/// The tables of one configuration, as read.
+pub(super) struct Tables<'a> {
     pub(super) name: Option<&'a str>,
     pub(super) text: &'a str,
     pub(super) file: &'a Value,
     pub(super) command_line: &'a Value,
 }
 
-impl Written<'_> {
-    /// What it comes to.
+impl Tables<'_> {
+    /// Returns the effective settings.
     pub(super) fn settings(&self, config: &Config) -> Settings {
         let top = [self.command_line, self.file];
         let mut options = abouts(ORIGIN);
@@ -98,7 +96,7 @@ impl Written<'_> {
         }
     }
 
-    /// These options as the first of the tables has them that says something.
+    /// Returns these options, each from the first table that sets it.
     fn all(&self, abouts: &[About], tables: &[&Value]) -> impl Iterator<Item = Setting> {
         let settings: Vec<_> = abouts
             .iter()
@@ -109,31 +107,34 @@ impl Written<'_> {
 
     fn setting(&self, about: &About, tables: &[&Value]) -> Setting {
         let written = tables.iter().find_map(|table| table.entry(about.name));
-        let (said, place) = match written.map(|value| &value.place) {
-            None => (Said::Default, Place::File(0..0)),
+        let (source, place) = match written.map(|value| &value.place) {
+            None => (OptionSource::Default, Place::File(0..0)),
             Some(place @ Place::File(span)) => {
                 let before = self.text.get(..span.start).unwrap_or_default();
-                (Said::File(before.matches('\n').count() + 1), place.clone())
+                (
+                    OptionSource::File(before.matches('\n').count() + 1),
+                    place.clone(),
+                )
             }
-            Some(place) => (Said::CommandLine, place.clone()),
+            Some(place) => (OptionSource::CommandLine, place.clone()),
         };
         let default = match about.unset {
-            Unset::Is(text) => Some(Value::of_default(text)),
+            Unset::Is(text) => Some(Value::of_default(about.form, text)),
             Unset::Says(_) => None,
         };
         let written = written.or(default.as_ref()).map(Value::plain);
         Setting {
             name: about.name,
             value: written.as_ref().map(Plain::masked),
-            default: about.unset.words(),
-            said,
+            default: about.default_in_file(),
+            source,
             written,
             place,
         }
     }
 }
 
-/// A table of its own, before those at the top.
+/// Returns a route's or group's table, if any, before those at the top.
 fn with<'a>(own: Option<&'a Value>, top: [&'a Value; 2]) -> Vec<&'a Value> {
     own.into_iter().chain(top).collect()
 }
@@ -145,30 +146,32 @@ impl Setting {
 
     fn shown(&self) -> String {
         let value = self.value.as_ref().map(ToString::to_string);
-        value.unwrap_or_else(|| self.default.to_owned())
+        value.unwrap_or_else(|| self.default.clone())
     }
 }
 
 impl Settings {
-    /// Where an option was said.
+    /// Returns the place of an option.
     pub(super) fn place(&self, option: &str) -> Place {
-        let said = self.options.iter().find(|one| one.name == option);
-        said.map_or(Place::Urls, |said| said.place.clone())
+        let set = self.options.iter().find(|one| one.name == option);
+        set.map_or(Place::Urls, |set| set.place.clone())
     }
 
-    /// Where an option of a group was said, or the group itself.
+    /// Returns the place of an option of a group, or of the group's servers.
     pub(super) fn place_of(&self, group: &str, option: &str) -> Place {
         let own = self.upstreams.iter().find(|(name, _)| name == group);
-        let said = own.and_then(|(_, options)| {
-            let mut said = options.iter().filter(|one| one.said != Said::Default);
-            said.clone()
+        let set = own.and_then(|(_, options)| {
+            let mut set = options
+                .iter()
+                .filter(|one| one.source != OptionSource::Default);
+            set.clone()
                 .find(|one| one.name == option)
-                .or_else(|| said.find(|one| ["servers", "origin"].contains(&one.name)))
+                .or_else(|| set.find(|one| ["servers", "origin"].contains(&one.name)))
         });
-        said.map_or(Place::Urls, |said| said.place.clone())
+        set.map_or(Place::Urls, |set| set.place.clone())
     }
 
-    /// The names of what another one has differently.
+    /// Returns the names of the options that differ.
     pub fn changed_by(&self, new: &Self) -> Vec<String> {
         let mut changed: Vec<String> = changed(&self.options, &new.options)
             .map(|(_, new)| new.name.to_owned())
@@ -199,7 +202,7 @@ fn same(before: &[Setting], new: &[Setting]) -> bool {
     before.len() == new.len() && before.iter().zip(new).all(|(a, b)| a.is_as(b))
 }
 
-/// The options of one list that are others in another.
+/// Returns the pairs of options that differ between two lists.
 fn changed<'a>(
     before: &'a [Setting],
     new: &'a [Setting],
@@ -209,11 +212,11 @@ fn changed<'a>(
 }
 
 impl Config {
-    /// What of a configuration cannot come into force without a restart, where this one is: if there is
-    /// something, nothing of it may.
+    /// Reports the options of a new configuration that need a restart. If there are any, the reload is refused
+    /// as a whole.
     pub fn needs_restart_for(&self, new: &Self) -> Option<Report> {
         let mut mistakes = Mistakes::default();
-        // Where clients connect when nothing is said of that.
+        // Options that change the default client addresses.
         let follows: &[&str] = if self.acme.is_on() == new.acme.is_on() {
             &["tls_listen"]
         } else {
@@ -252,7 +255,7 @@ impl Config {
         let (before, after) = (&self.settings.options, &new.settings.options);
         for (before, after) in changed(before, after).filter(|(_, new)| named(new.name)) {
             let what = format!(
-                "`{}` cannot change while the server runs: it is {}, and would be {}",
+                "`{}` cannot be changed by a reload: it is {}, and would be {}",
                 after.name,
                 before.shown(),
                 after.shown()
@@ -266,7 +269,7 @@ impl Config {
         })
     }
 
-    /// Memory is laid out for the largest object that there may be.
+    /// Notes a larger `max_object`: memory is laid out for the largest one at start.
     fn note_larger_objects(&self, new: &Self, mistakes: &mut Mistakes) {
         let largest = crate::shared::largest_in_memory(self);
         if crate::shared::largest_in_memory(new) <= largest {
@@ -279,7 +282,7 @@ impl Config {
                 && route.max_object > Some(largest)
             {
                 let what = format!(
-                    "`max_object` cannot become more than {} while the server runs: memory is laid out for that",
+                    "`max_object` cannot be raised above {} by a reload",
                     units::show_size(largest)
                 );
                 mistakes.note(Mistake::new(&option.place, what).remedy(REMEDY));
@@ -288,8 +291,7 @@ impl Config {
     }
 }
 
-const REMEDY: &str =
-    "`microcache upgrade` starts a server that has it, and loses no request; or leave it as it was";
+const REMEDY: &str = "run `microcache upgrade`, which loses no request, or undo the change";
 
 fn names(abouts: &[About]) -> Vec<&'static str> {
     abouts.iter().map(|about| about.name).collect()

@@ -1,39 +1,39 @@
-//! Where a configuration comes from, so that it can be read again.
+//! The source of a configuration, which a reload reads again.
 
 use std::io;
 use std::path::PathBuf;
 
 use super::{Config, Input, Report};
 
-/// What was typed: a file, urls, and flags, which override the file.
+/// The command line: a file, URLs, and flags, which override the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Source {
     /// The file, if there is one.
     pub file: Option<PathBuf>,
-    /// The urls of the command line.
+    /// The URLs of the command line.
     pub urls: Vec<String>,
-    /// An option's name, and what its flag was given.
+    /// The options with the values of their flags.
     pub flags: Vec<(&'static str, Vec<String>)>,
 }
 
-/// Why there is no configuration.
+/// The failure to read a configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     /// The file cannot be read.
     #[error("cannot read {file}: {error}")]
-    Unread {
-        /// Which.
+    Unreadable {
+        /// The path of the file.
         file: String,
-        /// What the system says.
+        /// The error of the system.
         error: io::Error,
     },
-    /// It was read, and something is wrong with it.
+    /// The configuration has mistakes.
     #[error("{0}")]
     Mistakes(Report),
 }
 
 impl Source {
-    /// Reads it, as it is now.
+    /// Reads the configuration, as it is now.
     pub fn read(&self) -> Result<Config, SourceError> {
         let file = match &self.file {
             None => None,
@@ -41,7 +41,7 @@ impl Source {
                 let name = path.display().to_string();
                 match std::fs::read_to_string(path) {
                     Ok(text) => Some((name, text)),
-                    Err(error) => return Err(SourceError::Unread { file: name, error }),
+                    Err(error) => return Err(SourceError::Unreadable { file: name, error }),
                 }
             }
         };

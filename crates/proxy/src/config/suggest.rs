@@ -1,14 +1,14 @@
-//! Did you mean …?
+//! Suggestions for misspelt names.
 
 use strsim::osa_distance;
 
-/// The name closest to what was written, if any is close enough to be meant.
+/// Returns the name closest to a text, if one is close enough.
 pub fn nearest<'a>(written: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let written = written.to_ascii_lowercase().replace('-', "_");
     let allowed = written.chars().count().div_ceil(3).min(3);
     names
         .into_iter()
-        // Letters changed, put in, taken out, or swapped with their neighbour.
+        // Letters replaced, inserted, deleted, or swapped with their neighbour.
         .map(|name| (osa_distance(&written, &name.replace('-', "_")), name))
         .filter(|(distance, _)| *distance <= allowed)
         .min_by_key(|(distance, _)| *distance)

@@ -146,11 +146,11 @@ fn what_stands_in_the_wrong_table_is_told_where_it_belongs() {
         "[[routes]]\nmatch = { path = \"/a\", ttl = \"1s\" }\nkey = { pass = true, query = { name = \"x\" } }",
         &[
             "2:24: unknown option `ttl`",
-            "= it belongs to the route: beside `match`, not inside it",
+            "= it belongs to the route: next to `match`, not inside it",
             "3:9: unknown option `pass`",
-            "= it belongs to the route: beside `key`, not inside it",
+            "= it belongs to the route: next to `key`, not inside it",
             "3:32: unknown option `name`",
-            "= it belongs to the route: beside `key`, not inside it",
+            "= it belongs to the route: next to `key`, not inside it",
         ],
     );
     check(
@@ -218,8 +218,8 @@ fn bad_flags_are_named() {
         report.to_string(),
         "--listen: cannot use \"8080\"; write an IP address and a port: 127.0.0.1:8080 for this machine only, \
          0.0.0.0:8080 for all\n\
-         --threads: expected a number from 1 to 1024, not many\n\
-         --ttl: expected a number and a unit, such as \"500ms\", \"1s\", \"10m\", \"1d\", not \"1 sec\"\n\
+         --threads: expected a number from 1 to 1024, found many\n\
+         --ttl: expected a number and a unit, such as \"500ms\", \"1s\", \"10m\", \"1d\", found \"1 sec\"\n\
          origin: cannot use \"localhost:3000\"; write http://localhost:3000"
     );
 }
@@ -259,29 +259,29 @@ fn names_and_authorities_that_cannot_be_used_are_refused() {
          acme_email = \"me\"\nacme_directory = \"http://ca.example/dir\"\nacme_storage = \"acme\"",
         &[
             "1:9: cannot use \"*.a.example\"",
-            "= a certificate with `*.` is given only to who can change the name's DNS: name each host, or get it elsewhere and name its files as `tls`",
+            "= wildcard certificates need a DNS challenge, which is not supported: list each host, or configure a certificate from elsewhere as `tls`",
             "1:24: cannot use \"192.0.2.1\"",
-            "= name a host, not an address",
+            "= write a host name, not an address",
             "1:37: cannot use \"b\u{fc}cher.example\"",
-            "= write it as DNS has it, with `xn--`",
+            "= write it in ASCII, as in DNS (`xn--…`)",
             "1:55: cannot use \"a_b\"",
-            "= write a host's name alone, such as example.org",
+            "= write a host name, such as example.org",
             "1:62: cannot use \"http://a\"",
-            "= write a host's name alone, such as example.org",
+            "= write a host name, such as example.org",
             "1:87: a.example is listed twice",
             "2:14: cannot use \"me\"",
-            "= write one address, such as me@example.org",
+            "= write one mail address, such as me@example.org",
             "3:18: cannot use \"http://ca.example/dir\"",
-            "= write the url of its directory, such as https://acme-v02.api.letsencrypt.org/directory",
+            "= write the https URL of its directory, such as https://acme-v02.api.letsencrypt.org/directory",
             "4:16: cannot use \"acme\"",
-            "= write the whole path, from / on",
+            "= write an absolute path",
         ],
     );
     check(
         "acme_email = \"me@a.example\"",
         &[
-            "1:14: `acme_email` has no effect without names",
-            "= say which as `acme`",
+            "1:14: `acme_email` has no effect without `acme`",
+            "= add acme = \"HOST\", or remove it",
         ],
     );
 }
@@ -291,7 +291,7 @@ fn without_an_origin_it_says_what_to_write() {
     let report = Config::read(Input::default()).unwrap_err().to_string();
     assert_eq!(
         report,
-        "origin: none given; say where the application is: microcache http://localhost:3000"
+        "origin: missing; type the URL of the application: microcache http://localhost:3000"
     );
     let report = Config::read(Input {
         file: Some((FILE, "ttl = \"1s\"")),
@@ -405,7 +405,7 @@ fn several_groups_need_a_route_for_the_rest() {
     for routes in ["", route] {
         let report = read(routes).unwrap_err();
         assert!(
-            report.contains("no route takes the other requests"),
+            report.contains("no route matches all other requests"),
             "{report}"
         );
     }
@@ -459,7 +459,7 @@ fn a_route_may_have_a_directory_instead_of_an_upstream_group() {
     for (text, expected) in [
         (
             format!("[[routes]]\n{root}\nmatch = {{ path = \"/a/*\" }}\n"),
-            "no route takes the other requests",
+            "no route matches all other requests",
         ),
         (
             format!(
@@ -469,15 +469,15 @@ fn a_route_may_have_a_directory_instead_of_an_upstream_group() {
         ),
         (
             "origin = \"http://o\"\n[[routes]]\nindex = \"a.html\"\n".to_owned(),
-            "says nothing without `root`",
+            "has no effect without `root`",
         ),
         (
             "[[routes]]\nroot = \"/no/such/directory\"\n".to_owned(),
-            "no directory that can be used",
+            "cannot use the directory",
         ),
         (
             format!("[[routes]]\n{root}\nindex = \"../secret\"\n"),
-            "write the name of a file",
+            "write a file name",
         ),
     ] {
         let report = refused(&text);
@@ -495,11 +495,11 @@ fn the_report_shows_the_line_and_a_caret() {
     });
     assert_eq!(
         report.unwrap_err().to_string(),
-        "microcache.toml:2:8: expected a number and a unit, such as \"500ms\", \"1s\", \"10m\", \"1d\", not \"1 sec\"
+        "microcache.toml:2:8: expected a number and a unit, such as \"500ms\", \"1s\", \"10m\", \"1d\", found \"1 sec\"
   |
 2 | \tttl = \"1 sec\" # ä
   | \t      ^^^^^^^
-microcache.toml:3:11: expected a number from 1 to 1024, not a list
+microcache.toml:3:11: expected a number from 1 to 1024, found a list
   |
 3 | threads = [
   |           ^
@@ -532,7 +532,7 @@ fn unknown_names() {
         "key = { colour = 1 }",
         &[
             "1:9: unknown option `colour`",
-            "= known here: query, headers, cookies",
+            "= options here: query, headers, cookies",
         ],
     );
     check(
@@ -552,70 +552,72 @@ fn unknown_names() {
 fn impossible_values() {
     check(
         "threads = 0",
-        &["1:11: expected a number from 1 to 1024, not 0"],
+        &["1:11: expected a number from 1 to 1024, found 0"],
     );
     check(
         "threads = -1",
-        &["1:11: expected a number from 1 to 1024, not -1"],
+        &["1:11: expected a number from 1 to 1024, found -1"],
     );
     check(
         "threads = 1.5",
-        &["1:11: expected a number from 1 to 1024, not 1.5"],
+        &["1:11: expected a number from 1 to 1024, found 1.5"],
     );
     check(
         "threads = \"2\"",
-        &["1:11: expected a number from 1 to 1024, not \"2\""],
+        &["1:11: expected a number from 1 to 1024, found \"2\""],
     );
     check(
         "ttl = 1",
-        &["1:7: expected a number and a unit, such as \"500ms\", \"1s\", \"10m\", \"1d\", not 1"],
+        &["1:7: expected a number and a unit, such as \"500ms\", \"1s\", \"10m\", \"1d\", found 1"],
     );
     check(
         "ttl = \"400d\"",
-        &["1:7: expected a duration from 0s to 365d, not \"400d\""],
+        &["1:7: expected a duration from 0s to 365d, found \"400d\""],
     );
     check(
         "connect_timeout = \"0s\"",
-        &["1:19: expected a duration from 1ms to 1d, not \"0s\""],
+        &["1:19: expected a duration from 1ms to 1d, found \"0s\""],
     );
     check(
         "memory = \"1KB\"",
-        &["1:10: expected a size from 1MiB to 16384GiB, not \"1KB\""],
+        &["1:10: expected a size from 1MiB to 16384GiB, found \"1KB\""],
     );
     check(
         "memory = \"64M\"",
-        &["1:10: expected \"64MiB\" or \"64MB\", not \"64M\""],
+        &["1:10: expected \"64MiB\" or \"64MB\", found \"64M\""],
     );
     check(
         "memory = 1979-05-27",
-        &["1:10: expected a number and a unit, such as \"512KiB\", \"64MiB\", \"1GB\", not a date"],
+        &[
+            "1:10: expected a number and a unit, such as \"512KiB\", \"64MiB\", \"1GB\", found a date",
+        ],
     );
     check(
         "pass = \"yes\"",
-        &["1:8: expected true or false, not \"yes\""],
+        &["1:8: expected true or false, found \"yes\""],
     );
     check(
         "set_cookie = \"yes\"",
-        &["1:14: expected one of \"refuse\", \"strip\", \"store\", not \"yes\""],
+        &["1:14: expected one of \"refuse\", \"strip\", \"store\", found \"yes\""],
     );
     check(
         "heuristic = 101",
-        &["1:13: expected a number from 0 to 100, not 101"],
+        &["1:13: expected a number from 0 to 100, found 101"],
     );
     check(
         "key = \"a\"",
-        &["1:7: expected a table of names and values, such as { name = value }, not \"a\""],
+        &["1:7: expected a table of names and values, such as { name = value }, found \"a\""],
     );
     check(
         "max_object = \"1GiB\"",
         &[
-            "1:14: `max_object` is more than a quarter of `memory`",
-            "= give it more memory, or keep smaller objects only",
+            "1:14: `max_object` is larger than a quarter of `memory`",
+            "= increase `memory`, or lower `max_object`",
         ],
     );
     check(
         "compress = [\"gzip\", \"deflate\"]",
-        &["1:21: expected one of \"zstd\", \"br\", \"gzip\", not \"deflate\""],
+        &["1:21: expected one of \"zstd\", \"br\", \"gzip\", found \"deflate\""],
     );
     check(
         "compress_types = [\"text/html; charset=utf-8\", \"html\"]",
@@ -629,8 +631,8 @@ fn impossible_values() {
     check(
         "dictionaries = true",
         &[
-            "1:16: `dictionaries` says nothing without `compress`",
-            "= add compress = [\"zstd\", \"br\", \"gzip\"], for those who have no version yet",
+            "1:16: `dictionaries` has no effect without `compress`",
+            "= add compress = [\"zstd\", \"br\", \"gzip\"], for browsers without a version yet",
         ],
     );
     check(
@@ -643,8 +645,8 @@ fn impossible_values() {
     check(
         "max_target_size = \"64KiB\"",
         &[
-            "1:19: `max_target_size` is more than `max_head_size`",
-            "= a target is part of its head",
+            "1:19: `max_target_size` is larger than `max_head_size`",
+            "= the target is a part of the head: make it smaller",
         ],
     );
 }
@@ -654,11 +656,11 @@ fn impossible_tables() {
     check(
         "status_ttl = { 404 = \"1s\", 206 = \"1s\", x = \"1s\", 500 = 1 }",
         &[
-            "1:28: `206` is no status that can be kept",
-            "= write one from 200 to 599, but for 206 and 304",
-            "1:40: `x` is no status that can be kept",
-            "= write one from 200 to 599, but for 206 and 304",
-            "1:56: expected a number and a unit, such as \"500ms\", \"1s\", \"10m\", \"1d\", not 1",
+            "1:28: `206` is not a status that can be stored",
+            "= write one from 200 to 599, except 206 and 304",
+            "1:40: `x` is not a status that can be stored",
+            "= write one from 200 to 599, except 206 and 304",
+            "1:56: expected a number and a unit, such as \"500ms\", \"1s\", \"10m\", \"1d\", found 1",
         ],
     );
     check(
@@ -675,9 +677,9 @@ fn impossible_tables() {
         "key = { query = { ignore = [\"a\"], only = [\"b*c\"] } }",
         &[
             "1:17: `ignore` and `only` exclude each other",
-            "= keep the one that is shorter",
+            "= remove one of them",
             "1:43: cannot use \"b*c\"",
-            "= a `*` may stand at the end only",
+            "= a `*` is allowed at the end only",
         ],
     );
     check(
@@ -716,33 +718,33 @@ fn upstreams() {
         "[upstreams.a]\nservers = [\"ftp://a.b\", \"http://c\", \"http://c:80\", {weight=0}]",
         &[
             "2:12: cannot use \"ftp://a.b\"",
-            "= origins speak http:// or https://",
+            "= an origin must be http:// or https://",
             "2:37: c:80 is listed twice",
-            "= give it a weight instead",
+            "= remove one, or give it a weight",
             "2:52: a server without `url`",
-            "2:60: expected a number from 1 to 1000, not 0",
+            "2:60: expected a number from 1 to 1000, found 0",
         ],
     );
     check(
         "[upstreams.a]",
         &[
             "1:12: the group `a` has no `servers`",
-            "= servers = [\"http://HOST:PORT\"]",
+            "= add servers = [\"http://HOST:PORT\"]",
         ],
     );
     check(
         "[upstreams.a]\nservers = []",
-        &["2:11: no server", "= list at least one url"],
+        &["2:11: no server", "= list at least one URL"],
     );
     check(
         "[upstreams.a]\nservers = [{url = \"http://a\", backup = true}]",
-        &["2:11: every server is a backup, but of none"],
+        &["2:11: every server is a backup: at least one must not be"],
     );
     check(
         "[upstreams.origin]\nservers = \"http://a\"",
         &[
-            "1:12: there is a group named `origin` already",
-            "= that is what the urls of `origin` are called",
+            "1:12: the group `origin` is defined twice",
+            "= `origin` defines a group of that name: rename this one",
         ],
     );
 }
@@ -758,19 +760,19 @@ fn routes() {
     );
     check(
         "[[routes]]\nname = \"x\"\nmatch = { path = \"/a\" }\n[[routes]]\nname = \"x\"\nmatch = { path = \"/b\" }",
-        &["5:8: another route is named \"x\""],
+        &["5:8: the name \"x\" is used by an earlier route"],
     );
     check(
         "[[routes]]\nmatch = { path = \"/a/*\" }\n[[routes]]\nmatch = { host = \"a.com\", path = [\"/a/b\", \"/a/*.css\"] }",
         &[
-            "4:9: this route is never reached: \"route 1\" above takes all of its requests",
+            "4:9: this route is never reached: \"route 1\" above matches all of its requests",
             "= move it up",
         ],
     );
     check(
         "[[routes]]\n[[routes]]\nmatch = { method = \"POST\" }",
         &[
-            "3:9: this route is never reached: \"route 1\" above takes all of its requests",
+            "3:9: this route is never reached: \"route 1\" above matches all of its requests",
             "= move it up",
         ],
     );
@@ -784,32 +786,32 @@ fn routes() {
             "2:18: cannot use \"a b\"",
             "= not a host name: write \"example.com\" or \"*.example.com\"",
             "2:32: cannot use \"x\"",
-            "= a path begins with `/` or `*`: write \"/x\" or \"*x\"",
+            "= a path must begin with `/` or `*`: write \"/x\" or \"*x\"",
             "2:46: cannot use \"get\"",
-            "= methods mind their case: write \"GET\"",
+            "= methods are case-sensitive: write \"GET\"",
         ],
     );
     check(
         "[[routes]]\nmatch = { host = \"a.com:80\" }",
         &[
             "2:18: cannot use \"a.com:80\"",
-            "= leave the port out: routes look at the name only",
+            "= remove the port: routes match the name only",
         ],
     );
     check(
         "[[routes]]\nmatch = { path = [] }",
-        &["2:18: the list is empty", "= leave it out to match all"],
+        &["2:18: the list is empty", "= remove it to match all"],
     );
     check(
         "[[routes]]\nmatch = { path = \"/a?b\" }",
         &[
             "2:18: cannot use \"/a?b\"",
-            "= a route looks at the path only, and `?` and `#` are not part of it",
+            "= a route matches the path only: remove `?`, `#` and the text after it",
         ],
     );
     check(
         "[[routes]]\npass = true\nttl = \"1s\"",
-        &["3:7: `ttl` has no effect: the route passes everything"],
+        &["3:7: `ttl` has no effect with `pass = true`"],
     );
     check(
         "bypass = \"session\"",
@@ -820,7 +822,7 @@ fn routes() {
     );
     check(
         "routes = 3",
-        &["1:10: expected a table of names and values, such as { name = value }, not 3"],
+        &["1:10: expected a table of names and values, such as { name = value }, found 3"],
     );
 }
 
@@ -829,11 +831,11 @@ fn faults_of_syntax_are_reported_beside_the_others() {
     check(
         "threads = 0\nttl = = 3\nmemory = \"x\nfoo\npass = 1\npass = true\n[[routes]",
         &[
-            "1:11: expected a number from 1 to 1024, not 0",
+            "1:11: expected a number from 1 to 1024, found 0",
             "2:7: extra `=`, expected nothing",
             "3:12: invalid basic string, expected `\"`",
             "4:4: key with no value, expected `=`",
-            "5:8: expected true or false, not 1",
+            "5:8: expected true or false, found 1",
             "6:1: duplicate key",
             "7:10: unclosed array table, expected `]`",
         ],
@@ -924,7 +926,7 @@ fn documents_have_one_keeper() {
     let config = read(&format!("{shared}push_history = 1000"));
     assert_eq!(config.push.settings.history, 1000);
     let told = mistakes(&format!("{shared}push_history = 1001"));
-    assert!(told.contains("1000 at most with `push_redis`"), "{told}");
+    assert!(told.contains("at most 1000 with `push_redis`"), "{told}");
     let alone = "origin = \"http://a\"\npush = \"/live/\"\npush_directory = \"none\"\n";
     assert!(read(alone).push.redis.urls.is_empty());
     let told = mistakes(&format!("{alone}push_redis_cluster = true"));
@@ -980,12 +982,93 @@ fn a_hub_keeps_its_history_where_a_directory_is_named_or_documents_are() {
     std::fs::remove_file(key).expect("removed");
 }
 
+/// Returns every option of every table.
+fn all_options() -> Vec<option::About> {
+    let mut all: Vec<_> = options::top_level().collect();
+    all.extend(options::of_a_route());
+    all.extend(options::abouts(options::ORIGIN));
+    all.extend(options::abouts(options::SERVERS));
+    all.extend(options::abouts(options::SERVER_ENTRY));
+    all.extend(options::abouts(options::HEALTH_CHECK));
+    all.extend(options::abouts(options::CERTIFICATE));
+    all.extend(options::abouts(options::MATCH));
+    all.extend(options::abouts(options::KEY));
+    all.extend(options::abouts(options::QUERY));
+    all
+}
+
+#[test]
+fn every_help_is_a_short_noun_phrase_in_plain_words() {
+    let starts = [
+        "what", "who", "whose", "whom", "how", "where", "whether", "which", "why", "when", "those",
+    ];
+    let private = [
+        "whoever",
+        "nobody",
+        "somebody",
+        "anybody",
+        "everybody",
+        "told",
+        "tells",
+        "whom",
+    ];
+    let options = all_options();
+    assert!(options.len() > 180, "{}", options.len());
+    for about in options {
+        let (name, help) = (about.name, about.help);
+        assert!((1..=80).contains(&help.chars().count()), "{name}: {help}");
+        assert!(!help.ends_with(['.', ':', ';']), "{name}: {help}");
+        let lower = help.to_lowercase();
+        let first = lower.split([' ', '-']).next().unwrap_or_default();
+        assert!(!starts.contains(&first), "{name}: {help}");
+        assert!(
+            about.more.is_empty() || about.more.ends_with('.'),
+            "{name}: {}",
+            about.more
+        );
+        let texts = [help, about.more, about.unset.words()];
+        let text = texts.join(" ").to_lowercase();
+        assert!(!text.contains("those who"), "{name}: {text}");
+        let mut words = text.split(|c: char| !c.is_alphanumeric());
+        let found = words.find(|word| private.contains(word));
+        assert_eq!(found, None, "{name}: {text}");
+    }
+}
+
+#[test]
+fn the_reference_has_the_words_that_operators_search_for() {
+    let reference = super::reference().to_lowercase();
+    for term in [
+        "keep-alive",
+        "read timeout",
+        "write timeout",
+        "connect timeout",
+        "idle timeout",
+        "retry",
+        "retried",
+        "backend",
+        "origin",
+        "evicted",
+        "revalidate",
+        "stale window",
+        "back-pressure",
+        "drain",
+        "rate limit",
+        "health check",
+        "coalesc",
+        "queue",
+        "ttl",
+    ] {
+        assert!(reference.contains(term), "{term}");
+    }
+}
+
 #[test]
 fn every_example_and_default_is_read_by_its_option() {
     for about in options::top_level() {
-        let mut values = vec![about.example];
-        if let option::Unset::Is(default) = about.unset {
-            values.push(default);
+        let mut values = vec![about.example_in_file()];
+        if matches!(about.unset, option::Unset::Is(_)) {
+            values.push(about.default_in_file());
         }
         // These mean nothing without a certificate.
         let is_about_tls = options::abouts(options::TLS)[1..]
@@ -1038,7 +1121,7 @@ fn what_is_dangerous_is_told_with_its_place() {
     assert_eq!(
         told.lines().next(),
         Some(
-            "microcache.toml:2:28: warning: `*` ignores a cookie that says who a visitor is, such as `PHPSESSID`"
+            "microcache.toml:2:28: warning: `*` ignores a cookie that identifies visitors, such as `PHPSESSID`"
         ),
         "{told}"
     );
@@ -1099,16 +1182,16 @@ fn what_can_mean_nothing_is_refused() {
     for (line, says) in [
         (
             "remove_headers = \"Host\"",
-            "no request goes to the origin without it",
+            "every request to the origin needs it",
         ),
         ("remove_headers = \"a*b\"", "at the end only"),
-        ("keep_headers = \"*\"", "name the fields"),
-        ("keep_headers = \"Accept\"", "the origin gets it anyway"),
+        ("keep_headers = \"*\"", "list the fields"),
+        ("keep_headers = \"Accept\"", "it is forwarded anyway"),
         ("keep_headers = \"X-Forwarded-For\"", "trusted_proxies"),
         ("keep_headers = \"Connection\"", "Microcache writes it"),
         (
             "key = { headers = \"*\" }",
-            "name those that pages depend on",
+            "list those that pages depend on",
         ),
         ("key = { headers = \"cookie\" }", "cookies = [\"NAME\"]"),
         (

@@ -1,4 +1,4 @@
-//! TLS with clients: what was said of it, and what the files hold that were named.
+//! TLS with clients: the options, and the contents of their files.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -12,35 +12,35 @@ use super::raw::Table;
 use super::{AcmeConfig, Config};
 use crate::tls::{self, CertificateFiles, CertificateReport, Certificates, Fault, Issued, Tickets};
 
-/// Where clients connect by TLS when nothing is said.
+/// The default address of TLS.
 const ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8443);
 
-/// TLS with clients.
+/// The configuration of TLS with clients.
 #[derive(Clone, Debug, Default)]
 pub struct TlsConfig {
-    /// Where they connect.
+    /// The addresses to listen on.
     pub listen: Vec<SocketAddr>,
-    /// What they are shown, and where that was said.
+    /// The certificates, and their places.
     pub(super) certificates: Vec<(CertificateFiles, Place)>,
-    /// The file with what the keys of tickets are made of.
+    /// The file with the secrets of session tickets.
     pub(super) ticket_keys: Option<(PathBuf, Place)>,
-    /// Who comes without TLS is sent to it.
+    /// HTTP is redirected to HTTPS.
     pub(super) redirect: bool,
-    /// What clients are told who came by TLS.
+    /// The Strict-Transport-Security of HTTPS responses.
     pub(crate) strict: Option<String>,
-    /// What sessions begin with, once the files were read.
+    /// The TLS configuration; `None` until the files are read.
     pub(crate) ready: Option<Arc<ServerConfig>>,
-    /// What the files are for that were read, and until when.
+    /// The names and expiry of the certificates read.
     pub(crate) read: Vec<CertificateReport>,
 }
 
 impl TlsConfig {
-    /// Whether there is any.
+    /// Returns whether TLS is enabled.
     pub const fn is_on(&self) -> bool {
         !self.listen.is_empty()
     }
 
-    /// Every file that it names.
+    /// Returns every configured file.
     pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
         let certificates = self.certificates.iter().flat_map(|(files, _)| {
             let others = [&files.key, &files.ocsp].into_iter().flatten();
@@ -50,13 +50,13 @@ impl TlsConfig {
         certificates.chain(tickets).map(PathBuf::as_path)
     }
 
-    /// The port that those are sent to who come without TLS.
+    /// Returns the port to redirect to, if the redirect is on.
     pub(crate) fn secure_port(&self) -> Option<u16> {
         let first = self.listen.first().filter(|_| self.redirect);
         first.map(SocketAddr::port)
     }
 
-    /// Settles what follows from the rest, and notes what means nothing without certificates.
+    /// Sets the default address, and notes options that have no effect without certificates.
     pub(super) fn settle(
         &mut self,
         listen: &[SocketAddr],
@@ -71,10 +71,9 @@ impl TlsConfig {
             if let Some(value) = table.get("tls_listen").or(table.get("listen")) {
                 let both = |address: &&SocketAddr| address.port() != 0 && listen.contains(address);
                 if let Some(address) = self.listen.iter().find(both) {
-                    let what = format!("{address} is in `listen` and in `tls_listen`");
+                    let what = format!("{address} is both in `listen` and in `tls_listen`");
                     mistakes.note(
-                        Mistake::new(&value.place, what)
-                            .remedy("choose another port for one of them"),
+                        Mistake::new(&value.place, what).remedy("change the port of one of them"),
                     );
                 }
             }
@@ -94,8 +93,7 @@ impl TlsConfig {
             if let Some(value) = table.get(name) {
                 let what = format!("`{name}` has no effect without a certificate");
                 mistakes.note(
-                    Mistake::new(&value.place, what)
-                        .remedy("name one as `tls`, or a host as `acme`"),
+                    Mistake::new(&value.place, what).remedy("add `tls` or `acme`, or remove it"),
                 );
             }
         }
@@ -103,7 +101,7 @@ impl TlsConfig {
 }
 
 impl Config {
-    /// Reads the files that it names, so that TLS can be spoken. What is wrong with them is told where they are named.
+    /// Reads the configured files. Mistakes in them are reported at the place of the option.
     pub(super) fn with_files(mut self) -> Result<Self, Report> {
         let mut mistakes = Mistakes::default();
         self.read_for_origins(&mut mistakes);
@@ -131,7 +129,7 @@ impl Config {
             Err(error) => {
                 let named = self.tls.certificates.first().map(|(_, place)| place);
                 let place = named.or(self.acme.place.as_ref());
-                let what = format!("TLS cannot be spoken: {error}");
+                let what = format!("TLS cannot be used: {error}");
                 mistakes.note(Mistake::new(place.unwrap_or(&Place::Urls), what));
             }
         }
@@ -197,7 +195,7 @@ pub(super) fn at(place: &Place, fault: Fault) -> Mistake {
     Mistake::new(place, fault.what).remedy(fault.remedy)
 }
 
-/// Seconds since 1970.
+/// Returns the seconds since 1970.
 pub(super) fn unix_time() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.unwrap_or_default().as_secs().cast_signed()

@@ -20,17 +20,17 @@ const SIZES: [(&str, u64); 7] = [
     ("B", 1),
 ];
 
-/// Reads `500ms`, `1s`, `10m`, `2h`, `1d`; `0` needs no unit.
+/// Parses `500ms`, `1s`, `10m`, `2h`, `1d`; `0` needs no unit.
 pub fn parse_duration(text: &str) -> Option<Duration> {
     parse(text, &DURATIONS).map(Duration::from_millis)
 }
 
-/// Reads `512B`, `64KiB`, `64MiB`, `1GB`; `0` needs no unit.
+/// Parses `512B`, `64KiB`, `64MiB`, `1GB`; `0` needs no unit.
 pub fn parse_size(text: &str) -> Option<u64> {
     parse(text, &SIZES)
 }
 
-/// Returns the forms of a size to write in place of a text that is none. Of `256M` it cannot be known which is meant.
+/// Returns the forms of a size to suggest for a text that is none. `256M` may mean either of two.
 pub fn size_forms(text: &str) -> String {
     for letter in ['G', 'M', 'K'] {
         let number = text.strip_suffix([letter, letter.to_ascii_lowercase()]);
@@ -73,7 +73,7 @@ fn parse(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     number.checked_mul(*factor)
 }
 
-/// The shortest whole number: of all units that divide the value, the one that leaves least.
+/// Formats the value in the largest unit that divides it.
 fn show(value: u64, units: &[(&str, u64)]) -> String {
     units
         .iter()

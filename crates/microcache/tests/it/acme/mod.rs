@@ -239,7 +239,7 @@ fn an_authority_that_is_down_is_asked_again_and_one_that_has_forgotten_us_too() 
     let proxy = start(&origin, &flags);
     eventually("a failure", || {
         let told = proxy.output();
-        (told.contains(HOST) && told.contains("clients who name it are refused")).then_some(())
+        (told.contains(HOST) && told.contains("its TLS connections are refused")).then_some(())
     });
     proxy.get("/").assert_is(200, "page");
     pebble.begin();
@@ -270,7 +270,7 @@ fn a_name_that_fails_keeps_no_other_one_waiting_and_is_got_when_it_leads_here() 
     wait_for(&proxy, &believed, OTHER);
     let told = eventually("a failure", || {
         let told = proxy.output();
-        told.contains("until then clients who name it are refused")
+        told.contains("until then its TLS connections are refused")
             .then_some(told)
     });
     assert!(told.contains("(http-01, port 80)"), "{told}");
@@ -336,7 +336,7 @@ fn a_name_that_leads_elsewhere_is_tried_again_when_somebody_has_it_tried() {
     eventually("a failure", || {
         proxy
             .output()
-            .contains("clients who name it are refused")
+            .contains("its TLS connections are refused")
             .then_some(())
     });
     pebble.lead_to("127.0.0.1");

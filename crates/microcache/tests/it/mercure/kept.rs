@@ -240,7 +240,8 @@ fn what_cannot_be_written_is_refused_and_counted() {
     let metric = || {
         let metrics = Operator::at(hub.admin).ask("GET", "/metrics", None).text();
         let mut lines = metrics.lines();
-        let counted = lines.find_map(|it| it.strip_prefix("microcache_mercure_log_write_failures_total "));
+        let counted =
+            lines.find_map(|it| it.strip_prefix("microcache_mercure_log_write_failures_total "));
         counted.expect("a metric").to_owned()
     };
     hub.published("topic=a&id=1");

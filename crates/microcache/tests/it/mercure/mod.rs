@@ -207,7 +207,10 @@ fn updates_go_to_those_who_subscribe_to_their_topics() {
     check(&hub, "match=*", &[], &[], &[book, "topic=x"]);
     let stats = hub.stats();
     assert_eq!(
-        (stats["slow_subscribers_dropped"].as_u64(), stats["refused"].as_u64()),
+        (
+            stats["slow_subscribers_dropped"].as_u64(),
+            stats["refused"].as_u64()
+        ),
         (Some(0), Some(0))
     );
     assert!(hub.origin.requests().is_empty());

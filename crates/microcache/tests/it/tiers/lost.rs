@@ -64,7 +64,7 @@ fn what_a_tier_did_and_how_it_is_can_be_read() {
         let says = |proxy: &Proxy, what: &str| {
             eventually(what, || proxy.output().contains(what).then_some(()));
         };
-        says(&proxy, &format!("behind  {name}, 1 server"));
+        says(&proxy, &format!("tiers   {name}, 1 server"));
         check(&proxy, 0);
         server.kill();
         let mut page = 1;

@@ -1,47 +1,34 @@
-//! Options for those who operate the server.
+//! Options of the admin interface.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 
 use super::super::Admin;
-use super::super::option::{About, Form, Opt, Unset};
+use super::super::option::Form::Text;
+use super::super::option::{Opt, optional};
 use super::server::parse_address;
 
-/// Options for those who operate the server.
+/// Options of the admin interface.
 pub(in crate::config) const ADMIN: &[Opt<Admin>] = &[
-    Opt {
-        about: About {
-            name: "admin",
-            form: Form::Text("ADDRESS"),
-            unset: Unset::Says("127.0.0.1:8081 if that is free"),
-            example: r#""127.0.0.1:8081""#,
-            help: "Where operators connect, or `off`",
-            more: "It is not for visitors: an address that \
-                   other machines reach needs `admin_token_file`.",
-        },
-        set: |admin, v, m| {
+    optional("admin", Text("ADDRESS"), "127.0.0.1:8081")
+        .unset("127.0.0.1:8081 if that is free")
+        .help("Address and port of the admin interface, or `off`")
+        .more(
+            "Not meant for visitors: an address that other machines can reach requires \
+             `admin_token_file`.",
+        )
+        .sets(|admin, v, m| {
             if let Some(address) = m.ok(v.parse(parse_admin)) {
                 (admin.address, admin.is_chosen) = (address, true);
             }
-        },
-    },
-    Opt {
-        about: About {
-            name: "admin_token_file",
-            form: Form::Text("FILE"),
-            unset: Unset::Says("none: this machine only, and no web page"),
-            example: r#""/etc/microcache/token""#,
-            help: "A file with the secret that operators' requests have to carry",
-            more: "As `Authorization: Bearer SECRET`. Its first line counts, of 16 characters at least; nobody else should be able to \
-                   read it.",
-        },
-        set: |admin, v, m| {
-            m.put(
-                &mut admin.token_file,
-                v.text().map(|path| Some(PathBuf::from(path))),
-            );
-        },
-    },
+        }),
+    optional("admin_token_file", Text("FILE"), "/etc/microcache/token")
+        .unset("none: local access only, and no dashboard")
+        .help("File with the bearer token that admin requests must carry")
+        .more(
+            "Sent as `Authorization: Bearer SECRET`. The token is the first line of the file, at \
+             least 16 characters; only the server's user should be able to read it.",
+        )
+        .sets(|admin, v, m| m.put(&mut admin.token_file, v.path().map(Some))),
 ];
 
 fn parse_admin(text: &str) -> Result<Option<SocketAddr>, String> {

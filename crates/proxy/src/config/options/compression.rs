@@ -1,91 +1,63 @@
-//! Options that say what is sent compressed: at the top for all routes, in a route for itself.
+//! Options of compression, at the top for all routes or in one route.
 
 use std::ops::RangeInclusive;
 
 use microcache_policy::Coding;
 
 use super::super::mistake::{Mistake, Mistakes};
-use super::super::option::{About, Form, Opt, Unset};
+use super::super::option::Form::{List, Size, Switch};
+use super::super::option::{Opt, opt};
 use super::super::raw::{Table, Value};
 use super::route::RouteDraft;
 
-/// The largest body that is worth a thread's time.
+/// The bounds of sizes; larger bodies would occupy a thread for too long.
 const BODY: RangeInclusive<u64> = 1..=64 << 20;
 
-/// What is sent compressed.
+/// Options of compression.
 pub(in crate::config) const COMPRESSION: &[Opt<RouteDraft>] = &[
-    Opt {
-        about: About {
-            name: "compress",
-            form: Form::List("CODING"),
-            unset: Unset::Is("[]"),
-            example: r#"["zstd", "br", "gzip"]"#,
-            help: "Codings in which stored responses are sent, best first: `zstd`, `br`, `gzip`",
-            more: "Each response is compressed once, in the background, when somebody asks for it again who accepts a coding; \
-                   what a client prefers comes before this order. The origin is asked for what is not compressed. See compression.",
-        },
-        set: set_codings,
-    },
-    Opt {
-        about: About {
-            name: "compress_types",
-            form: Form::List("TYPE"),
-            unset: Unset::Is(
-                r#"["text/*", "application/javascript", "application/json", "application/xml", "application/*+json", "application/*+xml", "application/wasm", "application/x-javascript", "application/x-ndjson", "font/otf", "font/ttf", "image/bmp", "image/svg+xml", "image/x-icon"]"#,
-            ),
-            example: r#"["text/*", "application/json"]"#,
-            help: "Media types that are compressed",
-            more: "A `*` stands for any run of characters.",
-        },
-        set: |r, v, m| r.route.rules.compress.types = v.each(m, |item| item.parse(media_type)),
-    },
-    Opt {
-        about: About {
-            name: "compress_min",
-            form: Form::Size,
-            unset: Unset::Is(r#""1KiB""#),
-            example: r#""1KiB""#,
-            help: "The smallest body that is compressed",
-            more: "Less than a packet is not sent any sooner for being smaller.",
-        },
-        set: |r, v, m| m.put(&mut r.route.rules.compress.smallest, v.size(&BODY)),
-    },
-    Opt {
-        about: About {
-            name: "compress_max",
-            form: Form::Size,
-            unset: Unset::Is(r#""8MiB""#),
-            example: r#""8MiB""#,
-            help: "The largest body that is compressed",
-            more: "What lies on disk because memory is too small for it is sent as it is.",
-        },
-        set: |r, v, m| m.put(&mut r.route.rules.compress.largest, v.size(&BODY)),
-    },
-    Opt {
-        about: About {
-            name: "compress_personal",
-            form: Form::Switch,
-            unset: Unset::Is("false"),
-            example: "false",
-            help: "Compress also what may be different for each visitor",
-            more: "That is what is stored by cookies or fields with secrets: `key.cookies`, some of `key.headers`, `Vary`. Where such a page \
-                   repeats what is in its url, whoever makes a visitor's browser ask for it, and sees how long the answers are, can \
-                   guess its secrets letter by letter (BREACH).",
-        },
-        set: |r, v, m| m.put(&mut r.route.rules.compress.personal, v.switch()),
-    },
-    Opt {
-        about: About {
-            name: "dictionaries",
-            form: Form::Switch,
-            unset: Unset::Is("false"),
-            example: "false",
-            help: "Send browsers what differs from the version of a page that they have (RFC 9842)",
-            more: "Beside `compress`, and over TLS: to those that accept `dcz` or `dcb`, as Chrome and Edge do. The last 8 versions of a url are remembered in memory, \
-                   if they have at most 256 KiB. Browsers keep a version for as long as the page says (`max-age`).",
-        },
-        set: |r, v, m| m.put(&mut r.route.rules.compress.dictionaries, v.switch()),
-    },
+    opt("compress", List("CODING"), "[]")
+        .example(r#"["zstd", "br", "gzip"]"#)
+        .help("Compression of stored responses: `zstd`, `br`, `gzip`, preferred first")
+        .more(
+            "A response is compressed once, in the background, when it is requested again by a \
+             client that accepts one of the codings; the client's own preference comes before \
+             this order. The origin is asked for uncompressed responses. See \
+             [compression](compression.md).",
+        )
+        .sets(set_codings),
+    opt("compress_types", List("TYPE"), r#"["text/*", "application/javascript", "application/json", "application/xml", "application/*+json", "application/*+xml", "application/wasm", "application/x-javascript", "application/x-ndjson", "font/otf", "font/ttf", "image/bmp", "image/svg+xml", "image/x-icon"]"#)
+        .example(r#"["text/*", "application/json"]"#)
+        .help("Media types that are compressed")
+        .more("A `*` matches any run of characters.")
+        .sets(|r, v, m| r.route.rules.compress.types = v.each(m, |item| item.parse(media_type))),
+    opt("compress_min", Size, "1KiB")
+        .help("Minimum size of a body to compress")
+        .more("A body smaller than a network packet does not arrive earlier for being compressed.")
+        .sets(|r, v, m| m.put(&mut r.route.rules.compress.smallest, v.size(&BODY))),
+    opt("compress_max", Size, "8MiB")
+        .help("Maximum size of a body to compress")
+        .more(
+            "Bodies that are only on disk, because memory is too small for them, are never \
+             compressed.",
+        )
+        .sets(|r, v, m| m.put(&mut r.route.rules.compress.largest, v.size(&BODY))),
+    opt("compress_personal", Switch, "false")
+        .help("Compression of responses that may differ per visitor (BREACH risk)")
+        .more(
+            "This concerns responses whose key contains cookies or secret fields: `key.cookies`, \
+             some of `key.headers`, `Vary`. If such a page repeats part of its URL, an attacker \
+             can make the visitor's browser request it, watch the length of the responses, and \
+             guess its secrets letter by letter (BREACH).",
+        )
+        .sets(|r, v, m| m.put(&mut r.route.rules.compress.personal, v.switch())),
+    opt("dictionaries", Switch, "false")
+        .help("Delta compression against the version a browser already has (RFC 9842)")
+        .more(
+            "In addition to `compress`, over TLS only, for clients that accept `dcz` or `dcb` \
+             (Chrome, Edge). The last 8 versions of a URL are kept in memory if they have at most \
+             256 KiB. Browsers keep a version as long as its `max-age` says.",
+        )
+        .sets(|r, v, m| m.put(&mut r.route.rules.compress.dictionaries, v.switch())),
 ];
 
 fn set_codings(draft: &mut RouteDraft, value: &Value, mistakes: &mut Mistakes) {
@@ -141,9 +113,9 @@ pub(in crate::config) fn check_compression(
         && rules.compress.dictionaries
         && !rules.compress.is_on()
     {
-        let what = "`dictionaries` says nothing without `compress`";
+        let what = "`dictionaries` has no effect without `compress`";
         let remedy =
-            "add compress = [\"zstd\", \"br\", \"gzip\"], for those who have no version yet";
+            "add compress = [\"zstd\", \"br\", \"gzip\"], for browsers without a version yet";
         mistakes.note(Mistake::new(&value.place, what).remedy(remedy));
     }
     if let Some(value) = table.get("compress")
@@ -153,7 +125,7 @@ pub(in crate::config) fn check_compression(
     {
         let what = "nothing is compressed where cookies are part of the key";
         mistakes.warn(Mistake::new(&value.place, what).remedy(
-            "its pages may hold a visitor's secrets; if they do not, say compress_personal = true",
+            "its pages may contain secrets of a visitor; if they do not, set compress_personal = true",
         ));
     }
 }

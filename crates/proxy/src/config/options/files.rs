@@ -1,47 +1,35 @@
-//! Options of a route that answers from a directory.
+//! Options of a route with static files.
 
 use std::path::PathBuf;
 
-use super::super::option::{About, Form, Opt, Unset};
+use super::super::option::Form::{Switch, Text};
+use super::super::option::{Opt, opt, optional};
 use super::route::RouteDraft;
 
-/// Which files, and how.
+/// Options of static files.
 pub(in crate::config) const FILES: &[Opt<RouteDraft>] = &[
-    Opt {
-        about: About {
-            name: "root",
-            form: Form::Text("DIRECTORY"),
-            unset: Unset::Says("an upstream group answers"),
-            example: r#""/srv""#,
-            help: "The directory whose files are the answers, instead of an upstream group",
-            more: "What is answered is kept as the route says, and the file is looked at again when it expires. Nothing \
-                   outside the directory is ever sent: neither `..` nor a link leads out of it. Hidden files are not sent, \
-                   but for `/.well-known`. The query counts only if `key` says so.",
-        },
-        set: |r, v, m| r.root = m.ok(v.parse(folder)).or(r.root.take()),
-    },
-    Opt {
-        about: About {
-            name: "index",
-            form: Form::Text("FILE"),
-            unset: Unset::Is(r#""index.html""#),
-            example: r#""index.html""#,
-            help: "The file that stands for a folder of `root`",
-            more: "A folder without one is a 404. A url of a folder without its last slash is redirected to the one that has it.",
-        },
-        set: |r, v, m| m.put(&mut r.index, v.parse(file_name)),
-    },
-    Opt {
-        about: About {
-            name: "precompressed",
-            form: Form::Switch,
-            unset: Unset::Is("false"),
-            example: "true",
-            help: "Send `FILE.br`, `FILE.zst` or `FILE.gz` of `root` to those who accept it",
-            more: "The first of these that lies beside the file and is accepted.",
-        },
-        set: |r, v, m| m.put(&mut r.precompressed, v.switch()),
-    },
+    optional("root", Text("DIRECTORY"), "/srv")
+        .unset("none: an upstream group answers")
+        .help("Directory with static files, served instead of an upstream group")
+        .more(
+            "Files are cached as the route says and revalidated when they expire. Nothing outside \
+             the directory is served: neither `..` nor a symbolic link leads out of it. Hidden \
+             files are not served, except `/.well-known`. The query is part of the key only if \
+             `key` says so.",
+        )
+        .sets(|r, v, m| r.root = m.ok(v.parse(folder)).or(r.root.take())),
+    opt("index", Text("FILE"), "index.html")
+        .help("Index file of a directory")
+        .more(
+            "A directory without one is a 404. A URL of a directory without a final slash is \
+             redirected to the one with it.",
+        )
+        .sets(|r, v, m| m.put(&mut r.index, v.parse(file_name))),
+    opt("precompressed", Switch, "false")
+        .example("true")
+        .help("Use of precompressed `FILE.br`, `FILE.zst` or `FILE.gz` from `root`")
+        .more("The first of these that exists and that the client accepts is sent.")
+        .sets(|r, v, m| m.put(&mut r.precompressed, v.switch())),
 ];
 
 fn folder(text: &str) -> Result<PathBuf, String> {
@@ -49,13 +37,13 @@ fn folder(text: &str) -> Result<PathBuf, String> {
     match std::fs::metadata(&folder) {
         Ok(about) if about.is_dir() => Ok(folder),
         Ok(_) => Err("not a directory".to_owned()),
-        Err(error) => Err(format!("no directory that can be used: {error}")),
+        Err(error) => Err(format!("cannot use the directory: {error}")),
     }
 }
 
 fn file_name(text: &str) -> Result<String, String> {
     if text.is_empty() || text.starts_with('.') || text.contains('/') {
-        return Err("write the name of a file, such as \"index.html\"".to_owned());
+        return Err("write a file name, such as \"index.html\"".to_owned());
     }
     Ok(text.to_owned())
 }

@@ -1,12 +1,12 @@
-//! Options of upstream groups: at the top for all groups, in a group for itself.
+//! Options of upstream groups, at the top for all groups or in one group.
 
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
 
 use rustls::pki_types::ServerName;
 
 use super::super::mistake::{Mistake, Mistakes};
-use super::super::option::{About, Form, Opt, Unset};
+use super::super::option::Form::{Duration, List, Number, Size, Switch, Table, Text};
+use super::super::option::{Opt, opt, optional};
 use super::super::origin_url::OriginUrl;
 use super::super::raw::Value;
 use super::tls::certificate_and_key;
@@ -15,418 +15,225 @@ use crate::upstream::settings::{GroupSettings, HealthCheck, ServerSettings};
 
 const UPLOAD: RangeInclusive<u64> = 0..=1 << 30;
 
-/// The short form of one group.
-pub(in crate::config) const ORIGIN: &[Opt<Vec<ServerSettings>>] = &[Opt {
-    about: About {
-        name: "origin",
-        form: Form::List("URL"),
-        unset: Unset::Says("none; needed unless there are `[upstreams]`"),
-        example: r#""http://localhost:3000""#,
-        help: "The application's url; several are one upstream group",
-        more: "`https://` is TLS, with a certificate that has to be good. On the command line it needs no flag: `microcache http://localhost:3000`. It is the group named \
-               `origin`, and routes that name no upstream go there.",
-    },
-    set: set_servers,
-}];
+/// The option for a single group.
+pub(in crate::config) const ORIGIN: &[Opt<Vec<ServerSettings>>] = &[optional(
+    "origin",
+    List("URL"),
+    r#""http://localhost:3000""#,
+)
+.unset("none; required unless there are `[upstreams]`")
+.help("URL of the application (origin, backend); several form one upstream group")
+.more(
+    "With `https://` the certificate is verified. On the command line it needs no flag: \
+             `microcache http://localhost:3000`. It defines the group named `origin`, used by all \
+             routes without `upstream`.",
+)
+.sets(set_servers)];
 
 /// Options that only a group has.
-pub(in crate::config) const SERVERS: &[Opt<GroupSettings>] = &[Opt {
-    about: About {
-        name: "servers",
-        form: Form::List("URL"),
-        unset: Unset::Says("needed"),
-        example: r#"["http://10.0.0.1:3000", { url = "http://10.0.0.2:3000", weight = 2 }]"#,
-        help: "The servers of the group: urls, or tables with `url`, `weight` and `backup`",
-        more: "",
-    },
-    set: |g, v, m| set_servers(&mut g.servers, v, m),
-}];
+pub(in crate::config) const SERVERS: &[Opt<GroupSettings>] = &[optional(
+    "servers",
+    List("URL"),
+    r#"["http://10.0.0.1:3000", { url = "http://10.0.0.2:3000", weight = 2 }]"#,
+)
+.unset("required")
+.help("Servers of the group: URLs, or tables with `url`, `weight` and `backup`")
+.sets(|g, v, m| set_servers(&mut g.servers, v, m))];
 
-/// What one server of a group may be given beside its url.
+/// Options of one server of a group.
 pub(in crate::config) const SERVER_ENTRY: &[Opt<ServerSettings>] = &[
-    Opt {
-        about: About {
-            name: "url",
-            form: Form::Text("URL"),
-            unset: Unset::Says("needed"),
-            example: r#""http://10.0.0.2:3000""#,
-            help: "Where the server is",
-            more: "",
-        },
-        set: |s, v, m| {
+    optional("url", Text("URL"), "http://10.0.0.2:3000")
+        .unset("required")
+        .help("URL of the origin server (backend)")
+        .sets(|s, v, m| {
             if let Some(url) = m.ok(v.parse(OriginUrl::parse)) {
                 s.host = url.host;
                 s.port = url.port;
                 s.tls = url.tls;
             }
-        },
-    },
-    Opt {
-        about: About {
-            name: "weight",
-            form: Form::Number,
-            unset: Unset::Is("1"),
-            example: "2",
-            help: "How many requests it takes for each one of a server with weight 1",
-            more: "",
-        },
-        set: |s, v, m| m.put(&mut s.weight, v.count(1..=1000).map(|n| n as u32)),
-    },
-    Opt {
-        about: About {
-            name: "backup",
-            form: Form::Switch,
-            unset: Unset::Is("false"),
-            example: "true",
-            help: "It is used only while all others are down",
-            more: "",
-        },
-        set: |s, v, m| m.put(&mut s.backup, v.switch()),
-    },
+        }),
+    opt("weight", Number, "1")
+        .example("2")
+        .help("Share of requests relative to a server of weight 1")
+        .sets(|s, v, m| m.put(&mut s.weight, v.count(1..=1000).map(|n| n as u32))),
+    opt("backup", Switch, "false")
+        .example("true")
+        .help("Backup server: used only while all others are down")
+        .sets(|s, v, m| m.put(&mut s.backup, v.switch())),
 ];
 
 /// Options that all groups share.
 pub(in crate::config) const GROUP: &[Opt<GroupSettings>] = &[
-    Opt {
-        about: About {
-            name: "max_concurrent",
-            form: Form::Number,
-            unset: Unset::Is("64"),
-            example: "64",
-            help: "The most requests that are with one upstream group at a time",
-            more: "The others wait in a queue, clients before refreshes.",
-        },
-        set: |g, v, m| m.put(&mut g.max_concurrent, v.count(1..=1_000_000)),
-    },
-    Opt {
-        about: About {
-            name: "max_uploads",
-            form: Form::Number,
-            unset: Unset::Says("half of `max_concurrent`"),
-            example: "32",
-            help: "The most of these requests whose bodies are still on their way",
-            more: "The other places are for requests that need no more from their clients, such as those for pages. Uploads \
-                   beyond it wait in a queue of their own. One address has half of these places at most.",
-        },
-        set: |g, v, m| g.max_uploads = m.ok(v.count(1..=1_000_000)),
-    },
-    Opt {
-        about: About {
-            name: "upload_buffer",
-            form: Form::Size,
-            unset: Unset::Is(r#""64KiB""#),
-            example: r#""64KiB""#,
-            help: "As much of a request's body is read before the request goes to a server",
-            more: "A body that is no longer reaches the server in one piece: no worker of the application waits for its client. \
-                   `0` reads nothing, and every request with a body is an upload.",
-        },
-        set: |g, v, m| m.put(&mut g.upload_buffer, v.size(&UPLOAD).map(|n| n as usize)),
-    },
-    Opt {
-        about: About {
-            name: "upload_memory",
-            form: Form::Size,
-            unset: Unset::Is(r#""16MiB""#),
-            example: r#""16MiB""#,
-            help: "What all bodies that are read so may take together",
-            more: "Beyond it a body that does not come in one go is an upload, as if it were longer.",
-        },
-        set: |g, v, m| m.put(&mut g.upload_memory, v.size(&(0..=1 << 40))),
-    },
-    Opt {
-        about: About {
-            name: "upload_wait",
-            form: Form::Duration,
-            unset: Unset::Is(r#""1s""#),
-            example: r#""1s""#,
-            help: "How long a body that does not say its length is read so",
-            more: "It may be a conversation, in which the client waits for the server to speak.",
-        },
-        set: |g, v, m| m.put(&mut g.upload_wait, v.duration(&WAIT)),
-    },
-    Opt {
-        about: About {
-            name: "max_queue",
-            form: Form::Number,
-            unset: Unset::Is("1024"),
-            example: "1024",
-            help: "The most requests that wait in that queue; more are answered 503",
-            more: "The addresses of clients take turns in it; when it is full, the newest of the address with most waiting gives way. Behind a CDN \
-                   or load balancer that is not in `trusted_proxies`, all clients are one address.",
-        },
-        set: |g, v, m| m.put(&mut g.max_queue, v.count(0..=10_000_000)),
-    },
-    Opt {
-        about: About {
-            name: "queue_timeout",
-            form: Form::Duration,
-            unset: Unset::Is(r#""10s""#),
-            example: r#""10s""#,
-            help: "How long they wait there before they are answered 503",
-            more: "",
-        },
-        set: |g, v, m| m.put(&mut g.queue_timeout, v.duration(&WAIT)),
-    },
-    Opt {
-        about: About {
-            name: "connect_timeout",
-            form: Form::Duration,
-            unset: Unset::Is(r#""3s""#),
-            example: r#""3s""#,
-            help: "How long connecting to a server may take",
-            more: "",
-        },
-        set: |g, v, m| m.put(&mut g.connect_timeout, v.duration(&WAIT)),
-    },
-    Opt {
-        about: About {
-            name: "first_byte_timeout",
-            form: Form::Duration,
-            unset: Unset::Is(r#""60s""#),
-            example: r#""60s""#,
-            help: "How long a server may take to begin its answer",
-            more: "",
-        },
-        set: |g, v, m| m.put(&mut g.first_byte_timeout, v.duration(&WAIT)),
-    },
-    Opt {
-        about: About {
-            name: "between_bytes_timeout",
-            form: Form::Duration,
-            unset: Unset::Is(r#""30s""#),
-            example: r#""30s""#,
-            help: "How long a server may be silent within its answer",
-            more: "",
-        },
-        set: |g, v, m| m.put(&mut g.between_bytes_timeout, v.duration(&WAIT)),
-    },
-    Opt {
-        about: About {
-            name: "event_stream_timeout",
-            form: Form::Duration,
-            unset: Unset::Is(r#""1h""#),
-            example: r#""1h""#,
-            help: "How long an event stream may be silent",
-            more: "It has nothing to say until something happens.",
-        },
-        set: |g, v, m| m.put(&mut g.event_stream_timeout, v.duration(&WAIT)),
-    },
-    Opt {
-        about: About {
-            name: "pool_idle_timeout",
-            form: Form::Duration,
-            unset: Unset::Is(r#""4s""#),
-            example: r#""4s""#,
-            help: "How long an unused connection to a server is kept",
-            more: "Keep it shorter than the server does: many application servers close theirs after 5 seconds, and a \
-                   request that meets a closing connection may be lost.",
-        },
-        set: |g, v, m| m.put(&mut g.idle_timeout, v.duration(&WAIT)),
-    },
-    Opt {
-        about: About {
-            name: "pool_size",
-            form: Form::Number,
-            unset: Unset::Is("64"),
-            example: "64",
-            help: "The most unused connections kept per server",
-            more: "",
-        },
-        set: |g, v, m| m.put(&mut g.max_idle, v.count(0..=1_000_000)),
-    },
-    Opt {
-        about: About {
-            name: "max_signed_in",
-            form: Form::Number,
-            unset: Unset::Is("256"),
-            example: "256",
-            help: "The most connections to a group that belong each to one client",
-            more: "Where signing in is a matter of the connection (NTLM, Negotiate), it is kept for the client who signed in \
-                   on it, until he leaves. Beyond it clients cannot sign in so.",
-        },
-        set: |g, v, m| m.put(&mut g.max_signed_in, v.count(0..=1_000_000)),
-    },
-    Opt {
-        about: About {
-            name: "fail_limit",
-            form: Form::Number,
-            unset: Unset::Is("3"),
-            example: "3",
-            help: "So many failures in a row take a server out",
-            more: "Refused and lost connections and time-outs are failures; error responses are not.",
-        },
-        set: |g, v, m| m.put(&mut g.fail_limit, v.count(1..=1_000_000).map(|n| n as u32)),
-    },
-    Opt {
-        about: About {
-            name: "fail_pause",
-            form: Form::Duration,
-            unset: Unset::Is(r#""5s""#),
-            example: r#""5s""#,
-            help: "How long it then stays out before one request tries it",
-            more: "",
-        },
-        set: |g, v, m| m.put(&mut g.fail_pause, v.duration(&WAIT)),
-    },
-    Opt {
-        about: About {
-            name: "resolve_every",
-            form: Form::Duration,
-            unset: Unset::Is(r#""30s""#),
-            example: r#""30s""#,
-            help: "How often the names of servers are looked up again",
-            more: "",
-        },
-        set: |g, v, m| m.put(&mut g.resolve_every, v.duration(&WAIT)),
-    },
-    Opt {
-        about: About {
-            name: "origin_ca",
-            form: Form::Text("FILE"),
-            unset: Unset::Says("those of the system"),
-            example: r#""/etc/microcache/ca.pem""#,
-            help: "The certificates that vouch for servers with https urls, in PEM form",
-            more: "In place of those of the system. A server's own certificate may be one of them.",
-        },
-        set: |g, v, m| {
-            m.put(
-                &mut g.tls.ca,
-                v.text().map(|file| Some(PathBuf::from(file))),
-            );
-        },
-    },
-    Opt {
-        about: About {
-            name: "origin_certificate",
-            form: Form::Text("CERTIFICATE,KEY"),
-            unset: Unset::Says("none"),
-            example: r#""/etc/microcache/client.pem,/etc/microcache/client.key""#,
-            help: "The certificate that servers are shown who ask for one, and its key",
-            more: "One file may hold both.",
-        },
-        set: |g, v, m| {
-            m.put(
-                &mut g.tls.certificate,
-                v.parse(certificate_and_key).map(Some),
-            );
-        },
-    },
-    Opt {
-        about: About {
-            name: "origin_name",
-            form: Form::Text("NAME"),
-            unset: Unset::Says("the host in the url"),
-            example: r#""app.internal""#,
-            help: "The name that the certificates of servers have to be for",
-            more: "It is what they are asked for as well (SNI).",
-        },
-        set: |g, v, m| m.put(&mut g.tls.name, v.parse(server_name).map(Some)),
-    },
-    Opt {
-        about: About {
-            name: "origin_host",
-            form: Form::Text("HOST"),
-            unset: Unset::Says("what the client has sent"),
-            example: r#""app.internal""#,
-            help: "The Host that servers are sent",
-            more: "For those who know themselves by another name only. What the client has sent is in X-Forwarded-Host and Forwarded, \
-                   and is what tells responses apart.",
-        },
-        set: |g, v, m| m.put(&mut g.host, v.parse(host_name).map(Some)),
-    },
-    Opt {
-        about: About {
-            name: "origin_http2",
-            form: Form::Switch,
-            unset: Unset::Is("false"),
-            example: "true",
-            help: "Speak HTTP/2 with servers",
-            more: "Many requests share a connection. With https urls it is offered, and HTTP/1.1 is spoken where a server does not take it; with http urls \
-                   servers have to speak it without being asked. Upgrades (WebSocket) go by HTTP/1.1.",
-        },
-        set: |g, v, m| m.put(&mut g.http2, v.switch()),
-    },
-    Opt {
-        about: About {
-            name: "health_check",
-            form: Form::Table("how servers are asked"),
-            unset: Unset::Says("none: servers are judged by their answers"),
-            example: r#"{ path = "/healthz", interval = "5s" }"#,
-            help: "Ask servers whether they are well",
-            more: "",
-        },
-        set: set_health_check,
-    },
+    opt("max_concurrent", Number, "64")
+        .help("Maximum concurrent requests to an origin group (backend)")
+        .more(
+            "Further requests wait in a queue (back-pressure); clients come before background \
+             revalidations.",
+        )
+        .sets(|g, v, m| m.put(&mut g.max_concurrent, v.count(1..=1_000_000))),
+    optional("max_uploads", Number, "32")
+        .unset("half of `max_concurrent`")
+        .help("Maximum concurrent uploads: requests whose body is still arriving")
+        .more(
+            "A part of `max_concurrent`; the rest is reserved for requests that are complete, \
+             such as those for pages. Further uploads wait in a queue of their own. One client \
+             address has at most half of these places.",
+        )
+        .sets(|g, v, m| g.max_uploads = m.ok(v.count(1..=1_000_000))),
+    opt("upload_buffer", Size, "64KiB")
+        .help("Request body bytes to buffer before the request goes to the origin")
+        .more(
+            "A body up to this size reaches the backend in one piece, so that none of its workers \
+             waits for a slow client. `0` disables buffering, and makes every request with a body \
+             an upload.",
+        )
+        .sets(|g, v, m| m.put(&mut g.upload_buffer, v.size(&UPLOAD).map(|n| n as usize))),
+    opt("upload_memory", Size, "16MiB")
+        .help("Memory for all request bodies being buffered")
+        .more(
+            "When it is used up, a request whose body has not arrived yet is treated as an \
+             upload.",
+        )
+        .sets(|g, v, m| m.put(&mut g.upload_memory, v.size(&(0..=1 << 40)))),
+    opt("upload_wait", Duration, "1s")
+        .help("Maximum time to buffer a request body of unknown length")
+        .more("The client may be waiting for the server to speak first.")
+        .sets(|g, v, m| m.put(&mut g.upload_wait, v.duration(&WAIT))),
+    opt("max_queue", Number, "1024")
+        .help("Maximum requests queued for an origin group; above it 503")
+        .more(
+            "Client addresses take turns; when the queue is full, the newest request of the \
+             address with the most queued ones is rejected. Behind a CDN or load balancer that is \
+             not in `trusted_proxies` all clients are one address.",
+        )
+        .sets(|g, v, m| m.put(&mut g.max_queue, v.count(0..=10_000_000))),
+    opt("queue_timeout", Duration, "10s")
+        .help("Maximum time in that queue; after it 503")
+        .sets(|g, v, m| m.put(&mut g.queue_timeout, v.duration(&WAIT))),
+    opt("connect_timeout", Duration, "3s")
+        .help("Connect timeout to an origin server (TCP and TLS)")
+        .sets(|g, v, m| m.put(&mut g.connect_timeout, v.duration(&WAIT))),
+    opt("first_byte_timeout", Duration, "60s")
+        .help("Read timeout for the first byte of an origin response")
+        .sets(|g, v, m| m.put(&mut g.first_byte_timeout, v.duration(&WAIT))),
+    opt("between_bytes_timeout", Duration, "30s")
+        .help("Read timeout between two reads of an origin response body")
+        .sets(|g, v, m| m.put(&mut g.between_bytes_timeout, v.duration(&WAIT))),
+    opt("event_stream_timeout", Duration, "1h")
+        .help("Idle timeout of event streams (SSE) from the origin")
+        .more(
+            "In place of `between_bytes_timeout`: an event stream is silent until something \
+             happens.",
+        )
+        .sets(|g, v, m| m.put(&mut g.event_stream_timeout, v.duration(&WAIT))),
+    opt("pool_idle_timeout", Duration, "4s")
+        .help("Keep-alive (idle) timeout of pooled connections to the origin")
+        .more(
+            "Keep it shorter than the keep-alive timeout of the backend: many application servers \
+             close idle connections after 5 seconds, and a request that meets a closing \
+             connection may be lost. Requests that are safe to repeat are sent again (retry) on a \
+             new connection.",
+        )
+        .sets(|g, v, m| m.put(&mut g.idle_timeout, v.duration(&WAIT))),
+    opt("pool_size", Number, "64")
+        .help("Maximum idle keep-alive connections per origin server")
+        .sets(|g, v, m| m.put(&mut g.max_idle, v.count(0..=1_000_000))),
+    opt("max_signed_in", Number, "256")
+        .help("Maximum origin connections bound to one client each (NTLM, Negotiate)")
+        .more(
+            "Where authentication belongs to the connection, it stays reserved for the client \
+             that signed in on it until that client disconnects. Above the limit such clients \
+             cannot sign in.",
+        )
+        .sets(|g, v, m| m.put(&mut g.max_signed_in, v.count(0..=1_000_000))),
+    opt("fail_limit", Number, "3")
+        .help("Consecutive failures after which an origin server is taken out")
+        .more(
+            "Refused connections, lost connections and timeouts are failures; error responses are \
+             not.",
+        )
+        .sets(|g, v, m| m.put(&mut g.fail_limit, v.count(1..=1_000_000).map(|n| n as u32))),
+    opt("fail_pause", Duration, "5s")
+        .help("Time a failed origin server stays out before a retry with one request")
+        .sets(|g, v, m| m.put(&mut g.fail_pause, v.duration(&WAIT))),
+    opt("resolve_every", Duration, "30s")
+        .help("DNS refresh interval for the names of origin servers")
+        .sets(|g, v, m| m.put(&mut g.resolve_every, v.duration(&WAIT))),
+    optional("origin_ca", Text("FILE"), "/etc/microcache/ca.pem")
+        .unset("the system's roots")
+        .help("File (PEM) with CA certificates to verify https origins")
+        .more(
+            "Replaces the system's. The certificate of an origin server itself is accepted as \
+             well.",
+        )
+        .sets(|g, v, m| m.put(&mut g.tls.ca, v.path().map(Some))),
+    optional(
+        "origin_certificate",
+        Text("CERTIFICATE,KEY"),
+        "/etc/microcache/client.pem,/etc/microcache/client.key",
+    )
+    .help("Client certificate and key for mutual TLS with the origin, in PEM form")
+    .more("One file may hold both.")
+    .sets(|g, v, m| {
+        m.put(
+            &mut g.tls.certificate,
+            v.parse(certificate_and_key).map(Some),
+        )
+    }),
+    optional("origin_name", Text("NAME"), "app.internal")
+        .unset("the host in the URL")
+        .help("TLS name of the origin: SNI and the name its certificate must have")
+        .sets(|g, v, m| m.put(&mut g.tls.name, v.parse(server_name).map(Some))),
+    optional("origin_host", Text("HOST"), "app.internal")
+        .unset("the client's Host")
+        .help("Host header sent to the origin")
+        .more(
+            "For backends that know themselves by another name only. The client's Host is sent in \
+             X-Forwarded-Host and Forwarded, and remains part of the cache key.",
+        )
+        .sets(|g, v, m| m.put(&mut g.host, v.parse(host_name).map(Some))),
+    opt("origin_http2", Switch, "false")
+        .example("true")
+        .help("HTTP/2 to the origin")
+        .more(
+            "Many requests share a connection. With https URLs it is negotiated, with HTTP/1.1 as \
+             the alternative; with http URLs the origin must support it without negotiation \
+             (prior knowledge). Upgrades (WebSocket) use HTTP/1.1.",
+        )
+        .sets(|g, v, m| m.put(&mut g.http2, v.switch())),
+    optional(
+        "health_check",
+        Table("health check settings"),
+        r#"{ path = "/healthz", interval = "5s" }"#,
+    )
+    .unset("none: servers are judged by their responses")
+    .help("Active health checks of origin servers (backends)")
+    .sets(set_health_check),
 ];
 
-/// How servers are asked whether they are well.
+/// Options of health checks.
 pub(in crate::config) const HEALTH_CHECK: &[Opt<HealthCheck>] = &[
-    Opt {
-        about: About {
-            name: "path",
-            form: Form::Text("PATH"),
-            unset: Unset::Is(r#""/""#),
-            example: r#""/healthz""#,
-            help: "What is asked for, with GET",
-            more: "",
-        },
-        set: |h, v, m| m.put(&mut h.path, v.parse(path)),
-    },
-    Opt {
-        about: About {
-            name: "interval",
-            form: Form::Duration,
-            unset: Unset::Is(r#""5s""#),
-            example: r#""5s""#,
-            help: "How often",
-            more: "",
-        },
-        set: |h, v, m| m.put(&mut h.interval, v.duration(&WAIT)),
-    },
-    Opt {
-        about: About {
-            name: "timeout",
-            form: Form::Duration,
-            unset: Unset::Is(r#""2s""#),
-            example: r#""2s""#,
-            help: "How long an answer may take",
-            more: "It cannot be longer than the interval.",
-        },
-        set: |h, v, m| m.put(&mut h.timeout, v.duration(&WAIT)),
-    },
-    Opt {
-        about: About {
-            name: "expect",
-            form: Form::Text("STATUS"),
-            unset: Unset::Is(r#""200-399""#),
-            example: r#""200-299""#,
-            help: "The status codes of a server that is well",
-            more: "",
-        },
-        set: |h, v, m| m.put(&mut h.expect, v.parse(status_range)),
-    },
-    Opt {
-        about: About {
-            name: "rise",
-            form: Form::Number,
-            unset: Unset::Is("2"),
-            example: "2",
-            help: "So many good answers in a row bring a server back",
-            more: "",
-        },
-        set: |h, v, m| m.put(&mut h.rise, v.count(1..=1000).map(|n| n as u32)),
-    },
-    Opt {
-        about: About {
-            name: "fall",
-            form: Form::Number,
-            unset: Unset::Is("3"),
-            example: "3",
-            help: "So many bad answers in a row take it out",
-            more: "",
-        },
-        set: |h, v, m| m.put(&mut h.fall, v.count(1..=1000).map(|n| n as u32)),
-    },
+    opt("path", Text("PATH"), "/")
+        .example("/healthz")
+        .help("Path requested with GET")
+        .sets(|h, v, m| m.put(&mut h.path, v.parse(path))),
+    opt("interval", Duration, "5s")
+        .help("Time between two checks of a server")
+        .sets(|h, v, m| m.put(&mut h.interval, v.duration(&WAIT))),
+    opt("timeout", Duration, "2s")
+        .help("Timeout of a check")
+        .more("Must not be longer than the interval.")
+        .sets(|h, v, m| m.put(&mut h.timeout, v.duration(&WAIT))),
+    opt("expect", Text("STATUS"), "200-399")
+        .example("200-299")
+        .help("Status code or range of a healthy server")
+        .sets(|h, v, m| m.put(&mut h.expect, v.parse(status_range))),
+    opt("rise", Number, "2")
+        .help("Consecutive good checks that bring a server back")
+        .sets(|h, v, m| m.put(&mut h.rise, v.count(1..=1000).map(|n| n as u32))),
+    opt("fall", Number, "3")
+        .help("Consecutive failed checks that take a server out")
+        .sets(|h, v, m| m.put(&mut h.fall, v.count(1..=1000).map(|n| n as u32))),
 ];
 
 fn set_servers(servers: &mut Vec<ServerSettings>, value: &Value, mistakes: &mut Mistakes) {
@@ -438,16 +245,17 @@ fn set_servers(servers: &mut Vec<ServerSettings>, value: &Value, mistakes: &mut 
         let same = |s: &ServerSettings| s.host == server.host && s.port == server.port;
         if servers.iter().any(same) {
             let what = format!("{}:{} is listed twice", server.host, server.port);
-            mistakes.note(Mistake::new(&item.place, what).remedy("give it a weight instead"));
+            mistakes
+                .note(Mistake::new(&item.place, what).remedy("remove one, or give it a weight"));
         }
         servers.push(server);
     }
     if value.items().is_empty() {
-        mistakes.note(Mistake::new(&value.place, "no server").remedy("list at least one url"));
+        mistakes.note(Mistake::new(&value.place, "no server").remedy("list at least one URL"));
     } else if !servers.is_empty() && servers.iter().all(|server| server.backup) {
         mistakes.note(Mistake::new(
             &value.place,
-            "every server is a backup, but of none",
+            "every server is a backup: at least one must not be",
         ));
     }
 }
@@ -489,7 +297,7 @@ fn set_health_check(group: &mut GroupSettings, value: &Value, mistakes: &mut Mis
 fn server_name(text: &str) -> Result<String, String> {
     match ServerName::try_from(text) {
         Ok(_) => Ok(text.to_owned()),
-        Err(_) => Err("write the name of a host, or an address".to_owned()),
+        Err(_) => Err("write a host name or an address".to_owned()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The tables of options. Each entry is the one place where its option is defined.
+//! The tables of options. Each entry is the only definition of its option.
 
 mod acme;
 mod admin;
@@ -39,55 +39,73 @@ pub(super) use server::SERVER;
 pub(super) use tiers::TIERS;
 pub(super) use tls::{CERTIFICATE, TLS};
 
-/// The options that the short help names.
-pub(super) const COMMON: &[&str] = &[
-    "listen",
-    "threads",
-    "memory",
-    "disk",
-    "ttl",
-    "stale_while_revalidate",
-    "stale_if_error",
-    "max_concurrent",
+/// The options that the short help lists, each in few words.
+pub(super) const COMMON: [(&str, &str); 14] = [
+    ("listen", "Address to listen on [127.0.0.1:8080]"),
+    ("acme", "Host to get HTTPS certificates for"),
+    ("tls", "HTTPS certificate and key (PEM)"),
+    ("memory", "Memory for stored responses [256MiB]"),
+    ("disk", "Disk tier, as /var/cache/mc,10GiB"),
+    ("ttl", "Freshness if the origin sets none [1s]"),
+    (
+        "stale_while_revalidate",
+        "Stale window in the background [10s]",
+    ),
+    ("stale_if_error", "Stale window on origin errors [1d]"),
+    ("ignore_cookies", "Cookies that are not personal"),
+    ("max_concurrent", "Concurrent requests to the origin [64]"),
+    ("purge_from", "Clients that may send PURGE and BAN"),
+    ("push", "Paths of documents pushed live"),
+    ("admin", "Admin interface [127.0.0.1:8081]"),
+    ("access_log", "Access log: stdout or a file [off]"),
 ];
 
-/// What freshness and stale windows may be: more than a year is a slip of the hand.
+/// The bounds of freshness lifetimes and stale windows. More than a year is taken for a typing error.
 const LIFETIME: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_hours(365 * 24);
 
-/// What waiting may be: a wait of nothing would fail everything.
+/// The bounds of timeouts. A timeout of zero would fail every request.
 const WAIT: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_hours(24);
 
-/// Everything that may stand at the top of a file and has a flag.
-pub(super) fn top_level() -> Vec<About> {
-    let mut all = abouts(SERVER);
-    all.extend(abouts(LIMITS));
-    all.extend(abouts(TLS));
-    all.extend(abouts(ACME));
-    all.extend(abouts(ADMIN));
-    all.extend(abouts(LOGS));
-    all.extend(abouts(TIERS));
-    all.extend(abouts(PUSH));
-    all.extend(abouts(MERCURE));
-    all.extend(abouts(RULES));
-    all.extend(abouts(ASKING));
-    all.extend(abouts(COMPRESSION));
-    all.extend(abouts(GROUP));
-    all
+/// The bounds of the times of a drain, which may be zero.
+const DRAIN: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_hours(24);
+
+/// Returns the options at the top of the file, by group, in the order of the sample and the help.
+pub(super) fn groups() -> [(&'static str, Vec<About>); 13] {
+    [
+        ("Server", abouts(SERVER)),
+        ("Client connections", abouts(LIMITS)),
+        ("TLS", abouts(TLS)),
+        ("Certificates (ACME)", abouts(ACME)),
+        ("Admin interface", abouts(ADMIN)),
+        ("Logs and traces", abouts(LOGS)),
+        ("Disk, memcached and Redis", abouts(TIERS)),
+        ("Push", abouts(PUSH)),
+        ("Mercure hub", abouts(MERCURE)),
+        ("Caching", abouts(RULES)),
+        ("Request limits", abouts(ASKING)),
+        ("Compression", abouts(COMPRESSION)),
+        ("Origin (backend)", abouts(GROUP)),
+    ]
 }
 
-/// Everything that may stand in a route.
+/// Returns all options at the top of the file that have a flag, and the tables among them.
+pub(super) fn top_level() -> impl Iterator<Item = About> {
+    groups().into_iter().flat_map(|(_, abouts)| abouts)
+}
+
+/// Returns the options of a route.
 pub(super) fn of_a_route() -> impl Iterator<Item = About> {
-    let who = abouts(ROUTE).into_iter().chain(abouts(FILES));
+    let own = abouts(ROUTE).into_iter().chain(abouts(FILES));
     let rules = abouts(RULES).into_iter().chain(abouts(ASKING));
-    who.chain(rules).chain(abouts(COMPRESSION))
+    own.chain(rules).chain(abouts(COMPRESSION))
 }
 
-/// The tables inside a route, by name.
+/// Returns the tables inside a route, by name.
 pub(super) fn tables_of_a_route() -> [(&'static str, Vec<About>); 2] {
     [("match", abouts(MATCH)), ("key", abouts(KEY))]
 }
 
-/// What people read about the options of one table.
+/// Returns the descriptions of the options of one table.
 pub(super) fn abouts<T>(options: &[Opt<T>]) -> Vec<About> {
     options.iter().map(|option| option.about).collect()
 }
@@ -97,7 +115,11 @@ pub(super) fn set_defaults<T>(options: &[Opt<T>], target: &mut T) {
     let mut mistakes = Mistakes::default();
     for option in options {
         if let Unset::Is(text) = option.about.unset {
-            (option.set)(target, &Value::of_default(text), &mut mistakes);
+            (option.set)(
+                target,
+                &Value::of_default(option.about.form, text),
+                &mut mistakes,
+            );
         }
     }
     debug_assert!(mistakes.count() == 0, "{mistakes:?}");

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use microcache_push::{Prefix, Site, Sync};
 
-use super::super::option::{About, Form, Opt, Unset};
+use super::super::option::Form::{List, Number, Size, Switch, Text};
+use super::super::option::{Opt, opt, optional};
 use super::super::push::{Chosen, PushConfig};
 
 const MEMORY: RangeInclusive<u64> = 1 << 16..=1 << 50;
@@ -13,257 +14,191 @@ const DOCUMENT: RangeInclusive<u64> = 1 << 10..=1 << 28;
 
 /// Options of the push cache.
 pub(in crate::config) const PUSH: &[Opt<PushConfig>] = &[
-    Opt {
-        about: About {
-            name: "push",
-            form: Form::List("PREFIX"),
-            unset: Unset::Says("no documents"),
-            example: r#"["/live/"]"#,
-            help: "Take documents under these paths, and tell subscribers of every change",
-            more: "What is put there is answered from memory, and no origin is asked. [docs/push.md](push.md) says how documents are \
-                   published, watched and kept.",
-        },
-        set: |push, v, m| {
+    optional("push", List("PREFIX"), r#"["/live/"]"#)
+        .unset("no documents")
+        .help("Path prefixes of documents that are published here and pushed live")
+        .more(
+            "Documents are published with PUT and answered from memory without asking an origin; \
+             subscribers receive every change. See [push](push.md).",
+        )
+        .sets(|push, v, m| {
             let prefixes = v
                 .items()
                 .iter()
                 .filter_map(|item| m.ok(item.parse(parse_prefix)));
             push.prefixes = prefixes.collect();
             push.place = Some(v.place.clone());
-        },
-    },
-    Opt {
-        about: About {
-            name: "push_token_file",
-            form: Form::Text("FILE"),
-            unset: Unset::Says("none: nobody may publish"),
-            example: r#""/etc/microcache/push-token""#,
-            help: "A file with the secret that those carry who publish documents",
-            more: "As `Authorization: Bearer SECRET`. Its first line counts, of 16 characters at least. It is read again by a reload.",
-        },
-        set: |push, v, m| {
-            if let Some(path) = m.ok(v.text()) {
-                push.token_file = Some((PathBuf::from(path), v.place.clone()));
-            }
-        },
-    },
-    Opt {
-        about: About {
-            name: "push_private",
-            form: Form::List("PREFIX"),
-            unset: Unset::Says("everybody reads all documents"),
-            example: r#"["/live/private/"]"#,
-            help: "Those of these paths whose documents only those read who show that they may",
-            more: "By GET, in event streams and over WebSocket, and whatever pattern reaches there. Each is one of `push`, or begins with one. Who publishes reads \
-                   everything; others by `push_reader_token_file` or `push_reader_key_file`, see [docs/push.md](push.md#documents-that-are-private).",
-        },
-        set: |push, v, m| {
+        }),
+    optional(
+        "push_token_file",
+        Text("FILE"),
+        "/etc/microcache/push-token",
+    )
+    .unset("none: publishing is disabled")
+    .help("File with the publishers' bearer token")
+    .more(
+        "Sent as `Authorization: Bearer SECRET`. The token is the first line of the file, at \
+             least 16 characters. It is read again on reload.",
+    )
+    .sets(|push, v, m| m.put(&mut push.token_file, v.file().map(Some))),
+    optional("push_private", List("PREFIX"), r#"["/live/private/"]"#)
+        .unset("none: all documents are public")
+        .help("Path prefixes of private documents (readers need a token)")
+        .more(
+            "Applies to GET, event streams, WebSockets and every pattern that matches below these \
+             paths. Each is one of `push` or begins with one. Publishers read everything; other \
+             readers need a token, see `push_reader_token_file`, `push_reader_key_file` and \
+             [push](push.md#documents-that-are-private).",
+        )
+        .sets(|push, v, m| {
             for item in v.items() {
                 if let Some(prefix) = m.ok(item.parse(parse_prefix)) {
                     push.settings.private.push(prefix);
                     push.private_places.push(item.place.clone());
                 }
             }
-        },
-    },
-    Opt {
-        about: About {
-            name: "push_reader_token_file",
-            form: Form::Text("FILE"),
-            unset: Unset::Says("none"),
-            example: r#""/etc/microcache/push-reader-token""#,
-            help: "A file with a secret; who has it reads all documents that are private",
-            more: "As `Authorization: Bearer SECRET`. It is read again by a reload.",
-        },
-        set: |push, v, m| {
-            if let Some(path) = m.ok(v.text()) {
-                push.reader_token_file = Some((PathBuf::from(path), v.place.clone()));
-            }
-        },
-    },
-    Opt {
-        about: About {
-            name: "push_reader_key_file",
-            form: Form::Text("FILE"),
-            unset: Unset::Says("none"),
-            example: r#""/etc/microcache/push-reader-key""#,
-            help: "A file with the key that tokens (JWT) are signed with, which say what of the private documents may be read",
-            more: "A secret of 32 bytes at least for HS256, HS384 or HS512, or a public key as PEM. A token says `{\"microcache\": {\"read\": [\"/live/private/7/*\"]}}`, \
-                   and should say `exp`: its streams end then. The file is read again by a reload.",
-        },
-        set: |push, v, m| {
-            if let Some(path) = m.ok(v.text()) {
-                push.reader_key_file = Some((PathBuf::from(path), v.place.clone()));
-            }
-        },
-    },
-    Opt {
-        about: About {
-            name: "push_directory",
-            form: Form::Text("DIRECTORY"),
-            unset: Unset::Says("where services keep their state"),
-            example: r#""/var/lib/microcache/push""#,
-            help: "Where documents are written down, and what is published to a Mercure hub, or `none`",
-            more: "What was answered with success is there after a restart, and after the process was killed. The directory is made if it \
-                   is missing; one process uses it at a time. It is `push` in systemd's `STATE_DIRECTORY`, in `XDG_STATE_HOME/microcache` or in \
-                   `~/.local/state/microcache`. With `none`, documents end with the process. A hub without documents keeps what is published \
-                   in memory unless a directory is named.",
-        },
-        set: |push, v, m| {
-            if let Some(path) = m.ok(v.text()) {
-                push.chosen_directory = Some(match path {
-                    "none" => Chosen::Nowhere,
-                    path => Chosen::There(PathBuf::from(path)),
-                });
-            }
-        },
-    },
-    Opt {
-        about: About {
-            name: "push_sync",
-            form: Form::Text("WHEN"),
-            unset: Unset::Is(r#""always""#),
-            example: r#""always""#,
-            help: "When a change counts as written: `always` on the disk, or `never`",
-            more: "`always`: before it is answered, it is on the disk (fdatasync), and outlives a power failure; changes that come \
-                   together are written together. `never`: the system has it, and it outlives this process.",
-        },
-        set: |push, v, m| {
+        }),
+    optional(
+        "push_reader_token_file",
+        Text("FILE"),
+        "/etc/microcache/push-reader-token",
+    )
+    .help("File with a bearer token that may read every private document")
+    .more("Sent as `Authorization: Bearer SECRET`. It is read again on reload.")
+    .sets(|push, v, m| m.put(&mut push.reader_token_file, v.file().map(Some))),
+    optional(
+        "push_reader_key_file",
+        Text("FILE"),
+        "/etc/microcache/push-reader-key",
+    )
+    .help("File with the key that signs readers' tokens (JWT) for private documents")
+    .more(
+        "A secret of at least 32 bytes for HS256, HS384 or HS512, or a public key in PEM \
+             form. The claim `{\"microcache\": {\"read\": [\"/live/private/7/*\"]}}` lists the \
+             paths; streams end when the token expires (`exp`). The file is read again on reload.",
+    )
+    .sets(|push, v, m| m.put(&mut push.reader_key_file, v.file().map(Some))),
+    optional(
+        "push_directory",
+        Text("DIRECTORY"),
+        "/var/lib/microcache/push",
+    )
+    .unset("the service's state directory")
+    .help("Directory for documents and Mercure updates, or `none` for memory only")
+    .more(
+        "Every acknowledged change survives a restart and a crash. The directory is created \
+             if missing; one process uses it at a time. The default is `push` in systemd's \
+             `STATE_DIRECTORY`, in `XDG_STATE_HOME/microcache` or in `~/.local/state/microcache`. \
+             With `none`, documents end with the process. A Mercure hub without documents keeps \
+             its updates in memory unless a directory is set.",
+    )
+    .sets(|push, v, m| {
+        if let Some(path) = m.ok(v.text()) {
+            push.chosen_directory = Some(match path {
+                "none" => Chosen::Nowhere,
+                path => Chosen::There(PathBuf::from(path)),
+            });
+        }
+    }),
+    opt("push_sync", Text("always|never"), "always")
+        .help("Durability of a change: `always` (fdatasync before the response) or `never`")
+        .more(
+            "`always`: acknowledged changes survive a power failure; concurrent changes share one \
+             write. `never`: they survive a crash of this process only.",
+        )
+        .sets(|push, v, m| {
             m.put(
                 &mut push.settings.sync,
                 v.choice(&[("always", Sync::Always), ("never", Sync::Never)]),
             );
-        },
-    },
-    Opt {
-        about: About {
-            name: "push_redis",
-            form: Form::List("URL"),
-            unset: Unset::Says("none: this process alone keeps them"),
-            example: r#""redis://user:password@documents:6379/0""#,
-            help: "Keep documents in this Redis or Valkey server, for all nodes that name it",
-            more: "A change on one node is an event on all. `rediss://` is TLS, `unix://` a socket. Nothing is written to `push_directory` then. \
-                   Set `maxmemory-policy noeviction` and `appendonly yes` there: [docs/push.md](push.md#several-nodes) says why.",
-        },
-        set: |push, v, m| push.redis.urls = v.each(m, |item| item.text().map(str::to_owned)),
-    },
-    Opt {
-        about: About {
-            name: "push_redis_cluster",
-            form: Form::Switch,
-            unset: Unset::Is("false"),
-            example: "true",
-            help: "The servers named by `push_redis` are some of a cluster",
-            more: "All documents lie on one of them.",
-        },
-        set: |push, v, m| m.put(&mut push.redis.cluster, v.switch()),
-    },
-    Opt {
-        about: About {
-            name: "push_redis_ca",
-            form: Form::Text("FILE"),
-            unset: Unset::Says("the system's certificates"),
-            example: r#""/etc/microcache/redis-ca.pem""#,
-            help: "Certificates (PEM) that vouch for the server named by `push_redis`",
-            more: "",
-        },
-        set: |push, v, m| {
-            if let Some(path) = m.ok(v.text()) {
-                push.redis_ca = Some((PathBuf::from(path), v.place.clone()));
-            }
-        },
-    },
-    Opt {
-        about: About {
-            name: "push_memory",
-            form: Form::Size,
-            unset: Unset::Is(r#""64MiB""#),
-            example: r#""64MiB""#,
-            help: "What documents may take in memory; beyond it none is taken (507)",
-            more: "They are never evicted: nobody could be asked for them again. It is beside `memory`. Each takes its bytes and half a kilobyte; up to 16 KiB, its bytes twice.",
-        },
-        set: |push, v, m| m.put(&mut push.settings.memory, v.size(&MEMORY)),
-    },
-    Opt {
-        about: About {
-            name: "push_max_document",
-            form: Form::Size,
-            unset: Unset::Is(r#""1MiB""#),
-            example: r#""1MiB""#,
-            help: "The largest document, batch or patch (413)",
-            more: "What is being published at one time may take sixteen times that.",
-        },
-        set: |push, v, m| m.put(&mut push.settings.max_document, v.size(&DOCUMENT)),
-    },
-    Opt {
-        about: About {
-            name: "push_history",
-            form: Form::Number,
-            unset: Unset::Is("1"),
-            example: "100",
-            help: "How many versions of each document are remembered for subscribers who come back",
-            more: "With 1, who was away gets the latest version. With more, every change that is remembered, and an event `gap` \
-                   where some are not any more. With `push_redis` 1000 at most: say the same on all nodes.",
-        },
-        set: |push, v, m| m.put(&mut push.settings.history, v.count(1..=100_000)),
-    },
-    Opt {
-        about: About {
-            name: "push_conditions",
-            form: Form::Switch,
-            unset: Unset::Is("false"),
-            example: "true",
-            help: "Refuse changes that do not say which version they are meant for (428)",
-            more: "By `If-Match` or `If-None-Match`, so that nobody overwrites what somebody else has put meanwhile.",
-        },
-        set: |push, v, m| m.put(&mut push.settings.conditions, v.switch()),
-    },
-    Opt {
-        about: About {
-            name: "push_allow_origins",
-            form: Form::List("ORIGIN"),
-            unset: Unset::Says("none: pages of this site only"),
-            example: r#"["https://shop.example"]"#,
-            help: "The other sites whose pages may read documents and subscribe, as `https://shop.example`, or `*`",
-            more: "Browsers are told so (`Access-Control-Allow-Origin`), and a WebSocket is opened for them. Pages of a site that is named may publish too, if \
-                   they have the secret; those that only `*` lets in may not. Cookies count for documents that are private only, and only from sites that are named.",
-        },
-        set: |push, v, m| {
-            let sites = v
-                .items()
-                .iter()
-                .filter_map(|item| m.ok(item.parse(parse_site)));
-            push.settings.allow_origins = sites.collect();
-        },
-    },
-    Opt {
-        about: About {
-            name: "push_max_subscribers",
-            form: Form::Number,
-            unset: Unset::Is("65536"),
-            example: "65536",
-            help: "Who may subscribe to documents at a time (503)",
-            more: "`max_tunnels` bounds them together with other connections without an end.",
-        },
-        set: |push, v, m| m.put(&mut push.settings.max_subscribers, v.count(1..=1 << 24)),
-    },
-    Opt {
-        about: About {
-            name: "watch_max_pages",
-            form: Form::Number,
-            unset: Unset::Is("256"),
-            example: "256",
-            help: "Different pages that may be watched at a time, where `watch` allows it (503)",
-            more: "One address begins to watch a quarter of them at most. However many watch a page, it is followed once. With `watch = \"refresh\"` this is also how many requests a second those who \
-                   watch can cost the application at most.",
-        },
-        set: |push, v, m| m.put(&mut push.max_pages, v.count(1..=1 << 15)),
-    },
+        }),
+    optional(
+        "push_redis",
+        List("URL"),
+        r#""redis://user:password@documents:6379/0""#,
+    )
+    .unset("none: documents are local to this process")
+    .help("Redis or Valkey server for documents, shared by several nodes")
+    .more(
+        "A change on one node reaches the subscribers of all. `rediss://` is TLS, `unix://` a \
+             socket. `push_directory` is not used then. Set `maxmemory-policy noeviction` and \
+             `appendonly yes` on that server, see [push](push.md#several-nodes).",
+    )
+    .sets(|push, v, m| push.redis.urls = v.each(m, |item| item.text().map(str::to_owned))),
+    opt("push_redis_cluster", Switch, "false")
+        .example("true")
+        .help("Cluster mode for `push_redis`")
+        .more("All documents lie on one node of the cluster.")
+        .sets(|push, v, m| m.put(&mut push.redis.cluster, v.switch())),
+    optional(
+        "push_redis_ca",
+        Text("FILE"),
+        "/etc/microcache/redis-ca.pem",
+    )
+    .unset("the system's roots")
+    .help("File (PEM) with CA certificates to verify `push_redis`")
+    .sets(|push, v, m| m.put(&mut push.redis_ca, v.file().map(Some))),
+    opt("push_memory", Size, "64MiB")
+        .help("Memory for documents; above it publishing fails with 507")
+        .more(
+            "In addition to `memory`; documents are never evicted. A document costs its size + \
+             0.5 KiB (twice its size up to 16 KiB).",
+        )
+        .sets(|push, v, m| m.put(&mut push.settings.memory, v.size(&MEMORY))),
+    opt("push_max_document", Size, "1MiB")
+        .help("Maximum size of a document, batch or patch; larger ones get 413")
+        .more("Publications in progress may use sixteen times as much memory.")
+        .sets(|push, v, m| m.put(&mut push.settings.max_document, v.size(&DOCUMENT))),
+    opt("push_history", Number, "1")
+        .example("100")
+        .help("Versions kept per document for reconnecting subscribers")
+        .more(
+            "With 1, a reconnecting subscriber gets the latest version. With more, it gets every \
+             change that is kept, and a `gap` event where changes are missing. With `push_redis` \
+             at most 1000, and the same value on all nodes.",
+        )
+        .sets(|push, v, m| m.put(&mut push.settings.history, v.count(1..=100_000))),
+    opt("push_conditions", Switch, "false")
+        .example("true")
+        .help("Mandatory `If-Match` or `If-None-Match` on changes (428 without)")
+        .more("Prevents lost updates when several publishers change the same document.")
+        .sets(|push, v, m| m.put(&mut push.settings.conditions, v.switch())),
+    optional(
+        "push_allow_origins",
+        List("ORIGIN"),
+        r#"["https://shop.example"]"#,
+    )
+    .unset("none: pages of this site only")
+    .help("Other sites whose pages may read and subscribe (CORS): origins or `*`")
+    .more(
+        "Sets `Access-Control-Allow-Origin` and admits WebSockets from these sites. Pages of \
+             a listed site may also publish if they have the token; those admitted by `*` may \
+             not. Cookies count only for private documents, and only from listed sites.",
+    )
+    .sets(|push, v, m| {
+        let sites = v
+            .items()
+            .iter()
+            .filter_map(|item| m.ok(item.parse(parse_site)));
+        push.settings.allow_origins = sites.collect();
+    }),
+    opt("push_max_subscribers", Number, "65536")
+        .help("Maximum subscribers to documents at a time; above it 503")
+        .more("`max_tunnels` limits them together with other long-lived connections.")
+        .sets(|push, v, m| m.put(&mut push.settings.max_subscribers, v.count(1..=1 << 24))),
+    opt("watch_max_pages", Number, "256")
+        .help("Maximum different pages watched at a time (`watch`); above it 503")
+        .more(
+            "One client address starts at most a quarter of them. A page is followed once, \
+             however many subscribers watch it. With `watch = \"refresh\"` this is also the \
+             maximum number of requests per second that watching causes at the origin.",
+        )
+        .sets(|push, v, m| m.put(&mut push.max_pages, v.count(1..=1 << 15))),
 ];
 
 fn parse_site(text: &str) -> Result<Site, String> {
     Site::parse(text).ok_or_else(|| {
-        "an origin is a scheme and a host, such as https://shop.example or http://localhost:3000; or `*`".to_owned()
+        "write a scheme and a host, such as https://shop.example or http://localhost:3000, or `*`".to_owned()
     })
 }
 

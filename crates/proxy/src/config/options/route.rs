@@ -7,7 +7,8 @@ use microcache_policy::rules::{KeyRules, Rules};
 use microcache_policy::trust::is_rewritten;
 
 use super::super::mistake::{Mistake, Mistakes, Place};
-use super::super::option::{About, Form, Opt, Unset};
+use super::super::option::Form::{List, Table, Text};
+use super::super::option::{Opt, opt, optional};
 use super::super::pattern::{Glob, HostPattern};
 use super::super::rate::Rate;
 use super::super::raw::Value;
@@ -18,9 +19,9 @@ use super::rules::{QueryDraft, field_pattern, name_pattern};
 #[derive(Clone, Debug)]
 pub(in crate::config) struct RouteDraft {
     pub(in crate::config) route: Route,
-    /// The name of its upstream, and where it stands.
+    /// The name of its upstream, and its place.
     pub(in crate::config) upstream: Option<(String, Place)>,
-    /// The directory that answers instead.
+    /// The directory of static files.
     pub(in crate::config) root: Option<PathBuf>,
     pub(in crate::config) index: String,
     pub(in crate::config) precompressed: bool,
@@ -51,168 +52,115 @@ impl RouteDraft {
     }
 }
 
-/// Options that only a route has.
+/// Options of routes only.
 pub(in crate::config) const ROUTE: &[Opt<RouteDraft>] = &[
-    Opt {
-        about: About {
-            name: "match",
-            form: Form::Table("which requests"),
-            unset: Unset::Says("every request"),
-            example: r#"{ host = "*.example.com", path = ["/blog/*", "*.css"], method = "GET" }"#,
-            help: "Which requests the route takes",
-            more: "All that is named must match. A route that an earlier one leaves nothing to is a mistake.",
-        },
-        set: |r, v, m| {
-            if let Some(table) = m.ok(v.table()) {
-                table.apply(MATCH, &mut r.route.matcher, m);
-                table.refuse_rest_inside("match", m);
-            }
-        },
-    },
-    Opt {
-        about: About {
-            name: "upstream",
-            form: Form::Text("NAME"),
-            unset: Unset::Says("`origin`, or the only group there is"),
-            example: r#""app""#,
-            help: "The upstream group that the requests go to",
-            more: "",
-        },
-        set: |r, v, m| {
+    optional(
+        "match",
+        Table("match conditions"),
+        r#"{ host = "*.example.com", path = ["/blog/*", "*.css"], method = "GET" }"#,
+    )
+    .unset("every request")
+    .help("Requests that the route applies to")
+    .more(
+        "All conditions must match. A route that can never match because of an earlier one is \
+             an error.",
+    )
+    .sets(|r, v, m| {
+        if let Some(table) = m.ok(v.table()) {
+            table.apply(MATCH, &mut r.route.matcher, m);
+            table.refuse_rest_inside("match", m);
+        }
+    }),
+    optional("upstream", Text("NAME"), "app")
+        .unset("`origin`, or the only group there is")
+        .help("Upstream group (backend) that serves the requests")
+        .sets(|r, v, m| {
             if let Some(name) = m.ok(v.text()) {
                 r.upstream = Some((name.to_owned(), v.place.clone()));
             }
-        },
-    },
-    Opt {
-        about: About {
-            name: "name",
-            form: Form::Text("NAME"),
-            unset: Unset::Says("its number"),
-            example: r#""blog""#,
-            help: "What reports call the route",
-            more: "",
-        },
-        set: |r, v, m| m.put(&mut r.route.name, v.parse(not_empty)),
-    },
+        }),
+    optional("name", Text("NAME"), "blog")
+        .unset("its number")
+        .help("Name of the route in logs and metrics")
+        .sets(|r, v, m| m.put(&mut r.route.name, v.parse(not_empty))),
 ];
 
-/// Which requests a route takes.
+/// Options of match conditions.
 pub(in crate::config) const MATCH: &[Opt<Matcher>] = &[
-    Opt {
-        about: About {
-            name: "host",
-            form: Form::List("HOST"),
-            unset: Unset::Says("any"),
-            example: r#"["example.com", "*.example.com"]"#,
-            help: "The host: a name, or `*.` and what it ends with",
-            more: "Neither case nor port count. `*.example.com` does not take `example.com` itself.",
-        },
-        set: |r, v, m| r.hosts = some(v, m, |item| item.parse(HostPattern::parse)),
-    },
-    Opt {
-        about: About {
-            name: "path",
-            form: Form::List("PATTERN"),
-            unset: Unset::Says("any"),
-            example: r#"["/blog/*", "*.css"]"#,
-            help: "The path: as it is, or with `*` for any run of characters",
-            more: "`/blog` is that one path, `/blog/*` all below it, `*.css` all that end so. The path is compared as \
-                   it travels, without the query and without decoding. A request whose path programs may read as that of \
-                   another route (`/static/..%2faccount`, `/%6cogin`) passes by the cache and counts for the `rate` of \
-                   both.",
-        },
-        set: |r, v, m| r.paths = some(v, m, |item| item.parse(Glob::parse)),
-    },
-    Opt {
-        about: About {
-            name: "method",
-            form: Form::List("METHOD"),
-            unset: Unset::Says("any"),
-            example: r#"["GET"]"#,
-            help: "The method",
-            more: "HEAD goes where GET goes.",
-        },
-        set: |r, v, m| r.methods = some(v, m, |item| item.parse(method)),
-    },
+    optional("host", List("HOST"), r#"["example.com", "*.example.com"]"#)
+        .unset("any")
+        .help("Host name, or `*.` and a domain for all its subdomains")
+        .more("Case and port are ignored. `*.example.com` does not match `example.com` itself.")
+        .sets(|r, v, m| r.hosts = some(v, m, |item| item.parse(HostPattern::parse))),
+    optional("path", List("PATTERN"), r#"["/blog/*", "*.css"]"#)
+        .unset("any")
+        .help("Path, literal or with `*` for any run of characters")
+        .more(
+            "`/blog` matches that path only, `/blog/*` everything below it, `*.css` every path \
+             that ends in it. The path is compared without the query and without decoding. A \
+             request whose path could be read as that of another route (`/static/..%2faccount`, \
+             `/%6cogin`) bypasses the cache and counts for the `rate` of both.",
+        )
+        .sets(|r, v, m| r.paths = some(v, m, |item| item.parse(Glob::parse))),
+    optional("method", List("METHOD"), r#"["GET"]"#)
+        .unset("any")
+        .help("Request method")
+        .more("GET includes HEAD.")
+        .sets(|r, v, m| r.methods = some(v, m, |item| item.parse(method))),
 ];
 
-/// What makes up the key.
+/// Options of the cache key.
 pub(in crate::config) const KEY: &[Opt<KeyRules>] = &[
-    Opt {
-        about: About {
-            name: "query",
-            form: Form::Table("which parameters"),
-            unset: Unset::Says("the whole query as it stands"),
-            example: r#"{ ignore = ["utm_*", "fbclid"] }"#,
-            help: "Which query parameters tell responses apart",
-            more: "Names are compared decoded. The origin gets those that count, unless `forward` says otherwise.",
-        },
-        set: set_query,
-    },
-    Opt {
-        about: About {
-            name: "headers",
-            form: Form::List("FIELD"),
-            unset: Unset::Is("[]"),
-            example: r#"["X-Country"]"#,
-            help: "Request fields that tell responses apart",
-            more: "A `*` at the end stands for any rest: all fields that begin so, with their names. What the origin does \
-                   not get counts as absent.",
-        },
-        set: |k, v, m| k.headers = v.each(m, |item| item.parse(keyed_field)),
-    },
-    Opt {
-        about: About {
-            name: "cookies",
-            form: Form::List("NAME"),
-            unset: Unset::Is("[]"),
-            example: r#"["currency"]"#,
-            help: "Cookies that tell responses apart",
-            more: "Such a cookie does not make a request personal. A `*` at the end stands for any rest: all cookies that \
-                   begin so, with their names.",
-        },
-        set: |k, v, m| k.cookies = v.each(m, |item| item.parse(name_pattern)),
-    },
+    optional(
+        "query",
+        Table("parameter selection"),
+        r#"{ ignore = ["utm_*", "fbclid"] }"#,
+    )
+    .unset("the whole query, unchanged")
+    .help("Query parameters in the cache key")
+    .more(
+        "Names are compared decoded. The origin receives only these parameters unless \
+             `forward` says otherwise.",
+    )
+    .sets(set_query),
+    opt("headers", List("FIELD"), "[]")
+        .example(r#"["X-Country"]"#)
+        .help("Request header fields in the cache key")
+        .more(
+            "A `*` at the end matches any suffix: all fields with that prefix, including their \
+             names. A field that is not forwarded to the origin counts as absent.",
+        )
+        .sets(|k, v, m| k.headers = v.each(m, |item| item.parse(keyed_field))),
+    opt("cookies", List("NAME"), "[]")
+        .example(r#"["currency"]"#)
+        .help("Cookies in the cache key")
+        .more(
+            "Such a cookie does not make a request personal. A `*` at the end matches any suffix: \
+             all cookies with that prefix, including their names.",
+        )
+        .sets(|k, v, m| k.cookies = v.each(m, |item| item.parse(name_pattern))),
 ];
 
-/// Which query parameters make up the key.
+/// Options of the query in the cache key.
 pub(in crate::config) const QUERY: &[Opt<QueryDraft>] = &[
-    Opt {
-        about: About {
-            name: "ignore",
-            form: Form::List("NAME"),
-            unset: Unset::Is("[]"),
-            example: r#"["utm_*", "fbclid"]"#,
-            help: "Parameters that do not count",
-            more: "A `*` at the end stands for any rest.",
-        },
-        set: |q, v, m| q.ignore = v.each(m, |item| item.parse(name_pattern)),
-    },
-    Opt {
-        about: About {
-            name: "only",
-            form: Form::List("NAME"),
-            unset: Unset::Says("all count"),
-            example: r#"["page", "lang"]"#,
-            help: "The only parameters that count",
-            more: "Either this or `ignore`.",
-        },
-        set: |q, v, m| q.only = Some(v.each(m, |item| item.parse(name_pattern))),
-    },
-    Opt {
-        about: About {
-            name: "forward",
-            form: Form::Text("kept|whole"),
-            unset: Unset::Is(r#""kept""#),
-            example: r#""kept""#,
-            help: "What the origin gets of the query",
-            more: "`kept` is what counts: nobody can have a page stored for others that depends on the rest. `whole` is the \
-                   query as it came, for an origin that surely answers by nothing else. Requests that are not cached keep \
-                   their whole query anyway.",
-        },
-        set: |q, v, m| m.put(&mut q.whole, v.choice(FORWARD)),
-    },
+    opt("ignore", List("NAME"), "[]")
+        .example(r#"["utm_*", "fbclid"]"#)
+        .help("Query parameters left out of the cache key")
+        .more("A `*` at the end matches any suffix.")
+        .sets(|q, v, m| q.ignore = v.each(m, |item| item.parse(name_pattern))),
+    optional("only", List("NAME"), r#"["page", "lang"]"#)
+        .unset("all")
+        .help("The only query parameters in the cache key")
+        .more("Excludes `ignore`.")
+        .sets(|q, v, m| q.only = Some(v.each(m, |item| item.parse(name_pattern)))),
+    opt("forward", Text("kept|whole"), "kept")
+        .help("Query sent to the origin: only parameters in the key, or the whole")
+        .more(
+            "`kept`: only parameters of the key, so that a stored page cannot depend on anything \
+             else. `whole`: the original query, for a backend that certainly ignores the others. \
+             Uncached requests always keep their whole query.",
+        )
+        .sets(|q, v, m| m.put(&mut q.whole, v.choice(FORWARD))),
 ];
 
 const FORWARD: &[(&str, bool)] = &[("kept", false), ("whole", true)];
@@ -226,7 +174,7 @@ fn set_query(key: &mut KeyRules, value: &Value, mistakes: &mut Mistakes) {
     if query.only.is_some() && !query.ignore.is_empty() {
         mistakes.note(
             Mistake::new(&value.place, "`ignore` and `only` exclude each other")
-                .remedy("keep the one that is shorter"),
+                .remedy("remove one of them"),
         );
     }
     table.refuse_rest_inside("key", mistakes);
@@ -234,17 +182,15 @@ fn set_query(key: &mut KeyRules, value: &Value, mistakes: &mut Mistakes) {
     key.query = query.finish();
 }
 
-/// The values of a list that has to have some: with none, the route would match nothing, which
-/// nobody means.
+/// Reads a list that must not be empty: without values, the route would match nothing.
 fn some<T>(
     value: &Value,
     mistakes: &mut Mistakes,
     read: impl Fn(&Value) -> Result<T, Mistake>,
 ) -> Vec<T> {
     if value.items().is_empty() {
-        mistakes.note(
-            Mistake::new(&value.place, "the list is empty").remedy("leave it out to match all"),
-        );
+        mistakes
+            .note(Mistake::new(&value.place, "the list is empty").remedy("remove it to match all"));
     }
     value.each(mistakes, read)
 }
@@ -252,34 +198,36 @@ fn some<T>(
 fn method(text: &str) -> Result<Method, String> {
     let upper = text.to_ascii_uppercase();
     if upper != text {
-        return Err(format!("methods mind their case: write \"{upper}\""));
+        return Err(format!("methods are case-sensitive: write \"{upper}\""));
     }
     Method::from_bytes(text.as_bytes())
         .map_err(|_| "not a method, such as \"GET\" or \"POST\"".to_owned())
 }
 
-/// The name of a field.
+/// Parses the name of a field.
 pub(super) fn field_name(text: &str) -> Result<String, String> {
     http::HeaderName::from_bytes(text.as_bytes())
         .map(|_| text.to_owned())
-        .map_err(|_| "write the name of a field, such as \"X-Country\"".to_owned())
+        .map_err(|_| "write a field name, such as \"X-Country\"".to_owned())
 }
 
-/// A field for the key. What Microcache writes itself tells nobody apart.
+/// Parses a field of the key. Fields that Microcache writes itself are refused.
 fn keyed_field(text: &str) -> Result<String, String> {
     let name = field_pattern(text)?;
     if name == "*" {
         return Err(
-            "no two requests say the same in all fields: name those that pages depend on"
+            "with all fields in the key there would be no hits: list those that pages depend on"
                 .to_owned(),
         );
     }
     if name.eq_ignore_ascii_case("cookie") {
-        return Err("write cookies = [\"NAME\"]: no two visitors have the same cookies".to_owned());
+        return Err(
+            "write cookies = [\"NAME\"]: every visitor has a different Cookie field".to_owned(),
+        );
     }
     if is_rewritten(name.as_bytes()) {
         return Err(
-            "Microcache writes this field itself; the host is in the key already, and so is what a trusted proxy says"
+            "Microcache writes this field itself; host and scheme are part of the key already"
                 .to_owned(),
         );
     }
@@ -294,7 +242,7 @@ fn not_empty(text: &str) -> Result<String, String> {
 }
 
 impl Condition {
-    /// Reads `cookie:name`, `header:Name=value`, `query:name`.
+    /// Parses `cookie:name`, `header:Name=value`, `query:name`.
     pub(in crate::config) fn parse(text: &str) -> Result<Self, String> {
         let form = "write \"cookie:NAME\", \"header:NAME\" or \"query:NAME\", with =VALUE if it must be equal";
         let (part, rest) = text.split_once(':').ok_or(form)?;
@@ -314,7 +262,7 @@ impl Condition {
         };
         if name == "*" {
             return Err(format!(
-                "name it: {text} holds for nearly every request; `pass = true` keeps nothing"
+                "write a name: {text} matches nearly every request (to disable caching: pass = true)"
             ));
         }
         Ok(Self { part, name, value })

@@ -1,4 +1,4 @@
-//! Options that say how responses are kept: at the top for all routes, in a route for itself.
+//! Options of caching, at the top for all routes or in one route.
 
 use std::ops::RangeInclusive;
 
@@ -9,7 +9,8 @@ use microcache_policy::{
 };
 
 use super::super::mistake::{Mistake, Mistakes};
-use super::super::option::{About, Form, Opt, Unset};
+use super::super::option::Form::{Duration, List, Number, Size, Switch, Table, Text};
+use super::super::option::{Opt, opt, optional};
 use super::super::raw::Value;
 use super::super::route::{Condition, Watching};
 use super::LIFETIME;
@@ -17,309 +18,199 @@ use super::route::{KEY, RouteDraft, field_name};
 
 const OBJECT: RangeInclusive<u64> = 1..=1 << 44;
 
-/// Options that say how responses are kept.
+/// Options of caching.
 pub(in crate::config) const RULES: &[Opt<RouteDraft>] = &[
-    Opt {
-        about: About {
-            name: "ttl",
-            form: Form::Duration,
-            unset: Unset::Is(r#""1s""#),
-            example: r#""1s""#,
-            help: "How long a response is fresh when the origin does not say",
-            more: "What the origin says in Cache-Control or Expires comes first. `\"0s\"` keeps nothing that the \
-                   origin does not ask to keep.",
-        },
-        set: |r, v, m| m.put(&mut r.route.rules.ttl, v.millis(&LIFETIME)),
-    },
-    Opt {
-        about: About {
-            name: "stale_while_revalidate",
-            form: Form::Duration,
-            unset: Unset::Is(r#""10s""#),
-            example: r#""10s""#,
-            help: "How long a stale response is served while it is refreshed",
-            more: "One request refreshes it, and nobody waits for that, however long it takes. Holds when the response has no directive of that name.",
-        },
-        set: |r, v, m| {
-            m.put(
-                &mut r.route.rules.stale_while_revalidate,
-                v.millis(&LIFETIME),
-            );
-        },
-    },
-    Opt {
-        about: About {
-            name: "stale_if_error",
-            form: Form::Duration,
-            unset: Unset::Is(r#""1d""#),
-            example: r#""1d""#,
-            help: "How long a stale response is served when the origin fails",
-            more: "Errors, time-outs and lost connections. Holds when the response has no directive of that name.",
-        },
-        set: |r, v, m| m.put(&mut r.route.rules.stale_if_error, v.millis(&LIFETIME)),
-    },
-    Opt {
-        about: About {
-            name: "forced_ttl",
-            form: Form::Text("DURATION|origin"),
-            unset: Unset::Is(r#""origin""#),
-            example: r#""5m""#,
-            help: "How long a response is fresh, whatever the origin says about it",
-            more: "It decides how long, not whether: `private`, `no-store`, Set-Cookie and the other safe rules keep \
-                   their say. With `origin`, what the origin says counts.",
-        },
-        set: |r, v, m| m.put(&mut r.route.rules.forced_ttl, forced_ttl(v)),
-    },
-    Opt {
-        about: About {
-            name: "status_ttl",
-            form: Form::Table("status codes and durations"),
-            unset: Unset::Is("{}"),
-            example: r#"{ 404 = "10s", 503 = "1s" }"#,
-            help: "`ttl` for single status codes",
-            more: "A status that is named here may be kept even if it otherwise is not.",
-        },
-        set: set_status_ttl,
-    },
-    Opt {
-        about: About {
-            name: "heuristic",
-            form: Form::Number,
-            unset: Unset::Is("0"),
-            example: "10",
-            help: "Percent of a response's age at the origin that it stays fresh, instead of `ttl`",
-            more: "The rule of RFC 9111, section 4.2.2, for responses with Last-Modified. 0 turns it off.",
-        },
-        set: |r, v, m| {
+    opt("ttl", Duration, "1s")
+        .help("Freshness lifetime (TTL) of responses without one from the origin")
+        .more(
+            "Cache-Control and Expires of the origin take precedence. `\"0s\"` stores only what \
+             the origin explicitly allows.",
+        )
+        .sets(|r, v, m| m.put(&mut r.route.rules.ttl, v.millis(&LIFETIME))),
+    opt("stale_while_revalidate", Duration, "10s")
+        .help("Stale window: time a stale response is served while it is revalidated")
+        .more(
+            "One background request revalidates it. Default for responses without the directive \
+             of that name.",
+        )
+        .sets(|r, v, m| m.put(&mut r.route.rules.stale_while_revalidate, v.millis(&LIFETIME))),
+    opt("stale_if_error", Duration, "1d")
+        .help("Stale window on errors: time a stale response is served if the origin fails")
+        .more(
+            "On error responses, timeouts and lost connections. Default for responses without the \
+             directive of that name.",
+        )
+        .sets(|r, v, m| m.put(&mut r.route.rules.stale_if_error, v.millis(&LIFETIME))),
+    opt("forced_ttl", Text("DURATION|origin"), "origin")
+        .example("5m")
+        .help("Freshness lifetime (TTL) that overrides the origin's, or `origin`")
+        .more(
+            "It changes how long, not whether a response is stored: `private`, `no-store`, \
+             Set-Cookie and the other safety rules still apply.",
+        )
+        .sets(|r, v, m| m.put(&mut r.route.rules.forced_ttl, forced_ttl(v))),
+    opt("status_ttl", Table("status codes and durations"), "{}")
+        .example(r#"{ 404 = "10s", 503 = "1s" }"#)
+        .help("Freshness lifetime (TTL) per status code")
+        .more("A listed status may be stored even if it otherwise is not.")
+        .sets(set_status_ttl),
+    opt("heuristic", Number, "0")
+        .example("10")
+        .help("Heuristic freshness: percent of the response's age since Last-Modified")
+        .more(
+            "In place of `ttl`, for responses with Last-Modified (RFC 9111 §4.2.2). 0 disables \
+             it.",
+        )
+        .sets(|r, v, m| {
             let percent = v
                 .count(0..=100)
                 .map(|n| u8::try_from(n).ok().filter(|n| *n > 0));
             m.put(&mut r.route.rules.heuristic, percent);
-        },
-    },
-    Opt {
-        about: About {
-            name: "targeted",
-            form: Form::List("FIELD"),
-            unset: Unset::Is(r#"["CDN-Cache-Control"]"#),
-            example: r#"["Microcache-Cache-Control", "CDN-Cache-Control"]"#,
-            help: "Response fields that override Cache-Control here, most important first",
-            more: "A lifetime in one of them says that everybody gets the same, visitors with cookies too. See RFC 9213.",
-        },
-        set: |r, v, m| r.route.rules.targeted = v.each(m, |item| item.parse(field_name)),
-    },
-    Opt {
-        about: About {
-            name: "tag_fields",
-            form: Form::List("FIELD[=SEPARATOR]"),
-            unset: Unset::Is(r#"["Cache-Tag=comma", "Surrogate-Key=space", "xkey=both"]"#),
-            example: r#"["X-Magento-Tags=comma"]"#,
-            help: "Response fields with the tags of a response, for purges",
-            more: "What separates the tags is `comma`, `space` or `both`; if it is left out, what is usual for that field, which is \
-                   `comma` for most. `Cache-Groups` (RFC 9875) is always read.",
-        },
-        set: |r, v, m| r.route.rules.tag_fields = v.each(m, |item| item.parse(tag_field)),
-    },
-    Opt {
-        about: About {
-            name: "set_cookie",
-            form: Form::Text("refuse|strip|store"),
-            unset: Unset::Is(r#""refuse""#),
-            example: r#""strip""#,
-            help: "What becomes of a response with Set-Cookie",
-            more: "`refuse` does not keep it, `strip` keeps it without the cookie, `store` gives the cookie to everyone.",
-        },
-        set: set_set_cookie,
-    },
-    Opt {
-        about: About {
-            name: "ignore_cookies",
-            form: Form::List("NAME"),
-            unset: Unset::Is("[]"),
-            example: r#"["theme", "consent_*"]"#,
-            help: "Cookies that do not make a request personal, beside the well-known ones",
-            more: "A `*` at the end stands for any rest. The application does not see them on a fetch whose answer is shared, so a page must not depend on them.",
-        },
-        set: set_ignore_cookies,
-    },
-    Opt {
-        about: About {
-            name: "remove_cookies",
-            form: Form::List("NAME"),
-            unset: Unset::Is("[]"),
-            example: r#"["_ga", "_gid", "theme_*"]"#,
-            help: "Cookies of requests that the origin does not get",
-            more: "They make no request personal and count nowhere, since no page can depend on them. `*` alone removes all. \
-                   A `*` at the end stands for any rest.",
-        },
-        set: |r, v, m| {
+        }),
+    opt("targeted", List("FIELD"), r#"["CDN-Cache-Control"]"#)
+        .example(r#"["Microcache-Cache-Control", "CDN-Cache-Control"]"#)
+        .help("Response fields that override Cache-Control here, highest priority first")
+        .more("A lifetime in one of them makes a response public, also for requests with cookies. See RFC 9213.")
+        .sets(|r, v, m| r.route.rules.targeted = v.each(m, |item| item.parse(field_name))),
+    opt("tag_fields", List("FIELD[=SEPARATOR]"), r#"["Cache-Tag=comma", "Surrogate-Key=space", "xkey=both"]"#)
+        .example(r#"["X-Magento-Tags=comma"]"#)
+        .help("Response fields with tags for purging")
+        .more(
+            "The separator of the tags is `comma`, `space` or `both`; without it, the usual one \
+             of that field, which is `comma` for most. `Cache-Groups` (RFC 9875) is always read.",
+        )
+        .sets(|r, v, m| r.route.rules.tag_fields = v.each(m, |item| item.parse(tag_field))),
+    opt("set_cookie", Text("refuse|strip|store"), "refuse")
+        .example("strip")
+        .help("Handling of responses with Set-Cookie: `refuse`, `strip` or `store`")
+        .more(
+            "`refuse` does not store the response, `strip` stores it without the cookie, `store` \
+             gives the cookie to every visitor.",
+        )
+        .sets(set_set_cookie),
+    opt("ignore_cookies", List("NAME"), "[]")
+        .example(r#"["theme", "consent_*"]"#)
+        .help("Further cookies to ignore when deciding whether a request is personal")
+        .more(
+            "In addition to the well-known ones. A `*` at the end matches any suffix. They \
+             are left out of shared fetches, so pages must not depend on them.",
+        )
+        .sets(set_ignore_cookies),
+    opt("remove_cookies", List("NAME"), "[]")
+        .example(r#"["_ga", "_gid", "theme_*"]"#)
+        .help("Cookies removed from requests before they reach the origin")
+        .more(
+            "They never make a request personal, since no page can depend on them. `*` alone \
+             removes all; a `*` at the end of a name matches any suffix.",
+        )
+        .sets(|r, v, m| {
             let names = v.each(m, |item| item.parse(name_pattern));
             r.route.rules.request.removed_cookies = names.into_iter().collect();
-        },
-    },
-    Opt {
-        about: About {
-            name: "remove_headers",
-            form: Form::List("FIELD"),
-            unset: Unset::Is("[]"),
-            example: r#"["X-Experiment", "Accept-Language"]"#,
-            help: "Request fields that the origin does not get",
-            more: "They count nowhere, since no page can depend on them. A `*` at the end stands for any rest. \
-                   `X-Forwarded-For` and the like, which Microcache adds, can be removed too.",
-        },
-        set: |r, v, m| {
+        }),
+    opt("remove_headers", List("FIELD"), "[]")
+        .example(r#"["X-Experiment", "Accept-Language"]"#)
+        .help("Header fields removed from requests before they reach the origin")
+        .more(
+            "No page can depend on them. A `*` at the end matches any suffix. `X-Forwarded-For` \
+             and other fields that Microcache adds can be removed too.",
+        )
+        .sets(|r, v, m| {
             let names = v.each(m, |item| item.parse(removable_field));
             r.route.rules.request.removed_fields = names.into_iter().collect();
-        },
-    },
-    Opt {
-        about: About {
-            name: "keep_headers",
-            form: Form::List("FIELD"),
-            unset: Unset::Is("[]"),
-            example: r#"["api_key"]"#,
-            help: "Request fields that the origin gets from everybody, though they are removed by default",
-            more: "Those that only a proxy in front may set, such as `X-Original-URL`, and names with something else than \
-                   letters, digits and hyphens. They become part of the key, but for addresses. A `*` at the end stands for any rest.",
-        },
-        set: |r, v, m| {
+        }),
+    opt("keep_headers", List("FIELD"), "[]")
+        .example(r#"["api_key"]"#)
+        .help("Header fields forwarded to the origin though removed by default")
+        .more(
+            "Fields that only a proxy should set, such as `X-Original-URL`, and names with \
+             characters other than letters, digits and hyphens. They become part of the cache \
+             key, except addresses. A `*` at the end matches any suffix.",
+        )
+        .sets(|r, v, m| {
             let names = v.each(m, |item| item.parse(keepable_field));
             r.route.rules.request.kept_fields = names.into_iter().collect();
-        },
-    },
-    Opt {
-        about: About {
-            name: "forward_fields",
-            form: Form::List("FIELD"),
-            unset: Unset::Is("[]"),
-            example: r#"["X-Request-Source"]"#,
-            help: "Request fields that are sent for everyone although nobody knows them",
-            more: "A fetch whose answer is shared leaves out fields that are neither well known, nor in `key.headers`, nor in the \
-                   `Vary` of the url. These it sends as the client who comes first has them: a page must not depend on them, \
-                   or that client decides what all others see. `key.headers` is nearly always what is wanted. A `*` at the \
-                   end stands for any rest.",
-        },
-        set: set_forward_fields,
-    },
-    Opt {
-        about: About {
-            name: "ignore_vary",
-            form: Form::List("FIELD"),
-            unset: Unset::Is("[]"),
-            example: r#"["User-Agent"]"#,
-            help: "Request fields whose mention in `Vary` does not count",
-            more: "Responses that differ by them are taken to be the same: everyone gets the one that came first. For applications \
-                   that say `Vary: User-Agent` and send everyone the same page.",
-        },
-        set: |r, v, m| r.route.rules.vary_ignored = v.each(m, |item| item.parse(field_name)),
-    },
-    Opt {
-        about: About {
-            name: "languages",
-            form: Form::List("LANGUAGE"),
-            unset: Unset::Is("[]"),
-            example: r#"["en", "de", "pt-BR"]"#,
-            help: "The languages of the site, by which `Accept-Language` is told apart",
-            more: "Of what a browser prefers, only the first of these that fits (`de-CH` fits `de`) counts and reaches the origin. Without \
-                   them, every other order of preference is another variant of a page that varies on Accept-Language.",
-        },
-        set: |r, v, m| r.route.rules.languages = v.each(m, |item| item.parse(language)),
-    },
-    Opt {
-        about: About {
-            name: "reload",
-            form: Form::Text("ignore|honour"),
-            unset: Unset::Is(r#""ignore""#),
-            example: r#""ignore""#,
-            help: "Whether a browser's reload reaches the origin",
-            more: "",
-        },
-        set: |r, v, m| m.put(&mut r.route.rules.reload, v.choice(RELOAD)),
-    },
-    Opt {
-        about: About {
-            name: "max_object",
-            form: Form::Size,
-            unset: Unset::Says("1/16 of memory"),
-            example: r#""8MiB""#,
-            help: "The largest body that is kept; larger ones stream through",
-            more: "At most a quarter of the memory.",
-        },
-        set: |r, v, m| m.put(&mut r.route.max_object, v.size(&OBJECT).map(Some)),
-    },
-    Opt {
-        about: About {
-            name: "bypass",
-            form: Form::List("CONDITION"),
-            unset: Unset::Is("[]"),
-            example: r#"["cookie:preview", "header:X-Debug=1", "query:draft"]"#,
-            help: "Requests that go to the origin, uncached",
-            more: "`header:`, `cookie:` or `query:`, a name, and `=` with a value if it must be equal. One that holds \
-                   is enough. A `*` at the end of a name stands for any rest, and in a value for any run of \
-                   characters: `cookie:wordpress_logged_in_*`, `header:User-Agent=*bot*`. Values are compared letter by letter, case included.",
-        },
-        set: |r, v, m| r.route.bypass = v.each(m, |item| item.parse(Condition::parse)),
-    },
-    Opt {
-        about: About {
-            name: "pass",
-            form: Form::Switch,
-            unset: Unset::Is("false"),
-            example: "false",
-            help: "Send everything to the origin and keep nothing",
-            more: "",
-        },
-        set: |r, v, m| m.put(&mut r.route.pass, v.switch()),
-    },
-    Opt {
-        about: About {
-            name: "collapse",
-            form: Form::Switch,
-            unset: Unset::Is("true"),
-            example: "true",
-            help: "Ask the origin once for all who want the same at the same time",
-            more: "With `false` every miss is a request to the origin, as in caches without this. That is for comparisons.",
-        },
-        set: |r, v, m| m.put(&mut r.route.collapse, v.switch()),
-    },
-    Opt {
-        about: About {
-            name: "watch",
-            form: Form::Text("WHAT"),
-            unset: Unset::Is(r#""off""#),
-            example: r#""refresh""#,
-            help: "Tell whoever watches a page that it has changed: `refresh`, `stored` or `off`",
-            more: "`stored`: when another version of it is stored, or it is purged. `refresh`: it is also asked for whenever it is not fresh,                    at most once a second, as long as somebody watches it. Told is what a request without cookies would be given.                    [docs/live.md](live.md) has the line that makes a page update itself.",
-        },
-        set: |r, v, m| {
-            m.put(
-                &mut r.route.watch,
-                v.choice(&[
-                    ("off", Watching::Off),
-                    ("stored", Watching::Stored),
-                    ("refresh", Watching::Refresh),
-                ]),
-            );
-        },
-    },
-    Opt {
-        about: About {
-            name: "key",
-            form: Form::Table("what makes up the key"),
-            unset: Unset::Says("host, path and whole query"),
-            example: r#"{ query = { ignore = ["utm_*", "fbclid"] }, headers = ["X-Country"], cookies = ["currency"] }"#,
-            help: "What beside host and path tells responses apart",
-            more: "A route's `key` replaces the one at the top as a whole.",
-        },
-        set: |r, v, m| {
+        }),
+    opt("forward_fields", List("FIELD"), "[]")
+        .example(r#"["X-Request-Source"]"#)
+        .help("Unknown header fields forwarded to the origin on shared fetches too")
+        .more(
+            "A fetch whose response is shared leaves out fields that are neither well known, nor \
+             in `key.headers`, nor in the `Vary` of the URL. These are forwarded with the value \
+             of the client that causes the fetch: a page must not depend on them, or that client \
+             decides the content for all others. `key.headers` is nearly always the better \
+             choice. A `*` at the end matches any suffix.",
+        )
+        .sets(set_forward_fields),
+    opt("ignore_vary", List("FIELD"), "[]")
+        .example(r#"["User-Agent"]"#)
+        .help("Header fields to ignore in `Vary`")
+        .more(
+            "Variants that differ by these fields only become one: every client gets the first. \
+             For backends that send `Vary: User-Agent` with identical pages.",
+        )
+        .sets(|r, v, m| r.route.rules.vary_ignored = v.each(m, |item| item.parse(field_name))),
+    opt("languages", List("LANGUAGE"), "[]")
+        .example(r#"["en", "de", "pt-BR"]"#)
+        .help("Site languages; `Accept-Language` is normalised to one of them")
+        .more(
+            "The first preference of the browser that matches one of them (`de-CH` matches `de`) \
+             is used for the key and sent to the origin. Without this option every different \
+             order of preference is another variant of a page that varies on Accept-Language.",
+        )
+        .sets(|r, v, m| r.route.rules.languages = v.each(m, |item| item.parse(language))),
+    opt("reload", Text("ignore|honour"), "ignore")
+        .help("Effect of a browser's reload: `ignore`, or `honour` to revalidate")
+        .sets(|r, v, m| m.put(&mut r.route.rules.reload, v.choice(RELOAD))),
+    optional("max_object", Size, "8MiB")
+        .unset("1/16 of `memory`")
+        .help("Maximum size of a body stored in memory; larger ones are streamed")
+        .more("At most a quarter of `memory`.")
+        .sets(|r, v, m| m.put(&mut r.route.max_object, v.size(&OBJECT).map(Some))),
+    opt("bypass", List("CONDITION"), "[]")
+        .example(r#"["cookie:preview", "header:X-Debug=1", "query:draft"]"#)
+        .help("Conditions under which requests bypass the cache")
+        .more(
+            "`header:`, `cookie:` or `query:`, a name, and optionally `=` and a value. One \
+             matching condition is enough. A `*` at the end of a name matches any suffix, in a \
+             value any run of characters: `cookie:wordpress_logged_in_*`, \
+             `header:User-Agent=*bot*`. Values are compared with case.",
+        )
+        .sets(|r, v, m| r.route.bypass = v.each(m, |item| item.parse(Condition::parse))),
+    opt("pass", Switch, "false")
+        .help("Caching off: every request goes to the origin, nothing is stored")
+        .sets(|r, v, m| m.put(&mut r.route.pass, v.switch())),
+    opt("collapse", Switch, "true")
+        .help("Request coalescing: one origin fetch for simultaneous requests")
+        .more(
+            "With `false` every miss is a request to the origin, as in caches without coalescing. \
+             Meant for comparisons.",
+        )
+        .sets(|r, v, m| m.put(&mut r.route.collapse, v.switch())),
+    opt("watch", Text("off|stored|refresh"), "off")
+        .example("refresh")
+        .help("Change notifications for pages: `refresh`, `stored` or `off`")
+        .more(
+            "Subscribers of a page are notified when it changes. `stored`: when another version \
+             of it is stored, or it is purged. `refresh`: it is also revalidated whenever it is \
+             not fresh, at most once per second, as long as it has subscribers. Notifications are \
+             about the response to a request without cookies. See [live](live.md) for the line of \
+             HTML that makes a page update itself.",
+        )
+        .sets(|r, v, m| {
+            m.put(&mut r.route.watch, v.choice(&[ ("off", Watching::Off), ("stored", Watching::Stored), ("refresh", Watching::Refresh), ]));
+        }),
+    optional("key", Table("parts of the cache key"), r#"{ query = { ignore = ["utm_*", "fbclid"] }, headers = ["X-Country"], cookies = ["currency"] }"#)
+        .unset("host, path and whole query")
+        .help("Cache key in addition to host and path: query, header fields, cookies")
+        .more("The `key` of a route replaces the one at the top as a whole.")
+        .sets(|r, v, m| {
             if let Some(table) = m.ok(v.table()) {
                 let mut key = KeyRules::default();
                 table.apply(KEY, &mut key, m);
                 table.refuse_rest_inside("key", m);
                 r.route.rules.key = key;
             }
-        },
-    },
+        }),
 ];
 
 const SET_COOKIE: &[(&str, SetCookie)] = &[
@@ -352,9 +243,9 @@ fn set_status_ttl(draft: &mut RouteDraft, value: &Value, mistakes: &mut Mistakes
             None => mistakes.note(
                 Mistake::new(
                     &key.place,
-                    format!("`{}` is no status that can be kept", key.name),
+                    format!("`{}` is not a status that can be stored", key.name),
                 )
-                .remedy("write one from 200 to 599, but for 206 and 304"),
+                .remedy("write one from 200 to 599, except 206 and 304"),
             ),
         }
     }
@@ -364,11 +255,10 @@ fn set_status_ttl(draft: &mut RouteDraft, value: &Value, mistakes: &mut Mistakes
 fn set_set_cookie(draft: &mut RouteDraft, value: &Value, mistakes: &mut Mistakes) {
     mistakes.put(&mut draft.route.rules.set_cookie, value.choice(SET_COOKIE));
     if draft.route.rules.set_cookie == SetCookie::Store {
-        let what = "\"store\" gives the cookie that was set for one visitor to everyone";
-        mistakes.warn(
-            Mistake::new(&value.place, what)
-                .remedy("if it can be a session, others are logged in with it: \"strip\" keeps the page without it"),
-        );
+        let what = "\"store\" gives the cookie of one visitor to all others";
+        mistakes.warn(Mistake::new(&value.place, what).remedy(
+            "with a session cookie they share a login: use \"strip\" to store the page without it",
+        ));
     }
 }
 
@@ -378,11 +268,10 @@ fn set_ignore_cookies(draft: &mut RouteDraft, value: &Value, mistakes: &mut Mist
         if let Ok(pattern) = item.text()
             && let Some(name) = personal_taken_by(pattern)
         {
-            let what = format!(
-                "`{pattern}` ignores a cookie that says who a visitor is, such as `{name}`"
-            );
+            let what =
+                format!("`{pattern}` ignores a cookie that identifies visitors, such as `{name}`");
             mistakes.warn(Mistake::new(&item.place, what).remedy(
-                "a page for one visitor may be given to all: name cookies that change no page, or add bypass = \"cookie:NAME\"",
+                "a page for one visitor may be served to all: list only cookies that pages do not depend on, or add bypass = \"cookie:NAME\"",
             ));
         }
     }
@@ -392,18 +281,19 @@ fn set_ignore_cookies(draft: &mut RouteDraft, value: &Value, mistakes: &mut Mist
 fn set_forward_fields(draft: &mut RouteDraft, value: &Value, mistakes: &mut Mistakes) {
     let names = value.each(mistakes, |item| item.parse(field_pattern));
     if let (Some(name), Some(item)) = (names.first(), value.items().first()) {
-        let what =
-            format!("`{name}` of one client decides what everyone sees, if a page depends on it");
+        let what = format!(
+            "`{name}` of one client decides the page of all others, if it depends on the field"
+        );
         mistakes.warn(
             Mistake::new(&item.place, what)
-                .remedy("name it in `key.headers`: each of its values then has pages of its own"),
+                .remedy("add it to `key.headers`, so that each value has its own entry"),
         );
     }
     draft.route.rules.request.forwarded_fields = names.into_iter().collect();
 }
 
-/// Cookies by which well-known programs know who a visitor is: sessions, sign-ins, passwords of pages, baskets, and the
-/// name of whoever has left a comment.
+/// Cookies by which well-known programs identify visitors: sessions, logins, passwords of pages, carts, and names
+/// of commenters.
 const PERSONAL: [&str; 55] = [
     "PHPSESSID",
     "JSESSIONID",
@@ -462,13 +352,13 @@ const PERSONAL: [&str; 55] = [
     "wp_woocommerce_session_0123456789abcdef",
 ];
 
-/// A cookie that says who a visitor is, and that a pattern would take.
+/// Returns a cookie that identifies visitors and that a pattern matches.
 fn personal_taken_by(pattern: &str) -> Option<&'static str> {
     let takes = |name: &&str| takes(pattern.as_bytes(), name.as_bytes());
     PERSONAL.into_iter().find(takes)
 }
 
-/// A field with tags, and what separates them there.
+/// Parses a field with tags, and their separator.
 fn tag_field(text: &str) -> Result<TagField, String> {
     let (name, separator) = text.split_once('=').unzip();
     let name = field_name(name.unwrap_or(text))?;
@@ -487,7 +377,7 @@ fn tag_field(text: &str) -> Result<TagField, String> {
     Ok(TagField { name, separator })
 }
 
-/// The name of a field, perhaps with `*` at its end.
+/// Parses a field name, optionally with `*` at the end.
 pub(super) fn field_pattern(text: &str) -> Result<String, String> {
     match name_pattern(text)?.strip_suffix('*') {
         Some("") => Ok(text.to_owned()),
@@ -507,8 +397,7 @@ fn removable_field(text: &str) -> Result<String, String> {
     let name = field_pattern(text)?;
     if NEEDED.contains(&name.to_ascii_lowercase().as_str()) {
         return Err(
-            "no request goes to the origin without it, and what it says is not the client's"
-                .to_owned(),
+            "every request to the origin needs it, and its value is not the client's".to_owned(),
         );
     }
     Ok(name)
@@ -518,8 +407,7 @@ fn keepable_field(text: &str) -> Result<String, String> {
     let name = field_pattern(text)?;
     if name == "*" {
         return Err(
-            "name the fields: with all of them, clients could say anything about themselves"
-                .to_owned(),
+            "list the fields: with all of them, clients could forge any identity".to_owned(),
         );
     }
     if name.ends_with('*') {
@@ -527,15 +415,15 @@ fn keepable_field(text: &str) -> Result<String, String> {
     }
     match fate(name.as_bytes(), false, &RequestRules::default()) {
         Fate::Removed if only_from_trusted_peers(name.as_bytes()) => Ok(name),
-        Fate::Travels => Err("the origin gets it anyway".to_owned()),
+        Fate::Travels => Err("it is forwarded anyway".to_owned()),
         Fate::Rewritten | Fate::Removed => Err(
-            "Microcache writes it for the connection it is sent on; a proxy that is to be believed is named in `trusted_proxies`"
+            "Microcache writes it for each connection; add trusted proxies to `trusted_proxies`"
                 .to_owned(),
         ),
     }
 }
 
-/// A language tag, as far as its letters go (RFC 5646 §2.1).
+/// Parses a language tag, as far as its characters go (RFC 5646 §2.1).
 fn language(text: &str) -> Result<String, String> {
     let is_subtag = |part: &str| {
         (1..=8).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_alphanumeric())
@@ -547,19 +435,19 @@ fn language(text: &str) -> Result<String, String> {
     }
 }
 
-/// A name, perhaps with `*` at its end.
+/// Parses a name, optionally with `*` at the end.
 pub(super) fn name_pattern(text: &str) -> Result<String, String> {
     let name = text.strip_suffix('*').unwrap_or(text);
     if text.is_empty() {
         return Err("the name is empty".to_owned());
     }
     if name.contains('*') {
-        return Err("a `*` may stand at the end only".to_owned());
+        return Err("a `*` is allowed at the end only".to_owned());
     }
     Ok(text.to_owned())
 }
 
-/// The query rule of a key, while its two halves are read.
+/// The query part of a key, while it is read.
 #[derive(Debug, Default)]
 pub(in crate::config) struct QueryDraft {
     pub(super) ignore: Vec<String>,

@@ -3,280 +3,176 @@
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
-use std::time::Duration;
 
 use super::super::Config;
 use super::super::cidr::Cidr;
 use super::super::mistake::{Mistake, Mistakes};
-use super::super::option::{About, Form, Opt, Unset};
+use super::super::option::Form::{Duration, List, Number, Size, Switch};
+use super::super::option::{Opt, opt, optional};
 use super::super::raw::Value;
-use super::{LIFETIME, WAIT};
+use super::{DRAIN, LIFETIME, WAIT};
 
 const MEMORY: RangeInclusive<u64> = 1 << 20..=1 << 44;
 const FILL_MEMORY: RangeInclusive<u64> = 1 << 16..=1 << 44;
 
 /// Options of the server as a whole.
 pub(in crate::config) const SERVER: &[Opt<Config>] = &[
-    Opt {
-        about: About {
-            name: "listen",
-            form: Form::List("ADDRESS"),
-            unset: Unset::Says("127.0.0.1:8080, or with `acme` port 80 of all addresses"),
-            example: r#"["127.0.0.1:8080", "[::1]:8080"]"#,
-            help: "Where clients connect",
-            more: "An IP address and a port; several are a list, and the flag may be repeated. \
-                   `0.0.0.0:80` takes connections from everywhere.",
-        },
-        set: set_listen,
-    },
-    Opt {
-        about: About {
-            name: "threads",
-            form: Form::Number,
-            unset: Unset::Says("one per core"),
-            example: "4",
-            help: "How many threads serve",
-            more: "",
-        },
-        set: |c, v, m| m.put(&mut c.threads, v.count(1..=1024)),
-    },
-    Opt {
-        about: About {
-            name: "reload_on_change",
-            form: Form::Switch,
-            unset: Unset::Is("false"),
-            example: "true",
-            help: "Read the configuration file and certificates again when they change",
-            more: "They are looked at once a second, and taken when all have stayed the same for one. SIGHUP and `microcache reload` \
-                   do the same at once. A file with mistakes changes nothing.",
-        },
-        set: |c, v, m| m.put(&mut c.reload_on_change, v.switch()),
-    },
-    Opt {
-        about: About {
-            name: "memory",
-            form: Form::Size,
-            unset: Unset::Is(r#""256MiB""#),
-            example: r#""256MiB""#,
-            help: "What stored responses may take",
-            more: "Bodies, heads, keys and the index together. When it is full, what is asked for least goes first.",
-        },
-        set: |c, v, m| m.put(&mut c.memory, v.size(&MEMORY)),
-    },
-    Opt {
-        about: About {
-            name: "hit_for_miss",
-            form: Form::Duration,
-            unset: Unset::Is(r#""2s""#),
-            example: r#""2s""#,
-            help: "How long a url that turned out uncacheable is fetched without queuing",
-            more: "Requests for one url wait for one fetch. When its response cannot be shared, they and all others \
-                   go to the origin side by side for this long.",
-        },
-        set: |c, v, m| m.put(&mut c.hit_for_miss, v.millis(&LIFETIME)),
-    },
-    Opt {
-        about: About {
-            name: "remember_too_large",
-            form: Form::Duration,
-            unset: Unset::Is(r#""10m""#),
-            example: r#""10m""#,
-            help: "How long a url that is too large to be kept is remembered",
-            more: "Meanwhile every request for it goes to the origin as it is, a range as a range.",
-        },
-        set: |c, v, m| m.put(&mut c.remember_too_large, v.millis(&LIFETIME)),
-    },
-    Opt {
-        about: About {
-            name: "stale_wait",
-            form: Form::Duration,
-            unset: Unset::Is(r#""2s""#),
-            example: r#""2s""#,
-            help: "How long visitors wait for the application where a stale response may be used if that fails",
-            more: "Then they get the stale response, and the request goes on for those who come later.",
-        },
-        set: |c, v, m| m.put(&mut c.stale_wait, v.millis(&WAIT)),
-    },
-    Opt {
-        about: About {
-            name: "trusted_proxies",
-            form: Form::List("BLOCK"),
-            unset: Unset::Is("[]"),
-            example: r#"["10.0.0.0/8", "::1"]"#,
-            help: "Peers whose X-Forwarded-* and Forwarded are believed",
-            more: "Addresses or blocks of them. From every other peer these fields are overwritten.",
-        },
-        set: set_trusted_proxies,
-    },
-    Opt {
-        about: About {
-            name: "proxy_protocol",
-            form: Form::List("BLOCK"),
-            unset: Unset::Is("[]"),
-            example: r#"["10.0.0.0/8"]"#,
-            help: "Peers that begin each connection with the PROXY protocol, version 1 or 2",
-            more: "Load balancers that pass bytes on and do not look into them. Whom they name is the client from then on, \
-                   in logs, limits and everywhere else. What such a peer sends without it is closed, and so is what anybody \
-                   else sends with it.",
-        },
-        set: set_proxy_protocol,
-    },
-    Opt {
-        about: About {
-            name: "purge_from",
-            form: Form::List("BLOCK"),
-            unset: Unset::Is("[]"),
-            example: r#"["127.0.0.1", "10.0.0.0/8"]"#,
-            help: "Who may purge with PURGE and BAN, as plugins of applications do",
-            more: "Addresses or blocks of them, where the application runs. From all others such requests are refused; if nobody \
-                   is named they go to the application. Whoever a request came through has to be in it too.",
-        },
-        set: set_purge_from,
-    },
-    Opt {
-        about: About {
-            name: "max_waiters",
-            form: Form::Number,
-            unset: Unset::Is("10000"),
-            example: "10000",
-            help: "The most requests that wait for one fetch",
-            more: "One address has a tenth of them at most; when there are as many, the newest of the address with most gives way: it gets the stale \
-                   response, or 503. It never goes to the origin by itself.",
-        },
-        set: |c, v, m| m.put(&mut c.limits.max_waiters_per_fetch, v.count(0..=10_000_000)),
-    },
-    Opt {
-        about: About {
-            name: "max_fetches",
-            form: Form::Number,
-            unset: Unset::Is("10000"),
-            example: "10000",
-            help: "The most fetches at a time that others can wait for",
-            more: "For the next one, the newest fetch of the address that leads most gives way, or itself: stale, or 503.",
-        },
-        set: |c, v, m| m.put(&mut c.limits.max_fetches, v.count(1..=10_000_000)),
-    },
-    Opt {
-        about: About {
-            name: "max_variants",
-            form: Form::Number,
-            unset: Unset::Is("8"),
-            example: "8",
-            help: "The most variants of one url that are kept",
-            more: "Variants come from `Vary`. Above the bound the least recently used one leaves, one that nobody asked for twice first.",
-        },
-        set: |c, v, m| m.put(&mut c.limits.max_variants, v.count(1..=1000)),
-    },
-    Opt {
-        about: About {
-            name: "compress_queue",
-            form: Form::Number,
-            unset: Unset::Is("256"),
-            example: "256",
-            help: "The most bodies that wait to be compressed",
-            more: "Above the bound what fewest ask for is sent as it is, until it is asked for again.",
-        },
-        set: |c, v, m| m.put(&mut c.limits.compress_queue, v.count(1..=100_000)),
-    },
-    Opt {
-        about: About {
-            name: "fill_timeout",
-            form: Form::Duration,
-            unset: Unset::Is(r#""5m""#),
-            example: r#""5m""#,
-            help: "How long a response may take to arrive and still be shared and stored",
-            more: "Later than that it goes on to those who have it already, and the next request is a fetch of its own: \
-                   a body that arrives drop by drop neither fills memory nor keeps others waiting.",
-        },
-        set: |c, v, m| m.put(&mut c.limits.fill_timeout, v.millis(&WAIT)),
-    },
-    Opt {
-        about: About {
-            name: "fill_memory",
-            form: Form::Size,
-            unset: Unset::Says("a quarter of `memory`"),
-            example: r#""64MiB""#,
-            help: "What bodies on their way may take, beside `memory`",
-            more: "Each may have 32 KiB on top. When it is used up, larger bodies are passed on with little buffering, \
-                   and are not stored. Clients that read slowly get half of it at most; beyond that, those who have taken \
-                   nothing for longest are let go.",
-        },
-        set: |c, v, m| m.put(&mut c.limits.fill_memory, v.size(&FILL_MEMORY).map(Some)),
-    },
-    Opt {
-        about: About {
-            name: "slow_reader_timeout",
-            form: Form::Duration,
-            unset: Unset::Is(r#""2s""#),
-            example: r#""2s""#,
-            help: "How long one client may keep others waiting for a body that they share",
-            more: "It matters for bodies that turned out too large to keep: the slowest of those who share one sets the pace. \
-                   If the others have waited for so long altogether, and it took less than 128 KiB meanwhile, its connection \
-                   is closed.",
-        },
-        set: |c, v, m| m.put(&mut c.limits.slow_reader_timeout, v.millis(&WAIT)),
-    },
-    Opt {
-        about: About {
-            name: "drain_delay",
-            form: Form::Duration,
-            unset: Unset::Is(r#""0s""#),
-            example: r#""10s""#,
-            help: "How long new connections are still served after SIGTERM",
-            more: "`/v1/ready` answers 503 at once, and everything is served meanwhile, so that a load balancer takes this server out \
-                   before its port closes: set it to longer than the balancer takes to notice. Each response carries \
-                   `Connection: close`, and HTTP/2 connections are told to go (GOAWAY) with their next request. SIGINT, and a \
-                   second SIGTERM, end the delay. An upgrade has none: the port stays open.",
-        },
-        set: |c, v, m| {
-            m.put(
-                &mut c.timeouts.drain_delay,
-                v.duration(&(Duration::ZERO..=*WAIT.end())),
-            );
-        },
-    },
-    Opt {
-        about: About {
-            name: "drain_timeout",
-            form: Form::Duration,
-            unset: Unset::Is(r#""30s""#),
-            example: r#""30s""#,
-            help: "How long requests under way may take after SIGTERM",
-            more: "It begins when `drain_delay` is over. Another signal ends the process at once.",
-        },
-        set: |c, v, m| {
-            m.put(
-                &mut c.timeouts.drain,
-                v.duration(&(Duration::ZERO..=*WAIT.end())),
-            );
-        },
-    },
-    Opt {
-        about: About {
-            name: "drain_stream_timeout",
-            form: Form::Duration,
-            unset: Unset::Is(r#""5s""#),
-            example: r#""5s""#,
-            help: "How long WebSockets, other tunnels and event streams may go on after SIGTERM",
-            more: "They have no end of their own, and clients open them again. Never longer than `drain_timeout`.",
-        },
-        set: |c, v, m| {
-            m.put(
-                &mut c.timeouts.drain_streams,
-                v.duration(&(Duration::ZERO..=*WAIT.end())),
-            );
-        },
-    },
+    optional(
+        "listen",
+        List("ADDRESS"),
+        r#"["127.0.0.1:8080", "[::1]:8080"]"#,
+    )
+    .unset("127.0.0.1:8080, or with `acme` port 80 of all addresses")
+    .help("Address and port to listen on (HTTP)")
+    .more(
+        "Several are a list, and the flag may be repeated. `0.0.0.0:80` accepts connections \
+             on all addresses.",
+    )
+    .sets(set_listen),
+    optional("threads", Number, "4")
+        .unset("one per core")
+        .help("Worker threads")
+        .sets(|c, v, m| m.put(&mut c.threads, v.count(1..=1024))),
+    opt("reload_on_change", Switch, "false")
+        .example("true")
+        .help("Automatic reload when the configuration file or certificates change")
+        .more(
+            "They are checked once per second and reloaded when all have been unchanged for a \
+             second. SIGHUP and `microcache reload` reload at once. A file with errors changes \
+             nothing.",
+        )
+        .sets(|c, v, m| m.put(&mut c.reload_on_change, v.switch())),
+    opt("memory", Size, "256MiB")
+        .help("Memory for stored responses (bodies, heads, keys and index)")
+        .more("When it is full, the least requested entries are evicted.")
+        .sets(|c, v, m| m.put(&mut c.memory, v.size(&MEMORY))),
+    opt("hit_for_miss", Duration, "2s")
+        .help("Time an uncacheable URL is fetched without coalescing (hit-for-miss)")
+        .more(
+            "Requests for one URL wait for one fetch. If its response cannot be shared, these and \
+             further requests go to the origin in parallel for this long.",
+        )
+        .sets(|c, v, m| m.put(&mut c.hit_for_miss, v.millis(&LIFETIME))),
+    opt("remember_too_large", Duration, "10m")
+        .help("Time a URL with a body too large to store is passed through")
+        .more("Meanwhile every request for it goes to the origin unchanged, including ranges.")
+        .sets(|c, v, m| m.put(&mut c.remember_too_large, v.millis(&LIFETIME))),
+    opt("stale_wait", Duration, "2s")
+        .help("Maximum wait for the origin when a stale response is available")
+        .more(
+            "Applies within the stale window of `stale_if_error`. After that the stale response \
+             is served; the fetch continues in the background.",
+        )
+        .sets(|c, v, m| m.put(&mut c.stale_wait, v.millis(&WAIT))),
+    opt("trusted_proxies", List("BLOCK"), "[]")
+        .example(r#"["10.0.0.0/8", "::1"]"#)
+        .help("Proxies whose X-Forwarded-* and Forwarded headers are trusted")
+        .more("Addresses or CIDR blocks. From every other peer these fields are overwritten.")
+        .sets(set_trusted_proxies),
+    opt("proxy_protocol", List("BLOCK"), "[]")
+        .example(r#"["10.0.0.0/8"]"#)
+        .help("Peers that must use the PROXY protocol, version 1 or 2")
+        .more(
+            "Addresses or CIDR blocks of load balancers that forward TCP connections. The address \
+             they announce is the client from then on, in logs, limits and everywhere else. \
+             Connections from these peers without the PROXY protocol are closed, and so are \
+             connections from other peers that use it.",
+        )
+        .sets(set_proxy_protocol),
+    opt("purge_from", List("BLOCK"), "[]")
+        .example(r#"["127.0.0.1", "10.0.0.0/8"]"#)
+        .help("Addresses that may send PURGE and BAN requests")
+        .more(
+            "Addresses or CIDR blocks, such as those of application plugins. Requests from all \
+             others are refused; with an empty list they are forwarded to the origin. Every proxy \
+             that the request came through must be listed too.",
+        )
+        .sets(set_purge_from),
+    opt("max_waiters", Number, "10000")
+        .help("Maximum requests waiting for one fetch")
+        .more(
+            "One client address has at most a tenth of them; at the limit the newest of the \
+             address with the most gets the stale response or 503. It never goes to the origin by \
+             itself.",
+        )
+        .sets(|c, v, m| m.put(&mut c.limits.max_waiters_per_fetch, v.count(0..=10_000_000))),
+    opt("max_fetches", Number, "10000")
+        .help("Maximum concurrent fetches that other requests can wait for")
+        .more(
+            "At the limit the newest fetch of the address with the most gives way, or the new one \
+             itself: stale response or 503.",
+        )
+        .sets(|c, v, m| m.put(&mut c.limits.max_fetches, v.count(1..=10_000_000))),
+    opt("max_variants", Number, "8")
+        .help("Maximum variants (`Vary`) stored per URL")
+        .more(
+            "Above the limit, variants requested once are evicted first, then the least recently \
+             used.",
+        )
+        .sets(|c, v, m| m.put(&mut c.limits.max_variants, v.count(1..=1000))),
+    opt("compress_queue", Number, "256")
+        .help("Maximum bodies waiting for compression")
+        .more(
+            "Above the limit the least requested bodies are sent uncompressed until they are \
+             requested again.",
+        )
+        .sets(|c, v, m| m.put(&mut c.limits.compress_queue, v.count(1..=100_000))),
+    opt("fill_timeout", Duration, "5m")
+        .help("Maximum time to receive a response that is shared and stored")
+        .more(
+            "After that it continues for the clients that already receive it, and the next \
+             request starts a new fetch: a body that trickles in neither occupies memory nor \
+             blocks other requests.",
+        )
+        .sets(|c, v, m| m.put(&mut c.limits.fill_timeout, v.millis(&WAIT))),
+    optional("fill_memory", Size, "64MiB")
+        .unset("a quarter of `memory`")
+        .help("Memory for bodies still being received, in addition to `memory`")
+        .more(
+            "Each may use another 32 KiB. When it is used up, larger bodies are streamed with \
+             little buffering and not stored. Slow readers pin at most half of it; above that the \
+             connections idle for longest are closed.",
+        )
+        .sets(|c, v, m| m.put(&mut c.limits.fill_memory, v.size(&FILL_MEMORY).map(Some))),
+    opt("slow_reader_timeout", Duration, "2s")
+        .help("Time one slow client may delay others that share a streamed body")
+        .more(
+            "For bodies too large to store, whose slowest reader sets the pace (back-pressure). \
+             When the others have waited this long in total, and it took less than 128 KiB \
+             meanwhile, its connection is closed.",
+        )
+        .sets(|c, v, m| m.put(&mut c.limits.slow_reader_timeout, v.millis(&WAIT))),
+    opt("drain_delay", Duration, "0s")
+        .example("10s")
+        .help("Drain: time new connections are still accepted after SIGTERM")
+        .more(
+            "`/v1/ready` answers 503 at once while requests are still served, so that a load \
+             balancer removes this server before its port closes: set it longer than the load \
+             balancer's check interval. Responses carry `Connection: close`, and HTTP/2 \
+             connections get GOAWAY with their next request. SIGINT or a second SIGTERM ends the \
+             delay. An upgrade has none: the port stays open.",
+        )
+        .sets(|c, v, m| m.put(&mut c.timeouts.drain_delay, v.duration(&DRAIN))),
+    opt("drain_timeout", Duration, "30s")
+        .help("Drain: maximum time for requests in progress after SIGTERM")
+        .more("It starts when `drain_delay` is over. Another signal ends the process at once.")
+        .sets(|c, v, m| m.put(&mut c.timeouts.drain, v.duration(&DRAIN))),
+    opt("drain_stream_timeout", Duration, "5s")
+        .help("Drain: maximum time for WebSockets, tunnels and event streams")
+        .more(
+            "They have no end of their own, and clients reconnect. Never longer than \
+             `drain_timeout`.",
+        )
+        .sets(|c, v, m| m.put(&mut c.timeouts.drain_streams, v.duration(&DRAIN))),
 ];
 
 fn set_trusted_proxies(config: &mut Config, value: &Value, mistakes: &mut Mistakes) {
     config.trusted_proxies = value.each(mistakes, |item| item.parse(Cidr::from_str));
     for (item, block) in value.items().iter().zip(&config.trusted_proxies) {
         if block.is_everyone() {
-            let what =
-                "everyone is a trusted proxy: any client can say who it is and what it asked for";
+            let what = "`trusted_proxies` trusts every address: any client can forge its address, scheme and host";
             mistakes.warn(
-                Mistake::new(&item.place, what).remedy("name the addresses of your own proxies"),
+                Mistake::new(&item.place, what).remedy("list the addresses of your own proxies"),
             );
         }
     }
@@ -286,10 +182,10 @@ fn set_proxy_protocol(config: &mut Config, value: &Value, mistakes: &mut Mistake
     config.proxy_protocol = value.each(mistakes, |item| item.parse(Cidr::from_str));
     for (item, block) in value.items().iter().zip(&config.proxy_protocol) {
         if block.is_everyone() {
-            let what = "everyone may say by the PROXY protocol who he is, a trusted proxy or whoever may purge too";
+            let what = "`proxy_protocol` trusts every address: any client can impersonate a trusted proxy or a purger";
             mistakes.warn(
                 Mistake::new(&item.place, what)
-                    .remedy("name the addresses of your own load balancers"),
+                    .remedy("list the addresses of your own load balancers"),
             );
         }
     }
@@ -299,9 +195,9 @@ fn set_purge_from(config: &mut Config, value: &Value, mistakes: &mut Mistakes) {
     config.purge_from = value.each(mistakes, |item| item.parse(Cidr::from_str));
     for (item, block) in value.items().iter().zip(&config.purge_from) {
         if block.is_everyone() {
-            let what = "everyone may purge: any visitor can have the application asked for every page again";
+            let what = "`purge_from` allows every address: any visitor can purge, and cause a fetch of every page";
             mistakes.warn(
-                Mistake::new(&item.place, what).remedy("name the addresses of your application"),
+                Mistake::new(&item.place, what).remedy("list the addresses of your application"),
             );
         }
     }
@@ -311,7 +207,7 @@ fn set_listen(config: &mut Config, value: &Value, mistakes: &mut Mistakes) {
     config.listen = read_addresses(value, mistakes);
 }
 
-/// Reads addresses to listen on.
+/// Parses addresses to listen on.
 pub(super) fn read_addresses(value: &Value, mistakes: &mut Mistakes) -> Vec<SocketAddr> {
     let mut addresses = Vec::new();
     for item in value.items() {
@@ -332,7 +228,7 @@ pub(super) fn read_addresses(value: &Value, mistakes: &mut Mistakes) -> Vec<Sock
     addresses
 }
 
-/// Reads an address and a port.
+/// Parses an address and a port.
 pub(super) fn parse_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| {
         let port = text.rsplit(':').next().unwrap_or_default();

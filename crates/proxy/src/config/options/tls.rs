@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use super::super::mistake::{Mistake, Mistakes};
-use super::super::option::{About, Form, Opt, Unset};
+use super::super::option::Form::{List, Switch, Text};
+use super::super::option::{Opt, optional};
 use super::super::raw::Value;
 use super::super::tls::TlsConfig;
 use super::server::read_addresses;
@@ -11,118 +12,66 @@ use crate::tls::CertificateFiles;
 
 /// Options of TLS with clients.
 pub(in crate::config) const TLS: &[Opt<TlsConfig>] = &[
-    Opt {
-        about: About {
-            name: "tls",
-            form: Form::List("CERTIFICATE,KEY"),
-            unset: Unset::Says("none: no TLS"),
-            example: r#"{ certificate = "/etc/microcache/example.org.pem", key = "/etc/microcache/example.org.key" }"#,
-            help: "The certificates that clients are shown, each with its key, as files in PEM form",
-            more: "`--tls fullchain.pem,key.pem` on the command line, and again for each certificate; a file alone holds both. Clients are \
-                   shown the one for the host that they name, by the names in it; `*.` stands for one label. The first is for \
-                   all others. They are read again with the configuration.",
-        },
-        set: set_certificates,
-    },
-    Opt {
-        about: About {
-            name: "tls_listen",
-            form: Form::List("ADDRESS"),
-            unset: Unset::Says(
-                "127.0.0.1:8443 if there is `tls`, or with `acme` port 443 of all addresses",
-            ),
-            example: r#"["0.0.0.0:443", "[::]:443"]"#,
-            help: "Where clients connect by TLS",
-            more: "Written as those in `listen`, where they connect without it.",
-        },
-        set: |tls, v, m| tls.listen = read_addresses(v, m),
-    },
-    Opt {
-        about: About {
-            name: "redirect_http",
-            form: Form::Switch,
-            unset: Unset::Says("false, or true with `acme` and neither `listen` nor `tls_listen`"),
-            example: "true",
-            help: "Send those who come without TLS to where it is spoken, with 308",
-            more: "To the port of the first address in `tls_listen`. Trusted proxies that say that the visitor came by TLS are answered.",
-        },
-        set: |tls, v, m| m.put(&mut tls.redirect, v.switch()),
-    },
-    Opt {
-        about: About {
-            name: "strict_transport_security",
-            form: Form::Text("POLICY"),
-            unset: Unset::Says("none"),
-            example: r#""max-age=31536000""#,
-            help: "The Strict-Transport-Security that clients are told who came by TLS",
-            more: "From then on they come by TLS only, for so many seconds: it cannot be taken back before. What the application says \
-                   of it counts.",
-        },
-        set: |tls, v, m| m.put(&mut tls.strict, v.parse(policy).map(Some)),
-    },
-    Opt {
-        about: About {
-            name: "tls_ticket_keys",
-            form: Form::Text("FILE"),
-            unset: Unset::Says("keys of this process's own"),
-            example: r#""/etc/microcache/tickets""#,
-            help: "A file with secrets, so that several servers take up each other's TLS sessions",
-            more: "One a line, of 32 characters at least (`openssl rand -hex 32`). The first one seals, all open: put a new one first \
-                   everywhere, and take the old one out a day later. The keys made of them change twice a day.",
-        },
-        set: |tls, v, m| {
-            if let Some(file) = m.ok(v.text()) {
-                tls.ticket_keys = Some((PathBuf::from(file), v.place.clone()));
-            }
-        },
-    },
+    optional("tls", List("CERTIFICATE,KEY"), r#"{ certificate = "/etc/microcache/example.org.pem", key = "/etc/microcache/example.org.key" }"#)
+        .unset("none: no TLS")
+        .help("TLS certificates with their keys (PEM files)")
+        .more(
+            "On the command line `--tls fullchain.pem,key.pem`, repeated for each certificate; \
+             one file may hold both. The certificate is selected by the client's SNI and the \
+             names in it; `*.` stands for one label. The first one is the default. They are read \
+             again on reload.",
+        )
+        .sets(set_certificates),
+    optional("tls_listen", List("ADDRESS"), r#"["0.0.0.0:443", "[::]:443"]"#)
+        .unset("127.0.0.1:8443 with `tls`, port 443 of all addresses with `acme`")
+        .help("Address and port to listen on (HTTPS)")
+        .more("Same form as `listen`.")
+        .sets(|tls, v, m| tls.listen = read_addresses(v, m)),
+    optional("redirect_http", Switch, "true")
+        .unset("false, or true with `acme` and neither `listen` nor `tls_listen`")
+        .help("Redirect from HTTP to HTTPS (308)")
+        .more(
+            "To the port of the first address in `tls_listen`. Requests from trusted proxies that \
+             say the visitor used TLS are served.",
+        )
+        .sets(|tls, v, m| m.put(&mut tls.redirect, v.switch())),
+    optional("strict_transport_security", Text("POLICY"), "max-age=31536000")
+        .help("Strict-Transport-Security (HSTS) on HTTPS responses")
+        .more(
+            "Browsers use HTTPS only for `max-age` seconds; this cannot be revoked earlier. A \
+             header from the backend takes precedence.",
+        )
+        .sets(|tls, v, m| m.put(&mut tls.strict, v.parse(policy).map(Some))),
+    optional("tls_ticket_keys", Text("FILE"), "/etc/microcache/tickets")
+        .unset("random, per process")
+        .help("File with TLS session ticket secrets, for resumption across servers")
+        .more(
+            "One per line, at least 32 characters (`openssl rand -hex 32`). The first encrypts, \
+             all decrypt: put a new one first on all servers, and remove the old one a day later. \
+             The keys derived from them change twice a day.",
+        )
+        .sets(|tls, v, m| m.put(&mut tls.ticket_keys, v.file().map(Some))),
 ];
 
-/// What a certificate may be given in a file.
+/// Options of one certificate.
 pub(in crate::config) const CERTIFICATE: &[Opt<CertificateFiles>] = &[
-    Opt {
-        about: About {
-            name: "certificate",
-            form: Form::Text("FILE"),
-            unset: Unset::Says("needed"),
-            example: r#""/etc/microcache/example.org.pem""#,
-            help: "The certificate, and behind it those that lead to its authority",
-            more: "",
-        },
-        set: |files, v, m| m.put(&mut files.certificate, v.text().map(PathBuf::from)),
-    },
-    Opt {
-        about: About {
-            name: "key",
-            form: Form::Text("FILE"),
-            unset: Unset::Says("the certificate's file"),
-            example: r#""/etc/microcache/example.org.key""#,
-            help: "Its private key, without a password",
-            more: "Nobody else should be able to read it.",
-        },
-        set: |files, v, m| {
-            m.put(
-                &mut files.key,
-                v.text().map(|file| Some(PathBuf::from(file))),
-            );
-        },
-    },
-    Opt {
-        about: About {
-            name: "ocsp",
-            form: Form::Text("FILE"),
-            unset: Unset::Says("none"),
-            example: r#""/etc/microcache/example.org.ocsp""#,
-            help: "What its authority says of it, in DER form, to be shown along with it",
-            more: "It is read with the certificate; keeping it up to date is for whoever writes it.",
-        },
-        set: |files, v, m| {
-            m.put(
-                &mut files.ocsp,
-                v.text().map(|file| Some(PathBuf::from(file))),
-            );
-        },
-    },
+    optional(
+        "certificate",
+        Text("FILE"),
+        "/etc/microcache/example.org.pem",
+    )
+    .unset("required")
+    .help("File (PEM) with the certificate, followed by its chain")
+    .sets(|files, v, m| m.put(&mut files.certificate, v.path())),
+    optional("key", Text("FILE"), "/etc/microcache/example.org.key")
+        .unset("the certificate's file")
+        .help("File (PEM) with the private key, unencrypted")
+        .more("Only the server's user should be able to read it.")
+        .sets(|files, v, m| m.put(&mut files.key, v.path().map(Some))),
+    optional("ocsp", Text("FILE"), "/etc/microcache/example.org.ocsp")
+        .help("File (DER) with an OCSP response to staple")
+        .more("Read with the certificate; it has to be kept up to date externally.")
+        .sets(|files, v, m| m.put(&mut files.ocsp, v.path().map(Some))),
 ];
 
 fn set_certificates(tls: &mut TlsConfig, value: &Value, mistakes: &mut Mistakes) {
@@ -140,7 +89,7 @@ fn set_certificates(tls: &mut TlsConfig, value: &Value, mistakes: &mut Mistakes)
             if table.get("certificate").is_none() {
                 mistakes.note(Mistake::new(
                     &item.place,
-                    "a certificate without `certificate`",
+                    "a table in `tls` without `certificate`",
                 ));
             }
             table.refuse_rest(mistakes);
@@ -154,14 +103,14 @@ fn set_certificates(tls: &mut TlsConfig, value: &Value, mistakes: &mut Mistakes)
     }
 }
 
-/// Reads the names of two files, or of one that holds both.
+/// Parses the names of two files, or of one with both.
 pub(super) fn certificate_and_key(text: &str) -> Result<CertificateFiles, String> {
     let (certificate, key) = match text.split_once(',') {
         Some((certificate, key)) => (certificate.trim(), Some(key.trim())),
         None => (text.trim(), None),
     };
     if certificate.is_empty() || key.is_some_and(|key| key.is_empty() || key.contains(',')) {
-        return Err("write CERTIFICATE,KEY: two files, or one that holds both".to_owned());
+        return Err("write CERTIFICATE,KEY: two files, or one file with both".to_owned());
     }
     Ok(CertificateFiles {
         certificate: certificate.into(),
@@ -170,7 +119,7 @@ pub(super) fn certificate_and_key(text: &str) -> Result<CertificateFiles, String
     })
 }
 
-/// RFC 6797 §6.1: directives, of which `max-age` has to be one.
+/// Parses a policy: directives, one of them `max-age` (RFC 6797 §6.1).
 fn policy(text: &str) -> Result<String, String> {
     let is_age = |directive: &str| {
         let (name, value) = directive.split_once('=').unwrap_or_default();
@@ -183,6 +132,6 @@ fn policy(text: &str) -> Result<String, String> {
     if is_text && text.split(';').any(is_age) {
         Ok(text.to_owned())
     } else {
-        Err("write it as the field has it: \"max-age=31536000\", \"max-age=31536000; includeSubDomains\"".to_owned())
+        Err("write the value of the header: \"max-age=31536000\", \"max-age=31536000; includeSubDomains\"".to_owned())
     }
 }
