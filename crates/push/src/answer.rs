@@ -1,4 +1,4 @@
-//! What is answered, in HTTP's words.
+//! Builders of HTTP responses.
 
 use bytes::Bytes;
 use microcache_engine::{Body, OriginResponse};
@@ -6,13 +6,13 @@ use microcache_policy::FieldsBuf;
 use microcache_store::Hit;
 use serde_json::json;
 
-/// The patches that are understood.
+/// `Accept-Patch` of documents (RFC 5789 §3.1).
 pub(crate) const ACCEPTED_PATCHES: &str =
     "application/merge-patch+json, application/json-patch+json";
-/// What may be asked of a document.
+/// `Allow` of documents.
 const ALLOWED: &str = "GET, HEAD, PUT, PATCH, DELETE, OPTIONS";
 
-/// An answer without content.
+/// A response without content.
 pub(crate) fn bare(status: u16) -> OriginResponse {
     OriginResponse {
         status,
@@ -24,7 +24,7 @@ pub(crate) fn bare(status: u16) -> OriginResponse {
     }
 }
 
-/// An answer with all of its content.
+/// A response with its whole content.
 pub(crate) fn whole(status: u16, media_type: &str, body: Bytes) -> OriginResponse {
     let mut answer = bare(status);
     answer.fields.push("Content-Type", media_type);
@@ -33,7 +33,7 @@ pub(crate) fn whole(status: u16, media_type: &str, body: Bytes) -> OriginRespons
     answer
 }
 
-/// Why there is nothing else (RFC 9457). It is never kept.
+/// A problem document (RFC 9457), never stored by caches.
 pub(crate) fn problem(status: u16, detail: impl std::fmt::Display) -> OriginResponse {
     let body = json!({"status": status, "detail": detail.to_string()}).to_string();
     let mut answer = whole(status, "application/problem+json", body.into());
@@ -41,14 +41,14 @@ pub(crate) fn problem(status: u16, detail: impl std::fmt::Display) -> OriginResp
     answer
 }
 
-/// To a request that is not for this method.
+/// 405, for a method that documents do not support.
 pub(crate) fn not_allowed() -> OriginResponse {
     let mut answer = problem(405, format!("documents have {ALLOWED}"));
     answer.fields.push("Allow", ALLOWED);
     answer
 }
 
-/// To a request that asks what may be asked.
+/// The response to OPTIONS.
 pub(crate) fn options() -> OriginResponse {
     let mut answer = bare(204);
     answer.fields.push("Allow", ALLOWED);
@@ -56,14 +56,14 @@ pub(crate) fn options() -> OriginResponse {
     answer
 }
 
-/// To a patch of a kind that is not understood.
+/// 415, for a patch in an unsupported format.
 pub(crate) fn unknown_patch() -> OriginResponse {
     let mut answer = problem(415, format!("a patch is one of {ACCEPTED_PATCHES}"));
     answer.fields.push("Accept-Patch", ACCEPTED_PATCHES);
     answer
 }
 
-/// To somebody who may not publish.
+/// 401 or, where no publisher token is configured, 403.
 pub(crate) fn unauthorised(has_token: bool) -> OriginResponse {
     if !has_token {
         return problem(
@@ -79,7 +79,7 @@ pub(crate) fn unauthorised(has_token: bool) -> OriginResponse {
     answer
 }
 
-/// A document.
+/// A stored document.
 pub(crate) fn page(page: Hit) -> OriginResponse {
     let mut answer = bare(page.status);
     answer.fields = FieldsBuf::from(page.fields());
@@ -88,7 +88,7 @@ pub(crate) fn page(page: Hit) -> OriginResponse {
     answer
 }
 
-/// The same, with a word that it is worth another try.
+/// Adds `Retry-After` to a response.
 pub(crate) fn later(mut answer: OriginResponse) -> OriginResponse {
     answer.fields.push("Retry-After", "1");
     answer

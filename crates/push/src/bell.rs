@@ -1,4 +1,4 @@
-//! Wakes those who wait on another thread: all of them with one call to the system, which costs more than the rest.
+//! Batches cross-thread wakeups: one notification per thread instead of one system call per task.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use slab::Slab;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-/// The bell of a thread.
+/// The tasks to wake on one thread.
 #[derive(Debug, Default)]
 pub(crate) struct Bell {
     to_wake: Mutex<Vec<Slab<Waker>>>,
     rung: Notify,
-    /// Nobody hears it any more.
+    /// The runtime of the thread has shut down; nothing is woken any more.
     is_over: AtomicBool,
 }
 
-/// Whoever hears it.
+/// The background task that wakes the tasks of its thread.
 struct Listener(Arc<Bell>);
 
 thread_local! {
@@ -27,7 +27,7 @@ thread_local! {
 }
 
 impl Bell {
-    /// That of this thread; `None` where nothing runs that could hear it.
+    /// Returns the batch of the current thread; `None` outside of a Tokio runtime.
     pub(crate) fn here() -> Option<Arc<Self>> {
         BELL.with_borrow_mut(|known| {
             if let Some(bell) = known
@@ -43,7 +43,7 @@ impl Bell {
         })
     }
 
-    /// Has all of these woken on its thread.
+    /// Wakes all of these tasks on the thread of this batch.
     pub(crate) fn ring(&self, wakers: Slab<Waker>) {
         let mut to_wake = self.to_wake.lock();
         if self.is_over.load(Ordering::Acquire) {
@@ -68,7 +68,7 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // Whoever waited there is gone with the runtime, as this is.
+        // The waiting tasks were dropped together with the runtime.
         let mut to_wake = self.0.to_wake.lock();
         self.0.is_over.store(true, Ordering::Release);
         let left = std::mem::take(&mut *to_wake);

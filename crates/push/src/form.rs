@@ -1,12 +1,12 @@
-//! `application/x-www-form-urlencoded`, as the URL Standard reads it: what is published, and what stands in queries.
+//! Parser of `application/x-www-form-urlencoded`, as the URL Standard defines it: publications and queries.
 
 use microcache_policy::query::{decoded, parameters};
 
-/// A name or a value is not UTF-8.
+/// Error: a name or a value is not UTF-8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotUtf8;
 
-/// The names and values, in order. A name alone has an empty value.
+/// Iterates over the names and values, in order. A name without `=` has an empty value.
 pub(crate) fn pairs(text: &[u8]) -> impl Iterator<Item = Result<(String, String), NotUtf8>> {
     parameters(text).filter(|it| !it.is_empty()).map(|it| {
         let equals = it.iter().position(|&byte| byte == b'=');

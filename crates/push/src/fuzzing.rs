@@ -1,4 +1,4 @@
-//! What the fuzz targets call: what reads bytes of clients, with nothing around it.
+//! Entry points of the fuzz targets: the parsers of client input, without I/O.
 
 use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
@@ -17,7 +17,7 @@ use crate::settings::PushSettings;
 use crate::socket::{Language, Socket};
 use crate::subscribing::subscription::{Asked, Subscription};
 
-/// A few documents, of which one is private.
+/// A few documents, one of them private.
 static PUSH: LazyLock<Push> = LazyLock::new(|| {
     let prefix = |text| vec![Prefix::parse(text).expect("a prefix")];
     let settings = PushSettings {
@@ -51,7 +51,7 @@ static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
     runtime.expect("a runtime")
 });
 
-/// What a socket says to a client that sends these bytes in pieces, until it would have to wait.
+/// Returns what a socket sends to a client that writes these bytes in pieces, until it would block.
 pub fn socket(bytes: &[u8], piece: usize, is_piper: bool) -> Vec<u8> {
     let _entered = RUNTIME.enter();
     let language = if is_piper {
@@ -85,7 +85,7 @@ pub fn socket(bytes: &[u8], piece: usize, is_piper: bool) -> Vec<u8> {
     }
 }
 
-/// The topics, the id and the event of what is published to a hub, if that can be.
+/// Parses a publication to the hub; returns its topics, its id and its event.
 pub fn publication(form: &[u8]) -> Option<(Vec<String>, String, Vec<u8>)> {
     let update = Update::read(form, &hub(), || "new".to_owned()).ok()?;
     let topics = update.topics.iter().map(ToString::to_string);
@@ -96,19 +96,19 @@ pub fn publication(form: &[u8]) -> Option<(Vec<String>, String, Vec<u8>)> {
     ))
 }
 
-/// Whether a topic selector of 0.x means this topic, if it is one.
+/// Returns whether a topic selector (Mercure 0.x) matches the topic; `None` if it is invalid.
 pub fn selects(selector: &str, topic: &str) -> Option<bool> {
     let selector = Selectors::default().topic(selector).ok()?;
     Some(selector.matches(topic))
 }
 
-/// Whether a url pattern means this topic, if it is one.
+/// Returns whether a URL pattern matches the topic; `None` if it is invalid.
 pub fn is_like(pattern: &str, topic: &str) -> Option<bool> {
     let pattern = Selectors::default().pattern(pattern, &hub()).ok()?;
     Some(pattern.matches(topic))
 }
 
-/// Whether somebody who asks for this means the document of this name, if it can be asked for; and what is fixed of it.
+/// Returns whether a pattern matches the document, and the pattern's literal prefix; `None` if it is invalid.
 pub fn asks_for<'a>(asked: &'a str, name: &str) -> Option<(bool, &'a str)> {
     let pattern = Pattern::parse(asked).ok()?;
     let fixed = pattern.begins_with().len();

@@ -1,4 +1,4 @@
-//! Who keeps documents: this process, or Redis for several of them.
+//! The storage backend of documents: this process, or Redis for several nodes.
 
 use std::sync::Arc;
 
@@ -9,21 +9,21 @@ use crate::publishing::coming::Coming;
 use crate::publishing::wish::{Done, Refused, Wish};
 use crate::publishing::writer::Writer;
 
-/// Where wishes go.
+/// The backend that executes write requests.
 pub(crate) enum Keeper {
-    /// A thread of this process, with a log or without.
+    /// A thread of this process, with or without a log.
     Journal(Writer),
-    /// Redis.
+    /// Redis, shared by several nodes.
     Redis(Box<Fleet>),
 }
 
-/// Why documents cannot be kept.
+/// Error starting the backend.
 #[derive(Debug, thiserror::Error)]
 pub enum KeepError {
-    /// In the directory that was named.
+    /// The log in `push_directory` cannot be used.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// In Redis.
+    /// Redis cannot be used.
     #[error(transparent)]
     Fleet(#[from] FleetError),
 }
@@ -41,7 +41,7 @@ impl Keeper {
         Ok(Self::Journal(writer.map_err(JournalError::NoThread)?))
     }
 
-    /// Has all of these happen, or none.
+    /// Executes all of these write requests, or none of them.
     pub(crate) async fn ask(
         &self,
         wishes: Vec<Wish>,
@@ -57,14 +57,14 @@ impl Keeper {
         }
     }
 
-    /// Lets another process take up the documents. Redis has room for both.
+    /// Hands the documents over to another process. A no-op with Redis, which serves both.
     pub(crate) async fn give_up(&self) {
         if let Self::Journal(writer) = self {
             writer.give_up().await;
         }
     }
 
-    /// Goes on.
+    /// Takes the documents back after a failed handover.
     pub(crate) async fn take_back(&self) {
         if let Self::Journal(writer) = self {
             writer.take_back().await;

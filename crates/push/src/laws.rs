@@ -1,5 +1,5 @@
-//! What holds for every subscriber, whatever is published and however it reads: it ends with what there is, a
-//! difference is told only to who has the version that it is of, and what is missing of a history is said.
+//! Properties of every subscriber, for any sequence of writes and reads: it ends with the current documents,
+//! a delta is sent only to a subscriber that has its base version, and gaps in the history are announced.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,19 +23,19 @@ enum Step {
     Put(usize),
     Patch(usize),
     Delete(usize),
-    /// It is put on another node, and does not come here.
+    /// A put on another node that does not arrive here.
     Lose(usize),
-    /// So many events are read.
+    /// Reads so many events.
     Read(usize),
-    /// It comes back, and says what it has seen as an event stream does, or as who asks again and again does.
+    /// Reconnects with the last event id (true), or with the position of long polling (false).
     ComeBack(bool),
-    /// It asks for one of these too, unless it does already.
+    /// Adds a pattern, unless it is subscribed to already.
     Add(usize),
-    /// It asks for it no longer.
+    /// Removes a pattern.
     Remove(usize),
 }
 
-/// What is added and taken away while a subscription goes on.
+/// The patterns that are added and removed.
 const ADDED: [&str; 4] = ["/live/a", "/live/b", "/live/*", "/live/*a"];
 
 fn steps_of_sockets() -> impl Strategy<Value = Vec<Step>> {
@@ -66,11 +66,11 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..80)
 }
 
-/// What is published, and all that ever was.
+/// The documents, and every change ever made.
 struct World {
     push: Push,
     changes: Vec<Arc<Change>>,
-    /// The last change of these did not come here.
+    /// Documents whose last change did not arrive here.
     lost: BTreeSet<usize>,
 }
 
@@ -89,7 +89,7 @@ impl World {
         }
     }
 
-    /// There is something later than what did not come.
+    /// Makes a change that does not arrive here, though later ones do.
     fn lose(&mut self, name: usize) {
         let number = self.changes.len() as u64 + 1;
         let change = change(number, NAMES[name], true, None);
@@ -118,7 +118,7 @@ impl World {
             return;
         }
         let number = self.changes.len() as u64 + 1;
-        // What is different from what is not here is nothing to be told.
+        // A delta to a version that is not here is useless.
         let from = before.filter(|_| is_patch && !is_lost);
         let change = Arc::new(change(number, name, content, from));
         self.push.documents().note(&change);
@@ -142,23 +142,23 @@ fn change(number: u64, name: &str, is_there: bool, from: Option<u64>) -> Change 
     }
 }
 
-/// Who reads, and what it knows by what it was told.
+/// A subscriber and the state that it reconstructs from its events.
 struct Reader {
     subscription: Subscription,
     wanted: Vec<Pattern>,
-    /// What it has asked for since, and was not told whole yet.
+    /// The pattern that was added and whose snapshot is incomplete.
     joining: Option<Pattern>,
-    /// The last change there was when it did.
+    /// The last change when it was added.
     joined_at: u64,
     history: usize,
     /// The version of each document.
     has: BTreeMap<String, u64>,
     last_id: Option<String>,
-    /// What it was told of since it was told of a gap.
+    /// Documents delivered since the last gap event.
     told_since_gap: BTreeSet<String>,
-    /// It was told of these without an id, so that who comes back may be told once more.
+    /// Documents whose last event had no id, so that they may be delivered again after a reconnect.
     without_id: BTreeSet<String>,
-    /// It has come back since.
+    /// The subset that is outstanding since the last reconnect.
     again: BTreeSet<String>,
 }
 
@@ -198,12 +198,12 @@ impl Reader {
         } else {
             Some(place)
         };
-        // Of nothing, nobody has seen anything.
+        // A subscriber without patterns has no position.
         let place = place.filter(|_| !self.wanted.is_empty());
         if place.is_none() {
             self.has.clear();
         }
-        // What it was not told whole counts for nothing.
+        // A partial snapshot does not count.
         let wanted = &self.wanted;
         self.has
             .retain(|name, _| wanted.iter().any(|it| it.matches(name)));
@@ -224,7 +224,7 @@ impl Reader {
         }
     }
 
-    /// As a socket does: one thing after the other.
+    /// Adds a pattern as a socket does: after the previous one has joined.
     fn add(&mut self, world: &World, url: &str) {
         let pattern = Pattern::parse(url).unwrap();
         self.settle(world);
@@ -244,7 +244,7 @@ impl Reader {
         while self.subscription.is_joining() && self.read(world) {}
     }
 
-    /// What nothing else is about it does not know any more.
+    /// Documents of a removed pattern are no longer followed.
     fn remove(&mut self, world: &World, url: &str) {
         let pattern = Pattern::parse(url).unwrap();
         self.settle(world);
@@ -256,7 +256,7 @@ impl Reader {
             .retain(|name, _| wanted.iter().any(|it| it.matches(name)));
     }
 
-    /// Reads one event. False if there is none.
+    /// Reads one event; false if there is none.
     fn read(&mut self, world: &World) -> bool {
         let mut cx = Context::from_waker(Waker::noop());
         let polled = self.subscription.poll_told(&mut cx, Form::JsonDelta);
@@ -264,7 +264,7 @@ impl Reader {
             return false;
         };
         if event.is_empty() {
-            // What was added is told.
+            // The snapshot of the added pattern is complete.
             let joined = self.joining.take().expect("something was added");
             self.has_all_there_was_of(&joined);
             self.wanted.push(joined);
@@ -280,7 +280,8 @@ impl Reader {
         true
     }
 
-    /// Whatever was there when it asked for this, and is still the same, it has by now.
+    /// Checks that every document that existed when the pattern was added, and has not changed, was
+    /// delivered.
     fn has_all_there_was_of(&self, pattern: &Pattern) {
         let books = self.subscription.documents.books.lock();
         for name in NAMES.into_iter().filter(|name| pattern.matches(name)) {
@@ -394,7 +395,7 @@ proptest! {
     }
 }
 
-/// It may be of another subscription, which was told of other things.
+/// The id may belong to another subscription, which received other documents.
 #[test]
 fn an_id_alone_says_nothing_of_the_version_of_a_document() {
     let mut world = World::new(1);
@@ -416,7 +417,7 @@ fn an_id_alone_says_nothing_of_the_version_of_a_document() {
     assert_eq!(kinds, ["put", "patch"]);
 }
 
-/// `Link: rel=monitor` names the version that a client was answered with.
+/// `Link: rel=monitor` names the version of the response.
 #[test]
 fn whoever_has_a_version_is_told_each_one_after_it_or_of_a_gap() {
     let mut world = World::new(3);
@@ -461,7 +462,7 @@ fn who_misses_something_of_very_many_documents_is_told_all_the_same() {
             world.publish(&format!("/live/{number}"), true, false);
         }
     }
-    // Two versions of each, and a gap before each at most.
+    // Two versions of each, each preceded by at most one gap event.
     let reads = (0..=4 * DOCUMENTS).take_while(|_| reader.read(&world));
     assert!(reads.count() <= 4 * DOCUMENTS, "it has no end");
     assert_eq!(reader.has.len(), DOCUMENTS + 1);

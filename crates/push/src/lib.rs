@@ -1,12 +1,13 @@
-//! The push cache: documents are put in, and whoever subscribes is told of every change.
+//! The push cache: publishers put documents and subscribers receive every change.
 //!
-//! Each document's latest version is kept. Every change gets a number from one sequence, and one ordered
-//! index from numbers to changes is the queue of all subscribers: a subscriber is a pattern and the number
-//! of the last change that it has seen. Nothing is queued for anybody, so a slow one costs nobody else
-//! anything: when it reads on, it gets the latest versions of what has changed since.
+//! Only the latest version of each document is stored. Changes are numbered from one sequence, and one
+//! ordered index from number to change is the queue of all subscribers: a subscriber is a pattern plus the
+//! number of the last change delivered to it. There are no per-subscriber queues, so a slow subscriber costs
+//! the others nothing: when it reads on, it receives the latest version of every document that changed
+//! meanwhile.
 //!
-//! To the cache in front of it, it is an origin ([`Push`]) that has the answer to a GET at hand: a response
-//! as memory holds it, with conditions, ranges and whatever else a hit has.
+//! To the cache, it is an origin ([`Push`]) that answers GET synchronously with a response in the form in
+//! which the memory store holds it, so conditional requests and ranges work as for any hit.
 
 mod access;
 mod answer;

@@ -1,4 +1,4 @@
-//! What documents are called, and what subscribers ask for.
+//! Names of documents, and the patterns that subscribers use.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -7,43 +7,43 @@ use microcache_policy::glob;
 
 use crate::template::{MAX_VARIABLES, NoTemplate, Template};
 
-/// The longest name of a document, in bytes.
+/// Length limit of a document's name, in bytes.
 pub(crate) const MAX_NAME: usize = 1024;
 
-/// The path of a document. There is one way to write each (RFC 3986 §6.2.2).
+/// The path of a document, in its normal form (RFC 3986 §6.2.2).
 pub(crate) type Name = Arc<str>;
 
-/// Under which documents are put: the beginning of their paths.
+/// A path prefix under which documents are stored. It ends with a slash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prefix(String);
 
-/// Why something is no path of a document, or no beginning of one.
+/// Error parsing a name, a prefix or a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// It does not begin or end as it has to.
+    /// A prefix does not begin or end with a slash.
     #[error("a prefix begins and ends with a slash, such as /live/")]
     Slashes,
-    /// The server's own.
+    /// The path is reserved for well-known URIs (RFC 8615).
     #[error("/.well-known/ is kept for what standards put there")]
     Reserved,
-    /// There is another way to write it, and caches on the way may take both for the same or not.
+    /// The path is not in its normal form, so caches on the way might treat it as another one.
     #[error(
         "write the path in its shortest form: no `.`, `..` or empty parts, and only what has to be as %XX, in upper case"
     )]
     NotNormal,
-    /// There are bounds.
+    /// The path is too long.
     #[error("a path has {MAX_NAME} bytes at most")]
     TooLong,
-    /// It has braces, and is no URI template.
+    /// The text contains braces and is not a URI template.
     #[error("what has braces is a URI template (RFC 6570), in which no `*` stands outside of them")]
     NoTemplate,
-    /// There are bounds.
+    /// The template has too many variables.
     #[error("a template has {MAX_VARIABLES} variables at most")]
     TooManyVariables,
 }
 
 impl Prefix {
-    /// Reads one.
+    /// Parses a prefix.
     pub fn parse(text: &str) -> Result<Self, NameError> {
         if !text.starts_with('/') || !text.ends_with('/') {
             return Err(NameError::Slashes);
@@ -58,20 +58,20 @@ impl Prefix {
         Ok(Self(text.to_owned()))
     }
 
-    /// As it is written.
+    /// Returns the prefix as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// The name of a document, if it is one.
+/// Parses the name of a document.
 pub(crate) fn name(path: &[u8]) -> Result<Name, NameError> {
     check(path)?;
     let text = std::str::from_utf8(path).map_err(|_| NameError::NotNormal)?;
     Ok(text.into())
 }
 
-/// Whether a path is in its shortest form.
+/// Checks that a path is in its normal form.
 fn check(path: &[u8]) -> Result<(), NameError> {
     if path.len() > MAX_NAME {
         return Err(NameError::TooLong);
@@ -119,18 +119,18 @@ fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
 }
 
-/// Which documents somebody wants to know about.
+/// The documents selected by a subscription.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Pattern {
-    /// This one.
+    /// One document.
     Exact(Name),
-    /// All whose paths are like this; a `*` stands for any run of bytes.
+    /// All documents whose paths match; `*` stands for any run of bytes.
     Like(Name),
-    /// All whose paths this can be expanded to.
+    /// All documents whose paths are an expansion of this URI template.
     Template(Shape),
 }
 
-/// A URI template (RFC 6570), and as it is written. Two of them are the same if they are written alike.
+/// A URI template (RFC 6570) with its source text, which identifies it.
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
     written: Name,
@@ -153,7 +153,7 @@ impl Hash for Shape {
 
 impl Shape {
     fn parse(text: &str) -> Result<Self, NameError> {
-        // Between braces a star has a meaning, and outside of them it would have another one than it mostly has.
+        // `*` has its own meaning within braces, so the glob `*` is not allowed next to them.
         let mut outside = text.split('{').map(|part| part.split_once('}'));
         let before = text.split('{').next().unwrap_or_default();
         let has_star = |it: Option<(&str, &str)>| it.is_some_and(|(_, after)| after.contains('*'));
@@ -172,7 +172,7 @@ impl Shape {
 }
 
 impl Pattern {
-    /// Reads one. The path of a document may have a star in it: then it is written `%2A` here.
+    /// Parses a pattern. A literal star in the path of a document is written `%2A`.
     pub(crate) fn parse(text: &str) -> Result<Self, NameError> {
         let is_template = text.contains('{');
         if !is_template && !text.contains('*') {
@@ -187,7 +187,7 @@ impl Pattern {
         if is_template {
             return Shape::parse(text).map(Self::Template);
         }
-        // Several stars say no more than one.
+        // Collapses runs of stars, which are equivalent to one.
         let mut like = String::with_capacity(text.len());
         for letter in text.chars() {
             if letter != '*' || !like.ends_with('*') {
@@ -197,7 +197,7 @@ impl Pattern {
         Ok(Self::Like(like.into()))
     }
 
-    /// As it is written.
+    /// Returns the source text.
     pub(crate) fn as_written(&self) -> &str {
         match self {
             Self::Exact(name) | Self::Like(name) => name,
@@ -205,7 +205,7 @@ impl Pattern {
         }
     }
 
-    /// Whether it may match several.
+    /// Returns whether the pattern may match several documents.
     pub(crate) const fn is_like(&self) -> bool {
         matches!(self, Self::Like(_) | Self::Template(_))
     }
@@ -214,14 +214,14 @@ impl Pattern {
         match self {
             Self::Exact(one) => **one == *name,
             Self::Like(pattern) => glob::matches(pattern.as_bytes(), name.as_bytes()),
-            // The beginning is what tells most apart, and costs least.
+            // The literal prefix rejects most names, and is cheaper than the template.
             Self::Template(shape) => {
                 name.starts_with(self.begins_with()) && shape.template.matches(name)
             }
         }
     }
 
-    /// What all that it matches begins with.
+    /// Returns the literal prefix of everything that the pattern matches.
     pub(crate) fn begins_with(&self) -> &str {
         match self {
             Self::Exact(name) => name,
@@ -230,7 +230,7 @@ impl Pattern {
     }
 }
 
-/// What stands before the first star or brace of what somebody asks for.
+/// Returns the part of a pattern before the first star or brace.
 pub(crate) fn fixed_part(text: &str) -> &str {
     text.split(['*', '{']).next().unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Documents, as the cache in front of them sees them: an origin.
+//! The origin that serves documents to the cache in front of it.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ use crate::stats::PushStats;
 use crate::subscribing::stream::EventStream;
 use crate::subscribing::subscription::{Asked, DocumentEvents, NoSubscription, Subscription};
 
-/// What stands behind the prefix of documents where many of them are sent together.
+/// The last path segment of a batch.
 const BATCH: &[u8] = b"batch";
 
 /// The push cache.
@@ -44,7 +44,7 @@ pub struct Push {
 }
 
 impl Push {
-    /// Opens the documents that were kept, and keeps more.
+    /// Loads the stored documents and starts the backend. Fails if the log or Redis cannot be used.
     pub fn start(settings: PushSettings, keys: PushKeys) -> Result<Self, KeepError> {
         let mut books = Books::new(settings.history, settings.memory);
         books.is_shared = settings.fleet.is_some();
@@ -71,33 +71,34 @@ impl Push {
         })
     }
 
-    /// Whether a request with these fields may read what is at this path, or it is for everybody.
+    /// Returns whether a request with these fields may read this path: it is public, or the credentials
+    /// suffice.
     pub fn is_open_to(&self, path: &[u8], request: Fields<'_>) -> bool {
         let path = std::str::from_utf8(path);
         path.is_ok_and(|path| self.documents.is_open_to(path, request))
     }
 
-    /// This is to be shown from now on. Who subscribes already stays.
+    /// Replaces the tokens and keys. Existing subscriptions stay.
     pub fn renew_keys(&self, keys: PushKeys) {
         *self.documents.keys.write() = keys;
     }
 
-    /// Lets another process take up the documents. When this returns, nothing is changed here any more.
+    /// Hands the documents over to another process. After it returns, this process makes no more changes.
     pub async fn give_up(&self) {
         self.keeper.give_up().await;
     }
 
-    /// Goes on, if it has not.
+    /// Takes the documents back after a failed handover.
     pub async fn take_back(&self) {
         self.keeper.take_back().await;
     }
 
-    /// Has all sockets end with a farewell: clients come back, to somebody else.
+    /// Closes all WebSockets with 1001 (going away), so that clients reconnect to another process.
     pub fn end_sockets(&self) {
         self.documents.sockets.end();
     }
 
-    /// What it holds and has done.
+    /// Returns the current statistics.
     pub fn stats(&self) -> PushStats {
         let (books, counters) = (self.documents.books.lock(), &self.documents.counters);
         PushStats {
@@ -122,7 +123,7 @@ impl Push {
         }
     }
 
-    /// How it does as one node of several, if it is one.
+    /// Returns the statistics of this node, if documents are shared through Redis.
     pub fn fleet(&self) -> Option<FleetStats> {
         self.keeper.fleet()
     }
@@ -163,7 +164,7 @@ impl Push {
         if request.method == Method::GET && accepts.split(|&b| b == b',').any(is_event_stream) {
             return self.subscribe(fields, pattern, shown.reader());
         }
-        // It was at hand, unless the request is not for caches (`no-store`, content, another protocol).
+        // The engine asks here only for requests that bypass it: `no-store`, content, other protocols.
         match self.documents.pages.get(name.as_bytes()) {
             Some(page) => answer::page(page),
             None if !self.documents.are_there() => NoSubscription::NoDocuments.answer(),
@@ -185,7 +186,7 @@ impl Push {
         }
     }
 
-    /// A socket at the path of a document, or before those of several.
+    /// Opens a WebSocket at the path of a document, or at a folder of documents.
     fn open(&self, request: &OriginRequest, path: &[u8]) -> Result<OriginResponse, OriginResponse> {
         let no_document = || answer::problem(404, "there is no such document");
         let spoken = [Protocol::Microcache, Protocol::Piper];
@@ -249,7 +250,7 @@ impl Push {
             Err(NotPublished::Refused(refused)) => return Ok(*refused),
             Err(NotPublished::Broken(error)) => return Err(OriginError::RequestBody(error)),
         };
-        // What grew while it came has room behind it that nobody needs.
+        // The receive buffer has spare capacity, which must not be stored with the document.
         let body = Bytes::copy_from_slice(&body);
         let fields = request.fields.fields();
         if let Some(prefix) = prefix_of_batch {
@@ -284,7 +285,7 @@ fn last_event_id(fields: Fields<'_>) -> Option<String> {
     said.map(std::borrow::Cow::into_owned)
 }
 
-/// What a request must not say, because it would mean something else than is done.
+/// Rejects fields that would change the meaning of a write and are not supported.
 fn not_understood(request: &OriginRequest) -> Option<OriginResponse> {
     let fields = request.fields.fields();
     if fields.contains("content-encoding") {
@@ -302,7 +303,7 @@ fn not_understood(request: &OriginRequest) -> Option<OriginResponse> {
     None
 }
 
-/// What a request wants to become of a document.
+/// Builds the write request of a PUT, PATCH or DELETE.
 fn wish(
     method: &Method,
     fields: Fields<'_>,
@@ -338,13 +339,13 @@ fn wish(
     })
 }
 
-/// What says that it is JSON has to be.
+/// Checks that a document with a JSON media type is JSON.
 fn check_json(media_type: &str, body: &[u8]) -> Result<(), OriginResponse> {
     check(media_type, body)
         .map_err(|error| answer::problem(400, format!("the document is not JSON: {error}")))
 }
 
-/// How long a document lives, in milliseconds: `Push-TTL`, in seconds.
+/// Parses `Push-TTL`, in seconds; the result is in milliseconds.
 fn lifetime(fields: Fields<'_>) -> Result<Option<u64>, OriginResponse> {
     let Some(said) = fields.get("push-ttl") else {
         return Ok(None);
@@ -392,7 +393,7 @@ impl Origin for Push {
         let page = self.documents.pages.get(path)?;
         if !self.documents.settings.private.is_empty() {
             let name = std::str::from_utf8(path).ok()?;
-            // Whoever may not have it at once is asked for more, or told why.
+            // Other requests take the slow path, which challenges the client.
             self.documents.is_open_to(name, request).then_some(())?;
         }
         let sites = &self.documents.settings.allow_origins;

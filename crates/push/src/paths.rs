@@ -1,10 +1,10 @@
-//! The paths that are ours.
+//! Reserved paths.
 
-/// Where documents and pages are subscribed to.
+/// Path of subscriptions to documents and pages.
 pub const WATCH_PATH: &str = "/.well-known/microcache/watch";
-/// Where the script is that makes a page update itself.
+/// Path of the script that keeps a page up to date.
 pub const LIVE_PATH: &str = "/.well-known/microcache/live.js";
-/// Where the Mercure hub is.
+/// Path of the Mercure hub.
 pub const MERCURE_PATH: &str = "/.well-known/mercure";
-/// Where it lists who subscribes.
+/// Path of the hub's list of active subscriptions.
 pub const SUBSCRIPTIONS_PATH: &str = "/.well-known/mercure/subscriptions";

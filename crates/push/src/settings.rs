@@ -1,4 +1,4 @@
-//! What the operator wants of it.
+//! Settings of the push cache.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,45 +7,45 @@ use crate::access::sites::Site;
 use crate::changes::journal::Sync;
 use crate::name::Prefix;
 
-/// How documents are kept.
+/// Settings of stored documents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PushSettings {
-    /// The paths under which documents are.
+    /// Path prefixes under which documents are stored.
     pub prefixes: Vec<Prefix>,
-    /// Those of them, or beginnings under them, whose documents are for those only who show that they may read them.
+    /// Private prefixes, equal to or below `prefixes`: readers need a token.
     pub private: Vec<Prefix>,
-    /// The other sites whose pages may read and subscribe, and publish if they are named.
+    /// Other origins whose pages may read and subscribe; those listed by name may publish too.
     pub allow_origins: Vec<Site>,
-    /// Where they are written down; `None`: they end with the process.
+    /// Directory of the log; `None`: documents do not survive the process.
     pub directory: Option<PathBuf>,
-    /// When they count as written.
+    /// The point at which a write is acknowledged.
     pub sync: Sync,
-    /// Where they are kept for several nodes, and nowhere else then.
+    /// Redis, shared by several nodes; it replaces the directory.
     pub fleet: Option<FleetSettings>,
-    /// What all of them may take, in bytes.
+    /// Memory limit for all documents, in bytes.
     pub memory: u64,
-    /// The largest.
+    /// Size limit of a document, in bytes.
     pub max_document: u64,
-    /// How many versions of each are remembered for those who come later; at least one.
+    /// Versions stored per document for reconnecting subscribers; at least one.
     pub history: usize,
-    /// Whoever changes a document has to say which version of it.
+    /// True if every write needs `If-Match` or `If-None-Match`.
     pub conditions: bool,
-    /// Who subscribes at a time.
+    /// Limit of concurrent subscribers.
     pub max_subscribers: usize,
 }
 
-/// Where the documents of several nodes are.
+/// The Redis or Valkey server shared by several nodes.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct FleetSettings {
-    /// The server, or for a cluster any of its servers.
+    /// The server's URL, or the URLs of some servers of a cluster.
     pub urls: Vec<String>,
-    /// Whether they are a cluster.
+    /// True if the URLs are those of a cluster.
     pub cluster: bool,
-    /// The certificates (PEM) that vouch for the servers; the system's if there are none here.
+    /// CA certificates (PEM) to verify the servers with; `None`: the system's.
     pub authorities: Option<Vec<u8>>,
 }
 
-/// Without the urls, which hold passwords.
+/// Omits the URLs, which may contain passwords.
 impl fmt::Debug for FleetSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FleetSettings").finish_non_exhaustive()

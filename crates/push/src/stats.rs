@@ -1,8 +1,8 @@
-//! What it has done.
+//! Counters and statistics of the push cache.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What is counted.
+/// Running counters of the push cache.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) changes: Counter,
@@ -19,7 +19,7 @@ pub(crate) struct Counters {
     pub(crate) unwritten: Counter,
 }
 
-/// A number that only grows.
+/// A monotonic counter.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -37,43 +37,43 @@ impl Counter {
     }
 }
 
-/// What it holds and has done.
+/// Statistics of the push cache since the start of the process; the first six are current values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PushStats {
-    /// Documents.
+    /// Stored documents.
     pub documents: u64,
-    /// What they take, in bytes.
+    /// Memory used by documents, in bytes.
     pub bytes: u64,
-    /// What they may take, in bytes.
+    /// Memory limit for documents (`push_memory`), in bytes.
     pub capacity: u64,
-    /// Who subscribes.
+    /// Current subscribers.
     pub subscribers: u64,
-    /// Those of them who do so by WebSocket.
+    /// Current subscribers connected by WebSocket.
     pub sockets: u64,
-    /// To how many different things.
+    /// Distinct patterns and paths currently subscribed to.
     pub topics: u64,
-    /// Changes, those included of documents that have gone by themselves.
+    /// Changes made, including documents that expired.
     pub changes: u64,
-    /// Documents that were put as they were: no change.
+    /// Puts that left the document unchanged.
     pub same: u64,
-    /// Documents that have gone by themselves.
+    /// Documents removed because their lifetime ended.
     pub expired: u64,
-    /// Changes that were refused.
+    /// Writes rejected.
     pub refused: u64,
-    /// Who has subscribed.
+    /// Subscriptions accepted.
     pub subscribed: u64,
-    /// Who was not let.
+    /// Subscriptions rejected.
     pub turned_away: u64,
-    /// Events that were handed to connections.
+    /// Events handed to connections.
     pub events: u64,
-    /// Those of them that told the difference only.
+    /// Events sent as a delta.
     pub deltas: u64,
-    /// Subscribers who had to begin anew.
+    /// Subscribers reset to a full snapshot.
     pub resets: u64,
-    /// Times at which a subscriber was told that it had missed changes.
+    /// Gap events sent: notices that changes are missing from the history.
     pub gaps: u64,
-    /// Times at which the log was brought to the disk.
+    /// Syncs of the log to disk.
     pub syncs: u64,
-    /// Changes that could not be written down.
+    /// Changes that could not be written to the log or to Redis.
     pub unwritten: u64,
 }

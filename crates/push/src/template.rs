@@ -1,24 +1,24 @@
-//! URI templates (RFC 6570) the other way round: whether a template could have been expanded to a topic, or to the path of
-//! a document.
+//! Matching of URI templates (RFC 6570): whether a topic or a document's path is a possible expansion of a
+//! template.
 //!
-//! A template is compiled to a small automaton, and all of its states are followed through the topic at once: a
-//! match takes no longer than the length of one times the length of the other, whatever they are.
+//! A template is compiled to a small automaton, whose states are all followed in parallel. A match takes time
+//! proportional to the length of the template times that of the text, for any input.
 
 use std::iter::repeat_n;
 
-/// The longest prefix that a variable may be cut to (RFC 6570 §2.4.1).
+/// Limit of a variable's prefix length (RFC 6570 §2.4.1).
 const LONGEST_PREFIX: u16 = 9999;
-/// As many characters as there are.
+/// No limit.
 const ALL: u16 = u16::MAX;
-/// The most variables of a template: what it costs to match it grows with them.
+/// Limit of variables per template, which determines the cost of a match.
 pub(crate) const MAX_VARIABLES: usize = 16;
 
-/// Why something is not compiled.
+/// Error compiling a template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoTemplate {
-    /// It is no template.
+    /// The text is no template.
     Malformed,
-    /// It has too many variables.
+    /// The template has too many variables.
     TooManyVariables,
 }
 
@@ -26,44 +26,44 @@ pub(crate) enum NoTemplate {
 #[derive(Debug)]
 pub(crate) struct Template(Vec<Op>);
 
-/// One state.
+/// An instruction of the automaton.
 #[derive(Clone, Copy, Debug)]
 enum Op {
-    /// This has to come.
+    /// One literal character.
     Literal(Letter),
-    /// Any run of letters that values have, of so many characters at most.
+    /// A run of value characters, limited in number.
     Run(Run),
-    /// Here, or there.
+    /// Continues at the next instruction and at this one.
     Fork(usize),
-    /// There.
+    /// Continues at this instruction.
     Jump(usize),
-    /// The topic has to end.
+    /// The end of the text.
     End,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Run {
-    /// Reserved characters may stand there as they are.
+    /// True if reserved characters are allowed unencoded.
     reserved: bool,
-    /// So may this one, which is between the members of a list.
+    /// The separator of list items, which is allowed, too.
     between: Option<u8>,
     most: u16,
 }
 
-/// What templates and topics are made of. What stands for a byte is never taken apart.
+/// A character of a template or text. An encoded byte is never split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Letter {
     Byte(u8),
-    /// `%XX`, as it is written.
+    /// `%XX`.
     Coded(u8, u8),
 }
 
-/// What an operator says about the expression behind it (RFC 6570, appendix A).
+/// The properties of an expression's operator (RFC 6570, appendix A).
 struct Operator {
     first: Option<u8>,
     between: u8,
     named: bool,
-    /// Whether a variable without a value has a `=` behind its name.
+    /// True if `=` follows the name of a variable with an empty value.
     equals_if_empty: bool,
     reserved: bool,
 }
@@ -93,7 +93,7 @@ impl Operator {
     }
 }
 
-/// One variable of an expression.
+/// A variable of an expression.
 struct Variable<'a> {
     name: &'a [u8],
     explode: bool,
@@ -101,7 +101,7 @@ struct Variable<'a> {
 }
 
 impl Template {
-    /// Compiles one.
+    /// Compiles a template.
     pub(crate) fn parse(text: &str) -> Result<Self, NoTemplate> {
         let compiling = Compiling::all(text.as_bytes()).ok_or(NoTemplate::Malformed)?;
         if compiling.variables > MAX_VARIABLES {
@@ -110,7 +110,7 @@ impl Template {
         Ok(Self(compiling.ops))
     }
 
-    /// Whether it could have been expanded to this.
+    /// Returns whether the text is a possible expansion.
     pub(crate) fn matches(&self, topic: &str) -> bool {
         let mut now = States::new(self.0.len());
         let mut next = States::new(self.0.len());
@@ -138,11 +138,11 @@ impl Template {
     }
 }
 
-/// The states that are possible at one place of a topic.
+/// The active states at one position of the text.
 struct States {
     entered: Vec<usize>,
     is_entered: Vec<bool>,
-    /// The fewest characters that each run may have taken: who has taken fewer can do whatever others can.
+    /// The fewest characters consumed by each run: fewer leave all continuations possible.
     taken: Vec<u16>,
     waiting: Vec<usize>,
 }
@@ -163,7 +163,7 @@ impl States {
         }
     }
 
-    /// Enters a state, and all that can be entered from there without a letter.
+    /// Activates a state and everything reachable from it without input.
     fn enter(&mut self, ops: &[Op], state: usize) {
         self.waiting.push(state);
         while let Some(state) = self.waiting.pop() {
@@ -176,7 +176,7 @@ impl States {
         }
     }
 
-    /// A run that has taken so many characters goes on.
+    /// Keeps a run active after consuming so many characters.
     fn go_on(&mut self, ops: &[Op], state: usize, taken: u16) {
         if std::mem::replace(&mut self.is_entered[state], true) {
             self.taken[state] = self.taken[state].min(taken);
@@ -214,7 +214,7 @@ impl Run {
 }
 
 impl Letter {
-    /// How many characters end with it: what goes on with a character of several bytes is not counted.
+    /// Returns the number of characters completed by this byte: continuation bytes of UTF-8 count zero.
     const fn characters(self) -> u16 {
         match self {
             Self::Coded(b'8' | b'9' | b'a' | b'b' | b'A' | b'B', _) => 0,
@@ -247,7 +247,7 @@ fn is_reserved(byte: u8) -> bool {
     b":/?#[]@!$&'()*+,;=".contains(&byte)
 }
 
-/// RFC 6570 §2.1
+/// Literals of a template (RFC 6570 §2.1).
 fn may_be_literal(letter: Letter) -> bool {
     match letter {
         Letter::Coded(..) => true,
@@ -255,7 +255,7 @@ fn may_be_literal(letter: Letter) -> bool {
     }
 }
 
-/// The states so far.
+/// The automaton being built.
 #[derive(Default)]
 struct Compiling {
     ops: Vec<Op>,
@@ -289,10 +289,10 @@ impl Compiling {
         self.ops.push(Op::Literal(Letter::Byte(byte)));
     }
 
-    /// An expression: any of its variables may be missing, and all of them.
+    /// Compiles an expression, any of whose variables may be undefined.
     fn expression(&mut self, text: &[u8]) -> Option<()> {
         let (operator, length) = Operator::of(text.first().copied());
-        // Where it goes on if the variable before is missing and none was there yet, and behind one that was there.
+        // Jumps to patch: past an undefined variable before which none was defined, and past a defined one.
         let (mut nothing_yet, mut some): (Option<usize>, Vec<usize>) = (None, Vec::new());
         for variable in text[length..].split(|&byte| byte == b',') {
             let variable = Variable::parse(variable)?;
@@ -313,7 +313,7 @@ impl Compiling {
         Some(())
     }
 
-    /// What one variable is expanded to.
+    /// Compiles the expansion of one variable.
     fn item(&mut self, operator: &Operator, variable: &Variable<'_>) {
         let value = Run {
             reserved: operator.reserved,
@@ -341,18 +341,18 @@ impl Compiling {
                 self.list(value);
                 self.patch(without);
             }
-            // The members of a list have a name each, and so have those of a map.
+            // With explode, each list item and each pair has its own name.
             (true, true) => self.pairs(operator, value, !operator.equals_if_empty),
         }
     }
 
-    /// A value, or several with commas between them. A prefix is one.
+    /// Compiles a value or a comma-separated list. A variable with a prefix length is a single value.
     fn list(&mut self, value: Run) {
         let between = (value.most == ALL).then_some(b',');
         self.ops.push(Op::Run(Run { between, ..value }));
     }
 
-    /// Names and values.
+    /// Compiles names and values.
     fn pairs(&mut self, operator: &Operator, value: Run, may_be_names_only: bool) {
         let begin = self.ops.len();
         self.ops.push(Op::Run(value));
@@ -376,7 +376,7 @@ impl Compiling {
         self.ops.len() - 1
     }
 
-    /// Has this one lead to what comes next.
+    /// Sets the target of a fork or jump to the next instruction.
     fn patch(&mut self, at: Option<usize>) {
         let here = self.ops.len();
         if let Some(Op::Fork(to) | Op::Jump(to)) = at.and_then(|at| self.ops.get_mut(at)) {
@@ -386,7 +386,7 @@ impl Compiling {
 }
 
 impl<'a> Variable<'a> {
-    /// RFC 6570 §2.3 and 2.4
+    /// Parses a variable (RFC 6570 §2.3 and 2.4).
     fn parse(text: &'a [u8]) -> Option<Self> {
         let colon = text.iter().position(|&byte| byte == b':');
         let (name, explode, most) = match (text.strip_suffix(b"*"), colon) {
@@ -431,7 +431,7 @@ mod tests {
         }
     }
 
-    /// The values of RFC 6570 §3.2 are what its examples expand to.
+    /// The examples expand the values of RFC 6570 §3.2.
     #[test]
     fn what_the_standard_expands_is_found_again() {
         for (template, expansions) in [

@@ -1,4 +1,4 @@
-//! Those who wait for something to happen to one thing.
+//! A list of tasks that wait for one thing to change.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -9,22 +9,22 @@ use smallvec::SmallVec;
 
 use crate::bell::Bell;
 
-/// All who wait.
+/// All waiting tasks, grouped by thread.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
     rooms: SmallVec<[Room; 1]>,
-    /// How often they were woken.
+    /// Number of notifications so far; it invalidates older registrations.
     round: u64,
 }
 
-/// Those of one thread.
+/// The waiting tasks of one thread.
 #[derive(Debug)]
 struct Room {
     bell: Option<Arc<Bell>>,
     wakers: Slab<Waker>,
 }
 
-/// A place among them. None takes no more room than one: there are as many as subscribers.
+/// A task's entry in a [`WaitList`]. `Option<Registration>` is no larger: there is one per subscriber.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seat {
     round: NonZeroU64,
@@ -32,12 +32,12 @@ pub(crate) struct Seat {
     number: u32,
 }
 
-/// Those who are to be woken: without the lock of whatever they wait for.
+/// The tasks to wake, taken out so that they are woken without holding the lock around the list.
 #[must_use]
 pub(crate) struct Woken(SmallVec<[Room; 1]>);
 
 impl Waiting {
-    /// Has this one woken when something happens. A place from earlier is taken again.
+    /// Registers a task for the next notification, or replaces the waker of an existing registration.
     pub(crate) fn wait(&mut self, seat: Option<Seat>, waker: &Waker) -> Seat {
         if let Some(seat) = seat.filter(|seat| seat.round == self.this_round())
             && let Some(room) = self.rooms.get_mut(seat.room as usize)
@@ -58,7 +58,7 @@ impl Waiting {
         NonZeroU64::MIN.saturating_add(self.round)
     }
 
-    /// The one of this thread.
+    /// Returns the index of the current thread's group, adding it if necessary.
     fn room(&mut self) -> usize {
         let bell = Bell::here();
         let address = |bell: &Option<Arc<Bell>>| bell.as_ref().map(Arc::as_ptr);
@@ -71,13 +71,13 @@ impl Waiting {
         })
     }
 
-    /// Something happens. Gives those who are to be woken.
+    /// Notifies: removes all registrations and returns their tasks.
     pub(crate) fn happen(&mut self) -> Woken {
         self.round += 1;
         Woken(std::mem::take(&mut self.rooms))
     }
 
-    /// One of them waits no more.
+    /// Removes one registration.
     pub(crate) fn leave(&mut self, seat: Seat) {
         if seat.round == self.this_round()
             && let Some(room) = self.rooms.get_mut(seat.room as usize)
@@ -86,7 +86,7 @@ impl Waiting {
         }
     }
 
-    /// Whether nothing has happened since this place was taken.
+    /// Returns whether the registration is still valid: nothing has been notified since.
     pub(crate) fn is_quiet(&self, seat: Option<Seat>) -> bool {
         seat.is_some_and(|seat| seat.round == self.this_round())
     }
@@ -96,7 +96,7 @@ impl Woken {
     pub(crate) fn wake(self) {
         for Room { bell, wakers } in self.0 {
             match bell {
-                // One is woken as fast by itself.
+                // A single task is woken as cheaply without a batch.
                 Some(bell) if wakers.len() > 1 => bell.ring(wakers),
                 _ => wakers.into_iter().for_each(|(_, waker)| waker.wake()),
             }

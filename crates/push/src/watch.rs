@@ -1,4 +1,4 @@
-//! Several documents, or all that are like a pattern, in one subscription.
+//! Subscriptions to several documents, patterns or pages at once.
 
 use std::io::Write as _;
 use std::sync::{Arc, LazyLock};
@@ -25,27 +25,27 @@ use crate::subscribing::stream::EventStream;
 use crate::subscribing::subscription::{NoSubscription, Subscription, WatchEvents};
 use crate::subscribing::urls::{FindPage, find};
 
-/// The script that makes a page update itself.
+/// The script that keeps a page up to date.
 static LIVE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("live.js")));
 
-/// A script as it is sent.
+/// A script in both encodings in which it is served.
 struct Script {
     whole: Bytes,
     gzip: Bytes,
 }
 
-/// The most changes, and bytes, that are told at once to somebody who asks again and again.
+/// Limits of one long-polling response: events, and bytes.
 const MAX_TOLD: usize = 1000;
 const MAX_TOLD_BYTES: usize = 1024 * 1024;
 
-/// What is answered at [`WATCH_PATH`] and [`LIVE_PATH`].
+/// The origin behind [`WATCH_PATH`] and [`LIVE_PATH`].
 pub struct Watch {
     push: Arc<Push>,
     find_page: FindPage,
 }
 
 impl Watch {
-    /// For documents, and pages.
+    /// Serves the documents of `push`, and the pages that `find_page` resolves.
     pub fn new(push: Arc<Push>, find_page: FindPage) -> Self {
         Self { push, find_page }
     }
@@ -77,7 +77,7 @@ impl Watch {
         }
     }
 
-    /// A socket, which may begin with nothing.
+    /// Opens a WebSocket, which may start without any subscription.
     fn open(&self, request: &OriginRequest) -> Result<OriginResponse, OriginResponse> {
         let documents = self.push.documents();
         let handshake = handshake(documents, request, &[Protocol::Microcache])?;
@@ -101,7 +101,7 @@ impl Watch {
     }
 }
 
-/// All that has happened, or what happens first.
+/// Answers long polling: with all pending events, or with the first one that arrives within `wait`.
 async fn first_changes(mut subscription: Subscription, wait: Duration) -> OriginResponse {
     let mut told = BytesMut::from(&b"{\"events\":["[..]);
     let ends = subscription.reader.ends();
@@ -155,7 +155,7 @@ const fn is_read(method: &Method) -> bool {
 }
 
 impl Script {
-    /// Without comments, indents and empty lines: every page loads it.
+    /// Minifies a script: removes comments, indentation and empty lines.
     fn new(text: &str) -> Self {
         let lines = text.lines().map(str::trim_start);
         let lines = lines.filter(|line| !line.is_empty() && !line.starts_with("//"));
@@ -165,13 +165,13 @@ impl Script {
         let gzip = written.and_then(|()| encoder.finish());
         Self {
             whole: whole.into(),
-            // Nothing can fail that is written to memory.
+            // Writing to memory cannot fail.
             gzip: gzip.unwrap_or_default().into(),
         }
     }
 }
 
-/// What makes a page update itself.
+/// Answers a request for the live script.
 fn live(request: Fields<'_>) -> OriginResponse {
     let gzip = Compress {
         codings: vec![Coding::Gzip],

@@ -1,4 +1,4 @@
-//! Tokens (JWT, RFC 7519), and the keys that they are checked with.
+//! Keys that verify JSON Web Tokens (RFC 7519).
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -9,30 +9,31 @@ use tokio::time::Instant;
 
 use crate::access::named::{self, Unreadable};
 
-/// The shortest secret, in bytes (RFC 7518 §3.2). A shorter one can be guessed by whoever has a token.
+/// Minimum length of an HMAC secret, in bytes (RFC 7518 §3.2): tokens signed with a shorter one reveal it to
+/// a search.
 pub(crate) const SHORTEST: usize = 32;
-/// How far the clock of whoever makes tokens may be ahead.
+/// Tolerated clock skew of the token's issuer, in seconds.
 const LEEWAY: u64 = 5;
-/// Another year is as good as any later one.
+/// Longest time to expiry that is represented; later ones are cut to it.
 const LONGEST: Duration = Duration::from_hours(365 * 24);
 
-/// What tokens are checked with. Which algorithms count follows from it, and never from a token.
+/// A key that verifies tokens. It alone determines the accepted algorithms, never the token.
 #[derive(Clone, Debug)]
 pub struct Key(DecodingKey);
 
-/// Why something cannot be a key.
+/// Error reading a key.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     /// The file cannot be read.
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
-    /// There is no key in it.
+    /// The file contains no suitable key.
     #[error(
         "{option} {} has to be a secret of {SHORTEST} bytes at least (such as `openssl rand -hex 32` prints), or a \
          public key (`-----BEGIN PUBLIC KEY-----`; RSA, P-256, P-384 or Ed25519)", path.display()
     )]
     Unsuitable {
-        /// Who names it.
+        /// The option that names the file.
         option: &'static str,
         /// The file.
         path: PathBuf,
@@ -40,7 +41,7 @@ pub enum KeyError {
 }
 
 impl Key {
-    /// Reads the file that this option names.
+    /// Reads the file that the option names.
     pub fn read(path: &Path, option: &'static str) -> Result<Self, KeyError> {
         let text = named::read(path, option)?;
         Self::of(&text).ok_or_else(|| KeyError::Unsuitable {
@@ -49,7 +50,7 @@ impl Key {
         })
     }
 
-    /// The key that this is, if it is one.
+    /// Parses a key: a secret, or a public key in PEM.
     pub fn of(text: &[u8]) -> Option<Self> {
         let text = text.trim_ascii();
         let key = if !text.starts_with(b"-----BEGIN ") {
@@ -61,17 +62,17 @@ impl Key {
             let other = rsa.or_else(|_| DecodingKey::from_ec_pem(text));
             other.or_else(|_| DecodingKey::from_ed_pem(text)).ok()
         } else {
-            // A private key has no business here.
+            // Private keys are rejected: verification does not need them.
             None
         };
         key.map(Self)
     }
 
-    /// Whether whoever knows it can make tokens.
+    /// Returns whether the key can also sign tokens.
     pub fn is_secret(&self) -> bool {
         self.0.family() == AlgorithmFamily::Hmac
     }
-    /// What a token says that is signed with it, and whose time it is. It may have to be for somebody.
+    /// Verifies a token and returns its claims. If an audience is given, the token must contain it.
     pub(crate) fn claims<C: DeserializeOwned>(
         &self,
         token: &[u8],
@@ -90,7 +91,7 @@ impl Key {
     }
 }
 
-/// Why a token is none.
+/// Error verifying a token.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoToken {
     #[error("the token is not valid: {0}")]
@@ -99,7 +100,7 @@ pub(crate) enum NoToken {
     Expired,
 }
 
-/// When a token ends that says this. It has to be in the future.
+/// Converts the `exp` claim to a local deadline; fails if it has passed.
 pub(crate) fn ends(exp: f64) -> Result<Instant, NoToken> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let left = exp - now.unwrap_or_default().as_secs_f64();

@@ -1,4 +1,4 @@
-//! Who may: secrets, tokens, and other sites.
+//! Access control: secrets, tokens and other origins.
 
 pub(crate) mod key;
 pub(crate) mod named;

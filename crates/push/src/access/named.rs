@@ -1,9 +1,9 @@
-//! Files that options name.
+//! Files named by options.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Why there is nothing in one: it cannot be read.
+/// Error reading the file of an option.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read {option} {}: {error}", path.display())]
 pub struct Unreadable {
@@ -12,7 +12,7 @@ pub struct Unreadable {
     error: std::io::Error,
 }
 
-/// What is in the file that this option names.
+/// Reads the file of an option.
 pub(crate) fn read(path: &Path, option: &'static str) -> Result<Vec<u8>, Unreadable> {
     fs::read(path).map_err(|error| Unreadable {
         option,

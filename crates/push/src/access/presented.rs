@@ -1,4 +1,4 @@
-//! The token that somebody shows.
+//! The token of a request.
 
 use microcache_policy::key::split_query;
 use microcache_policy::query::{parameters, takes_decoded};
@@ -9,7 +9,7 @@ use crate::paths::{MERCURE_PATH, WATCH_PATH};
 
 const SCHEME: &[u8] = b"Bearer ";
 
-/// A target as it may be written down: a token in it may not.
+/// Returns a request target as it may be logged: without its query if that contains a token.
 pub fn shown(target: &[u8]) -> &[u8] {
     let mut with_tokens = [MERCURE_PATH, WATCH_PATH].into_iter();
     if !with_tokens.any(|path| target.starts_with(path.as_bytes())) {
@@ -27,16 +27,16 @@ pub fn shown(target: &[u8]) -> &[u8] {
     }
 }
 
-/// A token.
+/// The token of a request.
 pub(crate) struct Presented {
     pub(crate) token: Vec<u8>,
-    /// A browser sends it along whoever asks for it.
+    /// True if the browser added it on its own (a cookie), so that it does not prove the intent of the page.
     pub(crate) is_ambient: bool,
 }
 
 impl Presented {
-    /// The one that counts, of those in a request's fields, in the query of its target, and in the cookies of these
-    /// names. Another way to log in to the same host is none.
+    /// Extracts the token from `Authorization: Bearer`, else from the `authorization` parameter of the
+    /// target's query, else from a cookie with one of these names.
     pub(crate) fn of(fields: Fields<'_>, target: &[u8], names: &[&[u8]]) -> Option<Self> {
         let in_field = fields.get("authorization").and_then(|value| {
             let (scheme, token) = value.split_at_checked(SCHEME.len())?;

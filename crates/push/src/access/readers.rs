@@ -1,8 +1,8 @@
-//! Who may read documents that are private: who has the secret of those who publish or of those who read, or a token
-//! (JWT) that names what he may read.
+//! Read access to private documents: by the publishers' or the readers' secret, or by a token (JWT) that
+//! lists patterns.
 //!
-//! It is held against the name of a document, and a name is written in one way: whatever way leads to a document, by its
-//! path, by a pattern that reaches that far or by an order on a socket, ends here.
+//! Access is checked against the name of a document, which has one normal form. Requests for its path,
+//! patterns that reach it and commands on a WebSocket all end in the same check.
 
 use std::sync::Arc;
 
@@ -14,28 +14,28 @@ use crate::access::presented::Presented;
 use crate::access::token::Token;
 use crate::name::{NameError, Pattern};
 
-/// The most that a token may name.
+/// Limit of patterns in a token.
 const MAX_NAMED: usize = 100;
 
-/// What is shown by those who publish, and by those who read what is private.
+/// The secrets and keys of publishers and readers.
 #[derive(Clone, Debug, Default)]
 pub struct PushKeys {
-    /// Who has it publishes, and reads everything. Without it nobody publishes.
+    /// Secret of publishers, who may also read everything; `None` disables publishing.
     pub publishers: Option<Token>,
-    /// Who has it reads everything.
+    /// Secret of readers, who may read everything.
     pub readers: Option<Token>,
-    /// Who has a token that is signed with it reads what that names.
+    /// Key that signs readers' tokens, each of which lists what it may read.
     pub signed: Option<Key>,
 }
 
-/// What somebody may read of what is private; of most, nothing is known.
+/// Permission to read private documents; the default permits none.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reader(Option<Arc<Right>>);
 
 #[derive(Debug)]
 struct Right {
     what: Readable,
-    /// Until when.
+    /// Expiry of the token.
     ends: Option<Instant>,
 }
 
@@ -45,7 +45,7 @@ enum Readable {
     These(Vec<Pattern>),
 }
 
-/// What is read of a token.
+/// The claims of a token that are used.
 #[derive(Deserialize)]
 struct Claims {
     exp: Option<f64>,
@@ -59,7 +59,7 @@ struct Said {
     read: Vec<String>,
 }
 
-/// Why a token is none that says what may be read.
+/// Error reading a token.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoReader {
     #[error(transparent)]
@@ -72,14 +72,14 @@ pub(crate) enum NoReader {
     Unknown,
 }
 
-/// What somebody has shown.
+/// The credentials of a request.
 #[derive(Debug)]
 pub(crate) enum Shown {
-    /// Nothing that counts.
+    /// None.
     Nothing,
-    /// Something that does not.
+    /// Invalid ones.
     Wrong(NoReader),
-    /// This is what he may read.
+    /// Valid ones, with their permission.
     Reader(Reader),
 }
 
@@ -93,12 +93,12 @@ impl Reader {
         Self::new(Readable::These(patterns), None)
     }
 
-    /// When he may read nothing any more.
+    /// Returns when the permission ends.
     pub(crate) fn ends(&self) -> Option<Instant> {
         self.0.as_ref()?.ends
     }
 
-    /// Whether he may read a private document now.
+    /// Returns whether a private document may be read now.
     pub(crate) fn may_read(&self, name: &str) -> bool {
         let Some(right) = &self.0 else {
             return false;
@@ -110,7 +110,7 @@ impl Reader {
         is_named && right.ends.is_none_or(|end| end > Instant::now())
     }
 
-    /// What he has shown.
+    /// Returns the permission as credentials, for a later check.
     pub(crate) fn shown(&self) -> Shown {
         match self.0 {
             None => Shown::Nothing,
@@ -118,7 +118,7 @@ impl Reader {
         }
     }
 
-    /// By a token.
+    /// Verifies a token.
     fn of(token: &[u8], key: &Key) -> Result<Self, NoReader> {
         let claims: Claims = key.claims(token, None)?;
         let read = claims.microcache.read;
@@ -141,7 +141,7 @@ impl Reader {
 }
 
 impl PushKeys {
-    /// What somebody may read who shows this.
+    /// Returns the permission of a request's token.
     pub(crate) fn reader(&self, presented: &Presented) -> Result<Reader, NoReader> {
         let secrets = [&self.publishers, &self.readers];
         let mut secrets = secrets.into_iter().flatten();
@@ -154,7 +154,7 @@ impl PushKeys {
 }
 
 impl Shown {
-    /// What may be read by somebody who is let.
+    /// Returns the permission; invalid credentials permit nothing.
     pub(crate) fn reader(self) -> Reader {
         match self {
             Self::Reader(reader) => reader,

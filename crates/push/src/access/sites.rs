@@ -1,7 +1,7 @@
-//! From which other sites browsers may read and subscribe.
+//! Access for pages of other origins (CORS).
 //!
-//! What a page of another site is answered, its browser keeps from it unless the answer says otherwise. Of a
-//! WebSocket browsers keep nothing, and say only where the page is from: that is for the server to look at.
+//! Browsers hide responses from pages of another origin unless CORS fields allow them. They do not restrict
+//! WebSockets but send `Origin`, which the server has to check.
 
 use microcache_engine::OriginResponse;
 use microcache_policy::{Fields, FieldsBuf};
@@ -9,26 +9,26 @@ use microcache_store::{Hit, Memory};
 
 use crate::answer;
 
-/// What browsers may send along from another site that may read, and what from one that may publish too.
+/// Allowed methods and request fields (CORS): for origins that may only read, and for those that may publish.
 const READING: [&str; 2] = ["GET, HEAD", "Cache-Control, Last-Event-ID"];
 const PUBLISHING: [&str; 2] = [
     "GET, HEAD, PUT, PATCH, DELETE, POST",
     "Authorization, Cache-Control, Content-Type, If-Match, If-None-Match, Last-Event-ID, Push-TTL",
 ];
-/// How long browsers remember that, in seconds.
+/// `Access-Control-Max-Age`, in seconds.
 const REMEMBERED: &str = "600";
 
-/// One other site, or all of them.
+/// An allowed origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Site {
-    /// Whichever.
+    /// Any origin.
     Any,
-    /// This one: `https://shop.example`, with a port unless it is the scheme's.
+    /// One origin, such as `https://shop.example`; without the scheme's default port.
     One(String),
 }
 
 impl Site {
-    /// Reads one, as browsers write it in `Origin`.
+    /// Parses an origin as browsers send it in `Origin`, or `*`.
     pub fn parse(text: &str) -> Option<Self> {
         if text == "*" {
             return Some(Self::Any);
@@ -43,7 +43,7 @@ impl Site {
     }
 }
 
-/// Without the port that goes without saying, in lower case.
+/// Lowercases an origin and removes the default port.
 fn normal(origin: &str) -> String {
     let origin = origin.to_ascii_lowercase();
     let port = if origin.starts_with("https://") {
@@ -54,16 +54,16 @@ fn normal(origin: &str) -> String {
     origin.strip_suffix(port).unwrap_or(&origin).to_owned()
 }
 
-/// Where the page is from that has a browser send a request.
+/// The origin of the page that caused a request, relative to this server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum From {
-    /// From here, or it is no browser.
+    /// This server's own origin, or the client is no browser.
     Here,
-    /// From a site that is named.
+    /// An allowed origin that is listed by name.
     Named,
-    /// From another one, where all may read.
+    /// An unlisted origin, where `*` is allowed.
     Any,
-    /// From one that may not.
+    /// An origin that is not allowed.
     Stranger,
 }
 
@@ -94,10 +94,10 @@ fn from_origin(sites: &[Site], origin: &[u8], request: Fields<'_>, authority: &[
     }
 }
 
-/// Whether an origin is what a client calls this server. By which scheme the client came may be known to nobody
-/// but a proxy in front of us.
+/// Returns whether an origin is this server as the client addresses it. The scheme is not compared: a proxy
+/// in front may terminate TLS.
 fn is_here(origin: &str, request: Fields<'_>, authority: &[u8]) -> bool {
-    // What a proxy that is trusted says of the host; of all others it is the host itself.
+    // The host that a trusted proxy reports; untrusted peers cannot set it.
     let said = request.members("x-forwarded-host").next();
     let host = said.unwrap_or(authority).to_ascii_lowercase();
     let Some((scheme, site)) = origin.split_once("://") else {
@@ -107,7 +107,7 @@ fn is_here(origin: &str, request: Fields<'_>, authority: &[u8]) -> bool {
     site.as_bytes() == host.strip_suffix(port).unwrap_or(&host)
 }
 
-/// Whether a socket may be opened by whoever asks for it; if not, what he is answered.
+/// Checks that a WebSocket may be opened from the request's origin; fails with a 403 response.
 pub(crate) fn check(
     sites: &[Site],
     request: Fields<'_>,
@@ -123,8 +123,8 @@ pub(crate) fn check(
     }
 }
 
-/// Whether a page may have its browser change something by a cookie: one of this host, or of a site that is named.
-/// Of whom nothing is known but the cookie, that may be any page.
+/// Returns whether a cookie may authorize a write: the page is of this host or of a listed origin. A request
+/// without `Origin` and `Referer` may come from any page.
 pub(crate) fn may_change(sites: &[Site], request: Fields<'_>, authority: &[u8]) -> bool {
     let from = match (request.contains("origin"), request.get("referer")) {
         (true, _) => from(sites, request, authority),
@@ -142,13 +142,14 @@ pub(crate) fn may_change(sites: &[Site], request: Fields<'_>, authority: &[u8]) 
     matches!(from, From::Here | From::Named)
 }
 
-/// Whether a cookie counts that a browser sends along when something is read: not where a page of another site has it
-/// sent, unless that site is named. All sites are no site that is named.
+/// Returns whether a cookie may authorize a read: the page is of this host or of a listed origin. `*` lists
+/// no origin.
 pub(crate) fn counts_cookies(sites: &[Site], request: Fields<'_>, authority: &[u8]) -> bool {
     let is = |name, value: &[u8]| request.get(name) == Some(value);
     match from(sites, request, authority) {
         From::Named => true,
-        // Where a browser says nothing of the page, it may say this. To follow a link is no page's request.
+        // Without `Origin`, `Sec-Fetch-Site` reveals cross-site requests; following a link is the user's
+        // request, not the page's.
         From::Here => {
             request.contains("origin")
                 || !is("sec-fetch-site", b"cross-site")
@@ -158,16 +159,16 @@ pub(crate) fn counts_cookies(sites: &[Site], request: Fields<'_>, authority: &[u
     }
 }
 
-/// Whether the pages of other sites may use cookies of theirs for what is answered here.
+/// The use of cookies in responses to other origins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WithCookies {
-    /// Those of sites that are named may.
+    /// Listed origins may send cookies.
     Named,
-    /// None has a meaning.
+    /// Cookies are ignored, so none are needed.
     No,
 }
 
-/// What an answer says for the browsers of other sites' pages.
+/// Returns the CORS fields of a response.
 pub(crate) fn granted(sites: &[Site], request: Fields<'_>, cookies: WithCookies) -> FieldsBuf {
     let mut granted = FieldsBuf::new();
     if sites.is_empty() {
@@ -189,7 +190,7 @@ pub(crate) fn granted(sites: &[Site], request: Fields<'_>, cookies: WithCookies)
     granted
 }
 
-/// The same on an answer that is at hand, whose content is not copied.
+/// Adds the CORS fields to a stored response without copying its body.
 pub(crate) fn grant(sites: &[Site], request: Fields<'_>, cookies: WithCookies, page: Hit) -> Hit {
     if sites.is_empty() {
         return page;
@@ -201,7 +202,7 @@ pub(crate) fn grant(sites: &[Site], request: Fields<'_>, cookies: WithCookies, p
     Memory::hold(granted)
 }
 
-/// The answer to a browser that asks first whether a page of another site may send a request, if this is one.
+/// Answers a CORS preflight request; `None` if it is none or the origin is not allowed.
 pub(crate) fn preflight(sites: &[Site], request: Fields<'_>) -> Option<OriginResponse> {
     if !request.contains("access-control-request-method") {
         return None;
@@ -287,7 +288,7 @@ mod tests {
                 "Origin: http://shop.example:8080, https://evil.example",
                 From::Stranger,
             ),
-            // The proxy in front has another name for us, and says which one the browser has.
+            // A reverse proxy in front serves another host name and forwards it.
             (
                 "Origin: https://www.example|X-Forwarded-Host: www.example",
                 From::Here,

@@ -1,4 +1,4 @@
-//! Secrets that requests carry.
+//! Shared secrets carried by requests.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,13 +7,12 @@ use subtle::ConstantTimeEq;
 
 use crate::access::named::{self, Unreadable};
 
-/// The shortest secret. A shorter one could be guessed.
+/// Length limits of a secret, in bytes. A shorter one could be guessed.
 const SHORTEST: usize = 16;
-/// The longest.
 const LONGEST: usize = 1024;
 const SCHEME: &[u8] = b"Bearer ";
 
-/// A secret that requests have to carry.
+/// A shared secret.
 #[derive(Clone)]
 pub struct Token(Arc<[u8]>);
 
@@ -23,19 +22,19 @@ impl std::fmt::Debug for Token {
     }
 }
 
-/// Why a secret cannot be used.
+/// Error reading a secret.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
     /// The file cannot be read.
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
-    /// There is no secret in it.
+    /// The file's first line is not a suitable secret.
     #[error(
         "the first line of {option} {} has to be a secret of {SHORTEST} to {LONGEST} visible ASCII \
          characters (such as `openssl rand -hex 32` prints)", path.display()
     )]
     Unsuitable {
-        /// Who names it.
+        /// The option that names the file.
         option: &'static str,
         /// The file.
         path: PathBuf,
@@ -43,7 +42,7 @@ pub enum TokenError {
 }
 
 impl Token {
-    /// The first line of the file that this option names.
+    /// Reads the first line of the file that the option names.
     pub fn read(path: &Path, option: &'static str) -> Result<Self, TokenError> {
         let text = named::read(path, option)?;
         let line = text.split(|&byte| byte == b'\n').next().unwrap_or_default();
@@ -53,14 +52,14 @@ impl Token {
         })
     }
 
-    /// This secret, if it is one.
+    /// Returns the secret, if it is long enough and visible ASCII.
     pub fn of(secret: &[u8]) -> Option<Self> {
         let is_suitable =
             (SHORTEST..=LONGEST).contains(&secret.len()) && secret.iter().all(u8::is_ascii_graphic);
         is_suitable.then(|| Self(secret.into()))
     }
 
-    /// Whether this value of `Authorization` has it.
+    /// Returns whether this value of `Authorization` carries the secret.
     pub fn is_in(&self, value: &[u8]) -> bool {
         let Some((scheme, secret)) = value.split_at_checked(SCHEME.len()) else {
             return false;
@@ -68,7 +67,7 @@ impl Token {
         scheme.eq_ignore_ascii_case(SCHEME) && self.is(secret.trim_ascii())
     }
 
-    /// Whether this is it. How long that takes tells nothing about it but its length.
+    /// Compares in constant time; only the length is revealed.
     pub(crate) fn is(&self, secret: &[u8]) -> bool {
         bool::from(secret.ct_eq(&self.0))
     }

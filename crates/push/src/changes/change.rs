@@ -1,4 +1,4 @@
-//! One change of one document.
+//! A change of one document.
 
 use std::sync::Arc;
 
@@ -8,42 +8,42 @@ use microcache_store::Stored;
 
 use crate::name::Name;
 
-/// What a document is.
+/// The content of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Content {
-    /// Its `Content-Type`.
+    /// The `Content-Type`.
     pub(crate) media_type: Arc<str>,
     pub(crate) body: Bytes,
 }
 
-/// A document has changed. Nothing of this ever changes.
+/// An immutable change of a document.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     pub(crate) number: u64,
     pub(crate) name: Name,
-    /// What it is now; `None` if it is gone.
+    /// The new content; `None` for a deletion.
     pub(crate) content: Option<Content>,
-    /// When it goes by itself.
+    /// Time at which the document expires.
     pub(crate) expires: Option<Time>,
-    /// What turns the version before into this one, where that is less.
+    /// A patch of the previous version, if it is smaller than the content.
     pub(crate) delta: Option<Delta>,
 }
 
 /// A merge patch (RFC 7396).
 #[derive(Clone, Debug)]
 pub(crate) struct Delta {
-    /// The number of the version that it applies to.
+    /// The number of its base version.
     pub(crate) from: u64,
     pub(crate) patch: Bytes,
 }
 
 impl Change {
-    /// What it takes of the bytes that documents may take. What is gone takes none of them.
+    /// Returns the memory counted against `push_memory`, in bytes; zero for a deletion.
     pub(crate) fn size(&self) -> u64 {
         let Some(Content { media_type, body }) = &self.content else {
             return 0;
         };
-        // Small bodies are copied into the answer that is at hand.
+        // Small bodies are copied into the stored response.
         let copied = if body.len() <= Stored::COMPACT {
             body.len()
         } else {
@@ -54,7 +54,7 @@ impl Change {
         (FIXED + self.name.len() + content + delta) as u64
     }
 
-    /// What it takes of those for what is gone.
+    /// Returns the memory counted against the limit for deletions, in bytes.
     pub(crate) fn gone_size(&self) -> u64 {
         if self.is_gone() {
             (FIXED + self.name.len()) as u64
@@ -67,11 +67,11 @@ impl Change {
         self.content.is_none()
     }
 
-    /// It has had its time, though that may not have been noticed yet.
+    /// Returns whether the lifetime has ended, though the document may not have been removed yet.
     pub(crate) fn has_expired(&self, now: Time) -> bool {
         self.expires.is_some_and(|at| at <= now)
     }
 }
 
-/// What a document takes without its bytes: its change and its places in the books.
+/// Fixed memory cost of a document, in bytes: its change and its entries in the index.
 const FIXED: usize = 512;

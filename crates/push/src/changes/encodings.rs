@@ -1,4 +1,4 @@
-//! What was made of the newest changes for those who are sent them: once for all of them.
+//! A cache of encoded events: each recent change is encoded once for all subscribers.
 
 use std::collections::VecDeque;
 
@@ -6,21 +6,21 @@ use bytes::Bytes;
 
 use crate::changes::events::Form;
 
-/// So many are kept.
+/// Limit of cached encodings.
 const MAX_KEPT: usize = 64;
-/// And so much, in bytes.
+/// Limit of their size, in bytes.
 const MAX_SIZE: usize = 8 * 1024 * 1024;
 
-/// The newest encoded changes.
+/// The newest encoded events.
 #[derive(Default)]
 pub(crate) struct Encodings {
-    /// The newest is the last.
+    /// Oldest first.
     kept: VecDeque<(u64, Form, Bytes)>,
     size: usize,
 }
 
 impl Encodings {
-    /// A change in one form.
+    /// Returns a change in one format, encoding it unless cached.
     pub(crate) fn get(
         &mut self,
         number: u64,

@@ -1,8 +1,8 @@
-//! How changes are written down for those who subscribe: as server-sent events, and as JSON.
+//! Encoders of changes, as server-sent events and as JSON.
 //!
-//! The JSON is the same by either way, one object for each change:
-//! `{"id":"1f.7","event":"put","url":"/live/x","type":"application/json","value":{…}}`. A value is JSON as
-//! it was put, or a `text`; what is neither has to be fetched.
+//! Both carry the same JSON, one object for each change:
+//! `{"id":"1f.7","event":"put","url":"/live/x","type":"application/json","value":{…}}`. Documents that are
+//! neither JSON nor text have to be fetched.
 
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -11,24 +11,24 @@ use crate::changes::change::{Change, Content};
 use crate::changes::json::is_json;
 use crate::changes::version::Version;
 
-/// In which form somebody is sent changes.
+/// The format of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// An event whose data is the document itself.
+    /// A server-sent event with the document as its data.
     Plain,
-    /// An event whose data is the JSON of the change.
+    /// A server-sent event with the change as JSON.
     Told,
-    /// The same, with what turns the version before into this one.
+    /// As `Event`, with the patch in place of the content.
     ToldDelta,
-    /// The JSON alone.
+    /// The change as bare JSON.
     Json,
-    /// The same, with what turns the version before into this one.
+    /// As `Json`, with the patch in place of the content.
     JsonDelta,
-    /// JSON that says what a document is. It is no event that was seen, and has no id but an etag.
+    /// A document as bare JSON, outside of the order of changes: with an entity tag in place of an event id.
     Value,
 }
 
-/// What is told of a change.
+/// The JSON of a change.
 #[derive(Serialize)]
 struct Told<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,16 +47,16 @@ struct Told<'a> {
     etag: Option<String>,
 }
 
-/// A word about the subscription itself.
+/// An event about the subscription itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Word {
-    /// Nothing can be said about the time since what was seen last: everything follows anew.
+    /// The subscriber's position is unusable: full snapshots of all documents follow.
     Reset,
-    /// Some changes of the time since what was told last are not remembered any more.
+    /// Changes since the last event are missing from the history.
     Gap,
 }
 
-/// Writes a change down, which made this version.
+/// Encodes a change, whose version is `id`.
 pub(crate) fn encode(change: &Change, id: Version, form: Form) -> Vec<u8> {
     if form == Form::Value {
         return encode_value(change, id);
@@ -79,7 +79,7 @@ pub(crate) fn encode(change: &Change, id: Version, form: Form) -> Vec<u8> {
         patch,
         ..Told::whole(change, patch.is_none())
     };
-    // Nothing in it can fail to be written.
+    // Serializing these fields cannot fail.
     let json = serde_json::to_string(&told).unwrap_or_default();
     match form {
         Form::Json | Form::JsonDelta => json.into_bytes(),
@@ -87,7 +87,8 @@ pub(crate) fn encode(change: &Change, id: Version, form: Form) -> Vec<u8> {
     }
 }
 
-/// Writes down what a document is. Who came back with an id of it could miss what was not told before.
+/// Encodes a document without an event id: reconnecting with its id would skip earlier changes that were not
+/// delivered yet.
 fn encode_value(change: &Change, version: Version) -> Vec<u8> {
     let told = Told {
         etag: Some(version.entity_tag()),
@@ -97,7 +98,7 @@ fn encode_value(change: &Change, version: Version) -> Vec<u8> {
 }
 
 impl<'a> Told<'a> {
-    /// What a document is, with its content if that is wanted.
+    /// Creates the JSON of a put, with or without its content.
     fn whole(change: &'a Change, with_content: bool) -> Self {
         let whole = change.content.as_ref().filter(|_| with_content);
         let text = whole.and_then(Content::as_text);
@@ -117,7 +118,7 @@ impl<'a> Told<'a> {
     }
 }
 
-/// Writes a word down, which comes before what has this number.
+/// Encodes a control event. It has no id.
 pub(crate) fn encode_word(word: Word, is_json: bool) -> Vec<u8> {
     let event = match word {
         Word::Reset => "reset",
@@ -131,7 +132,7 @@ pub(crate) fn encode_word(word: Word, is_json: bool) -> Vec<u8> {
     }
 }
 
-/// An event as it is sent. Its id is what the client has seen when it has seen this.
+/// Encodes a server-sent event. Its id is the position after it.
 pub(crate) fn server_sent(id: Option<Version>, event: &str, data: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(data.len() + 64);
     if let Some(id) = id {
@@ -145,7 +146,7 @@ pub(crate) fn server_sent(id: Option<Version>, event: &str, data: &str) -> Vec<u
     out
 }
 
-/// Writes the data of an event, line by line.
+/// Encodes the data of an event, line by line.
 pub(crate) fn write_data(out: &mut Vec<u8>, data: &str) {
     let mut rest = data;
     loop {
@@ -163,7 +164,7 @@ pub(crate) fn write_data(out: &mut Vec<u8>, data: &str) {
 }
 
 impl Content {
-    /// The body, if it is text.
+    /// Returns the body, if it is text.
     pub(crate) fn as_text(&self) -> Option<&str> {
         std::str::from_utf8(&self.body).ok()
     }
@@ -210,7 +211,7 @@ mod tests {
             Form::Plain,
             "id: 1f.7\nevent: put\ndata: a\ndata: b\ndata: c\ndata: \n\n",
         );
-        // What is no text has to be fetched.
+        // Binary content has to be fetched.
         check(
             &change("image/png", b"\x89PNG"),
             Form::Plain,

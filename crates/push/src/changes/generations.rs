@@ -1,18 +1,18 @@
-//! The names of versions over restarts.
+//! Names of versions that stay unique across restarts.
 //!
-//! A directory may be an older copy of itself: a backup was put back, or the power failed before the last changes were on
-//! the disk. Their numbers are then given out a second time, for other content. So each start begins a generation: the
-//! versions that are written from then on bear its epoch, and older ones keep theirs. What a client was told by a process
-//! whose changes are lost has an epoch that is not here.
+//! A directory may be an older copy of itself, after restoring a backup or a power failure. The numbers of
+//! the lost changes are then assigned again, to other content. Therefore each start begins a generation:
+//! versions written from then on carry its epoch, and older ones keep theirs. A version of a lost change has
+//! an epoch that is unknown here.
 
 use std::sync::Arc;
 
 use crate::changes::version::Version;
 
-/// Generations that are remembered. Versions of older ones are known by the epoch of the oldest that is.
+/// Limit of remembered generations. Versions of older ones get the epoch of the oldest.
 const MAX_GENERATIONS: usize = 256;
 
-/// The versions that one process has written.
+/// The versions written by one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Generation {
     pub(crate) epoch: u64,
@@ -20,37 +20,38 @@ pub(crate) struct Generation {
     pub(crate) first: u64,
 }
 
-/// All that are remembered, in order. There is at least one, and the first also names what is older.
+/// The generations in order. There is at least one, and the first one also covers older versions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Generations(Arc<[Generation]>);
 
 impl Generations {
-    /// One of all versions.
+    /// Creates a single generation of all versions.
     pub(crate) fn new(epoch: u64) -> Self {
         Self([Generation { epoch, first: 0 }].into())
     }
 
-    /// Versions have this epoch from this number on.
+    /// Starts a generation.
     pub(crate) fn begin(&mut self, begun: Generation) {
         let mut all: Vec<_> = self.0.to_vec();
         all.retain(|it| it.first < begun.first);
         all.push(begun);
-        // To the oldest that is left fall numbers that it has found, and has never given out for anything else.
+        // The oldest remaining generation inherits earlier numbers, none of which it has assigned to other
+        // content.
         let surplus = all.len().saturating_sub(MAX_GENERATIONS);
         self.0 = all.drain(surplus..).collect();
     }
 
-    /// The epoch of versions to come.
+    /// Returns the epoch of new versions.
     pub(crate) fn current(&self) -> u64 {
         self.0.last().map_or(0, |it| it.epoch)
     }
 
-    /// Each, the oldest first.
+    /// Returns the generations, oldest first.
     pub(crate) fn all(&self) -> &[Generation] {
         &self.0
     }
 
-    /// The version with this number.
+    /// Returns the version with this number.
     pub(crate) fn version(&self, number: u64) -> Version {
         let of = self.0.iter().rfind(|it| it.first <= number);
         Version {
@@ -59,8 +60,8 @@ impl Generations {
         }
     }
 
-    /// Whether this is, or will be, a version of ours. A process may also name with its own epoch a version that it has
-    /// found: both mean the same.
+    /// Returns whether the version is, or may become, one of these generations. A process may also name an
+    /// inherited version with its own epoch: both mean the same content.
     pub(crate) fn has(&self, version: Version) -> bool {
         let at = self.0.iter().position(|it| it.epoch == version.epoch);
         at.is_some_and(|at| {
@@ -85,7 +86,7 @@ mod tests {
             epoch: 2,
             first: 11,
         });
-        // Nothing was written under it.
+        // A generation without versions.
         all.begin(Generation {
             epoch: 3,
             first: 11,

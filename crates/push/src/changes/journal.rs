@@ -1,9 +1,8 @@
-//! The log of all changes, which outlives the process. What is published to the Mercure hub is written in the same way.
+//! The log of all changes, which survives the process. Updates of the Mercure hub use the same format.
 //!
-//! Changes are added at the end; when what is there is mostly out of date, it is written anew beside itself
-//! and takes its own place. The last record may be torn, if the process was killed or the power failed while
-//! it was written: then nobody was told that it is there, and it is cut off. If anything else is damaged,
-//! the file is set aside, and what came before the damage is kept.
+//! Changes are appended. When most of the log is outdated, it is compacted into a new file that replaces it.
+//! The last record may be torn after a crash; it was never acknowledged, and is cut off. On any other damage
+//! the file is set aside, and the records before the damage are kept.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -19,16 +18,16 @@ use crate::changes::generations::{Generation, Generations};
 use crate::changes::place::Place;
 use crate::changes::records::{self, MAGIC, OLD_MAGIC, Read};
 
-/// What the log begins with: the magic bytes, and three numbers.
+/// Length of the log's header, in bytes: the magic bytes and three numbers.
 const HEADER: usize = MAGIC.len() + 3 * 8;
-/// A log that is shorter is never written anew.
+/// Size below which a log is not compacted, in bytes.
 const SMALL: u64 = 1024 * 1024;
 
-/// What a log is of.
+/// The contents of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogOf {
     Documents,
-    /// What is published to the Mercure hub.
+    /// Updates of the Mercure hub.
     Updates,
 }
 
@@ -40,7 +39,7 @@ impl LogOf {
         }
     }
 
-    /// The name of the log's file, or of one beside it.
+    /// Returns the name of a file of this log.
     fn file(self, kind: &str) -> String {
         match self {
             Self::Documents => format!("documents.{kind}"),
@@ -49,72 +48,72 @@ impl LogOf {
     }
 }
 
-/// When a change counts as written.
+/// The point at which a write is acknowledged (`push_sync`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sync {
-    /// When it is on the disk: it outlives a power failure.
+    /// After fsync: the write survives a power failure.
     #[default]
     Always,
-    /// When the system has it: it outlives this process.
+    /// After the write call: it survives the process.
     Never,
 }
 
-/// Why documents cannot be kept in a directory, or what is published to the Mercure hub.
+/// Error opening the log of documents or of the Mercure hub.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    /// The system says so.
+    /// An I/O error.
     #[error("cannot keep {what} in push_directory {}: {error}", path.display())]
     Unusable {
-        /// What was to be kept.
+        /// The contents of the log.
         what: &'static str,
         /// The directory.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         error: io::Error,
     },
-    /// The thread that writes cannot be started.
+    /// The writer thread cannot be started.
     #[error("the thread that writes documents down cannot be started: {0}")]
     NoThread(io::Error),
-    /// Another process has it.
+    /// Another process holds the lock.
     #[error("another process keeps its {what} in push_directory {}: choose another one, or stop it", path.display())]
     Taken {
-        /// What was to be kept.
+        /// The contents of the log.
         what: &'static str,
         /// The directory.
         path: PathBuf,
     },
-    /// A later version has written it.
+    /// The file has an unknown format, such as that of a later release.
     #[error("{} was written by another version, or is no log of {what}: move it away, or choose another push_directory", path.display())]
     Foreign {
-        /// What was to be kept.
+        /// The contents of the log.
         what: &'static str,
         /// The file.
         path: PathBuf,
     },
 }
 
-/// What is true of all changes in a log.
+/// The header of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) generations: Generations,
-    /// The last change before the log was written anew.
+    /// The newest change at the last compaction.
     pub(crate) newest: u64,
-    /// What was gone by this change may not be in the log any more.
+    /// Upper bound of the deletions that may be missing from the log.
     pub(crate) forgotten_through: u64,
 }
 
-/// What a log has in it.
+/// The contents of a log.
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub(crate) header: Header,
-    /// The oldest first.
+    /// Oldest first.
     pub(crate) changes: Vec<Arc<Change>>,
-    /// What comes after them could not be read, and was set aside.
+    /// True if later records were damaged and set aside.
     pub(crate) is_damaged: bool,
 }
 
 impl Loaded {
-    /// Of a log that begins.
+    /// Returns the contents of a new log.
     fn nothing() -> Self {
         Self {
             header: Header {
@@ -128,14 +127,14 @@ impl Loaded {
     }
 }
 
-/// The log of a directory, and the right to write to it.
+/// An open log, locked against other processes.
 pub(crate) struct Journal {
     of: LogOf,
     place: Place,
     sync: Sync,
-    /// `None` after a failure: what is on the disk then is not known, and it has to be written anew.
+    /// `None` after a failed write: the file's end is unknown, so it has to be rewritten.
     log: Option<Log>,
-    /// It stands in the log before what is added next.
+    /// The generation to write before the next records.
     begins: Option<Generation>,
     lock: File,
 }
@@ -146,7 +145,7 @@ struct Log {
 }
 
 impl Journal {
-    /// Opens the log of a directory, or begins one.
+    /// Opens the log in a directory, or creates it.
     pub(crate) fn open(
         of: LogOf,
         directory: &Path,
@@ -203,16 +202,16 @@ impl Journal {
         Ok((journal, loaded))
     }
 
-    /// What is added from now on is of this generation.
+    /// Starts a generation with the next record.
     pub(crate) const fn begin(&mut self, begun: Generation) {
         self.begins = Some(begun);
     }
 
-    /// Keeps what is cut off: if it is no torn record but one of a length that is wrong, others lie behind that.
+    /// Sets the cut-off tail aside: with a corrupt length field it may contain further records.
     fn set_tail_aside(&self, tail: &[u8]) {
         let path = self.place.path_of(&self.of.file("torn"));
         let kept = self.set_aside("torn", tail);
-        // It may be torn because the disk is full.
+        // The write may fail: a full disk also causes torn records.
         let place = match kept {
             Ok(()) => format!("lie in {}", path.display()),
             Err(error) => format!(
@@ -228,21 +227,21 @@ impl Journal {
         );
     }
 
-    /// Keeps these bytes beside the log.
+    /// Writes these bytes to a file next to the log.
     fn set_aside(&self, kind: &str, bytes: &[u8]) -> io::Result<()> {
         let file = self.place.file(&self.of.file(kind))?;
         file.set_len(0)?;
         file.write_all_at(bytes, 0)
     }
 
-    /// Lets another process take it up.
+    /// Releases the lock for another process.
     pub(crate) fn let_go(&self) {
-        // It is let go of at the end of the process at the latest.
+        // Errors are ignored: the lock ends with the process.
         let _ = self.lock.unlock();
     }
 
-    /// Takes it back, unless another process has it. What that one has made of the log is not known: it is
-    /// written anew before anything is added.
+    /// Takes the lock back, unless another process holds it; returns whether it did. Since that process may
+    /// have changed the log, it has to be rewritten before the next append.
     pub(crate) fn take_back(&mut self) -> bool {
         let is_ours = self.lock.try_lock().is_ok();
         if is_ours {
@@ -251,7 +250,7 @@ impl Journal {
         is_ours
     }
 
-    /// Adds records. When this returns, they are there.
+    /// Appends records; returns when they are durable as configured.
     pub(crate) fn append(&mut self, records: &[u8]) -> io::Result<()> {
         let Some(log) = &mut self.log else {
             return Err(io::Error::other("the log has to be written anew"));
@@ -273,31 +272,31 @@ impl Journal {
         written
     }
 
-    /// Whether it has to be written anew before anything can be added.
+    /// Returns whether the log has to be rewritten before the next append.
     pub(crate) const fn is_broken(&self) -> bool {
         self.log.is_none()
     }
 
-    /// Whether most of it is out of date, if so much of it is not.
+    /// Returns whether most of the log is outdated, given the bytes that are not.
     pub(crate) fn is_mostly_old(&self, live: u64) -> bool {
         self.length() > SMALL && self.length() / 2 > live
     }
 
-    /// How long it is, in bytes.
+    /// Returns the length of the log, in bytes.
     pub(crate) fn length(&self) -> u64 {
         self.log.as_ref().map_or(0, |log| log.end)
     }
 
-    /// Writes it anew, with these changes only.
+    /// Compacts the log to these changes.
     pub(crate) fn rewrite(&mut self, header: &Header, changes: &[Arc<Change>]) -> io::Result<()> {
         self.place.find_again()?;
         let name = self.of.file("new");
         let file = self.place.file(&name)?;
         let log = Log::write(file, header, changes).inspect_err(|_| {
-            // The disk may be full, of this.
+            // The incomplete file may be what fills the disk.
             let _ = self.place.remove(&name);
         })?;
-        // From here on what was the log may have no name any more.
+        // The previous log may have lost its name from here on.
         self.log = None;
         self.place.rename(&name, &self.of.file("log"))?;
         self.log = Some(log);
@@ -307,7 +306,7 @@ impl Journal {
 }
 
 impl Log {
-    /// Writes one with these changes.
+    /// Writes a log with these changes.
     fn write(file: File, header: &Header, changes: &[Arc<Change>]) -> io::Result<Self> {
         let oldest = header.generations.version(0).epoch;
         let mut out = Vec::new();
@@ -334,10 +333,10 @@ impl Log {
         Ok(Self { file, end })
     }
 
-    /// Adds a generation, if one begins, and what is of it.
+    /// Appends a generation, if one starts, and records.
     fn append(&mut self, opening: &[u8], records: &[u8]) -> io::Result<()> {
         if !opening.is_empty() {
-            // Programs that do not know of generations are not to take them for damage.
+            // Older releases that know no generations reject the file rather than treat it as damaged.
             self.file.write_all_at(&MAGIC, 0)?;
         }
         let added = [opening, records].concat();
@@ -347,7 +346,7 @@ impl Log {
     }
 }
 
-/// What a log has in it, and where that ends; `None` if it is no log.
+/// Parses a log; returns its contents and the end of the last valid record, or `None` for another format.
 fn load(mut bytes: Bytes) -> Option<(Loaded, u64)> {
     let length = bytes.len();
     if length < HEADER {
@@ -386,12 +385,12 @@ fn load(mut bytes: Bytes) -> Option<(Loaded, u64)> {
     Some((loaded, (length - bytes.len()) as u64))
 }
 
-/// Whether what is left is the beginning of one record, and not something with others behind it.
+/// Returns whether the rest is one incomplete record, with no further records after it.
 fn is_torn(rest: &[u8]) -> bool {
     let Some((length, _)) = rest.split_first_chunk::<4>() else {
         return true;
     };
     let length = u32::from_le_bytes(*length) as usize;
-    // A record that was written in part may have any bytes, zeros above all, where the rest belongs.
+    // An incomplete record may contain any bytes where data is missing, mostly zeros.
     length >= rest.len().saturating_sub(records::OPENING) || rest.iter().all(|&byte| byte == 0)
 }

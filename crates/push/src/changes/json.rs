@@ -1,13 +1,13 @@
-//! Which media types are what.
+//! Classification of media types.
 
-/// `application/json`, and what ends in `+json`.
+/// Returns whether a media type is `application/json` or ends with `+json`.
 pub(crate) fn is_json(media_type: &str) -> bool {
     let essence = essence(media_type);
     essence.eq_ignore_ascii_case("application/json")
         || essence.len() > 5 && essence[essence.len() - 5..].eq_ignore_ascii_case("+json")
 }
 
-/// What says that it is JSON has to be.
+/// Checks that a body with a JSON media type is JSON.
 pub(crate) fn check(media_type: &str, body: &[u8]) -> Result<(), serde_json::Error> {
     if !is_json(media_type) {
         return Ok(());
@@ -15,7 +15,7 @@ pub(crate) fn check(media_type: &str, body: &[u8]) -> Result<(), serde_json::Err
     serde_json::from_slice(body).map(|_: serde::de::IgnoredAny| ())
 }
 
-/// A media type without its parameters.
+/// Returns a media type without its parameters.
 pub(crate) fn essence(media_type: &str) -> &str {
     media_type.split(';').next().unwrap_or_default().trim()
 }

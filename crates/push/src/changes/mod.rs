@@ -1,4 +1,4 @@
-//! Changes: their numbers, and how they are written down, in the log and for those who are told of them.
+//! Changes: their numbers, and their encodings for the log and for subscribers.
 
 pub(crate) mod change;
 pub(crate) mod encodings;

@@ -1,29 +1,28 @@
-//! Which numbers the changes of several nodes have, as far as Redis remembers.
+//! The numbers of all nodes' changes, as far as Redis remembers them.
 //!
-//! When it loses its last changes, there may be no node left that had come to them; but there may be somebody who was
-//! told of them.
+//! When Redis loses its newest changes, no node may have received them, but a subscriber of another node may.
 
 use std::collections::VecDeque;
 use std::task::Waker;
 
-/// So many of the last ones are known. Redis remembers about as many.
+/// Limit of known numbers, about as many as Redis remembers.
 const MOST: usize = 64 * 1024;
-/// So many wait for a number that is to come. Others find out when something happens.
+/// Limit of waiting tasks. Others notice the number at their next event.
 const MOST_WAITING: usize = 1024;
 
-/// The numbers of the last changes.
+/// The numbers of the newest changes.
 #[derive(Debug, Default)]
 pub(crate) struct Numbers {
     /// In order.
     there: VecDeque<u64>,
-    /// Changes that are to come have later ones.
+    /// Later changes have larger numbers.
     through: u64,
-    /// Those who were told on another node of something later.
+    /// Tasks of subscribers to which another node has delivered a later change.
     waiting: Vec<(u64, Waker)>,
 }
 
 impl Numbers {
-    /// The next change has this number.
+    /// Adds the number of the next change.
     pub(crate) fn note(&mut self, number: u64) {
         if self.there.len() == MOST {
             self.there.pop_front();
@@ -31,7 +30,7 @@ impl Numbers {
         self.there.push_back(number);
     }
 
-    /// There is no other one up to this. Gives those who wait for that.
+    /// Declares that no other change exists up to this number; returns the tasks that wait for it.
     pub(crate) fn come_to(&mut self, through: u64) -> Vec<Waker> {
         self.through = self.through.max(through);
         let is_over = |it: &mut (u64, Waker)| it.0 <= self.through;
@@ -39,12 +38,12 @@ impl Numbers {
         woken.map(|(_, waker)| waker).collect()
     }
 
-    /// Whether it is not known yet if there is a change with this number.
+    /// Returns whether it is still unknown if a change has this number.
     pub(crate) const fn is_to_come(&self, number: u64) -> bool {
         number > self.through
     }
 
-    /// Wakes this one when it is.
+    /// Registers a waker for when it is known.
     pub(crate) fn wait(&mut self, number: u64, waker: &Waker) {
         let waits = |it: &(u64, Waker)| it.0 == number && it.1.will_wake(waker);
         if self.waiting.len() < MOST_WAITING && !self.waiting.iter().any(waits) {
@@ -52,14 +51,14 @@ impl Numbers {
         }
     }
 
-    /// Is what these are from now on. Gives those who wait for that.
+    /// Replaces the numbers; returns the tasks that wait for them.
     pub(crate) fn take_over(&mut self, numbers: Self) -> Vec<Waker> {
         let waiting = std::mem::take(&mut self.waiting);
         *self = Self { waiting, ..numbers };
         self.come_to(0)
     }
 
-    /// Whether no change has this number, though it would be known.
+    /// Returns whether the change with this number is lost: it is in the known range but does not exist.
     pub(crate) fn has_lost(&self, number: u64) -> bool {
         let is_known = |first: &u64| (*first..=self.through).contains(&number);
         self.there.front().is_some_and(is_known) && self.there.binary_search(&number).is_err()
@@ -73,7 +72,7 @@ mod tests {
 
     use super::*;
 
-    /// A waker that is known again: there may be several no-op ones.
+    /// A waker with an identity: there may be several no-op wakers.
     struct Nothing;
 
     impl Wake for Nothing {

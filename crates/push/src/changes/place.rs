@@ -1,5 +1,5 @@
-//! The directory of logs, which stays open. Whatever is done in it is done relative to it and follows no link: a program
-//! that runs as root would write, and read, wherever a link leads to.
+//! The directory of the logs, accessed through an open descriptor. Symbolic links are not followed, since a
+//! process running as root would read and write wherever they point.
 
 use std::fs::{DirBuilder, File};
 use std::io::{self, Read as _};
@@ -19,7 +19,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Opens a directory, or makes it. Nobody else may be able to put there what would be believed.
+    /// Opens a directory, or creates it with mode 0700. Fails if other users may write to it.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let mut make = DirBuilder::new();
         make.recursive(true).mode(0o700).create(path)?;
@@ -30,7 +30,7 @@ impl Place {
         })
     }
 
-    /// Opens it again if it was removed, and another one is there now.
+    /// Reopens the directory if it was removed and created again.
     pub(crate) fn find_again(&mut self) -> io::Result<()> {
         if fstat(&self.folder)?.st_nlink == 0 {
             self.folder = open_folder(&self.path)?;
@@ -38,7 +38,7 @@ impl Place {
         Ok(())
     }
 
-    /// A file in it to read and write, which is made if it is not there.
+    /// Opens a file for reading and writing, creating it with mode 0600.
     pub(crate) fn file(&self, name: &str) -> io::Result<File> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW;
         let opened = openat(
@@ -58,14 +58,14 @@ impl Place {
         Ok(file)
     }
 
-    /// What a file has in it; nothing if it is not there.
+    /// Reads a file; returns nothing if it does not exist.
     pub(crate) fn read(&self, name: &str) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         self.file(name)?.read_to_end(&mut bytes)?;
         Ok(bytes)
     }
 
-    /// Has one file take the place of another.
+    /// Renames a file over another one, and syncs the directory.
     pub(crate) fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         renameat(&self.folder, from, &self.folder, to)?;
         Ok(fsync(&self.folder)?)
@@ -75,13 +75,13 @@ impl Place {
         Ok(unlinkat(&self.folder, name, AtFlags::empty())?)
     }
 
-    /// Where a file of this name lies, for those who look for it.
+    /// Returns the path of a file, for messages.
     pub(crate) fn path_of(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 }
 
-/// That the directory itself is reached through a link is its operator's own doing.
+/// Opens a directory. A symbolic link to the directory itself is the operator's choice.
 fn open_folder(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let folder = openat(CWD, path, flags, Mode::empty())?;

@@ -1,5 +1,4 @@
-//! How changes are written down in the log: a record for each wish or batch of wishes, with its length and
-//! a checksum before it.
+//! The binary format of the log: one record per write request or batch, preceded by its length and checksum.
 
 use std::sync::Arc;
 
@@ -10,16 +9,16 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::changes::change::{Change, Content};
 use crate::changes::generations::Generation;
 
-/// The log begins with it; the last byte is the version of this format.
+/// The first bytes of a log; the last one is the version of the format.
 pub(crate) const MAGIC: [u8; 8] = *b"MCPUSH\0\x02";
-/// The same before there were generations.
+/// The first bytes of the format without generations.
 pub(crate) const OLD_MAGIC: [u8; 8] = *b"MCPUSH\0\x01";
-/// Before a record: its length, and its checksum.
+/// Length of what precedes a record, in bytes: its length and its checksum.
 pub(crate) const OPENING: usize = 4 + 8;
-/// Stands for the number of a change where a generation begins.
+/// Marks the start of a generation in place of a change number.
 const GENERATION: u64 = u64::MAX;
 
-/// Adds a record of these changes, which count together or not at all.
+/// Appends a record of these changes, which apply together or not at all.
 pub(crate) fn write(changes: &[Arc<Change>], out: &mut Vec<u8>) {
     write_record(out, |out| {
         for change in changes {
@@ -28,7 +27,7 @@ pub(crate) fn write(changes: &[Arc<Change>], out: &mut Vec<u8>) {
     });
 }
 
-/// Adds a record of a generation: what stands behind it may be of this one.
+/// Appends the start of a generation.
 pub(crate) fn write_generation(begun: Generation, out: &mut Vec<u8>) {
     write_record(out, |out| {
         for number in [GENERATION, begun.epoch, begun.first] {
@@ -65,20 +64,20 @@ fn write_bytes(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-/// What the beginning of the rest of a log is.
+/// The next item of a log.
 #[derive(Debug)]
 pub(crate) enum Read {
-    /// A record of these changes, and what comes after it.
+    /// Changes, and the bytes after the record.
     Record(Vec<Change>, Bytes),
-    /// A generation begins, and what comes after that.
+    /// The start of a generation, and the bytes after the record.
     Generation(Generation, Bytes),
-    /// Its end.
+    /// The end of the log.
     End,
-    /// A record that is not all there, or none at all.
+    /// An incomplete or invalid record.
     Damaged,
 }
 
-/// Reads one record.
+/// Parses one record.
 pub(crate) fn read(mut rest: Bytes) -> Read {
     if rest.is_empty() {
         return Read::End;
@@ -123,7 +122,7 @@ fn read_change(rest: &mut Bytes) -> Option<Change> {
         0 => None,
         1 => Some(Content {
             media_type: read_text(rest)?,
-            // A piece of the log would keep all of it in memory.
+            // A slice would keep the whole log in memory.
             body: Bytes::copy_from_slice(&read_bytes(rest)?),
         }),
         _ => return None,

@@ -1,18 +1,18 @@
-//! Where something stands in the sequence of all changes.
+//! Positions in the sequence of all changes.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The number of a change, as one generation of processes or one collection of several nodes counts.
+/// The number of a change, qualified by the epoch of the generation or of the shared documents it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Version {
-    /// Whose number it is.
+    /// The epoch within which the number is unique.
     pub(crate) epoch: u64,
     pub(crate) number: u64,
 }
 
 impl Version {
-    /// As the entity tag of a document.
+    /// Returns the entity tag of this version.
     pub(crate) fn entity_tag(self) -> String {
         format!("\"{self}\"")
     }
@@ -24,7 +24,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// It is no version of ours.
+/// Error: the text is no version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NoVersion;
 
@@ -37,24 +37,24 @@ impl FromStr for Version {
             epoch: u64::from_str_radix(epoch, 16).map_err(|_| NoVersion)?,
             number: number.parse().map_err(|_| NoVersion)?,
         };
-        // There is one way to write each.
+        // Each version has one spelling.
         (version.to_string() == text)
             .then_some(version)
             .ok_or(NoVersion)
     }
 }
 
-/// How far somebody has read, and begins again later.
+/// An event id: the position at which a subscription resumes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// The last change that it has seen.
+    /// The last change delivered.
     pub(crate) version: Version,
-    /// What is that old is told as it is now: it has begun anew, and has not seen all there is. Zero otherwise.
+    /// Snapshot bound after a reset, up to which changes are sent as full snapshots; 0 = none.
     pub(crate) told_whole_through: u64,
 }
 
 impl Place {
-    /// What is forgotten of the time before this it need not be told.
+    /// Returns the change up to which deletions need not be delivered.
     pub(crate) fn knows_through(&self) -> u64 {
         self.version.number.max(self.told_whole_through)
     }

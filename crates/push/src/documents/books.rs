@@ -1,4 +1,4 @@
-//! All documents, and the one order of their changes.
+//! The index of documents and of their changes, in one order.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::ops::Bound;
@@ -21,82 +21,82 @@ use crate::documents::topics::{NoTopic, TopicId, Topics};
 use crate::name::{Name, Pattern};
 use crate::waiting::Woken;
 
-/// Documents that are gone, and are remembered as such. Who has read less than that begins anew.
+/// Limit of remembered deletions. A subscriber that has not seen a forgotten one is reset.
 const MAX_GONE: usize = 64 * 1024;
-/// What is remembered of them may take such a part of what documents may take, beside that.
+/// Share of the memory for documents that deletions may use in addition to it: one in so many bytes.
 const GONE_SHARE: u64 = 4;
-/// So many documents are looked at for a new pattern before others have their turn.
+/// Documents scanned for a new pattern per turn.
 const MAX_LOOKED_AT: usize = 1024;
 
-/// All documents.
+/// The index of all documents.
 pub(crate) struct Books {
     pub(crate) generations: Generations,
-    /// The number of the last change.
+    /// The number of the newest change.
     pub(crate) newest: u64,
     documents: HashMap<Name, Document, RandomState>,
-    /// What they are called, in order.
+    /// The names of the documents, sorted.
     names: BTreeSet<Name>,
-    /// Those that are gone, by the number of that change.
+    /// Deleted documents, by the number of the deletion.
     gone: BTreeMap<u64, Name>,
-    /// What they take, and may.
+    /// Memory used by deletions and its limit, in bytes.
     gone_size: u64,
     gone_capacity: u64,
-    /// What is gone since this change or earlier may not be remembered any more.
+    /// Upper bound of the deletions that may be forgotten.
     pub(crate) forgotten_through: u64,
-    /// When documents go by themselves.
+    /// Documents by expiry time.
     expiries: BTreeMap<(Time, u64), Name>,
-    /// What all of them take.
+    /// Memory used by documents, in bytes.
     size: u64,
-    /// How many versions of each are remembered; at least one.
+    /// Versions stored per document; at least one.
     history: usize,
     pub(crate) topics: Topics,
     pub(crate) encodings: Encodings,
     pub(crate) subscribers: usize,
-    /// Other nodes may have come to changes that this one has not.
+    /// True if documents are shared with other nodes, which may be ahead of this one.
     pub(crate) is_shared: bool,
-    /// The changes of all of them.
+    /// The numbers of the changes of all nodes.
     pub(crate) numbers: Numbers,
 }
 
-/// What is known of all documents that are taken up, beside what they are.
+/// The parts of a snapshot of Redis besides the documents.
 #[derive(Default)]
 pub(crate) struct Beside {
-    /// The change of a document with this number is not there any more, though later ones are.
+    /// Documents with a missing change: its content is overtaken, though later changes exist.
     pub(crate) missing: HashMap<Name, u64>,
     pub(crate) numbers: Numbers,
 }
 
-/// What is different after all documents were taken up.
+/// The differences between a snapshot and the documents before.
 #[derive(Default)]
 pub(crate) struct TakenOver {
     pub(crate) changed: Vec<Arc<Change>>,
     pub(crate) vanished: Vec<Name>,
     pub(crate) woken: Vec<Woken>,
-    /// Those who wait to know whether there is what they were told of elsewhere.
+    /// Tasks that wait for changes delivered by other nodes.
     pub(crate) ahead: Vec<Waker>,
-    /// How many there were.
+    /// Number of documents before.
     pub(crate) documents: usize,
-    /// Versions have other names.
+    /// True if the epoch is another one, so that all versions have new names.
     pub(crate) is_another_life: bool,
 }
 
-/// A document, and what is remembered of it.
+/// A document with its history.
 #[derive(Default)]
 pub(crate) struct Document {
-    /// The newest is the last.
+    /// Oldest first; the last one is current.
     changes: VecDeque<Arc<Change>>,
-    /// Of the changes up to this number, some are not remembered any more, or never came here.
+    /// Upper bound of the changes that are evicted from the history or never arrived.
     pub(crate) forgotten_through: u64,
 }
 
 impl Document {
-    /// What it is now.
+    /// Returns the newest change.
     pub(crate) fn now(&self) -> Option<&Arc<Change>> {
         self.changes.back()
     }
 
-    /// A log may have been written anew without what was before its first change. There was something if no
-    /// more than that is remembered, or if the first thing known is that it was gone.
+    /// Sets the bound of missing changes after a load. A log may have been compacted: earlier versions
+    /// existed if the history is full or begins with a deletion.
     fn note_forgotten(&mut self, history: usize) {
         if let Some(first) = self.changes.front()
             && (self.changes.len() >= history || first.is_gone())
@@ -105,19 +105,19 @@ impl Document {
         }
     }
 
-    /// The last change of it did not come here yet.
+    /// Returns whether the newest change has not arrived yet.
     fn is_behind(&self) -> bool {
         self.forgotten_through > self.now().map_or(0, |now| now.number)
     }
 
-    /// The first change after this one.
+    /// Returns the first change after this one.
     pub(crate) fn after(&self, number: u64) -> Option<&Arc<Change>> {
         self.changes.iter().find(|change| change.number > number)
     }
 }
 
 impl Books {
-    /// For documents that may take so many bytes.
+    /// Creates an empty index with a history of so many versions, and a memory limit in bytes.
     pub(crate) fn new(history: usize, capacity: u64) -> Self {
         Self {
             generations: Generations::new(random::number()),
@@ -139,7 +139,7 @@ impl Books {
         }
     }
 
-    /// Takes up what a log has in it.
+    /// Loads the contents of a log.
     pub(crate) fn load(&mut self, loaded: Loaded) {
         let Header {
             generations,
@@ -157,7 +157,7 @@ impl Books {
         }
     }
 
-    /// Versions from now on are of a generation of their own.
+    /// Starts a new generation of versions.
     pub(crate) fn begin_generation(&mut self) -> Generation {
         let begun = Generation {
             epoch: random::number(),
@@ -167,11 +167,10 @@ impl Books {
         begun
     }
 
-    /// Is what this says from now on, for several nodes. Gives those who wait for what is different, and what is not
-    /// there any more.
+    /// Replaces the contents by a snapshot of Redis; returns the differences.
     ///
-    /// In the same life, changes were missed: who has read less than what is remembered begins anew when it has
-    /// something to read.
+    /// Within the same epoch, changes were missed: a subscriber behind `forgotten_through` is reset when its
+    /// next event is due.
     pub(crate) fn take_over(&mut self, loaded: Loaded, beside: Beside) -> TakenOver {
         let Header {
             generations,
@@ -210,12 +209,12 @@ impl Books {
         }
         taken.ahead = self.numbers.take_over(beside.numbers);
         self.newest = self.newest.max(newest);
-        // There may have been more of what is gone than there is room for here.
+        // The deletions may exceed their memory limit here.
         self.forgotten_through = self.forgotten_through.max(forgotten_through);
         taken
     }
 
-    /// Nothing is known of another life yet. Gives all who wait: whatever they have seen, it has another name now.
+    /// Clears everything for another epoch; returns all waiting tasks, whose positions are void.
     fn begin_anew(&mut self, generations: Generations) -> Vec<Woken> {
         self.generations = generations;
         (self.newest, self.forgotten_through) = (0, 0);
@@ -229,7 +228,7 @@ impl Books {
         self.topics.begin_anew()
     }
 
-    /// A document is not there any more, and when it went is not known.
+    /// Removes a document whose deletion was missed.
     fn vanish(&mut self, name: &Name) -> SmallVec<[Woken; 2]> {
         let Some(document) = self.document(name) else {
             return SmallVec::new();
@@ -246,17 +245,17 @@ impl Books {
         self.topics.vanish(name, &numbers)
     }
 
-    /// What is known of a document.
+    /// Returns a document with its history.
     pub(crate) fn document(&self, name: &str) -> Option<&Document> {
         self.documents.get(name)
     }
 
-    /// A document as it is now.
+    /// Returns the current version of a document, unless it is deleted.
     pub(crate) fn now(&self, name: &str) -> Option<&Arc<Change>> {
         self.documents.get(name)?.now().filter(|it| !it.is_gone())
     }
 
-    /// A document changes. Gives those who wait for it.
+    /// Adds a change; returns the tasks to wake.
     pub(crate) fn note(&mut self, change: &Arc<Change>) -> SmallVec<[Woken; 2]> {
         self.newest = self.newest.max(change.number);
         if !self.documents.contains_key(&change.name) {
@@ -273,7 +272,7 @@ impl Books {
         }
         self.size += change.size();
         let is_behind = document.is_behind();
-        // Nobody is given what was before something was gone, nor what was before something that did not come here.
+        // Versions before a deletion or before a missing change are not replayed.
         let most = if change.is_gone() || is_behind {
             1
         } else {
@@ -281,7 +280,7 @@ impl Books {
         };
         let mut forgotten = SmallVec::<[u64; 2]>::new();
         if is_behind {
-            // Meanwhile it was told as it had been before what is missing, as if there was nothing else.
+            // Until now the version before the missing change was delivered as the newest.
             document.forgotten_through = change.number;
             forgotten.push(change.number);
         }
@@ -306,7 +305,7 @@ impl Books {
         woken
     }
 
-    /// A change of a document has happened and did not come here; a later one will. Gives those who wait for it.
+    /// Records that a change did not arrive, and that a later one will; returns the tasks to wake.
     pub(crate) fn note_missing(&mut self, name: &Name, number: u64) -> SmallVec<[Woken; 2]> {
         if !self.has_history() {
             return SmallVec::new();
@@ -337,12 +336,12 @@ impl Books {
         }
     }
 
-    /// Whether somebody was told of this, and it was lost since.
+    /// Returns whether Redis has lost this version.
     pub(crate) fn has_lost(&self, version: Version) -> bool {
         self.generations.has(version) && self.numbers.has_lost(version.number)
     }
 
-    /// Somebody subscribes to a pattern. What there is of it has to be found, with [`Self::look_on`].
+    /// Subscribes to a pattern. Its documents still have to be found by [`Self::look_on`].
     pub(crate) fn join(&mut self, pattern: &Pattern, client: Client) -> Result<TopicId, NoTopic> {
         let topic = self.topics.join(pattern, client)?;
         if let Pattern::Exact(name) = pattern
@@ -354,7 +353,8 @@ impl Books {
         Ok(topic)
     }
 
-    /// Looks at some more documents for a topic. Says whether those were all. What changes meanwhile is noted.
+    /// Scans some more documents for a topic; returns whether the scan is complete. Concurrent changes are
+    /// added separately.
     pub(crate) fn look_on(&mut self, topic: TopicId) -> bool {
         let Some((pattern, unseen)) = self.topics.unseen(topic) else {
             return true;
@@ -383,7 +383,7 @@ impl Books {
         are_all
     }
 
-    /// The first change of a topic after this one.
+    /// Returns the first change of a topic after this one.
     pub(crate) fn after(&self, topic: TopicId, number: u64) -> Option<&Arc<Change>> {
         let topic = self.topics.get(topic);
         match &topic.pattern {
@@ -395,12 +395,12 @@ impl Books {
         }
     }
 
-    /// Whether nothing but the latest version of each is remembered.
+    /// Returns whether only the latest version of each document is stored.
     pub(crate) const fn keeps_only_the_last(&self) -> bool {
         self.history == 1
     }
 
-    /// How much of a document is not remembered any more once this has happened to it.
+    /// Returns the bytes that this change evicts from the document's history.
     pub(crate) fn leaves(&self, change: &Change) -> u64 {
         let Some(document) = self.document(&change.name) else {
             return 0;
@@ -411,29 +411,29 @@ impl Books {
         sizes.map(|change| change.size()).sum()
     }
 
-    /// Whether more than the latest version of each is remembered.
+    /// Returns whether earlier versions are stored, too.
     pub(crate) const fn has_history(&self) -> bool {
         self.history > 1
     }
 
-    /// Whether a document has not changed since.
+    /// Returns whether this is the document's newest change.
     pub(crate) fn is_now(&self, change: &Change) -> bool {
         let now = self.document(&change.name).and_then(Document::now);
         now.is_some_and(|now| now.number == change.number)
     }
 
-    /// The documents that go by themselves until then.
+    /// Returns the documents whose lifetime ends at `now` or earlier.
     pub(crate) fn expired(&self, now: Time) -> Vec<Name> {
         let due = self.expiries.iter().take_while(|((at, _), _)| *at <= now);
         due.map(|(_, name)| Arc::clone(name)).collect()
     }
 
-    /// When the next one does.
+    /// Returns the next expiry time.
     pub(crate) fn next_expiry(&self) -> Option<Time> {
         self.expiries.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// What is remembered, the oldest first: what a log has to have in it.
+    /// Returns all stored changes, oldest first, as they are written to a compacted log.
     pub(crate) fn all(&self) -> Vec<Arc<Change>> {
         let mut all: Vec<_> = self
             .documents
@@ -444,17 +444,17 @@ impl Books {
         all
     }
 
-    /// What all of them take, in bytes.
+    /// Returns the memory used by documents, in bytes.
     pub(crate) const fn size(&self) -> u64 {
         self.size
     }
 
-    /// The same, with what is remembered of those that are gone.
+    /// Returns the memory used by documents and deletions, in bytes.
     pub(crate) const fn whole_size(&self) -> u64 {
         self.size + self.gone_size
     }
 
-    /// How many there are.
+    /// Returns the number of documents.
     pub(crate) fn len(&self) -> usize {
         self.documents.len() - self.gone.len()
     }
@@ -478,7 +478,7 @@ mod tests {
         })
     }
 
-    /// What a topic has to know of, by looking at everything.
+    /// The changes that a topic should know, by an exhaustive search.
     fn expected(books: &Books, pattern: &Pattern) -> Vec<u64> {
         let all = books.all().into_iter();
         let matching = all.filter(|change| pattern.matches(&change.name));
@@ -524,7 +524,7 @@ mod tests {
         }
     }
 
-    /// Whoever has not seen that they went is not told of it, and has to know that.
+    /// A subscriber behind a forgotten deletion cannot learn of it, and has to be reset.
     #[test]
     fn what_is_gone_and_has_no_room_is_forgotten_when_it_is_taken_up_too() {
         let gone: Vec<_> = (1..=5)
@@ -558,7 +558,8 @@ mod tests {
             let mut slices = 1;
             while !books.look_on(topic) {
                 slices += 1;
-                // Others have their turn: documents before and behind come, change and go.
+                // Between two turns, documents before and after the scan position are added, changed and
+                // deleted.
                 for (name, is_there) in [
                     (format!("/live/1/{number}7"), true),
                     (format!("/live/1/{slices}7"), true),
@@ -575,7 +576,7 @@ mod tests {
             assert_eq!(known, expected(&books, &pattern), "{text}");
             assert!(books.look_on(topic), "it is known once for all");
         }
-        // What nothing begins like is not looked for among the others.
+        // A prefix without documents needs no scan.
         let pattern = Pattern::parse("/other/*").expect("a pattern");
         let topic = books.join(&pattern, Client::default()).expect("room");
         assert!(books.look_on(topic));

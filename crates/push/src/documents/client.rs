@@ -1,15 +1,15 @@
-//! Whom somebody who subscribes is counted as.
+//! The network that a subscriber's limits are counted against.
 
 use microcache_policy::network::address;
 use microcache_policy::{Fields, Network};
 
-/// Where he is; of whom nothing is known are one.
+/// The client's network; clients of unknown address share one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Client(Option<Network>);
 
 impl Client {
-    /// Who has sent a request, by what it says when it goes on: the last who is named has connected. Those before him
-    /// are named by proxies that are trusted only, the nearest of them last.
+    /// Returns the client of a request: the last member of `X-Forwarded-For` is the connected peer, and the
+    /// one before it comes from a trusted proxy.
     pub(crate) fn of(request: Fields<'_>) -> Self {
         let mut nearest_last = request.members("x-forwarded-for");
         let (mut before, mut last) = (None, nearest_last.next());
@@ -33,7 +33,7 @@ mod tests {
         assert_eq!(of("10.0.0.1"), of("::ffff:10.0.0.1"));
         assert_ne!(of("10.0.0.1"), of("10.0.0.2"));
         assert_eq!(of("2001:db8::1"), of("2001:db8::2"));
-        // What a client says of itself stands further ahead.
+        // Members further to the left come from the client and are not trusted.
         assert_eq!(of("1.2.3.4, 10.0.0.1, 10.9.9.9"), of("10.0.0.1, 10.9.9.8"));
         assert_eq!(of("unknown"), Client::default());
         assert_eq!(Client::of(Fields::default()), Client::default());

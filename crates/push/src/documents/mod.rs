@@ -1,4 +1,4 @@
-//! Documents: what all who read, publish and subscribe have in common.
+//! The documents: state shared by readers, publishers and subscribers.
 
 pub(crate) mod books;
 pub(crate) mod client;
@@ -29,22 +29,22 @@ use crate::settings::PushSettings;
 use crate::stats::Counters;
 use crate::waiting::Woken;
 
-/// All of them.
+/// All documents, their subscribers and their settings.
 pub(crate) struct Documents {
     pub(crate) books: Mutex<Books>,
     pub(crate) settings: PushSettings,
     pub(crate) counters: Counters,
     pub(crate) clock: Clock,
-    /// What documents are answered with.
+    /// The responses of documents.
     pub(crate) pages: Pages,
     pub(crate) sockets: Sockets,
     pub(crate) keys: RwLock<PushKeys>,
-    /// They are there. Those that other nodes keep may come later.
+    /// True if the documents are loaded. Those of Redis may arrive after the start.
     are_there: AtomicBool,
 }
 
 impl Documents {
-    /// These are there, unless other nodes have them too: those may come later.
+    /// Creates the state. Documents in Redis are loaded later.
     pub(crate) fn new(books: Books, settings: PushSettings, keys: PushKeys) -> Arc<Self> {
         let are_there = AtomicBool::new(!books.is_shared);
         let documents = Arc::new(Self {
@@ -61,10 +61,10 @@ impl Documents {
         documents
     }
 
-    /// A change counts from now on, for those who read and for those who subscribe.
+    /// Commits a change: updates the response, the index and the subscribers.
     pub(crate) fn note(&self, change: &Arc<Change>) {
         let mut books = self.books.lock();
-        // Before anybody is told: who asks then must not be given what was before.
+        // Before subscribers are notified, so that a request they make then gets the new version.
         let is_private = self.is_private(&change.name);
         self.pages.note(
             change,
@@ -77,18 +77,18 @@ impl Documents {
         woken.into_iter().for_each(Woken::wake);
     }
 
-    /// A change of a document did not come here.
+    /// Records that a change of a document did not arrive here.
     pub(crate) fn note_missing(&self, name: &Name, number: u64) {
         let woken = self.books.lock().note_missing(name, number);
         woken.into_iter().for_each(Woken::wake);
     }
 
-    /// Everything is as this says from now on.
+    /// Replaces all documents by a snapshot of Redis; returns the differences.
     pub(crate) fn take_over(&self, loaded: Loaded, beside: Beside) -> TakenOver {
         let now = self.clock.now();
         let mut books = self.books.lock();
         let mut taken = books.take_over(loaded, beside);
-        // What is there again is answered meanwhile as it was.
+        // A document that still exists keeps its old response until it is replaced.
         let again: HashSet<_> = taken.changed.iter().map(|it| &it.name).collect();
         for name in taken.vanished.iter().filter(|it| !again.contains(it)) {
             self.pages.hide(name);
@@ -113,7 +113,7 @@ impl Documents {
         taken
     }
 
-    /// A document is answered again as it is, if this is what it is.
+    /// Restores the response of a document, if this is its newest change.
     pub(crate) fn show(&self, change: &Change) {
         let books = self.books.lock();
         if books.is_now(change) {
@@ -126,12 +126,12 @@ impl Documents {
         }
     }
 
-    /// Whether documents can be answered and told.
+    /// Returns whether the documents are loaded.
     pub(crate) fn are_there(&self) -> bool {
         self.are_there.load(Ordering::Acquire)
     }
 
-    /// What was kept is answered from now on.
+    /// Builds the responses of the loaded documents.
     fn open_pages(&self) {
         let (books, now) = (self.books.lock(), self.clock.now());
         for change in books.all() {
@@ -146,7 +146,7 @@ impl Documents {
         }
     }
 
-    /// Whether cookies of pages of other sites have a meaning.
+    /// Returns whether cookies of other origins' pages matter: only private documents need them.
     pub(crate) const fn cookies(&self) -> WithCookies {
         if self.settings.private.is_empty() {
             WithCookies::No

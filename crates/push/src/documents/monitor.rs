@@ -1,27 +1,27 @@
-//! Where those who have something can watch it (RFC 5989): `Link: <…>; rel="monitor"`.
+//! Builder of `Link: <…>; rel="monitor"` (RFC 5989), the URL of a resource's subscription.
 //!
-//! What they have is in the url, so that nothing is missed between a request and a subscription: who watches is told at
-//! once if it is something else by then.
+//! The URL carries the version of the response, so that no change between the request and the subscription is
+//! missed.
 
 use microcache_policy::percent;
 
 use crate::name::MAX_NAME;
 use crate::paths::WATCH_PATH;
 
-/// What somebody has of a url.
+/// The validator of a response.
 #[derive(Clone, Copy, Debug)]
 pub enum Has<'a> {
-    /// A document in this version.
+    /// The version of a document.
     Version(&'a str),
-    /// A page with this entity tag.
+    /// The entity tag of a page.
     Tag(&'a [u8]),
-    /// Nothing that it could be told by.
+    /// None.
     Unknown,
 }
 
-/// The value of a `Link` field for what is at this path and query; `None` if it cannot be watched by that.
+/// Returns the `Link` value for a path and query; `None` if they cannot be subscribed to.
 pub fn monitor_link(target: &[u8], has: Has<'_>) -> Option<String> {
-    // A star stands for others too.
+    // A star would be a pattern.
     if target.len() > MAX_NAME || target.contains(&b'*') {
         return None;
     }
@@ -45,7 +45,7 @@ pub fn monitor_link(target: &[u8], has: Has<'_>) -> Option<String> {
     Some(link)
 }
 
-/// As it stands in a query.
+/// Percent-encodes a query value.
 fn write(link: &mut String, text: &[u8]) {
     percent::encode(text, b"/", link);
 }

@@ -1,15 +1,15 @@
-//! Why a url stands for nothing that somebody may be told of.
+//! Errors of subscribed URLs.
 
 use microcache_engine::OriginResponse;
 
 use crate::answer;
 use crate::name::MAX_NAME;
 
-/// The most urls of one subscription, and how many of them may have a star.
+/// Limits of one subscription: URLs, and patterns among them.
 pub(crate) const MAX_URLS: usize = 100;
 pub(crate) const MAX_STARS: usize = 8;
 
-/// What is wrong with it.
+/// Rejection of a URL, with its HTTP status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NoUrl {
     pub(crate) status: u16,
@@ -24,24 +24,24 @@ impl NoUrl {
         }
     }
 
-    /// What is longer names nothing, and is not repeated.
+    /// The URL is too long, and is not repeated in the message.
     pub(crate) fn too_long() -> Self {
         Self::new(400, format!("a url has {MAX_NAME} bytes at most"))
     }
 
-    /// There are bounds of each subscription.
+    /// The subscription has too many URLs.
     pub(crate) fn too_many() -> Self {
         Self::new(400, format!("one subscription has {MAX_URLS} urls at most"))
     }
 
-    /// And of the dearer ones.
+    /// The subscription has too many patterns.
     pub(crate) fn too_many_stars() -> Self {
         let why =
             format!("one subscription has {MAX_STARS} urls with a `*` at most, or with braces");
         Self::new(400, why)
     }
 
-    /// The same as an answer.
+    /// Converts to a response.
     pub(crate) fn answer(self) -> OriginResponse {
         let mut answer = answer::problem(self.status, self.why);
         match self.status {

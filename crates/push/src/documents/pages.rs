@@ -1,4 +1,4 @@
-//! Documents as they are answered: responses that are at hand.
+//! The responses of documents, ready to be served.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,24 +18,24 @@ use crate::changes::version::Version;
 use crate::documents::monitor::{Has, monitor_link};
 use crate::name::Name;
 
-/// What documents are answered with, by their names. Whoever reads takes no other lock.
+/// The responses by document name, behind the only lock that readers take.
 #[derive(Default)]
 pub(crate) struct Pages(RwLock<HashMap<Name, Hit, RandomState>>);
 
 impl Pages {
-    /// The answer to a request for this path.
+    /// Returns the response for a path.
     pub(crate) fn get(&self, path: &[u8]) -> Option<Hit> {
         let path = std::str::from_utf8(path).ok()?;
         self.0.read().get(path).cloned()
     }
 
-    /// A document is not answered any more.
+    /// Removes the response of a document.
     pub(crate) fn hide(&self, name: &str) {
         let before = self.0.write().remove(name);
         drop(before);
     }
 
-    /// A document is something else now, in this version.
+    /// Replaces the response of a document after a change.
     pub(crate) fn note(&self, change: &Change, version: Version, (now, is_private): (Time, bool)) {
         let page = change
             .content
@@ -47,13 +47,13 @@ impl Pages {
             None => pages.remove(&change.name),
         };
         drop(pages);
-        // It may be large, and is not to be freed while others wait.
+        // A large document is freed without holding the lock.
         drop(before);
     }
 }
 
-/// A document as a response. Caches in front of ours ask each time whether it has changed; here it is never
-/// out of date. One that is private is in nobody's reach but that of whoever has asked for it.
+/// Builds the response of a document. Downstream caches revalidate it on every use (`no-cache`); here it is
+/// always fresh. A private document must not be stored by shared caches.
 fn page(
     name: &str,
     content: &Content,

@@ -1,4 +1,4 @@
-//! Which documents are private, and who may ask for them.
+//! Access control of private documents.
 
 use microcache_engine::OriginRequest;
 use microcache_policy::Fields;
@@ -10,20 +10,21 @@ use crate::documents::Documents;
 use crate::documents::no_url::NoUrl;
 use crate::name::{Pattern, Prefix};
 
-/// What a cookie with a token is called.
+/// Names of cookies that carry a token.
 const COOKIES: &[&[u8]] = &[
     b"microcacheAuthorization",
     b"__Secure-microcacheAuthorization",
 ];
 
 impl Documents {
-    /// Whether a document of this name is for those only who may read it.
+    /// Returns whether a document of this name is private.
     pub(crate) fn is_private(&self, name: &str) -> bool {
         let mut private = self.settings.private.iter();
         private.any(|prefix| name.starts_with(prefix.as_str()))
     }
 
-    /// What a request shows. A token may stand in the query where it is not written to logs.
+    /// Returns the credentials of a request. `target` may carry a token in its query only where access logs
+    /// redact it.
     pub(crate) fn shown(&self, request: &OriginRequest, target: &[u8]) -> Shown {
         let fields = request.fields.fields();
         let counts = |presented: &Presented| {
@@ -39,7 +40,7 @@ impl Documents {
         target: &[u8],
         counts: impl Fn(&Presented) -> bool,
     ) -> Shown {
-        // Whoever reads what is for all brings along what is none of our business.
+        // Without private documents, credentials are ignored: they may belong to the application.
         if self.settings.private.is_empty() {
             return Shown::Nothing;
         }
@@ -52,8 +53,8 @@ impl Documents {
         }
     }
 
-    /// Whether a document may be answered at once, by what little is known of a request then: which host it names is
-    /// not, so that cookies of pages that say where they are from are looked at later.
+    /// Returns whether a document may be served without consulting the host of the request. Cookies with an
+    /// `Origin` are left to [`Self::shown`], which knows the host.
     pub(crate) fn is_open_to(&self, name: &str, fields: Fields<'_>) -> bool {
         if !self.is_private(name) {
             return true;
@@ -63,7 +64,8 @@ impl Documents {
         shown.reader().may_read(name)
     }
 
-    /// Whether somebody may ask for this. Of what several documents are like he is told what he may read.
+    /// Checks that a pattern may be subscribed to. A pattern that only partly covers private documents is
+    /// allowed: events of unreadable documents are omitted.
     pub(crate) fn may_ask(&self, shown: &Shown, pattern: &Pattern) -> Result<(), NoUrl> {
         let begins_with = pattern.begins_with();
         let has = |private: &Prefix| begins_with.starts_with(private.as_str());

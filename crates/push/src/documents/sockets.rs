@@ -1,4 +1,4 @@
-//! All sockets that are open: how many there are, and that they are to end.
+//! Registry of open WebSockets, for counting and closing them.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Waker;
@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use crate::waiting::{Seat, Waiting};
 
-/// What they have in common.
+/// The shared state of all open WebSockets.
 #[derive(Debug, Default)]
 pub(crate) struct Sockets {
     open: AtomicU64,
@@ -16,17 +16,17 @@ pub(crate) struct Sockets {
 }
 
 impl Sockets {
-    /// How many there are.
+    /// Returns the number of open sockets.
     pub(crate) fn open(&self) -> u64 {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// There is one more.
+    /// Counts an opened socket.
     pub(crate) fn enter(&self) {
         self.open.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// There is one fewer.
+    /// Counts a closed socket and removes its registration.
     pub(crate) fn leave(&self, seat: Option<Seat>) {
         self.open.fetch_sub(1, Ordering::Relaxed);
         if let Some(seat) = seat {
@@ -34,17 +34,17 @@ impl Sockets {
         }
     }
 
-    /// Whoever has this waker is woken when they are to end.
+    /// Registers the waker of a socket for the shutdown.
     pub(crate) fn wait(&self, seat: Option<Seat>, waker: &Waker) -> Seat {
         self.waiting.lock().wait(seat, waker)
     }
 
-    /// Whether they are to end.
+    /// Returns whether sockets are to close.
     pub(crate) fn are_ending(&self) -> bool {
         self.are_ending.load(Ordering::Acquire)
     }
 
-    /// They are to say farewell.
+    /// Closes all sockets.
     pub(crate) fn end(&self) {
         self.are_ending.store(true, Ordering::Release);
         let woken = self.waiting.lock().happen();

@@ -1,4 +1,4 @@
-//! What subscribers ask for, each thing once however many there are, and who waits for it to change.
+//! The topics: every distinct subscribed pattern once, with its subscribers and wait list.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -15,48 +15,48 @@ use crate::documents::client::Client;
 use crate::name::{Name, Pattern};
 use crate::waiting::{Seat, Waiting, Woken};
 
-/// Patterns at a time, beside those that name one document: every change is held against all of them.
+/// Limit of distinct patterns that may match several documents: every change is matched against all of them.
 pub(crate) const MAX_PATTERNS: usize = 1024;
-/// Those that are there because one client came first with them.
+/// Limit of patterns introduced by the same client.
 pub(crate) const MAX_PATTERNS_OF_ONE: usize = 256;
-/// What is remembered of what they match, all of them together, when another one comes.
+/// Limit of changes referenced by all patterns together, above which no new pattern is accepted.
 const MAX_MATCHES: usize = 1 << 20;
 
-/// The number of a topic.
+/// Index of a topic.
 pub(crate) type TopicId = usize;
 
-/// All topics that somebody subscribes to.
+/// All topics with subscribers.
 #[derive(Default)]
 pub(crate) struct Topics {
     all: Slab<Topic>,
     by_pattern: HashMap<Pattern, TopicId, RandomState>,
-    /// Those that may match several documents.
+    /// Topics that may match several documents.
     patterns: Vec<TopicId>,
-    /// How many of them each client came first with.
+    /// Number of these per client that introduced them.
     of_clients: HashMap<Client, usize, RandomState>,
 }
 
-/// What somebody asks for.
+/// A subscribed pattern.
 pub(crate) struct Topic {
     pub(crate) pattern: Pattern,
-    /// The changes that are remembered of what it matches. Empty for one document: those are in its own
-    /// entry.
+    /// The stored changes of matching documents. Empty for an exact path, whose document has them.
     pub(crate) changes: BTreeMap<u64, Arc<Change>>,
-    /// Documents from here on were not looked at yet.
+    /// Start of the documents not scanned yet; `None` after the scan.
     unseen: Option<Bound<Name>>,
-    /// Who came first with it.
+    /// The client that introduced the pattern.
     client: Client,
     subscribers: usize,
     waiting: Waiting,
     pub(crate) missing: Missing,
 }
 
-/// What is not known any more of what a topic matches, or never came here.
+/// Changes of matching documents that are evicted or never arrived.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Missing {
-    /// The last change that is missing.
+    /// The number of the newest missing change.
     pub(crate) through: u64,
-    /// How often that has become more. It begins with one, so that who was told of nothing was told less often.
+    /// Number of times that changes went missing, plus one: subscribers start at zero, so existing gaps are
+    /// announced.
     pub(crate) times: u64,
 }
 
@@ -67,17 +67,17 @@ impl Missing {
     }
 }
 
-/// Why there is no topic for a pattern.
+/// Error subscribing to a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoTopic {
-    /// There are too many different patterns.
+    /// The limit of all patterns is reached.
     TooMany,
-    /// The client has brought too many of them.
+    /// The limit of this client's patterns is reached.
     TooManyOfOne,
 }
 
 impl Topics {
-    /// Has one more subscriber for a pattern. What it matches has to be found, if it is new.
+    /// Adds a subscriber to the topic of a pattern. A new topic still has to be scanned for.
     pub(crate) fn join(&mut self, pattern: &Pattern, client: Client) -> Result<TopicId, NoTopic> {
         if let Some(&id) = self.by_pattern.get(pattern) {
             self.all[id].subscribers += 1;
@@ -114,13 +114,13 @@ impl Topics {
         Ok(id)
     }
 
-    /// From where on documents were not looked at yet for a topic; `None` if all were.
+    /// Returns the pattern of a topic and the start of the documents not scanned yet; `None` after the scan.
     pub(crate) fn unseen(&self, id: TopicId) -> Option<(&Pattern, &Bound<Name>)> {
         let topic = &self.all[id];
         Some((&topic.pattern, topic.unseen.as_ref()?))
     }
 
-    /// These were found among those that were looked at; what was not is from here on.
+    /// Adds the results of a partial scan, and where it continues.
     pub(crate) fn found(
         &mut self,
         id: TopicId,
@@ -139,12 +139,13 @@ impl Topics {
         sizes.sum()
     }
 
-    /// Whether nothing has happened to a topic since this place was taken.
+    /// Returns whether the topic has not changed since the registration.
     pub(crate) fn is_quiet(&self, id: TopicId, seat: Option<Seat>) -> bool {
         self.all[id].waiting.is_quiet(seat)
     }
 
-    /// One less. Gives the topic if nobody subscribes to it any more, to be dropped without a lock.
+    /// Removes a subscriber; returns the topic if it was the last one, to be dropped without holding the
+    /// lock.
     pub(crate) fn leave(&mut self, id: TopicId, seat: Option<Seat>) -> Option<Topic> {
         let topic = &mut self.all[id];
         topic.subscribers -= 1;
@@ -161,7 +162,7 @@ impl Topics {
         None
     }
 
-    /// Whoever came first with it may come with another one.
+    /// Releases the pattern from its client's limit.
     fn give_back(&mut self, topic: &Topic) {
         if let Entry::Occupied(mut of_client) = self.of_clients.entry(topic.client)
             && topic.pattern.is_like()
@@ -177,12 +178,12 @@ impl Topics {
         &self.all[id]
     }
 
-    /// Wakes this one at the next change of a topic. A place from earlier is taken again.
+    /// Registers the waker for the next change of a topic.
     pub(crate) fn wait(&mut self, id: TopicId, seat: Option<Seat>, waker: &Waker) -> Seat {
         self.all[id].waiting.wait(seat, waker)
     }
 
-    /// Notes a change, and what is not remembered any more because of it. Gives those who wait for it.
+    /// Adds a change to its topics and removes the evicted ones; returns the tasks to wake.
     pub(crate) fn note(&mut self, change: &Arc<Change>, forgotten: &[u64]) -> SmallVec<[Woken; 2]> {
         let mut woken = SmallVec::new();
         let exact = Pattern::Exact(Arc::clone(&change.name));
@@ -207,7 +208,7 @@ impl Topics {
         woken
     }
 
-    /// A change of a document did not come here. Gives those who wait for it: they are to know.
+    /// Records a change that did not arrive; returns the tasks to wake.
     pub(crate) fn note_missing(&mut self, name: &Name, number: u64) -> SmallVec<[Woken; 2]> {
         let mut woken = SmallVec::new();
         for (_, topic) in &mut self.all {
@@ -219,7 +220,7 @@ impl Topics {
         woken
     }
 
-    /// A document is not there any more, nor these changes of it. Gives those who wait for it.
+    /// Removes a document and its changes; returns the tasks to wake.
     pub(crate) fn vanish(&mut self, name: &Name, numbers: &[u64]) -> SmallVec<[Woken; 2]> {
         let mut woken = SmallVec::new();
         for (_, topic) in &mut self.all {
@@ -233,7 +234,7 @@ impl Topics {
         woken
     }
 
-    /// There is nothing any more of what they match. Gives all who wait.
+    /// Clears all topics; returns all waiting tasks.
     pub(crate) fn begin_anew(&mut self) -> Vec<Woken> {
         let all = self.all.iter_mut().map(|(_, topic)| topic);
         all.map(|topic| {
@@ -245,14 +246,14 @@ impl Topics {
         .collect()
     }
 
-    /// A change is not remembered any more.
+    /// Removes a change that is no longer stored.
     pub(crate) fn forget(&mut self, number: u64) {
         for &id in &self.patterns {
             self.all[id].changes.remove(&number);
         }
     }
 
-    /// How many there are.
+    /// Returns the number of topics.
     pub(crate) fn len(&self) -> usize {
         self.all.len()
     }
@@ -279,13 +280,13 @@ mod tests {
             .collect();
         let another = like(MAX_PATTERNS_OF_ONE);
         assert_eq!(topics.join(&another, client(1)), Err(NoTopic::TooManyOfOne));
-        // What is there already, one document, and what others ask for are no matter.
+        // Existing patterns, exact paths and other clients are not affected by the limit.
         assert_eq!(topics.join(&like(0), client(1)), Ok(joined[0]));
         let exact = Pattern::parse("/x").expect("a name");
         assert!(topics.join(&exact, client(1)).is_ok());
         let theirs = topics.join(&another, client(2)).expect("room");
         assert_eq!(topics.join(&another, client(1)), Ok(theirs));
-        // It is given back when the last one leaves.
+        // It is released when the last subscriber leaves.
         topics.leave(joined[0], None);
         let more = like(MAX_PATTERNS_OF_ONE + 1);
         assert_eq!(topics.join(&more, client(1)), Err(NoTopic::TooManyOfOne));

@@ -1,8 +1,10 @@
--- Changes documents, all that are named or none. ARGV[2]: what they may take, in bytes; ARGV[3]: the changes that the stream keeps; ARGV[4]: how
--- many versions before the latest are kept of each; then nine for each: name, `put`, `patch`, `check` or `delete`, the version that a patch was made of, If-Match, If-None-Match, how many
--- milliseconds it lives (`0`: for ever, `keep`: as long as it would have), what it takes, what it is, and the patch with the
--- number of the version that it makes it of before it. A condition is empty, `*`, or versions with a space before and behind each.
--- Gives `done`, the epoch, the last number, and for each what was done and the number of its version; or why nothing was.
+-- Changes all named documents, or none. ARGV[2]: memory limit in bytes; ARGV[3]: approximate length of the
+-- stream; ARGV[4]: earlier versions to store per document; then nine per document: name, operation (`put`,
+-- `patch`, `check` or `delete`), the version a patch was applied to, If-Match, If-None-Match, lifetime in
+-- milliseconds (`0`: unlimited, `keep`: unchanged), size, content, and the patch preceded by the number of
+-- its base version. A condition is empty, `*`, or versions with a space before and after each. Returns
+-- `done`, the epoch, the newest number, and for each document the outcome and the number of its version;
+-- otherwise the reason.
 local before, versions_before = size + past, tonumber(ARGV[4])
 local planned, entries, done = {}, {}, { 'done' }
 
@@ -56,7 +58,8 @@ if size + past > tonumber(ARGV[2]) and size + past > before then return { 'full'
 table.insert(done, 2, epoch)
 table.insert(done, 3, text(newest))
 if #entries == 0 then return done end
--- What takes less is done where Redis has no memory left, too: it refuses nothing to who has begun by taking away.
+-- Writes that free memory are also executed when Redis has none left: a script that begins with a deletion is
+-- not rejected.
 if size + past < before then
   for name in pairs(planned) do redis.call('HDEL', documents, name) end
 end

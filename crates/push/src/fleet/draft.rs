@@ -1,4 +1,4 @@
-//! What somebody wishes for, as the script reads it.
+//! The arguments of `change.lua`.
 
 use std::sync::Arc;
 
@@ -13,24 +13,24 @@ use crate::publishing::wish::{Deed, Refused, Wish};
 /// An argument of a script.
 pub(super) type Argument = Vec<u8>;
 
-/// A wish as `change.lua` reads it.
+/// A write request as arguments of `change.lua`.
 pub(super) struct Drafted {
     pub(super) arguments: [Argument; 9],
-    /// Why it cannot be done, if what this node has is what there is.
+    /// The local error, to be returned if this node's copy turns out to be current.
     pub(super) fault: Option<Refused>,
 }
 
-/// A wish, put together.
+/// The arguments being built.
 struct Drafting {
     change: Change,
     kind: &'static str,
-    /// The version that a patch was made of.
+    /// The version that a patch was applied to.
     base: String,
     lives: String,
     fault: Option<Refused>,
 }
 
-/// Puts a wish together. A patch is worked out here.
+/// Builds the arguments. Patches are applied on this node.
 pub(super) fn draft(documents: &Documents, wish: &Wish) -> Result<Drafted, Refused> {
     let most = documents.settings.max_document;
     let (kind, lives) = match &wish.deed {
@@ -61,7 +61,7 @@ pub(super) fn draft(documents: &Documents, wish: &Wish) -> Result<Drafted, Refus
     Ok(drafting.finish(wish))
 }
 
-/// A document as it is here.
+/// Returns this node's copy of a document.
 fn here(documents: &Documents, name: &str) -> Option<(Version, Content)> {
     let books = documents.books.lock();
     let now = books.now(name)?;
@@ -72,7 +72,7 @@ fn here(documents: &Documents, name: &str) -> Option<(Version, Content)> {
 impl Drafting {
     fn patch(&mut self, documents: &Documents, patch: &Patch, most: u64) {
         let Some((version, before)) = here(documents, &self.change.name) else {
-            // It is not here. No version is this one, so Redis says whether it is there.
+            // The document is not here. A version that matches none lets Redis decide whether it exists.
             self.base.push(' ');
             return;
         };
@@ -92,7 +92,7 @@ impl Drafting {
                 });
                 self.change.content = Some(content);
             }
-            // If this is what there is: Redis says that too.
+            // Redis checks whether this node's copy is current.
             Err(why) => self.fault = Some(why),
         }
     }

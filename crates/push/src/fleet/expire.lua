@@ -1,5 +1,6 @@
--- Takes away what has had its time. ARGV[2]: the changes that the stream keeps; then two for each: name, and the number of its version.
--- Gives `expired`, how many that were, and for each how many milliseconds it has left; zero if this version is gone.
+-- Deletes expired documents. ARGV[2]: approximate length of the stream; then two per document: name, and the
+-- number of its version. Returns `expired`, the number of deletions, and for each document its remaining
+-- lifetime in milliseconds; zero if this version is gone.
 local told, count = { 'expired', '0' }, 0
 for i = 3, #ARGV, 2 do
   local name, left = ARGV[i], 0

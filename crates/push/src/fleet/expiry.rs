@@ -1,4 +1,4 @@
-//! Has documents go that have had their time: whichever node comes first.
+//! Expiry of shared documents, by whichever node is first.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,15 +12,15 @@ use super::{PATIENCE, Wire};
 use crate::changes::change::Change;
 use crate::documents::Documents;
 
-/// They are looked for this often.
+/// Bounds of the interval between two searches.
 const SHORTEST_WAIT: Duration = Duration::from_millis(10);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
-/// So that not all nodes say it at once.
+/// Jitter between nodes, in milliseconds.
 const SPREAD: u64 = 20;
-/// So many at a time.
+/// Limit of documents per script call.
 const TOGETHER: usize = 256;
 
-/// The one who looks for them.
+/// The task that expires documents.
 pub(super) struct Expiry {
     wire: Wire,
     documents: Arc<Documents>,
@@ -36,7 +36,7 @@ impl Expiry {
         }
     }
 
-    /// Goes on for ever.
+    /// Runs forever.
     pub(super) async fn run(self) {
         loop {
             sleep(self.until_next()).await;
@@ -56,7 +56,7 @@ impl Expiry {
         }
     }
 
-    /// Nobody is told yet, but nobody is answered any more with what has had its time.
+    /// Stops serving expired documents; their deletion is delivered when Redis can be reached.
     fn hide_all(&self) {
         let now = self.documents.clock.now();
         let expired = self.documents.books.lock().expired(now);
@@ -93,7 +93,7 @@ impl Expiry {
         let left = due.iter().zip(&expired.left).filter(|(_, left)| **left > 0);
         let mut longest = 0;
         for (change, left) in left {
-            // The server's clock says that it has not had its time; it may have been hidden here.
+            // The server's clock is behind: restore the response that may have been removed.
             self.documents.show(change);
             longest = longest.max(*left);
         }

@@ -1,9 +1,9 @@
-//! Documents that several nodes share: Redis or Valkey keeps them, and each node has a copy of all.
+//! Documents shared by several nodes: Redis or Valkey stores them, and every node has a full copy.
 //!
-//! A change is a script there: it holds conditions against what there is, writes, and tells all nodes, at once or
-//! not at all. Whoever has asked for it is answered then. One reader on each node follows the stream of changes; a
-//! change counts on a node when its reader has come to it, whichever node it was made on, so that all tell the same in
-//! the same order, under the same numbers.
+//! A change is a Lua script in Redis, which checks the preconditions, writes, and appends to a stream that
+//! all nodes follow, atomically. A reader on each node applies the stream; a change takes effect on a node
+//! when its reader reaches it, whichever node made it, so that all nodes deliver the same changes in the same
+//! order and with the same numbers.
 
 mod draft;
 mod expiry;
@@ -34,21 +34,21 @@ use crate::documents::Documents;
 use crate::publishing::wish::{Deed, Done, Refused, Wish};
 use crate::settings::FleetSettings;
 
-/// Changes under way at a time.
+/// Limit of concurrent write requests.
 const MAX_WAITING: usize = 1024;
-/// How long a change waits for Redis.
+/// Deadline of a Redis reply.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long who has changed something waits for this node to have come to it.
+/// Limit of the wait for this node's reader to reach a change before it is acknowledged.
 const UNTIL_SEEN: Duration = Duration::from_secs(1);
-/// How long a patch waits for its turn, and is tried again while others change the document.
+/// Limit of the retries of a patch while other writers change the document.
 const CONTENTION: Duration = Duration::from_secs(5);
-/// Patches under way at a time: each may have made a document of the largest that there may be.
+/// Limit of concurrent patches, each of which may hold a document of the largest size.
 const TURNS: usize = 16;
-/// How long a start waits for the documents. It goes on without them, and says so to those who ask for some.
+/// Limit of the wait for the documents at the start. Without them, requests for documents are answered 503.
 const FIRST_LOAD: Duration = Duration::from_secs(3);
 
 impl FleetSettings {
-    /// One connection: what is asked over it is answered in order.
+    /// Returns the settings of one pipelined connection.
     fn redis(&self, patience: Duration) -> RedisSettings {
         RedisSettings {
             urls: self.urls.clone(),
@@ -64,24 +64,25 @@ impl FleetSettings {
     }
 }
 
-/// What a node knows of the others: what Redis says.
+/// A node of several, connected to Redis.
 pub(crate) struct Fleet {
     documents: Arc<Documents>,
     wire: Wire,
     state: Arc<State>,
     under_way: Semaphore,
-    /// Those of one document have the same turn, one after the other: each begins with what the one before it has made.
+    /// Locks that serialize patches of the same document, by a hash of its name: each starts from the result
+    /// of the one before.
     turns: [Mutex<()>; TURNS],
-    /// The thread ends when this does.
+    /// Stops the thread when dropped.
     _alive: oneshot::Sender<()>,
 }
 
-/// Connections to the documents' place.
+/// A connection to Redis, with the keys of the documents.
 struct Wire {
     line: Line,
     documents: String,
     changes: String,
-    /// Versions that came before.
+    /// Key of the earlier versions.
     history: String,
 }
 
@@ -103,7 +104,7 @@ impl Wire {
 }
 
 impl Fleet {
-    /// Connects, and waits a while for the documents.
+    /// Connects, and waits up to [`FIRST_LOAD`] for the documents.
     pub(crate) fn start(
         settings: FleetSettings,
         documents: &Arc<Documents>,
@@ -148,7 +149,7 @@ impl Fleet {
         self.state.stats()
     }
 
-    /// Has all of these happen, or none.
+    /// Executes all of these write requests, or none of them.
     pub(crate) async fn ask(&self, wishes: &[Wish]) -> Result<Vec<Done>, Refused> {
         let _place = self.under_way.try_acquire().map_err(|_| Refused::Busy)?;
         let counters = &self.documents.counters;
@@ -201,7 +202,7 @@ impl Fleet {
         Err(Refused::Contended)
     }
 
-    /// Ready when it is a patch's turn, if these are one. Patches are not sent together.
+    /// Locks the document of the first patch, if any: patches of one document do not run concurrently.
     async fn turn(&self, wishes: &[Wish]) -> Option<MutexGuard<'_, ()>> {
         let mut wishes = wishes.iter();
         let patch = wishes.find(|wish| matches!(wish.deed, Deed::Patch(_)))?;
@@ -228,7 +229,7 @@ impl Fleet {
         Changed::read(reply?)
     }
 
-    /// Waits for this node to have come to a change, but not for long.
+    /// Waits until the reader has reached a change, but only for a limited time.
     async fn until_seen(&self, epoch: u64, number: u64) {
         let _ = timeout(UNTIL_SEEN, self.state.until_seen(epoch, number)).await;
     }
@@ -249,7 +250,7 @@ fn done(epoch: u64, done: &[(String, u64)]) -> Result<Vec<Done>, Refused> {
     each.collect()
 }
 
-/// How much longer so many bytes may take.
+/// Returns the additional deadline for transferring so many bytes.
 const fn while_sent(bytes: u64) -> Duration {
     const EACH_SECOND: u64 = 16 * 1024 * 1024;
     Duration::from_secs(bytes / EACH_SECOND)
@@ -263,18 +264,18 @@ fn refused(why: NoReply) -> Refused {
     }
 }
 
-/// Why a node cannot be started.
+/// Error starting a node.
 #[derive(Debug, thiserror::Error)]
 pub enum FleetError {
-    /// A mistake in what was said of Redis, or it refuses.
+    /// The settings are invalid, or Redis rejects them.
     #[error("push_redis: {0}")]
     Redis(RedisStartError),
-    /// The system has no thread for it.
+    /// The thread cannot be started.
     #[error("the thread that follows push_redis cannot be started: {0}")]
     Thread(std::io::Error),
 }
 
-/// What follows Redis, on a thread of its own, which also has all connections.
+/// The thread that follows the stream and owns all connections.
 struct Thread {
     settings: FleetSettings,
     documents: Arc<Documents>,
@@ -311,7 +312,7 @@ impl Thread {
 
     async fn connect(&self) -> Result<(Wire, Wire, Wire), RedisStartError> {
         let of = &self.settings;
-        // Who waits for changes has a connection of its own: nothing else is answered on it meanwhile.
+        // The blocking reads of the stream have a connection of their own.
         tokio::try_join!(
             Wire::start(of, PATIENCE),
             Wire::start(of, reader::PATIENCE),
@@ -320,5 +321,5 @@ impl Thread {
     }
 }
 
-/// What the log and what is told of the server's own doings are filed under.
+/// Target of log messages for the operator.
 const TARGET: &str = "microcache";

@@ -1,6 +1,7 @@
--- Versions that came before, as many of each document as nodes want. One of them lies under its number, a space and the name: the number
--- of the one behind it, a new line, and the document as it was. Under the name: the number of the oldest, and how many there are. Under
--- `size`: what all of them take. What is said of them here is written by `write_past`.
+-- Earlier versions, as many per document as nodes want. A version is stored under its number, a space and the
+-- name: the number of the next version, a newline, and the document. Under the name: the number of the oldest
+-- version, and how many there are. Under `size`: the memory of all of them. Changes made here are stored by
+-- `write_past`.
 local past = tonumber(redis.call('HGET', history, 'size') or 0)
 local rows, kept, dropped = {}, {}, {}
 
@@ -12,7 +13,7 @@ local function row_of(name)
   return rows[name]
 end
 
--- Has so many versions of a document stay at most.
+-- Removes the oldest versions of a document beyond a limit.
 local function shorten(name, most)
   local row = row_of(name)
   while row.count > most do
@@ -21,12 +22,12 @@ local function shorten(name, most)
     local behind, room = string.match(oldest, '^(%d+)\n%d+ %d+ (%d+) ')
     past = past - (room or 0)
     kept[place], dropped[#dropped + 1] = nil, place
-    -- Somebody may have taken it away: the others cannot be found then.
+    -- The entry may have been removed from outside; the later ones cannot be found then.
     row.oldest, row.count = behind, behind and row.count - 1 or 0
   end
 end
 
--- A document comes before what has this number.
+-- Stores a document as an earlier version, before the version with this number.
 local function keep(name, document, number, most)
   local row = row_of(name)
   if most > 0 then

@@ -1,8 +1,8 @@
--- What has changed. ARGV[2], ARGV[3]: the epoch, and the number of the last change that was read; ARGV[4], ARGV[5]: how many more are wanted,
--- and about how many bytes; ARGV[6]: `all`, if versions that others have overtaken are wanted as long as they are kept.
--- Gives the epoch, the last number, the server's time in milliseconds, and
--- `other`, if it is another life of the documents, `gap`, if changes after that one are not in the stream any more, or
--- `read`, and for each change its number, `put`, `gone`, `begins` or `overtaken`, the document's name, and what it is, or was then.
+-- Reads changes. ARGV[2], ARGV[3]: the epoch and number of the last change read; ARGV[4], ARGV[5]: limits of
+-- changes and, approximately, of bytes; ARGV[6]: `all` to include overtaken versions that are still stored.
+-- Returns the epoch, the newest number, the server's time in milliseconds, and `other` for another epoch,
+-- `gap` if later changes are no longer in the stream, or `read` and for each change its number, `put`,
+-- `gone`, `begins` or `overtaken`, the name, and the document as it is or was then.
 local after = ARGV[3]
 local function told(word) return { epoch, text(newest), text(now), word } end
 
@@ -10,7 +10,8 @@ if ARGV[2] ~= epoch then return told('other') end
 if #redis.call('XRANGE', changes, after .. '-0', after .. '-0') == 0 then
   local first = redis.call('XRANGE', changes, '-', '+', 'COUNT', 1)[1]
   if tonumber(string.match(first[1], '^%d+')) > tonumber(after) then return told('gap') end
-  -- It was here, and was not forgotten since: the server has lost it, and may have lost others, which somebody was told of.
+  -- The number was assigned and has not been trimmed: the server has lost it, and possibly others that
+  -- subscribers have seen.
   begin_anew()
   return told('other')
 end

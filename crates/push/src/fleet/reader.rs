@@ -1,4 +1,4 @@
-//! Follows the stream of changes, and has each count here.
+//! The reader of the stream of changes.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -18,28 +18,28 @@ use crate::documents::Documents;
 use crate::fleet::record;
 use crate::name::{Name, name};
 
-/// How long Redis holds back an answer if nothing changes.
+/// Time for which Redis blocks a read if nothing changes (`XREAD BLOCK`).
 const HELD: Duration = Duration::from_secs(1);
-/// How long one is waited for.
+/// Deadline of such a read.
 pub(super) const PATIENCE: Duration = Duration::from_secs(3);
-/// After a failure it is tried again after so long.
+/// Pause after a failure.
 const PAUSE: Duration = Duration::from_millis(200);
-/// So many changes are read at a time, and of so many bytes, about.
+/// Limits of one page: changes, and approximate bytes.
 const PAGE: usize = 512;
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
-/// The document and the number of a change whose content is not there any more.
+/// Returns the document and number of a change whose content is overtaken.
 pub(super) fn missing(entry: &Entry) -> Option<(Name, u64)> {
     let name = name(entry.name.as_bytes()).ok()?;
     (entry.kind == Kind::Overtaken).then_some((name, entry.number))
 }
 
-/// The one who follows.
+/// The task that follows the stream.
 pub(super) struct Reader {
     pub(super) wire: Wire,
     pub(super) documents: Arc<Documents>,
     state: Arc<State>,
-    /// The last change that counts here; `None` before all documents are taken up.
+    /// The last change applied; `None` before the documents are loaded.
     at: Option<Version>,
     has_looked_at_settings: bool,
 }
@@ -55,7 +55,7 @@ impl Reader {
         }
     }
 
-    /// Goes on for ever.
+    /// Runs forever.
     pub(super) async fn run(mut self) {
         loop {
             match self.go_on().await {
@@ -78,12 +78,12 @@ impl Reader {
             number: page.newest,
         });
         let What::Changes(entries) = &page.what else {
-            // The next step takes up everything.
+            // The next iteration loads everything.
             self.at = None;
             return Ok(());
         };
         let last = entries.last().map_or(at.number, |entry| entry.number);
-        // First: who was told elsewhere of something that is lost is told so before anything else.
+        // First, so that subscribers with a lost change are reset before they receive anything else.
         self.note_numbers(entries, page.through(last));
         for entry in entries {
             if let Some(change) = self.change(entry, page.now) {
@@ -101,7 +101,7 @@ impl Reader {
         self.wait_for_more(last).await
     }
 
-    /// What has changed since.
+    /// Reads the changes after a version.
     pub(super) async fn page(&self, at: Version) -> Result<Page, NoReply> {
         let arguments = [
             epoch(microcache_store::random::number()),
@@ -116,7 +116,7 @@ impl Reader {
         Page::read(line.call(&READ, &keys, &arguments, patience).await?)
     }
 
-    /// A change as the stream tells it, if it is one of a document. Somebody else may have put something there.
+    /// Converts a stream entry to a change; `None` if it is none. Foreign entries are reported once.
     pub(super) fn change(&self, entry: &Entry, server_now: u64) -> Option<Change> {
         let change = match (entry.kind, name(entry.name.as_bytes())) {
             (Kind::Nothing | Kind::Overtaken, _) => return None,
@@ -128,7 +128,7 @@ impl Reader {
                 delta: None,
             }),
             (Kind::Put, Ok(name)) => {
-                // Clocks may differ: what counts is how long it has left.
+                // Clocks may differ, so the remaining lifetime counts.
                 let now = self.documents.clock.now().as_millis();
                 let here = |at: u64| {
                     let here = now.saturating_add(at).saturating_sub(server_now);
@@ -148,7 +148,7 @@ impl Reader {
         self.documents.books.lock().has_history()
     }
 
-    /// The number of the version of a document that is known; zero if there is none.
+    /// Returns the number of this node's version of a document; zero if there is none.
     fn known(&self, name: &str) -> u64 {
         let books = self.documents.books.lock();
         let known = books.document(name).and_then(|it| it.now());
@@ -160,12 +160,12 @@ impl Reader {
         if known >= change.number {
             return;
         }
-        // What was overtaken between the two was told to nobody here.
+        // The delta is useless here if a version between the two was skipped.
         change.delta = change.delta.filter(|delta| delta.from == known);
         self.documents.note(&Arc::new(change));
     }
 
-    /// These changes are there, and no others up to this number.
+    /// Declares that these changes exist, and no others up to `through`.
     fn note_numbers(&self, entries: &[Entry], through: u64) {
         let mut books = self.documents.books.lock();
         for entry in entries {
@@ -176,7 +176,7 @@ impl Reader {
         woken.into_iter().for_each(Waker::wake);
     }
 
-    /// This counts from now on, with all before it.
+    /// Advances to a version: everything up to it is applied.
     fn come_to(&mut self, at: Version) {
         self.at = Some(at);
         let mut books = self.documents.books.lock();
@@ -187,7 +187,7 @@ impl Reader {
         self.state.see(at);
     }
 
-    /// Returns when there is more, or after a while.
+    /// Waits for the next change, up to [`BLOCK`].
     async fn wait_for_more(&self, after: u64) -> Result<(), NoReply> {
         let mut wait = cmd("XREAD");
         wait.arg("COUNT").arg(1);
@@ -197,10 +197,10 @@ impl Reader {
         self.wire.line.ask(&wait, PATIENCE).await.map(drop)
     }
 
-    /// Takes up all documents.
+    /// Loads all documents.
     async fn load(&mut self) -> Result<(), NoReply> {
         let Some(mut snapshot) = Snapshot::take(self).await? else {
-            // So much has changed meanwhile that it begins again.
+            // Too many changes were made meanwhile; the load is repeated.
             return Ok(());
         };
         let at = snapshot.at;
@@ -226,7 +226,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Says what of Redis' settings could cost documents, if it lets us see them.
+    /// Warns about Redis settings that may lose documents, if `CONFIG GET` is permitted.
     async fn look_at_settings(&self) {
         let policy = self.setting("maxmemory-policy").await;
         if let Some(policy) = policy.filter(|it| it.starts_with("allkeys-")) {

@@ -1,4 +1,4 @@
-//! How a document lies in Redis; `begin.lua` says how.
+//! The format of a document in Redis, described in `begin.lua`.
 
 use bytes::Bytes;
 use microcache_policy::Time;
@@ -6,12 +6,12 @@ use microcache_policy::Time;
 use crate::changes::change::{Change, Content, Delta};
 use crate::name::Name;
 
-/// What a document is: its type, a new line, its bytes.
+/// Encodes the content: media type, newline, body.
 pub(super) fn content(content: &Content) -> Vec<u8> {
     [content.media_type.as_bytes(), b"\n", &content.body].concat()
 }
 
-/// What turns the version before into this one, if that is known.
+/// Encodes the patch of the previous version, if any.
 pub(super) fn difference(delta: Option<&Delta>) -> Vec<u8> {
     delta.map_or_else(Vec::new, |delta| {
         let mut out = format!("{} ", delta.from).into_bytes();
@@ -20,7 +20,7 @@ pub(super) fn difference(delta: Option<&Delta>) -> Vec<u8> {
     })
 }
 
-/// The change that a record is the last one of. `here` is when it goes by itself, for a time of the server's.
+/// Decodes a document; `here` converts an expiry time of the server to the local clock.
 pub(super) fn decode(name: Name, record: &Bytes, here: impl Fn(u64) -> Time) -> Option<Change> {
     let end = record.iter().position(|&byte| byte == b'\n')?;
     let head = std::str::from_utf8(&record[..end]).ok()?;
@@ -47,7 +47,7 @@ pub(super) fn decode(name: Name, record: &Bytes, here: impl Fn(u64) -> Time) -> 
         name,
         content: Some(Content {
             media_type: media_type.into(),
-            // A piece of the reply would keep all of it in memory.
+            // A slice would keep the whole reply in memory.
             body: Bytes::copy_from_slice(&content[end + 1..]),
         }),
         expires: (expires > 0).then(|| here(expires)),

@@ -1,4 +1,4 @@
-//! What Redis does in one go, and what it says then.
+//! The Lua scripts, and their replies.
 
 use std::sync::LazyLock;
 
@@ -12,34 +12,34 @@ const PAST: &str = include_str!("past.lua");
 /// Changes documents.
 pub(super) static CHANGE: LazyLock<Script> =
     LazyLock::new(|| script(&[PAST, include_str!("change.lua")]));
-/// Takes away what has had its time.
+/// Deletes expired documents.
 pub(super) static EXPIRE: LazyLock<Script> =
     LazyLock::new(|| script(&[PAST, include_str!("expire.lua")]));
-/// Says what has changed.
+/// Reads changes.
 pub(super) static READ: LazyLock<Script> = LazyLock::new(|| script(&[include_str!("read.lua")]));
 
-/// The changes that the stream keeps, about: a node that has missed more takes up everything anew.
+/// Approximate length of the stream, in changes: a node that is further behind reloads everything.
 pub(super) const KEPT: u64 = 64 * 1024;
 
 fn script(parts: &[&str]) -> Script {
     Script::new(format!("{BEGIN}\n{}", parts.join("\n")))
 }
 
-/// A life of the documents, as it is written.
+/// Formats an epoch.
 pub(super) fn epoch(number: u64) -> String {
     format!("{number:x}")
 }
 
-/// What became of a change.
+/// The reply of `change.lua`.
 #[derive(Debug)]
 pub(super) enum Changed {
     Done {
         epoch: u64,
         newest: u64,
-        /// What was done of each, and the number of its version.
+        /// The outcome of each request, and the number of its version.
         done: Vec<(String, u64)>,
     },
-    /// The node's copy is another version than this one.
+    /// The node's copy is outdated; this is the current version.
     Stale {
         epoch: u64,
         number: u64,
@@ -75,12 +75,12 @@ impl Changed {
     }
 }
 
-/// What became of documents that have had their time.
+/// The reply of `expire.lua`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Expired {
-    /// So many are gone by this.
+    /// Number of documents deleted.
     pub(super) gone: u64,
-    /// How long each has left, in milliseconds; zero if it is gone.
+    /// Remaining lifetime of each, in milliseconds; zero if deleted.
     pub(super) left: Vec<u64>,
 }
 
@@ -95,11 +95,11 @@ impl Expired {
     }
 }
 
-/// What was read.
+/// The reply of `read.lua`.
 #[derive(Debug)]
 pub(super) struct Page {
     pub(super) epoch: u64,
-    /// The number of the last change there is.
+    /// The number of the newest change.
     pub(super) newest: u64,
     /// The server's time, in milliseconds.
     pub(super) now: u64,
@@ -108,14 +108,14 @@ pub(super) struct Page {
 
 #[derive(Debug)]
 pub(super) enum What {
-    /// Numbers of another life were asked for.
+    /// The requested version is of another epoch.
     Other,
-    /// Some changes are not told any more.
+    /// Later changes are no longer in the stream.
     Gap,
     Changes(Vec<Entry>),
 }
 
-/// A change, as the stream tells it.
+/// An entry of the stream.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) number: u64,
@@ -128,9 +128,9 @@ pub(super) struct Entry {
 pub(super) enum Kind {
     Put,
     Gone,
-    /// It is something else by now, which is told later.
+    /// A put whose content was replaced by a later change.
     Overtaken,
-    /// It is no change of a document.
+    /// Not a change of a document.
     Nothing,
 }
 
@@ -146,7 +146,8 @@ impl Kind {
 }
 
 impl Page {
-    /// Up to where no other changes can be, if this was the last one that was read: numbers are the server's time.
+    /// Returns the number up to which no further changes are possible, if `last` was the last one read:
+    /// numbers are the server's time.
     pub(super) fn through(&self, last: u64) -> u64 {
         if last < self.newest {
             return last;
@@ -184,12 +185,12 @@ impl Page {
     }
 }
 
-/// The members of an array.
+/// Decodes an array.
 pub(super) fn values<T: FromRedisValue>(reply: Value) -> Result<Vec<T>, NoReply> {
     from_redis_value(reply).map_err(|_| NoReply::Unreadable)
 }
 
-/// A name. What is none stays none, and can be shown.
+/// Decodes a name, replacing invalid UTF-8, which no name contains.
 pub(super) fn shown(word: &[u8]) -> String {
     String::from_utf8_lossy(word).into_owned()
 }

@@ -1,4 +1,4 @@
-//! All documents as they are, and what is remembered of those that are gone.
+//! Full loads of the shared documents, with the deletions that Redis remembers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,29 +16,29 @@ use crate::changes::version::Version;
 use crate::documents::books::Beside;
 use crate::name::{Name, name};
 
-/// So many documents are asked for first, and at most. What they turn out to take says how many are asked for next.
+/// Initial and maximal `COUNT` of a scan; it is adapted to the size of the documents.
 const FEW: usize = 16;
 const MANY: usize = 1000;
-/// So much is to come at a time, in bytes.
+/// Target size of a scan reply, in bytes.
 const PAGE_BYTES: usize = 1024 * 1024;
-/// So many changes of the stream are looked at at a time.
+/// Stream entries per read.
 const ENTRIES: usize = 2000;
 
-/// What there is after a change.
+/// The documents after a change.
 pub(super) struct Snapshot {
     pub(super) at: Version,
-    /// What is remembered of each, in order: the latest change, and those before where there is a history.
+    /// The changes of each document, in order: the newest, and earlier ones if there is a history.
     pub(super) documents: HashMap<Name, Vec<Change>>,
     pub(super) beside: Beside,
-    /// What was gone before this change is not known.
+    /// Deletions before this change are unknown.
     forgotten_through: u64,
 }
 
 impl Snapshot {
-    /// Takes one; `None` if the changes that came meanwhile are not remembered any more.
+    /// Loads a snapshot; `None` if the changes made meanwhile are no longer in the stream.
     ///
-    /// Documents are read while others change them, so that what is read is of different times. All changes since the
-    /// beginning are looked at then, up to the newest that was read: what is not told of a later time by then, will be.
+    /// Documents are read while other nodes change them, so they are of different times. Therefore all
+    /// changes made since the start are applied, up to the newest one read.
     pub(super) async fn take(reader: &Reader) -> Result<Option<Self>, NoReply> {
         let nothing = Version {
             epoch: 0,
@@ -56,7 +56,7 @@ impl Snapshot {
         };
         snapshot.read_documents(reader, begin.now).await?;
         if reader.has_history() {
-            // After the documents: what was overtaken since is here.
+            // After the documents, so that versions overtaken meanwhile are included.
             snapshot.read_history(reader, begin.now).await?;
         }
         snapshot.read_stream(reader).await?;
@@ -103,7 +103,7 @@ impl Snapshot {
         scan(reader, &reader.wire.documents, add).await
     }
 
-    /// Versions that came before; `past.lua` says how they lie there.
+    /// Reads the earlier versions, whose format is described in `past.lua`.
     async fn read_history(&mut self, reader: &Reader, server_now: u64) -> Result<(), NoReply> {
         let add = |place: &[u8], record: Bytes| {
             let name = place.iter().position(|&byte| byte == b' ');
@@ -117,7 +117,7 @@ impl Snapshot {
     }
 
     fn add_record(&mut self, reader: &Reader, (name, record): (&[u8], Bytes), server_now: u64) {
-        // Others are no documents.
+        // Other fields are no documents.
         if name.starts_with(b"/") {
             let entry = scripts::Entry {
                 number: 0,
@@ -129,7 +129,7 @@ impl Snapshot {
         }
     }
 
-    /// What the stream remembers: which documents are gone, and which versions there were.
+    /// Reads the stream: the deletions, and the versions that existed.
     async fn read_stream(&mut self, reader: &Reader) -> Result<(), NoReply> {
         let mut from = "-".to_owned();
         loop {
@@ -184,7 +184,7 @@ impl Snapshot {
         }
     }
 
-    /// What is remembered of each has nothing missing in between.
+    /// Drops versions before a missing change, so that each history is contiguous.
     fn forget_before_missing(&mut self) {
         for (name, number) in &self.beside.missing {
             if let Some(known) = self.documents.get_mut(name) {
@@ -194,7 +194,7 @@ impl Snapshot {
         }
     }
 
-    /// As a log would have it.
+    /// Converts to the contents of a log.
     pub(super) fn loaded(self) -> Loaded {
         let changes = self.documents.into_values().flatten();
         let mut changes: Vec<_> = changes.map(Arc::new).collect();
@@ -211,7 +211,7 @@ impl Snapshot {
     }
 }
 
-/// Has each member of a hash looked at.
+/// Iterates over a hash (`HSCAN`).
 async fn scan(
     reader: &Reader,
     key: &str,

@@ -1,4 +1,4 @@
-//! How far a node has come, and whether it hears anything.
+//! The state of a node: its position in the stream, and the health of its connection.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -13,17 +13,17 @@ use super::written::Written;
 use crate::changes::version::Version;
 use crate::stats::Counter;
 
-/// What the reader tells of itself.
+/// State shared by the reader and the writers.
 pub(super) struct State {
-    /// The last change that it has come to.
+    /// The last change applied.
     seen: watch::Sender<Version>,
     hearing: Mutex<Hearing>,
-    /// The documents were taken up once.
+    /// True if the documents have been loaded.
     has_documents: Mutex<bool>,
     has_them: Condvar,
     refusal: Mutex<Option<Refusal>>,
     pub(super) written: Written,
-    /// When it was told last that what was taken is missing.
+    /// Time of the last report about lost changes.
     astray: Mutex<Option<Instant>>,
     is_too_small: AtomicBool,
     has_foreign: AtomicBool,
@@ -33,7 +33,7 @@ pub(super) struct State {
 
 struct Hearing {
     last: Instant,
-    /// Why nothing is heard.
+    /// The current outage, if any.
     lost: Option<Lost>,
 }
 
@@ -42,37 +42,37 @@ struct Lost {
     why: String,
 }
 
-/// Redis answers, and does not do what is wanted: its disk is full, it is a replica by now, somebody may not do that.
+/// A rejection by Redis while it answers: its disk is full, it became a replica, or permissions are missing.
 struct Refusal {
     why: String,
-    /// When that was told.
+    /// Time of the last report.
     told: Instant,
-    /// Nothing was done since.
+    /// True if no write has succeeded since.
     stands: bool,
 }
 
-/// What some changes are refused for, and others are not, is told this often at most.
+/// Interval between reports of the same rejection.
 const TOLD_EVERY: Duration = Duration::from_mins(1);
 
-/// What is said of changes that were taken and are missing.
+/// The report about lost changes.
 const ASTRAY: &str = "push_redis has taken changes that are missing where this node reads them: it has lost them, or connections to it lead to several servers; let it be one, and no load balancer of several";
 
-/// How a node of several does.
+/// Statistics of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FleetStats {
-    /// Whether Redis answers.
+    /// True if Redis answers.
     pub is_connected: bool,
-    /// For how long it was not heard, in milliseconds.
+    /// Time since its last answer, in milliseconds.
     pub silent_for: u64,
-    /// How often it was lost.
+    /// Connection losses.
     pub outages: u64,
-    /// How often all documents were taken up: at the start, and after changes were missed.
+    /// Full loads: at the start, and after changes were missed.
     pub loads: u64,
-    /// The number of the last change that this node has come to.
+    /// The number of the last change applied.
     pub newest: u64,
-    /// What somebody should look at.
+    /// Problems that need an operator's attention.
     pub warnings: Vec<String>,
-    /// There are no documents yet.
+    /// True if no documents have been loaded yet.
     pub is_empty_handed: bool,
 }
 
@@ -100,19 +100,19 @@ impl State {
         }
     }
 
-    /// The reader has come to this.
+    /// Records that the reader has applied everything up to a version.
     pub(super) fn see(&self, version: Version) {
         self.seen.send_replace(version);
     }
 
-    /// Ready when it has come to this, or to another life.
+    /// Waits until the reader has reached a change, or another epoch.
     pub(super) async fn until_seen(&self, epoch: u64, number: u64) {
         let mut seen = self.seen.subscribe();
         let has = |it: &Version| it.epoch == epoch && it.number >= number;
         let _ = seen.wait_for(has).await;
     }
 
-    /// All documents were taken up.
+    /// Records a full load.
     pub(super) fn loaded(&self) {
         self.loads.add_one();
         self.written.forget();
@@ -120,7 +120,7 @@ impl State {
         self.has_them.notify_all();
     }
 
-    /// Waits for that. False if it takes longer than this.
+    /// Waits for the first load; false after the timeout.
     pub(super) fn wait_for_documents(&self, patience: Duration) -> bool {
         let mut has_documents = self.has_documents.lock();
         let wait = |has: &mut bool| !*has;
@@ -130,7 +130,7 @@ impl State {
         !waited.timed_out()
     }
 
-    /// Redis has answered.
+    /// Records an answer of Redis.
     pub(super) fn heard(&self) {
         let mut hearing = self.hearing.lock();
         hearing.last = Instant::now();
@@ -142,7 +142,7 @@ impl State {
         }
     }
 
-    /// It has not. This is said once, and not for each time.
+    /// Records a failure; reported once per outage.
     pub(super) fn lost(&self, why: &NoReply, detail: &[String]) {
         let mut hearing = self.hearing.lock();
         let why = match detail.first() {
@@ -164,7 +164,7 @@ impl State {
         });
     }
 
-    /// Redis has answered to a change, or has refused it.
+    /// Records the result of a write.
     pub(super) fn note_answer(&self, fault: Option<&NoReply>) {
         let why = match fault {
             None => {
@@ -174,7 +174,7 @@ impl State {
                 return;
             }
             Some(why @ (NoReply::Refused(_) | NoReply::Full)) => why.to_string(),
-            // That it is not there is told by who follows the changes.
+            // Outages are reported by the reader.
             Some(_) => return,
         };
         let mut refusal = self.refusal.lock();
@@ -193,7 +193,7 @@ impl State {
         });
     }
 
-    /// Where this node reads, this is the last change.
+    /// Compares the newest change in the stream with the writes that Redis has acknowledged.
     pub(super) fn compare(&self, newest: Version) {
         if !self.written.misses(newest) {
             return;
@@ -204,7 +204,7 @@ impl State {
         }
     }
 
-    /// Whether documents take more than this node was to have for them.
+    /// Reports documents that exceed this node's memory limit.
     pub(super) fn note_size(&self, size: u64, memory: u64) {
         let is_too_small = size > memory;
         let was = self.is_too_small.swap(is_too_small, Ordering::Relaxed);
@@ -216,7 +216,7 @@ impl State {
         }
     }
 
-    /// There is something that is no document. It is said of the first one.
+    /// Reports the first entry that is no document.
     pub(super) fn note_foreign(&self, name: &str) {
         if !self.has_foreign.swap(true, Ordering::Relaxed) {
             tracing::error!(

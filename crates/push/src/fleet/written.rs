@@ -1,4 +1,4 @@
-//! Whether what Redis has taken is there where this node reads.
+//! Detection of lost writes: changes that Redis has acknowledged but that never appear in the stream.
 
 use std::time::Duration;
 
@@ -7,21 +7,21 @@ use tokio::time::Instant;
 
 use crate::changes::version::Version;
 
-/// So long it may take.
+/// Time after which an acknowledged write counts as lost.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// A change that was taken, and was not found yet: the first one, and when that was.
+/// The oldest acknowledged write that has not been read, and its time.
 #[derive(Default)]
 pub(super) struct Written(Mutex<Option<(Version, Instant)>>);
 
 impl Written {
-    /// Redis has this now, it says.
+    /// Records an acknowledged write.
     pub(super) fn note(&self, version: Version) {
         let mut first = self.0.lock();
         first.get_or_insert_with(|| (version, Instant::now()));
     }
 
-    /// Where this node reads, that is the last change. Says whether it should have been another one by now.
+    /// Compares with the newest change in the stream; returns whether a write is overdue, once.
     pub(super) fn misses(&self, newest: Version) -> bool {
         let mut first = self.0.lock();
         let Some((version, at)) = &*first else {
@@ -35,7 +35,7 @@ impl Written {
         is_late
     }
 
-    /// Everything was taken up as it is.
+    /// Forgets the write after a full load.
     pub(super) fn forget(&self) {
         *self.0.lock() = None;
     }

@@ -1,8 +1,8 @@
-//! What is published, written down: it outlives the process.
+//! The persistent log of published updates.
 //!
-//! An update is written as a change of a document would be, in a log of its own beside that of documents: its topics are
-//! the name, and its event is the content. Whoever publishes while nobody writes has all written that waits, until nothing
-//! does; what comes meanwhile is written together. An update is sent to those who subscribe when it is on the disk.
+//! An update is written as a change of a document would be, to a separate file: its topics are the name and
+//! its event is the content. The first publisher starts a writer, which writes everything queued in groups
+//! until the queue is empty. Updates are delivered once they are on disk.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -21,42 +21,42 @@ use crate::changes::journal::{Header, Journal, JournalError, LogOf, Sync};
 use crate::changes::records;
 use crate::publishing::coming::Coming;
 
-/// Updates that wait to be written.
+/// Limit of queued updates.
 const MAX_WAITING: usize = 1024;
-/// So many are written together at most.
+/// Limit of updates in one group.
 const MAX_TOGETHER: usize = 256;
-/// Where the log cannot be written anew, that is tried again when so much more is in it.
+/// Growth after which a failed compaction is retried, in bytes.
 const PAUSE: u64 = 1 << 20;
-/// What the log and what is told of the server's own doings are filed under.
+/// Target of log messages for the operator.
 const TARGET: &str = "microcache";
 
-/// The log, and what is to be written to it.
+/// The log, and the updates to be written to it.
 pub(crate) struct Kept {
     waiting: Mutex<Waiting>,
-    /// Held while it is written to.
+    /// Locked while writing.
     journal: Mutex<Journal>,
-    /// It is not written anew before it is so long: the last time that could not be done.
+    /// Length below which compaction is not retried, in bytes.
     tried_until: AtomicU64,
-    /// Another process has taken the log up.
+    /// True if the log was handed over to another process.
     is_given_up: AtomicBool,
 }
 
 #[derive(Default)]
 struct Waiting {
     jobs: VecDeque<Job>,
-    /// Somebody writes, and takes these too.
+    /// True if a writer is running, which will write these updates too.
     is_written: bool,
 }
 
-/// An update that is published when it is written.
+/// An update to be published once it is written.
 struct Job {
     update: Update,
-    /// It counts until then, whether or not anybody waits for that.
+    /// Counts the received content until it is written, even if the client has gone.
     _coming: Coming,
     done: oneshot::Sender<Result<(), NotKept>>,
 }
 
-/// Why an update was not published.
+/// Error publishing an update.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum NotKept {
     #[error("too many updates are being published, or another process takes over")]
@@ -66,7 +66,8 @@ pub(crate) enum NotKept {
 }
 
 impl Hub {
-    /// Takes up what was published before, and writes down what will be. To be called once, before anybody asks.
+    /// Loads the history from a directory, and persists further updates there. To be called once, before the
+    /// hub serves requests.
     pub fn keep_in(&self, directory: &Path, sync: Sync) -> Result<(), JournalError> {
         let (journal, loaded) = Journal::open(LogOf::Updates, directory, sync)?;
         if loaded.is_damaged {
@@ -78,7 +79,7 @@ impl Hub {
         }
         let mut remembered = self.remembered.lock();
         for update in loaded.changes.iter().filter_map(|it| Update::of_change(it)) {
-            // Nobody waits yet.
+            // There are no subscribers yet.
             drop(remembered.note(update));
         }
         drop(remembered);
@@ -93,7 +94,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Publishes an update when it is written down.
+    /// Writes an update to the log, then publishes it.
     pub(super) async fn keep(
         self: &Arc<Self>,
         kept: &Kept,
@@ -113,14 +114,14 @@ impl Hub {
         result.await.unwrap_or(Err(NotKept::Busy))
     }
 
-    /// Writes until nothing waits any more.
+    /// Writes queued updates until there are none.
     fn write_all(&self) {
         let Some(kept) = self.kept.get() else { return };
         let _end = AtAPanic(kept);
         while let Some(jobs) = kept.next() {
             let mut journal = kept.journal.lock();
             if kept.is_given_up() {
-                // Who is told nothing tries again, and finds the other process.
+                // Without a response the client retries, and reaches the other process.
                 continue;
             }
             let written = self.write_down(&mut journal, &jobs);
@@ -131,7 +132,7 @@ impl Hub {
                 if written.is_ok() {
                     self.note(update);
                 }
-                // Nobody may be waiting any more.
+                // The client may have gone.
                 let _ = done.send(written.clone());
             }
             self.clear_up(kept, &mut journal);
@@ -154,7 +155,7 @@ impl Hub {
         })
     }
 
-    /// Writes the log anew when most of it is not remembered any more.
+    /// Compacts the log when most of it is no longer in the history.
     fn clear_up(&self, kept: &Kept, journal: &mut Journal) {
         let live = self.remembered.lock().published.bytes();
         let is_long_enough = journal.length() >= kept.tried_until.load(Ordering::Relaxed);
@@ -170,11 +171,11 @@ impl Hub {
         }
     }
 
-    /// Writes it with what is remembered.
+    /// Rewrites the log with the current history.
     fn rewrite(&self, journal: &mut Journal) -> std::io::Result<()> {
         let updates = self.remembered.lock().published.all();
         let changes: Vec<_> = updates.iter().map(|it| Arc::new(it.change())).collect();
-        // Subscribers begin at ids: to them neither numbers nor an epoch mean anything.
+        // Subscribers resume by id, so that numbers and epochs are irrelevant.
         let header = Header {
             generations: Generations::new(random::number()),
             newest: 0,
@@ -183,10 +184,10 @@ impl Hub {
         journal.rewrite(&header, &changes)
     }
 
-    /// Lets another process take up what was published. When this returns, nothing is published here any more.
+    /// Hands the log over to another process. After it returns, nothing is published.
     pub async fn give_up(self: &Arc<Self>) {
         let hub = Arc::clone(self);
-        // Whoever writes has come to an end then.
+        // The lock waits for a running writer.
         let given_up = spawn_blocking(move || {
             if let Some(kept) = hub.kept.get() {
                 let journal = kept.journal.lock();
@@ -197,7 +198,7 @@ impl Hub {
         let _ = given_up.await;
     }
 
-    /// Goes on, if it has not.
+    /// Takes the log back after a failed handover.
     pub async fn take_back(self: &Arc<Self>) {
         let hub = Arc::clone(self);
         let taken_back = spawn_blocking(move || {
@@ -212,7 +213,7 @@ impl Hub {
     }
 }
 
-/// Whoever writes does so no more: nobody waits for him then.
+/// Empties the queue if the writer panics, so that publishers do not wait for it.
 struct AtAPanic<'a>(&'a Kept);
 
 impl Drop for AtAPanic<'_> {
@@ -224,7 +225,7 @@ impl Drop for AtAPanic<'_> {
 }
 
 impl Kept {
-    /// Has this one wait. Gives whether somebody has to be found who writes.
+    /// Queues an update; returns whether a writer has to be started.
     fn add(&self, job: Job) -> Result<bool, NotKept> {
         let mut waiting = self.waiting.lock();
         if self.is_given_up() || waiting.jobs.len() >= MAX_WAITING {
@@ -234,7 +235,7 @@ impl Kept {
         Ok(!std::mem::replace(&mut waiting.is_written, true))
     }
 
-    /// What is written next; `None`, and nobody writes any more, if nothing waits.
+    /// Takes the next group; `None`, and the writer stops, if the queue is empty.
     fn next(&self) -> Option<Vec<Job>> {
         let mut waiting = self.waiting.lock();
         let count = waiting.jobs.len().min(MAX_TOGETHER);
@@ -262,7 +263,7 @@ mod tests {
     use super::super::update::EARLIEST;
     use super::*;
 
-    /// Where a log begins, behind what is said of all of it.
+    /// Length of the log's header, in bytes.
     const HEADER: usize = 32;
 
     struct Directory(PathBuf);
@@ -279,7 +280,7 @@ mod tests {
             self.0.join("mercure.log")
         }
 
-        /// A hub that keeps what is published here.
+        /// Creates a hub that persists its updates here.
         fn hub(&self, history: u64) -> Arc<Hub> {
             let hub = hub(history);
             hub.keep_in(&self.0, Sync::Never).expect("it is kept");
@@ -311,7 +312,7 @@ mod tests {
         runtime().block_on(keep(Arc::clone(hub), form.to_owned()))
     }
 
-    /// The ids of all that is remembered, as somebody is sent them who may read this.
+    /// Returns the ids of the whole history that a subscriber with these permissions receives.
     fn ids(hub: &Arc<Hub>, may_read: &[&str]) -> Vec<String> {
         let (mut all, _) = subscribe(hub, &["*"], Some(EARLIEST), may_read).expect("a subscriber");
         take(&mut all).0
@@ -349,7 +350,7 @@ mod tests {
         assert_eq!(seen.as_deref(), Some("16"));
         publish(&after, "topic=/a/new&id=new").expect("published");
         assert_eq!(take(&mut back).0, ["17", "19", "new"]);
-        // What is private is for nobody else who has an account here.
+        // Other users have no access to private updates.
         for file in ["mercure.log", "mercure.lock"] {
             let mode = fs::metadata(directory.0.join(file)).expect("a file");
             assert_eq!(mode.permissions().mode() & 0o777, 0o600, "{file}");
@@ -371,7 +372,7 @@ mod tests {
         assert!((20..40).contains(&all.len()), "{}", all.len());
         drop(before);
         assert_eq!(ids(&directory.hub(256 * 1024), &[]), all);
-        // Where less is to be remembered than was written, it is the latest.
+        // With a smaller history, the newest updates remain.
         let less = ids(&directory.hub(64 * 1024), &[]);
         assert!(!less.is_empty() && all.ends_with(&less), "{less:?}");
     }
@@ -467,7 +468,7 @@ mod tests {
         let directory = Directory::new();
         let hub = directory.hub(1 << 20);
         publish(&hub, "topic=a&id=1").expect("published");
-        // Whoever takes a log back writes it anew, and there is no place for that.
+        // A log taken back is rewritten, which fails without its directory.
         runtime().block_on(hub.take_back());
         fs::remove_dir_all(&directory.0).expect("removed");
         let (mut waiting, _) = subscribe(&hub, &["a"], None, &[]).expect("a subscriber");

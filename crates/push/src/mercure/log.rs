@@ -1,4 +1,4 @@
-//! What is remembered of updates, by which topics it is found, and who waits for more.
+//! A log of updates with an index by topic, and the wait lists of its subscribers.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -12,35 +12,35 @@ use super::selector::{Selector, Written};
 use super::update::Update;
 use crate::waiting::{Seat, Waiting, Woken};
 
-/// Different selectors at a time that may match several topics: every update is held against all of them.
+/// Limit of distinct selectors that may match several topics: every update is matched against all of them.
 pub(crate) const MAX_LIKES: usize = 1024;
 
-/// The number of a topic, or of what several are like.
+/// Index of a topic or of a pattern.
 pub(crate) type TopicId = usize;
 
-/// All updates of one kind that are remembered, in order. It is the queue of all who are told of them.
+/// The updates of one kind, in order. The log is the queue of all their subscribers.
 pub(crate) struct Log {
     updates: VecDeque<Arc<Update>>,
-    /// The number of the last one. There is none missing before it.
+    /// The number of the newest update. Numbers are consecutive.
     newest: u64,
     bytes: u64,
     capacity: u64,
-    /// Updates by their ids, the earliest first: an id may be used again.
+    /// Numbers by update id, oldest first: ids may repeat.
     ids: HashMap<Arc<str>, SmallVec<[u64; 1]>, RandomState>,
     topics: Slab<Topic>,
     by_selector: HashMap<Key, TopicId, RandomState>,
-    /// Those that may match several topics.
+    /// Selectors that may match several topics.
     likes: Vec<TopicId>,
 }
 
-/// What somebody asks for, or was published.
+/// A selector with subscribers, or the topic of an update in the log.
 struct Topic {
     selector: Selector,
-    /// Updates after this one are among its numbers.
+    /// Updates after this number are indexed.
     since: u64,
-    /// Those of its updates that are remembered.
+    /// The numbers of its indexed updates.
     numbers: VecDeque<u64>,
-    /// The last one of its updates that is not.
+    /// The number of the newest evicted one of them.
     forgotten: u64,
     subscribers: usize,
     waiting: Waiting,
@@ -63,29 +63,30 @@ impl Key {
     }
 }
 
-/// There are too many different selectors.
+/// Error: there are too many distinct patterns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooManyLikes;
 
-/// An update that comes after another one.
+/// An update that follows another one.
 pub(crate) struct Found {
     pub(crate) number: u64,
     pub(crate) update: Arc<Update>,
-    /// It is for whoever asks. Otherwise that is to be looked at: it is older than what is known of one of the selectors.
+    /// True if it is known to match. Otherwise the subscriber has to match it, since it precedes the index of
+    /// one of its patterns.
     pub(crate) is_meant: bool,
 }
 
-/// What comes after an update.
+/// The next item for a subscriber.
 pub(crate) enum After {
     Next(Found),
-    /// Nothing yet.
+    /// The subscriber is up to date.
     Nothing,
-    /// Something that is not remembered any more.
+    /// The next update was evicted.
     Forgotten,
 }
 
 impl Log {
-    /// One that remembers so many bytes.
+    /// Creates a log with a memory limit in bytes.
     pub(crate) fn new(capacity: u64) -> Self {
         Self {
             updates: VecDeque::new(),
@@ -103,12 +104,12 @@ impl Log {
         self.newest
     }
 
-    /// Everything up to this number is not remembered.
+    /// Returns the number of the newest evicted update.
     pub(crate) fn forgotten(&self) -> u64 {
         self.newest - self.updates.len() as u64
     }
 
-    /// The earliest update that is called so.
+    /// Returns the number of the oldest update with this id.
     pub(crate) fn find(&self, id: &str) -> Option<u64> {
         self.ids.get(id)?.first().copied()
     }
@@ -125,25 +126,25 @@ impl Log {
         self.updates.len()
     }
 
-    /// To how many different things somebody subscribes.
+    /// Returns the number of distinct selectors with subscribers.
     pub(crate) fn subscribed(&self) -> usize {
         let topics = self.topics.iter();
         topics.filter(|(_, topic)| topic.subscribers > 0).count()
     }
 
-    /// How many things it keeps something about.
+    /// Returns the number of indexed topics and patterns.
     #[cfg(test)]
     pub(crate) fn topics_known(&self) -> usize {
         self.topics.len()
     }
 
-    /// It remembers so much from now on.
+    /// Sets the memory limit, in bytes.
     pub(crate) fn resize(&mut self, capacity: u64) {
         self.capacity = capacity;
         self.shorten();
     }
 
-    /// Has one more subscriber for what this selects.
+    /// Adds a subscriber for a selector.
     pub(crate) fn join(&mut self, selector: &Selector) -> Result<TopicId, TooManyLikes> {
         let key = Key::of(selector);
         if let Some(&id) = self.by_selector.get(&key) {
@@ -166,7 +167,7 @@ impl Log {
         let topic = Topic {
             since: match selector {
                 Selector::Like(_) => self.newest,
-                // All updates of a topic are among its numbers, whether somebody subscribes to it or not.
+                // Updates are always indexed by their topics, with or without subscribers.
                 Selector::All | Selector::Exact(_) => 0,
             },
             selector,
@@ -180,7 +181,7 @@ impl Log {
         id
     }
 
-    /// One less.
+    /// Removes a subscriber.
     pub(crate) fn leave(&mut self, id: TopicId, seat: Option<Seat>) {
         let topic = &mut self.topics[id];
         topic.subscribers -= 1;
@@ -203,17 +204,17 @@ impl Log {
         }
     }
 
-    /// Whether nothing has happened to it since this place was taken.
+    /// Returns whether nothing was added to the topic since the registration.
     pub(crate) fn is_quiet(&self, id: TopicId, seat: Option<Seat>) -> bool {
         self.topics[id].waiting.is_quiet(seat)
     }
 
-    /// Wakes this one at the next update. A place from earlier is taken again.
+    /// Registers a waker for the next update of the topic.
     pub(crate) fn wait(&mut self, id: TopicId, seat: Option<Seat>, waker: &Waker) -> Seat {
         self.topics[id].waiting.wait(seat, waker)
     }
 
-    /// Takes up an update. Gives those who wait for it.
+    /// Adds an update; returns the tasks to wake.
     pub(crate) fn note(&mut self, update: Update) -> SmallVec<[Woken; 4]> {
         self.newest += 1;
         let mut woken = SmallVec::new();
@@ -240,7 +241,7 @@ impl Log {
         woken
     }
 
-    /// Forgets what there is no room for.
+    /// Evicts the oldest updates beyond the memory limit.
     fn shorten(&mut self) {
         while self.bytes > self.capacity {
             let Some(update) = self.updates.pop_front() else {
@@ -266,18 +267,18 @@ impl Log {
         }
     }
 
-    /// All that is remembered, the oldest first.
+    /// Returns all updates, oldest first.
     pub(crate) fn all(&self) -> Vec<Arc<Update>> {
         self.updates.iter().map(Arc::clone).collect()
     }
 
-    /// The update with this number, if it is remembered.
+    /// Returns the update with this number, unless it was evicted.
     pub(crate) fn get(&self, number: u64) -> Option<&Arc<Update>> {
         let place = number.checked_sub(self.forgotten() + 1)?;
         self.updates.get(usize::try_from(place).ok()?)
     }
 
-    /// What somebody is told next who has subscribed to all of these and has seen everything up to `seen`.
+    /// Returns the next item for a subscriber of these topics after the number `seen`.
     pub(crate) fn after(&self, seen: u64, topics: impl Iterator<Item = TopicId> + Clone) -> After {
         let all = topics.map(|id| &self.topics[id]);
         let known_since = all.clone().map(|topic| topic.since).max();

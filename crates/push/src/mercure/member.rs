@@ -1,4 +1,4 @@
-//! Somebody who subscribes, as others are told of him: what his subscriptions are called, and how they are described.
+//! Presence: the descriptions of a subscriber's subscriptions.
 
 use std::sync::Arc;
 
@@ -11,22 +11,22 @@ use super::token::{LongPayload, Payloads};
 use super::update::{EVENT_OF_THE_HUB, Update};
 use crate::paths::SUBSCRIPTIONS_PATH;
 
-/// What tells programs how to read a description.
+/// The JSON-LD context of descriptions.
 const CONTEXT: &str = "https://mercure.rocks/";
 
-/// How somebody has said what he subscribes to. Others are told of it in the same words.
+/// The syntax of a selector. Descriptions repeat it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spelling {
-    /// `topic`, as 0.x has it.
+    /// `topic` of Mercure 0.x.
     Topic,
-    /// `match` or `match_exact`, as 1.0 has it.
+    /// `match` or `match_exact` of Mercure 1.0.
     Exact,
-    /// `match_urlpattern`.
+    /// `match_urlpattern` of Mercure 1.0.
     Pattern,
 }
 
 impl Spelling {
-    /// What 1.0 calls it, in urls too.
+    /// Returns the match type of Mercure 1.0, which is also part of paths.
     pub(crate) const fn match_type(self) -> Option<&'static str> {
         match self {
             Self::Topic => None,
@@ -41,7 +41,7 @@ impl Spelling {
     }
 }
 
-/// What somebody subscribes to.
+/// A described subscription.
 #[derive(Debug)]
 pub(crate) struct Subscription {
     pub(crate) spelling: Spelling,
@@ -49,15 +49,15 @@ pub(crate) struct Subscription {
     payload: Option<Arc<RawValue>>,
 }
 
-/// Somebody who subscribes. Nothing of this ever changes.
+/// An immutable entry of the presence list.
 #[derive(Debug)]
 pub(crate) struct Member {
-    /// What he is called, for as long as he is there.
+    /// The subscriber's id, which lasts as long as its connection.
     pub(crate) id: Arc<str>,
     pub(crate) subscriptions: Box<[Subscription]>,
 }
 
-/// A subscription as it is described.
+/// The JSON of a subscription.
 #[derive(Serialize)]
 struct Description<'a> {
     #[serde(rename = "@context", skip_serializing_if = "Option::is_none")]
@@ -79,7 +79,7 @@ struct Description<'a> {
     last_event_id: Option<&'a str>,
 }
 
-/// The beginning of a list of descriptions, which the list itself follows.
+/// The JSON of a list up to its items.
 #[derive(Serialize)]
 struct Heading<'a> {
     #[serde(rename = "@context")]
@@ -92,10 +92,10 @@ struct Heading<'a> {
     subscriptions: [(); 0],
 }
 
-/// What stands at the end of a list.
+/// The end of a list.
 pub(crate) const END_OF_LIST: &str = "]}";
 
-/// A list as it begins, up to its first description.
+/// Encodes a list up to its first item.
 pub(crate) fn beginning_of_list(path: &str, last_event_id: &str) -> String {
     let mut text = json(&Heading {
         context: CONTEXT,
@@ -109,7 +109,7 @@ pub(crate) fn beginning_of_list(path: &str, last_event_id: &str) -> String {
 }
 
 impl Member {
-    /// Somebody new who subscribes to all of these, with what his token says of him.
+    /// Creates the entry of a new subscriber, with the payloads of its token.
     pub(crate) fn new(
         id: String,
         wanted: &[(Spelling, Selector)],
@@ -133,13 +133,13 @@ impl Member {
         })
     }
 
-    /// The one that is said so.
+    /// Returns the subscription with this selector.
     pub(crate) fn find(&self, spelling: Spelling, text: &str) -> Option<&Subscription> {
         let mut all = self.subscriptions.iter();
         all.find(|it| it.spelling == spelling && *it.text == *text)
     }
 
-    /// What those are told who may know it, when his subscriptions begin or when they end.
+    /// Returns the updates that announce the start or the end of these subscriptions.
     pub(crate) fn events(&self, active: bool, new_id: impl Fn() -> String) -> Vec<Update> {
         let each = self.subscriptions.iter().map(|it| {
             let path = it.path(&self.id);
@@ -154,7 +154,7 @@ impl Member {
         each.collect()
     }
 
-    /// One of his subscriptions, by itself.
+    /// Encodes one subscription as a resource.
     pub(crate) fn describe(&self, one: &Subscription, last_event_id: &str) -> String {
         json(&Description {
             context: Some(CONTEXT),
@@ -163,7 +163,7 @@ impl Member {
         })
     }
 
-    /// One of them among others.
+    /// Encodes one subscription as a list item.
     pub(crate) fn describe_in_list(&self, one: &Subscription) -> String {
         json(&self.description(one, &one.path(&self.id)))
     }
@@ -187,14 +187,14 @@ impl Member {
 }
 
 impl Subscription {
-    /// What it is called, and the topic of what is told of it.
+    /// Returns the path of the subscription, which is also the topic of its updates.
     fn path(&self, subscriber: &str) -> String {
         let kind = self.spelling.match_type().into_iter();
         path(kind.chain([&*self.text, subscriber]))
     }
 }
 
-/// What lies under the subscriptions by these names, each of them percent-encoded once (RFC 6570 §3.2.2).
+/// Builds a path below the list, percent-encoding each segment once (RFC 6570 §3.2.2).
 pub(crate) fn path<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let mut path = SUBSCRIPTIONS_PATH.to_owned();
     for name in names {
@@ -204,7 +204,7 @@ pub(crate) fn path<'a>(names: impl Iterator<Item = &'a str>) -> String {
     path
 }
 
-/// The names by which something lies under the subscriptions; `None` if nothing is called so.
+/// Decodes the segments of a path below the list; `None` if the path is invalid.
 pub(crate) fn names(path: &[u8]) -> Option<Vec<String>> {
     let rest = path.strip_prefix(SUBSCRIPTIONS_PATH.as_bytes())?;
     if rest.is_empty() {

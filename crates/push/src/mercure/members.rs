@@ -1,4 +1,4 @@
-//! All who subscribe and are told of, in the order in which they came.
+//! The presence list, in join order.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use foldhash::fast::RandomState;
 
 use super::member::Member;
 
-/// As many of them as subscribe. The lock around it is held for a few at a time.
+/// All subscribers whose presence is reported. The lock around it is held for a few entries at a time.
 #[derive(Default)]
 pub(crate) struct Members {
     by_number: BTreeMap<u64, Arc<Member>>,
@@ -16,7 +16,7 @@ pub(crate) struct Members {
 }
 
 impl Members {
-    /// One more. Gives the number that it has from now on.
+    /// Adds an entry; returns its number.
     pub(crate) fn add(&mut self, member: Arc<Member>) -> u64 {
         self.newest += 1;
         self.numbers.insert(Arc::clone(&member.id), self.newest);
@@ -30,18 +30,18 @@ impl Members {
         }
     }
 
-    /// The number of the one who came last.
+    /// Returns the number of the newest entry.
     pub(crate) const fn newest(&self) -> u64 {
         self.newest
     }
 
-    /// The one who is called so.
+    /// Returns the entry of a subscriber.
     pub(crate) fn find(&self, id: &str) -> Option<Arc<Member>> {
         let number = self.numbers.get(id)?;
         self.by_number.get(number).map(Arc::clone)
     }
 
-    /// The first of those who came after `number`, and not after `last`.
+    /// Returns at most `most` entries after `number`, up to `last`.
     pub(crate) fn some(&self, number: u64, last: u64, most: usize) -> Vec<(u64, Arc<Member>)> {
         if number >= last {
             return Vec::new();

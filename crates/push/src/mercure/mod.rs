@@ -1,12 +1,12 @@
-//! A hub that speaks the Mercure protocol: updates are published by forms, and sent to those who subscribe to their
+//! A hub of the Mercure protocol: publishers send updates as forms, and subscribers receive those of their
 //! topics.
 //!
-//! All that is remembered is one log, bounded in bytes, and that is the queue of all subscribers: a subscriber is
-//! what it asks for, what it may read, and the number of the last update that it has seen. Whoever is so slow that
-//! what comes next is not remembered any more is let go, and comes back with the id of the last event that it has.
+//! The history is one log, limited in bytes, which is also the queue of all subscribers: a subscriber is its
+//! selectors, its permissions and the number of the last update delivered to it. A subscriber that falls
+//! behind the history is disconnected, and reconnects with the id of its last event.
 //!
-//! Where the operator says so, the hub tells who subscribes: those who may know it are sent what it says itself of each who
-//! comes and goes, and can ask who is there.
+//! If enabled, the hub also reports presence: authorized subscribers receive an update whenever another
+//! subscriber joins or leaves, and may query the list.
 
 mod kept;
 mod log;
@@ -52,37 +52,37 @@ use crate::stats::Counter;
 use crate::subscribing::stream::EventStream;
 use crate::waiting::Woken;
 
-/// The most selectors of one subscription.
+/// Limit of selectors per subscription.
 const MAX_SELECTORS: usize = 100;
-/// What may be asked of the hub.
+/// `Allow` of the hub.
 const ALLOWED: &str = "GET, HEAD, POST, OPTIONS";
-/// What says which update those come after that are sent, as 0.x and 1.0 call it.
+/// Response fields with the id of the update before the first one sent, in Mercure 0.x and 1.0.
 const LAST_EVENT_ID: [&str; 2] = ["Last-Event-ID", "Mercure-Last-Event-ID"];
-/// What 0.x and 1.0 call the cookie that has a token.
+/// Names of the token cookie, in Mercure 0.x and 1.0.
 const COOKIES: &[&[u8]] = &[b"mercureAuthorization", b"__Secure-mercure_access_token"];
-/// What publications are.
+/// Media type of publications.
 const FORM: &str = "application/x-www-form-urlencoded";
 
-/// What the operator wants of the hub.
+/// Settings of the hub.
 #[derive(Clone, Debug)]
 pub struct MercureSettings {
-    /// What tokens of those who publish are checked with.
+    /// Key that verifies publishers' tokens.
     pub publishers: Key,
-    /// The same of those who subscribe.
+    /// Key that verifies subscribers' tokens.
     pub subscribers: Key,
-    /// Whom tokens have to be for, where that counts.
+    /// Required audience of tokens (`aud`); `None`: any.
     pub audience: Option<String>,
-    /// Who has no token may subscribe to what is not private.
+    /// True if subscribers without a token receive public updates.
     pub anonymous: bool,
-    /// Those who may know it are told who subscribes.
+    /// True if presence is reported to authorized subscribers.
     pub subscriptions: bool,
-    /// The other sites whose pages may subscribe, and publish if they are named.
+    /// Other origins whose pages may subscribe; those listed by name may publish too.
     pub allow_origins: Vec<Site>,
-    /// What updates may take that are remembered, in bytes.
+    /// Memory limit of the history, in bytes.
     pub history: u64,
-    /// The largest publication.
+    /// Size limit of a publication, in bytes.
     pub max_update: u64,
-    /// Who subscribes at a time.
+    /// Limit of concurrent subscribers.
     pub max_subscribers: usize,
 }
 
@@ -93,11 +93,11 @@ pub struct Hub {
     settings: RwLock<Arc<MercureSettings>>,
     counters: Counters,
     arrivals: Arrivals,
-    /// Where what is published is written down, if it is.
+    /// The log on disk, if updates are persisted.
     kept: OnceLock<Kept>,
 }
 
-/// What is counted.
+/// Running counters of the hub.
 #[derive(Debug, Default)]
 struct Counters {
     updates: Counter,
@@ -109,37 +109,37 @@ struct Counters {
     cut_off: Counter,
 }
 
-/// What the hub holds and has done.
+/// Statistics of the hub since its start; the first five are current values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MercureStats {
-    /// Updates that are remembered.
+    /// Updates in the history.
     pub history: u64,
-    /// What they take, in bytes.
+    /// Memory used by the history, in bytes.
     pub bytes: u64,
-    /// What they may take, in bytes.
+    /// Memory limit of the history, in bytes.
     pub capacity: u64,
-    /// Who subscribes.
+    /// Current subscribers.
     pub subscribers: u64,
-    /// To how many different things.
+    /// Distinct selectors currently subscribed to.
     pub topics: u64,
-    /// Updates that were published.
+    /// Updates published.
     pub updates: u64,
-    /// Publications that were refused.
+    /// Publications rejected.
     pub refused: u64,
-    /// Those of them that could not be written down.
+    /// Publications that could not be written to the log.
     pub unwritten: u64,
-    /// Who has subscribed.
+    /// Subscriptions accepted.
     pub subscribed: u64,
-    /// Who was not let.
+    /// Subscriptions rejected.
     pub turned_away: u64,
-    /// Updates that were handed to connections.
+    /// Updates handed to connections.
     pub events: u64,
-    /// Subscribers who were let go, because what came next was not remembered any more.
+    /// Subscribers disconnected because they fell behind the history.
     pub cut_off: u64,
 }
 
 impl Hub {
-    /// A hub that remembers nothing yet.
+    /// Creates a hub with an empty history.
     pub fn new(settings: MercureSettings) -> Self {
         Self {
             remembered: Mutex::new(Remembered::new(settings.history)),
@@ -151,13 +151,13 @@ impl Hub {
         }
     }
 
-    /// This counts from now on. Subscribers stay.
+    /// Replaces the settings. Existing subscriptions stay.
     pub fn renew(&self, settings: MercureSettings) {
         self.remembered.lock().resize(settings.history);
         *self.settings.write() = Arc::new(settings);
     }
 
-    /// What it holds and has done.
+    /// Returns the current statistics.
     pub fn stats(&self) -> MercureStats {
         let (remembered, counters) = (self.remembered.lock(), &self.counters);
         let (published, own) = (&remembered.published, &remembered.own);
@@ -187,7 +187,7 @@ impl Hub {
         Arc::clone(&self.settings.read())
     }
 
-    /// What whoever sends a request may do; `None` if he shows no token.
+    /// Verifies a request's token and returns its permissions; `None` without a token.
     fn grant(
         &self,
         presented: Option<&Presented>,
@@ -229,7 +229,7 @@ impl Hub {
                 ));
             }
         };
-        // HEAD is no subscription.
+        // HEAD does not subscribe.
         let is_shown = settings.subscriptions && request.method == Method::GET;
         let member = is_shown.then(|| Member::new(new_id(), &wanted.selectors, &grant.payloads));
         let member = member.transpose();
@@ -285,14 +285,14 @@ impl Hub {
             let why = format!("say what to subscribe to: {MERCURE_PATH}?topic=…");
             return Err(answer::problem(400, why));
         }
-        // What a browser says when it comes back is newer than what the url says.
+        // The id of a reconnecting browser is newer than that of the URL.
         if let Some(seen) = request.fields.fields().get("last-event-id") {
             wanted.last_event_id = Some(String::from_utf8_lossy(seen).into_owned());
         }
         Ok(wanted)
     }
 
-    /// An update counts from now on, and who waits for it is woken.
+    /// Publishes an update and wakes its subscribers.
     fn note(&self, update: Update) {
         let woken = self.remembered.lock().note(update);
         self.counters.updates.add_one();
@@ -356,19 +356,19 @@ impl Hub {
     }
 }
 
-/// Whether whoever sends a cookie along has a page from here, or from a site that is named.
+/// Returns whether a cookie was sent by a page of this host or of a listed origin.
 fn is_from_here(sites: &[Site], request: &OriginRequest) -> bool {
     sites::may_change(sites, request.fields.fields(), &request.authority)
 }
 
-/// What somebody subscribes to, and what he has seen.
+/// The parsed query of a subscription.
 #[derive(Default)]
 struct Wanted {
     selectors: Vec<(Spelling, Selector)>,
     last_event_id: Option<String>,
 }
 
-/// The hub, as whoever sends a request calls it.
+/// Returns the URL of the hub as the client addresses it.
 fn hub_url(request: &OriginRequest) -> Result<Arc<Url>, OriginResponse> {
     let host = String::from_utf8_lossy(&request.authority);
     let url = format!("{}://{host}{MERCURE_PATH}", request.scheme.as_str());
@@ -381,7 +381,7 @@ fn not_a_selector(name: &str, value: &str, why: NoSelector) -> OriginResponse {
     answer::problem(400, format!("{name}={shown}: {why}"))
 }
 
-/// To somebody whose token does not do (RFC 6750 §3).
+/// Builds a response that demands a token (RFC 6750 §3).
 fn challenge(status: u16, why: impl std::fmt::Display, error: &str) -> OriginResponse {
     let mut answer = answer::problem(status, why);
     answer
@@ -390,7 +390,7 @@ fn challenge(status: u16, why: impl std::fmt::Display, error: &str) -> OriginRes
     answer
 }
 
-/// A random one (RFC 9562 §5.4).
+/// Returns a random UUID (RFC 9562 §5.4).
 fn new_id() -> String {
     let (high, low) = (random::number(), random::number());
     let version = high & !0xF000 | 0x4000;
@@ -412,7 +412,7 @@ impl Mercure {
     async fn answer(&self, mut request: OriginRequest) -> Result<OriginResponse, OriginError> {
         let allowed = self.0.settings();
         let mut answer = self.answer_here(&mut request).await?;
-        // What a page of another site is told of it.
+        // CORS: the response fields that pages of other origins may read.
         let (sites, fields) = (&allowed.allow_origins, request.fields.fields());
         let granted = sites::granted(sites, fields, WithCookies::Named);
         if granted.fields().contains("access-control-allow-origin") {

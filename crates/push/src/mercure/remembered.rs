@@ -1,9 +1,9 @@
-//! What the hub remembers: what was published, and what it says itself of those who subscribe.
+//! The history of the hub: published updates and presence updates.
 //!
-//! These are two logs. The hub's own has a bound of its own, so that nobody can push what was published out of memory by
-//! coming and going; and of the subscribers only those wait for it whose token may let them be told, so that many who come
-//! at once do not wake each other. Each update knows where the other log ended when it came: that makes one order of both,
-//! and any id stands for a place in both.
+//! These are two logs. The limit of presence updates is separate, so that joining and leaving cannot evict
+//! published updates. Only subscribers whose token may cover presence wait for it, so that many who join at
+//! once do not wake each other. Each update records the newest number of the other log, which orders both and
+//! makes every id a position in both.
 
 use std::sync::Arc;
 
@@ -14,25 +14,25 @@ use super::members::Members;
 use super::update::{EARLIEST, Update};
 use crate::waiting::Woken;
 
-/// The share of what is remembered that the hub's own updates may take on top of it.
+/// Memory limit of presence updates, as a fraction of that of published ones: one in so many bytes.
 const OWN_SHARE: u64 = 4;
-/// They may always take so much, for one can have some kilobytes.
+/// Minimum of that limit, in bytes: a single presence update may take several kilobytes.
 const LEAST_OWN: u64 = 64 * 1024;
 
-/// Both logs, and all who subscribe.
+/// Both logs, and the presence list.
 pub(crate) struct Remembered {
     pub(crate) published: Log,
     pub(crate) own: Log,
     pub(crate) members: Members,
-    /// How many subscribe, whether or not they are told of.
+    /// Current subscribers, including those whose presence is not reported.
     pub(crate) subscribers: usize,
-    /// The id of the last update of both.
+    /// The id of the newest update of both logs.
     last: Option<Arc<str>>,
-    /// Differs from process to process.
+    /// Random, to distinguish processes.
     epoch: u64,
 }
 
-/// How far somebody has come in both.
+/// A position in both logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) published: u64,
@@ -40,7 +40,7 @@ pub(crate) struct Seen {
 }
 
 impl Remembered {
-    /// Nothing, and room for so many bytes that are published.
+    /// Creates an empty history with a memory limit for published updates, in bytes.
     pub(crate) fn new(capacity: u64) -> Self {
         Self {
             published: Log::new(capacity),
@@ -57,14 +57,14 @@ impl Remembered {
         self.own.resize(own_capacity(capacity));
     }
 
-    /// Takes up what was published. Gives those who wait for it.
+    /// Adds a published update; returns the tasks to wake.
     pub(crate) fn note(&mut self, mut update: Update) -> SmallVec<[Woken; 4]> {
         update.beside = self.own.newest();
         self.last = Some(Arc::clone(&update.id));
         self.published.note(update)
     }
 
-    /// The same of what the hub says itself.
+    /// Adds a presence update; returns the tasks to wake.
     pub(crate) fn note_own(&mut self, mut update: Update) -> SmallVec<[Woken; 4]> {
         update.beside = self.published.newest();
         self.last = Some(Arc::clone(&update.id));
@@ -78,7 +78,7 @@ impl Remembered {
         }
     }
 
-    /// Everything up to there is not remembered.
+    /// Returns the position up to which updates are evicted.
     pub(crate) fn forgotten(&self) -> Seen {
         Seen {
             published: self.published.forgotten(),
@@ -86,8 +86,8 @@ impl Remembered {
         }
     }
 
-    /// How far somebody has come who has seen the update that is called so, if all that came after it is remembered. He
-    /// may be told of the hub's own updates, or not.
+    /// Returns the position after the update with this id, if everything after it is still in the history.
+    /// The presence log counts only for subscribers that receive it.
     pub(crate) fn find(&self, id: &str, is_told: bool) -> Option<Seen> {
         let in_published = || {
             let number = self.published.find(id)?;
@@ -106,12 +106,12 @@ impl Remembered {
         })
     }
 
-    /// The id of the last update of all.
+    /// Returns the id of the newest update of both logs.
     pub(crate) fn last(&self) -> Arc<str> {
         self.last.clone().unwrap_or_else(|| EARLIEST.into())
     }
 
-    /// What stands for all of this as it is now.
+    /// Returns an entity tag of the current state.
     pub(crate) fn entity_tag(&self) -> String {
         let Seen { published, own } = self.newest();
         format!("\"{:016x}.{published}.{own}\"", self.epoch)

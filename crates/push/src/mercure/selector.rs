@@ -1,4 +1,4 @@
-//! What subscribers ask for, and what tokens allow: topics, one by one or by what they are like.
+//! Topic selectors of subscriptions and tokens.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -12,37 +12,37 @@ use urlpattern::{RegexSyntax, UrlPattern, UrlPatternInit, UrlPatternMatchInput};
 
 use crate::template::{MAX_VARIABLES, NoTemplate, Template};
 
-/// The longest topic, and the longest selector.
+/// Length limit of topics and selectors, in bytes.
 pub(crate) const MAX_TOPIC: usize = 1024;
-/// What one part of a url pattern may take when it is compiled.
+/// Memory limit of each compiled part of a URL pattern, in bytes.
 const MAX_COMPILED: usize = 128 * 1024;
-/// So many compiled ones are found again, however many there are.
+/// Limit of cached patterns; others are compiled for each use.
 const MAX_KNOWN: usize = 4 * 1024;
 
-/// Which topics somebody means.
+/// A set of topics.
 #[derive(Clone, Debug)]
 pub(crate) enum Selector {
-    /// All of them.
+    /// All topics.
     All,
-    /// This one.
+    /// One topic.
     Exact(Arc<str>),
-    /// All that are like this.
+    /// All topics that match.
     Like(Arc<Like>),
 }
 
-/// What topics can be like.
+/// A compiled pattern.
 #[derive(Debug)]
 pub(crate) struct Like {
     pub(crate) written: Written,
     matcher: Matcher,
 }
 
-/// How somebody has written what topics are like.
+/// The source of a pattern, which identifies it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Written {
-    /// As a URI template.
+    /// A URI template.
     Template(Arc<str>),
-    /// As a url pattern. Without a scheme and a host, it has those of the hub, by this url.
+    /// A URL pattern, and the hub's URL, which supplies a missing scheme and host.
     Pattern(Arc<str>, Arc<Url>),
 }
 
@@ -52,7 +52,7 @@ enum Matcher {
     Pattern(Box<UrlPattern<Bounded>>),
 }
 
-/// Why something is no selector.
+/// Error parsing a selector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NoSelector {
     #[error("it is longer than {MAX_TOPIC} bytes")]
@@ -65,7 +65,7 @@ pub(crate) enum NoSelector {
     NoPattern,
 }
 
-/// A regular expression of a url pattern. It is matched in linear time, whatever it is.
+/// A regular expression of a URL pattern. Matching takes linear time.
 #[derive(Debug)]
 struct Bounded(Regex);
 
@@ -90,12 +90,12 @@ impl RegExp for Bounded {
     }
 }
 
-/// What was compiled for those who are there, so that it need not be for each of them.
+/// A cache of the patterns in use, so that equal ones are compiled once.
 #[derive(Default)]
 pub(crate) struct Selectors(Mutex<HashMap<Written, Weak<Like>, RandomState>>);
 
 impl Selectors {
-    /// What 0.x calls a topic selector: `*`, a URI template, or a topic.
+    /// Parses a topic selector of Mercure 0.x: `*`, a URI template, or a topic.
     pub(crate) fn topic(&self, text: &str) -> Result<Selector, NoSelector> {
         check(text)?;
         if text == "*" {
@@ -115,7 +115,7 @@ impl Selectors {
         }
     }
 
-    /// A url pattern for the hub at this url, or `*`.
+    /// Parses a URL pattern relative to the hub, or `*`.
     pub(crate) fn pattern(&self, text: &str, hub: &Arc<Url>) -> Result<Selector, NoSelector> {
         check(text)?;
         if text == "*" {
@@ -125,7 +125,7 @@ impl Selectors {
         if let Some(known) = self.known(&written) {
             return Ok(Selector::Like(known));
         }
-        // The library counts brackets below nothing (urlpattern 0.6.0).
+        // The library underflows on unbalanced brackets (urlpattern 0.6.0).
         if !has_pairs_of_brackets(text) {
             return Err(NoSelector::NoPattern);
         }
@@ -167,7 +167,7 @@ fn check(text: &str) -> Result<(), NoSelector> {
 }
 
 impl Selector {
-    /// One topic, or `*`.
+    /// Parses an exact topic, or `*`.
     pub(crate) fn exact(text: &str) -> Result<Self, NoSelector> {
         check(text)?;
         Ok(match text {
@@ -176,7 +176,7 @@ impl Selector {
         })
     }
 
-    /// As it was written.
+    /// Returns the source text.
     pub(crate) fn text(&self) -> Arc<str> {
         match self {
             Self::All => "*".into(),
@@ -187,7 +187,7 @@ impl Selector {
         }
     }
 
-    /// Whether it may mean a topic that begins so. What does not say so for certain may.
+    /// Returns whether the selector may match a topic with this prefix; true if unknown.
     pub(crate) fn may_reach(&self, beginning: &str) -> bool {
         match self {
             Self::All => true,
@@ -202,7 +202,7 @@ impl Selector {
         }
     }
 
-    /// Whether it means this topic.
+    /// Returns whether the selector matches the topic.
     pub(crate) fn matches(&self, topic: &str) -> bool {
         match self {
             Self::All => true,
@@ -213,10 +213,10 @@ impl Selector {
 }
 
 impl Like {
-    /// Whether a topic is like this.
+    /// Returns whether the pattern matches the topic.
     pub(crate) fn matches(&self, topic: &str) -> bool {
         match (&self.written, &self.matcher) {
-            // One template can stand for another one that is written in the same way.
+            // A template also matches a topic that is equal to its text.
             (Written::Template(text), Matcher::Template(template)) => {
                 **text == *topic || template.matches(topic)
             }
@@ -229,7 +229,7 @@ impl Like {
     }
 }
 
-/// Whether no bracket is closed that was not opened.
+/// Returns whether every closing bracket has an opening one.
 fn has_pairs_of_brackets(text: &str) -> bool {
     let mut open = 0_usize;
     text.bytes().all(|byte| {
@@ -274,7 +274,7 @@ mod tests {
                 "https://example.com/reviews/1",
                 false,
             ),
-            // What is no template is a topic.
+            // An invalid template is a topic.
             ("a{b", "a{b", true),
             ("a{b", "ab", false),
             ("a b{c}", "a b{c}", true),
@@ -320,7 +320,7 @@ mod tests {
                 "https://a.example.net/x",
                 false,
             ),
-            // Without a host they are the hub's.
+            // A missing host is the hub's.
             ("/books/:id", "/books/1", true),
             ("/books/:id", "https://hub.example/books/1", true),
             ("/books/:id", "https://other.example/books/1", false),

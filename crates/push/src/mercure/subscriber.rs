@@ -1,4 +1,4 @@
-//! Somebody who is sent updates.
+//! A subscriber of the hub.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -17,35 +17,35 @@ use crate::paths::SUBSCRIPTIONS_PATH;
 use crate::subscribing::stream::Events;
 use crate::waiting::{Seat, Woken};
 
-/// So many updates that are not for somebody are passed over at a time.
+/// Limit of updates skipped per turn.
 const MAX_SKIPPED: usize = 256;
 
-/// A subscriber: what it asks for, what it may read, and what it has seen.
+/// A subscriber: its selectors, its permissions and its position in the history.
 pub(crate) struct Subscriber {
     hub: Arc<Hub>,
     published: Place,
-    /// Its place in the hub's own log, where its token may let it be told of that.
+    /// The position in the presence log, if the token may cover presence.
     own: Option<Box<Place>>,
-    /// Private updates that it may read.
+    /// Private updates that may be delivered.
     may_read: Box<[Selector]>,
-    /// When its token ends.
+    /// Expiry of the token.
     ends: Option<Instant>,
-    /// Who it is to others, where they are told, and the number of that.
+    /// The entry in the presence list with its number, if presence is reported.
     member: Option<(u64, Arc<Member>)>,
 }
 
-/// A place in one of the logs.
+/// A position in one of the logs.
 #[derive(Default)]
 struct Place {
     topics: SmallVec<[(TopicId, Option<Seat>); 1]>,
-    /// What it asks for, as long as it is sent what is older than what is known of that.
+    /// Topics still in history replay.
     selectors: Box<[Selector]>,
-    /// The number of the last update that it has seen.
+    /// The number of the last update delivered or skipped.
     seen: u64,
 }
 
 impl Place {
-    /// Asks for all of these as well.
+    /// Subscribes to all of these selectors.
     fn join<'a>(
         &mut self,
         log: &mut Log,
@@ -67,7 +67,7 @@ impl Place {
         }
     }
 
-    /// Whether nothing has happened to it since it had seen everything.
+    /// Returns whether nothing has changed since the subscriber was up to date.
     fn is_quiet(&self, log: &Log) -> bool {
         let mut topics = self.topics.iter();
         topics.all(|(topic, seat)| log.is_quiet(*topic, *seat))
@@ -77,7 +77,7 @@ impl Place {
         log.after(self.seen, self.topics.iter().map(|(topic, _)| *topic))
     }
 
-    /// It has seen everything, and waits for more.
+    /// Marks the subscriber as up to date, and registers its waker.
     fn wait(&mut self, log: &mut Log, waker: &Waker) {
         self.seen = log.newest();
         for (topic, seat) in &mut self.topics {
@@ -87,7 +87,7 @@ impl Place {
     }
 }
 
-/// Why somebody cannot subscribe.
+/// Error subscribing to the hub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NoSubscriber {
     #[error("there are too many subscribers (push_max_subscribers)")]
@@ -102,10 +102,10 @@ impl From<TooManyLikes> for NoSubscriber {
     }
 }
 
-/// Where somebody begins who says what it has seen.
+/// The position at which a subscriber starts.
 struct Begin {
     seen: Seen,
-    /// What the first update that it is sent comes after.
+    /// The id before the first update delivered, if the client named one.
     after: Option<Arc<str>>,
 }
 
@@ -117,7 +117,7 @@ impl Begin {
                 seen: remembered.newest(),
                 after: None,
             },
-            // It has seen nothing, and wants to know where it begins.
+            // An empty id: the client has no events and asks for its position.
             Some(("", _)) => Self {
                 seen: remembered.newest(),
                 after: Some(remembered.last()),
@@ -126,7 +126,7 @@ impl Begin {
                 seen,
                 after: Some(id.into()),
             },
-            // It has missed something, or asks for everything: it is sent what there is.
+            // The id is unknown or evicted, or `earliest`: the whole history is replayed.
             Some((_, None)) => Self {
                 seen: remembered.forgotten(),
                 after: Some(EARLIEST.into()),
@@ -136,8 +136,8 @@ impl Begin {
 }
 
 impl Subscriber {
-    /// Subscribes to all of these. Gives the id of the update that those come after which it is sent, where it
-    /// has said what it has seen.
+    /// Subscribes to all of these selectors. If the client has sent a last event id, the id before the first
+    /// update delivered is returned with it.
     pub(crate) fn new(
         hub: &Arc<Hub>,
         selectors: &[Selector],
@@ -172,13 +172,13 @@ impl Subscriber {
             let reaching = selectors.iter().filter(may_reach_own);
             joined = joined.and_then(|()| own.join(&mut remembered.own, reaching));
         }
-        // What it has joined it leaves as it goes, which takes the lock.
+        // `Drop` leaves the joined topics and needs this lock.
         drop(remembered);
         joined?;
         Ok((subscriber, begin.after))
     }
 
-    /// Others are told of it, as this one, until it goes.
+    /// Adds the subscriber to the presence list until it is dropped.
     pub(crate) fn show(&mut self, member: Member) {
         let member = Arc::new(member);
         let events = member.events(true, new_id);
@@ -223,7 +223,7 @@ impl Subscriber {
         Step::Later
     }
 
-    /// Whether nothing has happened to it since it had seen everything.
+    /// Returns whether nothing has changed since the subscriber was up to date.
     fn is_quiet(&self, remembered: &Remembered) -> bool {
         let mut own = self.own.iter();
         self.published.is_quiet(&remembered.published)
@@ -231,19 +231,19 @@ impl Subscriber {
     }
 }
 
-/// Has the hub say all of this. Gives those who wait for it.
+/// Adds presence updates; returns the tasks to wake.
 fn say(remembered: &mut Remembered, events: Vec<Update>) -> Vec<Woken> {
     let each = events.into_iter();
     each.flat_map(|it| remembered.note_own(it)).collect()
 }
 
-/// One look at what comes next.
+/// The result of one poll.
 enum Step {
     Next(Bytes),
-    /// It has passed over so much that others should have their turn.
+    /// The skip limit is reached: yield to other tasks.
     Later,
     Nothing,
-    /// What comes next is not remembered any more.
+    /// The next update was evicted.
     CutOff,
 }
 

@@ -1,4 +1,4 @@
-//! Who subscribes to what, for those who may know it.
+//! The subscription API: the presence list and its entries.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -17,33 +17,34 @@ use crate::access::presented::Presented;
 use crate::answer;
 use crate::paths::{MERCURE_PATH, SUBSCRIPTIONS_PATH};
 
-/// What may be asked of them.
+/// `Allow` of these resources.
 pub(crate) const ALLOWED: &str = "GET, HEAD, OPTIONS";
-/// What the answers are.
+/// Media type of the responses.
 const MEDIA_TYPE: &str = "application/ld+json";
-/// So many who subscribe are looked at in one go.
+/// Entries encoded per turn.
 const AT_A_TIME: usize = 64;
 
-/// Whether a target is a list of subscriptions, or one of them.
+/// Returns whether a target is the list of subscriptions or an entry of it.
 pub(crate) fn are_meant(target: &[u8]) -> bool {
     let (path, _) = split_query(target);
     let rest = path.strip_prefix(SUBSCRIPTIONS_PATH.as_bytes());
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
 }
 
-/// What somebody wants to know.
+/// The subscriptions selected by a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Asked {
-    /// All subscriptions.
+    /// All of them.
     All,
-    /// Those that are said so.
+    /// Subscriptions with this selector.
     Like(Spelling, String),
-    /// The one of this subscriber.
+    /// One of a given subscriber.
     One(Spelling, String, String),
 }
 
 impl Asked {
-    /// What these names stand for. Two of them can be read in two ways: what is there decides.
+    /// Parses the segments of a path. Two segments are ambiguous between Mercure 0.x and 1.0; an existing
+    /// subscription decides.
     fn of(names: Vec<String>, members: &Members) -> Option<Self> {
         let mut names = names.into_iter();
         let (first, second, third) = (names.next(), names.next(), names.next());
@@ -66,7 +67,7 @@ impl Asked {
         }
     }
 
-    /// What is meant of all that somebody subscribes to, written one behind the other.
+    /// Encodes the selected subscriptions of an entry, each preceded by a comma.
     fn write(&self, member: &Member, out: &mut String) {
         for one in &member.subscriptions {
             let is_meant = match self {
@@ -83,7 +84,7 @@ impl Asked {
 }
 
 impl Hub {
-    /// Answers who wants to know who subscribes.
+    /// Answers a request for the list or an entry.
     pub(super) fn tell(
         self: &Arc<Self>,
         request: &OriginRequest,
@@ -91,7 +92,7 @@ impl Hub {
         let nothing = || answer::problem(404, "there is no such subscription");
         let (target, _) = split_query(&request.target);
         let names = names(target).ok_or_else(nothing)?;
-        // Whoever may be told of something may ask for it, however he encodes its name.
+        // Authorization compares the decoded name, independent of its encoding.
         let topic = path(names.iter().map(String::as_str));
         self.may_be_told(request, &topic)?;
         let remembered = self.remembered.lock();
@@ -114,7 +115,7 @@ impl Hub {
         Ok(told(request, body, (&last, &tag)))
     }
 
-    /// Whether whoever asks may be told of this topic; if not, what he is answered.
+    /// Checks that a request may read the presence of a topic; fails with the response to send.
     fn may_be_told(&self, request: &OriginRequest, topic: &str) -> Result<(), OriginResponse> {
         let settings = self.settings();
         let hub = hub_url(request)?;
@@ -132,7 +133,7 @@ impl Hub {
     }
 }
 
-/// The answer with this body, unless whoever asks has it already.
+/// Builds the response, or 304 if the client's copy is current.
 fn told(request: &OriginRequest, body: Body, (last, tag): (&str, &str)) -> OriginResponse {
     let mut answer = answer::bare(200);
     let fields = &mut answer.fields;
@@ -164,14 +165,14 @@ fn has_already(request: &OriginRequest, tag: &str) -> bool {
     known.any(|line| line == b"*" || etag::list(line).any(is_same))
 }
 
-/// A list, which is written as it is read: of those who subscribe there can be many. Who comes meanwhile is not in it,
-/// nor who leaves before it has come to him: what is told of both comes after the last event that the list names.
+/// A list encoded while it is sent, since it can be long. Subscribers that join meanwhile are not included,
+/// nor are some that leave; updates about both follow the last event id of the list.
 struct List {
     hub: Arc<Hub>,
     asked: Asked,
-    /// What was written and is not read yet.
+    /// Encoded text that has not been read yet.
     ready: Option<String>,
-    /// The last one who was looked at, and the last one who is.
+    /// The last entry encoded, and the last one to encode.
     looked_at: u64,
     last: u64,
     is_first: bool,
@@ -191,7 +192,7 @@ impl List {
         }
     }
 
-    /// Looks at a few more.
+    /// Encodes a few more entries.
     fn go_on(&mut self) {
         let remembered = self.hub.remembered.lock();
         let members = remembered
@@ -223,7 +224,7 @@ impl Source for List {
         match self.ready.take() {
             Some(text) => Poll::Ready(Some(Ok(Frame::Data(Bytes::from(text))))),
             None if self.is_over => Poll::Ready(None),
-            // Nothing of what it has looked at is meant: others should have their turn.
+            // None of the entries is selected: yield to other tasks.
             None => {
                 cx.waker().wake_by_ref();
                 Poll::Pending
@@ -268,7 +269,7 @@ mod tests {
         );
         check(&["Exact", "a", "b"], &members, None);
         check(&["exact", "a", "b", "c"], &members, None);
-        // Somebody who subscribes to a topic of that name is found all the same.
+        // A subscriber to a topic with the name of a match type is found, too.
         let wanted = [(topic, Selector::exact("exact").expect("a selector"))];
         let member = Member::new(text("b"), &wanted, &Payloads::default()).expect("a member");
         let number = members.add(Arc::new(member));

@@ -1,4 +1,4 @@
-//! What subscribers are sent, held against a plain list of all that was published.
+//! Deliveries, compared with a plain list of everything published.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -58,11 +58,11 @@ pub(super) fn subscribe(
     Subscriber::new(hub, &selectors(hub, to), seen, may_read)
 }
 
-/// The ids of all that it is sent by now, and whether it is let go.
+/// Returns the ids delivered so far, and whether the subscriber was disconnected.
 pub(super) fn take(subscriber: &mut Subscriber) -> (Vec<String>, bool) {
     let mut cx = Context::from_waker(Waker::noop());
     let mut ids = Vec::new();
-    // It passes over what is not for it, and says that it wants another turn.
+    // Skipping is limited per turn, so that several polls are needed.
     for _ in 0..100 {
         while let Poll::Ready(event) = subscriber.poll_event(&mut cx) {
             let Some(event) = event else {
@@ -98,7 +98,7 @@ fn did() -> impl Strategy<Value = Did> {
     ]
 }
 
-/// Somebody who subscribes, and what he has to be sent by a plain list.
+/// A subscriber, and what a plain list says that it has to receive.
 struct Known {
     subscriber: Subscriber,
     to: Vec<usize>,
@@ -190,11 +190,11 @@ fn who_is_too_slow_is_let_go_and_whom_nothing_is_missing_is_not() {
     assert_eq!(take(&mut all), (vec![], true));
     assert_eq!(take(&mut other), (vec![], false));
     assert_eq!(hub.stats().cut_off, 2);
-    // It comes back, and is told that it has missed something.
+    // It reconnects and learns that updates are missing.
     let (mut again, after) = subscribe(&hub, &["/a/1"], Some("3"), &[]).expect("a subscriber");
     assert_eq!(after.as_deref(), Some(EARLIEST));
     assert_eq!(take(&mut again).0.len() as u64, remembered);
-    // What nobody asks for is forgotten with its updates.
+    // Topics without subscribers are removed with their updates.
     drop((slow, all, other, again));
     publish(&hub, "c", &["c"], false);
     let topics = hub.remembered.lock().published.topics_known();
@@ -256,7 +256,7 @@ fn ids_are_uuids_that_differ() {
 
 const OWN: &str = "/.well-known/mercure/subscriptions{/topic}{/subscriber}";
 
-/// Somebody of whom others are told.
+/// A subscriber whose presence is reported.
 fn shown(hub: &Arc<Hub>, to: &[&str], may_read: &[&str]) -> Subscriber {
     let (mut subscriber, _) = subscribe(hub, to, None, may_read).expect("a subscriber");
     let wanted: Vec<_> = selectors(hub, to)
@@ -268,14 +268,14 @@ fn shown(hub: &Arc<Hub>, to: &[&str], may_read: &[&str]) -> Subscriber {
     subscriber
 }
 
-/// How many there are of whom others are told.
+/// Returns the number of presence entries.
 fn members(hub: &Hub) -> usize {
     let remembered = hub.remembered.lock();
     let newest = remembered.members.newest();
     remembered.members.some(0, newest, usize::MAX).len()
 }
 
-/// Who subscribes, by their ids.
+/// Returns the ids of the presence list.
 fn who_is_there(hub: &Hub) -> BTreeSet<String> {
     let remembered = hub.remembered.lock();
     let newest = remembered.members.newest();
@@ -285,7 +285,7 @@ fn who_is_there(hub: &Hub) -> BTreeSet<String> {
         .collect()
 }
 
-/// What is known of who is there by somebody who is told this as well.
+/// Applies presence updates to a known list.
 fn follow(subscriber: &mut Subscriber, known: &mut BTreeSet<String>) {
     let mut cx = Context::from_waker(Waker::noop());
     while let Poll::Ready(Some(event)) = subscriber.poll_event(&mut cx) {
@@ -319,7 +319,7 @@ proptest! {
         let (mut known, last) = (who_is_there(&hub), hub.remembered.lock().last());
         after.into_iter().for_each(&mut happen);
         let (mut watcher, from) = subscribe(&hub, &[OWN], Some(&last), &[OWN]).expect("a subscriber");
-        // An id that was used before stands for the earliest: then there is more than is missing.
+        // A reused id stands for the earliest: then more than the missing updates are replayed.
         prop_assert_eq!(from.as_deref(), Some(&*last));
         follow(&mut watcher, &mut known);
         prop_assert_eq!(&known, &who_is_there(&hub));
@@ -349,7 +349,7 @@ fn who_comes_and_goes_is_told_to_those_who_may_know() {
     assert_eq!(take(&mut all).0.len(), 4);
     assert_eq!(take(&mut unlet).0.len(), 0);
     assert_eq!(take(&mut elsewhere).0.len(), 0);
-    // Of whom others are told, he is told of himself too, if he may know it.
+    // A subscriber is informed of its own presence, if permitted.
     let mut itself = shown(&hub, &["*"], &["*"]);
     assert_eq!(take(&mut itself).0.len(), 1);
     assert_eq!(members(&hub), 1);
@@ -376,7 +376,7 @@ fn both_kinds_come_in_one_order_from_wherever_somebody_begins() {
         let (mut back, after) = subscribe(&hub, &["*"], Some(id), &["*"]).expect("a subscriber");
         assert_eq!(after.as_deref(), Some(&**id));
         assert_eq!(take(&mut back).0, ids[place + 1..], "after {id}");
-        // Whoever may not know who subscribes is sent the rest.
+        // Subscribers without permission receive the published updates.
         let (mut other, _) = subscribe(&hub, &["c"], Some(id), &["c"]).expect("a subscriber");
         let published: Vec<_> = ids[place + 1..]
             .iter()
@@ -409,11 +409,11 @@ fn who_comes_and_goes_pushes_nothing_out_that_was_published() {
     let (mut back, after) = subscribe(&hub, &["c"], Some("first"), &["c"]).expect("a subscriber");
     assert_eq!(after.as_deref(), Some("first"));
     assert_eq!(take(&mut back).0.len(), 0);
-    // Who could be told of all that is told that something is missing, and not only once he has come back.
+    // A subscriber entitled to both logs learns that updates are missing, even before it reconnects.
     assert_eq!(take(&mut slow), (vec![], true));
     let (_, after) = subscribe(&hub, &["*"], Some("first"), &["*"]).expect("a subscriber");
     assert_eq!(after.as_deref(), Some(EARLIEST));
-    // And the other way round: what he has seen last of the hub's own says nothing of what was published and is gone.
+    // Conversely, the id of a presence update does not help if published updates were evicted.
     let mut itself = shown(&hub, &[OWN, "c"], &["*"]);
     let (ids, _) = take(&mut itself);
     let seen = ids.last().expect("an id").clone();
@@ -450,7 +450,7 @@ fn many_who_come_at_once_do_not_wake_each_other() {
     there.truncate(250);
     assert_eq!(counted.0.load(Ordering::Relaxed), 0);
     publish(&hub, "1", &["c"], false);
-    // Each waits for each of the three things that he asks for.
+    // Each subscriber waits for each of its three selectors.
     let woken = counted.0.load(Ordering::Relaxed);
     assert!((250..=750).contains(&woken), "{woken}");
 }

@@ -1,4 +1,4 @@
-//! What tokens allow: who publishes what, and who reads what is private.
+//! Permissions of tokens: publishing to topics, and reading private updates.
 
 use std::sync::Arc;
 
@@ -11,40 +11,40 @@ use url::Url;
 use super::selector::{NoSelector, Selector, Selectors};
 use crate::access::key::{Key, NoToken, ends};
 
-/// The most selectors of a token.
+/// Limit of selectors in a token.
 const MAX_SELECTORS: usize = 1000;
-/// The longest payload, as JSON: each subscription is told of with it.
+/// Length limit of a payload as JSON, in bytes: each presence update carries it.
 const MAX_PAYLOAD: usize = 4096;
-/// Which authorization details are about Mercure.
+/// The type of authorization details for Mercure (RFC 9396).
 const DETAIL: &str = "https://mercure.rocks/authorization-detail";
 
-/// What somebody may do, by his token.
+/// The permissions of a token.
 #[derive(Debug, Default)]
 pub(crate) struct Grant {
     pub(crate) publish: Vec<Selector>,
     pub(crate) subscribe: Vec<Selector>,
-    /// Until when.
+    /// Expiry of the token.
     pub(crate) ends: Option<Instant>,
-    /// What others are told of him, beside his subscriptions.
+    /// The payloads reported with the subscriber's presence.
     pub(crate) payloads: Payloads,
 }
 
-/// What a token has to be told of whoever subscribes with it.
+/// The payloads of a token, which are reported with the subscriber's presence.
 #[derive(Debug, Default)]
 pub(crate) struct Payloads {
-    /// As 1.0 has it: the first of those counts that name what is subscribed to.
+    /// Mercure 1.0: the first one counts whose selectors match the subscription.
     of_details: Vec<(Vec<Selector>, Value)>,
-    /// As 0.x has it: of all else.
+    /// Mercure 0.x: applies to all other subscriptions.
     of_all: Option<Value>,
 }
 
-/// A payload is too long.
+/// Error: a payload is too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a payload of the token has more than {MAX_PAYLOAD} bytes")]
 pub(crate) struct LongPayload;
 
 impl Payloads {
-    /// What is told of a subscription to this.
+    /// Returns the payload of a subscription to this selector.
     pub(crate) fn of(&self, text: &str) -> Result<Option<Arc<RawValue>>, LongPayload> {
         let mut details = self.of_details.iter();
         let named = details.find(|(topics, _)| topics.iter().any(|it| it.matches(text)));
@@ -59,7 +59,7 @@ impl Payloads {
     }
 }
 
-/// Why a token is none.
+/// Error reading a token.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoGrant {
     #[error(transparent)]
@@ -72,7 +72,7 @@ pub(crate) enum NoGrant {
     TooMany,
 }
 
-/// What is read of a token.
+/// The claims of a token that are used.
 #[derive(Deserialize)]
 struct Claims {
     exp: Option<f64>,
@@ -83,7 +83,7 @@ struct Claims {
     authorization_details: Vec<Value>,
 }
 
-/// The claim of 0.x.
+/// The `mercure` claim of Mercure 0.x.
 #[derive(Default, Deserialize)]
 struct Said {
     publish: Option<Vec<String>>,
@@ -91,7 +91,7 @@ struct Said {
     payload: Option<Value>,
 }
 
-/// One of 1.0.
+/// An authorization detail of Mercure 1.0.
 #[derive(Deserialize)]
 struct Detail {
     actions: Vec<String>,
@@ -106,17 +106,17 @@ struct Topic {
     match_type: Option<String>,
 }
 
-/// What a token is held against.
+/// The parameters by which tokens are verified.
 pub(crate) struct Checked<'a> {
     pub(crate) key: &'a Key,
-    /// Whom it has to be for, where that counts.
+    /// Required audience; `None`: any.
     pub(crate) audience: Option<&'a str>,
     pub(crate) selectors: &'a Selectors,
     pub(crate) hub: &'a Arc<Url>,
 }
 
 impl Checked<'_> {
-    /// What a token allows.
+    /// Verifies a token and returns its permissions.
     pub(crate) fn grant(&self, token: &[u8]) -> Result<Grant, NoGrant> {
         let claims: Claims = self.key.claims(token, self.audience)?;
         let mut grant = Grant {
@@ -208,7 +208,7 @@ mod tests {
         encode(&Header::default(), claims, &key).expect("a token")
     }
 
-    /// What a token with these claims allows: which of these topics it publishes to, and which it reads.
+    /// Checks which of these topics a token with these claims may publish to and read.
     fn check(claims: &Value, publishes: &[&str], reads: &[&str]) {
         let topics = ["a", "b", "/users/1", "https://hub.example/users/1", "{x}"];
         let key = Key::of(SECRET.as_bytes()).expect("a key");
@@ -281,7 +281,7 @@ mod tests {
             ),
             json!({"type": DETAIL}),
         ] {
-            // One that is not understood spoils all.
+            // One invalid detail invalidates the token.
             let right = detail(json!(["publish"]), json!([{"match": "*"}]));
             let why = refused(&json!({"aud": "us", "authorization_details": [right, wrong]}));
             assert!(why.contains("token"), "{wrong}: {why}");
@@ -353,7 +353,7 @@ mod tests {
         ] {
             refused(&claims);
         }
-        // Nobody looks at it where nobody has said so.
+        // The audience is ignored unless one is configured.
         assert!(granted(&key, None, &signed(&json!({"aud": "them"}))).is_ok());
     }
 
@@ -402,7 +402,7 @@ mod tests {
                 assert_eq!(is_granted, those.contains(&number), "{number} by {those:?}");
             }
         }
-        // A public key is no secret: whoever knows it must not make tokens with it.
+        // A public key is not an HMAC secret: otherwise anyone could sign tokens with it.
         for public in [&rsa, &p256, &ed] {
             for secret in [public.as_str(), public.trim_end()] {
                 let forged = with(
@@ -427,7 +427,7 @@ mod tests {
         let other = signed(&json!({"mercure": {"publish": ["*"]}}));
         let parts: Vec<_> = token.split('.').collect();
         let others: Vec<_> = other.split('.').collect();
-        // {"alg":"none"}, and one that names another way to write it.
+        // `{"alg":"none"}`, and a variant with another capitalization.
         let none = ["eyJhbGciOiJub25lIn0", "eyJhbGciOiJOb25lIn0"];
         assert!(granted(&key, None, &token).is_ok());
         for forged in [
@@ -453,7 +453,7 @@ mod tests {
         assert!(granted(&key, None, &stranger).is_err());
     }
 
-    /// The token of the hub's own published cases.
+    /// The token of the published test suite of Mercure.
     #[test]
     fn the_token_of_the_published_cases_is_understood() {
         let key = Key::of(b"!ChangeThisMercureHubJWTSecretKey!").expect("a key");

@@ -1,4 +1,4 @@
-//! What is published: an update of topics.
+//! Published updates.
 
 use std::sync::Arc;
 
@@ -10,36 +10,36 @@ use crate::changes::change::{Change, Content};
 use crate::changes::events::write_data;
 use crate::form::pairs;
 
-/// The most topics of an update.
+/// Limit of topics per update.
 const MAX_TOPICS: usize = 100;
-/// The longest id and the longest type of an update.
+/// Length limit of an update's id and type, in bytes.
 const MAX_WORD: usize = 1024;
-/// What an update takes beside its texts, and a topic of it.
+/// Fixed memory cost of an update and of each of its topics, in bytes.
 const OVERHEAD: usize = 256;
-/// Asks for all that is remembered. No update is called so.
+/// The last event id that requests the whole history. No update has it.
 pub(crate) const EARLIEST: &str = "earliest";
-/// The type of events by which 1.0 tells of its subscriptions, so that none who publishes can forge them.
+/// The type of presence events in Mercure 1.0, which publishers cannot use.
 pub(crate) const EVENT_OF_THE_HUB: &str = "mercure";
-/// What is said of an update where it is written down, beside its topics and its event.
+/// Media types that mark public and private updates in the log on disk.
 const PUBLIC: &str = "text/event-stream";
 const PRIVATE: &str = "text/event-stream; private";
-/// What an event begins with.
+/// The start of an encoded event.
 const ID: &str = "id: ";
 
-/// An update, as it is remembered and sent.
+/// An update, encoded once for all subscribers.
 #[derive(Debug)]
 pub(crate) struct Update {
-    /// The canonical one first.
+    /// The canonical topic first.
     pub(crate) topics: Box<[Arc<str>]>,
     pub(crate) id: Arc<str>,
     pub(crate) is_private: bool,
-    /// The number of the last update of the other log when this one came.
+    /// The newest number of the other log when this update was added.
     pub(crate) beside: u64,
-    /// The event, for all whom it is sent to.
+    /// The encoded event.
     pub(crate) event: Bytes,
 }
 
-/// Why something cannot be published.
+/// Rejection of a publication.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unfit {
     #[error("the form is not UTF-8")]
@@ -65,14 +65,14 @@ pub(crate) enum Unfit {
 }
 
 impl Unfit {
-    /// Whether it is only too much of it.
+    /// Returns whether a size limit is exceeded.
     pub(crate) const fn is_too_large(&self) -> bool {
         matches!(self, Self::TooManyTopics | Self::TooLong)
     }
 }
 
 impl Update {
-    /// Reads what was sent to the hub at this url. Where it says no id, `new_id` gives one.
+    /// Parses a publication to the hub at this URL; `new_id` supplies a missing id.
     pub(crate) fn read(
         form: &[u8],
         hub: &Url,
@@ -88,7 +88,7 @@ impl Update {
                 "topic" if topics.len() == MAX_TOPICS => return Err(Unfit::TooManyTopics),
                 "topic" => topics.push(topic(&value, hub)?),
                 "data" => data = value,
-                // Its presence says it, whatever the value.
+                // Only its presence counts.
                 "private" => is_private = true,
                 "id" => id = Some(value).filter(|it| !it.is_empty()),
                 "type" => kind = Some(value).filter(|it| !it.is_empty()),
@@ -126,7 +126,7 @@ impl Update {
         })
     }
 
-    /// What the hub says itself: for those only who may read its topic.
+    /// Creates a presence update, which is private.
     pub(crate) fn of_the_hub(topic: Arc<str>, id: &str, kind: Option<&str>, data: &str) -> Self {
         Self {
             topics: [topic].into(),
@@ -137,7 +137,7 @@ impl Update {
         }
     }
 
-    /// As it is written down: its topics, which have no line breaks, are a name, and its event is the content.
+    /// Converts to the form of the log on disk: topics contain no line breaks, so that they can be joined.
     pub(crate) fn change(&self) -> Change {
         let media_type = if self.is_private { PRIVATE } else { PUBLIC };
         Change {
@@ -152,7 +152,7 @@ impl Update {
         }
     }
 
-    /// What was written down so; `None` if it is none of that.
+    /// Converts from the form of the log on disk; `None` if it is invalid.
     pub(crate) fn of_change(change: &Change) -> Option<Self> {
         let content = change.content.as_ref()?;
         let event = std::str::from_utf8(&content.body).ok()?;
@@ -171,7 +171,7 @@ impl Update {
         })
     }
 
-    /// What it takes in memory, together with what it is found by.
+    /// Returns the memory used by the update and its index entries, in bytes.
     pub(crate) fn size(&self) -> u64 {
         let topics = self.topics.iter().map(|it| 2 * it.len() + OVERHEAD);
         (topics.sum::<usize>() + 2 * self.id.len() + self.event.len() + OVERHEAD) as u64
@@ -194,12 +194,12 @@ fn topic(text: &str, hub: &Url) -> Result<Arc<str>, Unfit> {
     Ok(text.into())
 }
 
-/// Whether a topic is the hub itself, or something under it, however it is written.
+/// Returns whether a topic resolves to the hub's URL or below it, in any spelling.
 fn is_reserved(topic: &str, hub: &Url) -> bool {
     let Ok(url) = hub.join(topic) else {
         return false;
     };
-    // What needs no code may be written as one; what is decoded here beyond that is no other hub's path.
+    // Decoding reserved characters, too, is harmless: no other hub has such a path.
     let path: Vec<u8> = microcache_policy::query::decoded(url.path().as_bytes()).collect();
     let under = path.strip_prefix(hub.path().as_bytes());
     under.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
@@ -255,7 +255,7 @@ mod tests {
                 "topic=a&id=b&data=1%0A2%0D3%0D%0A4%0A%0D",
                 "id: b\ndata: 1\ndata: 2\ndata: 3\ndata: 4\ndata: \ndata: \n\n",
             ),
-            // Nothing that is said in the data is a field of the event.
+            // Data cannot add fields to the event.
             (
                 "topic=a&id=b&data=x%0Aid:+c%0A%0Aevent:+d",
                 "id: b\ndata: x\ndata: id: c\ndata: \ndata: event: d\n\n",

@@ -1,4 +1,4 @@
-//! Many documents at once, all of them or none.
+//! Batches: writes to many documents, applied together or not at all.
 
 use bytes::Bytes;
 use microcache_engine::OriginResponse;
@@ -14,10 +14,10 @@ use crate::changes::version::Version;
 use crate::name::name;
 use crate::publishing::wish::{Condition, Deed, Done, Wish};
 
-/// The most documents of one.
+/// Limit of documents in a batch.
 const MAX_BATCH: usize = 1000;
 
-/// What is said of one document.
+/// One item of a batch.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Said<'a> {
@@ -33,7 +33,7 @@ struct Said<'a> {
     delete: bool,
 }
 
-/// Reads one. All of its documents are under this prefix.
+/// Parses a batch, all of whose documents have to be under `prefix`.
 pub(crate) fn read(body: &[u8], prefix: &[u8]) -> Result<Vec<Wish>, String> {
     let said: Vec<Said<'_>> = serde_json::from_slice(body).map_err(|error| {
         format!("a batch is a list such as [{{\"url\": \"/live/x\", \"value\": 1}}]: {error}")
@@ -102,7 +102,7 @@ fn wish(said: Said<'_>, prefix: &[u8]) -> Result<Wish, String> {
     })
 }
 
-/// What became of it: the entity tag of each document, in the order of the batch; `null` for one that is gone.
+/// Builds the response: the entity tag of each document in the order of the batch, `null` for deleted ones.
 pub(crate) fn answer(done: &[Done]) -> OriginResponse {
     let tags: Vec<_> = done
         .iter()

@@ -1,4 +1,4 @@
-//! What requests that publish bring: so much each, and so much of all together while it comes.
+//! Reception of published content, limited per request and for all requests together.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,21 +8,21 @@ use microcache_engine::{BodyError, Frame, OriginRequest, OriginResponse};
 
 use crate::answer;
 
-/// What all of them may take while they come, as a multiple of the largest.
+/// Limit of all content being received, as a multiple of the limit of one request.
 const MAX_COMING: u64 = 16;
 
-/// What is coming in of all of them, in bytes.
+/// Bytes being received by all requests.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Arrivals(Arc<AtomicU64>);
 
-/// What one request has brought so far. It counts until this is dropped.
+/// Bytes received by one request, counted until this is dropped.
 #[derive(Default)]
 pub(crate) struct Coming {
     all: Arrivals,
     bytes: u64,
 }
 
-/// Why nothing was published.
+/// Error receiving content.
 pub(crate) enum NotPublished {
     Refused(Box<OriginResponse>),
     Broken(BodyError),
@@ -35,7 +35,7 @@ impl From<OriginResponse> for NotPublished {
 }
 
 impl Arrivals {
-    /// All of a request's content, if there is room for it. `what` it is has so many bytes at most.
+    /// Receives the content of a request, of `largest` bytes at most; `what` names it in errors.
     pub(crate) async fn receive(
         &self,
         request: &mut OriginRequest,
@@ -74,7 +74,7 @@ impl Arrivals {
 }
 
 impl Coming {
-    /// Gives what is coming in of all of them then.
+    /// Adds bytes; returns the total of all requests.
     fn add(&mut self, bytes: u64) -> u64 {
         self.bytes += bytes;
         self.all.0.fetch_add(bytes, Ordering::Relaxed) + bytes

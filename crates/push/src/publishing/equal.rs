@@ -1,8 +1,8 @@
-//! Whether two values are the same one, however they are written (RFC 6902 §4.6).
+//! Equality of JSON values, independent of their spelling (RFC 6902 §4.6).
 
 use super::tree::Tree;
 
-/// Whether ours are equal. Neither has more levels than can be walked through.
+/// Compares two JSON texts. Their depth is limited by the caller, since this recurses.
 pub(super) fn is_equal(one: &str, other: &str) -> serde_json::Result<bool> {
     if one == other {
         return Ok(true);
@@ -38,13 +38,13 @@ fn are_equal<'t, 'a: 't>(
     mut pairs: impl Iterator<Item = (&'t Tree<'a>, &'t Tree<'a>)>,
 ) -> serde_json::Result<bool> {
     pairs.try_fold(true, |are_equal, pair| match pair {
-        // What was opened a moment ago has all in it as it was written.
+        // A freshly opened value contains its items as text.
         (Tree::Text(one), Tree::Text(other)) => Ok(are_equal && is_equal(one, other)?),
         _ => Ok(false),
     })
 }
 
-/// A number: its digits without zeros at either end, and by how many places the point is behind the last of them.
+/// A decimal number: its digits without leading and trailing zeros, and the exponent of the last digit.
 #[derive(PartialEq, Eq)]
 struct Number {
     is_negative: bool,
@@ -53,7 +53,7 @@ struct Number {
 }
 
 impl Number {
-    /// `None` if it is no number, or its exponent is beyond all bounds.
+    /// Parses a number; `None` if it is none or its exponent exceeds `i32`.
     fn read(text: &str) -> Option<Self> {
         let unsigned = text.strip_prefix('-').unwrap_or(text);
         let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {

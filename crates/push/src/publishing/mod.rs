@@ -1,4 +1,4 @@
-//! What those who publish want, and what becomes of it.
+//! Writes to documents, and their execution.
 
 pub(crate) mod batch;
 pub(crate) mod coming;

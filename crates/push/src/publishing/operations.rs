@@ -1,4 +1,4 @@
-//! Operations on a JSON document, one after the other (RFC 6902).
+//! JSON Patch (RFC 6902).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,10 +10,10 @@ use super::equal::is_equal;
 use super::tree::{Member, Tree, depth};
 use crate::publishing::wish::Refused;
 
-/// As deep as a document may become: what walks through one that is deeper would need more stack than there is.
+/// Limit of nesting of a document: processing is recursive.
 pub(super) const MAX_DEPTH: usize = 128;
 
-/// One of them.
+/// One operation of a patch.
 #[derive(Debug, Deserialize)]
 #[serde(try_from = "Said")]
 pub(crate) struct Operation {
@@ -31,7 +31,7 @@ enum Deed {
     Test(Box<RawValue>),
 }
 
-/// The same as it is sent.
+/// An operation as it is sent.
 #[derive(Deserialize)]
 struct Said {
     op: String,
@@ -74,7 +74,7 @@ impl TryFrom<Said> for Operation {
     }
 }
 
-/// Where something is in a document (RFC 6901): the names and indices that lead there.
+/// A JSON Pointer (RFC 6901), as unescaped tokens.
 #[derive(Debug, PartialEq, Eq)]
 struct Pointer(Vec<String>);
 
@@ -98,7 +98,7 @@ impl Pointer {
         tokens.collect::<Result<_, _>>().map(Self)
     }
 
-    /// What this is in, and what it is called there; `None` for the whole document.
+    /// Returns the tokens of the parent and the last token; `None` for the whole document.
     fn split(&self) -> Option<(&[String], &str)> {
         let (last, parent) = self.0.split_last()?;
         Some((parent, last))
@@ -108,7 +108,7 @@ impl Pointer {
         self.0.len() < other.0.len() && other.0.starts_with(&self.0)
     }
 
-    /// It leads nowhere.
+    /// Returns the error for a pointer to nothing.
     fn refused(&self) -> Refused {
         Refused::Unfit(format!("{self}: there is nothing"))
     }
@@ -123,9 +123,8 @@ impl fmt::Display for Pointer {
     }
 }
 
-/// Takes one operation after the other. What is copied may be copied again, and what is moved may be moved into
-/// what was moved: a short patch could make a document that no memory holds, or so deep that nothing can walk
-/// through it. So what all of it copies is bounded, and how deep each puts something.
+/// Applies operations in order. Copies of copies could make a document that fits in no memory, and repeated
+/// moves one too deep to process, so the total size of copies and the depth of every result are limited.
 pub(super) fn operate<'a>(
     document: &mut Tree<'a>,
     operations: &'a [Operation],
@@ -220,7 +219,7 @@ fn find<'t, 'a>(document: &'t mut Tree<'a>, path: &Pointer) -> Result<&'t mut Tr
     found.ok_or_else(|| path.refused())
 }
 
-/// What these lead to, with what it has in it.
+/// Finds the parent and parses its members or items.
 fn parent_of<'t, 'a>(
     document: &'t mut Tree<'a>,
     tokens: &[String],
@@ -232,7 +231,7 @@ fn parent_of<'t, 'a>(
     Ok(found)
 }
 
-/// What these lead to.
+/// Finds the value of a path.
 fn walk<'t, 'a>(
     mut tree: &'t mut Tree<'a>,
     tokens: &[String],
@@ -252,14 +251,14 @@ fn walk<'t, 'a>(
     Ok(Some(tree))
 }
 
-/// Digits, without zeros before them.
+/// Parses an array index: digits without leading zeros.
 fn index(token: &str) -> Option<usize> {
     let is_index = token.bytes().all(|byte| byte.is_ascii_digit());
     let is_plain = token == "0" || !token.starts_with('0');
     (is_index && is_plain).then(|| token.parse().ok())?
 }
 
-/// A name in it is no text.
+/// Maps invalid strings within the document.
 fn unreadable(_: serde_json::Error) -> Refused {
     Refused::NoJson
 }

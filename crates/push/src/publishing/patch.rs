@@ -1,4 +1,4 @@
-//! What a patch makes of a JSON document.
+//! Patches of JSON documents.
 
 use std::sync::Arc;
 
@@ -10,17 +10,17 @@ use crate::changes::change::Content;
 use crate::changes::json::is_json;
 use crate::publishing::wish::Refused;
 
-/// A change of a JSON document.
+/// A patch.
 #[derive(Debug)]
 pub(crate) enum Patch {
     /// A merge patch (RFC 7396), as it was sent.
     Merge(Bytes),
-    /// Operations (RFC 6902).
+    /// JSON Patch operations (RFC 6902).
     Operations(Vec<Operation>),
 }
 
 impl Patch {
-    /// Reads a merge patch.
+    /// Parses a merge patch.
     pub(crate) fn merge(sent: Bytes) -> Result<Self, String> {
         match Tree::read(&sent) {
             Ok(Tree::Text(text)) if depth(text) > MAX_DEPTH => {
@@ -31,13 +31,13 @@ impl Patch {
         }
     }
 
-    /// Reads operations.
+    /// Parses JSON Patch operations.
     pub(crate) fn operations(sent: &[u8]) -> Result<Self, String> {
         let operations = serde_json::from_slice(sent).map_err(|error| error.to_string())?;
         Ok(Self::Operations(operations))
     }
 
-    /// The merge patch, if it is one.
+    /// Returns the merge patch, if it is one.
     pub(crate) const fn merged(&self) -> Option<&Bytes> {
         match self {
             Self::Merge(sent) => Some(sent),
@@ -46,7 +46,7 @@ impl Patch {
     }
 }
 
-/// What a patch makes of a document, which may have so many bytes then.
+/// Applies a patch; the copies of a JSON Patch are limited to `most` bytes.
 pub(crate) fn patched(before: &Content, patch: &Patch, most: u64) -> Result<Content, Refused> {
     if !is_json(&before.media_type) {
         return Err(Refused::NoJson);
@@ -67,7 +67,7 @@ pub(crate) fn patched(before: &Content, patch: &Patch, most: u64) -> Result<Cont
     })
 }
 
-/// What a merge patch makes of a value, or of nothing (RFC 7396 §2).
+/// Applies a merge patch to a value, or to nothing (RFC 7396 §2).
 fn merge<'a>(before: Option<Tree<'a>>, mut patch: Tree<'a>) -> serde_json::Result<Tree<'a>> {
     patch.open()?;
     let Tree::Object(patch) = patch else {
@@ -157,7 +157,7 @@ mod tests {
         assert!(matches!(unfit, Err(Refused::Unfit(_))), "{unfit:?}");
     }
 
-    /// Money has more digits than a float, and clients compare texts.
+    /// Prices have more digits than a float, and clients compare texts.
     #[test]
     fn what_a_patch_does_not_name_stays_byte_for_byte() {
         let before = r#"{"z":79228162514264337593543950335.0001,"price":1.10,"e":1E+2,"t":"\u00e9\/","o":{ "y": 1.0, "x": [ 2 ] },"a":1}"#;
@@ -194,7 +194,7 @@ mod tests {
         assert!(Patch::operations(add.as_bytes()).is_err());
     }
 
-    /// The public suite of cases, see its own README.
+    /// The public test suite; see its README.
     #[test]
     fn the_public_suite_holds() {
         let suites = [
@@ -210,7 +210,7 @@ mod tests {
                 }
                 cases += 1;
                 let before = json(&case["doc"].to_string());
-                // What is no patch is refused before it is applied.
+                // Malformed patches are rejected by the parser.
                 let sent = case["patch"].to_string();
                 let after = Patch::operations(sent.as_bytes()).and_then(|patch| {
                     let patched = patched(&before, &patch, 1 << 20);

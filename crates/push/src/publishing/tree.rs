@@ -1,5 +1,5 @@
-//! JSON of which only what a patch names is read. Everything else stays as it was written: the digits of numbers, the
-//! order of members, escapes and blanks.
+//! Lazily parsed JSON: only the values on the path of a patch are parsed. All others keep their text,
+//! including the digits of numbers, the order of members, escapes and whitespace.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -10,38 +10,38 @@ use serde::Deserializer as _;
 use serde::de::{MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// A value.
+/// A JSON value.
 #[derive(Clone, Debug)]
 pub(super) enum Tree<'a> {
-    /// As it was written. What has members or items may be read later.
+    /// The text of a value, whose members or items may be parsed later.
     Text(&'a str),
     Array(Vec<Self>),
     Object(Object<'a>),
 }
 
-/// An object that was read. A member is found by its name, and has a place in their order.
+/// A parsed object: its members by name and in order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Object<'a> {
     places: HashMap<Cow<'a, str>, u64, RandomState>,
     members: BTreeMap<u64, Member<'a>>,
 }
 
-/// One of its members.
+/// A member of an object.
 #[derive(Clone, Debug)]
 pub(super) struct Member<'a> {
-    /// Its name with quotes and escapes.
+    /// The name with its quotes and escapes.
     written: Cow<'a, str>,
     pub(super) value: Tree<'a>,
 }
 
 impl<'a> Tree<'a> {
-    /// Reads a document, as far as that is needed to know that it is JSON.
+    /// Validates a document without parsing its structure.
     pub(super) fn read(body: &'a [u8]) -> serde_json::Result<Self> {
         let value: &RawValue = serde_json::from_slice(body)?;
         Ok(Self::Text(value.get()))
     }
 
-    /// Reads what this has in it, one level of it.
+    /// Parses one level of members or items.
     pub(super) fn open(&mut self) -> serde_json::Result<()> {
         let Self::Text(text) = *self else {
             return Ok(());
@@ -65,7 +65,7 @@ impl<'a> Tree<'a> {
         matches!(self, Self::Text("null"))
     }
 
-    /// Writes it down, without blanks where it was read.
+    /// Serializes the value. Parsed levels have no whitespace.
     pub(super) fn write(&self, out: &mut String) {
         match self {
             Self::Text(text) => out.push_str(text),
@@ -94,7 +94,7 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// How many bytes it has when it is written down, or a little less.
+    /// Returns the serialized size in bytes, or a little less.
     pub(super) fn size(&self) -> usize {
         match self {
             Self::Text(text) => text.len(),
@@ -107,7 +107,7 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// How many levels it has.
+    /// Returns the depth of nesting.
     pub(super) fn depth(&self) -> usize {
         match self {
             Self::Text(text) => depth(text),
@@ -131,7 +131,7 @@ impl<'a> Object<'a> {
         self.members.get_mut(place).map(|it| &mut it.value)
     }
 
-    /// Has a member be this: in its place if it is there, else as the last one.
+    /// Sets a member: in place if it exists, else as the last one.
     pub(super) fn set(&mut self, name: Cow<'a, str>, member: Member<'a>) {
         if let Some(before) = self.get_mut(&name) {
             *before = member.value;
@@ -150,7 +150,7 @@ impl<'a> Object<'a> {
         self.members.remove(&place).map(|it| it.value)
     }
 
-    /// Its members with their names, in their order.
+    /// Returns the members with their unescaped names, in order.
     pub(super) fn into_members(mut self) -> impl Iterator<Item = (Cow<'a, str>, Member<'a>)> {
         let mut names: Vec<_> = self.places.into_iter().collect();
         names.sort_unstable_by_key(|(_, place)| *place);
@@ -159,16 +159,16 @@ impl<'a> Object<'a> {
             .filter_map(move |(name, place)| Some((name, self.members.remove(&place)?)))
     }
 
-    /// Its names.
+    /// Returns the unescaped names.
     pub(super) fn names(&self) -> impl ExactSizeIterator<Item = &str> {
         self.places.keys().map(|name| &**name)
     }
 }
 
 impl<'a> Member<'a> {
-    /// One that was not there before.
+    /// Creates a new member.
     pub(super) fn new(name: &str, value: Tree<'a>) -> Self {
-        // Nothing in a string can fail to be written.
+        // Serializing a string cannot fail.
         let written = serde_json::to_string(name).unwrap_or_default();
         Self {
             written: written.into(),
@@ -176,13 +176,13 @@ impl<'a> Member<'a> {
         }
     }
 
-    /// The same with another value.
+    /// Replaces the value.
     pub(super) fn with(self, value: Tree<'a>) -> Self {
         Self { value, ..self }
     }
 }
 
-/// Reads the members of an object.
+/// The deserializer of members.
 struct Members;
 
 impl<'de> Visitor<'de> for Members {
@@ -212,7 +212,7 @@ impl<'de> Visitor<'de> for Members {
     }
 }
 
-/// How many levels JSON has, by its brackets.
+/// Returns the depth of nesting of a JSON text, by its brackets.
 pub(super) fn depth(text: &str) -> usize {
     let (mut now, mut most) = (0_usize, 0);
     let (mut is_string, mut is_escaped) = (false, false);

@@ -1,4 +1,4 @@
-//! What somebody who publishes wants to be changed, and under which conditions.
+//! Write requests, their conditions and their outcomes.
 
 use microcache_engine::OriginResponse;
 use microcache_policy::{Fields, Millis, etag};
@@ -9,7 +9,7 @@ use crate::changes::version::Version;
 use crate::name::Name;
 use crate::publishing::patch::Patch;
 
-/// A change that is wanted.
+/// A request to change one document.
 #[derive(Debug)]
 pub(crate) struct Wish {
     pub(crate) name: Name,
@@ -17,18 +17,18 @@ pub(crate) struct Wish {
     pub(crate) condition: Condition,
 }
 
-/// What is to become of a document.
+/// The operation of a write request.
 #[derive(Debug)]
 pub(crate) enum Deed {
-    /// It is this now, and for so long.
+    /// Replace the content, with an optional lifetime.
     Put(Content, Option<Millis>),
-    /// It is patched, and lives on as long as it would have.
+    /// Patch the content, keeping the expiry time.
     Patch(Patch),
-    /// It is gone.
+    /// Delete the document.
     Delete,
 }
 
-/// Which version a change is meant for (RFC 9110 §13.1).
+/// The precondition of a write (RFC 9110 §13.1).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Condition {
     /// `If-Match`.
@@ -37,16 +37,16 @@ pub(crate) struct Condition {
     never: Option<Versions>,
 }
 
-/// What a condition names.
+/// The versions named by a precondition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Versions {
-    /// `*`
+    /// `*`.
     Any,
     These(Vec<Version>),
 }
 
 impl Condition {
-    /// What a request says.
+    /// Reads the precondition of a request.
     pub(crate) fn of(fields: Fields<'_>) -> Self {
         Self {
             only: Versions::of(fields, "if-match"),
@@ -54,7 +54,7 @@ impl Condition {
         }
     }
 
-    /// Only this version is to be changed.
+    /// Requires this version.
     pub(crate) fn only(version: Version) -> Self {
         Self {
             only: Some(Versions::These(vec![version])),
@@ -62,12 +62,13 @@ impl Condition {
         }
     }
 
-    /// Whether it says anything.
+    /// Returns whether there is any precondition.
     pub(crate) const fn is_set(&self) -> bool {
         self.only.is_some() || self.never.is_some()
     }
 
-    /// As text: nothing, `*`, or versions with a space before and behind each. What has to be the one, and what must not be.
+    /// Formats `If-Match` and `If-None-Match` for the Redis scripts: empty, `*`, or versions with a space
+    /// before and after each.
     pub(crate) fn written(&self) -> (String, String) {
         let written = |versions: &Option<Versions>| match versions {
             None => String::new(),
@@ -80,7 +81,7 @@ impl Condition {
         (written(&self.only), written(&self.never))
     }
 
-    /// Whether it holds for a document that has this version, or does not exist.
+    /// Evaluates the precondition for the current version; `None` if the document does not exist.
     pub(crate) fn holds(&self, now: Option<Version>) -> bool {
         let names = |versions: &Versions| now.is_some_and(|now| versions.has(now));
         self.only.as_ref().is_none_or(names) && !self.never.as_ref().is_some_and(names)
@@ -96,7 +97,7 @@ impl Versions {
             if line == b"*" {
                 return Some(Self::Any);
             }
-            // What is no version of ours is none that a document has.
+            // Other tags cannot match any document.
             let strong = etag::list(line).filter(|tag| !tag.is_weak());
             versions.extend(strong.filter_map(|tag| {
                 let text = std::str::from_utf8(tag.opaque()).ok()?;
@@ -114,20 +115,20 @@ impl Versions {
     }
 }
 
-/// What became of a wish.
+/// The outcome of a write request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Done {
-    /// There was no such document.
+    /// The document was created.
     Created(Version),
-    /// It was something else.
+    /// The content was replaced.
     Changed(Version),
-    /// It is as it was.
+    /// The content was unchanged.
     Same(Version),
     Deleted,
 }
 
 impl Done {
-    /// The same as an answer.
+    /// Converts to a response.
     pub(crate) fn answer(self) -> OriginResponse {
         let (status, version) = match self {
             Self::Created(version) => (201, Some(version)),
@@ -142,7 +143,7 @@ impl Done {
     }
 }
 
-/// Why a wish is not fulfilled. Nothing was changed.
+/// Rejection of a write request; the document is unchanged, except possibly for `Unknown`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refused {
     #[error("there is no such document")]
@@ -178,7 +179,7 @@ pub(crate) enum Refused {
 }
 
 impl Refused {
-    /// Which status says that.
+    /// Returns the HTTP status.
     pub(crate) const fn status(&self) -> u16 {
         match self {
             Self::Missing => 404,
@@ -197,7 +198,7 @@ impl Refused {
         }
     }
 
-    /// The same as an answer.
+    /// Converts to a response.
     pub(crate) fn answer(&self) -> OriginResponse {
         let answer = answer::problem(self.status(), self);
         if self.status() == 503 {

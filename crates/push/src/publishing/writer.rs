@@ -1,5 +1,5 @@
-//! Changes documents: one thread, which takes all wishes that have come, writes them down together, and then
-//! has them count. What one wish sees of the others is what came before it.
+//! The writer thread, which commits in groups: it appends all pending requests to the log together and then
+//! applies them in order. Each request sees the effect of those before it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,37 +20,37 @@ use crate::publishing::coming::Coming;
 use crate::publishing::patch::patched;
 use crate::publishing::wish::{Deed, Done, Refused, Wish};
 
-/// Jobs that wait to be written.
+/// Limit of queued jobs.
 const MAX_WAITING: usize = 1024;
-/// So many are written together at most.
+/// Limit of jobs in one group.
 const MAX_TOGETHER: usize = 256;
-/// Documents that go by themselves are looked for this often at most.
+/// Bounds of the interval between two searches for expired documents.
 const SHORTEST_WAIT: Duration = Duration::from_millis(10);
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
 
-/// Wishes that are fulfilled together or not at all.
+/// Write requests that apply together or not at all.
 struct Job {
     wishes: Vec<Wish>,
-    /// What came with them counts until they are written, whether or not anybody waits for that.
+    /// Counts the received content until it is written, even if the client has gone.
     _coming: Coming,
     done: oneshot::Sender<Result<Vec<Done>, Refused>>,
 }
 
-/// What the thread is asked for.
+/// A command to the writer thread.
 enum Asked {
     Change(Job),
-    /// Another process takes up the documents: none is changed here any more.
+    /// Hands the documents over to another process: no changes are made any more.
     GiveUp(oneshot::Sender<()>),
-    /// It has not.
+    /// Takes them back after a failed handover.
     TakeBack,
 }
 
-/// Where wishes go.
+/// The handle of the writer thread.
 #[derive(Clone)]
 pub(crate) struct Writer(SyncSender<Asked>);
 
 impl Writer {
-    /// Starts the thread. It ends when nobody can wish for anything any more.
+    /// Starts the thread, which ends when all handles are dropped.
     pub(crate) fn start(
         documents: Arc<Documents>,
         journal: Option<Journal>,
@@ -68,7 +68,7 @@ impl Writer {
         Ok(Self(sender))
     }
 
-    /// Has all of these happen, or none.
+    /// Executes all of these write requests, or none of them.
     pub(crate) async fn ask(
         &self,
         wishes: Vec<Wish>,
@@ -86,7 +86,7 @@ impl Writer {
         }
     }
 
-    /// Lets another process take up the documents. When this returns, nothing is changed any more.
+    /// Hands the documents over to another process. After it returns, no changes are made.
     pub(crate) async fn give_up(&self) {
         let (done, given_up) = oneshot::channel();
         if self.say(Asked::GiveUp(done)).await {
@@ -94,12 +94,12 @@ impl Writer {
         }
     }
 
-    /// Goes on.
+    /// Takes the documents back after a failed handover.
     pub(crate) async fn take_back(&self) {
         self.say(Asked::TakeBack).await;
     }
 
-    /// Says this as soon as there is room. False if nobody listens.
+    /// Sends a command as soon as the queue has room; false if the thread has ended.
     async fn say(&self, mut what: Asked) -> bool {
         loop {
             match self.0.try_send(what) {
@@ -118,20 +118,20 @@ struct Writing {
     is_given_up: bool,
 }
 
-/// Changes that are not written down yet.
+/// Changes that are not committed yet.
 struct Draft {
     generations: Generations,
-    /// Those of each job together.
+    /// The changes of each job.
     records: Vec<Vec<Arc<Change>>>,
-    /// The last one of each document.
+    /// The newest change of each document.
     now: HashMap<Name, Arc<Change>>,
-    /// The number of the last one.
+    /// The number of the newest change.
     newest: u64,
-    /// What documents take with all of them.
+    /// Memory used by documents including these changes, in bytes.
     size: u64,
 }
 
-/// What is drafted of one job, and what was drafted of the same documents before.
+/// The changes of one job, and the earlier uncommitted changes they replace.
 #[derive(Default)]
 struct Drafting {
     record: Vec<Arc<Change>>,
@@ -139,7 +139,7 @@ struct Drafting {
 }
 
 impl Draft {
-    /// Nobody but who writes changes what it begins with.
+    /// Starts after the newest committed change; only this thread commits.
     fn after(books: &Books) -> Self {
         Self {
             generations: books.generations.clone(),
@@ -150,7 +150,7 @@ impl Draft {
         }
     }
 
-    /// Takes back what was drafted of a job since this was all.
+    /// Reverts the changes of a job to the given newest number and size.
     fn undo(&mut self, drafting: Drafting, newest: u64, size: u64) {
         (self.newest, self.size) = (newest, size);
         let changes = drafting.record.into_iter().zip(drafting.before);
@@ -214,10 +214,10 @@ impl Writing {
         wait.clamp(SHORTEST_WAIT, LONGEST_WAIT)
     }
 
-    /// Fulfils what can be.
+    /// Executes a group of jobs.
     fn write(&mut self, jobs: Vec<Job>) {
         if self.is_given_up {
-            // Who is told nothing tries again, and finds the other process.
+            // Without a response the client retries, and reaches the other process.
             return;
         }
         let mut draft = Draft::after(&self.documents.books.lock());
@@ -231,7 +231,7 @@ impl Writing {
         }
         let written = self.bring_into_force(&draft);
         for (job, result) in results {
-            // Nobody may be waiting any more.
+            // The client may have gone.
             let _ = job.done.send(match &written {
                 Ok(()) => result,
                 Err(error) => result.and(Err(Refused::Unwritten(error.clone()))),
@@ -239,7 +239,7 @@ impl Writing {
         }
     }
 
-    /// Takes away what has had its time.
+    /// Deletes expired documents.
     fn expire(&mut self) {
         let now = self.documents.clock.now();
         let books = self.documents.books.lock();
@@ -256,7 +256,7 @@ impl Writing {
         }
         let expired = draft.records.len();
         if let Err(error) = self.bring_into_force(&draft) {
-            // Nobody is told yet, but nobody is answered with them any more.
+            // Subscribers are not notified yet, but the documents are no longer served.
             for change in draft.records.iter().flatten() {
                 self.documents.pages.hide(&change.name);
             }
@@ -267,7 +267,7 @@ impl Writing {
         self.documents.counters.expired.add(expired as u64);
     }
 
-    /// Works out what the wishes of one job come to, after everything before them.
+    /// Computes the changes of one job, after those before it.
     fn draft(&self, draft: &mut Draft, wishes: &[Wish]) -> Result<Vec<Done>, Refused> {
         let (newest, size) = (draft.newest, draft.size);
         let mut drafting = Drafting::default();
@@ -354,7 +354,7 @@ impl Writing {
         })
     }
 
-    /// A document as it is after what is drafted; `None` if there is none.
+    /// Returns a document including uncommitted changes; `None` if it does not exist.
     fn now(&self, draft: &Draft, name: &Name) -> Option<Arc<Change>> {
         if let Some(drafted) = draft.now.get(name) {
             return (!drafted.is_gone()).then(|| Arc::clone(drafted));
@@ -394,7 +394,7 @@ impl Writing {
         drafting.record.push(change);
     }
 
-    /// Writes the changes down, and has them count.
+    /// Writes the changes to the log, and applies them.
     fn bring_into_force(&mut self, draft: &Draft) -> Result<(), String> {
         if draft.records.is_empty() {
             return Ok(());
@@ -429,7 +429,7 @@ impl Writing {
         })
     }
 
-    /// Writes the log anew when most of it is out of date.
+    /// Compacts the log when most of it is outdated.
     fn clear_up(&mut self) {
         let Some(journal) = &mut self.journal else {
             return;
@@ -444,11 +444,11 @@ impl Writing {
     }
 }
 
-/// What the log and what is told of the server's own doings are filed under.
+/// Target of log messages for the operator.
 const TARGET: &str = "microcache";
 
 impl Documents {
-    /// All that is remembered, as a log has it.
+    /// Returns all stored changes, as a log contains them.
     fn all(&self) -> (Header, Vec<Arc<Change>>) {
         let books = self.books.lock();
         let header = Header {

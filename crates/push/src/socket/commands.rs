@@ -1,5 +1,5 @@
-//! Our own language on a socket: JSON both ways. What is told is what event streams have as `data`; a client
-//! sends `{"subscribe": "/live/x"}`, `{"unsubscribe": "/live/x"}` and `{"get": "/live/x"}`.
+//! The `microcache` protocol on a socket: JSON in both directions. Events are the `data` of event streams;
+//! commands are `{"subscribe": "/live/x"}`, `{"unsubscribe": "/live/x"}` and `{"get": "/live/x"}`.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -11,18 +11,18 @@ use crate::changes::version::Version;
 use crate::documents::no_url::NoUrl;
 use crate::name::MAX_NAME;
 
-/// What a client says.
+/// A command as it is sent.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Said {
     subscribe: Option<String>,
     unsubscribe: Option<String>,
     get: Option<String>,
-    /// Of a page, what it has already.
+    /// For a page: the version of the client's copy.
     version: Option<String>,
 }
 
-/// What it is answered.
+/// A reply.
 #[derive(Default, Serialize)]
 struct Answer<'a> {
     event: &'static str,
@@ -38,12 +38,12 @@ struct Answer<'a> {
 
 impl Answer<'_> {
     fn written(&self) -> Bytes {
-        // Nothing in it can fail to be written.
+        // Serializing these fields cannot fail.
         serde_json::to_string(self).unwrap_or_default().into()
     }
 }
 
-/// What somebody wants.
+/// Parses a command.
 pub(super) fn read(text: &str) -> Result<Order, NoUrl> {
     let said: Said = serde_json::from_str(text).map_err(|_| unknown())?;
     let urls = [&said.subscribe, &said.unsubscribe, &said.get];
@@ -95,7 +95,7 @@ pub(super) fn error(url: Option<&str>, error: &NoUrl) -> Bytes {
     answer.written()
 }
 
-/// A document that was asked for.
+/// Encodes the document of a `get`.
 pub(super) fn value(change: &Change, version: Version) -> Bytes {
     encode(change, version, Form::Value).into()
 }

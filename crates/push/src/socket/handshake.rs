@@ -1,4 +1,4 @@
-//! How a connection leaves HTTP for WebSocket (RFC 6455, section 4.2).
+//! The WebSocket handshake (RFC 6455 §4.2).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,17 +9,17 @@ use sha1_smol::Sha1;
 
 use crate::answer;
 
-/// What shows that an answer is one to a request for this.
+/// The constant of `Sec-WebSocket-Accept` (RFC 6455 §1.3).
 const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
-/// The only version that there is.
+/// The protocol version.
 const VERSION: &str = "13";
 
-/// Which language is spoken.
+/// A subprotocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
-    /// Ours.
+    /// The native one.
     Microcache,
-    /// That of another push cache.
+    /// That of Piper, another push cache.
     Piper,
 }
 
@@ -32,15 +32,15 @@ impl Protocol {
     }
 }
 
-/// A request that may become a socket.
+/// A valid handshake request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Handshake {
     accept: String,
-    /// The first of those that the client offers which are spoken here.
+    /// The first offered subprotocol that is supported.
     pub(crate) protocol: Option<Protocol>,
 }
 
-/// Whether a request asks for a socket, whatever else is wrong with it.
+/// Returns whether a request asks for a WebSocket, valid or not.
 pub(crate) fn is_asked_for(request: &OriginRequest) -> bool {
     let mut offers = request.fields.fields().members("upgrade");
     request.method == Method::GET
@@ -49,7 +49,7 @@ pub(crate) fn is_asked_for(request: &OriginRequest) -> bool {
 }
 
 impl Handshake {
-    /// Reads what a request says, of which [`is_asked_for`] holds.
+    /// Validates a request for which [`is_websocket_request`] holds.
     pub(crate) fn read(
         request: &OriginRequest,
         spoken: &[Protocol],
@@ -86,7 +86,7 @@ impl Handshake {
         })
     }
 
-    /// The answer that agrees, without its tunnel.
+    /// Returns the 101 response, without its tunnel.
     pub(crate) fn agree(&self) -> OriginResponse {
         let mut answer = answer::bare(101);
         answer.length = None;
@@ -103,7 +103,7 @@ impl Handshake {
     }
 }
 
-/// The value of a field that is there once.
+/// Returns the value of a field that occurs exactly once.
 fn only<'a>(fields: Fields<'a>, name: &str) -> Option<&'a [u8]> {
     let mut values = fields.all(name);
     let value = values.next()?;

@@ -1,4 +1,4 @@
-//! In which language a socket is spoken, and what can be named in it.
+//! The message protocols of a socket, and the URLs that each can name.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -18,20 +18,20 @@ use crate::subscribing::page::Page;
 use crate::subscribing::subscription::Subscription;
 use crate::subscribing::urls::{FindPage, Found, NoPage, find};
 
-/// One of them, and what it needs.
+/// The protocol of a socket, with its state.
 pub(crate) enum Language {
     Ours {
-        /// Where pages of the application may be named.
+        /// Resolver of pages, where they may be subscribed to.
         pages: Option<Box<Pages>>,
         wants_deltas: bool,
     },
     Piper(Box<Piper>),
 }
 
-/// What the names of fields begin with that say from where a request came.
+/// Prefix of the fields that describe the client's address.
 const FORWARDED: &[u8] = b"x-forwarded-";
 
-/// How pages are found, for who sent a request.
+/// Resolver of pages for the request that opened the socket.
 pub(crate) struct Pages {
     request: OriginRequest,
     find: FindPage,
@@ -45,7 +45,7 @@ impl Pages {
             request.target.clone(),
         );
         kept.scheme = request.scheme;
-        // From where it came counts, and the rest may be long.
+        // Only fields that describe the client's address are needed; others may be long.
         let says_from_where = |name: &[u8], _: &[u8]| {
             name.eq_ignore_ascii_case(b"forwarded")
                 || name.len() > FORWARDED.len()
@@ -65,7 +65,7 @@ impl Pages {
 }
 
 impl Language {
-    /// Another one, for a socket that was opened at this path.
+    /// Creates the Piper protocol for a socket opened at this path.
     pub(crate) fn piper_at(path: &str) -> Self {
         Self::Piper(Box::new(Piper::at(path)))
     }
@@ -77,7 +77,7 @@ impl Language {
         }
     }
 
-    /// What a url stands for.
+    /// Resolves a URL.
     pub(super) fn find(&self, url: &str, prefixes: &[Prefix]) -> Result<Found, NoUrl> {
         match self {
             Self::Ours {
@@ -94,7 +94,7 @@ impl Language {
         }
     }
 
-    /// What happens next, as it is told.
+    /// Polls the next event.
     pub(super) fn poll_told(
         &self,
         subscription: &mut Subscription,
@@ -113,7 +113,7 @@ impl Language {
         }
     }
 
-    /// That all is told of what was subscribed to, and from where it goes on.
+    /// Returns the confirmation of a subscription, after its snapshot.
     pub(super) fn subscribed(&self, url: &str, place: &str, is_there: bool) -> Bytes {
         match self {
             Self::Ours { .. } => commands::subscribed(url, place),
@@ -136,19 +136,19 @@ impl Language {
         }
     }
 
-    /// A subscription was made.
+    /// Records a successful subscription.
     pub(super) fn call(&mut self, url: &str) {
         if let Self::Piper(piper) = self {
             piper.call(url);
         }
     }
 
-    /// Whether what has a star is answered with all documents that it stands for.
+    /// Returns whether `get` of a pattern returns all matching documents.
     pub(super) const fn gets_several(&self) -> bool {
         matches!(self, Self::Piper(_))
     }
 
-    /// A document that was asked for.
+    /// Encodes the document of a `get`.
     pub(super) fn value(&self, change: &Change, version: Version) -> Bytes {
         match self {
             Self::Ours { .. } => commands::value(change, version),

@@ -1,4 +1,4 @@
-//! Whether there still is somebody, and how fast he may give orders.
+//! Keep-alive pings and the rate limit of commands.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -7,23 +7,23 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// After so long a silence a client is asked whether it is there, and given up after another one.
+/// Silence after which the client is pinged, and again until it is disconnected.
 pub(super) const PATIENCE: Duration = Duration::from_secs(25);
-/// What waits for so long to be taken, and is taken then, is a sign of life too.
+/// Output blocked for this long and then accepted counts as a sign of life.
 const BLOCKED: Duration = Duration::from_secs(1);
-/// Between two orders in the long run.
+/// Sustained interval between commands.
 const PACE: Duration = Duration::from_millis(20);
-/// What somebody who has been quiet may be ahead of that: a hundred orders.
+/// Burst allowance: a hundred commands.
 const AHEAD: Duration = Duration::from_secs(2);
 
-/// What there is to be done about a silence.
+/// The action due after a silence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Due {
     Ask,
     GiveUp,
 }
 
-/// When a client was heard of.
+/// The keep-alive timer of a client.
 #[derive(Debug)]
 pub(super) struct Life {
     heard: Instant,
@@ -43,18 +43,18 @@ impl Life {
         }
     }
 
-    /// It has sent something.
+    /// Records input from the client.
     pub(super) fn hear(&mut self) {
         self.heard = Instant::now();
         self.asked = None;
     }
 
-    /// It was given something.
+    /// Records output handed to the connection.
     pub(super) fn give(&mut self) {
         self.given = Some(Instant::now());
     }
 
-    /// It is ready to be given more.
+    /// Records that the connection accepts more output.
     pub(super) fn ready(&mut self) {
         if let Some(given) = self.given.take()
             && given.elapsed() > BLOCKED
@@ -85,10 +85,10 @@ impl Life {
     }
 }
 
-/// Orders are carried out at a pace: each takes a lock that those who publish need too.
+/// Rate limit of commands: each takes a lock that publishers need, too.
 #[derive(Debug)]
 pub(super) struct Pace {
-    /// When the next one would be due, had they come one by one.
+    /// The time at which the next command is due at the sustained rate.
     next: Instant,
     timer: Option<Pin<Box<Sleep>>>,
 }
@@ -101,7 +101,7 @@ impl Pace {
         }
     }
 
-    /// When another one may be carried out, which counts then.
+    /// Waits until a command may be executed, and counts it.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let Some(timer) = &mut self.timer {
             std::task::ready!(timer.as_mut().poll(cx));
@@ -136,12 +136,12 @@ mod tests {
         assert!(began.elapsed() >= PATIENCE);
         assert_eq!(poll_fn(|cx| life.poll(cx)).await, Due::GiveUp);
         assert!(began.elapsed() >= PATIENCE * 2);
-        // Who answers is asked again later.
+        // A client that answers is pinged again later.
         let mut life = Life::new();
         assert_eq!(poll_fn(|cx| life.poll(cx)).await, Due::Ask);
         life.hear();
         assert_eq!(poll_fn(|cx| life.poll(cx)).await, Due::Ask);
-        // Who takes what was in its way is there.
+        // Accepting blocked output is a sign of life.
         life.give();
         advance(BLOCKED * 2).await;
         life.ready();

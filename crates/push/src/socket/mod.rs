@@ -1,8 +1,7 @@
-//! Subscriptions by WebSocket: what event streams tell, and orders from the client while it is told.
+//! Subscriptions by WebSocket: the events of event streams, and commands from the client at any time.
 //!
-//! A socket is a part of its connection, and has its turn when that has. It holds what is being sent at the
-//! moment and a few orders, so that who does not read costs no more than who does: what he is told is the latest
-//! when he reads on.
+//! A socket is polled as part of its connection. It buffers one outgoing frame and a few commands, so that a
+//! slow reader costs no more than a fast one: it receives the latest versions when it reads on.
 
 mod commands;
 mod handshake;
@@ -44,22 +43,22 @@ use crate::subscribing::page::Known;
 use crate::subscribing::subscription::{NoSubscription, Subscription};
 use crate::subscribing::urls::Found;
 
-/// The longest order.
+/// Length limit of a command, in bytes.
 const MAX_ORDER: usize = 8 * 1024;
-/// What is held of orders that wait for those before them, and how many: so long pings behind them are heard.
+/// Limits of queued commands, in bytes and in number: pings behind them are still answered.
 const MAX_HELD: usize = 2 * MAX_ORDER;
 const MAX_HELD_ORDERS: usize = 64;
-/// What a client may still say to a socket that has ended, until it has read why.
+/// Bytes accepted from a client after the socket has closed, until it has read the reason.
 const MAX_UNHEARD: usize = 64 * 1024;
-/// Longer messages are sent in parts.
+/// Length above which messages are fragmented, in bytes.
 const MAX_FRAME: usize = 1024 * 1024;
 
-/// What somebody wants.
+/// A client's command.
 #[derive(Debug, PartialEq, Eq)]
 enum Order {
     Subscribe {
         url: String,
-        /// Of a page, what is known already.
+        /// For a page: the version of the client's copy.
         version: Option<String>,
     },
     /// `None`: from everything.
@@ -67,7 +66,7 @@ enum Order {
     Get(String),
 }
 
-/// Whether a request may become a socket here.
+/// Checks the handshake and the origin of a WebSocket request.
 pub(crate) fn handshake(
     documents: &Documents,
     request: &OriginRequest,
@@ -84,7 +83,7 @@ pub(crate) fn handshake(
 }
 
 impl Handshake {
-    /// The answer that opens a socket.
+    /// Returns the response that opens the socket.
     pub(crate) fn open(&self, subscription: Subscription, language: Language) -> OriginResponse {
         let mut answer = self.agree();
         answer.tunnel = Some(Box::new(Tunnel {
@@ -96,40 +95,40 @@ impl Handshake {
     }
 }
 
-/// Somebody who is told of changes, and says of which.
+/// The server's end of a WebSocket subscription.
 pub(crate) struct Socket {
     frames: WebSocketStream<Pipe>,
-    /// Frames may have come that were not looked for.
+    /// True if buffered input may contain a frame.
     has_input: bool,
-    /// Frames may wait that are not written.
+    /// True if frames wait to be encoded.
     has_output: bool,
-    /// Until it ends.
+    /// `None` after the close frame.
     open: Option<Session>,
     life: Life,
-    /// All is sent.
+    /// True if everything has been sent.
     is_over: bool,
     unheard: usize,
     reader: Option<Waker>,
     writer: Option<Waker>,
 }
 
-/// What there is while it is open.
+/// The state of an open socket.
 struct Session {
     subscription: Subscription,
-    /// It had its first turn. It may have to say first that it begins anew.
+    /// True if it has been polled: a reset event precedes the first reply.
     has_begun: bool,
     language: Language,
-    /// What was read, and is not carried out.
+    /// Commands received and not executed.
     orders: Orders,
-    /// When what it may read ends.
+    /// Timer for the expiry of the client's token.
     ends: Option<Pin<Box<Sleep>>>,
-    /// What was subscribed to, and is not told whole.
+    /// The pattern whose snapshot is being delivered.
     joining: Option<Pattern>,
     pace: Pace,
     place: Open,
 }
 
-/// Orders that wait, as they came: what one means may hang on those before it.
+/// Received commands, unparsed: their meaning may depend on those before them.
 #[derive(Default)]
 struct Orders {
     waiting: VecDeque<Box<str>>,
@@ -150,19 +149,19 @@ impl Orders {
         let order = self.waiting.pop_front()?;
         self.length -= order.len();
         if self.waiting.is_empty() {
-            // Most sockets give none most of the time.
+            // Most queues are empty most of the time.
             self.waiting = VecDeque::new();
         }
         Some(order)
     }
 }
 
-/// What is to be sent next.
+/// The next outgoing message.
 enum Sending {
     Text(Bytes),
     Ping,
     Farewell(CloseCode, &'static str),
-    /// The client has ended it, or what it sends is no WebSocket: the farewell is on its way.
+    /// The client has closed or violated the protocol; the close frame is buffered already.
     Nothing,
 }
 
@@ -196,7 +195,7 @@ impl Socket {
         }
     }
 
-    /// Goes on until there is something to send.
+    /// Polls the next outgoing message.
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Sending> {
         let Some(session) = &mut self.open else {
             return Poll::Ready(Sending::Nothing);
@@ -217,16 +216,16 @@ impl Socket {
             }
             Poll::Pending => {}
         }
-        // Orders are answered one by one. What is no order is heard behind those that wait.
+        // Commands are executed one by one. Control frames behind them are still processed.
         if let Poll::Ready(answer) = session.answer(cx) {
             return Poll::Ready(Sending::Text(answer));
         }
         if self.has_input && session.orders.has_room() {
             let message = Pin::new(&mut self.frames).poll_next(cx);
-            // There is room for more, even if that was not all of a message.
+            // Input space is free now, even if the message is incomplete.
             wake(&mut self.writer);
             if let Poll::Ready(message) = message {
-                // Pongs go out before anything else is read.
+                // Pongs are sent before further input is read.
                 self.has_output = true;
                 let nothing = || Sending::Text(Bytes::new());
                 return Poll::Ready(session.take(message).unwrap_or_else(nothing));
@@ -257,7 +256,7 @@ impl Socket {
     }
 }
 
-/// Writes a whole message where there is room for it (RFC 6455 §5.2). Says whether there is.
+/// Encodes a text message if it fits (RFC 6455 §5.2); returns whether it does.
 fn put_text(text: &[u8], space: &mut ReadBuf<'_>) -> bool {
     const WHOLE_TEXT: u8 = 0x81;
     let Ok(length) = u16::try_from(text.len()) else {
@@ -278,11 +277,11 @@ fn put_text(text: &[u8], space: &mut ReadBuf<'_>) -> bool {
 }
 
 impl Session {
-    /// Takes what has come. Says what is to be done if that is no order.
+    /// Processes an incoming message; returns the reaction unless it is a command.
     fn take(&mut self, message: Option<Result<Message, Error>>) -> Option<Sending> {
         let message = match message {
             Some(Ok(message)) => message,
-            // If it is a frame that is too long, this has been said already, and is not said twice.
+            // For an oversized frame the library has sent the close frame already.
             Some(Err(Error::PayloadTooLong { .. })) => {
                 let why = "an order has 8192 bytes at most";
                 return Some(Sending::Farewell(CloseCode::MESSAGE_TOO_BIG, why));
@@ -302,8 +301,7 @@ impl Session {
         None
     }
 
-    /// The answer to the next order, if there is one and its time has come, and what goes before that. Nothing is to be
-    /// sent of what is empty.
+    /// Polls the reply to the next command, and events that precede it. Empty replies are not sent.
     fn answer(&mut self, cx: &mut Context<'_>) -> Poll<Bytes> {
         let has_begun = std::mem::replace(&mut self.has_begun, true);
         if !has_begun && let Poll::Ready(told) = self.language.poll_told(&mut self.subscription, cx)
@@ -330,7 +328,7 @@ impl Session {
         Poll::Pending
     }
 
-    /// The next that there is to tell.
+    /// Polls the next event.
     fn poll_told(&mut self, cx: &mut Context<'_>) -> Poll<Bytes> {
         self.language.poll_told(&mut self.subscription, cx)
     }
@@ -344,7 +342,7 @@ impl Session {
         self.place.documents().books.lock().now(name).is_some()
     }
 
-    /// Carries an order out, and says what the answer is. It may follow later.
+    /// Executes a command and returns its reply, which is empty if it follows later.
     fn carry_out(&mut self, order: Result<Order, NoUrl>) -> Bytes {
         let (url, done) = match order {
             Err(why) => return self.language.error(None, &why),
@@ -430,7 +428,7 @@ impl Session {
         };
         let name = match pattern {
             Pattern::Exact(name) => name,
-            // Its answers are as many as there are.
+            // Such a reply is a sequence of documents.
             _ if self.language.gets_several() => {
                 let added = self.subscription.add(&pattern, false);
                 return added.map(|()| Bytes::new()).map_err(refused);
@@ -471,7 +469,7 @@ fn remember(waker: &mut Option<Waker>, cx: &Context<'_>) {
     }
 }
 
-/// What is sent to the client. It ends when the socket does.
+/// The bytes sent to the client, until the socket closes.
 impl AsyncRead for Socket {
     fn poll_read(
         self: Pin<&mut Self>,
@@ -490,7 +488,7 @@ impl AsyncRead for Socket {
                 return Poll::Ready(Ok(()));
             }
             if socket.has_output {
-                // It is in memory, and does not wait.
+                // The sink is in memory and never blocks.
                 let flushed = Pin::new(&mut socket.frames).poll_flush(cx);
                 if !socket.frames.get_ref().is_drained() {
                     continue;
@@ -510,7 +508,7 @@ impl AsyncRead for Socket {
                 && !(text.is_empty() || socket.has_output)
                 && put_text(text, space)
             {
-                // Most messages need no room but that.
+                // Most messages bypass the buffer.
                 socket.life.give();
                 return Poll::Ready(Ok(()));
             }
@@ -519,7 +517,7 @@ impl AsyncRead for Socket {
     }
 }
 
-/// What the client sends. As long as it does not take its answers, no more is taken of it.
+/// The bytes received from the client. Back-pressure: none are accepted while replies are not read.
 impl AsyncWrite for Socket {
     fn poll_write(
         self: Pin<&mut Self>,
@@ -528,7 +526,7 @@ impl AsyncWrite for Socket {
     ) -> Poll<io::Result<usize>> {
         let socket = self.get_mut();
         if socket.is_over {
-            // It is let finish its sentence, so that it reads why.
+            // Accept and discard the rest of the input, so that the client can read the close frame.
             socket.unheard += bytes.len();
             return Poll::Ready(if socket.unheard > MAX_UNHEARD {
                 Err(io::ErrorKind::BrokenPipe.into())
@@ -553,7 +551,7 @@ impl AsyncWrite for Socket {
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         let socket = self.get_mut();
-        // Nobody listens who says nothing more: a farewell would have come before.
+        // The client has shut down its side; a close frame would have come before.
         socket.has_input = true;
         socket.frames.get_mut().end();
         wake(&mut socket.reader);

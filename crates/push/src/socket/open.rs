@@ -1,4 +1,4 @@
-//! A socket's place among all that are open.
+//! Registration of an open socket.
 
 use std::sync::Arc;
 use std::task::{Context, Waker};
@@ -6,10 +6,10 @@ use std::task::{Context, Waker};
 use crate::documents::Documents;
 use crate::waiting::Seat;
 
-/// One that is open.
+/// An open socket, counted until it is dropped.
 pub(crate) struct Open {
     documents: Arc<Documents>,
-    /// Who is woken when it is to end.
+    /// The registered waker for the shutdown.
     waker: Option<(Waker, Seat)>,
 }
 
@@ -26,7 +26,7 @@ impl Open {
         &self.documents
     }
 
-    /// Whether it is to end. If it is not, whoever asks is woken when it is.
+    /// Returns whether sockets are to close; otherwise registers the task for that.
     pub(crate) fn is_ending(&mut self, cx: &Context<'_>) -> bool {
         let sockets = &self.documents.sockets;
         let known = self.waker.as_ref();

@@ -1,5 +1,5 @@
-//! What carries frames: bytes in memory, of which nobody waits for anybody. Who reads and who writes frames has
-//! its turn whenever the connection does.
+//! In-memory, non-blocking duplex for frames. Both ends are polled with the connection, so neither wakes the
+//! other.
 
 use std::io;
 use std::pin::Pin;
@@ -8,22 +8,22 @@ use std::task::{Context, Poll};
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// What is taken of a client before all that is read.
+/// Limit of unread input, in bytes.
 const MAX_TAKEN: usize = 16 * 1024;
-/// What is handed to the connection at a time.
+/// Limit of output per poll, in bytes.
 const MAX_GIVEN: usize = 16 * 1024;
 
-/// Both directions.
+/// Both directions of the duplex.
 #[derive(Debug, Default)]
 pub(super) struct Pipe {
     from_client: BytesMut,
     to_client: BytesMut,
-    /// The client says nothing more.
+    /// True if the client has shut down its side.
     has_ended: bool,
 }
 
 impl Pipe {
-    /// Takes what the client has sent, as far as there is room. Says how much.
+    /// Accepts input as far as there is room; returns how much.
     pub(super) fn take(&mut self, bytes: &[u8]) -> usize {
         let room = MAX_TAKEN.saturating_sub(self.from_client.len());
         let taken = bytes.len().min(room);
@@ -35,7 +35,7 @@ impl Pipe {
         self.has_ended = true;
     }
 
-    /// Gives what is for the client. Says whether there was anything.
+    /// Moves output to the connection; returns whether there was any.
     pub(super) fn give(&mut self, space: &mut ReadBuf<'_>) -> bool {
         let given = self.to_client.len().min(space.remaining());
         space.put_slice(&self.to_client[..given]);
@@ -49,14 +49,14 @@ impl Pipe {
     }
 }
 
-/// Most sockets are silent most of the time, and need no room then.
+/// Most sockets are idle most of the time and need no buffer then.
 fn give_back(buffer: &mut BytesMut) {
     if buffer.is_empty() {
         *buffer = BytesMut::new();
     }
 }
 
-/// What the client has sent, to who reads frames.
+/// Input, for the frame decoder.
 impl AsyncRead for Pipe {
     fn poll_read(
         self: Pin<&mut Self>,
@@ -75,7 +75,7 @@ impl AsyncRead for Pipe {
     }
 }
 
-/// Frames for the client.
+/// Output of the frame encoder.
 impl AsyncWrite for Pipe {
     fn poll_write(
         self: Pin<&mut Self>,

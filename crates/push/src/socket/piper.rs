@@ -1,7 +1,7 @@
-//! The language of another push cache, Piper, so that its clients work: commands are words, documents are called
-//! by what stands behind the path at which the socket was opened, and what is told is the documents themselves.
+//! The protocol of Piper, another push cache: commands are words, documents are named relative to the path of
+//! the socket, and events are the documents themselves.
 //!
-//! Its filters, `SUBSCRIBE (…)`, and its sorted batches, `SUBSCRIBE * [key]`, are not spoken.
+//! Filters, `SUBSCRIBE (…)`, and sorted batches, `SUBSCRIBE * [key]`, are not supported.
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -14,18 +14,18 @@ use crate::documents::no_url::NoUrl;
 use crate::name::{MAX_NAME, Pattern};
 use crate::subscribing::subscription::Next;
 
-/// What is remembered of a client that speaks it.
+/// The state of a Piper client.
 #[derive(Debug, Default)]
 pub(crate) struct Piper {
     /// The path before the ids.
     base: String,
-    /// What subscriptions are called by it, and what they are of.
+    /// The client's names of its subscriptions, and their URLs.
     names: Vec<(String, String)>,
-    /// What the subscription is to be called that is being made.
+    /// The name of the subscription in progress.
     coming: Option<String>,
 }
 
-/// That a document is gone, or cannot be had.
+/// A message about a deleted document or an error.
 #[derive(Serialize)]
 struct Said<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -38,13 +38,13 @@ struct Said<'a> {
 
 impl Said<'_> {
     fn written(&self) -> Bytes {
-        // Nothing in it can fail to be written.
+        // Serializing these fields cannot fail.
         serde_json::to_string(self).unwrap_or_default().into()
     }
 }
 
 impl Piper {
-    /// For a socket that was opened at this path.
+    /// Creates the state for a socket opened at this path.
     pub(super) fn at(path: &str) -> Self {
         let end = path.rfind('/').map_or(0, |slash| slash + 1);
         Self {
@@ -54,7 +54,7 @@ impl Piper {
         }
     }
 
-    /// What somebody wants.
+    /// Parses a command.
     pub(super) fn read(&mut self, text: &str) -> Result<Order, NoUrl> {
         let (verb, rest) = match text.trim().split_once(char::is_whitespace) {
             Some((verb, rest)) => (verb, rest.trim()),
@@ -93,17 +93,17 @@ impl Piper {
         }
     }
 
-    /// What an id stands for, in the one way in which subscriptions are written.
+    /// Returns the URL of an id, in the normal form of patterns.
     fn url(&self, id: &str) -> Result<String, NoUrl> {
         if self.base.len() + id.len() > MAX_NAME {
             return Err(NoUrl::too_long());
         }
         let url = format!("{}{id}", self.base);
-        // What is none is refused later.
+        // Invalid patterns are rejected later.
         Ok(Pattern::parse(&url).map_or(url, |pattern| pattern.as_written().to_owned()))
     }
 
-    /// A subscription was made, and gets its name. It has one, and there are not so many of them.
+    /// Names the subscription just made. Each subscription has one name, so their number is limited.
     pub(super) fn call(&mut self, url: &str) {
         if let Some(name) = self.coming.take() {
             self.names
@@ -112,7 +112,7 @@ impl Piper {
         }
     }
 
-    /// What goes by a name, which it has no longer; otherwise it is an id.
+    /// Removes a name and returns its URL; an unknown name is an id.
     fn take_named(&mut self, name: &str) -> Result<String, NoUrl> {
         let named = self.names.iter().position(|(known, _)| known == name);
         let url = match named {
@@ -136,7 +136,7 @@ impl Piper {
         said.written()
     }
 
-    /// What is told: nothing of what there are no words for.
+    /// Encodes an event; control events have no equivalent.
     pub(super) fn told(&self, next: &Next) -> Bytes {
         match next {
             Next::Change(change, _) => self.value(change),
@@ -144,7 +144,7 @@ impl Piper {
         }
     }
 
-    /// A document as it is, which is JSON there. Other text is a string, and what is neither is not told.
+    /// Encodes a document: JSON as it is, other text as a string, binary content as nothing.
     pub(super) fn value(&self, change: &Change) -> Bytes {
         let Some(content) = &change.content else {
             let said = Said {
@@ -192,7 +192,7 @@ mod tests {
             (" subscribe \t* ", subscribe("*")),
             ("SUBSCRIBE John mine", subscribe("John")),
             ("UNSUBSCRIBE mine", leave("John")),
-            // It has gone with its name.
+            // The name was removed with its subscription.
             ("UNSUBSCRIBE mine", leave("mine")),
             ("Unsubscribe John", leave("John")),
             ("UNSUBSCRIBE", Ok(Order::Unsubscribe(None))),
@@ -222,7 +222,7 @@ mod tests {
             piper.call("/x");
         }
         assert_eq!(piper.names.len(), 1);
-        // What is refused gets none, however it is written.
+        // A rejected subscription gets no name, however it is written.
         for stars in 1..100 {
             let order = piper.read(&format!("SUBSCRIBE {} more{stars}", "*".repeat(stars)));
             let subscribe = Order::Subscribe {

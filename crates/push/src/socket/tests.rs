@@ -11,7 +11,7 @@ use crate::origin::Push;
 use crate::settings::PushSettings;
 use crate::subscribing::subscription::Asked;
 
-/// A frame of a client whose mask is nothing.
+/// Encodes a client's frame with an all-zero mask.
 fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     let length = payload.len() as u16;
     let mut bytes = vec![first];
@@ -51,7 +51,7 @@ async fn who_does_not_answer_is_given_up() {
     let push = push();
     let (mut socket, began) = (socket(&push), Instant::now());
     let mut received = Vec::new();
-    // Answers the first ping, and no other.
+    // Answers the first ping only.
     let mut ping = [0; 2];
     socket.read_exact(&mut ping).await.expect("a ping");
     assert_eq!(ping, [0x89, 0]);
@@ -108,7 +108,7 @@ fn messages_are_written_as_the_library_writes_them() {
             assert!(!put_text(text.as_bytes(), &mut less));
             assert!(less.filled().is_empty());
         } else {
-            // Longer ones are rare, and left to it.
+            // Longer messages are rare, and left to the library.
             assert_eq!(length, 65_536);
         }
     }
@@ -120,7 +120,7 @@ async fn what_is_not_read_is_not_taken() {
     let mut socket = socket(&push);
     let ping = frame(0x89, &[b'x'; 125]);
     let mut taken = 0;
-    // Nobody reads: it takes what it has room for, and no more.
+    // Without a reader, input is accepted up to the limit.
     while let Ok(count) = timeout(Duration::from_millis(1), socket.write(&ping)).await {
         taken += count.expect("taken");
     }
@@ -154,7 +154,7 @@ async fn a_ping_is_heard_behind_orders_that_wait() {
     let mut socket = socket(&push);
     let order = frame(0x81, br#"{"get":"/live/x"}"#);
     let mut answered = 0;
-    // As many as may come at once, and some that have to wait for their time, with a ping behind each.
+    // The whole burst and some rate-limited commands, each followed by a ping.
     for number in 0..120_u8 {
         socket.write_all(&order).await.expect("taken");
         socket
@@ -185,7 +185,7 @@ async fn orders_mean_what_those_before_them_make_of_them() {
     let subscription = Subscription::new(push.documents(), Asked::default());
     let subscription = subscription.expect("there is room");
     let mut socket = Socket::new(subscription, Language::piper_at("/live/"));
-    // They come together, and are carried out one by one.
+    // They arrive together, and are executed one by one.
     let orders = [
         "SUBSCRIBE a* first",
         "SUBSCRIBE b* second",

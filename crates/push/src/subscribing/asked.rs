@@ -1,4 +1,4 @@
-//! What somebody asks for at the path for those who watch, as the query says it.
+//! The query parameters of a subscription at [`WATCH_PATH`](crate::paths::WATCH_PATH).
 
 use std::time::Duration;
 
@@ -18,20 +18,21 @@ use crate::subscribing::stream::MARK;
 use crate::subscribing::subscription::Asked;
 use crate::subscribing::urls::Found;
 
-/// How long somebody waits for something to happen who asks again and again.
+/// Default and limit of `wait`: the time after which long polling returns without an event.
 const WAIT: Duration = Duration::from_secs(25);
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
 
-/// All of it.
+/// A parsed subscription request.
 pub(crate) struct Question {
     pub(crate) asked: Asked,
     pub(crate) wait: Duration,
-    /// Who comes back by himself says the same again, which is out of date then: he is to be told apart.
+    /// True if the stream starts with a placeholder id: the `version` and `etag` parameters are outdated when
+    /// an `EventSource` reconnects with the same URL, and the id reveals the reconnect.
     pub(crate) is_marked: bool,
 }
 
 impl Asked {
-    /// The same, but whoever was told of what is lost since begins anew.
+    /// Turns a position or a version that Redis has lost into a request for a full snapshot.
     pub(crate) fn held_against(mut self, documents: &Documents) -> Self {
         let place = self.seen.as_deref().map(str::parse::<Place>);
         let seen = place.and_then(Result::ok).into_iter();
@@ -53,14 +54,15 @@ impl Asked {
     }
 }
 
-/// One url, and what is said of it each time that it is named: several tabs may show the same page.
+/// A `url` parameter with the validators of each occurrence: several tabs may share a connection and show
+/// different versions of the same page.
 struct Named {
     url: String,
     found: Found,
     claims: Vec<Claim>,
 }
 
-/// What somebody says that he has of it.
+/// The client's copy of a document or page, from the parameters after its `url`.
 #[derive(Clone, Default, PartialEq, Eq)]
 struct Claim {
     version: Option<String>,
@@ -68,7 +70,7 @@ struct Claim {
 }
 
 impl Named {
-    /// What all say who name it: who has something else is to be told.
+    /// Returns the validators if all occurrences agree; otherwise none, so that an event is sent.
     fn claim(&self) -> Claim {
         let first = self.claims.first().cloned().unwrap_or_default();
         let is_agreed = self.claims.iter().all(|claim| *claim == first);
@@ -81,7 +83,7 @@ impl Named {
 }
 
 impl Question {
-    /// Reads a request. What a url stands for, `find` says.
+    /// Parses a request; `find` resolves a URL. Fails with the response to send.
     pub(crate) fn read(
         request: &OriginRequest,
         documents: &Documents,
@@ -120,7 +122,7 @@ impl Question {
         })
         .map_err(NoUrl::answer)?;
         asked.reader = shown.reader();
-        // What a browser says when it comes back is newer than what the url says.
+        // The id of a reconnecting browser is newer than that of the URL.
         if let Some(seen) = seen.filter(|seen| seen != MARK) {
             asked.seen = Some(seen.into_owned());
             asked.has.clear();
@@ -132,13 +134,13 @@ impl Question {
         })
     }
 
-    /// Whether nothing is asked for.
+    /// Returns whether no URL is subscribed to.
     pub(crate) const fn is_nothing(&self) -> bool {
         self.asked.documents.is_empty() && self.asked.pages.is_empty()
     }
 }
 
-/// A url is named, maybe once more. Says which one it is.
+/// Adds a `url` parameter, or another occurrence of it; returns its index.
 fn name_it(
     named: &mut Vec<Named>,
     url: String,
@@ -160,7 +162,8 @@ fn name_it(
     Ok(named.len() - 1)
 }
 
-/// Takes up what is named. Of pages, what is said of them counts only if whoever says it has not been told more since.
+/// Adds the URLs to the request. Validators of pages are ignored on a reconnect, since the client may have
+/// received newer events.
 fn take_up(
     asked: &mut Asked,
     named: Vec<Named>,

@@ -1,7 +1,7 @@
-//! What somebody adds to a subscription, and takes away from it, while it goes on.
+//! Adding and removing patterns of a live subscription.
 //!
-//! What is added is told as it is now, before anything else goes on. What the subscriber was told of it by
-//! something that it asked for before is not told again, and neither is what it still will be.
+//! The documents of an added pattern are sent as a snapshot before any further change. Documents that another
+//! pattern has delivered, or is about to deliver, are left out of it.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -17,18 +17,18 @@ use crate::subscribing::subscription::{
     As, Next, NoSubscription, Step, Subscription, Wanted, look_for_all,
 };
 
-/// So many documents that are not to be told are passed over at a time.
+/// Limit of changes skipped per turn.
 const MAX_SKIPPED: usize = 1024;
 
-/// A pattern that was added, until all that there was of it is told.
+/// An added pattern whose snapshot is being delivered.
 pub(crate) struct Joining {
     topic: TopicId,
     told_through: u64,
-    /// The last change when it was added.
+    /// The newest change when the pattern was added; the snapshot ends here.
     through: u64,
-    /// The last change up to which something else that it asks for has still to tell what there is of this.
+    /// Upper bound of changes another pattern of this subscription will still deliver.
     owed_through: u64,
-    /// What comes later is told too.
+    /// True if the pattern stays subscribed after the snapshot.
     stays: bool,
 }
 
@@ -38,7 +38,7 @@ impl Joining {
     }
 }
 
-/// How much somebody asks for.
+/// The size of a subscription.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extent {
     pub(crate) urls: usize,
@@ -46,8 +46,8 @@ pub(crate) struct Extent {
 }
 
 impl Subscription {
-    /// Adds a pattern, which is neither there nor is another one that is not told yet. If it does not stay, what
-    /// there is is told, and no change.
+    /// Adds a pattern that is not subscribed to yet; no other join may be pending. If `stays` is false, only
+    /// the snapshot is delivered.
     pub(crate) fn add(&mut self, pattern: &Pattern, stays: bool) -> Result<(), NoSubscription> {
         debug_assert!(self.joining.is_none());
         let documents = Arc::clone(&self.documents);
@@ -61,7 +61,7 @@ impl Subscription {
         })?;
         look_for_all(&mut books, topic);
         if stays {
-            // That it knew all there was is not said of what is added.
+            // The subscription is not caught up with the new pattern.
             self.caught_up = 0;
             self.forget_told(pattern, &books);
         }
@@ -75,19 +75,19 @@ impl Subscription {
         Ok(())
     }
 
-    /// Whether what was added is not told whole yet.
+    /// Returns whether the snapshot of an added pattern is incomplete.
     pub(crate) const fn is_joining(&self) -> bool {
         self.joining.is_some()
     }
 
-    /// Whether it asks for this.
+    /// Returns whether the pattern is subscribed to.
     pub(crate) fn has(&self, pattern: &Pattern) -> bool {
         let books = self.documents.books.lock();
         let mut topics = self.topics.iter();
         topics.any(|it| books.topics.get(it.topic).pattern == *pattern)
     }
 
-    /// Takes a pattern away. Says whether it was there.
+    /// Removes a pattern; returns whether it was subscribed to.
     pub(crate) fn remove(&mut self, pattern: &Pattern) -> bool {
         let documents = Arc::clone(&self.documents);
         let mut books = documents.books.lock();
@@ -97,14 +97,14 @@ impl Subscription {
         };
         let wanted = self.topics.remove(at);
         books.topics.leave(wanted.topic, wanted.seat);
-        // What it was about to tell of the others' is theirs to tell now.
+        // Changes that it was to deliver for overlapping patterns are now theirs to deliver.
         for other in &mut self.topics {
             other.since = other.since.min(self.seen);
         }
         true
     }
 
-    /// Takes all away.
+    /// Removes all patterns and pages.
     pub(crate) fn remove_all(&mut self) {
         let documents = Arc::clone(&self.documents);
         let mut books = documents.books.lock();
@@ -120,18 +120,18 @@ impl Subscription {
         self.pages.push(page);
     }
 
-    /// Whether it asks for this page.
+    /// Returns whether the page is subscribed to.
     pub(crate) fn has_page(&self, url: &str) -> bool {
         self.pages.iter().any(|page| page.url() == url)
     }
 
-    /// Takes a page away. Says whether it was there.
+    /// Removes a page; returns whether it was subscribed to.
     pub(crate) fn remove_page(&mut self, url: &str) -> bool {
         let at = self.pages.iter().position(|page| page.url() == url);
         at.map(|at| self.pages.remove(at)).is_some()
     }
 
-    /// How much it asks for.
+    /// Returns the number of URLs and of patterns subscribed to.
     pub(crate) fn extent(&self) -> Extent {
         let books = self.documents.books.lock();
         let is_star = |it: &&Wanted| books.topics.get(it.topic).pattern.is_like();
@@ -141,12 +141,12 @@ impl Subscription {
         }
     }
 
-    /// What comes next, as JSON.
+    /// Polls the next event as JSON.
     pub(crate) fn poll_told(&mut self, cx: &mut Context<'_>, delta: Form) -> Poll<Bytes> {
         self.poll_encoded(cx, Form::Json, delta)
     }
 
-    /// What comes next of what was added, if something was.
+    /// Advances the snapshot of the added pattern; `None` if no pattern is pending.
     pub(crate) fn join_on(&mut self, books: &mut Books) -> Option<Step> {
         let mut joining = self.joining.take()?;
         for _ in 0..MAX_SKIPPED {
@@ -177,10 +177,10 @@ impl Subscription {
         Some(Step::Later)
     }
 
-    /// All is told of it that only it tells. What something else tells of it comes first, and then it is there.
+    /// Finishes the snapshot, after changes that another pattern delivers first.
     fn join_last(&mut self, joining: Box<Joining>, books: &mut Books) -> Step {
         if self.seen < joining.owed_through && !self.has_to_begin_anew(books) {
-            // Later changes wait, since those of what was added are told among them.
+            // Later changes wait: some of them may be of the added pattern.
             let step = self.next(books, joining.owed_through);
             if !matches!(step, Step::Nothing) {
                 self.joining = Some(joining);
@@ -202,14 +202,15 @@ impl Subscription {
         }
     }
 
-    /// What it was told of when it asked for it before it may have dropped since.
+    /// Drops the delivered versions of an earlier subscription to this pattern: the client may have discarded
+    /// those documents.
     fn forget_told(&mut self, pattern: &Pattern, books: &Books) {
         let mut told = std::mem::take(&mut self.told);
         told.retain(|name| !pattern.matches(name) || self.tells(name, books));
         self.told = told;
     }
 
-    /// Whether something that it asks for already is about this document too.
+    /// Returns whether a subscribed pattern covers this document.
     fn tells(&self, name: &str, books: &Books) -> bool {
         let mut topics = self.topics.iter();
         topics.any(|it| books.topics.get(it.topic).pattern.matches(name))

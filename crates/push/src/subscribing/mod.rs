@@ -1,4 +1,4 @@
-//! Those who are told: what they ask for, and what they are sent.
+//! Subscribers: their requests, their position in the sequence of changes, and the streams sent to them.
 
 pub(crate) mod asked;
 pub(crate) mod joining;

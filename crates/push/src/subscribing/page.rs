@@ -1,5 +1,5 @@
-//! A page of the application that somebody watches. Whoever follows it says what there is of it; whoever
-//! watches is told the latest of that. Nothing is remembered of it: what was before is out of date.
+//! Watched pages of the application. One follower per page publishes its status, and subscribers receive the
+//! latest one; there is no history.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -15,15 +15,15 @@ use crate::changes::events::server_sent;
 use crate::changes::json::{essence, is_json};
 use crate::waiting::{Seat, Waiting};
 
-/// The longest content that is told with a version.
+/// Size limit of content sent inline with an event, in bytes.
 pub const MAX_INLINE: usize = 64 * 1024;
-/// And what may become of it when it is written as JSON.
+/// Size limit of an event with inline content as JSON, in bytes.
 const MAX_INLINE_JSON: usize = 2 * MAX_INLINE;
 
-/// Gives the content of a page, with its media type, when the first comes who wants to be told it.
+/// Loads the content and media type of a page, on the first request for inline content.
 pub type FindContent = Arc<dyn Fn() -> Option<(String, Vec<u8>)> + Send + Sync>;
 
-/// A page, for all who watch it.
+/// A watched page, shared by its subscribers.
 pub struct Page {
     url: Box<str>,
     state: Mutex<State>,
@@ -32,36 +32,36 @@ pub struct Page {
 
 #[derive(Default)]
 struct State {
-    /// How often there was something to tell.
+    /// Number of statuses published.
     number: u64,
     news: Option<News>,
     told: Told,
-    /// The same with its content, once somebody has asked for that.
+    /// The event with inline content, once it was requested.
     inline: Option<Told>,
     content: Option<FindContent>,
     waiting: Waiting,
 }
 
-/// The latest, as it is sent.
+/// An encoded event.
 #[derive(Clone, Default)]
 struct Told {
     event: Bytes,
     json: Bytes,
 }
 
-/// What there is of a page.
+/// The status of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
-    /// This version of it.
+    /// The current version.
     Version {
-        /// Another number for other content.
+        /// Identifies the content; it changes with every other content.
         number: u64,
-        /// Its entity tag, where it has one.
+        /// The entity tag, if any.
         tag: Option<String>,
     },
-    /// It was purged.
+    /// The page was purged.
     Purged,
-    /// What the application answers may not be kept, so that nobody knows whether it is another one.
+    /// The response must not be stored, so its changes cannot be observed.
     Unwatchable,
 }
 
@@ -81,17 +81,17 @@ struct Said<'a> {
     text: Option<&'a str>,
 }
 
-/// How somebody is told.
+/// The encoding of events for one subscriber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Manner {
-    /// As JSON, and not as an event.
+    /// As bare JSON rather than a server-sent event.
     pub(crate) as_json: bool,
-    /// With the content, if it is short and text.
+    /// With the content inline, if it is text and short enough.
     pub(crate) inline: bool,
 }
 
 impl Page {
-    /// A page of which nothing is known yet, as those call it who watch it.
+    /// Creates a page of unknown status; `url` is what subscribers call it.
     pub fn new(url: &str) -> Self {
         Self {
             url: url.into(),
@@ -100,12 +100,12 @@ impl Page {
         }
     }
 
-    /// Tells all who watch of this, unless they know.
+    /// Publishes a status to all subscribers, if it has changed.
     pub fn tell(&self, news: News) {
         self.tell_with(news, None);
     }
 
-    /// The same of a version whose content can be had.
+    /// Publishes a status with a loader of its content.
     pub fn tell_with(&self, news: News, content: Option<FindContent>) {
         let mut state = self.state.lock();
         if state.news.as_ref() == Some(&news) {
@@ -118,17 +118,17 @@ impl Page {
         state.number += 1;
         let woken = state.waiting.happen();
         drop(state);
-        // It may be the last that holds on to much.
+        // It may be the last reference to a large response.
         drop(before);
         woken.wake();
     }
 
-    /// Is told when nobody watches it any more.
+    /// Returns the notification sent when the last subscriber leaves.
     pub fn on_left(&self) -> Arc<Notify> {
         Arc::clone(&self.left)
     }
 
-    /// What there is, with its content if that can be told.
+    /// Returns the event with inline content, if available; otherwise the plain event.
     fn inline<'a>(&self, state: &'a mut State) -> &'a Told {
         if let Some(find) = state.content.take()
             && let Some(news) = &state.news
@@ -161,7 +161,7 @@ impl Page {
             value,
             text: content.map(|(_, text)| text).filter(|_| value.is_none()),
         };
-        // Nothing in it can fail to be written.
+        // Serializing these fields cannot fail.
         let json = serde_json::to_string(&said).unwrap_or_default();
         Told {
             event: server_sent(None, event, &json).into(),
@@ -170,7 +170,7 @@ impl Page {
     }
 }
 
-/// Content as text, if it is some.
+/// Decodes content as text, if it is UTF-8 and not declared otherwise.
 fn text_of(media_type: &str, content: Vec<u8>) -> Option<String> {
     let text = String::from_utf8(content).ok()?;
     let parameters = media_type[essence(media_type).len()..].split(';');
@@ -191,21 +191,21 @@ impl Drop for Page {
     }
 }
 
-/// A page, and what somebody who watches it was told.
+/// A subscription to one page.
 pub(crate) struct Watching {
     page: Arc<Page>,
-    /// It has this version already.
+    /// The client's copy, of which no event is sent.
     known: Option<Known>,
     told: u64,
     seat: Option<Seat>,
 }
 
-/// What somebody says that he has of a page.
+/// The validator of the client's copy of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Known {
-    /// This version.
+    /// Its version.
     Version(u64),
-    /// What had this entity tag.
+    /// Its entity tag.
     Tag(String),
 }
 
@@ -216,7 +216,7 @@ impl Known {
         };
         match self {
             Self::Version(known) => number == known,
-            // A variant in another coding has a weak one.
+            // Weak comparison: a variant in another content coding has a weak tag.
             Self::Tag(known) => {
                 let now = tag
                     .as_ref()
@@ -243,17 +243,17 @@ impl Watching {
         &self.page.url
     }
 
-    /// It is not to be told of this.
+    /// Sets the client's copy: the first event is omitted if it is current.
     pub(crate) fn has(&mut self, known: Option<Known>) {
         self.known = known;
     }
 
-    /// Whether there is something that it is not to be told of.
+    /// Returns whether the client's copy is known.
     pub(crate) const fn knows(&self) -> bool {
         self.known.is_some()
     }
 
-    /// What there is to tell. If there is nothing, `waker` is woken when there is.
+    /// Returns the next event, or registers the waker for it.
     pub(crate) fn next(&mut self, waker: &Waker, manner: Manner) -> Option<Bytes> {
         let mut state = self.page.state.lock();
         if state.number > self.told {
@@ -316,7 +316,7 @@ mod tests {
         page.tell(News::Purged);
         let told = "event: purge\ndata: {\"event\":\"purge\",\"url\":\"/news/?a=1\"}\n\n";
         assert_eq!(next(false).as_deref(), Some(told.as_bytes()));
-        // Who has it already is told of the next one.
+        // A subscriber with the current version receives the next one.
         page.tell(version(7));
         let mut informed = Watching::new(Arc::clone(&page));
         informed.has(Some(Known::Version(7)));
@@ -394,7 +394,7 @@ mod tests {
                 b"{",
                 r#","type":"application/json","text":"{"}"#,
             ),
-            // What is no text has to be fetched, and so has what another program may read in another way.
+            // Binary content, and text in another charset, has to be fetched.
             ("image/png", b"\x89PNG", "}"),
             ("text/html; charset=iso-8859-1", "ä".as_bytes(), "}"),
             ("text/html", &vec![1; MAX_INLINE / 2], "}"),

@@ -1,4 +1,4 @@
-//! Events as a body, which has no end of its own.
+//! Event streams as endless response bodies.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,19 +12,19 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::answer;
 
-/// How often somebody to whom nothing happens is told that the connection is good.
+/// Interval of keep-alive comments on a silent stream.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// An id for those who have not been told of any that counts: who comes back with it is not new.
+/// Placeholder id for clients that have not received an id yet: it marks their reconnects.
 pub(crate) const MARK: &str = "-";
-/// A comment. An empty line behind it would be an event without anything, to some clients.
+/// A keep-alive comment. An empty line after it would be an empty event to some clients.
 const ALIVE: &[u8] = b":\n";
 
-/// Whose events are sent.
+/// A source of encoded events.
 pub(crate) trait Events: Send + Sync + Unpin {
-    /// The next event, as it is sent; `None` if none comes any more.
+    /// Polls the next encoded event; `None` at the end.
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>>;
 
-    /// When there are none any more, whatever happens.
+    /// Returns when the source ends, such as with its token.
     fn ends(&self) -> Option<Instant> {
         None
     }
@@ -33,20 +33,20 @@ pub(crate) trait Events: Send + Sync + Unpin {
 /// A body of server-sent events.
 pub(crate) struct EventStream<E> {
     events: E,
-    /// Something is said first.
+    /// Sent before the first event.
     greeting: Option<Greeting>,
     heartbeat: Pin<Box<Sleep>>,
 }
 
-/// What is said first.
+/// The fields sent before the first event.
 struct Greeting {
     is_marked: bool,
 }
 
 impl Greeting {
-    /// The first lines of the first event. By themselves, some clients would take them for one.
+    /// Encodes the fields as part of the first event: on their own, some clients take them for an event.
     fn written(&self) -> Bytes {
-        // Clients come back after a while, and not all at once.
+        // Jitter keeps clients from reconnecting all at once.
         let pause = 1000 + microcache_store::random::number() % 2000;
         if self.is_marked {
             format!("retry: {pause}\nid: {MARK}\n").into()
@@ -57,7 +57,7 @@ impl Greeting {
 }
 
 impl<E: Events> EventStream<E> {
-    /// Of these. Whoever comes back may have to be told apart from who is new.
+    /// Creates a stream. `is_marked` starts it with a placeholder id, which reveals reconnects.
     pub(crate) fn new(events: E, is_marked: bool) -> Self {
         let heartbeat = Box::pin(sleep_until(next_look(&events)));
         Self {
@@ -69,12 +69,12 @@ impl<E: Events> EventStream<E> {
 }
 
 impl<E: Events + 'static> EventStream<E> {
-    /// Changes, as they come.
+    /// Returns the response with this stream as its body.
     pub(crate) fn answer(self) -> OriginResponse {
         let mut answer = answer::bare(200);
         answer.fields.push("Content-Type", "text/event-stream");
         answer.fields.push("Cache-Control", "no-store");
-        // nginx in front of us would hold them back.
+        // Disables response buffering of nginx in front of this server.
         answer.fields.push("X-Accel-Buffering", "no");
         answer.length = None;
         answer.body = Body::Stream(Box::new(self));
@@ -104,7 +104,7 @@ impl<E: Events> Source for EventStream<E> {
                 return Poll::Ready(None);
             }
             self.heartbeat.as_mut().reset(next_look(&self.events));
-            // The timer has to be polled once more for somebody to be woken by it.
+            // A reset timer has to be polled to register the waker.
             let _ = self.heartbeat.as_mut().poll(cx);
             return Poll::Ready(Some(Ok(Frame::Data(Bytes::from_static(ALIVE)))));
         }
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
     use crate::subscribing::subscription::WatchEvents;
 
-    /// One event, and nothing more for a minute.
+    /// One event, then silence until the end.
     struct One(Option<Bytes>, Instant);
 
     impl Events for One {
@@ -138,7 +138,7 @@ mod tests {
         }
     }
 
-    /// httpx-sse and Symfony take each empty line for the end of an event, whatever stands before it.
+    /// httpx-sse and Symfony treat every empty line as the end of an event.
     #[tokio::test(start_paused = true)]
     async fn an_empty_line_ends_an_event_and_nothing_else() {
         for is_marked in [false, true] {
@@ -162,7 +162,7 @@ mod tests {
         }
     }
 
-    /// Thousands are open, and nothing happens to most of them.
+    /// Thousands of streams are open, and most of them are idle.
     #[test]
     fn a_stream_is_small() {
         assert!(size_of::<EventStream<WatchEvents>>() <= 192);

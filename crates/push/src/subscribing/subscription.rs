@@ -1,4 +1,4 @@
-//! Somebody who is told of changes.
+//! A subscription to documents and pages.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -26,77 +26,77 @@ use crate::subscribing::stream::Events;
 use crate::subscribing::told::Told;
 use crate::waiting::Seat;
 
-/// A subscriber: what it asks for, and what it has seen.
+/// A subscriber: its topics, and its position in the sequence of changes.
 pub(crate) struct Subscription {
     pub(crate) documents: Arc<Documents>,
     pub(crate) topics: SmallVec<[Wanted; 1]>,
-    /// What was added, and is not told whole yet.
+    /// A pattern that was added and whose snapshot is incomplete.
     pub(crate) joining: Option<Box<Joining>>,
     /// Pages of the application.
     pub(crate) pages: Vec<Watching>,
-    /// Of the versions that came last when it began. What it has seen is known by this too.
+    /// The epoch of its position.
     epoch: u64,
-    /// The number of the last change that it has seen. What was overtaken before it came to that was not told.
+    /// The number of the last change delivered; versions overtaken before are not delivered.
     pub(crate) seen: u64,
-    /// What is that old is told as it is now, to somebody who knows nothing.
+    /// Changes up to this number are sent as full snapshots (subscriber has no base version).
     told_whole_through: u64,
-    /// It knew all there was when this was the last change.
+    /// The newest change when the subscriber was last up to date.
     pub(crate) caught_up: u64,
-    /// What it said that it had seen. It may have been told of other things then.
+    /// The position with which it reconnected. Earlier deliveries may belong to another subscription.
     resumed_at: u64,
-    /// What it was told since.
+    /// Versions delivered since it was last up to date.
     pub(crate) told: Told,
-    /// It has to be told that it begins anew.
+    /// A reset event is due.
     begins_anew: bool,
-    /// It was told on another node of what has not come here yet, and may be lost.
+    /// Another node has delivered a change that has not arrived here and may be lost.
     is_ahead: bool,
-    /// Of a document that it has, some versions in between are not remembered.
+    /// A gap event is due: versions after the client's copy of a document are missing.
     has_a_gap: bool,
-    /// It was told of a gap when this was the last change that it had seen.
+    /// The position at the last gap event.
     gap_at: u64,
     wants: Wants,
-    /// What it may be told of what is private.
+    /// Permission to read private documents.
     pub(crate) reader: Reader,
     pub(crate) client: Client,
 }
 
-/// What somebody asks for.
+/// The parameters of a subscription.
 #[derive(Default)]
 pub(crate) struct Asked {
     pub(crate) documents: Vec<Pattern>,
     pub(crate) pages: Vec<Watching>,
-    /// The id of the last event that he has seen.
+    /// The last event id.
     pub(crate) seen: Option<String>,
-    /// Documents that he has, in these versions.
+    /// Documents in the client's possession, with their versions.
     pub(crate) has: Vec<(Name, Version)>,
     pub(crate) wants: Wants,
     pub(crate) reader: Reader,
     pub(crate) client: Client,
 }
 
-/// In which form he wants to be told.
+/// The encoding of events.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wants {
-    /// Of documents, what is different.
+    /// Send changes of documents as deltas.
     pub(crate) deltas: bool,
-    /// Of pages, their content with the event that they are others.
+    /// Send pages with their content inline.
     pub(crate) content: bool,
 }
 
-/// Looks for what there is of a new topic. It may take a while, in which others have their turn.
+/// Scans for the documents of a new topic. The lock is released between turns.
 pub(crate) fn look_for_all(books: &mut MutexGuard<'_, Books>, topic: TopicId) {
     while !books.look_on(topic) {
         MutexGuard::bump(books);
     }
 }
 
-/// One of the things that it asks for.
+/// A topic of the subscription.
 pub(crate) struct Wanted {
     pub(crate) topic: TopicId,
     pub(crate) seat: Option<Seat>,
-    /// What there was of it by then was told when it was added.
+    /// Changes up to this number were delivered as a snapshot when the topic was added.
     pub(crate) since: u64,
-    /// What is missing had become more so often when it was told of that.
+    /// [`MissingChanges::times`](crate::documents::topics::MissingChanges) at the last gap event.
     pub(crate) told_missing: u64,
 }
 
@@ -111,23 +111,23 @@ impl Wanted {
     }
 }
 
-/// So far the clock of who numbers the changes of several nodes may be ahead of ours, in milliseconds.
+/// Allowed clock skew of the Redis server, in milliseconds.
 const MOST_AHEAD: u64 = 60_000;
-/// It was told of no gap.
+/// Position of no gap event.
 const NOWHERE: u64 = u64::MAX;
-/// So many changes that are out of date are passed over at a time.
+/// Limit of outdated changes skipped per turn.
 const MAX_SKIPPED: usize = 1024;
 
-/// Why somebody cannot subscribe.
+/// Error subscribing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoSubscription {
-    /// There are too many subscribers.
+    /// The limit of subscribers is reached.
     TooMany,
-    /// They ask for too many different things.
+    /// The limit of distinct patterns is reached.
     TooManyPatterns,
-    /// Documents that other nodes have too are not there yet.
+    /// The documents of Redis are not loaded yet.
     NoDocuments,
-    /// One of them does.
+    /// The limit of patterns per client is reached.
     OwnPatterns,
 }
 
@@ -150,43 +150,43 @@ impl NoSubscription {
         }
     }
 
-    /// The same as an answer.
+    /// Converts to a response.
     pub(crate) fn answer(self) -> OriginResponse {
         answer::later(answer::problem(503, self.as_str()))
     }
 }
 
-/// One look at what comes next.
+/// The result of one poll.
 pub(crate) enum Step {
     Next(Next),
-    /// What was added is told.
+    /// The snapshot of an added pattern is complete.
     Joined,
-    /// It has passed over so much that others should have their turn.
+    /// The skip limit is reached: yield to other tasks.
     Later,
     Nothing,
 }
 
-/// What comes next.
+/// The next event.
 pub(crate) enum Next {
     Change(Arc<Change>, As),
     Word(Word),
 }
 
-/// How a change is told.
+/// The form in which a change is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum As {
-    /// As what it makes of the version before.
+    /// As a patch of the previous version.
     Delta,
-    /// As it is now.
+    /// As a full snapshot.
     Whole,
-    /// The same, of something that was added: changes of other things, with smaller numbers, may not be told yet, so that
-    /// it has no id.
+    /// As a snapshot of an added pattern, without an event id: changes of other patterns with smaller numbers
+    /// may still be due.
     Added,
 }
 
 impl Subscription {
-    /// Subscribes to all that is asked for. Who has seen something gets what has come since; anybody else gets what
-    /// there is.
+    /// Subscribes to the requested patterns. A client with a last event id receives the changes since; any
+    /// other one receives snapshots of all documents.
     pub(crate) fn new(documents: &Arc<Documents>, asked: Asked) -> Result<Self, NoSubscription> {
         if !documents.are_there() {
             return Err(NoSubscription::NoDocuments);
@@ -216,7 +216,7 @@ impl Subscription {
             reader: asked.reader,
             client: asked.client,
         };
-        // Of nothing, nobody has seen anything.
+        // Without patterns there is no position.
         if let Some(seen) = asked.seen.filter(|_| !asked.documents.is_empty()) {
             subscription.resume(&seen, &books);
         }
@@ -229,7 +229,7 @@ impl Subscription {
             let topic = match books.join(pattern, asked.client) {
                 Ok(topic) => topic,
                 Err(why) => {
-                    // What it has joined it leaves as it goes, which takes the books.
+                    // `Drop` leaves the joined topics and needs this lock.
                     drop(books);
                     documents.counters.turned_away.add_one();
                     return Err(why.into());
@@ -243,7 +243,7 @@ impl Subscription {
         Ok(subscription)
     }
 
-    /// It has seen what came before this, unless that says nothing here.
+    /// Resumes at the client's last event id, if it is valid here.
     fn resume(&mut self, seen: &str, books: &Books) {
         let remembered = books.forgotten_through..=self.newest_anywhere(books);
         let is_ours = |it: &Place| {
@@ -263,7 +263,7 @@ impl Subscription {
         }
     }
 
-    /// Another node may have told of what has not come here yet. Numbers are microseconds there.
+    /// Returns the largest number that another node may have delivered. Shared numbers are microseconds.
     fn newest_anywhere(&self, books: &Books) -> u64 {
         if books.is_shared {
             let now = self.documents.clock.date().as_millis() + MOST_AHEAD;
@@ -273,8 +273,8 @@ impl Subscription {
         }
     }
 
-    /// It has a document in this version: it is told of another one, or that it is gone, and differences to this one. An id
-    /// alone says nothing of that: whoever asked for other things may have been told it.
+    /// Registers the client's copy of a document: later versions, deletions and deltas follow it. A last
+    /// event id does not prove possession, since it may come from a subscription to other documents.
     fn has_version(&mut self, name: &Name, version: Version, books: &Books) {
         let is_ours =
             books.generations.has(version) && version.number <= self.newest_anywhere(books);
@@ -289,7 +289,7 @@ impl Subscription {
         }
     }
 
-    /// Where it stands: what comes later it has not seen.
+    /// Returns the current position, to resume from.
     pub(crate) fn place(&self) -> Place {
         let is_told_whole = self.seen < self.told_whole_through;
         Place {
@@ -305,7 +305,7 @@ impl Subscription {
         }
     }
 
-    /// The next change in these forms.
+    /// Polls the next event in one of two formats.
     pub(crate) fn poll_encoded(
         &mut self,
         cx: &mut Context<'_>,
@@ -329,7 +329,8 @@ impl Subscription {
         })
     }
 
-    /// The next change, as `write` has it. Nothing is said when what was added is told whole: then it is empty.
+    /// Polls the next event, encoded by `write`. It is empty when the snapshot of an added pattern is
+    /// complete.
     pub(crate) fn poll_written(
         &mut self,
         cx: &mut Context<'_>,
@@ -376,7 +377,7 @@ impl Subscription {
         Poll::Ready(write(&mut books, &next))
     }
 
-    /// Whether nothing has happened to it since it had seen everything.
+    /// Returns whether nothing has changed since the subscriber was up to date.
     pub(crate) fn is_quiet(&self, books: &Books) -> bool {
         let has_seen_all = self.topics.is_empty() || self.caught_up > 0;
         let mut topics = self.topics.iter();
@@ -398,12 +399,12 @@ impl Subscription {
         }
     }
 
-    /// The next change as JSON.
+    /// Waits for the next event as JSON.
     pub(crate) async fn next_json(&mut self) -> Bytes {
         poll_fn(|cx| self.poll_encoded(cx, Form::Json, Form::JsonDelta)).await
     }
 
-    /// The same, if it has happened.
+    /// Returns the next event as JSON, if there is one.
     pub(crate) fn next_json_at_hand(&mut self) -> Option<Bytes> {
         let mut cx = Context::from_waker(Waker::noop());
         match self.poll_encoded(&mut cx, Form::Json, Form::JsonDelta) {
@@ -419,7 +420,7 @@ impl Subscription {
         self.seen = self.seen.max(books.newest);
         self.caught_up = self.seen;
         if self.topics.is_empty() {
-            // It has seen nothing that could have another name now.
+            // No version was delivered, so that a new epoch changes nothing.
             self.epoch = books.generations.current();
         }
         if !self.is_ahead {
@@ -427,7 +428,7 @@ impl Subscription {
         }
     }
 
-    /// The numbers of changes that it says it knows of.
+    /// Iterates over the numbers delivered to the client, here or by another node.
     fn known(&self) -> impl Iterator<Item = u64> {
         self.told.versions().chain([self.seen])
     }
@@ -436,14 +437,14 @@ impl Subscription {
         self.known().max().unwrap_or_default()
     }
 
-    /// Finds out whether it was told elsewhere of what is lost.
+    /// Checks whether another node has delivered a change that is lost.
     fn look_ahead(&mut self, books: &Books) {
         let has_lost_some = self.known().any(|it| books.numbers.has_lost(it));
         self.begins_anew |= has_lost_some;
         self.is_ahead = books.numbers.is_to_come(self.last_known());
     }
 
-    /// Whether what it knows says nothing any more. A deletion that it should have been told of may be forgotten.
+    /// Returns whether the position is unusable: a deletion that was to be delivered may be forgotten.
     pub(crate) fn has_to_begin_anew(&mut self, books: &Books) -> bool {
         if self.is_ahead {
             self.look_ahead(books);
@@ -453,7 +454,7 @@ impl Subscription {
             || self.seen.max(self.told_whole_through) < books.forgotten_through
     }
 
-    /// What comes next up to this change, if something does.
+    /// Returns the next event up to change `through`.
     pub(crate) fn next(&mut self, books: &Books, through: u64) -> Step {
         if self.has_to_begin_anew(books) {
             self.begins_anew = false;
@@ -482,7 +483,7 @@ impl Subscription {
             };
             let knows_nothing = change.number <= self.told_whole_through;
             let told = self.told.of(&change.name);
-            // Who has a version is told of those after it, and that it is gone.
+            // A client that has a version receives later ones, and its deletion.
             let is_nothing = told == 0 && (change.is_gone() || !books.is_now(&change));
             let is_passed_over = told >= change.number || knows_nothing && is_nothing;
             if is_passed_over || self.is_hidden(&change.name) {
@@ -494,8 +495,8 @@ impl Subscription {
         Step::Later
     }
 
-    /// Whether something is missing of what it has not seen yet, and it was not told so. This comes before everything
-    /// that has a later number: who has that and comes back cannot have passed over it.
+    /// Returns whether undelivered changes are missing and were not announced. Gap events precede all later
+    /// changes, so that a reconnect cannot skip them.
     fn comes_to_a_gap(&mut self, books: &Books) -> bool {
         if !books.has_history() {
             return false;
@@ -509,27 +510,27 @@ impl Subscription {
                 is_missing = true;
             }
         }
-        // One says it of all that comes next.
+        // One event covers all changes up to the next delivery.
         is_missing && std::mem::replace(&mut self.gap_at, self.seen) != self.seen
     }
 
-    /// Whether it may not be told of this.
+    /// Returns whether the document must not be delivered to this subscriber.
     pub(crate) fn is_hidden(&self, name: &str) -> bool {
         self.documents.is_private(name) && !self.reader.may_read(name)
     }
 
-    /// Whether this change, of something that it asks for, will be told.
+    /// Returns whether a change of a subscribed document is still to be delivered.
     pub(crate) fn is_to_be_told(&self, change: &Change) -> bool {
         change.number > self.seen && change.number > self.told.of(&change.name)
     }
 
-    /// It was told of this change, outside of the order.
+    /// Records a delivery outside of the order.
     pub(crate) fn note_told(&mut self, change: &Change) {
         self.gap_at = NOWHERE;
         self.told.note(&change.name, change.number);
     }
 
-    /// This change comes next.
+    /// Delivers a change as a delta or a full snapshot.
     fn tell(&mut self, change: Arc<Change>, knows_nothing: bool) -> Next {
         let last = self.told.of(&change.name).max(self.caught_up);
         let has_before = change.delta.as_ref().is_some_and(|delta| {
@@ -558,16 +559,16 @@ impl Drop for Subscription {
             .collect();
         let joining = self.joining.take();
         let joined = joining.map(|it| books.topics.leave(it.topic(), None));
-        // There may be much of them, and nobody waits for that.
+        // The topics may be large, and are freed without holding the lock.
         drop(books);
         drop((left, joined));
     }
 }
 
-/// Events whose data is the document itself.
+/// Events whose data is the document.
 pub(crate) struct DocumentEvents(pub(crate) Subscription);
 
-/// Events whose data says what has changed, and of what.
+/// Events whose data is the JSON of the change.
 pub(crate) struct WatchEvents(pub(crate) Subscription);
 
 impl Events for DocumentEvents {

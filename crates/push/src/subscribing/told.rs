@@ -1,4 +1,4 @@
-//! What a subscriber was told of each document while it was behind.
+//! The versions delivered to a subscriber that is catching up.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use foldhash::fast::RandomState;
 
 use crate::name::Name;
 
-/// Of so many it is remembered. Of others less is known than could be: they are told whole.
+/// Documents tracked per subscriber. Others get full snapshots instead of deltas.
 const MAX_TOLD: usize = 4096;
 
-/// The last version of each. Most subscribers are not behind, and there are many.
+/// The last delivered version of each document. Empty for subscribers that are up to date, which are most.
 #[derive(Default)]
 #[expect(clippy::box_collection, reason = "an empty map is 40 bytes")]
 pub(crate) struct Told(Option<Box<HashMap<Name, u64, RandomState>>>);
@@ -29,7 +29,7 @@ impl Told {
         }
     }
 
-    /// The version that it was told last; zero if that is not known.
+    /// Returns the last delivered version of a document; zero if unknown.
     pub(crate) fn of(&self, name: &str) -> u64 {
         let all = self.0.as_ref();
         all.and_then(|all| all.get(name))
@@ -37,7 +37,7 @@ impl Told {
             .unwrap_or_default()
     }
 
-    /// Of all that is remembered.
+    /// Iterates over the versions of all tracked documents.
     pub(crate) fn versions(&self) -> impl Iterator<Item = u64> {
         self.0.iter().flat_map(|all| all.values()).copied()
     }

@@ -1,4 +1,4 @@
-//! What urls stand for that somebody wants to be told of.
+//! Resolution of the URLs of a subscription.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::documents::no_url::NoUrl;
 use crate::name::{MAX_NAME, Pattern, Prefix, fixed_part};
 use crate::subscribing::page::{News, Page, Watching};
 
-/// What a url stands for.
+/// The target of a subscribed URL.
 pub(crate) enum Found {
     /// Documents.
     Documents(Pattern),
@@ -16,21 +16,21 @@ pub(crate) enum Found {
     Page(Watching),
 }
 
-/// Finds a page of the application that whoever sends a request wants to watch, by its path and query.
+/// Resolves the path and query of a page; the request supplies the host and the client's address.
 pub type FindPage = Arc<dyn Fn(&OriginRequest, &str) -> Result<Arc<Page>, NoPage> + Send + Sync>;
 
-/// Why a page cannot be watched.
+/// Error watching a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoPage {
-    /// Its route says so.
+    /// The page's route does not allow it (`watch`).
     NotAllowed,
-    /// All routes do.
+    /// No route allows it.
     NoneAllowed,
-    /// Too many are.
+    /// The limit `watch_max_pages` is reached.
     TooMany,
 }
 
-/// What a url stands for, where documents are under these prefixes.
+/// Resolves a URL, given the prefixes of documents.
 pub(crate) fn find(
     url: &str,
     prefixes: &[Prefix],
@@ -57,8 +57,8 @@ fn page(
     url: &str,
     find_page: impl FnOnce(&str) -> Result<Arc<Page>, NoPage>,
 ) -> Result<Watching, NoUrl> {
-    // Stars say nothing of pages. Who means several is told so, and who has one with a star in its url gets
-    // along without; the other pages of the same browser are none the worse.
+    // Pages do not support patterns. A page that cannot be watched is reported by an event of its own, so
+    // that the other pages of the same connection still work.
     let found = if url.contains('*') {
         Err(NoPage::NotAllowed)
     } else {
