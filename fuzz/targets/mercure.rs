@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use microcache_push::fuzzing::{asks_for, is_like, publication, selects};
+use microcache_push::fuzzing::{pattern_matches, is_like, publication, selects};
 
 fuzz_target!(|input: &[u8]| {
     let Ok(text) = std::str::from_utf8(input) else {
@@ -33,7 +33,7 @@ fuzz_target!(|input: &[u8]| {
     if !asked.contains(']') {
         is_like(asked, topic);
     }
-    if let Some((true, fixed)) = asks_for(asked, topic) {
+    if let Some((true, fixed)) = pattern_matches(asked, topic) {
         assert!(topic.starts_with(fixed), "{asked} and {topic}");
         assert!(
             asked.contains(['*', '{']) || asked == topic,

@@ -16,7 +16,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, HOST, ORIGIN};
 use http::{HeaderMap, HeaderValue, StatusCode};
-use microcache_proxy::Token;
+use microcache_proxy::SharedSecret;
 use tokio::time::timeout;
 
 use crate::connections::IdleSince;
@@ -69,9 +69,9 @@ async fn content(body: Body) -> Result<Bytes, Problem> {
     })
 }
 
-fn carries(fields: &HeaderMap, token: &Token) -> bool {
+fn carries(fields: &HeaderMap, token: &SharedSecret) -> bool {
     let said = fields.get(AUTHORIZATION).map(HeaderValue::as_bytes);
-    said.is_some_and(|said| token.is_in(said))
+    said.is_some_and(|said| token.matches_authorization(said))
 }
 
 /// Lets those through who may have the page itself. It is the same for everybody and tells nothing, and

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use microcache_proxy::{Handle, Token};
+use microcache_proxy::{Handle, SharedSecret};
 
 use crate::connections::AdminConnections;
 use crate::live::LiveStream;
@@ -12,7 +12,7 @@ use crate::windows::LatencyWindows;
 
 pub(crate) struct Interface {
     pub(crate) handle: Handle,
-    pub(crate) token: Option<Token>,
+    pub(crate) token: Option<SharedSecret>,
     pub(crate) connections: Arc<AdminConnections>,
     pub(crate) started: Instant,
     /// Number of requests refused by access control.

@@ -17,7 +17,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use microcache_proxy::{Handle, Token};
+use microcache_proxy::{Handle, SharedSecret};
 use rustix::net::sockopt::set_socket_send_buffer_size;
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
@@ -46,17 +46,17 @@ const NICENESS: i32 = 5;
 /// The interface for operators, which holds its address.
 pub struct Admin {
     listener: TcpListener,
-    token: Option<Token>,
+    token: Option<SharedSecret>,
 }
 
 impl Admin {
     /// Takes the address. With a secret, requests have to carry it.
-    pub fn bind(address: SocketAddr, token: Option<Token>) -> io::Result<Self> {
+    pub fn bind(address: SocketAddr, token: Option<SharedSecret>) -> io::Result<Self> {
         Self::on(TcpListener::bind(address)?, token)
     }
 
     /// The same with a socket that listens already.
-    pub fn on(listener: TcpListener, token: Option<Token>) -> io::Result<Self> {
+    pub fn on(listener: TcpListener, token: Option<SharedSecret>) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         // AdminConnections inherit it. The kernel would put megabytes by for a client that reads nothing.
         set_socket_send_buffer_size(&listener, SEND_BUFFER)?;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use microcache_admin::Admin;
 use microcache_proxy::config;
-use microcache_proxy::{Handle, Inherited, ServerError, Token};
+use microcache_proxy::{Handle, Inherited, ServerError, SharedSecret};
 
 /// The admin interface, or its absence.
 pub(crate) enum AdminListener {
@@ -29,7 +29,7 @@ pub(crate) fn bind(
         return Ok(AdminListener::Off);
     };
     let token = wanted.token_file.as_deref();
-    let token = token.map(|path| Token::read(path, "admin_token_file"));
+    let token = token.map(|path| SharedSecret::read(path, "admin_token_file"));
     let token = token.transpose();
     let token = token.map_err(|error| error.to_string())?;
     let bound = match inherited.take_admin(address) {

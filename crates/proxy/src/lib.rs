@@ -40,7 +40,9 @@ pub use figures::{
 };
 pub use handle::Handle;
 pub use handover::Inherited;
-pub use microcache_push::{FleetStats, MercureStats, PushStats, Token, TokenError, shown};
+pub use microcache_push::{
+    FleetStats, MercureStats, PushStats, SharedSecret, SharedSecretError, redacted_target,
+};
 pub use microcache_store::TierReport;
 pub use notices::{Kind, Notices};
 pub use reload::{NotReloaded, Reloaded, Stage};

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use microcache_engine::Outcome;
 use microcache_policy::Scheme;
-use microcache_push::KeepError;
+use microcache_push::BackendError;
 use microcache_store::TierReport;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
@@ -50,7 +50,7 @@ pub enum ServerError {
     Unwanted(String),
     /// Documents cannot be kept.
     #[error("{0}")]
-    Push(#[from] KeepError),
+    Push(#[from] BackendError),
     /// A tier cannot be used.
     #[error("{0}")]
     Tier(#[from] TierStartError),
@@ -556,7 +556,7 @@ async fn end_sockets(shared: &Arc<Shared>, after: Duration) {
     sleep(after).await;
     // A reload may have been the first that allowed any.
     if let Some(push) = &shared.latest().push {
-        push.end_sockets();
+        push.close_sockets();
     }
     pending::<()>().await;
 }

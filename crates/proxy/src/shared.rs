@@ -12,7 +12,7 @@ use microcache_engine::serve::FindRoute;
 use microcache_engine::{
     BodyError, Clients, Engine, Origin, OriginRequest, Question, Request, Route, Settings,
 };
-use microcache_push::{Hub, KeepError, Mercure, Push, PushSettings, Watch};
+use microcache_push::{BackendError, Hub, MercureOrigin, Push, PushSettings, WatchOrigin};
 use microcache_store::{MemoryLimits, Tiers};
 use rustls::ServerConfig;
 
@@ -448,14 +448,14 @@ impl Behind<'_> {
         let hub = self
             .mercure
             .expect("a route goes to the hub, and there is none");
-        Arc::new(Mercure(Arc::clone(hub)))
+        Arc::new(MercureOrigin(Arc::clone(hub)))
     }
 
     fn watch(&self) -> Arc<dyn Origin> {
         let watched = Arc::clone(self.watched);
         let find_page = move |request: &OriginRequest, url: &str| watched.find(request, url);
         let push = Arc::clone(self.push());
-        Arc::new(Watch::new(push, Arc::new(find_page)))
+        Arc::new(WatchOrigin::new(push, Arc::new(find_page)))
     }
 }
 
@@ -472,17 +472,17 @@ fn start_mercure(known: Option<&Arc<Hub>>, config: &Config) -> Option<Arc<Hub>> 
 }
 
 /// Has the Mercure hub take up what was published before, and write down what will be, where it is to. Before anybody asks.
-pub(crate) fn keep_updates(shared: &Shared, config: &Config) -> Result<(), KeepError> {
+pub(crate) fn keep_updates(shared: &Shared, config: &Config) -> Result<(), BackendError> {
     let hub = shared.mercure.as_ref();
     match hub.zip(config.push.mercure.kept.as_ref()) {
-        Some((hub, (directory, sync))) => Ok(hub.keep_in(directory, *sync)?),
+        Some((hub, (directory, sync))) => Ok(hub.persist_in(directory, *sync)?),
         None => Ok(()),
     }
 }
 
 /// Takes up the documents that were kept, and those who watch them or pages, if there is something to watch. Where a
 /// reload is the first to allow that there are no documents: they need another start.
-pub(crate) fn start_push(config: &Config) -> Result<Option<Arc<Push>>, KeepError> {
+pub(crate) fn start_push(config: &Config) -> Result<Option<Arc<Push>>, BackendError> {
     let push = &config.push;
     let is_watched = config.routes.iter().any(|it| it.goes_to == GoesTo::Watch);
     let settings = PushSettings {

@@ -147,10 +147,10 @@ async fn give_up_disk(handle: &Handle) -> Result<(), TierError> {
     let engine = handle.engine();
     let _ = timeout(SETTLE, engine.cache.settle()).await;
     if let Some(push) = handle.push() {
-        push.give_up().await;
+        push.hand_over().await;
     }
     if let Some(hub) = handle.mercure() {
-        hub.give_up().await;
+        hub.hand_over().await;
     }
     engine.cache.give_up_local().await
 }

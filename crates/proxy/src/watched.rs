@@ -13,7 +13,7 @@ use bytes::Bytes;
 use microcache_engine::cache::{ChangeKind, Notice, Watched, Watcher};
 use microcache_engine::{Bypass, Glance, OriginRequest};
 use microcache_policy::{Network, Scheme, Time};
-use microcache_push::{FindContent, MAX_INLINE, News, NoPage, Page};
+use microcache_push::{FindContent, MAX_INLINE, PageError, PageStatus, PageTopic};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -48,7 +48,7 @@ struct Pages {
 
 /// A page, and the address of the first who watched it.
 struct Followed {
-    page: Weak<Page>,
+    page: Weak<PageTopic>,
     network: Network,
 }
 
@@ -81,7 +81,7 @@ impl Pages {
         }
     }
 
-    fn add(&mut self, name: Name, page: &Arc<Page>, network: Network) {
+    fn add(&mut self, name: Name, page: &Arc<PageTopic>, network: Network) {
         let page = Arc::downgrade(page);
         let before = self.all.insert(name, Followed { page, network });
         // One of the same name that nobody watches any more.
@@ -119,7 +119,11 @@ impl WatchedPages {
     }
 
     /// The page of this path and query, for whoever sends a request.
-    pub(crate) fn find(&self, request: &OriginRequest, target: &str) -> Result<Arc<Page>, NoPage> {
+    pub(crate) fn find(
+        &self,
+        request: &OriginRequest,
+        target: &str,
+    ) -> Result<Arc<PageTopic>, PageError> {
         let fields = request.fields.fields();
         let name = Name {
             scheme: visitor_scheme(fields).unwrap_or(request.scheme),
@@ -127,15 +131,15 @@ impl WatchedPages {
             target: Bytes::copy_from_slice(target.as_bytes()),
         };
         let in_force = self.life.upgrade().and_then(|life| life.in_force());
-        let in_force = in_force.ok_or(NoPage::TooMany)?;
+        let in_force = in_force.ok_or(PageError::TooMany)?;
         let mut routes = in_force.config.routes.iter();
         if routes.all(|route| route.watch == Watching::Off) {
-            return Err(NoPage::NoneAllowed);
+            return Err(PageError::NoneAllowed);
         }
         // As the first who watches it is at this address, the application is told that it is for him.
         let address = client_address(fields).unwrap_or(Ipv4Addr::LOCALHOST.into());
         if Follower::new(&in_force, &name, address).allowed() == Watching::Off {
-            return Err(NoPage::NotAllowed);
+            return Err(PageError::NotAllowed);
         }
         let mut pages = self.pages.lock();
         let known = pages.all.get(&name);
@@ -145,9 +149,9 @@ impl WatchedPages {
         let network = request.audience.networks().pop();
         let network = network.unwrap_or_else(|| Network::of(address));
         if !pages.has_room(in_force.config.push.max_pages, network) {
-            return Err(NoPage::TooMany);
+            return Err(PageError::TooMany);
         }
-        let page = Arc::new(Page::new(target));
+        let page = Arc::new(PageTopic::new(target));
         pages.add(name.clone(), &page, network);
         drop(pages);
         tokio::spawn(follow(
@@ -161,8 +165,8 @@ impl WatchedPages {
 }
 
 /// Follows a page for as long as somebody watches it.
-async fn follow(life: Weak<Life>, name: Name, address: IpAddr, page: Weak<Page>) {
-    let Some(left) = page.upgrade().map(|page| page.on_left()) else {
+async fn follow(life: Weak<Life>, name: Name, address: IpAddr, page: Weak<PageTopic>) {
+    let Some(left) = page.upgrade().map(|page| page.on_last_left()) else {
         return;
     };
     let mut seen = Seen::default();
@@ -280,11 +284,11 @@ impl Follower {
     }
 
     /// Looks, tells what is new, and has what is out of date renewed. Says when to look again by itself.
-    async fn look(&self, seen: &mut Seen, page: &Page) -> Option<Instant> {
+    async fn look(&self, seen: &mut Seen, page: &PageTopic) -> Option<Instant> {
         let allowed = self.allowed();
         if allowed == Watching::Off {
             // It was allowed when the first came.
-            page.tell(News::Unwatchable);
+            page.publish(PageStatus::Unwatchable);
             return Some(Instant::now() + UNWATCHABLE_PACE);
         }
         let glance = self.glance();
@@ -305,7 +309,7 @@ impl Follower {
             Freshened::NotKept => {
                 // What was kept before may be kept again: the application may be in trouble.
                 if !seen.was_shown {
-                    page.tell(News::Unwatchable);
+                    page.publish(PageStatus::Unwatchable);
                 }
                 UNWATCHABLE_PACE
             }
@@ -335,10 +339,10 @@ fn content_of(glance: &Glance) -> Option<FindContent> {
 
 impl Seen {
     /// Tells what is new.
-    fn take(&mut self, glance: Option<&Glance>, page: &Page) {
+    fn take(&mut self, glance: Option<&Glance>, page: &PageTopic) {
         let Some(glance) = glance else {
             if std::mem::take(&mut self.purge) && self.shown.take().is_some() {
-                page.tell(News::Purged);
+                page.publish(PageStatus::Purged);
                 // Who purges wants another one to be seen.
                 self.not_before = None;
             }
@@ -352,10 +356,10 @@ impl Seen {
         self.was_shown = true;
         self.shown = Some((glance.began(), version));
         let tag = glance.tag();
-        let news = News::Version {
+        let status = PageStatus::Version {
             number: version,
             tag: tag.and_then(|tag| String::from_utf8(tag.to_vec()).ok()),
         };
-        page.tell_with(news, content_of(glance));
+        page.publish_with_content(status, content_of(glance));
     }
 }

@@ -43,7 +43,7 @@ pub(crate) fn problem(status: u16, detail: impl std::fmt::Display) -> OriginResp
 
 /// 405, for a method that documents do not support.
 pub(crate) fn not_allowed() -> OriginResponse {
-    let mut answer = problem(405, format!("documents have {ALLOWED}"));
+    let mut answer = problem(405, format!("the method is not allowed; use {ALLOWED}"));
     answer.fields.push("Allow", ALLOWED);
     answer
 }
@@ -58,7 +58,10 @@ pub(crate) fn options() -> OriginResponse {
 
 /// 415, for a patch in an unsupported format.
 pub(crate) fn unknown_patch() -> OriginResponse {
-    let mut answer = problem(415, format!("a patch is one of {ACCEPTED_PATCHES}"));
+    let mut answer = problem(
+        415,
+        format!("the Content-Type of a patch must be one of {ACCEPTED_PATCHES}"),
+    );
     answer.fields.push("Accept-Patch", ACCEPTED_PATCHES);
     answer
 }
@@ -68,12 +71,12 @@ pub(crate) fn unauthorised(has_token: bool) -> OriginResponse {
     if !has_token {
         return problem(
             403,
-            "nobody may publish: name a file with a secret as `push_token_file`",
+            "publishing is disabled: set push_token_file to a file with the publishers' secret",
         );
     }
     let mut answer = problem(
         401,
-        "send the secret of `push_token_file` as Authorization: Bearer SECRET",
+        "publishing requires the secret of push_token_file: Authorization: Bearer SECRET",
     );
     answer.fields.push("WWW-Authenticate", "Bearer");
     answer

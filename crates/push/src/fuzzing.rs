@@ -8,14 +8,14 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::runtime::{Builder, Runtime};
 use url::Url;
 
-use crate::access::readers::PushKeys;
-use crate::changes::change::{Change, Content};
-use crate::mercure::{Selectors, Update};
+use crate::access::read_grant::PushKeys;
+use crate::changes::change::{DocumentChange, DocumentContent};
+use crate::mercure::{SelectorCache, Update};
 use crate::name::{Pattern, Prefix};
 use crate::origin::Push;
 use crate::settings::PushSettings;
 use crate::socket::{Language, Socket};
-use crate::subscribing::subscription::{Asked, Subscription};
+use crate::subscribing::subscription::{SubscribeRequest, Subscription};
 
 /// A few documents, one of them private.
 static PUSH: LazyLock<Push> = LazyLock::new(|| {
@@ -32,10 +32,10 @@ static PUSH: LazyLock<Push> = LazyLock::new(|| {
         .into_iter()
         .enumerate()
     {
-        push.documents().note(&Arc::new(Change {
+        push.documents().apply(&Arc::new(DocumentChange {
             number: number as u64 + 1,
             name: name.into(),
-            content: Some(Content {
+            content: Some(DocumentContent {
                 media_type: "application/json".into(),
                 body: format!("{{\"name\":\"{name}\"}}").into(),
             }),
@@ -57,30 +57,30 @@ pub fn socket(bytes: &[u8], piece: usize, is_piper: bool) -> Vec<u8> {
     let language = if is_piper {
         Language::piper_at("/live/")
     } else {
-        Language::Ours {
+        Language::Native {
             pages: None,
             wants_deltas: false,
         }
     };
-    let subscription = Subscription::new(PUSH.documents(), Asked::default());
+    let subscription = Subscription::new(PUSH.documents(), SubscribeRequest::default());
     let mut socket = Socket::new(subscription.expect("there is room"), language);
     let mut cx = Context::from_waker(Waker::noop());
-    let (mut said, mut rest) = (Vec::new(), bytes);
+    let (mut sent, mut rest) = (Vec::new(), bytes);
     loop {
         let mut space = [0; 4096];
         let mut space = ReadBuf::new(&mut space);
         match Pin::new(&mut socket).poll_read(&mut cx, &mut space) {
             Poll::Ready(Ok(())) if !space.filled().is_empty() => {
-                said.extend_from_slice(space.filled());
+                sent.extend_from_slice(space.filled());
                 continue;
             }
-            Poll::Ready(_) => return said,
+            Poll::Ready(_) => return sent,
             Poll::Pending => {}
         }
         let piece = &rest[..rest.len().min(piece.max(1))];
         match Pin::new(&mut socket).poll_write(&mut cx, piece) {
             Poll::Ready(Ok(taken)) if taken > 0 => rest = &rest[taken..],
-            _ => return said,
+            _ => return sent,
         }
     }
 }
@@ -98,21 +98,21 @@ pub fn publication(form: &[u8]) -> Option<(Vec<String>, String, Vec<u8>)> {
 
 /// Returns whether a topic selector (Mercure 0.x) matches the topic; `None` if it is invalid.
 pub fn selects(selector: &str, topic: &str) -> Option<bool> {
-    let selector = Selectors::default().topic(selector).ok()?;
+    let selector = SelectorCache::default().topic(selector).ok()?;
     Some(selector.matches(topic))
 }
 
 /// Returns whether a URL pattern matches the topic; `None` if it is invalid.
 pub fn is_like(pattern: &str, topic: &str) -> Option<bool> {
-    let pattern = Selectors::default().pattern(pattern, &hub()).ok()?;
+    let pattern = SelectorCache::default().pattern(pattern, &hub()).ok()?;
     Some(pattern.matches(topic))
 }
 
 /// Returns whether a pattern matches the document, and the pattern's literal prefix; `None` if it is invalid.
-pub fn asks_for<'a>(asked: &'a str, name: &str) -> Option<(bool, &'a str)> {
-    let pattern = Pattern::parse(asked).ok()?;
-    let fixed = pattern.begins_with().len();
-    Some((pattern.matches(name), &asked[..fixed]))
+pub fn pattern_matches<'a>(text: &'a str, name: &str) -> Option<(bool, &'a str)> {
+    let pattern = Pattern::parse(text).ok()?;
+    let fixed = pattern.literal_prefix().len();
+    Some((pattern.matches(name), &text[..fixed]))
 }
 
 fn hub() -> Arc<Url> {

@@ -8,18 +8,19 @@ use std::task::{Context, Poll, Waker};
 use proptest::prelude::*;
 use serde_json::Value;
 
-use crate::access::readers::PushKeys;
-use crate::changes::change::{Change, Content, Delta};
-use crate::changes::events::Form;
+use crate::access::read_grant::PushKeys;
+use crate::changes::change::{Delta, DocumentChange, DocumentContent};
+use crate::changes::events::EventFormat;
 use crate::name::Pattern;
 use crate::origin::Push;
 use crate::settings::PushSettings;
-use crate::subscribing::subscription::{Asked, Subscription, Wants};
+use crate::subscribing::cursor::ResumePoint;
+use crate::subscribing::subscription::{DeliveryOptions, SubscribeRequest, Subscription};
 
 const NAMES: [&str; 3] = ["/live/a", "/live/b", "/live/c"];
 
 #[derive(Clone, Debug)]
-enum Step {
+enum Action {
     Put(usize),
     Patch(usize),
     Delete(usize),
@@ -29,7 +30,7 @@ enum Step {
     Read(usize),
     /// Reconnects with the last event id (true), or with the position of long polling (false).
     ComeBack(bool),
-    /// Adds a pattern, unless it is subscribed to already.
+    /// Adds a pattern, unless already subscribed.
     Add(usize),
     /// Removes a pattern.
     Remove(usize),
@@ -38,30 +39,30 @@ enum Step {
 /// The patterns that are added and removed.
 const ADDED: [&str; 4] = ["/live/a", "/live/b", "/live/*", "/live/*a"];
 
-fn steps_of_sockets() -> impl Strategy<Value = Vec<Step>> {
+fn steps_of_sockets() -> impl Strategy<Value = Vec<Action>> {
     let name = || 0..NAMES.len();
     let step = prop_oneof![
-        4 => name().prop_map(Step::Put),
-        3 => name().prop_map(Step::Patch),
-        1 => name().prop_map(Step::Delete),
-        1 => name().prop_map(Step::Lose),
-        4 => (1..5usize).prop_map(Step::Read),
-        2 => (0..ADDED.len()).prop_map(Step::Add),
-        1 => (0..ADDED.len()).prop_map(Step::Remove),
-        1 => Just(Step::ComeBack(true)),
+        4 => name().prop_map(Action::Put),
+        3 => name().prop_map(Action::Patch),
+        1 => name().prop_map(Action::Delete),
+        1 => name().prop_map(Action::Lose),
+        4 => (1..5usize).prop_map(Action::Read),
+        2 => (0..ADDED.len()).prop_map(Action::Add),
+        1 => (0..ADDED.len()).prop_map(Action::Remove),
+        1 => Just(Action::ComeBack(true)),
     ];
     prop::collection::vec(step, 1..80)
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<Action>> {
     let name = || 0..NAMES.len();
     let step = prop_oneof![
-        4 => name().prop_map(Step::Put),
-        3 => name().prop_map(Step::Patch),
-        1 => name().prop_map(Step::Delete),
-        1 => name().prop_map(Step::Lose),
-        3 => (1..5usize).prop_map(Step::Read),
-        1 => any::<bool>().prop_map(Step::ComeBack),
+        4 => name().prop_map(Action::Put),
+        3 => name().prop_map(Action::Patch),
+        1 => name().prop_map(Action::Delete),
+        1 => name().prop_map(Action::Lose),
+        3 => (1..5usize).prop_map(Action::Read),
+        1 => any::<bool>().prop_map(Action::ComeBack),
     ];
     prop::collection::vec(step, 1..80)
 }
@@ -69,7 +70,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 /// The documents, and every change ever made.
 struct World {
     push: Push,
-    changes: Vec<Arc<Change>>,
+    changes: Vec<Arc<DocumentChange>>,
     /// Documents whose last change did not arrive here.
     lost: BTreeSet<usize>,
 }
@@ -94,7 +95,7 @@ impl World {
         let number = self.changes.len() as u64 + 1;
         let change = change(number, NAMES[name], true, None);
         let documents = self.push.documents();
-        documents.note_missing(&change.name, number);
+        documents.record_missing(&change.name, number);
         self.changes.push(Arc::new(change));
         self.lost.insert(name);
     }
@@ -105,9 +106,9 @@ impl World {
         }
     }
 
-    fn last(&self, name: &str) -> Option<&Arc<Change>> {
+    fn last(&self, name: &str) -> Option<&Arc<DocumentChange>> {
         let last = self.changes.iter().rfind(|change| &*change.name == name);
-        last.filter(|change| !change.is_gone())
+        last.filter(|change| !change.is_deletion())
     }
 
     fn publish(&mut self, name: &str, content: bool, is_patch: bool) {
@@ -121,16 +122,16 @@ impl World {
         // A delta to a version that is not here is useless.
         let from = before.filter(|_| is_patch && !is_lost);
         let change = Arc::new(change(number, name, content, from));
-        self.push.documents().note(&change);
+        self.push.documents().apply(&change);
         self.changes.push(change);
     }
 }
 
-fn change(number: u64, name: &str, is_there: bool, from: Option<u64>) -> Change {
-    Change {
+fn change(number: u64, name: &str, is_there: bool, from: Option<u64>) -> DocumentChange {
+    DocumentChange {
         number,
         name: name.into(),
-        content: is_there.then(|| Content {
+        content: is_there.then(|| DocumentContent {
             media_type: "application/json".into(),
             body: format!("{{\"n\":{number}}}").into(),
         }),
@@ -143,7 +144,7 @@ fn change(number: u64, name: &str, is_there: bool, from: Option<u64>) -> Change 
 }
 
 /// A subscriber and the state that it reconstructs from its events.
-struct Reader {
+struct ModelSubscriber {
     subscription: Subscription,
     wanted: Vec<Pattern>,
     /// The pattern that was added and whose snapshot is incomplete.
@@ -155,28 +156,28 @@ struct Reader {
     has: BTreeMap<String, u64>,
     last_id: Option<String>,
     /// Documents delivered since the last gap event.
-    told_since_gap: BTreeSet<String>,
+    delivered_since_gap: BTreeSet<String>,
     /// Documents whose last event had no id, so that they may be delivered again after a reconnect.
     without_id: BTreeSet<String>,
     /// The subset that is outstanding since the last reconnect.
     again: BTreeSet<String>,
 }
 
-impl Reader {
+impl ModelSubscriber {
     fn new(world: &World, wanted: &[&str], history: usize) -> Self {
         let wanted: Vec<_> = wanted
             .iter()
             .map(|it| Pattern::parse(it).unwrap())
             .collect();
-        let asked = Asked {
+        let request = SubscribeRequest {
             documents: wanted.clone(),
-            wants: Wants {
+            options: DeliveryOptions {
                 deltas: true,
-                ..Wants::default()
+                ..DeliveryOptions::default()
             },
-            ..Asked::default()
+            ..SubscribeRequest::default()
         };
-        let subscription = Subscription::new(world.push.documents(), asked);
+        let subscription = Subscription::new(world.push.documents(), request);
         Self {
             subscription: subscription.expect("there is room"),
             wanted,
@@ -185,14 +186,14 @@ impl Reader {
             history,
             has: BTreeMap::new(),
             last_id: None,
-            told_since_gap: BTreeSet::new(),
+            delivered_since_gap: BTreeSet::new(),
             without_id: BTreeSet::new(),
             again: BTreeSet::new(),
         }
     }
 
     fn come_back(&mut self, world: &World, as_stream: bool) {
-        let place = self.subscription.place().to_string();
+        let place = self.subscription.position().to_string();
         let place = if as_stream {
             self.last_id.clone()
         } else {
@@ -208,16 +209,16 @@ impl Reader {
         self.has
             .retain(|name, _| wanted.iter().any(|it| it.matches(name)));
         self.again.clone_from(&self.without_id);
-        let asked = Asked {
+        let request = SubscribeRequest {
             documents: self.wanted.clone(),
-            seen: place,
-            wants: Wants {
+            last_event_id: place.as_deref().map(ResumePoint::parse),
+            options: DeliveryOptions {
                 deltas: true,
-                ..Wants::default()
+                ..DeliveryOptions::default()
             },
-            ..Asked::default()
+            ..SubscribeRequest::default()
         };
-        let again = Subscription::new(world.push.documents(), asked);
+        let again = Subscription::new(world.push.documents(), request);
         self.subscription = again.expect("there is room");
         if let Some(pattern) = self.joining.take() {
             self.join(world, pattern);
@@ -259,7 +260,7 @@ impl Reader {
     /// Reads one event; false if there is none.
     fn read(&mut self, world: &World) -> bool {
         let mut cx = Context::from_waker(Waker::noop());
-        let polled = self.subscription.poll_told(&mut cx, Form::JsonDelta);
+        let polled = self.subscription.poll_json(&mut cx, EventFormat::JsonDelta);
         let Poll::Ready(event) = polled else {
             return false;
         };
@@ -268,13 +269,13 @@ impl Reader {
             let joined = self.joining.take().expect("something was added");
             self.has_all_there_was_of(&joined);
             self.wanted.push(joined);
-            self.last_id = Some(self.subscription.place().to_string());
+            self.last_id = Some(self.subscription.position().to_string());
             return true;
         }
         let event: Value = serde_json::from_slice(&event).expect("JSON");
         match event["event"].as_str().expect("a kind") {
             "reset" => self.has.clear(),
-            "gap" => self.told_since_gap.clear(),
+            "gap" => self.delivered_since_gap.clear(),
             kind => self.take(world, kind, &event),
         }
         true
@@ -283,9 +284,9 @@ impl Reader {
     /// Checks that every document that existed when the pattern was added, and has not changed, was
     /// delivered.
     fn has_all_there_was_of(&self, pattern: &Pattern) {
-        let books = self.subscription.documents.books.lock();
+        let index = self.subscription.documents.index.lock();
         for name in NAMES.into_iter().filter(|name| pattern.matches(name)) {
-            let there = books.now(name).map(|change| change.number);
+            let there = index.current(name).map(|change| change.number);
             if let Some(number) = there.filter(|&number| number <= self.joined_at) {
                 assert_eq!(
                     self.has.get(name),
@@ -323,16 +324,16 @@ impl Reader {
         if let Some(before) = before
             && !is_again
             && self.history > 1
-            && self.told_since_gap.contains(&name)
+            && self.delivered_since_gap.contains(&name)
         {
-            let between = |one: &&Arc<Change>| {
+            let between = |one: &&Arc<DocumentChange>| {
                 *one.name == *name && one.number > before && one.number < number
             };
             let missing = world.changes.iter().filter(between).count();
             assert_eq!(missing, 0, "changes of {name} were left out without a word");
         }
-        self.told_since_gap.insert(name.clone());
-        if change.is_gone() {
+        self.delivered_since_gap.insert(name.clone());
+        if change.is_deletion() {
             self.has.remove(&name);
         } else {
             self.has.insert(name, number);
@@ -340,23 +341,23 @@ impl Reader {
     }
 }
 
-fn check(steps: &[Step], wanted: &[&str], history: usize) {
+fn check(steps: &[Action], wanted: &[&str], history: usize) {
     let mut world = World::new(history);
-    let mut reader = Reader::new(&world, wanted, history);
+    let mut reader = ModelSubscriber::new(&world, wanted, history);
     for step in steps {
         match *step {
-            Step::Put(name) => world.publish(NAMES[name], true, false),
-            Step::Patch(name) => world.publish(NAMES[name], true, true),
-            Step::Delete(name) => world.publish(NAMES[name], false, false),
-            Step::Lose(name) => world.lose(name),
-            Step::Read(events) => {
+            Action::Put(name) => world.publish(NAMES[name], true, false),
+            Action::Patch(name) => world.publish(NAMES[name], true, true),
+            Action::Delete(name) => world.publish(NAMES[name], false, false),
+            Action::Lose(name) => world.lose(name),
+            Action::Read(events) => {
                 for _ in 0..events {
                     reader.read(&world);
                 }
             }
-            Step::ComeBack(as_stream) => reader.come_back(&world, as_stream),
-            Step::Add(url) => reader.add(&world, ADDED[url]),
-            Step::Remove(url) => reader.remove(&world, ADDED[url]),
+            Action::ComeBack(as_stream) => reader.come_back(&world, as_stream),
+            Action::Add(url) => reader.add(&world, ADDED[url]),
+            Action::Remove(url) => reader.remove(&world, ADDED[url]),
         }
     }
     world.find_again();
@@ -400,14 +401,16 @@ proptest! {
 fn an_id_alone_says_nothing_of_the_version_of_a_document() {
     let mut world = World::new(1);
     world.publish("/live/a", true, false);
-    let mut reader = Reader::new(&world, &["/live/a"], 1);
+    let mut reader = ModelSubscriber::new(&world, &["/live/a"], 1);
     while reader.read(&world) {}
     reader.come_back(&world, true);
     let kinds = [(); 2].map(|()| {
         assert!(!reader.read(&world));
         world.publish("/live/a", true, true);
         let mut cx = Context::from_waker(Waker::noop());
-        let told = reader.subscription.poll_told(&mut cx, Form::JsonDelta);
+        let told = reader
+            .subscription
+            .poll_json(&mut cx, EventFormat::JsonDelta);
         let Poll::Ready(event) = told else {
             panic!("it is told");
         };
@@ -423,16 +426,16 @@ fn whoever_has_a_version_is_told_each_one_after_it_or_of_a_gap() {
     let mut world = World::new(3);
     world.publish("/live/a", true, false);
     let first = world.last("/live/a").expect("it is there").number;
-    let told = |world: &World| {
+    let deliveries = |world: &World| {
         let documents = world.push.documents();
-        let version = documents.books.lock().generations.version(first);
-        let asked = Asked {
+        let version = documents.index.lock().generations.version(first);
+        let request = SubscribeRequest {
             documents: vec![Pattern::parse("/live/a").expect("a name")],
             has: vec![("/live/a".into(), version)],
-            ..Asked::default()
+            ..SubscribeRequest::default()
         };
-        let mut subscription = Subscription::new(documents, asked).expect("there is room");
-        let events = std::iter::from_fn(|| subscription.next_json_at_hand());
+        let mut subscription = Subscription::new(documents, request).expect("there is room");
+        let events = std::iter::from_fn(|| subscription.try_next_json());
         let events: Vec<Value> = events
             .map(|event| serde_json::from_slice(&event).expect("JSON"))
             .collect();
@@ -441,20 +444,20 @@ fn whoever_has_a_version_is_told_each_one_after_it_or_of_a_gap() {
         let is_gap = events.first().is_some_and(|it| it["event"] == "gap");
         (is_gap, told.into_iter().flatten().count())
     };
-    assert_eq!(told(&world), (false, 0));
+    assert_eq!(deliveries(&world), (false, 0));
     for expected in [(false, 1), (false, 2), (false, 3), (true, 3)] {
         world.publish("/live/a", true, false);
-        assert_eq!(told(&world), expected);
+        assert_eq!(deliveries(&world), expected);
     }
     world.publish("/live/a", false, false);
-    assert_eq!(told(&world), (true, 1), "it is gone");
+    assert_eq!(deliveries(&world), (true, 1), "it is gone");
 }
 
 #[test]
 fn who_misses_something_of_very_many_documents_is_told_all_the_same() {
     const DOCUMENTS: usize = 5000;
     let mut world = World::new(2);
-    let mut reader = Reader::new(&world, &["/live/*"], 2);
+    let mut reader = ModelSubscriber::new(&world, &["/live/*"], 2);
     world.publish("/live/first", true, false);
     while reader.read(&world) {}
     for _ in 0..3 {

@@ -11,14 +11,14 @@
 
 mod access;
 mod answer;
-mod bell;
+mod backend;
 mod changes;
 mod documents;
 mod fleet;
 mod form;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
-mod keeper;
+mod last_event_id;
 #[cfg(test)]
 mod laws;
 mod mercure;
@@ -31,24 +31,25 @@ mod socket;
 mod stats;
 mod subscribing;
 mod template;
-mod waiting;
+mod wait_list;
+mod wake_batch;
 mod watch;
 
-pub use access::key::{Key, KeyError};
-pub use access::presented::shown;
-pub use access::readers::PushKeys;
-pub use access::sites::Site;
-pub use access::token::{Token, TokenError};
-pub use changes::journal::{JournalError, Sync};
-pub use documents::monitor::{Has, monitor_link};
+pub use access::cors::AllowedOrigin;
+pub use access::read_grant::PushKeys;
+pub use access::request_token::redacted_target;
+pub use access::shared_secret::{SharedSecret, SharedSecretError};
+pub use access::token_key::{TokenKey, TokenKeyError};
+pub use backend::BackendError;
+pub use changes::journal::{JournalError, SyncPolicy};
+pub use documents::monitor::{MonitorValidator, monitor_link};
 pub use fleet::{FleetError, FleetStats};
-pub use keeper::KeepError;
-pub use mercure::{Hub, Mercure, MercureSettings, MercureStats};
+pub use mercure::{Hub, MercureOrigin, MercureSettings, MercureStats};
 pub use name::{NameError, Prefix};
 pub use origin::Push;
 pub use paths::{LIVE_PATH, MERCURE_PATH, SUBSCRIPTIONS_PATH, WATCH_PATH};
 pub use settings::{FleetSettings, PushSettings};
 pub use stats::PushStats;
-pub use subscribing::page::{FindContent, MAX_INLINE, News, Page};
-pub use subscribing::urls::{FindPage, NoPage};
-pub use watch::Watch;
+pub use subscribing::page::{FindContent, MAX_INLINE, PageStatus, PageTopic};
+pub use subscribing::urls::{FindPage, PageError};
+pub use watch::WatchOrigin;

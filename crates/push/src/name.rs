@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use microcache_policy::glob;
 
-use crate::template::{MAX_VARIABLES, NoTemplate, Template};
+use crate::template::{MAX_VARIABLES, Template, TemplateError};
 
 /// Length limit of a document's name, in bytes.
 pub(crate) const MAX_NAME: usize = 1024;
 
 /// The path of a document, in its normal form (RFC 3986 §6.2.2).
-pub(crate) type Name = Arc<str>;
+pub(crate) type DocumentName = Arc<str>;
 
 /// A path prefix under which documents are stored. It ends with a slash.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,24 +21,24 @@ pub struct Prefix(String);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// A prefix does not begin or end with a slash.
-    #[error("a prefix begins and ends with a slash, such as /live/")]
+    #[error("a prefix must begin and end with a slash, such as /live/")]
     Slashes,
     /// The path is reserved for well-known URIs (RFC 8615).
-    #[error("/.well-known/ is kept for what standards put there")]
+    #[error("/.well-known/ is reserved (RFC 8615)")]
     Reserved,
     /// The path is not in its normal form, so caches on the way might treat it as another one.
     #[error(
-        "write the path in its shortest form: no `.`, `..` or empty parts, and only what has to be as %XX, in upper case"
+        "the path is not in normal form: no `.`, `..` or empty segments, and %XX in upper case only where required"
     )]
     NotNormal,
     /// The path is too long.
-    #[error("a path has {MAX_NAME} bytes at most")]
+    #[error("a path may have at most {MAX_NAME} bytes")]
     TooLong,
     /// The text contains braces and is not a URI template.
-    #[error("what has braces is a URI template (RFC 6570), in which no `*` stands outside of them")]
+    #[error("a pattern with braces must be a URI template (RFC 6570) without `*` outside of them")]
     NoTemplate,
     /// The template has too many variables.
-    #[error("a template has {MAX_VARIABLES} variables at most")]
+    #[error("a template may have at most {MAX_VARIABLES} variables")]
     TooManyVariables,
 }
 
@@ -65,7 +65,7 @@ impl Prefix {
 }
 
 /// Parses the name of a document.
-pub(crate) fn name(path: &[u8]) -> Result<Name, NameError> {
+pub(crate) fn parse_name(path: &[u8]) -> Result<DocumentName, NameError> {
     check(path)?;
     let text = std::str::from_utf8(path).map_err(|_| NameError::NotNormal)?;
     Ok(text.into())
@@ -79,7 +79,7 @@ fn check(path: &[u8]) -> Result<(), NameError> {
     let Some(path) = path.strip_prefix(b"/") else {
         return Err(NameError::NotNormal);
     };
-    let is_normal = |part: &[u8]| !matches!(part, b"" | b"." | b"..") && is_written_shortly(part);
+    let is_normal = |part: &[u8]| !matches!(part, b"" | b"." | b"..") && is_normal_segment(part);
     if path.split(|&byte| byte == b'/').all(is_normal) {
         Ok(())
     } else {
@@ -87,7 +87,7 @@ fn check(path: &[u8]) -> Result<(), NameError> {
     }
 }
 
-fn is_written_shortly(part: &[u8]) -> bool {
+fn is_normal_segment(part: &[u8]) -> bool {
     let mut rest = part;
     while let Some((&byte, after)) = rest.split_first() {
         rest = after;
@@ -123,35 +123,35 @@ fn is_unreserved(byte: u8) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Pattern {
     /// One document.
-    Exact(Name),
+    Exact(DocumentName),
     /// All documents whose paths match; `*` stands for any run of bytes.
-    Like(Name),
+    Glob(DocumentName),
     /// All documents whose paths are an expansion of this URI template.
-    Template(Shape),
+    Template(TemplatePattern),
 }
 
 /// A URI template (RFC 6570) with its source text, which identifies it.
 #[derive(Clone, Debug)]
-pub(crate) struct Shape {
-    written: Name,
+pub(crate) struct TemplatePattern {
+    source: DocumentName,
     template: Arc<Template>,
 }
 
-impl PartialEq for Shape {
+impl PartialEq for TemplatePattern {
     fn eq(&self, other: &Self) -> bool {
-        self.written == other.written
+        self.source == other.source
     }
 }
 
-impl Eq for Shape {}
+impl Eq for TemplatePattern {}
 
-impl Hash for Shape {
+impl Hash for TemplatePattern {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.written.hash(state);
+        self.source.hash(state);
     }
 }
 
-impl Shape {
+impl TemplatePattern {
     fn parse(text: &str) -> Result<Self, NameError> {
         // `*` has its own meaning within braces, so the glob `*` is not allowed next to them.
         let mut outside = text.split('{').map(|part| part.split_once('}'));
@@ -161,11 +161,11 @@ impl Shape {
             return Err(NameError::NoTemplate);
         }
         let template = Template::parse(text).map_err(|why| match why {
-            NoTemplate::Malformed => NameError::NoTemplate,
-            NoTemplate::TooManyVariables => NameError::TooManyVariables,
+            TemplateError::Malformed => NameError::NoTemplate,
+            TemplateError::TooManyVariables => NameError::TooManyVariables,
         })?;
         Ok(Self {
-            written: text.into(),
+            source: text.into(),
             template: Arc::new(template),
         })
     }
@@ -176,7 +176,7 @@ impl Pattern {
     pub(crate) fn parse(text: &str) -> Result<Self, NameError> {
         let is_template = text.contains('{');
         if !is_template && !text.contains('*') {
-            return name(text.as_bytes()).map(Self::Exact);
+            return parse_name(text.as_bytes()).map(Self::Exact);
         }
         if text.len() > MAX_NAME {
             return Err(NameError::TooLong);
@@ -185,7 +185,7 @@ impl Pattern {
             return Err(NameError::NotNormal);
         }
         if is_template {
-            return Shape::parse(text).map(Self::Template);
+            return TemplatePattern::parse(text).map(Self::Template);
         }
         // Collapses runs of stars, which are equivalent to one.
         let mut like = String::with_capacity(text.len());
@@ -194,38 +194,38 @@ impl Pattern {
                 like.push(letter);
             }
         }
-        Ok(Self::Like(like.into()))
+        Ok(Pattern::Glob(like.into()))
     }
 
     /// Returns the source text.
-    pub(crate) fn as_written(&self) -> &str {
+    pub(crate) fn source(&self) -> &str {
         match self {
-            Self::Exact(name) | Self::Like(name) => name,
-            Self::Template(shape) => &shape.written,
+            Self::Exact(name) | Pattern::Glob(name) => name,
+            Self::Template(shape) => &shape.source,
         }
     }
 
     /// Returns whether the pattern may match several documents.
-    pub(crate) const fn is_like(&self) -> bool {
-        matches!(self, Self::Like(_) | Self::Template(_))
+    pub(crate) const fn matches_several(&self) -> bool {
+        matches!(self, Pattern::Glob(_) | Self::Template(_))
     }
 
     pub(crate) fn matches(&self, name: &str) -> bool {
         match self {
             Self::Exact(one) => **one == *name,
-            Self::Like(pattern) => glob::matches(pattern.as_bytes(), name.as_bytes()),
+            Pattern::Glob(pattern) => glob::matches(pattern.as_bytes(), name.as_bytes()),
             // The literal prefix rejects most names, and is cheaper than the template.
             Self::Template(shape) => {
-                name.starts_with(self.begins_with()) && shape.template.matches(name)
+                name.starts_with(self.literal_prefix()) && shape.template.matches(name)
             }
         }
     }
 
     /// Returns the literal prefix of everything that the pattern matches.
-    pub(crate) fn begins_with(&self) -> &str {
+    pub(crate) fn literal_prefix(&self) -> &str {
         match self {
             Self::Exact(name) => name,
-            Self::Like(_) | Self::Template(_) => fixed_part(self.as_written()),
+            Pattern::Glob(_) | Self::Template(_) => fixed_part(self.source()),
         }
     }
 }
@@ -250,7 +250,7 @@ mod tests {
             "/live/...",
             "/live/~x-y._",
         ] {
-            assert!(name(path.as_bytes()).is_ok(), "{path}");
+            assert!(parse_name(path.as_bytes()).is_ok(), "{path}");
         }
         for path in [
             "",
@@ -267,10 +267,14 @@ mod tests {
             "/live/\u{e4}",
             "/live/%2E%2E",
         ] {
-            assert_eq!(name(path.as_bytes()), Err(NameError::NotNormal), "{path}");
+            assert_eq!(
+                parse_name(path.as_bytes()),
+                Err(NameError::NotNormal),
+                "{path}"
+            );
         }
         assert_eq!(
-            name(format!("/{}", "x".repeat(MAX_NAME)).as_bytes()),
+            parse_name(format!("/{}", "x".repeat(MAX_NAME)).as_bytes()),
             Err(NameError::TooLong)
         );
     }
@@ -290,7 +294,7 @@ mod tests {
     fn patterns_match() {
         let like = Pattern::parse("/news/*").unwrap();
         assert!(like.matches("/news/a") && like.matches("/news/a/b") && !like.matches("/new"));
-        assert_eq!(like.begins_with(), "/news/");
+        assert_eq!(like.literal_prefix(), "/news/");
         let exact = Pattern::parse("/news/a").unwrap();
         assert!(exact.matches("/news/a") && !exact.matches("/news/ab"));
         assert!(Pattern::parse("*").is_err());
@@ -309,11 +313,11 @@ mod tests {
             ("/news/{a}/of/{b}", "/news/1/on/2", false),
         ] {
             let pattern = Pattern::parse(template).expect("a template");
-            assert!(pattern.is_like(), "{template}");
+            assert!(pattern.matches_several(), "{template}");
             assert_eq!(pattern.matches(name), expected, "{template} and {name}");
         }
         let template = Pattern::parse("/news/{id}").expect("a template");
-        assert_eq!(template.begins_with(), "/news/");
+        assert_eq!(template.literal_prefix(), "/news/");
         assert_eq!(Ok(&template), Pattern::parse("/news/{id}").as_ref());
         assert_ne!(Ok(&template), Pattern::parse("/news/{other}").as_ref());
         for (text, why) in [

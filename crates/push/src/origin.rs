@@ -10,28 +10,32 @@ use microcache_policy::key::split_query;
 use microcache_policy::{Fields, is_event_stream};
 use microcache_store::Hit;
 
-use crate::access::readers::{PushKeys, Reader};
-use crate::access::sites;
+use crate::access::cors;
+use crate::access::read_grant::{PushKeys, ReadGrant};
 use crate::answer;
-use crate::changes::change::Content;
-use crate::changes::journal::{Journal, LogOf};
+use crate::backend::{Backend, BackendError};
+use crate::changes::change::DocumentContent;
+use crate::changes::journal::{ChangeJournal, LogKind};
 use crate::changes::json::{check, essence};
 use crate::documents::Documents;
-use crate::documents::books::Books;
-use crate::documents::client::Client;
-use crate::documents::no_url::NoUrl;
+use crate::documents::client_network::ClientNetwork;
+use crate::documents::index::DocumentIndex;
+use crate::documents::url_error::UrlError;
 use crate::fleet::FleetStats;
-use crate::keeper::{KeepError, Keeper};
-use crate::name::{Name, Pattern, name};
+use crate::last_event_id;
+use crate::name::{DocumentName, Pattern, parse_name};
 use crate::publishing::batch;
-use crate::publishing::coming::{Arrivals, NotPublished};
 use crate::publishing::patch::Patch;
-use crate::publishing::wish::{Condition, Deed, Wish};
+use crate::publishing::upload::{UploadBudget, UploadError};
+use crate::publishing::write_request::{WriteCondition, WriteOp, WriteRequest};
 use crate::settings::PushSettings;
-use crate::socket::{Language, Protocol, handshake, is_asked_for};
+use crate::socket::{Language, Subprotocol, handshake, is_websocket_request};
 use crate::stats::PushStats;
+use crate::subscribing::cursor::ResumePoint;
 use crate::subscribing::stream::EventStream;
-use crate::subscribing::subscription::{Asked, DocumentEvents, NoSubscription, Subscription};
+use crate::subscribing::subscription::{
+    DocumentEvents, SubscribeError, SubscribeRequest, Subscription,
+};
 
 /// The last path segment of a batch.
 const BATCH: &[u8] = b"batch";
@@ -39,43 +43,44 @@ const BATCH: &[u8] = b"batch";
 /// The push cache.
 pub struct Push {
     documents: Arc<Documents>,
-    keeper: Keeper,
-    arrivals: Arrivals,
+    backend: Backend,
+    uploads: UploadBudget,
 }
 
 impl Push {
     /// Loads the stored documents and starts the backend. Fails if the log or Redis cannot be used.
-    pub fn start(settings: PushSettings, keys: PushKeys) -> Result<Self, KeepError> {
-        let mut books = Books::new(settings.history, settings.memory);
-        books.is_shared = settings.fleet.is_some();
+    pub fn start(settings: PushSettings, keys: PushKeys) -> Result<Self, BackendError> {
+        let mut index = DocumentIndex::new(settings.history, settings.memory);
+        index.is_shared = settings.fleet.is_some();
         let mut journal = None;
-        if let Some(directory) = settings.directory.as_ref().filter(|_| !books.is_shared) {
-            let (mut opened, loaded) = Journal::open(LogOf::Documents, directory, settings.sync)?;
+        if let Some(directory) = settings.directory.as_ref().filter(|_| !index.is_shared) {
+            let (mut opened, loaded) =
+                ChangeJournal::open(LogKind::Documents, directory, settings.sync)?;
             if loaded.is_damaged {
                 tracing::error!(
                     target: "microcache",
-                    "the log of documents in {} is damaged: what comes after the damage is lost, and lies in documents.damaged",
+                    "the log of documents in {} is damaged: later changes are lost; the damaged file was saved as documents.damaged",
                     directory.display()
                 );
             }
-            books.load(loaded);
-            opened.begin(books.begin_generation());
+            index.load(loaded);
+            opened.begin(index.begin_generation());
             journal = Some(opened);
         }
-        let documents = Documents::new(books, settings, keys);
-        let keeper = Keeper::start(&documents, journal)?;
+        let documents = Documents::new(index, settings, keys);
+        let backend = Backend::start(&documents, journal)?;
         Ok(Self {
             documents,
-            keeper,
-            arrivals: Arrivals::default(),
+            backend,
+            uploads: UploadBudget::default(),
         })
     }
 
     /// Returns whether a request with these fields may read this path: it is public, or the credentials
     /// suffice.
-    pub fn is_open_to(&self, path: &[u8], request: Fields<'_>) -> bool {
+    pub fn is_readable_by(&self, path: &[u8], request: Fields<'_>) -> bool {
         let path = std::str::from_utf8(path);
-        path.is_ok_and(|path| self.documents.is_open_to(path, request))
+        path.is_ok_and(|path| self.documents.is_readable_by(path, request))
     }
 
     /// Replaces the tokens and keys. Existing subscriptions stay.
@@ -84,30 +89,30 @@ impl Push {
     }
 
     /// Hands the documents over to another process. After it returns, this process makes no more changes.
-    pub async fn give_up(&self) {
-        self.keeper.give_up().await;
+    pub async fn hand_over(&self) {
+        self.backend.hand_over().await;
     }
 
     /// Takes the documents back after a failed handover.
     pub async fn take_back(&self) {
-        self.keeper.take_back().await;
+        self.backend.take_back().await;
     }
 
     /// Closes all WebSockets with 1001 (going away), so that clients reconnect to another process.
-    pub fn end_sockets(&self) {
-        self.documents.sockets.end();
+    pub fn close_sockets(&self) {
+        self.documents.sockets.close_all();
     }
 
     /// Returns the current statistics.
     pub fn stats(&self) -> PushStats {
-        let (books, counters) = (self.documents.books.lock(), &self.documents.counters);
+        let (index, counters) = (self.documents.index.lock(), &self.documents.counters);
         PushStats {
-            documents: books.len() as u64,
-            bytes: books.size(),
+            documents: index.len() as u64,
+            bytes: index.size(),
             capacity: self.documents.settings.memory,
-            subscribers: books.subscribers as u64,
+            subscribers: index.subscribers as u64,
             sockets: self.documents.sockets.open(),
-            topics: books.topics.len() as u64,
+            topics: index.topics.len() as u64,
             changes: counters.changes.get(),
             same: counters.same.get(),
             expired: counters.expired.get(),
@@ -125,7 +130,7 @@ impl Push {
 
     /// Returns the statistics of this node, if documents are shared through Redis.
     pub fn fleet(&self) -> Option<FleetStats> {
-        self.keeper.fleet()
+        self.backend.fleet_stats()
     }
 
     pub(crate) const fn documents(&self) -> &Arc<Documents> {
@@ -137,50 +142,53 @@ impl Push {
         let (path, _) = split_query(&target);
         let sites = &self.documents.settings.allow_origins;
         match request.method {
-            Method::GET if is_asked_for(&request) => {
+            Method::GET if is_websocket_request(&request) => {
                 Ok(self.open(&request, path).unwrap_or_else(|refused| refused))
             }
-            Method::GET | Method::HEAD => Ok(match name(path) {
+            Method::GET | Method::HEAD => Ok(match parse_name(path) {
                 Ok(name) => self.read(&request, &name),
                 Err(_) => answer::problem(404, "there is no such document"),
             }),
             Method::PUT | Method::PATCH | Method::DELETE => self.publish(request, path).await,
             Method::POST if path.ends_with(b"/batch") => self.publish(request, path).await,
-            Method::OPTIONS => Ok(
-                sites::preflight(sites, request.fields.fields()).unwrap_or_else(answer::options)
-            ),
+            Method::OPTIONS => {
+                Ok(cors::preflight(sites, request.fields.fields()).unwrap_or_else(answer::options))
+            }
             _ => Ok(answer::not_allowed()),
         }
     }
 
-    fn read(&self, request: &OriginRequest, name: &Name) -> OriginResponse {
+    fn read(&self, request: &OriginRequest, name: &DocumentName) -> OriginResponse {
         let fields = request.fields.fields();
-        let shown = self.documents.shown(request, b"");
+        let credentials = self.documents.credentials(request, b"");
         let pattern = Pattern::Exact(Arc::clone(name));
-        if let Err(refused) = self.documents.may_ask(&shown, &pattern) {
+        if let Err(refused) = self.documents.authorize(&credentials, &pattern) {
             return refused.answer();
         }
         let accepts = fields.get("accept").unwrap_or_default();
         if request.method == Method::GET && accepts.split(|&b| b == b',').any(is_event_stream) {
-            return self.subscribe(fields, pattern, shown.reader());
+            return self.subscribe(fields, pattern, credentials.grant());
         }
         // The engine asks here only for requests that bypass it: `no-store`, content, other protocols.
-        match self.documents.pages.get(name.as_bytes()) {
+        match self.documents.responses.get(name.as_bytes()) {
             Some(page) => answer::page(page),
-            None if !self.documents.are_there() => NoSubscription::NoDocuments.answer(),
+            None if !self.documents.are_loaded() => SubscribeError::NoDocuments.answer(),
             None => answer::problem(404, "there is no such document"),
         }
     }
 
-    fn subscribe(&self, fields: Fields<'_>, pattern: Pattern, reader: Reader) -> OriginResponse {
-        let asked = Asked {
+    fn subscribe(&self, fields: Fields<'_>, pattern: Pattern, grant: ReadGrant) -> OriginResponse {
+        let subscribe_request = SubscribeRequest {
             documents: vec![pattern],
-            seen: last_event_id(fields),
-            reader,
-            client: Client::of(fields),
-            ..Asked::default()
+            last_event_id: resume_point(fields),
+            grant,
+            client: ClientNetwork::from_request(fields),
+            ..SubscribeRequest::default()
         };
-        match Subscription::new(&self.documents, asked.held_against(&self.documents)) {
+        match Subscription::new(
+            &self.documents,
+            subscribe_request.without_lost_versions(&self.documents),
+        ) {
             Ok(subscription) => EventStream::new(DocumentEvents(subscription), false).answer(),
             Err(why) => why.answer(),
         }
@@ -189,39 +197,39 @@ impl Push {
     /// Opens a WebSocket at the path of a document, or at a folder of documents.
     fn open(&self, request: &OriginRequest, path: &[u8]) -> Result<OriginResponse, OriginResponse> {
         let no_document = || answer::problem(404, "there is no such document");
-        let spoken = [Protocol::Microcache, Protocol::Piper];
+        let spoken = [Subprotocol::Microcache, Subprotocol::Piper];
         let handshake = handshake(&self.documents, request, &spoken)?;
         let path = std::str::from_utf8(path).map_err(|_| no_document())?;
-        let pattern = match name(path.as_bytes()) {
+        let pattern = match parse_name(path.as_bytes()) {
             Ok(name) => Some(Pattern::Exact(name)),
             Err(_) if path.ends_with('/') => None,
             Err(_) => return Err(no_document()),
         };
-        let shown = self.documents.shown(request, b"");
+        let credentials = self.documents.credentials(request, b"");
         if let Some(pattern) = &pattern {
-            let may = self.documents.may_ask(&shown, pattern);
-            may.map_err(NoUrl::answer)?;
+            let may = self.documents.authorize(&credentials, pattern);
+            may.map_err(UrlError::answer)?;
         }
-        let (wanted, language) = if handshake.protocol == Some(Protocol::Piper) {
+        let (wanted, language) = if handshake.protocol == Some(Subprotocol::Piper) {
             (None, Language::piper_at(path))
         } else {
-            let ours = Language::Ours {
+            let ours = Language::Native {
                 pages: None,
                 wants_deltas: false,
             };
             (pattern, ours)
         };
         let fields = request.fields.fields();
-        let asked = Asked {
+        let subscribe_request = SubscribeRequest {
             documents: wanted.into_iter().collect(),
-            seen: last_event_id(fields),
-            reader: shown.reader(),
-            client: Client::of(fields),
-            ..Asked::default()
+            last_event_id: resume_point(fields),
+            grant: credentials.grant(),
+            client: ClientNetwork::from_request(fields),
+            ..SubscribeRequest::default()
         };
-        let asked = asked.held_against(&self.documents);
-        let subscription = Subscription::new(&self.documents, asked);
-        let subscription = subscription.map_err(NoSubscription::answer)?;
+        let subscribe_request = subscribe_request.without_lost_versions(&self.documents);
+        let subscription = Subscription::new(&self.documents, subscribe_request);
+        let subscription = subscription.map_err(SubscribeError::answer)?;
         Ok(handshake.open(subscription, language))
     }
 
@@ -231,47 +239,47 @@ impl Push {
         path: &[u8],
     ) -> Result<OriginResponse, OriginError> {
         let fields = request.fields.fields();
-        let said = fields.get("authorization").unwrap_or_default();
-        let token = self.documents.keys.read().publishers.clone();
-        let is_allowed = token.map(|token| token.is_in(said));
+        let value = fields.get("authorization").unwrap_or_default();
+        let token = self.documents.keys.read().publisher_secret.clone();
+        let is_allowed = token.map(|token| token.matches_authorization(value));
         if is_allowed != Some(true) {
             return Ok(answer::unauthorised(is_allowed.is_some()));
         }
-        if let Some(refused) = not_understood(&request) {
+        if let Some(refused) = unsupported_fields(&request) {
             return Ok(refused);
         }
         let prefix_of_batch = path
             .strip_suffix(BATCH)
             .filter(|_| request.method == Method::POST);
         let largest = self.documents.settings.max_document;
-        let arrivals = &self.arrivals;
-        let (body, coming) = match arrivals.receive(&mut request, "a document", largest).await {
+        let uploads = &self.uploads;
+        let (body, reservation) = match uploads.receive(&mut request, "a document", largest).await {
             Ok(received) => received,
-            Err(NotPublished::Refused(refused)) => return Ok(*refused),
-            Err(NotPublished::Broken(error)) => return Err(OriginError::RequestBody(error)),
+            Err(UploadError::Refused(refused)) => return Ok(*refused),
+            Err(UploadError::Broken(error)) => return Err(OriginError::RequestBody(error)),
         };
         // The receive buffer has spare capacity, which must not be stored with the document.
         let body = Bytes::copy_from_slice(&body);
         let fields = request.fields.fields();
         if let Some(prefix) = prefix_of_batch {
-            let wishes = match batch::read(&body, prefix) {
-                Ok(wishes) => wishes,
+            let writes = match batch::read(&body, prefix) {
+                Ok(writes) => writes,
                 Err(why) => return Ok(answer::problem(400, why)),
             };
-            return Ok(match self.keeper.ask(wishes, coming).await {
+            return Ok(match self.backend.submit(writes, reservation).await {
                 Ok(done) => batch::answer(&done),
                 Err(refused) => refused.answer(),
             });
         }
-        let wish = match name(path) {
-            Ok(name) => wish(&request.method, fields, name, body),
+        let write = match parse_name(path) {
+            Ok(name) => write_request(&request.method, fields, name, body),
             Err(why) => Err(answer::problem(400, why)),
         };
-        let wish = match wish {
-            Ok(wish) => wish,
+        let write = match write {
+            Ok(write) => write,
             Err(refused) => return Ok(refused),
         };
-        Ok(match self.keeper.ask(vec![wish], coming).await {
+        Ok(match self.backend.submit(vec![write], reservation).await {
             Ok(done) => done
                 .first()
                 .map_or_else(|| answer::bare(204), |done| done.answer()),
@@ -280,90 +288,90 @@ impl Push {
     }
 }
 
-fn last_event_id(fields: Fields<'_>) -> Option<String> {
-    let said = fields.get("last-event-id").map(String::from_utf8_lossy);
-    said.map(std::borrow::Cow::into_owned)
+/// Returns the position from which a reconnecting client resumes.
+fn resume_point(fields: Fields<'_>) -> Option<ResumePoint> {
+    last_event_id::from_fields(fields).map(|id| ResumePoint::parse(&id))
 }
 
 /// Rejects fields that would change the meaning of a write and are not supported.
-fn not_understood(request: &OriginRequest) -> Option<OriginResponse> {
+fn unsupported_fields(request: &OriginRequest) -> Option<OriginResponse> {
     let fields = request.fields.fields();
     if fields.contains("content-encoding") {
         return Some(answer::problem(
             415,
-            "documents are put as they are, without Content-Encoding",
+            "documents must be sent without Content-Encoding",
         ));
     }
     if fields.contains("content-range") {
         return Some(answer::problem(
             400,
-            "a part of a document cannot be put (RFC 9110, section 14.5): patch it",
+            "partial PUT is not supported (RFC 9110, section 14.5): use PATCH",
         ));
     }
     None
 }
 
 /// Builds the write request of a PUT, PATCH or DELETE.
-fn wish(
+fn write_request(
     method: &Method,
     fields: Fields<'_>,
-    name: Name,
+    name: DocumentName,
     body: Bytes,
-) -> Result<Wish, OriginResponse> {
+) -> Result<WriteRequest, OriginResponse> {
     let media_type = match fields.get("content-type") {
-        Some(said) => std::str::from_utf8(said)
+        Some(value) => std::str::from_utf8(value)
             .ok()
             .filter(|it| it.bytes().all(|byte| matches!(byte, b'\t' | b' '..=b'~')))
             .ok_or_else(|| answer::problem(400, "Content-Type is not ASCII"))?,
         None => "application/octet-stream",
     };
-    let deed = match *method {
+    let op = match *method {
         Method::PUT => {
             if is_event_stream(media_type.as_bytes()) {
-                return Err(answer::problem(415, "a document is no event stream"));
+                return Err(answer::problem(415, "a document cannot be an event stream"));
             }
             check_json(media_type, &body)?;
-            let content = Content {
+            let content = DocumentContent {
                 media_type: media_type.into(),
                 body,
             };
-            Deed::Put(content, lifetime(fields)?)
+            WriteOp::Put(content, lifetime(fields)?)
         }
-        Method::PATCH => Deed::Patch(patch(media_type, body)?),
-        _ => Deed::Delete,
+        Method::PATCH => WriteOp::Patch(patch(media_type, body)?),
+        _ => WriteOp::Delete,
     };
-    Ok(Wish {
+    Ok(WriteRequest {
         name,
-        deed,
-        condition: Condition::of(fields),
+        op,
+        condition: WriteCondition::from_fields(fields),
     })
 }
 
 /// Checks that a document with a JSON media type is JSON.
 fn check_json(media_type: &str, body: &[u8]) -> Result<(), OriginResponse> {
     check(media_type, body)
-        .map_err(|error| answer::problem(400, format!("the document is not JSON: {error}")))
+        .map_err(|error| answer::problem(400, format!("the document is not valid JSON: {error}")))
 }
 
 /// Parses `Push-TTL`, in seconds; the result is in milliseconds.
 fn lifetime(fields: Fields<'_>) -> Result<Option<u64>, OriginResponse> {
-    let Some(said) = fields.get("push-ttl") else {
+    let Some(value) = fields.get("push-ttl") else {
         return Ok(None);
     };
-    let seconds = std::str::from_utf8(said)
+    let seconds = std::str::from_utf8(value)
         .ok()
         .and_then(|text| text.parse::<u32>().ok());
     match seconds {
         Some(seconds) if seconds > 0 => Ok(Some(u64::from(seconds) * 1000)),
         _ => Err(answer::problem(
             400,
-            "Push-TTL is a number of seconds from 1 on",
+            "Push-TTL must be a positive number of seconds",
         )),
     }
 }
 
 fn patch(media_type: &str, body: Bytes) -> Result<Patch, OriginResponse> {
-    let wrong = |error| answer::problem(400, format!("the patch cannot be read: {error}"));
+    let wrong = |error| answer::problem(400, format!("the patch is invalid: {error}"));
     match essence(media_type) {
         "application/merge-patch+json" => Patch::merge(body).map_err(wrong),
         "application/json-patch+json" => Patch::operations(&body).map_err(wrong),
@@ -376,7 +384,7 @@ impl Origin for Push {
         Box::pin(async move {
             let sites = &self.documents.settings.allow_origins;
             let fields = request.fields.fields();
-            let granted = sites::granted(sites, fields, self.documents.cookies());
+            let granted = cors::response_fields(sites, fields, self.documents.cookie_use());
             let mut answer = self.answer(request).await?;
             answer.fields.extend_if(granted.fields(), |_, _| true);
             Ok(answer)
@@ -385,18 +393,23 @@ impl Origin for Push {
 
     fn at_hand(&self, target: &[u8]) -> Option<Hit> {
         let (path, _) = split_query(target);
-        self.documents.pages.get(path)
+        self.documents.responses.get(path)
     }
 
     fn at_hand_for(&self, target: &[u8], request: Fields<'_>) -> Option<Hit> {
         let (path, _) = split_query(target);
-        let page = self.documents.pages.get(path)?;
+        let page = self.documents.responses.get(path)?;
         if !self.documents.settings.private.is_empty() {
             let name = std::str::from_utf8(path).ok()?;
             // Other requests take the slow path, which challenges the client.
-            self.documents.is_open_to(name, request).then_some(())?;
+            self.documents.is_readable_by(name, request).then_some(())?;
         }
         let sites = &self.documents.settings.allow_origins;
-        Some(sites::grant(sites, request, self.documents.cookies(), page))
+        Some(cors::with_response_fields(
+            sites,
+            request,
+            self.documents.cookie_use(),
+            page,
+        ))
     }
 }

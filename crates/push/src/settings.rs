@@ -3,8 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::access::sites::Site;
-use crate::changes::journal::Sync;
+use crate::access::cors::AllowedOrigin;
+use crate::changes::journal::SyncPolicy;
 use crate::name::Prefix;
 
 /// Settings of stored documents.
@@ -15,11 +15,11 @@ pub struct PushSettings {
     /// Private prefixes, equal to or below `prefixes`: readers need a token.
     pub private: Vec<Prefix>,
     /// Other origins whose pages may read and subscribe; those listed by name may publish too.
-    pub allow_origins: Vec<Site>,
+    pub allow_origins: Vec<AllowedOrigin>,
     /// Directory of the log; `None`: documents do not survive the process.
     pub directory: Option<PathBuf>,
     /// The point at which a write is acknowledged.
-    pub sync: Sync,
+    pub sync: SyncPolicy,
     /// Redis, shared by several nodes; it replaces the directory.
     pub fleet: Option<FleetSettings>,
     /// Memory limit for all documents, in bytes.

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Running counters of the push cache.
 #[derive(Debug, Default)]
-pub(crate) struct Counters {
+pub(crate) struct PushCounters {
     pub(crate) changes: Counter,
     pub(crate) same: Counter,
     pub(crate) expired: Counter,

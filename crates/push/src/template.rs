@@ -15,7 +15,7 @@ pub(crate) const MAX_VARIABLES: usize = 16;
 
 /// Error compiling a template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NoTemplate {
+pub(crate) enum TemplateError {
     /// The text is no template.
     Malformed,
     /// The template has too many variables.
@@ -24,15 +24,15 @@ pub(crate) enum NoTemplate {
 
 /// A compiled template.
 #[derive(Debug)]
-pub(crate) struct Template(Vec<Op>);
+pub(crate) struct Template(Vec<TemplateOp>);
 
 /// An instruction of the automaton.
 #[derive(Clone, Copy, Debug)]
-enum Op {
+enum TemplateOp {
     /// One literal character.
-    Literal(Letter),
+    Literal(TemplateChar),
     /// A run of value characters, limited in number.
-    Run(Run),
+    Run(CharRun),
     /// Continues at the next instruction and at this one.
     Fork(usize),
     /// Continues at this instruction.
@@ -42,7 +42,7 @@ enum Op {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Run {
+struct CharRun {
     /// True if reserved characters are allowed unencoded.
     reserved: bool,
     /// The separator of list items, which is allowed, too.
@@ -52,14 +52,14 @@ struct Run {
 
 /// A character of a template or text. An encoded byte is never split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Letter {
+enum TemplateChar {
     Byte(u8),
     /// `%XX`.
     Coded(u8, u8),
 }
 
 /// The properties of an expression's operator (RFC 6570, appendix A).
-struct Operator {
+struct ExpansionOperator {
     first: Option<u8>,
     between: u8,
     named: bool,
@@ -68,8 +68,8 @@ struct Operator {
     reserved: bool,
 }
 
-impl Operator {
-    const fn of(letter: Option<u8>) -> (Self, usize) {
+impl ExpansionOperator {
+    const fn parse(letter: Option<u8>) -> (Self, usize) {
         let (first, between, named, equals_if_empty, reserved) = match letter {
             Some(b'+') => (None, b',', false, false, true),
             Some(b'#') => (Some(b'#'), b',', false, false, true),
@@ -94,7 +94,7 @@ impl Operator {
 }
 
 /// A variable of an expression.
-struct Variable<'a> {
+struct TemplateVariable<'a> {
     name: &'a [u8],
     explode: bool,
     most: u16,
@@ -102,24 +102,26 @@ struct Variable<'a> {
 
 impl Template {
     /// Compiles a template.
-    pub(crate) fn parse(text: &str) -> Result<Self, NoTemplate> {
-        let compiling = Compiling::all(text.as_bytes()).ok_or(NoTemplate::Malformed)?;
-        if compiling.variables > MAX_VARIABLES {
-            return Err(NoTemplate::TooManyVariables);
+    pub(crate) fn parse(text: &str) -> Result<Self, TemplateError> {
+        let compiler = TemplateCompiler::all(text.as_bytes()).ok_or(TemplateError::Malformed)?;
+        if compiler.variables > MAX_VARIABLES {
+            return Err(TemplateError::TooManyVariables);
         }
-        Ok(Self(compiling.ops))
+        Ok(Self(compiler.ops))
     }
 
     /// Returns whether the text is a possible expansion.
     pub(crate) fn matches(&self, topic: &str) -> bool {
-        let mut now = States::new(self.0.len());
-        let mut next = States::new(self.0.len());
+        let mut now = ActiveStates::new(self.0.len());
+        let mut next = ActiveStates::new(self.0.len());
         now.enter(&self.0, 0);
         for letter in letters(topic.as_bytes()) {
             for &state in &now.entered {
                 match self.0[state] {
-                    Op::Literal(literal) if literal == letter => next.enter(&self.0, state + 1),
-                    Op::Run(run) if run.takes(letter) => {
+                    TemplateOp::Literal(literal) if literal == letter => {
+                        next.enter(&self.0, state + 1)
+                    }
+                    TemplateOp::Run(run) if run.takes(letter) => {
                         let taken = now.taken[state].saturating_add(letter.characters());
                         if taken <= run.most {
                             next.go_on(&self.0, state, taken);
@@ -139,7 +141,7 @@ impl Template {
 }
 
 /// The active states at one position of the text.
-struct States {
+struct ActiveStates {
     entered: Vec<usize>,
     is_entered: Vec<bool>,
     /// The fewest characters consumed by each run: fewer leave all continuations possible.
@@ -147,7 +149,7 @@ struct States {
     waiting: Vec<usize>,
 }
 
-impl States {
+impl ActiveStates {
     fn new(count: usize) -> Self {
         Self {
             entered: Vec::with_capacity(count),
@@ -164,7 +166,7 @@ impl States {
     }
 
     /// Activates a state and everything reachable from it without input.
-    fn enter(&mut self, ops: &[Op], state: usize) {
+    fn enter(&mut self, ops: &[TemplateOp], state: usize) {
         self.waiting.push(state);
         while let Some(state) = self.waiting.pop() {
             self.taken[state] = 0;
@@ -177,7 +179,7 @@ impl States {
     }
 
     /// Keeps a run active after consuming so many characters.
-    fn go_on(&mut self, ops: &[Op], state: usize, taken: u16) {
+    fn go_on(&mut self, ops: &[TemplateOp], state: usize, taken: u16) {
         if std::mem::replace(&mut self.is_entered[state], true) {
             self.taken[state] = self.taken[state].min(taken);
             return;
@@ -190,21 +192,21 @@ impl States {
         }
     }
 
-    fn follow(&mut self, ops: &[Op], state: usize) {
+    fn follow(&mut self, ops: &[TemplateOp], state: usize) {
         match ops[state] {
-            Op::Run(_) => self.waiting.push(state + 1),
-            Op::Fork(other) => self.waiting.extend([other, state + 1]),
-            Op::Jump(other) => self.waiting.push(other),
-            Op::Literal(_) | Op::End => {}
+            TemplateOp::Run(_) => self.waiting.push(state + 1),
+            TemplateOp::Fork(other) => self.waiting.extend([other, state + 1]),
+            TemplateOp::Jump(other) => self.waiting.push(other),
+            TemplateOp::Literal(_) | TemplateOp::End => {}
         }
     }
 }
 
-impl Run {
-    fn takes(self, letter: Letter) -> bool {
+impl CharRun {
+    fn takes(self, letter: TemplateChar) -> bool {
         match letter {
-            Letter::Coded(..) => true,
-            Letter::Byte(byte) => {
+            TemplateChar::Coded(..) => true,
+            TemplateChar::Byte(byte) => {
                 is_unreserved(byte)
                     || self.reserved && is_reserved(byte)
                     || self.between == Some(byte)
@@ -213,7 +215,7 @@ impl Run {
     }
 }
 
-impl Letter {
+impl TemplateChar {
     /// Returns the number of characters completed by this byte: continuation bytes of UTF-8 count zero.
     const fn characters(self) -> u16 {
         match self {
@@ -223,7 +225,7 @@ impl Letter {
     }
 }
 
-fn letters(text: &[u8]) -> impl Iterator<Item = Letter> {
+fn letters(text: &[u8]) -> impl Iterator<Item = TemplateChar> {
     let mut rest = text;
     std::iter::from_fn(move || {
         if let [b'%', high, low, after @ ..] = rest
@@ -231,11 +233,11 @@ fn letters(text: &[u8]) -> impl Iterator<Item = Letter> {
             && low.is_ascii_hexdigit()
         {
             rest = after;
-            return Some(Letter::Coded(*high, *low));
+            return Some(TemplateChar::Coded(*high, *low));
         }
         let (&byte, after) = rest.split_first()?;
         rest = after;
-        Some(Letter::Byte(byte))
+        Some(TemplateChar::Byte(byte))
     })
 }
 
@@ -248,54 +250,56 @@ fn is_reserved(byte: u8) -> bool {
 }
 
 /// Literals of a template (RFC 6570 §2.1).
-fn may_be_literal(letter: Letter) -> bool {
+fn may_be_literal(letter: TemplateChar) -> bool {
     match letter {
-        Letter::Coded(..) => true,
-        Letter::Byte(byte) => byte > b' ' && byte != 0x7F && !b"\"'%<>\\^`{|}".contains(&byte),
+        TemplateChar::Coded(..) => true,
+        TemplateChar::Byte(byte) => {
+            byte > b' ' && byte != 0x7F && !b"\"'%<>\\^`{|}".contains(&byte)
+        }
     }
 }
 
 /// The automaton being built.
 #[derive(Default)]
-struct Compiling {
-    ops: Vec<Op>,
+struct TemplateCompiler {
+    ops: Vec<TemplateOp>,
     variables: usize,
 }
 
-impl Compiling {
+impl TemplateCompiler {
     fn all(text: &[u8]) -> Option<Self> {
-        let mut compiling = Self::default();
+        let mut compiler = Self::default();
         let mut rest = text;
         while let Some(begin) = rest.iter().position(|&it| it == b'{') {
             let (literal, expression) = rest.split_at(begin);
-            compiling.literal(literal)?;
+            compiler.literal(literal)?;
             let end = expression.iter().position(|&it| it == b'}')?;
-            compiling.expression(&expression[1..end])?;
+            compiler.expression(&expression[1..end])?;
             rest = &expression[end + 1..];
         }
-        compiling.literal(rest)?;
-        compiling.ops.push(Op::End);
-        Some(compiling)
+        compiler.literal(rest)?;
+        compiler.ops.push(TemplateOp::End);
+        Some(compiler)
     }
 
     fn literal(&mut self, text: &[u8]) -> Option<()> {
         for letter in letters(text) {
-            may_be_literal(letter).then(|| self.ops.push(Op::Literal(letter)))?;
+            may_be_literal(letter).then(|| self.ops.push(TemplateOp::Literal(letter)))?;
         }
         Some(())
     }
 
     fn byte(&mut self, byte: u8) {
-        self.ops.push(Op::Literal(Letter::Byte(byte)));
+        self.ops.push(TemplateOp::Literal(TemplateChar::Byte(byte)));
     }
 
     /// Compiles an expression, any of whose variables may be undefined.
     fn expression(&mut self, text: &[u8]) -> Option<()> {
-        let (operator, length) = Operator::of(text.first().copied());
+        let (operator, length) = ExpansionOperator::parse(text.first().copied());
         // Jumps to patch: past an undefined variable before which none was defined, and past a defined one.
         let (mut nothing_yet, mut some): (Option<usize>, Vec<usize>) = (None, Vec::new());
         for variable in text[length..].split(|&byte| byte == b',') {
-            let variable = Variable::parse(variable)?;
+            let variable = TemplateVariable::parse(variable)?;
             self.variables += 1;
             self.patch(nothing_yet);
             nothing_yet = Some(self.fork());
@@ -314,8 +318,8 @@ impl Compiling {
     }
 
     /// Compiles the expansion of one variable.
-    fn item(&mut self, operator: &Operator, variable: &Variable<'_>) {
-        let value = Run {
+    fn item(&mut self, operator: &ExpansionOperator, variable: &TemplateVariable<'_>) {
+        let value = CharRun {
             reserved: operator.reserved,
             between: None,
             most: variable.most,
@@ -324,7 +328,7 @@ impl Compiling {
             (false, false) => self.list(value),
             (false, true) => {
                 let to_pairs = self.fork();
-                self.ops.push(Op::Run(Run {
+                self.ops.push(TemplateOp::Run(CharRun {
                     between: Some(operator.between),
                     ..value
                 }));
@@ -334,7 +338,7 @@ impl Compiling {
                 self.patch(Some(to_end));
             }
             (true, false) => {
-                let name = letters(variable.name).map(Op::Literal);
+                let name = letters(variable.name).map(TemplateOp::Literal);
                 self.ops.extend(name);
                 let without = (!operator.equals_if_empty).then(|| self.fork());
                 self.byte(b'=');
@@ -347,45 +351,47 @@ impl Compiling {
     }
 
     /// Compiles a value or a comma-separated list. A variable with a prefix length is a single value.
-    fn list(&mut self, value: Run) {
+    fn list(&mut self, value: CharRun) {
         let between = (value.most == ALL).then_some(b',');
-        self.ops.push(Op::Run(Run { between, ..value }));
+        self.ops.push(TemplateOp::Run(CharRun { between, ..value }));
     }
 
     /// Compiles names and values.
-    fn pairs(&mut self, operator: &Operator, value: Run, may_be_names_only: bool) {
+    fn pairs(&mut self, operator: &ExpansionOperator, value: CharRun, may_be_names_only: bool) {
         let begin = self.ops.len();
-        self.ops.push(Op::Run(value));
+        self.ops.push(TemplateOp::Run(value));
         let name_only = may_be_names_only.then(|| self.fork());
         self.byte(b'=');
-        self.ops.push(Op::Run(value));
+        self.ops.push(TemplateOp::Run(value));
         self.patch(name_only);
         let to_end = self.fork();
         self.byte(operator.between);
-        self.ops.push(Op::Jump(begin));
+        self.ops.push(TemplateOp::Jump(begin));
         self.patch(Some(to_end));
     }
 
     fn fork(&mut self) -> usize {
-        self.ops.push(Op::Fork(0));
+        self.ops.push(TemplateOp::Fork(0));
         self.ops.len() - 1
     }
 
     fn jump(&mut self) -> usize {
-        self.ops.push(Op::Jump(0));
+        self.ops.push(TemplateOp::Jump(0));
         self.ops.len() - 1
     }
 
     /// Sets the target of a fork or jump to the next instruction.
     fn patch(&mut self, at: Option<usize>) {
         let here = self.ops.len();
-        if let Some(Op::Fork(to) | Op::Jump(to)) = at.and_then(|at| self.ops.get_mut(at)) {
+        if let Some(TemplateOp::Fork(to) | TemplateOp::Jump(to)) =
+            at.and_then(|at| self.ops.get_mut(at))
+        {
             *to = here;
         }
     }
 }
 
-impl<'a> Variable<'a> {
+impl<'a> TemplateVariable<'a> {
     /// Parses a variable (RFC 6570 §2.3 and 2.4).
     fn parse(text: &'a [u8]) -> Option<Self> {
         let colon = text.iter().position(|&byte| byte == b':');
@@ -404,8 +410,8 @@ impl<'a> Variable<'a> {
         let is_name = !name.is_empty()
             && name.split(|&byte| byte == b'.').all(|part| {
                 let is_of_names = |letter| match letter {
-                    Letter::Coded(..) => true,
-                    Letter::Byte(byte) => byte.is_ascii_alphanumeric() || byte == b'_',
+                    TemplateChar::Coded(..) => true,
+                    TemplateChar::Byte(byte) => byte.is_ascii_alphanumeric() || byte == b'_',
                 };
                 !part.is_empty() && letters(part).all(is_of_names)
             });
@@ -587,7 +593,7 @@ mod tests {
             "\\{x}",
         ] {
             let parsed = Template::parse(wrong).map(|_| ());
-            assert_eq!(parsed, Err(NoTemplate::Malformed), "{wrong}");
+            assert_eq!(parsed, Err(TemplateError::Malformed), "{wrong}");
         }
         for right in [
             "",
@@ -617,7 +623,7 @@ mod tests {
             );
             assert_eq!(compiled.matches(&text), one == "{+a:9999}");
             let parsed = Template::parse(&(template + one)).map(|_| ());
-            assert_eq!(parsed, Err(NoTemplate::TooManyVariables));
+            assert_eq!(parsed, Err(TemplateError::TooManyVariables));
         }
     }
 }

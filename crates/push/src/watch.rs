@@ -15,36 +15,36 @@ use microcache_policy::key::split_query;
 use microcache_policy::{Fields, is_event_stream};
 use tokio::time::{Instant, timeout_at};
 
-use crate::access::sites;
+use crate::access::cors;
 use crate::answer;
 use crate::origin::Push;
 use crate::paths::{LIVE_PATH, WATCH_PATH};
-use crate::socket::{Language, Pages, Protocol, handshake, is_asked_for};
-use crate::subscribing::asked::Question;
+use crate::socket::{Language, PageResolver, Subprotocol, handshake, is_websocket_request};
+use crate::subscribing::params::SubscribeParams;
 use crate::subscribing::stream::EventStream;
-use crate::subscribing::subscription::{NoSubscription, Subscription, WatchEvents};
-use crate::subscribing::urls::{FindPage, find};
+use crate::subscribing::subscription::{SubscribeError, Subscription, WatchEvents};
+use crate::subscribing::urls::{FindPage, resolve};
 
 /// The script that keeps a page up to date.
-static LIVE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("live.js")));
+static LIVE: LazyLock<LiveScript> = LazyLock::new(|| LiveScript::new(include_str!("live.js")));
 
 /// A script in both encodings in which it is served.
-struct Script {
+struct LiveScript {
     whole: Bytes,
     gzip: Bytes,
 }
 
 /// Limits of one long-polling response: events, and bytes.
-const MAX_TOLD: usize = 1000;
-const MAX_TOLD_BYTES: usize = 1024 * 1024;
+const MAX_EVENTS: usize = 1000;
+const MAX_EVENT_BYTES: usize = 1024 * 1024;
 
 /// The origin behind [`WATCH_PATH`] and [`LIVE_PATH`].
-pub struct Watch {
+pub struct WatchOrigin {
     push: Arc<Push>,
     find_page: FindPage,
 }
 
-impl Watch {
+impl WatchOrigin {
     /// Serves the documents of `push`, and the pages that `find_page` resolves.
     pub fn new(push: Arc<Push>, find_page: FindPage) -> Self {
         Self { push, find_page }
@@ -52,80 +52,81 @@ impl Watch {
 
     async fn watch(&self, request: &OriginRequest) -> OriginResponse {
         let documents = self.push.documents();
-        if is_asked_for(request) {
+        if is_websocket_request(request) {
             return self.open(request).unwrap_or_else(|refused| refused);
         }
-        let question = match self.read(request) {
-            Ok(question) => question,
+        let params = match self.read(request) {
+            Ok(params) => params,
             Err(refused) => return refused,
         };
-        if question.is_nothing() {
-            let why = format!("say what to watch: {WATCH_PATH}?url=/a/page, or url=/live/*");
+        if params.is_empty() {
+            let why = format!("no URL to watch: use {WATCH_PATH}?url=/a/page, or url=/live/*");
             return answer::problem(400, why);
         }
         let subscription =
-            match Subscription::new(documents, question.asked.held_against(documents)) {
+            match Subscription::new(documents, params.request.without_lost_versions(documents)) {
                 Ok(subscription) => subscription,
                 Err(why) => return why.answer(),
             };
         let accepts = request.fields.fields().get("accept").unwrap_or_default();
         if accepts.split(|&byte| byte == b',').any(is_event_stream) {
             let events = WatchEvents(subscription);
-            EventStream::new(events, question.is_marked).answer()
+            EventStream::new(events, params.has_placeholder_id).answer()
         } else {
-            first_changes(subscription, question.wait).await
+            first_changes(subscription, params.wait).await
         }
     }
 
     /// Opens a WebSocket, which may start without any subscription.
     fn open(&self, request: &OriginRequest) -> Result<OriginResponse, OriginResponse> {
         let documents = self.push.documents();
-        let handshake = handshake(documents, request, &[Protocol::Microcache])?;
-        let asked = self.read(request)?.asked.held_against(documents);
-        let wants_deltas = asked.wants.deltas;
-        let subscription = Subscription::new(documents, asked).map_err(NoSubscription::answer)?;
-        let language = Language::Ours {
-            pages: Some(Pages::of(request, &self.find_page)),
+        let handshake = handshake(documents, request, &[Subprotocol::Microcache])?;
+        let subscribe_request = self.read(request)?.request.without_lost_versions(documents);
+        let wants_deltas = subscribe_request.options.deltas;
+        let subscription =
+            Subscription::new(documents, subscribe_request).map_err(SubscribeError::answer)?;
+        let language = Language::Native {
+            pages: Some(PageResolver::new(request, &self.find_page)),
             wants_deltas,
         };
         Ok(handshake.open(subscription, language))
     }
 
-    fn read(&self, request: &OriginRequest) -> Result<Question, OriginResponse> {
+    fn read(&self, request: &OriginRequest) -> Result<SubscribeParams, OriginResponse> {
         let documents = self.push.documents();
-        let shown = documents.shown(request, &request.target);
+        let credentials = documents.credentials(request, &request.target);
         let find_page = |url: &str| (self.find_page)(request, url);
-        Question::read(request, documents, shown, |url| {
-            find(url, &documents.settings.prefixes, find_page)
+        SubscribeParams::read(request, documents, credentials, |url| {
+            resolve(url, &documents.settings.prefixes, find_page)
         })
     }
 }
 
 /// Answers long polling: with all pending events, or with the first one that arrives within `wait`.
 async fn first_changes(mut subscription: Subscription, wait: Duration) -> OriginResponse {
-    let mut told = BytesMut::from(&b"{\"events\":["[..]);
-    let ends = subscription.reader.ends();
+    let mut body = BytesMut::from(&b"{\"events\":["[..]);
+    let ends = subscription.grant.ends();
     let until = ends.map_or(Instant::now() + wait, |end| end.min(Instant::now() + wait));
     let mut next = timeout_at(until, subscription.next_json()).await.ok();
     let mut count = 0;
     while let Some(event) = next {
         if count > 0 {
-            told.put_u8(b',');
+            body.put_u8(b',');
         }
-        told.extend_from_slice(&event);
+        body.extend_from_slice(&event);
         count += 1;
-        let has_room = count < MAX_TOLD && told.len() < MAX_TOLD_BYTES;
-        next = has_room.then(|| subscription.next_json_at_hand()).flatten();
+        let has_room = count < MAX_EVENTS && body.len() < MAX_EVENT_BYTES;
+        next = has_room.then(|| subscription.try_next_json()).flatten();
     }
-    told.extend_from_slice(
-        format!("],\"last_event_id\":\"{}\"}}", subscription.place()).as_bytes(),
+    body.extend_from_slice(
+        format!("],\"last_event_id\":\"{}\"}}", subscription.position()).as_bytes(),
     );
-    let mut answer = answer::whole(200, "application/json", Bytes::from(told));
+    let mut answer = answer::whole(200, "application/json", Bytes::from(body));
     answer.fields.push("Cache-Control", "no-store");
     answer
 }
 
-impl Origin for Watch {
+impl Origin for WatchOrigin {
     fn fetch(&self, request: OriginRequest) -> BoxFuture<'_, Result<OriginResponse, OriginError>> {
         Box::pin(async move {
             let (path, _) = split_query(&request.target);
@@ -136,14 +137,14 @@ impl Origin for Watch {
             let sites = &self.push.documents().settings.allow_origins;
             let mut answer = if is_read(&request.method) {
                 self.watch(&request).await
-            } else if let Some(allowed) = sites::preflight(sites, fields) {
+            } else if let Some(allowed) = cors::preflight(sites, fields) {
                 allowed
             } else {
-                let mut answer = answer::problem(405, "changes are watched by GET");
+                let mut answer = answer::problem(405, "the method is not allowed; use GET or HEAD");
                 answer.fields.push("Allow", "GET, HEAD");
                 answer
             };
-            let granted = sites::granted(sites, fields, self.push.documents().cookies());
+            let granted = cors::response_fields(sites, fields, self.push.documents().cookie_use());
             answer.fields.extend_if(granted.fields(), |_, _| true);
             Ok(answer)
         })
@@ -154,7 +155,7 @@ const fn is_read(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD)
 }
 
-impl Script {
+impl LiveScript {
     /// Minifies a script: removes comments, indentation and empty lines.
     fn new(text: &str) -> Self {
         let lines = text.lines().map(str::trim_start);

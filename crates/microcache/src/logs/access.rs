@@ -202,7 +202,7 @@ impl AccessLog {
     /// A url as it may be written down.
     fn shown<'a>(&self, url: &'a [u8]) -> &'a [u8] {
         if self.config.logs.access_query {
-            return microcache_proxy::shown(url);
+            return microcache_proxy::redacted_target(url);
         }
         memchr::memchr2(b'?', b'#', url).map_or(url, |end| &url[..end])
     }

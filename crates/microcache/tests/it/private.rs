@@ -148,7 +148,7 @@ fn who_shows_it_reads_as_everybody_reads_the_rest() {
     assert!(live.subscribe(&watch, &[]).data().contains("hidden"));
     live.0.get("/live/p/x").assert_is(
         401,
-        r#"{"detail":"/live/p/x is private: show a token","status":401}"#,
+        r#"{"detail":"/live/p/x is private: a token is required","status":401}"#,
     );
 }
 
@@ -270,7 +270,11 @@ fn orders_on_a_socket_lead_nowhere_else() {
             socket.say(&format!(r#"{{"{order}":"/live/p/x"}}"#));
             assert_eq!(
                 socket.text(),
-                error("/live/p/x", 401, "/live/p/x is private: show a token")
+                error(
+                    "/live/p/x",
+                    401,
+                    "/live/p/x is private: a token is required"
+                )
             );
         }
         socket.say(r#"{"subscribe":"/live/*"}"#);
@@ -283,7 +287,7 @@ fn orders_on_a_socket_lead_nowhere_else() {
         let others = bearer(&token(&["/live/p/y"]));
         let mut socket = WebSocket::open(&live.0, target, &[&others]);
         socket.say(r#"{"subscribe":"/live/p/x"}"#);
-        let why = "/live/p/x is private, and the token does not name it";
+        let why = "/live/p/x is private, and the token does not permit reading it";
         assert_eq!(socket.text(), error("/live/p/x", 403, why));
         let mut socket = WebSocket::open(&live.0, target, &[&bearer(READERS)]);
         socket.say(r#"{"subscribe":"/live/p/x"}"#);

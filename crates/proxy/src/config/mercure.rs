@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use microcache_policy::Rules;
-use microcache_push::{Key, MERCURE_PATH, MercureSettings, PushSettings, SUBSCRIPTIONS_PATH, Sync};
+use microcache_push::{
+    MERCURE_PATH, MercureSettings, PushSettings, SUBSCRIPTIONS_PATH, SyncPolicy, TokenKey,
+};
 
 use super::mistake::{Mistake, Mistakes, Place};
 use super::options::{MERCURE, abouts};
@@ -16,7 +18,7 @@ use super::route::{GoesTo, Route};
 #[derive(Clone, Debug, Default)]
 pub struct MercureConfig {
     /// The keys of publishers' and of subscribers' tokens.
-    pub keys: Option<(Key, Key)>,
+    pub keys: Option<(TokenKey, TokenKey)>,
     /// The required audience of tokens.
     pub audience: Option<String>,
     /// Subscribers without a token receive public updates.
@@ -26,7 +28,7 @@ pub struct MercureConfig {
     /// Memory for history, in bytes.
     pub history: u64,
     /// The directory of the history, if it is persistent, and its durability.
-    pub kept: Option<(PathBuf, Sync)>,
+    pub kept: Option<(PathBuf, SyncPolicy)>,
     pub(super) publisher_key_file: Option<(PathBuf, Place)>,
     pub(super) subscriber_key_file: Option<(PathBuf, Place)>,
 }

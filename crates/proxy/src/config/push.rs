@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use microcache_policy::rules::Query;
 use microcache_policy::{KeyRules, Rules};
 use microcache_push::{
-    FleetSettings, Key, LIVE_PATH, Prefix, PushKeys, PushSettings, Token, WATCH_PATH,
+    FleetSettings, LIVE_PATH, Prefix, PushKeys, PushSettings, SharedSecret, TokenKey, WATCH_PATH,
 };
 
 use super::acme::usual_state;
@@ -182,13 +182,13 @@ impl PushConfig {
             );
         }
         self.keys = PushKeys {
-            publishers: read_secret(self.token_file.as_ref(), "push_token_file", mistakes),
-            readers: read_secret(
+            publisher_secret: read_secret(self.token_file.as_ref(), "push_token_file", mistakes),
+            reader_secret: read_secret(
                 self.reader_token_file.as_ref(),
                 "push_reader_token_file",
                 mistakes,
             ),
-            signed: read_key(
+            token_key: read_key(
                 self.reader_key_file.as_ref(),
                 "push_reader_key_file",
                 mistakes,
@@ -235,12 +235,12 @@ pub(super) fn read_secret(
     file: Option<&(PathBuf, Place)>,
     option: &'static str,
     mistakes: &mut Mistakes,
-) -> Option<Token> {
+) -> Option<SharedSecret> {
     let (file, place) = file?;
     if let Some(fault) = exposed(file) {
         mistakes.warn(at(place, fault));
     }
-    Token::read(file, option)
+    SharedSecret::read(file, option)
         .map_err(|error| {
             let mistake = Mistake::new(place, error.to_string());
             mistakes.note(mistake.remedy("openssl rand -hex 32 >FILE"));
@@ -253,9 +253,9 @@ pub(super) fn read_key(
     file: Option<&(PathBuf, Place)>,
     option: &'static str,
     mistakes: &mut Mistakes,
-) -> Option<Key> {
+) -> Option<TokenKey> {
     let (file, place) = file?;
-    match Key::read(file, option) {
+    match TokenKey::read(file, option) {
         Ok(key) => {
             if let Some(fault) = exposed(file).filter(|_| key.is_secret()) {
                 mistakes.warn(at(place, fault));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::Method;
 use microcache_policy::rules::Query;
 use microcache_policy::{Coding, Separator};
-use microcache_push::Sync;
+use microcache_push::SyncPolicy;
 
 use super::mistake::Mistakes;
 use super::*;
@@ -951,21 +951,21 @@ fn a_hub_keeps_its_history_where_a_directory_is_named_or_documents_are() {
     let there = |sync| Some((PathBuf::from("/a"), sync));
     assert_eq!(kept(""), None);
     assert_eq!(kept("push_directory = \"none\""), None);
-    assert_eq!(kept("push_directory = \"/a\""), there(Sync::Always));
+    assert_eq!(kept("push_directory = \"/a\""), there(SyncPolicy::Always));
     assert_eq!(
         kept("push_directory = \"/a\"\npush_sync = \"never\""),
-        there(Sync::Never)
+        there(SyncPolicy::Never)
     );
     assert_eq!(
         kept("push = \"/live/\"\npush_directory = \"/a\""),
-        there(Sync::Always)
+        there(SyncPolicy::Always)
     );
     assert_eq!(kept("push = \"/live/\"\npush_directory = \"none\""), None);
     let shared = "push = \"/live/\"\npush_redis = \"redis://a\"\n";
     assert_eq!(kept(shared), None);
     assert_eq!(
         kept(&format!("{shared}push_directory = \"/a\"")),
-        there(Sync::Always)
+        there(SyncPolicy::Always)
     );
     let told = mistakes(&format!("{hub}push_history = 2"));
     assert!(told.contains("`push_history` has no effect"), "{told}");

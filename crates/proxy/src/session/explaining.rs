@@ -271,7 +271,7 @@ impl Session {
             GoesTo::Mercure => Some(Hosted::Subscriptions),
             GoesTo::Push => Some(Hosted::Documents {
                 is_there: push.is_some_and(|push| push.at_hand(&read.target).is_some()),
-                is_let: push.is_some_and(|push| push.is_open_to(path, read.fields.fields())),
+                is_let: push.is_some_and(|push| push.is_readable_by(path, read.fields.fields())),
                 has_publishers: config.push.keys.publishers.is_some(),
             }),
         }

@@ -240,7 +240,7 @@ impl Open {
         Named {
             scheme: self.scheme,
             host: &self.head.host,
-            target: microcache_push::shown(&self.head.target),
+            target: microcache_push::redacted_target(&self.head.target),
         }
     }
 

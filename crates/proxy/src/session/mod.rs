@@ -434,7 +434,7 @@ impl Session {
         let named = Named {
             scheme: request.scheme,
             host: request.host,
-            target: microcache_push::shown(request.target),
+            target: microcache_push::redacted_target(request.target),
         };
         let is_timed = figures.answered_at_once(&AtOnce {
             route,

@@ -5,7 +5,7 @@
 
 use microcache_engine::{Outcome, Response};
 use microcache_policy::{FieldBlock, FieldsBuf};
-use microcache_push::{Has, monitor_link};
+use microcache_push::{MonitorValidator, monitor_link};
 
 use super::{Reply, Session};
 
@@ -33,7 +33,9 @@ pub(super) fn add_monitor(target: &[u8], response: &mut Response) {
     }
     // Another version than this one is told to whoever comes with its tag; who has none is told which one there is.
     let fields = response.fields();
-    let has = fields.get("etag").map_or(Has::Unknown, Has::Tag);
+    let has = fields
+        .get("etag")
+        .map_or(MonitorValidator::Unknown, MonitorValidator::Tag);
     if let Some(link) = monitor_link(target, has) {
         let mut more = FieldsBuf::from(fields);
         more.push("Link", link);

@@ -1,8 +1,8 @@
 //! Access control: secrets, tokens and other origins.
 
-pub(crate) mod key;
-pub(crate) mod named;
-pub(crate) mod presented;
-pub(crate) mod readers;
-pub(crate) mod sites;
-pub(crate) mod token;
+pub(crate) mod cors;
+pub(crate) mod option_file;
+pub(crate) mod read_grant;
+pub(crate) mod request_token;
+pub(crate) mod shared_secret;
+pub(crate) mod token_key;

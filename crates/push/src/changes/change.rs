@@ -6,11 +6,11 @@ use bytes::Bytes;
 use microcache_policy::Time;
 use microcache_store::Stored;
 
-use crate::name::Name;
+use crate::name::DocumentName;
 
 /// The content of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Content {
+pub(crate) struct DocumentContent {
     /// The `Content-Type`.
     pub(crate) media_type: Arc<str>,
     pub(crate) body: Bytes,
@@ -18,11 +18,11 @@ pub(crate) struct Content {
 
 /// An immutable change of a document.
 #[derive(Clone, Debug)]
-pub(crate) struct Change {
+pub(crate) struct DocumentChange {
     pub(crate) number: u64,
-    pub(crate) name: Name,
+    pub(crate) name: DocumentName,
     /// The new content; `None` for a deletion.
-    pub(crate) content: Option<Content>,
+    pub(crate) content: Option<DocumentContent>,
     /// Time at which the document expires.
     pub(crate) expires: Option<Time>,
     /// A patch of the previous version, if it is smaller than the content.
@@ -37,10 +37,10 @@ pub(crate) struct Delta {
     pub(crate) patch: Bytes,
 }
 
-impl Change {
+impl DocumentChange {
     /// Returns the memory counted against `push_memory`, in bytes; zero for a deletion.
     pub(crate) fn size(&self) -> u64 {
-        let Some(Content { media_type, body }) = &self.content else {
+        let Some(DocumentContent { media_type, body }) = &self.content else {
             return 0;
         };
         // Small bodies are copied into the stored response.
@@ -55,15 +55,15 @@ impl Change {
     }
 
     /// Returns the memory counted against the limit for deletions, in bytes.
-    pub(crate) fn gone_size(&self) -> u64 {
-        if self.is_gone() {
+    pub(crate) fn deletion_size(&self) -> u64 {
+        if self.is_deletion() {
             (FIXED + self.name.len()) as u64
         } else {
             0
         }
     }
 
-    pub(crate) const fn is_gone(&self) -> bool {
+    pub(crate) const fn is_deletion(&self) -> bool {
         self.content.is_none()
     }
 

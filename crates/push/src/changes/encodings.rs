@@ -4,45 +4,45 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use crate::changes::events::Form;
+use crate::changes::events::EventFormat;
 
 /// Limit of cached encodings.
-const MAX_KEPT: usize = 64;
+const MAX_CACHED: usize = 64;
 /// Limit of their size, in bytes.
 const MAX_SIZE: usize = 8 * 1024 * 1024;
 
 /// The newest encoded events.
 #[derive(Default)]
-pub(crate) struct Encodings {
+pub(crate) struct EncodedChanges {
     /// Oldest first.
-    kept: VecDeque<(u64, Form, Bytes)>,
+    cached: VecDeque<(u64, EventFormat, Bytes)>,
     size: usize,
 }
 
-impl Encodings {
+impl EncodedChanges {
     /// Returns a change in one format, encoding it unless cached.
     pub(crate) fn get(
         &mut self,
         number: u64,
-        form: Form,
+        form: EventFormat,
         encode: impl FnOnce() -> Vec<u8>,
     ) -> Bytes {
-        let mut newest_first = self.kept.iter().rev();
+        let mut newest_first = self.cached.iter().rev();
         if let Some((_, _, known)) = newest_first.find(|(n, f, _)| *n == number && *f == form) {
             return known.clone();
         }
         let encoded = Bytes::from(encode());
         if encoded.len() <= MAX_SIZE {
-            self.keep(number, form, encoded.clone());
+            self.insert(number, form, encoded.clone());
         }
         encoded
     }
 
-    fn keep(&mut self, number: u64, form: Form, encoded: Bytes) {
+    fn insert(&mut self, number: u64, form: EventFormat, encoded: Bytes) {
         self.size += encoded.len();
-        self.kept.push_back((number, form, encoded));
-        while self.kept.len() > MAX_KEPT || self.size > MAX_SIZE {
-            if let Some((_, _, old)) = self.kept.pop_front() {
+        self.cached.push_back((number, form, encoded));
+        while self.cached.len() > MAX_CACHED || self.size > MAX_SIZE {
+            if let Some((_, _, old)) = self.cached.pop_front() {
                 self.size -= old.len();
             }
         }
@@ -55,10 +55,10 @@ mod tests {
 
     #[test]
     fn each_is_made_once_and_the_oldest_go() {
-        let mut encodings = Encodings::default();
-        let made = |encodings: &mut Encodings, number| {
+        let mut encodings = EncodedChanges::default();
+        let made = |encodings: &mut EncodedChanges, number| {
             let mut made = false;
-            encodings.get(number, Form::Plain, || {
+            encodings.get(number, EventFormat::Document, || {
                 made = true;
                 vec![0; MAX_SIZE / 2]
             });

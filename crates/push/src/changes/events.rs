@@ -7,19 +7,19 @@
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::changes::change::{Change, Content};
+use crate::changes::change::{DocumentChange, DocumentContent};
 use crate::changes::json::is_json;
-use crate::changes::version::Version;
+use crate::changes::version::DocumentVersion;
 
 /// The format of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum EventFormat {
     /// A server-sent event with the document as its data.
-    Plain,
+    Document,
     /// A server-sent event with the change as JSON.
-    Told,
+    Event,
     /// As `Event`, with the patch in place of the content.
-    ToldDelta,
+    EventDelta,
     /// The change as bare JSON.
     Json,
     /// As `Json`, with the patch in place of the content.
@@ -30,7 +30,7 @@ pub(crate) enum Form {
 
 /// The JSON of a change.
 #[derive(Serialize)]
-struct Told<'a> {
+struct ChangeJson<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
     event: &'static str,
@@ -49,7 +49,7 @@ struct Told<'a> {
 
 /// An event about the subscription itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Word {
+pub(crate) enum ControlEvent {
     /// The subscriber's position is unusable: full snapshots of all documents follow.
     Reset,
     /// Changes since the last event are missing from the history.
@@ -57,51 +57,51 @@ pub(crate) enum Word {
 }
 
 /// Encodes a change, whose version is `id`.
-pub(crate) fn encode(change: &Change, id: Version, form: Form) -> Vec<u8> {
-    if form == Form::Value {
+pub(crate) fn encode(change: &DocumentChange, id: DocumentVersion, form: EventFormat) -> Vec<u8> {
+    if form == EventFormat::Value {
         return encode_value(change, id);
     }
     let delta = change.delta.as_ref();
-    let delta = delta.filter(|_| matches!(form, Form::ToldDelta | Form::JsonDelta));
+    let delta = delta.filter(|_| matches!(form, EventFormat::EventDelta | EventFormat::JsonDelta));
     let event = match (&change.content, delta) {
         (None, _) => "delete",
         (Some(_), Some(_)) => "patch",
         (Some(_), None) => "put",
     };
-    if form == Form::Plain {
-        let body = change.content.as_ref().and_then(Content::as_text);
-        return server_sent(Some(id), event, body.unwrap_or_default());
+    if form == EventFormat::Document {
+        let body = change.content.as_ref().and_then(DocumentContent::as_text);
+        return encode_event(Some(id), event, body.unwrap_or_default());
     }
     let patch = delta.and_then(|delta| serde_json::from_slice(&delta.patch).ok());
-    let told = Told {
+    let json_fields = ChangeJson {
         id: Some(id.to_string()),
         event,
         patch,
-        ..Told::whole(change, patch.is_none())
+        ..ChangeJson::put(change, patch.is_none())
     };
     // Serializing these fields cannot fail.
-    let json = serde_json::to_string(&told).unwrap_or_default();
+    let json = serde_json::to_string(&json_fields).unwrap_or_default();
     match form {
-        Form::Json | Form::JsonDelta => json.into_bytes(),
-        _ => server_sent(Some(id), event, &json),
+        EventFormat::Json | EventFormat::JsonDelta => json.into_bytes(),
+        _ => encode_event(Some(id), event, &json),
     }
 }
 
 /// Encodes a document without an event id: reconnecting with its id would skip earlier changes that were not
 /// delivered yet.
-fn encode_value(change: &Change, version: Version) -> Vec<u8> {
-    let told = Told {
+fn encode_value(change: &DocumentChange, version: DocumentVersion) -> Vec<u8> {
+    let json_fields = ChangeJson {
         etag: Some(version.entity_tag()),
-        ..Told::whole(change, true)
+        ..ChangeJson::put(change, true)
     };
-    serde_json::to_vec(&told).unwrap_or_default()
+    serde_json::to_vec(&json_fields).unwrap_or_default()
 }
 
-impl<'a> Told<'a> {
+impl<'a> ChangeJson<'a> {
     /// Creates the JSON of a put, with or without its content.
-    fn whole(change: &'a Change, with_content: bool) -> Self {
+    fn put(change: &'a DocumentChange, with_content: bool) -> Self {
         let whole = change.content.as_ref().filter(|_| with_content);
-        let text = whole.and_then(Content::as_text);
+        let text = whole.and_then(DocumentContent::as_text);
         let value = whole.zip(text).and_then(|(content, text)| {
             is_json(&content.media_type).then(|| serde_json::from_str(text).ok())?
         });
@@ -119,21 +119,21 @@ impl<'a> Told<'a> {
 }
 
 /// Encodes a control event. It has no id.
-pub(crate) fn encode_word(word: Word, is_json: bool) -> Vec<u8> {
-    let event = match word {
-        Word::Reset => "reset",
-        Word::Gap => "gap",
+pub(crate) fn encode_control(event: ControlEvent, is_json: bool) -> Vec<u8> {
+    let name = match event {
+        ControlEvent::Reset => "reset",
+        ControlEvent::Gap => "gap",
     };
-    let json = format!("{{\"event\":\"{event}\"}}");
+    let json = format!("{{\"event\":\"{name}\"}}");
     if is_json {
         json.into_bytes()
     } else {
-        server_sent(None, event, &json)
+        encode_event(None, name, &json)
     }
 }
 
 /// Encodes a server-sent event. Its id is the position after it.
-pub(crate) fn server_sent(id: Option<Version>, event: &str, data: &str) -> Vec<u8> {
+pub(crate) fn encode_event(id: Option<DocumentVersion>, event: &str, data: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(data.len() + 64);
     if let Some(id) = id {
         out.extend_from_slice(format!("id: {id}\n").as_bytes());
@@ -163,7 +163,7 @@ pub(crate) fn write_data(out: &mut Vec<u8>, data: &str) {
     }
 }
 
-impl Content {
+impl DocumentContent {
     /// Returns the body, if it is text.
     pub(crate) fn as_text(&self) -> Option<&str> {
         std::str::from_utf8(&self.body).ok()
@@ -175,11 +175,11 @@ mod tests {
     use super::*;
     use crate::changes::change::Delta;
 
-    fn change(media_type: &str, body: &'static [u8]) -> Change {
-        Change {
+    fn change(media_type: &str, body: &'static [u8]) -> DocumentChange {
+        DocumentChange {
             number: 7,
             name: "/live/x".into(),
-            content: Some(Content {
+            content: Some(DocumentContent {
                 media_type: media_type.into(),
                 body: body.into(),
             }),
@@ -188,8 +188,8 @@ mod tests {
         }
     }
 
-    fn check(change: &Change, form: Form, expected: &str) {
-        let id = Version {
+    fn check(change: &DocumentChange, form: EventFormat, expected: &str) {
+        let id = DocumentVersion {
             epoch: 0x1f,
             number: change.number,
         };
@@ -202,19 +202,19 @@ mod tests {
         let json = change("application/json", b"{\"a\":1,\n\"b\":2}");
         check(
             &json,
-            Form::Plain,
+            EventFormat::Document,
             "id: 1f.7\nevent: put\ndata: {\"a\":1,\ndata: \"b\":2}\n\n",
         );
         let text = change("text/plain", b"a\r\nb\rc\n");
         check(
             &text,
-            Form::Plain,
+            EventFormat::Document,
             "id: 1f.7\nevent: put\ndata: a\ndata: b\ndata: c\ndata: \n\n",
         );
         // Binary content has to be fetched.
         check(
             &change("image/png", b"\x89PNG"),
-            Form::Plain,
+            EventFormat::Document,
             "id: 1f.7\nevent: put\ndata: \n\n",
         );
     }
@@ -224,26 +224,26 @@ mod tests {
         let json = change("application/json", b"{\"a\": 1}");
         check(
             &json,
-            Form::Json,
+            EventFormat::Json,
             r#"{"id":"1f.7","event":"put","url":"/live/x","type":"application/json","value":{"a": 1}}"#,
         );
         check(
             &change("text/plain", b"\"a\nb"),
-            Form::Told,
+            EventFormat::Event,
             "id: 1f.7\nevent: put\ndata: {\"id\":\"1f.7\",\"event\":\"put\",\"url\":\"/live/x\",\"type\":\"text/plain\",\"text\":\"\\\"a\\nb\"}\n\n",
         );
         check(
             &change("image/png", b"\x89PNG"),
-            Form::Json,
+            EventFormat::Json,
             r#"{"id":"1f.7","event":"put","url":"/live/x","type":"image/png"}"#,
         );
-        let gone = Change {
+        let gone = DocumentChange {
             content: None,
             ..json
         };
         check(
             &gone,
-            Form::Json,
+            EventFormat::Json,
             r#"{"id":"1f.7","event":"delete","url":"/live/x"}"#,
         );
     }
@@ -253,14 +253,14 @@ mod tests {
         let json = change("application/json", b"{\"a\": 1}");
         check(
             &json,
-            Form::Value,
+            EventFormat::Value,
             r#"{"event":"put","url":"/live/x","type":"application/json","value":{"a": 1},"etag":"\"1f.7\""}"#,
         );
     }
 
     #[test]
     fn a_delta_is_told_where_it_is_wanted() {
-        let patched = Change {
+        let patched = DocumentChange {
             delta: Some(Delta {
                 from: 6,
                 patch: "{\"a\":1}".into(),
@@ -269,12 +269,12 @@ mod tests {
         };
         check(
             &patched,
-            Form::JsonDelta,
+            EventFormat::JsonDelta,
             r#"{"id":"1f.7","event":"patch","url":"/live/x","type":"application/json","patch":{"a":1}}"#,
         );
         check(
             &patched,
-            Form::Json,
+            EventFormat::Json,
             r#"{"id":"1f.7","event":"put","url":"/live/x","type":"application/json","value":{"a":1}}"#,
         );
     }
@@ -282,9 +282,12 @@ mod tests {
     #[test]
     fn words_have_no_id() {
         assert_eq!(
-            encode_word(Word::Reset, false),
+            encode_control(ControlEvent::Reset, false),
             b"event: reset\ndata: {\"event\":\"reset\"}\n\n"
         );
-        assert_eq!(encode_word(Word::Gap, true), b"{\"event\":\"gap\"}");
+        assert_eq!(
+            encode_control(ControlEvent::Gap, true),
+            b"{\"event\":\"gap\"}"
+        );
     }
 }

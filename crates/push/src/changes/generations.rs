@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use crate::changes::version::Version;
+use crate::changes::version::DocumentVersion;
 
 /// Limit of remembered generations. Versions of older ones get the epoch of the oldest.
 const MAX_GENERATIONS: usize = 256;
@@ -31,10 +31,10 @@ impl Generations {
     }
 
     /// Starts a generation.
-    pub(crate) fn begin(&mut self, begun: Generation) {
+    pub(crate) fn begin(&mut self, generation: Generation) {
         let mut all: Vec<_> = self.0.to_vec();
-        all.retain(|it| it.first < begun.first);
-        all.push(begun);
+        all.retain(|it| it.first < generation.first);
+        all.push(generation);
         // The oldest remaining generation inherits earlier numbers, none of which it has assigned to other
         // content.
         let surplus = all.len().saturating_sub(MAX_GENERATIONS);
@@ -52,9 +52,9 @@ impl Generations {
     }
 
     /// Returns the version with this number.
-    pub(crate) fn version(&self, number: u64) -> Version {
+    pub(crate) fn version(&self, number: u64) -> DocumentVersion {
         let of = self.0.iter().rfind(|it| it.first <= number);
-        Version {
+        DocumentVersion {
             epoch: of.or(self.0.first()).map_or(0, |it| it.epoch),
             number,
         }
@@ -62,7 +62,7 @@ impl Generations {
 
     /// Returns whether the version is, or may become, one of these generations. A process may also name an
     /// inherited version with its own epoch: both mean the same content.
-    pub(crate) fn has(&self, version: Version) -> bool {
+    pub(crate) fn has(&self, version: DocumentVersion) -> bool {
         let at = self.0.iter().position(|it| it.epoch == version.epoch);
         at.is_some_and(|at| {
             let next = self.0.get(at + 1);
@@ -75,8 +75,8 @@ impl Generations {
 mod tests {
     use super::*;
 
-    fn version(epoch: u64, number: u64) -> Version {
-        Version { epoch, number }
+    fn version(epoch: u64, number: u64) -> DocumentVersion {
+        DocumentVersion { epoch, number }
     }
 
     #[test]

@@ -13,25 +13,25 @@ use std::sync::Arc;
 use bytes::{Buf, Bytes};
 use microcache_store::random;
 
-use crate::changes::change::Change;
+use crate::changes::change::DocumentChange;
 use crate::changes::generations::{Generation, Generations};
-use crate::changes::place::Place;
-use crate::changes::records::{self, MAGIC, OLD_MAGIC, Read};
+use crate::changes::log_directory::LogDirectory;
+use crate::changes::records::{self, MAGIC, OLD_MAGIC, ParsedRecord};
 
 /// Length of the log's header, in bytes: the magic bytes and three numbers.
-const HEADER: usize = MAGIC.len() + 3 * 8;
+const HEADER_LENGTH: usize = MAGIC.len() + 3 * 8;
 /// Size below which a log is not compacted, in bytes.
-const SMALL: u64 = 1024 * 1024;
+const MIN_COMPACTION: u64 = 1024 * 1024;
 
 /// The contents of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LogOf {
+pub(crate) enum LogKind {
     Documents,
     /// Updates of the Mercure hub.
     Updates,
 }
 
-impl LogOf {
+impl LogKind {
     const fn what(self) -> &'static str {
         match self {
             Self::Documents => "documents",
@@ -40,17 +40,17 @@ impl LogOf {
     }
 
     /// Returns the name of a file of this log.
-    fn file(self, kind: &str) -> String {
+    fn file(self, suffix: &str) -> String {
         match self {
-            Self::Documents => format!("documents.{kind}"),
-            Self::Updates => format!("mercure.{kind}"),
+            Self::Documents => format!("documents.{suffix}"),
+            Self::Updates => format!("mercure.{suffix}"),
         }
     }
 }
 
 /// The point at which a write is acknowledged (`push_sync`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Sync {
+pub enum SyncPolicy {
     /// After fsync: the write survives a power failure.
     #[default]
     Always,
@@ -62,7 +62,7 @@ pub enum Sync {
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     /// An I/O error.
-    #[error("cannot keep {what} in push_directory {}: {error}", path.display())]
+    #[error("cannot store {what} in push_directory {}: {error}", path.display())]
     Unusable {
         /// The contents of the log.
         what: &'static str,
@@ -72,10 +72,10 @@ pub enum JournalError {
         error: io::Error,
     },
     /// The writer thread cannot be started.
-    #[error("the thread that writes documents down cannot be started: {0}")]
+    #[error("the writer thread of documents cannot be started: {0}")]
     NoThread(io::Error),
     /// Another process holds the lock.
-    #[error("another process keeps its {what} in push_directory {}: choose another one, or stop it", path.display())]
+    #[error("another process stores its {what} in push_directory {}: stop it, or choose another directory", path.display())]
     Taken {
         /// The contents of the log.
         what: &'static str,
@@ -83,7 +83,7 @@ pub enum JournalError {
         path: PathBuf,
     },
     /// The file has an unknown format, such as that of a later release.
-    #[error("{} was written by another version, or is no log of {what}: move it away, or choose another push_directory", path.display())]
+    #[error("{} is not a log of {what}, or was written by another version: move it away, or choose another push_directory", path.display())]
     Foreign {
         /// The contents of the log.
         what: &'static str,
@@ -94,7 +94,7 @@ pub enum JournalError {
 
 /// The header of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Header {
+pub(crate) struct LogHeader {
     pub(crate) generations: Generations,
     /// The newest change at the last compaction.
     pub(crate) newest: u64,
@@ -104,19 +104,19 @@ pub(crate) struct Header {
 
 /// The contents of a log.
 #[derive(Debug)]
-pub(crate) struct Loaded {
-    pub(crate) header: Header,
+pub(crate) struct LogContents {
+    pub(crate) header: LogHeader,
     /// Oldest first.
-    pub(crate) changes: Vec<Arc<Change>>,
+    pub(crate) changes: Vec<Arc<DocumentChange>>,
     /// True if later records were damaged and set aside.
     pub(crate) is_damaged: bool,
 }
 
-impl Loaded {
+impl LogContents {
     /// Returns the contents of a new log.
-    fn nothing() -> Self {
+    fn empty() -> Self {
         Self {
-            header: Header {
+            header: LogHeader {
                 generations: Generations::new(random::number()),
                 newest: 0,
                 forgotten_through: 0,
@@ -128,37 +128,37 @@ impl Loaded {
 }
 
 /// An open log, locked against other processes.
-pub(crate) struct Journal {
-    of: LogOf,
-    place: Place,
-    sync: Sync,
+pub(crate) struct ChangeJournal {
+    kind: LogKind,
+    directory: LogDirectory,
+    sync: SyncPolicy,
     /// `None` after a failed write: the file's end is unknown, so it has to be rewritten.
-    log: Option<Log>,
+    log: Option<LogFile>,
     /// The generation to write before the next records.
-    begins: Option<Generation>,
+    next_generation: Option<Generation>,
     lock: File,
 }
 
-struct Log {
+struct LogFile {
     file: File,
     end: u64,
 }
 
-impl Journal {
+impl ChangeJournal {
     /// Opens the log in a directory, or creates it.
     pub(crate) fn open(
-        of: LogOf,
+        kind: LogKind,
         directory: &Path,
-        sync: Sync,
-    ) -> Result<(Self, Loaded), JournalError> {
-        let what = of.what();
+        sync: SyncPolicy,
+    ) -> Result<(Self, LogContents), JournalError> {
+        let what = kind.what();
         let unusable = |error| JournalError::Unusable {
             what,
             path: directory.to_owned(),
             error,
         };
-        let place = Place::open(directory).map_err(unusable)?;
-        let lock = place.file(&of.file("lock")).map_err(unusable)?;
+        let handle = LogDirectory::open(directory).map_err(unusable)?;
+        let lock = handle.file(&kind.file("lock")).map_err(unusable)?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -170,25 +170,25 @@ impl Journal {
             Err(TryLockError::Error(error)) => return Err(unusable(error)),
         }
         let mut journal = Self {
-            of,
-            place,
+            kind,
+            directory: handle,
             sync,
             log: None,
-            begins: None,
+            next_generation: None,
             lock,
         };
-        let name = of.file("log");
-        let bytes = journal.place.read(&name).map_err(unusable)?;
+        let name = kind.file("log");
+        let bytes = journal.directory.read(&name).map_err(unusable)?;
         let bytes = Bytes::from(bytes);
         if bytes.is_empty() {
-            let loaded = Loaded::nothing();
-            let begun = journal.rewrite(&loaded.header, &[]);
-            begun.map_err(unusable)?;
+            let loaded = LogContents::empty();
+            let generation = journal.rewrite(&loaded.header, &[]);
+            generation.map_err(unusable)?;
             return Ok((journal, loaded));
         }
         let (loaded, end) = load(bytes.clone()).ok_or_else(|| JournalError::Foreign {
             what,
-            path: journal.place.path_of(&name),
+            path: journal.directory.path_of(&name),
         })?;
         if loaded.is_damaged {
             let kept = journal.set_aside("damaged", &bytes);
@@ -196,46 +196,43 @@ impl Journal {
         } else if end < bytes.len() as u64 {
             journal.set_tail_aside(&bytes[end as usize..]);
         }
-        let file = journal.place.file(&name).map_err(unusable)?;
+        let file = journal.directory.file(&name).map_err(unusable)?;
         file.set_len(end).map_err(unusable)?;
-        journal.log = Some(Log { file, end });
+        journal.log = Some(LogFile { file, end });
         Ok((journal, loaded))
     }
 
     /// Starts a generation with the next record.
-    pub(crate) const fn begin(&mut self, begun: Generation) {
-        self.begins = Some(begun);
+    pub(crate) const fn begin(&mut self, generation: Generation) {
+        self.next_generation = Some(generation);
     }
 
     /// Sets the cut-off tail aside: with a corrupt length field it may contain further records.
     fn set_tail_aside(&self, tail: &[u8]) {
-        let path = self.place.path_of(&self.of.file("torn"));
+        let path = self.directory.path_of(&self.kind.file("torn"));
         let kept = self.set_aside("torn", tail);
         // The write may fail: a full disk also causes torn records.
         let place = match kept {
-            Ok(()) => format!("lie in {}", path.display()),
-            Err(error) => format!(
-                "are lost, for {} cannot be written: {error}",
-                path.display()
-            ),
+            Ok(()) => format!("were saved to {}", path.display()),
+            Err(error) => format!("are lost: cannot write {}: {error}", path.display()),
         };
         tracing::warn!(
             target: "microcache",
-            "the last record of {} is not all there, for the process was killed or the power failed while it was written: {} bytes are cut off, and {place}",
-            self.place.path_of(&self.of.file("log")).display(),
+            "the last record of {} is incomplete, since the process was killed or the power failed during the write: its {} bytes were cut off and {place}",
+            self.directory.path_of(&self.kind.file("log")).display(),
             tail.len(),
         );
     }
 
     /// Writes these bytes to a file next to the log.
-    fn set_aside(&self, kind: &str, bytes: &[u8]) -> io::Result<()> {
-        let file = self.place.file(&self.of.file(kind))?;
+    fn set_aside(&self, suffix: &str, bytes: &[u8]) -> io::Result<()> {
+        let file = self.directory.file(&self.kind.file(suffix))?;
         file.set_len(0)?;
         file.write_all_at(bytes, 0)
     }
 
     /// Releases the lock for another process.
-    pub(crate) fn let_go(&self) {
+    pub(crate) fn unlock(&self) {
         // Errors are ignored: the lock ends with the process.
         let _ = self.lock.unlock();
     }
@@ -253,33 +250,33 @@ impl Journal {
     /// Appends records; returns when they are durable as configured.
     pub(crate) fn append(&mut self, records: &[u8]) -> io::Result<()> {
         let Some(log) = &mut self.log else {
-            return Err(io::Error::other("the log has to be written anew"));
+            return Err(io::Error::other("the log has to be rewritten"));
         };
-        let opening = self.begins.map(|begun| {
+        let opening = self.next_generation.map(|generation| {
             let mut opening = Vec::new();
-            records::write_generation(begun, &mut opening);
+            records::write_generation(generation, &mut opening);
             opening
         });
         let written = log.append(opening.as_deref().unwrap_or_default(), records);
         let written = written.and_then(|()| match self.sync {
-            Sync::Always => log.file.sync_data(),
-            Sync::Never => Ok(()),
+            SyncPolicy::Always => log.file.sync_data(),
+            SyncPolicy::Never => Ok(()),
         });
         match written {
-            Ok(()) => self.begins = None,
+            Ok(()) => self.next_generation = None,
             Err(_) => self.log = None,
         }
         written
     }
 
     /// Returns whether the log has to be rewritten before the next append.
-    pub(crate) const fn is_broken(&self) -> bool {
+    pub(crate) const fn needs_rewrite(&self) -> bool {
         self.log.is_none()
     }
 
     /// Returns whether most of the log is outdated, given the bytes that are not.
-    pub(crate) fn is_mostly_old(&self, live: u64) -> bool {
-        self.length() > SMALL && self.length() / 2 > live
+    pub(crate) fn is_mostly_outdated(&self, live: u64) -> bool {
+        self.length() > MIN_COMPACTION && self.length() / 2 > live
     }
 
     /// Returns the length of the log, in bytes.
@@ -288,34 +285,38 @@ impl Journal {
     }
 
     /// Compacts the log to these changes.
-    pub(crate) fn rewrite(&mut self, header: &Header, changes: &[Arc<Change>]) -> io::Result<()> {
-        self.place.find_again()?;
-        let name = self.of.file("new");
-        let file = self.place.file(&name)?;
-        let log = Log::write(file, header, changes).inspect_err(|_| {
+    pub(crate) fn rewrite(
+        &mut self,
+        header: &LogHeader,
+        changes: &[Arc<DocumentChange>],
+    ) -> io::Result<()> {
+        self.directory.reopen_if_replaced()?;
+        let name = self.kind.file("new");
+        let file = self.directory.file(&name)?;
+        let log = LogFile::write(file, header, changes).inspect_err(|_| {
             // The incomplete file may be what fills the disk.
-            let _ = self.place.remove(&name);
+            let _ = self.directory.remove(&name);
         })?;
         // The previous log may have lost its name from here on.
         self.log = None;
-        self.place.rename(&name, &self.of.file("log"))?;
+        self.directory.rename(&name, &self.kind.file("log"))?;
         self.log = Some(log);
-        self.begins = None;
+        self.next_generation = None;
         Ok(())
     }
 }
 
-impl Log {
+impl LogFile {
     /// Writes a log with these changes.
-    fn write(file: File, header: &Header, changes: &[Arc<Change>]) -> io::Result<Self> {
+    fn write(file: File, header: &LogHeader, changes: &[Arc<DocumentChange>]) -> io::Result<Self> {
         let oldest = header.generations.version(0).epoch;
         let mut out = Vec::new();
         out.extend_from_slice(&MAGIC);
         for number in [oldest, header.newest, header.forgotten_through] {
             out.extend_from_slice(&number.to_le_bytes());
         }
-        for begun in header.generations.all().iter().skip(1) {
-            records::write_generation(*begun, &mut out);
+        for generation in header.generations.all().iter().skip(1) {
+            records::write_generation(*generation, &mut out);
         }
         file.set_len(0)?;
         let mut end = 0;
@@ -347,17 +348,17 @@ impl Log {
 }
 
 /// Parses a log; returns its contents and the end of the last valid record, or `None` for another format.
-fn load(mut bytes: Bytes) -> Option<(Loaded, u64)> {
+fn load(mut bytes: Bytes) -> Option<(LogContents, u64)> {
     let length = bytes.len();
-    if length < HEADER {
+    if length < HEADER_LENGTH {
         return None;
     }
-    let mut header = bytes.split_to(HEADER);
+    let mut header = bytes.split_to(HEADER_LENGTH);
     let magic = header.split_to(MAGIC.len());
     if magic != MAGIC[..] && magic != OLD_MAGIC[..] {
         return None;
     }
-    let mut header = Header {
+    let mut header = LogHeader {
         generations: Generations::new(header.get_u64_le()),
         newest: header.get_u64_le(),
         forgotten_through: header.get_u64_le(),
@@ -365,19 +366,19 @@ fn load(mut bytes: Bytes) -> Option<(Loaded, u64)> {
     let mut changes = Vec::new();
     let is_damaged = loop {
         match records::read(bytes.clone()) {
-            Read::Record(more, rest) => {
+            ParsedRecord::Changes(more, rest) => {
                 changes.extend(more.into_iter().map(Arc::new));
                 bytes = rest;
             }
-            Read::Generation(begun, rest) => {
-                header.generations.begin(begun);
+            ParsedRecord::Generation(generation, rest) => {
+                header.generations.begin(generation);
                 bytes = rest;
             }
-            Read::End => break false,
-            Read::Damaged => break !is_torn(&bytes),
+            ParsedRecord::End => break false,
+            ParsedRecord::Damaged => break !is_torn(&bytes),
         }
     };
-    let loaded = Loaded {
+    let loaded = LogContents {
         header,
         changes,
         is_damaged,
@@ -392,5 +393,5 @@ fn is_torn(rest: &[u8]) -> bool {
     };
     let length = u32::from_le_bytes(*length) as usize;
     // An incomplete record may contain any bytes where data is missing, mostly zeros.
-    length >= rest.len().saturating_sub(records::OPENING) || rest.iter().all(|&byte| byte == 0)
+    length >= rest.len().saturating_sub(records::PREFIX) || rest.iter().all(|&byte| byte == 0)
 }

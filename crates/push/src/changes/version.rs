@@ -5,20 +5,20 @@ use std::str::FromStr;
 
 /// The number of a change, qualified by the epoch of the generation or of the shared documents it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Version {
+pub(crate) struct DocumentVersion {
     /// The epoch within which the number is unique.
     pub(crate) epoch: u64,
     pub(crate) number: u64,
 }
 
-impl Version {
+impl DocumentVersion {
     /// Returns the entity tag of this version.
     pub(crate) fn entity_tag(self) -> String {
         format!("\"{self}\"")
     }
 }
 
-impl fmt::Display for Version {
+impl fmt::Display for DocumentVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:x}.{}", self.epoch, self.number)
     }
@@ -26,60 +26,60 @@ impl fmt::Display for Version {
 
 /// Error: the text is no version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NoVersion;
+pub(crate) struct VersionError;
 
-impl FromStr for Version {
-    type Err = NoVersion;
+impl FromStr for DocumentVersion {
+    type Err = VersionError;
 
-    fn from_str(text: &str) -> Result<Self, NoVersion> {
-        let (epoch, number) = text.split_once('.').ok_or(NoVersion)?;
+    fn from_str(text: &str) -> Result<Self, VersionError> {
+        let (epoch, number) = text.split_once('.').ok_or(VersionError)?;
         let version = Self {
-            epoch: u64::from_str_radix(epoch, 16).map_err(|_| NoVersion)?,
-            number: number.parse().map_err(|_| NoVersion)?,
+            epoch: u64::from_str_radix(epoch, 16).map_err(|_| VersionError)?,
+            number: number.parse().map_err(|_| VersionError)?,
         };
         // Each version has one spelling.
         (version.to_string() == text)
             .then_some(version)
-            .ok_or(NoVersion)
+            .ok_or(VersionError)
     }
 }
 
 /// An event id: the position at which a subscription resumes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct EventId {
     /// The last change delivered.
-    pub(crate) version: Version,
+    pub(crate) version: DocumentVersion,
     /// Snapshot bound after a reset, up to which changes are sent as full snapshots; 0 = none.
-    pub(crate) told_whole_through: u64,
+    pub(crate) snapshot_through: u64,
 }
 
-impl Place {
+impl EventId {
     /// Returns the change up to which deletions need not be delivered.
-    pub(crate) fn knows_through(&self) -> u64 {
-        self.version.number.max(self.told_whole_through)
+    pub(crate) fn known_through(&self) -> u64 {
+        self.version.number.max(self.snapshot_through)
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for EventId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.told_whole_through {
+        match self.snapshot_through {
             0 => write!(f, "{}", self.version),
             through => write!(f, "{}-{through}", self.version),
         }
     }
 }
 
-impl FromStr for Place {
-    type Err = NoVersion;
+impl FromStr for EventId {
+    type Err = VersionError;
 
-    fn from_str(text: &str) -> Result<Self, NoVersion> {
+    fn from_str(text: &str) -> Result<Self, VersionError> {
         let (version, through) = match text.split_once('-') {
-            Some((version, through)) => (version, through.parse().map_err(|_| NoVersion)?),
+            Some((version, through)) => (version, through.parse().map_err(|_| VersionError)?),
             None => (text, 0),
         };
         Ok(Self {
             version: version.parse()?,
-            told_whole_through: through,
+            snapshot_through: through,
         })
     }
 }
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_and_nothing_else() {
-        let version = Version {
+        let version = DocumentVersion {
             epoch: 0xabc,
             number: 17,
         };
@@ -100,21 +100,22 @@ mod tests {
             "", ".", "abc", "abc.", ".17", "ABC.17", "0abc.17", "abc.017", "abc.+17", "abc.17 ",
             "abc.17.1",
         ] {
-            assert_eq!(other.parse::<Version>(), Err(NoVersion), "{other}");
+            assert_eq!(
+                other.parse::<DocumentVersion>(),
+                Err(VersionError),
+                "{other}"
+            );
         }
     }
 
     #[test]
     fn a_place_may_be_in_the_middle_of_what_is_told_first() {
         for text in ["abc.17", "abc.0-17"] {
-            let place: Place = text.parse().expect("a place");
-            assert_eq!(
-                (place.to_string().as_str(), place.knows_through()),
-                (text, 17)
-            );
+            let id: EventId = text.parse().expect("a place");
+            assert_eq!((id.to_string().as_str(), id.known_through()), (text, 17));
         }
         for other in ["abc.17-", "abc.17-x", "-17", "abc.17-1-2"] {
-            assert_eq!(other.parse::<Place>(), Err(NoVersion), "{other}");
+            assert_eq!(other.parse::<EventId>(), Err(VersionError), "{other}");
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::paths::WATCH_PATH;
 
 /// The validator of a response.
 #[derive(Clone, Copy, Debug)]
-pub enum Has<'a> {
+pub enum MonitorValidator<'a> {
     /// The version of a document.
     Version(&'a str),
     /// The entity tag of a page.
@@ -20,7 +20,7 @@ pub enum Has<'a> {
 }
 
 /// Returns the `Link` value for a path and query; `None` if they cannot be subscribed to.
-pub fn monitor_link(target: &[u8], has: Has<'_>) -> Option<String> {
+pub fn monitor_link(target: &[u8], validator: MonitorValidator<'_>) -> Option<String> {
     // A star would be a pattern.
     if target.len() > MAX_NAME || target.contains(&b'*') {
         return None;
@@ -30,16 +30,16 @@ pub fn monitor_link(target: &[u8], has: Has<'_>) -> Option<String> {
     link.push_str(WATCH_PATH);
     link.push_str("?url=");
     write(&mut link, target);
-    match has {
-        Has::Version(version) => {
+    match validator {
+        MonitorValidator::Version(version) => {
             link.push_str("&version=");
             write(&mut link, version.as_bytes());
         }
-        Has::Tag(tag) => {
+        MonitorValidator::Tag(tag) => {
             link.push_str("&etag=");
             write(&mut link, tag);
         }
-        Has::Unknown => {}
+        MonitorValidator::Unknown => {}
     }
     link.push_str(">; rel=\"monitor\"");
     Some(link)
@@ -56,28 +56,28 @@ mod tests {
 
     #[test]
     fn it_is_the_url_with_what_somebody_has() {
-        for (target, has, expected) in [
+        for (target, validator, expected) in [
             (
                 "/live/a%20b",
-                Has::Version("1f.7"),
+                MonitorValidator::Version("1f.7"),
                 "</.well-known/microcache/watch?url=/live/a%2520b&version=1f.7>; rel=\"monitor\"",
             ),
             (
                 "/news/?a=1&b=<x>",
-                Has::Tag(b"W/\"a,b\""),
+                MonitorValidator::Tag(b"W/\"a,b\""),
                 "</.well-known/microcache/watch?url=/news/%3Fa%3D1%26b%3D%3Cx%3E&etag=W/%22a%2Cb%22>; rel=\"monitor\"",
             ),
             (
                 "/",
-                Has::Unknown,
+                MonitorValidator::Unknown,
                 "</.well-known/microcache/watch?url=/>; rel=\"monitor\"",
             ),
         ] {
-            let link = monitor_link(target.as_bytes(), has);
+            let link = monitor_link(target.as_bytes(), validator);
             assert_eq!(link.as_deref(), Some(expected), "{target}");
         }
-        assert_eq!(monitor_link(b"/a*", Has::Unknown), None);
+        assert_eq!(monitor_link(b"/a*", MonitorValidator::Unknown), None);
         let long = vec![b'a'; MAX_NAME + 1];
-        assert_eq!(monitor_link(&long, Has::Unknown), None);
+        assert_eq!(monitor_link(&long, MonitorValidator::Unknown), None);
     }
 }

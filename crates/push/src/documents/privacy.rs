@@ -3,11 +3,11 @@
 use microcache_engine::OriginRequest;
 use microcache_policy::Fields;
 
-use crate::access::presented::Presented;
-use crate::access::readers::Shown;
-use crate::access::sites;
+use crate::access::cors;
+use crate::access::read_grant::ReaderCredentials;
+use crate::access::request_token::RequestToken;
 use crate::documents::Documents;
-use crate::documents::no_url::NoUrl;
+use crate::documents::url_error::UrlError;
 use crate::name::{Pattern, Prefix};
 
 /// Names of cookies that carry a token.
@@ -25,66 +25,71 @@ impl Documents {
 
     /// Returns the credentials of a request. `target` may carry a token in its query only where access logs
     /// redact it.
-    pub(crate) fn shown(&self, request: &OriginRequest, target: &[u8]) -> Shown {
+    pub(crate) fn credentials(&self, request: &OriginRequest, target: &[u8]) -> ReaderCredentials {
         let fields = request.fields.fields();
-        let counts = |presented: &Presented| {
+        let counts = |token: &RequestToken| {
             let sites = &self.settings.allow_origins;
-            !presented.is_ambient || sites::counts_cookies(sites, fields, &request.authority)
+            !token.is_ambient || cors::allows_cookie_read(sites, fields, &request.authority)
         };
-        self.shown_by(fields, target, counts)
+        self.credentials_from(fields, target, counts)
     }
 
-    fn shown_by(
+    fn credentials_from(
         &self,
         fields: Fields<'_>,
         target: &[u8],
-        counts: impl Fn(&Presented) -> bool,
-    ) -> Shown {
+        counts: impl Fn(&RequestToken) -> bool,
+    ) -> ReaderCredentials {
         // Without private documents, credentials are ignored: they may belong to the application.
         if self.settings.private.is_empty() {
-            return Shown::Nothing;
+            return ReaderCredentials::Absent;
         }
-        match Presented::of(fields, target, COOKIES).filter(counts) {
-            None => Shown::Nothing,
-            Some(presented) => match self.keys.read().reader(&presented) {
-                Ok(reader) => Shown::Reader(reader),
-                Err(why) => Shown::Wrong(why),
+        match RequestToken::from_request(fields, target, COOKIES).filter(counts) {
+            None => ReaderCredentials::Absent,
+            Some(token) => match self.keys.read().verify(&token) {
+                Ok(grant) => ReaderCredentials::Valid(grant),
+                Err(why) => ReaderCredentials::Invalid(why),
             },
         }
     }
 
     /// Returns whether a document may be served without consulting the host of the request. Cookies with an
     /// `Origin` are left to [`Self::shown`], which knows the host.
-    pub(crate) fn is_open_to(&self, name: &str, fields: Fields<'_>) -> bool {
+    pub(crate) fn is_readable_by(&self, name: &str, fields: Fields<'_>) -> bool {
         if !self.is_private(name) {
             return true;
         }
-        let is_from_here = !fields.contains("origin") && sites::counts_cookies(&[], fields, b"");
-        let shown = self.shown_by(fields, b"", |it| !it.is_ambient || is_from_here);
-        shown.reader().may_read(name)
+        let is_same_origin =
+            !fields.contains("origin") && cors::allows_cookie_read(&[], fields, b"");
+        let credentials = self.credentials_from(fields, b"", |it| !it.is_ambient || is_same_origin);
+        credentials.grant().may_read(name)
     }
 
     /// Checks that a pattern may be subscribed to. A pattern that only partly covers private documents is
     /// allowed: events of unreadable documents are omitted.
-    pub(crate) fn may_ask(&self, shown: &Shown, pattern: &Pattern) -> Result<(), NoUrl> {
-        let begins_with = pattern.begins_with();
-        let has = |private: &Prefix| begins_with.starts_with(private.as_str());
-        let reaches = |private: &Prefix| private.as_str().starts_with(begins_with);
+    pub(crate) fn authorize(
+        &self,
+        credentials: &ReaderCredentials,
+        pattern: &Pattern,
+    ) -> Result<(), UrlError> {
+        let literal_prefix = pattern.literal_prefix();
+        let has = |private: &Prefix| literal_prefix.starts_with(private.as_str());
+        let reaches = |private: &Prefix| private.as_str().starts_with(literal_prefix);
         let private = &self.settings.private;
         let is_private = private.iter().any(has);
-        let may_be_private = is_private || pattern.is_like() && private.iter().any(reaches);
+        let may_be_private = is_private || pattern.matches_several() && private.iter().any(reaches);
         if !may_be_private {
             return Ok(());
         }
-        match (shown, pattern) {
-            (Shown::Wrong(why), _) => Err(NoUrl::new(401, why.to_string())),
-            (Shown::Nothing, _) if is_private => {
-                let why = format!("{} is private: show a token", pattern.as_written());
-                Err(NoUrl::new(401, why))
+        match (credentials, pattern) {
+            (ReaderCredentials::Invalid(why), _) => Err(UrlError::new(401, why.to_string())),
+            (ReaderCredentials::Absent, _) if is_private => {
+                let why = format!("{} is private: a token is required", pattern.source());
+                Err(UrlError::new(401, why))
             }
-            (Shown::Reader(reader), Pattern::Exact(name)) if !reader.may_read(name) => {
-                let why = format!("{name} is private, and the token does not name it");
-                Err(NoUrl::new(403, why))
+            (ReaderCredentials::Valid(grant), Pattern::Exact(name)) if !grant.may_read(name) => {
+                let why = format!("{name} is private, and the token does not permit reading it");
+                Err(UrlError::new(403, why))
             }
             _ => Ok(()),
         }
@@ -94,7 +99,7 @@ impl Documents {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::readers::{NoReader, PushKeys, Reader};
+    use crate::access::read_grant::{PushKeys, ReadGrant, ReadGrantError};
     use crate::origin::Push;
     use crate::settings::PushSettings;
 
@@ -109,7 +114,7 @@ mod tests {
         let push = Push::start(settings, PushKeys::default()).expect("in memory");
         let some = || {
             let readable = Pattern::parse("/live/p/a").expect("a pattern");
-            Shown::Reader(Reader::of_these(vec![readable]))
+            ReaderCredentials::Valid(ReadGrant::for_patterns(vec![readable]))
         };
         for (url, nothing, wrong, reads) in [
             ("/live/x", 200, 200, 200),
@@ -126,13 +131,13 @@ mod tests {
             ("/live/{a}/a", 200, 401, 200),
         ] {
             let pattern = Pattern::parse(url).expect("a pattern");
-            let may = |shown: &Shown| {
-                let may = push.documents().may_ask(shown, &pattern);
-                may.err().map_or(200, |why| why.status)
+            let may = |credentials: &ReaderCredentials| {
+                let may = push.documents().authorize(credentials, &pattern);
+                may.err().map_or(200, |error| error.status)
             };
             let known = [
-                may(&Shown::Nothing),
-                may(&Shown::Wrong(NoReader::Unknown)),
+                may(&ReaderCredentials::Absent),
+                may(&ReaderCredentials::Invalid(ReadGrantError::Unknown)),
                 may(&some()),
             ];
             assert_eq!(known, [nothing, wrong, reads], "{url}");

@@ -5,14 +5,14 @@ use std::task::Waker;
 
 use parking_lot::Mutex;
 
-use crate::waiting::{Seat, Waiting};
+use crate::wait_list::{Registration, WaitList};
 
 /// The shared state of all open WebSockets.
 #[derive(Debug, Default)]
 pub(crate) struct Sockets {
     open: AtomicU64,
-    are_ending: AtomicBool,
-    waiting: Mutex<Waiting>,
+    are_closing: AtomicBool,
+    wait_list: Mutex<WaitList>,
 }
 
 impl Sockets {
@@ -22,32 +22,36 @@ impl Sockets {
     }
 
     /// Counts an opened socket.
-    pub(crate) fn enter(&self) {
+    pub(crate) fn opened(&self) {
         self.open.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a closed socket and removes its registration.
-    pub(crate) fn leave(&self, seat: Option<Seat>) {
+    pub(crate) fn closed(&self, registration: Option<Registration>) {
         self.open.fetch_sub(1, Ordering::Relaxed);
-        if let Some(seat) = seat {
-            self.waiting.lock().leave(seat);
+        if let Some(registration) = registration {
+            self.wait_list.lock().remove(registration);
         }
     }
 
     /// Registers the waker of a socket for the shutdown.
-    pub(crate) fn wait(&self, seat: Option<Seat>, waker: &Waker) -> Seat {
-        self.waiting.lock().wait(seat, waker)
+    pub(crate) fn register(
+        &self,
+        registration: Option<Registration>,
+        waker: &Waker,
+    ) -> Registration {
+        self.wait_list.lock().register(registration, waker)
     }
 
     /// Returns whether sockets are to close.
-    pub(crate) fn are_ending(&self) -> bool {
-        self.are_ending.load(Ordering::Acquire)
+    pub(crate) fn are_closing(&self) -> bool {
+        self.are_closing.load(Ordering::Acquire)
     }
 
     /// Closes all sockets.
-    pub(crate) fn end(&self) {
-        self.are_ending.store(true, Ordering::Release);
-        let woken = self.waiting.lock().happen();
-        woken.wake();
+    pub(crate) fn close_all(&self) {
+        self.are_closing.store(true, Ordering::Release);
+        let wakeups = self.wait_list.lock().notify();
+        wakeups.wake();
     }
 }

@@ -10,10 +10,10 @@ use foldhash::fast::RandomState;
 use slab::Slab;
 use smallvec::SmallVec;
 
-use crate::changes::change::Change;
-use crate::documents::client::Client;
-use crate::name::{Name, Pattern};
-use crate::waiting::{Seat, Waiting, Woken};
+use crate::changes::change::DocumentChange;
+use crate::documents::client_network::ClientNetwork;
+use crate::name::{DocumentName, Pattern};
+use crate::wait_list::{Registration, WaitList, Wakeups};
 
 /// Limit of distinct patterns that may match several documents: every change is matched against all of them.
 pub(crate) const MAX_PATTERNS: usize = 1024;
@@ -27,32 +27,32 @@ pub(crate) type TopicId = usize;
 
 /// All topics with subscribers.
 #[derive(Default)]
-pub(crate) struct Topics {
-    all: Slab<Topic>,
+pub(crate) struct TopicIndex {
+    all: Slab<DocumentTopic>,
     by_pattern: HashMap<Pattern, TopicId, RandomState>,
     /// Topics that may match several documents.
     patterns: Vec<TopicId>,
     /// Number of these per client that introduced them.
-    of_clients: HashMap<Client, usize, RandomState>,
+    by_client: HashMap<ClientNetwork, usize, RandomState>,
 }
 
 /// A subscribed pattern.
-pub(crate) struct Topic {
+pub(crate) struct DocumentTopic {
     pub(crate) pattern: Pattern,
     /// The stored changes of matching documents. Empty for an exact path, whose document has them.
-    pub(crate) changes: BTreeMap<u64, Arc<Change>>,
+    pub(crate) changes: BTreeMap<u64, Arc<DocumentChange>>,
     /// Start of the documents not scanned yet; `None` after the scan.
-    unseen: Option<Bound<Name>>,
+    unscanned: Option<Bound<DocumentName>>,
     /// The client that introduced the pattern.
-    client: Client,
+    client: ClientNetwork,
     subscribers: usize,
-    waiting: Waiting,
-    pub(crate) missing: Missing,
+    wait_list: WaitList,
+    pub(crate) missing: MissingChanges,
 }
 
 /// Changes of matching documents that are evicted or never arrived.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Missing {
+pub(crate) struct MissingChanges {
     /// The number of the newest missing change.
     pub(crate) through: u64,
     /// Number of times that changes went missing, plus one: subscribers start at zero, so existing gaps are
@@ -60,8 +60,8 @@ pub(crate) struct Missing {
     pub(crate) times: u64,
 }
 
-impl Missing {
-    fn note(&mut self, number: u64) {
+impl MissingChanges {
+    fn record(&mut self, number: u64) {
         self.through = self.through.max(number);
         self.times += 1;
     }
@@ -69,69 +69,73 @@ impl Missing {
 
 /// Error subscribing to a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NoTopic {
+pub(crate) enum TopicError {
     /// The limit of all patterns is reached.
     TooMany,
     /// The limit of this client's patterns is reached.
     TooManyOfOne,
 }
 
-impl Topics {
+impl TopicIndex {
     /// Adds a subscriber to the topic of a pattern. A new topic still has to be scanned for.
-    pub(crate) fn join(&mut self, pattern: &Pattern, client: Client) -> Result<TopicId, NoTopic> {
+    pub(crate) fn join(
+        &mut self,
+        pattern: &Pattern,
+        client: ClientNetwork,
+    ) -> Result<TopicId, TopicError> {
         if let Some(&id) = self.by_pattern.get(pattern) {
             self.all[id].subscribers += 1;
             return Ok(id);
         }
-        if pattern.is_like() {
+        if pattern.matches_several() {
             if self.patterns.len() >= MAX_PATTERNS || self.matches() >= MAX_MATCHES {
-                return Err(NoTopic::TooMany);
+                return Err(TopicError::TooMany);
             }
-            let of_client = self.of_clients.entry(client).or_default();
-            if *of_client >= MAX_PATTERNS_OF_ONE {
-                return Err(NoTopic::TooManyOfOne);
+            let count = self.by_client.entry(client).or_default();
+            if *count >= MAX_PATTERNS_OF_ONE {
+                return Err(TopicError::TooManyOfOne);
             }
-            *of_client += 1;
+            *count += 1;
         }
-        let id = self.all.insert(Topic {
+        let id = self.all.insert(DocumentTopic {
             pattern: pattern.clone(),
             changes: BTreeMap::new(),
-            unseen: pattern
-                .is_like()
-                .then(|| Bound::Included(pattern.begins_with().into())),
+            unscanned: pattern
+                .matches_several()
+                .then(|| Bound::Included(pattern.literal_prefix().into())),
             client,
             subscribers: 1,
-            waiting: Waiting::default(),
-            missing: Missing {
+            wait_list: WaitList::default(),
+            missing: MissingChanges {
                 through: 0,
                 times: 1,
             },
         });
         self.by_pattern.insert(pattern.clone(), id);
-        if pattern.is_like() {
+        if pattern.matches_several() {
             self.patterns.push(id);
         }
         Ok(id)
     }
 
     /// Returns the pattern of a topic and the start of the documents not scanned yet; `None` after the scan.
-    pub(crate) fn unseen(&self, id: TopicId) -> Option<(&Pattern, &Bound<Name>)> {
+    pub(crate) fn unscanned(&self, id: TopicId) -> Option<(&Pattern, &Bound<DocumentName>)> {
         let topic = &self.all[id];
-        Some((&topic.pattern, topic.unseen.as_ref()?))
+        Some((&topic.pattern, topic.unscanned.as_ref()?))
     }
 
     /// Adds the results of a partial scan, and where it continues.
-    pub(crate) fn found(
+    pub(crate) fn add_matches(
         &mut self,
         id: TopicId,
-        (changes, missing_through): (Vec<Arc<Change>>, u64),
-        unseen: Option<Bound<Name>>,
+        (changes, missing_through): (Vec<Arc<DocumentChange>>, u64),
+        unscanned: Option<Bound<DocumentName>>,
     ) {
         let topic = &mut self.all[id];
         topic.missing.through = topic.missing.through.max(missing_through);
         let changes = changes.into_iter().map(|change| (change.number, change));
         topic.changes.extend(changes);
-        topic.unseen = unseen;
+        topic.unscanned = unscanned;
     }
 
     fn matches(&self) -> usize {
@@ -140,108 +144,129 @@ impl Topics {
     }
 
     /// Returns whether the topic has not changed since the registration.
-    pub(crate) fn is_quiet(&self, id: TopicId, seat: Option<Seat>) -> bool {
-        self.all[id].waiting.is_quiet(seat)
+    pub(crate) fn is_quiet(&self, id: TopicId, registration: Option<Registration>) -> bool {
+        self.all[id].wait_list.is_quiet(registration)
     }
 
     /// Removes a subscriber; returns the topic if it was the last one, to be dropped without holding the
     /// lock.
-    pub(crate) fn leave(&mut self, id: TopicId, seat: Option<Seat>) -> Option<Topic> {
+    pub(crate) fn leave(
+        &mut self,
+        id: TopicId,
+        registration: Option<Registration>,
+    ) -> Option<DocumentTopic> {
         let topic = &mut self.all[id];
         topic.subscribers -= 1;
         if topic.subscribers == 0 {
             let topic = self.all.remove(id);
             self.by_pattern.remove(&topic.pattern);
             self.patterns.retain(|one| *one != id);
-            self.give_back(&topic);
+            self.release_pattern(&topic);
             return Some(topic);
         }
-        if let Some(seat) = seat {
-            topic.waiting.leave(seat);
+        if let Some(registration) = registration {
+            topic.wait_list.remove(registration);
         }
         None
     }
 
     /// Releases the pattern from its client's limit.
-    fn give_back(&mut self, topic: &Topic) {
-        if let Entry::Occupied(mut of_client) = self.of_clients.entry(topic.client)
-            && topic.pattern.is_like()
+    fn release_pattern(&mut self, topic: &DocumentTopic) {
+        if let Entry::Occupied(mut count) = self.by_client.entry(topic.client)
+            && topic.pattern.matches_several()
         {
-            *of_client.get_mut() -= 1;
-            if *of_client.get() == 0 {
-                of_client.remove();
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
             }
         }
     }
 
-    pub(crate) fn get(&self, id: TopicId) -> &Topic {
+    pub(crate) fn get(&self, id: TopicId) -> &DocumentTopic {
         &self.all[id]
     }
 
     /// Registers the waker for the next change of a topic.
-    pub(crate) fn wait(&mut self, id: TopicId, seat: Option<Seat>, waker: &Waker) -> Seat {
-        self.all[id].waiting.wait(seat, waker)
+    pub(crate) fn register(
+        &mut self,
+        id: TopicId,
+        registration: Option<Registration>,
+        waker: &Waker,
+    ) -> Registration {
+        self.all[id].wait_list.register(registration, waker)
     }
 
     /// Adds a change to its topics and removes the evicted ones; returns the tasks to wake.
-    pub(crate) fn note(&mut self, change: &Arc<Change>, forgotten: &[u64]) -> SmallVec<[Woken; 2]> {
-        let mut woken = SmallVec::new();
+    pub(crate) fn record(
+        &mut self,
+        change: &Arc<DocumentChange>,
+        forgotten: &[u64],
+    ) -> SmallVec<[Wakeups; 2]> {
+        let mut wakeups = SmallVec::new();
         let exact = Pattern::Exact(Arc::clone(&change.name));
         if let Some(&id) = self.by_pattern.get(&exact) {
             let topic = &mut self.all[id];
             for number in forgotten {
-                topic.missing.note(*number);
+                topic.missing.record(*number);
             }
-            woken.push(topic.waiting.happen());
+            wakeups.push(topic.wait_list.notify());
         }
         for &id in &self.patterns {
             let topic = &mut self.all[id];
             if topic.pattern.matches(&change.name) {
                 for number in forgotten {
                     topic.changes.remove(number);
-                    topic.missing.note(*number);
+                    topic.missing.record(*number);
                 }
                 topic.changes.insert(change.number, Arc::clone(change));
-                woken.push(topic.waiting.happen());
+                wakeups.push(topic.wait_list.notify());
             }
         }
-        woken
+        wakeups
     }
 
     /// Records a change that did not arrive; returns the tasks to wake.
-    pub(crate) fn note_missing(&mut self, name: &Name, number: u64) -> SmallVec<[Woken; 2]> {
-        let mut woken = SmallVec::new();
+    pub(crate) fn record_missing(
+        &mut self,
+        name: &DocumentName,
+        number: u64,
+    ) -> SmallVec<[Wakeups; 2]> {
+        let mut wakeups = SmallVec::new();
         for (_, topic) in &mut self.all {
             if topic.pattern.matches(name) {
-                topic.missing.note(number);
-                woken.push(topic.waiting.happen());
+                topic.missing.record(number);
+                wakeups.push(topic.wait_list.notify());
             }
         }
-        woken
+        wakeups
     }
 
     /// Removes a document and its changes; returns the tasks to wake.
-    pub(crate) fn vanish(&mut self, name: &Name, numbers: &[u64]) -> SmallVec<[Woken; 2]> {
-        let mut woken = SmallVec::new();
+    pub(crate) fn remove_document(
+        &mut self,
+        name: &DocumentName,
+        numbers: &[u64],
+    ) -> SmallVec<[Wakeups; 2]> {
+        let mut wakeups = SmallVec::new();
         for (_, topic) in &mut self.all {
             if topic.pattern.matches(name) {
                 for number in numbers {
                     topic.changes.remove(number);
                 }
-                woken.push(topic.waiting.happen());
+                wakeups.push(topic.wait_list.notify());
             }
         }
-        woken
+        wakeups
     }
 
     /// Clears all topics; returns all waiting tasks.
-    pub(crate) fn begin_anew(&mut self) -> Vec<Woken> {
+    pub(crate) fn reset(&mut self) -> Vec<Wakeups> {
         let all = self.all.iter_mut().map(|(_, topic)| topic);
         all.map(|topic| {
             topic.changes.clear();
-            topic.unseen = None;
+            topic.unscanned = None;
             topic.missing.through = 0;
-            topic.waiting.happen()
+            topic.wait_list.notify()
         })
         .collect()
     }
@@ -267,19 +292,22 @@ mod tests {
         Pattern::parse(&format!("/{number}/*")).expect("a pattern")
     }
 
-    fn client(number: usize) -> Client {
+    fn client(number: usize) -> ClientNetwork {
         let block = format!("X-Forwarded-For: 10.0.0.{number}\r\n");
-        Client::of(microcache_policy::Fields::new(block.as_bytes()))
+        ClientNetwork::from_request(microcache_policy::Fields::new(block.as_bytes()))
     }
 
     #[test]
     fn one_client_cannot_take_the_places_of_all() {
-        let mut topics = Topics::default();
+        let mut topics = TopicIndex::default();
         let joined: Vec<_> = (0..MAX_PATTERNS_OF_ONE)
             .map(|number| topics.join(&like(number), client(1)).expect("room"))
             .collect();
         let another = like(MAX_PATTERNS_OF_ONE);
-        assert_eq!(topics.join(&another, client(1)), Err(NoTopic::TooManyOfOne));
+        assert_eq!(
+            topics.join(&another, client(1)),
+            Err(TopicError::TooManyOfOne)
+        );
         // Existing patterns, exact paths and other clients are not affected by the limit.
         assert_eq!(topics.join(&like(0), client(1)), Ok(joined[0]));
         let exact = Pattern::parse("/x").expect("a name");
@@ -289,11 +317,11 @@ mod tests {
         // It is released when the last subscriber leaves.
         topics.leave(joined[0], None);
         let more = like(MAX_PATTERNS_OF_ONE + 1);
-        assert_eq!(topics.join(&more, client(1)), Err(NoTopic::TooManyOfOne));
+        assert_eq!(topics.join(&more, client(1)), Err(TopicError::TooManyOfOne));
         topics.leave(joined[0], None);
         assert!(topics.join(&more, client(1)).is_ok());
         let mut others = (0..MAX_PATTERNS).map(|number| (2000 + number, client(2 + number / 100)));
         let refused = others.find_map(|(number, client)| topics.join(&like(number), client).err());
-        assert_eq!(refused, Some(NoTopic::TooMany));
+        assert_eq!(refused, Some(TopicError::TooMany));
     }
 }

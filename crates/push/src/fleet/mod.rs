@@ -5,105 +5,61 @@
 //! when its reader reaches it, whichever node made it, so that all nodes deliver the same changes in the same
 //! order and with the same numbers.
 
-mod draft;
+mod connection;
 mod expiry;
-mod reader;
+mod lost_writes;
 mod record;
+mod script_call;
 mod scripts;
 mod snapshot;
 mod state;
-mod written;
+mod stream_reader;
 
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 
-use microcache_store::redis::{Line, NoReply, RedisSettings, RedisStartError};
+use microcache_store::redis::{NoReply, RedisStartError};
 use tokio::sync::{Mutex, MutexGuard, Semaphore, oneshot};
 use tokio::time::{Instant, timeout, timeout_at};
 use xxhash_rust::xxh3::xxh3_64;
 
-use self::draft::{Argument, draft};
+use self::connection::{FleetConnection, MAX_CONCURRENT, PATIENCE, TARGET, transfer_time};
 use self::expiry::Expiry;
-use self::reader::Reader;
-use self::scripts::{CHANGE, Changed, KEPT, epoch};
+use self::script_call::{ScriptArgument, script_call};
+use self::scripts::{CHANGE, ChangeReply, STREAM_LENGTH, epoch};
 pub use self::state::FleetStats;
 use self::state::State;
-use crate::changes::version::Version;
+use self::stream_reader::StreamReader;
+use crate::changes::version::DocumentVersion;
 use crate::documents::Documents;
-use crate::publishing::wish::{Deed, Done, Refused, Wish};
+use crate::publishing::write_error::WriteError;
+use crate::publishing::write_request::{WriteOp, WriteOutcome, WriteRequest};
 use crate::settings::FleetSettings;
 
-/// Limit of concurrent write requests.
-const MAX_WAITING: usize = 1024;
-/// Deadline of a Redis reply.
-const PATIENCE: Duration = Duration::from_secs(2);
 /// Limit of the wait for this node's reader to reach a change before it is acknowledged.
-const UNTIL_SEEN: Duration = Duration::from_secs(1);
+const APPLY_TIMEOUT: Duration = Duration::from_secs(1);
 /// Limit of the retries of a patch while other writers change the document.
 const CONTENTION: Duration = Duration::from_secs(5);
 /// Limit of concurrent patches, each of which may hold a document of the largest size.
-const TURNS: usize = 16;
+const PATCH_LOCKS: usize = 16;
 /// Limit of the wait for the documents at the start. Without them, requests for documents are answered 503.
 const FIRST_LOAD: Duration = Duration::from_secs(3);
 
-impl FleetSettings {
-    /// Returns the settings of one pipelined connection.
-    fn redis(&self, patience: Duration) -> RedisSettings {
-        RedisSettings {
-            urls: self.urls.clone(),
-            cluster: self.cluster,
-            authorities: self.authorities.clone(),
-            connections: 1,
-            max_failures: 1,
-            max_in_flight: MAX_WAITING,
-            write_deadline: patience,
-            retry_after: Duration::from_millis(500),
-            ..RedisSettings::default()
-        }
-    }
-}
-
 /// A node of several, connected to Redis.
-pub(crate) struct Fleet {
+pub(crate) struct RedisBackend {
     documents: Arc<Documents>,
-    wire: Wire,
+    connection: FleetConnection,
     state: Arc<State>,
-    under_way: Semaphore,
+    in_progress: Semaphore,
     /// Locks that serialize patches of the same document, by a hash of its name: each starts from the result
     /// of the one before.
-    turns: [Mutex<()>; TURNS],
+    patch_locks: [Mutex<()>; PATCH_LOCKS],
     /// Stops the thread when dropped.
-    _alive: oneshot::Sender<()>,
+    _thread_alive: oneshot::Sender<()>,
 }
 
-/// A connection to Redis, with the keys of the documents.
-struct Wire {
-    line: Line,
-    documents: String,
-    changes: String,
-    /// Key of the earlier versions.
-    history: String,
-}
-
-impl Wire {
-    async fn start(settings: &FleetSettings, patience: Duration) -> Result<Self, RedisStartError> {
-        let line = Line::start(settings.redis(patience), b"documents that are pushed").await?;
-        Ok(Self {
-            documents: line.key("mcd1"),
-            changes: line.key("mcd1c"),
-            history: line.key("mcd1h"),
-            line,
-        })
-    }
-
-    fn keys(&self) -> [String; 3] {
-        let keys = [&self.documents, &self.changes, &self.history];
-        keys.map(String::clone)
-    }
-}
-
-impl Fleet {
+impl RedisBackend {
     /// Connects, and waits up to [`FIRST_LOAD`] for the documents.
     pub(crate) fn start(
         settings: FleetSettings,
@@ -112,7 +68,7 @@ impl Fleet {
         let (started, starting) = sync_channel(1);
         let (alive, ended) = oneshot::channel();
         let state = Arc::new(State::new());
-        let thread = Thread {
+        let thread = FleetThread {
             settings,
             documents: Arc::clone(documents),
             state: Arc::clone(&state),
@@ -125,23 +81,23 @@ impl Fleet {
         named
             .spawn(move || runtime.block_on(thread.run(started, ended)))
             .map_err(FleetError::Thread)?;
-        let wire = starting
+        let connection = starting
             .recv()
             .unwrap_or(Err(RedisStartError::Ended))
             .map_err(FleetError::Redis)?;
         if !state.wait_for_documents(FIRST_LOAD) {
             tracing::error!(
                 target: TARGET,
-                "no documents yet: requests for them are answered 503 until push_redis can be read"
+                "no documents yet: requests for them are answered 503 until push_redis is reachable"
             );
         }
         Ok(Self {
             documents: Arc::clone(documents),
-            wire,
+            connection,
             state,
-            under_way: Semaphore::new(MAX_WAITING),
-            turns: std::array::from_fn(|_| Mutex::default()),
-            _alive: alive,
+            in_progress: Semaphore::new(MAX_CONCURRENT),
+            patch_locks: std::array::from_fn(|_| Mutex::default()),
+            _thread_alive: alive,
         })
     }
 
@@ -150,117 +106,123 @@ impl Fleet {
     }
 
     /// Executes all of these write requests, or none of them.
-    pub(crate) async fn ask(&self, wishes: &[Wish]) -> Result<Vec<Done>, Refused> {
-        let _place = self.under_way.try_acquire().map_err(|_| Refused::Busy)?;
+    pub(crate) async fn submit(
+        &self,
+        writes: &[WriteRequest],
+    ) -> Result<Vec<WriteOutcome>, WriteError> {
+        let _place = self
+            .in_progress
+            .try_acquire()
+            .map_err(|_| WriteError::Busy)?;
         let counters = &self.documents.counters;
-        let done = self.change(wishes).await;
+        let done = self.change(writes).await;
         match &done {
             Ok(done) => {
-                let same = done.iter().filter(|it| matches!(it, Done::Same(_)));
+                let same = done.iter().filter(|it| matches!(it, WriteOutcome::Same(_)));
                 counters.same.add(same.count() as u64);
             }
-            Err(Refused::Unreachable(_) | Refused::Unknown(_)) => counters.unwritten.add_one(),
+            Err(WriteError::Unreachable(_) | WriteError::Unknown(_)) => {
+                counters.unwritten.add_one()
+            }
             Err(_) => counters.refused.add_one(),
         }
         done
     }
 
-    async fn change(&self, wishes: &[Wish]) -> Result<Vec<Done>, Refused> {
+    async fn change(&self, writes: &[WriteRequest]) -> Result<Vec<WriteOutcome>, WriteError> {
         let needs_condition = self.documents.settings.conditions;
-        if needs_condition && wishes.iter().any(|wish| !wish.condition.is_set()) {
-            return Err(Refused::NoCondition);
+        if needs_condition && writes.iter().any(|write| !write.condition.is_set()) {
+            return Err(WriteError::ConditionRequired);
         }
         let end = Instant::now() + CONTENTION;
-        let turn = timeout_at(end, self.turn(wishes));
-        let _turn = turn.await.map_err(|_| Refused::Contended)?;
+        let lock_patched = timeout_at(end, self.lock_patched(writes));
+        let _turn = lock_patched.await.map_err(|_| WriteError::Contended)?;
         while Instant::now() < end {
             let mut fault = None;
-            let mut arguments = self.beginning();
-            for wish in wishes {
-                let drafted = draft(&self.documents, wish)?;
-                fault = fault.or(drafted.fault);
-                arguments.extend(drafted.arguments);
+            let mut arguments = self.common_arguments();
+            for write in writes {
+                let call = script_call(&self.documents, write)?;
+                fault = fault.or(call.local_error);
+                arguments.extend(call.arguments);
             }
             let reply = self.call(&arguments).await.map_err(refused)?;
             match reply {
-                Changed::Done {
+                ChangeReply::Done {
                     epoch,
                     newest,
                     done,
                 } => {
                     let number = newest;
-                    self.state.written.note(Version { epoch, number });
-                    self.until_seen(epoch, newest).await;
+                    self.state
+                        .lost_writes
+                        .record(DocumentVersion { epoch, number });
+                    self.wait_until_applied(epoch, newest).await;
                     return fault.map_or_else(|| self::done(epoch, &done), Err);
                 }
-                Changed::Stale { epoch, number } => self.until_seen(epoch, number).await,
-                Changed::Missing => return Err(Refused::Missing),
-                Changed::Condition => return Err(Refused::Condition),
-                Changed::Full => return Err(Refused::Full),
+                ChangeReply::Stale { epoch, number } => {
+                    self.wait_until_applied(epoch, number).await
+                }
+                ChangeReply::Missing => return Err(WriteError::Missing),
+                ChangeReply::Condition => return Err(WriteError::ConditionFailed),
+                ChangeReply::Full => return Err(WriteError::Full),
             }
         }
-        Err(Refused::Contended)
+        Err(WriteError::Contended)
     }
 
     /// Locks the document of the first patch, if any: patches of one document do not run concurrently.
-    async fn turn(&self, wishes: &[Wish]) -> Option<MutexGuard<'_, ()>> {
-        let mut wishes = wishes.iter();
-        let patch = wishes.find(|wish| matches!(wish.deed, Deed::Patch(_)))?;
-        let at = xxh3_64(patch.name.as_bytes()) as usize % TURNS;
-        Some(self.turns[at].lock().await)
+    async fn lock_patched(&self, writes: &[WriteRequest]) -> Option<MutexGuard<'_, ()>> {
+        let mut writes = writes.iter();
+        let patch = writes.find(|write| matches!(write.op, WriteOp::Patch(_)))?;
+        let at = xxh3_64(patch.name.as_bytes()) as usize % PATCH_LOCKS;
+        Some(self.patch_locks[at].lock().await)
     }
 
-    fn beginning(&self) -> Vec<Argument> {
+    fn common_arguments(&self) -> Vec<ScriptArgument> {
         let settings = &self.documents.settings;
         vec![
             epoch(microcache_store::random::number()).into_bytes(),
             settings.memory.to_string().into_bytes(),
-            KEPT.to_string().into_bytes(),
+            STREAM_LENGTH.to_string().into_bytes(),
             (settings.history.max(1) - 1).to_string().into_bytes(),
         ]
     }
 
-    async fn call(&self, arguments: &[Argument]) -> Result<Changed, NoReply> {
-        let (line, keys) = (&self.wire.line, self.wire.keys());
+    async fn call(&self, arguments: &[ScriptArgument]) -> Result<ChangeReply, NoReply> {
+        let (line, keys) = (&self.connection.line, self.connection.keys());
         let bytes: usize = arguments.iter().map(Vec::len).sum();
-        let patience = PATIENCE + while_sent(bytes as u64);
+        let patience = PATIENCE + transfer_time(bytes as u64);
         let reply = line.call(&CHANGE, &keys, arguments, patience).await;
-        self.state.note_answer(reply.as_ref().err());
-        Changed::read(reply?)
+        self.state.record_reply(reply.as_ref().err());
+        ChangeReply::read(reply?)
     }
 
     /// Waits until the reader has reached a change, but only for a limited time.
-    async fn until_seen(&self, epoch: u64, number: u64) {
-        let _ = timeout(UNTIL_SEEN, self.state.until_seen(epoch, number)).await;
+    async fn wait_until_applied(&self, epoch: u64, number: u64) {
+        let _ = timeout(APPLY_TIMEOUT, self.state.wait_until_applied(epoch, number)).await;
     }
 }
 
-fn done(epoch: u64, done: &[(String, u64)]) -> Result<Vec<Done>, Refused> {
+fn done(epoch: u64, done: &[(String, u64)]) -> Result<Vec<WriteOutcome>, WriteError> {
     let each = done.iter().map(|(what, number)| {
         let number = *number;
-        let version = Version { epoch, number };
+        let version = DocumentVersion { epoch, number };
         Ok(match what.as_str() {
-            "created" => Done::Created(version),
-            "changed" => Done::Changed(version),
-            "same" => Done::Same(version),
-            "deleted" => Done::Deleted,
+            "created" => WriteOutcome::Created(version),
+            "changed" => WriteOutcome::Changed(version),
+            "same" => WriteOutcome::Same(version),
+            "deleted" => WriteOutcome::Deleted,
             _ => return Err(refused(NoReply::Unreadable)),
         })
     });
     each.collect()
 }
 
-/// Returns the additional deadline for transferring so many bytes.
-const fn while_sent(bytes: u64) -> Duration {
-    const EACH_SECOND: u64 = 16 * 1024 * 1024;
-    Duration::from_secs(bytes / EACH_SECOND)
-}
-
-fn refused(why: NoReply) -> Refused {
+fn refused(why: NoReply) -> WriteError {
     match why {
-        NoReply::Full => Refused::KeeperFull,
-        why if why.is_unknown() => Refused::Unknown(why.to_string()),
-        why => Refused::Unreachable(why.to_string()),
+        NoReply::Full => WriteError::BackendFull,
+        why if why.is_unknown() => WriteError::Unknown(why.to_string()),
+        why => WriteError::Unreachable(why.to_string()),
     }
 }
 
@@ -271,21 +233,21 @@ pub enum FleetError {
     #[error("push_redis: {0}")]
     Redis(RedisStartError),
     /// The thread cannot be started.
-    #[error("the thread that follows push_redis cannot be started: {0}")]
+    #[error("the thread that reads push_redis cannot be started: {0}")]
     Thread(std::io::Error),
 }
 
 /// The thread that follows the stream and owns all connections.
-struct Thread {
+struct FleetThread {
     settings: FleetSettings,
     documents: Arc<Documents>,
     state: Arc<State>,
 }
 
-type Started = SyncSender<Result<Wire, RedisStartError>>;
+type StartSender = SyncSender<Result<FleetConnection, RedisStartError>>;
 
-impl Thread {
-    async fn run(self, started: Started, ended: oneshot::Receiver<()>) {
+impl FleetThread {
+    async fn run(self, started: StartSender, ended: oneshot::Receiver<()>) {
         let wires = self.connect().await;
         let (reading, expiring) = match wires {
             Ok((writing, reading, expiring)) => {
@@ -302,7 +264,7 @@ impl Thread {
             Arc::clone(&self.documents),
             Arc::clone(&self.state),
         );
-        let reader = Reader::new(reading, self.documents, self.state);
+        let reader = StreamReader::new(reading, self.documents, self.state);
         tokio::select! {
             () = reader.run() => {}
             () = expiry.run() => {}
@@ -310,16 +272,15 @@ impl Thread {
         }
     }
 
-    async fn connect(&self) -> Result<(Wire, Wire, Wire), RedisStartError> {
+    async fn connect(
+        &self,
+    ) -> Result<(FleetConnection, FleetConnection, FleetConnection), RedisStartError> {
         let of = &self.settings;
         // The blocking reads of the stream have a connection of their own.
         tokio::try_join!(
-            Wire::start(of, PATIENCE),
-            Wire::start(of, reader::PATIENCE),
-            Wire::start(of, PATIENCE)
+            FleetConnection::start(of, PATIENCE),
+            FleetConnection::start(of, stream_reader::PATIENCE),
+            FleetConnection::start(of, PATIENCE)
         )
     }
 }
-
-/// Target of log messages for the operator.
-const TARGET: &str = "microcache";

@@ -3,11 +3,11 @@
 use bytes::Bytes;
 use microcache_policy::Time;
 
-use crate::changes::change::{Change, Content, Delta};
-use crate::name::Name;
+use crate::changes::change::{Delta, DocumentChange, DocumentContent};
+use crate::name::DocumentName;
 
 /// Encodes the content: media type, newline, body.
-pub(super) fn content(content: &Content) -> Vec<u8> {
+pub(super) fn content(content: &DocumentContent) -> Vec<u8> {
     [content.media_type.as_bytes(), b"\n", &content.body].concat()
 }
 
@@ -21,7 +21,11 @@ pub(super) fn difference(delta: Option<&Delta>) -> Vec<u8> {
 }
 
 /// Decodes a document; `here` converts an expiry time of the server to the local clock.
-pub(super) fn decode(name: Name, record: &Bytes, here: impl Fn(u64) -> Time) -> Option<Change> {
+pub(super) fn decode(
+    name: DocumentName,
+    record: &Bytes,
+    here: impl Fn(u64) -> Time,
+) -> Option<DocumentChange> {
     let end = record.iter().position(|&byte| byte == b'\n')?;
     let head = std::str::from_utf8(&record[..end]).ok()?;
     let mut numbers = head.split(' ').map(|word| word.parse::<u64>().ok());
@@ -42,10 +46,10 @@ pub(super) fn decode(name: Name, record: &Bytes, here: impl Fn(u64) -> Time) -> 
         from,
         patch: Bytes::copy_from_slice(&patch),
     });
-    Some(Change {
+    Some(DocumentChange {
         number,
         name,
-        content: Some(Content {
+        content: Some(DocumentContent {
             media_type: media_type.into(),
             // A slice would keep the whole reply in memory.
             body: Bytes::copy_from_slice(&content[end + 1..]),
@@ -59,7 +63,7 @@ pub(super) fn decode(name: Name, record: &Bytes, here: impl Fn(u64) -> Time) -> 
 mod tests {
     use super::*;
 
-    fn read(record: &str) -> Option<Change> {
+    fn read(record: &str) -> Option<DocumentChange> {
         let record = Bytes::copy_from_slice(record.as_bytes());
         decode("/live/x".into(), &record, Time::from_millis)
     }

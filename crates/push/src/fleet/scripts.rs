@@ -19,7 +19,7 @@ pub(super) static EXPIRE: LazyLock<Script> =
 pub(super) static READ: LazyLock<Script> = LazyLock::new(|| script(&[include_str!("read.lua")]));
 
 /// Approximate length of the stream, in changes: a node that is further behind reloads everything.
-pub(super) const KEPT: u64 = 64 * 1024;
+pub(super) const STREAM_LENGTH: u64 = 64 * 1024;
 
 fn script(parts: &[&str]) -> Script {
     Script::new(format!("{BEGIN}\n{}", parts.join("\n")))
@@ -32,7 +32,7 @@ pub(super) fn epoch(number: u64) -> String {
 
 /// The reply of `change.lua`.
 #[derive(Debug)]
-pub(super) enum Changed {
+pub(super) enum ChangeReply {
     Done {
         epoch: u64,
         newest: u64,
@@ -49,7 +49,7 @@ pub(super) enum Changed {
     Full,
 }
 
-impl Changed {
+impl ChangeReply {
     pub(super) fn read(reply: Value) -> Result<Self, NoReply> {
         let words: Vec<String> = values(reply)?;
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -58,13 +58,13 @@ impl Changed {
                 let pairs = rest.chunks_exact(2);
                 let pairs = pairs.map(|pair| Ok((pair[0].to_owned(), number(pair[1])?)));
                 Self::Done {
-                    epoch: life(epoch)?,
+                    epoch: parse_epoch(epoch)?,
                     newest: number(newest)?,
                     done: pairs.collect::<Result<_, _>>()?,
                 }
             }
             ["stale", epoch, version] => Self::Stale {
-                epoch: life(epoch)?,
+                epoch: parse_epoch(epoch)?,
                 number: number(version)?,
             },
             ["missing"] => Self::Missing,
@@ -77,19 +77,19 @@ impl Changed {
 
 /// The reply of `expire.lua`.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Expired {
+pub(super) struct ExpireReply {
     /// Number of documents deleted.
-    pub(super) gone: u64,
+    pub(super) deleted: u64,
     /// Remaining lifetime of each, in milliseconds; zero if deleted.
     pub(super) left: Vec<u64>,
 }
 
-impl Expired {
+impl ExpireReply {
     pub(super) fn read(reply: Value) -> Result<Self, NoReply> {
         let words: Vec<String> = values(reply)?;
         let mut numbers = words.iter().skip(1).map(|word| number(word));
         Ok(Self {
-            gone: numbers.next().ok_or(NoReply::Unreadable)??,
+            deleted: numbers.next().ok_or(NoReply::Unreadable)??,
             left: numbers.collect::<Result<_, _>>()?,
         })
     }
@@ -97,55 +97,55 @@ impl Expired {
 
 /// The reply of `read.lua`.
 #[derive(Debug)]
-pub(super) struct Page {
+pub(super) struct ReadReply {
     pub(super) epoch: u64,
     /// The number of the newest change.
     pub(super) newest: u64,
     /// The server's time, in milliseconds.
     pub(super) now: u64,
-    pub(super) what: What,
+    pub(super) result: ReadResult,
 }
 
 #[derive(Debug)]
-pub(super) enum What {
+pub(super) enum ReadResult {
     /// The requested version is of another epoch.
-    Other,
+    OtherEpoch,
     /// Later changes are no longer in the stream.
     Gap,
-    Changes(Vec<Entry>),
+    Changes(Vec<StreamEntry>),
 }
 
 /// An entry of the stream.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct StreamEntry {
     pub(super) number: u64,
-    pub(super) kind: Kind,
+    pub(super) kind: EntryKind,
     pub(super) name: String,
     pub(super) record: Bytes,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum EntryKind {
     Put,
-    Gone,
+    Deleted,
     /// A put whose content was replaced by a later change.
     Overtaken,
     /// Not a change of a document.
-    Nothing,
+    Foreign,
 }
 
-impl Kind {
+impl EntryKind {
     pub(super) fn read(word: &[u8]) -> Self {
         match word {
             b"put" => Self::Put,
-            b"gone" => Self::Gone,
+            b"gone" => Self::Deleted,
             b"overtaken" => Self::Overtaken,
-            _ => Self::Nothing,
+            _ => Self::Foreign,
         }
     }
 }
 
-impl Page {
+impl ReadReply {
     /// Returns the number up to which no further changes are possible, if `last` was the last one read:
     /// numbers are the server's time.
     pub(super) fn through(&self, last: u64) -> u64 {
@@ -159,28 +159,28 @@ impl Page {
         let mut words = values::<Vec<u8>>(reply)?.into_iter();
         let mut next = || words.next().ok_or(NoReply::Unreadable);
         let (epoch, newest, now) = (text(next()?)?, text(next()?)?, text(next()?)?);
-        let what = match &*next()? {
-            b"other" => What::Other,
-            b"gap" => What::Gap,
+        let result = match &*next()? {
+            b"other" => ReadResult::OtherEpoch,
+            b"gap" => ReadResult::Gap,
             b"read" => {
                 let mut entries = Vec::new();
                 while let Ok(word) = next() {
-                    entries.push(Entry {
+                    entries.push(StreamEntry {
                         number: number(&text(word)?)?,
-                        kind: Kind::read(&next()?),
-                        name: shown(&next()?),
+                        kind: EntryKind::read(&next()?),
+                        name: lossy_text(&next()?),
                         record: next()?.into(),
                     });
                 }
-                What::Changes(entries)
+                ReadResult::Changes(entries)
             }
             _ => return Err(NoReply::Unreadable),
         };
         Ok(Self {
-            epoch: life(&epoch)?,
+            epoch: parse_epoch(&epoch)?,
             newest: number(&newest)?,
             now: number(&now)?,
-            what,
+            result,
         })
     }
 }
@@ -191,7 +191,7 @@ pub(super) fn values<T: FromRedisValue>(reply: Value) -> Result<Vec<T>, NoReply>
 }
 
 /// Decodes a name, replacing invalid UTF-8, which no name contains.
-pub(super) fn shown(word: &[u8]) -> String {
+pub(super) fn lossy_text(word: &[u8]) -> String {
     String::from_utf8_lossy(word).into_owned()
 }
 
@@ -203,6 +203,6 @@ pub(super) fn number(word: &str) -> Result<u64, NoReply> {
     word.parse().map_err(|_| NoReply::Unreadable)
 }
 
-fn life(word: &str) -> Result<u64, NoReply> {
+fn parse_epoch(word: &str) -> Result<u64, NoReply> {
     u64::from_str_radix(word, 16).map_err(|_| NoReply::Unreadable)
 }

@@ -6,19 +6,19 @@ use std::sync::Arc;
 use bytes::Bytes;
 use microcache_store::redis::{NoReply, Value, cmd, from_redis_value};
 
-use super::reader::{PATIENCE, Reader, missing};
-use super::scripts::{self, Kind, What, number, shown};
-use super::while_sent;
-use crate::changes::change::Change;
+use super::connection::transfer_time;
+use super::scripts::{EntryKind, ReadResult, StreamEntry, lossy_text, number};
+use super::stream_reader::{PATIENCE, StreamReader, overtaken};
+use crate::changes::change::DocumentChange;
 use crate::changes::generations::Generations;
-use crate::changes::journal::{Header, Loaded};
-use crate::changes::version::Version;
-use crate::documents::books::Beside;
-use crate::name::{Name, name};
+use crate::changes::journal::{LogContents, LogHeader};
+use crate::changes::version::DocumentVersion;
+use crate::documents::index::SnapshotExtras;
+use crate::name::{DocumentName, parse_name};
 
 /// Initial and maximal `COUNT` of a scan; it is adapted to the size of the documents.
-const FEW: usize = 16;
-const MANY: usize = 1000;
+const MIN_COUNT: usize = 16;
+const MAX_COUNT: usize = 1000;
 /// Target size of a scan reply, in bytes.
 const PAGE_BYTES: usize = 1024 * 1024;
 /// Stream entries per read.
@@ -26,10 +26,10 @@ const ENTRIES: usize = 2000;
 
 /// The documents after a change.
 pub(super) struct Snapshot {
-    pub(super) at: Version,
+    pub(super) at: DocumentVersion,
     /// The changes of each document, in order: the newest, and earlier ones if there is a history.
-    pub(super) documents: HashMap<Name, Vec<Change>>,
-    pub(super) beside: Beside,
+    pub(super) documents: HashMap<DocumentName, Vec<DocumentChange>>,
+    pub(super) extras: SnapshotExtras,
     /// Deletions before this change are unknown.
     forgotten_through: u64,
 }
@@ -39,19 +39,19 @@ impl Snapshot {
     ///
     /// Documents are read while other nodes change them, so they are of different times. Therefore all
     /// changes made since the start are applied, up to the newest one read.
-    pub(super) async fn take(reader: &Reader) -> Result<Option<Self>, NoReply> {
-        let nothing = Version {
+    pub(super) async fn load(reader: &StreamReader) -> Result<Option<Self>, NoReply> {
+        let nothing = DocumentVersion {
             epoch: 0,
             number: 0,
         };
         let begin = reader.page(nothing).await?;
         let mut snapshot = Self {
-            at: Version {
+            at: DocumentVersion {
                 epoch: begin.epoch,
                 number: begin.newest,
             },
             documents: HashMap::new(),
-            beside: Beside::default(),
+            extras: SnapshotExtras::default(),
             forgotten_through: 0,
         };
         snapshot.read_documents(reader, begin.now).await?;
@@ -65,26 +65,26 @@ impl Snapshot {
         let newest = newest.unwrap_or_default();
         loop {
             let page = reader.page(snapshot.at).await?;
-            let What::Changes(entries) = &page.what else {
+            let ReadResult::Changes(entries) = &page.result else {
                 return Ok(None);
             };
             for entry in entries {
                 snapshot.at.number = entry.number;
-                snapshot.beside.numbers.note(entry.number);
+                snapshot.extras.numbers.add(entry.number);
                 snapshot.add(reader.change(entry, page.now), reader);
-                snapshot.beside.missing.extend(missing(entry));
+                snapshot.extras.missing.extend(overtaken(entry));
             }
             let through = page.through(snapshot.at.number);
-            let _ = snapshot.beside.numbers.come_to(through);
+            let _ = snapshot.extras.numbers.advance(through);
             let is_over = entries.is_empty();
             if is_over || snapshot.at.number >= newest {
-                snapshot.forget_before_missing();
+                snapshot.drop_before_missing();
                 return Ok(Some(snapshot));
             }
         }
     }
 
-    fn add(&mut self, change: Option<Change>, reader: &Reader) {
+    fn add(&mut self, change: Option<DocumentChange>, reader: &StreamReader) {
         let Some(change) = change else {
             return;
         };
@@ -98,31 +98,44 @@ impl Snapshot {
         }
     }
 
-    async fn read_documents(&mut self, reader: &Reader, server_now: u64) -> Result<(), NoReply> {
+    async fn read_documents(
+        &mut self,
+        reader: &StreamReader,
+        server_now: u64,
+    ) -> Result<(), NoReply> {
         let add = |name: &[u8], record| self.add_record(reader, (name, record), server_now);
-        scan(reader, &reader.wire.documents, add).await
+        scan(reader, &reader.connection.documents, add).await
     }
 
     /// Reads the earlier versions, whose format is described in `past.lua`.
-    async fn read_history(&mut self, reader: &Reader, server_now: u64) -> Result<(), NoReply> {
-        let add = |place: &[u8], record: Bytes| {
-            let name = place.iter().position(|&byte| byte == b' ');
+    async fn read_history(
+        &mut self,
+        reader: &StreamReader,
+        server_now: u64,
+    ) -> Result<(), NoReply> {
+        let add = |index: &[u8], record: Bytes| {
+            let name = index.iter().position(|&byte| byte == b' ');
             let behind = record.iter().position(|&byte| byte == b'\n');
             if let (Some(name), Some(behind)) = (name, behind) {
                 let record = record.slice(behind + 1..);
-                self.add_record(reader, (&place[name + 1..], record), server_now);
+                self.add_record(reader, (&index[name + 1..], record), server_now);
             }
         };
-        scan(reader, &reader.wire.history, add).await
+        scan(reader, &reader.connection.history, add).await
     }
 
-    fn add_record(&mut self, reader: &Reader, (name, record): (&[u8], Bytes), server_now: u64) {
+    fn add_record(
+        &mut self,
+        reader: &StreamReader,
+        (name, record): (&[u8], Bytes),
+        server_now: u64,
+    ) {
         // Other fields are no documents.
         if name.starts_with(b"/") {
-            let entry = scripts::Entry {
+            let entry = StreamEntry {
                 number: 0,
-                kind: Kind::Put,
-                name: shown(name),
+                kind: EntryKind::Put,
+                name: lossy_text(name),
                 record,
             };
             self.add(reader.change(&entry, server_now), reader);
@@ -130,13 +143,13 @@ impl Snapshot {
     }
 
     /// Reads the stream: the deletions, and the versions that existed.
-    async fn read_stream(&mut self, reader: &Reader) -> Result<(), NoReply> {
+    async fn read_stream(&mut self, reader: &StreamReader) -> Result<(), NoReply> {
         let mut from = "-".to_owned();
         loop {
             let mut range = cmd("XRANGE");
-            range.arg(&reader.wire.changes).arg(&from).arg("+");
+            range.arg(&reader.connection.changes).arg(&from).arg("+");
             range.arg("COUNT").arg(ENTRIES);
-            let Value::Array(entries) = reader.wire.line.ask(&range, PATIENCE).await? else {
+            let Value::Array(entries) = reader.connection.line.ask(&range, PATIENCE).await? else {
                 return Err(NoReply::Unreadable);
             };
             let is_last = entries.len() < ENTRIES;
@@ -150,20 +163,20 @@ impl Snapshot {
                     self.forgotten_through = at - 1;
                     from.clear();
                 }
-                let entry = scripts::Entry {
+                let entry = StreamEntry {
                     number: at,
-                    kind: Kind::read(&kind),
-                    name: shown(&name),
+                    kind: EntryKind::read(&kind),
+                    name: lossy_text(&name),
                     record: Bytes::new(),
                 };
                 if at > self.at.number {
                     continue;
                 }
-                self.beside.numbers.note(at);
+                self.extras.numbers.add(at);
                 match entry.kind {
-                    Kind::Gone => self.add(reader.change(&entry, 0), reader),
-                    Kind::Put if reader.has_history() => self.note_unless_there(&entry),
-                    Kind::Put | Kind::Overtaken | Kind::Nothing => {}
+                    EntryKind::Deleted => self.add(reader.change(&entry, 0), reader),
+                    EntryKind::Put if reader.has_history() => self.record_missing_version(&entry),
+                    EntryKind::Put | EntryKind::Overtaken | EntryKind::Foreign => {}
                 }
             }
             if is_last {
@@ -173,20 +186,20 @@ impl Snapshot {
         }
     }
 
-    fn note_unless_there(&mut self, entry: &scripts::Entry) {
-        let Ok(name) = name(entry.name.as_bytes()) else {
+    fn record_missing_version(&mut self, entry: &StreamEntry) {
+        let Ok(name) = parse_name(entry.name.as_bytes()) else {
             return;
         };
         let known = self.documents.get(&name).map_or(&[][..], Vec::as_slice);
-        let place = known.binary_search_by_key(&entry.number, |it| it.number);
-        if place.is_err() {
-            self.beside.missing.insert(name, entry.number);
+        let index = known.binary_search_by_key(&entry.number, |it| it.number);
+        if index.is_err() {
+            self.extras.missing.insert(name, entry.number);
         }
     }
 
     /// Drops versions before a missing change, so that each history is contiguous.
-    fn forget_before_missing(&mut self) {
-        for (name, number) in &self.beside.missing {
+    fn drop_before_missing(&mut self) {
+        for (name, number) in &self.extras.missing {
             if let Some(known) = self.documents.get_mut(name) {
                 let later = known.partition_point(|it| it.number < *number);
                 known.drain(..later.min(known.len() - 1));
@@ -195,12 +208,12 @@ impl Snapshot {
     }
 
     /// Converts to the contents of a log.
-    pub(super) fn loaded(self) -> Loaded {
+    pub(super) fn into_log_contents(self) -> LogContents {
         let changes = self.documents.into_values().flatten();
         let mut changes: Vec<_> = changes.map(Arc::new).collect();
         changes.sort_unstable_by_key(|change| change.number);
-        Loaded {
-            header: Header {
+        LogContents {
+            header: LogHeader {
                 generations: Generations::new(self.at.epoch),
                 newest: self.at.number,
                 forgotten_through: self.forgotten_through,
@@ -213,17 +226,17 @@ impl Snapshot {
 
 /// Iterates over a hash (`HSCAN`).
 async fn scan(
-    reader: &Reader,
+    reader: &StreamReader,
     key: &str,
     mut add: impl FnMut(&[u8], Bytes),
 ) -> Result<(), NoReply> {
-    let (mut cursor, mut count) = (0_u64, FEW);
+    let (mut cursor, mut count) = (0_u64, MIN_COUNT);
     loop {
         let mut scan = cmd("HSCAN");
         scan.arg(key).arg(cursor);
         scan.arg("COUNT").arg(count);
-        let patience = PATIENCE + while_sent(reader.documents.settings.max_document);
-        let reply = reader.wire.line.ask(&scan, patience).await?;
+        let patience = PATIENCE + transfer_time(reader.documents.settings.max_document);
+        let reply = reader.connection.line.ask(&scan, patience).await?;
         let (next, fields): (u64, Vec<Vec<u8>>) =
             from_redis_value(reply).map_err(|_| NoReply::Unreadable)?;
         let (mut bytes, mut found) = (0, 0);
@@ -238,6 +251,6 @@ async fn scan(
         }
         cursor = next;
         let each = (bytes / found.max(1)).max(1);
-        count = (PAGE_BYTES / each).clamp(1, MANY);
+        count = (PAGE_BYTES / each).clamp(1, MAX_COUNT);
     }
 }

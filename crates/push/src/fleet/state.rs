@@ -8,54 +8,54 @@ use parking_lot::{Condvar, Mutex};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::TARGET;
-use super::written::Written;
-use crate::changes::version::Version;
+use super::connection::TARGET;
+use super::lost_writes::LostWrites;
+use crate::changes::version::DocumentVersion;
 use crate::stats::Counter;
 
 /// State shared by the reader and the writers.
 pub(super) struct State {
     /// The last change applied.
-    seen: watch::Sender<Version>,
-    hearing: Mutex<Hearing>,
+    applied: watch::Sender<DocumentVersion>,
+    contact: Mutex<RedisContact>,
     /// True if the documents have been loaded.
     has_documents: Mutex<bool>,
-    has_them: Condvar,
-    refusal: Mutex<Option<Refusal>>,
-    pub(super) written: Written,
+    documents_loaded: Condvar,
+    rejection: Mutex<Option<WriteRejection>>,
+    pub(super) lost_writes: LostWrites,
     /// Time of the last report about lost changes.
-    astray: Mutex<Option<Instant>>,
-    is_too_small: AtomicBool,
+    lost_writes_reported: Mutex<Option<Instant>>,
+    exceeds_memory: AtomicBool,
     has_foreign: AtomicBool,
     outages: Counter,
     loads: Counter,
 }
 
-struct Hearing {
+struct RedisContact {
     last: Instant,
     /// The current outage, if any.
-    lost: Option<Lost>,
+    outage: Option<Outage>,
 }
 
-struct Lost {
+struct Outage {
     since: Instant,
     why: String,
 }
 
 /// A rejection by Redis while it answers: its disk is full, it became a replica, or permissions are missing.
-struct Refusal {
+struct WriteRejection {
     why: String,
     /// Time of the last report.
-    told: Instant,
+    reported: Instant,
     /// True if no write has succeeded since.
-    stands: bool,
+    is_current: bool,
 }
 
 /// Interval between reports of the same rejection.
-const TOLD_EVERY: Duration = Duration::from_mins(1);
+const REPORT_INTERVAL: Duration = Duration::from_mins(1);
 
 /// The report about lost changes.
-const ASTRAY: &str = "push_redis has taken changes that are missing where this node reads them: it has lost them, or connections to it lead to several servers; let it be one, and no load balancer of several";
+const LOST_WRITES: &str = "changes acknowledged by push_redis are missing where this node reads: Redis has lost them, or push_redis leads to several independent servers; use a single server, not a load balancer";
 
 /// Statistics of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -78,22 +78,22 @@ pub struct FleetStats {
 
 impl State {
     pub(super) fn new() -> Self {
-        let nothing = Version {
+        let nothing = DocumentVersion {
             epoch: 0,
             number: 0,
         };
         Self {
-            seen: watch::Sender::new(nothing),
-            hearing: Mutex::new(Hearing {
+            applied: watch::Sender::new(nothing),
+            contact: Mutex::new(RedisContact {
                 last: Instant::now(),
-                lost: None,
+                outage: None,
             }),
             has_documents: Mutex::new(false),
-            has_them: Condvar::new(),
-            refusal: Mutex::default(),
-            written: Written::default(),
-            astray: Mutex::default(),
-            is_too_small: AtomicBool::new(false),
+            documents_loaded: Condvar::new(),
+            rejection: Mutex::default(),
+            lost_writes: LostWrites::default(),
+            lost_writes_reported: Mutex::default(),
+            exceeds_memory: AtomicBool::new(false),
             has_foreign: AtomicBool::new(false),
             outages: Counter::default(),
             loads: Counter::default(),
@@ -101,23 +101,23 @@ impl State {
     }
 
     /// Records that the reader has applied everything up to a version.
-    pub(super) fn see(&self, version: Version) {
-        self.seen.send_replace(version);
+    pub(super) fn advance(&self, version: DocumentVersion) {
+        self.applied.send_replace(version);
     }
 
     /// Waits until the reader has reached a change, or another epoch.
-    pub(super) async fn until_seen(&self, epoch: u64, number: u64) {
-        let mut seen = self.seen.subscribe();
-        let has = |it: &Version| it.epoch == epoch && it.number >= number;
-        let _ = seen.wait_for(has).await;
+    pub(super) async fn wait_until_applied(&self, epoch: u64, number: u64) {
+        let mut applied = self.applied.subscribe();
+        let has = |it: &DocumentVersion| it.epoch == epoch && it.number >= number;
+        let _ = applied.wait_for(has).await;
     }
 
     /// Records a full load.
-    pub(super) fn loaded(&self) {
+    pub(super) fn record_load(&self) {
         self.loads.add_one();
-        self.written.forget();
+        self.lost_writes.forget();
         *self.has_documents.lock() = true;
-        self.has_them.notify_all();
+        self.documents_loaded.notify_all();
     }
 
     /// Waits for the first load; false after the timeout.
@@ -125,51 +125,51 @@ impl State {
         let mut has_documents = self.has_documents.lock();
         let wait = |has: &mut bool| !*has;
         let waited = self
-            .has_them
+            .documents_loaded
             .wait_while_for(&mut has_documents, wait, patience);
         !waited.timed_out()
     }
 
     /// Records an answer of Redis.
-    pub(super) fn heard(&self) {
-        let mut hearing = self.hearing.lock();
-        hearing.last = Instant::now();
-        let lost = hearing.lost.take();
-        drop(hearing);
-        if let Some(lost) = lost {
-            let seconds = lost.since.elapsed().as_secs();
-            tracing::info!(target: TARGET, "push_redis is there again after {seconds} s: documents are changed again");
+    pub(super) fn record_contact(&self) {
+        let mut contact = self.contact.lock();
+        contact.last = Instant::now();
+        let outage = contact.outage.take();
+        drop(contact);
+        if let Some(outage) = outage {
+            let seconds = outage.since.elapsed().as_secs();
+            tracing::info!(target: TARGET, "push_redis is reachable again after {seconds} s: documents can be changed again");
         }
     }
 
     /// Records a failure; reported once per outage.
-    pub(super) fn lost(&self, why: &NoReply, detail: &[String]) {
-        let mut hearing = self.hearing.lock();
+    pub(super) fn record_outage(&self, why: &NoReply, detail: &[String]) {
+        let mut contact = self.contact.lock();
         let why = match detail.first() {
             Some(detail) => detail.clone(),
             None => why.to_string(),
         };
-        if let Some(lost) = &mut hearing.lost {
-            lost.why = why;
+        if let Some(outage) = &mut contact.outage {
+            outage.why = why;
             return;
         }
         self.outages.add_one();
         tracing::error!(
             target: TARGET,
-            "push_redis: {why}: documents are answered and told as they were, and changes are answered 503, until it is there again"
+            "push_redis: {why}: documents are served unchanged, and writes are answered 503, until it is reachable again"
         );
-        hearing.lost = Some(Lost {
+        contact.outage = Some(Outage {
             since: Instant::now(),
             why,
         });
     }
 
     /// Records the result of a write.
-    pub(super) fn note_answer(&self, fault: Option<&NoReply>) {
+    pub(super) fn record_reply(&self, fault: Option<&NoReply>) {
         let why = match fault {
             None => {
-                if let Some(refusal) = &mut *self.refusal.lock() {
-                    refusal.stands = false;
+                if let Some(rejection) = &mut *self.rejection.lock() {
+                    rejection.is_current = false;
                 }
                 return;
             }
@@ -177,85 +177,85 @@ impl State {
             // Outages are reported by the reader.
             Some(_) => return,
         };
-        let mut refusal = self.refusal.lock();
-        let last = refusal.as_ref().map(|it| it.told);
-        let told = last.filter(|told| told.elapsed() < TOLD_EVERY);
-        if told.is_none() {
+        let mut rejection = self.rejection.lock();
+        let last = rejection.as_ref().map(|it| it.reported);
+        let reported = last.filter(|reported| reported.elapsed() < REPORT_INTERVAL);
+        if reported.is_none() {
             tracing::error!(
                 target: TARGET,
-                "push_redis refuses changes, and documents stay as they are: {why}"
+                "push_redis rejects writes, so documents stay unchanged: {why}"
             );
         }
-        *refusal = Some(Refusal {
+        *rejection = Some(WriteRejection {
             why,
-            told: told.unwrap_or_else(Instant::now),
-            stands: true,
+            reported: reported.unwrap_or_else(Instant::now),
+            is_current: true,
         });
     }
 
     /// Compares the newest change in the stream with the writes that Redis has acknowledged.
-    pub(super) fn compare(&self, newest: Version) {
-        if !self.written.misses(newest) {
+    pub(super) fn compare(&self, newest: DocumentVersion) {
+        if !self.lost_writes.is_overdue(newest) {
             return;
         }
-        let told = self.astray.lock().replace(Instant::now());
-        if told.is_none_or(|told| told.elapsed() > TOLD_EVERY) {
-            tracing::error!(target: TARGET, "{ASTRAY}");
+        let reported = self.lost_writes_reported.lock().replace(Instant::now());
+        if reported.is_none_or(|reported| reported.elapsed() > REPORT_INTERVAL) {
+            tracing::error!(target: TARGET, "{LOST_WRITES}");
         }
     }
 
     /// Reports documents that exceed this node's memory limit.
-    pub(super) fn note_size(&self, size: u64, memory: u64) {
-        let is_too_small = size > memory;
-        let was = self.is_too_small.swap(is_too_small, Ordering::Relaxed);
-        if is_too_small && !was {
+    pub(super) fn check_size(&self, size: u64, memory: u64) {
+        let exceeds_memory = size > memory;
+        let was = self.exceeds_memory.swap(exceeds_memory, Ordering::Relaxed);
+        if exceeds_memory && !was {
             tracing::error!(
                 target: TARGET,
-                "the documents of all nodes take {size} bytes, more than the {memory} of push_memory here: they are all held, and other nodes take more; give all nodes the same push_memory"
+                "the shared documents use {size} bytes, above this node's push_memory of {memory}: other nodes accept more; set the same push_memory on all nodes"
             );
         }
     }
 
     /// Reports the first entry that is no document.
-    pub(super) fn note_foreign(&self, name: &str) {
+    pub(super) fn report_foreign(&self, name: &str) {
         if !self.has_foreign.swap(true, Ordering::Relaxed) {
             tracing::error!(
                 target: TARGET,
-                "push_redis has something that is no document of ours, and is left out: {name:?}"
+                "push_redis contains an entry that is not a document and is ignored: {name:?}"
             );
         }
     }
 
     pub(super) fn stats(&self) -> FleetStats {
-        let hearing = self.hearing.lock();
+        let contact = self.contact.lock();
         let is_empty_handed = !*self.has_documents.lock();
         let mut warnings = Vec::new();
-        if let Some(lost) = &hearing.lost {
+        if let Some(outage) = &contact.outage {
             warnings.push(format!(
-                "push_redis: {}: documents are answered as they were, and changes are refused",
-                lost.why
+                "push_redis: {}: documents are served unchanged, and writes are rejected",
+                outage.why
             ));
         }
-        if let Some(refusal) = &*self.refusal.lock()
-            && refusal.stands
+        if let Some(rejection) = &*self.rejection.lock()
+            && rejection.is_current
         {
-            warnings.push(format!("push_redis refuses changes: {}", refusal.why));
+            warnings.push(format!("push_redis rejects writes: {}", rejection.why));
         }
-        let astray = *self.astray.lock();
-        if astray.is_some_and(|told| told.elapsed() < TOLD_EVERY) {
-            warnings.push(ASTRAY.to_owned());
+        let lost_writes_reported = *self.lost_writes_reported.lock();
+        if lost_writes_reported.is_some_and(|reported| reported.elapsed() < REPORT_INTERVAL) {
+            warnings.push(LOST_WRITES.to_owned());
         }
-        if self.is_too_small.load(Ordering::Relaxed) {
+        if self.exceeds_memory.load(Ordering::Relaxed) {
             warnings.push(
-                "documents take more than push_memory: other nodes have more of it".to_owned(),
+                "the shared documents exceed this node's push_memory: other nodes have a larger one".to_owned(),
             );
         }
         FleetStats {
-            is_connected: hearing.lost.is_none() && !is_empty_handed,
-            silent_for: hearing.last.elapsed().as_millis() as u64,
+            is_connected: contact.outage.is_none() && !is_empty_handed,
+            silent_for: contact.last.elapsed().as_millis() as u64,
             outages: self.outages.get(),
             loads: self.loads.get(),
-            newest: self.seen.borrow().number,
+            newest: self.applied.borrow().number,
             warnings,
             is_empty_handed,
         }

@@ -8,18 +8,18 @@
 //! If enabled, the hub also reports presence: authorized subscribers receive an update whenever another
 //! subscriber joins or leaves, and may query the list.
 
-mod kept;
-mod log;
-mod member;
-mod members;
-mod remembered;
+mod history;
+mod presence;
+mod presence_api;
+mod presence_list;
 mod selector;
 mod subscriber;
-mod subscriptions;
 #[cfg(test)]
 mod tests;
 mod token;
 mod update;
+mod update_journal;
+mod update_log;
 
 use std::sync::{Arc, OnceLock};
 
@@ -32,25 +32,26 @@ use microcache_store::random;
 use parking_lot::{Mutex, RwLock};
 use url::Url;
 
-use self::kept::Kept;
-use self::member::{Member, Spelling};
-use self::remembered::Remembered;
-pub(crate) use self::selector::Selectors;
-use self::selector::{NoSelector, Selector};
+use self::history::History;
+use self::presence::{PresenceEntry, SelectorSyntax};
+pub(crate) use self::selector::SelectorCache;
+use self::selector::{Selector, SelectorError};
 use self::subscriber::Subscriber;
-use self::token::{Checked, Grant};
+use self::token::{HubGrant, TokenVerifier};
 pub(crate) use self::update::Update;
-use crate::access::key::Key;
-use crate::access::presented::Presented;
-use crate::access::sites::{self, Site, WithCookies};
+use self::update_journal::UpdateJournal;
+use crate::access::cors::{self, AllowedOrigin, CookieUse};
+use crate::access::request_token::RequestToken;
+use crate::access::token_key::TokenKey;
 use crate::answer;
 use crate::changes::json::essence;
 use crate::form::pairs;
+use crate::last_event_id;
 use crate::paths::MERCURE_PATH;
-use crate::publishing::coming::{Arrivals, NotPublished};
+use crate::publishing::upload::{UploadBudget, UploadError};
 use crate::stats::Counter;
 use crate::subscribing::stream::EventStream;
-use crate::waiting::Woken;
+use crate::wait_list::Wakeups;
 
 /// Limit of selectors per subscription.
 const MAX_SELECTORS: usize = 100;
@@ -67,9 +68,9 @@ const FORM: &str = "application/x-www-form-urlencoded";
 #[derive(Clone, Debug)]
 pub struct MercureSettings {
     /// Key that verifies publishers' tokens.
-    pub publishers: Key,
+    pub publishers: TokenKey,
     /// Key that verifies subscribers' tokens.
-    pub subscribers: Key,
+    pub subscribers: TokenKey,
     /// Required audience of tokens (`aud`); `None`: any.
     pub audience: Option<String>,
     /// True if subscribers without a token receive public updates.
@@ -77,7 +78,7 @@ pub struct MercureSettings {
     /// True if presence is reported to authorized subscribers.
     pub subscriptions: bool,
     /// Other origins whose pages may subscribe; those listed by name may publish too.
-    pub allow_origins: Vec<Site>,
+    pub allow_origins: Vec<AllowedOrigin>,
     /// Memory limit of the history, in bytes.
     pub history: u64,
     /// Size limit of a publication, in bytes.
@@ -88,18 +89,18 @@ pub struct MercureSettings {
 
 /// The hub.
 pub struct Hub {
-    remembered: Mutex<Remembered>,
-    selectors: Selectors,
+    history: Mutex<History>,
+    selectors: SelectorCache,
     settings: RwLock<Arc<MercureSettings>>,
-    counters: Counters,
-    arrivals: Arrivals,
+    counters: HubCounters,
+    uploads: UploadBudget,
     /// The log on disk, if updates are persisted.
-    kept: OnceLock<Kept>,
+    update_journal: OnceLock<UpdateJournal>,
 }
 
 /// Running counters of the hub.
 #[derive(Debug, Default)]
-struct Counters {
+struct HubCounters {
     updates: Counter,
     refused: Counter,
     unwritten: Counter,
@@ -142,37 +143,37 @@ impl Hub {
     /// Creates a hub with an empty history.
     pub fn new(settings: MercureSettings) -> Self {
         Self {
-            remembered: Mutex::new(Remembered::new(settings.history)),
-            selectors: Selectors::default(),
+            history: Mutex::new(History::new(settings.history)),
+            selectors: SelectorCache::default(),
             settings: RwLock::new(Arc::new(settings)),
-            counters: Counters::default(),
-            arrivals: Arrivals::default(),
-            kept: OnceLock::new(),
+            counters: HubCounters::default(),
+            uploads: UploadBudget::default(),
+            update_journal: OnceLock::new(),
         }
     }
 
     /// Replaces the settings. Existing subscriptions stay.
     pub fn renew(&self, settings: MercureSettings) {
-        self.remembered.lock().resize(settings.history);
+        self.history.lock().resize(settings.history);
         *self.settings.write() = Arc::new(settings);
     }
 
     /// Returns the current statistics.
     pub fn stats(&self) -> MercureStats {
-        let (remembered, counters) = (self.remembered.lock(), &self.counters);
-        let (published, own) = (&remembered.published, &remembered.own);
+        let (history, counters) = (self.history.lock(), &self.counters);
+        let (published, presence) = (&history.published, &history.presence);
         let settings = self.settings();
-        let capacity_of_own = if settings.subscriptions {
-            own.capacity()
+        let presence_capacity = if settings.subscriptions {
+            presence.capacity()
         } else {
             0
         };
         MercureStats {
-            history: (published.len() + own.len()) as u64,
-            bytes: published.bytes() + own.bytes(),
-            capacity: settings.history + capacity_of_own,
-            subscribers: remembered.subscribers as u64,
-            topics: published.subscribed() as u64,
+            history: (published.len() + presence.len()) as u64,
+            bytes: published.bytes() + presence.bytes(),
+            capacity: settings.history + presence_capacity,
+            subscribers: history.subscribers as u64,
+            topics: published.subscribed_topics() as u64,
             updates: counters.updates.get(),
             refused: counters.refused.get(),
             unwritten: counters.unwritten.get(),
@@ -190,14 +191,14 @@ impl Hub {
     /// Verifies a request's token and returns its permissions; `None` without a token.
     fn grant(
         &self,
-        presented: Option<&Presented>,
-        key: &Key,
+        presented: Option<&RequestToken>,
+        key: &TokenKey,
         (settings, hub): (&MercureSettings, &Arc<Url>),
-    ) -> Result<Option<Grant>, OriginResponse> {
+    ) -> Result<Option<HubGrant>, OriginResponse> {
         let Some(presented) = presented else {
             return Ok(None);
         };
-        let checked = Checked {
+        let checked = TokenVerifier {
             key,
             audience: settings.audience.as_deref(),
             selectors: &self.selectors,
@@ -215,34 +216,36 @@ impl Hub {
     ) -> Result<OriginResponse, OriginResponse> {
         let settings = self.settings();
         let hub = hub_url(request)?;
-        let wanted = self.wanted(request, &hub)?;
-        let presented = Presented::of(request.fields.fields(), &request.target, COOKIES);
+        let query = self.read_query(request, &hub)?;
+        let presented =
+            RequestToken::from_request(request.fields.fields(), &request.target, COOKIES);
         let grant = self.grant(presented.as_ref(), &settings.subscribers, (&settings, &hub))?;
         let grant = match grant {
             Some(grant) => grant,
-            None if settings.anonymous => Grant::default(),
+            None if settings.anonymous => HubGrant::default(),
             None => {
                 return Err(challenge(
                     401,
-                    "subscribing takes a token, see docs/mercure.md",
+                    "subscribing requires a token, see docs/mercure.md",
                     "",
                 ));
             }
         };
         // HEAD does not subscribe.
-        let is_shown = settings.subscriptions && request.method == Method::GET;
-        let member = is_shown.then(|| Member::new(new_id(), &wanted.selectors, &grant.payloads));
-        let member = member.transpose();
-        let member = member.map_err(|why| challenge(401, why, " error=\"invalid_token\""))?;
+        let has_presence = settings.subscriptions && request.method == Method::GET;
+        let entry =
+            has_presence.then(|| PresenceEntry::new(new_id(), &query.selectors, &grant.payloads));
+        let entry = entry.transpose();
+        let entry = entry.map_err(|why| challenge(401, why, " error=\"invalid_token\""))?;
         let may_read = (grant.subscribe.into(), grant.ends);
-        let seen = wanted.last_event_id.as_deref();
-        let selectors: Vec<_> = wanted.selectors.into_iter().map(|(_, it)| it).collect();
+        let seen = query.last_event_id.as_deref();
+        let selectors: Vec<_> = query.selectors.into_iter().map(|(_, it)| it).collect();
         let subscriber = Subscriber::new(self, &selectors, seen, may_read);
         let (mut subscriber, after) =
             subscriber.map_err(|why| answer::later(answer::problem(503, why)))?;
         self.counters.subscribed.add_one();
-        if let Some(member) = member {
-            subscriber.show(member);
+        if let Some(entry) = entry {
+            subscriber.announce(entry);
         }
         let mut answer = EventStream::new(subscriber, false).answer();
         if let Some(after) = after {
@@ -253,67 +256,76 @@ impl Hub {
         Ok(answer)
     }
 
-    fn wanted(&self, request: &OriginRequest, hub: &Arc<Url>) -> Result<Wanted, OriginResponse> {
-        let mut wanted = Wanted::default();
+    fn read_query(
+        &self,
+        request: &OriginRequest,
+        hub: &Arc<Url>,
+    ) -> Result<SubscribeQuery, OriginResponse> {
+        let mut params = SubscribeQuery::default();
         let (_, query) = split_query(&request.target);
         for pair in pairs(query.unwrap_or_default()) {
             let (name, value) = pair.map_err(|_| answer::problem(400, "the query is not UTF-8"))?;
-            let (spelling, selector) = match &*name {
-                "topic" => (Spelling::Topic, self.selectors.topic(&value)),
-                "match" | "match_exact" => (Spelling::Exact, Selector::exact(&value)),
-                "match_urlpattern" => (Spelling::Pattern, self.selectors.pattern(&value, hub)),
-                "lastEventID" | "last_event_id" | "Last-Event-ID" => {
-                    wanted.last_event_id = Some(value);
+            let (syntax, selector) = match &*name {
+                "topic" => (SelectorSyntax::Topic, self.selectors.topic(&value)),
+                "match" | "match_exact" => (SelectorSyntax::Exact, Selector::exact(&value)),
+                "match_urlpattern" => {
+                    (SelectorSyntax::Pattern, self.selectors.pattern(&value, hub))
+                }
+                name if name == "Last-Event-ID" || last_event_id::is_parameter(name) => {
+                    params.last_event_id = Some(value);
                     continue;
                 }
                 name if name.to_ascii_lowercase().starts_with("match") => {
                     let why = format!(
-                        "{name}: topics are matched by match, match_exact and match_urlpattern"
+                        "{name}: unknown matcher; use match, match_exact or match_urlpattern"
                     );
                     return Err(answer::problem(400, why));
                 }
                 _ => continue,
             };
             let selector = selector.map_err(|why| not_a_selector(&name, &value, why))?;
-            if wanted.selectors.len() == MAX_SELECTORS {
-                let why = format!("one subscription has {MAX_SELECTORS} topics at most");
+            if params.selectors.len() == MAX_SELECTORS {
+                let why = format!("a subscription may have at most {MAX_SELECTORS} topics");
                 return Err(answer::problem(400, why));
             }
-            wanted.selectors.push((spelling, selector));
+            params.selectors.push((syntax, selector));
         }
-        if wanted.selectors.is_empty() {
-            let why = format!("say what to subscribe to: {MERCURE_PATH}?topic=…");
+        if params.selectors.is_empty() {
+            let why = format!("no topic to subscribe to: use {MERCURE_PATH}?topic=…");
             return Err(answer::problem(400, why));
         }
         // The id of a reconnecting browser is newer than that of the URL.
-        if let Some(seen) = request.fields.fields().get("last-event-id") {
-            wanted.last_event_id = Some(String::from_utf8_lossy(seen).into_owned());
+        if let Some(id) = last_event_id::from_fields(request.fields.fields()) {
+            params.last_event_id = Some(id);
         }
-        Ok(wanted)
+        Ok(params)
     }
 
     /// Publishes an update and wakes its subscribers.
-    fn note(&self, update: Update) {
-        let woken = self.remembered.lock().note(update);
+    fn deliver(&self, update: Update) {
+        let wakeups = self.history.lock().record(update);
         self.counters.updates.add_one();
-        woken.into_iter().for_each(Woken::wake);
+        wakeups.into_iter().for_each(Wakeups::wake);
     }
 
     async fn publish(
         self: &Arc<Self>,
         request: &mut OriginRequest,
-    ) -> Result<OriginResponse, NotPublished> {
+    ) -> Result<OriginResponse, UploadError> {
         let settings = self.settings();
         let hub = hub_url(request)?;
-        let presented = Presented::of(request.fields.fields(), &request.target, COOKIES);
+        let presented =
+            RequestToken::from_request(request.fields.fields(), &request.target, COOKIES);
         let grant = self.grant(presented.as_ref(), &settings.publishers, (&settings, &hub))?;
         let Some(grant) = grant else {
-            return Err(challenge(401, "publishing takes a token, see docs/mercure.md", "").into());
+            return Err(
+                challenge(401, "publishing requires a token, see docs/mercure.md", "").into(),
+            );
         };
         if presented.is_some_and(|it| it.is_ambient)
-            && !is_from_here(&settings.allow_origins, request)
+            && !is_trusted_page(&settings.allow_origins, request)
         {
-            let why = "a page of another site may not publish by a cookie; without Origin and Referer nobody may";
+            let why = "publishing with a cookie requires Origin or Referer of this site or of one in push_allow_origins";
             return Err(answer::problem(403, why).into());
         }
         let kind = request
@@ -323,10 +335,14 @@ impl Hub {
             .unwrap_or_default();
         let kind = std::str::from_utf8(kind).unwrap_or_default();
         if essence(kind) != FORM {
-            return Err(answer::problem(415, format!("an update is sent as {FORM}")).into());
+            return Err(answer::problem(
+                415,
+                format!("the Content-Type of a publication must be {FORM}"),
+            )
+            .into());
         }
-        let (form, coming) = self
-            .arrivals
+        let (form, reservation) = self
+            .uploads
             .receive(request, "a publication", settings.max_update)
             .await?;
         let update = Update::read(&form, &hub, new_id).map_err(|why| {
@@ -335,19 +351,19 @@ impl Hub {
         })?;
         let may = |topic: &Arc<str>| grant.publish.iter().any(|it| it.matches(topic));
         if !update.topics.iter().all(may) {
-            let why = "the token does not allow to publish to all of these topics";
+            let why = "the token does not permit publishing to all of these topics";
             return Err(challenge(403, why, " error=\"insufficient_scope\"").into());
         }
         if update.size() > settings.history {
-            let why = "the update is larger than all that is remembered (mercure_history)";
+            let why = "the update is larger than the history (mercure_history)";
             return Err(answer::problem(413, why).into());
         }
         let id = Arc::clone(&update.id);
-        if let Some(kept) = self.kept.get() {
-            let published = self.keep(kept, update, coming).await;
+        if let Some(update_journal) = self.update_journal.get() {
+            let published = self.persist(update_journal, update, reservation).await;
             published.map_err(|why| answer::later(answer::problem(503, why)))?;
         } else {
-            self.note(update);
+            self.deliver(update);
         }
         let id = Bytes::copy_from_slice(id.as_bytes());
         let mut answer = answer::whole(200, "text/plain; charset=utf-8", id);
@@ -357,14 +373,14 @@ impl Hub {
 }
 
 /// Returns whether a cookie was sent by a page of this host or of a listed origin.
-fn is_from_here(sites: &[Site], request: &OriginRequest) -> bool {
-    sites::may_change(sites, request.fields.fields(), &request.authority)
+fn is_trusted_page(sites: &[AllowedOrigin], request: &OriginRequest) -> bool {
+    cors::allows_cookie_write(sites, request.fields.fields(), &request.authority)
 }
 
 /// The parsed query of a subscription.
 #[derive(Default)]
-struct Wanted {
-    selectors: Vec<(Spelling, Selector)>,
+struct SubscribeQuery {
+    selectors: Vec<(SelectorSyntax, Selector)>,
     last_event_id: Option<String>,
 }
 
@@ -373,10 +389,10 @@ fn hub_url(request: &OriginRequest) -> Result<Arc<Url>, OriginResponse> {
     let host = String::from_utf8_lossy(&request.authority);
     let url = format!("{}://{host}{MERCURE_PATH}", request.scheme.as_str());
     let parsed = Url::parse(&url).map(Arc::new);
-    parsed.map_err(|_| answer::problem(400, "the host cannot be part of a url"))
+    parsed.map_err(|_| answer::problem(400, "the host is not valid in a URL"))
 }
 
-fn not_a_selector(name: &str, value: &str, why: NoSelector) -> OriginResponse {
+fn not_a_selector(name: &str, value: &str, why: SelectorError) -> OriginResponse {
     let shown: String = value.chars().take(100).collect();
     answer::problem(400, format!("{name}={shown}: {why}"))
 }
@@ -406,15 +422,15 @@ fn new_id() -> String {
 }
 
 /// The hub as an origin.
-pub struct Mercure(pub Arc<Hub>);
+pub struct MercureOrigin(pub Arc<Hub>);
 
-impl Mercure {
+impl MercureOrigin {
     async fn answer(&self, mut request: OriginRequest) -> Result<OriginResponse, OriginError> {
         let allowed = self.0.settings();
         let mut answer = self.answer_here(&mut request).await?;
         // CORS: the response fields that pages of other origins may read.
         let (sites, fields) = (&allowed.allow_origins, request.fields.fields());
-        let granted = sites::granted(sites, fields, WithCookies::Named);
+        let granted = cors::response_fields(sites, fields, CookieUse::Listed);
         if granted.fields().contains("access-control-allow-origin") {
             answer
                 .fields
@@ -429,15 +445,15 @@ impl Mercure {
         request: &mut OriginRequest,
     ) -> Result<OriginResponse, OriginError> {
         let Self(hub) = self;
-        let is_about_subscriptions = subscriptions::are_meant(&request.target);
+        let is_about_subscriptions = presence_api::is_presence_path(&request.target);
         let allowed = if is_about_subscriptions {
-            subscriptions::ALLOWED
+            presence_api::ALLOWED
         } else {
             ALLOWED
         };
         match request.method {
             Method::GET | Method::HEAD if is_about_subscriptions => {
-                Ok(hub.tell(request).unwrap_or_else(|refused| refused))
+                Ok(hub.presence(request).unwrap_or_else(|refused| refused))
             }
             Method::GET | Method::HEAD => Ok(hub.subscribe(request).unwrap_or_else(|refused| {
                 hub.counters.turned_away.add_one();
@@ -445,15 +461,15 @@ impl Mercure {
             })),
             Method::POST if !is_about_subscriptions => match hub.publish(request).await {
                 Ok(answer) => Ok(answer),
-                Err(NotPublished::Refused(refused)) => {
+                Err(UploadError::Refused(refused)) => {
                     hub.counters.refused.add_one();
                     Ok(*refused)
                 }
-                Err(NotPublished::Broken(error)) => Err(OriginError::RequestBody(error)),
+                Err(UploadError::Broken(error)) => Err(OriginError::RequestBody(error)),
             },
             Method::OPTIONS => {
                 let sites = &hub.settings().allow_origins;
-                let preflight = sites::preflight(sites, request.fields.fields());
+                let preflight = cors::preflight(sites, request.fields.fields());
                 Ok(preflight.unwrap_or_else(|| {
                     let mut answer = answer::bare(204);
                     answer.fields.push("Allow", allowed);
@@ -461,7 +477,8 @@ impl Mercure {
                 }))
             }
             _ => {
-                let mut answer = answer::problem(405, format!("there is {allowed} here"));
+                let mut answer =
+                    answer::problem(405, format!("the method is not allowed; use {allowed}"));
                 answer.fields.push("Allow", allowed);
                 Ok(answer)
             }
@@ -469,7 +486,7 @@ impl Mercure {
     }
 }
 
-impl Origin for Mercure {
+impl Origin for MercureOrigin {
     fn fetch(&self, request: OriginRequest) -> BoxFuture<'_, Result<OriginResponse, OriginError>> {
         Box::pin(self.answer(request))
     }

@@ -10,14 +10,14 @@ use url::Url;
 use urlpattern::regexp::RegExp;
 use urlpattern::{RegexSyntax, UrlPattern, UrlPatternInit, UrlPatternMatchInput};
 
-use crate::template::{MAX_VARIABLES, NoTemplate, Template};
+use crate::template::{MAX_VARIABLES, Template, TemplateError};
 
 /// Length limit of topics and selectors, in bytes.
 pub(crate) const MAX_TOPIC: usize = 1024;
 /// Memory limit of each compiled part of a URL pattern, in bytes.
 const MAX_COMPILED: usize = 128 * 1024;
 /// Limit of cached patterns; others are compiled for each use.
-const MAX_KNOWN: usize = 4 * 1024;
+const MAX_CACHED: usize = 4 * 1024;
 
 /// A set of topics.
 #[derive(Clone, Debug)]
@@ -27,19 +27,19 @@ pub(crate) enum Selector {
     /// One topic.
     Exact(Arc<str>),
     /// All topics that match.
-    Like(Arc<Like>),
+    Pattern(Arc<TopicPattern>),
 }
 
 /// A compiled pattern.
 #[derive(Debug)]
-pub(crate) struct Like {
-    pub(crate) written: Written,
-    matcher: Matcher,
+pub(crate) struct TopicPattern {
+    pub(crate) source: PatternSource,
+    matcher: PatternMatcher,
 }
 
 /// The source of a pattern, which identifies it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Written {
+pub(crate) enum PatternSource {
     /// A URI template.
     Template(Arc<str>),
     /// A URL pattern, and the hub's URL, which supplies a missing scheme and host.
@@ -47,29 +47,29 @@ pub(crate) enum Written {
 }
 
 #[derive(Debug)]
-enum Matcher {
+enum PatternMatcher {
     Template(Template),
-    Pattern(Box<UrlPattern<Bounded>>),
+    Pattern(Box<UrlPattern<LinearRegex>>),
 }
 
 /// Error parsing a selector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum NoSelector {
+pub(crate) enum SelectorError {
     #[error("it is longer than {MAX_TOPIC} bytes")]
     TooLong,
-    #[error("it has control characters")]
+    #[error("it contains control characters")]
     Control,
     #[error("it has more than {MAX_VARIABLES} variables")]
     TooManyVariables,
-    #[error("it is no url pattern (https://urlpattern.spec.whatwg.org), or one that is too large")]
+    #[error("it is not a valid URL pattern (https://urlpattern.spec.whatwg.org), or too large")]
     NoPattern,
 }
 
 /// A regular expression of a URL pattern. Matching takes linear time.
 #[derive(Debug)]
-struct Bounded(Regex);
+struct LinearRegex(Regex);
 
-impl RegExp for Bounded {
+impl RegExp for LinearRegex {
     fn syntax() -> RegexSyntax {
         RegexSyntax::Rust
     }
@@ -92,11 +92,11 @@ impl RegExp for Bounded {
 
 /// A cache of the patterns in use, so that equal ones are compiled once.
 #[derive(Default)]
-pub(crate) struct Selectors(Mutex<HashMap<Written, Weak<Like>, RandomState>>);
+pub(crate) struct SelectorCache(Mutex<HashMap<PatternSource, Weak<TopicPattern>, RandomState>>);
 
-impl Selectors {
+impl SelectorCache {
     /// Parses a topic selector of Mercure 0.x: `*`, a URI template, or a topic.
-    pub(crate) fn topic(&self, text: &str) -> Result<Selector, NoSelector> {
+    pub(crate) fn topic(&self, text: &str) -> Result<Selector, SelectorError> {
         check(text)?;
         if text == "*" {
             return Ok(Selector::All);
@@ -104,71 +104,71 @@ impl Selectors {
         if !text.contains('{') {
             return Ok(Selector::Exact(text.into()));
         }
-        let written = Written::Template(text.into());
-        if let Some(known) = self.known(&written) {
-            return Ok(Selector::Like(known));
+        let source = PatternSource::Template(text.into());
+        if let Some(known) = self.known(&source) {
+            return Ok(Selector::Pattern(known));
         }
         match Template::parse(text) {
-            Ok(template) => Ok(self.keep(written, Matcher::Template(template))),
-            Err(NoTemplate::Malformed) => Ok(Selector::Exact(text.into())),
-            Err(NoTemplate::TooManyVariables) => Err(NoSelector::TooManyVariables),
+            Ok(template) => Ok(self.insert(source, PatternMatcher::Template(template))),
+            Err(TemplateError::Malformed) => Ok(Selector::Exact(text.into())),
+            Err(TemplateError::TooManyVariables) => Err(SelectorError::TooManyVariables),
         }
     }
 
     /// Parses a URL pattern relative to the hub, or `*`.
-    pub(crate) fn pattern(&self, text: &str, hub: &Arc<Url>) -> Result<Selector, NoSelector> {
+    pub(crate) fn pattern(&self, text: &str, hub: &Arc<Url>) -> Result<Selector, SelectorError> {
         check(text)?;
         if text == "*" {
             return Ok(Selector::All);
         }
-        let written = Written::Pattern(text.into(), Arc::clone(hub));
-        if let Some(known) = self.known(&written) {
-            return Ok(Selector::Like(known));
+        let source = PatternSource::Pattern(text.into(), Arc::clone(hub));
+        if let Some(known) = self.known(&source) {
+            return Ok(Selector::Pattern(known));
         }
         // The library underflows on unbalanced brackets (urlpattern 0.6.0).
-        if !has_pairs_of_brackets(text) {
-            return Err(NoSelector::NoPattern);
+        if !are_brackets_balanced(text) {
+            return Err(SelectorError::NoPattern);
         }
         let base = Some(Url::clone(hub));
-        let parsed = UrlPatternInit::parse_constructor_string::<Bounded>(text, base)
+        let parsed = UrlPatternInit::parse_constructor_string::<LinearRegex>(text, base)
             .and_then(|init| UrlPattern::parse(init, <_>::default()));
-        let pattern = parsed.map_err(|_| NoSelector::NoPattern)?;
-        Ok(self.keep(written, Matcher::Pattern(Box::new(pattern))))
+        let pattern = parsed.map_err(|_| SelectorError::NoPattern)?;
+        Ok(self.insert(source, PatternMatcher::Pattern(Box::new(pattern))))
     }
 
-    fn known(&self, written: &Written) -> Option<Arc<Like>> {
-        self.0.lock().get(written)?.upgrade()
+    fn known(&self, source: &PatternSource) -> Option<Arc<TopicPattern>> {
+        self.0.lock().get(source)?.upgrade()
     }
 
-    fn keep(&self, written: Written, matcher: Matcher) -> Selector {
-        let like = Arc::new(Like {
-            written: written.clone(),
+    fn insert(&self, source: PatternSource, matcher: PatternMatcher) -> Selector {
+        let pattern = Arc::new(TopicPattern {
+            source: source.clone(),
             matcher,
         });
         let mut known = self.0.lock();
-        if known.len() >= MAX_KNOWN {
-            known.retain(|_, like| like.strong_count() > 0);
+        if known.len() >= MAX_CACHED {
+            known.retain(|_, pattern| pattern.strong_count() > 0);
         }
-        if known.len() < MAX_KNOWN {
-            known.insert(written, Arc::downgrade(&like));
+        if known.len() < MAX_CACHED {
+            known.insert(source, Arc::downgrade(&pattern));
         }
-        Selector::Like(like)
+        Selector::Pattern(pattern)
     }
 }
 
-fn check(text: &str) -> Result<(), NoSelector> {
+fn check(text: &str) -> Result<(), SelectorError> {
     if text.len() > MAX_TOPIC {
-        return Err(NoSelector::TooLong);
+        return Err(SelectorError::TooLong);
     }
     if text.chars().any(char::is_control) {
-        return Err(NoSelector::Control);
+        return Err(SelectorError::Control);
     }
     Ok(())
 }
 
 impl Selector {
     /// Parses an exact topic, or `*`.
-    pub(crate) fn exact(text: &str) -> Result<Self, NoSelector> {
+    pub(crate) fn exact(text: &str) -> Result<Self, SelectorError> {
         check(text)?;
         Ok(match text {
             "*" => Self::All,
@@ -181,8 +181,8 @@ impl Selector {
         match self {
             Self::All => "*".into(),
             Self::Exact(topic) => Arc::clone(topic),
-            Self::Like(like) => match &like.written {
-                Written::Template(text) | Written::Pattern(text, _) => Arc::clone(text),
+            Selector::Pattern(pattern) => match &pattern.source {
+                PatternSource::Template(text) | PatternSource::Pattern(text, _) => Arc::clone(text),
             },
         }
     }
@@ -192,12 +192,12 @@ impl Selector {
         match self {
             Self::All => true,
             Self::Exact(topic) => topic.starts_with(beginning),
-            Self::Like(like) => match &like.written {
-                Written::Template(text) => {
+            Selector::Pattern(pattern) => match &pattern.source {
+                PatternSource::Template(text) => {
                     let literal = text.split('{').next().unwrap_or_default();
                     literal.starts_with(beginning) || beginning.starts_with(literal)
                 }
-                Written::Pattern(..) => true,
+                PatternSource::Pattern(..) => true,
             },
         }
     }
@@ -207,20 +207,20 @@ impl Selector {
         match self {
             Self::All => true,
             Self::Exact(exact) => **exact == *topic,
-            Self::Like(like) => like.matches(topic),
+            Selector::Pattern(pattern) => pattern.matches(topic),
         }
     }
 }
 
-impl Like {
+impl TopicPattern {
     /// Returns whether the pattern matches the topic.
     pub(crate) fn matches(&self, topic: &str) -> bool {
-        match (&self.written, &self.matcher) {
+        match (&self.source, &self.matcher) {
             // A template also matches a topic that is equal to its text.
-            (Written::Template(text), Matcher::Template(template)) => {
+            (PatternSource::Template(text), PatternMatcher::Template(template)) => {
                 **text == *topic || template.matches(topic)
             }
-            (Written::Pattern(_, hub), Matcher::Pattern(pattern)) => {
+            (PatternSource::Pattern(_, hub), PatternMatcher::Pattern(pattern)) => {
                 let url = hub.join(topic).map(UrlPatternMatchInput::Url);
                 url.is_ok_and(|url| pattern.test(url).unwrap_or(false))
             }
@@ -230,7 +230,7 @@ impl Like {
 }
 
 /// Returns whether every closing bracket has an opening one.
-fn has_pairs_of_brackets(text: &str) -> bool {
+fn are_brackets_balanced(text: &str) -> bool {
     let mut open = 0_usize;
     text.bytes().all(|byte| {
         open += usize::from(byte == b'[');
@@ -247,7 +247,9 @@ mod tests {
     }
 
     fn check_topic(selector: &str, topic: &str, expected: bool) {
-        let compiled = Selectors::default().topic(selector).expect("a selector");
+        let compiled = SelectorCache::default()
+            .topic(selector)
+            .expect("a selector");
         assert_eq!(compiled.matches(topic), expected, "{selector} and {topic}");
     }
 
@@ -327,7 +329,7 @@ mod tests {
             ("https://hub.example/books/:id", "/books/1", true),
             ("/books/:id", "https://[", false),
         ] {
-            let compiled = Selectors::default()
+            let compiled = SelectorCache::default()
                 .pattern(pattern, &hub())
                 .expect("a pattern");
             assert_eq!(compiled.matches(topic), expected, "{pattern} and {topic}");
@@ -348,11 +350,13 @@ mod tests {
             ("/hab{a}", false),
             ("/books/{id}", false),
         ] {
-            let compiled = Selectors::default().topic(selector).expect("a selector");
+            let compiled = SelectorCache::default()
+                .topic(selector)
+                .expect("a selector");
             assert_eq!(compiled.may_reach("/hub/"), expected, "{selector}");
             assert_eq!(*compiled.text(), *selector);
         }
-        let pattern = Selectors::default().pattern("/books/:id", &hub());
+        let pattern = SelectorCache::default().pattern("/books/:id", &hub());
         let pattern = pattern.expect("a pattern");
         assert!(pattern.may_reach("/hub/"));
         assert_eq!(&*pattern.text(), "/books/:id");
@@ -360,15 +364,18 @@ mod tests {
 
     #[test]
     fn what_is_no_selector_is_refused() {
-        let selectors = Selectors::default();
+        let selectors = SelectorCache::default();
         let long = "a".repeat(MAX_TOPIC + 1);
-        assert_eq!(selectors.topic(&long).err(), Some(NoSelector::TooLong));
-        assert_eq!(Selector::exact("a\nb").err(), Some(NoSelector::Control));
-        assert_eq!(Selector::exact("a\u{85}").err(), Some(NoSelector::Control));
+        assert_eq!(selectors.topic(&long).err(), Some(SelectorError::TooLong));
+        assert_eq!(Selector::exact("a\nb").err(), Some(SelectorError::Control));
+        assert_eq!(
+            Selector::exact("a\u{85}").err(),
+            Some(SelectorError::Control)
+        );
         let many = "{a}".repeat(MAX_VARIABLES + 1);
         assert_eq!(
             selectors.topic(&many).err(),
-            Some(NoSelector::TooManyVariables)
+            Some(SelectorError::TooManyVariables)
         );
         for wrong in [
             "https://a]b/",
@@ -380,23 +387,27 @@ mod tests {
             "http://a/(?<x>y)+(",
         ] {
             let parsed = selectors.pattern(wrong, &hub());
-            assert_eq!(parsed.err(), Some(NoSelector::NoPattern), "{wrong}");
+            assert_eq!(parsed.err(), Some(SelectorError::NoPattern), "{wrong}");
         }
     }
 
     #[test]
     fn what_many_ask_for_is_compiled_once() {
-        let selectors = Selectors::default();
-        let likes: Vec<_> = (0..3)
+        let selectors = SelectorCache::default();
+        let patterns: Vec<_> = (0..3)
             .map(|_| match selectors.topic("/{x}") {
-                Ok(Selector::Like(like)) => like,
+                Ok(Selector::Pattern(pattern)) => pattern,
                 other => panic!("{other:?}"),
             })
             .collect();
-        assert!(likes.iter().all(|like| Arc::ptr_eq(like, &likes[0])));
-        for number in 0..2 * MAX_KNOWN {
+        assert!(
+            patterns
+                .iter()
+                .all(|pattern| Arc::ptr_eq(pattern, &patterns[0]))
+        );
+        for number in 0..2 * MAX_CACHED {
             let _ = selectors.topic(&format!("/{number}/{{x}}"));
         }
-        assert!(selectors.0.lock().len() <= MAX_KNOWN);
+        assert!(selectors.0.lock().len() <= MAX_CACHED);
     }
 }

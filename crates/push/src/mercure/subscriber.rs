@@ -7,15 +7,15 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use super::log::{After, Found, Log, TooManyLikes, TopicId};
-use super::member::Member;
-use super::remembered::{Remembered, Seen};
+use super::history::{History, HistoryPosition};
+use super::presence::PresenceEntry;
 use super::selector::Selector;
 use super::update::{EARLIEST, Update};
+use super::update_log::{LogNext, LoggedUpdate, TooManyPatterns, UpdateLog, UpdateTopicId};
 use super::{Hub, new_id};
 use crate::paths::SUBSCRIPTIONS_PATH;
-use crate::subscribing::stream::Events;
-use crate::waiting::{Seat, Woken};
+use crate::subscribing::stream::EventSource;
+use crate::wait_list::{Registration, Wakeups};
 
 /// Limit of updates skipped per turn.
 const MAX_SKIPPED: usize = 256;
@@ -23,34 +23,34 @@ const MAX_SKIPPED: usize = 256;
 /// A subscriber: its selectors, its permissions and its position in the history.
 pub(crate) struct Subscriber {
     hub: Arc<Hub>,
-    published: Place,
+    published: LogCursor,
     /// The position in the presence log, if the token may cover presence.
-    own: Option<Box<Place>>,
+    presence: Option<Box<LogCursor>>,
     /// Private updates that may be delivered.
     may_read: Box<[Selector]>,
     /// Expiry of the token.
     ends: Option<Instant>,
     /// The entry in the presence list with its number, if presence is reported.
-    member: Option<(u64, Arc<Member>)>,
+    entry: Option<(u64, Arc<PresenceEntry>)>,
 }
 
 /// A position in one of the logs.
 #[derive(Default)]
-struct Place {
-    topics: SmallVec<[(TopicId, Option<Seat>); 1]>,
+struct LogCursor {
+    topics: SmallVec<[(UpdateTopicId, Option<Registration>); 1]>,
     /// Topics still in history replay.
     selectors: Box<[Selector]>,
     /// The number of the last update delivered or skipped.
     seen: u64,
 }
 
-impl Place {
+impl LogCursor {
     /// Subscribes to all of these selectors.
     fn join<'a>(
         &mut self,
-        log: &mut Log,
+        log: &mut UpdateLog,
         selectors: impl Iterator<Item = &'a Selector>,
-    ) -> Result<(), TooManyLikes> {
+    ) -> Result<(), TooManyPatterns> {
         let is_behind = self.seen < log.newest();
         let mut kept = Vec::new();
         for selector in selectors {
@@ -61,27 +61,27 @@ impl Place {
         Ok(())
     }
 
-    fn leave(&mut self, log: &mut Log) {
-        for (topic, seat) in self.topics.drain(..) {
-            log.leave(topic, seat);
+    fn leave(&mut self, log: &mut UpdateLog) {
+        for (topic, registration) in self.topics.drain(..) {
+            log.leave(topic, registration);
         }
     }
 
     /// Returns whether nothing has changed since the subscriber was up to date.
-    fn is_quiet(&self, log: &Log) -> bool {
+    fn is_quiet(&self, log: &UpdateLog) -> bool {
         let mut topics = self.topics.iter();
-        topics.all(|(topic, seat)| log.is_quiet(*topic, *seat))
+        topics.all(|(topic, registration)| log.is_quiet(*topic, *registration))
     }
 
-    fn next(&self, log: &Log) -> After {
+    fn next(&self, log: &UpdateLog) -> LogNext {
         log.after(self.seen, self.topics.iter().map(|(topic, _)| *topic))
     }
 
     /// Marks the subscriber as up to date, and registers its waker.
-    fn wait(&mut self, log: &mut Log, waker: &Waker) {
+    fn mark_caught_up(&mut self, log: &mut UpdateLog, waker: &Waker) {
         self.seen = log.newest();
-        for (topic, seat) in &mut self.topics {
-            *seat = Some(log.wait(*topic, *seat, waker));
+        for (topic, registration) in &mut self.topics {
+            *registration = Some(log.register(*topic, *registration, waker));
         }
         self.selectors = Box::default();
     }
@@ -89,38 +89,38 @@ impl Place {
 
 /// Error subscribing to the hub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum NoSubscriber {
-    #[error("there are too many subscribers (push_max_subscribers)")]
+pub(crate) enum HubSubscribeError {
+    #[error("the limit of subscribers is reached (push_max_subscribers)")]
     TooMany,
-    #[error("too many different templates are subscribed to")]
+    #[error("the limit of distinct patterns is reached")]
     TooManyLikes,
 }
 
-impl From<TooManyLikes> for NoSubscriber {
-    fn from(_: TooManyLikes) -> Self {
+impl From<TooManyPatterns> for HubSubscribeError {
+    fn from(_: TooManyPatterns) -> Self {
         Self::TooManyLikes
     }
 }
 
 /// The position at which a subscriber starts.
-struct Begin {
-    seen: Seen,
+struct StartPosition {
+    seen: HistoryPosition,
     /// The id before the first update delivered, if the client named one.
     after: Option<Arc<str>>,
 }
 
-impl Begin {
-    fn at(remembered: &Remembered, last_event_id: Option<&str>, is_told: bool) -> Self {
-        let found = last_event_id.map(|id| (id, remembered.find(id, is_told)));
+impl StartPosition {
+    fn at(history: &History, last_event_id: Option<&str>, receives_presence: bool) -> Self {
+        let found = last_event_id.map(|id| (id, history.find(id, receives_presence)));
         match found {
             None => Self {
-                seen: remembered.newest(),
+                seen: history.newest(),
                 after: None,
             },
             // An empty id: the client has no events and asks for its position.
             Some(("", _)) => Self {
-                seen: remembered.newest(),
-                after: Some(remembered.last()),
+                seen: history.newest(),
+                after: Some(history.last_id()),
             },
             Some((id, Some(seen))) => Self {
                 seen,
@@ -128,7 +128,7 @@ impl Begin {
             },
             // The id is unknown or evicted, or `earliest`: the whole history is replayed.
             Some((_, None)) => Self {
-                seen: remembered.forgotten(),
+                seen: history.evicted_through(),
                 after: Some(EARLIEST.into()),
             },
         }
@@ -143,102 +143,106 @@ impl Subscriber {
         selectors: &[Selector],
         last_event_id: Option<&str>,
         (may_read, ends): (Box<[Selector]>, Option<Instant>),
-    ) -> Result<(Self, Option<Arc<str>>), NoSubscriber> {
-        let may_reach_own = |it: &&Selector| it.may_reach(SUBSCRIPTIONS_PATH);
-        let is_told = may_read.iter().any(|it| may_reach_own(&it))
-            && selectors.iter().any(|it| may_reach_own(&it));
-        let mut remembered = hub.remembered.lock();
-        if remembered.subscribers >= hub.settings().max_subscribers {
-            return Err(NoSubscriber::TooMany);
+    ) -> Result<(Self, Option<Arc<str>>), HubSubscribeError> {
+        let may_reach_presence = |it: &&Selector| it.may_reach(SUBSCRIPTIONS_PATH);
+        let receives_presence = may_read.iter().any(|it| may_reach_presence(&it))
+            && selectors.iter().any(|it| may_reach_presence(&it));
+        let mut history = hub.history.lock();
+        if history.subscribers >= hub.settings().max_subscribers {
+            return Err(HubSubscribeError::TooMany);
         }
-        remembered.subscribers += 1;
-        let begin = Begin::at(&remembered, last_event_id, is_told);
-        let place = |seen| Place {
+        history.subscribers += 1;
+        let begin = StartPosition::at(&history, last_event_id, receives_presence);
+        let cursor = |seen| LogCursor {
             seen,
-            ..Place::default()
+            ..LogCursor::default()
         };
         let mut subscriber = Self {
             hub: Arc::clone(hub),
-            published: place(begin.seen.published),
-            own: is_told.then(|| Box::new(place(begin.seen.own))),
+            published: cursor(begin.seen.published),
+            presence: receives_presence.then(|| Box::new(cursor(begin.seen.presence))),
             may_read,
             ends,
-            member: None,
+            entry: None,
         };
         let mut joined = subscriber
             .published
-            .join(&mut remembered.published, selectors.iter());
-        if let Some(own) = &mut subscriber.own {
-            let reaching = selectors.iter().filter(may_reach_own);
-            joined = joined.and_then(|()| own.join(&mut remembered.own, reaching));
+            .join(&mut history.published, selectors.iter());
+        if let Some(presence) = &mut subscriber.presence {
+            let reaching = selectors.iter().filter(may_reach_presence);
+            joined = joined.and_then(|()| presence.join(&mut history.presence, reaching));
         }
         // `Drop` leaves the joined topics and needs this lock.
-        drop(remembered);
+        drop(history);
         joined?;
         Ok((subscriber, begin.after))
     }
 
     /// Adds the subscriber to the presence list until it is dropped.
-    pub(crate) fn show(&mut self, member: Member) {
-        let member = Arc::new(member);
-        let events = member.events(true, new_id);
-        let mut remembered = self.hub.remembered.lock();
-        let number = remembered.members.add(Arc::clone(&member));
-        let woken = say(&mut remembered, events);
-        drop(remembered);
-        self.member = Some((number, member));
-        woken.into_iter().for_each(Woken::wake);
+    pub(crate) fn announce(&mut self, entry: PresenceEntry) {
+        let entry = Arc::new(entry);
+        let events = entry.events(true, new_id);
+        let mut history = self.hub.history.lock();
+        let number = history.presence_list.add(Arc::clone(&entry));
+        let wakeups = record_presence(&mut history, events);
+        drop(history);
+        self.entry = Some((number, entry));
+        wakeups.into_iter().for_each(Wakeups::wake);
     }
 
-    fn next(&mut self, remembered: &Remembered) -> Step {
+    fn next(&mut self, history: &History) -> SubscriberStep {
         for _ in 0..MAX_SKIPPED {
-            let published = self.published.next(&remembered.published);
-            let own = self.own.as_ref();
-            let own = own.map_or(After::Nothing, |own| own.next(&remembered.own));
-            let is_own = match (&published, &own) {
-                (After::Forgotten, _) | (_, After::Forgotten) => return Step::CutOff,
-                (After::Nothing, After::Nothing) => return Step::Nothing,
-                (After::Next(_), After::Nothing) => false,
-                (After::Nothing, After::Next(_)) => true,
-                (After::Next(published), After::Next(own)) => own.number <= published.update.beside,
+            let published = self.published.next(&history.published);
+            let presence = self.presence.as_ref();
+            let presence = presence.map_or(LogNext::CaughtUp, |presence| {
+                presence.next(&history.presence)
+            });
+            let is_presence = match (&published, &presence) {
+                (LogNext::Evicted, _) | (_, LogNext::Evicted) => return SubscriberStep::CutOff,
+                (LogNext::CaughtUp, LogNext::CaughtUp) => return SubscriberStep::Nothing,
+                (LogNext::Update(_), LogNext::CaughtUp) => false,
+                (LogNext::CaughtUp, LogNext::Update(_)) => true,
+                (LogNext::Update(published), LogNext::Update(presence)) => {
+                    presence.number <= published.update.other_log_position
+                }
             };
-            let (next, place) = match &mut self.own {
-                Some(place) if is_own => (own, &mut **place),
+            let (next, cursor) = match &mut self.presence {
+                Some(cursor) if is_presence => (presence, &mut **cursor),
                 _ => (published, &mut self.published),
             };
-            let After::Next(Found {
+            let LogNext::Update(LoggedUpdate {
                 number,
                 update,
-                is_meant,
+                is_matched,
             }) = next
             else {
-                return Step::Nothing;
+                return SubscriberStep::Nothing;
             };
-            place.seen = number;
-            let is_wanted = is_meant || matches(&place.selectors, &update);
-            if is_wanted && (!update.is_private || matches(&self.may_read, &update)) {
-                return Step::Next(update.event.clone());
+            cursor.seen = number;
+            let is_selected = is_matched || matches(&cursor.selectors, &update);
+            if is_selected && (!update.is_private || matches(&self.may_read, &update)) {
+                return SubscriberStep::Next(update.event.clone());
             }
         }
-        Step::Later
+        SubscriberStep::Later
     }
 
     /// Returns whether nothing has changed since the subscriber was up to date.
-    fn is_quiet(&self, remembered: &Remembered) -> bool {
-        let mut own = self.own.iter();
-        self.published.is_quiet(&remembered.published)
-            && own.all(|own| own.is_quiet(&remembered.own))
+    fn is_quiet(&self, history: &History) -> bool {
+        let mut presence = self.presence.iter();
+        self.published.is_quiet(&history.published)
+            && presence.all(|presence| presence.is_quiet(&history.presence))
     }
 }
 
 /// Adds presence updates; returns the tasks to wake.
-fn say(remembered: &mut Remembered, events: Vec<Update>) -> Vec<Woken> {
+fn record_presence(history: &mut History, events: Vec<Update>) -> Vec<Wakeups> {
     let each = events.into_iter();
-    each.flat_map(|it| remembered.note_own(it)).collect()
+    each.flat_map(|it| history.record_presence(it)).collect()
 }
 
 /// The result of one poll.
-enum Step {
+enum SubscriberStep {
     Next(Bytes),
     /// The skip limit is reached: yield to other tasks.
     Later,
@@ -252,32 +256,33 @@ fn matches(selectors: &[Selector], update: &Update) -> bool {
     topics.any(|topic| selectors.iter().any(|it| it.matches(topic)))
 }
 
-impl Events for Subscriber {
+impl EventSource for Subscriber {
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let hub = Arc::clone(&self.hub);
-        let mut remembered = hub.remembered.lock();
-        let step = if self.is_quiet(&remembered) {
-            Step::Nothing
+        let mut history = hub.history.lock();
+        let step = if self.is_quiet(&history) {
+            SubscriberStep::Nothing
         } else {
-            self.next(&remembered)
+            self.next(&history)
         };
         match step {
-            Step::Next(event) => {
+            SubscriberStep::Next(event) => {
                 hub.counters.events.add_one();
                 Poll::Ready(Some(event))
             }
-            Step::Later => {
+            SubscriberStep::Later => {
                 cx.waker().wake_by_ref();
                 Poll::Pending
             }
-            Step::Nothing => {
-                self.published.wait(&mut remembered.published, cx.waker());
-                if let Some(own) = &mut self.own {
-                    own.wait(&mut remembered.own, cx.waker());
+            SubscriberStep::Nothing => {
+                self.published
+                    .mark_caught_up(&mut history.published, cx.waker());
+                if let Some(presence) = &mut self.presence {
+                    presence.mark_caught_up(&mut history.presence, cx.waker());
                 }
                 Poll::Pending
             }
-            Step::CutOff => {
+            SubscriberStep::CutOff => {
                 hub.counters.cut_off.add_one();
                 Poll::Ready(None)
             }
@@ -291,21 +296,19 @@ impl Events for Subscriber {
 
 impl Drop for Subscriber {
     fn drop(&mut self) {
-        let member = self.member.take();
-        let events = member
-            .as_ref()
-            .map(|(_, member)| member.events(false, new_id));
-        let mut remembered = self.hub.remembered.lock();
-        remembered.subscribers -= 1;
-        self.published.leave(&mut remembered.published);
-        if let Some(own) = &mut self.own {
-            own.leave(&mut remembered.own);
+        let entry = self.entry.take();
+        let events = entry.as_ref().map(|(_, entry)| entry.events(false, new_id));
+        let mut history = self.hub.history.lock();
+        history.subscribers -= 1;
+        self.published.leave(&mut history.published);
+        if let Some(presence) = &mut self.presence {
+            presence.leave(&mut history.presence);
         }
-        if let Some((number, _)) = member {
-            remembered.members.remove(number);
+        if let Some((number, _)) = entry {
+            history.presence_list.remove(number);
         }
-        let woken = say(&mut remembered, events.unwrap_or_default());
-        drop(remembered);
-        woken.into_iter().for_each(Woken::wake);
+        let wakeups = record_presence(&mut history, events.unwrap_or_default());
+        drop(history);
+        wakeups.into_iter().for_each(Wakeups::wake);
     }
 }

@@ -7,16 +7,16 @@ use std::task::{Context, Poll, Wake, Waker};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::subscriber::NoSubscriber;
+use super::subscriber::HubSubscribeError;
 use super::token::Payloads;
 use super::update::EARLIEST;
 use super::*;
-use crate::subscribing::stream::Events;
+use crate::subscribing::stream::EventSource;
 
 const KEY: &[u8] = b"a secret of thirty-two characters";
 
 pub(super) fn hub(history: u64) -> Arc<Hub> {
-    let key = Key::of(KEY).expect("a key");
+    let key = TokenKey::parse(KEY).expect("a key");
     Arc::new(Hub::new(MercureSettings {
         publishers: key.clone(),
         subscribers: key,
@@ -39,8 +39,8 @@ fn publish(hub: &Hub, id: &str, topics: &[&str], is_private: bool) {
     form += if is_private { "&private" } else { "" };
     let url = Url::parse("http://hub.example/.well-known/mercure").expect("a url");
     let update = Update::read(form.as_bytes(), &url, String::new).expect("an update");
-    let woken = hub.remembered.lock().note(update);
-    woken.into_iter().for_each(Woken::wake);
+    let wakeups = hub.history.lock().record(update);
+    wakeups.into_iter().for_each(Wakeups::wake);
 }
 
 fn selectors(hub: &Hub, all: &[&str]) -> Box<[Selector]> {
@@ -53,7 +53,7 @@ pub(super) fn subscribe(
     to: &[&str],
     seen: Option<&str>,
     may_read: &[&str],
-) -> Result<(Subscriber, Option<Arc<str>>), NoSubscriber> {
+) -> Result<(Subscriber, Option<Arc<str>>), HubSubscribeError> {
     let may_read = (selectors(hub, may_read), None);
     Subscriber::new(hub, &selectors(hub, to), seen, may_read)
 }
@@ -77,62 +77,64 @@ pub(super) fn take(subscriber: &mut Subscriber) -> (Vec<String>, bool) {
 }
 
 const TOPICS: [&str; 4] = ["/a/1", "/a/2", "/b/1", "c"];
-const ASKED: [&str; 6] = ["*", "/a/1", "/a/{x}", "/{y}/1", "c", "none"];
+const SELECTORS: [&str; 6] = ["*", "/a/1", "/a/{x}", "/{y}/1", "c", "none"];
 
 #[derive(Clone, Debug)]
-enum Did {
+enum HubAction {
     Publish(Vec<usize>, bool),
     Subscribe(Vec<usize>, Option<usize>, Vec<usize>),
     Take(usize),
     Leave(usize),
 }
 
-fn did() -> impl Strategy<Value = Did> {
+fn action() -> impl Strategy<Value = HubAction> {
     let some = |of: usize, most| vec(0..of, 1..=most);
     prop_oneof![
-        4 => (some(TOPICS.len(), 3), any::<bool>()).prop_map(|(topics, private)| Did::Publish(topics, private)),
-        2 => (some(ASKED.len(), 3), proptest::option::of(0..40_usize), vec(0..ASKED.len(), 0..2))
-            .prop_map(|(to, seen, may)| Did::Subscribe(to, seen, may)),
-        2 => (0..8_usize).prop_map(Did::Take),
-        1 => (0..8_usize).prop_map(Did::Leave),
+        4 => (some(TOPICS.len(), 3), any::<bool>()).prop_map(|(topics, private)| HubAction::Publish(topics, private)),
+        2 => (some(SELECTORS.len(), 3), proptest::option::of(0..40_usize), vec(0..SELECTORS.len(), 0..2))
+            .prop_map(|(to, seen, may)| HubAction::Subscribe(to, seen, may)),
+        2 => (0..8_usize).prop_map(HubAction::Take),
+        1 => (0..8_usize).prop_map(HubAction::Leave),
     ]
 }
 
 /// A subscriber, and what a plain list says that it has to receive.
-struct Known {
+struct ExpectedSubscriber {
     subscriber: Subscriber,
     to: Vec<usize>,
     may_read: Vec<usize>,
     seen: usize,
 }
 
-fn is_meant(asked: &[usize], topics: &[usize]) -> bool {
+fn is_selected(asked: &[usize], topics: &[usize]) -> bool {
     let means = |asked: &str, topic: &str| match asked {
         "*" => true,
         "/a/{x}" => topic.starts_with("/a/"),
         "/{y}/1" => topic.ends_with("/1"),
         other => other == topic,
     };
-    asked
-        .iter()
-        .any(|&it| topics.iter().any(|&topic| means(ASKED[it], TOPICS[topic])))
+    asked.iter().any(|&it| {
+        topics
+            .iter()
+            .any(|&topic| means(SELECTORS[it], TOPICS[topic]))
+    })
 }
 
 proptest! {
     #[test]
-    fn nothing_is_lost_and_nothing_comes_twice(all in vec(did(), 1..120)) {
+    fn nothing_is_lost_and_nothing_comes_twice(all in vec(action(), 1..120)) {
         let hub = hub(1 << 20);
         let mut published: Vec<(Vec<usize>, bool)> = Vec::new();
-        let mut known: Vec<Known> = Vec::new();
-        for did in all {
-            match did {
-                Did::Publish(topics, private) => {
+        let mut known: Vec<ExpectedSubscriber> = Vec::new();
+        for action in all {
+            match action {
+                HubAction::Publish(topics, private) => {
                     let names: Vec<_> = topics.iter().map(|&it| TOPICS[it]).collect();
                     publish(&hub, &published.len().to_string(), &names, private);
                     published.push((topics, private));
                 }
-                Did::Subscribe(to, seen, may_read) => {
-                    let names = |of: &[usize]| of.iter().map(|&it| ASKED[it]).collect::<Vec<_>>();
+                HubAction::Subscribe(to, seen, may_read) => {
+                    let names = |of: &[usize]| of.iter().map(|&it| SELECTORS[it]).collect::<Vec<_>>();
                     let id = seen.map(|seen| seen.to_string());
                     let found = seen.filter(|seen| *seen < published.len());
                     let (subscriber, after) = subscribe(&hub, &names(&to), id.as_deref(), &names(&may_read)).expect("a subscriber");
@@ -142,14 +144,14 @@ proptest! {
                         None => published.len(),
                         Some(_) => found.map_or(0, |found| found + 1),
                     };
-                    known.push(Known { subscriber, to, may_read, seen });
+                    known.push(ExpectedSubscriber { subscriber, to, may_read, seen });
                 }
-                Did::Take(number) => {
+                HubAction::Take(number) => {
                     if let Some(one) = known.get_mut(number) {
                         let (ids, is_let_go) = take(&mut one.subscriber);
                         let missing = published.iter().enumerate().skip(one.seen);
                         let expected: Vec<_> = missing
-                            .filter(|(_, (topics, private))| is_meant(&one.to, topics) && (!private || is_meant(&one.may_read, topics)))
+                            .filter(|(_, (topics, private))| is_selected(&one.to, topics) && (!private || is_selected(&one.may_read, topics)))
                             .map(|(number, _)| number.to_string())
                             .collect();
                         prop_assert_eq!(ids, expected);
@@ -157,7 +159,7 @@ proptest! {
                         one.seen = published.len();
                     }
                 }
-                Did::Leave(number) => {
+                HubAction::Leave(number) => {
                     if number < known.len() {
                         known.remove(number);
                     }
@@ -165,8 +167,8 @@ proptest! {
             }
         }
         drop(known);
-        let remembered = hub.remembered.lock();
-        prop_assert_eq!((remembered.subscribers, remembered.published.subscribed()), (0, 0));
+        let history = hub.history.lock();
+        prop_assert_eq!((history.subscribers, history.published.subscribed_topics()), (0, 0));
     }
 }
 
@@ -181,11 +183,8 @@ fn who_is_too_slow_is_let_go_and_whom_nothing_is_missing_is_not() {
     for number in 0..1000 {
         publish(&hub, &number.to_string(), &["/a/1"], false);
     }
-    let (bytes, remembered) = (hub.stats().bytes, hub.stats().history);
-    assert!(
-        bytes <= 64 * 1024 && remembered > 10,
-        "{bytes} {remembered}"
-    );
+    let (bytes, history) = (hub.stats().bytes, hub.stats().history);
+    assert!(bytes <= 64 * 1024 && history > 10, "{bytes} {history}");
     assert_eq!(take(&mut slow), (vec![], true));
     assert_eq!(take(&mut all), (vec![], true));
     assert_eq!(take(&mut other), (vec![], false));
@@ -193,14 +192,14 @@ fn who_is_too_slow_is_let_go_and_whom_nothing_is_missing_is_not() {
     // It reconnects and learns that updates are missing.
     let (mut again, after) = subscribe(&hub, &["/a/1"], Some("3"), &[]).expect("a subscriber");
     assert_eq!(after.as_deref(), Some(EARLIEST));
-    assert_eq!(take(&mut again).0.len() as u64, remembered);
+    assert_eq!(take(&mut again).0.len() as u64, history);
     // Topics without subscribers are removed with their updates.
     drop((slow, all, other, again));
     publish(&hub, "c", &["c"], false);
-    let topics = hub.remembered.lock().published.topics_known();
+    let topics = hub.history.lock().published.topics_known();
     assert_eq!(topics, 2);
-    hub.remembered.lock().resize(0);
-    let topics = hub.remembered.lock().published.topics_known();
+    hub.history.lock().resize(0);
+    let topics = hub.history.lock().published.topics_known();
     assert_eq!((hub.stats().bytes, topics), (0, 0));
 }
 
@@ -208,18 +207,18 @@ fn who_is_too_slow_is_let_go_and_whom_nothing_is_missing_is_not() {
 fn different_templates_and_subscribers_are_bounded() {
     let hub = hub(1 << 20);
     let mut known = Vec::new();
-    for number in 0..log::MAX_LIKES {
+    for number in 0..update_log::MAX_PATTERNS {
         let template = format!("/{number}/{{x}}");
         known.push(subscribe(&hub, &[&template], None, &[]).expect("a subscriber"));
     }
     let refused = subscribe(&hub, &["c", "/other/{x}"], None, &[]).map(|_| ());
-    assert_eq!(refused, Err(NoSubscriber::TooManyLikes));
+    assert_eq!(refused, Err(HubSubscribeError::TooManyLikes));
     known.push(subscribe(&hub, &["/1/{x}"], None, &[]).expect("a subscriber"));
     while known.len() < 2000 {
         known.push(subscribe(&hub, &["c"], None, &[]).expect("a subscriber"));
     }
     let refused = subscribe(&hub, &["c"], None, &[]).map(|_| ());
-    assert_eq!(refused, Err(NoSubscriber::TooMany));
+    assert_eq!(refused, Err(HubSubscribeError::TooMany));
     known.clear();
     assert_eq!((hub.stats().subscribers, hub.stats().topics), (0, 0));
     assert!(subscribe(&hub, &["/other/{x}"], None, &[]).is_ok());
@@ -261,28 +260,26 @@ fn shown(hub: &Arc<Hub>, to: &[&str], may_read: &[&str]) -> Subscriber {
     let (mut subscriber, _) = subscribe(hub, to, None, may_read).expect("a subscriber");
     let wanted: Vec<_> = selectors(hub, to)
         .into_iter()
-        .map(|it| (Spelling::Topic, it))
+        .map(|it| (SelectorSyntax::Topic, it))
         .collect();
-    let member = Member::new(new_id(), &wanted, &Payloads::default());
-    subscriber.show(member.expect("a member"));
+    let entry = PresenceEntry::new(new_id(), &wanted, &Payloads::default());
+    subscriber.announce(entry.expect("a member"));
     subscriber
 }
 
 /// Returns the number of presence entries.
 fn members(hub: &Hub) -> usize {
-    let remembered = hub.remembered.lock();
-    let newest = remembered.members.newest();
-    remembered.members.some(0, newest, usize::MAX).len()
+    let history = hub.history.lock();
+    let newest = history.presence_list.newest();
+    history.presence_list.range(0, newest, usize::MAX).len()
 }
 
 /// Returns the ids of the presence list.
 fn who_is_there(hub: &Hub) -> BTreeSet<String> {
-    let remembered = hub.remembered.lock();
-    let newest = remembered.members.newest();
-    let all = remembered.members.some(0, newest, usize::MAX);
-    all.iter()
-        .map(|(_, member)| member.id.to_string())
-        .collect()
+    let history = hub.history.lock();
+    let newest = history.presence_list.newest();
+    let all = history.presence_list.range(0, newest, usize::MAX);
+    all.iter().map(|(_, entry)| entry.id.to_string()).collect()
 }
 
 /// Applies presence updates to a known list.
@@ -316,7 +313,7 @@ proptest! {
             }
         };
         before.into_iter().for_each(&mut happen);
-        let (mut known, last) = (who_is_there(&hub), hub.remembered.lock().last());
+        let (mut known, last) = (who_is_there(&hub), hub.history.lock().last_id());
         after.into_iter().for_each(&mut happen);
         let (mut watcher, from) = subscribe(&hub, &[OWN], Some(&last), &[OWN]).expect("a subscriber");
         // A reused id stands for the earliest: then more than the missing updates are replayed.
@@ -425,9 +422,9 @@ fn who_comes_and_goes_pushes_nothing_out_that_was_published() {
 }
 
 #[derive(Default)]
-struct Wakes(AtomicUsize);
+struct WakeCounter(AtomicUsize);
 
-impl Wake for Wakes {
+impl Wake for WakeCounter {
     fn wake(self: Arc<Self>) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
@@ -436,7 +433,7 @@ impl Wake for Wakes {
 #[test]
 fn many_who_come_at_once_do_not_wake_each_other() {
     let hub = hub(1 << 20);
-    let counted = Arc::new(Wakes::default());
+    let counted = Arc::new(WakeCounter::default());
     let waker = Waker::from(Arc::clone(&counted));
     let mut there = Vec::new();
     for _ in 0..500 {
@@ -451,6 +448,6 @@ fn many_who_come_at_once_do_not_wake_each_other() {
     assert_eq!(counted.0.load(Ordering::Relaxed), 0);
     publish(&hub, "1", &["c"], false);
     // Each subscriber waits for each of its three selectors.
-    let woken = counted.0.load(Ordering::Relaxed);
-    assert!((250..=750).contains(&woken), "{woken}");
+    let wakeups = counted.0.load(Ordering::Relaxed);
+    assert!((250..=750).contains(&wakeups), "{wakeups}");
 }

@@ -8,8 +8,8 @@ use serde_json::value::{RawValue, to_raw_value};
 use tokio::time::Instant;
 use url::Url;
 
-use super::selector::{NoSelector, Selector, Selectors};
-use crate::access::key::{Key, NoToken, ends};
+use super::selector::{Selector, SelectorCache, SelectorError};
+use crate::access::token_key::{JwtError, TokenKey, expiry};
 
 /// Limit of selectors in a token.
 const MAX_SELECTORS: usize = 1000;
@@ -20,7 +20,7 @@ const DETAIL: &str = "https://mercure.rocks/authorization-detail";
 
 /// The permissions of a token.
 #[derive(Debug, Default)]
-pub(crate) struct Grant {
+pub(crate) struct HubGrant {
     pub(crate) publish: Vec<Selector>,
     pub(crate) subscribe: Vec<Selector>,
     /// Expiry of the token.
@@ -33,27 +33,27 @@ pub(crate) struct Grant {
 #[derive(Debug, Default)]
 pub(crate) struct Payloads {
     /// Mercure 1.0: the first one counts whose selectors match the subscription.
-    of_details: Vec<(Vec<Selector>, Value)>,
+    by_details: Vec<(Vec<Selector>, Value)>,
     /// Mercure 0.x: applies to all other subscriptions.
-    of_all: Option<Value>,
+    default: Option<Value>,
 }
 
 /// Error: a payload is too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a payload of the token has more than {MAX_PAYLOAD} bytes")]
-pub(crate) struct LongPayload;
+#[error("a payload of the token is longer than {MAX_PAYLOAD} bytes")]
+pub(crate) struct PayloadTooLong;
 
 impl Payloads {
     /// Returns the payload of a subscription to this selector.
-    pub(crate) fn of(&self, text: &str) -> Result<Option<Arc<RawValue>>, LongPayload> {
-        let mut details = self.of_details.iter();
+    pub(crate) fn for_selector(&self, text: &str) -> Result<Option<Arc<RawValue>>, PayloadTooLong> {
+        let mut details = self.by_details.iter();
         let named = details.find(|(topics, _)| topics.iter().any(|it| it.matches(text)));
-        let Some(payload) = named.map(|(_, it)| it).or(self.of_all.as_ref()) else {
+        let Some(payload) = named.map(|(_, it)| it).or(self.default.as_ref()) else {
             return Ok(None);
         };
-        let written = to_raw_value(payload).map_err(|_| LongPayload)?;
+        let written = to_raw_value(payload).map_err(|_| PayloadTooLong)?;
         if written.get().len() > MAX_PAYLOAD {
-            return Err(LongPayload);
+            return Err(PayloadTooLong);
         }
         Ok(Some(written.into()))
     }
@@ -61,31 +61,31 @@ impl Payloads {
 
 /// Error reading a token.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum NoGrant {
+pub(crate) enum GrantError {
     #[error(transparent)]
-    Token(#[from] NoToken),
-    #[error("an authorization detail of the token cannot be understood")]
+    Token(#[from] JwtError),
+    #[error("the token has an invalid authorization detail")]
     Detail,
-    #[error("a topic selector of the token: {0}")]
-    Selector(#[from] NoSelector),
+    #[error("the token has an invalid topic selector: {0}")]
+    Selector(#[from] SelectorError),
     #[error("the token has more than {MAX_SELECTORS} topic selectors")]
     TooMany,
 }
 
 /// The claims of a token that are used.
 #[derive(Deserialize)]
-struct Claims {
+struct HubClaims {
     exp: Option<f64>,
-    mercure: Option<Said>,
+    mercure: Option<MercureClaim>,
     #[serde(rename = "https://mercure.rocks/")]
-    namespaced: Option<Said>,
+    namespaced: Option<MercureClaim>,
     #[serde(default)]
     authorization_details: Vec<Value>,
 }
 
 /// The `mercure` claim of Mercure 0.x.
 #[derive(Default, Deserialize)]
-struct Said {
+struct MercureClaim {
     publish: Option<Vec<String>>,
     subscribe: Option<Vec<String>>,
     payload: Option<Value>,
@@ -93,59 +93,60 @@ struct Said {
 
 /// An authorization detail of Mercure 1.0.
 #[derive(Deserialize)]
-struct Detail {
+struct AuthorizationDetail {
     actions: Vec<String>,
-    topics: Vec<Topic>,
+    topics: Vec<DetailTopic>,
     payload: Option<Value>,
 }
 
 #[derive(Deserialize)]
-struct Topic {
+struct DetailTopic {
     #[serde(rename = "match")]
     text: String,
     match_type: Option<String>,
 }
 
 /// The parameters by which tokens are verified.
-pub(crate) struct Checked<'a> {
-    pub(crate) key: &'a Key,
+pub(crate) struct TokenVerifier<'a> {
+    pub(crate) key: &'a TokenKey,
     /// Required audience; `None`: any.
     pub(crate) audience: Option<&'a str>,
-    pub(crate) selectors: &'a Selectors,
+    pub(crate) selectors: &'a SelectorCache,
     pub(crate) hub: &'a Arc<Url>,
 }
 
-impl Checked<'_> {
+impl TokenVerifier<'_> {
     /// Verifies a token and returns its permissions.
-    pub(crate) fn grant(&self, token: &[u8]) -> Result<Grant, NoGrant> {
-        let claims: Claims = self.key.claims(token, self.audience)?;
-        let mut grant = Grant {
-            ends: claims.exp.map(ends).transpose()?,
-            ..Grant::default()
+    pub(crate) fn grant(&self, token: &[u8]) -> Result<HubGrant, GrantError> {
+        let claims: HubClaims = self.key.claims(token, self.audience)?;
+        let mut grant = HubGrant {
+            ends: claims.exp.map(expiry).transpose()?,
+            ..HubGrant::default()
         };
-        let said = claims.mercure.or(claims.namespaced).unwrap_or_default();
-        for text in said.publish.into_iter().flatten() {
+        let claim = claims.mercure.or(claims.namespaced).unwrap_or_default();
+        for text in claim.publish.into_iter().flatten() {
             grant.publish.push(self.selectors.topic(&text)?);
         }
-        for text in said.subscribe.into_iter().flatten() {
+        for text in claim.subscribe.into_iter().flatten() {
             grant.subscribe.push(self.selectors.topic(&text)?);
         }
-        grant.payloads.of_all = said.payload;
+        grant.payloads.default = claim.payload;
         for detail in claims.authorization_details {
             if detail.get("type").and_then(Value::as_str) == Some(DETAIL) {
-                let detail = Detail::deserialize(detail).map_err(|_| NoGrant::Detail)?;
+                let detail =
+                    AuthorizationDetail::deserialize(detail).map_err(|_| GrantError::Detail)?;
                 self.add(&mut grant, detail)?;
             }
         }
         if grant.publish.len() + grant.subscribe.len() > MAX_SELECTORS {
-            return Err(NoGrant::TooMany);
+            return Err(GrantError::TooMany);
         }
         Ok(grant)
     }
 
-    fn add(&self, grant: &mut Grant, detail: Detail) -> Result<(), NoGrant> {
+    fn add(&self, grant: &mut HubGrant, detail: AuthorizationDetail) -> Result<(), GrantError> {
         if detail.actions.is_empty() || detail.topics.is_empty() {
-            return Err(NoGrant::Detail);
+            return Err(GrantError::Detail);
         }
         let mut topics = Vec::with_capacity(detail.topics.len());
         for topic in &detail.topics {
@@ -153,7 +154,7 @@ impl Checked<'_> {
                 None | Some("exact") => Selector::exact(&topic.text)?,
                 Some("urlpattern") => self.selectors.pattern(&topic.text, self.hub)?,
                 Some(_) if topic.text == "*" => Selector::All,
-                Some(_) => return Err(NoGrant::Detail),
+                Some(_) => return Err(GrantError::Detail),
             };
             for action in &detail.actions {
                 match action.as_str() {
@@ -166,7 +167,7 @@ impl Checked<'_> {
         }
         let subscribes = detail.actions.iter().any(|it| it == "subscribe");
         if let Some(payload) = detail.payload.filter(|_| subscribes) {
-            grant.payloads.of_details.push((topics, payload));
+            grant.payloads.by_details.push((topics, payload));
         }
         Ok(())
     }
@@ -183,7 +184,7 @@ mod tests {
     use std::time::{SystemTime, UNIX_EPOCH};
 
     use super::*;
-    use crate::access::key::SHORTEST;
+    use crate::access::token_key::SHORTEST;
 
     const SECRET: &str = "a secret of thirty-two characters";
 
@@ -192,12 +193,16 @@ mod tests {
         now.expect("after 1970").as_secs()
     }
 
-    fn granted(key: &Key, audience: Option<&str>, token: &str) -> Result<Grant, NoGrant> {
+    fn granted(
+        key: &TokenKey,
+        audience: Option<&str>,
+        token: &str,
+    ) -> Result<HubGrant, GrantError> {
         let hub = Arc::new(Url::parse("https://hub.example/.well-known/mercure").expect("a url"));
-        let checked = Checked {
+        let checked = TokenVerifier {
             key,
             audience,
-            selectors: &Selectors::default(),
+            selectors: &SelectorCache::default(),
             hub: &hub,
         };
         checked.grant(token.as_bytes())
@@ -211,7 +216,7 @@ mod tests {
     /// Checks which of these topics a token with these claims may publish to and read.
     fn check(claims: &Value, publishes: &[&str], reads: &[&str]) {
         let topics = ["a", "b", "/users/1", "https://hub.example/users/1", "{x}"];
-        let key = Key::of(SECRET.as_bytes()).expect("a key");
+        let key = TokenKey::parse(SECRET.as_bytes()).expect("a key");
         let grant = granted(&key, None, &signed(claims)).expect("a grant");
         let of = |selectors: &[Selector]| {
             let mut matched = topics.to_vec();
@@ -223,7 +228,7 @@ mod tests {
     }
 
     fn refused(claims: &Value) -> String {
-        let key = Key::of(SECRET.as_bytes()).expect("a key");
+        let key = TokenKey::parse(SECRET.as_bytes()).expect("a key");
         let refused = granted(&key, Some("us"), &signed(claims));
         refused.expect_err("no grant").to_string()
     }
@@ -303,7 +308,7 @@ mod tests {
                 detail(json!(["subscribe"]), json!([{"match": "long"}]), json!(long)),
             ],
         });
-        let key = Key::of(SECRET.as_bytes()).expect("a key");
+        let key = TokenKey::parse(SECRET.as_bytes()).expect("a key");
         let grant = granted(&key, None, &signed(&claims)).expect("a grant");
         for (text, expected) in [
             ("a", "2"),
@@ -313,18 +318,21 @@ mod tests {
             ("none", r#"{"a":"\n","b":1}"#),
             ("other", r#"{"a":"\n","b":1}"#),
         ] {
-            let payload = grant.payloads.of(text).expect("not too long");
+            let payload = grant.payloads.for_selector(text).expect("not too long");
             assert_eq!(payload.expect("a payload").get(), expected, "{text}");
         }
-        assert_eq!(grant.payloads.of("long").err(), Some(LongPayload));
+        assert_eq!(
+            grant.payloads.for_selector("long").err(),
+            Some(PayloadTooLong)
+        );
         let nothing = granted(&key, None, &signed(&json!({"mercure": {"payload": null}})));
         let payloads = nothing.expect("a grant").payloads;
-        assert!(payloads.of("a").expect("not too long").is_none());
+        assert!(payloads.for_selector("a").expect("not too long").is_none());
     }
 
     #[test]
     fn a_token_has_its_time_and_whom_it_is_for() {
-        let key = Key::of(SECRET.as_bytes()).expect("a key");
+        let key = TokenKey::parse(SECRET.as_bytes()).expect("a key");
         let fine = |claims: Value| granted(&key, Some("us"), &signed(&claims)).expect("a grant");
         assert_eq!(fine(json!({"aud": "us"})).ends, None);
         assert!(
@@ -396,7 +404,7 @@ mod tests {
             (&*p384, 5..6),
             (&*ed, 6..7),
         ] {
-            let key = Key::of(key.as_bytes()).expect("a key");
+            let key = TokenKey::parse(key.as_bytes()).expect("a key");
             for (number, token) in tokens.iter().enumerate() {
                 let is_granted = granted(&key, None, token).is_ok();
                 assert_eq!(is_granted, those.contains(&number), "{number} by {those:?}");
@@ -409,20 +417,23 @@ mod tests {
                     Algorithm::HS256,
                     &EncodingKey::from_secret(secret.as_bytes()),
                 );
-                let key = Key::of(public.as_bytes()).expect("a key");
+                let key = TokenKey::parse(public.as_bytes()).expect("a key");
                 assert!(granted(&key, None, &forged).is_err());
             }
         }
         for private in [&rsa_private, &p256_private, &ed_private] {
-            assert!(Key::of(private.as_bytes()).is_none());
+            assert!(TokenKey::parse(private.as_bytes()).is_none());
         }
-        assert!(Key::of(&[b'x'; SHORTEST - 1]).is_none());
-        assert!(Key::of(b"-----BEGIN PUBLIC KEY-----\nMAA=\n-----END PUBLIC KEY-----").is_none());
+        assert!(TokenKey::parse(&[b'x'; SHORTEST - 1]).is_none());
+        assert!(
+            TokenKey::parse(b"-----BEGIN PUBLIC KEY-----\nMAA=\n-----END PUBLIC KEY-----")
+                .is_none()
+        );
     }
 
     #[test]
     fn forged_tokens_are_none() {
-        let key = Key::of(SECRET.as_bytes()).expect("a key");
+        let key = TokenKey::parse(SECRET.as_bytes()).expect("a key");
         let token = signed(&json!({"mercure": {"publish": ["a"]}}));
         let other = signed(&json!({"mercure": {"publish": ["*"]}}));
         let parts: Vec<_> = token.split('.').collect();
@@ -456,7 +467,7 @@ mod tests {
     /// The token of the published test suite of Mercure.
     #[test]
     fn the_token_of_the_published_cases_is_understood() {
-        let key = Key::of(b"!ChangeThisMercureHubJWTSecretKey!").expect("a key");
+        let key = TokenKey::parse(b"!ChangeThisMercureHubJWTSecretKey!").expect("a key");
         let grant = granted(
             &key,
             Some("https://localhost/.well-known/mercure"),

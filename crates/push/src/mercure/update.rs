@@ -6,7 +6,7 @@ use bytes::Bytes;
 use url::Url;
 
 use super::selector::MAX_TOPIC;
-use crate::changes::change::{Change, Content};
+use crate::changes::change::{DocumentChange, DocumentContent};
 use crate::changes::events::write_data;
 use crate::form::pairs;
 
@@ -19,7 +19,7 @@ const OVERHEAD: usize = 256;
 /// The last event id that requests the whole history. No update has it.
 pub(crate) const EARLIEST: &str = "earliest";
 /// The type of presence events in Mercure 1.0, which publishers cannot use.
-pub(crate) const EVENT_OF_THE_HUB: &str = "mercure";
+pub(crate) const PRESENCE_EVENT_TYPE: &str = "mercure";
 /// Media types that mark public and private updates in the log on disk.
 const PUBLIC: &str = "text/event-stream";
 const PRIVATE: &str = "text/event-stream; private";
@@ -34,37 +34,37 @@ pub(crate) struct Update {
     pub(crate) id: Arc<str>,
     pub(crate) is_private: bool,
     /// The newest number of the other log when this update was added.
-    pub(crate) beside: u64,
+    pub(crate) other_log_position: u64,
     /// The encoded event.
     pub(crate) event: Bytes,
 }
 
 /// Rejection of a publication.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Unfit {
+pub(crate) enum UpdateError {
     #[error("the form is not UTF-8")]
     NotUtf8,
-    #[error("say at least one topic")]
+    #[error("at least one topic is required")]
     NoTopic,
-    #[error("an update has {MAX_TOPICS} topics at most")]
+    #[error("an update may have at most {MAX_TOPICS} topics")]
     TooManyTopics,
-    #[error("a topic has {MAX_TOPIC} bytes at most, id and type {MAX_WORD}")]
+    #[error("a topic may have at most {MAX_TOPIC} bytes, an id or type {MAX_WORD}")]
     TooLong,
-    #[error("{0} has control characters, such as line breaks")]
+    #[error("{0} contains control characters, such as line breaks")]
     Control(&'static str),
-    #[error("a topic is empty, or `*`, which stands for all of them")]
+    #[error("a topic must not be empty or `*`, which selects all topics")]
     NoName,
-    #[error("topics under /.well-known/mercure are the hub's own")]
+    #[error("topics under /.well-known/mercure are reserved for the hub")]
     Reserved,
-    #[error("an id does not begin with `#`, is not `{EARLIEST}`, and is not empty")]
+    #[error("an id must not be empty, begin with `#` or be `{EARLIEST}`")]
     Id,
-    #[error("the type `{EVENT_OF_THE_HUB}` is for what the hub says itself")]
+    #[error("the type `{PRESENCE_EVENT_TYPE}` is reserved for the hub")]
     TypeOfTheHub,
-    #[error("retry is a number of milliseconds")]
+    #[error("retry must be a number of milliseconds")]
     Retry,
 }
 
-impl Unfit {
+impl UpdateError {
     /// Returns whether a size limit is exceeded.
     pub(crate) const fn is_too_large(&self) -> bool {
         matches!(self, Self::TooManyTopics | Self::TooLong)
@@ -77,15 +77,15 @@ impl Update {
         form: &[u8],
         hub: &Url,
         new_id: impl FnOnce() -> String,
-    ) -> Result<Self, Unfit> {
+    ) -> Result<Self, UpdateError> {
         let mut topics: Vec<Arc<str>> = Vec::new();
         let (mut data, mut id, mut kind, mut retry) = (String::new(), None, None, None);
         let mut is_private = false;
         for pair in pairs(form) {
-            let (name, value) = pair.map_err(|_| Unfit::NotUtf8)?;
+            let (name, value) = pair.map_err(|_| UpdateError::NotUtf8)?;
             match &*name {
                 "topic" if topics.iter().any(|it| **it == *value) => {}
-                "topic" if topics.len() == MAX_TOPICS => return Err(Unfit::TooManyTopics),
+                "topic" if topics.len() == MAX_TOPICS => return Err(UpdateError::TooManyTopics),
                 "topic" => topics.push(topic(&value, hub)?),
                 "data" => data = value,
                 // Only its presence counts.
@@ -97,23 +97,23 @@ impl Update {
             }
         }
         if topics.is_empty() {
-            return Err(Unfit::NoTopic);
+            return Err(UpdateError::NoTopic);
         }
         check("the id", id.as_deref())?;
         check("the type", kind.as_deref())?;
-        if kind.as_deref() == Some(EVENT_OF_THE_HUB) {
-            return Err(Unfit::TypeOfTheHub);
+        if kind.as_deref() == Some(PRESENCE_EVENT_TYPE) {
+            return Err(UpdateError::TypeOfTheHub);
         }
         if id
             .as_ref()
             .is_some_and(|id| id.starts_with('#') || id == EARLIEST)
         {
-            return Err(Unfit::Id);
+            return Err(UpdateError::Id);
         }
         if let Some(retry) = &retry
             && !(retry.len() <= 9 && retry.bytes().all(|byte| byte.is_ascii_digit()))
         {
-            return Err(Unfit::Retry);
+            return Err(UpdateError::Retry);
         }
         let id = id.unwrap_or_else(new_id);
         let event = event(&id, kind.as_deref(), retry.as_deref(), &data);
@@ -121,29 +121,29 @@ impl Update {
             topics: topics.into(),
             id: id.into(),
             is_private,
-            beside: 0,
+            other_log_position: 0,
             event: event.into(),
         })
     }
 
     /// Creates a presence update, which is private.
-    pub(crate) fn of_the_hub(topic: Arc<str>, id: &str, kind: Option<&str>, data: &str) -> Self {
+    pub(crate) fn presence(topic: Arc<str>, id: &str, kind: Option<&str>, data: &str) -> Self {
         Self {
             topics: [topic].into(),
             id: id.into(),
             is_private: true,
-            beside: 0,
+            other_log_position: 0,
             event: event(id, kind, None, data).into(),
         }
     }
 
     /// Converts to the form of the log on disk: topics contain no line breaks, so that they can be joined.
-    pub(crate) fn change(&self) -> Change {
+    pub(crate) fn to_change(&self) -> DocumentChange {
         let media_type = if self.is_private { PRIVATE } else { PUBLIC };
-        Change {
+        DocumentChange {
             number: 0,
             name: self.topics.join("\n").into(),
-            content: Some(Content {
+            content: Some(DocumentContent {
                 media_type: media_type.into(),
                 body: self.event.clone(),
             }),
@@ -153,7 +153,7 @@ impl Update {
     }
 
     /// Converts from the form of the log on disk; `None` if it is invalid.
-    pub(crate) fn of_change(change: &Change) -> Option<Self> {
+    pub(crate) fn from_change(change: &DocumentChange) -> Option<Self> {
         let content = change.content.as_ref()?;
         let event = std::str::from_utf8(&content.body).ok()?;
         let (id, _) = event.strip_prefix(ID)?.split_once('\n')?;
@@ -166,7 +166,7 @@ impl Update {
             topics: change.name.split('\n').map(Arc::from).collect(),
             id: id.into(),
             is_private,
-            beside: 0,
+            other_log_position: 0,
             event: content.body.clone(),
         })
     }
@@ -178,18 +178,18 @@ impl Update {
     }
 }
 
-fn topic(text: &str, hub: &Url) -> Result<Arc<str>, Unfit> {
+fn topic(text: &str, hub: &Url) -> Result<Arc<str>, UpdateError> {
     if text.len() > MAX_TOPIC {
-        return Err(Unfit::TooLong);
+        return Err(UpdateError::TooLong);
     }
     if text.chars().any(char::is_control) {
-        return Err(Unfit::Control("a topic"));
+        return Err(UpdateError::Control("a topic"));
     }
     if matches!(text, "" | "*") {
-        return Err(Unfit::NoName);
+        return Err(UpdateError::NoName);
     }
     if is_reserved(text, hub) {
-        return Err(Unfit::Reserved);
+        return Err(UpdateError::Reserved);
     }
     Ok(text.into())
 }
@@ -205,10 +205,10 @@ fn is_reserved(topic: &str, hub: &Url) -> bool {
     under.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
 }
 
-fn check(what: &'static str, word: Option<&str>) -> Result<(), Unfit> {
+fn check(what: &'static str, word: Option<&str>) -> Result<(), UpdateError> {
     match word {
-        Some(word) if word.len() > MAX_WORD => Err(Unfit::TooLong),
-        Some(word) if word.chars().any(char::is_control) => Err(Unfit::Control(what)),
+        Some(word) if word.len() > MAX_WORD => Err(UpdateError::TooLong),
+        Some(word) if word.chars().any(char::is_control) => Err(UpdateError::Control(what)),
         _ => Ok(()),
     }
 }
@@ -231,7 +231,7 @@ fn event(id: &str, kind: Option<&str>, retry: Option<&str>, data: &str) -> Vec<u
 mod tests {
     use super::*;
 
-    fn read(form: &str) -> Result<Update, Unfit> {
+    fn read(form: &str) -> Result<Update, UpdateError> {
         let hub = Url::parse("https://hub.example/.well-known/mercure").expect("a url");
         Update::read(form.as_bytes(), &hub, || "urn:uuid:1".to_owned())
     }
@@ -292,16 +292,16 @@ mod tests {
             "topic=%C3%A9+b&topic=/c&id=%22x%22&private&type=t&retry=1&data=1%0A2",
         ] {
             let update = read(form).expect("an update");
-            let again = Update::of_change(&update.change()).expect("an update");
+            let again = Update::from_change(&update.to_change()).expect("an update");
             assert_eq!(again.topics, update.topics);
             assert_eq!(
                 (&again.id, again.is_private, &again.event),
                 (&update.id, update.is_private, &update.event)
             );
         }
-        let mut other = read("topic=a").expect("an update").change();
+        let mut other = read("topic=a").expect("an update").to_change();
         other.content = None;
-        assert!(Update::of_change(&other).is_none());
+        assert!(Update::from_change(&other).is_none());
     }
 
     #[test]
@@ -311,25 +311,25 @@ mod tests {
         let many: Vec<_> = (0..=MAX_TOPICS).map(|it| format!("topic={it}")).collect();
         let many = many.join("&");
         for (form, expected) in [
-            ("", Unfit::NoTopic),
-            ("data=x", Unfit::NoTopic),
-            ("topic=", Unfit::NoName),
-            ("topic=*", Unfit::NoName),
-            ("topic=a%FF", Unfit::NotUtf8),
-            ("topic=a%0Ab", Unfit::Control("a topic")),
-            ("topic=a&id=a%0Adata:+b", Unfit::Control("the id")),
-            ("topic=a&id=a%00", Unfit::Control("the id")),
-            ("topic=a&id=%C2%85", Unfit::Control("the id")),
-            ("topic=a&type=a%0D", Unfit::Control("the type")),
-            ("topic=a&type=mercure", Unfit::TypeOfTheHub),
-            ("topic=a&id=%23a", Unfit::Id),
-            ("topic=a&id=earliest", Unfit::Id),
-            ("topic=a&retry=-1", Unfit::Retry),
-            ("topic=a&retry=1s", Unfit::Retry),
-            ("topic=a&retry=1234567890", Unfit::Retry),
-            (&long, Unfit::TooLong),
-            (&large, Unfit::TooLong),
-            (&many, Unfit::TooManyTopics),
+            ("", UpdateError::NoTopic),
+            ("data=x", UpdateError::NoTopic),
+            ("topic=", UpdateError::NoName),
+            ("topic=*", UpdateError::NoName),
+            ("topic=a%FF", UpdateError::NotUtf8),
+            ("topic=a%0Ab", UpdateError::Control("a topic")),
+            ("topic=a&id=a%0Adata:+b", UpdateError::Control("the id")),
+            ("topic=a&id=a%00", UpdateError::Control("the id")),
+            ("topic=a&id=%C2%85", UpdateError::Control("the id")),
+            ("topic=a&type=a%0D", UpdateError::Control("the type")),
+            ("topic=a&type=mercure", UpdateError::TypeOfTheHub),
+            ("topic=a&id=%23a", UpdateError::Id),
+            ("topic=a&id=earliest", UpdateError::Id),
+            ("topic=a&retry=-1", UpdateError::Retry),
+            ("topic=a&retry=1s", UpdateError::Retry),
+            ("topic=a&retry=1234567890", UpdateError::Retry),
+            (&long, UpdateError::TooLong),
+            (&large, UpdateError::TooLong),
+            (&many, UpdateError::TooManyTopics),
         ] {
             assert_eq!(read(form).err(), Some(expected), "{form:.80}");
         }
@@ -350,7 +350,7 @@ mod tests {
             let form = format!("topic={}", topic.replace('%', "%25"));
             assert_eq!(
                 read(&form).err(),
-                (topic != "/.well-known/%256Dercure/x").then_some(Unfit::Reserved),
+                (topic != "/.well-known/%256Dercure/x").then_some(UpdateError::Reserved),
                 "{topic}"
             );
         }

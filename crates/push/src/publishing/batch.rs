@@ -8,11 +8,11 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use crate::answer;
-use crate::changes::change::Content;
+use crate::changes::change::DocumentContent;
 use crate::changes::json::check;
-use crate::changes::version::Version;
-use crate::name::name;
-use crate::publishing::wish::{Condition, Deed, Done, Wish};
+use crate::changes::version::DocumentVersion;
+use crate::name::parse_name;
+use crate::publishing::write_request::{WriteCondition, WriteOp, WriteOutcome, WriteRequest};
 
 /// Limit of documents in a batch.
 const MAX_BATCH: usize = 1000;
@@ -20,7 +20,7 @@ const MAX_BATCH: usize = 1000;
 /// One item of a batch.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Said<'a> {
+struct BatchItem<'a> {
     url: String,
     #[serde(borrow)]
     value: Option<&'a RawValue>,
@@ -34,83 +34,91 @@ struct Said<'a> {
 }
 
 /// Parses a batch, all of whose documents have to be under `prefix`.
-pub(crate) fn read(body: &[u8], prefix: &[u8]) -> Result<Vec<Wish>, String> {
-    let said: Vec<Said<'_>> = serde_json::from_slice(body).map_err(|error| {
-        format!("a batch is a list such as [{{\"url\": \"/live/x\", \"value\": 1}}]: {error}")
+pub(crate) fn read(body: &[u8], prefix: &[u8]) -> Result<Vec<WriteRequest>, String> {
+    let items: Vec<BatchItem<'_>> = serde_json::from_slice(body).map_err(|error| {
+        format!("a batch must be a list such as [{{\"url\": \"/live/x\", \"value\": 1}}]: {error}")
     })?;
-    if said.len() > MAX_BATCH {
-        return Err(format!("a batch has {MAX_BATCH} documents at most"));
+    if items.len() > MAX_BATCH {
+        return Err(format!("a batch may have at most {MAX_BATCH} documents"));
     }
-    said.into_iter().map(|said| wish(said, prefix)).collect()
+    items
+        .into_iter()
+        .map(|item| write_request(item, prefix))
+        .collect()
 }
 
-fn wish(said: Said<'_>, prefix: &[u8]) -> Result<Wish, String> {
-    let url = &said.url;
-    let name = name(url.as_bytes()).map_err(|why| format!("{url}: {why}"))?;
+fn write_request(item: BatchItem<'_>, prefix: &[u8]) -> Result<WriteRequest, String> {
+    let url = &item.url;
+    let name = parse_name(url.as_bytes()).map_err(|why| format!("{url}: {why}"))?;
     if !url.as_bytes().starts_with(prefix) {
         let prefix = String::from_utf8_lossy(prefix);
         return Err(format!(
-            "{url} is not under {prefix}, where the batch was sent to"
+            "{url} is not under {prefix}, to which the batch was sent"
         ));
     }
-    let condition = match said.if_match.as_deref() {
-        None => Condition::default(),
+    let condition = match item.if_match.as_deref() {
+        None => WriteCondition::default(),
         Some(text) => {
-            let version: Result<Version, _> = text.trim_matches('"').parse();
+            let version: Result<DocumentVersion, _> = text.trim_matches('"').parse();
             let version =
-                version.map_err(|_| format!("{url}: if_match is no ETag of a document"))?;
-            Condition::only(version)
+                version.map_err(|_| format!("{url}: if_match is not the ETag of a document"))?;
+            WriteCondition::if_match(version)
         }
     };
-    let (body, usual) = match (said.value, said.text, said.delete) {
+    let (body, usual) = match (item.value, item.text, item.delete) {
         (Some(value), None, false) => (
             Bytes::copy_from_slice(value.get().as_bytes()),
             "application/json",
         ),
         (None, Some(text), false) => (Bytes::from(text), "text/plain; charset=utf-8"),
         (None, None, true) => {
-            return Ok(Wish {
+            return Ok(WriteRequest {
                 name,
-                deed: Deed::Delete,
+                op: WriteOp::Delete,
                 condition,
             });
         }
-        _ => return Err(format!("{url}: say one of value, text and delete")),
+        _ => {
+            return Err(format!(
+                "{url}: exactly one of value, text and delete is required"
+            ));
+        }
     };
-    if said.ttl == Some(0) {
-        return Err(format!("{url}: ttl is a number of seconds from 1 on"));
+    if item.ttl == Some(0) {
+        return Err(format!("{url}: ttl must be a positive number of seconds"));
     }
-    let media_type = said.media_type.unwrap_or_else(|| usual.to_owned());
+    let media_type = item.media_type.unwrap_or_else(|| usual.to_owned());
     if !media_type.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
-        return Err(format!(
-            "{url}: the type has something in it that is not visible ASCII"
-        ));
+        return Err(format!("{url}: type must be visible ASCII"));
     }
     if is_event_stream(media_type.as_bytes()) {
-        return Err(format!("{url}: a document is no event stream"));
+        return Err(format!("{url}: a document cannot be an event stream"));
     }
-    check(&media_type, &body).map_err(|why| format!("{url}: it is not JSON: {why}"))?;
-    let content = Content {
+    check(&media_type, &body)
+        .map_err(|why| format!("{url}: the value is not valid JSON: {why}"))?;
+    let content = DocumentContent {
         media_type: media_type.into(),
         body,
     };
-    let ttl = said.ttl.map(|seconds| u64::from(seconds) * 1000);
-    Ok(Wish {
+    let ttl = item.ttl.map(|seconds| u64::from(seconds) * 1000);
+    Ok(WriteRequest {
         name,
-        deed: Deed::Put(content, ttl),
+        op: WriteOp::Put(content, ttl),
         condition,
     })
 }
 
 /// Builds the response: the entity tag of each document in the order of the batch, `null` for deleted ones.
-pub(crate) fn answer(done: &[Done]) -> OriginResponse {
+pub(crate) fn answer(done: &[WriteOutcome]) -> OriginResponse {
     let tags: Vec<_> = done
         .iter()
         .map(|done| match done {
-            Done::Created(version) | Done::Changed(version) | Done::Same(version) => {
+            WriteOutcome::Created(version)
+            | WriteOutcome::Changed(version)
+            | WriteOutcome::Same(version) => {
                 json!({"etag": version.entity_tag()})
             }
-            Done::Deleted => json!({"etag": null}),
+            WriteOutcome::Deleted => json!({"etag": null}),
         })
         .collect();
     let body = serde_json::Value::Array(tags).to_string();

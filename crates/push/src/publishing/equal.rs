@@ -1,20 +1,20 @@
 //! Equality of JSON values, independent of their spelling (RFC 6902 §4.6).
 
-use super::tree::Tree;
+use super::tree::JsonTree;
 
 /// Compares two JSON texts. Their depth is limited by the caller, since this recurses.
 pub(super) fn is_equal(one: &str, other: &str) -> serde_json::Result<bool> {
     if one == other {
         return Ok(true);
     }
-    let (mut one, mut other) = (Tree::Text(one), Tree::Text(other));
+    let (mut one, mut other) = (JsonTree::Text(one), JsonTree::Text(other));
     one.open()?;
     other.open()?;
     Ok(match (one, other) {
-        (Tree::Array(ours), Tree::Array(others)) => {
+        (JsonTree::Array(ours), JsonTree::Array(others)) => {
             ours.len() == others.len() && are_equal(ours.iter().zip(&others))?
         }
-        (Tree::Object(ours), Tree::Object(others)) => {
+        (JsonTree::Object(ours), JsonTree::Object(others)) => {
             let pairs = ours
                 .names()
                 .map(|name| ours.get(name).zip(others.get(name)));
@@ -22,37 +22,39 @@ pub(super) fn is_equal(one: &str, other: &str) -> serde_json::Result<bool> {
             let has_same_names = ours.names().len() == others.names().len();
             has_same_names && pairs.map_or(Ok(false), |pairs| are_equal(pairs.into_iter()))?
         }
-        (Tree::Text(one), Tree::Text(other)) if one.starts_with('"') && other.starts_with('"') => {
+        (JsonTree::Text(one), JsonTree::Text(other))
+            if one.starts_with('"') && other.starts_with('"') =>
+        {
             let [one, other]: [String; 2] =
                 [serde_json::from_str(one)?, serde_json::from_str(other)?];
             one == other
         }
-        (Tree::Text(one), Tree::Text(other)) => {
-            Number::read(one).is_some_and(|one| Some(one) == Number::read(other))
+        (JsonTree::Text(one), JsonTree::Text(other)) => {
+            Decimal::read(one).is_some_and(|one| Some(one) == Decimal::read(other))
         }
         _ => false,
     })
 }
 
 fn are_equal<'t, 'a: 't>(
-    mut pairs: impl Iterator<Item = (&'t Tree<'a>, &'t Tree<'a>)>,
+    mut pairs: impl Iterator<Item = (&'t JsonTree<'a>, &'t JsonTree<'a>)>,
 ) -> serde_json::Result<bool> {
     pairs.try_fold(true, |are_equal, pair| match pair {
         // A freshly opened value contains its items as text.
-        (Tree::Text(one), Tree::Text(other)) => Ok(are_equal && is_equal(one, other)?),
+        (JsonTree::Text(one), JsonTree::Text(other)) => Ok(are_equal && is_equal(one, other)?),
         _ => Ok(false),
     })
 }
 
 /// A decimal number: its digits without leading and trailing zeros, and the exponent of the last digit.
 #[derive(PartialEq, Eq)]
-struct Number {
+struct Decimal {
     is_negative: bool,
     digits: String,
     exponent: i64,
 }
 
-impl Number {
+impl Decimal {
     /// Parses a number; `None` if it is none or its exponent exceeds `i32`.
     fn read(text: &str) -> Option<Self> {
         let unsigned = text.strip_prefix('-').unwrap_or(text);

@@ -7,22 +7,22 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::equal::is_equal;
-use super::tree::{Member, Tree, depth};
-use crate::publishing::wish::Refused;
+use super::tree::{JsonMember, JsonTree, depth};
+use crate::publishing::write_error::WriteError;
 
 /// Limit of nesting of a document: processing is recursive.
 pub(super) const MAX_DEPTH: usize = 128;
 
 /// One operation of a patch.
 #[derive(Debug, Deserialize)]
-#[serde(try_from = "Said")]
+#[serde(try_from = "OperationJson")]
 pub(crate) struct Operation {
     path: Pointer,
-    deed: Deed,
+    op: PatchOp,
 }
 
 #[derive(Debug)]
-enum Deed {
+enum PatchOp {
     Add(Box<RawValue>),
     Remove,
     Replace(Box<RawValue>),
@@ -33,7 +33,7 @@ enum Deed {
 
 /// An operation as it is sent.
 #[derive(Deserialize)]
-struct Said {
+struct OperationJson {
     op: String,
     path: String,
     from: Option<String>,
@@ -45,32 +45,32 @@ fn even_null<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Box<RawValue>
     Box::<RawValue>::deserialize(value).map(Some)
 }
 
-impl TryFrom<Said> for Operation {
+impl TryFrom<OperationJson> for Operation {
     type Error = String;
 
-    fn try_from(said: Said) -> Result<Self, String> {
+    fn try_from(json: OperationJson) -> Result<Self, String> {
         let value = || {
-            said.value
-                .ok_or_else(|| format!("{} has no value", said.op))
+            json.value
+                .ok_or_else(|| format!("{} has no value", json.op))
         };
-        let from = said.from.as_deref();
-        let from = || Pointer::read(from.ok_or_else(|| format!("{} has no from", said.op))?);
-        let deed = match &*said.op {
-            "add" => Deed::Add(value()?),
-            "remove" => Deed::Remove,
-            "replace" => Deed::Replace(value()?),
-            "move" => Deed::Move(from()?),
-            "copy" => Deed::Copy(from()?),
-            "test" => Deed::Test(value()?),
-            other => return Err(format!("there is no operation {other}")),
+        let from = json.from.as_deref();
+        let from = || Pointer::read(from.ok_or_else(|| format!("{} has no from", json.op))?);
+        let op = match &*json.op {
+            "add" => PatchOp::Add(value()?),
+            "remove" => PatchOp::Remove,
+            "replace" => PatchOp::Replace(value()?),
+            "move" => PatchOp::Move(from()?),
+            "copy" => PatchOp::Copy(from()?),
+            "test" => PatchOp::Test(value()?),
+            other => return Err(format!("unknown operation {other}")),
         };
-        if let Deed::Add(value) | Deed::Replace(value) | Deed::Test(value) = &deed
+        if let PatchOp::Add(value) | PatchOp::Replace(value) | PatchOp::Test(value) = &op
             && depth(value.get()) > MAX_DEPTH
         {
             return Err(format!("a value is more than {MAX_DEPTH} levels deep"));
         }
-        let path = Pointer::read(&said.path)?;
-        Ok(Self { path, deed })
+        let path = Pointer::read(&json.path)?;
+        Ok(Self { path, op })
     }
 }
 
@@ -93,7 +93,7 @@ impl Pointer {
         };
         let tokens = rest.split('/').map(|token| {
             let token = is_whole(token).then(|| token.replace("~1", "/").replace("~0", "~"));
-            token.ok_or_else(|| format!("{text} has a ~ that is neither ~0 nor ~1"))
+            token.ok_or_else(|| format!("{text} contains ~ other than in ~0 and ~1"))
         });
         tokens.collect::<Result<_, _>>().map(Self)
     }
@@ -109,8 +109,8 @@ impl Pointer {
     }
 
     /// Returns the error for a pointer to nothing.
-    fn refused(&self) -> Refused {
-        Refused::Unfit(format!("{self}: there is nothing"))
+    fn refused(&self) -> WriteError {
+        WriteError::InvalidPatch(format!("{self}: no such value"))
     }
 }
 
@@ -125,43 +125,43 @@ impl fmt::Display for Pointer {
 
 /// Applies operations in order. Copies of copies could make a document that fits in no memory, and repeated
 /// moves one too deep to process, so the total size of copies and the depth of every result are limited.
-pub(super) fn operate<'a>(
-    document: &mut Tree<'a>,
+pub(super) fn apply_operations<'a>(
+    document: &mut JsonTree<'a>,
     operations: &'a [Operation],
     most: u64,
-) -> Result<(), Refused> {
+) -> Result<(), WriteError> {
     let mut copied = 0;
-    for Operation { path, deed } in operations {
-        match deed {
-            Deed::Add(value) => add(document, path, Tree::Text(value.get()))?,
-            Deed::Remove => drop(remove(document, path)?),
-            Deed::Replace(value) => {
-                let new = Tree::Text(value.get());
+    for Operation { path, op } in operations {
+        match op {
+            PatchOp::Add(value) => add(document, path, JsonTree::Text(value.get()))?,
+            PatchOp::Remove => drop(remove(document, path)?),
+            PatchOp::Replace(value) => {
+                let new = JsonTree::Text(value.get());
                 has_room(path, &new)?;
                 *find(document, path)? = new;
             }
-            Deed::Move(from) if from.is_above(path) => {
-                let why = format!("{path}: nothing can be moved into itself");
-                return Err(Refused::Unfit(why));
+            PatchOp::Move(from) if from.is_above(path) => {
+                let why = format!("{path}: a value cannot be moved into itself");
+                return Err(WriteError::InvalidPatch(why));
             }
-            Deed::Move(from) => {
+            PatchOp::Move(from) => {
                 let moved = remove(document, from)?;
                 add(document, path, moved)?;
             }
-            Deed::Copy(from) => {
+            PatchOp::Copy(from) => {
                 let source = find(document, from)?;
                 copied += source.size() as u64;
                 if copied > most {
-                    return Err(Refused::TooLarge);
+                    return Err(WriteError::TooLarge);
                 }
                 let copy = source.clone();
                 add(document, path, copy)?;
             }
-            Deed::Test(value) => {
+            PatchOp::Test(value) => {
                 let mut there = String::new();
                 find(document, path)?.write(&mut there);
                 if !is_equal(&there, value.get()).map_err(unreadable)? {
-                    return Err(Refused::Test);
+                    return Err(WriteError::TestFailed);
                 }
             }
         }
@@ -169,25 +169,29 @@ pub(super) fn operate<'a>(
     Ok(())
 }
 
-fn has_room(path: &Pointer, value: &Tree<'_>) -> Result<(), Refused> {
+fn has_room(path: &Pointer, value: &JsonTree<'_>) -> Result<(), WriteError> {
     if path.0.len() + value.depth() > MAX_DEPTH {
         let why = format!("{path}: the document would be more than {MAX_DEPTH} levels deep");
-        return Err(Refused::Unfit(why));
+        return Err(WriteError::InvalidPatch(why));
     }
     Ok(())
 }
 
-fn add<'a>(document: &mut Tree<'a>, path: &'a Pointer, value: Tree<'a>) -> Result<(), Refused> {
+fn add<'a>(
+    document: &mut JsonTree<'a>,
+    path: &'a Pointer,
+    value: JsonTree<'a>,
+) -> Result<(), WriteError> {
     has_room(path, &value)?;
     let Some((parent, last)) = path.split() else {
         *document = value;
         return Ok(());
     };
     match parent_of(document, parent)? {
-        Some(Tree::Object(object)) => {
-            object.set(Cow::Borrowed(last), Member::new(last, value));
+        Some(JsonTree::Object(object)) => {
+            object.set(Cow::Borrowed(last), JsonMember::new(last, value));
         }
-        Some(Tree::Array(items)) => {
+        Some(JsonTree::Array(items)) => {
             let at = if last == "-" {
                 Some(items.len())
             } else {
@@ -201,11 +205,11 @@ fn add<'a>(document: &mut Tree<'a>, path: &'a Pointer, value: Tree<'a>) -> Resul
     Ok(())
 }
 
-fn remove<'a>(document: &mut Tree<'a>, path: &Pointer) -> Result<Tree<'a>, Refused> {
+fn remove<'a>(document: &mut JsonTree<'a>, path: &Pointer) -> Result<JsonTree<'a>, WriteError> {
     let (parent, last) = path.split().ok_or_else(|| path.refused())?;
     let removed = match parent_of(document, parent)? {
-        Some(Tree::Object(object)) => object.remove(last),
-        Some(Tree::Array(items)) => {
+        Some(JsonTree::Object(object)) => object.remove(last),
+        Some(JsonTree::Array(items)) => {
             let at = index(last).filter(|at| *at < items.len());
             at.map(|at| items.remove(at))
         }
@@ -214,16 +218,19 @@ fn remove<'a>(document: &mut Tree<'a>, path: &Pointer) -> Result<Tree<'a>, Refus
     removed.ok_or_else(|| path.refused())
 }
 
-fn find<'t, 'a>(document: &'t mut Tree<'a>, path: &Pointer) -> Result<&'t mut Tree<'a>, Refused> {
+fn find<'t, 'a>(
+    document: &'t mut JsonTree<'a>,
+    path: &Pointer,
+) -> Result<&'t mut JsonTree<'a>, WriteError> {
     let found = walk(document, &path.0).map_err(unreadable)?;
     found.ok_or_else(|| path.refused())
 }
 
 /// Finds the parent and parses its members or items.
 fn parent_of<'t, 'a>(
-    document: &'t mut Tree<'a>,
+    document: &'t mut JsonTree<'a>,
     tokens: &[String],
-) -> Result<Option<&'t mut Tree<'a>>, Refused> {
+) -> Result<Option<&'t mut JsonTree<'a>>, WriteError> {
     let mut found = walk(document, tokens).map_err(unreadable)?;
     if let Some(parent) = &mut found {
         parent.open().map_err(unreadable)?;
@@ -233,15 +240,15 @@ fn parent_of<'t, 'a>(
 
 /// Finds the value of a path.
 fn walk<'t, 'a>(
-    mut tree: &'t mut Tree<'a>,
+    mut tree: &'t mut JsonTree<'a>,
     tokens: &[String],
-) -> serde_json::Result<Option<&'t mut Tree<'a>>> {
+) -> serde_json::Result<Option<&'t mut JsonTree<'a>>> {
     for token in tokens {
         tree.open()?;
         let next = match tree {
-            Tree::Object(object) => object.get_mut(token),
-            Tree::Array(items) => index(token).and_then(|at| items.get_mut(at)),
-            Tree::Text(_) => None,
+            JsonTree::Object(object) => object.get_mut(token),
+            JsonTree::Array(items) => index(token).and_then(|at| items.get_mut(at)),
+            JsonTree::Text(_) => None,
         };
         let Some(next) = next else {
             return Ok(None);
@@ -259,6 +266,6 @@ fn index(token: &str) -> Option<usize> {
 }
 
 /// Maps invalid strings within the document.
-fn unreadable(_: serde_json::Error) -> Refused {
-    Refused::NoJson
+fn unreadable(_: serde_json::Error) -> WriteError {
+    WriteError::NotJson
 }

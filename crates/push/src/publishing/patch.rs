@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::operations::{MAX_DEPTH, Operation, operate};
-use super::tree::{Object, Tree, depth};
-use crate::changes::change::Content;
+use super::operations::{MAX_DEPTH, Operation, apply_operations};
+use super::tree::{JsonObject, JsonTree, depth};
+use crate::changes::change::DocumentContent;
 use crate::changes::json::is_json;
-use crate::publishing::wish::Refused;
+use crate::publishing::write_error::WriteError;
 
 /// A patch.
 #[derive(Debug)]
@@ -22,8 +22,8 @@ pub(crate) enum Patch {
 impl Patch {
     /// Parses a merge patch.
     pub(crate) fn merge(sent: Bytes) -> Result<Self, String> {
-        match Tree::read(&sent) {
-            Ok(Tree::Text(text)) if depth(text) > MAX_DEPTH => {
+        match JsonTree::read(&sent) {
+            Ok(JsonTree::Text(text)) if depth(text) > MAX_DEPTH => {
                 Err(format!("it is more than {MAX_DEPTH} levels deep"))
             }
             Ok(_) => Ok(Self::Merge(sent)),
@@ -47,50 +47,57 @@ impl Patch {
 }
 
 /// Applies a patch; the copies of a JSON Patch are limited to `most` bytes.
-pub(crate) fn patched(before: &Content, patch: &Patch, most: u64) -> Result<Content, Refused> {
+pub(crate) fn apply_patch(
+    before: &DocumentContent,
+    patch: &Patch,
+    most: u64,
+) -> Result<DocumentContent, WriteError> {
     if !is_json(&before.media_type) {
-        return Err(Refused::NoJson);
+        return Err(WriteError::NotJson);
     }
-    let mut document = Tree::read(&before.body).map_err(|_| Refused::NoJson)?;
+    let mut document = JsonTree::read(&before.body).map_err(|_| WriteError::NotJson)?;
     match patch {
         Patch::Merge(sent) => {
-            let merged = Tree::read(sent).and_then(|patch| merge(Some(document), patch));
-            document = merged.map_err(|_| Refused::NoJson)?;
+            let merged = JsonTree::read(sent).and_then(|patch| merge(Some(document), patch));
+            document = merged.map_err(|_| WriteError::NotJson)?;
         }
-        Patch::Operations(operations) => operate(&mut document, operations, most)?,
+        Patch::Operations(operations) => apply_operations(&mut document, operations, most)?,
     }
     let mut body = String::new();
     document.write(&mut body);
-    Ok(Content {
+    Ok(DocumentContent {
         media_type: Arc::clone(&before.media_type),
         body: body.into(),
     })
 }
 
 /// Applies a merge patch to a value, or to nothing (RFC 7396 §2).
-fn merge<'a>(before: Option<Tree<'a>>, mut patch: Tree<'a>) -> serde_json::Result<Tree<'a>> {
+fn merge<'a>(
+    before: Option<JsonTree<'a>>,
+    mut patch: JsonTree<'a>,
+) -> serde_json::Result<JsonTree<'a>> {
     patch.open()?;
-    let Tree::Object(patch) = patch else {
+    let JsonTree::Object(patch) = patch else {
         return Ok(patch);
     };
-    let mut before = before.unwrap_or(Tree::Text("{}"));
+    let mut before = before.unwrap_or(JsonTree::Text("{}"));
     before.open()?;
     let mut merged = match before {
-        Tree::Object(object) => object,
-        Tree::Text(_) | Tree::Array(_) => Object::default(),
+        JsonTree::Object(object) => object,
+        JsonTree::Text(_) | JsonTree::Array(_) => JsonObject::default(),
     };
     for (name, mut member) in patch.into_members() {
-        let value = std::mem::replace(&mut member.value, Tree::Text("null"));
+        let value = std::mem::replace(&mut member.value, JsonTree::Text("null"));
         if value.is_null() {
             merged.remove(&name);
         } else if let Some(there) = merged.get_mut(&name) {
-            let before = std::mem::replace(there, Tree::Text("null"));
+            let before = std::mem::replace(there, JsonTree::Text("null"));
             *there = merge(Some(before), value)?;
         } else {
             merged.set(name, member.with(merge(None, value)?));
         }
     }
-    Ok(Tree::Object(merged))
+    Ok(JsonTree::Object(merged))
 }
 
 #[cfg(test)]
@@ -98,8 +105,8 @@ mod tests {
     use super::*;
     use serde_json::Value;
 
-    fn json(body: &str) -> Content {
-        Content {
+    fn json(body: &str) -> DocumentContent {
+        DocumentContent {
             media_type: "application/json".into(),
             body: body.to_owned().into(),
         }
@@ -107,13 +114,13 @@ mod tests {
 
     fn merged(before: &str, patch: &str) -> String {
         let patch = Patch::merge(patch.to_owned().into()).expect("a patch");
-        let after = patched(&json(before), &patch, 1 << 20).expect("it fits");
+        let after = apply_patch(&json(before), &patch, 1 << 20).expect("it fits");
         after.as_text().expect("text").to_owned()
     }
 
-    fn operated(before: &str, operations: &str) -> Result<String, Refused> {
+    fn operated(before: &str, operations: &str) -> Result<String, WriteError> {
         let patch = Patch::operations(operations.as_bytes()).expect("a patch");
-        let after = patched(&json(before), &patch, 1 << 10)?;
+        let after = apply_patch(&json(before), &patch, 1 << 10)?;
         Ok(after.as_text().expect("text").to_owned())
     }
 
@@ -152,9 +159,12 @@ mod tests {
             operated(r#"{"a":1}"#, patch).as_deref(),
             Ok(r#"{"b":2,"c":1}"#)
         );
-        assert_eq!(operated(r#"{"a":2}"#, patch), Err(Refused::Test));
+        assert_eq!(operated(r#"{"a":2}"#, patch), Err(WriteError::TestFailed));
         let unfit = operated("{}", r#"[{"op":"remove","path":"/x"}]"#);
-        assert!(matches!(unfit, Err(Refused::Unfit(_))), "{unfit:?}");
+        assert!(
+            matches!(unfit, Err(WriteError::InvalidPatch(_))),
+            "{unfit:?}"
+        );
     }
 
     /// Prices have more digits than a float, and clients compare texts.
@@ -168,7 +178,7 @@ mod tests {
             {"op":"test","path":"/price","value":1.1},{"op":"test","path":"/o","value":{"x":[2],"y":1}}]"#;
         assert_eq!(operated(before, patch), Ok(after));
         let patch = r#"[{"op":"test","path":"/z","value":79228162514264337593543950335.0002}]"#;
-        assert_eq!(operated(before, patch), Err(Refused::Test));
+        assert_eq!(operated(before, patch), Err(WriteError::TestFailed));
         assert_eq!(
             merged(before, r#"{"o":{"x":null}}"#),
             before.replace(r#"{ "y": 1.0, "x": [ 2 ] }"#, r#"{"y":1.0}"#)
@@ -213,8 +223,8 @@ mod tests {
                 // Malformed patches are rejected by the parser.
                 let sent = case["patch"].to_string();
                 let after = Patch::operations(sent.as_bytes()).and_then(|patch| {
-                    let patched = patched(&before, &patch, 1 << 20);
-                    patched.map_err(|refused| refused.to_string())
+                    let apply_patch = apply_patch(&before, &patch, 1 << 20);
+                    apply_patch.map_err(|refused| refused.to_string())
                 });
                 if let Some(expected) = case.get("expected") {
                     let after = after.unwrap_or_else(|why| panic!("{why}: {case:#}"));
@@ -232,7 +242,10 @@ mod tests {
     fn copies_of_copies_are_bounded() {
         let double = r#"{"op":"copy","from":"/a","path":"/a/-"}"#;
         let patch = format!("[{}]", [double; 64].join(","));
-        assert_eq!(operated(r#"{"a":["x"]}"#, &patch), Err(Refused::TooLarge));
+        assert_eq!(
+            operated(r#"{"a":["x"]}"#, &patch),
+            Err(WriteError::TooLarge)
+        );
     }
 
     #[test]
@@ -245,17 +258,17 @@ mod tests {
         let patch = format!("[{}]", vec![round; 500].join(","));
         let before = r#"{"x":[]}"#;
         let patch = Patch::operations(patch.as_bytes()).expect("a patch");
-        let refused = patched(&json(before), &patch, 1 << 20);
-        assert!(matches!(refused, Err(Refused::Unfit(why)) if why.contains("levels")));
+        let refused = apply_patch(&json(before), &patch, 1 << 20);
+        assert!(matches!(refused, Err(WriteError::InvalidPatch(why)) if why.contains("levels")));
     }
 
     #[test]
     fn what_is_no_json_cannot_be_patched() {
-        let text = Content {
+        let text = DocumentContent {
             media_type: "text/plain".into(),
             body: "{}".into(),
         };
         let patch = Patch::Operations(Vec::new());
-        assert_eq!(patched(&text, &patch, 10), Err(Refused::NoJson));
+        assert_eq!(apply_patch(&text, &patch, 10), Err(WriteError::NotJson));
     }
 }

@@ -12,29 +12,29 @@ use serde_json::value::RawValue;
 
 /// A JSON value.
 #[derive(Clone, Debug)]
-pub(super) enum Tree<'a> {
+pub(super) enum JsonTree<'a> {
     /// The text of a value, whose members or items may be parsed later.
     Text(&'a str),
     Array(Vec<Self>),
-    Object(Object<'a>),
+    Object(JsonObject<'a>),
 }
 
 /// A parsed object: its members by name and in order.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Object<'a> {
+pub(super) struct JsonObject<'a> {
     places: HashMap<Cow<'a, str>, u64, RandomState>,
-    members: BTreeMap<u64, Member<'a>>,
+    members: BTreeMap<u64, JsonMember<'a>>,
 }
 
 /// A member of an object.
 #[derive(Clone, Debug)]
-pub(super) struct Member<'a> {
+pub(super) struct JsonMember<'a> {
     /// The name with its quotes and escapes.
     written: Cow<'a, str>,
-    pub(super) value: Tree<'a>,
+    pub(super) value: JsonTree<'a>,
 }
 
-impl<'a> Tree<'a> {
+impl<'a> JsonTree<'a> {
     /// Validates a document without parsing its structure.
     pub(super) fn read(body: &'a [u8]) -> serde_json::Result<Self> {
         let value: &RawValue = serde_json::from_slice(body)?;
@@ -53,7 +53,8 @@ impl<'a> Tree<'a> {
                 *self = Self::Array(items.collect());
             }
             Some(b'{') => {
-                let object = serde_json::Deserializer::from_str(text).deserialize_map(Members)?;
+                let object =
+                    serde_json::Deserializer::from_str(text).deserialize_map(MembersVisitor)?;
                 *self = Self::Object(object);
             }
             _ => {}
@@ -120,19 +121,19 @@ impl<'a> Tree<'a> {
     }
 }
 
-impl<'a> Object<'a> {
-    pub(super) fn get(&self, name: &str) -> Option<&Tree<'a>> {
+impl<'a> JsonObject<'a> {
+    pub(super) fn get(&self, name: &str) -> Option<&JsonTree<'a>> {
         let place = self.places.get(name)?;
         self.members.get(place).map(|it| &it.value)
     }
 
-    pub(super) fn get_mut(&mut self, name: &str) -> Option<&mut Tree<'a>> {
+    pub(super) fn get_mut(&mut self, name: &str) -> Option<&mut JsonTree<'a>> {
         let place = self.places.get(name)?;
         self.members.get_mut(place).map(|it| &mut it.value)
     }
 
     /// Sets a member: in place if it exists, else as the last one.
-    pub(super) fn set(&mut self, name: Cow<'a, str>, member: Member<'a>) {
+    pub(super) fn set(&mut self, name: Cow<'a, str>, member: JsonMember<'a>) {
         if let Some(before) = self.get_mut(&name) {
             *before = member.value;
             return;
@@ -145,13 +146,13 @@ impl<'a> Object<'a> {
         self.members.insert(place, member);
     }
 
-    pub(super) fn remove(&mut self, name: &str) -> Option<Tree<'a>> {
+    pub(super) fn remove(&mut self, name: &str) -> Option<JsonTree<'a>> {
         let place = self.places.remove(name)?;
         self.members.remove(&place).map(|it| it.value)
     }
 
     /// Returns the members with their unescaped names, in order.
-    pub(super) fn into_members(mut self) -> impl Iterator<Item = (Cow<'a, str>, Member<'a>)> {
+    pub(super) fn into_members(mut self) -> impl Iterator<Item = (Cow<'a, str>, JsonMember<'a>)> {
         let mut names: Vec<_> = self.places.into_iter().collect();
         names.sort_unstable_by_key(|(_, place)| *place);
         names
@@ -165,9 +166,9 @@ impl<'a> Object<'a> {
     }
 }
 
-impl<'a> Member<'a> {
+impl<'a> JsonMember<'a> {
     /// Creates a new member.
-    pub(super) fn new(name: &str, value: Tree<'a>) -> Self {
+    pub(super) fn new(name: &str, value: JsonTree<'a>) -> Self {
         // Serializing a string cannot fail.
         let written = serde_json::to_string(name).unwrap_or_default();
         Self {
@@ -177,23 +178,23 @@ impl<'a> Member<'a> {
     }
 
     /// Replaces the value.
-    pub(super) fn with(self, value: Tree<'a>) -> Self {
+    pub(super) fn with(self, value: JsonTree<'a>) -> Self {
         Self { value, ..self }
     }
 }
 
 /// The deserializer of members.
-struct Members;
+struct MembersVisitor;
 
-impl<'de> Visitor<'de> for Members {
-    type Value = Object<'de>;
+impl<'de> Visitor<'de> for MembersVisitor {
+    type Value = JsonObject<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object<'de>, A::Error> {
-        let mut object = Object::default();
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<JsonObject<'de>, A::Error> {
+        let mut object = JsonObject::default();
         while let Some((written, value)) = map.next_entry::<&RawValue, &RawValue>()? {
             let written = written.get();
             let unquoted = &written[1..written.len() - 1];
@@ -202,9 +203,9 @@ impl<'de> Visitor<'de> for Members {
             } else {
                 Cow::Borrowed(unquoted)
             };
-            let member = Member {
+            let member = JsonMember {
                 written: written.into(),
-                value: Tree::Text(value.get()),
+                value: JsonTree::Text(value.get()),
             };
             object.set(name, member);
         }
@@ -236,8 +237,8 @@ pub(super) fn depth(text: &str) -> usize {
 mod tests {
     use super::*;
 
-    fn opened(text: &str) -> Tree<'_> {
-        let mut tree = Tree::read(text.as_bytes()).expect("JSON");
+    fn opened(text: &str) -> JsonTree<'_> {
+        let mut tree = JsonTree::read(text.as_bytes()).expect("JSON");
         tree.open().expect("JSON");
         tree
     }
@@ -261,7 +262,7 @@ mod tests {
             assert_eq!(written, expected);
             assert!(tree.size() <= written.len() + 2, "{text}");
         }
-        let Tree::Object(object) = opened(r#"{"\u00e9\"":1}"#) else {
+        let JsonTree::Object(object) = opened(r#"{"\u00e9\"":1}"#) else {
             panic!("it is an object");
         };
         assert!(object.get("é\"").is_some());

@@ -9,59 +9,60 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
-use crate::changes::change::{Change, Delta};
+use crate::changes::change::{Delta, DocumentChange};
 use crate::changes::generations::Generations;
-use crate::changes::journal::{Header, Journal};
+use crate::changes::journal::{ChangeJournal, LogHeader};
 use crate::changes::records;
 use crate::documents::Documents;
-use crate::documents::books::Books;
-use crate::name::Name;
-use crate::publishing::coming::Coming;
-use crate::publishing::patch::patched;
-use crate::publishing::wish::{Deed, Done, Refused, Wish};
+use crate::documents::index::DocumentIndex;
+use crate::name::DocumentName;
+use crate::publishing::patch::apply_patch;
+use crate::publishing::upload::UploadReservation;
+use crate::publishing::write_error::WriteError;
+use crate::publishing::write_request::{WriteOp, WriteOutcome, WriteRequest};
 
 /// Limit of queued jobs.
-const MAX_WAITING: usize = 1024;
+const MAX_QUEUED: usize = 1024;
 /// Limit of jobs in one group.
-const MAX_TOGETHER: usize = 256;
+const MAX_GROUP: usize = 256;
 /// Bounds of the interval between two searches for expired documents.
 const SHORTEST_WAIT: Duration = Duration::from_millis(10);
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
 
 /// Write requests that apply together or not at all.
-struct Job {
-    wishes: Vec<Wish>,
+struct WriteJob {
+    writes: Vec<WriteRequest>,
     /// Counts the received content until it is written, even if the client has gone.
-    _coming: Coming,
-    done: oneshot::Sender<Result<Vec<Done>, Refused>>,
+    _coming: UploadReservation,
+    done: oneshot::Sender<Result<Vec<WriteOutcome>, WriteError>>,
 }
 
 /// A command to the writer thread.
-enum Asked {
-    Change(Job),
+enum WriterCommand {
+    Write(WriteJob),
     /// Hands the documents over to another process: no changes are made any more.
-    GiveUp(oneshot::Sender<()>),
+    HandOver(oneshot::Sender<()>),
     /// Takes them back after a failed handover.
     TakeBack,
 }
 
 /// The handle of the writer thread.
 #[derive(Clone)]
-pub(crate) struct Writer(SyncSender<Asked>);
+pub(crate) struct DocumentWriter(SyncSender<WriterCommand>);
 
-impl Writer {
+impl DocumentWriter {
     /// Starts the thread, which ends when all handles are dropped.
     pub(crate) fn start(
         documents: Arc<Documents>,
-        journal: Option<Journal>,
+        journal: Option<ChangeJournal>,
     ) -> std::io::Result<Self> {
-        let (sender, jobs) = sync_channel(MAX_WAITING);
+        let (sender, jobs) = sync_channel(MAX_QUEUED);
         let thread = std::thread::Builder::new().name("push".to_owned());
         thread.spawn(move || {
-            let mut writing = Writing {
+            let mut writing = WriterThread {
                 documents,
                 journal,
-                is_given_up: false,
+                is_handed_over: false,
             };
             writing.run(&jobs);
         })?;
@@ -69,38 +70,38 @@ impl Writer {
     }
 
     /// Executes all of these write requests, or none of them.
-    pub(crate) async fn ask(
+    pub(crate) async fn submit(
         &self,
-        wishes: Vec<Wish>,
-        coming: Coming,
-    ) -> Result<Vec<Done>, Refused> {
+        writes: Vec<WriteRequest>,
+        reservation: UploadReservation,
+    ) -> Result<Vec<WriteOutcome>, WriteError> {
         let (done, result) = oneshot::channel();
-        let job = Job {
-            wishes,
-            _coming: coming,
+        let job = WriteJob {
+            writes,
+            _coming: reservation,
             done,
         };
-        match self.0.try_send(Asked::Change(job)) {
-            Ok(()) => result.await.unwrap_or(Err(Refused::Busy)),
-            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => Err(Refused::Busy),
+        match self.0.try_send(WriterCommand::Write(job)) {
+            Ok(()) => result.await.unwrap_or(Err(WriteError::Busy)),
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => Err(WriteError::Busy),
         }
     }
 
     /// Hands the documents over to another process. After it returns, no changes are made.
-    pub(crate) async fn give_up(&self) {
-        let (done, given_up) = oneshot::channel();
-        if self.say(Asked::GiveUp(done)).await {
-            let _ = given_up.await;
+    pub(crate) async fn hand_over(&self) {
+        let (done, handed_over) = oneshot::channel();
+        if self.send(WriterCommand::HandOver(done)).await {
+            let _ = handed_over.await;
         }
     }
 
     /// Takes the documents back after a failed handover.
     pub(crate) async fn take_back(&self) {
-        self.say(Asked::TakeBack).await;
+        self.send(WriterCommand::TakeBack).await;
     }
 
     /// Sends a command as soon as the queue has room; false if the thread has ended.
-    async fn say(&self, mut what: Asked) -> bool {
+    async fn send(&self, mut what: WriterCommand) -> bool {
         loop {
             match self.0.try_send(what) {
                 Ok(()) => return true,
@@ -112,19 +113,19 @@ impl Writer {
     }
 }
 
-struct Writing {
+struct WriterThread {
     documents: Arc<Documents>,
-    journal: Option<Journal>,
-    is_given_up: bool,
+    journal: Option<ChangeJournal>,
+    is_handed_over: bool,
 }
 
 /// Changes that are not committed yet.
-struct Draft {
+struct WriteGroup {
     generations: Generations,
     /// The changes of each job.
-    records: Vec<Vec<Arc<Change>>>,
+    records: Vec<Vec<Arc<DocumentChange>>>,
     /// The newest change of each document.
-    now: HashMap<Name, Arc<Change>>,
+    newest_changes: HashMap<DocumentName, Arc<DocumentChange>>,
     /// The number of the newest change.
     newest: u64,
     /// Memory used by documents including these changes, in bytes.
@@ -133,108 +134,108 @@ struct Draft {
 
 /// The changes of one job, and the earlier uncommitted changes they replace.
 #[derive(Default)]
-struct Drafting {
-    record: Vec<Arc<Change>>,
-    before: Vec<Option<Arc<Change>>>,
+struct JobDraft {
+    record: Vec<Arc<DocumentChange>>,
+    before: Vec<Option<Arc<DocumentChange>>>,
 }
 
-impl Draft {
+impl WriteGroup {
     /// Starts after the newest committed change; only this thread commits.
-    fn after(books: &Books) -> Self {
+    fn new(index: &DocumentIndex) -> Self {
         Self {
-            generations: books.generations.clone(),
+            generations: index.generations.clone(),
             records: Vec::new(),
-            now: HashMap::new(),
-            newest: books.newest,
-            size: books.size(),
+            newest_changes: HashMap::new(),
+            newest: index.newest,
+            size: index.size(),
         }
     }
 
     /// Reverts the changes of a job to the given newest number and size.
-    fn undo(&mut self, drafting: Drafting, newest: u64, size: u64) {
+    fn undo(&mut self, draft: JobDraft, newest: u64, size: u64) {
         (self.newest, self.size) = (newest, size);
-        let changes = drafting.record.into_iter().zip(drafting.before);
+        let changes = draft.record.into_iter().zip(draft.before);
         for (change, before) in changes.rev() {
             match before {
-                Some(before) => self.now.insert(Arc::clone(&change.name), before),
-                None => self.now.remove(&change.name),
+                Some(before) => self.newest_changes.insert(Arc::clone(&change.name), before),
+                None => self.newest_changes.remove(&change.name),
             };
         }
     }
 }
 
-impl Writing {
-    fn run(&mut self, asked: &Receiver<Asked>) {
+impl WriterThread {
+    fn run(&mut self, commands: &Receiver<WriterCommand>) {
         loop {
-            let mut next = match asked.recv_timeout(self.until_next_expiry()) {
+            let mut next = match commands.recv_timeout(self.until_next_expiry()) {
                 Ok(first) => Some(first),
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => return,
             };
             let mut jobs = Vec::new();
-            while let Some(Asked::Change(job)) = next {
+            while let Some(WriterCommand::Write(job)) = next {
                 jobs.push(job);
-                let may_take_more = jobs.len() < MAX_TOGETHER;
-                next = may_take_more.then(|| asked.try_recv().ok()).flatten();
+                let may_take_more = jobs.len() < MAX_GROUP;
+                next = may_take_more.then(|| commands.try_recv().ok()).flatten();
             }
             self.write(jobs);
             match next {
-                Some(Asked::GiveUp(done)) => {
-                    self.give_up();
+                Some(WriterCommand::HandOver(done)) => {
+                    self.hand_over();
                     let _ = done.send(());
                 }
-                Some(Asked::TakeBack) => self.take_back(),
-                Some(Asked::Change(_)) | None => {}
+                Some(WriterCommand::TakeBack) => self.take_back(),
+                Some(WriterCommand::Write(_)) | None => {}
             }
-            if !self.is_given_up {
+            if !self.is_handed_over {
                 self.expire();
             }
         }
     }
 
-    fn give_up(&mut self) {
-        self.is_given_up = true;
+    fn hand_over(&mut self) {
+        self.is_handed_over = true;
         if let Some(journal) = &self.journal {
-            journal.let_go();
+            journal.unlock();
         }
     }
 
     fn take_back(&mut self) {
-        let taken = self.journal.as_mut().is_none_or(Journal::take_back);
-        self.is_given_up = !taken;
+        let taken = self.journal.as_mut().is_none_or(ChangeJournal::take_back);
+        self.is_handed_over = !taken;
         if !taken {
-            tracing::error!(target: TARGET, "push_directory cannot be taken back: no document is changed until a restart");
+            tracing::error!(target: TARGET, "cannot take push_directory back: writes to documents fail until a restart");
         }
     }
 
     fn until_next_expiry(&self) -> Duration {
-        let next = self.documents.books.lock().next_expiry();
+        let next = self.documents.index.lock().next_expiry();
         let now = self.documents.clock.now();
         let wait = next.map_or(LONGEST_WAIT, |at| Duration::from_millis(at.since(now)));
         wait.clamp(SHORTEST_WAIT, LONGEST_WAIT)
     }
 
     /// Executes a group of jobs.
-    fn write(&mut self, jobs: Vec<Job>) {
-        if self.is_given_up {
+    fn write(&mut self, jobs: Vec<WriteJob>) {
+        if self.is_handed_over {
             // Without a response the client retries, and reaches the other process.
             return;
         }
-        let mut draft = Draft::after(&self.documents.books.lock());
+        let mut group = WriteGroup::new(&self.documents.index.lock());
         let mut results = Vec::with_capacity(jobs.len());
         for job in jobs {
-            let result = self.draft(&mut draft, &job.wishes);
+            let result = self.draft_job(&mut group, &job.writes);
             if result.is_err() {
                 self.documents.counters.refused.add_one();
             }
             results.push((job, result));
         }
-        let written = self.bring_into_force(&draft);
+        let written = self.commit(&group);
         for (job, result) in results {
             // The client may have gone.
             let _ = job.done.send(match &written {
                 Ok(()) => result,
-                Err(error) => result.and(Err(Refused::Unwritten(error.clone()))),
+                Err(error) => result.and(Err(WriteError::LogFailure(error.clone()))),
             });
         }
     }
@@ -242,25 +243,25 @@ impl Writing {
     /// Deletes expired documents.
     fn expire(&mut self) {
         let now = self.documents.clock.now();
-        let books = self.documents.books.lock();
-        let expired = books.expired(now);
+        let index = self.documents.index.lock();
+        let expired = index.expired(now);
         if expired.is_empty() {
             return;
         }
-        let mut draft = Draft::after(&books);
-        drop(books);
+        let mut group = WriteGroup::new(&index);
+        drop(index);
         for name in expired {
-            let mut drafting = Drafting::default();
-            self.gone(&mut draft, &mut drafting, name);
-            draft.records.push(drafting.record);
+            let mut draft = JobDraft::default();
+            self.draft_deletion(&mut group, &mut draft, name);
+            group.records.push(draft.record);
         }
-        let expired = draft.records.len();
-        if let Err(error) = self.bring_into_force(&draft) {
+        let expired = group.records.len();
+        if let Err(error) = self.commit(&group) {
             // Subscribers are not notified yet, but the documents are no longer served.
-            for change in draft.records.iter().flatten() {
-                self.documents.pages.hide(&change.name);
+            for change in group.records.iter().flatten() {
+                self.documents.responses.remove(&change.name);
             }
-            tracing::warn!(target: TARGET, "documents that have had their time cannot be taken away: {error}");
+            tracing::warn!(target: TARGET, "expired documents cannot be deleted: {error}");
             std::thread::sleep(Duration::from_secs(1));
             return;
         }
@@ -268,146 +269,150 @@ impl Writing {
     }
 
     /// Computes the changes of one job, after those before it.
-    fn draft(&self, draft: &mut Draft, wishes: &[Wish]) -> Result<Vec<Done>, Refused> {
-        let (newest, size) = (draft.newest, draft.size);
-        let mut drafting = Drafting::default();
-        let done: Result<Vec<_>, _> = wishes
+    fn draft_job(
+        &self,
+        group: &mut WriteGroup,
+        writes: &[WriteRequest],
+    ) -> Result<Vec<WriteOutcome>, WriteError> {
+        let (newest, size) = (group.newest, group.size);
+        let mut draft = JobDraft::default();
+        let done: Result<Vec<_>, _> = writes
             .iter()
-            .map(|wish| self.draft_one(draft, wish, &mut drafting))
+            .map(|write| self.draft_one(group, write, &mut draft))
             .collect();
-        let fits = draft.size <= self.documents.settings.memory || draft.size <= size;
-        let done = done.and_then(|done| fits.then_some(done).ok_or(Refused::Full));
+        let fits = group.size <= self.documents.settings.memory || group.size <= size;
+        let done = done.and_then(|done| fits.then_some(done).ok_or(WriteError::Full));
         if done.is_err() {
-            draft.undo(drafting, newest, size);
-        } else if !drafting.record.is_empty() {
-            draft.records.push(drafting.record);
+            group.undo(draft, newest, size);
+        } else if !draft.record.is_empty() {
+            group.records.push(draft.record);
         }
         done
     }
 
     fn draft_one(
         &self,
-        draft: &mut Draft,
-        wish: &Wish,
-        drafting: &mut Drafting,
-    ) -> Result<Done, Refused> {
-        let now = self.now(draft, &wish.name);
+        group: &mut WriteGroup,
+        write: &WriteRequest,
+        draft: &mut JobDraft,
+    ) -> Result<WriteOutcome, WriteError> {
+        let now = self.current(group, &write.name);
         let version = now
             .as_ref()
-            .map(|now| draft.generations.version(now.number));
-        if self.documents.settings.conditions && !wish.condition.is_set() {
-            return Err(Refused::NoCondition);
+            .map(|now| group.generations.version(now.number));
+        if self.documents.settings.conditions && !write.condition.is_set() {
+            return Err(WriteError::ConditionRequired);
         }
-        if now.is_none() && !matches!(wish.deed, Deed::Put(..)) {
-            return Err(Refused::Missing);
+        if now.is_none() && !matches!(write.op, WriteOp::Put(..)) {
+            return Err(WriteError::Missing);
         }
-        if !wish.condition.holds(version) {
-            return Err(Refused::Condition);
+        if !write.condition.holds(version) {
+            return Err(WriteError::ConditionFailed);
         }
         let most = self.documents.settings.max_document;
-        let (content, expires, patch) = match &wish.deed {
-            Deed::Put(content, ttl) => {
+        let (content, expires, patch) = match &write.op {
+            WriteOp::Put(content, ttl) => {
                 let expires = ttl.map(|ttl| self.documents.clock.now().plus(ttl));
                 (content.clone(), expires, None)
             }
-            Deed::Patch(patch) => {
-                let now = now.as_ref().ok_or(Refused::Missing)?;
-                let before = now.content.as_ref().ok_or(Refused::Missing)?;
-                let content = patched(before, patch, most)?;
+            WriteOp::Patch(patch) => {
+                let now = now.as_ref().ok_or(WriteError::Missing)?;
+                let before = now.content.as_ref().ok_or(WriteError::Missing)?;
+                let content = apply_patch(before, patch, most)?;
                 (content, now.expires, patch.merged().cloned())
             }
-            Deed::Delete => {
-                self.gone(draft, drafting, Arc::clone(&wish.name));
-                return Ok(Done::Deleted);
+            WriteOp::Delete => {
+                self.draft_deletion(group, draft, Arc::clone(&write.name));
+                return Ok(WriteOutcome::Deleted);
             }
         };
         if content.body.len() as u64 > most {
-            return Err(Refused::TooLarge);
+            return Err(WriteError::TooLarge);
         }
-        let is_same = |now: &Arc<Change>| {
+        let is_same = |now: &Arc<DocumentChange>| {
             now.content.as_ref() == Some(&content) && now.expires.is_none() && expires.is_none()
         };
         if let (Some(now), Some(version)) = (&now, version)
             && is_same(now)
         {
             self.documents.counters.same.add_one();
-            return Ok(Done::Same(version));
+            return Ok(WriteOutcome::Same(version));
         }
         let delta = patch.zip(version).map(|(patch, version)| Delta {
             from: version.number,
             patch,
         });
         let delta = delta.filter(|delta| delta.patch.len() < content.body.len());
-        draft.newest += 1;
-        let change = Change {
-            number: draft.newest,
-            name: Arc::clone(&wish.name),
+        group.newest += 1;
+        let change = DocumentChange {
+            number: group.newest,
+            name: Arc::clone(&write.name),
             content: Some(content),
             expires,
             delta,
         };
-        self.add(draft, drafting, change);
-        let version = draft.generations.version(draft.newest);
+        self.add(group, draft, change);
+        let version = group.generations.version(group.newest);
         Ok(match now {
-            Some(_) => Done::Changed(version),
-            None => Done::Created(version),
+            Some(_) => WriteOutcome::Changed(version),
+            None => WriteOutcome::Created(version),
         })
     }
 
     /// Returns a document including uncommitted changes; `None` if it does not exist.
-    fn now(&self, draft: &Draft, name: &Name) -> Option<Arc<Change>> {
-        if let Some(drafted) = draft.now.get(name) {
-            return (!drafted.is_gone()).then(|| Arc::clone(drafted));
+    fn current(&self, group: &WriteGroup, name: &DocumentName) -> Option<Arc<DocumentChange>> {
+        if let Some(drafted) = group.newest_changes.get(name) {
+            return (!drafted.is_deletion()).then(|| Arc::clone(drafted));
         }
-        let books = self.documents.books.lock();
+        let index = self.documents.index.lock();
         let now = self.documents.clock.now();
-        let live = books.now(name).filter(|it| !it.has_expired(now));
+        let live = index.current(name).filter(|it| !it.has_expired(now));
         live.map(Arc::clone)
     }
 
-    fn gone(&self, draft: &mut Draft, drafting: &mut Drafting, name: Name) {
-        draft.newest += 1;
-        let change = Change {
-            number: draft.newest,
+    fn draft_deletion(&self, group: &mut WriteGroup, draft: &mut JobDraft, name: DocumentName) {
+        group.newest += 1;
+        let change = DocumentChange {
+            number: group.newest,
             name,
             content: None,
             expires: None,
             delta: None,
         };
-        self.add(draft, drafting, change);
+        self.add(group, draft, change);
     }
 
-    fn add(&self, draft: &mut Draft, drafting: &mut Drafting, change: Change) {
+    fn add(&self, group: &mut WriteGroup, draft: &mut JobDraft, change: DocumentChange) {
         let change = Arc::new(change);
-        let before = draft
-            .now
+        let before = group
+            .newest_changes
             .insert(Arc::clone(&change.name), Arc::clone(&change));
-        let books = self.documents.books.lock();
-        let leaves = match &before {
-            Some(drafted) if books.keeps_only_the_last() || change.is_gone() => drafted.size(),
+        let index = self.documents.index.lock();
+        let evicted = match &before {
+            Some(drafted) if index.stores_only_latest() || change.is_deletion() => drafted.size(),
             Some(_) => 0,
-            None => books.leaves(&change),
+            None => index.evicted_size(&change),
         };
-        drop(books);
-        draft.size = (draft.size + change.size()).saturating_sub(leaves);
-        drafting.before.push(before);
-        drafting.record.push(change);
+        drop(index);
+        group.size = (group.size + change.size()).saturating_sub(evicted);
+        draft.before.push(before);
+        draft.record.push(change);
     }
 
     /// Writes the changes to the log, and applies them.
-    fn bring_into_force(&mut self, draft: &Draft) -> Result<(), String> {
-        if draft.records.is_empty() {
+    fn commit(&mut self, group: &WriteGroup) -> Result<(), String> {
+        if group.records.is_empty() {
             return Ok(());
         }
-        self.write_down(&draft.records)?;
-        for change in draft.records.iter().flatten() {
-            self.documents.note(change);
+        self.append_to_log(&group.records)?;
+        for change in group.records.iter().flatten() {
+            self.documents.apply(change);
         }
-        self.clear_up();
+        self.compact();
         Ok(())
     }
 
-    fn write_down(&mut self, records: &[Vec<Arc<Change>>]) -> Result<(), String> {
+    fn append_to_log(&mut self, records: &[Vec<Arc<DocumentChange>>]) -> Result<(), String> {
         let Some(journal) = &mut self.journal else {
             return Ok(());
         };
@@ -415,31 +420,31 @@ impl Writing {
         for record in records {
             records::write(record, &mut bytes);
         }
-        let mended = if journal.is_broken() {
+        let ready = if journal.needs_rewrite() {
             let (header, all) = self.documents.all();
             journal.rewrite(&header, &all)
         } else {
             Ok(())
         };
         self.documents.counters.syncs.add_one();
-        mended.and_then(|()| journal.append(&bytes)).map_err(|error| {
+        ready.and_then(|()| journal.append(&bytes)).map_err(|error| {
             self.documents.counters.unwritten.add_one();
-            tracing::error!(target: TARGET, "changes of documents are refused: they cannot be written to push_directory: {error}");
+            tracing::error!(target: TARGET, "writes to documents are rejected: cannot write to push_directory: {error}");
             error.to_string()
         })
     }
 
     /// Compacts the log when most of it is outdated.
-    fn clear_up(&mut self) {
+    fn compact(&mut self) {
         let Some(journal) = &mut self.journal else {
             return;
         };
-        if !journal.is_mostly_old(self.documents.books.lock().whole_size()) {
+        if !journal.is_mostly_outdated(self.documents.index.lock().total_size()) {
             return;
         }
         let (header, all) = self.documents.all();
         if let Err(error) = journal.rewrite(&header, &all) {
-            tracing::warn!(target: TARGET, "the log of documents grows: it cannot be written anew: {error}");
+            tracing::warn!(target: TARGET, "the log of documents cannot be compacted and keeps growing: {error}");
         }
     }
 }
@@ -449,13 +454,13 @@ const TARGET: &str = "microcache";
 
 impl Documents {
     /// Returns all stored changes, as a log contains them.
-    fn all(&self) -> (Header, Vec<Arc<Change>>) {
-        let books = self.books.lock();
-        let header = Header {
-            generations: books.generations.clone(),
-            newest: books.newest,
-            forgotten_through: books.forgotten_through,
+    fn all(&self) -> (LogHeader, Vec<Arc<DocumentChange>>) {
+        let index = self.index.lock();
+        let header = LogHeader {
+            generations: index.generations.clone(),
+            newest: index.newest,
+            forgotten_through: index.forgotten_through,
         };
-        (header, books.all())
+        (header, index.all())
     }
 }

@@ -4,17 +4,17 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::Order;
-use crate::changes::change::Change;
-use crate::changes::events::{Form, encode};
-use crate::changes::version::Version;
-use crate::documents::no_url::NoUrl;
+use super::SocketCommand;
+use crate::changes::change::DocumentChange;
+use crate::changes::events::{EventFormat, encode};
+use crate::changes::version::DocumentVersion;
+use crate::documents::url_error::UrlError;
 use crate::name::MAX_NAME;
 
 /// A command as it is sent.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Said {
+struct CommandJson {
     subscribe: Option<String>,
     unsubscribe: Option<String>,
     get: Option<String>,
@@ -24,7 +24,7 @@ struct Said {
 
 /// A reply.
 #[derive(Default, Serialize)]
-struct Answer<'a> {
+struct ReplyJson<'a> {
     event: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     url: Option<&'a str>,
@@ -36,68 +36,73 @@ struct Answer<'a> {
     why: Option<&'a str>,
 }
 
-impl Answer<'_> {
-    fn written(&self) -> Bytes {
+impl ReplyJson<'_> {
+    fn encode(&self) -> Bytes {
         // Serializing these fields cannot fail.
         serde_json::to_string(self).unwrap_or_default().into()
     }
 }
 
 /// Parses a command.
-pub(super) fn read(text: &str) -> Result<Order, NoUrl> {
-    let said: Said = serde_json::from_str(text).map_err(|_| unknown())?;
-    let urls = [&said.subscribe, &said.unsubscribe, &said.get];
+pub(super) fn read(text: &str) -> Result<SocketCommand, UrlError> {
+    let command: CommandJson = serde_json::from_str(text).map_err(|_| unknown())?;
+    let urls = [&command.subscribe, &command.unsubscribe, &command.get];
     if urls.into_iter().flatten().any(|url| url.len() > MAX_NAME) {
-        return Err(NoUrl::too_long());
+        return Err(UrlError::too_long());
     }
-    match (said.subscribe, said.unsubscribe, said.get, said.version) {
-        (Some(url), None, None, version) => Ok(Order::Subscribe { url, version }),
-        (None, Some(url), None, None) => Ok(Order::Unsubscribe(Some(url))),
-        (None, None, Some(url), None) => Ok(Order::Get(url)),
+    match (
+        command.subscribe,
+        command.unsubscribe,
+        command.get,
+        command.version,
+    ) {
+        (Some(url), None, None, version) => Ok(SocketCommand::Subscribe { url, version }),
+        (None, Some(url), None, None) => Ok(SocketCommand::Unsubscribe(Some(url))),
+        (None, None, Some(url), None) => Ok(SocketCommand::Get(url)),
         _ => Err(unknown()),
     }
 }
 
-fn unknown() -> NoUrl {
-    NoUrl::new(
+fn unknown() -> UrlError {
+    UrlError::new(
         400,
-        "say {\"subscribe\": URL}, {\"unsubscribe\": URL} or {\"get\": URL}",
+        "unknown command; use {\"subscribe\": URL}, {\"unsubscribe\": URL} or {\"get\": URL}",
     )
 }
 
 pub(super) fn subscribed(url: &str, place: &str) -> Bytes {
-    let answer = Answer {
+    let answer = ReplyJson {
         event: "subscribed",
         url: Some(url),
         last_event_id: Some(place),
-        ..Answer::default()
+        ..ReplyJson::default()
     };
-    answer.written()
+    answer.encode()
 }
 
 pub(super) fn unsubscribed(url: Option<&str>) -> Bytes {
-    let answer = Answer {
+    let answer = ReplyJson {
         event: "unsubscribed",
         url,
-        ..Answer::default()
+        ..ReplyJson::default()
     };
-    answer.written()
+    answer.encode()
 }
 
-pub(super) fn error(url: Option<&str>, error: &NoUrl) -> Bytes {
-    let answer = Answer {
+pub(super) fn error(url: Option<&str>, error: &UrlError) -> Bytes {
+    let answer = ReplyJson {
         event: "error",
         url,
         status: Some(error.status),
-        why: Some(&error.why),
-        ..Answer::default()
+        why: Some(&error.message),
+        ..ReplyJson::default()
     };
-    answer.written()
+    answer.encode()
 }
 
 /// Encodes the document of a `get`.
-pub(super) fn value(change: &Change, version: Version) -> Bytes {
-    encode(change, version, Form::Value).into()
+pub(super) fn value(change: &DocumentChange, version: DocumentVersion) -> Bytes {
+    encode(change, version, EventFormat::Value).into()
 }
 
 #[cfg(test)]
@@ -107,7 +112,7 @@ mod tests {
     #[test]
     fn orders_are_objects_with_one_thing_in_them() {
         let url = || "/live/x".to_owned();
-        let subscribe = |version| Order::Subscribe {
+        let subscribe = |version| SocketCommand::Subscribe {
             url: url(),
             version,
         };
@@ -119,9 +124,9 @@ mod tests {
             ),
             (
                 r#"{"unsubscribe":"/live/x"}"#,
-                Order::Unsubscribe(Some(url())),
+                SocketCommand::Unsubscribe(Some(url())),
             ),
-            (r#" { "get" : "/live/x" } "#, Order::Get(url())),
+            (r#" { "get" : "/live/x" } "#, SocketCommand::Get(url())),
         ] {
             assert_eq!(read(text), Ok(expected), "{text}");
         }
@@ -142,13 +147,13 @@ mod tests {
         }
         for order in ["subscribe", "unsubscribe", "get"] {
             let long = format!("{{\"{order}\":\"{}\"}}", "x".repeat(MAX_NAME + 1));
-            assert_eq!(read(&long), Err(NoUrl::too_long()));
+            assert_eq!(read(&long), Err(UrlError::too_long()));
         }
     }
 
     #[test]
     fn answers_are_events() {
-        let why = NoUrl::new(404, "\"no\"");
+        let why = UrlError::new(404, "\"no\"");
         for (answer, expected) in [
             (
                 subscribed("/x", "1f.7"),

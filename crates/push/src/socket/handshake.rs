@@ -16,14 +16,14 @@ const VERSION: &str = "13";
 
 /// A subprotocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Protocol {
+pub(crate) enum Subprotocol {
     /// The native one.
     Microcache,
     /// That of Piper, another push cache.
     Piper,
 }
 
-impl Protocol {
+impl Subprotocol {
     const fn name(self) -> &'static str {
         match self {
             Self::Microcache => "microcache",
@@ -37,11 +37,11 @@ impl Protocol {
 pub(crate) struct Handshake {
     accept: String,
     /// The first offered subprotocol that is supported.
-    pub(crate) protocol: Option<Protocol>,
+    pub(crate) protocol: Option<Subprotocol>,
 }
 
 /// Returns whether a request asks for a WebSocket, valid or not.
-pub(crate) fn is_asked_for(request: &OriginRequest) -> bool {
+pub(crate) fn is_websocket_request(request: &OriginRequest) -> bool {
     let mut offers = request.fields.fields().members("upgrade");
     request.method == Method::GET
         && request.upgrade
@@ -52,11 +52,11 @@ impl Handshake {
     /// Validates a request for which [`is_websocket_request`] holds.
     pub(crate) fn read(
         request: &OriginRequest,
-        spoken: &[Protocol],
+        supported: &[Subprotocol],
     ) -> Result<Self, OriginResponse> {
         let fields = request.fields.fields();
-        if only(fields, "sec-websocket-version") != Some(VERSION.as_bytes()) {
-            let mut answer = answer::problem(426, "WebSocket is spoken here in version 13");
+        if single_value(fields, "sec-websocket-version") != Some(VERSION.as_bytes()) {
+            let mut answer = answer::problem(426, "only WebSocket version 13 is supported");
             answer.fields.push("Sec-WebSocket-Version", VERSION);
             answer.fields.push("Upgrade", "websocket");
             return Err(answer);
@@ -64,30 +64,30 @@ impl Handshake {
         if !matches!(request.body, Body::Empty) {
             return Err(answer::problem(
                 400,
-                "a request for a WebSocket has no content",
+                "a WebSocket handshake must not have content",
             ));
         }
-        let key = only(fields, "sec-websocket-key");
+        let key = single_value(fields, "sec-websocket-key");
         let is_key = |key: &&[u8]| STANDARD.decode(key).is_ok_and(|bytes| bytes.len() == 16);
         let Some(key) = key.filter(is_key) else {
             return Err(answer::problem(
                 400,
-                "Sec-WebSocket-Key has to be sixteen bytes in base64",
+                "Sec-WebSocket-Key must be 16 bytes in base64",
             ));
         };
         let offered = fields.members("sec-websocket-protocol");
         let known = offered.filter_map(|name| {
-            let mut spoken = spoken.iter();
-            spoken.find(|known| known.name().as_bytes() == name)
+            let mut supported = supported.iter();
+            supported.find(|known| known.name().as_bytes() == name)
         });
         Ok(Self {
-            accept: accept(key),
+            accept: accept_key(key),
             protocol: { known }.next().copied(),
         })
     }
 
     /// Returns the 101 response, without its tunnel.
-    pub(crate) fn agree(&self) -> OriginResponse {
+    pub(crate) fn accept_response(&self) -> OriginResponse {
         let mut answer = answer::bare(101);
         answer.length = None;
         answer.fields.push("Upgrade", "websocket");
@@ -104,13 +104,13 @@ impl Handshake {
 }
 
 /// Returns the value of a field that occurs exactly once.
-fn only<'a>(fields: Fields<'a>, name: &str) -> Option<&'a [u8]> {
+fn single_value<'a>(fields: Fields<'a>, name: &str) -> Option<&'a [u8]> {
     let mut values = fields.all(name);
     let value = values.next()?;
     values.next().is_none().then_some(value)
 }
 
-fn accept(key: &[u8]) -> String {
+fn accept_key(key: &[u8]) -> String {
     let mut digest = Sha1::new();
     digest.update(key);
     digest.update(GUID.as_bytes());
@@ -136,8 +136,8 @@ mod tests {
     }
 
     fn read(fields: &[(&str, &str)]) -> Result<Handshake, u16> {
-        let spoken = [Protocol::Microcache, Protocol::Piper];
-        Handshake::read(&request(fields), &spoken).map_err(|refused| refused.status)
+        let supported = [Subprotocol::Microcache, Subprotocol::Piper];
+        Handshake::read(&request(fields), &supported).map_err(|refused| refused.status)
     }
 
     #[test]
@@ -145,16 +145,16 @@ mod tests {
         let version = ("Sec-WebSocket-Version", "13");
         let with =
             |more: &[(&str, &str)]| read(&[&[version, ("Sec-WebSocket-Key", KEY)], more].concat());
-        let agreed = with(&[]).expect("a handshake").agree();
+        let agreed = with(&[]).expect("a handshake").accept_response();
         let fields = agreed.fields.fields();
         let accept = &b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo="[..];
         assert_eq!(fields.get("sec-websocket-accept"), Some(accept));
         assert_eq!(fields.get("sec-websocket-protocol"), None);
         for (offered, expected) in [
-            ("piper-protocol", Some(Protocol::Piper)),
+            ("piper-protocol", Some(Subprotocol::Piper)),
             (
                 "mqtt, microcache, piper-protocol",
-                Some(Protocol::Microcache),
+                Some(Subprotocol::Microcache),
             ),
             ("mqtt", None),
         ] {
@@ -193,9 +193,9 @@ mod tests {
             ("websocket/13", false),
         ] {
             let mut request = request(&[("Upgrade", upgrade)]);
-            assert_eq!(is_asked_for(&request), expected, "{upgrade}");
+            assert_eq!(is_websocket_request(&request), expected, "{upgrade}");
             request.upgrade = false;
-            assert!(!is_asked_for(&request));
+            assert!(!is_websocket_request(&request));
         }
     }
 }

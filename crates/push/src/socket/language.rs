@@ -7,22 +7,22 @@ use bytes::Bytes;
 use microcache_engine::OriginRequest;
 
 use super::piper::Piper;
-use super::{Order, commands};
-use crate::changes::change::Change;
-use crate::changes::events::Form;
-use crate::changes::version::Version;
-use crate::documents::no_url::NoUrl;
+use super::{SocketCommand, commands};
+use crate::changes::change::DocumentChange;
+use crate::changes::events::EventFormat;
+use crate::changes::version::DocumentVersion;
+use crate::documents::url_error::UrlError;
 use crate::name::Prefix;
 use crate::paths::WATCH_PATH;
-use crate::subscribing::page::Page;
+use crate::subscribing::page::PageTopic;
 use crate::subscribing::subscription::Subscription;
-use crate::subscribing::urls::{FindPage, Found, NoPage, find};
+use crate::subscribing::urls::{FindPage, PageError, UrlTarget, resolve};
 
 /// The protocol of a socket, with its state.
 pub(crate) enum Language {
-    Ours {
+    Native {
         /// Resolver of pages, where they may be subscribed to.
-        pages: Option<Box<Pages>>,
+        pages: Option<Box<PageResolver>>,
         wants_deltas: bool,
     },
     Piper(Box<Piper>),
@@ -32,34 +32,35 @@ pub(crate) enum Language {
 const FORWARDED: &[u8] = b"x-forwarded-";
 
 /// Resolver of pages for the request that opened the socket.
-pub(crate) struct Pages {
+pub(crate) struct PageResolver {
     request: OriginRequest,
     find: FindPage,
 }
 
-impl Pages {
-    pub(crate) fn of(request: &OriginRequest, find: &FindPage) -> Box<Self> {
-        let mut kept = OriginRequest::bare(
+impl PageResolver {
+    pub(crate) fn new(request: &OriginRequest, find: &FindPage) -> Box<Self> {
+        let mut stored = OriginRequest::bare(
             request.method.clone(),
             request.authority.clone(),
             request.target.clone(),
         );
-        kept.scheme = request.scheme;
+        stored.scheme = request.scheme;
         // Only fields that describe the client's address are needed; others may be long.
-        let says_from_where = |name: &[u8], _: &[u8]| {
+        let describes_client = |name: &[u8], _: &[u8]| {
             name.eq_ignore_ascii_case(b"forwarded")
                 || name.len() > FORWARDED.len()
                     && name[..FORWARDED.len()].eq_ignore_ascii_case(FORWARDED)
         };
-        kept.fields
-            .extend_if(request.fields.fields(), says_from_where);
+        stored
+            .fields
+            .extend_if(request.fields.fields(), describes_client);
         Box::new(Self {
-            request: kept,
+            request: stored,
             find: Arc::clone(find),
         })
     }
 
-    fn find(&self, url: &str) -> Result<Arc<Page>, NoPage> {
+    fn resolve(&self, url: &str) -> Result<Arc<PageTopic>, PageError> {
         (self.find)(&self.request, url)
     }
 }
@@ -67,91 +68,94 @@ impl Pages {
 impl Language {
     /// Creates the Piper protocol for a socket opened at this path.
     pub(crate) fn piper_at(path: &str) -> Self {
-        Self::Piper(Box::new(Piper::at(path)))
+        Self::Piper(Box::new(Piper::new(path)))
     }
 
-    pub(super) fn read(&mut self, text: &str) -> Result<Order, NoUrl> {
+    pub(super) fn read(&mut self, text: &str) -> Result<SocketCommand, UrlError> {
         match self {
-            Self::Ours { .. } => commands::read(text),
+            Self::Native { .. } => commands::read(text),
             Self::Piper(piper) => piper.read(text),
         }
     }
 
     /// Resolves a URL.
-    pub(super) fn find(&self, url: &str, prefixes: &[Prefix]) -> Result<Found, NoUrl> {
+    pub(super) fn find(&self, url: &str, prefixes: &[Prefix]) -> Result<UrlTarget, UrlError> {
         match self {
-            Self::Ours {
+            Self::Native {
                 pages: Some(pages), ..
-            } => find(url, prefixes, |url| pages.find(url)),
-            Self::Ours { pages: None, .. } | Self::Piper(_) => {
+            } => resolve(url, prefixes, |url| pages.resolve(url)),
+            Self::Native { pages: None, .. } | Self::Piper(_) => {
                 let is_document = |prefix: &Prefix| url.starts_with(prefix.as_str());
                 if !prefixes.iter().any(is_document) {
-                    let why = format!("{url} is no document; pages are watched at {WATCH_PATH}");
-                    return Err(NoUrl::new(400, why));
+                    let why =
+                        format!("{url} is not a document; pages can be watched at {WATCH_PATH}");
+                    return Err(UrlError::new(400, why));
                 }
-                find(url, prefixes, |_| Err(NoPage::NoneAllowed))
+                resolve(url, prefixes, |_| Err(PageError::NoneAllowed))
             }
         }
     }
 
     /// Polls the next event.
-    pub(super) fn poll_told(
+    pub(super) fn poll_delivery(
         &self,
         subscription: &mut Subscription,
         cx: &mut Context<'_>,
     ) -> Poll<Bytes> {
         match self {
-            Self::Ours { wants_deltas, .. } => {
+            Self::Native { wants_deltas, .. } => {
                 let delta = if *wants_deltas {
-                    Form::JsonDelta
+                    EventFormat::JsonDelta
                 } else {
-                    Form::Json
+                    EventFormat::Json
                 };
-                subscription.poll_told(cx, delta)
+                subscription.poll_json(cx, delta)
             }
-            Self::Piper(piper) => subscription.poll_written(cx, true, |_, next| piper.told(next)),
+            Self::Piper(piper) => {
+                subscription.poll_with(cx, true, |_, next| piper.encode_delivery(next))
+            }
         }
     }
 
     /// Returns the confirmation of a subscription, after its snapshot.
     pub(super) fn subscribed(&self, url: &str, place: &str, is_there: bool) -> Bytes {
         match self {
-            Self::Ours { .. } => commands::subscribed(url, place),
+            Self::Native { .. } => commands::subscribed(url, place),
             Self::Piper(_) if is_there => Bytes::new(),
-            Self::Piper(piper) => piper.error(Some(url), &NoUrl::new(404, "not found")),
+            Self::Piper(piper) => piper.error(Some(url), &UrlError::new(404, "not found")),
         }
     }
 
     pub(super) fn unsubscribed(&self, url: Option<&str>) -> Bytes {
         match self {
-            Self::Ours { .. } => commands::unsubscribed(url),
+            Self::Native { .. } => commands::unsubscribed(url),
             Self::Piper(_) => Bytes::new(),
         }
     }
 
-    pub(super) fn error(&self, url: Option<&str>, error: &NoUrl) -> Bytes {
+    pub(super) fn error(&self, url: Option<&str>, error: &UrlError) -> Bytes {
         match self {
-            Self::Ours { .. } => commands::error(url, error),
+            Self::Native { .. } => commands::error(url, error),
             Self::Piper(piper) => piper.error(url, error),
         }
     }
 
     /// Records a successful subscription.
-    pub(super) fn call(&mut self, url: &str) {
+    pub(super) fn record_subscription(&mut self, url: &str) {
         if let Self::Piper(piper) = self {
-            piper.call(url);
+            piper.record_subscription(url);
         }
     }
 
     /// Returns whether `get` of a pattern returns all matching documents.
-    pub(super) const fn gets_several(&self) -> bool {
+    pub(super) const fn get_accepts_patterns(&self) -> bool {
         matches!(self, Self::Piper(_))
     }
 
     /// Encodes the document of a `get`.
-    pub(super) fn value(&self, change: &Change, version: Version) -> Bytes {
+    pub(super) fn value(&self, change: &DocumentChange, version: DocumentVersion) -> Bytes {
         match self {
-            Self::Ours { .. } => commands::value(change, version),
+            Self::Native { .. } => commands::value(change, version),
             Self::Piper(piper) => piper.value(change),
         }
     }

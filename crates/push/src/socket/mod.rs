@@ -5,9 +5,9 @@
 
 mod commands;
 mod handshake;
+mod keep_alive;
 mod language;
-mod life;
-mod open;
+mod open_socket;
 mod pipe;
 mod piper;
 #[cfg(test)]
@@ -29,33 +29,33 @@ use tokio_websockets::{
     CloseCode, Config, Error, Limits, Message, Payload, ServerBuilder, WebSocketStream,
 };
 
-pub(crate) use handshake::{Handshake, Protocol, is_asked_for};
-pub(crate) use language::{Language, Pages};
-use life::{Due, Life, Pace};
-use open::Open;
+pub(crate) use handshake::{Handshake, Subprotocol, is_websocket_request};
+use keep_alive::{CommandRateLimit, KeepAlive, KeepAliveAction};
+pub(crate) use language::{Language, PageResolver};
+use open_socket::OpenSocket;
 use pipe::Pipe;
 
-use crate::access::sites;
+use crate::access::cors;
 use crate::documents::Documents;
-use crate::documents::no_url::{MAX_STARS, MAX_URLS, NoUrl};
+use crate::documents::url_error::{MAX_PATTERNS, MAX_URLS, UrlError};
 use crate::name::Pattern;
-use crate::subscribing::page::Known;
-use crate::subscribing::subscription::{NoSubscription, Subscription};
-use crate::subscribing::urls::Found;
+use crate::subscribing::page::PageValidator;
+use crate::subscribing::subscription::{SubscribeError, Subscription};
+use crate::subscribing::urls::UrlTarget;
 
 /// Length limit of a command, in bytes.
-const MAX_ORDER: usize = 8 * 1024;
+const MAX_COMMAND: usize = 8 * 1024;
 /// Limits of queued commands, in bytes and in number: pings behind them are still answered.
-const MAX_HELD: usize = 2 * MAX_ORDER;
-const MAX_HELD_ORDERS: usize = 64;
+const MAX_QUEUED_BYTES: usize = 2 * MAX_COMMAND;
+const MAX_QUEUED: usize = 64;
 /// Bytes accepted from a client after the socket has closed, until it has read the reason.
-const MAX_UNHEARD: usize = 64 * 1024;
+const MAX_DISCARDED: usize = 64 * 1024;
 /// Length above which messages are fragmented, in bytes.
 const MAX_FRAME: usize = 1024 * 1024;
 
 /// A client's command.
 #[derive(Debug, PartialEq, Eq)]
-enum Order {
+enum SocketCommand {
     Subscribe {
         url: String,
         /// For a page: the version of the client's copy.
@@ -70,11 +70,11 @@ enum Order {
 pub(crate) fn handshake(
     documents: &Documents,
     request: &OriginRequest,
-    spoken: &[Protocol],
+    supported: &[Subprotocol],
 ) -> Result<Handshake, OriginResponse> {
     let fields = request.fields.fields();
-    let handshake = Handshake::read(request, spoken)?;
-    sites::check(
+    let handshake = Handshake::read(request, supported)?;
+    cors::check_websocket(
         &documents.settings.allow_origins,
         fields,
         &request.authority,
@@ -85,7 +85,7 @@ pub(crate) fn handshake(
 impl Handshake {
     /// Returns the response that opens the socket.
     pub(crate) fn open(&self, subscription: Subscription, language: Language) -> OriginResponse {
-        let mut answer = self.agree();
+        let mut answer = self.accept_response();
         answer.tunnel = Some(Box::new(Tunnel {
             early: Bytes::new(),
             io: Box::new(Socket::new(subscription, language)),
@@ -103,148 +103,151 @@ pub(crate) struct Socket {
     /// True if frames wait to be encoded.
     has_output: bool,
     /// `None` after the close frame.
-    open: Option<Session>,
-    life: Life,
+    open: Option<SocketSession>,
+    keep_alive: KeepAlive,
     /// True if everything has been sent.
-    is_over: bool,
-    unheard: usize,
+    is_finished: bool,
+    discarded: usize,
     reader: Option<Waker>,
     writer: Option<Waker>,
 }
 
 /// The state of an open socket.
-struct Session {
+struct SocketSession {
     subscription: Subscription,
     /// True if it has been polled: a reset event precedes the first reply.
-    has_begun: bool,
+    was_polled: bool,
     language: Language,
     /// Commands received and not executed.
-    orders: Orders,
+    commands: CommandQueue,
     /// Timer for the expiry of the client's token.
     ends: Option<Pin<Box<Sleep>>>,
     /// The pattern whose snapshot is being delivered.
     joining: Option<Pattern>,
-    pace: Pace,
-    place: Open,
+    rate_limit: CommandRateLimit,
+    registration: OpenSocket,
 }
 
 /// Received commands, unparsed: their meaning may depend on those before them.
 #[derive(Default)]
-struct Orders {
-    waiting: VecDeque<Box<str>>,
+struct CommandQueue {
+    queue: VecDeque<Box<str>>,
     length: usize,
 }
 
-impl Orders {
+impl CommandQueue {
     fn has_room(&self) -> bool {
-        self.waiting.len() < MAX_HELD_ORDERS && self.length + MAX_ORDER <= MAX_HELD
+        self.queue.len() < MAX_QUEUED && self.length + MAX_COMMAND <= MAX_QUEUED_BYTES
     }
 
-    fn add(&mut self, order: &str) {
-        self.length += order.len();
-        self.waiting.push_back(order.into());
+    fn add(&mut self, command: &str) {
+        self.length += command.len();
+        self.queue.push_back(command.into());
     }
 
     fn take(&mut self) -> Option<Box<str>> {
-        let order = self.waiting.pop_front()?;
-        self.length -= order.len();
-        if self.waiting.is_empty() {
+        let command = self.queue.pop_front()?;
+        self.length -= command.len();
+        if self.queue.is_empty() {
             // Most queues are empty most of the time.
-            self.waiting = VecDeque::new();
+            self.queue = VecDeque::new();
         }
-        Some(order)
+        Some(command)
     }
 }
 
 /// The next outgoing message.
-enum Sending {
+enum OutgoingMessage {
     Text(Bytes),
     Ping,
-    Farewell(CloseCode, &'static str),
+    Close(CloseCode, &'static str),
     /// The client has closed or violated the protocol; the close frame is buffered already.
-    Nothing,
+    End,
 }
 
 impl Socket {
     pub(crate) fn new(subscription: Subscription, language: Language) -> Self {
-        let limits = Limits::default().max_payload_len(Some(MAX_ORDER));
+        let limits = Limits::default().max_payload_len(Some(MAX_COMMAND));
         let config = Config::default().frame_size(MAX_FRAME);
         let frames = ServerBuilder::new().limits(limits).config(config);
-        let place = Open::new(&subscription.documents);
-        let ends = subscription.reader.ends();
+        let registration = OpenSocket::new(&subscription.documents);
+        let ends = subscription.grant.ends();
         let ends = ends.map(|end| Box::pin(sleep_until(end)));
         Self {
             frames: frames.serve(Pipe::default()),
             has_input: false,
             has_output: false,
-            open: Some(Session {
+            open: Some(SocketSession {
                 subscription,
-                has_begun: false,
+                was_polled: false,
                 language,
-                orders: Orders::default(),
+                commands: CommandQueue::default(),
                 ends,
                 joining: None,
-                pace: Pace::new(),
-                place,
+                rate_limit: CommandRateLimit::new(),
+                registration,
             }),
-            life: Life::new(),
-            is_over: false,
-            unheard: 0,
+            keep_alive: KeepAlive::new(),
+            is_finished: false,
+            discarded: 0,
             reader: None,
             writer: None,
         }
     }
 
     /// Polls the next outgoing message.
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Sending> {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<OutgoingMessage> {
         let Some(session) = &mut self.open else {
-            return Poll::Ready(Sending::Nothing);
+            return Poll::Ready(OutgoingMessage::End);
         };
-        if session.place.is_ending(cx) {
-            let farewell = Sending::Farewell(CloseCode::GOING_AWAY, "the server stops");
-            return Poll::Ready(farewell);
+        if session.registration.is_closing(cx) {
+            let close = OutgoingMessage::Close(CloseCode::GOING_AWAY, "the server is stopping");
+            return Poll::Ready(close);
         }
-        if session.has_ended(cx) {
-            let why = "the time of the token has passed";
-            return Poll::Ready(Sending::Farewell(CloseCode::POLICY_VIOLATION, why));
+        if session.is_token_expired(cx) {
+            let why = "the token has expired";
+            return Poll::Ready(OutgoingMessage::Close(CloseCode::POLICY_VIOLATION, why));
         }
-        match self.life.poll(cx) {
-            Poll::Ready(Due::Ask) => return Poll::Ready(Sending::Ping),
-            Poll::Ready(Due::GiveUp) => {
+        match self.keep_alive.poll(cx) {
+            Poll::Ready(KeepAliveAction::Ping) => return Poll::Ready(OutgoingMessage::Ping),
+            Poll::Ready(KeepAliveAction::Disconnect) => {
                 let why = "no answer to a ping";
-                return Poll::Ready(Sending::Farewell(CloseCode::INTERNAL_SERVER_ERROR, why));
+                return Poll::Ready(OutgoingMessage::Close(
+                    CloseCode::INTERNAL_SERVER_ERROR,
+                    why,
+                ));
             }
             Poll::Pending => {}
         }
         // Commands are executed one by one. Control frames behind them are still processed.
         if let Poll::Ready(answer) = session.answer(cx) {
-            return Poll::Ready(Sending::Text(answer));
+            return Poll::Ready(OutgoingMessage::Text(answer));
         }
-        if self.has_input && session.orders.has_room() {
+        if self.has_input && session.commands.has_room() {
             let message = Pin::new(&mut self.frames).poll_next(cx);
             // Input space is free now, even if the message is incomplete.
             wake(&mut self.writer);
             if let Poll::Ready(message) = message {
                 // Pongs are sent before further input is read.
                 self.has_output = true;
-                let nothing = || Sending::Text(Bytes::new());
+                let nothing = || OutgoingMessage::Text(Bytes::new());
                 return Poll::Ready(session.take(message).unwrap_or_else(nothing));
             }
             self.has_input = false;
         }
-        session.poll_told(cx).map(Sending::Text)
+        session.poll_delivery(cx).map(OutgoingMessage::Text)
     }
 
-    fn send(&mut self, sending: Sending) {
-        let message = match sending {
-            Sending::Text(text) if text.is_empty() => return,
-            Sending::Text(text) => Message::text(Payload::from(text)),
-            Sending::Ping => Message::ping(Payload::from(Bytes::new())),
-            Sending::Farewell(code, why) => {
+    fn send(&mut self, outgoing: OutgoingMessage) {
+        let message = match outgoing {
+            OutgoingMessage::Text(text) if text.is_empty() => return,
+            OutgoingMessage::Text(text) => Message::text(Payload::from(text)),
+            OutgoingMessage::Ping => Message::ping(Payload::from(Bytes::new())),
+            OutgoingMessage::Close(code, why) => {
                 self.open = None;
                 Message::close(Some(code), why)
             }
-            Sending::Nothing => {
+            OutgoingMessage::End => {
                 self.open = None;
                 return;
             }
@@ -276,92 +279,98 @@ fn put_text(text: &[u8], space: &mut ReadBuf<'_>) -> bool {
     has_room
 }
 
-impl Session {
+impl SocketSession {
     /// Processes an incoming message; returns the reaction unless it is a command.
-    fn take(&mut self, message: Option<Result<Message, Error>>) -> Option<Sending> {
+    fn take(&mut self, message: Option<Result<Message, Error>>) -> Option<OutgoingMessage> {
         let message = match message {
             Some(Ok(message)) => message,
             // For an oversized frame the library has sent the close frame already.
             Some(Err(Error::PayloadTooLong { .. })) => {
-                let why = "an order has 8192 bytes at most";
-                return Some(Sending::Farewell(CloseCode::MESSAGE_TOO_BIG, why));
+                let why = "a command may have at most 8192 bytes";
+                return Some(OutgoingMessage::Close(CloseCode::MESSAGE_TOO_BIG, why));
             }
-            Some(Err(_)) | None => return Some(Sending::Nothing),
+            Some(Err(_)) | None => return Some(OutgoingMessage::End),
         };
         if message.is_close() {
-            return Some(Sending::Nothing);
+            return Some(OutgoingMessage::End);
         }
         if message.is_binary() {
-            let why = "orders are text";
-            return Some(Sending::Farewell(CloseCode::UNSUPPORTED_DATA, why));
+            let why = "commands must be text";
+            return Some(OutgoingMessage::Close(CloseCode::UNSUPPORTED_DATA, why));
         }
         if let Some(text) = message.as_text() {
-            self.orders.add(text);
+            self.commands.add(text);
         }
         None
     }
 
     /// Polls the reply to the next command, and events that precede it. Empty replies are not sent.
     fn answer(&mut self, cx: &mut Context<'_>) -> Poll<Bytes> {
-        let has_begun = std::mem::replace(&mut self.has_begun, true);
-        if !has_begun && let Poll::Ready(told) = self.language.poll_told(&mut self.subscription, cx)
+        let was_polled = std::mem::replace(&mut self.was_polled, true);
+        if !was_polled
+            && let Poll::Ready(told) = self.language.poll_delivery(&mut self.subscription, cx)
         {
             return Poll::Ready(told);
         }
         if let Some(pattern) = self.joining.take_if(|_| !self.subscription.is_joining()) {
             let is_there = match &pattern {
                 Pattern::Exact(name) => self.has(name),
-                Pattern::Like(_) | Pattern::Template(_) => true,
+                Pattern::Glob(_) | Pattern::Template(_) => true,
             };
-            let place = self.subscription.place().to_string();
-            let url = pattern.as_written();
+            let place = self.subscription.position().to_string();
+            let url = pattern.source();
             return Poll::Ready(self.language.subscribed(url, &place, is_there));
         }
-        if !self.orders.waiting.is_empty()
+        if !self.commands.queue.is_empty()
             && !self.subscription.is_joining()
-            && self.pace.poll(cx).is_ready()
-            && let Some(order) = self.orders.take()
+            && self.rate_limit.poll(cx).is_ready()
+            && let Some(command) = self.commands.take()
         {
-            let order = self.language.read(&order);
-            return Poll::Ready(self.carry_out(order));
+            let command = self.language.read(&command);
+            return Poll::Ready(self.execute(command));
         }
         Poll::Pending
     }
 
     /// Polls the next event.
-    fn poll_told(&mut self, cx: &mut Context<'_>) -> Poll<Bytes> {
-        self.language.poll_told(&mut self.subscription, cx)
+    fn poll_delivery(&mut self, cx: &mut Context<'_>) -> Poll<Bytes> {
+        self.language.poll_delivery(&mut self.subscription, cx)
     }
 
-    fn has_ended(&mut self, cx: &mut Context<'_>) -> bool {
+    fn is_token_expired(&mut self, cx: &mut Context<'_>) -> bool {
         let ends = self.ends.as_mut();
         ends.is_some_and(|end| end.as_mut().poll(cx).is_ready())
     }
 
     fn has(&self, name: &str) -> bool {
-        self.place.documents().books.lock().now(name).is_some()
+        self.registration
+            .documents()
+            .index
+            .lock()
+            .current(name)
+            .is_some()
     }
 
     /// Executes a command and returns its reply, which is empty if it follows later.
-    fn carry_out(&mut self, order: Result<Order, NoUrl>) -> Bytes {
-        let (url, done) = match order {
+    fn execute(&mut self, command: Result<SocketCommand, UrlError>) -> Bytes {
+        let (url, done) = match command {
             Err(why) => return self.language.error(None, &why),
-            Ok(Order::Subscribe { url, version }) => {
+            Ok(SocketCommand::Subscribe { url, version }) => {
                 let done = self.subscribe(&url, version.as_deref());
                 if done.is_ok() {
-                    self.language.call(&url);
+                    self.language.record_subscription(&url);
                 }
                 (url, done)
             }
-            Ok(Order::Unsubscribe(None)) => {
+            Ok(SocketCommand::Unsubscribe(None)) => {
                 self.subscription.remove_all();
                 return self.language.unsubscribed(None);
             }
-            Ok(Order::Unsubscribe(Some(url))) => {
+            Ok(SocketCommand::Unsubscribe(Some(url))) => {
                 let done = self.unsubscribe(&url);
                 (url, done)
             }
-            Ok(Order::Get(url)) => {
+            Ok(SocketCommand::Get(url)) => {
                 let done = self.get(&url);
                 (url, done)
             }
@@ -369,48 +378,48 @@ impl Session {
         done.unwrap_or_else(|why| self.language.error(Some(&url), &why))
     }
 
-    fn find(&self, url: &str) -> Result<Found, NoUrl> {
-        let documents = self.place.documents();
-        let found = self.language.find(url, &documents.settings.prefixes)?;
-        if let Found::Documents(pattern) = &found {
-            documents.may_ask(&self.subscription.reader.shown(), pattern)?;
+    fn find(&self, url: &str) -> Result<UrlTarget, UrlError> {
+        let documents = self.registration.documents();
+        let target = self.language.find(url, &documents.settings.prefixes)?;
+        if let UrlTarget::Documents(pattern) = &target {
+            documents.authorize(&self.subscription.grant.credentials(), pattern)?;
         }
-        Ok(found)
+        Ok(target)
     }
 
-    fn subscribe(&mut self, url: &str, version: Option<&str>) -> Result<Bytes, NoUrl> {
-        let extent = self.subscription.extent();
-        let found = self.find(url)?;
-        let is_known = match &found {
-            Found::Documents(pattern) => self.subscription.has(pattern),
-            Found::Page(page) => self.subscription.has_page(page.url()),
+    fn subscribe(&mut self, url: &str, version: Option<&str>) -> Result<Bytes, UrlError> {
+        let size = self.subscription.size();
+        let target = self.find(url)?;
+        let is_known = match &target {
+            UrlTarget::Documents(pattern) => self.subscription.has(pattern),
+            UrlTarget::Page(page) => self.subscription.has_page(page.url()),
         };
         if is_known {
-            return Err(NoUrl::new(409, "it is subscribed to already"));
+            return Err(UrlError::new(409, "already subscribed"));
         }
-        if extent.urls >= MAX_URLS {
-            return Err(NoUrl::too_many());
+        if size.urls >= MAX_URLS {
+            return Err(UrlError::too_many_urls());
         }
-        match found {
-            Found::Documents(pattern) => {
-                if pattern.is_like() && extent.stars >= MAX_STARS {
-                    return Err(NoUrl::too_many_stars());
+        match target {
+            UrlTarget::Documents(pattern) => {
+                if pattern.matches_several() && size.patterns >= MAX_PATTERNS {
+                    return Err(UrlError::too_many_patterns());
                 }
-                self.subscription.add(&pattern, true).map_err(refused)?;
+                self.subscription.add(&pattern, true).map_err(unavailable)?;
                 self.joining = Some(pattern);
                 Ok(Bytes::new())
             }
-            Found::Page(mut page) => {
+            UrlTarget::Page(mut page) => {
                 let version = version.and_then(|it| u64::from_str_radix(it, 16).ok());
-                page.has(version.map(Known::Version));
+                page.set_client_copy(version.map(PageValidator::Version));
                 self.subscription.add_page(page);
-                let place = self.subscription.place().to_string();
+                let place = self.subscription.position().to_string();
                 Ok(self.language.subscribed(url, &place, true))
             }
         }
     }
 
-    fn unsubscribe(&mut self, url: &str) -> Result<Bytes, NoUrl> {
+    fn unsubscribe(&mut self, url: &str) -> Result<Bytes, UrlError> {
         let was_there = match Pattern::parse(url) {
             Ok(pattern) if self.subscription.remove(&pattern) => true,
             _ => self.subscription.remove_page(url),
@@ -418,43 +427,43 @@ impl Session {
         if was_there {
             Ok(self.language.unsubscribed(Some(url)))
         } else {
-            Err(NoUrl::new(404, "it is not subscribed to"))
+            Err(UrlError::new(404, "not subscribed"))
         }
     }
 
-    fn get(&mut self, url: &str) -> Result<Bytes, NoUrl> {
-        let Found::Documents(pattern) = self.find(url)? else {
-            return Err(NoUrl::new(400, "pages are got by HTTP"));
+    fn get(&mut self, url: &str) -> Result<Bytes, UrlError> {
+        let UrlTarget::Documents(pattern) = self.find(url)? else {
+            return Err(UrlError::new(400, "pages can only be fetched by HTTP"));
         };
         let name = match pattern {
             Pattern::Exact(name) => name,
             // Such a reply is a sequence of documents.
-            _ if self.language.gets_several() => {
+            _ if self.language.get_accepts_patterns() => {
                 let added = self.subscription.add(&pattern, false);
-                return added.map(|()| Bytes::new()).map_err(refused);
+                return added.map(|()| Bytes::new()).map_err(unavailable);
             }
-            Pattern::Like(_) | Pattern::Template(_) => {
-                let why = "what has a `*` or braces is subscribed to, and got one by one";
-                return Err(NoUrl::new(400, why));
+            Pattern::Glob(_) | Pattern::Template(_) => {
+                let why = "get does not support patterns: subscribe, or get each document";
+                return Err(UrlError::new(400, why));
             }
         };
-        let books = self.place.documents().books.lock();
-        let now = self.place.documents().clock.now();
-        let document = books.now(&name).filter(|it| !it.has_expired(now));
+        let index = self.registration.documents().index.lock();
+        let now = self.registration.documents().clock.now();
+        let document = index.current(&name).filter(|it| !it.has_expired(now));
         let change = document.map(Arc::clone);
         let version = change
             .as_ref()
-            .map(|it| books.generations.version(it.number));
-        drop(books);
+            .map(|it| index.generations.version(it.number));
+        drop(index);
         match change.zip(version) {
             Some((change, version)) => Ok(self.language.value(&change, version)),
-            None => Err(NoUrl::new(404, "there is no such document")),
+            None => Err(UrlError::new(404, "there is no such document")),
         }
     }
 }
 
-fn refused(why: NoSubscription) -> NoUrl {
-    NoUrl::new(503, why.as_str())
+fn unavailable(why: SubscribeError) -> UrlError {
+    UrlError::new(503, why.as_str())
 }
 
 fn wake(waker: &mut Option<Waker>) {
@@ -478,13 +487,13 @@ impl AsyncRead for Socket {
     ) -> Poll<io::Result<()>> {
         let socket = self.get_mut();
         remember(&mut socket.reader, cx);
-        socket.life.ready();
+        socket.keep_alive.record_writable();
         loop {
             if socket.frames.get_mut().give(space) {
-                socket.life.give();
+                socket.keep_alive.record_output();
                 return Poll::Ready(Ok(()));
             }
-            if socket.is_over {
+            if socket.is_finished {
                 return Poll::Ready(Ok(()));
             }
             if socket.has_output {
@@ -499,20 +508,20 @@ impl AsyncRead for Socket {
                 }
             }
             if socket.open.is_none() {
-                socket.is_over = true;
+                socket.is_finished = true;
                 wake(&mut socket.writer);
                 continue;
             }
-            let sending = ready!(socket.poll_next(cx));
-            if let Sending::Text(text) = &sending
+            let outgoing = ready!(socket.poll_next(cx));
+            if let OutgoingMessage::Text(text) = &outgoing
                 && !(text.is_empty() || socket.has_output)
                 && put_text(text, space)
             {
                 // Most messages bypass the buffer.
-                socket.life.give();
+                socket.keep_alive.record_output();
                 return Poll::Ready(Ok(()));
             }
-            socket.send(sending);
+            socket.send(outgoing);
         }
     }
 }
@@ -525,10 +534,10 @@ impl AsyncWrite for Socket {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let socket = self.get_mut();
-        if socket.is_over {
+        if socket.is_finished {
             // Accept and discard the rest of the input, so that the client can read the close frame.
-            socket.unheard += bytes.len();
-            return Poll::Ready(if socket.unheard > MAX_UNHEARD {
+            socket.discarded += bytes.len();
+            return Poll::Ready(if socket.discarded > MAX_DISCARDED {
                 Err(io::ErrorKind::BrokenPipe.into())
             } else {
                 Ok(bytes.len())
@@ -540,7 +549,7 @@ impl AsyncWrite for Socket {
             return Poll::Pending;
         }
         socket.has_input = true;
-        socket.life.hear();
+        socket.keep_alive.record_input();
         wake(&mut socket.reader);
         Poll::Ready(Ok(taken))
     }

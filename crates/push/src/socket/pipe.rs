@@ -9,9 +9,9 @@ use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Limit of unread input, in bytes.
-const MAX_TAKEN: usize = 16 * 1024;
+const MAX_INPUT: usize = 16 * 1024;
 /// Limit of output per poll, in bytes.
-const MAX_GIVEN: usize = 16 * 1024;
+const MAX_OUTPUT: usize = 16 * 1024;
 
 /// Both directions of the duplex.
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ pub(super) struct Pipe {
 impl Pipe {
     /// Accepts input as far as there is room; returns how much.
     pub(super) fn take(&mut self, bytes: &[u8]) -> usize {
-        let room = MAX_TAKEN.saturating_sub(self.from_client.len());
+        let room = MAX_INPUT.saturating_sub(self.from_client.len());
         let taken = bytes.len().min(room);
         self.from_client.extend_from_slice(&bytes[..taken]);
         taken
@@ -83,7 +83,7 @@ impl AsyncWrite for Pipe {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let pipe = self.get_mut();
-        let room = MAX_GIVEN.saturating_sub(pipe.to_client.len());
+        let room = MAX_OUTPUT.saturating_sub(pipe.to_client.len());
         if room == 0 {
             return Poll::Pending;
         }

@@ -5,11 +5,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout};
 
 use super::*;
-use crate::access::readers::PushKeys;
+use crate::access::read_grant::PushKeys;
 use crate::name::Prefix;
 use crate::origin::Push;
 use crate::settings::PushSettings;
-use crate::subscribing::subscription::Asked;
+use crate::subscribing::subscription::SubscribeRequest;
 
 /// Encodes a client's frame with an all-zero mask.
 fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
@@ -38,8 +38,8 @@ fn push() -> Push {
 }
 
 fn socket(push: &Push) -> Socket {
-    let subscription = Subscription::new(push.documents(), Asked::default());
-    let language = Language::Ours {
+    let subscription = Subscription::new(push.documents(), SubscribeRequest::default());
+    let language = Language::Native {
         pages: None,
         wants_deltas: false,
     };
@@ -59,7 +59,7 @@ async fn who_does_not_answer_is_given_up() {
     socket.read_to_end(&mut received).await.expect("the end");
     assert_eq!(received[..2], ping);
     assert_eq!(received[2..6], [0x88, 2 + 19, 0x03, 0xf3]);
-    assert!(began.elapsed() >= life::PATIENCE * 3);
+    assert!(began.elapsed() >= keep_alive::PATIENCE * 3);
     let stats = push.stats();
     assert_eq!((stats.sockets, stats.subscribers), (0, 0));
 }
@@ -72,11 +72,11 @@ async fn all_are_told_when_the_server_stops() {
         let silent = timeout(Duration::from_secs(1), socket.read_u8()).await;
         assert!(silent.is_err());
     }
-    push.end_sockets();
+    push.close_sockets();
     for socket in &mut all {
         let mut received = Vec::new();
         socket.read_to_end(&mut received).await.expect("the end");
-        assert_eq!(received[..4], [0x88, 2 + 16, 0x03, 0xe9]);
+        assert_eq!(received[..4], [0x88, 2 + 22, 0x03, 0xe9]);
     }
 }
 
@@ -137,10 +137,10 @@ async fn orders_of_more_than_what_is_taken_at_once_come_through() {
     let push = push();
     let socket = socket(&push);
     let (mut reader, mut writer) = tokio::io::split(socket);
-    let orders = frame(0x81, &[b' '; MAX_ORDER]).repeat(8);
+    let orders = frame(0x81, &[b' '; MAX_COMMAND]).repeat(8);
     let writing = tokio::spawn(async move { writer.write_all(&orders).await });
     let mut head = [0; 2];
-    let answered = timeout(life::PATIENCE / 2, reader.read_exact(&mut head)).await;
+    let answered = timeout(keep_alive::PATIENCE / 2, reader.read_exact(&mut head)).await;
     assert!(answered.is_ok(), "it stalls");
     assert_eq!(head[0], 0x81);
     let reading = tokio::spawn(async move { reader.read_to_end(&mut Vec::new()).await });
@@ -182,7 +182,7 @@ async fn a_ping_is_heard_behind_orders_that_wait() {
 #[tokio::test(start_paused = true)]
 async fn orders_mean_what_those_before_them_make_of_them() {
     let push = push();
-    let subscription = Subscription::new(push.documents(), Asked::default());
+    let subscription = Subscription::new(push.documents(), SubscribeRequest::default());
     let subscription = subscription.expect("there is room");
     let mut socket = Socket::new(subscription, Language::piper_at("/live/"));
     // They arrive together, and are executed one by one.
@@ -212,7 +212,7 @@ async fn who_talks_on_after_the_end_is_cut_off() {
     while socket.write_all(&piece).await.is_ok() {
         taken += piece.len();
     }
-    assert_eq!(taken, MAX_UNHEARD);
+    assert_eq!(taken, MAX_DISCARDED);
     let polled = poll_fn(|cx| Pin::new(&mut socket).poll_flush(cx)).await;
     assert!(polled.is_ok());
 }

@@ -1,9 +1,11 @@
 //! Subscribers: their requests, their position in the sequence of changes, and the streams sent to them.
 
-pub(crate) mod asked;
-pub(crate) mod joining;
+pub(crate) mod cursor;
+pub(crate) mod delivered;
+pub(crate) mod join;
 pub(crate) mod page;
+pub(crate) mod params;
+pub(crate) mod pending_join;
 pub(crate) mod stream;
 pub(crate) mod subscription;
-pub(crate) mod told;
 pub(crate) mod urls;

@@ -11,9 +11,9 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio::sync::Notify;
 
-use crate::changes::events::server_sent;
+use crate::changes::events::encode_event;
 use crate::changes::json::{essence, is_json};
-use crate::waiting::{Seat, Waiting};
+use crate::wait_list::{Registration, WaitList};
 
 /// Size limit of content sent inline with an event, in bytes.
 pub const MAX_INLINE: usize = 64 * 1024;
@@ -24,7 +24,7 @@ const MAX_INLINE_JSON: usize = 2 * MAX_INLINE;
 pub type FindContent = Arc<dyn Fn() -> Option<(String, Vec<u8>)> + Send + Sync>;
 
 /// A watched page, shared by its subscribers.
-pub struct Page {
+pub struct PageTopic {
     url: Box<str>,
     state: Mutex<State>,
     left: Arc<Notify>,
@@ -34,24 +34,24 @@ pub struct Page {
 struct State {
     /// Number of statuses published.
     number: u64,
-    news: Option<News>,
-    told: Told,
+    status: Option<PageStatus>,
+    encoded: EncodedStatus,
     /// The event with inline content, once it was requested.
-    inline: Option<Told>,
+    inline: Option<EncodedStatus>,
     content: Option<FindContent>,
-    waiting: Waiting,
+    wait_list: WaitList,
 }
 
 /// An encoded event.
 #[derive(Clone, Default)]
-struct Told {
+struct EncodedStatus {
     event: Bytes,
     json: Bytes,
 }
 
 /// The status of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum News {
+pub enum PageStatus {
     /// The current version.
     Version {
         /// Identifies the content; it changes with every other content.
@@ -66,7 +66,7 @@ pub enum News {
 }
 
 #[derive(Serialize)]
-struct Said<'a> {
+struct PageEventJson<'a> {
     event: &'static str,
     url: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -83,14 +83,14 @@ struct Said<'a> {
 
 /// The encoding of events for one subscriber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Manner {
+pub(crate) struct PageFormat {
     /// As bare JSON rather than a server-sent event.
-    pub(crate) as_json: bool,
+    pub(crate) is_json: bool,
     /// With the content inline, if it is text and short enough.
     pub(crate) inline: bool,
 }
 
-impl Page {
+impl PageTopic {
     /// Creates a page of unknown status; `url` is what subscribers call it.
     pub fn new(url: &str) -> Self {
         Self {
@@ -101,58 +101,58 @@ impl Page {
     }
 
     /// Publishes a status to all subscribers, if it has changed.
-    pub fn tell(&self, news: News) {
-        self.tell_with(news, None);
+    pub fn publish(&self, status: PageStatus) {
+        self.publish_with_content(status, None);
     }
 
     /// Publishes a status with a loader of its content.
-    pub fn tell_with(&self, news: News, content: Option<FindContent>) {
+    pub fn publish_with_content(&self, status: PageStatus, content: Option<FindContent>) {
         let mut state = self.state.lock();
-        if state.news.as_ref() == Some(&news) {
+        if state.status.as_ref() == Some(&status) {
             return;
         }
-        state.told = self.encoded(&news, None);
+        state.encoded = self.encode(&status, None);
         state.inline = None;
         let before = std::mem::replace(&mut state.content, content);
-        state.news = Some(news);
+        state.status = Some(status);
         state.number += 1;
-        let woken = state.waiting.happen();
+        let wakeups = state.wait_list.notify();
         drop(state);
         // It may be the last reference to a large response.
         drop(before);
-        woken.wake();
+        wakeups.wake();
     }
 
     /// Returns the notification sent when the last subscriber leaves.
-    pub fn on_left(&self) -> Arc<Notify> {
+    pub fn on_last_left(&self) -> Arc<Notify> {
         Arc::clone(&self.left)
     }
 
     /// Returns the event with inline content, if available; otherwise the plain event.
-    fn inline<'a>(&self, state: &'a mut State) -> &'a Told {
+    fn inline<'a>(&self, state: &'a mut State) -> &'a EncodedStatus {
         if let Some(find) = state.content.take()
-            && let Some(news) = &state.news
+            && let Some(status) = &state.status
             && let Some((media_type, content)) = find()
             && let Some(text) = text_of(&media_type, content)
         {
-            let told = self.encoded(news, Some((&media_type, &text)));
-            state.inline = Some(told).filter(|it| it.json.len() <= MAX_INLINE_JSON);
+            let encoded = self.encode(status, Some((&media_type, &text)));
+            state.inline = Some(encoded).filter(|it| it.json.len() <= MAX_INLINE_JSON);
         }
-        state.inline.as_ref().unwrap_or(&state.told)
+        state.inline.as_ref().unwrap_or(&state.encoded)
     }
 
-    fn encoded(&self, news: &News, content: Option<(&str, &str)>) -> Told {
-        let (event, version, etag) = match news {
-            News::Version { number, tag } => {
+    fn encode(&self, status: &PageStatus, content: Option<(&str, &str)>) -> EncodedStatus {
+        let (event, version, etag) = match status {
+            PageStatus::Version { number, tag } => {
                 ("page", Some(format!("{number:016x}")), tag.as_deref())
             }
-            News::Purged => ("purge", None, None),
-            News::Unwatchable => ("unwatchable", None, None),
+            PageStatus::Purged => ("purge", None, None),
+            PageStatus::Unwatchable => ("unwatchable", None, None),
         };
         let value = content.and_then(|(media_type, text)| {
             is_json(media_type).then(|| serde_json::from_str(text).ok())?
         });
-        let said = Said {
+        let fields = PageEventJson {
             event,
             url: &self.url,
             version,
@@ -162,9 +162,9 @@ impl Page {
             text: content.map(|(_, text)| text).filter(|_| value.is_none()),
         };
         // Serializing these fields cannot fail.
-        let json = serde_json::to_string(&said).unwrap_or_default();
-        Told {
-            event: server_sent(None, event, &json).into(),
+        let json = serde_json::to_string(&fields).unwrap_or_default();
+        EncodedStatus {
+            event: encode_event(None, event, &json).into(),
             json: json.into(),
         }
     }
@@ -185,57 +185,57 @@ fn text_of(media_type: &str, content: Vec<u8>) -> Option<String> {
     charset.all(is_utf8).then_some(text)
 }
 
-impl Drop for Page {
+impl Drop for PageTopic {
     fn drop(&mut self) {
         self.left.notify_one();
     }
 }
 
 /// A subscription to one page.
-pub(crate) struct Watching {
-    page: Arc<Page>,
+pub(crate) struct PageSubscription {
+    page: Arc<PageTopic>,
     /// The client's copy, of which no event is sent.
-    known: Option<Known>,
-    told: u64,
-    seat: Option<Seat>,
+    client_copy: Option<PageValidator>,
+    delivered: u64,
+    registration: Option<Registration>,
 }
 
 /// The validator of the client's copy of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Known {
+pub(crate) enum PageValidator {
     /// Its version.
     Version(u64),
     /// Its entity tag.
     Tag(String),
 }
 
-impl Known {
-    fn is(&self, news: Option<&News>) -> bool {
-        let Some(News::Version { number, tag }) = news else {
+impl PageValidator {
+    fn matches(&self, status: Option<&PageStatus>) -> bool {
+        let Some(PageStatus::Version { number, tag }) = status else {
             return false;
         };
         match self {
-            Self::Version(known) => number == known,
+            Self::Version(client_copy) => number == client_copy,
             // Weak comparison: a variant in another content coding has a weak tag.
-            Self::Tag(known) => {
+            Self::Tag(client_copy) => {
                 let now = tag
                     .as_ref()
                     .and_then(|tag| EntityTag::parse(tag.as_bytes()));
-                let known = EntityTag::parse(known.as_bytes());
-                now.zip(known)
-                    .is_some_and(|(now, known)| now.weak_eq(known))
+                let client_copy = EntityTag::parse(client_copy.as_bytes());
+                now.zip(client_copy)
+                    .is_some_and(|(now, client_copy)| now.weak_eq(client_copy))
             }
         }
     }
 }
 
-impl Watching {
-    pub(crate) const fn new(page: Arc<Page>) -> Self {
+impl PageSubscription {
+    pub(crate) const fn new(page: Arc<PageTopic>) -> Self {
         Self {
             page,
-            known: None,
-            told: 0,
-            seat: None,
+            client_copy: None,
+            delivered: 0,
+            registration: None,
         }
     }
 
@@ -244,46 +244,46 @@ impl Watching {
     }
 
     /// Sets the client's copy: the first event is omitted if it is current.
-    pub(crate) fn has(&mut self, known: Option<Known>) {
-        self.known = known;
+    pub(crate) fn set_client_copy(&mut self, client_copy: Option<PageValidator>) {
+        self.client_copy = client_copy;
     }
 
     /// Returns whether the client's copy is known.
-    pub(crate) const fn knows(&self) -> bool {
-        self.known.is_some()
+    pub(crate) const fn has_client_copy(&self) -> bool {
+        self.client_copy.is_some()
     }
 
     /// Returns the next event, or registers the waker for it.
-    pub(crate) fn next(&mut self, waker: &Waker, manner: Manner) -> Option<Bytes> {
+    pub(crate) fn next(&mut self, waker: &Waker, format: PageFormat) -> Option<Bytes> {
         let mut state = self.page.state.lock();
-        if state.number > self.told {
-            self.told = state.number;
-            let known = self.known.take();
-            if !known.is_some_and(|known| known.is(state.news.as_ref())) {
-                let told = if manner.inline {
+        if state.number > self.delivered {
+            self.delivered = state.number;
+            let client_copy = self.client_copy.take();
+            if !client_copy.is_some_and(|client_copy| client_copy.matches(state.status.as_ref())) {
+                let encoded = if format.inline {
                     self.page.inline(&mut state)
                 } else {
-                    &state.told
+                    &state.encoded
                 };
                 return Some(
-                    if manner.as_json {
-                        &told.json
+                    if format.is_json {
+                        &encoded.json
                     } else {
-                        &told.event
+                        &encoded.event
                     }
                     .clone(),
                 );
             }
         }
-        self.seat = Some(state.waiting.wait(self.seat, waker));
+        self.registration = Some(state.wait_list.register(self.registration, waker));
         None
     }
 }
 
-impl Drop for Watching {
+impl Drop for PageSubscription {
     fn drop(&mut self) {
-        if let Some(seat) = self.seat {
-            self.page.state.lock().waiting.leave(seat);
+        if let Some(registration) = self.registration {
+            self.page.state.lock().wait_list.remove(registration);
         }
     }
 }
@@ -294,40 +294,40 @@ mod tests {
 
     #[test]
     fn who_watches_is_told_the_latest_once() {
-        let page = Arc::new(Page::new("/news/?a=1"));
-        let mut watching = Watching::new(Arc::clone(&page));
-        let manner = |as_json| Manner {
-            as_json,
+        let page = Arc::new(PageTopic::new("/news/?a=1"));
+        let mut subscription = PageSubscription::new(Arc::clone(&page));
+        let format = |is_json| PageFormat {
+            is_json,
             inline: false,
         };
-        let mut next = |as_json| watching.next(Waker::noop(), manner(as_json));
+        let mut next = |is_json| subscription.next(Waker::noop(), format(is_json));
         assert_eq!(next(true), None);
-        let version = |number| News::Version {
+        let version = |number| PageStatus::Version {
             number,
             tag: Some("\"x\"".to_owned()),
         };
-        page.tell(version(1));
-        page.tell(version(0xab));
-        let told =
+        page.publish(version(1));
+        page.publish(version(0xab));
+        let encoded =
             r#"{"event":"page","url":"/news/?a=1","version":"00000000000000ab","etag":"\"x\""}"#;
-        assert_eq!(next(true).as_deref(), Some(told.as_bytes()));
-        page.tell(version(0xab));
+        assert_eq!(next(true).as_deref(), Some(encoded.as_bytes()));
+        page.publish(version(0xab));
         assert_eq!(next(true), None);
-        page.tell(News::Purged);
-        let told = "event: purge\ndata: {\"event\":\"purge\",\"url\":\"/news/?a=1\"}\n\n";
-        assert_eq!(next(false).as_deref(), Some(told.as_bytes()));
+        page.publish(PageStatus::Purged);
+        let encoded = "event: purge\ndata: {\"event\":\"purge\",\"url\":\"/news/?a=1\"}\n\n";
+        assert_eq!(next(false).as_deref(), Some(encoded.as_bytes()));
         // A subscriber with the current version receives the next one.
-        page.tell(version(7));
-        let mut informed = Watching::new(Arc::clone(&page));
-        informed.has(Some(Known::Version(7)));
-        assert_eq!(informed.next(Waker::noop(), manner(true)), None);
-        page.tell(version(8));
-        assert!(informed.next(Waker::noop(), manner(true)).is_some());
+        page.publish(version(7));
+        let mut informed = PageSubscription::new(Arc::clone(&page));
+        informed.set_client_copy(Some(PageValidator::Version(7)));
+        assert_eq!(informed.next(Waker::noop(), format(true)), None);
+        page.publish(version(8));
+        assert!(informed.next(Waker::noop(), format(true)).is_some());
     }
 
     #[test]
     fn a_page_may_be_known_by_its_entity_tag() {
-        for (now, known, expected) in [
+        for (now, client_copy, expected) in [
             (Some("\"a\""), "\"a\"", true),
             (Some("\"a\""), "W/\"a\"", true),
             (Some("W/\"a\""), "\"a\"", true),
@@ -335,34 +335,38 @@ mod tests {
             (Some("a"), "a", false),
             (None, "\"a\"", false),
         ] {
-            let news = News::Version {
+            let status = PageStatus::Version {
                 number: 1,
                 tag: now.map(str::to_owned),
             };
-            let known = Known::Tag(known.to_owned());
-            assert_eq!(known.is(Some(&news)), expected, "{now:?} and {known:?}");
-            assert!(!known.is(Some(&News::Purged)) && !known.is(None));
+            let client_copy = PageValidator::Tag(client_copy.to_owned());
+            assert_eq!(
+                client_copy.matches(Some(&status)),
+                expected,
+                "{now:?} and {client_copy:?}"
+            );
+            assert!(!client_copy.matches(Some(&PageStatus::Purged)) && !client_copy.matches(None));
         }
     }
 
     #[test]
     fn content_is_told_to_whom_it_is_wanted_by() {
-        let told = |media_type: &'static str, content: &[u8]| {
-            let page = Arc::new(Page::new("/"));
+        let encoded = |media_type: &'static str, content: &[u8]| {
+            let page = Arc::new(PageTopic::new("/"));
             let content = content.to_vec();
             let find: FindContent =
                 Arc::new(move || Some((media_type.to_owned(), content.clone())));
-            let news = News::Version {
+            let status = PageStatus::Version {
                 number: 1,
                 tag: None,
             };
-            page.tell_with(news, Some(find));
+            page.publish_with_content(status, Some(find));
             let next = |inline| {
-                let manner = Manner {
-                    as_json: true,
+                let format = PageFormat {
+                    is_json: true,
                     inline,
                 };
-                let event = Watching::new(Arc::clone(&page)).next(Waker::noop(), manner);
+                let event = PageSubscription::new(Arc::clone(&page)).next(Waker::noop(), format);
                 String::from_utf8(event.expect("news").to_vec()).expect("JSON")
             };
             let without = r#"{"event":"page","url":"/","version":"0000000000000001"}"#;
@@ -399,7 +403,7 @@ mod tests {
             ("text/html; charset=iso-8859-1", "ä".as_bytes(), "}"),
             ("text/html", &vec![1; MAX_INLINE / 2], "}"),
         ] {
-            assert_eq!(told(media_type, content), expected, "{media_type}");
+            assert_eq!(encoded(media_type, content), expected, "{media_type}");
         }
     }
 }

@@ -13,14 +13,14 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use crate::answer;
 
 /// Interval of keep-alive comments on a silent stream.
-const HEARTBEAT: Duration = Duration::from_secs(15);
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 /// Placeholder id for clients that have not received an id yet: it marks their reconnects.
-pub(crate) const MARK: &str = "-";
+pub(crate) const PLACEHOLDER_ID: &str = "-";
 /// A keep-alive comment. An empty line after it would be an empty event to some clients.
-const ALIVE: &[u8] = b":\n";
+const KEEP_ALIVE: &[u8] = b":\n";
 
 /// A source of encoded events.
-pub(crate) trait Events: Send + Sync + Unpin {
+pub(crate) trait EventSource: Send + Sync + Unpin {
     /// Polls the next encoded event; `None` at the end.
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>>;
 
@@ -34,41 +34,41 @@ pub(crate) trait Events: Send + Sync + Unpin {
 pub(crate) struct EventStream<E> {
     events: E,
     /// Sent before the first event.
-    greeting: Option<Greeting>,
-    heartbeat: Pin<Box<Sleep>>,
+    preamble: Option<StreamPreamble>,
+    keep_alive: Pin<Box<Sleep>>,
 }
 
 /// The fields sent before the first event.
-struct Greeting {
-    is_marked: bool,
+struct StreamPreamble {
+    has_placeholder_id: bool,
 }
 
-impl Greeting {
+impl StreamPreamble {
     /// Encodes the fields as part of the first event: on their own, some clients take them for an event.
     fn written(&self) -> Bytes {
         // Jitter keeps clients from reconnecting all at once.
         let pause = 1000 + microcache_store::random::number() % 2000;
-        if self.is_marked {
-            format!("retry: {pause}\nid: {MARK}\n").into()
+        if self.has_placeholder_id {
+            format!("retry: {pause}\nid: {PLACEHOLDER_ID}\n").into()
         } else {
             format!("retry: {pause}\n").into()
         }
     }
 }
 
-impl<E: Events> EventStream<E> {
+impl<E: EventSource> EventStream<E> {
     /// Creates a stream. `is_marked` starts it with a placeholder id, which reveals reconnects.
-    pub(crate) fn new(events: E, is_marked: bool) -> Self {
-        let heartbeat = Box::pin(sleep_until(next_look(&events)));
+    pub(crate) fn new(events: E, has_placeholder_id: bool) -> Self {
+        let keep_alive = Box::pin(sleep_until(next_keep_alive(&events)));
         Self {
             events,
-            greeting: Some(Greeting { is_marked }),
-            heartbeat,
+            preamble: Some(StreamPreamble { has_placeholder_id }),
+            keep_alive,
         }
     }
 }
 
-impl<E: Events + 'static> EventStream<E> {
+impl<E: EventSource + 'static> EventStream<E> {
     /// Returns the response with this stream as its body.
     pub(crate) fn answer(self) -> OriginResponse {
         let mut answer = answer::bare(200);
@@ -82,31 +82,35 @@ impl<E: Events + 'static> EventStream<E> {
     }
 }
 
-fn next_look(events: &impl Events) -> Instant {
-    let heartbeat = Instant::now() + HEARTBEAT;
-    events.ends().map_or(heartbeat, |end| end.min(heartbeat))
+fn next_keep_alive(events: &impl EventSource) -> Instant {
+    let keep_alive = Instant::now() + KEEP_ALIVE_INTERVAL;
+    events.ends().map_or(keep_alive, |end| end.min(keep_alive))
 }
 
-impl<E: Events> Source for EventStream<E> {
+impl<E: EventSource> Source for EventStream<E> {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
-        if let Some(greeting) = self.greeting.take() {
-            return Poll::Ready(Some(Ok(Frame::Data(greeting.written()))));
+        if let Some(preamble) = self.preamble.take() {
+            return Poll::Ready(Some(Ok(Frame::Data(preamble.written()))));
         }
         if self.events.ends().is_some_and(|end| end <= Instant::now()) {
             return Poll::Ready(None);
         }
         if let Poll::Ready(event) = self.events.poll_event(cx) {
-            self.heartbeat.as_mut().reset(next_look(&self.events));
+            self.keep_alive
+                .as_mut()
+                .reset(next_keep_alive(&self.events));
             return Poll::Ready(event.map(|event| Ok(Frame::Data(event))));
         }
-        if self.heartbeat.as_mut().poll(cx).is_ready() {
+        if self.keep_alive.as_mut().poll(cx).is_ready() {
             if self.events.ends().is_some_and(|end| end <= Instant::now()) {
                 return Poll::Ready(None);
             }
-            self.heartbeat.as_mut().reset(next_look(&self.events));
+            self.keep_alive
+                .as_mut()
+                .reset(next_keep_alive(&self.events));
             // A reset timer has to be polled to register the waker.
-            let _ = self.heartbeat.as_mut().poll(cx);
-            return Poll::Ready(Some(Ok(Frame::Data(Bytes::from_static(ALIVE)))));
+            let _ = self.keep_alive.as_mut().poll(cx);
+            return Poll::Ready(Some(Ok(Frame::Data(Bytes::from_static(KEEP_ALIVE)))));
         }
         Poll::Pending
     }
@@ -124,9 +128,9 @@ mod tests {
     use crate::subscribing::subscription::WatchEvents;
 
     /// One event, then silence until the end.
-    struct One(Option<Bytes>, Instant);
+    struct SingleEvent(Option<Bytes>, Instant);
 
-    impl Events for One {
+    impl EventSource for SingleEvent {
         fn poll_event(&mut self, _: &mut Context<'_>) -> Poll<Option<Bytes>> {
             self.0
                 .take()
@@ -141,10 +145,10 @@ mod tests {
     /// httpx-sse and Symfony treat every empty line as the end of an event.
     #[tokio::test(start_paused = true)]
     async fn an_empty_line_ends_an_event_and_nothing_else() {
-        for is_marked in [false, true] {
+        for has_placeholder_id in [false, true] {
             let end = Instant::now() + Duration::from_mins(1);
             let event = Bytes::from_static(b"data: 1\n\n");
-            let mut stream = EventStream::new(One(Some(event), end), is_marked);
+            let mut stream = EventStream::new(SingleEvent(Some(event), end), has_placeholder_id);
             let mut sent = String::new();
             while let Some(frame) = poll_fn(|cx| stream.poll_frame(cx)).await {
                 let Ok(Frame::Data(bytes)) = frame else {
@@ -157,7 +161,7 @@ mod tests {
                 first.starts_with("retry: ") && first.ends_with("\ndata: 1"),
                 "{sent}"
             );
-            assert_eq!(first.contains("\nid: -\n"), is_marked);
+            assert_eq!(first.contains("\nid: -\n"), has_placeholder_id);
             assert_eq!(rest, ":\n".repeat(3));
         }
     }

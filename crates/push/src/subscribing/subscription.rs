@@ -10,73 +10,59 @@ use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use crate::access::readers::Reader;
+use crate::access::read_grant::ReadGrant;
 use crate::answer;
-use crate::changes::change::Change;
-use crate::changes::events::{Form, Word, encode, encode_word};
-use crate::changes::version::{Place, Version};
+use crate::changes::change::DocumentChange;
+use crate::changes::events::{ControlEvent, EventFormat, encode, encode_control};
+use crate::changes::version::{DocumentVersion, EventId};
 use crate::documents::Documents;
-use crate::documents::books::Books;
-use crate::documents::client::Client;
-use crate::documents::topics::{NoTopic, TopicId};
-use crate::name::{Name, Pattern};
-use crate::subscribing::joining::Joining;
-use crate::subscribing::page::{Manner, Watching};
-use crate::subscribing::stream::Events;
-use crate::subscribing::told::Told;
-use crate::waiting::Seat;
+use crate::documents::client_network::ClientNetwork;
+use crate::documents::index::DocumentIndex;
+use crate::documents::topics::{TopicError, TopicId};
+use crate::name::{DocumentName, Pattern};
+use crate::subscribing::cursor::{Cursor, ResumePoint};
+use crate::subscribing::delivered::DeliveredVersions;
+use crate::subscribing::page::{PageFormat, PageSubscription};
+use crate::subscribing::pending_join::PendingJoin;
+use crate::subscribing::stream::EventSource;
+use crate::wait_list::Registration;
 
 /// A subscriber: its topics, and its position in the sequence of changes.
 pub(crate) struct Subscription {
     pub(crate) documents: Arc<Documents>,
-    pub(crate) topics: SmallVec<[Wanted; 1]>,
+    pub(crate) topics: SmallVec<[TopicSubscription; 1]>,
     /// A pattern that was added and whose snapshot is incomplete.
-    pub(crate) joining: Option<Box<Joining>>,
+    pub(crate) joining: Option<Box<PendingJoin>>,
     /// Pages of the application.
-    pub(crate) pages: Vec<Watching>,
-    /// The epoch of its position.
-    epoch: u64,
-    /// The number of the last change delivered; versions overtaken before are not delivered.
-    pub(crate) seen: u64,
-    /// Changes up to this number are sent as full snapshots (subscriber has no base version).
-    told_whole_through: u64,
-    /// The newest change when the subscriber was last up to date.
-    pub(crate) caught_up: u64,
-    /// The position with which it reconnected. Earlier deliveries may belong to another subscription.
-    resumed_at: u64,
+    pub(crate) pages: Vec<PageSubscription>,
+    pub(crate) cursor: Cursor,
     /// Versions delivered since it was last up to date.
-    pub(crate) told: Told,
-    /// A reset event is due.
-    begins_anew: bool,
-    /// Another node has delivered a change that has not arrived here and may be lost.
-    is_ahead: bool,
+    pub(crate) delivered: DeliveredVersions,
     /// A gap event is due: versions after the client's copy of a document are missing.
-    has_a_gap: bool,
-    /// The position at the last gap event.
-    gap_at: u64,
-    wants: Wants,
+    gap_is_due: bool,
+    options: DeliveryOptions,
     /// Permission to read private documents.
-    pub(crate) reader: Reader,
-    pub(crate) client: Client,
+    pub(crate) grant: ReadGrant,
+    pub(crate) client: ClientNetwork,
 }
 
 /// The parameters of a subscription.
 #[derive(Default)]
-pub(crate) struct Asked {
+pub(crate) struct SubscribeRequest {
     pub(crate) documents: Vec<Pattern>,
-    pub(crate) pages: Vec<Watching>,
-    /// The last event id.
-    pub(crate) seen: Option<String>,
+    pub(crate) pages: Vec<PageSubscription>,
+    /// The position to resume from.
+    pub(crate) last_event_id: Option<ResumePoint>,
     /// Documents in the client's possession, with their versions.
-    pub(crate) has: Vec<(Name, Version)>,
-    pub(crate) wants: Wants,
-    pub(crate) reader: Reader,
-    pub(crate) client: Client,
+    pub(crate) has: Vec<(DocumentName, DocumentVersion)>,
+    pub(crate) options: DeliveryOptions,
+    pub(crate) grant: ReadGrant,
+    pub(crate) client: ClientNetwork,
 }
 
 /// The encoding of events.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Wants {
+pub(crate) struct DeliveryOptions {
     /// Send changes of documents as deltas.
     pub(crate) deltas: bool,
     /// Send pages with their content inline.
@@ -84,69 +70,71 @@ pub(crate) struct Wants {
 }
 
 /// Scans for the documents of a new topic. The lock is released between turns.
-pub(crate) fn look_for_all(books: &mut MutexGuard<'_, Books>, topic: TopicId) {
-    while !books.look_on(topic) {
-        MutexGuard::bump(books);
+pub(crate) fn scan_all(index: &mut MutexGuard<'_, DocumentIndex>, topic: TopicId) {
+    while !index.scan(topic) {
+        MutexGuard::bump(index);
     }
 }
 
 /// A topic of the subscription.
-pub(crate) struct Wanted {
-    pub(crate) topic: TopicId,
-    pub(crate) seat: Option<Seat>,
+pub(crate) struct TopicSubscription {
+    pub(crate) id: TopicId,
+    pub(crate) registration: Option<Registration>,
     /// Changes up to this number were delivered as a snapshot when the topic was added.
     pub(crate) since: u64,
     /// [`MissingChanges::times`](crate::documents::topics::MissingChanges) at the last gap event.
-    pub(crate) told_missing: u64,
+    pub(crate) announced_missing: u64,
 }
 
-impl Wanted {
-    pub(crate) const fn new(topic: TopicId) -> Self {
+impl TopicSubscription {
+    pub(crate) const fn new(id: TopicId) -> Self {
         Self {
-            topic,
-            seat: None,
+            id,
+            registration: None,
             since: 0,
-            told_missing: 0,
+            announced_missing: 0,
         }
     }
 }
 
 /// Allowed clock skew of the Redis server, in milliseconds.
-const MOST_AHEAD: u64 = 60_000;
-/// Position of no gap event.
-const NOWHERE: u64 = u64::MAX;
+const MAX_CLOCK_SKEW: u64 = 60_000;
 /// Limit of outdated changes skipped per turn.
 const MAX_SKIPPED: usize = 1024;
 
 /// Error subscribing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NoSubscription {
+pub(crate) enum SubscribeError {
     /// The limit of subscribers is reached.
-    TooMany,
+    TooManySubscribers,
     /// The limit of distinct patterns is reached.
     TooManyPatterns,
     /// The documents of Redis are not loaded yet.
     NoDocuments,
     /// The limit of patterns per client is reached.
-    OwnPatterns,
+    TooManyClientPatterns,
 }
 
-impl From<NoTopic> for NoSubscription {
-    fn from(why: NoTopic) -> Self {
+impl From<TopicError> for SubscribeError {
+    fn from(why: TopicError) -> Self {
         match why {
-            NoTopic::TooMany => Self::TooManyPatterns,
-            NoTopic::TooManyOfOne => Self::OwnPatterns,
+            TopicError::TooMany => Self::TooManyPatterns,
+            TopicError::TooManyOfOne => Self::TooManyClientPatterns,
         }
     }
 }
 
-impl NoSubscription {
+impl SubscribeError {
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
-            Self::TooMany => "there are too many subscribers (push_max_subscribers)",
-            Self::NoDocuments => "there are no documents yet: push_redis could not be read",
-            Self::TooManyPatterns => "too many different patterns are subscribed to",
-            Self::OwnPatterns => "too many different patterns are subscribed to from your address",
+            Self::TooManySubscribers => {
+                "the limit of subscribers is reached (push_max_subscribers)"
+            }
+            Self::NoDocuments => "the documents are not loaded yet: push_redis cannot be reached",
+            Self::TooManyPatterns => "the limit of distinct patterns is reached",
+            Self::TooManyClientPatterns => {
+                "the limit of distinct patterns per client address is reached"
+            }
         }
     }
 
@@ -157,240 +145,231 @@ impl NoSubscription {
 }
 
 /// The result of one poll.
-pub(crate) enum Step {
-    Next(Next),
+pub(crate) enum SubscriptionStep {
+    Deliver(Delivery),
     /// The snapshot of an added pattern is complete.
     Joined,
     /// The skip limit is reached: yield to other tasks.
-    Later,
-    Nothing,
+    Yield,
+    CaughtUp,
 }
 
 /// The next event.
-pub(crate) enum Next {
-    Change(Arc<Change>, As),
-    Word(Word),
+pub(crate) enum Delivery {
+    Change(Arc<DocumentChange>, DeliveryMode),
+    Control(ControlEvent),
 }
 
-/// The form in which a change is sent.
+/// The format in which a change is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum As {
+pub(crate) enum DeliveryMode {
     /// As a patch of the previous version.
     Delta,
     /// As a full snapshot.
-    Whole,
+    Snapshot,
     /// As a snapshot of an added pattern, without an event id: changes of other patterns with smaller numbers
     /// may still be due.
-    Added,
+    Joined,
 }
 
 impl Subscription {
     /// Subscribes to the requested patterns. A client with a last event id receives the changes since; any
     /// other one receives snapshots of all documents.
-    pub(crate) fn new(documents: &Arc<Documents>, asked: Asked) -> Result<Self, NoSubscription> {
-        if !documents.are_there() {
-            return Err(NoSubscription::NoDocuments);
+    pub(crate) fn new(
+        documents: &Arc<Documents>,
+        request: SubscribeRequest,
+    ) -> Result<Self, SubscribeError> {
+        if !documents.are_loaded() {
+            return Err(SubscribeError::NoDocuments);
         }
-        let mut books = documents.books.lock();
-        if books.subscribers >= documents.settings.max_subscribers {
+        let mut index = documents.index.lock();
+        if index.subscribers >= documents.settings.max_subscribers {
             documents.counters.turned_away.add_one();
-            return Err(NoSubscription::TooMany);
+            return Err(SubscribeError::TooManySubscribers);
         }
-        books.subscribers += 1;
+        index.subscribers += 1;
         let mut subscription = Self {
             documents: Arc::clone(documents),
             topics: SmallVec::new(),
             joining: None,
-            pages: asked.pages,
-            epoch: books.generations.current(),
-            seen: 0,
-            told_whole_through: books.newest,
-            caught_up: 0,
-            resumed_at: 0,
-            told: Told::default(),
-            begins_anew: false,
-            is_ahead: false,
-            has_a_gap: false,
-            gap_at: NOWHERE,
-            wants: asked.wants,
-            reader: asked.reader,
-            client: asked.client,
+            pages: request.pages,
+            cursor: Cursor::new(index.generations.current(), index.newest),
+            delivered: DeliveredVersions::default(),
+            gap_is_due: false,
+            options: request.options,
+            grant: request.grant,
+            client: request.client,
         };
         // Without patterns there is no position.
-        if let Some(seen) = asked.seen.filter(|_| !asked.documents.is_empty()) {
-            subscription.resume(&seen, &books);
+        let resume_point = request.last_event_id;
+        if let Some(point) = resume_point.filter(|_| !request.documents.is_empty()) {
+            subscription.resume(point, &index);
         }
-        for (name, version) in &asked.has {
-            subscription.has_version(name, *version, &books);
+        for (name, version) in &request.has {
+            subscription.add_client_copy(name, *version, &index);
         }
-        let last = subscription.last_known();
-        subscription.is_ahead = books.is_shared && books.numbers.is_to_come(last);
-        for pattern in &asked.documents {
-            let topic = match books.join(pattern, asked.client) {
+        if index.is_shared && index.numbers.is_pending(subscription.newest_known()) {
+            subscription.cursor.mark_ahead();
+        }
+        for pattern in &request.documents {
+            let topic = match index.join(pattern, request.client) {
                 Ok(topic) => topic,
                 Err(why) => {
                     // `Drop` leaves the joined topics and needs this lock.
-                    drop(books);
+                    drop(index);
                     documents.counters.turned_away.add_one();
                     return Err(why.into());
                 }
             };
-            subscription.topics.push(Wanted::new(topic));
-            look_for_all(&mut books, topic);
+            subscription.topics.push(TopicSubscription::new(topic));
+            scan_all(&mut index, topic);
         }
-        drop(books);
+        drop(index);
         documents.counters.subscribed.add_one();
         Ok(subscription)
     }
 
     /// Resumes at the client's last event id, if it is valid here.
-    fn resume(&mut self, seen: &str, books: &Books) {
-        let remembered = books.forgotten_through..=self.newest_anywhere(books);
-        let is_ours = |it: &Place| {
-            let last = Version {
-                number: it.knows_through(),
-                ..it.version
+    fn resume(&mut self, point: ResumePoint, index: &DocumentIndex) {
+        let known = index.forgotten_through..=self.newest_anywhere(index);
+        let is_valid = |id: &EventId| {
+            let last = DocumentVersion {
+                number: id.known_through(),
+                ..id.version
             };
-            books.generations.has(last) && remembered.contains(&last.number)
+            index.generations.has(last) && known.contains(&last.number)
         };
-        match seen.parse::<Place>().ok().filter(is_ours) {
-            Some(place) => {
-                self.seen = place.version.number;
-                self.resumed_at = self.seen;
-                self.told_whole_through = place.told_whole_through.min(books.newest);
-            }
-            None => self.begins_anew = true,
+        match point {
+            ResumePoint::At(id) if is_valid(&id) => self.cursor.resume(id, index.newest),
+            ResumePoint::At(_) | ResumePoint::Unknown => self.cursor.invalidate(),
         }
     }
 
     /// Returns the largest number that another node may have delivered. Shared numbers are microseconds.
-    fn newest_anywhere(&self, books: &Books) -> u64 {
-        if books.is_shared {
-            let now = self.documents.clock.date().as_millis() + MOST_AHEAD;
-            books.newest.max(now * 1000)
+    fn newest_anywhere(&self, index: &DocumentIndex) -> u64 {
+        if index.is_shared {
+            let now = self.documents.clock.date().as_millis() + MAX_CLOCK_SKEW;
+            index.newest.max(now * 1000)
         } else {
-            books.newest
+            index.newest
         }
     }
 
     /// Registers the client's copy of a document: later versions, deletions and deltas follow it. A last
     /// event id does not prove possession, since it may come from a subscription to other documents.
-    fn has_version(&mut self, name: &Name, version: Version, books: &Books) {
-        let is_ours =
-            books.generations.has(version) && version.number <= self.newest_anywhere(books);
-        let is_to_come = version.number > books.newest;
-        let document = books.document(name);
-        if is_ours && (is_to_come || document.is_some()) {
-            self.told.note(name, version.number);
+    fn add_client_copy(
+        &mut self,
+        name: &DocumentName,
+        version: DocumentVersion,
+        index: &DocumentIndex,
+    ) {
+        let is_valid =
+            index.generations.has(version) && version.number <= self.newest_anywhere(index);
+        let is_pending = version.number > index.newest;
+        let document = index.document(name);
+        if is_valid && (is_pending || document.is_some()) {
+            self.delivered.record(name, version.number);
             let forgotten = document.map_or(0, |it| it.forgotten_through);
-            self.has_a_gap |= books.has_history() && forgotten > version.number;
+            self.gap_is_due |= index.has_history() && forgotten > version.number;
         } else {
-            self.begins_anew = true;
+            self.cursor.invalidate();
         }
     }
 
     /// Returns the current position, to resume from.
-    pub(crate) fn place(&self) -> Place {
-        let is_told_whole = self.seen < self.told_whole_through;
-        Place {
-            version: Version {
-                epoch: self.epoch,
-                number: self.seen,
-            },
-            told_whole_through: if is_told_whole {
-                self.told_whole_through
-            } else {
-                0
-            },
-        }
+    pub(crate) fn position(&self) -> EventId {
+        self.cursor.event_id()
     }
 
     /// Polls the next event in one of two formats.
     pub(crate) fn poll_encoded(
         &mut self,
         cx: &mut Context<'_>,
-        whole: Form,
-        delta: Form,
+        snapshot: EventFormat,
+        delta: EventFormat,
     ) -> Poll<Bytes> {
-        let is_json = whole == Form::Json;
-        self.poll_written(cx, is_json, |books, next| match next {
-            Next::Word(word) => encode_word(*word, is_json).into(),
-            Next::Change(change, how) => {
-                let form = match how {
-                    As::Delta => delta,
-                    As::Whole => whole,
-                    As::Added => Form::Value,
+        let is_json = snapshot == EventFormat::Json;
+        self.poll_with(cx, is_json, |index, next| match next {
+            Delivery::Control(event) => encode_control(*event, is_json).into(),
+            Delivery::Change(change, mode) => {
+                let format = match mode {
+                    DeliveryMode::Delta => delta,
+                    DeliveryMode::Snapshot => snapshot,
+                    DeliveryMode::Joined => EventFormat::Value,
                 };
-                let version = books.generations.version(change.number);
-                books
+                let version = index.generations.version(change.number);
+                index
                     .encodings
-                    .get(change.number, form, || encode(change, version, form))
+                    .get(change.number, format, || encode(change, version, format))
             }
         })
     }
 
     /// Polls the next event, encoded by `write`. It is empty when the snapshot of an added pattern is
     /// complete.
-    pub(crate) fn poll_written(
+    pub(crate) fn poll_with(
         &mut self,
         cx: &mut Context<'_>,
         is_json: bool,
-        write: impl FnOnce(&mut Books, &Next) -> Bytes,
+        write: impl FnOnce(&mut DocumentIndex, &Delivery) -> Bytes,
     ) -> Poll<Bytes> {
         let documents = Arc::clone(&self.documents);
-        let mut books = documents.books.lock();
-        if self.joining.is_none() && self.is_quiet(&books) {
-            self.has_seen_all(&books);
+        let mut index = documents.index.lock();
+        if self.joining.is_none() && self.is_quiet(&index) {
+            self.mark_caught_up(&index);
         }
-        let step = self.join_on(&mut books);
-        let next = match step.unwrap_or_else(|| self.next(&books, u64::MAX)) {
-            Step::Next(next) => next,
-            Step::Joined => return Poll::Ready(Bytes::new()),
-            Step::Later => {
+        let step = self.poll_join(&mut index);
+        let next = match step.unwrap_or_else(|| self.next(&index, u64::MAX)) {
+            SubscriptionStep::Deliver(next) => next,
+            SubscriptionStep::Joined => return Poll::Ready(Bytes::new()),
+            SubscriptionStep::Yield => {
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
-            Step::Nothing => {
-                self.has_seen_all(&books);
-                if self.is_ahead {
-                    books.numbers.wait(self.last_known(), cx.waker());
+            SubscriptionStep::CaughtUp => {
+                self.mark_caught_up(&index);
+                if self.cursor.is_ahead() {
+                    index.numbers.register(self.newest_known(), cx.waker());
                 }
-                for wanted in &mut self.topics {
-                    let seat = books.topics.wait(wanted.topic, wanted.seat, cx.waker());
-                    wanted.seat = Some(seat);
+                for topic in &mut self.topics {
+                    let registration =
+                        index
+                            .topics
+                            .register(topic.id, topic.registration, cx.waker());
+                    topic.registration = Some(registration);
                 }
-                drop(books);
+                drop(index);
                 return self.poll_pages(cx.waker(), is_json);
             }
         };
         let counters = &documents.counters;
         match next {
-            Next::Word(Word::Reset) => counters.resets.add_one(),
-            Next::Word(Word::Gap) => counters.gaps.add_one(),
-            Next::Change(_, how) => {
+            Delivery::Control(ControlEvent::Reset) => counters.resets.add_one(),
+            Delivery::Control(ControlEvent::Gap) => counters.gaps.add_one(),
+            Delivery::Change(_, mode) => {
                 counters.events.add_one();
-                if how == As::Delta {
+                if mode == DeliveryMode::Delta {
                     counters.deltas.add_one();
                 }
             }
         }
-        Poll::Ready(write(&mut books, &next))
+        Poll::Ready(write(&mut index, &next))
     }
 
     /// Returns whether nothing has changed since the subscriber was up to date.
-    pub(crate) fn is_quiet(&self, books: &Books) -> bool {
-        let has_seen_all = self.topics.is_empty() || self.caught_up > 0;
+    pub(crate) fn is_quiet(&self, index: &DocumentIndex) -> bool {
+        let is_caught_up = self.topics.is_empty() || self.cursor.is_live();
         let mut topics = self.topics.iter();
-        has_seen_all && topics.all(|wanted| books.topics.is_quiet(wanted.topic, wanted.seat))
+        is_caught_up && topics.all(|topic| index.topics.is_quiet(topic.id, topic.registration))
     }
 
-    fn poll_pages(&mut self, waker: &Waker, as_json: bool) -> Poll<Bytes> {
+    fn poll_pages(&mut self, waker: &Waker, is_json: bool) -> Poll<Bytes> {
         let mut pages = self.pages.iter_mut();
-        let manner = Manner {
-            as_json,
-            inline: self.wants.content,
+        let format = PageFormat {
+            is_json,
+            inline: self.options.content,
         };
-        match pages.find_map(|page| page.next(waker, manner)) {
+        match pages.find_map(|page| page.next(waker, format)) {
             Some(event) => {
                 self.documents.counters.events.add_one();
                 Poll::Ready(event)
@@ -401,166 +380,163 @@ impl Subscription {
 
     /// Waits for the next event as JSON.
     pub(crate) async fn next_json(&mut self) -> Bytes {
-        poll_fn(|cx| self.poll_encoded(cx, Form::Json, Form::JsonDelta)).await
+        poll_fn(|cx| self.poll_encoded(cx, EventFormat::Json, EventFormat::JsonDelta)).await
     }
 
     /// Returns the next event as JSON, if there is one.
-    pub(crate) fn next_json_at_hand(&mut self) -> Option<Bytes> {
+    pub(crate) fn try_next_json(&mut self) -> Option<Bytes> {
         let mut cx = Context::from_waker(Waker::noop());
-        match self.poll_encoded(&mut cx, Form::Json, Form::JsonDelta) {
+        match self.poll_encoded(&mut cx, EventFormat::Json, EventFormat::JsonDelta) {
             Poll::Ready(event) => Some(event),
             Poll::Pending => None,
         }
     }
 
-    pub(crate) fn has_seen_all(&mut self, books: &Books) {
-        if self.is_ahead {
-            self.look_ahead(books);
-        }
-        self.seen = self.seen.max(books.newest);
-        self.caught_up = self.seen;
+    /// Moves to the newest change, with nothing left to deliver.
+    pub(crate) fn mark_caught_up(&mut self, index: &DocumentIndex) {
+        self.check_ahead(index);
+        self.cursor.mark_caught_up(index.newest);
         if self.topics.is_empty() {
             // No version was delivered, so that a new epoch changes nothing.
-            self.epoch = books.generations.current();
+            self.cursor.adopt_epoch(index.generations.current());
         }
-        if !self.is_ahead {
-            self.told = Told::default();
+        if !self.cursor.is_ahead() {
+            self.delivered = DeliveredVersions::default();
         }
     }
 
     /// Iterates over the numbers delivered to the client, here or by another node.
     fn known(&self) -> impl Iterator<Item = u64> {
-        self.told.versions().chain([self.seen])
+        self.delivered.versions().chain([self.cursor.seen()])
     }
 
-    fn last_known(&self) -> u64 {
+    fn newest_known(&self) -> u64 {
         self.known().max().unwrap_or_default()
     }
 
-    /// Checks whether another node has delivered a change that is lost.
-    fn look_ahead(&mut self, books: &Books) {
-        let has_lost_some = self.known().any(|it| books.numbers.has_lost(it));
-        self.begins_anew |= has_lost_some;
-        self.is_ahead = books.numbers.is_to_come(self.last_known());
+    /// Checks changes that another node has delivered: they may have arrived, or be lost.
+    fn check_ahead(&mut self, index: &DocumentIndex) {
+        if !self.cursor.is_ahead() {
+            return;
+        }
+        if self.known().any(|it| index.numbers.is_lost(it)) {
+            self.cursor.invalidate();
+        } else if !index.numbers.is_pending(self.newest_known()) {
+            self.cursor.mark_arrived();
+        }
     }
 
-    /// Returns whether the position is unusable: a deletion that was to be delivered may be forgotten.
-    pub(crate) fn has_to_begin_anew(&mut self, books: &Books) -> bool {
-        if self.is_ahead {
-            self.look_ahead(books);
-        }
-        self.begins_anew
-            || self.epoch != books.generations.current()
-            || self.seen.max(self.told_whole_through) < books.forgotten_through
+    /// Returns whether the position is unusable, so that a reset event is due.
+    pub(crate) fn needs_reset(&mut self, index: &DocumentIndex) -> bool {
+        self.check_ahead(index);
+        let epoch = index.generations.current();
+        self.cursor.needs_reset(epoch, index.forgotten_through)
     }
 
     /// Returns the next event up to change `through`.
-    pub(crate) fn next(&mut self, books: &Books, through: u64) -> Step {
-        if self.has_to_begin_anew(books) {
-            self.begins_anew = false;
-            self.has_a_gap = false;
-            self.epoch = books.generations.current();
-            self.seen = 0;
-            self.told_whole_through = books.newest;
-            self.caught_up = 0;
-            self.resumed_at = 0;
-            self.gap_at = NOWHERE;
-            self.told = Told::default();
-            for wanted in &mut self.topics {
-                wanted.since = 0;
+    pub(crate) fn next(&mut self, index: &DocumentIndex, through: u64) -> SubscriptionStep {
+        if self.needs_reset(index) {
+            let epoch = index.generations.current();
+            self.cursor.reset(epoch, index.newest);
+            self.gap_is_due = false;
+            self.delivered = DeliveredVersions::default();
+            for topic in &mut self.topics {
+                topic.since = 0;
             }
-            return Step::Next(Next::Word(Word::Reset));
+            return SubscriptionStep::Deliver(Delivery::Control(ControlEvent::Reset));
         }
-        if std::mem::take(&mut self.has_a_gap) || self.comes_to_a_gap(books) {
-            return Step::Next(Next::Word(Word::Gap));
+        if std::mem::take(&mut self.gap_is_due) || self.reaches_gap(index) {
+            return SubscriptionStep::Deliver(Delivery::Control(ControlEvent::Gap));
         }
         for _ in 0..MAX_SKIPPED {
-            let nearest = |it: &Wanted| books.after(it.topic, self.seen.max(it.since));
+            let seen = self.cursor.seen();
+            let nearest = |it: &TopicSubscription| index.after(it.id, seen.max(it.since));
             let next = self.topics.iter().filter_map(nearest);
             let next = next.filter(|change| change.number <= through);
             let Some(change) = next.min_by_key(|change| change.number).map(Arc::clone) else {
-                return Step::Nothing;
+                return SubscriptionStep::CaughtUp;
             };
-            let knows_nothing = change.number <= self.told_whole_through;
-            let told = self.told.of(&change.name);
+            let is_in_snapshot = self.cursor.is_in_snapshot(change.number);
+            let delivered = self.delivered.version_of(&change.name);
             // A client that has a version receives later ones, and its deletion.
-            let is_nothing = told == 0 && (change.is_gone() || !books.is_now(&change));
-            let is_passed_over = told >= change.number || knows_nothing && is_nothing;
-            if is_passed_over || self.is_hidden(&change.name) {
-                self.seen = change.number;
+            let is_obsolete =
+                delivered == 0 && (change.is_deletion() || !index.is_current(&change));
+            let is_skipped = delivered >= change.number || is_in_snapshot && is_obsolete;
+            if is_skipped || self.is_hidden(&change.name) {
+                self.cursor.advance(change.number);
                 continue;
             }
-            return Step::Next(self.tell(change, knows_nothing));
+            return SubscriptionStep::Deliver(self.deliver(change, is_in_snapshot));
         }
-        Step::Later
+        SubscriptionStep::Yield
     }
 
     /// Returns whether undelivered changes are missing and were not announced. Gap events precede all later
     /// changes, so that a reconnect cannot skip them.
-    fn comes_to_a_gap(&mut self, books: &Books) -> bool {
-        if !books.has_history() {
+    fn reaches_gap(&mut self, index: &DocumentIndex) -> bool {
+        if !index.has_history() {
             return false;
         }
-        let known = self.seen.max(self.told_whole_through);
+        let known = self.cursor.known_through();
         let mut is_missing = false;
-        for wanted in &mut self.topics {
-            let missing = books.topics.get(wanted.topic).missing;
-            if missing.times > wanted.told_missing && missing.through > known.max(wanted.since) {
-                wanted.told_missing = missing.times;
+        for topic in &mut self.topics {
+            let missing = index.topics.get(topic.id).missing;
+            if missing.times > topic.announced_missing && missing.through > known.max(topic.since) {
+                topic.announced_missing = missing.times;
                 is_missing = true;
             }
         }
         // One event covers all changes up to the next delivery.
-        is_missing && std::mem::replace(&mut self.gap_at, self.seen) != self.seen
+        is_missing && self.cursor.announce_gap()
     }
 
     /// Returns whether the document must not be delivered to this subscriber.
     pub(crate) fn is_hidden(&self, name: &str) -> bool {
-        self.documents.is_private(name) && !self.reader.may_read(name)
+        self.documents.is_private(name) && !self.grant.may_read(name)
     }
 
     /// Returns whether a change of a subscribed document is still to be delivered.
-    pub(crate) fn is_to_be_told(&self, change: &Change) -> bool {
-        change.number > self.seen && change.number > self.told.of(&change.name)
+    pub(crate) fn is_due(&self, change: &DocumentChange) -> bool {
+        change.number > self.cursor.seen()
+            && change.number > self.delivered.version_of(&change.name)
     }
 
     /// Records a delivery outside of the order.
-    pub(crate) fn note_told(&mut self, change: &Change) {
-        self.gap_at = NOWHERE;
-        self.told.note(&change.name, change.number);
+    pub(crate) fn record_delivery(&mut self, change: &DocumentChange) {
+        self.cursor.forget_gap();
+        self.delivered.record(&change.name, change.number);
     }
 
     /// Delivers a change as a delta or a full snapshot.
-    fn tell(&mut self, change: Arc<Change>, knows_nothing: bool) -> Next {
-        let last = self.told.of(&change.name).max(self.caught_up);
-        let has_before = change.delta.as_ref().is_some_and(|delta| {
-            let told = self.told.of(&change.name);
-            let was_told = self.resumed_at < delta.from && delta.from <= last;
-            delta.from == told || !knows_nothing && was_told
+    fn deliver(&mut self, change: Arc<DocumentChange>, is_in_snapshot: bool) -> Delivery {
+        let delivered = self.delivered.version_of(&change.name);
+        let has_base = change.delta.as_ref().is_some_and(|delta| {
+            let was_delivered = self.cursor.has_delivered(delta.from, delivered);
+            delta.from == delivered || !is_in_snapshot && was_delivered
         });
-        let how = if self.wants.deltas && has_before {
-            As::Delta
+        let mode = if self.options.deltas && has_base {
+            DeliveryMode::Delta
         } else {
-            As::Whole
+            DeliveryMode::Snapshot
         };
-        self.seen = change.number;
-        self.told.note(&change.name, change.number);
-        Next::Change(change, how)
+        self.cursor.advance(change.number);
+        self.delivered.record(&change.name, change.number);
+        Delivery::Change(change, mode)
     }
 }
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        let mut books = self.documents.books.lock();
-        books.subscribers -= 1;
+        let mut index = self.documents.index.lock();
+        index.subscribers -= 1;
         let left = self.topics.drain(..);
         let left: SmallVec<[_; 1]> = left
-            .map(|it| books.topics.leave(it.topic, it.seat))
+            .map(|it| index.topics.leave(it.id, it.registration))
             .collect();
         let joining = self.joining.take();
-        let joined = joining.map(|it| books.topics.leave(it.topic(), None));
+        let joined = joining.map(|it| index.topics.leave(it.topic(), None));
         // The topics may be large, and are freed without holding the lock.
-        drop(books);
+        drop(index);
         drop((left, joined));
     }
 }
@@ -571,24 +547,28 @@ pub(crate) struct DocumentEvents(pub(crate) Subscription);
 /// Events whose data is the JSON of the change.
 pub(crate) struct WatchEvents(pub(crate) Subscription);
 
-impl Events for DocumentEvents {
+impl EventSource for DocumentEvents {
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        let next = self.0.poll_encoded(cx, Form::Plain, Form::Plain);
+        let next = self
+            .0
+            .poll_encoded(cx, EventFormat::Document, EventFormat::Document);
         next.map(Some)
     }
 
     fn ends(&self) -> Option<Instant> {
-        self.0.reader.ends()
+        self.0.grant.ends()
     }
 }
 
-impl Events for WatchEvents {
+impl EventSource for WatchEvents {
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        let next = self.0.poll_encoded(cx, Form::Told, Form::ToldDelta);
+        let next = self
+            .0
+            .poll_encoded(cx, EventFormat::Event, EventFormat::EventDelta);
         next.map(Some)
     }
 
     fn ends(&self) -> Option<Instant> {
-        self.0.reader.ends()
+        self.0.grant.ends()
     }
 }

@@ -11,9 +11,9 @@ fn subscriptions_that_mean_nothing_are_refused() {
     let many = "topic=x&".repeat(101);
     let variables = format!("topic={}", "%7Ba%7D".repeat(17));
     for (query, says) in [
-        ("", "say what to subscribe to"),
-        ("lastEventID=1", "say what to subscribe to"),
-        ("Topic=a", "say what to subscribe to"),
+        ("", "no topic to subscribe to"),
+        ("lastEventID=1", "no topic to subscribe to"),
+        ("Topic=a", "no topic to subscribe to"),
         ("topic=%FF", "UTF-8"),
         ("topic=a%0Ab", "control characters"),
         (&long, "longer than 1024 bytes"),

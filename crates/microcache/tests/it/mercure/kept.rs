@@ -215,7 +215,7 @@ fn the_log_is_written_anew_as_soon_as_there_is_room_for_that() {
     let (code, told) = Proxy::refusal(&[&["http://localhost:1"][..], &flags].concat());
     assert_eq!(code, Some(1), "{told}");
     assert!(
-        told.contains("another process keeps its updates of the Mercure hub"),
+        told.contains("another process stores its updates of the Mercure hub"),
         "{told}"
     );
 }
@@ -256,7 +256,7 @@ fn what_cannot_be_written_is_refused_and_counted() {
         assert_eq!(refused.status, 503, "{}", refused.text());
         assert_eq!(refused.field("retry-after"), Some("1"));
     }
-    hub.proxy.output_with("cannot be written to push_directory");
+    hub.proxy.output_with("cannot write to push_directory");
     assert_eq!(
         (metric().as_str(), &hub.stats()["write_failures"]),
         ("2", &json!(2))

@@ -179,7 +179,7 @@ fn a_redis_that_begins_anew_has_all_begin_anew() {
         eventually("the document to be gone", || {
             (node.0.get("/live/x").status == 404).then_some(())
         });
-        node.0.output_with("push_redis has lost what it had");
+        node.0.output_with("push_redis has lost its data");
     }
     // Nobody takes new versions for old ones.
     let condition = format!("If-Match: \"{}\"", seen[0]);

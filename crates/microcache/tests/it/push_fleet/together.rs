@@ -245,7 +245,7 @@ fn each_node_is_asked_within_its_own_bound() {
         .get("/v1/health")
         .text();
     assert!(
-        health.contains("documents take more than push_memory"),
+        health.contains("exceed this node's push_memory"),
         "{health}"
     );
     // What becomes less is taken.
@@ -259,7 +259,7 @@ fn what_redis_would_cost_documents_is_said_at_the_start() {
     let nodes = Nodes::start(1);
     nodes[0]
         .0
-        .output_with("push_redis keeps documents in its memory only");
+        .output_with("push_redis does not persist documents");
     let evicting = ["--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru"];
     let nodes = Nodes::beside(Server::start_with(Kind::Redis, &evicting), 1);
     nodes[0]
@@ -312,7 +312,7 @@ fn a_redis_that_is_full_changes_nothing() {
     };
     assert_eq!(refused.status, 507);
     assert!(
-        refused.text().contains("push_redis has no memory left"),
+        refused.text().contains("push_redis is out of memory"),
         "{}",
         refused.text()
     );
@@ -455,7 +455,7 @@ fn what_is_no_document_is_left_out() {
         "HSET {documents} /live/old \"1 {for_ever} 1 0 0\\ntext/plain\\nold\""
     ));
     let late = nodes.another(&[]);
-    late.0.output_with("something that is no document of ours");
+    late.0.output_with("an entry that is not a document");
     late.0.get("/live/x").assert_is(200, "1");
     assert_eq!(late.0.get("/live/y").status, 404);
     late.0.get("/live/old").assert_is(200, "old");

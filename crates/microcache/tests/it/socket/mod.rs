@@ -175,11 +175,11 @@ fn a_socket_has_the_bounds_of_a_subscription() {
     for number in 0..8 {
         say(format!("/live/{number}*"), "subscribed");
     }
-    say("/live/8*".to_owned(), "8 urls with a `*` at most");
+    say("/live/8*".to_owned(), "at most 8 patterns");
     for number in 8..100 {
         say(format!("/live/{number}"), "subscribed");
     }
-    say("/live/x".to_owned(), "100 urls at most");
+    say("/live/x".to_owned(), "at most 100 URLs");
 }
 
 #[test]
@@ -270,7 +270,7 @@ fn pages_of_the_application_are_watched_too() {
     socket.say(r#"{"unsubscribe": "/other"}"#);
     assert!(socket.text().contains("\"unsubscribed\""));
     socket.say(r#"{"get": "/news?a=1"}"#);
-    assert!(socket.text().contains("pages are got by HTTP"));
+    assert!(socket.text().contains("pages can only be fetched by HTTP"));
 }
 
 #[test]
@@ -299,7 +299,7 @@ fn another_language_is_spoken_too() {
     say(
         &mut socket,
         &format!("GET {long}"),
-        &[r#"{"error":"a url has 1024 bytes at most"}"#],
+        &[r#"{"error":"a URL may have at most 1024 bytes"}"#],
     );
     say(
         &mut socket,
@@ -322,13 +322,13 @@ fn another_language_is_spoken_too() {
     say(
         &mut socket,
         "SUBSCRIBE (= a 1)",
-        &[r#"{"error":"filters are not spoken here"}"#],
+        &[r#"{"error":"filters are not supported"}"#],
     );
     say(&mut socket, "UNSUBSCRIBE", &[]);
     say(&mut socket, "SUBSCRIBE Jack mine", &["3"]);
-    let already = r#"{"error":"it is subscribed to already","rid":"Jack"}"#;
+    let already = r#"{"error":"already subscribed","rid":"Jack"}"#;
     say(&mut socket, "SUBSCRIBE Jack ours", &[already]);
-    let unknown = r#"{"error":"it is not subscribed to","rid":"ours"}"#;
+    let unknown = r#"{"error":"not subscribed","rid":"ours"}"#;
     say(&mut socket, "UNSUBSCRIBE ours", &[unknown]);
     assert_eq!(live.publish("DELETE", "/live/Jack", &[], "").status, 204);
     assert_eq!(socket.text(), r#"{"admin":"remove","rid":"Jack"}"#);

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use microcache_push::{Prefix, Site, Sync};
+use microcache_push::{AllowedOrigin, Prefix, SyncPolicy};
 
 use super::super::option::Form::{List, Number, Size, Switch, Text};
 use super::super::option::{Opt, opt, optional};
@@ -109,7 +109,7 @@ pub(in crate::config) const PUSH: &[Opt<PushConfig>] = &[
         .sets(|push, v, m| {
             m.put(
                 &mut push.settings.sync,
-                v.choice(&[("always", Sync::Always), ("never", Sync::Never)]),
+                v.choice(&[("always", SyncPolicy::Always), ("never", SyncPolicy::Never)]),
             );
         }),
     optional(
