@@ -49,7 +49,7 @@ impl Backend {
         reservation: UploadReservation,
     ) -> Result<Vec<WriteOutcome>, WriteError> {
         match self {
-            Self::Journal(writer) => writer.submit(writes, reservation).await,
+            Self::Journal(thread) => thread.submit(writes, reservation).await,
             Self::Redis(fleet) => {
                 let done = fleet.submit(&writes).await;
                 drop(reservation);

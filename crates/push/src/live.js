@@ -1,6 +1,6 @@
 // Keeps a page up to date: see docs/live.md.
 
-// As it was asked for: scripts may have changed what it is called.
+// The URL as it was requested: scripts may have changed the location.
 const [load] = performance.getEntriesByType("navigation");
 const { pathname: path, search } = new URL(load?.name || location);
 const url = path + search;
@@ -10,21 +10,22 @@ const ears = new BroadcastChannel("microcache");
 const mouth = new BroadcastChannel("microcache");
 let wanted, tag, shown, busy, source, asked, leader, lost, leave;
 
-// An application shows another page.
+// Returns whether a single-page application has navigated to another page.
 const away = () => location.pathname !== path && window.navigation?.currentEntry?.key !== entry;
 
 const values = (select, all) => [...(all ? select.options : select.selectedOptions)].map((it) => it.value);
 const kids = (node) => node.content?.childNodes || node.childNodes;
 const name = (node) => node.id || (node.getAttribute?.("name") && node.nodeName + node.getAttribute("name"));
 
-// What has a name that nothing else has.
+// Maps unique ids and names to their nodes.
 const named = (root) => {
   const all = new Map();
   for (const it of root.querySelectorAll("[id],[name]")) all.set(name(it), all.has(name(it)) ? 0 : it);
   return all;
 };
 
-// Changes in the page what differs. What scripts did stays, and new ones do not run.
+// Patches the page with the differences between two versions. Changes made by scripts stay, and new scripts
+// do not run.
 const update = (before, after, page) => {
   const texts = new Map();
   const text = (node) => {
@@ -32,7 +33,7 @@ const update = (before, after, page) => {
     return texts.get(node);
   };
 
-  // The same thing in all three, wherever it is, and what it is in.
+  // A node's counterparts in all three trees, and its ancestors.
   const same = new Map();
   const inside = new Map();
   const [olds, lives] = [named(before), named(page)];
@@ -45,14 +46,14 @@ const update = (before, after, page) => {
     }
   }
 
-  // What is typed, chosen or has the focus.
+  // Fields that are edited or focused, and their ancestors.
   const focus = document.activeElement;
   const held = new Set();
   for (let it of page.querySelectorAll("input,select,textarea,:focus"))
     if (it === focus || it.value !== it.defaultValue || it.checked !== it.defaultChecked)
       for (; it; it = it.parentNode) held.add(it);
 
-  // How much speaks for two nodes being the same one.
+  // Scores the similarity of two nodes.
   const likeness = (old, other, twins) => {
     if (old.nodeName !== other.nodeName || same.get(old) !== same.get(other) || (old.id && old.id !== other.id)) return 0;
     let sum = text(old) === text(other) ? 8 : 2;
@@ -63,7 +64,7 @@ const update = (before, after, page) => {
     return sum;
   };
 
-  // The longest common subsequence, by likeness; then what is equal somewhere else, which is loose.
+  // Matches children by the longest common subsequence of similar nodes, then by equality anywhere.
   const match = (all, others, twins, loose) => {
     const found = new Map();
     let [start, end, last] = [0, all.length, others.length];
@@ -114,7 +115,7 @@ const update = (before, after, page) => {
     const chosen = old?.options && values(live);
     const mine = chosen && `${chosen}` !== `${values(old)}`;
     children(old, fresh, live);
-    // What somebody has chosen, if it can be.
+    // Keeps the user's selection, if possible.
     if (mine && values(fresh, 1).some((it) => chosen.includes(it))) for (const it of live.options) it.selected = chosen.includes(it.value);
   };
 
@@ -128,7 +129,7 @@ const update = (before, after, page) => {
     const all = [];
     for (const now of kids(fresh)) {
       const [, was, it] = same.get(now) || [0, found.get(now), twins.get(found.get(now))];
-      // What scripts have taken away stays away.
+      // Nodes removed by scripts stay removed.
       if (was && !it) continue;
       const is_known = it && !it.contains(live);
       all.push([is_known && was, now, is_known ? it : document.importNode(now, !inside.has(now))]);
@@ -136,7 +137,7 @@ const update = (before, after, page) => {
     const kept = new Set(found.values());
     for (const was of olds) if (!kept.has(was) && !same.has(was)) gone.push([twins.get(was), live]);
 
-    // As few are moved as can be, and never the one with the focus.
+    // Moves as few nodes as possible, and never the focused one.
     const places = new Map(there.map((it, i) => [it, i]));
     const at = all.findIndex(([, , it]) => places.has(it) && it.contains(focus));
     const middle = places.get(all[at]?.[2]);
@@ -166,7 +167,7 @@ const update = (before, after, page) => {
   if (scrollY !== top) scrollTo({ left, top, behavior: "instant" });
 };
 
-// The same in another coding has a weak one.
+// A variant in another content coding has a weak entity tag.
 const opaque = (tag) => tag?.replace("W/", "");
 
 const ask = async (cache, size) => {
@@ -179,7 +180,7 @@ const ask = async (cache, size) => {
   return Object.assign(root, { tag: opaque(page.headers.get("etag")) });
 };
 
-// What this page was made of, if it is cached.
+// The response that this page was made of, if it is cached.
 let base = ask("force-cache", load?.decodedBodySize).catch(() => {});
 
 const look = async () => {
@@ -187,7 +188,7 @@ const look = async () => {
   const tell = (name) =>
     document.dispatchEvent(new CustomEvent("microcache:" + name, { cancelable: true, detail: { url, version } }));
   try {
-    // What it was made of may be what there is.
+    // The page may have been made of the current version.
     const known = await base;
     const fresh = !lost && tag && tag === known?.tag ? known : await ask("no-cache");
     const old = known || fresh;
@@ -226,7 +227,7 @@ const open = (query) => {
   };
 };
 
-// One tab asks for what the locks of all tabs name.
+// With Web Locks, one tab subscribes to the pages of all tabs.
 const check = async () => {
   const names = (await navigator.locks.query()).held.map((it) => it.name);
   const query = names.filter((it) => it.startsWith("microcache&")).join("&");
@@ -242,7 +243,7 @@ const lead = async (steal) => {
   }
 };
 
-// Without locks each tab asks, while it is seen: HTTP/1 has six connections.
+// Without Web Locks every visible tab subscribes: HTTP/1 has six connections.
 const alone = () => open(!document.hidden && lock);
 
 const join = async () => {

@@ -98,7 +98,7 @@ impl Push {
         self.backend.take_back().await;
     }
 
-    /// Closes all WebSockets with 1001 (going away), so that clients reconnect to another process.
+    /// Closes all WebSocket connections with 1001 (going away), so that clients reconnect to another process.
     pub fn close_sockets(&self) {
         self.documents.sockets.close_all();
     }

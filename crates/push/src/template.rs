@@ -119,7 +119,7 @@ impl Template {
             for &state in &now.entered {
                 match self.0[state] {
                     TemplateOp::Literal(literal) if literal == letter => {
-                        next.enter(&self.0, state + 1)
+                        next.enter(&self.0, state + 1);
                     }
                     TemplateOp::Run(run) if run.takes(letter) => {
                         let taken = now.taken[state].saturating_add(letter.characters());

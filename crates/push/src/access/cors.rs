@@ -1,7 +1,7 @@
 //! Access for pages of other origins (CORS).
 //!
 //! Browsers hide responses from pages of another origin unless CORS fields allow them. They do not restrict
-//! WebSockets but send `Origin`, which the server has to check.
+//! WebSocket connections but send `Origin`, which the server has to check.
 
 use microcache_engine::OriginResponse;
 use microcache_policy::{Fields, FieldsBuf};

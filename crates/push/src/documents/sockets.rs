@@ -1,4 +1,4 @@
-//! Registry of open WebSockets, for counting and closing them.
+//! Registry of open WebSocket connections, for counting and closing them.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Waker;
@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use crate::wait_list::{Registration, WaitList};
 
-/// The shared state of all open WebSockets.
+/// The shared state of all open WebSocket connections.
 #[derive(Debug, Default)]
 pub(crate) struct Sockets {
     open: AtomicU64,

@@ -18,7 +18,7 @@ use crate::wait_list::{Registration, WaitList, Wakeups};
 /// Limit of distinct patterns that may match several documents: every change is matched against all of them.
 pub(crate) const MAX_PATTERNS: usize = 1024;
 /// Limit of patterns introduced by the same client.
-pub(crate) const MAX_PATTERNS_OF_ONE: usize = 256;
+pub(crate) const MAX_CLIENT_PATTERNS: usize = 256;
 /// Limit of changes referenced by all patterns together, above which no new pattern is accepted.
 const MAX_MATCHES: usize = 1 << 20;
 
@@ -73,7 +73,7 @@ pub(crate) enum TopicError {
     /// The limit of all patterns is reached.
     TooMany,
     /// The limit of this client's patterns is reached.
-    TooManyOfOne,
+    TooManyOfClient,
 }
 
 impl TopicIndex {
@@ -92,8 +92,8 @@ impl TopicIndex {
                 return Err(TopicError::TooMany);
             }
             let count = self.by_client.entry(client).or_default();
-            if *count >= MAX_PATTERNS_OF_ONE {
-                return Err(TopicError::TooManyOfOne);
+            if *count >= MAX_CLIENT_PATTERNS {
+                return Err(TopicError::TooManyOfClient);
             }
             *count += 1;
         }
@@ -300,24 +300,27 @@ mod tests {
     #[test]
     fn one_client_cannot_take_the_places_of_all() {
         let mut topics = TopicIndex::default();
-        let joined: Vec<_> = (0..MAX_PATTERNS_OF_ONE)
+        let joined: Vec<_> = (0..MAX_CLIENT_PATTERNS)
             .map(|number| topics.join(&like(number), client(1)).expect("room"))
             .collect();
-        let another = like(MAX_PATTERNS_OF_ONE);
+        let another = like(MAX_CLIENT_PATTERNS);
         assert_eq!(
             topics.join(&another, client(1)),
-            Err(TopicError::TooManyOfOne)
+            Err(TopicError::TooManyOfClient)
         );
         // Existing patterns, exact paths and other clients are not affected by the limit.
         assert_eq!(topics.join(&like(0), client(1)), Ok(joined[0]));
         let exact = Pattern::parse("/x").expect("a name");
         assert!(topics.join(&exact, client(1)).is_ok());
-        let theirs = topics.join(&another, client(2)).expect("room");
-        assert_eq!(topics.join(&another, client(1)), Ok(theirs));
+        let other = topics.join(&another, client(2)).expect("room");
+        assert_eq!(topics.join(&another, client(1)), Ok(other));
         // It is released when the last subscriber leaves.
         topics.leave(joined[0], None);
-        let more = like(MAX_PATTERNS_OF_ONE + 1);
-        assert_eq!(topics.join(&more, client(1)), Err(TopicError::TooManyOfOne));
+        let more = like(MAX_CLIENT_PATTERNS + 1);
+        assert_eq!(
+            topics.join(&more, client(1)),
+            Err(TopicError::TooManyOfClient)
+        );
         topics.leave(joined[0], None);
         assert!(topics.join(&more, client(1)).is_ok());
         let mut others = (0..MAX_PATTERNS).map(|number| (2000 + number, client(2 + number / 100)));

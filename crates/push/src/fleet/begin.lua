@@ -1,5 +1,5 @@
 -- The common part of all scripts. KEYS: the documents by name, the stream of their changes, and earlier
--- versions (`past.lua`). ARGV[1]: the name of a new epoch, if one begins.
+-- versions (`history.lua`). ARGV[1]: the name of a new epoch, if one begins.
 --
 -- A document is `NUMBER EXPIRES SIZE FROM LENGTH`, a newline, a patch of that length, which applies to
 -- version FROM, and the content: media type, newline, body. Next to the documents, under names that no

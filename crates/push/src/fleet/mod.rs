@@ -122,7 +122,7 @@ impl RedisBackend {
                 counters.same.add(same.count() as u64);
             }
             Err(WriteError::Unreachable(_) | WriteError::Unknown(_)) => {
-                counters.unwritten.add_one()
+                counters.unwritten.add_one();
             }
             Err(_) => counters.refused.add_one(),
         }
@@ -160,7 +160,7 @@ impl RedisBackend {
                     return fault.map_or_else(|| self::done(epoch, &done), Err);
                 }
                 ChangeReply::Stale { epoch, number } => {
-                    self.wait_until_applied(epoch, number).await
+                    self.wait_until_applied(epoch, number).await;
                 }
                 ChangeReply::Missing => return Err(WriteError::Missing),
                 ChangeReply::Condition => return Err(WriteError::ConditionFailed),

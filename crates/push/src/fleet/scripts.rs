@@ -7,14 +7,14 @@ use microcache_store::redis::{FromRedisValue, NoReply, Script, Value, from_redis
 
 const BEGIN: &str = include_str!("begin.lua");
 
-const PAST: &str = include_str!("past.lua");
+const HISTORY: &str = include_str!("history.lua");
 
 /// Changes documents.
 pub(super) static CHANGE: LazyLock<Script> =
-    LazyLock::new(|| script(&[PAST, include_str!("change.lua")]));
+    LazyLock::new(|| script(&[HISTORY, include_str!("change.lua")]));
 /// Deletes expired documents.
 pub(super) static EXPIRE: LazyLock<Script> =
-    LazyLock::new(|| script(&[PAST, include_str!("expire.lua")]));
+    LazyLock::new(|| script(&[HISTORY, include_str!("expire.lua")]));
 /// Reads changes.
 pub(super) static READ: LazyLock<Script> = LazyLock::new(|| script(&[include_str!("read.lua")]));
 

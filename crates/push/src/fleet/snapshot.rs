@@ -107,7 +107,7 @@ impl Snapshot {
         scan(reader, &reader.connection.documents, add).await
     }
 
-    /// Reads the earlier versions, whose format is described in `past.lua`.
+    /// Reads the earlier versions, whose format is described in `history.lua`.
     async fn read_history(
         &mut self,
         reader: &StreamReader,

@@ -191,11 +191,11 @@ impl Hub {
     /// Verifies a request's token and returns its permissions; `None` without a token.
     fn grant(
         &self,
-        presented: Option<&RequestToken>,
+        token: Option<&RequestToken>,
         key: &TokenKey,
         (settings, hub): (&MercureSettings, &Arc<Url>),
     ) -> Result<Option<HubGrant>, OriginResponse> {
-        let Some(presented) = presented else {
+        let Some(token) = token else {
             return Ok(None);
         };
         let checked = TokenVerifier {
@@ -204,7 +204,7 @@ impl Hub {
             selectors: &self.selectors,
             hub,
         };
-        let grant = checked.grant(&presented.token);
+        let grant = checked.grant(&token.token);
         grant
             .map(Some)
             .map_err(|why| challenge(401, why, " error=\"invalid_token\""))
@@ -217,9 +217,8 @@ impl Hub {
         let settings = self.settings();
         let hub = hub_url(request)?;
         let query = self.read_query(request, &hub)?;
-        let presented =
-            RequestToken::from_request(request.fields.fields(), &request.target, COOKIES);
-        let grant = self.grant(presented.as_ref(), &settings.subscribers, (&settings, &hub))?;
+        let token = RequestToken::from_request(request.fields.fields(), &request.target, COOKIES);
+        let grant = self.grant(token.as_ref(), &settings.subscribers, (&settings, &hub))?;
         let grant = match grant {
             Some(grant) => grant,
             None if settings.anonymous => HubGrant::default(),
@@ -238,9 +237,9 @@ impl Hub {
         let entry = entry.transpose();
         let entry = entry.map_err(|why| challenge(401, why, " error=\"invalid_token\""))?;
         let may_read = (grant.subscribe.into(), grant.ends);
-        let seen = query.last_event_id.as_deref();
+        let last_event_id = query.last_event_id.as_deref();
         let selectors: Vec<_> = query.selectors.into_iter().map(|(_, it)| it).collect();
-        let subscriber = Subscriber::new(self, &selectors, seen, may_read);
+        let subscriber = Subscriber::new(self, &selectors, last_event_id, may_read);
         let (mut subscriber, after) =
             subscriber.map_err(|why| answer::later(answer::problem(503, why)))?;
         self.counters.subscribed.add_one();
@@ -314,15 +313,14 @@ impl Hub {
     ) -> Result<OriginResponse, UploadError> {
         let settings = self.settings();
         let hub = hub_url(request)?;
-        let presented =
-            RequestToken::from_request(request.fields.fields(), &request.target, COOKIES);
-        let grant = self.grant(presented.as_ref(), &settings.publishers, (&settings, &hub))?;
+        let token = RequestToken::from_request(request.fields.fields(), &request.target, COOKIES);
+        let grant = self.grant(token.as_ref(), &settings.publishers, (&settings, &hub))?;
         let Some(grant) = grant else {
             return Err(
                 challenge(401, "publishing requires a token, see docs/mercure.md", "").into(),
             );
         };
-        if presented.is_some_and(|it| it.is_ambient)
+        if token.is_some_and(|it| it.is_ambient)
             && !is_trusted_page(&settings.allow_origins, request)
         {
             let why = "publishing with a cookie requires Origin or Referer of this site or of one in push_allow_origins";
@@ -393,8 +391,8 @@ fn hub_url(request: &OriginRequest) -> Result<Arc<Url>, OriginResponse> {
 }
 
 fn not_a_selector(name: &str, value: &str, why: SelectorError) -> OriginResponse {
-    let shown: String = value.chars().take(100).collect();
-    answer::problem(400, format!("{name}={shown}: {why}"))
+    let excerpt: String = value.chars().take(100).collect();
+    answer::problem(400, format!("{name}={excerpt}: {why}"))
 }
 
 /// Builds a response that demands a token (RFC 6750 §3).

@@ -58,11 +58,11 @@ impl PresenceQuery {
                     entry.is_some_and(|it| it.find(SelectorSyntax::Topic, &first).is_some())
                 };
                 Some(match kind {
-                    Some(kind) if !is_one() => PresenceQuery::Selector(kind, second),
+                    Some(kind) if !is_one() => Self::Selector(kind, second),
                     _ => Self::One(SelectorSyntax::Topic, first, second),
                 })
             }
-            (Some(topic), ..) => Some(PresenceQuery::Selector(SelectorSyntax::Topic, topic)),
+            (Some(topic), ..) => Some(Self::Selector(SelectorSyntax::Topic, topic)),
             (None, ..) => Some(Self::All),
         }
     }
@@ -72,9 +72,7 @@ impl PresenceQuery {
         for one in &entry.subscriptions {
             let is_selected = match self {
                 Self::All => true,
-                PresenceQuery::Selector(syntax, text) => {
-                    one.syntax == *syntax && *one.text == **text
-                }
+                Self::Selector(syntax, text) => one.syntax == *syntax && *one.text == **text,
                 Self::One(..) => false,
             };
             if is_selected {
@@ -128,9 +126,8 @@ impl Hub {
     ) -> Result<(), OriginResponse> {
         let settings = self.settings();
         let hub = hub_url(request)?;
-        let presented =
-            RequestToken::from_request(request.fields.fields(), &request.target, COOKIES);
-        let grant = self.grant(presented.as_ref(), &settings.subscribers, (&settings, &hub))?;
+        let token = RequestToken::from_request(request.fields.fields(), &request.target, COOKIES);
+        let grant = self.grant(token.as_ref(), &settings.subscribers, (&settings, &hub))?;
         let Some(grant) = grant else {
             let why = "listing subscriptions requires a token, see docs/mercure.md";
             return Err(challenge(401, why, ""));
@@ -187,10 +184,10 @@ struct PresenceListBody {
     /// Encoded text that has not been read yet.
     ready: Option<String>,
     /// The last entry encoded, and the last one to encode.
-    looked_at: u64,
+    encoded_through: u64,
     last: u64,
     is_first: bool,
-    is_over: bool,
+    is_finished: bool,
 }
 
 impl PresenceListBody {
@@ -199,32 +196,32 @@ impl PresenceListBody {
             hub: Arc::clone(hub),
             query,
             ready: Some(beginning),
-            looked_at: 0,
+            encoded_through: 0,
             last,
             is_first: true,
-            is_over: false,
+            is_finished: false,
         }
     }
 
     /// Encodes a few more entries.
-    fn go_on(&mut self) {
+    fn encode_more(&mut self) {
         let history = self.hub.history.lock();
-        let presence_list = history
+        let entries = history
             .presence_list
-            .range(self.looked_at, self.last, AT_A_TIME);
+            .range(self.encoded_through, self.last, AT_A_TIME);
         drop(history);
         let mut text = String::new();
-        for (number, entry) in &presence_list {
+        for (number, entry) in &entries {
             self.query.write(entry, &mut text);
-            self.looked_at = *number;
+            self.encoded_through = *number;
         }
         if self.is_first && !text.is_empty() {
             self.is_first = false;
             text.remove(0);
         }
-        if presence_list.is_empty() {
+        if entries.is_empty() {
             text.push_str(END_OF_LIST);
-            self.is_over = true;
+            self.is_finished = true;
         }
         self.ready = Some(text).filter(|text| !text.is_empty());
     }
@@ -232,12 +229,12 @@ impl PresenceListBody {
 
 impl Source for PresenceListBody {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
-        if self.ready.is_none() && !self.is_over {
-            self.go_on();
+        if self.ready.is_none() && !self.is_finished {
+            self.encode_more();
         }
         match self.ready.take() {
             Some(text) => Poll::Ready(Some(Ok(Frame::Data(Bytes::from(text))))),
-            None if self.is_over => Poll::Ready(None),
+            None if self.is_finished => Poll::Ready(None),
             // None of the entries is selected: yield to other tasks.
             None => {
                 cx.waker().wake_by_ref();

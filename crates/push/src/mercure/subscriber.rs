@@ -38,7 +38,7 @@ pub(crate) struct Subscriber {
 #[derive(Default)]
 struct LogCursor {
     topics: SmallVec<[(UpdateTopicId, Option<Registration>); 1]>,
-    /// Topics still in history replay.
+    /// Selectors to match while updates older than the index of a pattern are replayed; empty afterwards.
     selectors: Box<[Selector]>,
     /// The number of the last update delivered or skipped.
     seen: u64,
@@ -52,12 +52,12 @@ impl LogCursor {
         selectors: impl Iterator<Item = &'a Selector>,
     ) -> Result<(), TooManyPatterns> {
         let is_behind = self.seen < log.newest();
-        let mut kept = Vec::new();
+        let mut replayed = Vec::new();
         for selector in selectors {
             self.topics.push((log.join(selector)?, None));
-            kept.extend(is_behind.then(|| selector.clone()));
+            replayed.extend(is_behind.then(|| selector.clone()));
         }
-        self.selectors = kept.into();
+        self.selectors = replayed.into();
         Ok(())
     }
 
@@ -91,14 +91,14 @@ impl LogCursor {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum HubSubscribeError {
     #[error("the limit of subscribers is reached (push_max_subscribers)")]
-    TooMany,
+    TooManySubscribers,
     #[error("the limit of distinct patterns is reached")]
-    TooManyLikes,
+    TooManyPatterns,
 }
 
 impl From<TooManyPatterns> for HubSubscribeError {
     fn from(_: TooManyPatterns) -> Self {
-        Self::TooManyLikes
+        Self::TooManyPatterns
     }
 }
 
@@ -149,7 +149,7 @@ impl Subscriber {
             && selectors.iter().any(|it| may_reach_presence(&it));
         let mut history = hub.history.lock();
         if history.subscribers >= hub.settings().max_subscribers {
-            return Err(HubSubscribeError::TooMany);
+            return Err(HubSubscribeError::TooManySubscribers);
         }
         history.subscribers += 1;
         let begin = StartPosition::at(&history, last_event_id, receives_presence);
@@ -198,8 +198,8 @@ impl Subscriber {
                 presence.next(&history.presence)
             });
             let is_presence = match (&published, &presence) {
-                (LogNext::Evicted, _) | (_, LogNext::Evicted) => return SubscriberStep::CutOff,
-                (LogNext::CaughtUp, LogNext::CaughtUp) => return SubscriberStep::Nothing,
+                (LogNext::Evicted, _) | (_, LogNext::Evicted) => return SubscriberStep::FellBehind,
+                (LogNext::CaughtUp, LogNext::CaughtUp) => return SubscriberStep::CaughtUp,
                 (LogNext::Update(_), LogNext::CaughtUp) => false,
                 (LogNext::CaughtUp, LogNext::Update(_)) => true,
                 (LogNext::Update(published), LogNext::Update(presence)) => {
@@ -216,15 +216,15 @@ impl Subscriber {
                 is_matched,
             }) = next
             else {
-                return SubscriberStep::Nothing;
+                return SubscriberStep::CaughtUp;
             };
             cursor.seen = number;
             let is_selected = is_matched || matches(&cursor.selectors, &update);
             if is_selected && (!update.is_private || matches(&self.may_read, &update)) {
-                return SubscriberStep::Next(update.event.clone());
+                return SubscriberStep::Deliver(update.event.clone());
             }
         }
-        SubscriberStep::Later
+        SubscriberStep::Yield
     }
 
     /// Returns whether nothing has changed since the subscriber was up to date.
@@ -243,12 +243,12 @@ fn record_presence(history: &mut History, events: Vec<Update>) -> Vec<Wakeups> {
 
 /// The result of one poll.
 enum SubscriberStep {
-    Next(Bytes),
+    Deliver(Bytes),
     /// The skip limit is reached: yield to other tasks.
-    Later,
-    Nothing,
+    Yield,
+    CaughtUp,
     /// The next update was evicted.
-    CutOff,
+    FellBehind,
 }
 
 fn matches(selectors: &[Selector], update: &Update) -> bool {
@@ -261,20 +261,20 @@ impl EventSource for Subscriber {
         let hub = Arc::clone(&self.hub);
         let mut history = hub.history.lock();
         let step = if self.is_quiet(&history) {
-            SubscriberStep::Nothing
+            SubscriberStep::CaughtUp
         } else {
             self.next(&history)
         };
         match step {
-            SubscriberStep::Next(event) => {
+            SubscriberStep::Deliver(event) => {
                 hub.counters.events.add_one();
                 Poll::Ready(Some(event))
             }
-            SubscriberStep::Later => {
+            SubscriberStep::Yield => {
                 cx.waker().wake_by_ref();
                 Poll::Pending
             }
-            SubscriberStep::Nothing => {
+            SubscriberStep::CaughtUp => {
                 self.published
                     .mark_caught_up(&mut history.published, cx.waker());
                 if let Some(presence) = &mut self.presence {
@@ -282,7 +282,7 @@ impl EventSource for Subscriber {
                 }
                 Poll::Pending
             }
-            SubscriberStep::CutOff => {
+            SubscriberStep::FellBehind => {
                 hub.counters.cut_off.add_one();
                 Poll::Ready(None)
             }

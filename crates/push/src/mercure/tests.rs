@@ -212,13 +212,13 @@ fn different_templates_and_subscribers_are_bounded() {
         known.push(subscribe(&hub, &[&template], None, &[]).expect("a subscriber"));
     }
     let refused = subscribe(&hub, &["c", "/other/{x}"], None, &[]).map(|_| ());
-    assert_eq!(refused, Err(HubSubscribeError::TooManyLikes));
+    assert_eq!(refused, Err(HubSubscribeError::TooManyPatterns));
     known.push(subscribe(&hub, &["/1/{x}"], None, &[]).expect("a subscriber"));
     while known.len() < 2000 {
         known.push(subscribe(&hub, &["c"], None, &[]).expect("a subscriber"));
     }
     let refused = subscribe(&hub, &["c"], None, &[]).map(|_| ());
-    assert_eq!(refused, Err(HubSubscribeError::TooMany));
+    assert_eq!(refused, Err(HubSubscribeError::TooManySubscribers));
     known.clear();
     assert_eq!((hub.stats().subscribers, hub.stats().topics), (0, 0));
     assert!(subscribe(&hub, &["/other/{x}"], None, &[]).is_ok());
@@ -256,13 +256,13 @@ fn ids_are_uuids_that_differ() {
 const OWN: &str = "/.well-known/mercure/subscriptions{/topic}{/subscriber}";
 
 /// A subscriber whose presence is reported.
-fn shown(hub: &Arc<Hub>, to: &[&str], may_read: &[&str]) -> Subscriber {
+fn announced(hub: &Arc<Hub>, to: &[&str], may_read: &[&str]) -> Subscriber {
     let (mut subscriber, _) = subscribe(hub, to, None, may_read).expect("a subscriber");
-    let wanted: Vec<_> = selectors(hub, to)
+    let selectors_of: Vec<_> = selectors(hub, to)
         .into_iter()
         .map(|it| (SelectorSyntax::Topic, it))
         .collect();
-    let entry = PresenceEntry::new(new_id(), &wanted, &Payloads::default());
+    let entry = PresenceEntry::new(new_id(), &selectors_of, &Payloads::default());
     subscriber.announce(entry.expect("a member"));
     subscriber
 }
@@ -305,7 +305,7 @@ proptest! {
         let mut there: Vec<Subscriber> = Vec::new();
         let mut happen = |(what, number): (u8, usize)| match what {
             0 => publish(&hub, "c", &["c"], number % 2 == 0),
-            1 | 2 => there.push(shown(&hub, &["a", "b", "c"][..=number % 3], &[])),
+            1 | 2 => there.push(announced(&hub, &["a", "b", "c"][..=number % 3], &[])),
             _ => {
                 if number < there.len() {
                     there.swap_remove(number);
@@ -337,7 +337,7 @@ fn who_comes_and_goes_is_told_to_those_who_may_know() {
     let (mut all, _) = subscribe(&hub, &["*"], None, &["*"]).expect("a subscriber");
     let (mut unlet, _) = subscribe(&hub, &["*", OWN], None, &["/a/{x}"]).expect("a subscriber");
     let (mut elsewhere, _) = subscribe(&hub, &["/a/{x}"], None, &["*"]).expect("a subscriber");
-    let one = shown(&hub, &["a", "b"], &[]);
+    let one = announced(&hub, &["a", "b"], &[]);
     assert_eq!(take(&mut watcher).0.len(), 2);
     assert_eq!(take(&mut of_a).0.len(), 1);
     drop(one);
@@ -347,7 +347,7 @@ fn who_comes_and_goes_is_told_to_those_who_may_know() {
     assert_eq!(take(&mut unlet).0.len(), 0);
     assert_eq!(take(&mut elsewhere).0.len(), 0);
     // A subscriber is informed of its own presence, if permitted.
-    let mut itself = shown(&hub, &["*"], &["*"]);
+    let mut itself = announced(&hub, &["*"], &["*"]);
     assert_eq!(take(&mut itself).0.len(), 1);
     assert_eq!(members(&hub), 1);
     drop(itself);
@@ -362,7 +362,7 @@ fn both_kinds_come_in_one_order_from_wherever_somebody_begins() {
     for number in 0..40 {
         match number % 5 {
             0 | 3 => publish(&hub, &format!("p{number}"), &["c"], false),
-            1 => there.push(shown(&hub, &["a", "b"], &[])),
+            1 => there.push(announced(&hub, &["a", "b"], &[])),
             2 => there.clear(),
             _ => publish(&hub, &format!("p{number}"), &["c"], true),
         }
@@ -395,7 +395,7 @@ fn who_comes_and_goes_pushes_nothing_out_that_was_published() {
     publish(&hub, "first", &["c"], false);
     let (mut slow, _) = subscribe(&hub, &["*"], None, &["*"]).expect("a subscriber");
     for _ in 0..1000 {
-        drop(shown(&hub, &["a"], &[]));
+        drop(announced(&hub, &["a"], &[]));
     }
     let stats = hub.stats();
     assert!(
@@ -411,7 +411,7 @@ fn who_comes_and_goes_pushes_nothing_out_that_was_published() {
     let (_, after) = subscribe(&hub, &["*"], Some("first"), &["*"]).expect("a subscriber");
     assert_eq!(after.as_deref(), Some(EARLIEST));
     // Conversely, the id of a presence update does not help if published updates were evicted.
-    let mut itself = shown(&hub, &[OWN, "c"], &["*"]);
+    let mut itself = announced(&hub, &[OWN, "c"], &["*"]);
     let (ids, _) = take(&mut itself);
     let seen = ids.last().expect("an id").clone();
     for number in 0..1000 {
@@ -437,7 +437,7 @@ fn many_who_come_at_once_do_not_wake_each_other() {
     let waker = Waker::from(Arc::clone(&counted));
     let mut there = Vec::new();
     for _ in 0..500 {
-        let mut one = shown(&hub, &["*", OWN, "c"], &["/a/{x}", "c"]);
+        let mut one = announced(&hub, &["*", OWN, "c"], &["/a/{x}", "c"]);
         assert!(
             one.poll_event(&mut Context::from_waker(&waker))
                 .is_pending()

@@ -52,7 +52,7 @@ struct WriteQueue {
 struct PublishJob {
     update: Update,
     /// Counts the received content until it is written, even if the client has gone.
-    _coming: UploadReservation,
+    _reservation: UploadReservation,
     done: oneshot::Sender<Result<(), PublishError>>,
 }
 
@@ -62,7 +62,7 @@ pub(crate) enum PublishError {
     #[error("too many updates are queued, or another process is taking over")]
     Busy,
     #[error("the update cannot be written to the log: {0}")]
-    Unwritten(String),
+    LogFailure(String),
 }
 
 impl Hub {
@@ -108,7 +108,7 @@ impl Hub {
         let (done, result) = oneshot::channel();
         let job = PublishJob {
             update,
-            _coming: reservation,
+            _reservation: reservation,
             done,
         };
         if update_journal.add(job)? {
@@ -157,7 +157,7 @@ impl Hub {
         };
         ready.and_then(|()| journal.append(&bytes)).map_err(|error| {
             tracing::error!(target: TARGET, "publications to the Mercure hub are rejected: cannot write to push_directory: {error}");
-            PublishError::Unwritten(error.to_string())
+            PublishError::LogFailure(error.to_string())
         })
     }
 
@@ -485,7 +485,7 @@ mod tests {
         fs::remove_dir_all(&directory.0).expect("removed");
         let (mut waiting, _) = subscribe(&hub, &["a"], None, &[]).expect("a subscriber");
         let refused = publish(&hub, "topic=a&id=lost");
-        assert!(matches!(refused, Err(PublishError::Unwritten(_))));
+        assert!(matches!(refused, Err(PublishError::LogFailure(_))));
         assert_eq!(hub.stats().unwritten, 1);
         assert_eq!(
             (ids(&hub, &[]), take(&mut waiting).0),

@@ -58,7 +58,7 @@ impl SelectorKey {
         match selector {
             Selector::All => Self::All,
             Selector::Exact(topic) => Self::Exact(Arc::clone(topic)),
-            Selector::Pattern(pattern) => SelectorKey::Pattern(pattern.source.clone()),
+            Selector::Pattern(pattern) => Self::Pattern(pattern.source.clone()),
         }
     }
 }

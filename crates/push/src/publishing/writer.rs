@@ -33,7 +33,7 @@ const LONGEST_WAIT: Duration = Duration::from_mins(1);
 struct WriteJob {
     writes: Vec<WriteRequest>,
     /// Counts the received content until it is written, even if the client has gone.
-    _coming: UploadReservation,
+    _reservation: UploadReservation,
     done: oneshot::Sender<Result<Vec<WriteOutcome>, WriteError>>,
 }
 
@@ -59,12 +59,12 @@ impl DocumentWriter {
         let (sender, jobs) = sync_channel(MAX_QUEUED);
         let thread = std::thread::Builder::new().name("push".to_owned());
         thread.spawn(move || {
-            let mut writing = WriterThread {
+            let mut writer = WriterThread {
                 documents,
                 journal,
                 is_handed_over: false,
             };
-            writing.run(&jobs);
+            writer.run(&jobs);
         })?;
         Ok(Self(sender))
     }
@@ -78,7 +78,7 @@ impl DocumentWriter {
         let (done, result) = oneshot::channel();
         let job = WriteJob {
             writes,
-            _coming: reservation,
+            _reservation: reservation,
             done,
         };
         match self.0.try_send(WriterCommand::Write(job)) {
@@ -101,12 +101,12 @@ impl DocumentWriter {
     }
 
     /// Sends a command as soon as the queue has room; false if the thread has ended.
-    async fn send(&self, mut what: WriterCommand) -> bool {
+    async fn send(&self, mut command: WriterCommand) -> bool {
         loop {
-            match self.0.try_send(what) {
+            match self.0.try_send(command) {
                 Ok(()) => return true,
                 Err(TrySendError::Disconnected(_)) => return false,
-                Err(TrySendError::Full(again)) => what = again,
+                Err(TrySendError::Full(again)) => command = again,
             }
             sleep(SHORTEST_WAIT).await;
         }

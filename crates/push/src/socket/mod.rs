@@ -308,18 +308,18 @@ impl SocketSession {
     fn answer(&mut self, cx: &mut Context<'_>) -> Poll<Bytes> {
         let was_polled = std::mem::replace(&mut self.was_polled, true);
         if !was_polled
-            && let Poll::Ready(told) = self.language.poll_delivery(&mut self.subscription, cx)
+            && let Poll::Ready(event) = self.language.poll_delivery(&mut self.subscription, cx)
         {
-            return Poll::Ready(told);
+            return Poll::Ready(event);
         }
         if let Some(pattern) = self.joining.take_if(|_| !self.subscription.is_joining()) {
             let is_there = match &pattern {
                 Pattern::Exact(name) => self.has(name),
                 Pattern::Glob(_) | Pattern::Template(_) => true,
             };
-            let place = self.subscription.position().to_string();
+            let position = self.subscription.position().to_string();
             let url = pattern.source();
-            return Poll::Ready(self.language.subscribed(url, &place, is_there));
+            return Poll::Ready(self.language.subscribed(url, &position, is_there));
         }
         if !self.commands.queue.is_empty()
             && !self.subscription.is_joining()
@@ -413,8 +413,8 @@ impl SocketSession {
                 let version = version.and_then(|it| u64::from_str_radix(it, 16).ok());
                 page.set_client_copy(version.map(PageValidator::Version));
                 self.subscription.add_page(page);
-                let place = self.subscription.position().to_string();
-                Ok(self.language.subscribed(url, &place, true))
+                let position = self.subscription.position().to_string();
+                Ok(self.language.subscribed(url, &position, true))
             }
         }
     }

@@ -112,7 +112,7 @@ impl SubscribeParams {
             let (name, value) = pair.map_err(|_| refused("the query is not UTF-8".to_owned()))?;
             match &*name {
                 "url" => {
-                    about = Some(add_url(&mut urls, value, &resolve).map_err(UrlError::answer)?)
+                    about = Some(add_url(&mut urls, value, &resolve).map_err(UrlError::answer)?);
                 }
                 "version" | "etag" => {
                     let one = about.and_then(|at: usize| urls.get_mut(at)?.last_occurrence());

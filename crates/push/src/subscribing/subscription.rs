@@ -119,7 +119,7 @@ impl From<TopicError> for SubscribeError {
     fn from(why: TopicError) -> Self {
         match why {
             TopicError::TooMany => Self::TooManyPatterns,
-            TopicError::TooManyOfOne => Self::TooManyClientPatterns,
+            TopicError::TooManyOfClient => Self::TooManyClientPatterns,
         }
     }
 }
