@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use microcache_push::fuzzing::{pattern_matches, is_like, publication, selects};
+use microcache_push::fuzzing::{is_like, pattern_matches, publication, selects};
 
 fuzz_target!(|input: &[u8]| {
     let Ok(text) = std::str::from_utf8(input) else {

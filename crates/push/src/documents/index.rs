@@ -356,7 +356,7 @@ impl DocumentIndex {
         self.generations.has(version) && self.numbers.is_lost(version.number)
     }
 
-    /// Subscribes to a pattern. Its documents still have to be found by [`Self::look_on`].
+    /// Subscribes to a pattern. Its documents still have to be found by [`Self::scan`].
     pub(crate) fn join(
         &mut self,
         pattern: &Pattern,

@@ -54,7 +54,7 @@ impl Documents {
     }
 
     /// Returns whether a document may be served without consulting the host of the request. Cookies with an
-    /// `Origin` are left to [`Self::shown`], which knows the host.
+    /// `Origin` are left to [`Self::credentials`], which knows the host.
     pub(crate) fn is_readable_by(&self, name: &str, fields: Fields<'_>) -> bool {
         if !self.is_private(name) {
             return true;
