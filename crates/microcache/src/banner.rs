@@ -95,7 +95,7 @@ fn documents(push: &PushConfig) -> String {
         Some(directory) => format!("stored in {}", directory.display()),
         None => "in memory only".to_owned(),
     };
-    let publishers = match push.keys.publishers {
+    let publishers = match push.keys.publisher_secret {
         Some(_) => "",
         None => "; publishing is disabled without push_token_file",
     };

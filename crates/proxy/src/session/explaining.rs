@@ -272,7 +272,7 @@ impl Session {
             GoesTo::Push => Some(Hosted::Documents {
                 is_there: push.is_some_and(|push| push.at_hand(&read.target).is_some()),
                 is_let: push.is_some_and(|push| push.is_readable_by(path, read.fields.fields())),
-                has_publishers: config.push.keys.publishers.is_some(),
+                has_publishers: config.push.keys.publisher_secret.is_some(),
             }),
         }
     }

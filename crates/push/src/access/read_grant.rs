@@ -24,7 +24,7 @@ pub struct PushKeys {
     pub publisher_secret: Option<SharedSecret>,
     /// Secret of readers, who may read everything.
     pub reader_secret: Option<SharedSecret>,
-    /// Key that signs readers' tokens, each of which lists what it may read.
+    /// Key that verifies readers' tokens, each of which lists the documents it may read.
     pub token_key: Option<TokenKey>,
 }
 
