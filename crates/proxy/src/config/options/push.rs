@@ -196,8 +196,8 @@ pub(in crate::config) const PUSH: &[Opt<PushConfig>] = &[
         .sets(|push, v, m| m.put(&mut push.max_pages, v.count(1..=1 << 15))),
 ];
 
-fn parse_site(text: &str) -> Result<Site, String> {
-    Site::parse(text).ok_or_else(|| {
+fn parse_site(text: &str) -> Result<AllowedOrigin, String> {
+    AllowedOrigin::parse(text).ok_or_else(|| {
         "write a scheme and a host, such as https://shop.example or http://localhost:3000, or `*`".to_owned()
     })
 }
