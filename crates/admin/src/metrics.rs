@@ -49,6 +49,7 @@ fn exposition(interface: &Interface) -> String {
     fetches(&mut out, interface, &figures);
     routes(&mut out, &figures);
     memory(&mut out, interface);
+    purges(&mut out, interface);
     compression(&mut out, interface);
     tiers(&mut out, interface);
     origins(&mut out, &figures);
@@ -219,11 +220,29 @@ fn memory(out: &mut Exposition, interface: &Interface) {
     .sample(&[], memory.evicted);
     out.counter("microcache_memory_refused_total", "Responses not taken.")
         .sample(&[], memory.refused);
+}
+
+fn purges(out: &mut Exposition, interface: &Interface) {
+    let engine = interface.handle.engine();
+    let cache = &engine.cache;
     out.gauge(
         "microcache_purge_rules",
         "Purges that may still have something to do.",
     )
-    .sample(&[], interface.handle.engine().cache.live_rules());
+    .sample(&[], cache.live_rules());
+    let Some(fleet) = cache.fleet() else {
+        return;
+    };
+    out.gauge(
+        "microcache_purges_unpublished",
+        "Purges that wait to be written to the log that processes share.",
+    )
+    .sample(&[], fleet.untold);
+    out.counter(
+        "microcache_purge_log_losses_total",
+        "Times at which everything older counted as purged, because that log was lost or could not be read.",
+    )
+    .sample(&[], fleet.lost);
 }
 
 fn compression(out: &mut Exposition, interface: &Interface) {

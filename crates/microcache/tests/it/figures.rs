@@ -362,11 +362,12 @@ fn every_metric_that_is_documented_or_drawn_is_there_and_every_one_is_documented
     // Nobody is there, and nothing is traced: there are numbers of it all the same.
     let traced = ["--otlp", "http://127.0.0.1:9", "--otlp-sample", "0"];
     let documents = ["--push", "/live/", "--push-redis", "redis://127.0.0.1:9"];
+    let fleet = ["--memcached", "127.0.0.1:9"];
     std::fs::create_dir_all(&directory).expect("a directory");
     let key = directory.join("key").display().to_string();
     std::fs::write(&key, "a secret of thirty-two characters").expect("written");
     let hub = ["--mercure-publisher-key-file", &key];
-    let flags = [&["--disk", &disk], &traced[..], &documents, &hub].concat();
+    let flags = [&["--disk", &disk], &traced[..], &documents, &hub, &fleet].concat();
     let (proxy, admin) = Proxy::operated(&origin, &flags);
     let text = metrics(&Operator::at(admin));
     let families = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));

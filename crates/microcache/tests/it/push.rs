@@ -305,7 +305,7 @@ fn what_cannot_be_a_document_is_refused(kept: &Kept) {
     let origin = Origin::start();
     let live = kept.start(
         &origin,
-        &["--push-memory", "64KiB", "--push-max-document", "32KiB"],
+        &["--push-memory", "80KiB", "--push-max-document", "32KiB"],
     );
     assert_eq!(live.put("/live/x", "{").status, 400, "no JSON");
     assert_eq!(

@@ -3,7 +3,8 @@
 use std::fs;
 use std::sync::{Arc, Mutex};
 
-use crate::support::{Client, Events, Origin, Proxy, Reply, config_file, eventually};
+use crate::operators::Operator;
+use crate::support::{Client, Events, Gate, Origin, Proxy, Reply, config_file, eventually};
 
 const WATCH: &str = "/.well-known/microcache/watch?url=";
 const STREAM: &str = "Accept: text/event-stream";
@@ -161,6 +162,40 @@ fn a_purge_by_any_name_shows_the_page_anew() {
         last = next;
     }
     assert_eq!(origin.seen("/").len(), 6);
+}
+
+/// What the application answers is then not stored, which says nothing about whether it may be.
+#[test]
+fn a_purge_while_the_application_is_asked_does_not_end_the_watching() {
+    for visitor_comes_first in [false, true] {
+        let origin = Origin::start();
+        let gate = Gate::default();
+        let fresh = Reply::new(200).with("Cache-Control: max-age=1000");
+        origin.on("/").reply(fresh.after(&gate).body("page"));
+        let (proxy, admin) = Proxy::operated(&origin, &["--watch", "refresh"]);
+        let visitor = visitor_comes_first.then(|| {
+            let words = [
+                "Accept: text/html,*/*;q=0.8",
+                "Accept-Encoding: gzip, deflate, br, zstd",
+            ];
+            let visitor = proxy.ask_with("/", &words);
+            origin.wait_for("/", 1);
+            visitor
+        });
+        let mut watcher = Watcher::of(&proxy, "/");
+        origin.wait_for("/", 1);
+        if visitor_comes_first {
+            eventually("the follower to wait", || {
+                let stats = Operator::at(admin).get("/v1/stats");
+                (stats["fetches"]["waiting"] == 1).then_some(())
+            });
+        }
+        purge(admin, r#"{"url": "http://example.com/"}"#);
+        gate.open();
+        watcher.version("/");
+        assert_eq!(origin.count("/"), 2);
+        drop(visitor);
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Method;
 use microcache_engine::{Body, Question, Served};
-use microcache_policy::{Fields, FieldsBuf, Scheme, says_https};
+use microcache_policy::{CacheStatus, Fields, FieldsBuf, Scheme, says_https};
 use tokio::time::timeout;
 
 use super::explaining::drain;
@@ -79,7 +79,7 @@ impl Session {
         let incoming = self.incoming(plain.0.clone(), rules, Body::Empty);
         let asked = async {
             let mut answer = Arc::clone(engine).ask(question, incoming).await.ok()?;
-            let is_kept = answer.cache_status.stored || answer.status >= 500;
+            let is_kept = may_be_kept(&answer.cache_status) || answer.status >= 500;
             // What nobody stores is not read.
             let body = std::mem::replace(&mut answer.body, Body::Empty);
             if is_kept {
@@ -99,6 +99,12 @@ impl Session {
         let request = self.request(plain.head());
         engine.glance(&request, engine.clock.now()).is_none()
     }
+}
+
+/// Whether the application lets its answer be kept. A response that was shared with other requests is one that may be,
+/// and so is one that was not stored for no reason of its own: a purge came first.
+const fn may_be_kept(status: &CacheStatus) -> bool {
+    status.stored || status.collapsed || status.detail.is_none()
 }
 
 /// How whoever sends a request reached the first of those who passed it on, by what it says when it goes on.

@@ -38,29 +38,37 @@ pub(crate) struct Delta {
 }
 
 impl DocumentChange {
-    /// Returns the memory counted against `push_memory`, in bytes; zero for a deletion.
+    /// Returns the memory counted against `push_memory`, in bytes: what the process uses for the document and its ready
+    /// response. Zero for a deletion.
     pub(crate) fn size(&self) -> u64 {
         let Some(DocumentContent { media_type, body }) = &self.content else {
             return 0;
         };
-        // Small bodies are copied into the stored response.
-        let copied = if body.len() <= Stored::COMPACT {
-            body.len()
+        let delta = self.delta.as_ref();
+        let delta = delta.map_or(0, |it| allocated(it.patch.len()) + SHARED);
+        let fields = FIELDS + media_type.len() + self.name.len();
+        // Small bodies are copied into the stored response, behind its fields.
+        let response = if body.len() <= Stored::COMPACT {
+            allocated(fields + body.len())
         } else {
-            0
+            allocated(fields)
         };
-        let content = body.len() + copied + media_type.len();
-        let delta = self.delta.as_ref().map_or(0, |it| it.patch.len());
-        (FIXED + self.name.len() + content + delta) as u64
+        let content = allocated(COUNTS + media_type.len()) + allocated(body.len());
+        (self.entry_size() + IN_RESPONSES + content + response + delta) as u64
     }
 
     /// Returns the memory counted against the limit for deletions, in bytes.
     pub(crate) fn deletion_size(&self) -> u64 {
         if self.is_deletion() {
-            (FIXED + self.name.len()) as u64
+            self.entry_size() as u64
         } else {
             0
         }
+    }
+
+    /// Returns the memory of a change without its content, in bytes.
+    fn entry_size(&self) -> usize {
+        IN_INDEX + allocated(COUNTS + self.name.len())
     }
 
     pub(crate) const fn is_deletion(&self) -> bool {
@@ -73,5 +81,56 @@ impl DocumentChange {
     }
 }
 
-/// Fixed memory cost of a document, in bytes: its change and its entries in the index.
-const FIXED: usize = 512;
+impl DocumentContent {
+    /// Copies the body into an allocation of its own, without spare capacity.
+    pub(crate) fn into_compact(self) -> Self {
+        Self {
+            body: Bytes::copy_from_slice(&self.body),
+            ..self
+        }
+    }
+}
+
+/// Returns the size class of the allocator: four between one power of two and the next.
+const fn allocated(bytes: usize) -> usize {
+    if bytes <= 128 {
+        return bytes.next_multiple_of(16);
+    }
+    bytes.next_multiple_of(bytes.next_power_of_two() / 8)
+}
+
+/// The two reference counts of an `Arc`, in bytes.
+const COUNTS: usize = 16;
+/// The reference count of shared `Bytes`, in bytes.
+const SHARED: usize = 32;
+/// A change and its entries in the document index, in bytes.
+const IN_INDEX: usize = 352;
+/// A stored response, its entry in the table of responses, and the reference counts of both copies of the content, in bytes.
+const IN_RESPONSES: usize = 352;
+/// The fields of a stored response without media type and name, in bytes.
+const FIELDS: usize = 240;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_those_of_the_allocator() {
+        for (bytes, expected) in [
+            (0, 0),
+            (1, 16),
+            (128, 128),
+            (129, 160),
+            (160, 160),
+            (161, 192),
+            (250, 256),
+            (256, 256),
+            (257, 320),
+            (16 * 1024, 16 * 1024),
+            (16 * 1024 + 1, 20 * 1024),
+            (1 << 20, 1 << 20),
+        ] {
+            assert_eq!(allocated(bytes), expected, "{bytes}");
+        }
+    }
+}

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
@@ -340,14 +341,14 @@ impl WriterThread {
         }
         let delta = patch.zip(version).map(|(patch, version)| Delta {
             from: version.number,
-            patch,
+            patch: Bytes::copy_from_slice(&patch),
         });
         let delta = delta.filter(|delta| delta.patch.len() < content.body.len());
         group.newest += 1;
         let change = DocumentChange {
             number: group.newest,
             name: Arc::clone(&write.name),
-            content: Some(content),
+            content: Some(content.into_compact()),
             expires,
             delta,
         };

@@ -56,7 +56,7 @@ impl Request {
         self.command(format!("mg {key} T{expires}\r\n"))
     }
 
-    /// Asks how long an item is kept.
+    /// Asks in how many seconds an item expires.
     #[must_use]
     pub fn lifetime(self, key: &str) -> Self {
         self.command(format!("mg {key} t\r\n"))
@@ -163,8 +163,8 @@ pub struct Item {
     pub number: u64,
     /// What the client that stored it wanted to remember. Ours are 0.
     pub client_flags: u32,
-    /// It has no lifetime, where that was asked for.
-    pub is_kept_for_good: bool,
+    /// The seconds until it expires, where they were asked for; the most there are if it never does.
+    pub seconds_left: Option<u64>,
     /// It is not there, or stale, and whoever asked is the one to bring it (`W`).
     pub won: bool,
     /// Somebody else was told to bring it (`Z`).
@@ -288,7 +288,8 @@ fn item<'a>(flags: impl Iterator<Item = &'a str>) -> Option<Item> {
         match flag.split_at_checked(1)? {
             ("c", value) => item.number = number(value)?,
             ("f", value) => item.client_flags = number(value)?.try_into().ok()?,
-            ("t", "-1") => item.is_kept_for_good = true,
+            ("t", "-1") => item.seconds_left = Some(u64::MAX),
+            ("t", seconds) => item.seconds_left = Some(number(seconds)?),
             ("W", "") => item.won = true,
             ("Z", "") => item.taken = true,
             ("X", "") => item.stale = true,

@@ -61,7 +61,6 @@ impl Record<'_> {
         let key = keys::record(self.id);
         let purpose = claim.map(|_| Purpose::Fill);
         let claim = claim.map(time::expiry);
-        let lifetime = claim;
         // What is of no use is removed, and then there is nothing, which can be claimed.
         for _ in 0..2 {
             let answer = self.ask(Request::default().get(&key, claim)).await;
@@ -72,13 +71,11 @@ impl Record<'_> {
                 other => return Err(other.is_unexpected()),
             };
             let number = item.number;
-            // None of ours: it would hold everybody up for good.
-            if let Some(expires) = lifetime
+            if let Some(expires) = claim
                 && item.taken
-                && item.is_kept_for_good
+                && item.value.is_empty()
             {
-                let limited = Request::default().touch(&key, expires);
-                self.ask(limited).await?;
+                self.shorten(&key, &item, expires).await?;
             }
             match self.look_at(item).await? {
                 Look::Useless => {
@@ -143,12 +140,9 @@ impl Record<'_> {
             .lifetime(&keys::lock(self.id));
         let answers = self.ask_all(request).await;
         let answers = self.noted(Some(Purpose::Renewal), answers)?;
-        if let [MetaResponse::NotStored, _, MetaResponse::Done(lock_item)] = &answers[..]
-            && lock_item.is_kept_for_good
-        {
-            // None of ours: nobody would ever renew it.
-            let limited = Request::default().touch(&keys::lock(self.id), lock.expires);
-            self.ask(limited).await?;
+        if let [MetaResponse::NotStored, _, MetaResponse::Done(other)] = &answers[..] {
+            self.shorten(&keys::lock(self.id), other, lock.expires)
+                .await?;
         }
         let (locked, item) = match &answers[..] {
             [MetaResponse::Done(_), MetaResponse::Done(item), ..] => (true, item.clone()),
@@ -174,6 +168,18 @@ impl Record<'_> {
         } else {
             Claim::Theirs
         })
+    }
+
+    /// Has a claim that lasts longer than one of this process would end like one: it is forged, or of a process
+    /// with another `claim_timeout`, and requests would wait for it again and again.
+    async fn shorten(&self, key: &str, claim: &Item, expires: u64) -> Result<(), TierError> {
+        let lasts_too_long = claim
+            .seconds_left
+            .is_some_and(|left| left > time::longest_left(expires));
+        if lasts_too_long {
+            self.ask(Request::default().touch(key, expires)).await?;
+        }
+        Ok(())
     }
 
     /// Ends a claim: now, or when the server answers again.

@@ -24,6 +24,11 @@ fn expiry_at(after: Duration, now: u64) -> u64 {
     }
 }
 
+/// The most seconds that an item with this expiry can have left.
+pub(super) const fn longest_left(expiry: u64) -> u64 {
+    if expiry <= MAX_SPAN { expiry } else { MAX }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -40,6 +45,7 @@ mod tests {
             (Duration::MAX, 1_000_000 + MAX),
         ] {
             assert_eq!(expiry_at(after, 1_000_000), expiry, "{after:?}");
+            assert!(after > Duration::from_secs(MAX) || longest_left(expiry) >= after.as_secs());
         }
     }
 }

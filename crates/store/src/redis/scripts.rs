@@ -5,14 +5,16 @@ use std::sync::LazyLock;
 
 use redis::Cmd;
 
-/// 1 if the claim is the caller's, or 0 if it is somebody's. One without a lifetime is none of ours, and would hold
-/// everybody up for good: it is given one. Arguments: token, how long it holds.
+/// 1 if the claim is the caller's, or 0 if another process has it. A claim that lasts longer than the caller's would
+/// is forged, or of a process with another `claim_timeout`: it is shortened, so that nothing waits for it again and
+/// again. Arguments: token, how long a claim lasts.
 const CLAIM_TEXT: &str = "\
     if redis.call('SET', KEYS[2], ARGV[1], 'NX', 'PX', ARGV[2]) then return 1 end \
-    if redis.pcall('PTTL', KEYS[2]) == -1 then redis.call('PEXPIRE', KEYS[2], ARGV[2]) end \
+    local left = redis.call('PTTL', KEYS[2]) \
+    if left == -1 or left > tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[2], ARGV[2]) end \
     return 0";
 
-/// That.
+/// The same as a script.
 pub(super) static CLAIM: LazyLock<Script> = LazyLock::new(|| Script::new(CLAIM_TEXT));
 
 /// The record, or that if it is missing. One more argument: the last byte wanted of a record.

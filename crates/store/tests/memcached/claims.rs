@@ -182,29 +182,36 @@ async fn the_claim_of_a_winner_that_died_runs_out() {
 }
 
 #[tokio::test]
-async fn a_claim_without_a_lifetime_is_given_one() {
+async fn a_claim_lasts_no_longer_than_ours_do() {
     let node = Node::start();
     let pool = Pool::new([&node], patient());
     let (record, lock) = (format!("mc1:{}", id(1)), format!("mc1:{}:r", id(1)));
-    let is_kept_for_good = |key: &str| {
-        node.command(&format!("mg {key} t\r\n"))
-            .starts_with(b"HD t-1")
+    let left = |key: &str| {
+        let answer = node.command(&format!("mg {key} t\r\n"));
+        let text = String::from_utf8(answer).expect("text");
+        let left = text.trim().strip_prefix("HD t").expect("an item");
+        left.parse::<i64>().expect("a number")
     };
-    node.command(&format!("mg {record} v N0\r\n"));
-    assert!(is_kept_for_good(&record));
-    let got = pool.get_or_claim(id(1), HOLD).await;
-    assert!(matches!(got, Ok(Got::Missing(Claim::Theirs))), "{got:?}");
-    let answer = node.command(&format!("mg {record} t\r\n"));
-    assert!(
-        answer.starts_with(b"HD t") && !is_kept_for_good(&record),
-        "{}",
-        answer.escape_ascii()
-    );
+    let ours = 0..=HOLD.as_secs().cast_signed() + 1;
+    for forged in [0, 2_000_000, 2_147_000_000_u64] {
+        node.command(&format!("mg {record} v N{forged}\r\n"));
+        assert!(!ours.contains(&left(&record)), "{}", left(&record));
+        let got = pool.get_or_claim(id(1), HOLD).await;
+        assert!(matches!(got, Ok(Got::Missing(Claim::Theirs))), "{got:?}");
+        assert!(ours.contains(&left(&record)), "{}", left(&record));
+        node.command(&format!("md {record}\r\n"));
+    }
 
-    node.command(&format!("md {record}\r\n"));
     pool.put(id(1), entry(b"head", b"old"), LONG).await.unwrap();
-    node.set(&lock, b"");
-    assert!(is_kept_for_good(&lock));
-    assert_eq!(pool.claim(id(1), HOLD).await, Ok(Claim::Theirs));
-    assert!(node.has(&lock) && !is_kept_for_good(&lock));
+    for forged in [0, 2_000_000, 2_147_000_000_u64] {
+        node.command(&format!("ms {lock} 0 T{forged}\r\n\r\n"));
+        assert!(!ours.contains(&left(&lock)), "{}", left(&lock));
+        assert_eq!(pool.claim(id(1), HOLD).await, Ok(Claim::Theirs));
+        assert!(ours.contains(&left(&lock)), "{}", left(&lock));
+        // It is the same one still, and a shorter time is kept.
+        node.command(&format!("mg {lock} T7\r\n"));
+        assert_eq!(pool.claim(id(1), HOLD).await, Ok(Claim::Theirs));
+        assert!(left(&lock) <= 7);
+    }
+    assert!(found(pool.get(id(1)).await).is_some());
 }

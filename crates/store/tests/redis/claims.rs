@@ -119,7 +119,7 @@ async fn a_server_that_forgot_the_scripts_is_told_them_again() {
 }
 
 #[tokio::test]
-async fn a_claim_without_a_lifetime_is_given_one() {
+async fn a_claim_lasts_no_longer_than_ours_do() {
     let (server, redis) = pair().await;
     let hold = Duration::from_millis(50);
     for is_there in [false, true] {
@@ -127,20 +127,31 @@ async fn a_claim_without_a_lifetime_is_given_one() {
         if is_there {
             put(&redis, id(1), "body", None).await;
         }
-        let () = server.say(&format!("SET {key} 7"));
-        let claim = async || {
+        let claim = async |hold| {
             if is_there {
                 redis.claim(id(1), hold).await.expect("it works")
             } else {
                 ask(&redis, id(1), hold).await
             }
         };
-        assert_eq!(claim().await, Claim::Theirs);
-        eventually("the claim ends", async || claim().await != Claim::Theirs).await;
-        // One that has a lifetime keeps it.
+        for forged in ["7", "7 EX 1000000", "7 PX 9000000000000"] {
+            let () = server.say(&format!("SET {key} {forged}"));
+            assert_eq!(claim(hold).await, Claim::Theirs, "{forged}");
+            eventually("the claim ends", async || {
+                claim(hold).await != Claim::Theirs
+            })
+            .await;
+            let () = server.say(&format!("DEL {key}"));
+        }
+        // A list is none of ours either.
+        let () = server.say(&format!("RPUSH {key} 7"));
+        assert_eq!(claim(hold).await, Claim::Theirs);
+        eventually("the list ends", async || claim(hold).await != Claim::Theirs).await;
+        let () = server.say(&format!("DEL {key}"));
+        // A shorter lifetime is kept.
         let () = server.say(&format!("SET {key} 7 EX 1000"));
-        assert_eq!(claim().await, Claim::Theirs);
-        assert!(server.say::<u64>(&format!("PTTL {key}")) > 900_000);
+        assert_eq!(claim(HOUR).await, Claim::Theirs);
+        assert!((900_001..=1_000_000).contains(&server.say::<u64>(&format!("PTTL {key}"))));
         let () = server.say(&format!("DEL {key}"));
     }
 }

@@ -219,7 +219,7 @@ fn what_is_gone_has_no_history() {
 #[test]
 fn what_is_remembered_counts() {
     let mut nodes = nodes(0, "3");
-    let flags = ["--push-history", "3", "--push-memory", "128KiB"];
+    let flags = ["--push-history", "3", "--push-memory", "144KiB"];
     let node = nodes.another(&flags);
     nodes.all.push(node);
     let large = |letter: &str| format!("\"{}\"", letter.repeat(40_000));

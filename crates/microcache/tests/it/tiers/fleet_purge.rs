@@ -28,6 +28,10 @@ impl Node {
     }
 
     pub(super) fn ask(&self, head: &str, body: &str) -> Value {
+        serde_json::from_str(&self.ask_text(head, body)).expect("JSON")
+    }
+
+    fn ask_text(&self, head: &str, body: &str) -> String {
         let mut client = Client::connect(self.admin);
         client.send(format!(
             "{head} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
@@ -36,7 +40,7 @@ impl Node {
         ));
         let response = client.response();
         assert_eq!(response.status, 200, "{}", response.text());
-        serde_json::from_str(&response.text()).expect("JSON")
+        response.text()
     }
 
     pub(super) fn purge(&self, named: &Value) -> Value {
@@ -248,6 +252,11 @@ fn a_clock_of_redis_that_was_ahead_makes_nothing_immune_to_purges() {
             .filter(|lost| *lost > 0)
     });
     assert!(lost <= 2, "once for each that was lost: {lost}");
+    let metrics = node.ask_text("GET /metrics", "");
+    assert!(
+        metrics.contains(&format!("\nmicrocache_purge_log_losses_total {lost}\n")),
+        "{metrics}"
+    );
     let newest = body(&node, "/red");
     end(node.proxy);
     assert!(is_written(&other.purge(&red)));
