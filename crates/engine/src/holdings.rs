@@ -46,6 +46,11 @@ impl Holdings {
         self.of.get(&network).map_or(0, BTreeSet::len)
     }
 
+    /// How many the address has that has most.
+    pub fn most(&self) -> usize {
+        self.by_count.last().map_or(0, |(most, _)| *most)
+    }
+
     /// The oldest of this address.
     pub fn oldest(&self, network: Network) -> Option<u64> {
         self.of.get(&network)?.first().copied()
@@ -82,6 +87,7 @@ mod tests {
         }
         assert_eq!(all.newest_beyond(C), Some((A, 4)));
         assert_eq!(all.newest_beyond(B), Some((A, 4)));
+        assert_eq!(all.most(), 3);
         assert_eq!(all.newest_beyond(A), None, "it would only displace itself");
         assert!(all.remove(A, 4) && !all.remove(A, 4) && !all.remove(C, 1));
         assert_eq!(all.newest_beyond(B), None, "they are even with one more");

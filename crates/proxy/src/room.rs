@@ -4,6 +4,7 @@
 //! When there are no more, connections that wait for a request give way: of the address that has
 //! most of them, those that have waited longest. One address with many connections shuts nobody
 //! out but itself, and a connection on which only parts of a head have come waits like any other.
+//! Tunnels and event streams are not ended for others, so an address leaves a tenth of them from the beginning.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -40,7 +41,7 @@ const LARGEST_PAGE: u64 = 1024 * 1024;
 /// Tunnels and event streams may be one in so many of all descriptors, and take twice that.
 const TUNNELS_SHARE: usize = 4;
 /// An address may have nine in ten of all connections, so that something is left for others, and as many as these in
-/// any case: behind one address there may be a whole country.
+/// any case: behind one address there may be a whole country. Of tunnels and event streams it may have the same part.
 const ADDRESS_SHARE: (usize, usize) = (9, 10);
 const ADDRESS_LEAST: usize = 1024;
 
@@ -50,6 +51,8 @@ pub(crate) struct Room {
     descriptors: Seats,
     tunnels: Seats,
     addresses: Arc<Addresses>,
+    /// The tunnels and event streams of each address: one connection with HTTP/2 can have many.
+    tunnels_of: Arc<Addresses>,
     threads: Mutex<Vec<Arc<Connections>>>,
     accepted: AtomicU64,
     dismissed: AtomicU64,
@@ -91,6 +94,12 @@ impl Bounds {
             tunnels: tunnels.min(descriptors),
             per_address: (connections / of).saturating_mul(part).max(ADDRESS_LEAST),
         }
+    }
+
+    /// The most tunnels and event streams of one address.
+    const fn tunnels_of_one(&self) -> usize {
+        let (part, of) = ADDRESS_SHARE;
+        self.tunnels - self.tunnels / of * (of - part)
     }
 }
 
@@ -186,6 +195,8 @@ impl Place {
 pub(crate) struct Held {
     _descriptor: Option<OwnedSemaphorePermit>,
     _tunnel: Option<OwnedSemaphorePermit>,
+    /// One of those that its address may have.
+    _guest: Option<Guest>,
 }
 
 /// What a response needs beside its client's place.
@@ -211,6 +222,7 @@ impl Room {
             descriptors: Seats::new(bounds.descriptors),
             tunnels: Seats::new(bounds.tunnels),
             addresses: Arc::new(Addresses::new(bounds.per_address)),
+            tunnels_of: Arc::new(Addresses::new(bounds.tunnels_of_one())),
             threads: Mutex::default(),
             accepted: AtomicU64::new(0),
             dismissed: AtomicU64::new(0),
@@ -224,6 +236,7 @@ impl Room {
         self.descriptors.rebound(bounds.descriptors);
         self.tunnels.rebound(bounds.tunnels);
         self.addresses.rebound(bounds.per_address);
+        self.tunnels_of.rebound(bounds.tunnels_of_one());
     }
 
     /// What clients have taken.
@@ -303,33 +316,66 @@ impl Room {
         self.addresses.most()
     }
 
-    /// Takes what a response needs beside its client's place.
-    pub(crate) async fn hold(&self, need: Need, now: Time) -> Result<Held, TooMany> {
+    /// Takes what a response to this address needs beside its client's place.
+    pub(crate) async fn hold(
+        &self,
+        need: Need,
+        network: Option<Network>,
+        now: Time,
+    ) -> Result<Held, TooMany> {
         match need {
             Need::Nothing => Ok(Held::default()),
             // Counted if there is one, so that others do not come; not refused if there is none,
             // because most are over soon.
             Need::Descriptor => Ok(Held {
                 _descriptor: self.descriptors.try_take(),
-                _tunnel: None,
+                ..Held::default()
             }),
-            Need::Tunnel { has_descriptor } => self.hold_tunnel(has_descriptor, now).await.ok_or_else(|| {
-                let line = format!(
-                    "a tunnel or an event stream was refused: there are too many, or no descriptors (max_tunnels is {})",
-                    self.tunnels.all()
-                );
-                self.notices.say(Kind::NoRoom, "tunnels", line);
-                TooMany
-            }),
+            Need::Tunnel { has_descriptor } => {
+                self.hold_tunnel_of(network, has_descriptor, now).await
+            }
         }
+    }
+
+    async fn hold_tunnel_of(
+        &self,
+        network: Option<Network>,
+        has_descriptor: bool,
+        now: Time,
+    ) -> Result<Held, TooMany> {
+        let mut guest = None;
+        if let Some(network) = network {
+            let admitted = self.tunnels_of.admit(network, now, || 0);
+            guest = Some(admitted.ok_or_else(|| {
+                let line = format!(
+                    "a tunnel or an event stream was refused: its address has {} of them already, nine in ten of `max_tunnels`; \
+                     a proxy or CDN of yours belongs into `trusted_proxies`, so that its clients are told apart",
+                    self.tunnels_of.most()
+                );
+                self.notices.say(Kind::NoRoom, "tunnels of one address", line);
+                TooMany
+            })?);
+        }
+        let held = self.hold_tunnel(has_descriptor, now).await.ok_or_else(|| {
+            let line = format!(
+                "a tunnel or an event stream was refused: there are too many, or no descriptors (max_tunnels is {})",
+                self.tunnels.all()
+            );
+            self.notices.say(Kind::NoRoom, "tunnels", line);
+            TooMany
+        })?;
+        Ok(Held {
+            _guest: guest,
+            ..held
+        })
     }
 
     async fn hold_tunnel(&self, has_descriptor: bool, now: Time) -> Option<Held> {
         let tunnel = Some(self.tunnels.try_take()?);
         if !has_descriptor {
             return Some(Held {
-                _descriptor: None,
                 _tunnel: tunnel,
+                ..Held::default()
             });
         }
         let descriptor = match self.descriptors.try_take() {
@@ -342,6 +388,7 @@ impl Room {
         Some(Held {
             _descriptor: Some(descriptor),
             _tunnel: tunnel,
+            ..Held::default()
         })
     }
 
@@ -526,6 +573,33 @@ mod tests {
         drop((one, other));
         let places: Vec<_> = (0..4).map_while(|_| room.free_place()).collect();
         assert_eq!(places.len(), 3, "as many as may be connected");
+    }
+
+    #[tokio::test]
+    async fn an_address_leaves_a_tenth_of_the_tunnels_to_others() {
+        let room = room(Bounds::new(100, None, Some(20)));
+        let need = Need::Tunnel {
+            has_descriptor: false,
+        };
+        let hold = async |address| room.hold(need, Some(network(address)), NOW).await;
+        let mut streams = Vec::new();
+        while let Ok(held) = hold("10.0.0.1").await {
+            streams.push(held);
+        }
+        assert_eq!(streams.len(), 18);
+        let other = hold("10.0.0.2").await;
+        assert!(other.is_ok());
+        assert!(hold("10.0.0.1").await.is_err());
+        streams.pop();
+        assert!(hold("10.0.0.1").await.is_ok(), "one has ended");
+        room.rebound(Bounds::new(100, None, Some(9)));
+        drop((streams, other));
+        yield_now().await;
+        let mut streams = Vec::new();
+        while let Ok(held) = hold("10.0.0.3").await {
+            streams.push(held);
+        }
+        assert_eq!(streams.len(), 9, "of so few, one address may have all");
     }
 
     #[tokio::test]

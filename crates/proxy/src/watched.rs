@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use microcache_engine::cache::{ChangeKind, Notice, Watched, Watcher};
-use microcache_engine::{Bypass, Glance, OriginRequest};
+use microcache_engine::{Bypass, Glance, Holdings, OriginRequest};
 use microcache_policy::{Network, Scheme, Time};
 use microcache_push::{FindContent, MAX_INLINE, PageError, PageStatus, PageTopic};
 use parking_lot::Mutex;
@@ -38,8 +38,9 @@ pub(crate) struct WatchedPages {
 
 struct Pages {
     all: HashMap<Name, Followed>,
-    /// How many of them each address began to watch.
-    of: HashMap<Network, usize>,
+    /// Their numbers, by the address that began to watch them.
+    held: Holdings,
+    last: u64,
     /// When it was begun to count those that are new, and how many were since, in all and by address.
     counted_from: Instant,
     new: usize,
@@ -50,47 +51,73 @@ struct Pages {
 struct Followed {
     page: Weak<PageTopic>,
     network: Network,
+    number: u64,
 }
 
+/// The limit of watched pages is reached for this address.
+struct NoRoom;
+
 impl Pages {
-    /// Whether there is room for another one of this address, which has a quarter of all at most. Whoever comes and
-    /// goes must not have the application asked for more than those do who stay.
-    fn has_room(&mut self, most: usize, network: Network) -> bool {
+    /// Makes room for another page of this address, which has a quarter of all at most. At the limit, the newest page of
+    /// the address with the most is evicted and returned. An address starts no more pages in a second than it leaves to
+    /// others: short subscriptions must not cause more origin requests than lasting ones.
+    fn make_room(
+        &mut self,
+        most: usize,
+        network: Network,
+    ) -> Result<Option<Arc<PageTopic>>, NoRoom> {
         let of_one = most.div_ceil(4);
-        let count = |of: &HashMap<_, _>| of.get(&network).copied().unwrap_or(0);
-        if self.all.len() >= most || count(&self.of) >= of_one {
+        if self.all.len() >= most || self.held.count(network) >= of_one {
             self.forget_left();
         }
         if self.counted_from.elapsed() >= Duration::from_secs(1) {
             (self.counted_from, self.new) = (Instant::now(), 0);
             self.new_of.clear();
         }
-        self.all.len() < most
-            && self.new < most
-            && count(&self.of) < of_one
-            && count(&self.new_of) < of_one
+        let begun = self.new_of.get(&network).copied().unwrap_or(0);
+        let left = most.saturating_sub(self.new);
+        if self.held.count(network) >= of_one || begun >= of_one.min(left) {
+            return Err(NoRoom);
+        }
+        if self.all.len() < most {
+            return Ok(None);
+        }
+        let (_, number) = self.held.newest_beyond(network).ok_or(NoRoom)?;
+        let mut all = self.all.iter();
+        let found = all.find(|(_, followed)| followed.number == number);
+        let name = found.map(|(name, _)| name.clone()).ok_or(NoRoom)?;
+        Ok(self.remove(&name).and_then(|page| page.upgrade()))
     }
 
     /// Forgets those that nobody watches any more.
     fn forget_left(&mut self) {
-        self.all
-            .retain(|_, followed| followed.page.strong_count() > 0);
-        self.of.clear();
-        for followed in self.all.values() {
-            *self.of.entry(followed.network).or_default() += 1;
-        }
+        let held = &mut self.held;
+        self.all.retain(|_, followed| {
+            let is_watched = followed.page.strong_count() > 0;
+            if !is_watched {
+                held.remove(followed.network, followed.number);
+            }
+            is_watched
+        });
+    }
+
+    fn remove(&mut self, name: &Name) -> Option<Weak<PageTopic>> {
+        let followed = self.all.remove(name)?;
+        self.held.remove(followed.network, followed.number);
+        Some(followed.page)
     }
 
     fn add(&mut self, name: Name, page: &Arc<PageTopic>, network: Network) {
-        let page = Arc::downgrade(page);
-        let before = self.all.insert(name, Followed { page, network });
         // One of the same name that nobody watches any more.
-        if let Some(before) = before
-            && let Some(count) = self.of.get_mut(&before.network)
-        {
-            *count -= 1;
-        }
-        *self.of.entry(network).or_default() += 1;
+        self.remove(&name);
+        self.last += 1;
+        let followed = Followed {
+            page: Arc::downgrade(page),
+            network,
+            number: self.last,
+        };
+        self.held.add(network, self.last);
+        self.all.insert(name, followed);
         *self.new_of.entry(network).or_default() += 1;
         self.new += 1;
     }
@@ -110,7 +137,8 @@ impl WatchedPages {
             life: Arc::downgrade(life),
             pages: Mutex::new(Pages {
                 all: HashMap::new(),
-                of: HashMap::new(),
+                held: Holdings::default(),
+                last: 0,
                 counted_from: Instant::now(),
                 new: 0,
                 new_of: HashMap::new(),
@@ -148,12 +176,15 @@ impl WatchedPages {
         }
         let network = request.audience.networks().pop();
         let network = network.unwrap_or_else(|| Network::of(address));
-        if !pages.has_room(in_force.config.push.max_pages, network) {
-            return Err(PageError::TooMany);
-        }
+        let most = in_force.config.push.max_pages;
+        let gives_way = pages.make_room(most, network);
+        let gives_way = gives_way.map_err(|NoRoom| PageError::TooMany)?;
         let page = Arc::new(PageTopic::new(target));
         pages.add(name.clone(), &page, network);
         drop(pages);
+        if let Some(other) = gives_way {
+            other.evict();
+        }
         tokio::spawn(follow(
             Weak::clone(&self.life),
             name,
@@ -173,7 +204,8 @@ async fn follow(life: Weak<Life>, name: Name, address: IpAddr, page: Weak<PageTo
     let mut watchers = None;
     loop {
         let in_force = life.upgrade().and_then(|life| life.in_force());
-        let (Some(in_force), Some(watched)) = (in_force, page.upgrade()) else {
+        let watched = page.upgrade().filter(|page| !page.is_evicted());
+        let (Some(in_force), Some(watched)) = (in_force, watched) else {
             return;
         };
         let follower = Follower::new(&in_force, &name, address);

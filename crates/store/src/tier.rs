@@ -84,6 +84,8 @@ pub enum Claim {
     Mine(Token),
     /// Somebody else is at it.
     Theirs,
+    /// The one for whom the caller waited is not any more: it cannot be stored.
+    Unstorable,
 }
 
 /// The proof of a claim. What is stored with it is refused if the claim is gone: it ran out, or
@@ -256,6 +258,16 @@ pub trait SharedTier: Tier {
 
     /// Gives a claim back without storing anything.
     fn release(&self, id: EntryId, token: Token) -> BoxFuture<'_, Result<(), TierError>>;
+
+    /// The same, because it cannot be stored: a caller who waits for this very claim learns that, where the tier can
+    /// tell it. Others find nothing of it.
+    fn release_unstorable(
+        &self,
+        id: EntryId,
+        token: Token,
+    ) -> BoxFuture<'_, Result<(), TierError>> {
+        self.release(id, token)
+    }
 
     /// Keeps a record, for `expires` at most, if the claim still stands, and ends the claim.
     fn put_claimed(

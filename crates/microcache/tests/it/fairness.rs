@@ -95,6 +95,189 @@ fn slow_uploads_of_one_address_leave_room_for_those_of_others() {
     drop(slow);
 }
 
+/// The head of an upload of so many bytes.
+fn upload_of(length: usize) -> String {
+    format!("POST /upload HTTP/1.1\r\nHost: example.com\r\nContent-Length: {length}\r\n\r\n")
+}
+
+/// What the proxy has sent and was not read yet; nothing where the connection goes on without.
+fn unread(client: &Client) -> Option<Vec<u8>> {
+    let stream = client.stream();
+    let mut bytes = vec![0; 64 << 10];
+    stream.set_nonblocking(true).expect("a socket");
+    let peeked = stream.peek(&mut bytes);
+    stream.set_nonblocking(false).expect("a socket");
+    bytes.truncate(peeked.ok()?);
+    Some(bytes)
+}
+
+fn has_something(client: &Client) -> bool {
+    unread(client).is_some()
+}
+
+/// Whether its chunked answer has come to an end.
+fn has_ended(client: &Client) -> bool {
+    unread(client).is_some_and(|bytes| bytes.is_empty() || bytes.ends_with(b"0\r\n\r\n"))
+}
+
+/// An address of its own for each number.
+fn address(number: u8) -> IpAddr {
+    Ipv4Addr::new(127, 0, 1, number).into()
+}
+
+#[test]
+fn addresses_that_hold_all_places_for_uploads_give_way_to_a_newcomer() {
+    let origin = Origin::start();
+    let flags = [
+        "--max-uploads",
+        "8",
+        "--queue-timeout",
+        "2s",
+        "--threads",
+        "1",
+    ];
+    let proxy = Proxy::start(&origin, &flags);
+    origin.on("/upload").reply(Reply::new(200).body("thanks"));
+    let beginning = vec![b'x'; 256 << 10];
+    let begin = |number: u8| {
+        let mut client = Client::connect_from(address(number), proxy.address());
+        client.send(upload_of(100 << 20));
+        client.send(&beginning);
+        client
+    };
+    // Each takes as many as it leaves free.
+    let mut slow = Vec::new();
+    for (number, uploads) in [(1, 4), (2, 2), (3, 1), (4, 1)] {
+        for _ in 0..uploads {
+            slow.push(begin(number));
+            eventually("it has its place", || {
+                (origin.count("/upload") == slow.len()).then_some(())
+            });
+        }
+    }
+    let mut visitor = proxy.connect();
+    visitor.send(upload_of(beginning.len()));
+    visitor.send(&beginning);
+    visitor.response().assert_is(200, "thanks");
+    // One of the first address has ended, and no other.
+    let number = eventually("one gives way", || slow.iter().position(has_something));
+    proxy.settle();
+    assert_eq!(slow.iter().filter(|it| has_something(it)).count(), 1);
+    assert!(number < 4, "{number}");
+    let ended = slow[number].response();
+    assert_eq!(ended.status, 503, "{}", ended.text());
+    assert_eq!(ended.field("retry-after"), Some("1"));
+    assert_eq!(ended.cache().get("detail"), Some("origin-busy"));
+    proxy.output_with("gave way to the first one of another address");
+}
+
+#[test]
+fn as_many_addresses_as_there_are_places_for_uploads_hold_them_only_if_they_send() {
+    let origin = Origin::start();
+    let flags = [
+        "--max-uploads",
+        "2",
+        "--queue-timeout",
+        "2s",
+        "--upload-wait",
+        "10ms",
+        "--threads",
+        "1",
+    ];
+    let proxy = Proxy::start(&origin, &flags);
+    origin.on("/upload").reply(Reply::new(200).body("thanks"));
+    let head = "POST /upload HTTP/1.1\r\nHost: example.com\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let stalled: Vec<_> = (1..=2)
+        .map(|number| {
+            let mut client = Client::connect_from(address(number), proxy.address());
+            client.send(head);
+            client.send("3\r\nabc\r\n");
+            client
+        })
+        .collect();
+    origin.wait_for("/upload", 2);
+    let mut visitor = Client::connect_from(address(3), proxy.address());
+    visitor.send(head);
+    visitor.send("3\r\nabc\r\n");
+    origin.wait_for("/upload", 3);
+    visitor.send("0\r\n\r\n");
+    visitor.response().assert_is(200, "thanks");
+    eventually("one gives way", || stalled.iter().position(has_something));
+    proxy.settle();
+    assert_eq!(stalled.iter().filter(|it| has_something(it)).count(), 1);
+}
+
+/// What is read ahead of bodies has one room for all: an address that fills it has forms of others sent on as uploads, and
+/// keeps none of them out.
+#[test]
+fn an_address_that_fills_the_room_for_bodies_keeps_no_form_out() {
+    let origin = Origin::start();
+    let flags = [
+        "--max-uploads",
+        "8",
+        "--upload-memory",
+        "64KiB",
+        "--threads",
+        "1",
+    ];
+    let proxy = Proxy::start(&origin, &flags);
+    origin.on("/upload").reply(Reply::new(200).body("thanks"));
+    let part = vec![b'x'; 16 << 10];
+    let many: Vec<_> = (0..40)
+        .map(|_| {
+            let mut client = Client::connect_from(GREEDY, proxy.address());
+            client.send(upload_of(60 << 10));
+            client.send(&part);
+            proxy.settle();
+            client
+        })
+        .collect();
+    let taken = origin.count("/upload");
+    assert!(
+        (1..=4).contains(&taken),
+        "{taken} of its uploads are with the application"
+    );
+    for _ in 0..5 {
+        let mut visitor = proxy.connect();
+        visitor.send(upload_of(8));
+        visitor.send("form");
+        proxy.settle();
+        visitor.send("data");
+        visitor.response().assert_is(200, "thanks");
+    }
+    drop(many);
+}
+
+/// With HTTP/2 one connection can have many.
+#[test]
+fn one_address_leaves_a_tenth_of_the_event_streams_to_others() {
+    let origin = Origin::start();
+    let proxy = Proxy::start(&origin, &["--max-tunnels", "20"]);
+    origin.on("/events").reply(
+        Reply::new(200)
+            .with("Content-Type: text/event-stream")
+            .hold(),
+    );
+    let opened = |mut client: Client| {
+        client.send(request("GET", "/events", &[]));
+        let start = client.head().start;
+        (start.starts_with("HTTP/1.1 200"), client)
+    };
+    let mut streams: Vec<_> = (0..30)
+        .map(|_| opened(Client::connect_from(GREEDY, proxy.address())))
+        .collect();
+    assert_eq!(streams.iter().filter(|(open, _)| *open).count(), 18);
+    assert!(opened(proxy.connect()).0);
+    let said = proxy.output_with("nine in ten");
+    assert!(said.contains("trusted_proxies"), "{said}");
+    streams.clear();
+    eventually("it may have some again", || {
+        opened(Client::connect_from(GREEDY, proxy.address()))
+            .0
+            .then_some(())
+    });
+}
+
 #[test]
 fn one_address_does_not_make_the_stampede_that_waiting_prevents() {
     let origin = Origin::start();
@@ -111,6 +294,11 @@ fn one_address_does_not_make_the_stampede_that_waiting_prevents() {
     for _ in 0..30 {
         assert_gives_way(&mut greedy(&proxy, "/"), "too-many-wait");
     }
+    let said = proxy.output_with("trusted_proxies");
+    assert!(
+        said.contains("a request of 127.0.0.2 was answered 503"),
+        "{said}"
+    );
     waiting.push(proxy.ask("/"));
     proxy.settle();
     gate.open();
@@ -231,19 +419,53 @@ fn what_nobody_waits_for_any_more_is_not_sent() {
     assert_eq!(stats["origin"]["failures"], 0, "{}", stats["origin"]);
 }
 
+/// Watches a page, and says with which status that was answered.
+fn watch(mut client: Client, page: &str) -> (u16, Client) {
+    let target = format!("/.well-known/microcache/watch?url={page}");
+    client.send(request("GET", &target, &["Accept: text/event-stream"]));
+    let started = client.head().start;
+    let status = started[9..12].parse().expect("a status");
+    (status, client)
+}
+
 #[test]
-fn one_address_watches_a_quarter_of_the_pages() {
-    const WATCH: &str = "/.well-known/microcache/watch";
+fn addresses_that_watch_as_many_pages_as_may_be_give_way_to_one_with_fewer() {
     let origin = Origin::start();
     let flags = ["--watch", "stored", "--watch-max-pages", "8"];
     let proxy = Proxy::start(&origin, &flags);
-    let watch = |mut client: Client, page: &str| {
-        let target = format!("{WATCH}?url={page}");
-        client.send(request("GET", &target, &["Accept: text/event-stream"]));
-        let started = client.head().start;
-        let status: u16 = started[9..12].parse().expect("a status");
-        (status, client)
-    };
+    let mut streams = Vec::new();
+    for number in 1..=4 {
+        for page in 0..2 {
+            let target = format!("/page/{number}/{page}");
+            // So many new ones in a second.
+            let stream = eventually("it is watched", || {
+                let client = Client::connect_from(address(number), proxy.address());
+                let (status, stream) = watch(client, &target);
+                (status == 200).then_some(stream)
+            });
+            streams.push(stream);
+        }
+    }
+    let newcomer = eventually("the newcomer finds room", || {
+        let (status, stream) = watch(proxy.connect(), "/page/0");
+        (status == 200).then_some(stream)
+    });
+    // The newest of the address that has most and comes last among those.
+    let number = eventually("one gives way", || streams.iter().position(has_ended));
+    proxy.settle();
+    assert_eq!(streams.iter().filter(|it| has_ended(it)).count(), 1);
+    // The address whose it was has as many as the newcomer now: it does not take that one's place.
+    let number = u8::try_from(number / 2 + 1).expect("one of four");
+    let client = Client::connect_from(address(number), proxy.address());
+    assert_eq!(watch(client, "/page/another").0, 503);
+    drop(newcomer);
+}
+
+#[test]
+fn one_address_watches_a_quarter_of_the_pages() {
+    let origin = Origin::start();
+    let flags = ["--watch", "stored", "--watch-max-pages", "8"];
+    let proxy = Proxy::start(&origin, &flags);
     let from = |address| Client::connect_from(address, proxy.address());
     let mut streams: Vec<_> = (0..2)
         .map(|page| watch(from(GREEDY), &format!("/page/{page}")))

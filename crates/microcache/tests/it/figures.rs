@@ -136,6 +136,48 @@ fn every_request_of_the_load_generator_is_counted_once_and_as_it_saw_it() {
     );
 }
 
+/// What goes out on a connection that turns out to be closed goes out again on another one; and what had something
+/// withheld, and gets an answer for one client, goes out again whole.
+#[test]
+fn what_is_sent_twice_is_counted_twice() {
+    let origin = Origin::start();
+    let (proxy, admin) = Proxy::operated(&origin, &["--threads", "1"]);
+    let page = || {
+        Reply::new(200)
+            .with("Cache-Control: no-store")
+            .body("a page")
+    };
+    origin.on("/first").reply(page());
+    // On the connection that was kept.
+    origin.on("/again").reply(Reply::hang_up()).reply(page());
+    origin
+        .on("/tenant")
+        .answer(|request| match request.field("X-Tenant") {
+            Some(tenant) => Reply::new(200).with("Cache-Control: private").body(tenant),
+            None => Reply::new(401)
+                .with("Cache-Control: private")
+                .body("nobody's"),
+        });
+    proxy.get("/first").assert_is(200, "a page");
+    proxy.get("/again").assert_is(200, "a page");
+    proxy
+        .get_with("/tenant", &["X-Tenant: a"])
+        .assert_is(200, "a");
+    let counts = ["/first", "/again", "/tenant"].map(|target| origin.count(target));
+    assert_eq!(counts, [1, 2, 2]);
+    let operator = Operator::at(admin);
+    let text = metrics(&operator);
+    for family in [
+        "microcache_origin_requests_total",
+        "microcache_route_origin_requests_total",
+    ] {
+        let told: f64 = samples(&text, family).values().sum();
+        assert!((told - 5.0).abs() < 0.5, "{family} {told}");
+    }
+    let stats = operator.get("/v1/stats");
+    assert_eq!(stats["origin"]["requests"], origin.requests().len());
+}
+
 #[test]
 fn a_client_that_leaves_before_the_answer_is_counted_too() {
     let origin = Origin::start();

@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use microcache_engine::{BoxFuture, Failure, Interim, Interims, NoResponse, OriginError, Response};
+use microcache_policy::Network;
 use tokio::sync::oneshot;
 
 use super::content::Expectation;
@@ -15,6 +16,7 @@ use super::finished::Account;
 use super::monitor::add_monitor;
 use super::pages;
 use crate::figures::Refusal;
+use crate::notices::Kind;
 use crate::room::{Held, Need, TooMany};
 use crate::shared::Shared;
 
@@ -29,6 +31,8 @@ pub(crate) struct Answering {
     account: Account,
     /// What is asked for, where pages say how they can be watched.
     watched: Option<Bytes>,
+    /// The address for which its answer counts if it has no end.
+    network: Option<Network>,
 }
 
 /// What a client is to be told while it waits.
@@ -68,12 +72,21 @@ impl Answering {
             shared,
             account,
             watched: None,
+            network: None,
         }
     }
 
     /// For this path and query, which may be watched.
     pub(super) fn of_watched(self, watched: Option<Bytes>) -> Self {
         Self { watched, ..self }
+    }
+
+    /// For a client at this address.
+    pub(super) fn of_client(self, network: Network) -> Self {
+        Self {
+            network: Some(network),
+            ..self
+        }
     }
 
     /// What comes next. The answer is the last.
@@ -116,9 +129,22 @@ impl Answering {
                 let address = self.account.address().unwrap_or_default();
                 self.shared.refused_body(why, address);
             }
+            if matches!(failed.cause, Failure::TooManyWait) {
+                self.say_too_many_wait();
+            }
             pages::failed(&failed, engine.clock.now())
         };
         answer.map(|answer| Ok(answer.unwrap_or_else(page)))
+    }
+
+    fn say_too_many_wait(&self) {
+        let address = self.account.address().unwrap_or_default();
+        let line = format!(
+            "a request of {address} was answered 503: as many of that address wait for one page as may (a tenth of `max_waiters`), \
+             or as many fetches are under way as may (`max_fetches`); if it is a proxy or CDN of yours, its clients are told \
+             apart once it is in `trusted_proxies`"
+        );
+        self.shared.notices.say(Kind::Busy, "waiters", line);
     }
 
     /// Finds room for the answer.
@@ -129,7 +155,7 @@ impl Answering {
         let engine = &self.shared.engine;
         let now = engine.clock.now();
         let need = Need::of(&response);
-        let held = self.shared.room.hold(need, now).await;
+        let held = self.shared.room.hold(need, self.network, now).await;
         let is_endless = matches!(need, Need::Tunnel { .. }) && held.is_ok();
         let held = held.unwrap_or_else(|TooMany| {
             self.shared.figures.refused.count(Refusal::Tunnel);

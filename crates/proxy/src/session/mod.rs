@@ -382,10 +382,11 @@ impl Session {
         incoming.length = announced.and_then(|announced| announced.length);
         incoming.interim = Some(interims.clone());
         incoming.client = Some(Arc::clone(self.client.get_or_insert_default()));
+        let network = incoming.network;
         let answer = Arc::clone(&self.shared.engine).ask(question, incoming);
         let shared = Arc::clone(&self.shared);
         let answering = Answering::new(Box::pin(answer), interims, expectation, shared, account);
-        (answering.of_watched(watched), sender)
+        (answering.of_watched(watched).of_client(network), sender)
     }
 
     /// Carries a purge out.

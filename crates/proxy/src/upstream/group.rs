@@ -240,6 +240,9 @@ impl Group {
                 }
                 Err(Failed { error, .. }) => {
                     turn.failed(&error, Instant::now());
+                    if error == OriginError::Busy {
+                        self.say_gave_way();
+                    }
                     return Err(error);
                 }
             }
@@ -339,6 +342,17 @@ impl Group {
                 Ok((permit, Upload::in_part(request, share).asked_at(asked)))
             }
         }
+    }
+
+    /// An upload was ended, because another address had none.
+    fn say_gave_way(&self) {
+        let name = &self.settings.name;
+        let line = format!(
+            "upstream group {name}: an upload gave way to the first one of another address, because `max_uploads` are under way: \
+             its address had most of them, or it sent less than 16 KiB/s (the access log has its address: 503, origin-busy)"
+        );
+        self.notices
+            .say(Kind::Busy, &format!("{name} uploads"), line);
     }
 
     /// A request did not get a place among those that are with the group.

@@ -9,16 +9,18 @@
 //! line of each, and goes with the first that has its turn.
 //!
 //! A request whose body is still on its way keeps its place for as long as its client likes. So
-//! only some of the places are for such uploads, and half of those for the uploads of one address. What an upload
-//! has of them is a [`Share`].
+//! only some of the places are for such uploads, and of those an address takes fewer than it leaves free
+//! ([`shares`]). What an upload has of them is a [`Share`].
 
 mod lines;
+mod shares;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use microcache_engine::Audience;
@@ -26,9 +28,10 @@ use microcache_engine::origin::Urgency;
 use microcache_policy::Network;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use self::lines::Lines;
+use self::shares::{Shares, Taken};
 
 /// A group's places and those who wait for one. Shared by all threads.
 #[derive(Debug)]
@@ -53,9 +56,8 @@ pub(super) struct QueueBounds {
 struct QueueState {
     bounds: QueueBounds,
     taken: usize,
-    /// Those of the taken places that uploads have, in all and by address.
-    uploads_taken: usize,
-    uploads_of: HashMap<Network, usize>,
+    /// Those of the taken places that uploads have.
+    shares: Shares,
     tickets: u64,
     turns: u64,
     /// All who wait, by their tickets.
@@ -117,7 +119,7 @@ pub(super) struct Permit {
 #[derive(Debug)]
 pub(super) struct Share {
     queue: Option<Arc<Queue>>,
-    network: Network,
+    taken: Taken,
 }
 
 /// What comes free.
@@ -125,14 +127,15 @@ pub(super) struct Share {
 enum Freed {
     Nothing,
     Place,
-    Share(Network),
-    Both(Network),
+    /// By its number.
+    Share(u64),
+    Both(u64),
 }
 
 /// Who is next.
 enum Next {
     Request(oneshot::Sender<Permit>),
-    Upload(oneshot::Sender<(Share, Permit)>, Network),
+    Upload(oneshot::Sender<(Share, Permit)>, Taken),
 }
 
 impl Queue {
@@ -215,18 +218,18 @@ impl Queue {
         }
     }
 
-    /// Waits for a place for a request of this address whose body is not there yet.
+    /// Waits for a place for a request of this address whose body is not there yet. After half of that time, the upload of
+    /// another address gives way, if one has to.
     pub(super) async fn enter_upload(
         self: &Arc<Self>,
         network: Network,
     ) -> Result<(Share, Permit), NoPlace> {
-        let (ticket, receiver, patience) = {
+        let (ticket, mut receiver, patience) = {
             let mut state = self.state.lock();
             let bounds = state.bounds;
             if state.taken < bounds.places && state.has_share(network) {
-                state.take_share(network);
                 state.taken += 1;
-                return Ok((self.share(network), self.permit()));
+                return Ok((self.share(state.shares.take(network)), self.permit()));
             }
             let (ticket, receiver) = state.join_uploads(network)?;
             (ticket, receiver, bounds.patience)
@@ -235,8 +238,16 @@ impl Queue {
             queue: self,
             number: ticket,
         };
-        let granted = tokio::time::timeout(patience, receiver).await;
-        granted.ok().and_then(Result::ok).ok_or(NoPlace::Full)
+        let half = patience / 2;
+        let granted = match timeout(half, &mut receiver).await {
+            Ok(granted) => granted.ok(),
+            Err(_elapsed) => {
+                self.state.lock().end_upload_for(network);
+                let granted = timeout(patience - half, receiver).await;
+                granted.ok().and_then(Result::ok)
+            }
+        };
+        granted.ok_or(NoPlace::Full)
     }
 
     /// How many places are taken, and how many wait for one.
@@ -251,10 +262,10 @@ impl Queue {
         }
     }
 
-    fn share(self: &Arc<Self>, network: Network) -> Share {
+    fn share(self: &Arc<Self>, taken: Taken) -> Share {
         Share {
             queue: Some(Arc::clone(self)),
-            network,
+            taken,
         }
     }
 
@@ -277,13 +288,14 @@ impl Queue {
                         freed = Freed::Place;
                     }
                 },
-                Some(Next::Upload(sender, network)) => {
-                    match sender.send((self.share(network), self.permit())) {
+                Some(Next::Upload(sender, taken)) => {
+                    let number = taken.number;
+                    match sender.send((self.share(taken), self.permit())) {
                         Ok(()) => return,
                         Err((mut share, mut refused)) => {
                             share.queue = None;
                             refused.queue = None;
-                            freed = Freed::Both(network);
+                            freed = Freed::Both(number);
                         }
                     }
                 }
@@ -301,11 +313,6 @@ impl QueueBounds {
             ..self
         }
     }
-
-    /// The most places that the uploads of one address have.
-    const fn uploads_of_one(&self) -> usize {
-        self.uploads.div_ceil(2)
-    }
 }
 
 impl QueueState {
@@ -313,26 +320,23 @@ impl QueueState {
         if let Freed::Place | Freed::Both(_) = freed {
             self.taken -= 1;
         }
-        if let Freed::Share(network) | Freed::Both(network) = freed {
-            self.uploads_taken -= 1;
-            if let Some(count) = self.uploads_of.get_mut(&network) {
-                *count -= 1;
-                if *count == 0 {
-                    self.uploads_of.remove(&network);
-                }
-            }
+        if let Freed::Share(number) | Freed::Both(number) = freed {
+            self.shares.give_back(number);
         }
     }
 
     /// Whether one more upload of this address may have a place.
     fn has_share(&self, network: Network) -> bool {
-        let taken = self.uploads_of.get(&network).copied().unwrap_or_default();
-        self.uploads_taken < self.bounds.uploads && taken < self.bounds.uploads_of_one()
+        self.shares.may_take(network, self.bounds.uploads)
     }
 
-    fn take_share(&mut self, network: Network) {
-        self.uploads_taken += 1;
-        *self.uploads_of.entry(network).or_default() += 1;
+    /// Ends an upload for the first of this address, if one has to give way to it. The address whose it was has had
+    /// its turn.
+    fn end_upload_for(&mut self, newcomer: Network) {
+        if let Some(network) = self.shares.end_one_for(newcomer) {
+            let turn = self.turn();
+            self.uploads.go_behind(network, turn);
+        }
     }
 
     fn ticket(&mut self) -> u64 {
@@ -504,8 +508,7 @@ impl QueueState {
             Sender::Upload(sender) => {
                 let (_, network, _) = upload?;
                 self.uploads.go_behind(network, turn);
-                self.take_share(network);
-                Next::Upload(sender, network)
+                Next::Upload(sender, self.shares.take(network))
             }
         })
     }
@@ -516,6 +519,18 @@ impl QueueState {
         let waiting = self.refreshes.iter().rev();
         let first = waiting.max_by_key(|(_, refresh)| refresh.rank(now))?;
         Some(*first.0)
+    }
+}
+
+impl Share {
+    /// So much more of the body has come.
+    pub(super) fn count(&self, bytes: usize) {
+        self.taken.count(bytes);
+    }
+
+    /// Resolves if the upload has to end, because another address has none.
+    pub(super) fn poll_ended(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.taken.poll_ended(cx)
     }
 }
 
@@ -530,7 +545,7 @@ impl Drop for Permit {
 impl Drop for Share {
     fn drop(&mut self) {
         if let Some(queue) = self.queue.take() {
-            queue.release(Freed::Share(self.network));
+            queue.release(Freed::Share(self.taken.number));
         }
     }
 }

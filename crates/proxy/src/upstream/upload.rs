@@ -235,6 +235,14 @@ impl Upload {
         !of_connection
     }
 
+    /// Fails if the upload has to give way to that of another address.
+    fn keeps_its_place(&mut self, cx: &mut Context<'_>) -> Result<(), OriginError> {
+        match &mut self.share {
+            Some(share) if share.poll_ended(cx).is_ready() => Err(OriginError::Busy),
+            _ => Ok(()),
+        }
+    }
+
     /// The next piece of the body; nothing while the client has not sent it, or the server is asked for it first.
     fn next(&mut self, cx: &mut Context<'_>) -> Result<Poll<Next>, OriginError> {
         if self.held_back {
@@ -258,6 +266,9 @@ impl Upload {
             let next = match frame.transpose().map_err(OriginError::RequestBody)? {
                 Some(Frame::Data(data)) => {
                     stream.count(data.len())?;
+                    if let Some(share) = &self.share {
+                        share.count(data.len());
+                    }
                     // A body of known length is over with its last byte, whenever the client says so.
                     self.ended = stream.left == Some(0);
                     Next::Data(data)

@@ -2,11 +2,12 @@
 //! latest one; there is no history.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
 
 use bytes::Bytes;
 use microcache_policy::etag::EntityTag;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio::sync::Notify;
@@ -27,6 +28,8 @@ pub type FindContent = Arc<dyn Fn() -> Option<(String, Vec<u8>)> + Send + Sync>;
 pub struct PageTopic {
     url: Box<str>,
     state: Mutex<State>,
+    /// Evicted in favour of another page.
+    is_evicted: AtomicBool,
     left: Arc<Notify>,
 }
 
@@ -96,6 +99,7 @@ impl PageTopic {
         Self {
             url: url.into(),
             state: Mutex::default(),
+            is_evicted: AtomicBool::new(false),
             left: Arc::default(),
         }
     }
@@ -107,8 +111,33 @@ impl PageTopic {
 
     /// Publishes a status with a loader of its content.
     pub fn publish_with_content(&self, status: PageStatus, content: Option<FindContent>) {
-        let mut state = self.state.lock();
-        if state.status.as_ref() == Some(&status) {
+        let state = self.state.lock();
+        if !self.is_evicted() {
+            self.publish_locked(state, status, content);
+        }
+    }
+
+    /// Ends the topic in favour of another page. Event streams end, so that their clients reconnect and count anew; long
+    /// polls and WebSockets receive `unwatchable`.
+    pub fn evict(&self) {
+        let state = self.state.lock();
+        self.is_evicted.store(true, Ordering::Relaxed);
+        self.publish_locked(state, PageStatus::Unwatchable, None);
+        self.left.notify_one();
+    }
+
+    /// Returns whether the topic was evicted.
+    pub fn is_evicted(&self) -> bool {
+        self.is_evicted.load(Ordering::Relaxed)
+    }
+
+    fn publish_locked(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        status: PageStatus,
+        content: Option<FindContent>,
+    ) {
+        if state.status.as_ref() == Some(&status) && !self.is_evicted() {
             return;
         }
         state.encoded = self.encode(&status, None);
@@ -123,7 +152,7 @@ impl PageTopic {
         wakeups.wake();
     }
 
-    /// Returns the notification sent when the last subscriber leaves.
+    /// Returns the notification sent when the last subscriber leaves, or the topic is evicted.
     pub fn on_last_left(&self) -> Arc<Notify> {
         Arc::clone(&self.left)
     }
@@ -248,6 +277,10 @@ impl PageSubscription {
         self.client_copy = client_copy;
     }
 
+    pub(crate) fn is_evicted(&self) -> bool {
+        self.page.is_evicted()
+    }
+
     /// Returns whether the client's copy is known.
     pub(crate) const fn has_client_copy(&self) -> bool {
         self.client_copy.is_some()
@@ -323,6 +356,28 @@ mod tests {
         assert_eq!(informed.next(Waker::noop(), format(true)), None);
         page.publish(version(8));
         assert!(informed.next(Waker::noop(), format(true)).is_some());
+    }
+
+    #[test]
+    fn an_evicted_page_publishes_that_and_nothing_more() {
+        let page = Arc::new(PageTopic::new("/"));
+        let format = PageFormat {
+            is_json: true,
+            inline: false,
+        };
+        let mut subscription = PageSubscription::new(Arc::clone(&page));
+        // The same status was published before: streams have to end all the same.
+        page.publish(PageStatus::Unwatchable);
+        assert!(subscription.next(Waker::noop(), format).is_some());
+        page.evict();
+        assert!(subscription.is_evicted());
+        let expected = r#"{"event":"unwatchable","url":"/"}"#;
+        assert_eq!(
+            subscription.next(Waker::noop(), format).as_deref(),
+            Some(expected.as_bytes())
+        );
+        page.publish(PageStatus::Purged);
+        assert_eq!(subscription.next(Waker::noop(), format), None);
     }
 
     #[test]

@@ -562,6 +562,9 @@ impl EventSource for DocumentEvents {
 
 impl EventSource for WatchEvents {
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if self.0.pages.iter().any(PageSubscription::is_evicted) {
+            return Poll::Ready(None);
+        }
         let next = self
             .0
             .poll_encoded(cx, EventFormat::Event, EventFormat::EventDelta);

@@ -33,10 +33,22 @@ pub(super) fn name(id: EntryId) -> String {
     format!("{id}{ENDING}")
 }
 
+/// What tells a claim from all others for the same id: the time of its file, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mark(pub(super) u64);
+
 /// A claim of this process.
 pub(super) struct Held {
     name: String,
     file: File,
+    pub(super) mark: Mark,
+}
+
+/// What an attempt to claim an id came to.
+pub(super) enum Attempt {
+    Ours(Held),
+    /// Somebody else has this claim.
+    Theirs(Mark),
 }
 
 impl Held {
@@ -66,30 +78,40 @@ pub(super) fn claim(
     locked: &Locked<'_>,
     id: EntryId,
     hold: Duration,
-) -> Result<Option<Held>, DiskFailure> {
+) -> Result<Attempt, DiskFailure> {
     let name = name(id);
     let mut file = open_own(locked.folder.fd(), &name)?;
     if !try_lock(&file)? {
-        if !is_over(&file)? {
-            return Ok(None);
+        let theirs = mark_of(&file)?;
+        if !theirs.is_over() {
+            return Ok(Attempt::Theirs(theirs));
         }
         locked.remove(&name)?;
         file = open_own(locked.folder.fd(), &name)?;
         if !try_lock(&file)? {
-            return Ok(None);
+            return Ok(Attempt::Theirs(mark_of(&file)?));
         }
     }
     let until = SystemTime::now() + hold.max(LONGEST);
     file.set_modified(until).map_err(DiskFailure::Disk)?;
-    Ok(Some(Held { name, file }))
+    // As the file system has it, which may keep less of it.
+    let mark = mark_of(&file)?;
+    Ok(Attempt::Ours(Held { name, file, mark }))
 }
 
-/// Whether a claim has had its time. One that ends later than anybody may ask for was made by another clock.
-fn is_over(file: &File) -> Result<bool, DiskFailure> {
+fn mark_of(file: &File) -> Result<Mark, DiskFailure> {
     let file = file.metadata().map_err(DiskFailure::Disk)?;
-    let until = file.modified().map_err(DiskFailure::Disk)?;
-    let left = until.duration_since(SystemTime::now()).unwrap_or_default();
-    Ok(left.is_zero() || left > 2 * LONGEST)
+    let nanoseconds = file.mtime().saturating_mul(1_000_000_000) + file.mtime_nsec();
+    Ok(Mark(nanoseconds.cast_unsigned()))
+}
+
+impl Mark {
+    /// Whether the claim has had its time. One that ends later than anybody may ask for was made by another clock.
+    fn is_over(self) -> bool {
+        let until = SystemTime::UNIX_EPOCH + Duration::from_nanos(self.0);
+        let left = until.duration_since(SystemTime::now()).unwrap_or_default();
+        left.is_zero() || left > 2 * LONGEST
+    }
 }
 
 fn try_lock(file: &File) -> Result<bool, DiskFailure> {

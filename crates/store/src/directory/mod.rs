@@ -6,7 +6,7 @@
 //! - A record gets its name when it is complete, and is never changed: to read takes no lock.
 //! - Whoever gives or takes names in a folder has the folder's lock meanwhile ([`folder`]).
 //! - Whoever asks the origin holds the lock of a file beside the record ([`claims`]). The system lets go of it when
-//!   the process ends, however it ends.
+//!   the process ends, however it ends. That it was in vain is told to those who waited ([`in_vain`]).
 //! - How much there is stands in a small file; when it is too much, what was used least recently goes ([`room`]).
 //! - A body too large for memory is written while it arrives ([`spool`]), and read from its file.
 //! - Purges of more than one url are told in another one ([`log`]).
@@ -15,12 +15,14 @@
 
 mod claims;
 mod folder;
+mod in_vain;
 mod log;
 mod place;
 mod record;
 mod room;
 mod spool;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -30,10 +32,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
-use self::claims::{Claims, Held};
+use self::claims::{Attempt, Claims, Held, Mark};
 use self::folder::{Folder, Locked};
 pub use self::place::DirectoryError;
 use self::place::Place;
@@ -53,6 +56,8 @@ use crate::tier::{
 /// How many reads may go on at once, and how many of everything else.
 const READS: usize = 16;
 const WRITES: usize = 4;
+/// How many claims of others are remembered for callers who wait for them.
+const MAX_AWAITED: usize = 1024;
 
 /// Where, and how much.
 #[derive(Clone, Debug)]
@@ -99,6 +104,8 @@ impl DirectorySettings {
 pub struct Directory {
     shared: Arc<Shared>,
     claims: Arc<Claims>,
+    /// The claims of others for which callers here wait.
+    awaited: Mutex<HashMap<EntryId, Mark>>,
     reading: Crew,
     writing: Arc<Crew>,
     spools: Arc<Semaphore>,
@@ -127,7 +134,9 @@ struct Wanted {
 enum Looked {
     Entry(Entry),
     Claimed(Held),
-    Theirs,
+    Theirs(Mark),
+    /// The claim that was waited for ended because of what cannot be stored.
+    Unstorable,
 }
 
 impl Directory {
@@ -139,6 +148,7 @@ impl Directory {
         };
         Ok(Arc::new(Self {
             claims: Arc::default(),
+            awaited: Mutex::default(),
             reading: crew("reading", READS, settings.read_deadline),
             writing: Arc::new(crew("writing", WRITES, settings.write_deadline)),
             spools: Arc::new(Semaphore::new(settings.spools)),
@@ -202,6 +212,44 @@ impl Directory {
         put
     }
 
+    /// Ends a claim, after this was done.
+    async fn end_claim(
+        &self,
+        id: EntryId,
+        token: Token,
+        first: impl FnOnce(&Locked<'_>, &Held) -> Result<(), DiskFailure> + Send + 'static,
+    ) -> Result<(), TierError> {
+        let Some(held) = self.claims.take(id, token) else {
+            return Ok(());
+        };
+        let shared = Arc::clone(&self.shared);
+        let job = move || {
+            let Some(folder) = Folder::open(&*shared.place.home()?, id)? else {
+                return Ok(());
+            };
+            let locked = folder.lock()?;
+            let noted = first(&locked, &held);
+            held.end(&locked)?;
+            noted
+        };
+        self.writing.run_minor(job).await
+    }
+
+    /// Remembers which claim a caller waits for from now on, if any.
+    fn waits_for(&self, id: EntryId, claim: Option<Mark>) {
+        let mut awaited = self.awaited.lock();
+        match claim {
+            Some(claim) if awaited.len() < MAX_AWAITED || awaited.contains_key(&id) => {
+                awaited.insert(id, claim);
+            }
+            // Most of them are not waited for any more. Without it, a caller takes its turn as before.
+            Some(_) => awaited.clear(),
+            None => {
+                awaited.remove(&id);
+            }
+        }
+    }
+
     fn keep(&self, id: EntryId, held: Held) -> Result<Token, TierError> {
         let kept = self.claims.keep(id, held);
         kept.ok_or_else(|| TierError::Failed("too many claims at a time".into()))
@@ -247,14 +295,25 @@ impl Shared {
         }
     }
 
-    fn look_or_claim(&self, id: EntryId, hold: Duration) -> Result<Looked, DiskFailure> {
+    fn look_or_claim(
+        &self,
+        id: EntryId,
+        hold: Duration,
+        awaited: Option<Mark>,
+    ) -> Result<Looked, DiskFailure> {
         if let Some(entry) = self.read(id)? {
             return Ok(Looked::Entry(entry));
         }
         let folder = Folder::create(&*self.place.home()?, id)?;
         let locked = folder.lock()?;
-        let Some(claim) = claims::claim(&locked, id, hold)? else {
-            return Ok(Looked::Theirs);
+        if let Some(awaited) = awaited
+            && in_vain::ended(&locked, id, awaited)?
+        {
+            return Ok(Looked::Unstorable);
+        }
+        let claim = match claims::claim(&locked, id, hold)? {
+            Attempt::Ours(claim) => claim,
+            Attempt::Theirs(claim) => return Ok(Looked::Theirs(claim)),
         };
         // Whoever had it before may have stored something since the look.
         match record::read(&folder, id, self.bounds()) {
@@ -267,7 +326,7 @@ impl Shared {
         }
     }
 
-    fn claim(&self, id: EntryId, hold: Duration) -> Result<Option<Held>, DiskFailure> {
+    fn claim(&self, id: EntryId, hold: Duration) -> Result<Attempt, DiskFailure> {
         let folder = Folder::create(&*self.place.home()?, id)?;
         claims::claim(&folder.lock()?, id, hold)
     }
@@ -419,11 +478,21 @@ impl SharedTier for Directory {
     fn get_or_claim(&self, id: EntryId, hold: Duration) -> BoxFuture<'_, Result<Got, TierError>> {
         let shared = Arc::clone(&self.shared);
         Box::pin(async move {
-            let job = move || shared.look_or_claim(id, hold);
+            let awaited = self.awaited.lock().get(&id).copied();
+            let job = move || shared.look_or_claim(id, hold, awaited);
             // A claim that comes too late for its deadline ends with the job's answer, which nobody takes.
-            Ok(match self.reading.run(job).await? {
+            let looked = self.reading.run(job).await?;
+            let theirs = match &looked {
+                Looked::Theirs(claim) => Some(*claim),
+                _ => None,
+            };
+            if theirs != awaited {
+                self.waits_for(id, theirs);
+            }
+            Ok(match looked {
                 Looked::Entry(entry) => Got::Entry(entry),
-                Looked::Theirs => Got::Missing(Claim::Theirs),
+                Looked::Theirs(_) => Got::Missing(Claim::Theirs),
+                Looked::Unstorable => Got::Missing(Claim::Unstorable),
                 Looked::Claimed(claim) => Got::Missing(Claim::Mine(self.keep(id, claim)?)),
             })
         })
@@ -438,24 +507,24 @@ impl SharedTier for Directory {
         Box::pin(async move {
             let claimed = self.reading.run(move || shared.claim(id, hold)).await?;
             Ok(match claimed {
-                None => Claim::Theirs,
-                Some(claim) => Claim::Mine(self.keep(id, claim)?),
+                Attempt::Theirs(_) => Claim::Theirs,
+                Attempt::Ours(claim) => Claim::Mine(self.keep(id, claim)?),
             })
         })
     }
 
     fn release(&self, id: EntryId, token: Token) -> BoxFuture<'_, Result<(), TierError>> {
-        let shared = Arc::clone(&self.shared);
-        Box::pin(async move {
-            let Some(held) = self.claims.take(id, token) else {
-                return Ok(());
-            };
-            let job = move || match Folder::open(&*shared.place.home()?, id)? {
-                Some(folder) => held.end(&folder.lock()?),
-                None => Ok(()),
-            };
-            self.writing.run_minor(job).await
-        })
+        Box::pin(self.end_claim(id, token, |_, _| Ok(())))
+    }
+
+    fn release_unstorable(
+        &self,
+        id: EntryId,
+        token: Token,
+    ) -> BoxFuture<'_, Result<(), TierError>> {
+        Box::pin(self.end_claim(id, token, move |locked, held| {
+            in_vain::note(locked, id, held.mark)
+        }))
     }
 
     fn largest(&self) -> u64 {

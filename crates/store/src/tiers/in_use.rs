@@ -211,6 +211,7 @@ impl TierInUse {
     pub(super) fn turn(self: &Arc<Self>, id: EntryId, claim: Claim) -> Turn {
         match claim {
             Claim::Theirs => Turn::Theirs,
+            Claim::Unstorable => Turn::Free,
             Claim::Mine(token) => Turn::Ours(Claimed {
                 tier: Arc::clone(self),
                 id,

@@ -165,6 +165,12 @@ impl TierInUse {
     }
 
     async fn note_unstorable(&self, key: &[u8], (id, token): (EntryId, Token), lasts: Duration) {
+        let shared = self.tier.shared();
+        if let Some(directory) = shared.filter(|shared| shared.is_on_this_machine()) {
+            let released = directory.release_unstorable(id, token).await;
+            let _ = self.counted(released);
+            return;
+        }
         let entry = Entry {
             head: encode_unstorable(key),
             body: Content::default(),

@@ -237,13 +237,9 @@ impl Tiers {
     }
 
     /// Has the others who want what a claim was for know that it cannot be stored, for so long: each of them asks
-    /// the origin then, and none waits for another.
+    /// the origin then, and none waits for another. In a directory only those learn it who wait for this claim: commands
+    /// that follow each other store what they may.
     pub fn note_unstorable(&self, key: &[u8], mut claimed: Claimed, lasts: Duration) {
-        // In a directory the claim only ends: its commands seldom run at once, and one may store what another may not.
-        let shared = claimed.tier.tier.shared();
-        if shared.is_some_and(|shared| shared.is_on_this_machine()) {
-            return;
-        }
         if let Some(claim) = claimed.spend() {
             claimed.tier.ask_to_note_unstorable(key, claim, lasts);
         }

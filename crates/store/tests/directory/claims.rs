@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use microcache_store::{Claim, Directory, Got, Put, SharedTier, Tier};
 
-use crate::place::{HOLD, LONG, Place, entry, found, id, is_theirs, mine};
+use crate::place::{HOLD, LONG, Place, entry, found, id, is_theirs, is_unstorable, mine};
 
 #[tokio::test]
 async fn of_all_who_find_nothing_one_brings_it() {
@@ -58,6 +58,51 @@ async fn a_purge_after_the_claim_wins() {
     assert_eq!(put.await, Ok(Put::Stored));
     let newer = (b"head".to_vec(), b"newer".to_vec());
     assert_eq!(found(filler.get(id(1)).await), Some(newer));
+}
+
+/// Each of those who wait asks for itself then, and none waits for another; who comes later claims.
+#[tokio::test]
+async fn who_waits_learns_that_the_claim_was_in_vain_and_nobody_else() {
+    let place = Place::new();
+    let [holder, waits, waits_too, newcomer] = [(); 4].map(|()| place.open());
+    let token = mine(holder.get_or_claim(id(1), HOLD).await);
+    for waiting in [&waits, &waits_too] {
+        assert!(is_theirs(&waiting.get_or_claim(id(1), HOLD).await));
+    }
+    let _other = mine(waits.get_or_claim(id(2), HOLD).await);
+    holder.release_unstorable(id(1), token).await.unwrap();
+    assert!(is_unstorable(&waits.get_or_claim(id(1), HOLD).await));
+    let token = mine(newcomer.get_or_claim(id(1), HOLD).await);
+    // It waited for the claim before this one.
+    assert!(is_unstorable(&waits_too.get_or_claim(id(1), HOLD).await));
+    // Both have learnt it, and wait for the next one as any other.
+    for waiting in [&waits, &waits_too] {
+        assert!(is_theirs(&waiting.get_or_claim(id(1), HOLD).await));
+    }
+    newcomer.release(id(1), token).await.unwrap();
+    let _token = mine(waits.get_or_claim(id(1), HOLD).await);
+    assert!(is_theirs(&waits_too.get_or_claim(id(1), HOLD).await));
+}
+
+/// What is remembered of claims that were in vain does not grow, and what is no such thing does no harm.
+#[tokio::test]
+async fn claims_in_vain_are_remembered_in_one_small_file() {
+    let place = Place::new();
+    let [holder, waits] = [(); 2].map(|()| place.open());
+    let note = place.claim(id(1)).with_file_name("unstorable");
+    let in_vain = async |number| {
+        let token = mine(holder.get_or_claim(number, HOLD).await);
+        assert!(is_theirs(&waits.get_or_claim(number, HOLD).await));
+        holder.release_unstorable(number, token).await.unwrap();
+        waits.get_or_claim(number, HOLD).await
+    };
+    for _ in 0..100 {
+        assert!(is_unstorable(&in_vain(id(1)).await));
+    }
+    let length = fs::metadata(&note).unwrap().len();
+    assert!((50..=1600).contains(&length), "{length}");
+    fs::write(&note, vec![b'x'; 100_000]).unwrap();
+    assert!(is_unstorable(&in_vain(id(1)).await));
 }
 
 /// NFS gives a file that is removed while somebody has it open another name.

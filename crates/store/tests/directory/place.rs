@@ -103,6 +103,10 @@ pub(crate) fn found(got: Result<impl Looked, TierError>) -> Option<(Vec<u8>, Vec
     got.expect("a directory that works").parts()
 }
 
+pub(crate) fn is_unstorable(got: &Result<Got, TierError>) -> bool {
+    matches!(got, Ok(Got::Missing(Claim::Unstorable)))
+}
+
 pub(crate) fn is_theirs(got: &Result<Got, TierError>) -> bool {
     matches!(got, Ok(Got::Missing(Claim::Theirs)))
 }

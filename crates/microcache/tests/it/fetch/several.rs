@@ -2,6 +2,8 @@
 
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -44,6 +46,56 @@ fn two_that_want_the_same_ask_once() {
 #[test]
 fn eight_that_want_the_same_ask_once() {
     ask_for_the_same(8);
+}
+
+/// Five at once for what cannot be stored: the first finds that out, and says whether all others are with the server
+/// at the same time then. Those that begin too late to wait for the first are no fault of theirs.
+fn ask_together_for_what_is_not_stored(origin: &Origin, target: &str) -> bool {
+    let (first, others) = (Gate::default(), Gate::default());
+    let reply = |gate: &Gate| {
+        let page = Reply::new(200).with("Cache-Control: no-store");
+        page.body("the page").after(gate)
+    };
+    origin.on(target).reply(reply(&first)).reply(reply(&others));
+    let place = Place::new();
+    let url = format!("{}{target}", origin.url());
+    let children: Vec<_> = (0..5).map(|_| place.start(&[&url])).collect();
+    origin.wait_for(target, 1);
+    sleep(Duration::from_millis(500));
+    assert_eq!(origin.count(target), 1, "they wait for the first");
+    first.open();
+    let deadline = Instant::now() + Duration::from_secs(3);
+    while origin.count(target) < 5 && Instant::now() < deadline {
+        sleep(Duration::from_millis(10));
+    }
+    let together = origin.count(target) == 5;
+    others.open();
+    for child in children {
+        let told = told(child.wait_with_output().expect("it ends"));
+        assert_eq!((told.code, told.out.as_str()), (0, "the page"));
+    }
+    assert_eq!(origin.count(target), 5);
+    // One that comes later claims it again, so that what can be stored then is.
+    let page = Reply::new(200).with("Cache-Control: max-age=600");
+    origin.on(target).reply(page.body("stored"));
+    for asked in [6, 7, 7] {
+        let out = place.run(&[&url]).out;
+        assert_eq!(
+            (out.as_str(), origin.count(target)),
+            (if asked == 6 { "the page" } else { "stored" }, asked)
+        );
+    }
+    together
+}
+
+#[test]
+fn those_that_wait_for_what_cannot_be_stored_do_not_take_turns() {
+    let origin = Origin::start();
+    let together = (0..10).any(|number| {
+        let target = format!("/{number}");
+        ask_together_for_what_is_not_stored(&origin, &target)
+    });
+    assert!(together, "one after the other");
 }
 
 #[test]

@@ -76,8 +76,10 @@ pub(in crate::config) const GROUP: &[Opt<GroupSettings>] = &[
         .help("Maximum concurrent uploads: requests whose body is still arriving")
         .more(
             "A part of `max_concurrent`; the rest is reserved for requests that are complete, \
-             such as those for pages. Further uploads wait in a queue of their own. One client \
-             address has at most half of these places.",
+             such as those for pages. Further uploads wait in a queue of their own. An address gets a \
+             place while it holds fewer than are free, so one alone has at most half of them. After \
+             half of `queue_timeout`, the slowest upload of the address with the most ends with 503 \
+             in favour of an address that has none.",
         )
         .sets(|g, v, m| g.max_uploads = m.ok(v.count(1..=1_000_000))),
     opt("upload_buffer", Size, "64KiB")

@@ -52,7 +52,7 @@ pub(in crate::config) const LIMITS: &[Opt<Config>] = &[
     optional("max_tunnels", Number, "5000")
         .unset("a quarter of what file descriptors allow")
         .help("Maximum WebSockets, other tunnels and event streams at a time")
-        .more("Each uses two file descriptors (push subscribers use one). Above the limit: 503.")
+        .more("Each uses two file descriptors (push subscribers use one). One address has at most nine in ten. Above the limit: 503.")
         .sets(|c, v, m| m.put(&mut c.limits.max_tunnels, v.count(0..=10_000_000).map(Some))),
     opt("max_head_size", Size, "32KiB")
         .help("Maximum size of a request head; larger ones get 431")

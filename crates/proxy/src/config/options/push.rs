@@ -189,7 +189,8 @@ pub(in crate::config) const PUSH: &[Opt<PushConfig>] = &[
     opt("watch_max_pages", Number, "256")
         .help("Maximum different pages watched at a time (`watch`); above it 503")
         .more(
-            "One client address starts at most a quarter of them. A page is followed once, \
+            "One client address starts at most a quarter of them; at the limit the newest page of the \
+             address with the most ends in favour of one with fewer. A page is followed once, \
              however many subscribers watch it. With `watch = \"refresh\"` this is also the \
              maximum number of requests per second that watching causes at the origin.",
         )

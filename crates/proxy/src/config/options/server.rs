@@ -93,7 +93,7 @@ pub(in crate::config) const SERVER: &[Opt<Config>] = &[
         .more(
             "One client address has at most a tenth of them; at the limit the newest of the \
              address with the most gets the stale response or 503. It never goes to the origin by \
-             itself.",
+             itself. All clients of a proxy or CDN that is not in `trusted_proxies` are one address.",
         )
         .sets(|c, v, m| m.put(&mut c.limits.max_waiters_per_fetch, v.count(0..=10_000_000))),
     opt("max_fetches", Number, "10000")

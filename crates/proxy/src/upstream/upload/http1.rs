@@ -35,6 +35,7 @@ impl Upload {
         cx: &mut Context<'_>,
         connection: &mut Connection,
     ) -> Result<Sending, OriginError> {
+        self.keeps_its_place(cx)?;
         while !self.cut_off {
             if !self.out.is_empty() {
                 match connection.poll_write(cx, &self.out.slices()) {

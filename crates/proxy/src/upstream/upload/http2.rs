@@ -52,6 +52,7 @@ impl Upload {
         cx: &mut Context<'_>,
         stream: &mut SendStream<Bytes>,
     ) -> Result<Sending, OriginError> {
+        self.keeps_its_place(cx)?;
         while !self.cut_off {
             if !self.out.is_empty() {
                 match poll_room(cx, stream, self.out.data.len()) {
