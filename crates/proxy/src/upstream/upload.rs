@@ -237,10 +237,11 @@ impl Upload {
 
     /// Fails if the upload has to give way to that of another address.
     fn keeps_its_place(&mut self, cx: &mut Context<'_>) -> Result<(), OriginError> {
-        match &mut self.share {
-            Some(share) if share.poll_ended(cx).is_ready() => Err(OriginError::Busy),
-            _ => Ok(()),
+        let share = self.share.as_mut();
+        if share.is_some_and(|share| share.poll_ended(cx).is_ready()) {
+            return Err(OriginError::Busy);
         }
+        Ok(())
     }
 
     /// The next piece of the body; nothing while the client has not sent it, or the server is asked for it first.

@@ -94,7 +94,7 @@ async fn ask(redis: &Redis, id: EntryId, hold: Duration) -> Claim {
 async fn win(redis: &Redis, id: EntryId) -> Token {
     match ask(redis, id, HOUR).await {
         Claim::Mine(token) => token,
-        Claim::Theirs => panic!("somebody else has the claim"),
+        other => panic!("the claim is not ours: {other:?}"),
     }
 }
 
