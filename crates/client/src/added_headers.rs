@@ -1,8 +1,8 @@
-//! The headers that a client of reqwest's adds to each request behind the cache.
+//! The headers that a reqwest client adds to each request behind the cache.
 //!
-//! reqwest has no way to ask for them but the `Debug` of a client, which shows all of them but the values that are
-//! marked as sensitive. What cannot be read there counts as credentials that no other client has: the cache shares
-//! less then, and never more.
+//! reqwest has no accessor for them. Their values are only visible in the `Debug` output of a client, except sensitive
+//! ones. A value that cannot be parsed there counts as credentials of this client alone: the cache then shares less,
+//! never more.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -12,7 +12,7 @@ use http::header::{AUTHORIZATION, COOKIE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use microcache_policy::{FieldsBuf, is_identity};
 
-/// The headers that one client adds, as the cache counts them. Among a request's extensions they count for it.
+/// The headers that a client adds, as seen by the cache. It travels in the extensions of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct AddedHeaders {
     lines: Arc<[(HeaderName, HeaderValue)]>,
@@ -47,7 +47,7 @@ impl AddedHeaders {
         self.has_credentials
     }
 
-    /// Adds those that a request with these headers will be given.
+    /// Appends the headers that reqwest will add to a request with these headers.
     pub(crate) fn push_to(&self, fields: &mut FieldsBuf, headers: &HeaderMap) {
         for (name, value) in self.lines.iter() {
             if !headers.contains_key(name) {
@@ -57,7 +57,7 @@ impl AddedHeaders {
     }
 }
 
-/// Returns true for a header that is left out where a redirection leads to another site.
+/// Returns true for a header that is removed when a redirect leads to another site.
 pub(crate) fn is_credential(name: &HeaderName) -> bool {
     name == COOKIE || is_identity(name.as_str().as_bytes())
 }
@@ -69,8 +69,8 @@ fn own_value() -> HeaderValue {
     HeaderValue::from_str(&text).expect("letters and digits")
 }
 
-/// Reads the default headers in the `Debug` of a client, with `own` for values that are not shown. `None` if there is
-/// a `\`, which stands for more than one thing there, or anything unexpected.
+/// Parses the default headers in the `Debug` output of a client, with `own` for hidden values. `None` if it contains a
+/// `\`, which is ambiguous there, or anything unexpected.
 fn default_headers(text: &str, own: &HeaderValue) -> Option<Vec<(HeaderName, HeaderValue)>> {
     let (_, mut rest) = text.split_once("default_headers: {")?;
     let mut lines = Vec::new();
@@ -104,7 +104,7 @@ fn default_headers(text: &str, own: &HeaderValue) -> Option<Vec<(HeaderName, Hea
 mod tests {
     use super::*;
 
-    /// The lines that a client adds which shows itself so, with `OWN` for a value of its own.
+    /// The lines added by a client with this `Debug` output, with `OWN` for hidden values.
     fn lines(text: &str) -> Vec<String> {
         let added = AddedHeaders::shown_in(text);
         let line = |(name, value): &(HeaderName, HeaderValue)| {

@@ -1,5 +1,5 @@
-//! What a response has beside what is stored of it: its version, and the extensions that the inner service has put
-//! there. They are of one request, and come back to the one who sent it.
+//! The version and extensions of a response of the inner service, which are not stored: they are passed around the
+//! cache to the caller of that request.
 
 use std::mem;
 use std::sync::Arc;
@@ -9,19 +9,20 @@ use parking_lot::Mutex;
 
 use crate::info::{CacheInfo, Outcome};
 
-/// Travels with a request to the inner service, among its extensions. Whoever sent it looks afterwards whether the
-/// response to it has left something there.
+/// A slot in the extensions of a request to the inner service, which receives the version and extensions of its
+/// response.
 #[derive(Clone, Default)]
 pub(crate) struct Beside(Arc<Mutex<Option<(Version, Extensions)>>>);
 
 impl Beside {
-    /// Of a response to a request that this has travelled with. Of several the last one counts.
+    /// Moves version and extensions of a response into the slot. The last response counts.
     pub(crate) fn leave<R>(&self, response: &mut Response<R>) {
         let extensions = mem::take(response.extensions_mut());
         *self.0.lock() = Some((response.version(), extensions));
     }
 
-    /// Gives it to the response that it is of. Others are stored, or were fetched by somebody else.
+    /// Adds the contents of the slot to a response. It is empty if the response was stored, or fetched by another
+    /// caller.
     pub(crate) fn added_to<R>(&self, mut response: Response<R>) -> Response<R> {
         let info = response.extensions().get::<CacheInfo>().copied();
         let is_its_own = info.is_some_and(|info| {

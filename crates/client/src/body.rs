@@ -1,4 +1,4 @@
-//! The body of a response, from wherever it comes.
+//! Response bodies: cached, or the inner service's own.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -12,8 +12,8 @@ use crate::fields::to_map;
 use crate::{BoxError, Error};
 
 pin_project! {
-    /// The body of a response: stored, arriving, or the inner service's own. A part that is read of one that is
-    /// arriving has no announced length unless the server says it.
+    /// The body of a response: stored, being received, or the inner service's own. A range of one that is being
+    /// received has an exact length only if the server announces it.
     pub struct CacheBody<B> {
         #[pin]
         content: Content<B>,
@@ -29,7 +29,7 @@ pin_project! {
 }
 
 impl<B> CacheBody<B> {
-    /// One that comes through the cache, and is so long if that is known.
+    /// A body that comes through the cache, with its length in bytes if known.
     pub(crate) const fn cached(body: EngineBody, length: Option<u64>) -> Self {
         let ended = matches!(body, EngineBody::Empty);
         let left = if ended { Some(0) } else { length };
@@ -37,13 +37,13 @@ impl<B> CacheBody<B> {
         Self { content }
     }
 
-    /// One that passes by it.
+    /// A body of the inner service that bypasses the cache.
     pub(crate) const fn inner(body: B) -> Self {
         let content = Content::Inner { body };
         Self { content }
     }
 
-    /// No body.
+    /// An empty body.
     pub(crate) const fn empty() -> Self {
         Self::cached(EngineBody::Empty, None)
     }

@@ -1,4 +1,4 @@
-//! What a cache is made of.
+//! The configuration of a cache.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,19 +15,19 @@ use crate::request::{KEY_FIELD, millis};
 #[cfg(any(feature = "disk", feature = "memcached", feature = "redis"))]
 use crate::tier::{self, Tier};
 
-/// What memory takes where nobody says otherwise.
+/// Default memory, in bytes.
 const MEMORY: u64 = 64 << 20;
-/// The least that is of use: a table for keys needs some of it.
+/// Minimum memory, in bytes: the index needs some of it.
 const LEAST_MEMORY: u64 = 64 << 10;
-/// Bytes of bodies under way that are held for those who read them slowly.
+/// Minimum of the bytes buffered for slow readers of bodies that are being received.
 const LEAST_FILLING: u64 = 1 << 20;
 const MOST_FILLING: u64 = 64 << 20;
-/// Responses to one url that are told apart by `Vary`. The one that was used least recently leaves for a new one.
+/// Maximum number of variants of a url. The least recently used one is evicted.
 const VARIANTS: usize = 16;
-/// Fetches, and those who wait for somebody else's, at a time. One more goes by itself.
+/// Maximum number of concurrent fetches and coalesced requests. Requests above it go to the server themselves.
 const FETCHES: usize = 64 * 1024;
 
-/// What a cache is to be like. Every setter replaces what was set before.
+/// Configures a [`Cache`]. Every setter replaces the previous value.
 #[derive(Debug)]
 pub struct Builder {
     rules: Rules,
@@ -40,35 +40,35 @@ pub struct Builder {
     tiers: Vec<Tier>,
 }
 
-/// Why a cache was not built.
+/// The error of [`Builder::build`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// There is too little memory to keep anything.
+    /// The memory is too small to store anything.
     #[error("memory: {given} bytes are too few for a cache: give it {LEAST_MEMORY} at least")]
     Memory {
-        /// What was given.
+        /// The given memory, in bytes.
         given: u64,
     },
-    /// A percentage is none.
+    /// The heuristic is above 100 percent.
     #[error(
         "heuristic: {0} percent of a time that has passed are more than all of it: give 100 at most"
     )]
     Heuristic(u8),
-    /// Who shares a tier with a private cache would be given what is its user's.
+    /// A private cache would expose its user's responses to others that share a tier.
     #[error(
         "a private cache shares a tier with others: name whose it is by `partition`, or make it `shared`"
     )]
     NoPartition,
-    /// A partition was named where everybody shares.
+    /// A shared cache cannot have a partition.
     #[error(
         "partition: a shared cache has none; make it `private`, or put the partition into the `key` of requests"
     )]
     PartitionOfShared,
-    /// There is no runtime to keep the tiers going.
+    /// There is no tokio runtime, which tiers need.
     #[error("a cache is built inside a tokio runtime: await `build` there")]
     NoRuntime,
-    /// The runtime has no timers, and nobody can wait for a time there.
+    /// The runtime has no timers, which timeouts need.
     #[error(
         "the tokio runtime has no timers: call `enable_time` or `enable_all` on the `Builder` that makes it"
     )]
@@ -76,9 +76,9 @@ pub enum BuildError {
     /// A tier cannot be used.
     #[error("{tier}: {source}")]
     Tier {
-        /// Which.
+        /// The name of the tier.
         tier: &'static str,
-        /// Why.
+        /// The cause.
         source: crate::BoxError,
     },
 }
@@ -90,7 +90,7 @@ impl Builder {
 
     pub(crate) fn shared() -> Self {
         Self::with(Rules {
-            // Who asks is the program itself: it may reload, and take what is stale.
+            // The caller is the user itself: it may reload, and accept stale responses.
             reload: Reload::Honour,
             obeys_client: true,
             ..Rules::default()
@@ -111,14 +111,14 @@ impl Builder {
         }
     }
 
-    /// What memory may take, in bytes, with all that is needed to find it again. 64 MiB unless said.
+    /// Sets the memory of the cache in bytes, index included. Default: 64 MiB.
     #[must_use]
     pub const fn memory(mut self, bytes: u64) -> Self {
         self.memory = bytes;
         self
     }
 
-    /// The largest body that is kept in memory. An eighth of all memory unless said.
+    /// Sets the maximum size in bytes of a body that is kept in memory. Default: an eighth of the memory.
     #[must_use]
     pub const fn max_object(mut self, bytes: u64) -> Self {
         self.max_object = Some(bytes);
@@ -133,72 +133,73 @@ impl Builder {
         self
     }
 
-    /// How long a stale response is used while it is refreshed, where the response does not say so
-    /// (`stale-while-revalidate`). Nothing in a private cache unless said; 10 s in a shared one.
+    /// Sets the window for serving a stale response during its revalidation, for responses without a
+    /// `stale-while-revalidate`. Default: zero in a private cache, 10 s in a shared one.
     #[must_use]
     pub fn stale_while_revalidate(mut self, window: Duration) -> Self {
         self.rules.stale_while_revalidate = millis(window);
         self
     }
 
-    /// How long a stale response is used when the server fails, where the response does not say so
-    /// (`stale-if-error`). Nothing in a private cache unless said; a day in a shared one.
+    /// Sets the window for serving a stale response when the server fails, for responses without a `stale-if-error`.
+    /// Default: zero in a private cache, one day in a shared one.
     #[must_use]
     pub fn stale_if_error(mut self, window: Duration) -> Self {
         self.rules.stale_if_error = millis(window);
         self
     }
 
-    /// How long a response is fresh that says nothing of it: so many percent of the time since it was modified
-    /// (RFC 9111 §4.2.2). 10 in a private cache unless said, 0 is never; not used in a shared one unless said.
+    /// Sets the heuristic freshness of responses without a lifetime, in percent of the time since their last
+    /// modification (RFC 9111 §4.2.2). 0 turns it off. Default: 10 in a private cache, off in a shared one.
     #[must_use]
     pub const fn heuristic(mut self, percent: u8) -> Self {
         self.rules.heuristic = if percent == 0 { None } else { Some(percent) };
         self
     }
 
-    /// How long a response is fresh that says nothing of it, and of which nothing can be guessed. Nothing in a
-    /// private cache unless said; 1 s in a shared one.
+    /// Sets the freshness lifetime of responses without an explicit or heuristic one. Default: zero in a private cache,
+    /// 1 s in a shared one.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.rules.ttl = millis(ttl);
         self
     }
 
-    /// Whose cache it is, where several private ones share a tier. It is part of every key.
+    /// Sets the partition of a private cache that shares a tier with others. It is part of every key.
     #[must_use]
     pub fn partition(mut self, whose: impl Into<Vec<u8>>) -> Self {
         self.rules.key.partition = whose.into();
         self
     }
 
-    /// How long a body may take to arrive and still be stored. One minute unless said.
+    /// Sets the maximum time in which a body must arrive to be stored. Default: one minute.
     #[must_use]
     pub fn fill_timeout(mut self, most: Duration) -> Self {
         self.fill_timeout = millis(most);
         self
     }
 
-    /// How long a request waits for somebody else's fetch of the same, before it goes to the server by itself. Ten
-    /// seconds unless said. Make it shorter than the time-outs that you have around the cache: then one connection
-    /// that hangs does not fail those who come after it.
+    /// Sets the maximum time for which a request waits for a coalesced fetch before it goes to the server itself.
+    /// Default: 10 s. It should be shorter than the timeouts around the cache, so that one hanging connection does not
+    /// fail the requests behind it.
     #[must_use]
     pub fn wait_timeout(mut self, most: Duration) -> Self {
         self.wait_timeout = millis(most);
         self
     }
 
-    /// How long one who reads slowly may hold up others who share a body that is too large to be kept. They all read
-    /// what one fetch brings, and it can be no more than 1 MiB ahead of the slowest: when others have had to wait for
-    /// so long, and one of them has taken less than 128 KiB meanwhile, his body ends with an error and theirs goes on.
-    /// 30 s unless said; [`Duration::MAX`] is never. Who reads a body alone is never hurried.
+    /// Sets the maximum time for which a slow reader may block other readers of a body that is too large to be stored.
+    /// They share one fetch, which is at most 1 MiB ahead of the slowest reader. If the others are blocked for this
+    /// time, and a reader has taken less than 128 KiB meanwhile, its body ends with an error. Default: 30 s;
+    /// [`Duration::MAX`] turns it off. A sole reader is never cut off.
     #[must_use]
     pub fn slow_reader_timeout(mut self, most: Duration) -> Self {
         self.slow_reader_timeout = millis(most);
         self
     }
 
-    /// Opens the tiers and makes the cache.
+    /// Opens the tiers and builds the cache. Fails with a [`BuildError`] if a setting is invalid, a tier cannot be
+    /// opened, or the runtime has no timers.
     pub async fn build(self) -> Result<Cache, BuildError> {
         let is_private = self.rules.kind == microcache_policy::CacheKind::Private;
         clock::is_here().map_err(|missing| match missing {
@@ -217,7 +218,7 @@ impl Builder {
         }
         let settings = self.settings();
         let tiers = self.open_tiers(is_private, &handle).await?;
-        // Layers bring routes of their own.
+        // Each layer has a route of its own.
         let engine = Engine::new(settings, Vec::new(), Box::new(only_route), tiers);
         let shared = Shared::start(engine, settings, self.rules, &handle).await;
         Ok(Cache::new(Arc::new(shared)))

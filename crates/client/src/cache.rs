@@ -1,4 +1,4 @@
-//! The handle: what all layers of a cache share.
+//! The handle of a cache, and the state that its layers share.
 
 use std::sync::Arc;
 
@@ -11,24 +11,24 @@ use crate::builder::Builder;
 use crate::counts::Counts;
 use crate::layer::CacheLayer;
 
-/// The largest body that is stored where a tier takes larger ones than memory does.
+/// Maximum size in bytes of a stored body, if a tier accepts larger ones than memory.
 const MAX_OBJECT: u64 = 1 << 30;
 
-/// A cache. Clones share what is stored, and so do all their layers.
+/// A cache. Clones and layers share the stored responses.
 #[derive(Clone)]
 pub struct Cache {
     pub(crate) shared: Arc<Shared>,
 }
 
 impl Cache {
-    /// A cache of one user's (RFC 9111 §1): what servers call `private` is stored, and what one
-    /// `Authorization` was given is given to no other. Cookies tell nobody apart. The usual choice of a client.
+    /// A private cache for one user (RFC 9111 §1), the usual choice in a client. It stores responses marked `private`,
+    /// and separates them by `Authorization`; cookies do not separate users.
     pub fn private() -> Builder {
         Builder::private()
     }
 
-    /// A cache of everybody's, as a proxy is: for services that fetch the same for all their users. What is
-    /// `private`, or was asked for with credentials, is stored only where the server says that it may be shared.
+    /// A shared cache, for services that fetch on behalf of many users. Responses marked `private`, and those to
+    /// requests with credentials, are stored only if the server marks them as shareable.
     pub fn shared() -> Builder {
         Builder::shared()
     }
@@ -37,7 +37,7 @@ impl Cache {
         Self { shared }
     }
 
-    /// A layer that has requests answered by this cache.
+    /// A layer that serves requests from this cache.
     pub fn layer(&self) -> CacheLayer {
         CacheLayer::new(self.clone())
     }
@@ -49,15 +49,15 @@ impl std::fmt::Debug for Cache {
     }
 }
 
-/// What the handles and the layers of one cache share.
+/// The state that handles and layers of one cache share.
 pub(crate) struct Shared {
-    /// The cache, without anybody to ask.
+    /// The engine, without an origin.
     pub(crate) engine: Engine,
     settings: Settings,
     rules: Rules,
     pub(crate) counts: Counts,
     tasks: [JoinHandle<()>; 2],
-    /// Where it was built.
+    /// The runtime that it was built on.
     #[cfg_attr(
         not(any(feature = "disk", feature = "memcached", feature = "redis")),
         expect(dead_code, reason = "only tiers are waited for")
@@ -72,7 +72,7 @@ impl Shared {
         rules: Rules,
         handle: &Handle,
     ) -> Self {
-        // What was purged before counts on; where it cannot be read, what it covered is found again.
+        // Earlier purges still apply; if the rules cannot be read, responses that they cover may be served again.
         let _ = engine.cache.load_rules().await;
         let (swept, in_step) = (Arc::clone(&engine.cache), Arc::clone(&engine.cache));
         Self {
@@ -113,7 +113,7 @@ impl Drop for Shared {
     }
 }
 
-/// All requests of a layer take the same route.
+/// The one route of all requests of a layer.
 pub(crate) fn only_route(_: &Request<'_>) -> RouteFound {
     RouteFound {
         route: 0,

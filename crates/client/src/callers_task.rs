@@ -1,6 +1,6 @@
-//! A call of the inner service runs in the task of the caller that caused it, so that it finds the caller's
-//! task-locals and its span of `tracing`. The fetch that others wait for has a task of its own: it takes the call
-//! over when the caller leaves, and when the caller does not poll.
+//! Runs the call of the inner service in the task of the caller that caused it, so that it sees the caller's
+//! task-locals and `tracing` span. The coalesced fetch has a task of its own, which takes over the call when the caller
+//! is dropped or stops polling.
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,12 +13,12 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::sleep;
 
-/// The time in which a caller has to poll a call that has been woken. Other callers may wait for it too.
+/// The time within which the caller must poll a call after its wake-up, since other callers may wait for it.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 type Call = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The task of a caller. Travels with its request to the inner service, among the extensions.
+/// A handle of the caller's task, in the extensions of its request to the inner service.
 #[derive(Clone, Default)]
 pub(crate) struct CallersTask(Arc<Shared>);
 
@@ -27,24 +27,24 @@ struct Shared {
     state: Mutex<State>,
     /// The call has been woken.
     woken: Notify,
-    /// The caller waits no longer.
+    /// The caller has been dropped.
     left: Notify,
 }
 
 #[derive(Default)]
 struct State {
-    /// Wakes the caller, while it waits.
+    /// Wakes the caller while it waits.
     caller: Option<Waker>,
     /// There is a call, here or being polled.
     is_lent: bool,
     /// The call, unless it is being polled.
     call: Option<Call>,
-    /// It has been woken since it was last polled.
+    /// The call has been woken since it was last polled.
     is_woken: bool,
 }
 
 impl CallersTask {
-    /// Waits for `answer` in the caller's task, and polls there the call that it causes.
+    /// Waits for `answer` in the caller's task, and polls the call that it causes there.
     pub(crate) async fn wait_for<T>(&self, answer: impl Future<Output = T>) -> T {
         let _leaves = Leaves(&self.0);
         let mut answer = pin!(answer);
@@ -55,7 +55,8 @@ impl CallersTask {
         .await
     }
 
-    /// Runs a call there as far as the caller polls it, and here from then on. `None` if it panics there.
+    /// Runs a call in the caller's task for as long as that polls it, then in the current one. `None` if it panics
+    /// there.
     pub(crate) async fn run<T, C>(&self, call: C) -> Option<T>
     where
         T: Send + 'static,
@@ -63,7 +64,7 @@ impl CallersTask {
     {
         let (sender, mut done) = oneshot::channel();
         let call: Call = Box::pin(async move {
-            // Nobody waits for it if the fetch was given up.
+            // The receiver is gone if the fetch was cancelled.
             let _ = sender.send(call.await);
         });
         if let Err(call) = self.0.lend(call) {
@@ -93,7 +94,7 @@ impl CallersTask {
 }
 
 impl Shared {
-    /// Gives the call to the caller, unless that waits no longer, or has one already.
+    /// Moves the call to the caller. Returns it if the caller has been dropped, or has one already.
     fn lend(&self, call: Call) -> Result<(), Call> {
         let mut state = self.state.lock();
         if state.is_lent {
@@ -124,14 +125,14 @@ impl Shared {
         drop(state);
         let waker = Waker::from(Arc::clone(self));
         let mut cx = Context::from_waker(&waker);
-        // A panic of the service ends the call, as it would in a task of its own, and not the caller.
+        // A panic of the service ends the call, as in a task of its own, but not the caller.
         let polled = catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(&mut cx)));
         if polled.is_ok_and(|poll| poll.is_pending()) {
             self.state.lock().call = Some(call);
         }
     }
 
-    /// The call, if the caller has left, or has not polled it since it was woken.
+    /// Takes the call back if the caller was dropped, or has not polled it since its wake-up.
     fn take_over(&self) -> Option<Call> {
         let mut state = self.state.lock();
         let is_idle = state.caller.is_none() || state.is_woken;
@@ -152,7 +153,7 @@ impl Wake for Shared {
     }
 }
 
-/// The caller has its answer, or waits no longer.
+/// Notifies the fetch when the caller has its response or is dropped.
 struct Leaves<'a>(&'a Shared);
 
 impl Drop for Leaves<'_> {
@@ -162,7 +163,7 @@ impl Drop for Leaves<'_> {
     }
 }
 
-/// The call has come to its end, or the fetch was given up.
+/// Removes the call when it has ended or the fetch was cancelled.
 struct Ends<'a>(&'a Shared);
 
 impl Drop for Ends<'_> {

@@ -1,7 +1,7 @@
-//! Whether a request is where it can be waited for: in a tokio runtime that has timers.
+//! Detection of a tokio runtime with timers.
 //!
-//! A runtime does not say whether it has them. Whoever makes a timer in one without is ended by a panic of tokio's:
-//! it is provoked here once and caught, so that it hits no request.
+//! A runtime does not expose whether it has them, and creating a timer without them panics: the panic is provoked once
+//! here and caught, so that it hits no request.
 
 use std::cell::Cell;
 use std::panic::catch_unwind;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::runtime::{Handle, Id};
 use tokio::time::sleep;
 
-/// What is not there.
+/// The missing facility.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Missing {
     Runtime,
@@ -18,7 +18,7 @@ pub(crate) enum Missing {
 }
 
 impl Missing {
-    /// In a word, as it stands in [`CacheInfo`](crate::CacheInfo).
+    /// The reason in [`CacheInfo`](crate::CacheInfo).
     pub(crate) const fn why(self) -> &'static str {
         match self {
             Self::Runtime => "no-runtime",
@@ -28,11 +28,11 @@ impl Missing {
 }
 
 thread_local! {
-    /// The runtime of which it was asked last, and what it has: threads rarely go from one to another.
+    /// The last runtime that was checked, and the result: threads rarely change runtimes.
     static KNOWN: Cell<Option<(Id, bool)>> = const { Cell::new(None) };
 }
 
-/// Whether this thread is in a runtime with timers at the moment.
+/// Succeeds if the current thread is in a runtime with timers.
 pub(crate) fn is_here() -> Result<(), Missing> {
     let runtime = Handle::try_current().map_err(|_| Missing::Runtime)?;
     let id = runtime.id();

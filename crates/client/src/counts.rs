@@ -1,4 +1,4 @@
-//! What a cache has done, and what it holds.
+//! Statistics of a cache.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,7 +9,7 @@ use crate::info::{CacheInfo, Outcome};
 
 const OUTCOMES: usize = Outcome::ALL.len();
 
-/// What became of requests.
+/// Counters of requests by outcome.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     by_outcome: [AtomicU64; OUTCOMES],
@@ -18,7 +18,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Counts a request that was answered like this, or not at all.
+    /// Counts a request with this outcome, or one that failed.
     pub(crate) fn count(&self, info: Option<&CacheInfo>) {
         let place = match info {
             Some(info) => &self.by_outcome[info.outcome as usize],
@@ -37,53 +37,53 @@ impl Counts {
     }
 }
 
-/// What a cache has done since it was built, and what it holds now.
+/// Statistics of a cache since it was built, and its current contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
     requests: [u64; OUTCOMES],
     /// Requests without a response.
     pub errors: u64,
-    /// Responses of servers that were going to be stored. Of large ones it is known at their end only whether they are.
+    /// Responses of servers that were storable. A large one may still turn out too large at its end.
     pub stored: u64,
     /// Urls in memory.
     pub entries: u64,
-    /// Bytes in memory, everything counted.
+    /// Bytes in memory, overhead included.
     pub bytes: u64,
-    /// The bound on `bytes`.
+    /// The limit of `bytes`.
     pub capacity: u64,
-    /// Urls that had to leave memory for others.
+    /// Urls evicted from memory.
     pub evicted: u64,
-    /// Responses that memory did not take, because they are too large.
+    /// Responses that were too large for memory.
     pub refused: u64,
-    /// What is asked of the server at the moment for all who wait.
+    /// Fetches in progress.
     pub fetches: usize,
     /// The tiers behind memory, the nearest first.
     pub tiers: Vec<TierStats>,
 }
 
 impl Stats {
-    /// Requests with this outcome.
+    /// The number of requests with this outcome.
     pub const fn requests(&self, outcome: Outcome) -> u64 {
         self.requests[outcome as usize]
     }
 }
 
-/// What a tier has done.
+/// Statistics of a tier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TierStats {
-    /// How it is called: `disk`, `directory`, `memcached` or `redis`.
+    /// The kind of tier: `disk`, `directory`, `memcached` or `redis`.
     pub name: &'static str,
-    /// Look-ups that found what they wanted.
+    /// Look-ups that found a response.
     pub hits: u64,
     /// Look-ups that did not.
     pub misses: u64,
-    /// What failed or took too long. The requests went on without it.
+    /// Errors and timeouts. The requests went on without the tier.
     pub failures: u64,
     /// Responses written.
     pub written: u64,
-    /// Responses not written, because too many waited.
+    /// Responses not written because the queue was full.
     pub dropped: u64,
 }
 
@@ -101,7 +101,7 @@ impl TierStats {
 }
 
 impl Cache {
-    /// What it has done, and what it holds.
+    /// Statistics since the cache was built.
     pub fn stats(&self) -> Stats {
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let (counts, cache) = (&self.shared.counts, &self.shared.engine.cache);

@@ -1,4 +1,4 @@
-//! A request without a response, or a body without its end.
+//! Errors of requests and bodies.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -7,28 +7,26 @@ use microcache_engine::{BodyError, Cause, Failure, NoResponse, OriginError};
 
 use crate::BoxError;
 
-/// Why a request got no response, or a body broke off.
+/// The error of a request without a response, or of a body that broke off.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// What the inner service says: its error, as it is, is the source of this one, and is shared by all who
-    /// waited for the same response.
+    /// The inner service failed. Its error is the source of this one, and is shared by all coalesced requests.
     Inner(InnerError),
-    /// The server's answer is no answer to what it was asked.
+    /// The server's response does not match the request.
     Malformed(&'static str),
-    /// The task that fetched the answer ended without one: the inner service has panicked, or the runtime is
-    /// shutting down.
+    /// The fetch ended without a response: the inner service has panicked, or the runtime is shutting down.
     Abandoned,
-    /// The body broke off: why.
+    /// The body broke off, with the reason.
     Body(&'static str),
 }
 
-/// The inner service's error, shared by all whom it concerns: [`Error::inner`] has it as it is.
+/// The inner service's error, shared by all requests that it failed: see [`Error::inner`].
 #[derive(Clone, Debug)]
 pub struct InnerError(Cause);
 
 impl Error {
-    /// The inner service's error, if it is of this type.
+    /// The inner service's error, if it has this type.
     pub fn inner<E: StdError + 'static>(&self) -> Option<&E> {
         match self {
             Self::Inner(InnerError(cause)) => cause.get().downcast_ref(),
@@ -46,7 +44,7 @@ impl From<NoResponse> for Error {
         match failed.cause {
             Failure::Origin(OriginError::Other(cause)) => Self::Inner(InnerError(cause)),
             Failure::Origin(OriginError::Malformed(what)) => Self::Malformed(what),
-            // The others are those of origins that are asked in other ways than these.
+            // The other failures only occur with other kinds of origins.
             _ => Self::Abandoned,
         }
     }

@@ -1,36 +1,36 @@
-//! What changes in the cache, for whoever wants to know.
+//! A subscription to the changes of a cache.
 
 use microcache_engine::cache::{Change, ChangeKind, Notice, Scope, Subject, Watched, Watcher};
 use microcache_policy::key::{join_query, url_of};
 
 use crate::cache::Cache;
 
-/// Something has changed.
+/// A change in the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Event {
-    /// What has happened.
+    /// The kind of change.
     pub kind: EventKind,
-    /// To what: a url, or what a purge has named, in words.
+    /// The url that changed, or a description of the purge.
     pub subject: String,
 }
 
-/// What has happened.
+/// The kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EventKind {
     /// A response was stored.
     Stored,
-    /// The server has confirmed what was stored.
+    /// The server has confirmed a stored response.
     Renewed,
-    /// It is gone.
+    /// Responses were purged.
     Purged,
-    /// More has happened than is held for one who listens: what he knows is out of date.
+    /// Events were lost because the subscriber was too slow: its view is out of date.
     Missed,
 }
 
-/// The changes from now on. At most 256 wait to be read; who is slower is told that some were missed. It holds on to
-/// the cache.
+/// A subscription to the changes of a cache. It buffers 256 events; a slower subscriber gets [`EventKind::Missed`]. It
+/// keeps the cache alive.
 #[derive(Debug)]
 pub struct Events {
     watcher: Watcher,
@@ -38,7 +38,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// Waits for the next one.
+    /// Waits for the next event.
     pub async fn next(&mut self) -> Event {
         match self.watcher.next().await {
             Notice::Changed(change) => Event::of(change),
@@ -76,7 +76,7 @@ fn url(key: &[u8]) -> String {
 }
 
 impl Cache {
-    /// Tells of everything that is stored, renewed and purged from now on. `None` if too many listen already.
+    /// Subscribes to all future changes. `None` if there are too many subscribers.
     pub fn events(&self) -> Option<Events> {
         let everything = Watched::Scope(Scope::Everything);
         let watcher = self.shared.engine.cache.watch(everything).ok()?;

@@ -1,4 +1,4 @@
-//! Field lines, as the engine has them and as `http` has them.
+//! Conversion between the field lines of the engine and those of `http`.
 
 use http::header::COOKIE;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -17,11 +17,11 @@ pub(crate) fn from_map(map: &HeaderMap) -> FieldsBuf {
     fields
 }
 
-/// A map of these lines. Their values are not copied: each holds on to the block.
+/// A map of these lines. The values share the allocation of the block.
 pub(crate) fn to_map(block: &FieldBlock) -> HeaderMap {
     let mut map = HeaderMap::with_capacity(16);
     for (name, value) in block.fields() {
-        // What is stored was a map once, or was read by rules that are stricter.
+        // Both sources, a map and a stricter parser, guarantee validity.
         if let Ok(name) = HeaderName::from_bytes(name)
             && let Ok(value) = HeaderValue::from_maybe_shared(block.part(value))
         {
@@ -31,7 +31,8 @@ pub(crate) fn to_map(block: &FieldBlock) -> HeaderMap {
     map
 }
 
-/// The same of a request: what identifies somebody is not written into logs, nor kept in compression's tables.
+/// A map of request fields, with credentials marked as sensitive: they are neither logged nor added to compression
+/// tables.
 pub(crate) fn to_request_map(block: &FieldBlock) -> HeaderMap {
     let mut map = to_map(block);
     for (name, value) in &mut map {

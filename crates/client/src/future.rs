@@ -1,4 +1,4 @@
-//! The response of a service with a cache: there already, or to be waited for.
+//! The response future of a service with a cache.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,11 +11,11 @@ use crate::body::CacheBody;
 
 type Answer<R> = Result<Response<CacheBody<R>>, Error>;
 
-/// The response of a service with a cache in front of it.
+/// The response future of a [`CacheService`](crate::CacheService).
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct ResponseFuture<R>(State<R>);
 
-/// A hit is there at once, and takes no allocation for this.
+/// The response, or the future that yields it. A hit is ready at once and not boxed.
 enum State<R> {
     Now(Option<Answer<R>>),
     Later(Pin<Box<dyn Future<Output = Answer<R>> + Send>>),
@@ -31,7 +31,7 @@ impl<R> ResponseFuture<R> {
     }
 }
 
-// Nothing in it is pinned but what is boxed.
+// Only boxed contents are pinned.
 impl<R> Unpin for ResponseFuture<R> {}
 
 impl<R> Future for ResponseFuture<R> {

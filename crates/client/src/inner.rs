@@ -1,4 +1,4 @@
-//! The inner service, as the engine asks it.
+//! The inner service as an origin of the engine.
 
 use std::error::Error as StdError;
 use std::future::poll_fn;
@@ -27,9 +27,9 @@ use crate::callers_task::CallersTask;
 use crate::fields::{from_map, to_request_map};
 use crate::request::Spoken;
 
-/// An inner service that is asked with bodies of this type, which are empty.
+/// An inner service that is called with empty bodies of this type.
 pub(crate) struct Inner<S, B> {
-    /// Many tasks ask it, and not every service can be shared.
+    /// Locked, since many tasks call it and not every service is `Sync`.
     service: Mutex<S>,
     body: PhantomData<fn() -> B>,
 }
@@ -60,7 +60,7 @@ where
             let task = request.extensions_mut().remove::<CallersTask>();
             let call = call_when_ready(service, request);
             let answer = match task {
-                // The panic is the fetch's too, and was reported already.
+                // The panic has been reported; it fails the fetch too.
                 Some(task) => match task.run(call).await {
                     Some(answer) => answer,
                     None => resume_unwind(Box::new("the service panicked")),
@@ -80,7 +80,7 @@ where
     }
 }
 
-/// Has a service answer, when it is ready.
+/// Calls a service when it is ready.
 pub(crate) async fn call<S, T>(service: S, request: T) -> Result<S::Response, BoxError>
 where
     S: Service<T, Error: Into<BoxError>>,
@@ -89,7 +89,7 @@ where
     answer.map(|(response, _)| response)
 }
 
-/// The same, and how long it was until the service was ready.
+/// The response of a service, and the time until it was ready.
 async fn call_when_ready<S, T>(
     mut service: S,
     request: T,
@@ -106,7 +106,7 @@ where
 }
 
 fn to_http<B: Default>(request: OriginRequest) -> Result<Request<B>, OriginError> {
-    // It was a url before it was taken apart.
+    // The parts come from a valid url.
     let url = |error: &dyn StdError| {
         let text = format!("not a url: {error}");
         OriginError::Other(Cause::new(text.into()))
@@ -160,7 +160,7 @@ fn without_length(headers: &HeaderMap) -> FieldsBuf {
     fields
 }
 
-/// A body of the inner service. Whoever reads it has it to himself.
+/// A body of the inner service, with exclusive access for its reader.
 struct Arriving<R>(Mutex<Pin<Box<R>>>);
 
 impl<R> Source for Arriving<R>

@@ -1,4 +1,4 @@
-//! The layer, and a request's way through it.
+//! The layer, and the path of a request through it.
 
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
@@ -21,7 +21,7 @@ use crate::options::{CacheMode, CacheOptions};
 use crate::request::{Asked, Place};
 use crate::{BoxError, Error, response};
 
-/// Puts a cache in front of services.
+/// A layer that puts a cache in front of services.
 #[derive(Clone, Debug)]
 pub struct CacheLayer {
     cache: Cache,
@@ -45,12 +45,12 @@ impl<S> Layer<S> for CacheLayer {
     }
 }
 
-/// A service with a cache in front of it. It is always ready: a hit does not wait for the inner service to be.
+/// A service with a cache in front of it. It is always ready: a hit does not wait for the inner service.
 #[derive(Clone)]
 pub struct CacheService<S> {
     shared: Arc<Shared>,
-    /// The cache in front of the inner service, which clones share. It is made by the first request, which says
-    /// of what type bodies are.
+    /// The cache in front of the inner service, shared by clones. The first request creates it, since it determines the
+    /// type of bodies.
     engine: Arc<OnceLock<Arc<Engine>>>,
     inner: S,
 }
@@ -89,7 +89,7 @@ where
         if !has_body && Asked::is_for_the_cache(&parts) {
             return through(&self.shared, engine, &self.inner, Asked::new(parts));
         }
-        // Nothing is stored of such a request, and the server is not to be asked.
+        // No response to such a request is stored, and fetching is forbidden.
         if parts.extensions.get().is_some_and(only_if_cached) {
             return ResponseFuture::now(self.shared.tell_of_nothing());
         }
@@ -106,7 +106,7 @@ fn only_if_cached(options: &CacheOptions) -> bool {
     options.mode == CacheMode::OnlyIfCached
 }
 
-/// A request that the cache may answer.
+/// Handles a request that the cache may serve.
 fn through<S, B, R>(
     shared: &Arc<Shared>,
     engine: &Arc<Engine>,
@@ -130,7 +130,7 @@ where
     let question = match served {
         Served::Now(answer) => return ResponseFuture::now(shared.tell(Ok(answer))),
         Served::NowAndRefresh(answer, refresh) => {
-            // Where nobody can wait for a refresh, this is what there is.
+            // Without timers, a request cannot wait for a revalidation.
             if clock::is_here().is_ok() {
                 engine.refresh(refresh, asked.into_incoming());
             }
@@ -148,7 +148,8 @@ where
             };
         }
         let beside = asked.beside();
-        // Who asks nobody, or by himself, is not led behind memory by the way of the others.
+        // A request that fetches for itself or not at all must search the tiers here; other requests do so when they
+        // fetch.
         let looks_there = question.is_err() || asked.wants_less() && mode != CacheMode::NoStore;
         let found = if looks_there {
             engine.answer_from_behind(&asked.as_request()).await
@@ -170,7 +171,7 @@ where
 }
 
 impl Shared {
-    /// The caller's response, counted.
+    /// Counts the response for the caller and adds its report.
     fn tell<R>(
         &self,
         answer: Result<microcache_engine::Response, NoResponse>,
@@ -184,14 +185,14 @@ impl Shared {
         told
     }
 
-    /// The answer to a request for which the cache can have nothing, and that is not to be sent, counted.
+    /// Counts a 504 for a request that the cache cannot serve and that must not be forwarded.
     fn tell_of_nothing<R>(&self) -> Result<Response<CacheBody<R>>, Error> {
         let told = Ok(response::only_if_cached());
         self.note(&told);
         told
     }
 
-    /// The inner service's response to a request for which the cache can do nothing, counted.
+    /// Forwards a request that the cache cannot serve, and counts its response.
     async fn tell_without<S, B, R>(
         &self,
         inner: S,
@@ -222,7 +223,7 @@ impl Shared {
     }
 }
 
-/// A request that is none of the cache's business, but for what it changes.
+/// A request that bypasses the cache; an unsafe one still invalidates.
 struct Passing<S> {
     engine: Arc<Engine>,
     shared: Arc<Shared>,
@@ -247,7 +248,7 @@ impl<S> Passing<S> {
     }
 }
 
-/// The caller's response, which is the inner service's own.
+/// The inner service's response for the caller.
 fn passed_by<R>(
     answer: Result<Response<R>, BoxError>,
     info: CacheInfo,
@@ -264,7 +265,7 @@ fn status_and_fields<R>(response: &Response<R>) -> (u16, FieldsBuf) {
     (response.status().as_u16(), from_map(response.headers()))
 }
 
-/// What an unsafe request changes if it succeeds (RFC 9111 §4.4): its url, whatever the key.
+/// The invalidation by an unsafe request that succeeds (RFC 9111 §4.4): of its url with every key.
 struct Changed {
     method: Method,
     uri: Uri,
@@ -288,7 +289,7 @@ impl Changed {
             ..microcache_engine::Request::of_url(place.scheme, place.host, place.target)
         };
         let told = engine.invalidate_after(&request, status, response.fields());
-        // It counts from here on. Where nobody can wait for a time, nobody waits until tiers have done so too.
+        // It applies in memory at once. Without timers, the tiers are not waited for.
         if clock::is_here().is_ok() {
             told.await;
         }

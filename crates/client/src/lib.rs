@@ -21,20 +21,20 @@
 //! # }
 //! ```
 //!
-//! What it does, and what it does not:
+//! Properties:
 //!
-//! - GET and HEAD without a body are answered from the cache where RFC 9111 allows it. Everything else goes to the
-//!   inner service untouched, and makes invalid what it changes.
-//! - Bodies stream: the first byte of a miss is there when the inner service has it.
-//! - Simultaneous requests for the same are one request to the inner service. It goes on when the one who began it
-//!   leaves.
-//! - A cache that fails is never a request that fails: without a tier the inner service is asked.
-//! - What an inner service says when it fails is the source of the [`Error`], for each of those who waited.
-//! - What is stored is bounded in bytes.
+//! - GET and HEAD without a body are served from the cache where RFC 9111 allows it. Other requests are forwarded
+//!   unchanged to the inner service, and invalidate stored responses where they succeed.
+//! - Bodies are streamed: the first byte of a miss is forwarded when the inner service yields it.
+//! - Concurrent requests for the same response are coalesced into one fetch. It continues if the caller that began it
+//!   is dropped.
+//! - A failing tier never fails a request: the inner service is called instead.
+//! - An error of the inner service is the source of the [`Error`] of every coalesced request.
+//! - Memory and tiers are bounded in bytes.
 //!
-//! It needs a tokio runtime, of either kind, with its timers (`enable_all` or `enable_time`): without them it is not
-//! built, and requests from another runtime that has none, or from no runtime at all, pass by the cache. A [`Cache`] is
-//! a handle: clones of it, and all their layers, share what is stored.
+//! It needs a tokio runtime, of either kind, with timers (`enable_all` or `enable_time`): a cache is not built without
+//! them, and requests from a runtime without timers, or outside of a runtime, bypass the cache. A [`Cache`] is a handle:
+//! its clones and their layers share the stored responses.
 
 #[cfg(feature = "reqwest")]
 mod added_headers;
@@ -75,7 +75,7 @@ pub use purge::PurgeError;
 #[cfg(any(feature = "disk", feature = "memcached", feature = "redis"))]
 pub use tier::Tier;
 
-/// What stands in documents is compiled, and run where it can be.
+/// Compiles and runs the examples of the documentation.
 #[cfg(doctest)]
 mod documents {
     #[doc = include_str!("../README.md")]

@@ -1,4 +1,4 @@
-//! What a request may ask of the cache beside what its fields say.
+//! Cache options of a single request, in addition to its fields.
 
 use std::time::Duration;
 
@@ -16,31 +16,31 @@ use bytes::Bytes;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheOptions {
-    /// How the cache is used.
+    /// The cache mode.
     pub mode: CacheMode,
-    /// How long the response is fresh, whatever the server says about how long. Whether it may be stored at all
-    /// stays the server's word. Counts for this request's own fetch: what is stored already keeps its time.
+    /// The freshness lifetime of the response, instead of the server's. The server still decides about storing. It
+    /// applies to the fetch of this request, not to responses that are stored already.
     pub ttl: Option<Duration>,
-    /// Is part of the key beside the url: requests with different ones never share a response.
+    /// Part of the key in addition to the url: requests with different values never share a response.
     pub key: Option<Bytes>,
 }
 
 impl CacheOptions {
-    /// The same with this mode.
+    /// The options with this mode.
     #[must_use]
     pub const fn with_mode(mut self, mode: CacheMode) -> Self {
         self.mode = mode;
         self
     }
 
-    /// The same with this time for which the response is fresh.
+    /// The options with this freshness lifetime.
     #[must_use]
     pub const fn with_ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
         self
     }
 
-    /// The same with this part of the key.
+    /// The options with this part of the key.
     #[must_use]
     pub fn with_key(mut self, key: impl Into<Bytes>) -> Self {
         self.key = Some(key.into());
@@ -48,22 +48,23 @@ impl CacheOptions {
     }
 }
 
-/// How a request uses the cache, in the words of the [Fetch standard](https://fetch.spec.whatwg.org/#concept-request-cache-mode).
+/// The cache mode of a request, with the semantics of the [Fetch
+/// standard](https://fetch.spec.whatwg.org/#concept-request-cache-mode).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CacheMode {
-    /// As RFC 9111 says.
+    /// As in RFC 9111.
     #[default]
     Default,
-    /// Neither looks into the cache nor stores the response.
+    /// Neither looks up nor stores the response.
     NoStore,
-    /// Does not look into the cache, and stores the response.
+    /// Does not look up the response, but stores it.
     Reload,
-    /// What is stored is used only if the server confirms it.
+    /// Uses a stored response only after its revalidation.
     NoCache,
-    /// What is stored is used however stale it is, unless its server forbids that (`must-revalidate`, `no-cache`).
-    /// Without that the server is asked.
+    /// Uses a stored response however stale it is, unless its server forbids that (`must-revalidate`, `no-cache`), and
+    /// fetches if there is none.
     ForceCache,
-    /// The same, and the server is not asked: without a stored response there is a 504.
+    /// Like [`CacheMode::ForceCache`], without fetching: a 504 if there is no stored response.
     OnlyIfCached,
 }

@@ -1,4 +1,4 @@
-//! Taking responses out of the cache.
+//! Purging of stored responses.
 
 use bytes::Bytes;
 use http::Uri;
@@ -8,42 +8,41 @@ use crate::cache::Cache;
 use crate::clock;
 use crate::request::Place;
 
-/// Why a purge does not count everywhere.
+/// The error of a purge that does not apply everywhere.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PurgeError {
-    /// Nothing is stored for it: it has no `http` or `https` in front, or names a user.
+    /// The url cannot be cached: it is not `http` or `https`, or has user information.
     #[error(
         "{0} is no url that anything is stored for: it begins with http:// or https:// and names a host"
     )]
     NotAUrl(String),
-    /// It counts in this process. Those that share a tier with it do not know of it yet, or a restart may bring
-    /// back what it covers.
+    /// The purge applies in this process only. Others that share a tier miss it, or a restart may restore the purged
+    /// responses.
     #[error("it counts here, and not elsewhere yet: {0}")]
     HereOnly(String),
 }
 
 impl Cache {
-    /// Forgets every response of a url, of all identities and keys. From now on none of them is used, even if it is
-    /// being fetched at the moment.
+    /// Purges every response of a url, for all identities and keys. It also covers responses that are being fetched.
     pub async fn purge(&self, url: &Uri) -> Result<(), PurgeError> {
         let (host, target) = named(url)?;
         self.forget(Scope::Url { host, target }).await
     }
 
-    /// The same for all urls of the same host that begin like this one.
+    /// Purges all urls of the same host that begin with this one.
     pub async fn purge_prefix(&self, url: &Uri) -> Result<(), PurgeError> {
         let (host, path) = named(url)?;
         self.forget(Scope::prefixed(host, path)).await
     }
 
-    /// The same for all responses with this tag (`Cache-Tag`, `Surrogate-Key`, `xkey`), whatever their host.
+    /// Purges all responses with this tag (`Cache-Tag`, `Surrogate-Key`, `xkey`), on all hosts.
     pub async fn purge_tag(&self, tag: &str) -> Result<(), PurgeError> {
         let name = Bytes::copy_from_slice(tag.as_bytes());
         self.forget(Scope::Tag(name)).await
     }
 
-    /// Forgets everything.
+    /// Purges everything.
     pub async fn clear(&self) -> Result<(), PurgeError> {
         self.forget(Scope::Everything).await
     }
@@ -51,7 +50,7 @@ impl Cache {
     async fn forget(&self, scope: Scope) -> Result<(), PurgeError> {
         let cache = &self.shared.engine.cache;
         let purged = cache.purge([(scope, Strength::Hard)]);
-        // It counts here already. Tiers are told where they can be waited for.
+        // It applies in memory already. The tiers are waited for where that is possible.
         if let Err(missing) = clock::is_here()
             && !cache.has_no_tiers()
         {
@@ -68,7 +67,7 @@ impl Cache {
 
 fn named(url: &Uri) -> Result<(Bytes, Bytes), PurgeError> {
     let place = Place::of(url).ok_or_else(|| PurgeError::NotAUrl(url.to_string()))?;
-    // A url without a path names the root, and so does its key.
+    // A url without a path names the root, as does its key.
     let root = if place.target.starts_with(b"/") {
         ""
     } else {

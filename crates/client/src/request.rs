@@ -1,4 +1,4 @@
-//! From the caller's request to the engine's.
+//! Conversion of the caller's request to the engine's.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -20,11 +20,11 @@ use crate::callers_task::CallersTask;
 use crate::fields::from_map;
 use crate::options::{CacheMode, CacheOptions};
 
-/// What the key says beside the url: who is asked for under another name than the url's, and what the caller adds.
-/// No field of a request can be called that.
+/// The field of the key for the additions to the url: a `Host` that differs from it, and [`CacheOptions::key`]. No
+/// field of a request can have this name.
 pub(crate) const KEY_FIELD: &str = "@";
 
-/// Who sends one of these has something already.
+/// The conditions of a request from a caller with a cache of its own.
 const CONDITIONS: [HeaderName; 4] = [
     IF_MATCH,
     IF_MODIFIED_SINCE,
@@ -32,10 +32,10 @@ const CONDITIONS: [HeaderName; 4] = [
     IF_UNMODIFIED_SINCE,
 ];
 
-/// Nobody forwards requests here.
+/// The empty client address: requests are not forwarded for other clients.
 static NOBODY: LazyLock<Arc<str>> = LazyLock::new(|| "".into());
 
-/// A request for the cache: GET or HEAD, without a body, of a url.
+/// A request that the cache may serve: GET or HEAD without a body.
 pub(crate) struct Asked {
     method: Method,
     uri: Uri,
@@ -46,14 +46,14 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// Whether a request without a body is for the cache: a GET or HEAD of a url.
+    /// Returns true if a request without a body may be served by the cache: a GET or HEAD of a url.
     pub(crate) fn is_for_the_cache(parts: &Parts) -> bool {
         let is_read = parts.method == Method::GET || parts.method == Method::HEAD;
         let leaves = parts.headers.contains_key(UPGRADE) || parts.headers.contains_key(EXPECT);
         is_read && !leaves && Place::of(&parts.uri).is_some()
     }
 
-    /// Such a request.
+    /// Prepares such a request.
     pub(crate) fn new(parts: Parts) -> Self {
         let options = parts.extensions.get::<CacheOptions>();
         let options = options.cloned().unwrap_or_default();
@@ -78,14 +78,14 @@ impl Asked {
         }
     }
 
-    /// Where the response to it will leave what is not stored.
+    /// Adds a slot to the request that receives the unstored parts of its response.
     pub(crate) fn beside(&mut self) -> Beside {
         let beside = Beside::default();
         self.extensions.insert(beside.clone());
         beside
     }
 
-    /// Has the inner service called in the task that waits for this.
+    /// Adds a handle of the current task, in which the inner service will be called.
     pub(crate) fn callers_task(&mut self) -> CallersTask {
         let task = CallersTask::default();
         self.extensions.insert(task.clone());
@@ -96,13 +96,13 @@ impl Asked {
         self.options.mode
     }
 
-    /// Whether it wants a part, or the head alone.
+    /// Returns true if it asks for a range, or for the head alone.
     pub(crate) fn wants_less(&self) -> bool {
         self.method == Method::HEAD || self.has(&RANGE)
     }
 
-    /// What it asks the server, if that is to be asked: for everyone, or for itself alone. Nobody pays for the whole
-    /// who wants a part of it, or nothing if it is what he has.
+    /// The question to the server: for a shared response, or for this request alone. Conditional and range requests
+    /// that miss do not fetch the whole representation.
     pub(crate) fn question(&self, question: Question) -> Question {
         let has_it = CONDITIONS.iter().any(|name| self.has(name));
         let is_alone = self.wants_less() || has_it && !question.may_be_confirmed();
@@ -117,20 +117,20 @@ impl Asked {
         Place::of(&self.uri).expect("it was looked at before")
     }
 
-    /// The view that a look-up takes.
+    /// The view of the request for a look-up.
     pub(crate) fn as_request(&self) -> Request<'_> {
         let place = self.place();
         Request {
             method: &self.method,
             fields: self.fields.fields(),
-            // It says who it is for, and is believed.
+            // The caller's own fields are trusted.
             vouched: true,
             ttl: self.options.ttl.map(millis),
             ..Request::of_url(place.scheme, place.host, place.target)
         }
     }
 
-    /// Says to caches on the way what its mode says to this one.
+    /// Adds the directives of its cache mode for caches on the path.
     fn say_on_the_way(&mut self) {
         if !self.headers.contains_key(CACHE_CONTROL)
             && let Some(words) = words_on_the_way(self.options.mode)
@@ -142,7 +142,7 @@ impl Asked {
         }
     }
 
-    /// The request as the inner service gets it without the cache.
+    /// The request for the inner service, without the cache.
     pub(crate) fn into_request<B: Default>(mut self) -> http::Request<B> {
         self.say_on_the_way();
         let mut request = http::Request::new(B::default());
@@ -156,7 +156,7 @@ impl Asked {
         request
     }
 
-    /// The same, and what it takes to ask the server.
+    /// The request for the inner service, with its fields for a fetch.
     pub(crate) fn into_incoming(mut self) -> Incoming {
         self.say_on_the_way();
         let place = self.place();
@@ -183,11 +183,11 @@ impl Asked {
     }
 }
 
-/// The version of HTTP that the caller wants spoken.
+/// The HTTP version of the caller's request.
 #[derive(Clone, Copy)]
 pub(crate) struct Spoken(pub(crate) Version);
 
-/// Adds what is part of the key beside the url.
+/// Appends the components of the key in addition to the url.
 fn push_key(fields: &mut FieldsBuf, uri: &Uri, headers: &HeaderMap, options: &CacheOptions) {
     let authority = uri.authority().map(Authority::as_str).unwrap_or_default();
     for host in headers.get_all(HOST) {
@@ -200,7 +200,7 @@ fn push_key(fields: &mut FieldsBuf, uri: &Uri, headers: &HeaderMap, options: &Ca
     }
 }
 
-/// Where a url leads.
+/// The parts of a cacheable url.
 pub(crate) struct Place<'a> {
     pub(crate) scheme: Scheme,
     pub(crate) host: &'a [u8],
@@ -208,7 +208,7 @@ pub(crate) struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    /// `None` if it is not absolute, of another scheme, or names a user.
+    /// Parses a url. `None` if it is relative, of another scheme, or has user information.
     pub(crate) fn of(uri: &'a Uri) -> Option<Self> {
         let scheme = match uri.scheme_str()? {
             "http" => Scheme::Http,
@@ -227,7 +227,7 @@ impl<'a> Place<'a> {
         })
     }
 
-    /// The host as it stands in keys.
+    /// The normalized host, as in keys.
     pub(crate) fn normal_host(&self) -> Bytes {
         normal_host(self.scheme, self.host).into()
     }
@@ -235,7 +235,7 @@ impl<'a> Place<'a> {
 
 const NO_CACHE: http::HeaderValue = http::HeaderValue::from_static("no-cache");
 
-/// What a mode says to caches on the way, where the caller says nothing himself.
+/// The directives of a mode for caches on the path, added unless the caller sends its own.
 struct OnTheWay {
     cache_control: http::HeaderValue,
     pragma: bool,
@@ -253,7 +253,7 @@ fn words_on_the_way(mode: CacheMode) -> Option<OnTheWay> {
     })
 }
 
-/// What a mode says to this cache, in the words of RFC 9111 §5.2.1.
+/// The directives of a mode for this cache (RFC 9111 §5.2.1).
 const fn look_up_words(mode: CacheMode) -> Option<&'static str> {
     match mode {
         CacheMode::Default | CacheMode::NoStore => None,

@@ -1,11 +1,11 @@
-//! A client of reqwest's with a cache in front of it.
+//! A reqwest client with a cache in front of it.
 //!
-//! Redirections are followed in front of the cache and not behind it: each of them is a response of its own, with a
-//! time of its own. So what the [`ClientBuilder`] says of redirections does not count.
+//! Redirects are followed in front of the cache: each of them is a response with a lifetime of its own. So the redirect
+//! policy of the [`ClientBuilder`] has no effect.
 //!
 //! Headers for all requests are best given to [`Client::with_default_headers`]. Default headers of the
-//! [`ClientBuilder`] count too: they select what is stored, credentials among them tell clients of one cache apart, and
-//! a shared cache stores no more with them than with the same headers of a request. But:
+//! [`ClientBuilder`] count too: they select the stored response, credentials among them separate clients of one cache,
+//! and a shared cache treats them like headers of a request. But:
 //!
 //! - The value of a header that is marked as sensitive cannot be read. Such a client shares with its clones alone, and
 //!   finds nothing in a tier that it had stored there before the program was started.
@@ -51,7 +51,7 @@ use crate::{Cache, CacheBody, CacheOptions, CacheService, Error, ResponseFuture}
 
 type HttpRequest = http::Request<Body>;
 
-/// A client of reqwest's with a cache in front of it. Clones share both.
+/// A reqwest client with a cache in front of it. Clones share both.
 #[derive(Clone, Debug)]
 pub struct Client {
     plain: reqwest::Client,
@@ -61,15 +61,15 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client as this builder makes it, in front of which is this cache.
+    /// Builds the client with this cache in front of it.
     pub fn new(cache: &Cache, client: ClientBuilder) -> Result<Self, reqwest::Error> {
         Self::build(cache, client, None)
     }
 
-    /// The same, with a function that sees each request to a server and the head of each answer: those that the cache
-    /// answers by itself are not among them, and its questions whether a copy is still good are.
+    /// Builds the client with an observer of each request to a server and the head of each response. It does not see
+    /// requests that are served from the cache, but it sees revalidations.
     ///
-    /// It is called where the request is sent, and holds that up for as long as it takes.
+    /// It is called before a request is sent, and delays it while it runs.
     pub fn with_observer(
         cache: &Cache,
         client: ClientBuilder,
@@ -96,31 +96,32 @@ impl Client {
         })
     }
 
-    /// Adds these headers to each request that has not got them, in front of the cache: it knows by them who asks, and
-    /// credentials are left out where a redirection leads to another site.
+    /// Adds these headers to each request that lacks them, in front of the cache: they identify the user, and
+    /// credentials are removed when a redirect leads to another site.
     #[must_use]
     pub fn with_default_headers(mut self, headers: HeaderMap) -> Self {
         self.default_headers = headers;
         self
     }
 
-    /// Puts a request together, for [`Client::execute`]. Its own `send` would not ask the cache.
+    /// Creates a request for [`Client::execute`]. Its own `send` would bypass the cache.
     pub fn request(&self, method: Method, url: impl IntoUrl) -> RequestBuilder {
         self.plain.request(method, url)
     }
 
-    /// The response to a GET of a url.
+    /// Sends a GET request. Fails if the url is invalid, or if there is no response.
     pub async fn get(&self, url: impl IntoUrl) -> Result<Response, Error> {
         let request = self.request(Method::GET, url).build();
         self.execute(request?).await
     }
 
-    /// The response to a request. [`CacheInfo`](crate::CacheInfo) is among its extensions.
+    /// Sends a request. The extensions of the response have a [`CacheInfo`](crate::CacheInfo). Fails if there is no
+    /// response.
     pub async fn execute(&self, request: reqwest::Request) -> Result<Response, Error> {
         self.execute_with(request, CacheOptions::default()).await
     }
 
-    /// The same with options, which a request of reqwest's cannot hold.
+    /// Sends a request with cache options, which a reqwest request cannot hold.
     pub async fn execute_with(
         &self,
         request: reqwest::Request,
@@ -160,14 +161,14 @@ impl Client {
     }
 }
 
-/// A request that reqwest could not even put together.
+/// The error of a request that reqwest could not build.
 impl From<reqwest::Error> for Error {
     fn from(error: reqwest::Error) -> Self {
         Self::from_inner(error)
     }
 }
 
-/// As reqwest has it, with the url that it is of.
+/// The response as reqwest's type, with its url.
 fn with_url(response: http::Response<CacheBody<Body>>) -> Response {
     let (parts, body) = response.into_parts();
     let url = parts.extensions.get::<RequestUri>();
@@ -184,13 +185,13 @@ fn with_url(response: http::Response<CacheBody<Body>>) -> Response {
     Response::from(response.map(|()| Body::wrap(body)))
 }
 
-/// One half of an exchange with a server.
+/// A request to a server, or its response.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Exchange<'a> {
-    /// A request that is about to be sent. Fields that the connection adds, such as `Host`, are not in it yet.
+    /// A request that is about to be sent, without the fields that the connection adds, such as `Host`.
     Request(&'a reqwest::Request),
-    /// The head of the answer to it, the body of which is still to come.
+    /// The head of its response, before the body is received.
     Response(&'a Response),
 }
 
@@ -203,7 +204,7 @@ impl fmt::Debug for Observer {
     }
 }
 
-/// reqwest without a cache, and without following anything.
+/// The reqwest client without cache and redirects.
 #[derive(Clone, Debug)]
 struct Plain {
     client: reqwest::Client,
@@ -236,7 +237,7 @@ impl Service<HttpRequest> for Plain {
     }
 }
 
-/// Each of the requests that a redirected one becomes, with what its caller has said.
+/// Passes each request of a redirect chain to the cache, with the caller's options.
 #[derive(Clone)]
 struct Each {
     service: CacheService<Plain>,
@@ -258,12 +259,12 @@ impl Service<HttpRequest> for Each {
     }
 }
 
-/// Up to twenty redirections. Once one of them has left the site, none has credentials any more: whoever is there may
-/// well redirect once more, to himself. A body that is there is sent again.
+/// The redirect policy: up to twenty redirects. Credentials are removed for good once one leads to another site, which
+/// may redirect again. A body that is available is sent again.
 #[derive(Clone, Default)]
 struct Following {
     limit: Limited,
-    /// No redirection to another site is followed.
+    /// Redirects to other sites are not followed.
     stays: bool,
     has_left: bool,
 }
@@ -292,7 +293,7 @@ impl Policy<Body, Error> for Following {
     }
 }
 
-/// Scheme, host and port are the same.
+/// Returns true if scheme, host and port are the same.
 fn is_same_site(one: &Uri, other: &Uri) -> bool {
     let site = |uri: &Uri| Url::parse(&uri.to_string()).map(|url| url.origin());
     site(one).is_ok_and(|one| site(other).is_ok_and(|other| one == other))

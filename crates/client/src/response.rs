@@ -1,4 +1,4 @@
-//! From the engine's answer to the caller's.
+//! Conversion of the engine's response to the caller's.
 
 use http::header::{AGE, CONTENT_LENGTH};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
@@ -29,7 +29,7 @@ pub(crate) fn to_http<R>(answer: EngineResponse) -> Response<CacheBody<R>> {
     response
 }
 
-/// The answer to who wants nothing that is not stored (RFC 9111 §5.2.1.7).
+/// The 504 for `only-if-cached` without a stored response (RFC 9111 §5.2.1.7).
 pub(crate) fn only_if_cached<R>() -> Response<CacheBody<R>> {
     let mut response = Response::new(CacheBody::empty());
     *response.status_mut() = StatusCode::GATEWAY_TIMEOUT;

@@ -1,4 +1,4 @@
-//! Where responses lie beside memory.
+//! Tiers behind memory.
 
 #[cfg(feature = "disk")]
 use std::path::PathBuf;
@@ -18,10 +18,10 @@ use tokio::runtime::Handle;
 
 use crate::{BuildError, Cache, clock};
 
-/// How often it is looked whether all fetches have ended.
+/// The interval of checks for the end of all fetches.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-/// A place behind memory.
+/// A cache tier behind memory.
 #[derive(Clone, Debug)]
 pub struct Tier {
     place: Place,
@@ -41,11 +41,11 @@ enum Place {
 }
 
 impl Tier {
-    /// A directory, which takes so many bytes. It is made if it is missing, and outlives the process. One process
-    /// at a time may use it: a second one gets an error from [`Builder::build`](crate::Builder::build).
+    /// A directory for one process at a time, with a capacity in bytes: a second process gets an error from
+    /// [`Builder::build`](crate::Builder::build). It is created if missing, and outlives the process.
     ///
-    /// It is for one long process with many objects: what is there is known in memory, and large bodies stay in
-    /// their files. Several processes, or many short ones, share a [`Tier::directory`].
+    /// It suits one long-running process with many objects: the index is kept in memory, and large bodies stay in their
+    /// files. Several processes, or many short-lived ones, share a [`Tier::directory`].
     #[cfg(feature = "disk")]
     pub fn disk(directory: impl Into<PathBuf>, capacity: u64) -> Self {
         Self::of(Place::Disk {
@@ -54,15 +54,15 @@ impl Tier {
         })
     }
 
-    /// A directory, which takes so many bytes, and which all processes of one user may use at the same time: of
-    /// those that want the same url one asks the server, and the others wait for what it brings. It is made if it
-    /// is missing. A private cache may use it without a [`partition`](crate::Builder::partition): nobody but its
-    /// user can read it, and one that belongs to another user is refused.
+    /// A directory for all processes of one user, with a capacity in bytes. Concurrent fetches of a url are coalesced
+    /// across these processes. It is created if missing. A private cache may use it without a
+    /// [`partition`](crate::Builder::partition): it is readable by its user alone, and the directory of another user is
+    /// rejected.
     ///
-    /// A response lies in one file. A body larger than memory takes ([`Builder::max_object`](crate::Builder::max_object))
-    /// is written there while it arrives, and read from there: up to a quarter of the directory, and 1 GiB. What is stale stays as long as there is room, up to 30 days: it may be
-    /// confirmed by the server, or be all there is for who is offline. A process should await
-    /// [`Cache::settled`] before it ends.
+    /// A response is one file. A body larger than the limit of memory
+    /// ([`Builder::max_object`](crate::Builder::max_object)) is written to it while it is received, and read from it:
+    /// up to a quarter of the directory, and 1 GiB. Stale responses are kept while there is room, up to 30 days, for
+    /// revalidation and offline use. A process should await [`Cache::settled`] before it ends.
     #[cfg(feature = "disk")]
     pub fn directory(directory: impl Into<PathBuf>, capacity: u64) -> Self {
         Self::of(Place::Directory {
@@ -71,7 +71,7 @@ impl Tier {
         })
     }
 
-    /// A pool of memcached servers: `host:port`, and `host:port:weight` where one has room for more than others.
+    /// A pool of memcached servers: `host:port`, or `host:port:weight` for servers of different sizes.
     #[cfg(feature = "memcached")]
     pub fn memcached(servers: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self::of(Place::Memcached(
@@ -88,7 +88,7 @@ impl Tier {
         })
     }
 
-    /// A cluster of them, by the urls of some of its servers.
+    /// A Redis cluster, by the urls of some of its servers.
     #[cfg(feature = "redis")]
     pub fn redis_cluster(urls: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self::of(Place::Redis {
@@ -97,8 +97,8 @@ impl Tier {
         })
     }
 
-    /// How long a request waits for it before the server is asked. 50 ms unless said; 250 ms for a
-    /// disk, and 2 s for a directory, which may lie on one that is slow.
+    /// Sets the timeout of look-ups, after which a request goes to the server. Default: 50 ms; 250 ms for a disk, and 2
+    /// s for a directory, which may be on a slow network file system.
     #[must_use]
     pub const fn timeout(mut self, most: Duration) -> Self {
         self.timeout = most;
@@ -117,7 +117,7 @@ impl Tier {
         Self { place, timeout }
     }
 
-    /// Whether others than its user may read what it has.
+    /// Returns true if other users may read it.
     pub(crate) const fn is_shared(&self) -> bool {
         match self.place {
             #[cfg(feature = "disk")]
@@ -164,11 +164,11 @@ impl Tier {
             } => {
                 let settings = DirectorySettings {
                     read_deadline: self.timeout,
-                    // What memory keeps is read into it.
+                    // Objects of this size are read into memory.
                     in_memory: object,
                     ..DirectorySettings::new(directory, *capacity)
                 };
-                // It may lie on a disk that hangs.
+                // Opened on another thread, since the disk may hang.
                 let runtime = handle.clone();
                 let opened = handle.spawn_blocking(move || Directory::open(settings, &runtime));
                 let opened = tokio::time::timeout(self.timeout, opened).await;
@@ -199,7 +199,7 @@ impl Tier {
     }
 }
 
-/// A url may have a password in it.
+/// Hides passwords in urls.
 impl std::fmt::Debug for Place {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -218,13 +218,12 @@ impl std::fmt::Debug for Place {
 }
 
 impl Cache {
-    /// Waits until all fetches have ended, and the tiers have done what they were asked for so far: what was stored
-    /// is there for the next process then, and what was purged is not. How long a process waits for that before it
-    /// ends is for it to say.
+    /// Waits until all fetches have ended and the tiers have completed their queues: the next process then finds the
+    /// stored responses, and purges apply. It has no timeout of its own.
     pub async fn settled(&self) {
         let cache = Arc::clone(&self.shared.engine.cache);
         let settled = async move {
-            // A body may have come to its end, and not be stored yet.
+            // A complete body may not be stored yet.
             while cache.fetches() > 0 {
                 tokio::time::sleep(LOOK_EVERY).await;
             }
@@ -233,11 +232,11 @@ impl Cache {
         if clock::is_here().is_ok() {
             return settled.await;
         }
-        // The runtime that it was built on has timers. If that has ended, so has everything.
+        // Runs on the runtime of the cache, which has timers. If that has ended, so have all fetches.
         let _ = self.shared.runtime.spawn(settled).await;
     }
 
-    /// Why tiers are not, or not fully, in service, such as a full disk: one line each.
+    /// The errors that degrade tiers, such as a full disk: one line each.
     pub fn troubles(&self) -> Vec<String> {
         let reports = self.shared.engine.cache.tier_reports();
         let troubles = reports.into_iter().flat_map(|it| it.stats.degraded);
@@ -245,7 +244,7 @@ impl Cache {
     }
 }
 
-/// Opens them, the nearest first, behind a memory that keeps objects of this size.
+/// Opens the tiers, the nearest first, behind a memory that keeps objects up to this size.
 pub(crate) async fn open(
     tiers: &[Tier],
     object: u64,
@@ -263,7 +262,7 @@ pub(crate) async fn open(
         opened.push(one);
     }
     let limits = TierLimits::default();
-    // What memory has of a body when it turns out too large for it goes there at once.
+    // The part of a body in memory is queued at once when it exceeds the limit of memory.
     let spool_queue = limits.spool_queue.max(object.saturating_mul(4));
     let limits = TierLimits {
         spool_queue,

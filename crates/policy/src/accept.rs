@@ -1,35 +1,36 @@
-//! What kind of representation a request asks for. Applications choose between a page, JSON and an image by `Accept`,
-//! and many of them do not say so in `Vary`. So each kind is an entry of its own, and a fetch for everyone asks for the
-//! kind in words that are the same for all: what one client adds to them decides nothing for the others.
+//! Classes of representation that requests ask for in `Accept` (RFC 9110 §12.5.1). Applications choose between a page,
+//! JSON and an image by this field, and many do not list it in `Vary`. So each class is an entry of its own, and a
+//! shared fetch sends a canonical value for its class: additions by one client must not select the response for the
+//! others.
 //!
-//! Where the application names `Accept` in `Vary`, the whole value counts and is sent.
+//! If the application lists `Accept` in `Vary`, the whole value selects and is sent.
 
 use smallvec::SmallVec;
 
 use crate::fields::{Fields, split_list};
 
-/// The kinds of representations that are told apart.
+/// The class of representation that a request prefers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AcceptClass {
-    /// A page, or anything.
+    /// A page, or any representation.
     #[default]
     Page,
     /// JSON.
     Json,
     /// An image.
     Image,
-    /// Something else: each value is a class of its own.
+    /// Any other media type: each value is a class of its own.
     Other,
 }
 
 impl AcceptClass {
-    /// All of them.
+    /// Every class.
     pub const ALL: [Self; 4] = [Self::Page, Self::Json, Self::Image, Self::Other];
 
-    /// What one line of `Accept` asks for: the kind of what it wants most, the first among equals.
+    /// The class that one line of `Accept` prefers: the first of the members with the highest weight.
     #[inline]
     pub fn of_line(value: &[u8]) -> Self {
-        // What browsers send for a page, and nearly every other program for anything.
+        // Sent by browsers for a page, and by nearly every other client for anything.
         if value == b"*/*" || value.starts_with(b"text/html,") {
             Self::Page
         } else {
@@ -37,7 +38,7 @@ impl AcceptClass {
         }
     }
 
-    /// What a request asks for.
+    /// The class that a request prefers.
     pub fn of(request: Fields<'_>) -> Self {
         Self::of_members(request.members("accept"))
     }
@@ -68,7 +69,7 @@ impl AcceptClass {
         }
     }
 
-    /// The value by which a fetch for everyone asks for it.
+    /// The canonical value of `Accept` that a shared fetch sends for this class.
     pub fn asked_as(self, request: Fields<'_>) -> SmallVec<[u8; 64]> {
         match self {
             Self::Page => SmallVec::from_slice(b"text/html,*/*;q=0.8"),

@@ -1,8 +1,8 @@
-//! Compression by this cache: which stored responses it is good for, which coding a request gets, and what
-//! the head of a compressed response says (RFC 9110 §8.4, §12.5.3).
+//! Compression by this cache: the stored responses that qualify, the coding that is negotiated with a request, and the
+//! head of a compressed response (RFC 9110 §8.4, §12.5.3).
 //!
-//! The origin is asked for what is not encoded, so a url has one stored response; what this cache makes of it
-//! is derived from it and goes with it.
+//! The origin is asked for the identity coding, so a url has one stored response. Its encoded forms are derived from it
+//! and are evicted with it.
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
@@ -15,7 +15,7 @@ use crate::glob;
 use crate::rules::{KeyRules, Rules};
 use crate::vary::{Lines, Vary, VaryNames, weighted};
 
-/// A content coding that is made here.
+/// A content coding that this cache produces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Coding {
     /// RFC 1952.
@@ -27,10 +27,10 @@ pub enum Coding {
 }
 
 impl Coding {
-    /// All of them.
+    /// Every coding.
     pub const ALL: [Self; 3] = [Self::Gzip, Self::Brotli, Self::Zstd];
 
-    /// How fields call it.
+    /// The token in `Content-Encoding` and `Accept-Encoding`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Gzip => "gzip",
@@ -39,7 +39,7 @@ impl Coding {
         }
     }
 
-    /// The one of this name. `x-gzip` is another word for `gzip` (RFC 9110 §8.4.1.3).
+    /// The coding with this name. `x-gzip` is an alias of `gzip` (RFC 9110 §8.4.1.3).
     pub fn named(name: &[u8]) -> Option<Self> {
         let is = |one: &Self| name.eq_ignore_ascii_case(one.as_str().as_bytes());
         match Self::ALL.into_iter().find(is) {
@@ -49,17 +49,17 @@ impl Coding {
     }
 }
 
-/// The coding in which this cache sends an answer.
+/// The coding of a response that this cache has encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SentCoding {
-    /// Everybody who accepts it can decode it.
+    /// A coding that every recipient accepting it can decode.
     Plain(Coding),
-    /// Who has the dictionary can.
+    /// A coding that only recipients with the dictionary can decode.
     Difference(DictionaryCoding),
 }
 
 impl SentCoding {
-    /// All of them.
+    /// Every coding.
     pub const ALL: [Self; 5] = [
         Self::Plain(Coding::Gzip),
         Self::Plain(Coding::Brotli),
@@ -68,7 +68,7 @@ impl SentCoding {
         Self::Difference(DictionaryCoding::Dcz),
     ];
 
-    /// How fields call it.
+    /// The token in `Content-Encoding` and `Accept-Encoding`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Plain(coding) => coding.as_str(),
@@ -76,7 +76,7 @@ impl SentCoding {
         }
     }
 
-    /// Its place in [`SentCoding::ALL`].
+    /// The index in [`SentCoding::ALL`].
     pub const fn index(self) -> usize {
         match self {
             Self::Plain(coding) => coding as usize,
@@ -85,64 +85,64 @@ impl SentCoding {
     }
 }
 
-/// Why a stored response is never sent compressed.
+/// The reason that a stored response is never sent compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unsuited {
-    /// Nothing is compressed on its route.
+    /// Compression is off on its route.
     Off,
-    /// It has no content of its own, or a part of it.
+    /// It has no content, or partial content.
     NotWhole,
-    /// It is too short for that to be worth it.
+    /// It is below the minimum size.
     TooSmall,
-    /// It is too long.
+    /// It is above the maximum size.
     TooLarge,
-    /// The origin has encoded it.
+    /// It has a content coding from the origin.
     Encoded,
-    /// Its type is none of those that are compressed.
+    /// Its media type is not in the list.
     Type,
-    /// It says `no-transform`.
+    /// It has the directive `no-transform`.
     NoTransform,
-    /// It may be one visitor's.
+    /// It may be specific to one user.
     Personal,
 }
 
-/// Why an answer is sent as it is stored.
+/// The reason that a response is sent in its stored form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AsStored {
-    /// So it is for everybody.
+    /// It is never compressed, for any client.
     Unsuited(Unsuited),
-    /// It lies in a file.
+    /// It is served from a file.
     InFile,
-    /// It was stored before its route compressed, and has told other caches nothing of it.
+    /// It was stored before compression was enabled on its route, and lacks `Vary: Accept-Encoding`.
     FromBefore,
-    /// The client accepts no coding that is made, or none so well.
+    /// The client accepts none of the codings, or prefers identity.
     NotAccepted,
-    /// It may be this client's own.
+    /// It may be specific to this client.
     OnesOwn,
-    /// The client asks for a part.
+    /// The client requests a range.
     Part,
-    /// What the client accepts has not been made yet.
+    /// The encoded form has not been produced yet.
     NotYet,
-    /// It hardly becomes smaller.
+    /// Encoding hardly reduces its size.
     Useless,
 }
 
-/// What the operator says of compression on one route.
+/// The compression settings of a route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compress {
-    /// The codings that are made, best first. Without one, nothing is compressed.
+    /// Codings to produce, best first. Compression is off if there is none.
     pub codings: Vec<Coding>,
-    /// The media types that it is good for, in lower case; a `*` stands for any run of characters.
+    /// Media types to compress, in lower case; `*` matches any run of characters.
     pub types: Vec<String>,
-    /// Bodies below this stay as they are.
+    /// Minimum size of a body, in bytes.
     pub smallest: u64,
-    /// So do bodies above this.
+    /// Maximum size of a body, in bytes.
     pub largest: u64,
-    /// Also responses that may be different for each visitor: see [`Compress::suits`].
+    /// Compresses responses that may be user-specific too: see [`Compress::suits`].
     pub personal: bool,
-    /// The version of a page that a client has is a dictionary for the next one (RFC 9842).
+    /// Offers a page as the dictionary of its next version (RFC 9842).
     pub dictionaries: bool,
-    /// Which settings these are, once the rules are [sealed](Rules::sealed).
+    /// An identifier of these settings, assigned by [`Rules::sealed`].
     pub number: u32,
 }
 
@@ -160,11 +160,11 @@ impl Default for Compress {
     }
 }
 
-/// How good a coding is for a request, in thousandths; `None` where the request says nothing of it.
+/// The weight of a coding in a request, in thousandths; `None` if the request does not mention it.
 type Weight = Option<u16>;
 
 impl Compress {
-    /// Types that are text, or not compressed in themselves.
+    /// Media types of text, and binary formats without compression of their own.
     pub const USUAL_TYPES: [&str; 14] = [
         "text/*",
         "application/javascript",
@@ -182,8 +182,8 @@ impl Compress {
         "image/x-icon",
     ];
 
-    /// The same settings, whose number is another one from now on where they decide otherwise what suits: what was
-    /// decided by others is decided anew by these.
+    /// The same settings with a number derived from those that decide suitability: decisions made under other settings
+    /// are made again.
     #[must_use]
     pub(crate) fn numbered(self) -> Self {
         let decide = (
@@ -200,22 +200,22 @@ impl Compress {
         }
     }
 
-    /// Whether anything is compressed.
+    /// Returns true if a coding is enabled.
     #[inline]
     pub const fn is_on(&self) -> bool {
         !self.codings.is_empty()
     }
 
-    /// Whether a response that is stored on a route with these rules may be sent compressed.
+    /// Returns true if a response stored on a route with these rules may be sent compressed.
     pub fn suits(rules: &Rules, status: u16, fields: Fields<'_>, length: Option<u64>) -> bool {
         Self::unsuited(rules, status, fields, length).is_none()
     }
 
-    /// Why a response that is stored on a route with these rules is not sent compressed, whoever asks for it. Not
-    /// what is encoded already, what must not be transformed (RFC 9111 §5.2.2.6), or what is no whole
-    /// representation. And not what may be one visitor's, unless the operator says so: a secret beside what an
-    /// attacker has made its reader send can be told by how long both are together (BREACH). `length` is that of
-    /// the body, where it is known.
+    /// The reason that a response stored on a route with these rules is not compressed for any client. Excluded are
+    /// responses that are encoded already, that must not be transformed (RFC 9111 §5.2.2.6), and that are no complete
+    /// representation. User-specific responses are excluded unless the operator includes them: the compressed length
+    /// reveals a secret next to bytes that an attacker controls (BREACH). `length` is the length of the body in bytes,
+    /// if known.
     pub fn unsuited(
         rules: &Rules,
         status: u16,
@@ -243,7 +243,7 @@ impl Compress {
         }
     }
 
-    /// Whether a response says that it is of a type that is compressed.
+    /// Returns true if a response has one of the media types to compress.
     fn has_type(&self, fields: Fields<'_>) -> bool {
         fields.get("content-type").is_some_and(|value| {
             let end = memchr::memchr(b';', value).unwrap_or(value.len());
@@ -253,7 +253,7 @@ impl Compress {
         })
     }
 
-    /// The better one of the codings by a dictionary, in the order of those without one.
+    /// The dictionary coding that corresponds to the preferred plain coding.
     pub fn dictionary_coding(&self) -> DictionaryCoding {
         let is_either = |coding: &&Coding| matches!(coding, Coding::Brotli | Coding::Zstd);
         match self.codings.iter().find(is_either) {
@@ -262,8 +262,8 @@ impl Compress {
         }
     }
 
-    /// The codings that a request gets, best first; none if it is to be sent what is stored. A field that is
-    /// malformed, or has more members than an honest one, says nothing.
+    /// The codings negotiated with a request, best first; none if it gets the stored form. A malformed field, or one
+    /// with too many members, counts as absent.
     pub fn wanted(&self, request: Fields<'_>) -> Wanted {
         let mut wanted = Wanted::default();
         let Some((weights, identity)) = weights(request) else {
@@ -275,7 +275,7 @@ impl Compress {
         }
         for &coding in &self.codings {
             let weight = weights[coding as usize].unwrap_or(0);
-            // What is named with a higher weight is preferred; of the same, the one that is smaller.
+            // A higher weight is preferred; among equals, the smaller result.
             if weight > 0 && identity.is_none_or(|identity| weight >= identity) {
                 let better = wanted.codings.iter().filter(|(_, other)| *other >= weight);
                 wanted.codings.insert(better.count(), (coding, weight));
@@ -285,7 +285,7 @@ impl Compress {
     }
 }
 
-/// Which codings a request gets.
+/// The codings negotiated with a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
     codings: SmallVec<[(Coding, u16); 3]>,
@@ -293,34 +293,34 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// Best first.
+    /// The codings, best first.
     pub fn codings(&self) -> impl Iterator<Item = Coding> {
         self.codings.iter().map(|&(coding, _)| coding)
     }
 
-    /// What is stored is to be sent as it is.
+    /// Returns true if the stored form is to be sent.
     pub fn is_identity(&self) -> bool {
         self.codings.is_empty()
     }
 
-    /// The request does not accept what is not encoded (`identity;q=0`).
+    /// Returns true if the request does not accept the identity coding (`identity;q=0`).
     pub const fn refuses_identity(&self) -> bool {
         self.refuses_identity
     }
 }
 
-/// What `Accept-Encoding` says of each coding, and of none at all; `None` if it says nothing.
+/// The weights of each coding and of identity in `Accept-Encoding`; `None` if the field is absent or malformed.
 fn weights(request: Fields<'_>) -> Option<([Weight; 3], Weight)> {
     let mut lines = request.all("accept-encoding");
     let (first, second) = (lines.next()?, lines.next());
-    // Nearly all that browsers say, without reading it.
+    // A shortcut for the values that nearly all browsers send.
     if second.is_none() {
         let known = |gzip, br, zstd| {
             let weight = |is: bool| is.then_some(1000);
             Some(([weight(gzip), weight(br), weight(zstd)], None))
         };
         match first {
-            // The latter comes with a dictionary.
+            // The second one is sent together with a dictionary.
             b"gzip, deflate, br, zstd" | b"gzip, deflate, br, zstd, dcb, dcz" => {
                 return known(true, true, true);
             }
@@ -341,7 +341,7 @@ fn weights(request: Fields<'_>) -> Option<([Weight; 3], Weight)> {
                 None => continue,
             },
         };
-        // A refusal counts against any acceptance of the same coding.
+        // The lowest weight of a coding that is listed twice counts.
         *weight = Some(weight.map_or(member.weight, |before| before.min(member.weight)));
     }
     Some((named.map(|weight| weight.or(others)), identity.or(others)))
@@ -351,18 +351,18 @@ pub(crate) fn is_no_transform(member: &[u8]) -> bool {
     member.eq_ignore_ascii_case(b"no-transform")
 }
 
-/// Whether a response says that nobody on its way may change it, to everybody or to this cache.
+/// Returns true if a response forbids transformation to every intermediary or to this cache.
 fn is_untouchable(rules: &Rules, fields: Fields<'_>) -> bool {
     let targeted = rules.targeted.iter().map(String::as_str);
     targeted
         .chain(["cache-control"])
         .flat_map(|name| fields.members(name))
-        // Where only a mistake in the writing hides it, it is meant.
+        // A misspelt `no-transform` counts too: here it only restricts.
         .flat_map(|member| member.split(|b| matches!(b, b';' | b' ' | b'\t' | b'=')))
         .any(is_no_transform)
 }
 
-/// Whether a key may be one visitor's: by a cookie, or by a field with a secret.
+/// Returns true if a key may be user-specific: it contains a cookie, or a field with a secret.
 fn tells_visitors_apart(key: &KeyRules) -> bool {
     !key.cookies.is_empty()
         || key.headers.iter().any(|name| {
@@ -371,12 +371,12 @@ fn tells_visitors_apart(key: &KeyRules) -> bool {
         })
 }
 
-/// What the names of fields with secrets say.
+/// Parts of the names of fields with secrets.
 const SECRETS: [&str; 7] = [
     "auth", "cookie", "key", "password", "secret", "session", "token",
 ];
 
-/// Whether a response depends on a field with a secret that is no credential to this cache.
+/// Returns true if a response varies on a field with a secret that is not a credential to this cache.
 fn varies_by_secret(fields: Fields<'_>) -> bool {
     fields.members("vary").any(|name| {
         let name = name.to_ascii_lowercase();
@@ -388,15 +388,15 @@ fn varies_by_secret(fields: Fields<'_>) -> bool {
 /// Fields that make a request personal.
 const CREDENTIALS: [&str; 2] = ["authorization", "cookie"];
 
-/// Whether a response that is selected by a request with credentials may be that visitor's alone: it depends
-/// on them. Whoever has none selects what is for everybody.
+/// Returns true if a response selected by a request with credentials may be specific to that user, because it varies on
+/// them. Requests without credentials select the one that is shared.
 pub fn varies_by_credentials(fields: Fields<'_>) -> bool {
     let mut names = fields.members("vary");
     names.any(|name| is_one_of(name, &CREDENTIALS))
 }
 
-/// Says in a response that it depends on `Accept-Encoding`: other caches learn of it from what is not
-/// compressed as well (RFC 9110 §12.5.5). In one line, since there are caches that read no second one.
+/// Adds `Accept-Encoding` to the `Vary` of a response. Identity responses need it too, for downstream caches (RFC 9110
+/// §12.5.5). It stays one line, since some caches read only the first.
 pub fn note_vary(fields: &mut FieldsBuf, dictionaries: bool) {
     const NAMES: [&str; 2] = ["Accept-Encoding", "Available-Dictionary"];
     let names = NAMES.iter().take(if dictionaries { 2 } else { 1 });
@@ -413,8 +413,8 @@ pub fn note_vary(fields: &mut FieldsBuf, dictionaries: bool) {
     fields.set("Vary", value);
 }
 
-/// Whether a response says that it depends on `Accept-Encoding`. What was stored before it was compressed
-/// does not say so, and is left alone.
+/// Returns true if `Vary` lists `Accept-Encoding`. A response stored before compression was enabled does not, and is
+/// not compressed.
 pub fn varies_on_codings(fields: Fields<'_>) -> bool {
     varies_on(fields, "accept-encoding")
 }
@@ -424,7 +424,7 @@ fn varies_on(fields: Fields<'_>, field: &str) -> bool {
     fields.members("vary").any(is)
 }
 
-/// Names without those that [`note_vary`] adds, unless they are among the others.
+/// The names without those added by [`note_vary`], except where `others` has them.
 pub fn without_noted(names: &VaryNames, others: &VaryNames) -> VaryNames {
     let noted = ["accept-encoding", "available-dictionary"];
     let is_new = |noted: &&str| !others.iter().any(|name| name == *noted);
@@ -441,8 +441,8 @@ pub fn without_noted(names: &VaryNames, others: &VaryNames) -> VaryNames {
     }
 }
 
-/// The head of a stored response whose body is sent in this coding. Its entity tag is weak, since it is not
-/// the same bytes (RFC 9110 §8.8.1); digests are of other bytes; and parts are to be had of what is stored only.
+/// The head of a stored response whose body is sent in this coding. Its entity tag becomes weak, since the bytes differ
+/// (RFC 9110 §8.8.1); digests are removed; and ranges are served from the stored form only.
 pub fn encoded_fields(stored: Fields<'_>, coding: &str) -> FieldsBuf {
     const OF_OTHER_BYTES: [&str; 5] = [
         "accept-ranges",
@@ -467,8 +467,8 @@ pub fn encoded_fields(stored: Fields<'_>, coding: &str) -> FieldsBuf {
     fields
 }
 
-/// Whether a request sets a date as the condition under which it wants a part. It may have the beginning of
-/// another coding of the same date, which no date tells apart.
+/// Returns true if a range request has a date in `If-Range`. The client may hold a prefix in another coding with the
+/// same date.
 pub fn ranges_by_date(request: Fields<'_>) -> bool {
     let is_tag = |value: &[u8]| EntityTag::parse(value).is_some();
     request.all("if-range").any(|value| !is_tag(value))
@@ -527,7 +527,7 @@ mod tests {
             ("identity", &[]),
             ("", &[]),
             ("deflate, compress, dcb", &[]),
-            // What is not encoded is as good as the rest, or better.
+            // Identity has the same weight, or a higher one.
             ("identity, gzip", &[Gzip]),
             ("identity;q=1, gzip;q=0.5", &[]),
             ("identity;q=0.5, gzip, br;q=0.1", &[Gzip]),
@@ -777,8 +777,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a client says, it gets no coding that it has refused, and none twice; and what is
-        /// acceptable at all is acceptable in the same way to those who choose variants by it.
+        /// A client never gets a coding that it has refused, and none is offered twice; an acceptable coding is also
+        /// acceptable to the selection of variants.
         #[test]
         fn nothing_is_sent_that_is_not_accepted(
             accepted in "((gzip|br|zstd|identity|[*]|x-gzip|foo)(;q=(0|1|0[.][0-9]{1,3}))?(, ?|,)){0,6}",
@@ -792,7 +792,7 @@ mod tests {
             }
         }
 
-        /// What nobody has checked is read to its end.
+        /// Arbitrary bytes are parsed to their end.
         #[test]
         fn garbage_is_no_trouble(accepted in "[ -~]{0,200}") {
             let request = fields(&format!("Accept-Encoding: {accepted}"));

@@ -1,9 +1,9 @@
-//! The cookies of a request: which of them the origin sees, and which make the request personal.
+//! The cookies of a request: those that the origin sees, and those that make the request personal.
 //!
-//! Programs read a `Cookie` field in many ways. Some split it at commas and white space too, some
-//! mind quotes, some stop at the first byte that they do not expect. So a field that is not plain
-//! (RFC 6265 §4.1.1) is read in every way at once: a cookie counts if any of the readings has it.
-//! Several lines, which no browser sends and every program puts together differently, become one.
+//! Parsers of `Cookie` differ. Some also split at commas and white space, some honour quotes, some stop at the first
+//! unexpected byte. So a field that is not plain (RFC 6265 §4.1.1) is parsed in every way at once: a cookie counts if
+//! any of these readings contains it. Several lines, which no browser sends and every parser joins differently, become
+//! one.
 
 use smallvec::SmallVec;
 
@@ -14,27 +14,26 @@ use crate::query::decoded;
 use crate::rules::{RequestRules, Rules};
 use crate::syntax::{is_cookie_octet, is_plain_cookie_value, is_token};
 
-/// More cookies than any browser keeps for a site are no plain field: some programs leave out what
-/// comes after their own bound.
+/// Maximum number of cookies of a plain field. It is above the limit of every browser per site; some parsers ignore the
+/// rest beyond a limit of their own.
 const MAX_PLAIN: usize = 180;
 
-/// Whether programs could disagree on the cookies that are part of the key.
+/// Returns true if parsers could disagree on the cookies that are part of the key.
 pub(crate) fn are_unclear(fields: Fields<'_>, rules: &Rules) -> bool {
     Judged::of(fields, rules).is_unclear()
 }
 
-/// The cookies that count, as `name=value` in the order of the request: what tells two requests
-/// apart where a response varies on `Cookie`. Those that do not count are left out, and what the
-/// origin never sees; but of a field that another program could read differently, nothing is left
-/// out.
+/// The cookies that select a response where it varies on `Cookie`, as `name=value` in the order of the request. Ignored
+/// cookies and those hidden from the origin are left out; of a field that parsers could read differently, nothing is
+/// left out.
 pub fn counting<'a>(fields: Fields<'a>, rules: &'a Rules) -> impl Iterator<Item = &'a [u8]> {
     let judged = Judged::of(fields, rules);
     let all = judged.is_unclear() || !judged.plain && judged.counts;
     sent(fields, &rules.request).filter(move |pair| all || !is_harmless(split(pair).0, rules))
 }
 
-/// The names of the cookies that make a request personal. `None` stands for one whose name programs read
-/// differently, or that has none: what is taken for its name could be its value.
+/// The names of the cookies that make a request personal. `None` stands for a cookie without a name, or with a name
+/// that parsers read differently: it could be a value.
 pub fn personal<'a>(fields: Fields<'a>, rules: &'a Rules) -> Vec<Option<&'a [u8]>> {
     let judged = Judged::of(fields, rules);
     if !judged.are_personal() {
@@ -51,8 +50,8 @@ pub fn personal<'a>(fields: Fields<'a>, rules: &'a Rules) -> Vec<Option<&'a [u8]
     names
 }
 
-/// The `Cookie` line for the origin, where it is not the one that the client sent: without the
-/// cookies that the route removes, and one instead of several.
+/// The `Cookie` line for the origin if it differs from the client's: without the cookies that the route removes, and
+/// with several lines joined.
 pub fn rewritten(fields: Fields<'_>, rules: &RequestRules) -> Rewritten {
     let several = fields.all("cookie").nth(1).is_some();
     if !several && rules.removed_cookies.is_empty() {
@@ -66,7 +65,7 @@ pub fn rewritten(fields: Fields<'_>, rules: &RequestRules) -> Rewritten {
     }
 }
 
-/// The `Cookie` line of a request that is sent on for everyone: the cookies of the key alone.
+/// The `Cookie` line of a shared fetch: the cookies of the key alone.
 pub fn keyed(fields: Fields<'_>, rules: &Rules) -> Option<Vec<u8>> {
     let is_keyed = |name: &[u8]| {
         let mut wanted = rules.key.cookies.iter();
@@ -77,18 +76,18 @@ pub fn keyed(fields: Fields<'_>, rules: &Rules) -> Option<Vec<u8>> {
     (!pairs.is_empty()).then(|| pairs.join(&b"; "[..]))
 }
 
-/// What the origin gets in the place of a client's `Cookie` lines.
+/// The `Cookie` field that the origin gets in place of the client's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rewritten {
-    /// They travel as they are.
+    /// The client's lines, unchanged.
     Unchanged,
-    /// This one.
+    /// This line.
     Line(Vec<u8>),
-    /// None.
+    /// No line.
     Nothing,
 }
 
-/// The name and the value of a cookie. One without `=` has a value and no name, as browsers read it.
+/// Splits a cookie into name and value. Without `=` it has a value and an empty name, as in browsers.
 pub fn split(pair: &[u8]) -> (&[u8], &[u8]) {
     match memchr::memchr(b'=', pair) {
         Some(equals) => (&pair[..equals], &pair[equals + 1..]),
@@ -96,7 +95,7 @@ pub fn split(pair: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// The cookies of a request that the origin sees, in the plain reading.
+/// The cookies of a request that the origin sees, parsed plainly.
 pub(crate) fn sent<'a>(
     fields: Fields<'a>,
     rules: &'a RequestRules,
@@ -108,7 +107,7 @@ fn sent_of<'a>(line: &'a [u8], rules: &RequestRules) -> impl Iterator<Item = &'a
     pairs(line).filter(|pair| !is_removed(pair, rules))
 }
 
-/// What another program could take for a cookie in one `Cookie` line.
+/// Every piece of a `Cookie` line that some parser could take for a cookie.
 pub fn in_any_reading(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     pairs(line).chain(
         line.split(|&b| !is_cookie_octet(b))
@@ -116,16 +115,16 @@ pub fn in_any_reading(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     )
 }
 
-/// What the cookies of a request come to.
+/// The classification of the cookies of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Judged {
-    /// Every program reads them alike.
+    /// All parsers read them alike.
     plain: bool,
-    /// One of them is neither harmless nor part of the key.
+    /// One of them is neither ignored nor part of the key.
     counts: bool,
     /// One of them is part of the key.
     keyed: bool,
-    /// How many there are.
+    /// The number of cookies.
     number: usize,
 }
 
@@ -149,7 +148,7 @@ impl Judged {
         judged
     }
 
-    /// Takes in the next `Cookie` line of a request. The origin has to see it.
+    /// Adds the next `Cookie` line of a request. It must be one that the origin sees.
     pub(crate) fn take_line(&mut self, line: &[u8], rules: &Rules) {
         for pair in sent_of(line, &rules.request) {
             self.note_pair(pair, rules);
@@ -168,12 +167,12 @@ impl Judged {
             for piece in pieces.filter(|piece| !piece.is_empty()) {
                 self.note(split(piece).0, rules);
             }
-            // Some take all of it for a name.
+            // Some parsers take the whole of it for a name.
             self.note(name, rules);
         }
     }
 
-    /// Whether one of them is neither harmless nor part of the key.
+    /// Returns true if one of them is neither ignored nor part of the key.
     pub(crate) const fn are_personal(&self) -> bool {
         self.counts || self.is_unclear()
     }
@@ -196,9 +195,9 @@ impl Judged {
     }
 }
 
-/// Whether some program takes `name` for one that `pattern` stands for: it decodes names, minds neither case nor
-/// the white space around them, or reads them as PHP does, which makes underscores of what no variable may have in
-/// its name and lists of brackets, and stops at a zero.
+/// Returns true if some parser takes `name` for one that `pattern` matches: it decodes names, ignores case and
+/// surrounding white space, or follows PHP, which replaces characters that are not allowed in variables by underscores,
+/// makes arrays of brackets, and stops at NUL.
 pub fn could_be_taken_by(pattern: &[u8], name: &[u8]) -> bool {
     let decoded: SmallVec<[u8; 64]> = decoded(name).take_while(|&byte| byte != 0).collect();
     let all = decoded.trim_ascii();
@@ -433,7 +432,7 @@ mod tests {
             ("", &[][..]),
             ("Cookie: _ga=1; b=2;  a=1; _gid=3", &["b=2", "a=1"]),
             ("Cookie: _ga=1", &[]),
-            // Nobody knows where the first one ends.
+            // The end of the first one is ambiguous.
             ("Cookie: _ga=\"1; b=2\"", &["_ga=\"1", "b=2\""]),
             ("Cookie: _ga=1\nCookie: b=2", &["b=2"]),
             ("Cookie: _ga=1,_gid=2", &[]),
@@ -448,7 +447,7 @@ mod tests {
         rules.request.removed_cookies = Patterns::from_iter(["theme_*", "seen"]);
         assert!(!is_personal(&rules, "Cookie: theme_x=1; seen=2; _ga=3"));
         assert!(is_personal(&rules, "Cookie: theme_x=1; session=2"));
-        // What is judged is what is sent.
+        // Cookies are classified as they are sent.
         for (line, left) in [
             ("_ga=1;a=2", Some("_ga=1; a=2")),
             ("theme_x=1; seen=2", None),

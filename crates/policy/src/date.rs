@@ -1,4 +1,4 @@
-//! The three forms of an HTTP date (RFC 9110 §5.6.7).
+//! HTTP dates in their three forms (RFC 9110 §5.6.7).
 
 use crate::time::Time;
 
@@ -19,9 +19,9 @@ const SECONDS_PER_DAY: i64 = 86_400;
 /// The last second a four-digit year can express.
 const LAST_SECOND: u64 = 253_402_300_799;
 
-/// Reads a date in any of its three forms. Names match in any case, as RFC 9111 §4.2 asks of a
-/// cache; everything else is strict. `now` decides the century of a two-digit year. A date before
-/// 1970 reads as [`Time`] zero: long past.
+/// Parses a date in any of the three forms. Names match in any case (RFC 9111 §4.2); everything else is strict. `now`
+/// decides the century of a two-digit year. A date before 1970 becomes [`Time`] zero. Returns `None` if the value is
+/// malformed.
 pub fn parse(value: &[u8], now: Time) -> Option<Time> {
     let seconds = imf_fixdate(value)
         .or_else(|| rfc850(value, now))
@@ -29,15 +29,14 @@ pub fn parse(value: &[u8], now: Time) -> Option<Time> {
     Some(Time::from_secs(u64::try_from(seconds).unwrap_or(0)))
 }
 
-/// Writes a date as `Sun, 06 Nov 1994 08:49:37 GMT`. A time beyond the year 9999 is written as that
-/// year's last second.
+/// Formats a date as `Sun, 06 Nov 1994 08:49:37 GMT`. A time after the year 9999 becomes the last second of that year.
 pub fn format(time: Time) -> [u8; 29] {
     let seconds = time.as_secs().min(LAST_SECOND);
     let days = seconds / SECONDS_PER_DAY.unsigned_abs();
     let clock = seconds % SECONDS_PER_DAY.unsigned_abs();
     let (year, month, day) = civil_from_days(days.cast_signed());
     let mut out = *b"Sun, 00 Jan 0000 00:00:00 GMT";
-    // The first of January 1970 was a Thursday.
+    // 1 January 1970 was a Thursday.
     out[..3].copy_from_slice(DAYS[(days + 4) as usize % 7]);
     out[8..11].copy_from_slice(MONTHS[month.unsigned_abs() as usize - 1]);
     put_digits(&mut out[5..7], day.unsigned_abs());
@@ -91,7 +90,8 @@ fn rfc850(value: &[u8], now: Time) -> Option<i64> {
     seconds(century_of(short, this_year), month, day, clock)
 }
 
-/// More than fifty years ahead means the most recent past year with the same two digits.
+/// The full year. More than fifty years ahead means the most recent past year with the same two digits (RFC 9110
+/// §5.6.7).
 const fn century_of(short: i64, this_year: i64) -> i64 {
     let year = this_year - this_year % 100 + short;
     if year > this_year + 50 {
@@ -166,7 +166,7 @@ const fn civil_from_days(days: i64) -> (i64, i64, i64) {
     (year, month, day)
 }
 
-/// What is left to read.
+/// The unparsed rest of a date.
 struct Text<'a>(&'a [u8]);
 
 impl Text<'_> {
@@ -196,7 +196,7 @@ impl Text<'_> {
         })
     }
 
-    /// `08:49:37`, as seconds of the day. A leap second is allowed.
+    /// Parses `08:49:37` into the second of the day. A leap second is allowed.
     fn clock(&mut self) -> Option<i64> {
         let hour = self.digits(2)?;
         self.literal(b":")?;

@@ -1,21 +1,21 @@
-//! The reasons that `Cache-Status` gives in `detail`: all that there are, in one place.
+//! The reasons in the `detail` parameter of `Cache-Status` (RFC 9211 §2.8).
 
-/// Defines the reasons with their tokens, so that none is missing from [`Detail::ALL`].
+/// Defines the reasons with their tokens, so that [`Detail::ALL`] is complete.
 macro_rules! details {
     ($($(#[doc = $meaning:literal])+ $name:ident = $token:literal,)+) => {
-        /// Why a request was handled as it was. docs/caching-rules.md has a row for each.
+        /// The reason for the handling of a request. docs/caching-rules.md has a row for each.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Detail {
             $($(#[doc = $meaning])+ $name,)+
-            /// The response was not in memory, but in the tier of this name, which is a token.
+            /// Found in this tier, not in memory. The name is a token.
             Tier(&'static str),
         }
 
         impl Detail {
-            /// All of them, but for the names of tiers.
+            /// Every reason but [`Detail::Tier`].
             pub const ALL: &[Self] = &[$(Self::$name),+];
 
-            /// As it stands in the field: always a token.
+            /// The value of the parameter: always a token.
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$name => $token,)+
@@ -27,109 +27,107 @@ macro_rules! details {
 }
 
 details! {
-    // The request.
+    // Requests.
 
-    /// Neither GET nor HEAD.
+    /// The method is neither GET nor HEAD.
     Method = "method",
-    /// A GET with a body: the answer may depend on it.
+    /// A GET with a body: the response may depend on it.
     Body = "body",
-    /// Its path can be read as that of another route.
+    /// The path can be read as one of another route.
     AmbiguousPath = "ambiguous-path",
-    /// It asks for another protocol.
+    /// The request asks to switch protocols.
     Upgrade = "upgrade",
-    /// It accepts an event stream, or the response is one: it has no end.
+    /// The request accepts an event stream, or the response is one: it has no end.
     EventStream = "event-stream",
-    /// `Connection` names fields that the origin will not see, so that it would answer another
-    /// request than the one looked up.
+    /// `Connection` names fields that are removed, so the origin would see another request than the one looked up.
     Connection = "connection",
-    /// It asks for another form of the page, by a field such as `HX-Request` that is no part of the key.
+    /// The request asks for a fragment of the page, by a field such as `HX-Request` that is not part of the key.
     Fragment = "fragment",
-    /// More is in the fields that a fetch for everyone would send than any browser has there.
+    /// The fields that a shared fetch would send are longer than those of any browser.
     LongFields = "long-fields",
-    /// `no-store`, said by the client or by the origin.
+    /// `no-store` in the request or the response.
     NoStore = "no-store",
-    /// It has credentials, and the response does not say that it can be shared.
+    /// The request has credentials, and the response is not marked as shareable.
     Credentials = "credentials",
-    /// It wanted no answer from the origin, and nothing usable is stored.
+    /// `only-if-cached` in the request, and no usable response is stored.
     OnlyIfCached = "only-if-cached",
-    /// `Max-Forwards`: it was not to go any further than here.
+    /// `Max-Forwards` is zero.
     MaxForwards = "max-forwards",
-    /// It was a purge, as plugins send them.
+    /// A purge request, as sent by plugins.
     Purge = "purge",
-    /// It was sent from here and came back.
+    /// A forwarding loop: the request was sent by this proxy.
     Loop = "loop",
-    /// It could not be read.
+    /// The request is malformed.
     BadRequest = "bad-request",
-    /// Its client, or whatever else its route counts by, asks faster than that lets through.
+    /// The rate limit of the route is exceeded for the client, or for another key of that limit.
     RateLimited = "rate-limited",
 
-    // Its way.
+    // Forwarding.
 
-    /// The origin refused the client who asked: what is stored stays.
+    /// The origin refused this client's request (401, 403, …); the stored response stays.
     Refused = "refused",
-    /// A response to such a request was not storable a moment ago, so it did not wait for others.
+    /// A recent response for the same key was not storable, so the request was not coalesced.
     HitForMiss = "hit-for-miss",
-    /// It has fields that no fetch for everyone sends, and what came without them was not to be shared.
+    /// The request has fields that shared fetches withhold, and the response without them was not shareable.
     Withheld = "withheld",
-    /// The route makes every miss a request of its own.
+    /// Coalescing is off on this route.
     CollapseOff = "collapse-off",
-    /// It could not share the answer that it waited for.
+    /// The response that it waited for could not be shared.
     Uncollapsed = "uncollapsed",
 
-    // The response was not stored.
+    // Responses that are not stored.
 
-    /// The response is for one user.
+    /// `private`: the response is for one user.
     Private = "private",
-    /// It sets a cookie.
+    /// The response has `Set-Cookie`.
     SetCookie = "set-cookie",
-    /// `Vary: *`, or something in `Vary` that is no field name.
+    /// `Vary: *`, or an invalid field name in `Vary`.
     VaryAny = "vary-any",
-    /// A status that is stored with explicit freshness only, or one that is not understood.
+    /// The status requires explicit freshness to be stored, or is not understood.
     Status = "status",
-    /// A part, or a confirmation, where a whole response was wanted.
+    /// A 206 or a 304 where a complete response was requested.
     Partial = "partial",
-    /// It could never be used: no freshness, no stale window, nothing to validate it with.
+    /// The response could never be reused: no freshness lifetime, no stale window, no validator.
     NoLifetime = "no-lifetime",
-    /// The operator's `status_ttl` for this status is 0.
+    /// The route's `status_ttl` for this status is 0.
     StatusTtl = "status-ttl",
-    /// It has more tags than are kept of one response.
+    /// The response has more tags than the limit.
     TooManyTags = "too-many-tags",
-    /// It is too large to be kept, or was a moment ago.
+    /// The response is above the size limit, or a recent one for the same key was.
     TooLarge = "too-large",
-    /// The request passes by the cache, and so does its response.
+    /// The request bypassed the cache, so its response is not stored.
     Request = "request",
 
-    // The origin failed; on a hit, a stale response was served instead.
+    // Failures of the origin; on a hit, a stale response was served instead.
 
-    /// There was no connection.
+    /// Connecting failed.
     OriginUnreachable = "origin-unreachable",
-    /// There was no answer in time.
+    /// The response did not begin within the timeout.
     OriginTimeout = "origin-timeout",
-    /// There was no answer in the time that visitors give it; the request goes on.
+    /// The response did not begin within the time that a visitor waits; the fetch continues.
     OriginSlow = "origin-slow",
-    /// The connection was closed before the answer.
+    /// The connection was closed before the response.
     OriginDisconnected = "origin-disconnected",
-    /// The answer is not proper HTTP.
+    /// The response is not valid HTTP.
     OriginMalformed = "origin-malformed",
-    /// It answered with an error of its own: 500, 502, 503 or 504.
+    /// The origin responded with 500, 502, 503 or 504.
     OriginError = "origin-error",
-    /// As many requests as allowed were with it, and the queue was full or too slow.
+    /// The concurrency limit of the origin was reached, and the queue was full or its timeout expired.
     OriginBusy = "origin-busy",
-    /// As many requests as allowed waited for a fetch, or were fetches that others could wait for, and its address
-    /// had most of them.
+    /// The limit of waiting or shared fetches was reached, and this client's address had most of them.
     TooManyWait = "too-many-wait",
-    /// As many tunnels and event streams as allowed were open.
+    /// The limit of tunnels and event streams was reached.
     TooManyTunnels = "too-many-tunnels",
 
-    // Something else.
+    // Others.
 
-    /// A page that the application itself has put into the memcached pool.
+    /// A page that the application has written to the memcached pool itself.
     MemcachedPage = "memcached-page",
-    /// The client's body was malformed or did not arrive.
+    /// The request body was malformed or incomplete.
     RequestBody = "request-body",
-    /// The fetch ended without an answer.
+    /// The fetch ended without a response.
     FetchAbandoned = "fetch-abandoned",
-    /// A fault of ours in this one request.
+    /// An internal error in this request.
     InternalError = "internal-error",
 }
 

@@ -1,5 +1,5 @@
-//! Compression by what a client has already: the version of a page that it got before is the dictionary for the
-//! next one (RFC 9842).
+//! Compression dictionary transport (RFC 9842): the version of a page that a client has is the dictionary for the next
+//! one.
 
 use sfv::{BareItem, Item, Parser};
 
@@ -8,7 +8,7 @@ use crate::fields::{Fields, FieldsBuf};
 use crate::key;
 use crate::vary::Codings;
 
-/// A content coding that says what differs from a dictionary.
+/// A content coding with a dictionary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DictionaryCoding {
     /// Brotli with a dictionary (RFC 9842 §4).
@@ -18,10 +18,10 @@ pub enum DictionaryCoding {
 }
 
 impl DictionaryCoding {
-    /// Both.
+    /// Both codings.
     pub const ALL: [Self; 2] = [Self::Dcb, Self::Dcz];
 
-    /// How fields call it.
+    /// The token in `Content-Encoding` and `Accept-Encoding`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Dcb => "dcb",
@@ -29,8 +29,8 @@ impl DictionaryCoding {
         }
     }
 
-    /// What stands before the hash of the dictionary and the Brotli stream (RFC 9842 §4), or the zstd frame
-    /// (RFC 9842 §5: the beginning of a frame that decoders skip).
+    /// The header of the encoded body in front of the dictionary's hash: of the Brotli stream (RFC 9842 §4), or of the
+    /// zstd frame, which is a skippable one (RFC 9842 §5).
     pub const fn magic(self) -> &'static [u8] {
         match self {
             Self::Dcb => &[0xff, 0x44, 0x43, 0x42],
@@ -46,11 +46,11 @@ impl DictionaryCoding {
     }
 }
 
-/// A hash of a dictionary, by SHA-256.
+/// The SHA-256 hash of a dictionary.
 pub type DictionaryHash = [u8; 32];
 
-/// The dictionary that a client has and wants used, and in which coding: this one, if it accepts both. What is not
-/// exactly one hash says nothing (RFC 9842 §2.2).
+/// The dictionary that a client offers, and the coding to use: `preferred` if the client accepts both. A field that is
+/// not exactly one hash counts as absent (RFC 9842 §2.2).
 pub fn available(
     request: Fields<'_>,
     preferred: DictionaryCoding,
@@ -71,8 +71,8 @@ pub fn available(
     (!forbidden).then_some((hash, coding))
 }
 
-/// Says in a response to what a key stands for that it is a dictionary for the next one, if nobody has said so.
-/// Not if a url has characters that mean something else in a pattern (RFC 9842 §2.1.1).
+/// Adds `Use-As-Dictionary` for the url of a key, unless the response has that field. Not for urls with characters that
+/// are special in a pattern (RFC 9842 §2.1.1).
 pub fn note_dictionary(fields: &mut FieldsBuf, key: &[u8]) {
     if fields.fields().contains("use-as-dictionary") {
         return;
@@ -84,7 +84,7 @@ pub fn note_dictionary(fields: &mut FieldsBuf, key: &[u8]) {
     }
 }
 
-/// The pattern for one url, as it stands in a string.
+/// The match pattern for one url, escaped for a String.
 fn pattern(path: &[u8], query: Option<&[u8]>) -> Option<String> {
     let plain = |part: &[u8]| {
         let is_plain = |b: &u8| b.is_ascii_alphanumeric() || b"/-._~%!$&',;=@".contains(b);
@@ -94,7 +94,7 @@ fn pattern(path: &[u8], query: Option<&[u8]>) -> Option<String> {
     };
     let mut pattern = plain(path)?;
     if let Some(query) = query {
-        // The pattern escapes the question mark, and the string the backslash.
+        // The pattern escapes the question mark, and the String the backslash.
         pattern.push_str("\\\\?");
         pattern.push_str(&plain(query)?);
     }

@@ -1,17 +1,16 @@
-//! Cache directives as they are written in `Cache-Control` (RFC 9111 §5.2).
+//! The directives of `Cache-Control` (RFC 9111 §5.2).
 //!
-//! Where a value is invalid, missing, or given twice with different values, §4.2.1 lets a cache
-//! consider the response stale: that is what zero says here. A window that is written wrongly is
-//! none.
+//! A lifetime that is invalid, missing, or given twice with different values becomes zero: RFC 9111 §4.2.1 allows a
+//! cache to consider such a response stale. An invalid stale window becomes none.
 
 use crate::fields::split_list;
 use crate::syntax::is_token;
 use crate::time::Millis;
 
-/// The largest number of seconds that is told from its neighbours (RFC 9111 §1.2.2).
+/// The largest number of seconds; greater ones are clamped (RFC 9111 §1.2.2).
 pub(crate) const MAX_DELTA_SECONDS: u64 = 1 << 31;
 
-/// A directive that is either there or not.
+/// A directive without an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Directive {
     NoStore,
@@ -20,12 +19,12 @@ pub(crate) enum Directive {
     Public,
     MustRevalidate,
     ProxyRevalidate,
-    /// `must-revalidate` where it is written in such a way that it only restricts.
+    /// `must-revalidate` in a malformed spelling: only its restrictions apply.
     MustRevalidateAtLeast,
     MustUnderstand,
 }
 
-/// What the origin says about storing and reusing its response.
+/// The directives of a response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ResponseDirectives {
     said: u8,
@@ -36,13 +35,13 @@ pub(crate) struct ResponseDirectives {
     pub(crate) stale_if_error: Option<Millis>,
 }
 
-/// What stands behind the `=` of a directive.
+/// The argument of a directive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Argument<'a> {
     None,
     Number(i64),
     Text(&'a [u8]),
-    /// White space around the `=`, or a quoted string that does not end.
+    /// White space around the `=`, or an unterminated quoted string.
     Malformed,
 }
 
@@ -51,12 +50,12 @@ impl ResponseDirectives {
         self.said & (1 << directive as u8) != 0
     }
 
-    /// RFC 8246.
+    /// The directive of RFC 8246.
     pub(crate) const fn immutable(&self) -> bool {
         self.immutable
     }
 
-    /// Takes one directive in. What restricts is understood generously, what permits strictly.
+    /// Adds one directive. Restrictions are parsed leniently, permissions strictly.
     pub(crate) fn note(&mut self, name: &[u8], argument: Argument<'_>) {
         if !is_token(name) {
             self.note_restrictions(name);
@@ -69,7 +68,7 @@ impl ResponseDirectives {
         }
         let plain = argument == Argument::None;
         let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
-        // The length alone tells most names apart.
+        // The length alone excludes most names.
         match name.len() {
             6 if plain && is("public") => self.say(Directive::Public),
             7 if is("max-age") => set_once(&mut self.max_age, argument),
@@ -89,8 +88,8 @@ impl ResponseDirectives {
         }
     }
 
-    /// `private; max-age=60` and `no-store no-cache` are mistakes, and it is clear what is meant.
-    /// `must-revalidate` also permits something (RFC 9111 §3.5): here it only restricts.
+    /// Applies restrictions in misspelt lists such as `private; max-age=60` and `no-store no-cache`, whose intention is
+    /// clear. `must-revalidate` also permits (RFC 9111 §3.5): here it only restricts.
     fn note_restrictions(&mut self, words: &[u8]) {
         for word in words.split(|b| matches!(b, b';' | b' ' | b'\t')) {
             match word.to_ascii_lowercase().as_slice() {
@@ -104,8 +103,8 @@ impl ResponseDirectives {
         }
     }
 
-    /// As a private cache understands them: `private` permits what it does, and `s-maxage` and
-    /// `proxy-revalidate` are for shared caches alone (RFC 9111 §5.2.2.7, §5.2.2.8, §5.2.2.10).
+    /// The directives for a private cache: without `private`, and without `s-maxage` and `proxy-revalidate`, which are
+    /// for shared caches (RFC 9111 §5.2.2.7, §5.2.2.8, §5.2.2.10).
     pub(crate) const fn for_private_cache(mut self) -> Self {
         self.said &= !(1 << Directive::Private as u8 | 1 << Directive::ProxyRevalidate as u8);
         self.s_maxage = None;
@@ -125,14 +124,14 @@ fn set_once(slot: &mut Option<Millis>, argument: Argument<'_>) {
     };
 }
 
-/// What the client says about the response it wants.
+/// The directives of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RequestDirectives {
     pub(crate) max_age: Option<Millis>,
     pub(crate) min_fresh: Option<Millis>,
-    /// How stale it may be.
+    /// Accepted staleness, in milliseconds.
     pub(crate) max_stale: Option<Millis>,
-    /// How stale it may be if the origin fails (RFC 5861 §4).
+    /// Accepted staleness if the origin fails, in milliseconds (RFC 5861 §4).
     pub(crate) stale_if_error: Option<Millis>,
     pub(crate) no_store: bool,
     pub(crate) no_cache: bool,
@@ -140,8 +139,7 @@ pub(crate) struct RequestDirectives {
 }
 
 impl RequestDirectives {
-    /// Takes in one line of `Cache-Control`. An invalid number says nothing; of two the stricter
-    /// counts.
+    /// Adds one line of `Cache-Control`. An invalid number counts as absent; of two, the stricter one counts.
     pub(crate) fn note_line(&mut self, value: &[u8]) {
         for (name, argument) in of_line(value) {
             let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
@@ -151,7 +149,7 @@ impl RequestDirectives {
             } else if is("min-fresh") {
                 self.min_fresh = self.min_fresh.max(argument.delta_millis());
             } else if is("max-stale") {
-                // Without a value, any age will do (RFC 9111 §5.2.1.2).
+                // Without an argument, any staleness is accepted (RFC 9111 §5.2.1.2).
                 let any = (argument == Argument::None).then_some(Millis::MAX);
                 let value = any.or(argument.delta_millis());
                 self.max_stale = self.max_stale.into_iter().chain(value).min();
@@ -170,7 +168,7 @@ impl RequestDirectives {
 }
 
 impl<'a> Argument<'a> {
-    /// A span in seconds, bare or in quotes.
+    /// A number of seconds, bare or quoted, in milliseconds.
     fn delta_millis(self) -> Option<Millis> {
         match self {
             Self::Number(seconds) => u64::try_from(seconds).ok().map(saturated),
@@ -179,14 +177,13 @@ impl<'a> Argument<'a> {
         }
     }
 
-    /// Whether this qualifies `private` or `no-cache`: it names at least one field and nothing
-    /// else.
+    /// Returns true if this qualifies `private` or `no-cache`: it lists field names, at least one, and nothing else.
     fn names_fields(self) -> bool {
         let mut names = self.field_names().peekable();
         names.peek().is_some() && names.all(is_token)
     }
 
-    /// The field names in it, as they stand.
+    /// The field names in the list, unmodified.
     pub(crate) fn field_names(self) -> impl Iterator<Item = &'a [u8]> {
         let text = match self {
             Self::Text(text) => unquoted(text),
@@ -196,7 +193,7 @@ impl<'a> Argument<'a> {
     }
 }
 
-/// Whole seconds as digits and nothing else; anything above 2^31 is that (RFC 9111 §1.2.2).
+/// Parses digits as whole seconds; greater values are clamped to 2^31 (RFC 9111 §1.2.2).
 pub(crate) fn delta_seconds(text: &[u8]) -> Option<u64> {
     if text.is_empty() {
         return None;
@@ -221,8 +218,8 @@ fn unquoted(text: &[u8]) -> &[u8] {
         .unwrap_or(text)
 }
 
-/// The directives of one line. If its quotes do not pair up, every comma separates, so that no
-/// restriction hides behind a stray quote.
+/// The directives of one line. If its quotes are unbalanced, every comma separates, so that a stray quote cannot hide a
+/// restriction.
 pub(crate) fn of_line(value: &[u8]) -> impl Iterator<Item = (&[u8], Argument<'_>)> {
     let paired = quotes_pair_up(value);
     let minding = paired.then(|| split_list(value)).into_iter().flatten();

@@ -1,4 +1,4 @@
-//! Bytes put one after the other so that they can be told apart again: each behind its length.
+//! Concatenation of length-prefixed components, which is unambiguous.
 
 use smallvec::{Array, SmallVec};
 
@@ -6,7 +6,7 @@ use crate::fields::Fields;
 
 const LEN_BYTES: usize = 4;
 
-/// How the length of a component is written.
+/// The length prefix of a component.
 pub(crate) fn length(component: &[u8]) -> [u8; LEN_BYTES] {
     (component.len() as u32).to_le_bytes()
 }
@@ -16,7 +16,7 @@ pub(crate) fn push_component<A: Array<Item = u8>>(out: &mut SmallVec<A>, bytes: 
     push_with_len(out, |out| out.extend_from_slice(bytes));
 }
 
-/// Appends as one component whatever `write` appends.
+/// Appends the output of `write` as one component.
 pub(crate) fn push_with_len<A: Array<Item = u8>>(
     out: &mut SmallVec<A>,
     write: impl FnOnce(&mut SmallVec<A>),
@@ -28,8 +28,7 @@ pub(crate) fn push_with_len<A: Array<Item = u8>>(
     out[start - LEN_BYTES..start].copy_from_slice(&len.to_le_bytes());
 }
 
-/// Appends whether a field is there, and its value: that of all its lines, combined (RFC 9110
-/// §5.3).
+/// Appends the presence of a field and its value, with several lines combined (RFC 9110 §5.3).
 pub(crate) fn push_field<A: Array<Item = u8>>(
     out: &mut SmallVec<A>,
     fields: Fields<'_>,
@@ -50,7 +49,7 @@ pub(crate) fn push_field<A: Array<Item = u8>>(
     });
 }
 
-/// Reads one component off the front.
+/// Reads the first component of `rest` and advances it. `None` if `rest` is truncated.
 pub(crate) fn take_component<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let (len, after) = rest.split_first_chunk::<LEN_BYTES>()?;
     let (component, after) = after.split_at_checked(u32::from_le_bytes(*len) as usize)?;

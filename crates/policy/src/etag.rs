@@ -1,7 +1,6 @@
 //! Entity tags (RFC 9110 §8.8.3).
 
-/// One entity tag. A value that is none, such as one without quotes, never compares equal to
-/// anything.
+/// An entity tag. A value that is not one, for example without quotes, never compares equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntityTag<'a> {
     weak: bool,
@@ -9,7 +8,7 @@ pub struct EntityTag<'a> {
 }
 
 impl<'a> EntityTag<'a> {
-    /// Reads a value that is exactly one entity tag.
+    /// Parses a value that is exactly one entity tag.
     pub fn parse(value: &'a [u8]) -> Option<Self> {
         match Self::split_first(value)? {
             (tag, []) => Some(tag),
@@ -17,22 +16,22 @@ impl<'a> EntityTag<'a> {
         }
     }
 
-    /// Whether it is marked `W/`.
+    /// Returns true if it is marked `W/`.
     pub const fn is_weak(self) -> bool {
         self.weak
     }
 
-    /// What stands between its quotes.
+    /// The opaque value between the quotes.
     pub const fn opaque(self) -> &'a [u8] {
         self.opaque
     }
 
-    /// Both strong and the same.
+    /// Strong comparison (RFC 9110 §8.8.3.2).
     pub fn strong_eq(self, other: Self) -> bool {
         !self.weak && !other.weak && self.opaque == other.opaque
     }
 
-    /// The same, weak or not.
+    /// Weak comparison (RFC 9110 §8.8.3.2).
     pub fn weak_eq(self, other: Self) -> bool {
         self.opaque == other.opaque
     }
@@ -52,8 +51,8 @@ impl<'a> EntityTag<'a> {
     }
 }
 
-/// The entity tags of a list. What is none is skipped up to the next comma. A backslash is an
-/// ordinary character here, so this is not the splitting of other lists.
+/// The entity tags of a list. Malformed members are skipped up to the next comma. A backslash is an ordinary character
+/// here, unlike in quoted strings.
 pub fn list(value: &[u8]) -> impl Iterator<Item = EntityTag<'_>> {
     let mut rest = value;
     std::iter::from_fn(move || {

@@ -1,24 +1,23 @@
-//! Field lines that are kept: checked when they came in, and as they stand from then on.
+//! Validated field lines in shared memory.
 
 use bytes::{Bytes, BytesMut};
 
 use crate::fields::{Fields, FieldsBuf};
 use crate::stored_fields::is_stored_form;
 
-/// A block of whole, well-formed field lines that many can hold. There is no way to make one of bytes
-/// that nobody has checked, so whoever is given one writes it out as it is.
+/// A shared block of well-formed field lines. It can only be made of validated lines, so it is written to a connection
+/// without another check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldBlock(Bytes);
 
 impl FieldBlock {
-    /// Reads the fields of a stored response from where others can write. `None` if they could not be
-    /// sent as they stand in a response's head: whole lines, none of which frames a body or speaks of a
-    /// connection.
+    /// Parses the fields of a stored response from storage that other processes can write. `None` if the block cannot
+    /// be sent in the head of a response: it has malformed lines, framing fields or hop-by-hop fields.
     pub fn of_stored(block: Bytes) -> Option<Self> {
         is_stored_form(&block).then_some(Self(block))
     }
 
-    /// A copy of these lines, and one of the other bytes behind it: both in one allocation.
+    /// Copies the lines, and the other bytes behind them, into one allocation.
     pub fn copied_with(fields: Fields<'_>, others: &[&[u8]]) -> (Self, Bytes) {
         let block = fields.as_block();
         let length = block.len() + others.iter().map(|one| one.len()).sum::<usize>();
@@ -36,7 +35,7 @@ impl FieldBlock {
         Fields::new(&self.0)
     }
 
-    /// A part of the lines, as [`FieldBlock::fields`] gives it, that is not copied: it holds on to all of them.
+    /// A slice of the lines in [`FieldBlock::fields`]. It shares the allocation.
     pub fn part(&self, part: &[u8]) -> Bytes {
         self.0.slice_ref(part)
     }

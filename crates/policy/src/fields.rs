@@ -1,8 +1,7 @@
-//! Field lines as they travel: one block of `Name: value\r\n`, in order, read in place.
+//! Field lines in their HTTP/1 form: one block of `Name: value\r\n`, in order, parsed in place.
 //!
-//! A block is what HTTP/1 writes between the start line and the empty line. Keeping it as one
-//! piece preserves order, case and repetition for free, makes a stored head a single copy on its
-//! way out, and costs no allocation to read.
+//! Keeping the block as one piece preserves order, case and repetition, makes sending a stored head a single copy, and
+//! allocates nothing.
 
 /// A view of field lines. Cheap to copy.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -11,25 +10,24 @@ pub struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// A view of `block`, which must be lines of `Name:value\r\n` (white space around the value
-    /// is allowed). This is for the one who reads lines from the network and has checked each of them;
-    /// everybody else has a view of a [`FieldsBuf`] or of a [`FieldBlock`](crate::FieldBlock). A line
-    /// without a colon is skipped.
+    /// A view of `block`, which must consist of lines `Name:value\r\n` (white space around the value is allowed). It is
+    /// for parsers that have validated each line; other code has a view of a [`FieldsBuf`] or of a
+    /// [`FieldBlock`](crate::FieldBlock). A line without a colon is skipped.
     pub const fn new(block: &'a [u8]) -> Self {
         Self { block }
     }
 
-    /// The lines as they stand, each with its `\r\n`.
+    /// The lines, each with its `\r\n`.
     pub const fn as_block(self) -> &'a [u8] {
         self.block
     }
 
-    /// Every line in order: name as written, value without surrounding white space.
+    /// The lines in order: name as written, value without surrounding white space.
     pub fn iter(self) -> Iter<'a> {
         Iter { rest: self.block }
     }
 
-    /// The value of the first line called `name` (ASCII case does not count).
+    /// The value of the first line called `name`, in any ASCII case.
     pub fn get(self, name: &str) -> Option<&'a [u8]> {
         self.all(name).next()
     }
@@ -39,21 +37,21 @@ impl<'a> Fields<'a> {
         self.lines().filter_map(move |line| line.value_of(name))
     }
 
-    /// Every line as it stands, for those who look for a few names.
+    /// The unparsed lines, for searches of a few names.
     pub(crate) fn lines(self) -> impl Iterator<Item = Line<'a>> {
         let mut rest = self.block;
         std::iter::from_fn(move || next_line(&mut rest)).map(Line)
     }
 
-    /// Whether a line called `name` is there.
+    /// Returns true if there is a line called `name`.
     pub fn contains(self, name: &str) -> bool {
         self.get(name).is_some()
     }
 
-    /// Writes the lines for which `keep(name, value)` holds, as they stand.
+    /// Appends the lines for which `keep(name, value)` returns true.
     pub fn write_if(self, out: &mut Vec<u8>, mut keep: impl FnMut(&[u8], &[u8]) -> bool) {
         let mut rest = self.block;
-        // Lines that stay together are copied together.
+        // Adjacent lines are copied together.
         let mut run = 0..0;
         while let Some(line) = next_line(&mut rest) {
             let end = self.block.len() - rest.len();
@@ -67,8 +65,8 @@ impl<'a> Fields<'a> {
         out.extend_from_slice(&self.block[run]);
     }
 
-    /// The members of a comma-separated list field, over all its lines, trimmed, empty ones left
-    /// out. Commas inside quoted strings do not separate.
+    /// The members of a comma-separated list field over all its lines, trimmed, without empty ones. Commas inside
+    /// quoted strings do not separate.
     pub fn members(self, name: &str) -> impl Iterator<Item = &'a [u8]> + use<'a, '_> {
         self.all(name).flat_map(split_list)
     }
@@ -93,38 +91,37 @@ impl<'a> IntoIterator for Fields<'a> {
     }
 }
 
-/// One line of a [`Fields`], its name not yet told from its value.
+/// An unparsed line of a [`Fields`].
 #[derive(Clone, Copy)]
 pub(crate) struct Line<'a>(&'a [u8]);
 
 impl<'a> Line<'a> {
-    /// Its first byte, a letter in lower case.
+    /// The first byte; letters are in lower case.
     pub(crate) fn initial(self) -> u8 {
         self.0.first().map_or(0, u8::to_ascii_lowercase)
     }
 
-    /// How its name begins, in lower case ([`beginning`]). No name that matters is shorter.
+    /// The first four bytes in lower case ([`beginning`]). Every known name has at least four.
     pub(crate) fn beginning(self) -> u32 {
         self.0.first_chunk().map_or(0, |four| beginning(*four))
     }
 
-    /// Whether this byte of the line is this one.
+    /// Returns true if the byte at this index is `byte`.
     pub(crate) fn has_at(self, at: usize, byte: u8) -> bool {
         self.0.get(at) == Some(&byte)
     }
 
-    /// How long it is, with its end.
+    /// The length in bytes, with the line end.
     pub(crate) const fn len(self) -> usize {
         self.0.len()
     }
 
-    /// Its name.
+    /// The name.
     pub(crate) fn name(self) -> &'a [u8] {
         name_and_value(self.0).map_or(b"", |(name, _)| name)
     }
 
-    /// The value, if the line is called `name`. Most lines are others: that is seen without a search
-    /// for their colon.
+    /// The value, if the line is called `name`. Other lines are rejected without a search for the colon.
     pub(crate) fn value_of(self, name: &str) -> Option<&'a [u8]> {
         let (found, value) = self.0.split_at_checked(name.len())?;
         let value = value.strip_prefix(b":")?;
@@ -134,12 +131,12 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Four letters, in any case, as one number: what tells most names apart at the least cost.
+/// Four letters, in any case, as one number: the cheapest test that excludes most names.
 pub(crate) const fn beginning(letters: [u8; 4]) -> u32 {
     u32::from_le_bytes(letters) | 0x2020_2020
 }
 
-/// The lines of a [`Fields`].
+/// An iterator over the lines of a [`Fields`].
 #[derive(Clone, Debug)]
 pub struct Iter<'a> {
     rest: &'a [u8],
@@ -157,7 +154,7 @@ impl<'a> Iterator for Iter<'a> {
     }
 }
 
-/// Takes the line at the front, with its end.
+/// Takes the first line, with its line end.
 fn next_line<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     if rest.is_empty() {
         return None;
@@ -171,14 +168,14 @@ fn name_and_value(line: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&line[..colon], line[colon + 1..].trim_ascii()))
 }
 
-/// Whether a field is called one of these.
+/// Returns true if `name` is in `names`, in any ASCII case.
 pub fn is_one_of(name: &[u8], names: &[&str]) -> bool {
     names
         .iter()
         .any(|one| name.eq_ignore_ascii_case(one.as_bytes()))
 }
 
-/// Splits one field value at its commas, minding quoted strings.
+/// Splits a field value at its commas, except in quoted strings.
 pub fn split_list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(value);
     std::iter::from_fn(move || {
@@ -213,37 +210,37 @@ pub fn split_list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     .filter(|member| !member.is_empty())
 }
 
-/// Field lines being put together.
+/// A block of field lines under construction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldsBuf {
     block: Vec<u8>,
 }
 
 impl FieldsBuf {
-    /// No lines yet.
+    /// An empty block.
     pub const fn new() -> Self {
         Self { block: Vec::new() }
     }
 
-    /// No lines yet, and room for a block of this size.
+    /// An empty block with capacity for this many bytes.
     pub fn with_capacity(block: usize) -> Self {
-        // The space after a colon may be ours, not the network's; so may some more lines.
+        // Some room for the space after each colon, and for lines of ours.
         Self {
             block: Vec::with_capacity(block + 256),
         }
     }
 
-    /// The block itself.
+    /// The bytes of the block.
     pub fn into_block(self) -> Vec<u8> {
         self.block
     }
 
-    /// A view of what is there.
+    /// A view of the lines.
     pub fn fields(&self) -> Fields<'_> {
         Fields::new(&self.block)
     }
 
-    /// Adds a line at the end. Control bytes cannot get into a line: they become spaces.
+    /// Appends a line. Control bytes are replaced by spaces, so that a value cannot end the line.
     pub fn push(&mut self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
         self.block.extend_from_slice(name.as_ref());
         self.block.extend_from_slice(b": ");
@@ -257,25 +254,25 @@ impl FieldsBuf {
         self.block.extend_from_slice(b"\r\n");
     }
 
-    /// Adds the lines for which `keep(name, value)` holds, as they stand.
+    /// Appends the lines for which `keep(name, value)` returns true.
     pub fn extend_if(&mut self, fields: Fields<'_>, keep: impl FnMut(&[u8], &[u8]) -> bool) {
         fields.write_if(&mut self.block, keep);
     }
 
-    /// Drops every line called `name`, keeping the order of the others.
+    /// Removes every line called `name`, keeping the order of the others.
     pub fn remove(&mut self, name: &str) {
         if self.fields().contains(name) {
             self.retain(|n, _| !n.eq_ignore_ascii_case(name.as_bytes()));
         }
     }
 
-    /// Puts one line in the place of all called `name`, at the end.
+    /// Replaces all lines called `name` by one at the end.
     pub fn set(&mut self, name: &str, value: impl AsRef<[u8]>) {
         self.remove(name);
         self.push(name, value);
     }
 
-    /// Keeps the lines for which `keep(name, value)` holds.
+    /// Keeps the lines for which `keep(name, value)` returns true.
     pub fn retain(&mut self, keep: impl FnMut(&[u8], &[u8]) -> bool) {
         let mut kept = Self::with_capacity(self.block.len());
         kept.extend_if(self.fields(), keep);

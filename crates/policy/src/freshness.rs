@@ -1,4 +1,4 @@
-//! Freshness arithmetic (RFC 9111 §4.2).
+//! Freshness lifetime and age (RFC 9111 §4.2).
 
 use crate::date;
 use crate::directives::{Directive, ResponseDirectives, delta_seconds};
@@ -8,39 +8,38 @@ use crate::response::ResponseFacts;
 use crate::rules::Rules;
 use crate::time::{Millis, Time, Times};
 
-/// A `Date` counts whole seconds, and clocks drift: an apparent age below this says nothing, and
-/// would make half of all one-second responses stale on arrival.
+/// An apparent age below this counts as zero, in milliseconds: `Date` counts whole seconds and clocks drift, so half of
+/// all responses with a lifetime of one second would arrive stale.
 const DATE_RESOLUTION: Millis = 2_000;
 
-/// Statuses that the route's `ttl` or a heuristic may make fresh when the origin says nothing.
+/// Statuses that the route's `ttl` or a heuristic may make fresh without explicit freshness.
 const IMPLICIT_STATUSES: [u16; 8] = [200, 203, 204, 300, 301, 308, 404, 410];
-/// Statuses that a heuristic alone may make fresh (RFC 9110 §15.1), and only for the one user whose request they answer.
+/// Statuses that only a heuristic of a private cache may make fresh (RFC 9110 §15.1).
 const PRIVATE_STATUSES: [u16; 3] = [405, 414, 501];
 
-/// How long a response is fresh, and on whose word.
+/// The freshness lifetime in milliseconds, by its kind of source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Freshness {
-    /// The origin's word, compared with the age of the response.
+    /// Explicit from the origin, compared with the age of the response.
     Explicit(Millis),
-    /// A guess from its dates, likewise (§4.2.2).
+    /// Heuristic freshness, likewise (§4.2.2).
     Heuristic(Millis),
-    /// The operator's word, counted from the receipt: it speaks of this cache, not of those before
-    /// it.
+    /// The operator's, counted from the receipt: it concerns this cache, not those upstream.
     Operator(Millis),
-    /// Nobody's: the origin says nothing, and the status is not one to guess about.
+    /// None: the origin gives no lifetime, and the status allows no heuristic.
     Unknown,
 }
 
-/// A response, and when it came.
+/// A response with its time of receipt.
 pub(crate) struct Arrived<'r, 'a> {
     pub(crate) facts: &'r ResponseFacts<'a>,
     pub(crate) status: u16,
     pub(crate) times: Times,
-    /// `Date`, or the time of receipt where it is missing or invalid (RFC 9110 §6.6.1).
+    /// `Date`, or the time of receipt if that is missing or invalid (RFC 9110 §6.6.1).
     date: Time,
-    /// How long the origin itself says that it is fresh, and where.
+    /// The explicit lifetime in milliseconds, with its source.
     explicit: Option<(Millis, SaidBy)>,
-    /// How long it is fresh whatever the origin says.
+    /// The lifetime that overrides the origin's, in milliseconds.
     pub(crate) forced: Option<Millis>,
 }
 
@@ -78,17 +77,17 @@ impl<'r, 'a> Arrived<'r, 'a> {
         }
     }
 
-    /// Whether the origin itself says how long the response is fresh.
+    /// Returns true if the response has an explicit lifetime.
     pub(crate) const fn is_explicit(&self) -> bool {
         self.explicit.is_some()
     }
 
-    /// How long the response is fresh.
+    /// The freshness lifetime.
     pub(crate) fn freshness(&self) -> Freshness {
         self.decided().0
     }
 
-    /// The same, and who says so: targeted field, `s-maxage`, `max-age`, `Expires`, then the route.
+    /// The freshness lifetime and its source: targeted field, `s-maxage`, `max-age`, `Expires`, then the route.
     pub(crate) fn decided(&self) -> (Freshness, Option<SaidBy>) {
         let rules = self.facts.rules;
         let by_status = rules
@@ -112,14 +111,13 @@ impl<'r, 'a> Arrived<'r, 'a> {
         }
     }
 
-    /// A response may be used only after validation, every time. Without a word on freshness, an old
-    /// `Pragma: no-cache` says so too.
+    /// Returns true if every reuse requires validation. Without explicit freshness, `Pragma: no-cache` requires it too.
     pub(crate) const fn must_validate(&self) -> bool {
         let pragma = self.facts.says_pragma_no_cache() && !self.is_explicit();
         self.facts.says(Directive::NoCache) || pragma
     }
 
-    /// `corrected_initial_age` of §4.2.3.
+    /// `corrected_initial_age` of §4.2.3, in milliseconds.
     pub(crate) fn initial_age(&self) -> Millis {
         let apparent = self.times.date.since(self.date);
         let apparent = if apparent < DATE_RESOLUTION {
@@ -131,13 +129,13 @@ impl<'r, 'a> Arrived<'r, 'a> {
         apparent.max(self.age_value().saturating_add(delay))
     }
 
-    /// The first member of `Age` counts; an invalid one says nothing (§5.1).
+    /// The first member of `Age`; an invalid one counts as zero (§5.1).
     fn age_value(&self) -> Millis {
         let seconds = self.facts.seen.age.and_then(delta_seconds);
         seconds.map_or(0, |seconds| seconds * 1000)
     }
 
-    /// A percentage of the time since the last modification.
+    /// A percentage of the time since `Last-Modified`.
     fn heuristic(&self) -> Option<Millis> {
         let percent = self.facts.rules.heuristic?;
         let modified = date::parse(self.facts.seen.last_modified?, self.times.date)?;
@@ -146,7 +144,7 @@ impl<'r, 'a> Arrived<'r, 'a> {
     }
 }
 
-/// `Expires` minus `Date`. An invalid value, or two different ones, lie in the past (§5.3, §4.2.1).
+/// `Expires` minus `Date`. An invalid value, or two different ones, count as expired (§5.3, §4.2.1).
 fn expires(facts: &ResponseFacts<'_>, date: Time, received: Time) -> Option<Millis> {
     let value = facts.seen.expires?;
     if facts.seen.expires_differ {
@@ -155,16 +153,16 @@ fn expires(facts: &ResponseFacts<'_>, date: Time, received: Time) -> Option<Mill
     Some(date::parse(value, received).map_or(0, |expires| expires.since(date)))
 }
 
-/// How long a response may be served stale, while it is refreshed and when the origin fails.
+/// The stale windows of a response, in milliseconds.
 pub(crate) struct Windows {
     pub(crate) while_revalidate: Millis,
     pub(crate) if_error: Millis,
-    /// The first of them is the route's.
+    /// `while_revalidate` is the route's.
     pub(crate) operators: bool,
 }
 
-/// Whether the response must never be used stale: `must-revalidate`, `proxy-revalidate` and `s-maxage`
-/// forbid it (§4.2.4, §5.2.2.10).
+/// Returns true if the response must never be served stale: `must-revalidate`, `proxy-revalidate` and `s-maxage` forbid
+/// it (§4.2.4, §5.2.2.10).
 pub(crate) fn is_never_stale(directives: &ResponseDirectives) -> bool {
     directives.says(Directive::MustRevalidate)
         || directives.says(Directive::MustRevalidateAtLeast)
@@ -172,8 +170,8 @@ pub(crate) fn is_never_stale(directives: &ResponseDirectives) -> bool {
         || directives.s_maxage.is_some()
 }
 
-/// The stale windows: the response's own, else the route's; none if it is never used stale. An origin that says zero does not want its
-/// response reused unasked, so the route's window for serving it during a refresh is not added.
+/// The stale windows: the response's own, else the route's; none if stale reuse is forbidden. With an explicit lifetime
+/// of zero, the route's `stale_while_revalidate` does not apply.
 pub(crate) fn windows(
     directives: &ResponseDirectives,
     freshness: Freshness,
@@ -203,9 +201,9 @@ mod tests {
     use crate::fields::FieldsBuf;
     use crate::testing::{RECEIVED, fields, get, judge, lifetime};
 
-    /// How long a plain 200 is fresh, in seconds, negative when stale on arrival.
+    /// The remaining freshness of a plain 200 in seconds, negative when stale on arrival.
     fn check(response: &str, expected: i64) {
-        // A validator, so that even what is stale on arrival is stored.
+        // With a validator, even responses that are stale on arrival are stored.
         let response = format!("{response}\nETag: \"a\"");
         assert_eq!(
             lifetime(&response).ttl(RECEIVED),
@@ -343,7 +341,7 @@ mod tests {
         const HOUR: Millis = 3_600_000;
         let rules = Rules::default();
         let request = get(&FieldsBuf::new(), &rules);
-        // The process began two hours ahead, or behind, and the clock has been set right since.
+        // The system clock was two hours ahead or behind when the process began, and has been set right since.
         for began in [RECEIVED.plus(2 * HOUR), RECEIVED.before(2 * HOUR)] {
             let times = Times {
                 date: RECEIVED,

@@ -1,9 +1,8 @@
-//! Patterns in which `*` stands for any run of bytes, also of none and also over `/`.
+//! Glob patterns: `*` matches any run of bytes, also an empty one and across `/`.
 
 use memchr::memmem;
 
-/// Whether a pattern takes the whole of a text. Each part of it is looked for once, so that this takes no
-/// longer than reading both.
+/// Returns true if a pattern matches the whole text. Each literal part is searched for once, so this takes linear time.
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let mut parts = pattern.split(|byte| *byte == b'*');
     let (Some(first), Some(last)) = (parts.next(), parts.next_back()) else {
@@ -29,7 +28,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The same, said in the plainest way.
+    /// A naive implementation of the same.
     fn plainly(pattern: &[u8], text: &[u8]) -> bool {
         match pattern.split_first() {
             None => text.is_empty(),

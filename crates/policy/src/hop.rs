@@ -1,10 +1,10 @@
-//! Fields that concern one connection only (RFC 9110 §7.6.1).
+//! Hop-by-hop fields (RFC 9110 §7.6.1).
 
 use smallvec::SmallVec;
 
 use crate::fields::{Fields, FieldsBuf, is_one_of, split_list};
 
-/// Fields that never travel further, named in `Connection` or not.
+/// Fields that are never forwarded, whether `Connection` names them or not.
 const HOP_BY_HOP: &[&str] = &[
     "connection",
     "keep-alive",
@@ -18,7 +18,7 @@ const HOP_BY_HOP: &[&str] = &[
     "http2-settings",
 ];
 
-/// Options of `Connection` that name no field of the message worth removing.
+/// Options of `Connection` that name no field to remove.
 const PLAIN_OPTIONS: &[&str] = &[
     "close",
     "keep-alive",
@@ -29,9 +29,8 @@ const PLAIN_OPTIONS: &[&str] = &[
     "trailer",
 ];
 
-/// Fields that `Connection` cannot take away: without them a message would mean something else to
-/// the next hop, its length, its host, whom it is for, how far it may go, or who may see it (Varnish
-/// CVE-2022-45059).
+/// Fields that `Connection` cannot remove: without them the next hop would read another message, its length, host,
+/// recipient, hop limit, or permissions (Varnish CVE-2022-45059).
 const PROTECTED: &[&str] = &[
     "age",
     "authorization",
@@ -62,13 +61,13 @@ const PROTECTED: &[&str] = &[
     "x-forwarded-proto",
 ];
 
-/// Whether a client takes trailers (RFC 9110 §10.1.4). The field is one of the connection, so the next hop is told anew.
+/// Returns true if a client accepts trailers (`TE: trailers`, RFC 9110 §10.1.4). The field is hop-by-hop.
 pub fn takes_trailers(fields: Fields<'_>) -> bool {
     let mut codings = fields.members("te");
     codings.any(|coding| coding.eq_ignore_ascii_case(b"trailers"))
 }
 
-/// The fields that go on to the next hop, in their order and case.
+/// The end-to-end fields, in their order and case.
 pub fn end_to_end(fields: Fields<'_>) -> FieldsBuf {
     let nominated = Nominated::by(fields);
     let mut kept = FieldsBuf::with_capacity(fields.as_block().len());
@@ -76,12 +75,12 @@ pub fn end_to_end(fields: Fields<'_>) -> FieldsBuf {
     kept
 }
 
-/// The fields that `Connection` names and is allowed to: mostly none.
+/// The fields nominated by `Connection` that it may remove.
 #[derive(Debug, Default)]
 pub struct Nominated<'a>(SmallVec<[&'a [u8]; 2]>);
 
 impl<'a> Nominated<'a> {
-    /// Those of a message with these fields.
+    /// The nominated fields of a message.
     pub fn by(fields: Fields<'a>) -> Self {
         let mut nominated = Self::default();
         for value in fields.all("connection") {
@@ -90,26 +89,25 @@ impl<'a> Nominated<'a> {
         nominated
     }
 
-    /// Takes in the value of one line.
+    /// Adds the value of one line.
     pub(crate) fn note(&mut self, connection: &'a [u8]) {
         let options = split_list(connection);
         self.0.extend(options.filter(|option| is_removable(option)));
     }
 
-    /// Whether a field of the same message stays behind at the next hop: because it is one of
-    /// them, or because it never travels further.
+    /// Returns true if a field of the same message is not forwarded: it is nominated, or always hop-by-hop.
     pub fn stays_behind(&self, name: &[u8]) -> bool {
         is_hop_by_hop(name) || self.0.iter().any(|one| one.eq_ignore_ascii_case(name))
     }
 }
 
-/// Whether a `Connection` value names a field that would be removed: the origin then sees another
-/// request than the cache does.
+/// Returns true if a `Connection` value nominates a field that would be removed: the origin then sees another request
+/// than the cache.
 pub(crate) fn names_fields(connection: &[u8]) -> bool {
     split_list(connection).any(is_removable)
 }
 
-/// Whether `name` is one of those that never travel further.
+/// Returns true if `name` is always hop-by-hop.
 pub(crate) fn is_hop_by_hop(name: &[u8]) -> bool {
     is_one_of(name, HOP_BY_HOP)
 }
@@ -118,8 +116,7 @@ fn is_removable(option: &[u8]) -> bool {
     !is_one_of(option, PLAIN_OPTIONS) && !is_protected(option)
 }
 
-/// Targeted fields (RFC 9213) are known by their ending: what may be stored is not for `Connection`
-/// to say.
+/// Targeted fields (RFC 9213) are recognized by their suffix: `Connection` must not decide about storing.
 fn is_protected(name: &[u8]) -> bool {
     const TARGETED: &[u8] = b"-cache-control";
     let ending = &name[name.len().saturating_sub(TARGETED.len())..];

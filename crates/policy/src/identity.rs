@@ -1,8 +1,8 @@
-//! The request fields that say who asks, beside `Authorization` and cookies: keys, tokens, signatures,
-//! client certificates, and what single sign-on puts into requests. There is no registry of them, so they
-//! are known by the words in their names, and some by their names alone.
+//! Request fields that identify the user, besides `Authorization` and cookies: API keys, tokens, signatures, client
+//! certificates, and fields of single sign-on. There is no registry of them, so they are recognized by words in their
+//! names, and some by the whole name.
 //!
-//! To take a harmless field for one costs a hit. To miss one gives a visitor somebody else's page.
+//! A false positive costs a hit; a false negative serves one user's page to another.
 
 use smallvec::SmallVec;
 
@@ -11,7 +11,7 @@ use crate::patterns::takes;
 use crate::rules::Rules;
 use crate::trust::only_from_trusted_peers;
 
-/// Whether a field called `name` says who asks.
+/// Returns true if a field called `name` identifies the user.
 pub fn is_identity(name: &[u8]) -> bool {
     let lower: SmallVec<[u8; 64]> = name.iter().map(u8::to_ascii_lowercase).collect();
     let name = &lower[..];
@@ -24,14 +24,15 @@ pub fn is_identity(name: &[u8]) -> bool {
             .any(|word| WORDS.iter().any(|one| one.as_bytes() == word))
 }
 
-/// The identities of a request that make it personal, by name: those that the origin sees, and that are no part
-/// of the key. `Authorization` is one of them. What only a trusted peer may say is either removed or keyed.
+/// The names of the identifying fields that make a request personal, `Authorization` included: those that the origin
+/// sees and that are not part of the key. Fields that only a trusted peer may send are either removed or part of the
+/// key.
 pub fn identities<'a>(fields: Fields<'a>, rules: &'a Rules) -> impl Iterator<Item = &'a [u8]> {
     let names = fields.iter().map(|(name, _)| name);
     names.filter(|name| is_identity(name) && makes_personal(name, rules))
 }
 
-/// Whether a field that says who asks makes a request personal on a route with these rules.
+/// Returns true if an identifying field makes a request personal on a route with these rules.
 pub(crate) fn makes_personal(name: &[u8], rules: &Rules) -> bool {
     let is_authorization = name.eq_ignore_ascii_case(b"authorization");
     !rules.request.removed_fields.matches(name)
@@ -56,7 +57,7 @@ const WORDS: [&str; 14] = [
     "user",
 ];
 
-/// Names without such a word. A `*` at the end stands for any rest.
+/// Whole names; a `*` at the end matches any suffix.
 const NAMES: [&str; 14] = [
     "client-cert*",
     "dpop",
@@ -74,7 +75,7 @@ const NAMES: [&str; 14] = [
     "x-tls-client-*",
 ];
 
-/// Names with such a word that say nothing of who asks: what browsers send of themselves, for everybody.
+/// Names with such a word that identify no user: browsers send them in every request.
 const EXCEPTED: [&str; 2] = ["sec-fetch-user", "user-agent"];
 
 #[cfg(test)]

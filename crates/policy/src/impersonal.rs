@@ -1,13 +1,12 @@
-//! The cookies that do not make a request personal, whatever the operator says.
+//! The cookies that never make a request personal, whatever the configuration.
 //!
-//! A name is here only if it is that of one product for measuring visits or remembering a consent,
-//! and if no framework could make it up for a session: Rails calls them `_<app>_session`, Phoenix
-//! `_<app>_key`, Laravel `<app>_session` or `<app>-session`, and an application may be called
-//! anything. So there are exact names, and beginnings only where what follows cannot be such a word.
-//! What tells an application who a user is (`ajs_user_id`) or is short enough for a programmer to
-//! think of it himself (`_cb`) is not here: `ignore_cookies` can name it.
+//! A name is listed only if it belongs to a product for analytics or consent, and if no framework could generate it for
+//! a session: Rails uses `_<app>_session`, Phoenix `_<app>_key`, Laravel `<app>_session` or `<app>-session`, and an
+//! application may have any name. So there are exact names, and prefixes only where the rest cannot be such a word.
+//! Names that identify a user to the application (`ajs_user_id`) or that are short enough to be chosen by a programmer
+//! (`_cb`) are not listed: `ignore_cookies` can add them.
 
-/// Exact names, the shortest first: so a search compares few of them byte by byte.
+/// Exact names, the shortest first: a search compares few of them byte by byte.
 pub const IMPERSONAL_COOKIES: &[&str] = &[
     "_ga",
     "_fbc",
@@ -102,8 +101,7 @@ pub const IMPERSONAL_COOKIES: &[&str] = &[
     "cookielawinfo-checkbox-non-necessary",
 ];
 
-/// Beginnings that no framework makes up for a session: it writes neither capital letters nor dots
-/// there. Anything may follow.
+/// Prefixes that no framework generates for a session, since they have capital letters or dots. Any suffix may follow.
 pub const IMPERSONAL_BEGINNINGS: &[&str] = &[
     "AMCVS_",
     "AMCV_",
@@ -120,8 +118,8 @@ pub const IMPERSONAL_BEGINNINGS: &[&str] = &[
     "_pk_ses.",
 ];
 
-/// Beginnings that an application's name could have as well. What follows is a number or an account
-/// (`_ga_X1Y2Z3`, `_gat_UA-12-3`): it has no small letter, as the `session` of `_ga_session` has.
+/// Prefixes that an application's name could have too. The suffix must be a number or an account (`_ga_X1Y2Z3`,
+/// `_gat_UA-12-3`): without small letters, unlike the `session` of `_ga_session`.
 pub const IMPERSONAL_ACCOUNTS: &[&str] = &[
     "_dc_gtm_",
     "_ga_",
@@ -132,7 +130,7 @@ pub const IMPERSONAL_ACCOUNTS: &[&str] = &[
     "_ym_visorc_",
 ];
 
-/// Whether a cookie is one of them.
+/// Returns true if a cookie is listed.
 pub(crate) fn is_impersonal(name: &[u8]) -> bool {
     let after = |beginning: &&str| name.strip_prefix(beginning.as_bytes());
     IMPERSONAL_COOKIES
@@ -191,7 +189,7 @@ mod tests {
 
     #[test]
     fn no_name_that_a_framework_makes_up_is_taken_for_one() {
-        // Whatever an application is called, also after one of ours.
+        // Any name of an application, also one derived from a listed name.
         let products = IMPERSONAL_COOKIES
             .iter()
             .chain(IMPERSONAL_ACCOUNTS)

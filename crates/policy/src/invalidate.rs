@@ -1,4 +1,4 @@
-//! What a change at the origin makes stale (RFC 9111 §4.4).
+//! Invalidation of stored responses by unsafe requests (RFC 9111 §4.4).
 
 use std::slice;
 
@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use crate::fields::Fields;
 use crate::key::{Scheme, split_query, without_default_port};
 
-/// Methods registered as safe. All others, unknown ones too, may change something.
+/// Methods registered as safe. All others, also unknown ones, may change state.
 const SAFE: [&str; 9] = [
     "GET", "HEAD", "OPTIONS", "TRACE", "PROPFIND", "REPORT", "SEARCH", "QUERY", "PRI",
 ];
@@ -15,15 +15,14 @@ const SAFE: [&str; 9] = [
 /// Path and query of the urls that a response names.
 pub type Locations = SmallVec<[Vec<u8>; 2]>;
 
-/// Whether a response to this method invalidates what is stored for its target. An error changed
-/// nothing.
+/// Returns true if a response to this method invalidates the stored responses of its target URI. Error responses do
+/// not.
 pub fn invalidates(method: &http::Method, status: u16) -> bool {
     !SAFE.contains(&method.as_str()) && (200..400).contains(&status)
 }
 
-/// Path and query of `Location` and `Content-Location`, as far as they have the origin of the
-/// request. Others' urls are not ours to invalidate. Behind a TLS terminator a request came by two
-/// `schemes`: the visitor's and the terminator's.
+/// Path and query of `Location` and `Content-Location`, if they have the origin of the request; urls of other origins
+/// must not be invalidated. Behind a TLS terminator a request has two `schemes`: the visitor's and the terminator's.
 pub fn locations(
     response: Fields<'_>,
     schemes: &[Scheme],
@@ -37,8 +36,7 @@ pub fn locations(
         .collect()
 }
 
-/// Resolves a reference against the target of the request (RFC 3986 §5.2). `None` if it leads to
-/// another origin.
+/// Resolves a reference against the target URI (RFC 3986 §5.2). `None` if it leads to another origin.
 fn resolve(reference: &[u8], schemes: &[Scheme], host: &[u8], base: &[u8]) -> Option<Vec<u8>> {
     let reference = reference.split(|&b| b == b'#').next()?;
     let (base_path, base_query) = split_query(base);
@@ -46,7 +44,7 @@ fn resolve(reference: &[u8], schemes: &[Scheme], host: &[u8], base: &[u8]) -> Op
         Some((named, rest)) => {
             let is_named = |one: &&Scheme| named.eq_ignore_ascii_case(one.as_str().as_bytes());
             let named = schemes.iter().find(is_named)?;
-            // A url with a scheme must name its host.
+            // A url with a scheme must have a host.
             (
                 slice::from_ref(named),
                 rest.starts_with(b"//").then_some(rest)?,
@@ -81,7 +79,7 @@ fn resolve(reference: &[u8], schemes: &[Scheme], host: &[u8], base: &[u8]) -> Op
     })
 }
 
-/// The scheme of an absolute url, and what follows the colon.
+/// The scheme of an absolute url, and the part behind the colon.
 fn split_scheme(reference: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = reference.iter().position(|b| b":/?".contains(b))?;
     let (scheme, rest) = reference.split_at(end);
@@ -107,7 +105,7 @@ fn target(path: &[u8], query: Option<&[u8]>) -> Vec<u8> {
     target
 }
 
-/// RFC 3986 §5.2.4, for a path that begins with a slash or is empty.
+/// Removes dot segments (RFC 3986 §5.2.4) from a path that begins with a slash or is empty.
 fn without_dot_segments(path: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(path.len() + 1);
     let mut segments = path

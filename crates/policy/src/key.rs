@@ -1,10 +1,9 @@
-//! The cache key: scheme, host, raw path and raw query, and what the operator adds.
+//! The cache key: scheme, host, raw path and raw query, and the additions of the configuration.
 //!
-//! Nothing is decoded and nothing cut off: two urls that any origin could tell apart have two keys
-//! (web cache deception). Every component stands behind its length, so that none can pass for
-//! another. The first letter says the scheme and what kind of representation is asked for; the words for one of no usual
-//! kind follow the url. A key whose first letter is a capital ends with the number of the rules of sharing that it was
-//! built by ([`Seal`]).
+//! Nothing is decoded or cut off: two urls that an origin could distinguish have two keys (web cache deception). Every
+//! component is prefixed by its length, so the encoding is unambiguous. The first letter encodes the scheme and the
+//! class of `Accept`; the `Accept` value of an unusual class follows the url. A key whose first letter is a capital
+//! ends with the number of the rules that it was built by ([`Seal`]).
 
 use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_128;
@@ -25,10 +24,10 @@ pub type KeyBuf = SmallVec<[u8; INLINE]>;
 
 const INLINE: usize = 256;
 
-/// Scheme, host, path and query as they stand in a key.
+/// Scheme, host, path and query of a key.
 pub type UrlParts<'a> = (Scheme, &'a [u8], &'a [u8], Option<&'a [u8]>);
 
-/// How the client reached us.
+/// The scheme of the target URI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scheme {
     /// `http`
@@ -38,7 +37,7 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    /// As it stands in a url.
+    /// The scheme in a url.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Http => "http",
@@ -53,7 +52,7 @@ impl Scheme {
         }
     }
 
-    /// How a key begins.
+    /// The first byte of a key.
     const fn as_byte(self, accept: AcceptClass, seal: Seal) -> u8 {
         let first = match (self, seal) {
             (Self::Http, Seal::None | Seal::Usual) => b'h',
@@ -73,9 +72,8 @@ impl Scheme {
     }
 }
 
-/// The key of a request. `host` may be in any case and carry the default port. `vouched` says that
-/// the peer is a trusted proxy, and is believed what it says of the client's request: an origin that
-/// builds its links from it answers differently for each.
+/// Builds the key of a request. `host` may be in any case and have the default port. `vouched`: the peer is a trusted
+/// proxy, and its forwarding fields count; an origin that builds its links from them has a response for each value.
 pub fn build(
     scheme: Scheme,
     host: &[u8],
@@ -92,7 +90,7 @@ pub fn build(
     build_for(accept, scheme, host, path_and_query, fields, vouched, rules)
 }
 
-/// The same where it is known already what kind of representation the request asks for.
+/// Builds the key of a request whose class of `Accept` is known.
 pub fn build_for(
     accept: AcceptClass,
     scheme: Scheme,
@@ -138,8 +136,8 @@ pub fn build_for(
     key
 }
 
-/// Adds who asks: one private cache may serve a program that has several identities. Of what says so only a hash
-/// goes where keys go.
+/// Appends the identity of the user: a private cache may serve a program with several identities. Only a hash of the
+/// credentials is written.
 fn push_identity(key: &mut KeyBuf, fields: Fields<'_>, rules: &KeyRules) {
     let mut all = KeyBuf::new();
     for (name, value) in fields.iter().filter(|(name, _)| is_identity(name)) {
@@ -153,14 +151,14 @@ fn push_identity(key: &mut KeyBuf, fields: Fields<'_>, rules: &KeyRules) {
     push_component(key, &rules.partition);
 }
 
-/// A host as it stands in keys, and as the origin gets it: in lower case, without the default port.
-/// A dot at its end stays: it is another name to some origins.
+/// Normalizes a host for keys and for the origin: lower case, without the default port. A trailing dot stays: some
+/// origins treat it as another name.
 pub fn normal_host(scheme: Scheme, host: &[u8]) -> Vec<u8> {
     without_default_port(scheme, host).to_ascii_lowercase()
 }
 
-/// What stands in the key of a target, for the origin: what is stored under a key answers all who
-/// share it, so none of them may tell the origin more. `None` if that is all of the target.
+/// The target with the parameters of the key alone, for the origin: the stored response serves all requests with this
+/// key, so none of them may send more. `None` if that is the whole target.
 pub fn kept_target(path_and_query: &[u8], rules: &KeyRules) -> Option<Vec<u8>> {
     if rules.query == Query::All || rules.whole_query {
         return None;
@@ -174,8 +172,8 @@ pub fn kept_target(path_and_query: &[u8], rules: &KeyRules) -> Option<Vec<u8>> {
     Some(target)
 }
 
-/// Writes the key of a url with all of its query, if it fits: nearly every key, in one go. Says how
-/// long it is. A third of the instructions of a hit were once spent on appending its parts.
+/// Writes the key of a url with its whole query in one pass, if it fits, and returns its length: the case of nearly
+/// every key. Appending the components one by one took a third of the instructions of a hit.
 fn plain(
     buffer: &mut [u8],
     first: u8,
@@ -209,7 +207,7 @@ fn plain(
     Some(buffer.len() - left)
 }
 
-/// The same for any url and any rules.
+/// Appends any url under any rules.
 fn push_url(
     key: &mut KeyBuf,
     first: u8,
@@ -228,7 +226,7 @@ fn push_url(
     push_query(key, query, rules);
 }
 
-/// Adds what the origin is told because somebody is believed.
+/// Appends the forwarding fields that count because of trust.
 fn push_believed(out: &mut KeyBuf, fields: Fields<'_>, vouched: bool, rules: &RequestRules) {
     for (name, value) in believed(fields, vouched, rules) {
         push_lower(out, name);
@@ -254,7 +252,7 @@ fn push_lower(out: &mut KeyBuf, name: &[u8]) {
     });
 }
 
-/// Whether a parameter of `Forwarded` names one of the machines on the way.
+/// Returns true if a parameter of `Forwarded` names a node on the path.
 fn is_node(parameter: &[u8]) -> bool {
     [&b"for="[..], b"by="].iter().any(|name| {
         parameter
@@ -263,7 +261,7 @@ fn is_node(parameter: &[u8]) -> bool {
     })
 }
 
-/// Reads scheme, host, path and query back from a key.
+/// Parses scheme, host, path and query from a key.
 pub fn url_of(key: &[u8]) -> Option<UrlParts<'_>> {
     let (&scheme, mut rest) = key.split_first()?;
     let scheme = Scheme::from_byte(scheme)?;
@@ -277,14 +275,13 @@ pub fn url_of(key: &[u8]) -> Option<UrlParts<'_>> {
     Some((scheme, host, path, query))
 }
 
-/// `example.com:80` names the same host as `example.com`, and so does `example.com:` (RFC 3986
-/// §6.2.3).
+/// Removes the default port: `example.com:80` and `example.com:` are equivalent to `example.com` (RFC 3986 §6.2.3).
 pub fn without_default_port(scheme: Scheme, host: &[u8]) -> &[u8] {
     let before = host.strip_suffix(scheme.default_port()).unwrap_or(host);
     before.strip_suffix(b":").unwrap_or(host)
 }
 
-/// A host without its port. A colon inside the brackets of an address is not one before a port.
+/// Removes the port of a host. A colon inside the brackets of an IPv6 address is not one before a port.
 pub fn without_port(host: &[u8]) -> &[u8] {
     match memchr::memrchr(b':', host) {
         Some(colon) if !host[colon..].contains(&b']') => &host[..colon],
@@ -292,7 +289,7 @@ pub fn without_port(host: &[u8]) -> &[u8] {
     }
 }
 
-/// Divides a target at its first `?`.
+/// Splits a target at its first `?`.
 pub fn split_query(path_and_query: &[u8]) -> (&[u8], Option<&[u8]>) {
     match memchr::memchr(b'?', path_and_query) {
         Some(mark) => (&path_and_query[..mark], Some(&path_and_query[mark + 1..])),
@@ -300,7 +297,7 @@ pub fn split_query(path_and_query: &[u8]) -> (&[u8], Option<&[u8]>) {
     }
 }
 
-/// Puts a target together again.
+/// Joins path and query to a target.
 pub fn join_query(path: &[u8], query: Option<&[u8]>) -> Vec<u8> {
     match query {
         Some(query) => [path, b"?", query].concat(),
@@ -331,8 +328,8 @@ fn push_query(out: &mut KeyBuf, query: Option<&[u8]>, rules: &Query) {
     }
 }
 
-/// The parameters that count, as they stand. Their names are compared decoded, and a parameter
-/// counts if something does that a program finds in it.
+/// The parameters of the key, undecoded. Their names are compared decoded; a parameter counts if any reading of it
+/// matches.
 fn kept<'a>(query: &'a [u8], rules: &'a Query) -> impl Iterator<Item = &'a [u8]> {
     let counts = move |name: &[u8]| match rules {
         Query::All => true,
@@ -343,7 +340,7 @@ fn kept<'a>(query: &'a [u8], rules: &'a Query) -> impl Iterator<Item = &'a [u8]>
         .filter(move |parameter| in_any_reading(parameter).any(|(name, _)| counts(name)))
 }
 
-/// The parameters of a target that are no part of its key, as they stand.
+/// The parameters of a target that are not part of its key, undecoded.
 pub fn left_out<'a>(
     path_and_query: &'a [u8],
     rules: &'a KeyRules,
@@ -361,7 +358,7 @@ fn matches_decoded(patterns: &Patterns, name: &[u8]) -> bool {
     patterns.matches(&name)
 }
 
-/// A field as the origin sees it; of a pattern all fields, in the order of their names.
+/// Appends a field as the origin sees it; of a pattern all matching fields, sorted by name.
 fn push_header(
     out: &mut KeyBuf,
     fields: Fields<'_>,
@@ -401,9 +398,8 @@ fn push_header(
     out.push(0);
 }
 
-/// Every value that a cookie has, since nobody knows which one the origin takes; of a pattern all
-/// cookies, in the order of their names. Where programs could disagree on what is a cookie, all that
-/// there is.
+/// Appends every value of a cookie, since applications differ in the one that they use; of a pattern all matching
+/// cookies, sorted by name. If parsers could disagree on the cookies, the whole field is appended.
 fn push_cookies(out: &mut KeyBuf, fields: Fields<'_>, rules: &Rules) {
     if cookies::are_unclear(fields, rules) {
         for pair in cookies::sent(fields, &rules.request) {
@@ -570,7 +566,7 @@ mod tests {
         assert_eq!(url_of(b"h\xff\xff\xff\xffabc"), None);
     }
 
-    /// Expects requests for one target to have keys of their own.
+    /// Checks that requests for one target have different keys.
     fn check_all_differ(rules: &KeyRules, requests: &[&str]) {
         for (i, one) in requests.iter().enumerate() {
             for (j, other) in requests.iter().enumerate() {
@@ -670,7 +666,7 @@ mod tests {
             let sent = kept_target(target.as_bytes(), &rules);
             let sent = sent.unwrap_or_else(|| target.into());
             assert_eq!(String::from_utf8_lossy(&sent), expected, "{target}");
-            // What is sent is what the key says, and what is keyed.
+            // The origin sees what is in the key, and no more.
             let sent = String::from_utf8(sent).expect("text");
             let key = key_of(&rules, target, "");
             assert_eq!(key, key_of(&rules, &sent, ""), "{target}");

@@ -1,4 +1,4 @@
-//! Laws that hold for every input.
+//! Property tests: laws that hold for every input.
 
 use http::Method;
 use proptest::collection::{btree_set, vec};
@@ -28,7 +28,7 @@ use crate::time::{Time, Times};
 use crate::validate::{head_update, merge_not_modified, same_representation};
 use crate::vary::{self, Selection, Vary, VaryNames};
 
-/// Directives as origins write them, well and badly.
+/// Directives as origins send them, valid and malformed.
 fn directive() -> impl Strategy<Value = String> {
     let number = prop_oneof![
         any::<u64>().prop_map(|n| n.to_string()),
@@ -65,7 +65,7 @@ fn directives() -> impl Strategy<Value = Vec<String>> {
     vec(directive(), 0..5)
 }
 
-/// Lines whose names mean something here, with any value that fits in a line.
+/// Lines with known names and any value that fits in a line.
 fn any_fields() -> impl Strategy<Value = FieldsBuf> {
     let name = select(vec![
         "Accept",
@@ -175,7 +175,7 @@ fn key_of(host: &str, target: &str, rules: &KeyRules) -> KeyBuf {
     key::build(Scheme::Http, host, target, Fields::default(), false, &rules)
 }
 
-/// Puts `member` somewhere into the list.
+/// Inserts `member` into the list at any position.
 fn insert(list: &[String], at: Index, member: &str) -> String {
     let mut list = list.to_vec();
     list.insert(at.index(list.len() + 1), member.to_owned());
@@ -228,7 +228,7 @@ proptest! {
 
     #[test]
     fn what_speaks_to_shared_caches_says_nothing_to_a_private_one(all in directives(), at: Index) {
-        // The one word of `private` that counts is what it says about a whole response.
+        // Only an unqualified `private` counts.
         let private = Rules::private();
         let plain = format!("Cache-Control: {}\nETag: \"a\"", all.join(", "));
         let expected = judge(&private, "", 200, &plain);
@@ -492,7 +492,7 @@ proptest! {
     }
 }
 
-/// Calls whatever reads fields from outside, and checks what can be said of any verdict.
+/// Runs every parser of untrusted fields, and checks the invariants of each verdict.
 fn judge_everything(
     request: Fields<'_>,
     response: Fields<'_>,

@@ -1,7 +1,7 @@
-//! What HTTP says about caching: RFC 9111 and its relatives, as pure functions.
+//! The rules of HTTP caching, RFC 9111 and related specifications, as pure functions: fields and the time in, a verdict
+//! out.
 //!
-//! Fields and the time go in, a verdict comes out. Nothing here reads a clock, does I/O, or
-//! allocates on the way to a hit.
+//! Nothing here reads a clock, does I/O, or allocates on the path of a hit.
 
 pub mod accept;
 pub mod compression;

@@ -1,23 +1,22 @@
-//! How long a stored response may be used, and for whom: worked out once, when it is stored.
+//! The lifetime of a stored response, computed once when it is stored, and the requests that it may serve.
 
 use crate::request::Credentials;
 use crate::time::{Millis, Time};
 
-/// A response that can be validated is worth keeping this long after its receipt, however short its
-/// freshness.
+/// The minimum time after its receipt for which a response with a validator is kept, in milliseconds.
 pub const KEPT_FOR_VALIDATION: Millis = 86_400_000;
 
-/// Everything that reuse needs to know of a stored response.
+/// The facts about a stored response that decide about reuse. Spans are in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lifetime {
     pub(crate) response_time: Time,
-    /// The `corrected_initial_age` of RFC 9111 §4.2.3.
+    /// `corrected_initial_age` (RFC 9111 §4.2.3).
     pub(crate) initial_age: Millis,
-    /// Fresh while younger than this.
+    /// Freshness lifetime: fresh below this age.
     pub(crate) fresh_for: Millis,
-    /// Usable while it is refreshed, for so long after it was fresh (RFC 5861 §3).
+    /// Stale window during revalidation, counted from the end of freshness (RFC 5861 §3).
     pub(crate) stale_while_revalidate: Millis,
-    /// Usable when the origin fails, for so long after it was fresh (RFC 5861 §4).
+    /// Stale window when the origin fails, counted from the end of freshness (RFC 5861 §4).
     pub(crate) stale_if_error: Millis,
     pub(crate) flags: u8,
 }
@@ -26,51 +25,50 @@ pub struct Lifetime {
 pub(crate) const MUST_VALIDATE: u8 = 1;
 /// Does not change while fresh (RFC 8246).
 pub(crate) const IMMUTABLE: u8 = 1 << 1;
-/// May answer requests with a cookie.
+/// May serve requests with a cookie.
 pub(crate) const FOR_COOKIES: u8 = 1 << 2;
-/// May answer requests with `Authorization` (RFC 9111 §3.5).
+/// May serve requests with `Authorization` (RFC 9111 §3.5).
 pub(crate) const FOR_AUTHORIZATION: u8 = 1 << 3;
 /// Has an entity tag or a modification date.
 pub(crate) const HAS_VALIDATOR: u8 = 1 << 4;
-/// The window for serving it while it is refreshed is the operator's, not the origin's.
+/// The stale-while-revalidate window is the operator's, not the origin's.
 pub(crate) const OPERATORS_WINDOW: u8 = 1 << 5;
-/// Is not used stale, whatever the client accepts. Only private caches ask.
+/// Is never served stale, whatever the client accepts. Only private caches check this.
 pub(crate) const NEVER_STALE: u8 = 1 << 6;
 const ALL_FLAGS: u8 = (1 << 7) - 1;
 
 impl Lifetime {
-    /// The length of the encoded form.
+    /// The length of the encoded form in bytes.
     pub const ENCODED_LEN: usize = 41;
 
-    /// How old the response is (RFC 9111 §4.2.3).
+    /// The age in milliseconds (RFC 9111 §4.2.3).
     pub const fn age(&self, now: Time) -> Millis {
         self.initial_age
             .saturating_add(now.since(self.response_time))
     }
 
-    /// How long it is still fresh; negative for how long it has been stale.
+    /// The remaining freshness in milliseconds; negative for a stale response.
     pub fn ttl(&self, now: Time) -> i64 {
         signed(self.fresh_for).saturating_sub(signed(self.age(now)))
     }
 
-    /// Whether it may be used for requests with these credentials.
+    /// Returns true if it may serve requests with these credentials.
     pub const fn is_shareable(&self, credentials: Credentials) -> bool {
         (!credentials.authorization || self.has(FOR_AUTHORIZATION))
             && (!credentials.cookie || self.has(FOR_COOKIES))
     }
 
-    /// Makes it stale from now on. The stale windows count from now: a soft purge.
+    /// Makes it stale as of `now`, which begins the stale windows: a soft purge.
     pub fn expire(&mut self, now: Time) {
         self.fresh_for = self.fresh_for.min(self.age(now));
     }
 
-    /// Makes it unusable until the origin has validated it (RFC 9111 §4.4).
+    /// Requires validation with the origin before the next use (RFC 9111 §4.4).
     pub const fn invalidate(&mut self) {
         self.flags |= MUST_VALIDATE;
     }
 
-    /// From then on it is good for nothing: neither fresh, nor within a stale window, nor worth
-    /// validating.
+    /// The time from which it is of no use: neither fresh, nor within a stale window, nor worth validating.
     pub fn usable_until(&self) -> Time {
         let stale = self.stale_while_revalidate.max(self.stale_if_error);
         let window = self
@@ -86,37 +84,37 @@ impl Lifetime {
         self.response_time.plus(used.max(kept))
     }
 
-    /// How long it is fresh in all, counted from when it was made.
+    /// The freshness lifetime in milliseconds, counted from the response's generation.
     pub const fn fresh_for(&self) -> Millis {
         self.fresh_for
     }
 
-    /// How old it was when it was received.
+    /// The age at its receipt, in milliseconds.
     pub const fn initial_age(&self) -> Millis {
         self.initial_age
     }
 
-    /// For how long after it was fresh it may be used while it is refreshed (RFC 5861 §3).
+    /// The stale window during revalidation, in milliseconds (RFC 5861 §3).
     pub const fn stale_while_revalidate(&self) -> Millis {
         self.stale_while_revalidate
     }
 
-    /// The same when the origin fails (RFC 5861 §4).
+    /// The stale window when the origin fails, in milliseconds (RFC 5861 §4).
     pub const fn stale_if_error(&self) -> Millis {
         self.stale_if_error
     }
 
-    /// Whether the origin has to confirm it before every use.
+    /// Returns true if the origin must confirm it before every use.
     pub const fn must_be_validated(&self) -> bool {
         self.has(MUST_VALIDATE)
     }
 
-    /// When the response was received.
+    /// The time of receipt.
     pub const fn response_time(&self) -> Time {
         self.response_time
     }
 
-    /// The same with another moment of receipt: tiers keep it as a date.
+    /// The same with another time of receipt: tiers store it as a date.
     #[must_use]
     pub const fn received_at(self, response_time: Time) -> Self {
         Self {
@@ -125,7 +123,7 @@ impl Lifetime {
         }
     }
 
-    /// The fixed-size form in which a store keeps it.
+    /// Encodes it in a fixed size, for storage.
     pub fn to_bytes(&self) -> [u8; Self::ENCODED_LEN] {
         let numbers = [
             self.response_time.as_millis(),
@@ -142,7 +140,7 @@ impl Lifetime {
         bytes
     }
 
-    /// Reads the encoded form. `None` if it is not one.
+    /// Parses the encoded form. `None` if it is malformed.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; Self::ENCODED_LEN] = bytes.try_into().ok()?;
         let mut numbers = [0; 5];

@@ -1,21 +1,21 @@
-//! How far a request may still travel (RFC 9110 §7.6.2).
+//! The hop limit of a request (RFC 9110 §7.6.2).
 
 use http::Method;
 
 use crate::fields::Fields;
 
-/// What `Max-Forwards` asks of whoever passes a request on.
+/// The effect of `Max-Forwards` on forwarding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MaxForwards {
-    /// Nothing: the field is not there, is malformed, or the method gives it no meaning.
+    /// No limit: the field is absent, malformed, or has no meaning for the method.
     Unlimited,
-    /// To pass it on with this number.
+    /// Forward the request with this number.
     Left(u32),
-    /// To answer it: it must not go any further.
+    /// Respond to it: it must not be forwarded.
     Last,
 }
 
-/// Reads `Max-Forwards`, which counts for OPTIONS and TRACE alone.
+/// Parses `Max-Forwards`, which applies to OPTIONS and TRACE alone.
 pub fn max_forwards(method: &Method, fields: Fields<'_>) -> MaxForwards {
     if !matches!(*method, Method::OPTIONS | Method::TRACE) {
         return MaxForwards::Unlimited;
@@ -27,7 +27,7 @@ pub fn max_forwards(method: &Method, fields: Fields<'_>) -> MaxForwards {
     if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
         return MaxForwards::Unlimited;
     }
-    // A number beyond what we can count is lowered to what we can, as §7.6.2 provides.
+    // A larger number becomes the largest that fits, as §7.6.2 allows.
     let number = std::str::from_utf8(value).map_or(Ok(u32::MAX), str::parse);
     match number.unwrap_or(u32::MAX) {
         0 => MaxForwards::Last,

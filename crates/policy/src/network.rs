@@ -1,38 +1,38 @@
-//! Whom an address stands for.
+//! The network of a client's address.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
-/// An address of version 4, or the /64 of one of version 6: who has one of those mostly has all of it.
+/// An IPv4 address, or the /64 of an IPv6 address, which is usually assigned as a whole.
 ///
-/// It takes 64 bits. The few networks of version 6 that look like addresses of version 4, `::/32`, are nobody's.
+/// It is 64 bits. The few IPv6 networks that collide with IPv4 addresses, `::/32`, are unassigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Network(u64);
 
 impl Network {
-    /// The network that this address is of.
+    /// The network of this address.
     pub fn of(address: IpAddr) -> Self {
         match address.to_canonical() {
             IpAddr::V4(v4) => Self(u64::from(v4.to_bits())),
-            // Whoever is on this machine is so in both versions.
+            // The loopback address is the same in both versions.
             IpAddr::V6(Ipv6Addr::LOCALHOST) => Self::of(Ipv4Addr::LOCALHOST.into()),
             IpAddr::V6(v6) => Self((v6.to_bits() >> 64) as u64),
         }
     }
 
-    /// The one that takes these bits.
+    /// The network with this representation.
     pub const fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
 
-    /// What it takes.
+    /// The representation as bits.
     pub const fn bits(self) -> u64 {
         self.0
     }
 }
 
-/// An address as proxies write it: in quotes or not, in brackets or not, with a port or not. `None` if
-/// it is none, such as `unknown`.
+/// Parses an address as proxies write it: with or without quotes, brackets, and port. `None` if it is not one, such as
+/// `unknown`.
 pub fn address(text: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(text.trim_ascii()).ok()?;
     let text = text
@@ -48,7 +48,7 @@ pub fn address(text: &[u8]) -> Option<IpAddr> {
         .or_else(|| SocketAddr::from_str(text).ok().map(|at| at.ip()))
 }
 
-/// As an operator would write it.
+/// Formats the network as in a configuration.
 impl std::fmt::Display for Network {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match u32::try_from(self.0) {

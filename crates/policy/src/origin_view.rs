@@ -1,8 +1,7 @@
-//! What the origin sees of a request that is sent on for everyone.
+//! The origin's view of a shared request.
 //!
-//! A response that varies was chosen by what reached the origin, not by what the client wrote: some
-//! fields are written anew on the way, some are left out. Whatever is compared for `Vary` is
-//! therefore read through this view.
+//! A response that varies was selected by the fields that reached the origin, not by those that the client sent: some
+//! are rewritten on the way, some removed. So everything compared for `Vary` is read through this view.
 
 use smallvec::{Array, SmallVec};
 
@@ -13,27 +12,26 @@ use crate::rules::Rules;
 use crate::trust::{Fate, fate};
 use crate::validate::is_conditional_field;
 
-/// A request, seen from the origin.
+/// A request as the origin sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct OriginView<'a> {
     /// The client's field lines.
     pub fields: Fields<'a>,
-    /// The rules of the route that it takes.
+    /// The rules of its route.
     pub rules: &'a Rules,
-    /// The address of the client, as the origin is told it.
+    /// The client's address in forwarding fields.
     pub address: &'a str,
-    /// The client is a proxy that is believed what it says of its own clients.
+    /// The peer is a trusted proxy, and its forwarding fields count.
     pub vouched: bool,
 }
 
 impl OriginView<'_> {
-    /// Appends what the origin sees of one field, such that two different things never look the
-    /// same.
+    /// Appends one field as the origin sees it. Different views have different encodings.
     pub(crate) fn push<A: Array<Item = u8>>(&self, out: &mut SmallVec<A>, name: &str) {
         match self.fate(name) {
             Fate::Removed => out.push(0),
             Fate::Rewritten => self.push_forwarding(out, name),
-            // `Via` is the same for all.
+            // `Via` is the same for all clients.
             Fate::Travels if name == "via" || !goes_with_fill(name.as_bytes(), self.rules) => {
                 out.push(0);
             }
@@ -44,13 +42,13 @@ impl OriginView<'_> {
 
     pub(crate) fn fate(&self, name: &str) -> Fate {
         if name == "accept-encoding" && self.rules.compress.is_on() {
-            // Everybody's is written anew, and says the same.
+            // It is rewritten to one value for all clients.
             return Fate::Removed;
         }
         fate(name.as_bytes(), self.vouched, &self.rules.request)
     }
 
-    /// Fields that tell the origin who has asked. Scheme and host are in the key already.
+    /// Appends fields that identify the client to the origin. Scheme and host are in the key already.
     fn push_forwarding<A: Array<Item = u8>>(&self, out: &mut SmallVec<A>, name: &str) {
         if self.vouched {
             push_field(out, self.fields, name);
@@ -60,7 +58,7 @@ impl OriginView<'_> {
         }
     }
 
-    /// The cookies that may change what a page says.
+    /// Appends the cookies that may select a response.
     fn push_cookies<A: Array<Item = u8>>(&self, out: &mut SmallVec<A>) {
         push_with_len(out, |out| {
             for cookie in cookies::counting(self.fields, self.rules) {
@@ -70,8 +68,8 @@ impl OriginView<'_> {
     }
 }
 
-/// Whether a request that fills sends this field: nothing that asks for a part, for another client's
-/// condition, or past the caches of the origin. Where the client is the program itself it decides about the last.
+/// Returns true if a shared fetch sends this field: no range, no condition of the client, no bypass of the origin's
+/// caches. If the client is the program itself, it decides about the last.
 pub fn goes_with_fill(name: &[u8], rules: &Rules) -> bool {
     let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
     let commands_caches = || is("cache-control") || is("pragma");

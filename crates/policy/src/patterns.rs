@@ -1,21 +1,19 @@
-//! Lists of names with an optional `*` at the end, as an operator writes them.
+//! Lists of names with an optional `*` at the end, for the configuration.
 
 use smallvec::SmallVec;
 
-/// Names to match exactly, or by what they begin with where a pattern ends in `*`. Case counts, as
-/// it does for cookies and query parameters. A look-up costs two binary searches, however many
-/// patterns there are.
+/// Patterns of names: exact, or a prefix if they end in `*`. Case-sensitive, like cookies and query parameters. A
+/// look-up takes two binary searches, whatever their number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Patterns {
     /// Sorted.
     exact: Vec<Vec<u8>>,
-    /// Sorted, and none begins with another: so the greatest one not above a name is the only one
-    /// the name can begin with.
+    /// Sorted, and none is a prefix of another: only the greatest one not above a name can match it.
     prefixes: Vec<Vec<u8>>,
 }
 
 impl Patterns {
-    /// No pattern: matches nothing.
+    /// The empty list, which matches nothing.
     pub const fn new() -> Self {
         Self {
             exact: Vec::new(),
@@ -36,12 +34,12 @@ impl Patterns {
         }
     }
 
-    /// Whether there is none.
+    /// Returns true if there is no pattern.
     pub const fn is_empty(&self) -> bool {
         self.exact.is_empty() && self.prefixes.is_empty()
     }
 
-    /// Whether some pattern matches `name`.
+    /// Returns true if some pattern matches `name`.
     pub fn matches(&self, name: &[u8]) -> bool {
         self.begins_with_prefix(name)
             || self
@@ -50,7 +48,7 @@ impl Patterns {
                 .is_ok()
     }
 
-    /// The patterns, sorted; those that others take in are left out.
+    /// The patterns, sorted, without those that others include.
     pub(crate) fn written(&self) -> Vec<Vec<u8>> {
         let prefixes = self.prefixes.iter();
         let prefixes = prefixes.map(|prefix| [prefix, &b"*"[..]].concat());
@@ -67,7 +65,7 @@ impl Patterns {
     }
 }
 
-/// Whether one pattern, on its own, matches `name`.
+/// Returns true if this one pattern matches `name`.
 pub fn takes(pattern: &[u8], name: &[u8]) -> bool {
     match pattern.strip_suffix(b"*") {
         Some(beginning) => name.starts_with(beginning),
@@ -75,7 +73,7 @@ pub fn takes(pattern: &[u8], name: &[u8]) -> bool {
     }
 }
 
-/// The same for names of fields, where case does not count.
+/// Patterns of field names, which are case-insensitive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldPatterns(Patterns);
 
@@ -85,7 +83,7 @@ impl FieldPatterns {
         self.0.push(pattern.as_ref().to_ascii_lowercase());
     }
 
-    /// Whether some pattern matches `name`.
+    /// Returns true if some pattern matches `name`.
     pub fn matches(&self, name: &[u8]) -> bool {
         if self.is_empty() {
             return false;
@@ -94,7 +92,7 @@ impl FieldPatterns {
         self.0.matches(&lower)
     }
 
-    /// Whether there is none.
+    /// Returns true if there is no pattern.
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,8 +1,8 @@
-//! Percent-encoding (RFC 3986 §2.1), as paths have it: a plus is a plus.
+//! Percent-encoding of paths (RFC 3986 §2.1): a plus sign stands for itself.
 
 use std::fmt::Write;
 
-/// The bytes that `%XX` stands for, and all others; `None` if a `%` begins no such code.
+/// Decodes `%XX`; `None` if a `%` begins no such code.
 pub fn decoded(text: &[u8]) -> Option<Vec<u8>> {
     let digit = |byte: u8| char::from(byte).to_digit(16);
     let mut out = Vec::with_capacity(text.len());
@@ -20,13 +20,13 @@ pub fn decoded(text: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Adds `text` to `out`. What is unreserved (§2.3) stays as it is, and so does what `stays`.
+/// Appends `text` to `out`, encoded. Unreserved characters (§2.3) and the bytes in `stays` are copied.
 pub fn encode(text: &[u8], stays: &[u8], out: &mut String) {
     for &byte in text {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) || stays.contains(&byte) {
             out.push(byte.into());
         } else {
-            // Nothing can fail.
+            // Writing to a `String` cannot fail.
             let _ = write!(out, "%{byte:02X}");
         }
     }

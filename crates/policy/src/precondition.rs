@@ -1,4 +1,4 @@
-//! A client's conditional request, answered from what is stored (RFC 9111 §4.3.2, RFC 9110 §13).
+//! Evaluation of conditional requests against a stored response (RFC 9111 §4.3.2, RFC 9110 §13).
 
 use crate::date;
 use crate::etag::{self, EntityTag};
@@ -6,19 +6,18 @@ use crate::fields::{Fields, is_one_of};
 use crate::request::RequestFacts;
 use crate::time::Time;
 
-/// What a client's preconditions make of a stored response.
+/// The result of a request's preconditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precondition {
-    /// It is sent.
+    /// They hold: send the representation.
     Send,
-    /// The client has it already: 304.
+    /// The client has the representation: 304.
     NotModified,
-    /// It is not what the client wants to go on with: 412.
+    /// The representation has changed: 412.
     Failed,
 }
 
-/// Evaluates them in the order of RFC 9110 §13.2.2. Only a 200 has a representation they could
-/// speak of.
+/// Evaluates the preconditions in the order of RFC 9110 §13.2.2. They apply to a stored 200 only.
 pub fn precondition(
     request: Fields<'_>,
     facts: &RequestFacts,
@@ -51,9 +50,8 @@ pub fn precondition(
     }
 }
 
-/// Which stored fields go into a 304: all but the metadata of a representation that is not sent
-/// (RFC 9110 §15.4.5). `Content-Location` and `Last-Modified` stay, as guidance for the client's
-/// cache.
+/// Returns true if a stored field is sent in a 304: all but the metadata of the representation that is not sent (RFC
+/// 9110 §15.4.5). `Content-Location` and `Last-Modified` stay, as guidance for the client's cache.
 pub fn not_modified_keeps(name: &[u8]) -> bool {
     const REPRESENTATION: [&str; 13] = [
         "accept-ranges",
@@ -73,8 +71,7 @@ pub fn not_modified_keeps(name: &[u8]) -> bool {
     !is_one_of(name, &REPRESENTATION)
 }
 
-/// Whether a list of entity tags holds one that `matches`, or `*`; `None` if there is no such
-/// field.
+/// Returns true if a list of entity tags contains `*`, or one that `matches`; `None` if the field is absent.
 fn any_tag(
     request: Fields<'_>,
     name: &str,
@@ -85,7 +82,7 @@ fn any_tag(
     Some(lines.any(|line| line == b"*" || etag::list(line).any(&matches)))
 }
 
-/// True unless `If-Unmodified-Since` holds a date before the last modification.
+/// Returns true unless `If-Unmodified-Since` is before the last modification.
 fn unmodified_since(request: Fields<'_>, stored: Fields<'_>, now: Time) -> bool {
     only_date(request, "if-unmodified-since", now).is_none_or(|since| {
         let modified = stored.get("last-modified");
@@ -95,8 +92,8 @@ fn unmodified_since(request: Fields<'_>, stored: Fields<'_>, now: Time) -> bool 
     })
 }
 
-/// True unless `If-Modified-Since` holds a date since which nothing changed. Without a modification
-/// date, what was made before is taken for unchanged (RFC 9111 §4.3.2).
+/// Returns true unless the representation is unmodified since `If-Modified-Since`. Without `Last-Modified`, `Date` is
+/// used (RFC 9111 §4.3.2).
 fn modified_since(request: Fields<'_>, stored: Fields<'_>, now: Time) -> bool {
     only_date(request, "if-modified-since", now).is_none_or(|since| {
         let changed = stored.get("last-modified").or_else(|| stored.get("date"));
@@ -106,8 +103,7 @@ fn modified_since(request: Fields<'_>, stored: Fields<'_>, now: Time) -> bool {
     })
 }
 
-/// The date in a field that must have exactly one line with a valid date to count (RFC 9110
-/// §13.1.3).
+/// The date in a field that must be exactly one line with a valid date to count (RFC 9110 §13.1.3).
 fn only_date(request: Fields<'_>, name: &str, now: Time) -> Option<Time> {
     let mut lines = request.all(name);
     match (lines.next(), lines.next()) {

@@ -1,5 +1,4 @@
-//! What differs in a private cache ([`CacheKind::Private`]): a table for each difference, with what a
-//! shared cache says beside it.
+//! Tests of private caches ([`CacheKind::Private`]): a table for each difference from shared ones, with both results.
 
 use crate::key::{self, KeyBuf, Scheme};
 use crate::lifetime::Lifetime;
@@ -11,7 +10,7 @@ use crate::storable::NotStorable;
 use crate::testing::{RECEIVED, fields, get, judge, to_store, view};
 use crate::vary::{self, Selection, Vary};
 
-/// Expects a response to be stored or not: in a private cache, and in a shared one.
+/// Checks that a response is stored or not: in a private cache, and in a shared one.
 fn check_stored(
     request: &str,
     response: &str,
@@ -25,7 +24,7 @@ fn check_stored(
     }
 }
 
-/// What a private cache stores of a 200.
+/// The lifetime of a 200 in a private cache.
 fn stored(response: &str) -> Lifetime {
     judge(&Rules::private(), "", 200, response).expect(response)
 }

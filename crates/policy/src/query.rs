@@ -1,12 +1,11 @@
-//! Query parameters, as those read them who decode their names.
+//! Query parameters as applications parse them, with their names decoded.
 
 /// The parameters between the `&`.
 pub fn parameters(query: &[u8]) -> impl Iterator<Item = &[u8]> {
     query.split(|&b| b == b'&')
 }
 
-/// The parameters that a program sees in one of them which also divides at `;`, and one that does
-/// not: name and value, not decoded.
+/// The parameters in every reading of one of them, undecoded: some parsers also split at `;`.
 pub fn in_any_reading(parameter: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     let divided = memchr::memchr(b';', parameter).is_some();
     let pieces = parameter
@@ -20,7 +19,7 @@ pub fn in_any_reading(parameter: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> 
         })
 }
 
-/// Whether a name, perhaps with `*` at its end, takes what `text` says decoded.
+/// Returns true if the decoded `text` matches a name, which may end in `*`.
 pub fn takes_decoded(pattern: &[u8], text: &[u8]) -> bool {
     match pattern.strip_suffix(b"*") {
         Some(beginning) => decoded(text)
@@ -30,7 +29,7 @@ pub fn takes_decoded(pattern: &[u8], text: &[u8]) -> bool {
     }
 }
 
-/// The bytes that `%XX` and `+` stand for. What is no such code stands for itself.
+/// Decodes `%XX` and `+`. Invalid codes are left as they are.
 pub fn decoded(text: &[u8]) -> impl Iterator<Item = u8> {
     let mut rest = text;
     std::iter::from_fn(move || {

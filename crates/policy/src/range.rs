@@ -1,4 +1,4 @@
-//! Parts of a stored body (RFC 9110 §14).
+//! Range requests to a stored body (RFC 9110 §14).
 
 use crate::date;
 use crate::etag::EntityTag;
@@ -6,24 +6,24 @@ use crate::fields::{Fields, split_list};
 use crate::request::RequestFacts;
 use crate::time::Time;
 
-/// How much of a stored body answers a request.
+/// The part of a stored body that a request gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RangeVerdict {
-    /// All of it, as a 200: there is no `Range`, or none to be heeded.
+    /// All of it, as a 200: `Range` is absent or ignored.
     Full,
-    /// The bytes from `first` to `last`, both included, as a 206.
+    /// The bytes from `first` to `last` inclusive, as a 206.
     Part {
         /// The first byte.
         first: u64,
         /// The last byte.
         last: u64,
     },
-    /// None: 416.
+    /// None, as a 416.
     Unsatisfiable,
 }
 
-/// Decides. Several ranges, other units and malformed values are ignored, as §14.2 permits.
-/// Preconditions come first: this is for requests that pass them.
+/// Evaluates `Range`. Several ranges, other units and malformed values are ignored, as §14.2 permits. Preconditions are
+/// evaluated before.
 pub fn range(
     request: Fields<'_>,
     facts: &RequestFacts,
@@ -42,22 +42,22 @@ pub fn range(
     }
 }
 
-/// One range as it is asked for.
+/// One range of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WantedRange {
-    /// From one byte on, or to another.
+    /// From a first byte to a last one, or to the end.
     From {
         /// The first byte.
         first: u64,
-        /// The last one, if it is named.
+        /// The last byte, if given.
         last: Option<u64>,
     },
-    /// So many bytes at the end.
+    /// The last bytes, by their number.
     Suffix(u64),
 }
 
 impl WantedRange {
-    /// The value of `Range`, if it is one range of bytes.
+    /// Parses the value of `Range`, if it is one range of bytes.
     pub(crate) fn parse(value: &[u8]) -> Option<Self> {
         let (unit, ranges) = value.split_at_checked(b"bytes=".len())?;
         if !unit.eq_ignore_ascii_case(b"bytes=") {
@@ -87,7 +87,7 @@ impl WantedRange {
     const fn within(self, length: u64) -> RangeVerdict {
         match self {
             Self::Suffix(0) => RangeVerdict::Unsatisfiable,
-            // An empty body has no last bytes, but they are not refused either: all of it is none.
+            // An empty body has no last bytes, and is sent as a whole instead of a 416.
             Self::Suffix(_) if length == 0 => RangeVerdict::Full,
             Self::Suffix(count) => RangeVerdict::Part {
                 first: length.saturating_sub(count),
@@ -106,7 +106,7 @@ impl WantedRange {
     }
 }
 
-/// Digits and nothing else. A number too large to count is larger than every body.
+/// Parses digits. A number that overflows is beyond every body.
 fn number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;
@@ -117,8 +117,7 @@ fn number(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// `If-Range` wants the very same representation: a strong entity tag, or a date that is strong
-/// enough (RFC 9110 §13.1.5).
+/// Returns true if `If-Range` matches: a strong entity tag, or a strong date (RFC 9110 §13.1.5).
 fn if_range_holds(request: Fields<'_>, stored: Fields<'_>, now: Time) -> bool {
     let mut lines = request.all("if-range");
     match (lines.next(), lines.next()) {
@@ -134,8 +133,8 @@ fn if_range_holds(request: Fields<'_>, stored: Fields<'_>, now: Time) -> bool {
     }
 }
 
-/// A modification date identifies one representation only if the response was made at least a
-/// second later (RFC 9110 §8.8.2.2).
+/// Returns true if the dates match and are strong: the response was generated at least a second after its modification
+/// (RFC 9110 §8.8.2.2).
 fn same_strong_date(wanted: &[u8], stored: Fields<'_>, now: Time) -> bool {
     let date_in = |name| stored.get(name).and_then(|value| date::parse(value, now));
     let (Some(modified), Some(made)) = (date_in("last-modified"), date_in("date")) else {

@@ -1,19 +1,19 @@
-//! The paths that programs behind the cache may take a raw path for.
+//! The paths that applications may read a raw path as.
 //!
-//! The cache decodes nothing: keys and forwarded targets are raw. But the application may answer
-//! `/static/..%2faccount` as `/account`, so a rule that goes by the path asks for all readings.
+//! The cache decodes nothing: keys and forwarded targets are raw. But an application may serve `/account` for
+//! `/static/..%2faccount`, so rules about paths check all readings.
 
 use memchr::{memchr, memchr3};
 
 use crate::percent;
 
-/// The most readings that one path may have. Real paths have a handful.
+/// Maximum number of readings of one path. Real paths have a handful.
 pub const MAX_READINGS: usize = 64;
 
-/// How often programs in a row decode a path: a server in front of the application, and that.
+/// Maximum number of decodings in a row: by a server in front of the application, and by the application.
 const DECODINGS: usize = 2;
 
-/// A step that some programs take, in any order. `None` where it changes nothing.
+/// A transformation that some programs apply, in any order. `None` if it changes nothing.
 type Step = fn(&[u8]) -> Option<Vec<u8>>;
 
 const STEPS: [Step; 5] = [
@@ -24,11 +24,11 @@ const STEPS: [Step; 5] = [
     without_dot_segments,
 ];
 
-/// Returns true if every program reads a path as it stands. What no raw path can have (`\`, `#`, NUL) is not looked for.
+/// Returns true if every program reads a path as it is. Bytes that no raw path can have (`\`, `#`, NUL) are not checked.
 #[inline]
 pub fn is_plain(path: &[u8]) -> bool {
-    // All requests pay for this where a route goes by the path: blocks of one length become a few vector instructions.
-    // The last block overlaps the one before it.
+    // On the hot path of routes by path: blocks of a fixed length compile to a few vector instructions. The last block
+    // overlaps the one before it.
     let Some(last) = path.last_chunk::<BLOCK>() else {
         return !path.first().copied().is_some_and(is_odd)
             && !path.windows(2).any(|pair| is_odd_pair(pair[0], pair[1]));
@@ -43,7 +43,7 @@ pub fn is_plain(path: &[u8]) -> bool {
     !has_odd(last)
 }
 
-/// The bytes that are looked at together: 16 of them, each with the next one.
+/// The number of bytes that are checked together: 16, each with its successor.
 const BLOCK: usize = 17;
 
 fn has_odd(block: &[u8; BLOCK]) -> bool {
@@ -54,19 +54,19 @@ fn has_odd(block: &[u8; BLOCK]) -> bool {
     found
 }
 
-/// Returns true for a byte by which a path may be read in several ways.
+/// Returns true for a byte that makes a path ambiguous.
 #[inline]
 fn is_odd(byte: u8) -> bool {
     (byte == b'%') | (byte == b';')
 }
 
-/// Returns true for two bytes of which the second is odd, or that begin an empty segment or one with a dot.
+/// Returns true if the second byte is odd, or if the two begin an empty segment or one with a dot.
 #[inline]
 fn is_odd_pair(first: u8, second: u8) -> bool {
     is_odd(second) | (first == b'/') & ((second == b'/') | (second == b'.'))
 }
 
-/// All readings of a path, itself first; `None` where there are more than [`MAX_READINGS`].
+/// All readings of a path, itself first; `None` if there are more than [`MAX_READINGS`].
 pub fn readings(path: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut all = vec![path.to_vec()];
     let mut begin = 0;
@@ -82,7 +82,7 @@ pub fn readings(path: &[u8]) -> Option<Vec<Vec<u8>>> {
     Some(all)
 }
 
-/// Adds what the steps, in any order, make of those from there on.
+/// Adds the results of all steps, in any order, to the paths from `begin` on.
 fn close(all: &mut Vec<Vec<u8>>, begin: usize) -> Option<()> {
     let mut at = begin;
     while at < all.len() {
@@ -106,7 +106,7 @@ fn add(all: &mut Vec<Vec<u8>>, one: Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// What a `%` encodes, once. One that encodes nothing stays.
+/// Decodes `%XX` once. Invalid codes stay.
 fn decoded(path: &[u8]) -> Option<Vec<u8>> {
     memchr(b'%', path)?;
     let mut out = Vec::with_capacity(path.len());
@@ -123,12 +123,12 @@ fn decoded(path: &[u8]) -> Option<Vec<u8>> {
     (out != path).then_some(out)
 }
 
-/// A query or a fragment that was encoded begins where it is decoded, and a C string ends at NUL.
+/// Cuts the path at a query or fragment that was encoded, or at NUL, like C strings.
 fn cut_short(path: &[u8]) -> Option<Vec<u8>> {
     memchr3(b'?', b'#', 0, path).map(|at| path[..at].to_vec())
 }
 
-/// Servlet containers leave out of each segment what begins with `;`.
+/// Removes path parameters, from `;` to the end of each segment, like servlet containers.
 fn without_parameters(path: &[u8]) -> Option<Vec<u8>> {
     memchr(b';', path)?;
     let segments = path.split(|&byte| byte == b'/');
@@ -136,21 +136,21 @@ fn without_parameters(path: &[u8]) -> Option<Vec<u8>> {
     Some(names.collect::<Vec<_>>().join(&b'/'))
 }
 
-/// To programs on Windows, and to some elsewhere, `\` is `/`.
+/// Replaces `\` by `/`, like programs on Windows.
 fn with_slashes(path: &[u8]) -> Option<Vec<u8>> {
     memchr(b'\\', path)?;
     let slash = |&byte: &u8| if byte == b'\\' { b'/' } else { byte };
     Some(path.iter().map(slash).collect())
 }
 
-/// Most servers take slashes in a row for one.
+/// Merges consecutive slashes, like most servers.
 fn with_merged_slashes(path: &[u8]) -> Option<Vec<u8>> {
     let mut out = path.to_vec();
     out.dedup_by(|next, before| *next == b'/' && *before == b'/');
     (out.len() < path.len()).then_some(out)
 }
 
-/// RFC 3986 §5.2.4. Nothing lies above the root.
+/// Removes dot segments (RFC 3986 §5.2.4). The root has no parent.
 fn without_dot_segments(path: &[u8]) -> Option<Vec<u8>> {
     let relative = path.strip_prefix(b"/")?;
     let mut kept: Vec<&[u8]> = Vec::new();
@@ -212,7 +212,7 @@ mod tests {
             ("/account%23x.css", "/account"),
             ("/account%00.css", "/account"),
             ("/account;x.css", "/account"),
-            // The parameter ends where the raw segment does, or where the decoded one does.
+            // The parameter ends with the raw segment, or with the decoded one.
             ("/a/b;%2f../c", "/a/c"),
             ("/a/b;%2f../c", "/a/b/c"),
             ("/%6cogin", "/login"),
@@ -236,7 +236,7 @@ mod tests {
             assert!(is_plain(path.as_bytes()), "{path}");
             assert_eq!(all(path), [path]);
         }
-        // It is looked at, and there is nothing to it.
+        // It is checked, and has no other reading.
         for path in ["/.well-known/x", "/a/.b/...", "/%", "/a%2", "/50%zz"] {
             assert!(!is_plain(path.as_bytes()), "{path}");
             assert_eq!(all(path), [path]);
@@ -270,7 +270,7 @@ mod tests {
         assert_eq!(readings(path.as_bytes()), None);
     }
 
-    /// Paths of which each byte means something to a step.
+    /// Paths in which each byte is special to some step.
     fn odd_path() -> impl Strategy<Value = String> {
         "(/|a|\\.|\\.\\.|;|%2f|%2e|%5c|%3b|%25){0,6}".prop_map(|rest| format!("/{rest}"))
     }

@@ -1,9 +1,8 @@
-//! What a request asks of a cache, read in one pass over its fields.
+//! The caching semantics of a request, parsed in one pass over its fields.
 //!
-//! A client can ask for less: `max-age`, `min-fresh`, `no-store` and `only-if-cached` are honoured.
-//! It cannot ask for more, nor send the origin work at will: `max-stale` is ignored unless the cache is the
-//! client's own, and so is a reload (`no-cache`, `Pragma: no-cache`, and the `max-age=0` that browsers send
-//! for it) unless the route says otherwise.
+//! Clients may restrict: `max-age`, `min-fresh`, `no-store` and `only-if-cached` are honoured. They may not relax the
+//! rules or force requests to the origin: `max-stale` is ignored unless the cache is the client's own, and so is a
+//! reload (`no-cache`, `Pragma: no-cache`, and the `max-age=0` of browsers) unless the route enables it.
 
 use std::mem;
 
@@ -21,42 +20,41 @@ use crate::request_fields::{MAX_SENT, asks_for_another_form};
 use crate::rules::{Reload, Rules};
 use crate::time::Millis;
 
-/// How a request goes through the cache.
+/// The handling of a request by the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handling {
-    /// Look it up, collapse it with others, store the response.
+    /// Look up, coalesce, store the response.
     Cache,
-    /// It has credentials that count. Only a response that says it can be shared may answer it, or
-    /// be stored; it is never collapsed.
+    /// Like `Cache`, for a request with credentials that count: only responses marked as shareable may serve it or be
+    /// stored, and it is never coalesced.
     Credentialed,
-    /// Straight to the origin.
+    /// Forward to the origin.
     Pass(PassReason),
 }
 
-/// Why a request goes straight to the origin.
+/// The reason that a request is forwarded without the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PassReason {
-    /// Neither GET nor HEAD.
+    /// The method is neither GET nor HEAD.
     Method,
-    /// A GET with a body: the answer may depend on it.
+    /// A GET with a body: the response may depend on it.
     Body,
-    /// It wants another protocol.
+    /// The request asks to switch protocols.
     Upgrade,
-    /// It wants a stream of events.
+    /// The request accepts an event stream.
     EventStream,
-    /// `Connection` names fields that the origin will not see, so that it would answer another
-    /// request than the one looked up.
+    /// `Connection` names fields that are removed, so the origin would see another request than the one looked up.
     Connection,
-    /// It asks for another form of the page ([`SharedFate::Passes`](crate::SharedFate::Passes)).
+    /// The request asks for a fragment of the page ([`SharedFate::Passes`](crate::SharedFate::Passes)).
     Fragment,
-    /// The fields that a fetch for everyone sends are longer than [`MAX_SENT`] together.
+    /// The fields that a shared fetch sends exceed [`MAX_SENT`] together.
     LongFields,
-    /// The client's own `no-store`.
+    /// The client's `no-store`.
     NoStore,
 }
 
 impl PassReason {
-    /// What `Cache-Status` says of it.
+    /// The reason in `Cache-Status`.
     pub const fn detail(self) -> Detail {
         match self {
             Self::Method => Detail::Method,
@@ -71,16 +69,16 @@ impl PassReason {
     }
 }
 
-/// What a request carries that makes it personal.
+/// The credentials that make a request personal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Credentials {
-    /// `Authorization`, or another field that says who asks ([`identities`](crate::identity::identities)).
+    /// `Authorization`, or another identifying field ([`identities`](crate::identity::identities)).
     pub authorization: bool,
     /// A cookie that the origin sees and that is neither ignored nor part of the key.
     pub cookie: bool,
 }
 
-/// What a cache must know of a request.
+/// The facts about a request that caching depends on.
 #[derive(Clone, Copy, Debug)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -101,7 +99,7 @@ pub struct RequestFacts {
 }
 
 impl Credentials {
-    /// Every kind of them.
+    /// Every kind of credentials.
     pub(crate) const ALL: Self = Self {
         authorization: true,
         cookie: true,
@@ -109,7 +107,7 @@ impl Credentials {
 }
 
 impl RequestFacts {
-    /// Reads the fields once.
+    /// Parses the fields in one pass.
     #[expect(
         clippy::inline_always,
         reason = "a hit pays for the call, which others make only now and then"
@@ -118,7 +116,7 @@ impl RequestFacts {
     pub fn read(method: &Method, fields: Fields<'_>, has_body: bool, rules: &Rules) -> Self {
         let seen = Seen::read(fields, rules);
         let mut directives = seen.directives;
-        // Pragma speaks only where Cache-Control is silent (RFC 9111 §5.4).
+        // Pragma counts only without Cache-Control (RFC 9111 §5.4).
         directives.no_cache |= seen.pragma_no_cache && !seen.cache_control;
         if rules.reload == Reload::Ignore {
             directives.no_cache = false;
@@ -126,7 +124,7 @@ impl RequestFacts {
         }
         directives.max_stale = directives.max_stale.filter(|_| rules.obeys_client);
         directives.stale_if_error = directives.stale_if_error.filter(|_| rules.obeys_client);
-        // Whoever has a cache of his own needs no protection from himself.
+        // A private cache shares nothing between users.
         let credentials = if rules.are_private() {
             Credentials::default()
         } else {
@@ -170,28 +168,26 @@ impl RequestFacts {
         }
     }
 
-    /// The same of a request whose answer is to be fresh for so long, whatever the origin says of that
-    /// ([`Rules::forced_ttl`]).
+    /// The same facts for a request with a forced lifetime, in milliseconds ([`Rules::forced_ttl`]).
     #[must_use]
     pub const fn fresh_for(mut self, ttl: Millis) -> Self {
         self.ttl = Some(ttl);
         self
     }
 
-    /// How long the answer is to be fresh on a route with these rules, whatever the origin says of that.
+    /// The forced lifetime of the response on a route with these rules, in milliseconds.
     pub fn forced_ttl(&self, rules: &Rules) -> Option<Millis> {
         self.ttl.or(rules.forced_ttl)
     }
 
-    /// The same of a request on a connection that its client has signed in on: as if it had
-    /// `Authorization`.
+    /// The same facts for a request on a connection that is authenticated: as if it had `Authorization`.
     #[must_use]
     pub const fn signed_in(mut self) -> Self {
         self.signed_in = true;
         self
     }
 
-    /// The same of a request that asks for another protocol
+    /// The same facts for a request that asks to switch protocols
     /// ([`upgrade::is_asked_for`](crate::upgrade::is_asked_for)).
     #[must_use]
     pub const fn upgrading(mut self) -> Self {
@@ -199,8 +195,8 @@ impl RequestFacts {
         self
     }
 
-    /// The same of the fetch for everyone that is made of such a request: a GET without conditions, on
-    /// a connection that nobody has signed in on. Which part its client wants is still known.
+    /// The facts of the shared fetch for this request: a GET without conditions, on a connection that is not
+    /// authenticated. The range that its client wants is kept.
     #[must_use]
     pub const fn as_fill(mut self) -> Self {
         self.head = false;
@@ -209,14 +205,14 @@ impl RequestFacts {
         self
     }
 
-    /// The same of a request whose `Range` is not heeded.
+    /// The same facts for a request whose `Range` is ignored.
     #[must_use]
     pub const fn without_range(mut self) -> Self {
         self.range = None;
         self
     }
 
-    /// How the request goes through the cache.
+    /// The handling by the cache.
     pub const fn handling(&self) -> Handling {
         match self.handling {
             Handling::Cache | Handling::Credentialed if self.wants_fragment => {
@@ -227,14 +223,14 @@ impl RequestFacts {
         }
     }
 
-    /// The same of a request whose url is known to tell apart by `Vary` what it asks for.
+    /// The same facts for a request to a url whose `Vary` distinguishes fragments from pages.
     #[must_use]
     pub const fn told_apart(mut self) -> Self {
         self.wants_fragment = false;
         self
     }
 
-    /// What makes the request personal.
+    /// The credentials that make the request personal.
     pub const fn credentials(&self) -> Credentials {
         Credentials {
             authorization: self.credentials.authorization || self.signed_in,
@@ -242,64 +238,65 @@ impl RequestFacts {
         }
     }
 
-    /// The client wants no answer from the origin: 504 if nothing is stored.
+    /// Returns true for `only-if-cached`: 504 if no response is stored.
     pub const fn only_if_cached(&self) -> bool {
         self.directives.only_if_cached
     }
 
-    /// The oldest answer the client takes.
+    /// The maximum age that the client accepts, in milliseconds.
     pub const fn max_age(&self) -> Option<Millis> {
         self.directives.max_age
     }
 
-    /// How long the answer must stay fresh.
+    /// The minimum remaining freshness, in milliseconds.
     pub const fn min_fresh(&self) -> Option<Millis> {
         self.directives.min_fresh
     }
 
-    /// How stale an answer the client takes, where that counts ([`Rules::obeys_client`]).
+    /// The staleness that the client accepts, in milliseconds, if that counts ([`Rules::obeys_client`]).
     pub const fn max_stale(&self) -> Option<Millis> {
         self.directives.max_stale
     }
 
-    /// How stale an answer the client takes if the origin fails, where that counts ([`Rules::obeys_client`]).
+    /// The staleness that the client accepts if the origin fails, in milliseconds, if that counts
+    /// ([`Rules::obeys_client`]).
     pub const fn stale_if_error(&self) -> Option<Millis> {
         self.directives.stale_if_error
     }
 
-    /// The client forces a reload, and the operator honours it.
+    /// Returns true if the client reloads and the route honours that.
     pub const fn forces_reload(&self) -> bool {
         self.directives.no_cache
     }
 
-    /// Whether what it asks for counts in full ([`Rules::obeys_client`]).
+    /// Returns true if all its directives count ([`Rules::obeys_client`]).
     pub const fn is_obeyed(&self) -> bool {
         self.obeyed
     }
 
-    /// The kind of representation that is wanted, where that is told apart.
+    /// The class of representation that the client prefers.
     pub const fn accept(&self) -> AcceptClass {
         self.accept
     }
 
-    /// Whether only the head of the response is wanted.
+    /// Returns true for HEAD.
     pub const fn is_head(&self) -> bool {
         self.head
     }
 
-    /// The range of bytes that is wanted, if it is one, in exactly one `Range` field.
+    /// The requested range of bytes, if there is exactly one, in exactly one `Range` field.
     pub const fn range(&self) -> Option<WantedRange> {
         self.range
     }
 
-    /// Whether there is a precondition: `If-Match`, `If-None-Match`, `If-Modified-Since` or
+    /// Returns true if there is a precondition: `If-Match`, `If-None-Match`, `If-Modified-Since` or
     /// `If-Unmodified-Since`.
     pub const fn is_conditional(&self) -> bool {
         self.conditional
     }
 }
 
-/// The raw observations of the one pass.
+/// The raw observations of the pass.
 #[derive(Default)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -315,7 +312,7 @@ struct Seen {
     event_stream: bool,
     wants_fragment: bool,
     accept: Option<AcceptClass>,
-    /// Bytes of the lines that a fetch for everyone sends.
+    /// Bytes of the lines that a shared fetch sends.
     sent: usize,
     conditional: bool,
     has_range: bool,
@@ -337,8 +334,7 @@ impl Seen {
         seen
     }
 
-    /// How a name begins tells most lines from those that matter here. The colon says that it is the name that
-    /// everybody sends.
+    /// Adds a line. The first four bytes exclude most names; the position of the colon confirms the common ones.
     #[expect(
         clippy::inline_always,
         reason = "a hit pays for the call, which others make only now and then"
@@ -348,7 +344,7 @@ impl Seen {
         let is_removed = |name: &str| rules.request.removed_fields.matches(name.as_bytes());
         match line.beginning() {
             names::HOST if line.has_at(4, b':') => {}
-            // `User-Token` is as long.
+            // `User-Token` has the same length.
             names::USER_AGENT if line.has_at(10, b':') && line.has_at(6, b'g') => {
                 self.sent += line.len();
             }
@@ -374,7 +370,7 @@ impl Seen {
                 None => self.note_other(line, rules),
             },
             names::CONNECTION => match line.value_of("connection") {
-                // What nearly all clients say takes nothing away.
+                // The values of nearly all clients contain no restriction.
                 Some(value) => {
                     self.connection_names_fields |=
                         !value.eq_ignore_ascii_case(b"keep-alive") && hop::names_fields(value);
@@ -409,7 +405,7 @@ impl Seen {
         }
     }
 
-    /// Of several lines, all together ask for it.
+    /// Adds a line of `Accept`. Several lines count together.
     #[inline]
     fn note_accept(&mut self, value: &[u8], fields: Fields<'_>) {
         self.accept = Some(match self.accept {
@@ -418,13 +414,13 @@ impl Seen {
         });
     }
 
-    /// A field that few requests have.
+    /// Adds a line with an uncommon name.
     #[cold]
     #[inline(never)]
     fn note_other(&mut self, line: Line<'_>, rules: &Rules) {
         let name = line.name();
         if name.eq_ignore_ascii_case(b"user-agent") {
-            // Neither of what follows, and nearly every request has it.
+            // Nearly every request has it, and nothing below applies.
             self.sent += line.len();
             return;
         }
@@ -433,7 +429,7 @@ impl Seen {
     }
 }
 
-/// How the names begin that nearly every request has.
+/// The first four bytes of common names.
 mod names {
     use crate::fields::beginning;
 
@@ -454,7 +450,7 @@ mod names {
     pub(super) const USER_AGENT: u32 = beginning(*b"user");
 }
 
-/// Bytes of the values that a fetch for everyone sends as they are.
+/// Bytes of the values that a shared fetch sends unchanged.
 #[cold]
 fn sent_bytes(fields: Fields<'_>) -> usize {
     let names = ["accept", "accept-language", "user-agent"];
@@ -462,7 +458,7 @@ fn sent_bytes(fields: Fields<'_>) -> usize {
     values.map(<[u8]>::len).sum()
 }
 
-/// The fields by which a request asks for another form of the page.
+/// The fields by which a request asks for a fragment of the page.
 pub fn fragment_fields<'a>(fields: Fields<'a>, rules: &'a Rules) -> impl Iterator<Item = &'a [u8]> {
     let names = fields.iter().map(|(name, _)| name);
     names.filter(|name| asks_for_another_form(name, rules))
@@ -477,7 +473,7 @@ const CONDITIONS: [&str; 4] = [
 ];
 
 fn accepts_event_stream(accept: &[u8]) -> bool {
-    // Most lists are too short, or have no hyphen at all.
+    // Most values are too short, or have no hyphen.
     accept.len() >= EVENT_STREAM.len()
         && memchr::memchr(b'-', accept).is_some()
         && accept.split(|&b| b == b',').any(is_event_stream)
@@ -485,7 +481,7 @@ fn accepts_event_stream(accept: &[u8]) -> bool {
 
 const EVENT_STREAM: &[u8] = b"text/event-stream";
 
-/// Whether a media type, whatever its parameters, is that of an event stream.
+/// Returns true if a media type, with any parameters, is that of event streams.
 pub fn is_event_stream(media_type: &[u8]) -> bool {
     media_type
         .trim_ascii_start()
@@ -496,7 +492,7 @@ pub fn is_event_stream(media_type: &[u8]) -> bool {
         })
 }
 
-/// Whether a media type is that of gRPC, in whatever form its messages are.
+/// Returns true if a media type is that of gRPC, with any message format.
 pub fn is_grpc(media_type: &[u8]) -> bool {
     const GRPC: &[u8] = b"application/grpc";
     media_type

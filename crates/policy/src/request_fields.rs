@@ -1,12 +1,11 @@
-//! What a fetch for everyone sends of the request that it is made of: the one table that says so.
+//! The request fields that a shared fetch sends: the one table that decides.
 //!
-//! What such a fetch brings answers all who ask for the same, so none of them may have a say in it by a field
-//! that the others do not have. Fields that every client has, and that say nothing of their own, are sent.
-//! Those by which applications choose between a page and a part of it make the request pass. What nobody has
-//! heard of is withheld: it could be anything. Fields of the key, and those that the answers of a url are known
-//! to vary on, are sent always, since they select what is stored.
+//! The response of a shared fetch serves all clients, so none of them may influence it by a field that the others lack.
+//! Fields that every client sends, with nothing specific to it, are sent. Fields by which applications choose between a
+//! page and a fragment make the request pass. Unknown fields are withheld: they could mean anything. Fields of the key,
+//! and those that the responses of a url are known to vary on, are always sent, since they select the stored response.
 //!
-//! Requests that pass carry everything. A cache inside a client drops nothing of its caller's.
+//! Requests that pass carry all fields. A cache inside a client drops none of its caller's.
 
 use smallvec::SmallVec;
 
@@ -22,28 +21,28 @@ use crate::syntax::is_token;
 use crate::trust::{Fate, fate, is_address, is_rewritten, only_from_trusted_peers};
 use crate::vary::{self, VaryNames};
 
-/// What becomes of a field of a request on a fetch for everyone.
+/// The treatment of a request field by a shared fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SharedFate {
     /// The origin sees it.
     Sent,
-    /// The origin does not see it, and answers no otherwise for that.
+    /// The origin does not see it, and its response does not depend on it.
     Dropped,
-    /// The origin does not see it, and might have answered otherwise.
+    /// The origin does not see it, and its response might depend on it.
     Withheld,
-    /// It asks for something else than the page: such a request passes.
+    /// It asks for something other than the page: such a request passes.
     Passes,
 }
 
-/// More bytes of values that are sent make a request pass: no browser has so many, and an origin that refuses
-/// them must not be asked so for everyone.
+/// Maximum length of the values that are sent, in bytes; above it a request passes. No browser sends more, and an
+/// origin that rejects them must not be asked so by a shared fetch.
 pub const MAX_SENT: usize = 1024;
 
-/// The longest id of a trace that is sent.
+/// Maximum length of a trace id that is sent, in bytes.
 const MAX_TRACE_ID: usize = 128;
 
-/// What becomes of a field called `name` that is neither keyed nor known to select. In lower case; a `*` at the
-/// end stands for any rest.
+/// The treatment of a field that is neither part of the key nor known to select. In lower case; a `*` at the end
+/// matches any suffix.
 const TABLE: [(SharedFate, &[&str]); 3] = [
     (
         SharedFate::Sent,
@@ -86,7 +85,7 @@ const TABLE: [(SharedFate, &[&str]); 3] = [
     (SharedFate::Passes, &PARTS),
 ];
 
-/// By these frameworks ask for a part of a page.
+/// Fields by which these frameworks request a fragment of a page.
 const PARTS: [&str; 18] = [
     "datastar-request",
     "fx-request",
@@ -108,7 +107,7 @@ const PARTS: [&str; 18] = [
     "x-up-*",
 ];
 
-/// By which log lines and spans of several programs are found together.
+/// Fields that correlate log lines and spans of several programs.
 const TRACE_IDS: [&str; 12] = [
     "b3",
     "traceparent",
@@ -124,13 +123,12 @@ const TRACE_IDS: [&str; 12] = [
     "x-trace-id",
 ];
 
-/// What becomes of a field on a fetch for everyone that a route with these rules makes for a url whose answers
-/// are known to vary on `known`.
+/// The treatment of a field by a shared fetch under these rules for a url whose responses are known to vary on `known`.
 pub fn shared_fate(name: &[u8], value: &[u8], rules: &Rules, known: &VaryNames) -> SharedFate {
     if !goes_with_fill(name, rules) {
         return SharedFate::Dropped;
     }
-    // Whoever has a cache of his own needs no protection from himself.
+    // A private cache shares nothing between users.
     if rules.obeys_client {
         return SharedFate::Sent;
     }
@@ -142,7 +140,7 @@ pub fn shared_fate(name: &[u8], value: &[u8], rules: &Rules, known: &VaryNames) 
     listed_fate(&lower, value)
 }
 
-/// What the table says of a field, whose name is in lower case.
+/// The treatment in the table. The name is in lower case.
 fn listed_fate(lower: &[u8], value: &[u8]) -> SharedFate {
     let takes_it = |names: &[&str]| names.iter().any(|one| takes(one.as_bytes(), lower));
     if takes_it(&TRACE_IDS) {
@@ -156,24 +154,23 @@ fn listed_fate(lower: &[u8], value: &[u8]) -> SharedFate {
     found.map_or(SharedFate::Withheld, |(fate, _)| *fate)
 }
 
-/// Returns true for a field of which every client sends one, or by which no response differs: a response that does
-/// not name it in `Vary` may answer requests with other values. Identities are looked for by [`is_identity`].
+/// Returns true for a field that every client sends, or that no response depends on: a response that does not list it
+/// in `Vary` may serve requests with other values. Identities are recognized by [`is_identity`].
 pub fn is_common(name: &[u8], value: &[u8]) -> bool {
     !goes_with_fill(name, &Rules::default())
         || listed_fate(&name.to_ascii_lowercase(), value) == SharedFate::Sent
 }
 
-/// Whether a field is sent because of what it is, or because the operator says so: it is written by the proxy
-/// itself, or keyed.
+/// Returns true if a field is always sent: the proxy writes it, the configuration names it, or it is part of the key.
 fn is_chosen(name: &[u8], rules: &Rules) -> bool {
     is_rewritten(name)
-        // From others than trusted peers it is removed. From them it is keyed, or says where the client is.
+        // Removed unless the peer is trusted; then part of the key, or an address.
         || only_from_trusted_peers(name)
         || rules.key.has_header(name)
         || rules.request.forwarded_fields.matches(name)
 }
 
-/// Returns true for a field with a client's address that selects nothing: it is in no key and in no known `Vary`.
+/// Returns true for a field with a client's address that is neither in the key nor in a known `Vary`.
 fn is_unkeyed_address(name: &[u8], rules: &Rules, known: &VaryNames) -> bool {
     is_address(name)
         && !rules.key.has_header(name)
@@ -183,15 +180,15 @@ fn is_unkeyed_address(name: &[u8], rules: &Rules, known: &VaryNames) -> bool {
             .any(|one| one.as_bytes().eq_ignore_ascii_case(name))
 }
 
-/// Returns true for a list of addresses. A trusted proxy may pass on any text that its client sent in such a field, and
-/// an application may show it: a shared fetch sends the addresses of the list alone.
+/// Returns true for a list of addresses. A trusted proxy may forward any text of its client in such a field, and an
+/// application may echo it: a shared fetch sends only the addresses of the list.
 fn holds_addresses(value: &[u8]) -> bool {
     value
         .split(|&byte| byte == b',')
         .all(|one| address(one).is_some())
 }
 
-/// The names of what a fetch for everyone would withhold of a request, one to a line; empty if there is nothing.
+/// The names of the fields that a shared fetch would withhold, one per line; empty if there are none.
 pub fn withheld_names(request: &OriginView<'_>, known: &VaryNames) -> Vec<u8> {
     names_of(request, known, |fate| {
         matches!(fate, SharedFate::Withheld | SharedFate::Passes)
@@ -199,17 +196,17 @@ pub fn withheld_names(request: &OriginView<'_>, known: &VaryNames) -> Vec<u8> {
     .join(&b'\n')
 }
 
-/// Names of request fields that a fetch for everyone leaves out, in lower case and in order.
+/// Names of request fields that a shared fetch leaves out, in lower case and sorted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
-    /// The origin might have answered otherwise with them.
+    /// The response might depend on them.
     pub withheld: Vec<Vec<u8>>,
-    /// The origin answers the same without them.
+    /// The response does not depend on them.
     pub dropped: Vec<Vec<u8>>,
 }
 
 impl LeftOut {
-    /// Those of a request whose url is known to vary on `known`.
+    /// The fields left out for a url that is known to vary on `known`.
     pub fn of(request: &OriginView<'_>, known: &VaryNames) -> Self {
         Self {
             withheld: names_of(request, known, |fate| {
@@ -220,7 +217,7 @@ impl LeftOut {
     }
 }
 
-/// The names of end-to-end fields of a request that have such a fate, in lower case and in order.
+/// The names of end-to-end fields with this treatment, in lower case and sorted.
 fn names_of(
     request: &OriginView<'_>,
     known: &VaryNames,
@@ -238,10 +235,10 @@ fn names_of(
     names
 }
 
-/// Whether a request with this field asks for something else than the page, unless its url is known to vary on it.
+/// Returns true if this field requests a fragment, unless the url is known to vary on it.
 pub(crate) fn asks_for_another_form(name: &[u8], rules: &Rules) -> bool {
     let lower: SmallVec<[u8; 64]> = name.iter().map(u8::to_ascii_lowercase).collect();
-    // Of most names this says enough.
+    // Excludes most names.
     PARTS.iter().any(|one| takes(one.as_bytes(), &lower))
         && shared_fate(name, b"", rules, &VaryNames::NONE) == SharedFate::Passes
         && !rules.request.removed_fields.matches(name)
@@ -252,7 +249,7 @@ fn is_trace_id(value: &[u8]) -> bool {
     value.len() <= MAX_TRACE_ID && value.iter().all(is_plain)
 }
 
-/// A request as a fetch for everyone sends it, and what it leaves out.
+/// The fields of a shared fetch, and those that it leaves out.
 #[derive(Clone, Debug, Default)]
 pub struct SharedRequest {
     /// The field lines.
@@ -266,7 +263,7 @@ pub struct SharedRequest {
 }
 
 impl SharedRequest {
-    /// What such a fetch sends of the field lines that would go on to the origin.
+    /// The shared fetch for these field lines, which would be forwarded otherwise.
     pub fn of(outgoing: Fields<'_>, rules: &Rules, known: &VaryNames) -> Self {
         let mut shared = Self::without_cookies(outgoing, rules, known, |_| false);
         if !rules.obeys_client
@@ -277,7 +274,7 @@ impl SharedRequest {
         shared
     }
 
-    /// The same with the credentials of a request, which goes alone.
+    /// The same with the credentials of the request, which is not coalesced.
     pub fn with_credentials(outgoing: Fields<'_>, rules: &Rules, known: &VaryNames) -> Self {
         let is_credential = |name: &[u8]| name.eq_ignore_ascii_case(b"cookie") || is_identity(name);
         Self::without_cookies(outgoing, rules, known, is_credential)
@@ -333,8 +330,8 @@ impl SharedRequest {
         shared
     }
 
-    /// Whether the origin would have seen something of a field that its answer says it varies on. Cookies that
-    /// count are another matter: a request that has any is not for everyone.
+    /// Returns true if the response varies on a field that was left out. Cookies that count are excluded: a request
+    /// that has any is not shared.
     pub fn lacks(&self, named: &VaryNames) -> bool {
         let is_missing = |name: &str| match name {
             "accept" => self.rewrites_accept,
@@ -344,13 +341,13 @@ impl SharedRequest {
         named.iter().any(is_missing)
     }
 
-    /// Whether this answer might have been another one if the origin had seen everything: something is withheld, or the
-    /// client might have taken what the origin has.
+    /// Returns true if the response might have been another one with all fields: some are withheld, or the client's
+    /// `Accept` might have allowed it.
     pub fn explains(&self, status: u16) -> bool {
         !self.withheld.is_empty() || status == 406 && self.rewrites_accept
     }
 
-    /// Whether the origin sees less than the client sent.
+    /// Returns true if the origin sees less than the client sent.
     pub fn leaves_out(&self) -> bool {
         !self.left_out.is_empty()
     }

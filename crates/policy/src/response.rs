@@ -1,4 +1,4 @@
-//! What a cache must know of a response, read in one pass over its fields.
+//! The caching semantics of a response, parsed in one pass over its fields.
 
 use crate::cookies;
 use crate::directives::{self, Argument, Directive, ResponseDirectives};
@@ -10,23 +10,23 @@ use crate::tags::{self, Tags, TooManyTags};
 use crate::targeted;
 use crate::vary::{self, Vary};
 
-/// A response's fields, and what they say on a route with these rules. What is to be read of them
-/// later, such as a date, is only found.
+/// The fields of a response and their meaning on a route with these rules. Values needed later, such as dates, are
+/// located but not parsed.
 #[derive(Debug)]
 pub struct ResponseFacts<'a> {
     pub(crate) fields: Fields<'a>,
     pub(crate) rules: &'a Rules,
-    /// The directives that count: those of the first valid targeted field, else those of
-    /// `Cache-Control` (RFC 9213 §2.2).
+    /// The effective directives: those of the first valid targeted field, else those of `Cache-Control` (RFC 9213
+    /// §2.2).
     pub(crate) said: Said,
-    /// Whether a targeted field said so.
+    /// They come from a targeted field.
     pub(crate) is_targeted: bool,
     pub(crate) seen: Seen<'a>,
     pub(crate) vary: Vary,
     pub(crate) tags: Result<Tags<'a>, TooManyTags>,
 }
 
-/// What directives say, wherever they stand.
+/// Directives of a targeted field or of `Cache-Control`.
 #[derive(Debug, Default)]
 pub(crate) struct Said {
     pub(crate) directives: ResponseDirectives,
@@ -34,7 +34,7 @@ pub(crate) struct Said {
     pub(crate) qualified: Vec<Box<[u8]>>,
 }
 
-/// What other fields say.
+/// The values of other fields.
 #[derive(Debug, Default)]
 pub(crate) struct Seen<'a> {
     pub(crate) content_type: Option<&'a [u8]>,
@@ -46,14 +46,14 @@ pub(crate) struct Seen<'a> {
     pub(crate) date: Option<&'a [u8]>,
     pub(crate) last_modified: Option<&'a [u8]>,
     pub(crate) expires: Option<&'a [u8]>,
-    /// There is another `Expires` that says something else.
+    /// There are two different values of `Expires`.
     pub(crate) expires_differ: bool,
-    /// The fields that `Connection` names.
+    /// The fields nominated by `Connection`.
     pub(crate) nominated: Nominated<'a>,
 }
 
 impl<'a> ResponseFacts<'a> {
-    /// Reads the fields once.
+    /// Parses the fields in one pass.
     pub fn read(fields: Fields<'a>, rules: &'a Rules) -> Self {
         let mut cache_control = None;
         let mut has_targeted = false;
@@ -70,7 +70,7 @@ impl<'a> ResponseFacts<'a> {
             } else {
                 seen.note(line);
             }
-            // The operator names these, so any line may be one of them.
+            // The names are configured, so any line may match.
             tags.note(line, rules);
             let is = |name: &String| line.value_of(name).is_some();
             has_targeted |= rules.targeted.iter().any(is);
@@ -95,14 +95,13 @@ impl<'a> ResponseFacts<'a> {
         }
     }
 
-    /// What its `Vary` says, but for the names that the route ignores ([`Rules::vary_ignored`]).
+    /// Its `Vary`, without the names that the route ignores ([`Rules::vary_ignored`]).
     pub fn into_vary(self) -> Vary {
         self.vary
     }
 
-    /// Its tags and groups, from the route's [`tag_fields`](Rules::tag_fields) and `Cache-Groups`. One
-    /// that is named twice counts once. With too many of them the response is not storable: a purge
-    /// would miss it.
+    /// Its tags and groups, from the route's [`tag_fields`](Rules::tag_fields) and `Cache-Groups`, without duplicates.
+    /// With too many of them the response is not storable: a purge would miss it.
     pub fn tags(&self) -> Result<&Tags<'a>, TooManyTags> {
         self.tags.as_ref().map_err(|&too_many| too_many)
     }
@@ -111,13 +110,13 @@ impl<'a> ResponseFacts<'a> {
         self.said.directives.says(directive)
     }
 
-    /// An old `Pragma: no-cache`, where no `Cache-Control` and no targeted field speaks.
+    /// Returns true for `Pragma: no-cache` without `Cache-Control` and targeted field.
     pub(crate) const fn says_pragma_no_cache(&self) -> bool {
         self.seen.has_pragma_no_cache
     }
 
-    /// Whether it sets a cookie that is part of the key: then it may be the page for the value that it sets, and not for
-    /// the one under which it would be stored.
+    /// Returns true if it sets a cookie of the key: it may be the page for the new value, and not for the one in the
+    /// key.
     pub(crate) fn sets_keyed_cookie(&self) -> bool {
         let keyed = &self.rules.key.cookies;
         let mut set = self.fields.all("set-cookie").map(|cookie| {
@@ -127,14 +126,14 @@ impl<'a> ResponseFacts<'a> {
         set.any(|name| keyed.iter().any(|one| takes(one.as_bytes(), name)))
     }
 
-    /// Whether the origin can be asked if it is still good.
+    /// Returns true if it has a validator.
     pub(crate) const fn has_validator(&self) -> bool {
         self.seen.etag.is_some() || self.seen.last_modified.is_some()
     }
 }
 
 impl Said {
-    /// What the targeted fields say, if one of them is valid and not empty.
+    /// The directives of the first targeted field that is valid and not empty.
     fn by_targeted(response: Fields<'_>, rules: &Rules) -> Option<Self> {
         let members = targeted::select(response, &rules.targeted)?;
         let mut said = Self::default();
@@ -155,7 +154,7 @@ impl Said {
 }
 
 impl<'a> Seen<'a> {
-    /// Takes in one line. The first letter tells most lines from those that matter here.
+    /// Adds one line. The first letter excludes most lines.
     fn note(&mut self, line: Line<'a>) {
         match line.initial() {
             b'a' => {

@@ -1,39 +1,39 @@
-//! May this stored response answer this request? (RFC 9111 §4)
+//! Reuse of a stored response for a request (RFC 9111 §4).
 
 use crate::lifetime::{IMMUTABLE, Lifetime, MUST_VALIDATE, NEVER_STALE, OPERATORS_WINDOW};
 use crate::request::RequestFacts;
 use crate::time::Time;
 
-/// What to do with a stored response that was selected for a request.
+/// The decision on a stored response that was selected for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reuse {
-    /// Serve it: it is fresh, or as stale as the client takes.
+    /// Serve it: it is fresh, or as stale as the client accepts.
     Fresh,
-    /// Serve it, and refresh it in the background (RFC 5861 §3).
+    /// Serve it, and revalidate it in the background (RFC 5861 §3).
     Stale,
-    /// Ask the origin first.
+    /// Revalidate it first.
     Revalidate(Why),
-    /// The request has credentials with which this response may not be shared.
+    /// The request has credentials, and the response may not be shared with it.
     NotShareable,
 }
 
-/// Why the origin must be asked first.
+/// The reason that the origin must be asked first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
     /// It is stale, and beyond its stale window.
     Expired,
-    /// The origin wants to be asked every time, or the response was invalidated.
+    /// `no-cache`, or the response was invalidated.
     NoCache,
-    /// It is older than the client accepts.
+    /// It is older than the client's `max-age`.
     MaxAge,
-    /// It does not stay fresh for as long as the client wants.
+    /// Its remaining freshness is below the client's `min-fresh`.
     MinFresh,
-    /// The client reloads, and the operator honours that.
+    /// The client reloads, and the route honours that.
     Reload,
 }
 
-/// Decides. A client that names `max-age` or `min-fresh` gets no stale answer (§5.2.1.1); without
-/// either, the stale window counts.
+/// Decides on reuse. A client with `max-age` or `min-fresh` gets no stale response (§5.2.1.1); without either, the
+/// stale window counts.
 pub fn reuse(lifetime: &Lifetime, request: &RequestFacts, now: Time) -> Reuse {
     if !lifetime.is_shareable(request.credentials()) {
         return Reuse::NotShareable;
@@ -56,22 +56,21 @@ pub fn reuse(lifetime: &Lifetime, request: &RequestFacts, now: Time) -> Reuse {
     }
 }
 
-/// Whether a client of its own cache has said that it takes a response as stale as this one
-/// (§5.2.1.2). It cannot have what the origin forbids to use stale (§4.2.4).
+/// Returns true if the client of a private cache accepts this staleness (`max-stale`, §5.2.1.2). It has no effect if
+/// the origin forbids stale reuse (§4.2.4).
 fn accepts_stale(lifetime: &Lifetime, request: &RequestFacts, now: Time) -> bool {
     let stale_for = lifetime.ttl(now).min(0).unsigned_abs();
     !lifetime.has(NEVER_STALE) && request.max_stale().is_some_and(|most| stale_for <= most)
 }
 
-/// A refresh that began within the stale window may last longer than it. May the stored response
-/// answer until that refresh has ended? Where the window is the operator's it may, for as long as it
-/// may when the origin fails: a slow origin is no better than one that fails, and nobody should wait
-/// for what is at hand. A window that the origin named ends when it said (RFC 5861 §3).
+/// Returns true if the stored response may be served until its revalidation has ended, even beyond the stale window in
+/// which that began. If the window is the operator's, it is extended to the stale-if-error window: a slow origin is no
+/// better than a failing one. A window given by the origin is not extended (RFC 5861 §3).
 pub fn awaits_refresh(lifetime: &Lifetime, now: Time) -> bool {
     lifetime.has(OPERATORS_WINDOW) && lifetime.ttl(now).unsigned_abs() < lifetime.stale_if_error
 }
 
-/// Until when a stale response may answer while its refresh is under way.
+/// The time until which a stale response may be served during its revalidation.
 pub fn in_use_until(lifetime: &Lifetime) -> Time {
     let window = if lifetime.has(OPERATORS_WINDOW) {
         lifetime.stale_while_revalidate.max(lifetime.stale_if_error)
@@ -84,11 +83,11 @@ pub fn in_use_until(lifetime: &Lifetime) -> Time {
         .plus(age.saturating_sub(lifetime.initial_age))
 }
 
-/// May a stored response answer when the origin fails: an error (500, 502, 503, 504), a time-out, a
-/// disconnect? What must be validated before use never does, nor anything where the client itself insists.
+/// Returns true if a stored response may be served when the origin fails: 500, 502, 503, 504, a timeout, a disconnect.
+/// Not if it must be validated before use, or if the client insists.
 pub fn on_error(lifetime: &Lifetime, request: &RequestFacts, now: Time) -> bool {
     let ttl = lifetime.ttl(now);
-    // The client's own word counts where the origin does not forbid it (RFC 5861 §4).
+    // The client's value counts unless the origin forbids it (RFC 5861 §4).
     let clients = request.stale_if_error();
     let clients = clients.filter(|_| !lifetime.has(NEVER_STALE)).unwrap_or(0);
     let window = lifetime.stale_if_error.max(clients);
@@ -100,13 +99,13 @@ pub fn on_error(lifetime: &Lifetime, request: &RequestFacts, now: Time) -> bool 
         && (ttl > 0 || ttl.unsigned_abs() < window)
 }
 
-/// Statuses that count as a failure of the origin (RFC 5861 §4).
+/// Returns true for statuses that count as a failure of the origin (RFC 5861 §4).
 pub const fn is_origin_failure(status: u16) -> bool {
     matches!(status, 500 | 502 | 503 | 504)
 }
 
-/// Statuses with which the origin refuses a request. They may be due to what one client sent, and say
-/// nothing of what is stored; 404 and 410 do.
+/// Returns true for statuses with which the origin refuses a request. They may be due to this one client and do not
+/// concern the stored response, unlike 404 and 410.
 pub const fn is_refusal(status: u16) -> bool {
     matches!(status, 400..500) && !matches!(status, 404 | 410)
 }
@@ -115,7 +114,7 @@ fn beyond_clients_limits(lifetime: &Lifetime, request: &RequestFacts, now: Time)
     let ttl = lifetime.ttl(now);
     let fresh = ttl > 0;
     if let Some(max_age) = request.max_age() {
-        // Immutable while fresh: a plain reload, `max-age=0`, need not ask (RFC 8246 §2.1).
+        // Immutable while fresh: a plain reload, `max-age=0`, causes no revalidation (RFC 8246 §2.1).
         let unchanged = max_age == 0 && fresh && lifetime.has(IMMUTABLE);
         let not_fresh = !fresh && !accepts_stale(lifetime, request, now);
         if !unchanged && (not_fresh || lifetime.age(now) > max_age) {
@@ -133,7 +132,7 @@ mod tests {
     use crate::rules::{Reload, Rules};
     use crate::testing::{RECEIVED, fields, get, lifetime};
 
-    /// Asks for a response, this many milliseconds after it was received.
+    /// The decision for a request this many milliseconds after the receipt of the response.
     fn check(response: &str, request: &str, after: u64, expected: Reuse) {
         check_with(&Rules::default(), response, request, after, expected);
     }

@@ -1,4 +1,4 @@
-//! What the operator says for a route, where HTTP leaves room.
+//! The operator's settings for a route, where HTTP leaves a choice.
 
 use crate::compression::Compress;
 use crate::patterns::{FieldPatterns, Patterns};
@@ -6,69 +6,65 @@ use crate::sharing::Seal;
 use crate::tags::Separator;
 use crate::time::Millis;
 
-/// Which cookies do not make a request personal.
+/// Patterns of cookie names.
 pub type CookiePatterns = Patterns;
 
-/// Whose cache it is (RFC 9111 §1): what may be stored, and for whom it may be used, differs.
+/// Shared or private cache (RFC 9111 §1): they differ in the responses they store and the users they serve.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CacheKind {
-    /// Everybody's, as a proxy is.
+    /// Shared by all users, as in a proxy.
     #[default]
     Shared,
-    /// One user's, inside his client. `private` is no reason not to store a response, credentials do
-    /// not limit what it is used for, `s-maxage` and `proxy-revalidate` are for others, the user may
-    /// accept stale responses (`max-stale`), and what can be validated is stored even if nobody says
-    /// how long it is fresh. The key tells identities apart ([`KeyRules::partition`]). What else
-    /// differs are other rules: [`Rules::private`] has them all.
+    /// For one user, inside a client. `private` does not prevent storing, credentials do not restrict reuse, `s-maxage`
+    /// and `proxy-revalidate` do not apply, `max-stale` is honoured, and responses with a validator are stored even
+    /// without a lifetime. The key contains the identity ([`KeyRules::partition`]). [`Rules::private`] has the other
+    /// settings that differ.
     Private,
 }
 
-/// The operator's word on one route. The defaults are those of `microcache http://localhost:3000`.
+/// The settings of one route. The defaults are those of `microcache http://localhost:3000`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// Whose cache it is.
+    /// Shared or private.
     pub kind: CacheKind,
-    /// How long a response without explicit freshness stays fresh, counted from its receipt.
+    /// Freshness lifetime of responses without an explicit one, in milliseconds from the receipt.
     pub ttl: Millis,
-    /// The same per status. A status named here is storable without explicit freshness.
+    /// Like `ttl`, per status. A status listed here is storable without explicit freshness.
     pub status_ttl: Vec<(u16, Millis)>,
-    /// Replaces whatever the origin says about *how long*: `max-age`, `s-maxage`, `Expires`, a
-    /// plain `no-cache`. It never decides *whether*: `private`, `no-store`, `Set-Cookie`,
-    /// credentials, `Vary: *` and the list of storable statuses keep their say, and
-    /// `must-revalidate` still forbids stale answers.
+    /// A lifetime in milliseconds that overrides the origin's: `max-age`, `s-maxage`, `Expires`, a plain `no-cache`. It
+    /// does not decide about storing: `private`, `no-store`, `Set-Cookie`, credentials, `Vary: *` and the list of
+    /// storable statuses still apply, and `must-revalidate` still forbids stale responses.
     pub forced_ttl: Option<Millis>,
-    /// The stale-while-revalidate window where the response names none.
+    /// The default stale-while-revalidate window, in milliseconds.
     pub stale_while_revalidate: Millis,
-    /// The stale-if-error window where the response names none.
+    /// The default stale-if-error window, in milliseconds.
     pub stale_if_error: Millis,
-    /// Percent of the time since the last modification, as RFC 9111 §4.2.2 suggests, instead of
-    /// `ttl`.
+    /// Heuristic freshness instead of `ttl`, in percent of the time since the last modification (RFC 9111 §4.2.2).
     pub heuristic: Option<u8>,
-    /// Targeted fields (RFC 9213) that speak to this cache, most important first.
+    /// Targeted fields (RFC 9213) that apply to this cache, in order of precedence.
     pub targeted: Vec<String>,
     /// Response fields with tags, for purges.
     pub tag_fields: Vec<TagField>,
-    /// What becomes of a response with `Set-Cookie`.
+    /// The treatment of responses with `Set-Cookie`.
     pub set_cookie: SetCookie,
-    /// Cookies that do not make a request personal, beside those that never do
-    /// ([`IMPERSONAL_COOKIES`](crate::impersonal::IMPERSONAL_COOKIES)). Requests that pass carry them.
+    /// Cookies that do not make a request personal, in addition to
+    /// [`IMPERSONAL_COOKIES`](crate::impersonal::IMPERSONAL_COOKIES). Requests that pass carry them.
     pub cookies_ignored: CookiePatterns,
-    /// What the origin sees of a request.
+    /// Settings for the request that the origin sees.
     pub request: RequestRules,
-    /// Fields whose mention in `Vary` is not believed: responses that differ by them are taken to be
-    /// the same.
+    /// Field names ignored in `Vary`: responses that differ by them are considered the same.
     pub vary_ignored: Vec<String>,
-    /// The languages of the site. Where there are any, `Accept-Language` counts, and reaches the
-    /// origin, only as the one of them that fits best.
+    /// The languages of the site. If there are any, `Accept-Language` is normalized to the best match, for selection
+    /// and for the origin.
     pub languages: Vec<String>,
-    /// Whether a client's reload (`no-cache`, `max-age=0`) reaches the origin.
+    /// The treatment of a client's reload (`no-cache`, `max-age=0`).
     pub reload: Reload,
-    /// The client is the program itself: what it accepts although it is stale it is given (`max-stale`), and if it
-    /// forces a reload nothing else stands in when the origin fails.
+    /// The client is the program itself: `max-stale` is honoured, and a forced reload gets no stale response when the
+    /// origin fails.
     pub obeys_client: bool,
-    /// What makes up the key beside scheme, host, path and query.
+    /// The components of the key besides scheme, host, path and query.
     pub key: KeyRules,
-    /// What is sent compressed. Where anything is, the origin is asked for what is not encoded.
+    /// Compression. If it is on, the origin is asked for the identity coding.
     pub compress: Compress,
 }
 
@@ -104,9 +100,8 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// The rules of one user's cache: nothing is fresh or used stale that does not say so, but for the
-    /// heuristic of RFC 9111 §4.2.2; his reload is honoured, his cookies are kept, and no field that
-    /// speaks to shared caches counts.
+    /// The rules of a private cache: no default lifetimes and stale windows but heuristic freshness (RFC 9111 §4.2.2);
+    /// reloads are honoured, `Set-Cookie` is stored, and no targeted field applies.
     pub fn private() -> Self {
         Self {
             kind: CacheKind::Private,
@@ -127,17 +122,17 @@ impl Rules {
     }
 }
 
-/// A response field in which applications name tags.
+/// A response field with tags.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TagField {
-    /// What it is called.
+    /// The field name.
     pub name: String,
-    /// What separates the tags in it.
+    /// The separator of its tags.
     pub separator: Separator,
 }
 
 impl TagField {
-    /// The fields that applications write for other caches, with their separators there.
+    /// The tag fields that applications write for other caches, with their separators.
     pub const WELL_KNOWN: [(&str, Separator); 3] = [
         ("Cache-Tag", Separator::Comma),
         ("Surrogate-Key", Separator::Space),
@@ -145,61 +140,60 @@ impl TagField {
     ];
 }
 
-/// What becomes of a response with `Set-Cookie`.
+/// The treatment of a response with `Set-Cookie`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SetCookie {
-    /// It is not stored.
+    /// Do not store it.
     #[default]
     Refuse,
-    /// It is stored without the cookie.
+    /// Store it without the cookie.
     Strip,
-    /// It is stored and the cookie replayed to everyone, on the operator's own word.
+    /// Store it and replay the cookie to every client, at the operator's own risk.
     Store,
 }
 
-/// Whether a client's reload reaches the origin.
+/// The treatment of a client's reload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reload {
-    /// A reload is answered like any other request: the origin's load is not in the clients' hands.
+    /// Handle it like any other request: clients do not control the load of the origin.
     #[default]
     Ignore,
-    /// A reload asks the origin first, as RFC 9111 §5.2.1.4 describes.
+    /// Revalidate first, as in RFC 9111 §5.2.1.4.
     Honour,
 }
 
-/// What the origin sees of a request, beside what it sees of every one.
+/// Settings for the request that the origin sees.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestRules {
-    /// Cookies that the origin does not see, and that count nowhere.
+    /// Cookies removed from requests. They have no effect on caching.
     pub removed_cookies: CookiePatterns,
-    /// Fields likewise.
+    /// Fields removed likewise.
     pub removed_fields: FieldPatterns,
-    /// Fields that are passed on for everybody although only a trusted peer's would be. They are
-    /// part of the key.
+    /// Fields that are forwarded for every client although only trusted peers may send them. They are part of the key.
     pub kept_fields: FieldPatterns,
-    /// Fields that a fetch for everyone sends although they are neither known nor part of the key.
+    /// Further fields that a shared fetch sends, without being part of the key.
     pub forwarded_fields: FieldPatterns,
 }
 
-/// What makes up the key beside scheme, host and path.
+/// The components of the key besides scheme, host and path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyRules {
-    /// Which query parameters count.
+    /// The query parameters that are part of the key.
     pub query: Query,
-    /// The origin gets the whole query, not only what counts. It must not answer by the rest.
+    /// Forwards the whole query to the origin, which must not depend on the parameters outside the key.
     pub whole_query: bool,
-    /// Request fields that are part of the key, by name; a `*` at the end stands for any rest.
+    /// Request fields that are part of the key, by name; a `*` at the end matches any suffix.
     pub headers: Vec<String>,
     /// Cookies that are part of the key, likewise. Such a cookie does not make a request personal.
     pub cookies: Vec<String>,
-    /// What tells the identities of one private cache apart, beside `Authorization`.
+    /// The partition of a private cache, in addition to `Authorization`.
     pub partition: Vec<u8>,
-    /// What keys say of the rules that they were built by: see [`Rules::sealed`].
+    /// The rules that keys are built by: see [`Rules::sealed`].
     pub seal: Seal,
 }
 
 impl KeyRules {
-    /// Whether a request field called `name` is part of the key.
+    /// Returns true if a request field called `name` is part of the key.
     pub fn has_header(&self, name: &[u8]) -> bool {
         let takes = |wanted: &String| match wanted.as_bytes().strip_suffix(b"*") {
             Some(beginning) => name
@@ -211,14 +205,14 @@ impl KeyRules {
     }
 }
 
-/// Which query parameters are part of the key.
+/// The query parameters that are part of the key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Query {
-    /// The raw query as it stands.
+    /// The raw query.
     #[default]
     All,
     /// All but these.
     Except(Patterns),
-    /// These and no others.
+    /// Only these.
     Only(Patterns),
 }

@@ -1,5 +1,4 @@
-//! The rules of `microcache http://localhost:3000`, one test each: what is safe when nobody has
-//! configured anything.
+//! Tests of the default rules, those of `microcache http://localhost:3000`: they must be safe without configuration.
 
 use http::Method;
 
@@ -514,7 +513,7 @@ fn rule_10_upgrades_and_event_streams_go_straight_through() {
             "connection: UPGRADE\nupgrade: WebSocket",
             Handling::Pass(PassReason::Upgrade),
         ),
-        // The whole offer stays here, and so the request is one like any other.
+        // The offer is removed as a whole, so the request is an ordinary one.
         (
             "connection: UPGRADE\nupgrade: WebSocket, h2c",
             Handling::Cache,

@@ -1,33 +1,29 @@
-//! Who may share a stored response is decided by rules of its route: which cookies make a request personal,
-//! what is part of the key, what `Vary` is believed. Keys say by which such rules something was stored, so
-//! that it is not found by others: what was stored while more was shared must not be an answer once less
-//! is, neither after a reload, nor after a restart with a disk, nor in another process that has other rules
-//! and shares a tier.
+//! The identity of the rules that decide who may share a stored response: cookies that make a request personal,
+//! components of the key, ignored names in `Vary`. Keys contain it, so that responses stored under more permissive
+//! rules are not found under stricter ones: after a reload, after a restart with a disk tier, and in other processes
+//! with a common tier.
 //!
-//! How long something is fresh, by what it is purged, and who is asked for it decides nothing of that, and
-//! changes no key.
+//! Lifetimes, tags and origins do not decide about sharing, and change no key.
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::patterns::Patterns;
 use crate::rules::{Query, Rules, SetCookie};
 
-/// What keys say of the rules of sharing.
+/// The identity of the sharing rules in a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Seal {
-    /// Nothing: whoever builds such keys has one set of rules for ever.
+    /// Not in the key: its builder only ever has one set of rules.
     #[default]
     None,
-    /// The rules are those that hold where nothing is said. The url is all of the key, unless a trusted proxy
-    /// says more.
+    /// The default rules. The key is the url alone, unless a trusted proxy sends forwarding fields.
     Usual,
-    /// Others, which have this number.
+    /// Other rules, with a hash of them.
     Own(u64),
 }
 
 impl Rules {
-    /// The same rules, whose keys say from now on which they are. Nothing that decides about sharing, or about what is
-    /// compressed, may be changed after that.
+    /// The same rules with their identity in keys. Settings for sharing and compression must not be changed afterwards.
     #[must_use]
     pub fn sealed(mut self) -> Self {
         let own = of_sharing(&self);
@@ -43,8 +39,8 @@ impl Rules {
     }
 }
 
-/// All that decides about sharing, written down such that two different things never look the same: not in
-/// this version, and not in the next one, which finds on the disk what this one has stored.
+/// The encoding of all settings that decide about sharing. Different settings have different encodings, also across
+/// versions: the next version of this program reads the disk tier of this one.
 fn of_sharing(rules: &Rules) -> Vec<u8> {
     let Rules { key, request, .. } = rules;
     let mut out = Vec::new();
@@ -53,7 +49,7 @@ fn of_sharing(rules: &Rules) -> Vec<u8> {
     push_names(&mut out, request.removed_fields.written());
     push_names(&mut out, request.kept_fields.written());
     push_names(&mut out, sorted(&rules.vary_ignored));
-    // The first of them that a response has is the one that counts.
+    // Their order matters: the first one in a response counts.
     push_names(
         &mut out,
         rules.targeted.iter().map(|name| lower(name)).collect(),
@@ -76,7 +72,7 @@ fn of_sharing(rules: &Rules) -> Vec<u8> {
         SetCookie::Store => 2,
     };
     out.extend([query, u8::from(key.whole_query), set_cookie]);
-    // What was stored before there was such a rule is found where nothing is said.
+    // Appended only if set, so that keys of earlier versions stay valid.
     if !request.forwarded_fields.is_empty() {
         push_names(&mut out, request.forwarded_fields.written());
     }
@@ -227,7 +223,7 @@ mod tests {
             rules.sealed().key.seal
         };
         assert_eq!(seal(&["a", "b*"]), seal(&["b*", "a", "bc*"]));
-        // What is on disks was stored under it.
+        // Disk tiers hold responses stored under it.
         assert_eq!(seal(&["a"]), Seal::Own(0x651a_a3b7_8034_2291));
         assert_eq!(Rules::private().sealed().key.seal, Seal::None);
     }

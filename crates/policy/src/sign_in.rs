@@ -1,25 +1,24 @@
-//! Authentication that is a property of the connection (RFC 4559 §6): what comes on it later counts as
-//! the user's who signed in on it, without any field that says so.
+//! Connection-based authentication (RFC 4559 §6): later requests on a connection belong to the user who was
+//! authenticated on it, without any field that indicates it.
 
 use crate::fields::Fields;
 
-/// The schemes that work like this.
+/// The authentication schemes that work like this.
 const SCHEMES: [&str; 4] = ["ntlm", "negotiate", "kerberos", "credssp"];
 
-/// Whether a request signs its connection in, or is a step towards it.
+/// Returns true if a request authenticates its connection, or is a step of that.
 pub fn signs_in(request: Fields<'_>) -> bool {
     names_scheme(request, "authorization") || names_scheme(request, "proxy-authorization")
 }
 
-/// Whether a response asks its client to sign its connection in, or says that it is.
+/// Returns true if a response challenges its client to authenticate its connection, or confirms it.
 pub fn is_challenged(response: Fields<'_>) -> bool {
     names_scheme(response, "www-authenticate")
         || names_scheme(response, "proxy-authenticate")
         || response.contains("persistent-auth")
 }
 
-/// Quotes are not heeded: what only looks like a scheme costs a connection, and one that is
-/// overlooked would give it to somebody else.
+/// Quotes are ignored: a false positive costs a connection, a false negative would hand it to another user.
 fn names_scheme(fields: Fields<'_>, name: &str) -> bool {
     fields
         .all(name)

@@ -1,36 +1,36 @@
-//! The `Cache-Status` field (RFC 9211): what the cache did for this response, and why.
+//! The `Cache-Status` field (RFC 9211).
 
 use crate::compression::SentCoding;
 use crate::detail::Detail;
 
-/// The name under which this cache reports.
+/// The name of this cache in the field.
 const NAME: &[u8] = b"microcache";
-/// The largest integer a structured field can hold (RFC 9651 §3.3.1).
+/// The largest Integer of a structured field (RFC 9651 §3.3.1).
 const MAX_INTEGER: i64 = 999_999_999_999_999;
 
-/// Why a request went to the origin (RFC 9211 §2.2).
+/// The reason that a request was forwarded (RFC 9211 §2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forward {
-    /// The cache was not to handle it.
+    /// The cache was configured not to handle it.
     Bypass,
-    /// Its method must be forwarded.
+    /// The semantics of its method require forwarding.
     Method,
-    /// Nothing is stored under its url.
+    /// No response is stored for the url.
     UriMiss,
-    /// Something is stored under its url, but for other fields of `Vary`.
+    /// Responses are stored for the url, but none is selected (`Vary`).
     VaryMiss,
-    /// Nothing is stored, for one of the two reasons above.
+    /// No response is stored, for one of the two reasons above.
     Miss,
-    /// Something is stored and fresh, but the request wants more.
+    /// A fresh response is stored, but the request's directives do not allow it.
     Request,
-    /// What is stored is stale.
+    /// The stored response is stale.
     Stale,
-    /// What is stored is a part, and another one is wanted.
+    /// The stored response is partial and lacks the requested range.
     Partial,
 }
 
 impl Forward {
-    /// As it stands in the field.
+    /// The token in the field.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Bypass => "bypass",
@@ -45,29 +45,29 @@ impl Forward {
     }
 }
 
-/// One member of `Cache-Status`.
+/// A member of `Cache-Status`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheStatus {
-    /// Answered from what is stored, without the origin.
+    /// Served from the cache without forwarding.
     pub hit: bool,
-    /// Why it went to the origin. Not written for a hit: the two exclude each other.
+    /// The reason for forwarding. It is not written for a hit: the two exclude each other.
     pub fwd: Option<Forward>,
-    /// The status of the origin's answer.
+    /// The status of the origin's response.
     pub fwd_status: Option<u16>,
-    /// Whole seconds of freshness left; negative when stale. Not written for a response that has just been fetched.
+    /// Remaining freshness in seconds; negative if stale. It is written for hits only.
     pub ttl: Option<i64>,
     /// The response was stored.
     pub stored: bool,
-    /// The request was answered together with others.
+    /// The request was coalesced with others.
     pub collapsed: bool,
-    /// What else there is to say.
+    /// Further detail.
     pub detail: Option<Detail>,
-    /// The coding that it is sent in, if that was made here. Not written: `Content-Encoding` says it.
+    /// The coding in which this cache sends the response. It is not written, since `Content-Encoding` has it.
     pub coding: Option<SentCoding>,
 }
 
 impl CacheStatus {
-    /// Writes the member at the end of `out`.
+    /// Appends the member to `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(NAME);
         if self.hit {

@@ -1,4 +1,4 @@
-//! May this response be stored? (RFC 9111 §3)
+//! Storability of responses (RFC 9111 §3).
 
 use crate::detail::Detail;
 use crate::directives::Directive;
@@ -13,51 +13,51 @@ use crate::rules::SetCookie;
 use crate::time::Times;
 use crate::vary::Vary;
 
-/// Whether a response may be stored, and for how long it may then be used.
+/// The decision on storing a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Storable {
-    /// It may, and this is how long and for whom it can be used.
+    /// Stored, with this lifetime.
     Yes(Lifetime),
-    /// It may not.
+    /// Not stored.
     No(NotStorable),
 }
 
-/// Why a response is not stored.
+/// The reason that a response is not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotStorable {
-    /// The request passes by the cache: its method, its body, its own `no-store`.
+    /// The request bypasses the cache: its method, its body, its `no-store`.
     Request,
-    /// The response is for one user (`private`).
+    /// `private`: the response is for one user.
     Private,
     /// `no-store`.
     NoStore,
-    /// It sets a cookie.
+    /// The response has `Set-Cookie`.
     SetCookie,
     /// `Vary: *`.
     VaryAny,
-    /// The request had credentials, and the response does not say that it can be shared.
+    /// The request had credentials, and the response is not marked as shareable.
     Credentials,
-    /// An event stream has no end.
+    /// An event stream, which has no end.
     EventStream,
-    /// The status is not one to store without explicit freshness, or not one that is understood.
+    /// The status requires explicit freshness to be stored, or is not understood.
     Status,
-    /// A part, or a confirmation, is not a whole response.
+    /// A 206 or a 304 is not a complete response.
     Partial,
-    /// It could never be used: no freshness, no stale window, nothing to validate it with.
+    /// The response could never be reused: no freshness lifetime, no stale window, no validator.
     NoLifetime,
-    /// The operator's `status_ttl` for this status is 0.
+    /// The route's `status_ttl` for this status is 0.
     StatusTtl,
-    /// It has more tags than are kept of one response, and a purge would miss it.
+    /// The response has more tags than the limit, and a purge would miss it.
     TooManyTags,
 }
 
 impl NotStorable {
-    /// Whether the response is for the client that asked, and so says nothing of what others get.
+    /// Returns true if the response is for this client only, and so allows no conclusion on those of others.
     pub const fn is_for_one(self) -> bool {
         matches!(self, Self::Private | Self::NoStore | Self::SetCookie)
     }
 
-    /// What `Cache-Status` says of it.
+    /// The reason in `Cache-Status`.
     pub const fn detail(self) -> Detail {
         match self {
             Self::Request => Detail::Request,
@@ -76,7 +76,7 @@ impl NotStorable {
     }
 }
 
-/// Judges the response to a GET (a HEAD that was sent on as a GET counts as one), as the origin sent it.
+/// Decides on the response to a GET, or to a HEAD that was forwarded as a GET, with the origin's fields.
 pub fn storable(
     request: &RequestFacts,
     status: u16,
@@ -96,7 +96,7 @@ pub fn storable(
     }
 }
 
-/// What forbids storing, whatever the freshness.
+/// The reason that forbids storing, whatever the freshness lifetime.
 fn refusal(
     request: &RequestFacts,
     status: u16,
@@ -128,7 +128,7 @@ fn refusal(
     }
 }
 
-/// Whether it is for the sake of its status that the operator does not want a response kept.
+/// Returns true if the response is not stored because of a `status_ttl` of 0.
 fn is_zero_for(arrived: &Arrived<'_, '_>) -> bool {
     let by_status = &arrived.facts.rules.status_ttl;
     arrived.forced.is_none() && by_status.contains(&(arrived.status, 0))
@@ -151,7 +151,7 @@ fn lifetime(arrived: &Arrived<'_, '_>) -> Result<Lifetime, NotStorable> {
         Freshness::Operator(0) if is_zero_for(arrived) => {
             return Err(NotStorable::StatusTtl);
         }
-        // A user's cache keeps it to ask whether it is still good.
+        // A private cache stores it for validation.
         Freshness::Operator(0) if !(rules.are_private() && arrived.forced.is_none()) => {
             return Err(NotStorable::NoLifetime);
         }
@@ -194,10 +194,9 @@ fn lifetime(arrived: &Arrived<'_, '_>) -> Result<Lifetime, NotStorable> {
     })
 }
 
-/// With which credentials the response can be shared: for `Authorization` by RFC 9111 §3.5, for
-/// cookies if the origin speaks of shared caches. `must-revalidate` or a targeted field is no
-/// invitation by itself: what the route adds where the origin names no lifetime is for requests
-/// without credentials.
+/// The credentials of requests that may share the response: `Authorization` by RFC 9111 §3.5, cookies if the origin
+/// addresses shared caches. `must-revalidate` or a targeted field alone does not permit sharing: default lifetimes of
+/// the route are for requests without credentials.
 fn shared_with(response: &ResponseFacts<'_>, explicit: bool) -> Credentials {
     let shared = response.says(Directive::Public) || response.said.directives.s_maxage.is_some();
     Credentials {
@@ -206,7 +205,7 @@ fn shared_with(response: &ResponseFacts<'_>, explicit: bool) -> Credentials {
     }
 }
 
-/// Statuses whose caching requirements are known here, for `must-understand` (RFC 9111 §5.2.2.3).
+/// Returns true for statuses whose caching requirements are implemented, for `must-understand` (RFC 9111 §5.2.2.3).
 const fn is_understood(status: u16) -> bool {
     matches!(
         status,

@@ -1,4 +1,4 @@
-//! Which fields of a response are stored (RFC 9111 §3.1).
+//! The fields of a response that are stored (RFC 9111 §3.1).
 
 use crate::fields::{FieldsBuf, is_one_of};
 use crate::hop::is_hop_by_hop;
@@ -6,10 +6,9 @@ use crate::response::ResponseFacts;
 use crate::rules::SetCookie;
 use crate::syntax::is_token;
 
-/// The fields to store with a response, in their order and case. Left out are those of one
-/// connection, those that `private="…"` and `no-cache="…"` name, and `Set-Cookie` unless the
-/// operator wants it; `Age`, which has become part of the lifetime; and what frames the body, whose
-/// length the store knows.
+/// The fields to store with a response, in their order and case. Left out are hop-by-hop fields, those listed in
+/// `private="…"` and `no-cache="…"`, `Set-Cookie` unless the route stores it, `Age`, which has become part of the
+/// lifetime, and framing fields, since the store knows the length.
 pub fn fields_to_store(response: &ResponseFacts<'_>) -> FieldsBuf {
     let leaves_cookies =
         response.seen.has_set_cookie && response.rules.set_cookie != SetCookie::Store;
@@ -27,8 +26,8 @@ pub fn fields_to_store(response: &ResponseFacts<'_>) -> FieldsBuf {
     kept
 }
 
-/// Whether a block can be sent as it stands in a response's head: whole lines, none of which frames
-/// a body or speaks of a connection. For blocks that were kept where others can write.
+/// Returns true if a block can be sent in the head of a response: well-formed lines without framing and hop-by-hop
+/// fields. For blocks from storage that other processes can write.
 pub(crate) fn is_stored_form(block: &[u8]) -> bool {
     block.split_inclusive(|&b| b == b'\n').all(|line| {
         let Some((line, colon)) = line

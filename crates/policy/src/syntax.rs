@@ -1,10 +1,10 @@
-//! Which bytes may stand where: one table, one look-up per byte.
+//! Character classes: one table, one look-up per byte.
 
-/// What tokens are made of.
+/// Characters of tokens.
 const TOKEN: u8 = 1;
-/// `cookie-octet` (RFC 6265 §4.1.1). At all other bytes some program ends a cookie or its value.
+/// `cookie-octet` (RFC 6265 §4.1.1). All other bytes end a cookie or its value for some parser.
 const COOKIE: u8 = 2;
-/// The same without brackets, at which Python's `http.cookies`, for one, gives up.
+/// `cookie-octet` without brackets, at which Python's `http.cookies` stops, for example.
 const PLAIN_COOKIE: u8 = 4;
 
 static CLASS: [u8; 256] = classes();
@@ -28,7 +28,7 @@ const fn classes() -> [u8; 256] {
     table
 }
 
-/// A byte of a token (RFC 9110 §5.6.2): of methods and field names, for example.
+/// Returns true for a character of tokens (RFC 9110 §5.6.2), such as methods and field names.
 pub const fn is_tchar(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
         || matches!(
@@ -50,17 +50,17 @@ pub const fn is_tchar(byte: u8) -> bool {
         )
 }
 
-/// Whether these bytes are a token.
+/// Returns true if the text is a token.
 pub fn is_token(text: &[u8]) -> bool {
     !text.is_empty() && all(text, TOKEN)
 }
 
-/// Whether every program takes this byte for a part of a cookie.
+/// Returns true if every parser takes this byte for part of a cookie.
 pub(crate) fn is_cookie_octet(byte: u8) -> bool {
     CLASS[usize::from(byte)] & COOKIE != 0
 }
 
-/// Whether every program reads this value of a cookie alike.
+/// Returns true if every parser reads this cookie value alike.
 pub(crate) fn is_plain_cookie_value(value: &[u8]) -> bool {
     all(value, PLAIN_COOKIE)
 }

@@ -1,5 +1,4 @@
-//! The names under which a response can be purged together with others: the tags that
-//! applications write for caches, and the groups of RFC 9875.
+//! Names for purging responses together: the tags that applications send to caches, and cache groups (RFC 9875).
 
 use std::borrow::Cow;
 
@@ -10,61 +9,59 @@ use crate::fields::{Fields, Line};
 use crate::invalidate::invalidates;
 use crate::rules::Rules;
 
-/// The most tags and groups that one response can have. RFC 9875 §2 asks for 32 groups at least.
+/// Maximum number of tags and groups of one response. RFC 9875 §2 requires at least 32 groups.
 pub const MAX_TAGS: usize = 128;
-/// The longest name of one of them, in bytes. RFC 9875 §2 asks for 32 at least.
+/// Maximum length of a tag or group, in bytes. RFC 9875 §2 requires at least 32.
 pub const MAX_TAG_LENGTH: usize = 1024;
-/// The most bytes that all names of one response have together.
+/// Maximum length of all tags and groups of one response, in bytes.
 pub const MAX_TAGS_LENGTH: usize = 16 * 1024;
 
-/// What kind of name it is. The two are name spaces apart.
+/// The name space of a tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TagKind {
-    /// A tag, from one of the route's [`tag_fields`](Rules::tag_fields). It means the same for
-    /// every host.
+    /// A tag, from one of the route's [`tag_fields`](Rules::tag_fields). It is valid across hosts.
     Tag,
-    /// A group, from `Cache-Groups`. It belongs to the origin (scheme, host and port) of the
-    /// response: a group of the same name elsewhere is another one (RFC 9875 §2.1).
+    /// A group, from `Cache-Groups`. It is local to the origin (scheme, host and port) of the response (RFC 9875 §2.1).
     Group,
 }
 
-/// One name under which a response can be purged.
+/// A name for purging a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tag<'a> {
     /// Tag or group.
     pub kind: TagKind,
-    /// Its bytes, as the origin wrote them: case counts.
+    /// The bytes as sent by the origin; case-sensitive.
     pub name: &'a [u8],
 }
 
-/// A response has more tags than are kept of one.
+/// The error of a response with more tags than the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooManyTags;
 
-/// The tags and groups of one response, each once.
+/// The tags and groups of one response, without duplicates.
 #[derive(Clone, Debug, Default)]
 pub struct Tags<'a> {
     all: SmallVec<[(TagKind, Name<'a>); 4]>,
     length: usize,
 }
 
-/// Tags are parts of the response; groups may be escaped there.
+/// The bytes of a tag, which are part of the response, or of a group, which may be escaped there.
 type Name<'a> = Cow<'a, [u8]>;
 
 impl Tags<'_> {
-    /// Each of them, in the order in which they were read.
+    /// The tags and groups, in the order of the response.
     pub fn iter(&self) -> impl Iterator<Item = Tag<'_>> {
         self.all
             .iter()
             .map(|(kind, name)| Tag { kind: *kind, name })
     }
 
-    /// How many there are.
+    /// The number of tags and groups.
     pub fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there is none.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
@@ -87,17 +84,17 @@ impl<'a> Tags<'a> {
     }
 }
 
-/// The lines with tags and groups, as far as they have been read.
+/// The lines with tags and groups, collected in the pass over the fields.
 #[derive(Default)]
 pub(crate) struct Lines<'a> {
     tags: Tags<'a>,
     too_many: bool,
-    /// The values of `Cache-Groups`, which count only if each of them is well-formed.
+    /// The values of `Cache-Groups`, which count only if all are well-formed.
     groups: SmallVec<[&'a [u8]; 1]>,
 }
 
 impl<'a> Lines<'a> {
-    /// Takes in any line of a response, which may be one of them.
+    /// Adds any line of a response, if it is one of these.
     pub(crate) fn note(&mut self, line: Line<'a>, rules: &Rules) {
         self.groups.extend(line.value_of("cache-groups"));
         for field in &rules.tag_fields {
@@ -109,7 +106,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// What they name, each once.
+    /// The tags and groups in the lines, without duplicates. Fails if they exceed the limits.
     pub(crate) fn finish(mut self) -> Result<Tags<'a>, TooManyTags> {
         for name in strings(self.groups.iter().copied()) {
             self.add(TagKind::Group, Cow::Owned(name));
@@ -125,9 +122,8 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// The groups of the request's origin that a response invalidates (RFC 9875 §3): those in
-/// `Cache-Group-Invalidation`, if the method may change something and the response says that it
-/// has. Groups that no stored response can have are left out.
+/// The groups of the request's origin that a response invalidates (RFC 9875 §3): those in `Cache-Group-Invalidation`,
+/// if the method is unsafe and the response is no error. Groups that no stored response can have are left out.
 pub fn invalidated_groups(
     method: &http::Method,
     status: u16,
@@ -141,14 +137,14 @@ pub fn invalidated_groups(
     named
 }
 
-/// What separates the tags in a field.
+/// The separator of tags in a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Separator {
-    /// Commas. White space around a tag does not belong to it.
+    /// Commas, with optional white space around the tags.
     Comma,
     /// White space.
     Space,
-    /// Both.
+    /// Commas or white space.
     CommaOrSpace,
 }
 
@@ -166,11 +162,11 @@ impl Separator {
     }
 }
 
-/// The members of a list of Strings (RFC 9651 §3.1), of which these are the lines. A field that is not
-/// one is ignored as a whole; of its members, parameters are ignored (RFC 9875 §2).
+/// The members of a List of Strings (RFC 9651 §3.1) in these lines. A malformed field is ignored as a whole; parameters
+/// of its members are ignored (RFC 9875 §2).
 fn strings<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
-    // Lines are parsed one by one: no String reaches from one line into the next.
+    // Lines are parsed one by one: a String cannot span two lines.
     for line in lines {
         let Ok(members) = Parser::new(line).parse::<List>() else {
             return Vec::new();
@@ -195,7 +191,7 @@ mod tests {
     use crate::testing::{fields, judge, tags_of};
     use crate::{NotStorable, SetCookie};
 
-    /// Expects tags, written with their names, groups in angle brackets.
+    /// Checks the tags, given by name, with groups in angle brackets.
     fn check(rules: &Rules, response: &str, expected: &[&str]) {
         let response = fields(response);
         let tags = tags_of(&response, rules).expect("not too many");
@@ -305,7 +301,7 @@ mod tests {
             (format!("{}\n{}", tags(64, 8), groups(64, 8)), true),
             (format!("{}\n{}", tags(65, 8), groups(64, 8)), false),
             (format!("{0}\n{0}\n{0}", tags(64, 128)), true),
-            // What is ignored does not count.
+            // Ignored members do not count towards the limit.
             (format!("{}, b", groups(129, 8)), true),
         ] {
             let read = tags_of(&fields(&response), &Rules::default()).is_ok();

@@ -1,16 +1,14 @@
-//! Targeted cache control (RFC 9213): fields such as `CDN-Cache-Control` that speak to one kind of
-//! cache.
+//! Targeted cache control (RFC 9213): fields such as `CDN-Cache-Control` for one class of caches.
 
 use sfv::{BareItem, Dictionary, ListEntry, Parser};
 
 use crate::directives::Argument;
 use crate::fields::Fields;
 
-/// The member of a targeted field, in the types its directives have.
+/// The members of a targeted field, which is a Dictionary.
 type Members = Dictionary;
 
-/// The first of the `targeted` fields that is there, valid and not empty. It speaks in the place of
-/// `Cache-Control` and `Expires`.
+/// The first of the `targeted` fields that is present, valid and not empty. It replaces `Cache-Control` and `Expires`.
 pub(crate) fn select(response: Fields<'_>, targeted: &[String]) -> Option<Members> {
     targeted.iter().find_map(|name| members(response, name))
 }
@@ -40,7 +38,7 @@ fn members(response: Fields<'_>, name: &str) -> Option<Members> {
     (!members.is_empty() && well_typed).then_some(members)
 }
 
-/// A span must be an Integer (RFC 9213 §2.1); a field with one of another type is not valid.
+/// Returns true if a lifetime is an Integer (RFC 9213 §2.1); with another type, the field is invalid.
 fn well_typed(key: &str, entry: &ListEntry) -> bool {
     match key {
         "max-age" | "s-maxage" | "stale-while-revalidate" | "stale-if-error" => {
@@ -50,7 +48,7 @@ fn well_typed(key: &str, entry: &ListEntry) -> bool {
     }
 }
 
-/// `None` for a directive that is said not to hold, as in `no-store=?0`.
+/// The argument of a directive; `None` for a directive that is off, as in `no-store=?0`.
 fn argument(entry: &ListEntry) -> Option<Argument<'_>> {
     let ListEntry::Item(item) = entry else {
         return Some(Argument::Malformed);
@@ -82,7 +80,7 @@ mod tests {
         facts.is_targeted.then_some(facts.said.directives)
     }
 
-    /// Expects a field to speak, and its `max-age` in seconds.
+    /// Checks that a field is valid, and its `max-age` in seconds.
     fn check(lines: &str, expected: Option<u64>) {
         let max_age = selected(lines).expect(lines).max_age;
         assert_eq!(max_age, expected.map(|seconds| seconds * 1000), "{lines}");

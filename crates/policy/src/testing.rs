@@ -1,4 +1,4 @@
-//! What the tests of several modules share.
+//! Helpers of the tests.
 
 use http::Method;
 
@@ -14,10 +14,10 @@ use crate::stored_fields::fields_to_store;
 use crate::tags::{Tags, TooManyTags};
 use crate::time::{Time, Times};
 
-/// When responses of the tests are received: Sun, 06 Nov 1994 08:49:37 GMT.
+/// The time at which the responses of the tests are received: Sun, 06 Nov 1994 08:49:37 GMT.
 pub(crate) const RECEIVED: Time = Time::from_secs(784_111_777);
 
-/// Fields written one per line.
+/// The field block of these lines.
 pub(crate) fn fields(lines: &str) -> FieldsBuf {
     let mut block = Vec::new();
     for line in lines.lines() {
@@ -32,7 +32,7 @@ pub(crate) fn get(request: &FieldsBuf, rules: &Rules) -> RequestFacts {
     RequestFacts::read(&Method::GET, request.fields(), false, rules)
 }
 
-/// Judges a response that came at once.
+/// The decision on a response that was received at once.
 pub(crate) fn judge(
     rules: &Rules,
     request: &str,
@@ -50,7 +50,7 @@ pub(crate) fn judge(
     }
 }
 
-/// Whatever is judged anywhere in these tests is explained as well, and as it was judged.
+/// Checks that the explanation of a response agrees with the decision.
 fn check_account(
     facts: &RequestFacts,
     status: u16,
@@ -102,7 +102,7 @@ pub(crate) fn tags_of<'a>(
     ResponseFacts::read(response.fields(), rules).tags
 }
 
-/// What is stored of a response's fields.
+/// The fields that are stored of a response.
 pub(crate) fn to_store(response: &FieldsBuf, rules: &Rules) -> FieldsBuf {
     fields_to_store(&ResponseFacts::read(response.fields(), rules))
 }
@@ -112,7 +112,7 @@ pub(crate) fn lifetime(response: &str) -> Lifetime {
     judge(&Rules::default(), "", 200, response).expect(response)
 }
 
-/// What the origin sees of a request of somebody who is not known.
+/// The origin's view of a request from an untrusted client.
 pub(crate) fn view<'a>(request: Fields<'a>, rules: &'a Rules) -> OriginView<'a> {
     OriginView {
         fields: request,

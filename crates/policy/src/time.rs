@@ -1,23 +1,22 @@
-//! Points in time. The core is told what time it is; it never asks.
+//! Points in time. This crate reads no clock: the time is an argument.
 
 /// A span in milliseconds.
 pub type Millis = u64;
 
 /// A point in time, in milliseconds. Arithmetic saturates.
 ///
-/// Ages and deadlines are differences of points on the time line of one process, which no setting of the
-/// machine's clock bends. Dates (of fields, of logs) are milliseconds since the Unix epoch. The two
-/// agree until the clock is set.
+/// Ages and deadlines are differences on the monotonic clock of one process. Dates (of fields, of logs) are
+/// milliseconds since the Unix epoch. The two agree until the system clock is set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(u64);
 
 impl Time {
-    /// So many milliseconds after the epoch.
+    /// The time this many milliseconds after the epoch.
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis)
     }
 
-    /// So many seconds after the epoch.
+    /// The time this many seconds after the epoch.
     pub const fn from_secs(secs: u64) -> Self {
         Self(secs.saturating_mul(1000))
     }
@@ -32,44 +31,43 @@ impl Time {
         self.0 / 1000
     }
 
-    /// This long after.
+    /// The time later by `span`.
     #[must_use]
     pub const fn plus(self, span: Millis) -> Self {
         Self(self.0.saturating_add(span))
     }
 
-    /// The moment that lies so long before this one; the beginning of time if there is none.
+    /// The time earlier by `span`; the epoch if that is before it.
     #[must_use]
     pub const fn before(self, span: Millis) -> Self {
         Self::from_millis(self.as_millis().saturating_sub(span))
     }
 
-    /// So many milliseconds later, or earlier.
+    /// The time shifted by this many milliseconds, which may be negative.
     #[must_use]
     pub const fn shifted(self, by: i64) -> Self {
         Self(self.0.saturating_add_signed(by))
     }
 
-    /// How long ago `earlier` was; nothing if it lies ahead.
+    /// The span since `earlier`; zero if that is later.
     pub const fn since(self, earlier: Self) -> Millis {
         self.0.saturating_sub(earlier.0)
     }
 }
 
-/// When a response was asked for and received (RFC 9111 §4.2.3).
+/// The times of a request and its response (RFC 9111 §4.2.3).
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
-    /// When its request was sent.
+    /// The time at which the request was sent.
     pub request: Time,
-    /// When its head was received.
+    /// The time at which the head of the response was received.
     pub response: Time,
-    /// The same moment as a date, by the machine's clock as it was then. `Date` and `Expires` are
-    /// compared with it.
+    /// The same time as a date of the system clock, for comparison with `Date` and `Expires`.
     pub date: Time,
 }
 
 impl Times {
-    /// Of a response that came at once, on a machine whose clock has not been set since.
+    /// The times of a response that was received at once, by a system clock that has not been set since.
     pub const fn at(time: Time) -> Self {
         Self {
             request: time,

@@ -1,36 +1,36 @@
-//! W3C Trace Context: by what an application knows which requests belong together.
+//! W3C Trace Context, which correlates requests of several applications.
 //!
-//! A proxy that takes no part in a trace passes both fields on as they are, so that the application's
-//! spans have the client's as their parent. What is no valid `traceparent` is not passed on, and neither
-//! is the `tracestate` beside it (Trace Context §4.3): the application then begins a trace of its own.
-//! Where this proxy takes part, the application's spans have one of its spans as their parent.
+//! A proxy that takes no part in a trace forwards both fields unchanged, so that the application's spans have the
+//! client's as their parent. An invalid `traceparent` is not forwarded, and neither is its `tracestate` (Trace Context
+//! §4.3): the application then begins a new trace. If this proxy takes part, the application's spans have one of its
+//! spans as their parent.
 
 use crate::Fields;
 
-/// The trace that a request belongs to already.
+/// The trace context of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceParent {
-    /// The trace.
+    /// The trace id.
     pub trace: [u8; 16],
-    /// The span of whoever sent it.
+    /// The id of the sender's span.
     pub parent: [u8; 8],
-    /// Whoever sent it keeps this trace.
+    /// The sender has sampled this trace.
     pub is_sampled: bool,
 }
 
-/// A part of a trace.
+/// A span of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// The trace.
+    /// The trace id.
     pub trace: [u8; 16],
-    /// Its own name.
+    /// The span id.
     pub id: [u8; 8],
-    /// The span that it is a part of.
+    /// The id of the parent span.
     pub parent: Option<[u8; 8]>,
 }
 
 impl Span {
-    /// A part of it.
+    /// A child span with this id.
     #[must_use]
     pub const fn child(&self, id: [u8; 8]) -> Self {
         Self {
@@ -40,13 +40,13 @@ impl Span {
         }
     }
 
-    /// What a request says that is sent for it (Trace Context §3.2): this trace is kept.
+    /// The `traceparent` of requests within this span (Trace Context §3.2), with the sampled flag.
     pub fn traceparent(&self) -> String {
         format!("00-{}-{}-01", hex::encode(self.trace), hex::encode(self.id))
     }
 }
 
-/// The trace that a request belongs to, if it says so as it should.
+/// The trace context of a request, if it is valid.
 pub fn trace_parent(request: Fields<'_>) -> Option<TraceParent> {
     if !trace_travels(request) {
         return None;
@@ -61,23 +61,24 @@ pub fn trace_parent(request: Fields<'_>) -> Option<TraceParent> {
     })
 }
 
-/// Reads hexadecimal digits, two for each byte.
+/// Parses hexadecimal digits, two for each byte.
 fn bytes<const LENGTH: usize>(digits: &[u8]) -> Option<[u8; LENGTH]> {
     let mut bytes = [0; LENGTH];
     hex::decode_to_slice(digits, &mut bytes).ok()?;
     Some(bytes)
 }
 
-/// The fields of a trace.
+/// The fields of Trace Context.
 pub const TRACE_FIELDS: [&str; 2] = ["traceparent", "tracestate"];
 
-/// Whether the fields of a trace are passed on: there is one `traceparent`, and it is valid.
+/// Returns true if the fields of a trace are forwarded: there is one `traceparent`, and it is valid.
 pub fn trace_travels(request: Fields<'_>) -> bool {
     let mut lines = request.all("traceparent");
     matches!((lines.next(), lines.next()), (Some(line), None) if is_valid(line.trim_ascii()))
 }
 
-/// Trace Context §3.2.2: version, trace, parent and flags. Versions to come may have more behind them.
+/// Returns true for a valid `traceparent` (Trace Context §3.2.2): version, trace id, parent id and flags. Later
+/// versions may have more behind them.
 fn is_valid(line: &[u8]) -> bool {
     let mut parts = line.splitn(5, |&byte| byte == b'-');
     let mut part = |length| parts.next().filter(|part| is_hex(part, length));
@@ -91,7 +92,7 @@ fn is_valid(line: &[u8]) -> bool {
     version != b"ff" && !is_zero(trace) && !is_zero(parent) && (version != b"00" || !has_more)
 }
 
-/// So many hexadecimal digits, in lower case.
+/// Returns true for this number of hexadecimal digits in lower case.
 fn is_hex(part: &[u8], length: usize) -> bool {
     part.len() == length
         && part

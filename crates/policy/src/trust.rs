@@ -1,24 +1,23 @@
-//! What becomes of a request's fields on their way to the origin: the one place that says which of
-//! them travel.
+//! The forwarding of request fields: the one place that decides which of them reach the origin.
 
 use crate::fields::{Fields, is_one_of};
 use crate::hop::is_hop_by_hop;
 use crate::rules::RequestRules;
 
-/// What becomes of a field line.
+/// The treatment of a field line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// The origin sees it as the client sent it.
+    /// Forwarded unchanged.
     Travels,
-    /// The origin does not see it.
+    /// Not forwarded.
     Removed,
-    /// The origin sees a line of ours in its place: it says who the peer is, or what host was asked
-    /// for. A trusted peer's own word goes into it.
+    /// Replaced by a line of the proxy, with the peer's address or the host of the request. It includes the value of a
+    /// trusted peer.
     Rewritten,
 }
 
-/// What becomes of a field called `name`. `vouched` says that the peer is a trusted proxy. (What
-/// `Connection` names stays behind as well; such a request passes.)
+/// The treatment of a field called `name`. `vouched`: the peer is a trusted proxy. (Fields nominated by `Connection`
+/// are removed as well; such a request passes.)
 pub fn fate(name: &[u8], vouched: bool, rules: &RequestRules) -> Fate {
     // The origin needs a host, whatever the route removes.
     if name.eq_ignore_ascii_case(b"host") {
@@ -34,7 +33,7 @@ pub fn fate(name: &[u8], vouched: bool, rules: &RequestRules) -> Fate {
     }
 }
 
-/// Whether a field is written anew for the origin, whoever asks.
+/// Returns true if a field is always rewritten for the origin.
 pub fn is_rewritten(name: &[u8]) -> bool {
     const REWRITTEN: [&str; 6] = [
         "host",
@@ -47,9 +46,8 @@ pub fn is_rewritten(name: &[u8]) -> bool {
     is_one_of(name, &REWRITTEN)
 }
 
-/// The lines that drive the answer of an origin only because somebody is believed: a trusted peer,
-/// or anybody, where the route lets them through. They belong to the key. Addresses do not: every
-/// client has his own.
+/// The lines that influence the origin's response and are accepted only from trusted peers, or from any client where
+/// the route keeps them. They are part of the key, except addresses, which differ for every client.
 pub(crate) fn believed<'a>(
     fields: Fields<'a>,
     vouched: bool,
@@ -63,7 +61,7 @@ pub(crate) fn believed<'a>(
     })
 }
 
-/// The names of those lines, for people.
+/// The names of the fields that are part of the key because of trust, for diagnostics.
 pub fn keyed_by<'a>(
     fields: Fields<'a>,
     vouched: bool,
@@ -72,14 +70,12 @@ pub fn keyed_by<'a>(
     believed(fields, vouched, rules).map(|(name, _)| name)
 }
 
-/// Whether a client could use this field to make the origin see another url, method, host or peer
-/// than the cache does, or another user, and so poison what is stored for everyone. From any but a
-/// trusted peer it is overwritten or removed.
+/// Returns true if a client could use this field to make the origin see another url, method, host, peer or user than
+/// the cache, and so poison the shared response. It is overwritten or removed unless the peer is trusted.
 ///
-/// So is every field whose name has something else than letters, digits and hyphens: CGI's
-/// environment knows no such names, so that `x_forwarded_host` and `X-Forwarded-Host`,
-/// `accept_language` and `Accept-Language` are one field to many applications. Other proxies drop
-/// them too.
+/// The same applies to every name with characters other than letters, digits and hyphens: many applications (CGI)
+/// cannot distinguish `x_forwarded_host` from `X-Forwarded-Host`, or `accept_language` from `Accept-Language`. Other
+/// proxies remove them too.
 pub fn only_from_trusted_peers(name: &[u8]) -> bool {
     if !name.iter().all(|&b| b.is_ascii_alphanumeric() || b == b'-') {
         return true;
@@ -92,7 +88,7 @@ pub fn only_from_trusted_peers(name: &[u8]) -> bool {
     }
 }
 
-/// Without an `x-` in front.
+/// Names without the prefix `x-`.
 const PLAIN: [&str; 13] = [
     "cf-connecting-ip",
     "cf-connecting-ipv6",
@@ -111,7 +107,7 @@ const PLAIN: [&str; 13] = [
 
 const PLAIN_BEGINNINGS: [&str; 3] = ["cf-access-", "ssl-client-", "wl-proxy-"];
 
-/// Behind an `x-`.
+/// Names behind the prefix `x-`.
 const EXTENDED: [&str; 23] = [
     "client-ip",
     "cluster-client-ip",
@@ -152,7 +148,7 @@ const EXTENDED_BEGINNINGS: [&str; 11] = [
     "ssl-",
 ];
 
-/// Returns true for fields with the client's address. Any byte that is no letter or digit may stand for a hyphen.
+/// Returns true if a field contains the client's address. Any byte that is no letter or digit may replace a hyphen.
 pub(crate) fn is_address(name: &[u8]) -> bool {
     const ADDRESSES: [&str; 18] = [
         "cf-connecting-ip",
@@ -188,7 +184,7 @@ fn begins_with_one_of(name: &[u8], beginnings: &[&str]) -> bool {
     })
 }
 
-/// Whether a request says that the visitor came by TLS. To be believed of a trusted proxy only.
+/// Returns true if a request's forwarding fields say that the visitor used TLS. Only valid from a trusted proxy.
 pub fn says_https(request: Fields<'_>) -> bool {
     let is_https = |value: &[u8]| value.trim_ascii().eq_ignore_ascii_case(b"https");
     let proto = |pair: &[u8]| {

@@ -1,30 +1,28 @@
-//! Which offers to change the protocol may travel through a cache (RFC 9110 §7.8).
+//! Protocol upgrades that a cache may forward (RFC 9110 §7.8).
 
 use crate::fields::{Fields, split_list};
 use crate::syntax::is_token;
 
-/// Protocols in which more requests would follow: once client and origin speak one of them in a
-/// tunnel, no rule here applies to what is asked. The offer is one that a server may leave, so it
-/// is left.
+/// Protocols that carry further requests: inside such a tunnel, no rule of this proxy would apply. A server may ignore
+/// the offer, so it is removed.
 const OF_REQUESTS: [&[u8]; 6] = [b"h2c", b"h2", b"h3", b"http", b"https", b"tls"];
 
-/// Whether a request with these fields asks to leave HTTP for a protocol that may be spoken through
-/// here. If not, its offer stays here, and it is a request like any other. In HTTP/1.0 there is no such
-/// offer, and whoever reads heads knows that.
+/// Returns true if a request offers a protocol that may be tunnelled. Otherwise the offer is removed, and the request
+/// is an ordinary one. HTTP/1.0 has no such offer; the caller checks the version.
 pub fn is_asked_for(request: Fields<'_>) -> bool {
     let says_so = |option: &[u8]| option.eq_ignore_ascii_case(b"upgrade");
     let mut offers = request.all("upgrade").peekable();
     offers.peek().is_some() && offers.all(may_travel) && request.members("connection").any(says_so)
 }
 
-/// Whether all that a value of `Upgrade` offers may be passed on: other protocols than HTTP, each
-/// written as the grammar has it, so that no other program finds another one in it.
+/// Returns true if every offer of an `Upgrade` value may be forwarded: protocols other than HTTP, in exact syntax, so
+/// that no other parser finds another offer.
 fn may_travel(upgrade: &[u8]) -> bool {
     let mut offers = split_list(upgrade).peekable();
     offers.peek().is_some() && offers.all(is_foreign)
 }
 
-/// `name` or `name/version`, both tokens.
+/// Returns true for `name` or `name/version`, both tokens, of a protocol without requests.
 fn is_foreign(offer: &[u8]) -> bool {
     let mut parts = offer.split(|&b| b == b'/');
     let name = parts.next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Validation with the origin: what to ask, and what its answer changes (RFC 9111 §3.2, §4.3).
+//! Validation with the origin: conditional requests, and updates of the stored response (RFC 9111 §3.2, §4.3).
 
 use crate::etag::EntityTag;
 use crate::fields::{Fields, FieldsBuf, is_one_of};
@@ -12,8 +12,7 @@ use crate::time::Times;
 
 pub use crate::precondition::{Precondition, not_modified_keeps, precondition};
 
-/// Adds to a request what makes it conditional on the stored response (§4.3.1). Returns whether
-/// there was anything to add.
+/// Adds the stored validators to a request as conditions (§4.3.1). Returns true if there are any.
 pub fn add_validators(stored: Fields<'_>, out: &mut FieldsBuf) -> bool {
     let tag = stored.get("etag").filter(|value| !value.is_empty());
     let modified = stored
@@ -28,8 +27,8 @@ pub fn add_validators(stored: Fields<'_>, out: &mut FieldsBuf) -> bool {
     tag.is_some() || modified.is_some()
 }
 
-/// Whether a client's field asks for something else than the whole response, and so must not go
-/// with a request that fills. `Request-Range` is what Netscape called `Range`, and Apache still knows it.
+/// Returns true if a client's field makes a request conditional or partial, so that a shared fetch must not send it.
+/// `Request-Range` is Netscape's name of `Range`, which Apache still honours.
 pub fn is_conditional_field(name: &[u8]) -> bool {
     const CONDITIONAL: [&str; 7] = [
         "if-match",
@@ -43,11 +42,11 @@ pub fn is_conditional_field(name: &[u8]) -> bool {
     is_one_of(name, &CONDITIONAL)
 }
 
-/// Whether a 304 speaks of this stored response. One without any validator answers the condition we
-/// set, and that named this one.
+/// Returns true if a 304 confirms this stored response. One without validators confirms the response of our condition.
 ///
-/// §4.3.4 has a strong tag confirm only what has the same strong tag. But [`add_validators`] sends one tag,
-/// so its opaque value names the stored response: nginx answers `W/"x"` compressed and confirms it as `"x"`.
+/// By §4.3.4 a strong tag confirms only a response with the same strong tag. But [`add_validators`] sends one tag, so
+/// its opaque value identifies the stored response: nginx weakens it to `W/"x"` when it compresses, and confirms it as
+/// `"x"`.
 pub fn same_representation(stored: Fields<'_>, fresh: Fields<'_>) -> bool {
     let (stored_tag, fresh_tag) = (stored.get("etag"), fresh.get("etag"));
     if let (Some(stored), Some(fresh)) = (stored_tag, fresh_tag) {
@@ -62,8 +61,8 @@ pub fn same_representation(stored: Fields<'_>, fresh: Fields<'_>) -> bool {
     }
 }
 
-/// The stored fields after a 304, ready to be stored (§3.2): each field of `fresh` replaces those
-/// of its name, but for what describes the stored body's framing.
+/// The stored fields after a 304, to be stored (§3.2): each field of `fresh` replaces the stored ones of that name,
+/// except those that describe the framing of the stored body.
 pub(crate) fn merge_not_modified(
     stored: Fields<'_>,
     fresh: Fields<'_>,
@@ -73,19 +72,18 @@ pub(crate) fn merge_not_modified(
     fields_to_store(&ResponseFacts::read(merged.fields(), rules))
 }
 
-/// What a 304 makes of a stored response.
+/// The update of a stored response by a 304.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refreshed {
-    /// The fields to store from now on.
+    /// The fields to store.
     pub fields: FieldsBuf,
-    /// The fields for the client that asked, with cookies and others that are not stored.
+    /// The fields for the client of this request, with cookies and others that are not stored.
     pub for_one: FieldsBuf,
-    /// Whether it may stay, and its new lifetime.
+    /// The decision on keeping it, with its new lifetime.
     pub storable: Storable,
 }
 
-/// Merges a 304 into a stored response of `status` and judges the result, with the age that the 304
-/// has.
+/// Merges a 304 into a stored response of `status` and decides on the result, with the age of the 304.
 pub fn refreshed(
     request: &RequestFacts,
     status: u16,
@@ -105,16 +103,16 @@ pub fn refreshed(
     }
 }
 
-/// What the answer to a HEAD makes of a stored response to GET.
+/// The update of a stored response to GET by a response to HEAD.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HeadUpdate {
-    /// It speaks of the stored response: these are its fields now.
+    /// It describes the stored response: the fields to store.
     Freshen(FieldsBuf),
-    /// It speaks of another one: what is stored is stale.
+    /// It describes another one: the stored response is stale.
     Invalidate,
 }
 
-/// Compares every validator the HEAD received, and the length, with what is stored (§4.3.5).
+/// Compares every validator of a response to HEAD, and its length, with the stored response (§4.3.5).
 pub fn head_update(
     stored: Fields<'_>,
     stored_len: u64,
@@ -135,8 +133,8 @@ pub fn head_update(
     }
 }
 
-/// Stored and fresh fields together, still with the fresh `Age`. A stored `Date` does not outlive
-/// the response it dated. A stored tag stays: the bytes are still those that it was given to.
+/// Merges stored and fresh fields, with the fresh `Age`. A stored `Date` is not kept without a fresh one. A stored tag
+/// is kept: the stored bytes are those it was assigned to.
 fn merge(stored: Fields<'_>, fresh: Fields<'_>) -> FieldsBuf {
     let fresh = hop::end_to_end(fresh);
     let fresh = fresh.fields();
@@ -154,8 +152,7 @@ fn merge(stored: Fields<'_>, fresh: Fields<'_>) -> FieldsBuf {
     kept.chain(new).collect()
 }
 
-/// Fields that say how the stored bytes are to be read; replacing them would corrupt what they
-/// describe.
+/// Returns true for fields that describe the framing of the stored body; replacing them would corrupt it.
 fn describes_framing(name: &[u8]) -> bool {
     const FRAMING: [&str; 4] = [
         "content-encoding",
@@ -231,7 +228,7 @@ mod tests {
         );
     }
 
-    /// A weak tag that a strong one confirms stays weak: no part is cut from what it names.
+    /// A weak tag that a strong one confirms stays weak: no range may be served from it.
     #[test]
     fn the_stored_tag_stays() {
         for (stored, fresh, expected) in [
@@ -341,7 +338,7 @@ mod tests {
         }
     }
 
-    /// With every rule on cookies, the client that asked gets its own.
+    /// With any `SetCookie` rule, the client that asked gets its own cookie.
     #[test]
     fn what_a_304_has_for_one_client_reaches_that_client_alone() {
         const FRESH: &str = "Age: 5\nSet-Cookie: a=b\nX-Csrf: 1\nX-User: 2\nCache-Control: private=x-user, max-age=60";

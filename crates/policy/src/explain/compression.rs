@@ -1,10 +1,10 @@
-//! Why an answer is sent as it is stored, and not compressed.
+//! Explanations for responses that are sent uncompressed.
 
 use super::Explanation;
 use crate::compression::{AsStored, Unsuited};
 
 impl AsStored {
-    /// Why it is sent so.
+    /// The explanation of this reason.
     pub const fn explanation(self) -> Explanation {
         match self {
             Self::Unsuited(why) => why.explanation(),
@@ -39,7 +39,7 @@ impl AsStored {
 }
 
 impl Unsuited {
-    /// Why such a response is not compressed, whoever asks for it.
+    /// The explanation of this reason.
     pub const fn explanation(self) -> Explanation {
         match self {
             Self::Off => Explanation::of("the route does not compress")

@@ -1,4 +1,4 @@
-//! What every `detail` of `Cache-Status` means.
+//! Explanations of every `detail` of `Cache-Status`.
 
 use super::Explanation;
 use crate::detail::Detail;
@@ -6,8 +6,8 @@ use crate::request::PassReason;
 use crate::storable::NotStorable;
 
 impl Detail {
-    /// Why a request was handled as it was. `no-store` and `event-stream` are said by requests and by
-    /// responses: whoever knows which asks [`PassReason::explanation`] or [`NotStorable::explanation`].
+    /// The explanation of this reason. `no-store` and `event-stream` occur for requests and for responses: see
+    /// [`PassReason::explanation`] and [`NotStorable::explanation`].
     pub const fn explanation(self) -> Explanation {
         match self {
             Self::Method => PassReason::Method.explanation(),

@@ -1,8 +1,7 @@
-//! Why things are as they are, in words: for every decision that there is the reason, the section that it
-//! comes from, and what to change.
+//! Explanations of decisions for people: the reason, the section that it comes from, and the setting to change.
 //!
-//! An explanation is a function of the decision itself and of nothing else, so that it cannot say anything
-//! but what was decided. [`Account`] says the same of a response: on whose word it is kept, and for how long.
+//! An explanation is a function of the decision alone, so it cannot disagree with it. [`Account`] explains the storing
+//! and lifetime of a response.
 
 mod compression;
 mod details;
@@ -15,19 +14,19 @@ use crate::reuse::{Reuse, Why};
 use crate::status::Forward;
 use crate::storable::NotStorable;
 
-/// Why something is as it is, for people.
+/// The explanation of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Explanation {
     /// The reason: the middle of a sentence, such as `the response is for one user`.
     pub because: &'static str,
-    /// The section that it comes from, such as `RFC 9111 §3.5`. `None` where it is this cache's own rule.
+    /// The section that requires it, such as `RFC 9111 §3.5`. `None` for a rule of this cache.
     pub rfc: Option<&'static str>,
-    /// What to change for it to be otherwise; `None` where nothing should be.
+    /// The change that leads to another decision; `None` if none is needed.
     pub remedy: Option<&'static str>,
 }
 
 impl Explanation {
-    /// A rule of this cache's own, with which all is well.
+    /// An explanation without section and remedy.
     pub(crate) const fn of(because: &'static str) -> Self {
         Self {
             because,
@@ -36,7 +35,7 @@ impl Explanation {
         }
     }
 
-    /// It comes from this section.
+    /// Adds the section.
     pub(crate) const fn by(self, rfc: &'static str) -> Self {
         Self {
             rfc: Some(rfc),
@@ -44,7 +43,7 @@ impl Explanation {
         }
     }
 
-    /// For it to be otherwise, this is to be changed.
+    /// Adds the remedy.
     pub(crate) const fn unless(self, remedy: &'static str) -> Self {
         Self {
             remedy: Some(remedy),
@@ -54,7 +53,7 @@ impl Explanation {
 }
 
 impl PassReason {
-    /// Why such a request goes straight to the origin.
+    /// The explanation of this reason.
     pub const fn explanation(self) -> Explanation {
         match self {
             Self::Method => Explanation::of(
@@ -99,7 +98,7 @@ impl PassReason {
 }
 
 impl NotStorable {
-    /// Why such a response is not stored.
+    /// The explanation of this reason.
     pub const fn explanation(self) -> Explanation {
         match self {
             Self::Request => {
@@ -181,7 +180,7 @@ impl NotStorable {
 }
 
 impl Why {
-    /// Why the origin must be asked first.
+    /// The explanation of this reason.
     pub const fn explanation(self) -> Explanation {
         match self {
             Self::Expired => Explanation::of(
@@ -217,7 +216,7 @@ impl Why {
 }
 
 impl Reuse {
-    /// Why what is stored is, or is not, the answer.
+    /// The explanation of this decision.
     pub const fn explanation(self) -> Explanation {
         match self {
             Self::Fresh => Explanation::of("what is stored is fresh").by("RFC 9111 §4.2"),
@@ -239,7 +238,7 @@ impl Reuse {
 }
 
 impl Forward {
-    /// Why a request goes to the origin.
+    /// The explanation of this reason.
     pub const fn explanation(self) -> Explanation {
         match self {
             Self::Bypass => Explanation::of("the cache was not to handle it").by("RFC 9211 §2.2"),
@@ -316,7 +315,7 @@ mod tests {
         Forward::Partial,
     ];
 
-    /// That it reads as the middle of a sentence, names a section as others do, and a remedy.
+    /// Checks that the reason reads as the middle of a sentence, and the form of section and remedy.
     fn check(what: &str, told: Explanation) {
         let is_phrase = |text: &str| {
             let starts = text
@@ -373,7 +372,7 @@ mod tests {
     fn a_detail_says_what_the_decision_says_that_it_stands_for() {
         for one in PASSES {
             let told = one.detail().explanation();
-            // These two are said by requests and by responses.
+            // These two occur for requests and for responses.
             if !matches!(one, PassReason::NoStore | PassReason::EventStream) {
                 assert_eq!(told, one.explanation(), "{one:?}");
             }

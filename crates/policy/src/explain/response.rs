@@ -1,4 +1,4 @@
-//! On whose word a response is kept, and for how long.
+//! The sources of the lifetime of a response.
 
 use super::Explanation;
 use crate::freshness::{self, Arrived, Freshness};
@@ -7,7 +7,7 @@ use crate::response::ResponseFacts;
 use crate::storable::{Storable, storable};
 use crate::time::{Millis, Times};
 
-/// Who says how long a response is fresh: the first of these that says anything.
+/// The source of a freshness lifetime, in order of precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SaidBy {
     /// The route's `forced_ttl`.
@@ -27,7 +27,7 @@ pub enum SaidBy {
 }
 
 impl SaidBy {
-    /// All of them, the one that counts most first.
+    /// Every source, by precedence.
     pub const ALL: [Self; 7] = [
         Self::ForcedTtl,
         Self::SMaxage,
@@ -38,7 +38,7 @@ impl SaidBy {
         Self::Ttl,
     ];
 
-    /// What it is called where it is written.
+    /// The name in JSON and in reports.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::ForcedTtl => "forced_ttl",
@@ -51,7 +51,7 @@ impl SaidBy {
         }
     }
 
-    /// Why it is this one that counts, and what to change for another lifetime.
+    /// The reason that this source counts, and the change that leads to another lifetime.
     pub const fn explanation(self) -> Explanation {
         match self {
             Self::ForcedTtl => Explanation::of(
@@ -88,7 +88,7 @@ impl SaidBy {
     }
 }
 
-/// Who says how long a response may be served stale, while it is refreshed.
+/// The source of a stale-while-revalidate window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WindowBy {
     /// `stale-while-revalidate` of the response (RFC 5861 §3).
@@ -97,32 +97,31 @@ pub enum WindowBy {
     Route,
     /// `must-revalidate`, `proxy-revalidate` or `s-maxage`, which forbid it (RFC 9111 §4.2.4).
     Forbidden,
-    /// An explicit lifetime of zero: the application does not want it used unasked.
+    /// An explicit lifetime of zero, for which the route's default does not apply.
     Zero,
 }
 
-/// All there is to say of a response that is to be stored, or was: not only the verdict, but what it comes
-/// from.
+/// The decision on storing a response together with the facts behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Account {
-    /// Whether it may be stored.
+    /// The decision on storing it.
     pub verdict: Storable,
-    /// Who says how long it is fresh. `None` if nobody does, and the status is not one to guess about.
+    /// The source of its freshness lifetime. `None` without one, if the status allows no heuristic.
     pub said_by: Option<SaidBy>,
-    /// How long they say.
+    /// The freshness lifetime in milliseconds.
     pub fresh_for: Millis,
-    /// They speak in a targeted field (RFC 9213), so that `Cache-Control` and `Expires` do not count.
+    /// The directives come from a targeted field (RFC 9213), so `Cache-Control` and `Expires` are ignored.
     pub is_targeted: bool,
-    /// Who says how long it may be served stale while it is refreshed.
+    /// The source of its stale-while-revalidate window.
     pub window_by: WindowBy,
-    /// It must be confirmed before every use (`no-cache`).
+    /// It must be validated before every use (`no-cache`).
     pub must_validate: bool,
-    /// There is something to ask the origin with whether it is still good.
+    /// It has a validator.
     pub has_validator: bool,
 }
 
 impl Account {
-    /// Of the response to a request, as the origin sent it, or as it was stored.
+    /// Explains the response to a request, with the origin's fields or the stored ones.
     pub fn of(
         request: &RequestFacts,
         status: u16,

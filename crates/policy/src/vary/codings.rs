@@ -1,4 +1,4 @@
-//! `Accept-Encoding`, reduced to the codings that are in use.
+//! Normalization of `Accept-Encoding` to the codings in use.
 
 use crate::fields::{Fields, FieldsBuf};
 
@@ -6,29 +6,29 @@ use super::weighted::read;
 
 pub(super) const NAME: &str = "accept-encoding";
 
-/// Every coding that servers and browsers use. Others are not asked for, so no response has them.
+/// The codings that servers and browsers use. Others are never requested, so no response has them.
 const KNOWN: [&str; 7] = ["gzip", "deflate", "br", "zstd", "compress", "dcb", "dcz"];
 
-/// So many of them are what `*` stands for; the others have to be named.
+/// The number of codings that `*` includes; the others must be named.
 const COMMON: usize = 4;
 
-/// A set of content codings: those that a request accepts, or that responses have.
+/// A set of content codings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Codings(u16);
 
 impl Codings {
     const ALL: u16 = (1 << KNOWN.len()) - 1;
-    /// A response without any coding is refused.
+    /// The identity coding is refused.
     const NO_IDENTITY: u16 = 1 << 14;
-    /// The field is there.
+    /// The field is present.
     const PRESENT: u16 = 1 << 15;
 
-    /// What a request accepts. A malformed field counts as absent.
+    /// The codings that a request accepts. A malformed field counts as absent.
     pub fn accepted(request: Fields<'_>) -> Self {
         let Some(members) = read(request, NAME) else {
             return Self::default();
         };
-        // A refusal counts against any acceptance of the same coding.
+        // The lowest weight of a coding that is listed twice counts.
         let mut weights = [None; KNOWN.len()];
         let (mut identity, mut others) = (None, None);
         for member in &members {
@@ -49,19 +49,19 @@ impl Codings {
                 set |= 1 << bit;
             }
         }
-        // Acceptable unless it is refused, by name or by `*` (RFC 9110 §12.5.3).
+        // Identity is acceptable unless it is refused, by name or by `*` (RFC 9110 §12.5.3).
         if identity.or(others) == Some(0) {
             set |= Self::NO_IDENTITY;
         }
         Self(set)
     }
 
-    /// Whether a coding is one of them.
+    /// Returns true if the set contains this coding.
     pub fn has(self, coding: &str) -> bool {
         known(coding.as_bytes()).is_some_and(|bit| self.0 & (1 << bit) != 0)
     }
 
-    /// Those that a response has.
+    /// The codings of a response.
     fn of_response(response: Fields<'_>) -> Self {
         let mut set = 0;
         for coding in response.members("content-encoding") {
@@ -86,7 +86,7 @@ impl Codings {
         Self(self.0 & other.0)
     }
 
-    /// Writes the field anew, so that what the origin is asked depends on nothing but this set.
+    /// Writes the normalized field, so that the origin's response depends on this set alone.
     pub(super) fn write(self, request: &mut FieldsBuf) {
         request.remove(NAME);
         if self.0 & Self::PRESENT != 0 {
@@ -94,7 +94,7 @@ impl Codings {
         }
     }
 
-    /// The set as a field says it; nothing if there is no field.
+    /// The normalized value of the field; empty if it is absent.
     pub(super) fn to_text(self) -> String {
         if self.0 & Self::PRESENT == 0 {
             return String::new();
@@ -113,8 +113,7 @@ impl Codings {
     }
 }
 
-/// Which of the known codings a request names. RFC 9110 §8.4.1: `x-gzip` and `x-compress` are to be
-/// taken for the same.
+/// The index in [`KNOWN`] of a coding. `x-gzip` and `x-compress` are aliases (RFC 9110 §8.4.1).
 fn known(token: &[u8]) -> Option<usize> {
     let token = match token {
         [b'x' | b'X', b'-', rest @ ..]
@@ -129,8 +128,7 @@ fn known(token: &[u8]) -> Option<usize> {
         .position(|known| token.eq_ignore_ascii_case(known.as_bytes()))
 }
 
-/// What is known of the codings of one url: those that its responses had, and those that the
-/// requests for them accepted.
+/// The codings observed for one url: those of its responses, and those that its requests accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CodingsSeen {
     used: Codings,
@@ -138,7 +136,7 @@ pub struct CodingsSeen {
 }
 
 impl CodingsSeen {
-    /// None.
+    /// No codings.
     pub const NONE: Self = Self {
         used: Codings(0),
         offered: Codings(0),
@@ -149,8 +147,8 @@ impl CodingsSeen {
         self.offered.0 |= accepted.0 & Codings::ALL;
     }
 
-    /// The codings by which requests are told apart: those that are used, and those that nobody has
-    /// offered yet. What the origin was offered and has never used makes no difference.
+    /// The codings that select: those in use, and those not offered yet. A coding that the origin was offered and has
+    /// never used makes no difference.
     pub const fn telling(self) -> Codings {
         Codings(self.used.0 | !self.offered.0)
     }

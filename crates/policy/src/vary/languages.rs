@@ -1,4 +1,4 @@
-//! `Accept-Language`: an order of preference, or the one language of the site that fits best.
+//! Normalization of `Accept-Language`: to an order of preference, or to the best match among the site's languages.
 
 use smallvec::{Array, SmallVec};
 
@@ -10,7 +10,7 @@ use super::weighted::{Weighted, read};
 
 pub(super) const NAME: &str = "accept-language";
 
-/// Appends what a request prefers. A malformed field counts as absent.
+/// Appends the normalized preference. A malformed field counts as absent.
 pub(super) fn push<A: Array<Item = u8>>(out: &mut SmallVec<A>, request: Fields<'_>, rules: &Rules) {
     let Some(mut members) = read(request, NAME) else {
         out.push(0);
@@ -28,9 +28,8 @@ pub(super) fn push<A: Array<Item = u8>>(out: &mut SmallVec<A>, request: Fields<'
     }
 }
 
-/// Makes a request to the origin say no more than [`push`] has read: an origin that reads a
-/// malformed field more kindly would choose a response for it that then answers those who did not
-/// ask for anything.
+/// Rewrites the field of a shared fetch to the meaning that [`push`] has read: a lenient origin would otherwise select
+/// by a malformed field a response that then serves requests without preference.
 pub(super) fn normalise(request: &mut FieldsBuf, rules: &Rules) {
     let found = read(request.fields(), NAME).map(|mut members| {
         sort(&mut members);
@@ -43,12 +42,12 @@ pub(super) fn normalise(request: &mut FieldsBuf, rules: &Rules) {
     }
 }
 
-/// The order among equals stays: many origins take the first.
+/// A stable sort by weight: many origins take the first among equals.
 fn sort(members: &mut [Weighted<'_>]) {
     members.sort_by_key(|member| std::cmp::Reverse(member.weight));
 }
 
-/// The site's language that is wanted most, by the look-up of RFC 4647 §3.4: `de-CH` finds `de`.
+/// The best match among the site's languages, by the lookup of RFC 4647 §3.4: `de-CH` finds `de`.
 fn best<'a>(members: &[Weighted<'_>], languages: &'a [String]) -> Option<&'a str> {
     let accepted = members.iter().filter(|member| member.weight > 0);
     for member in accepted {
@@ -64,8 +63,8 @@ fn best<'a>(members: &[Weighted<'_>], languages: &'a [String]) -> Option<&'a str
     None
 }
 
-/// Writes what is accepted. What is refused matters only to `*`, which would accept it. A comma
-/// behind each one makes the list unambiguous: tokens hold none.
+/// Appends the accepted members. Refused ones only matter for `*`. A comma after each makes the list unambiguous, since
+/// tokens contain none.
 fn push_members<A: Array<Item = u8>>(out: &mut SmallVec<A>, members: &[Weighted<'_>]) {
     let any = members
         .iter()

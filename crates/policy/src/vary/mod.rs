@@ -1,4 +1,4 @@
-//! `Vary`: which request fields chose a response, and what they said (RFC 9111 §4.1).
+//! `Vary`: the request fields that select a response, and their values (RFC 9111 §4.1).
 
 mod codings;
 mod languages;
@@ -15,28 +15,27 @@ use crate::trust::{Fate, is_rewritten};
 
 pub use codings::{Codings, CodingsSeen};
 
-/// What a response's `Vary` says, over all its lines.
+/// The `Vary` of a response, over all its lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Vary {
-    /// It answers every request for its key.
+    /// The response serves every request for its key.
     None,
-    /// It answers requests whose fields of these names say the same.
+    /// It serves requests with the same values in these fields.
     Names(VaryNames),
-    /// Nobody knows whom else it answers: `*`, or something that is no field name.
+    /// `Vary: *` or an invalid field name: it serves no other request.
     Any,
 }
 
-/// Names of request fields: lower-case, sorted, each once.
+/// Names of request fields: in lower case, sorted, without duplicates.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct VaryNames(Option<Box<str>>);
 
-/// What a request says in the fields of some [`VaryNames`], as far as it reaches the origin. The
-/// codings that it accepts stand at the end: they are compared as [`is_selected`] says, everything
-/// else has to be the same.
+/// The values of a request in the fields of some [`VaryNames`], as the origin sees them. The accepted codings are at
+/// the end: they are compared as in [`is_selected`], all else must be equal.
 pub type Selection = SmallVec<[u8; 128]>;
 
 impl Vary {
-    /// The names, if that is what it says.
+    /// The field names; empty unless it is [`Vary::Names`].
     pub fn names(self) -> VaryNames {
         match self {
             Self::Names(names) => names,
@@ -46,15 +45,15 @@ impl Vary {
 }
 
 impl VaryNames {
-    /// No name.
+    /// No names.
     pub const NONE: Self = Self(None);
 
-    /// Whether there is no name.
+    /// Returns true if there is no name.
     pub const fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
-    /// The form in which a store keeps them.
+    /// The encoded form, for storage.
     pub const fn as_bytes(&self) -> &[u8] {
         self.as_str().as_bytes()
     }
@@ -70,7 +69,7 @@ impl VaryNames {
         Self((!text.is_empty()).then(|| text.into()))
     }
 
-    /// Reads that form. `None` if it is not one.
+    /// Parses the encoded form. `None` if it is malformed.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let names = Self::written(std::str::from_utf8(bytes).ok()?);
         let sorted = names.iter().zip(names.iter().skip(1)).all(|(a, b)| a < b);
@@ -85,7 +84,7 @@ impl VaryNames {
         self.0.iter().flat_map(|names| names.split(','))
     }
 
-    /// These and the others.
+    /// The union with other names.
     #[must_use]
     pub fn union(&self, others: &Self) -> Self {
         if others.is_empty() || self == others {
@@ -99,7 +98,7 @@ impl VaryNames {
         )
     }
 
-    /// Whether each of the others is among these.
+    /// Returns true if it contains all of `others`.
     pub fn contains(&self, others: &Self) -> bool {
         others
             .iter()
@@ -115,13 +114,12 @@ impl VaryNames {
     }
 
     fn has_codings(&self) -> bool {
-        // Mostly that is all there is.
+        // The usual case: it is the only name.
         self.as_str() == codings::NAME || self.iter().any(|name| name == codings::NAME)
     }
 }
 
-/// Reads every `Vary` line of a response, but for the names that the route ignores
-/// ([`Rules::vary_ignored`]).
+/// Parses every `Vary` line of a response, without the names that the route ignores ([`Rules::vary_ignored`]).
 pub fn of_response(response: Fields<'_>, ignored: &[String]) -> Vary {
     let mut lines = Lines::default();
     for value in response.all("vary") {
@@ -130,20 +128,20 @@ pub fn of_response(response: Fields<'_>, ignored: &[String]) -> Vary {
     lines.finish(ignored)
 }
 
-/// The lines of `Vary`, as far as they have been read.
+/// The lines of `Vary`, collected in the pass over the fields.
 #[derive(Default)]
 pub(crate) struct Lines {
     names: Vec<Vec<u8>>,
 }
 
 impl Lines {
-    /// Takes in the value of one line.
+    /// Adds the value of one line.
     pub(crate) fn note(&mut self, value: &[u8]) {
         let names = split_list(value);
         self.names.extend(names.map(<[u8]>::to_ascii_lowercase));
     }
 
-    /// What they say together, but for the ignored names.
+    /// The `Vary` of all lines, without the ignored names.
     pub(crate) fn finish(self, ignored: &[String]) -> Vary {
         if self
             .names
@@ -170,9 +168,8 @@ impl Lines {
     }
 }
 
-/// Writes what the origin would see of `request` in the fields `names`, in the place of what is in
-/// `out`. What two origins could read differently in `Accept-Encoding` and `Accept-Language` counts as
-/// absent, so [`normalise`] belongs before the request that fills.
+/// Replaces `out` by the values of `request` in the fields `names`, as the origin sees them. Ambiguous values of
+/// `Accept-Encoding` and `Accept-Language` count as absent, so a shared fetch must be sent through [`normalise`].
 pub fn select(names: &VaryNames, request: &OriginView<'_>, out: &mut Selection) {
     out.clear();
     if names.is_empty() {
@@ -194,8 +191,8 @@ pub fn select(names: &VaryNames, request: &OriginView<'_>, out: &mut Selection) 
     }
 }
 
-/// What a selection says of each name, for people: empty where the request said nothing. `None` where it is
-/// nobody else's business, such as cookies, or cannot be told from the selection alone.
+/// The value of each name in a selection, for diagnostics: empty if the field was absent. `None` if it is confidential,
+/// such as cookies, or cannot be decoded from the selection alone.
 pub fn told<'a>(names: &'a VaryNames, selection: &'a [u8]) -> Vec<(&'a str, Option<String>)> {
     let (mut rest, accepted) = match selection.split_last_chunk::<2>() {
         Some((rest, codings)) if names.has_codings() => (rest, Codings::from_bytes(*codings)),
@@ -206,7 +203,7 @@ pub fn told<'a>(names: &'a VaryNames, selection: &'a [u8]) -> Vec<(&'a str, Opti
         if name == codings::NAME {
             return (name, Some(accepted.to_text()));
         }
-        // These are written in other ways, and what comes behind them cannot be found.
+        // Their encoding differs, so the values behind them cannot be located.
         is_plain &= name != "cookie" && !is_rewritten(name.as_bytes());
         if !is_plain {
             return (name, None);
@@ -223,14 +220,14 @@ pub fn told<'a>(names: &'a VaryNames, selection: &'a [u8]) -> Vec<(&'a str, Opti
     each.collect()
 }
 
-/// Whether what a field says is for the application alone.
+/// Returns true if the values of a field are confidential.
 fn is_secret(name: &str) -> bool {
     let words = ["auth", "token", "secret", "key", "session", "password"];
     words.iter().any(|word| name.contains(word))
 }
 
-/// Whether what `asked` says selects what was stored for `stored`, both written for `names`, where
-/// codings count only as far as they are among the `telling` ones.
+/// Returns true if the request with the selection `asked` is served by the response with the selection `stored`, both
+/// for `names`. Only the codings in `telling` are compared.
 pub fn is_selected(names: &VaryNames, stored: &[u8], asked: &[u8], telling: Codings) -> bool {
     if stored == asked {
         return true;
@@ -244,16 +241,15 @@ pub fn is_selected(names: &VaryNames, stored: &[u8], asked: &[u8], telling: Codi
     stored == asked && names.has_codings() && told(one) == told(other)
 }
 
-/// Whether a response that was chosen by `stored` answers a request that says `asked`, as far as it
-/// tells itself.
+/// Returns true if the response with the selection `stored` serves a request with the selection `asked`, as far as this
+/// one response shows.
 pub fn answers(names: &VaryNames, stored: &[u8], asked: &[u8], response: Fields<'_>) -> bool {
     let mut seen = CodingsSeen::default();
     note_codings(&mut seen, names, stored, response);
     is_selected(names, stored, asked, seen.telling())
 }
 
-/// Leaves of a selection only what tells requests apart, so that those which one response answers
-/// say the same.
+/// Removes the codings from a selection that do not select, so that all requests served by one response have the same.
 pub fn reduce(names: &VaryNames, selection: &mut Selection, telling: Codings) {
     if names.has_codings()
         && let Some(end) = selection.last_chunk_mut::<2>()
@@ -262,7 +258,7 @@ pub fn reduce(names: &VaryNames, selection: &mut Selection, telling: Codings) {
     }
 }
 
-/// Learns from a response that was chosen by `selection`, written for `names`.
+/// Records the codings of a response with this selection.
 pub fn note_codings(
     seen: &mut CodingsSeen,
     names: &VaryNames,
@@ -276,16 +272,16 @@ pub fn note_codings(
     }
 }
 
-/// Makes a request say of codings what another one does, as every request that is sent on says it.
+/// Copies the accepted codings of another request, normalized as in every forwarded request.
 pub fn accept_as(request: &mut FieldsBuf, other: Fields<'_>) {
     Codings::accepted(other).write(request);
 }
 
-/// Makes a request that fills say what [`select`] reads in it and no more: what the origin answers
-/// then depends on nothing but the selection.
+/// Normalizes a shared fetch to the meaning that [`select`] has read: the origin's response then depends on the
+/// selection alone.
 pub fn normalise(request: &mut FieldsBuf, rules: &Rules) {
     if rules.compress.is_on() {
-        // What is not encoded is compressed here, for each as he likes it.
+        // The identity response is compressed here for each client.
         request.set("Accept-Encoding", "identity");
     } else if request.fields().contains(codings::NAME) {
         Codings::accepted(request.fields()).write(request);

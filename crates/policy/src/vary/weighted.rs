@@ -5,17 +5,17 @@ use smallvec::SmallVec;
 use crate::fields::{Fields, split_list};
 use crate::syntax::is_token;
 
-/// One member, with its weight in thousandths.
+/// A member, with its weight in thousandths.
 #[derive(Clone, Copy)]
 pub(crate) struct Weighted<'a> {
     pub(crate) token: &'a [u8],
     pub(crate) weight: u16,
 }
 
-/// A field with more members is no honest one; it counts as malformed.
+/// Maximum number of members. A longer field counts as malformed.
 pub(crate) const MAX_MEMBERS: usize = 64;
 
-/// The members over all lines of a field; `None` if it is absent, or if one is malformed.
+/// The members over all lines of a field; `None` if it is absent or malformed.
 pub(crate) fn read<'a>(request: Fields<'a>, name: &str) -> Option<SmallVec<[Weighted<'a>; 16]>> {
     let mut members = SmallVec::new();
     let mut present = false;
@@ -31,7 +31,7 @@ pub(crate) fn read<'a>(request: Fields<'a>, name: &str) -> Option<SmallVec<[Weig
     present.then_some(members)
 }
 
-/// `token`, or `token;q=0.5` with optional white space around the semicolon.
+/// Parses `token`, or `token;q=0.5` with optional white space around the semicolon.
 fn weighted(member: &[u8]) -> Option<Weighted<'_>> {
     let (token, weight) = match memchr::memchr(b';', member) {
         None => (member, 1000),
@@ -46,7 +46,7 @@ fn weighted(member: &[u8]) -> Option<Weighted<'_>> {
     is_token(token).then_some(Weighted { token, weight })
 }
 
-/// A quality value: 0 to 1 with at most three decimals.
+/// Parses a weight: 0 to 1 with at most three decimals.
 fn thousandths(value: &[u8]) -> Option<u16> {
     let (whole, decimals) = match value {
         [whole] => (whole, &[][..]),
