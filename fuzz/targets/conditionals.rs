@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use microcache_fuzz::fields::two_sections;
-use microcache_policy::trust::{self, Fate};
+use microcache_policy::trust::{self, FieldForwarding};
 use microcache_policy::vary::{self, Selection, Vary, VaryNames};
 use microcache_policy::{
     Fields, FieldsBuf, OriginView, Precondition, RangeVerdict, RequestFacts, Rules, Time,
@@ -104,7 +104,8 @@ fn selections(request: Fields<'_>, response: Fields<'_>) {
     // Any other value of a field that the origin sees as it stands selects another response.
     let as_it_stands = |name: &&str| {
         let compared_otherwise = ["cookie", "cache-control", "expect", "pragma", "via"];
-        trust::fate(name.as_bytes(), false, &rules.request) == Fate::Travels
+        trust::field_forwarding(name.as_bytes(), false, &rules.request)
+            == FieldForwarding::Forwarded
             && !is_conditional_field(name.as_bytes())
             && !compared_otherwise.contains(name)
             && !name.starts_with("accept-")

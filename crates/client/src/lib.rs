@@ -33,8 +33,8 @@
 //! - Memory and tiers are bounded in bytes.
 //!
 //! It needs a tokio runtime, of either kind, with timers (`enable_all` or `enable_time`): a cache is not built without
-//! them, and requests from a runtime without timers, or outside of a runtime, bypass the cache. A [`Cache`] is a handle:
-//! its clones and their layers share the stored responses.
+//! them, and requests from a runtime without timers, or outside of a runtime, bypass the cache. A [`Cache`] is a
+//! handle: its clones and their layers share the stored responses.
 
 #[cfg(feature = "reqwest")]
 mod added_headers;

@@ -10,8 +10,8 @@ use microcache_policy::compression::{
 };
 use microcache_policy::dictionaries::{self, note_dictionary};
 use microcache_policy::{
-    AsStored, CacheStatus, Coding, Compress, DictionaryCoding, FieldsBuf, Handling, OriginView,
-    Rules, Scheme, SentCoding, Time, VaryNames,
+    CacheStatus, Coding, Compress, DictionaryCoding, FieldsBuf, Handling, NotCompressed,
+    OriginView, Rules, Scheme, SentCoding, Time, VaryNames,
 };
 use microcache_store::{Encoded, Encodings, Hit, Making, Stored, Task};
 
@@ -46,7 +46,7 @@ pub(crate) struct Said {
 
 /// What a request gets of a stored response, and what is to be done for the next ones.
 pub(crate) struct Choice<'h> {
-    pub(crate) sent: Result<(SentCoding, &'h Bytes), AsStored>,
+    pub(crate) sent: Result<(SentCoding, &'h Bytes), NotCompressed>,
     /// Whoever asks for a part gets the whole.
     is_whole: bool,
     /// The client has a dictionary.
@@ -116,20 +116,20 @@ impl Engine {
         let wanted = compress.wanted(request);
         let bodies = encoded.bodies();
         let mut choice = Choice {
-            sent: Err(AsStored::NotAccepted),
+            sent: Err(NotCompressed::NotAccepted),
             is_whole: false,
             compares: None,
             tasks: [None; 2],
         };
         if self.is_ones_own(look, hit) {
-            choice.sent = Err(AsStored::OnesOwn);
+            choice.sent = Err(NotCompressed::ClientSpecific);
             return choice;
         }
         if let Some(best) = wanted.codings().next() {
             if look.facts.range().is_some() {
                 // Parts are to be had of what is stored.
                 if !wanted.refuses_identity() && !ranges_by_date(request) {
-                    choice.sent = Err(AsStored::Part);
+                    choice.sent = Err(NotCompressed::Part);
                     return choice;
                 }
                 choice.is_whole = true;
@@ -138,9 +138,9 @@ impl Engine {
             let made = |coding| Some((SentCoding::Plain(coding), bodies.body(coding)?));
             choice.sent = wanted.codings().find_map(made).ok_or_else(|| {
                 if bodies.is_useless(best) {
-                    AsStored::Useless
+                    NotCompressed::NoGain
                 } else {
-                    AsStored::NotYet
+                    NotCompressed::NotReady
                 }
             });
         }
@@ -172,8 +172,8 @@ impl Engine {
         let base = bases.find(|base| base.version().hash() == Some(&wanted));
         let Some(difference) = base.and_then(|base| base.difference(coding)) else {
             choice.tasks[1] = Some(Task::Compare(coding));
-            if choice.sent == Err(AsStored::NotAccepted) {
-                choice.sent = Err(AsStored::NotYet);
+            if choice.sent == Err(NotCompressed::NotAccepted) {
+                choice.sent = Err(NotCompressed::NotReady);
             }
             return;
         };
@@ -359,16 +359,16 @@ const fn pays(length: u64, quick: u64, expected: u64) -> bool {
 }
 
 /// Why a stored response is not sent compressed, whoever asks for it.
-pub(crate) fn unsuited(rules: &Rules, stored: &Stored) -> Option<AsStored> {
+pub(crate) fn unsuited(rules: &Rules, stored: &Stored) -> Option<NotCompressed> {
     let length = Some(stored.body.len());
     let unsuited = Compress::unsuited(rules, stored.status, stored.fields(), length);
     if unsuited.is_some() {
-        unsuited.map(AsStored::Unsuited)
+        unsuited.map(NotCompressed::NotCompressible)
     } else if stored.body.bytes().is_none() {
-        Some(AsStored::InFile)
+        Some(NotCompressed::InFile)
     } else {
         // What came before the route compressed has told other caches nothing of it.
-        (!varies_on_codings(stored.fields())).then_some(AsStored::FromBefore)
+        (!varies_on_codings(stored.fields())).then_some(NotCompressed::StoredBefore)
     }
 }
 

@@ -9,7 +9,7 @@ use microcache_policy::key::{self, KeyBuf};
 use microcache_policy::reuse::{Reuse, reuse};
 use microcache_policy::status::{CacheStatus, Forward};
 use microcache_policy::{
-    AsStored, Detail, FieldBlock, LeftOut, Lifetime, RequestFacts, Rules, SentCoding,
+    Detail, FieldBlock, Lifetime, NotCompressed, OmittedFields, RequestFacts, Rules, SentCoding,
     SharedRequest, Time, VaryNames,
 };
 use microcache_store::{Encoded, Hit, Object, Stored};
@@ -53,9 +53,9 @@ pub struct Explained {
     /// What is stored under its key: all that memory has, and what the nearest tier has for it.
     pub variants: Vec<Variant>,
     /// Its fields that the origin does not see if it is asked for everyone.
-    pub left_out: LeftOut,
+    pub left_out: OmittedFields,
     /// How it would be sent what lies in memory, if that is the answer and its route compresses.
-    pub compression: Option<Result<Compressed, AsStored>>,
+    pub compression: Option<Result<Compressed, NotCompressed>>,
 }
 
 /// How an answer is compressed.
@@ -197,7 +197,7 @@ impl Engine {
             joins: None,
             remembered: None,
             variants: Vec::new(),
-            left_out: LeftOut::default(),
+            left_out: OmittedFields::default(),
             compression: None,
         };
         let together = match way_of(route, found.bypass, &facts) {
@@ -222,7 +222,7 @@ impl Engine {
         let view = request.origin_view(&route.rules);
         let known = self.cache.look_up(&explained.key, &view, now);
         explained.variants = self.variants(&explained.key, &known);
-        explained.left_out = LeftOut::of(&view, &self.known_vary(&explained.key, None));
+        explained.left_out = OmittedFields::of(&view, &self.known_vary(&explained.key, None));
         let look = Look {
             route: found.route,
             key: &explained.key,
@@ -266,7 +266,7 @@ impl Engine {
     }
 
     /// How a stored response would be sent. Nothing is made of it.
-    fn compression(&self, look: &Look<'_>, hit: &Hit) -> Option<Result<Compressed, AsStored>> {
+    fn compression(&self, look: &Look<'_>, hit: &Hit) -> Option<Result<Compressed, NotCompressed>> {
         let rules = self.rules(look.route);
         if !rules.compress.is_on() {
             return None;

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use microcache_policy::key::{self, KeyBuf};
 use microcache_policy::request::{Handling, PassReason, fragment_fields};
 use microcache_policy::request_fields::withheld_names;
-use microcache_policy::reuse::{Reuse, Why, awaits_refresh, reuse};
+use microcache_policy::reuse::{Reuse, RevalidationReason, awaits_refresh, reuse};
 use microcache_policy::status::{CacheStatus, Forward};
 use microcache_policy::{
     AcceptClass, Detail, Millis, OriginView, RequestFacts, Rules, Scheme, Selection, Time,
@@ -420,17 +420,26 @@ impl Engine {
     ) -> Use {
         match reuse(&hit.lifetime, facts, now) {
             Reuse::Fresh => Use::Fresh,
-            Reuse::Stale | Reuse::Revalidate(Why::Expired) if sets_cookies(hit, view, now) => {
+            Reuse::Stale | Reuse::Revalidate(RevalidationReason::Expired)
+                if sets_cookies(hit, view, now) =>
+            {
                 Use::None(Forward::Stale)
             }
             Reuse::Stale => Use::Stale,
-            Reuse::Revalidate(Why::Expired) if self.awaits_refresh(hit, key, view, now) => {
+            Reuse::Revalidate(RevalidationReason::Expired)
+                if self.awaits_refresh(hit, key, view, now) =>
+            {
                 Use::Stale
             }
-            Reuse::Revalidate(Why::Expired | Why::NoCache) => Use::None(Forward::Stale),
-            Reuse::Revalidate(Why::MaxAge | Why::MinFresh | Why::Reload) | Reuse::NotShareable => {
-                Use::None(Forward::Request)
+            Reuse::Revalidate(RevalidationReason::Expired | RevalidationReason::NoCache) => {
+                Use::None(Forward::Stale)
             }
+            Reuse::Revalidate(
+                RevalidationReason::MaxAge
+                | RevalidationReason::MinFresh
+                | RevalidationReason::Reload,
+            )
+            | Reuse::NotShareable => Use::None(Forward::Request),
         }
     }
 

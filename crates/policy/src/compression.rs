@@ -13,7 +13,7 @@ use crate::etag::EntityTag;
 use crate::fields::{Fields, FieldsBuf, is_one_of};
 use crate::glob;
 use crate::rules::{KeyRules, Rules};
-use crate::vary::{Lines, Vary, VaryNames, weighted};
+use crate::vary::{Vary, VaryLines, VaryNames, weighted};
 
 /// A content coding that this cache produces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -87,7 +87,7 @@ impl SentCoding {
 
 /// The reason that a stored response is never sent compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unsuited {
+pub enum NotCompressible {
     /// Compression is off on its route.
     Off,
     /// It has no content, or partial content.
@@ -108,23 +108,23 @@ pub enum Unsuited {
 
 /// The reason that a response is sent in its stored form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AsStored {
+pub enum NotCompressed {
     /// It is never compressed, for any client.
-    Unsuited(Unsuited),
+    NotCompressible(NotCompressible),
     /// It is served from a file.
     InFile,
     /// It was stored before compression was enabled on its route, and lacks `Vary: Accept-Encoding`.
-    FromBefore,
+    StoredBefore,
     /// The client accepts none of the codings, or prefers identity.
     NotAccepted,
     /// It may be specific to this client.
-    OnesOwn,
+    ClientSpecific,
     /// The client requests a range.
     Part,
     /// The encoded form has not been produced yet.
-    NotYet,
+    NotReady,
     /// Encoding hardly reduces its size.
-    Useless,
+    NoGain,
 }
 
 /// The compression settings of a route.
@@ -221,25 +221,25 @@ impl Compress {
         status: u16,
         fields: Fields<'_>,
         length: Option<u64>,
-    ) -> Option<Unsuited> {
+    ) -> Option<NotCompressible> {
         let compress = &rules.compress;
         if !compress.is_on() {
-            Some(Unsuited::Off)
+            Some(NotCompressible::Off)
         } else if matches!(status, ..200 | 204 | 206 | 304) || fields.contains("content-range") {
-            Some(Unsuited::NotWhole)
+            Some(NotCompressible::NotWhole)
         } else if length.is_some_and(|length| length < compress.smallest.max(1)) {
-            Some(Unsuited::TooSmall)
+            Some(NotCompressible::TooSmall)
         } else if length.is_some_and(|length| length > compress.largest) {
-            Some(Unsuited::TooLarge)
+            Some(NotCompressible::TooLarge)
         } else if fields.contains("content-encoding") {
-            Some(Unsuited::Encoded)
+            Some(NotCompressible::Encoded)
         } else if !compress.has_type(fields) {
-            Some(Unsuited::Type)
+            Some(NotCompressible::Type)
         } else if is_untouchable(rules, fields) {
-            Some(Unsuited::NoTransform)
+            Some(NotCompressible::NoTransform)
         } else {
             let is_personal = || tells_visitors_apart(&rules.key) || varies_by_secret(fields);
-            (!compress.personal && is_personal()).then_some(Unsuited::Personal)
+            (!compress.personal && is_personal()).then_some(NotCompressible::Personal)
         }
     }
 
@@ -264,8 +264,8 @@ impl Compress {
 
     /// The codings negotiated with a request, best first; none if it gets the stored form. A malformed field, or one
     /// with too many members, counts as absent.
-    pub fn wanted(&self, request: Fields<'_>) -> Wanted {
-        let mut wanted = Wanted::default();
+    pub fn wanted(&self, request: Fields<'_>) -> AcceptedCodings {
+        let mut wanted = AcceptedCodings::default();
         let Some((weights, identity)) = weights(request) else {
             return wanted;
         };
@@ -287,12 +287,12 @@ impl Compress {
 
 /// The codings negotiated with a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct AcceptedCodings {
     codings: SmallVec<[(Coding, u16); 3]>,
     refuses_identity: bool,
 }
 
-impl Wanted {
+impl AcceptedCodings {
     /// The codings, best first.
     pub fn codings(&self) -> impl Iterator<Item = Coding> {
         self.codings.iter().map(|&(coding, _)| coding)
@@ -433,7 +433,7 @@ pub fn without_noted(names: &VaryNames, others: &VaryNames) -> VaryNames {
         .filter(|name| is_new(name))
         .map(|name| (*name).to_owned())
         .collect();
-    let mut lines = Lines::default();
+    let mut lines = VaryLines::default();
     lines.note(names.as_bytes());
     match lines.finish(&ignored) {
         Vary::Names(names) => names,
@@ -617,18 +617,23 @@ mod tests {
         let secret = format!("{PAGE}\nVary: X-Auth-Token");
         for (status, response, length, expected) in [
             (200, PAGE, 5000, None),
-            (206, PAGE, 5000, Some(Unsuited::NotWhole)),
-            (200, PAGE, 5, Some(Unsuited::TooSmall)),
-            (200, PAGE, u64::MAX, Some(Unsuited::TooLarge)),
-            (200, &encoded, 5000, Some(Unsuited::Encoded)),
-            (200, "Content-Type: image/png", 5000, Some(Unsuited::Type)),
-            (200, &untouchable, 5000, Some(Unsuited::NoTransform)),
-            (200, &secret, 5000, Some(Unsuited::Personal)),
+            (206, PAGE, 5000, Some(NotCompressible::NotWhole)),
+            (200, PAGE, 5, Some(NotCompressible::TooSmall)),
+            (200, PAGE, u64::MAX, Some(NotCompressible::TooLarge)),
+            (200, &encoded, 5000, Some(NotCompressible::Encoded)),
+            (
+                200,
+                "Content-Type: image/png",
+                5000,
+                Some(NotCompressible::Type),
+            ),
+            (200, &untouchable, 5000, Some(NotCompressible::NoTransform)),
+            (200, &secret, 5000, Some(NotCompressible::Personal)),
         ] {
             assert_eq!(why(status, response, length), expected, "{response}");
         }
         let off = Compress::unsuited(&Rules::default(), 200, fields(PAGE).fields(), None);
-        assert_eq!(off, Some(Unsuited::Off));
+        assert_eq!(off, Some(NotCompressible::Off));
     }
 
     #[test]

@@ -20,14 +20,14 @@ const MAX_PLAIN: usize = 180;
 
 /// Returns true if parsers could disagree on the cookies that are part of the key.
 pub(crate) fn are_unclear(fields: Fields<'_>, rules: &Rules) -> bool {
-    Judged::of(fields, rules).is_unclear()
+    CookieFacts::of(fields, rules).is_unclear()
 }
 
 /// The cookies that select a response where it varies on `Cookie`, as `name=value` in the order of the request. Ignored
 /// cookies and those hidden from the origin are left out; of a field that parsers could read differently, nothing is
 /// left out.
 pub fn counting<'a>(fields: Fields<'a>, rules: &'a Rules) -> impl Iterator<Item = &'a [u8]> {
-    let judged = Judged::of(fields, rules);
+    let judged = CookieFacts::of(fields, rules);
     let all = judged.is_unclear() || !judged.plain && judged.counts;
     sent(fields, &rules.request).filter(move |pair| all || !is_harmless(split(pair).0, rules))
 }
@@ -35,12 +35,12 @@ pub fn counting<'a>(fields: Fields<'a>, rules: &'a Rules) -> impl Iterator<Item 
 /// The names of the cookies that make a request personal. `None` stands for a cookie without a name, or with a name
 /// that parsers read differently: it could be a value.
 pub fn personal<'a>(fields: Fields<'a>, rules: &'a Rules) -> Vec<Option<&'a [u8]>> {
-    let judged = Judged::of(fields, rules);
+    let judged = CookieFacts::of(fields, rules);
     if !judged.are_personal() {
         return Vec::new();
     }
     let names = sent(fields, &rules.request).filter_map(|pair| {
-        let mut one = Judged::default();
+        let mut one = CookieFacts::default();
         one.note_pair(pair, rules);
         let counts = one.counts || judged.is_unclear();
         counts.then(|| Some(split(pair).0).filter(|name| is_token(name)))
@@ -117,7 +117,7 @@ pub fn in_any_reading(line: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// The classification of the cookies of a request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Judged {
+pub(crate) struct CookieFacts {
     /// All parsers read them alike.
     plain: bool,
     /// One of them is neither ignored nor part of the key.
@@ -128,7 +128,7 @@ pub(crate) struct Judged {
     number: usize,
 }
 
-impl Default for Judged {
+impl Default for CookieFacts {
     fn default() -> Self {
         Self {
             plain: true,
@@ -139,7 +139,7 @@ impl Default for Judged {
     }
 }
 
-impl Judged {
+impl CookieFacts {
     fn of(fields: Fields<'_>, rules: &Rules) -> Self {
         let mut judged = Self::default();
         for line in lines(fields, &rules.request) {
@@ -258,7 +258,7 @@ mod tests {
     use crate::testing::fields;
 
     fn is_personal(rules: &Rules, request: &str) -> bool {
-        Judged::of(fields(request).fields(), rules).are_personal()
+        CookieFacts::of(fields(request).fields(), rules).are_personal()
     }
 
     fn counted(rules: &Rules, request: &str) -> Vec<String> {

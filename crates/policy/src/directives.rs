@@ -37,7 +37,7 @@ pub(crate) struct ResponseDirectives {
 
 /// The argument of a directive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Argument<'a> {
+pub(crate) enum DirectiveArgument<'a> {
     None,
     Number(i64),
     Text(&'a [u8]),
@@ -56,17 +56,17 @@ impl ResponseDirectives {
     }
 
     /// Adds one directive. Restrictions are parsed leniently, permissions strictly.
-    pub(crate) fn note(&mut self, name: &[u8], argument: Argument<'_>) {
+    pub(crate) fn note(&mut self, name: &[u8], argument: DirectiveArgument<'_>) {
         if !is_token(name) {
             self.note_restrictions(name);
         }
-        if let Argument::Text(text) = argument
+        if let DirectiveArgument::Text(text) = argument
             && !text.starts_with(b"\"")
             && !is_token(text)
         {
             self.note_restrictions(text);
         }
-        let plain = argument == Argument::None;
+        let plain = argument == DirectiveArgument::None;
         let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
         // The length alone excludes most names.
         match name.len() {
@@ -116,7 +116,7 @@ impl ResponseDirectives {
     }
 }
 
-fn set_once(slot: &mut Option<Millis>, argument: Argument<'_>) {
+fn set_once(slot: &mut Option<Millis>, argument: DirectiveArgument<'_>) {
     let value = argument.delta_millis().unwrap_or(0);
     *slot = match *slot {
         Some(before) if before != value => Some(0),
@@ -150,7 +150,7 @@ impl RequestDirectives {
                 self.min_fresh = self.min_fresh.max(argument.delta_millis());
             } else if is("max-stale") {
                 // Without an argument, any staleness is accepted (RFC 9111 §5.2.1.2).
-                let any = (argument == Argument::None).then_some(Millis::MAX);
+                let any = (argument == DirectiveArgument::None).then_some(Millis::MAX);
                 let value = any.or(argument.delta_millis());
                 self.max_stale = self.max_stale.into_iter().chain(value).min();
             } else if is("stale-if-error") {
@@ -167,7 +167,7 @@ impl RequestDirectives {
     }
 }
 
-impl<'a> Argument<'a> {
+impl<'a> DirectiveArgument<'a> {
     /// A number of seconds, bare or quoted, in milliseconds.
     fn delta_millis(self) -> Option<Millis> {
         match self {
@@ -220,7 +220,7 @@ fn unquoted(text: &[u8]) -> &[u8] {
 
 /// The directives of one line. If its quotes are unbalanced, every comma separates, so that a stray quote cannot hide a
 /// restriction.
-pub(crate) fn of_line(value: &[u8]) -> impl Iterator<Item = (&[u8], Argument<'_>)> {
+pub(crate) fn of_line(value: &[u8]) -> impl Iterator<Item = (&[u8], DirectiveArgument<'_>)> {
     let paired = quotes_pair_up(value);
     let minding = paired.then(|| split_list(value)).into_iter().flatten();
     let plainly = (!paired)
@@ -244,19 +244,19 @@ fn quotes_pair_up(value: &[u8]) -> bool {
     !quoted
 }
 
-fn directive(member: &[u8]) -> (&[u8], Argument<'_>) {
+fn directive(member: &[u8]) -> (&[u8], DirectiveArgument<'_>) {
     let member = member.trim_ascii();
     let Some(equals) = memchr::memchr(b'=', member) else {
-        return (member, Argument::None);
+        return (member, DirectiveArgument::None);
     };
     let (name, text) = (&member[..equals], &member[equals + 1..]);
     let argument = if name.trim_ascii_end() != name
         || text.trim_ascii_start() != text
         || !quotes_pair_up(text)
     {
-        Argument::Malformed
+        DirectiveArgument::Malformed
     } else {
-        Argument::Text(text)
+        DirectiveArgument::Text(text)
     };
     (name.trim_ascii_end(), argument)
 }

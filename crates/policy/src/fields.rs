@@ -38,9 +38,9 @@ impl<'a> Fields<'a> {
     }
 
     /// The unparsed lines, for searches of a few names.
-    pub(crate) fn lines(self) -> impl Iterator<Item = Line<'a>> {
+    pub(crate) fn lines(self) -> impl Iterator<Item = FieldLine<'a>> {
         let mut rest = self.block;
-        std::iter::from_fn(move || next_line(&mut rest)).map(Line)
+        std::iter::from_fn(move || next_line(&mut rest)).map(FieldLine)
     }
 
     /// Returns true if there is a line called `name`.
@@ -93,9 +93,9 @@ impl<'a> IntoIterator for Fields<'a> {
 
 /// An unparsed line of a [`Fields`].
 #[derive(Clone, Copy)]
-pub(crate) struct Line<'a>(&'a [u8]);
+pub(crate) struct FieldLine<'a>(&'a [u8]);
 
-impl<'a> Line<'a> {
+impl<'a> FieldLine<'a> {
     /// The first byte; letters are in lower case.
     pub(crate) fn initial(self) -> u8 {
         self.0.first().map_or(0, u8::to_ascii_lowercase)

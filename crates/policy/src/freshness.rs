@@ -2,7 +2,7 @@
 
 use crate::date;
 use crate::directives::{Directive, ResponseDirectives, delta_seconds};
-use crate::explain::SaidBy;
+use crate::explain::LifetimeSource;
 use crate::request::RequestFacts;
 use crate::response::ResponseFacts;
 use crate::rules::Rules;
@@ -31,19 +31,19 @@ pub(crate) enum Freshness {
 }
 
 /// A response with its time of receipt.
-pub(crate) struct Arrived<'r, 'a> {
+pub(crate) struct ReceivedResponse<'r, 'a> {
     pub(crate) facts: &'r ResponseFacts<'a>,
     pub(crate) status: u16,
     pub(crate) times: Times,
     /// `Date`, or the time of receipt if that is missing or invalid (RFC 9110 §6.6.1).
     date: Time,
     /// The explicit lifetime in milliseconds, with its source.
-    explicit: Option<(Millis, SaidBy)>,
+    explicit: Option<(Millis, LifetimeSource)>,
     /// The lifetime that overrides the origin's, in milliseconds.
     pub(crate) forced: Option<Millis>,
 }
 
-impl<'r, 'a> Arrived<'r, 'a> {
+impl<'r, 'a> ReceivedResponse<'r, 'a> {
     pub(crate) fn new(
         request: &RequestFacts,
         facts: &'r ResponseFacts<'a>,
@@ -58,14 +58,14 @@ impl<'r, 'a> Arrived<'r, 'a> {
         let date = date.unwrap_or(received);
         let directives = &facts.said.directives;
         let by = |who| move |span| (span, who);
-        let max_age = || directives.max_age.map(by(SaidBy::MaxAge));
+        let max_age = || directives.max_age.map(by(LifetimeSource::MaxAge));
         let stated = directives
             .s_maxage
-            .map(by(SaidBy::SMaxage))
+            .map(by(LifetimeSource::SMaxage))
             .or_else(max_age);
         let expires = || {
             let span = expires(facts, date, received).filter(|_| !facts.is_targeted);
-            span.map(by(SaidBy::Expires))
+            span.map(by(LifetimeSource::Expires))
         };
         Self {
             facts,
@@ -88,7 +88,7 @@ impl<'r, 'a> Arrived<'r, 'a> {
     }
 
     /// The freshness lifetime and its source: targeted field, `s-maxage`, `max-age`, `Expires`, then the route.
-    pub(crate) fn decided(&self) -> (Freshness, Option<SaidBy>) {
+    pub(crate) fn decided(&self) -> (Freshness, Option<LifetimeSource>) {
         let rules = self.facts.rules;
         let by_status = rules
             .status_ttl
@@ -100,13 +100,16 @@ impl<'r, 'a> Arrived<'r, 'a> {
         let storable = self.is_explicit() || by_status.is_some() || is_implicit || is_guessed;
         match (self.forced, self.explicit, by_status) {
             _ if !storable => (Freshness::Unknown, None),
-            (Some(forced), ..) => (Freshness::Operator(forced), Some(SaidBy::ForcedTtl)),
+            (Some(forced), ..) => (Freshness::Operator(forced), Some(LifetimeSource::ForcedTtl)),
             (None, Some((lifetime, by)), _) => (Freshness::Explicit(lifetime), Some(by)),
-            (None, None, Some(ttl)) => (Freshness::Operator(ttl), Some(SaidBy::StatusTtl)),
+            (None, None, Some(ttl)) => (Freshness::Operator(ttl), Some(LifetimeSource::StatusTtl)),
             (None, None, None) => match self.heuristic() {
-                Some(lifetime) => (Freshness::Heuristic(lifetime), Some(SaidBy::Heuristic)),
+                Some(lifetime) => (
+                    Freshness::Heuristic(lifetime),
+                    Some(LifetimeSource::Heuristic),
+                ),
                 None if is_guessed => (Freshness::Unknown, None),
-                None => (Freshness::Operator(rules.ttl), Some(SaidBy::Ttl)),
+                None => (Freshness::Operator(rules.ttl), Some(LifetimeSource::Ttl)),
             },
         }
     }
@@ -154,7 +157,7 @@ fn expires(facts: &ResponseFacts<'_>, date: Time, received: Time) -> Option<Mill
 }
 
 /// The stale windows of a response, in milliseconds.
-pub(crate) struct Windows {
+pub(crate) struct StaleWindows {
     pub(crate) while_revalidate: Millis,
     pub(crate) if_error: Millis,
     /// `while_revalidate` is the route's.
@@ -176,9 +179,9 @@ pub(crate) fn windows(
     directives: &ResponseDirectives,
     freshness: Freshness,
     rules: &Rules,
-) -> Windows {
+) -> StaleWindows {
     if is_never_stale(directives) {
-        return Windows {
+        return StaleWindows {
             while_revalidate: 0,
             if_error: 0,
             operators: false,
@@ -188,7 +191,7 @@ pub(crate) fn windows(
         Freshness::Explicit(0) => 0,
         _ => rules.stale_while_revalidate,
     };
-    Windows {
+    StaleWindows {
         while_revalidate: directives.stale_while_revalidate.unwrap_or(by_default),
         if_error: directives.stale_if_error.unwrap_or(rules.stale_if_error),
         operators: directives.stale_while_revalidate.is_none() && by_default > 0,
@@ -332,7 +335,7 @@ mod tests {
             response: RECEIVED.plus(1_500),
             ..Times::at(RECEIVED)
         };
-        let arrived = Arrived::new(&request, &facts, 200, times);
+        let arrived = ReceivedResponse::new(&request, &facts, 200, times);
         assert_eq!(arrived.initial_age(), 4_500);
     }
 
@@ -363,7 +366,7 @@ mod tests {
             ] {
                 let response = fields(response);
                 let facts = ResponseFacts::read(response.fields(), &rules);
-                let arrived = Arrived::new(&request, &facts, 200, times);
+                let arrived = ReceivedResponse::new(&request, &facts, 200, times);
                 assert_eq!(arrived.initial_age(), age, "{response:?}");
                 assert_eq!(arrived.freshness(), Freshness::Explicit(fresh_for));
             }

@@ -69,7 +69,7 @@ pub fn takes_trailers(fields: Fields<'_>) -> bool {
 
 /// The end-to-end fields, in their order and case.
 pub fn end_to_end(fields: Fields<'_>) -> FieldsBuf {
-    let nominated = Nominated::by(fields);
+    let nominated = NominatedFields::by(fields);
     let mut kept = FieldsBuf::with_capacity(fields.as_block().len());
     kept.extend_if(fields, |name, _| !nominated.stays_behind(name));
     kept
@@ -77,9 +77,9 @@ pub fn end_to_end(fields: Fields<'_>) -> FieldsBuf {
 
 /// The fields nominated by `Connection` that it may remove.
 #[derive(Debug, Default)]
-pub struct Nominated<'a>(SmallVec<[&'a [u8]; 2]>);
+pub struct NominatedFields<'a>(SmallVec<[&'a [u8]; 2]>);
 
-impl<'a> Nominated<'a> {
+impl<'a> NominatedFields<'a> {
     /// The nominated fields of a message.
     pub fn by(fields: Fields<'a>) -> Self {
         let mut nominated = Self::default();

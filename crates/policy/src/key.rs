@@ -17,7 +17,7 @@ use crate::patterns::{Patterns, takes};
 use crate::query::{decoded, in_any_reading, parameters};
 use crate::rules::{KeyRules, Query, RequestRules, Rules};
 use crate::sharing::Seal;
-use crate::trust::{Fate, believed, fate};
+use crate::trust::{FieldForwarding, believed, field_forwarding};
 
 /// A key. Those of ordinary urls need no allocation.
 pub type KeyBuf = SmallVec<[u8; INLINE]>;
@@ -366,7 +366,8 @@ fn push_header(
     vouched: bool,
     rules: &RequestRules,
 ) {
-    let travels = |name: &[u8]| fate(name, vouched, rules) == Fate::Travels;
+    let travels =
+        |name: &[u8]| field_forwarding(name, vouched, rules) == FieldForwarding::Forwarded;
     push_lower(out, wanted.as_bytes());
     let Some(beginning) = wanted.strip_suffix('*') else {
         if travels(wanted.as_bytes()) {

@@ -63,10 +63,12 @@ mod safe_rules;
 mod testing;
 
 pub use accept::AcceptClass;
-pub use compression::{AsStored, Coding, Compress, SentCoding, Unsuited, Wanted};
+pub use compression::{
+    AcceptedCodings, Coding, Compress, NotCompressed, NotCompressible, SentCoding,
+};
 pub use detail::Detail;
 pub use dictionaries::DictionaryCoding;
-pub use explain::{Account, Explanation, SaidBy, WindowBy};
+pub use explain::{Explanation, LifetimeSource, ResponseExplanation, StaleWindowSource};
 pub use field_block::FieldBlock;
 pub use fields::{Fields, FieldsBuf};
 pub use hop::{end_to_end, takes_trailers};
@@ -82,10 +84,12 @@ pub use precondition::{Precondition, not_modified_keeps, precondition};
 pub use range::{RangeVerdict, range};
 pub use request::{Credentials, Handling, PassReason, RequestFacts, is_event_stream, is_grpc};
 pub use request_fields::{
-    LeftOut, SharedFate, SharedRequest, is_common, shared_fate, withheld_names,
+    OmittedFields, SharedForwarding, SharedRequest, is_common, shared_forwarding, withheld_names,
 };
 pub use response::ResponseFacts;
-pub use reuse::{Reuse, Why, in_use_until, is_origin_failure, is_refusal, on_error, reuse};
+pub use reuse::{
+    Reuse, RevalidationReason, in_use_until, is_origin_failure, is_refusal, on_error, reuse,
+};
 pub use rules::{
     CacheKind, CookiePatterns, KeyRules, Query, Reload, RequestRules, Rules, SetCookie, TagField,
 };
@@ -97,9 +101,9 @@ pub use stored_fields::fields_to_store;
 pub use tags::{Separator, Tag, TagKind, Tags, TooManyTags, invalidated_groups};
 pub use time::{Millis, Time, Times};
 pub use trace::{Span, TRACE_FIELDS, TraceParent, trace_parent, trace_travels};
-pub use trust::{Fate, fate, only_from_trusted_peers, says_https};
+pub use trust::{FieldForwarding, field_forwarding, only_from_trusted_peers, says_https};
 pub use validate::{
     HeadUpdate, Refreshed, add_validators, head_update, is_conditional_field, refreshed,
     same_representation,
 };
-pub use vary::{Codings, CodingsSeen, Selection, Vary, VaryNames};
+pub use vary::{Codings, ObservedCodings, Selection, Vary, VaryNames};

@@ -9,7 +9,7 @@ use crate::cookies;
 use crate::encoding::{push_component, push_field, push_with_len};
 use crate::fields::Fields;
 use crate::rules::Rules;
-use crate::trust::{Fate, fate};
+use crate::trust::{FieldForwarding, field_forwarding};
 use crate::validate::is_conditional_field;
 
 /// A request as the origin sees it.
@@ -28,24 +28,26 @@ pub struct OriginView<'a> {
 impl OriginView<'_> {
     /// Appends one field as the origin sees it. Different views have different encodings.
     pub(crate) fn push<A: Array<Item = u8>>(&self, out: &mut SmallVec<A>, name: &str) {
-        match self.fate(name) {
-            Fate::Removed => out.push(0),
-            Fate::Rewritten => self.push_forwarding(out, name),
+        match self.forwarding(name) {
+            FieldForwarding::Removed => out.push(0),
+            FieldForwarding::Rewritten => self.push_forwarding(out, name),
             // `Via` is the same for all clients.
-            Fate::Travels if name == "via" || !goes_with_fill(name.as_bytes(), self.rules) => {
+            FieldForwarding::Forwarded
+                if name == "via" || !goes_with_fill(name.as_bytes(), self.rules) =>
+            {
                 out.push(0);
             }
-            Fate::Travels if name == "cookie" => self.push_cookies(out),
-            Fate::Travels => push_field(out, self.fields, name),
+            FieldForwarding::Forwarded if name == "cookie" => self.push_cookies(out),
+            FieldForwarding::Forwarded => push_field(out, self.fields, name),
         }
     }
 
-    pub(crate) fn fate(&self, name: &str) -> Fate {
+    pub(crate) fn forwarding(&self, name: &str) -> FieldForwarding {
         if name == "accept-encoding" && self.rules.compress.is_on() {
             // It is rewritten to one value for all clients.
-            return Fate::Removed;
+            return FieldForwarding::Removed;
         }
-        fate(name.as_bytes(), self.vouched, &self.rules.request)
+        field_forwarding(name.as_bytes(), self.vouched, &self.rules.request)
     }
 
     /// Appends fields that identify the client to the origin. Scheme and host are in the key already.

@@ -4,7 +4,7 @@ use crate::key::{self, KeyBuf, Scheme};
 use crate::lifetime::Lifetime;
 use crate::origin_view::goes_with_fill;
 use crate::request::Handling;
-use crate::reuse::{Reuse, Why, on_error, reuse};
+use crate::reuse::{Reuse, RevalidationReason, on_error, reuse};
 use crate::rules::{CacheKind, KeyRules, Rules};
 use crate::storable::NotStorable;
 use crate::testing::{RECEIVED, fields, get, judge, to_store, view};
@@ -162,7 +162,7 @@ fn a_client_says_how_stale_an_answer_it_takes_if_the_origin_fails() {
 fn a_reload_is_honoured() {
     for request in ["Cache-Control: no-cache", "Pragma: no-cache"] {
         let lifetime = stored("Cache-Control: max-age=60");
-        let expected = Reuse::Revalidate(Why::Reload);
+        let expected = Reuse::Revalidate(RevalidationReason::Reload);
         assert_eq!(asked(&lifetime, request, 0), expected, "{request}");
         let insists = get(&fields(request), &Rules::private());
         assert!(!on_error(&lifetime, &insists, RECEIVED), "{request}");
@@ -171,7 +171,7 @@ fn a_reload_is_honoured() {
         assert!(on_error(&lifetime, &shared, RECEIVED), "{request}");
     }
     let lifetime = stored("Cache-Control: max-age=60");
-    let expected = Reuse::Revalidate(Why::MaxAge);
+    let expected = Reuse::Revalidate(RevalidationReason::MaxAge);
     assert_eq!(asked(&lifetime, "Cache-Control: max-age=0", 1), expected);
 }
 
@@ -180,7 +180,7 @@ fn without_a_word_on_freshness_there_is_a_guess_and_no_stale_window() {
     let a_day_old = "Last-Modified: Sat, 05 Nov 1994 08:49:37 GMT";
     let lifetime = stored(a_day_old);
     assert_eq!(lifetime.ttl(RECEIVED), 8_640_000);
-    let expired = Reuse::Revalidate(Why::Expired);
+    let expired = Reuse::Revalidate(RevalidationReason::Expired);
     assert_eq!(asked(&lifetime, "", 8_640_000), expired);
     let lifetime = stored("Cache-Control: max-age=60, stale-while-revalidate=5");
     assert_eq!(asked(&lifetime, "", 60_000), Reuse::Stale);
@@ -200,7 +200,7 @@ fn what_can_be_validated_is_stored_to_be_confirmed() {
     check_stored("", "", Some(NotStorable::NoLifetime), None);
     check_stored("", "ETag: \"a\"", None, None);
     let lifetime = stored("ETag: \"a\"");
-    let expired = Reuse::Revalidate(Why::Expired);
+    let expired = Reuse::Revalidate(RevalidationReason::Expired);
     assert_eq!(asked(&lifetime, "", 0), expired);
     let forbidden = Rules {
         forced_ttl: Some(0),
@@ -212,7 +212,7 @@ fn what_can_be_validated_is_stored_to_be_confirmed() {
 
 #[test]
 fn the_client_may_accept_what_is_stale() {
-    let expired = Reuse::Revalidate(Why::Expired);
+    let expired = Reuse::Revalidate(RevalidationReason::Expired);
     for (response, accepts, after, expected) in [
         ("max-age=60", "max-stale", 9_999_000, Reuse::Fresh),
         ("max-age=60", "max-stale=5", 65_000, Reuse::Fresh),
@@ -229,20 +229,20 @@ fn the_client_may_accept_what_is_stale() {
             "max-age=60",
             "max-age=70, max-stale=20",
             71_000,
-            Reuse::Revalidate(Why::MaxAge),
+            Reuse::Revalidate(RevalidationReason::MaxAge),
         ),
         (
             "max-age=60",
             "max-stale, min-fresh=1",
             65_000,
-            Reuse::Revalidate(Why::MinFresh),
+            Reuse::Revalidate(RevalidationReason::MinFresh),
         ),
         ("max-age=60, must-revalidate", "max-stale", 61_000, expired),
         (
             "max-age=60, no-cache",
             "max-stale",
             1_000,
-            Reuse::Revalidate(Why::NoCache),
+            Reuse::Revalidate(RevalidationReason::NoCache),
         ),
         ("max-age=60, s-maxage=9", "max-stale", 61_000, Reuse::Fresh),
         (

@@ -44,7 +44,7 @@ pub fn range(
 
 /// One range of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WantedRange {
+pub enum RequestedRange {
     /// From a first byte to a last one, or to the end.
     From {
         /// The first byte.
@@ -56,7 +56,7 @@ pub enum WantedRange {
     Suffix(u64),
 }
 
-impl WantedRange {
+impl RequestedRange {
     /// Parses the value of `Range`, if it is one range of bytes.
     pub(crate) fn parse(value: &[u8]) -> Option<Self> {
         let (unit, ranges) = value.split_at_checked(b"bytes=".len())?;

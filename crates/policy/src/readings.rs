@@ -14,9 +14,9 @@ pub const MAX_READINGS: usize = 64;
 const DECODINGS: usize = 2;
 
 /// A transformation that some programs apply, in any order. `None` if it changes nothing.
-type Step = fn(&[u8]) -> Option<Vec<u8>>;
+type PathTransformation = fn(&[u8]) -> Option<Vec<u8>>;
 
-const STEPS: [Step; 5] = [
+const STEPS: [PathTransformation; 5] = [
     cut_short,
     without_parameters,
     with_slashes,

@@ -12,10 +12,10 @@ use crate::accept::AcceptClass;
 use crate::cookies;
 use crate::detail::Detail;
 use crate::directives::RequestDirectives;
-use crate::fields::{Fields, Line, split_list};
+use crate::fields::{FieldLine, Fields, split_list};
 use crate::hop;
 use crate::identity::{is_identity, makes_personal};
-use crate::range::WantedRange;
+use crate::range::RequestedRange;
 use crate::request_fields::{MAX_SENT, asks_for_another_form};
 use crate::rules::{Reload, Rules};
 use crate::time::Millis;
@@ -45,7 +45,7 @@ pub enum PassReason {
     EventStream,
     /// `Connection` names fields that are removed, so the origin would see another request than the one looked up.
     Connection,
-    /// The request asks for a fragment of the page ([`SharedFate::Passes`](crate::SharedFate::Passes)).
+    /// The request asks for a fragment of the page ([`SharedForwarding::Passes`](crate::SharedForwarding::Passes)).
     Fragment,
     /// The fields that a shared fetch sends exceed [`MAX_SENT`] together.
     LongFields,
@@ -93,7 +93,7 @@ pub struct RequestFacts {
     conditional: bool,
     accept: AcceptClass,
     directives: RequestDirectives,
-    range: Option<WantedRange>,
+    range: Option<RequestedRange>,
     ttl: Option<Millis>,
     obeyed: bool,
 }
@@ -114,7 +114,7 @@ impl RequestFacts {
     )]
     #[inline(always)]
     pub fn read(method: &Method, fields: Fields<'_>, has_body: bool, rules: &Rules) -> Self {
-        let seen = Seen::read(fields, rules);
+        let seen = FieldScan::read(fields, rules);
         let mut directives = seen.directives;
         // Pragma counts only without Cache-Control (RFC 9111 §5.4).
         directives.no_cache |= seen.pragma_no_cache && !seen.cache_control;
@@ -285,7 +285,7 @@ impl RequestFacts {
     }
 
     /// The requested range of bytes, if there is exactly one, in exactly one `Range` field.
-    pub const fn range(&self) -> Option<WantedRange> {
+    pub const fn range(&self) -> Option<RequestedRange> {
         self.range
     }
 
@@ -302,10 +302,10 @@ impl RequestFacts {
     clippy::struct_excessive_bools,
     reason = "each is one thing seen or not"
 )]
-struct Seen {
+struct FieldScan {
     directives: RequestDirectives,
     credentials: Credentials,
-    cookies: cookies::Judged,
+    cookies: cookies::CookieFacts,
     cache_control: bool,
     pragma_no_cache: bool,
     connection_names_fields: bool,
@@ -316,11 +316,11 @@ struct Seen {
     sent: usize,
     conditional: bool,
     has_range: bool,
-    range: Option<WantedRange>,
+    range: Option<RequestedRange>,
     several_ranges: bool,
 }
 
-impl Seen {
+impl FieldScan {
     #[expect(
         clippy::inline_always,
         reason = "a hit pays for the call, which others make only now and then"
@@ -340,7 +340,7 @@ impl Seen {
         reason = "a hit pays for the call, which others make only now and then"
     )]
     #[inline(always)]
-    fn note(&mut self, line: Line<'_>, fields: Fields<'_>, rules: &Rules) {
+    fn note(&mut self, line: FieldLine<'_>, fields: Fields<'_>, rules: &Rules) {
         let is_removed = |name: &str| rules.request.removed_fields.matches(name.as_bytes());
         match line.beginning() {
             names::HOST if line.has_at(4, b':') => {}
@@ -397,7 +397,7 @@ impl Seen {
             names::RANGE => match line.value_of("range") {
                 Some(value) => {
                     self.several_ranges |= mem::replace(&mut self.has_range, true);
-                    self.range = WantedRange::parse(value);
+                    self.range = RequestedRange::parse(value);
                 }
                 None => self.note_other(line, rules),
             },
@@ -417,7 +417,7 @@ impl Seen {
     /// Adds a line with an uncommon name.
     #[cold]
     #[inline(never)]
-    fn note_other(&mut self, line: Line<'_>, rules: &Rules) {
+    fn note_other(&mut self, line: FieldLine<'_>, rules: &Rules) {
         let name = line.name();
         if name.eq_ignore_ascii_case(b"user-agent") {
             // Nearly every request has it, and nothing below applies.
@@ -609,7 +609,7 @@ mod tests {
         assert!(get(&fields("Cache-Control: Only-If-Cached"), &rules).only_if_cached());
         assert_eq!(
             get(&fields("Range: bytes=1-2"), &rules).range(),
-            Some(WantedRange::From {
+            Some(RequestedRange::From {
                 first: 1,
                 last: Some(2)
             })

@@ -18,12 +18,14 @@ use crate::origin_view::{OriginView, goes_with_fill};
 use crate::patterns::takes;
 use crate::rules::Rules;
 use crate::syntax::is_token;
-use crate::trust::{Fate, fate, is_address, is_rewritten, only_from_trusted_peers};
+use crate::trust::{
+    FieldForwarding, field_forwarding, is_address, is_rewritten, only_from_trusted_peers,
+};
 use crate::vary::{self, VaryNames};
 
 /// The treatment of a request field by a shared fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SharedFate {
+pub enum SharedForwarding {
     /// The origin sees it.
     Sent,
     /// The origin does not see it, and its response does not depend on it.
@@ -43,9 +45,9 @@ const MAX_TRACE_ID: usize = 128;
 
 /// The treatment of a field that is neither part of the key nor known to select. In lower case; a `*` at the end
 /// matches any suffix.
-const TABLE: [(SharedFate, &[&str]); 3] = [
+const TABLE: [(SharedForwarding, &[&str]); 3] = [
     (
-        SharedFate::Sent,
+        SharedForwarding::Sent,
         &[
             "accept",
             "accept-encoding",
@@ -56,7 +58,7 @@ const TABLE: [(SharedFate, &[&str]); 3] = [
         ],
     ),
     (
-        SharedFate::Dropped,
+        SharedForwarding::Dropped,
         &[
             "alt-used",
             "baggage",
@@ -82,7 +84,7 @@ const TABLE: [(SharedFate, &[&str]); 3] = [
             "x-purpose",
         ],
     ),
-    (SharedFate::Passes, &PARTS),
+    (SharedForwarding::Passes, &PARTS),
 ];
 
 /// Fields by which these frameworks request a fragment of a page.
@@ -124,41 +126,46 @@ const TRACE_IDS: [&str; 12] = [
 ];
 
 /// The treatment of a field by a shared fetch under these rules for a url whose responses are known to vary on `known`.
-pub fn shared_fate(name: &[u8], value: &[u8], rules: &Rules, known: &VaryNames) -> SharedFate {
+pub fn shared_forwarding(
+    name: &[u8],
+    value: &[u8],
+    rules: &Rules,
+    known: &VaryNames,
+) -> SharedForwarding {
     if !goes_with_fill(name, rules) {
-        return SharedFate::Dropped;
+        return SharedForwarding::Dropped;
     }
     // A private cache shares nothing between users.
     if rules.obeys_client {
-        return SharedFate::Sent;
+        return SharedForwarding::Sent;
     }
     let lower = name.to_ascii_lowercase();
     let is_named = known.iter().any(|one| one.as_bytes() == lower);
     if lower != b"cookie" && (is_named || is_chosen(&lower, rules)) {
-        return SharedFate::Sent;
+        return SharedForwarding::Sent;
     }
-    listed_fate(&lower, value)
+    listed_forwarding(&lower, value)
 }
 
 /// The treatment in the table. The name is in lower case.
-fn listed_fate(lower: &[u8], value: &[u8]) -> SharedFate {
+fn listed_forwarding(lower: &[u8], value: &[u8]) -> SharedForwarding {
     let takes_it = |names: &[&str]| names.iter().any(|one| takes(one.as_bytes(), lower));
     if takes_it(&TRACE_IDS) {
         return if is_trace_id(value) {
-            SharedFate::Sent
+            SharedForwarding::Sent
         } else {
-            SharedFate::Dropped
+            SharedForwarding::Dropped
         };
     }
     let found = TABLE.iter().find(|(_, names)| takes_it(names));
-    found.map_or(SharedFate::Withheld, |(fate, _)| *fate)
+    found.map_or(SharedForwarding::Withheld, |(forwarding, _)| *forwarding)
 }
 
 /// Returns true for a field that every client sends, or that no response depends on: a response that does not list it
 /// in `Vary` may serve requests with other values. Identities are recognized by [`is_identity`].
 pub fn is_common(name: &[u8], value: &[u8]) -> bool {
     !goes_with_fill(name, &Rules::default())
-        || listed_fate(&name.to_ascii_lowercase(), value) == SharedFate::Sent
+        || listed_forwarding(&name.to_ascii_lowercase(), value) == SharedForwarding::Sent
 }
 
 /// Returns true if a field is always sent: the proxy writes it, the configuration names it, or it is part of the key.
@@ -190,29 +197,37 @@ fn holds_addresses(value: &[u8]) -> bool {
 
 /// The names of the fields that a shared fetch would withhold, one per line; empty if there are none.
 pub fn withheld_names(request: &OriginView<'_>, known: &VaryNames) -> Vec<u8> {
-    names_of(request, known, |fate| {
-        matches!(fate, SharedFate::Withheld | SharedFate::Passes)
+    names_of(request, known, |forwarding| {
+        matches!(
+            forwarding,
+            SharedForwarding::Withheld | SharedForwarding::Passes
+        )
     })
     .join(&b'\n')
 }
 
 /// Names of request fields that a shared fetch leaves out, in lower case and sorted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LeftOut {
+pub struct OmittedFields {
     /// The response might depend on them.
     pub withheld: Vec<Vec<u8>>,
     /// The response does not depend on them.
     pub dropped: Vec<Vec<u8>>,
 }
 
-impl LeftOut {
+impl OmittedFields {
     /// The fields left out for a url that is known to vary on `known`.
     pub fn of(request: &OriginView<'_>, known: &VaryNames) -> Self {
         Self {
-            withheld: names_of(request, known, |fate| {
-                matches!(fate, SharedFate::Withheld | SharedFate::Passes)
+            withheld: names_of(request, known, |forwarding| {
+                matches!(
+                    forwarding,
+                    SharedForwarding::Withheld | SharedForwarding::Passes
+                )
             }),
-            dropped: names_of(request, known, |fate| fate == SharedFate::Dropped),
+            dropped: names_of(request, known, |forwarding| {
+                forwarding == SharedForwarding::Dropped
+            }),
         }
     }
 }
@@ -221,12 +236,12 @@ impl LeftOut {
 fn names_of(
     request: &OriginView<'_>,
     known: &VaryNames,
-    is_meant: impl Fn(SharedFate) -> bool,
+    is_meant: impl Fn(SharedForwarding) -> bool,
 ) -> Vec<Vec<u8>> {
     let rules = request.rules;
     let is_named = |(name, value): &(&[u8], &[u8])| {
-        fate(name, request.vouched, &rules.request) == Fate::Travels
-            && is_meant(shared_fate(name, value, rules, known))
+        field_forwarding(name, request.vouched, &rules.request) == FieldForwarding::Forwarded
+            && is_meant(shared_forwarding(name, value, rules, known))
     };
     let meant = request.fields.iter().filter(is_named);
     let mut names: Vec<_> = meant.map(|(name, _)| name.to_ascii_lowercase()).collect();
@@ -240,7 +255,7 @@ pub(crate) fn asks_for_another_form(name: &[u8], rules: &Rules) -> bool {
     let lower: SmallVec<[u8; 64]> = name.iter().map(u8::to_ascii_lowercase).collect();
     // Excludes most names.
     PARTS.iter().any(|one| takes(one.as_bytes(), &lower))
-        && shared_fate(name, b"", rules, &VaryNames::NONE) == SharedFate::Passes
+        && shared_forwarding(name, b"", rules, &VaryNames::NONE) == SharedForwarding::Passes
         && !rules.request.removed_fields.matches(name)
 }
 
@@ -295,9 +310,9 @@ impl SharedRequest {
             || rules.request.removed_fields.matches(b"accept");
         let mut addresses = FieldsBuf::default();
         fields.extend_if(outgoing, |name, value| {
-            match shared_fate(name, value, rules, known) {
+            match shared_forwarding(name, value, rules, known) {
                 _ if is_sent(name) => return true,
-                SharedFate::Sent
+                SharedForwarding::Sent
                     if is_unkeyed_address(name, rules, known) && !holds_addresses(value) =>
                 {
                     let members = value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
@@ -308,11 +323,13 @@ impl SharedRequest {
                     shared.left_out.push(lower(name));
                     return false;
                 }
-                SharedFate::Sent if name.eq_ignore_ascii_case(b"accept") => return sends_accept,
-                SharedFate::Sent => return true,
-                SharedFate::Dropped if !goes_with_fill(name, rules) => {}
-                SharedFate::Dropped => shared.left_out.push(lower(name)),
-                SharedFate::Withheld | SharedFate::Passes => {
+                SharedForwarding::Sent if name.eq_ignore_ascii_case(b"accept") => {
+                    return sends_accept;
+                }
+                SharedForwarding::Sent => return true,
+                SharedForwarding::Dropped if !goes_with_fill(name, rules) => {}
+                SharedForwarding::Dropped => shared.left_out.push(lower(name)),
+                SharedForwarding::Withheld | SharedForwarding::Passes => {
                     shared.left_out.push(lower(name));
                     shared.withheld.push(lower(name));
                 }
@@ -360,12 +377,12 @@ mod tests {
     use crate::testing::fields;
     use crate::vary::Vary;
 
-    fn fate_of(name: &str, rules: &Rules, known: &str) -> SharedFate {
+    fn forwarding_of(name: &str, rules: &Rules, known: &str) -> SharedForwarding {
         let known = match vary::of_response(fields(&format!("Vary: {known}")).fields(), &[]) {
             Vary::Names(names) => names,
             _ => VaryNames::NONE,
         };
-        shared_fate(name.as_bytes(), b"x", rules, &known)
+        shared_forwarding(name.as_bytes(), b"x", rules, &known)
     }
 
     #[test]
@@ -395,8 +412,8 @@ mod tests {
 
     #[test]
     fn every_field_has_one_fate_on_a_fetch_for_everyone() {
-        use SharedFate::{Dropped, Passes, Sent, Withheld};
-        for (fate, names) in [
+        use SharedForwarding::{Dropped, Passes, Sent, Withheld};
+        for (forwarding, names) in [
             (
                 Sent,
                 &[
@@ -460,7 +477,11 @@ mod tests {
             ),
         ] {
             for name in names {
-                assert_eq!(fate_of(name, &Rules::default(), ""), fate, "{name}");
+                assert_eq!(
+                    forwarding_of(name, &Rules::default(), ""),
+                    forwarding,
+                    "{name}"
+                );
             }
         }
     }
@@ -476,25 +497,34 @@ mod tests {
         };
         rules.request.forwarded_fields.push("Req-*");
         for name in ["x-tenant", "HX-Request", "Req-Num", "Origin", "RSC", "DNT"] {
-            let fate = fate_of(name, &rules, "Origin, RSC, DNT");
-            assert_eq!(fate, SharedFate::Sent, "{name}");
+            let forwarding = forwarding_of(name, &rules, "Origin, RSC, DNT");
+            assert_eq!(forwarding, SharedForwarding::Sent, "{name}");
         }
-        let fate = fate_of("Cookie", &rules, "Cookie");
-        assert_eq!(fate, SharedFate::Dropped);
+        let forwarding = forwarding_of("Cookie", &rules, "Cookie");
+        assert_eq!(forwarding, SharedForwarding::Dropped);
         let mine = Rules::private();
-        assert_eq!(fate_of("X-Anything", &mine, ""), SharedFate::Sent);
+        assert_eq!(
+            forwarding_of("X-Anything", &mine, ""),
+            SharedForwarding::Sent
+        );
     }
 
     #[test]
     fn an_id_of_a_trace_is_sent_if_it_can_be_nothing_else() {
-        let fate = |name: &str, value: &str| {
+        let forwarding = |name: &str, value: &str| {
             let (name, value) = (name.as_bytes(), value.as_bytes());
-            shared_fate(name, value, &Rules::default(), &VaryNames::NONE)
+            shared_forwarding(name, value, &Rules::default(), &VaryNames::NONE)
         };
-        assert_eq!(fate("tracestate", "a=1,b@c=2"), SharedFate::Sent);
-        assert_eq!(fate("X-Request-Id", "<script>"), SharedFate::Dropped);
+        assert_eq!(
+            forwarding("tracestate", "a=1,b@c=2"),
+            SharedForwarding::Sent
+        );
+        assert_eq!(
+            forwarding("X-Request-Id", "<script>"),
+            SharedForwarding::Dropped
+        );
         let long = "a".repeat(MAX_TRACE_ID + 1);
-        assert_eq!(fate("X-Request-Id", &long), SharedFate::Dropped);
+        assert_eq!(forwarding("X-Request-Id", &long), SharedForwarding::Dropped);
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! The caching semantics of a response, parsed in one pass over its fields.
 
 use crate::cookies;
-use crate::directives::{self, Argument, Directive, ResponseDirectives};
-use crate::fields::{Fields, Line, split_list};
-use crate::hop::Nominated;
+use crate::directives::{self, Directive, DirectiveArgument, ResponseDirectives};
+use crate::fields::{FieldLine, Fields, split_list};
+use crate::hop::NominatedFields;
 use crate::patterns::takes;
 use crate::rules::Rules;
 use crate::tags::{self, Tags, TooManyTags};
@@ -18,17 +18,17 @@ pub struct ResponseFacts<'a> {
     pub(crate) rules: &'a Rules,
     /// The effective directives: those of the first valid targeted field, else those of `Cache-Control` (RFC 9213
     /// §2.2).
-    pub(crate) said: Said,
+    pub(crate) said: EffectiveDirectives,
     /// They come from a targeted field.
     pub(crate) is_targeted: bool,
-    pub(crate) seen: Seen<'a>,
+    pub(crate) seen: ResponseFields<'a>,
     pub(crate) vary: Vary,
     pub(crate) tags: Result<Tags<'a>, TooManyTags>,
 }
 
 /// Directives of a targeted field or of `Cache-Control`.
 #[derive(Debug, Default)]
-pub(crate) struct Said {
+pub(crate) struct EffectiveDirectives {
     pub(crate) directives: ResponseDirectives,
     /// The names in `private="…"` and `no-cache="…"` (RFC 9111 §5.2.2.4, §5.2.2.7).
     pub(crate) qualified: Vec<Box<[u8]>>,
@@ -36,7 +36,7 @@ pub(crate) struct Said {
 
 /// The values of other fields.
 #[derive(Debug, Default)]
-pub(crate) struct Seen<'a> {
+pub(crate) struct ResponseFields<'a> {
     pub(crate) content_type: Option<&'a [u8]>,
     pub(crate) has_set_cookie: bool,
     pub(crate) etag: Option<&'a [u8]>,
@@ -49,7 +49,7 @@ pub(crate) struct Seen<'a> {
     /// There are two different values of `Expires`.
     pub(crate) expires_differ: bool,
     /// The fields nominated by `Connection`.
-    pub(crate) nominated: Nominated<'a>,
+    pub(crate) nominated: NominatedFields<'a>,
 }
 
 impl<'a> ResponseFacts<'a> {
@@ -57,11 +57,11 @@ impl<'a> ResponseFacts<'a> {
     pub fn read(fields: Fields<'a>, rules: &'a Rules) -> Self {
         let mut cache_control = None;
         let mut has_targeted = false;
-        let (mut vary, mut tags) = (vary::Lines::default(), tags::Lines::default());
-        let mut seen = Seen::default();
+        let (mut vary, mut tags) = (vary::VaryLines::default(), tags::TagLines::default());
+        let mut seen = ResponseFields::default();
         for line in fields.lines() {
             if let Some(value) = line.value_of("cache-control") {
-                let said = cache_control.get_or_insert_with(Said::default);
+                let said = cache_control.get_or_insert_with(EffectiveDirectives::default);
                 for (name, argument) in directives::of_line(value) {
                     said.note(name, argument, rules);
                 }
@@ -76,7 +76,7 @@ impl<'a> ResponseFacts<'a> {
             has_targeted |= rules.targeted.iter().any(is);
         }
         let targeted = has_targeted
-            .then(|| Said::by_targeted(fields, rules))
+            .then(|| EffectiveDirectives::by_targeted(fields, rules))
             .flatten();
         let is_targeted = targeted.is_some();
         seen.has_pragma_no_cache &= cache_control.is_none() && !is_targeted;
@@ -132,7 +132,7 @@ impl<'a> ResponseFacts<'a> {
     }
 }
 
-impl Said {
+impl EffectiveDirectives {
     /// The directives of the first targeted field that is valid and not empty.
     fn by_targeted(response: Fields<'_>, rules: &Rules) -> Option<Self> {
         let members = targeted::select(response, &rules.targeted)?;
@@ -143,7 +143,7 @@ impl Said {
         Some(said)
     }
 
-    fn note(&mut self, name: &[u8], argument: Argument<'_>, rules: &Rules) {
+    fn note(&mut self, name: &[u8], argument: DirectiveArgument<'_>, rules: &Rules) {
         self.directives.note(name, argument);
         let restricts = name.eq_ignore_ascii_case(b"no-cache")
             || !rules.are_private() && name.eq_ignore_ascii_case(b"private");
@@ -153,9 +153,9 @@ impl Said {
     }
 }
 
-impl<'a> Seen<'a> {
+impl<'a> ResponseFields<'a> {
     /// Adds one line. The first letter excludes most lines.
-    fn note(&mut self, line: Line<'a>) {
+    fn note(&mut self, line: FieldLine<'a>) {
         match line.initial() {
             b'a' => {
                 if let Some(value) = line.value_of("age") {

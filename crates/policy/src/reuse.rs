@@ -12,14 +12,14 @@ pub enum Reuse {
     /// Serve it, and revalidate it in the background (RFC 5861 §3).
     Stale,
     /// Revalidate it first.
-    Revalidate(Why),
+    Revalidate(RevalidationReason),
     /// The request has credentials, and the response may not be shared with it.
     NotShareable,
 }
 
 /// The reason that the origin must be asked first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum RevalidationReason {
     /// It is stale, and beyond its stale window.
     Expired,
     /// `no-cache`, or the response was invalidated.
@@ -40,9 +40,9 @@ pub fn reuse(lifetime: &Lifetime, request: &RequestFacts, now: Time) -> Reuse {
     }
     let ttl = lifetime.ttl(now);
     if lifetime.has(MUST_VALIDATE) {
-        Reuse::Revalidate(Why::NoCache)
+        Reuse::Revalidate(RevalidationReason::NoCache)
     } else if request.forces_reload() {
-        Reuse::Revalidate(Why::Reload)
+        Reuse::Revalidate(RevalidationReason::Reload)
     } else if let Some(why) = beyond_clients_limits(lifetime, request, now) {
         Reuse::Revalidate(why)
     } else if ttl > 0 {
@@ -52,7 +52,7 @@ pub fn reuse(lifetime: &Lifetime, request: &RequestFacts, now: Time) -> Reuse {
     } else if accepts_stale(lifetime, request, now) {
         Reuse::Fresh
     } else {
-        Reuse::Revalidate(Why::Expired)
+        Reuse::Revalidate(RevalidationReason::Expired)
     }
 }
 
@@ -110,7 +110,11 @@ pub const fn is_refusal(status: u16) -> bool {
     matches!(status, 400..500) && !matches!(status, 404 | 410)
 }
 
-fn beyond_clients_limits(lifetime: &Lifetime, request: &RequestFacts, now: Time) -> Option<Why> {
+fn beyond_clients_limits(
+    lifetime: &Lifetime,
+    request: &RequestFacts,
+    now: Time,
+) -> Option<RevalidationReason> {
     let ttl = lifetime.ttl(now);
     let fresh = ttl > 0;
     if let Some(max_age) = request.max_age() {
@@ -118,12 +122,12 @@ fn beyond_clients_limits(lifetime: &Lifetime, request: &RequestFacts, now: Time)
         let unchanged = max_age == 0 && fresh && lifetime.has(IMMUTABLE);
         let not_fresh = !fresh && !accepts_stale(lifetime, request, now);
         if !unchanged && (not_fresh || lifetime.age(now) > max_age) {
-            return Some(Why::MaxAge);
+            return Some(RevalidationReason::MaxAge);
         }
     }
     let min_fresh = request.min_fresh()?;
     let lasts = fresh && ttl.unsigned_abs() >= min_fresh;
-    (!lasts).then_some(Why::MinFresh)
+    (!lasts).then_some(RevalidationReason::MinFresh)
 }
 
 #[cfg(test)]
@@ -167,7 +171,12 @@ mod tests {
         check(response, "", 59_999, Reuse::Fresh);
         check(response, "", 60_000, Reuse::Stale);
         check(response, "", 69_999, Reuse::Stale);
-        check(response, "", 70_000, Reuse::Revalidate(Why::Expired));
+        check(
+            response,
+            "",
+            70_000,
+            Reuse::Revalidate(RevalidationReason::Expired),
+        );
         check_on_error(response, 70_000, true);
     }
 
@@ -204,7 +213,7 @@ mod tests {
 
     #[test]
     fn what_must_be_revalidated_is_never_stale() {
-        let expired = Reuse::Revalidate(Why::Expired);
+        let expired = Reuse::Revalidate(RevalidationReason::Expired);
         for response in [
             "Cache-Control: max-age=60, must-revalidate",
             "Cache-Control: max-age=60, proxy-revalidate",
@@ -222,7 +231,12 @@ mod tests {
     #[test]
     fn no_cache_asks_the_origin_every_time() {
         let response = "Cache-Control: no-cache, max-age=60\nETag: \"a\"";
-        check(response, "", 0, Reuse::Revalidate(Why::NoCache));
+        check(
+            response,
+            "",
+            0,
+            Reuse::Revalidate(RevalidationReason::NoCache),
+        );
         check_on_error(response, 0, false);
         check(
             "Cache-Control: no-cache=\"x-a\", max-age=60",
@@ -240,7 +254,7 @@ mod tests {
         let facts = get(&request, &Rules::default());
         assert_eq!(
             reuse(&stored, &facts, RECEIVED),
-            Reuse::Revalidate(Why::NoCache)
+            Reuse::Revalidate(RevalidationReason::NoCache)
         );
         assert!(!on_error(&stored, &facts, RECEIVED));
     }
@@ -254,7 +268,7 @@ mod tests {
         assert_eq!(reuse(&stored, &facts, RECEIVED), Reuse::Stale);
         assert_eq!(
             reuse(&stored, &facts, RECEIVED.plus(10_000)),
-            Reuse::Revalidate(Why::Expired)
+            Reuse::Revalidate(RevalidationReason::Expired)
         );
         assert!(on_error(&stored, &facts, RECEIVED.plus(10_000)));
     }
@@ -262,7 +276,7 @@ mod tests {
     #[test]
     fn a_client_can_ask_for_a_younger_answer() {
         let response = "Cache-Control: max-age=60";
-        let too_old = Reuse::Revalidate(Why::MaxAge);
+        let too_old = Reuse::Revalidate(RevalidationReason::MaxAge);
         check(response, "Cache-Control: max-age=5", 5_000, Reuse::Fresh);
         check(response, "Cache-Control: max-age=5", 5_001, too_old);
         check(response, "Cache-Control: max-age=500", 60_000, too_old);
@@ -284,7 +298,7 @@ mod tests {
     #[test]
     fn a_client_can_ask_for_a_longer_lasting_answer() {
         let response = "Cache-Control: max-age=60";
-        let too_short = Reuse::Revalidate(Why::MinFresh);
+        let too_short = Reuse::Revalidate(RevalidationReason::MinFresh);
         check(
             response,
             "Cache-Control: min-fresh=10",
@@ -301,7 +315,7 @@ mod tests {
             reload: Reload::Honour,
             ..Rules::default()
         };
-        let reload = Reuse::Revalidate(Why::Reload);
+        let reload = Reuse::Revalidate(RevalidationReason::Reload);
         let plain = "Cache-Control: max-age=60";
         check_with(&rules, plain, "Cache-Control: no-cache", 0, reload);
         check_with(&rules, plain, "Pragma: no-cache", 0, reload);
@@ -317,7 +331,7 @@ mod tests {
             plain,
             "Cache-Control: max-age=0",
             1,
-            Reuse::Revalidate(Why::MaxAge),
+            Reuse::Revalidate(RevalidationReason::MaxAge),
         );
         let immutable = "Cache-Control: max-age=60, immutable";
         check_with(
@@ -332,14 +346,14 @@ mod tests {
             immutable,
             "Cache-Control: max-age=0",
             60_000,
-            Reuse::Revalidate(Why::MaxAge),
+            Reuse::Revalidate(RevalidationReason::MaxAge),
         );
         check_with(
             &rules,
             immutable,
             "Cache-Control: max-age=5",
             5_001,
-            Reuse::Revalidate(Why::MaxAge),
+            Reuse::Revalidate(RevalidationReason::MaxAge),
         );
         check_with(&rules, immutable, "Cache-Control: no-cache", 1, reload);
     }

@@ -2,7 +2,7 @@
 
 use crate::detail::Detail;
 use crate::directives::Directive;
-use crate::freshness::{self, Arrived, Freshness, Windows};
+use crate::freshness::{self, Freshness, ReceivedResponse, StaleWindows};
 use crate::lifetime::{
     FOR_AUTHORIZATION, FOR_COOKIES, HAS_VALIDATOR, IMMUTABLE, Lifetime, MUST_VALIDATE, NEVER_STALE,
     OPERATORS_WINDOW,
@@ -86,7 +86,7 @@ pub fn storable(
     if let Some(reason) = refusal(request, status, response) {
         return Storable::No(reason);
     }
-    let arrived = Arrived::new(request, response, status, times);
+    let arrived = ReceivedResponse::new(request, response, status, times);
     match lifetime(&arrived) {
         Err(reason) => Storable::No(reason),
         Ok(lifetime) if !lifetime.is_shareable(request.credentials()) => {
@@ -129,17 +129,17 @@ fn refusal(
 }
 
 /// Returns true if the response is not stored because of a `status_ttl` of 0.
-fn is_zero_for(arrived: &Arrived<'_, '_>) -> bool {
+fn is_zero_for(arrived: &ReceivedResponse<'_, '_>) -> bool {
     let by_status = &arrived.facts.rules.status_ttl;
     arrived.forced.is_none() && by_status.contains(&(arrived.status, 0))
 }
 
-fn lifetime(arrived: &Arrived<'_, '_>) -> Result<Lifetime, NotStorable> {
+fn lifetime(arrived: &ReceivedResponse<'_, '_>) -> Result<Lifetime, NotStorable> {
     let response = arrived.facts;
     let (rules, directives) = (response.rules, &response.said.directives);
     let freshness = arrived.freshness();
     let initial_age = arrived.initial_age();
-    let Windows {
+    let StaleWindows {
         while_revalidate,
         if_error,
         operators,

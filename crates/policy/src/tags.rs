@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use sfv::{BareItem, List, ListEntry, Parser};
 use smallvec::SmallVec;
 
-use crate::fields::{Fields, Line};
+use crate::fields::{FieldLine, Fields};
 use crate::invalidate::invalidates;
 use crate::rules::Rules;
 
@@ -41,12 +41,12 @@ pub struct TooManyTags;
 /// The tags and groups of one response, without duplicates.
 #[derive(Clone, Debug, Default)]
 pub struct Tags<'a> {
-    all: SmallVec<[(TagKind, Name<'a>); 4]>,
+    all: SmallVec<[(TagKind, TagName<'a>); 4]>,
     length: usize,
 }
 
 /// The bytes of a tag, which are part of the response, or of a group, which may be escaped there.
-type Name<'a> = Cow<'a, [u8]>;
+type TagName<'a> = Cow<'a, [u8]>;
 
 impl Tags<'_> {
     /// The tags and groups, in the order of the response.
@@ -68,7 +68,7 @@ impl Tags<'_> {
 }
 
 impl<'a> Tags<'a> {
-    fn add(&mut self, kind: TagKind, name: Name<'a>) -> Result<(), TooManyTags> {
+    fn add(&mut self, kind: TagKind, name: TagName<'a>) -> Result<(), TooManyTags> {
         if self
             .iter()
             .any(|tag| tag.kind == kind && tag.name == &*name)
@@ -86,16 +86,16 @@ impl<'a> Tags<'a> {
 
 /// The lines with tags and groups, collected in the pass over the fields.
 #[derive(Default)]
-pub(crate) struct Lines<'a> {
+pub(crate) struct TagLines<'a> {
     tags: Tags<'a>,
     too_many: bool,
     /// The values of `Cache-Groups`, which count only if all are well-formed.
     groups: SmallVec<[&'a [u8]; 1]>,
 }
 
-impl<'a> Lines<'a> {
+impl<'a> TagLines<'a> {
     /// Adds any line of a response, if it is one of these.
-    pub(crate) fn note(&mut self, line: Line<'a>, rules: &Rules) {
+    pub(crate) fn note(&mut self, line: FieldLine<'a>, rules: &Rules) {
         self.groups.extend(line.value_of("cache-groups"));
         for field in &rules.tag_fields {
             if let Some(value) = line.value_of(&field.name) {
@@ -117,7 +117,7 @@ impl<'a> Lines<'a> {
         Ok(self.tags)
     }
 
-    fn add(&mut self, kind: TagKind, name: Name<'a>) {
+    fn add(&mut self, kind: TagKind, name: TagName<'a>) {
         self.too_many = self.too_many || self.tags.add(kind, name).is_err();
     }
 }

@@ -2,25 +2,27 @@
 
 use sfv::{BareItem, Dictionary, ListEntry, Parser};
 
-use crate::directives::Argument;
+use crate::directives::DirectiveArgument;
 use crate::fields::Fields;
 
 /// The members of a targeted field, which is a Dictionary.
-type Members = Dictionary;
+type TargetedField = Dictionary;
 
 /// The first of the `targeted` fields that is present, valid and not empty. It replaces `Cache-Control` and `Expires`.
-pub(crate) fn select(response: Fields<'_>, targeted: &[String]) -> Option<Members> {
+pub(crate) fn select(response: Fields<'_>, targeted: &[String]) -> Option<TargetedField> {
     targeted.iter().find_map(|name| members(response, name))
 }
 
 /// The members of a targeted field as directives.
-pub(crate) fn arguments(members: &Members) -> impl Iterator<Item = (&[u8], Argument<'_>)> {
+pub(crate) fn arguments(
+    members: &TargetedField,
+) -> impl Iterator<Item = (&[u8], DirectiveArgument<'_>)> {
     members
         .iter()
         .filter_map(|(key, entry)| Some((key.as_str().as_bytes(), argument(entry)?)))
 }
 
-fn members(response: Fields<'_>, name: &str) -> Option<Members> {
+fn members(response: Fields<'_>, name: &str) -> Option<TargetedField> {
     let mut value = Vec::new();
     for line in response.all(name) {
         if !value.is_empty() {
@@ -31,7 +33,7 @@ fn members(response: Fields<'_>, name: &str) -> Option<Members> {
     if value.is_empty() {
         return None;
     }
-    let members: Members = Parser::new(&value).parse().ok()?;
+    let members: TargetedField = Parser::new(&value).parse().ok()?;
     let well_typed = members
         .iter()
         .all(|(key, entry)| well_typed(key.as_str(), entry));
@@ -49,16 +51,16 @@ fn well_typed(key: &str, entry: &ListEntry) -> bool {
 }
 
 /// The argument of a directive; `None` for a directive that is off, as in `no-store=?0`.
-fn argument(entry: &ListEntry) -> Option<Argument<'_>> {
+fn argument(entry: &ListEntry) -> Option<DirectiveArgument<'_>> {
     let ListEntry::Item(item) = entry else {
-        return Some(Argument::Malformed);
+        return Some(DirectiveArgument::Malformed);
     };
     match &item.bare_item {
-        BareItem::Boolean(holds) => holds.then_some(Argument::None),
-        BareItem::Integer(number) => Some(Argument::Number(i64::from(*number))),
-        BareItem::String(text) => Some(Argument::Text(text.as_str().as_bytes())),
-        BareItem::Token(text) => Some(Argument::Text(text.as_str().as_bytes())),
-        _ => Some(Argument::Malformed),
+        BareItem::Boolean(holds) => holds.then_some(DirectiveArgument::None),
+        BareItem::Integer(number) => Some(DirectiveArgument::Number(i64::from(*number))),
+        BareItem::String(text) => Some(DirectiveArgument::Text(text.as_str().as_bytes())),
+        BareItem::Token(text) => Some(DirectiveArgument::Text(text.as_str().as_bytes())),
+        _ => Some(DirectiveArgument::Malformed),
     }
 }
 

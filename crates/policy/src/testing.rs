@@ -2,7 +2,7 @@
 
 use http::Method;
 
-use crate::explain::{Account, SaidBy, WindowBy};
+use crate::explain::{LifetimeSource, ResponseExplanation, StaleWindowSource};
 use crate::fields::{Fields, FieldsBuf};
 use crate::lifetime::{HAS_VALIDATOR, Lifetime, MUST_VALIDATE};
 use crate::origin_view::OriginView;
@@ -57,15 +57,18 @@ fn check_account(
     response: &ResponseFacts<'_>,
     verdict: Storable,
 ) {
-    let account = Account::of(facts, status, response, Times::at(RECEIVED));
+    let account = ResponseExplanation::of(facts, status, response, Times::at(RECEIVED));
     assert_eq!(account.verdict, verdict, "{response:?}");
     let Storable::Yes(lifetime) = verdict else {
         return;
     };
     let by = account
-        .said_by
+        .source
         .expect("nothing is stored without a lifetime");
-    let own = matches!(by, SaidBy::ForcedTtl | SaidBy::StatusTtl | SaidBy::Ttl);
+    let own = matches!(
+        by,
+        LifetimeSource::ForcedTtl | LifetimeSource::StatusTtl | LifetimeSource::Ttl
+    );
     let left = account.fresh_for.cast_signed()
         - if own {
             0
@@ -74,13 +77,15 @@ fn check_account(
         };
     assert_eq!(lifetime.ttl(RECEIVED), left, "{account:?} {response:?}");
     let window = lifetime.stale_while_revalidate;
-    match account.window_by {
-        WindowBy::Response => assert_eq!(
+    match account.window_source {
+        StaleWindowSource::Response => assert_eq!(
             Some(window),
             response.said.directives.stale_while_revalidate
         ),
-        WindowBy::Route => assert_eq!(window, response.rules.stale_while_revalidate),
-        WindowBy::Forbidden | WindowBy::Zero => assert_eq!(window, 0, "{account:?} {response:?}"),
+        StaleWindowSource::Route => assert_eq!(window, response.rules.stale_while_revalidate),
+        StaleWindowSource::Forbidden | StaleWindowSource::Zero => {
+            assert_eq!(window, 0, "{account:?} {response:?}")
+        }
     }
     assert_eq!(
         account.must_validate,

@@ -6,9 +6,9 @@ use crate::rules::RequestRules;
 
 /// The treatment of a field line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum FieldForwarding {
     /// Forwarded unchanged.
-    Travels,
+    Forwarded,
     /// Not forwarded.
     Removed,
     /// Replaced by a line of the proxy, with the peer's address or the host of the request. It includes the value of a
@@ -18,18 +18,18 @@ pub enum Fate {
 
 /// The treatment of a field called `name`. `vouched`: the peer is a trusted proxy. (Fields nominated by `Connection`
 /// are removed as well; such a request passes.)
-pub fn fate(name: &[u8], vouched: bool, rules: &RequestRules) -> Fate {
+pub fn field_forwarding(name: &[u8], vouched: bool, rules: &RequestRules) -> FieldForwarding {
     // The origin needs a host, whatever the route removes.
     if name.eq_ignore_ascii_case(b"host") {
-        Fate::Rewritten
+        FieldForwarding::Rewritten
     } else if rules.removed_fields.matches(name) || is_hop_by_hop(name) {
-        Fate::Removed
+        FieldForwarding::Removed
     } else if is_rewritten(name) {
-        Fate::Rewritten
+        FieldForwarding::Rewritten
     } else if !vouched && only_from_trusted_peers(name) && !rules.kept_fields.matches(name) {
-        Fate::Removed
+        FieldForwarding::Removed
     } else {
-        Fate::Travels
+        FieldForwarding::Forwarded
     }
 }
 
@@ -212,20 +212,68 @@ mod tests {
         rules.removed_fields.push("host");
         rules.kept_fields.push("api_key");
         for (name, stranger, trusted) in [
-            ("Accept", Fate::Travels, Fate::Travels),
-            ("Host", Fate::Rewritten, Fate::Rewritten),
-            ("content-length", Fate::Rewritten, Fate::Rewritten),
-            ("X-Forwarded-For", Fate::Rewritten, Fate::Rewritten),
-            ("X-Forwarded-Port", Fate::Removed, Fate::Travels),
-            ("Proxy", Fate::Removed, Fate::Travels),
-            ("x_spy_1", Fate::Removed, Fate::Travels),
-            ("x-SPY-1", Fate::Removed, Fate::Removed),
-            ("API_Key", Fate::Travels, Fate::Travels),
-            ("Connection", Fate::Removed, Fate::Removed),
-            ("TE", Fate::Removed, Fate::Removed),
+            (
+                "Accept",
+                FieldForwarding::Forwarded,
+                FieldForwarding::Forwarded,
+            ),
+            (
+                "Host",
+                FieldForwarding::Rewritten,
+                FieldForwarding::Rewritten,
+            ),
+            (
+                "content-length",
+                FieldForwarding::Rewritten,
+                FieldForwarding::Rewritten,
+            ),
+            (
+                "X-Forwarded-For",
+                FieldForwarding::Rewritten,
+                FieldForwarding::Rewritten,
+            ),
+            (
+                "X-Forwarded-Port",
+                FieldForwarding::Removed,
+                FieldForwarding::Forwarded,
+            ),
+            (
+                "Proxy",
+                FieldForwarding::Removed,
+                FieldForwarding::Forwarded,
+            ),
+            (
+                "x_spy_1",
+                FieldForwarding::Removed,
+                FieldForwarding::Forwarded,
+            ),
+            (
+                "x-SPY-1",
+                FieldForwarding::Removed,
+                FieldForwarding::Removed,
+            ),
+            (
+                "API_Key",
+                FieldForwarding::Forwarded,
+                FieldForwarding::Forwarded,
+            ),
+            (
+                "Connection",
+                FieldForwarding::Removed,
+                FieldForwarding::Removed,
+            ),
+            ("TE", FieldForwarding::Removed, FieldForwarding::Removed),
         ] {
-            assert_eq!(fate(name.as_bytes(), false, &rules), stranger, "{name}");
-            assert_eq!(fate(name.as_bytes(), true, &rules), trusted, "{name}");
+            assert_eq!(
+                field_forwarding(name.as_bytes(), false, &rules),
+                stranger,
+                "{name}"
+            );
+            assert_eq!(
+                field_forwarding(name.as_bytes(), true, &rules),
+                trusted,
+                "{name}"
+            );
         }
     }
 

@@ -1,7 +1,7 @@
 //! What is remembered of a key beside its responses: what they vary on, which codings are in use, and
 //! whose answers turned out not to be storable.
 
-use microcache_policy::vary::{self, Codings, CodingsSeen, Selection, VaryNames};
+use microcache_policy::vary::{self, Codings, ObservedCodings, Selection, VaryNames};
 use microcache_policy::{Detail, Fields, OriginView, Rules, Time};
 
 use crate::stored::Stored;
@@ -14,7 +14,7 @@ pub(crate) struct KeyNotes {
     /// Until then a response that names fewer of them in its `Vary` counts as if it named all: what
     /// an origin leaves out of the answer to one client is not to answer the others.
     pub(crate) varies_until: Time,
-    pub(crate) codings: CodingsSeen,
+    pub(crate) codings: ObservedCodings,
     /// Requests whose answers turned out not to be storable.
     marks: Vec<Mark>,
 }
@@ -33,7 +33,7 @@ struct Mark {
 pub(crate) static NOTHING: KeyNotes = KeyNotes {
     vary: VaryNames::NONE,
     varies_until: Time::from_millis(0),
-    codings: CodingsSeen::NONE,
+    codings: ObservedCodings::NONE,
     marks: Vec::new(),
 };
 
@@ -43,7 +43,7 @@ impl KeyNotes {
     /// The same for those who keep many, of which most say nothing.
     pub(crate) fn kept(self) -> Option<Box<Self>> {
         let says_nothing =
-            self.vary.is_empty() && self.codings == CodingsSeen::NONE && self.marks.is_empty();
+            self.vary.is_empty() && self.codings == ObservedCodings::NONE && self.marks.is_empty();
         (!says_nothing).then(|| Box::new(self))
     }
 

@@ -2,7 +2,8 @@
 
 use microcache_engine::{Decision, Explained, clock};
 use microcache_policy::{
-    Account, CacheStatus, Detail, Forward, Millis, ResponseFacts, Reuse, Storable, Times,
+    CacheStatus, Detail, Forward, Millis, ResponseExplanation, ResponseFacts, Reuse, Storable,
+    Times,
 };
 use microcache_proxy::{Fetched, Outlook};
 use serde_json::{Value, json};
@@ -385,7 +386,7 @@ fn judged(
         response: fetched.answered,
         date: clock::date(fetched.answered),
     };
-    let account = Account::of(&facts, status, &read, times);
+    let account = ResponseExplanation::of(&facts, status, &read, times);
     match (account.verdict, answer.cache_status.detail) {
         (Storable::No(why), _) => Err(ExplanationStep::of(NOT_STORED, why.explanation())),
         (Storable::Yes(_), _) if is_aside => Ok(()),

@@ -2,7 +2,8 @@
 
 use microcache_engine::{Bypass, Decision, Explained};
 use microcache_policy::{
-    Detail, Explanation, Fields, Forward, Handling, LeftOut, Reuse, Why, cookies, key,
+    Detail, Explanation, Fields, Forward, Handling, OmittedFields, Reuse, RevalidationReason,
+    cookies, key,
 };
 use microcache_proxy::{Outlook, Rated, Read};
 use serde_json::{Value, json};
@@ -71,7 +72,7 @@ fn left_out(explained: &Explained) -> Option<ExplanationStep> {
     }
     let names =
         |names: &[Vec<u8>]| listed(&names.iter().map(|name| text(name)).collect::<Vec<_>>());
-    let LeftOut { withheld, dropped } = &explained.left_out;
+    let OmittedFields { withheld, dropped } = &explained.left_out;
     if !withheld.is_empty() {
         let step = ExplanationStep::new(
             format!("the application is asked without {}", names(withheld)),
@@ -274,10 +275,12 @@ fn stored(explained: &Explained, reuse: Reuse) -> Explanation {
     let own = selected
         .map(|one| microcache_policy::reuse(&one.lifetime, &explained.facts, explained.now));
     match own {
-        Some(Reuse::Revalidate(Why::Expired)) if reuse == Reuse::Stale => Explanation {
-            because: "what is stored is stale, and beyond its window, but a refresh of it is under way",
-            ..reuse.explanation()
-        },
+        Some(Reuse::Revalidate(RevalidationReason::Expired)) if reuse == Reuse::Stale => {
+            Explanation {
+                because: "what is stored is stale, and beyond its window, but a refresh of it is under way",
+                ..reuse.explanation()
+            }
+        }
         _ => reuse.explanation(),
     }
 }

@@ -3,8 +3,8 @@
 use microcache_engine::cache::variant_number;
 use microcache_engine::{Compressed, Explained, Variant, clock};
 use microcache_policy::{
-    Account, AsStored, Millis, ResponseFacts, SaidBy, SentCoding, TagKind, Time, Times, WindowBy,
-    vary,
+    LifetimeSource, Millis, NotCompressed, ResponseExplanation, ResponseFacts, SentCoding,
+    StaleWindowSource, TagKind, Time, Times, vary,
 };
 use serde_json::{Value, json};
 
@@ -25,7 +25,7 @@ pub(super) fn variant(one: &Variant, explained: &Explained) -> Value {
         "age_seconds": seconds(lifetime.age(now)),
         "fresh_for_seconds": seconds(lifetime.fresh_for()),
         "ttl_seconds": lifetime.ttl(now) as f64 / 1000.0,
-        "source": account.said_by.map(SaidBy::as_str),
+        "source": account.source.map(LifetimeSource::as_str),
         "stale_while_revalidate_seconds": seconds(lifetime.stale_while_revalidate()),
         "stale_if_error_seconds": seconds(lifetime.stale_if_error()),
         "varies_on": varies_on(&one.vary, &one.selection),
@@ -60,7 +60,7 @@ fn tags(one: &Variant, explained: &Explained, kind: TagKind) -> Vec<String> {
 }
 
 /// Judges a stored response's fields by the current rules.
-fn account(one: &Variant, explained: &Explained) -> Account {
+fn account(one: &Variant, explained: &Explained) -> ResponseExplanation {
     let read = ResponseFacts::read(one.fields.fields(), &explained.rules);
     let received = one.lifetime.response_time();
     let facts = explained.facts.as_fill();
@@ -68,7 +68,7 @@ fn account(one: &Variant, explained: &Explained) -> Account {
         date: clock::date(received),
         ..Times::at(received)
     };
-    Account::of(&facts, one.status, &read, times)
+    ResponseExplanation::of(&facts, one.status, &read, times)
 }
 
 /// Explains why the selected variant is stored, and for how long.
@@ -88,7 +88,7 @@ pub(super) fn steps(one: &Variant, explained: &Explained) -> Vec<ExplanationStep
 }
 
 /// Freshness lifetime and its source.
-fn fresh(one: &Variant, account: &Account, now: Time) -> ExplanationStep {
+fn fresh(one: &Variant, account: &ResponseExplanation, now: Time) -> ExplanationStep {
     let lifetime = &one.lifetime;
     let age = lifetime.age(now);
     if lifetime.must_be_validated() && account.must_validate {
@@ -107,7 +107,7 @@ fn fresh(one: &Variant, account: &Account, now: Time) -> ExplanationStep {
         .by("RFC 9111 §4.4");
     }
     // What the route says counts from the receipt, what the application says from when it was made.
-    let own = account.said_by.is_some_and(is_the_routes);
+    let own = account.source.is_some_and(is_the_routes);
     let before = if own { lifetime.initial_age() } else { 0 };
     let span_of = lifetime.fresh_for().saturating_sub(before);
     let what = format!(
@@ -115,7 +115,7 @@ fn fresh(one: &Variant, account: &Account, now: Time) -> ExplanationStep {
         span(span_of),
         span(age)
     );
-    match account.said_by {
+    match account.source {
         Some(by) if span_of == account.fresh_for => {
             let mut step = ExplanationStep::of(what, by.explanation());
             if account.is_targeted && !own {
@@ -134,41 +134,44 @@ fn fresh(one: &Variant, account: &Account, now: Time) -> ExplanationStep {
     }
 }
 
-const fn is_the_routes(by: SaidBy) -> bool {
-    matches!(by, SaidBy::ForcedTtl | SaidBy::StatusTtl | SaidBy::Ttl)
+const fn is_the_routes(by: LifetimeSource) -> bool {
+    matches!(
+        by,
+        LifetimeSource::ForcedTtl | LifetimeSource::StatusTtl | LifetimeSource::Ttl
+    )
 }
 
 /// Stale window for revalidation.
-fn stale(one: &Variant, account: &Account) -> ExplanationStep {
+fn stale(one: &Variant, account: &ResponseExplanation) -> ExplanationStep {
     let window = one.lifetime.stale_while_revalidate();
     if one.lifetime.must_be_validated() || window == 0 {
         let step = ExplanationStep::new("it is not served stale while it is refreshed", "");
-        return match account.window_by {
+        return match account.window_source {
             _ if one.lifetime.must_be_validated() => ExplanationStep {
                 reason: "it has to be confirmed before it is used".to_owned(),
                 ..step
             }
             .by("RFC 9111 §5.2.2.4"),
-            WindowBy::Forbidden => ExplanationStep {
+            StaleWindowSource::Forbidden => ExplanationStep {
                 reason: "`must-revalidate`, `proxy-revalidate` and `s-maxage` forbid it".to_owned(),
                 ..step
             }
             .by("RFC 9111 §4.2.4")
             .unless("have the application send `max-age` only, where a stale page does no harm"),
-            WindowBy::Zero => ExplanationStep {
+            StaleWindowSource::Zero => ExplanationStep {
                 reason: "an explicit lifetime of zero says that it is not to be used unasked"
                     .to_owned(),
                 ..step
             }
             .by("RFC 9111 §4.2.1")
             .unless("have the application send `stale-while-revalidate`, or another `max-age`"),
-            WindowBy::Response => ExplanationStep {
+            StaleWindowSource::Response => ExplanationStep {
                 reason: "the application says `stale-while-revalidate=0`, or has it wrongly"
                     .to_owned(),
                 ..step
             }
             .by("RFC 5861 §3"),
-            WindowBy::Route => ExplanationStep {
+            StaleWindowSource::Route => ExplanationStep {
                 reason: "the route's `stale_while_revalidate` is 0".to_owned(),
                 ..step
             },
@@ -178,8 +181,8 @@ fn stale(one: &Variant, account: &Account) -> ExplanationStep {
         "it is served stale for {} more, while one request refreshes it",
         span(window)
     );
-    match account.window_by {
-        WindowBy::Response => {
+    match account.window_source {
+        StaleWindowSource::Response => {
             ExplanationStep::new(what, "the application says so in `stale-while-revalidate`")
                 .by("RFC 5861 §3")
         }
@@ -189,7 +192,7 @@ fn stale(one: &Variant, account: &Account) -> ExplanationStep {
 }
 
 /// Stale window for origin errors.
-fn otherwise(one: &Variant, account: &Account) -> Option<ExplanationStep> {
+fn otherwise(one: &Variant, account: &ResponseExplanation) -> Option<ExplanationStep> {
     let if_error = one.lifetime.stale_if_error();
     if one.lifetime.must_be_validated() || if_error == 0 {
         return None;
@@ -207,7 +210,7 @@ fn otherwise(one: &Variant, account: &Account) -> Option<ExplanationStep> {
 }
 
 /// In which coding it is sent.
-pub(super) fn compression(compression: Result<Compressed, AsStored>) -> ExplanationStep {
+pub(super) fn compression(compression: Result<Compressed, NotCompressed>) -> ExplanationStep {
     let Compressed {
         coding,
         before,

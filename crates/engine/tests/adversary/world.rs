@@ -342,7 +342,7 @@ fn incoming(asked: &Asked) -> Incoming {
 
 /// What the proxy sends on of a client's fields.
 fn outgoing(request: Fields<'_>) -> FieldsBuf {
-    let nominated = hop::Nominated::by(request);
+    let nominated = hop::NominatedFields::by(request);
     let mut fields = FieldsBuf::new();
     fields.extend_if(request, |name, _| {
         !nominated.stays_behind(name) && !only_from_trusted_peers(name)

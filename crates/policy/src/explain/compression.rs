@@ -1,18 +1,18 @@
 //! Explanations for responses that are sent uncompressed.
 
 use super::Explanation;
-use crate::compression::{AsStored, Unsuited};
+use crate::compression::{NotCompressed, NotCompressible};
 
-impl AsStored {
+impl NotCompressed {
     /// The explanation of this reason.
     pub const fn explanation(self) -> Explanation {
         match self {
-            Self::Unsuited(why) => why.explanation(),
+            Self::NotCompressible(why) => why.explanation(),
             Self::InFile => Explanation::of(
                 "it lies in a file, and only what lies in memory is compressed",
             )
             .unless("raise `memory`, or `max_object` on the route"),
-            Self::FromBefore => Explanation::of(
+            Self::StoredBefore => Explanation::of(
                 "it was stored before its route compressed, and other caches have not been told of it",
             )
             .unless("purge it"),
@@ -21,7 +21,7 @@ impl AsStored {
             )
             .by("RFC 9110 §12.5.3")
             .unless("add a header such as `Accept-Encoding: gzip, br, zstd`, as browsers send it"),
-            Self::OnesOwn => Explanation::of(
+            Self::ClientSpecific => Explanation::of(
                 "the request has credentials, and the response depends on them: it may be this visitor's own, with a \
                  secret in it that could be guessed by how long it is",
             )
@@ -30,15 +30,15 @@ impl AsStored {
                 Explanation::of("the request asks for a part, and parts are of what is stored")
                     .by("RFC 9110 §14.2")
             }
-            Self::NotYet => Explanation::of(
+            Self::NotReady => Explanation::of(
                 "what the request accepts has not been made yet: the first who asks for it does not wait",
             ),
-            Self::Useless => Explanation::of("it becomes less than a sixteenth smaller"),
+            Self::NoGain => Explanation::of("it becomes less than a sixteenth smaller"),
         }
     }
 }
 
-impl Unsuited {
+impl NotCompressible {
     /// The explanation of this reason.
     pub const fn explanation(self) -> Explanation {
         match self {

@@ -1,16 +1,16 @@
 //! Explanations of decisions for people: the reason, the section that it comes from, and the setting to change.
 //!
-//! An explanation is a function of the decision alone, so it cannot disagree with it. [`Account`] explains the storing
-//! and lifetime of a response.
+//! An explanation is a function of the decision alone, so it cannot disagree with it. [`ResponseExplanation`]
+//! explains the storing and lifetime of a response.
 
 mod compression;
 mod details;
 mod response;
 
-pub use response::{Account, SaidBy, WindowBy};
+pub use response::{LifetimeSource, ResponseExplanation, StaleWindowSource};
 
 use crate::request::PassReason;
-use crate::reuse::{Reuse, Why};
+use crate::reuse::{Reuse, RevalidationReason};
 use crate::status::Forward;
 use crate::storable::NotStorable;
 
@@ -179,7 +179,7 @@ impl NotStorable {
     }
 }
 
-impl Why {
+impl RevalidationReason {
     /// The explanation of this reason.
     pub const fn explanation(self) -> Explanation {
         match self {
@@ -297,11 +297,11 @@ mod tests {
     const REUSES: [Reuse; 8] = [
         Reuse::Fresh,
         Reuse::Stale,
-        Reuse::Revalidate(Why::Expired),
-        Reuse::Revalidate(Why::NoCache),
-        Reuse::Revalidate(Why::MaxAge),
-        Reuse::Revalidate(Why::MinFresh),
-        Reuse::Revalidate(Why::Reload),
+        Reuse::Revalidate(RevalidationReason::Expired),
+        Reuse::Revalidate(RevalidationReason::NoCache),
+        Reuse::Revalidate(RevalidationReason::MaxAge),
+        Reuse::Revalidate(RevalidationReason::MinFresh),
+        Reuse::Revalidate(RevalidationReason::Reload),
         Reuse::NotShareable,
     ];
     const FORWARDS: [Forward; 8] = [
@@ -360,7 +360,7 @@ mod tests {
         for one in FORWARDS {
             check(&format!("{one:?}"), one.explanation());
         }
-        for one in SaidBy::ALL {
+        for one in LifetimeSource::ALL {
             check(&format!("{one:?}"), one.explanation());
         }
         for one in Detail::ALL.iter().chain(&[Detail::Tier("disk")]) {

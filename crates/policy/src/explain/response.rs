@@ -1,7 +1,7 @@
 //! The sources of the lifetime of a response.
 
 use super::Explanation;
-use crate::freshness::{self, Arrived, Freshness};
+use crate::freshness::{self, Freshness, ReceivedResponse};
 use crate::request::RequestFacts;
 use crate::response::ResponseFacts;
 use crate::storable::{Storable, storable};
@@ -9,7 +9,7 @@ use crate::time::{Millis, Times};
 
 /// The source of a freshness lifetime, in order of precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SaidBy {
+pub enum LifetimeSource {
     /// The route's `forced_ttl`.
     ForcedTtl,
     /// `s-maxage` of the response.
@@ -26,7 +26,7 @@ pub enum SaidBy {
     Ttl,
 }
 
-impl SaidBy {
+impl LifetimeSource {
     /// Every source, by precedence.
     pub const ALL: [Self; 7] = [
         Self::ForcedTtl,
@@ -90,7 +90,7 @@ impl SaidBy {
 
 /// The source of a stale-while-revalidate window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WindowBy {
+pub enum StaleWindowSource {
     /// `stale-while-revalidate` of the response (RFC 5861 §3).
     Response,
     /// The route's `stale_while_revalidate`.
@@ -103,24 +103,24 @@ pub enum WindowBy {
 
 /// The decision on storing a response together with the facts behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Account {
+pub struct ResponseExplanation {
     /// The decision on storing it.
     pub verdict: Storable,
     /// The source of its freshness lifetime. `None` without one, if the status allows no heuristic.
-    pub said_by: Option<SaidBy>,
+    pub source: Option<LifetimeSource>,
     /// The freshness lifetime in milliseconds.
     pub fresh_for: Millis,
     /// The directives come from a targeted field (RFC 9213), so `Cache-Control` and `Expires` are ignored.
     pub is_targeted: bool,
     /// The source of its stale-while-revalidate window.
-    pub window_by: WindowBy,
+    pub window_source: StaleWindowSource,
     /// It must be validated before every use (`no-cache`).
     pub must_validate: bool,
     /// It has a validator.
     pub has_validator: bool,
 }
 
-impl Account {
+impl ResponseExplanation {
     /// Explains the response to a request, with the origin's fields or the stored ones.
     pub fn of(
         request: &RequestFacts,
@@ -128,13 +128,13 @@ impl Account {
         response: &ResponseFacts<'_>,
         times: Times,
     ) -> Self {
-        let arrived = Arrived::new(request, response, status, times);
-        let (freshness, said_by) = arrived.decided();
+        let arrived = ReceivedResponse::new(request, response, status, times);
+        let (freshness, source) = arrived.decided();
         let directives = &response.said.directives;
         let windows = freshness::windows(directives, freshness, response.rules);
         Self {
             verdict: storable(request, status, response, times),
-            said_by,
+            source,
             fresh_for: match freshness {
                 Freshness::Explicit(span)
                 | Freshness::Heuristic(span)
@@ -142,14 +142,14 @@ impl Account {
                 Freshness::Unknown => 0,
             },
             is_targeted: response.is_targeted,
-            window_by: if freshness::is_never_stale(directives) {
-                WindowBy::Forbidden
+            window_source: if freshness::is_never_stale(directives) {
+                StaleWindowSource::Forbidden
             } else if directives.stale_while_revalidate.is_some() {
-                WindowBy::Response
+                StaleWindowSource::Response
             } else if windows.operators || response.rules.stale_while_revalidate == 0 {
-                WindowBy::Route
+                StaleWindowSource::Route
             } else {
-                WindowBy::Zero
+                StaleWindowSource::Zero
             },
             must_validate: arrived.forced.is_none() && arrived.must_validate(),
             has_validator: response.has_validator(),
@@ -163,11 +163,11 @@ mod tests {
     use crate::rules::Rules;
     use crate::testing::{RECEIVED, fields, get};
 
-    fn account(rules: &Rules, status: u16, response: &str) -> Account {
+    fn account(rules: &Rules, status: u16, response: &str) -> ResponseExplanation {
         let (request, response) = (fields(""), fields(response));
         let facts = get(&request, rules);
         let read = ResponseFacts::read(response.fields(), rules);
-        Account::of(&facts, status, &read, Times::at(RECEIVED))
+        ResponseExplanation::of(&facts, status, &read, Times::at(RECEIVED))
     }
 
     #[test]
@@ -186,57 +186,69 @@ mod tests {
             ..Rules::default()
         };
         let modified = "Last-Modified: Sun, 06 Nov 1994 07:09:37 GMT";
-        for (rules, status, response, said_by, fresh_for) in [
-            (&plain, 200, "", Some(SaidBy::Ttl), 1_000),
-            (&plain, 404, "", Some(SaidBy::Ttl), 1_000),
+        for (rules, status, response, source, fresh_for) in [
+            (&plain, 200, "", Some(LifetimeSource::Ttl), 1_000),
+            (&plain, 404, "", Some(LifetimeSource::Ttl), 1_000),
             (&plain, 500, "", None, 0),
             (
                 &plain,
                 500,
                 "Cache-Control: max-age=5",
-                Some(SaidBy::MaxAge),
+                Some(LifetimeSource::MaxAge),
                 5_000,
             ),
             (
                 &plain,
                 200,
                 "Cache-Control: max-age=5, s-maxage=6",
-                Some(SaidBy::SMaxage),
+                Some(LifetimeSource::SMaxage),
                 6_000,
             ),
             (
                 &plain,
                 200,
                 "Cache-Control: max-age=5\nExpires: 0",
-                Some(SaidBy::MaxAge),
+                Some(LifetimeSource::MaxAge),
                 5_000,
             ),
             (
                 &plain,
                 200,
                 "Expires: Sun, 06 Nov 1994 08:50:37 GMT",
-                Some(SaidBy::Expires),
+                Some(LifetimeSource::Expires),
                 60_000,
             ),
-            (&plain, 200, "Expires: 0", Some(SaidBy::Expires), 0),
-            (&plain, 200, modified, Some(SaidBy::Ttl), 1_000),
-            (&heuristic, 200, modified, Some(SaidBy::Heuristic), 600_000),
-            (&heuristic, 200, "", Some(SaidBy::Ttl), 1_000),
-            (&by_status, 404, "", Some(SaidBy::StatusTtl), 300),
-            (&by_status, 404, "Expires: 0", Some(SaidBy::Expires), 0),
+            (&plain, 200, "Expires: 0", Some(LifetimeSource::Expires), 0),
+            (&plain, 200, modified, Some(LifetimeSource::Ttl), 1_000),
+            (
+                &heuristic,
+                200,
+                modified,
+                Some(LifetimeSource::Heuristic),
+                600_000,
+            ),
+            (&heuristic, 200, "", Some(LifetimeSource::Ttl), 1_000),
+            (&by_status, 404, "", Some(LifetimeSource::StatusTtl), 300),
+            (
+                &by_status,
+                404,
+                "Expires: 0",
+                Some(LifetimeSource::Expires),
+                0,
+            ),
             (
                 &forced,
                 200,
                 "Cache-Control: max-age=5",
-                Some(SaidBy::ForcedTtl),
+                Some(LifetimeSource::ForcedTtl),
                 7_000,
             ),
             (&forced, 500, "", None, 0),
         ] {
             let told = account(rules, status, response);
             assert_eq!(
-                (told.said_by, told.fresh_for),
-                (said_by, fresh_for),
+                (told.source, told.fresh_for),
+                (source, fresh_for),
                 "{status} {response}"
             );
             assert!(!told.is_targeted);
@@ -247,36 +259,36 @@ mod tests {
             "CDN-Cache-Control: max-age=9\nCache-Control: no-store",
         );
         assert_eq!(
-            (targeted.said_by, targeted.is_targeted),
-            (Some(SaidBy::MaxAge), true)
+            (targeted.source, targeted.is_targeted),
+            (Some(LifetimeSource::MaxAge), true)
         );
     }
 
     #[test]
     fn it_is_said_on_whose_word_a_response_may_be_served_stale() {
         for (response, expected) in [
-            ("", WindowBy::Route),
-            ("Cache-Control: max-age=5", WindowBy::Route),
+            ("", StaleWindowSource::Route),
+            ("Cache-Control: max-age=5", StaleWindowSource::Route),
             (
                 "Cache-Control: max-age=5, stale-while-revalidate=9",
-                WindowBy::Response,
+                StaleWindowSource::Response,
             ),
             (
                 "Cache-Control: max-age=0, stale-while-revalidate=9",
-                WindowBy::Response,
+                StaleWindowSource::Response,
             ),
-            ("Cache-Control: max-age=0", WindowBy::Zero),
+            ("Cache-Control: max-age=0", StaleWindowSource::Zero),
             (
                 "Cache-Control: s-maxage=5, stale-while-revalidate=9",
-                WindowBy::Forbidden,
+                StaleWindowSource::Forbidden,
             ),
             (
                 "Cache-Control: max-age=5, must-revalidate",
-                WindowBy::Forbidden,
+                StaleWindowSource::Forbidden,
             ),
         ] {
             let told = account(&Rules::default(), 200, &format!("{response}\nETag: \"a\""));
-            assert_eq!(told.window_by, expected, "{response}");
+            assert_eq!(told.window_source, expected, "{response}");
         }
     }
 }

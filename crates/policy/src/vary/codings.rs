@@ -130,12 +130,12 @@ fn known(token: &[u8]) -> Option<usize> {
 
 /// The codings observed for one url: those of its responses, and those that its requests accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CodingsSeen {
+pub struct ObservedCodings {
     used: Codings,
     offered: Codings,
 }
 
-impl CodingsSeen {
+impl ObservedCodings {
     /// No codings.
     pub const NONE: Self = Self {
         used: Codings(0),

@@ -6,7 +6,7 @@ use crate::encoding::{push_component, push_with_len};
 use crate::fields::{Fields, FieldsBuf};
 use crate::rules::Rules;
 
-use super::weighted::{Weighted, read};
+use super::weighted::{WeightedToken, read};
 
 pub(super) const NAME: &str = "accept-language";
 
@@ -43,12 +43,12 @@ pub(super) fn normalise(request: &mut FieldsBuf, rules: &Rules) {
 }
 
 /// A stable sort by weight: many origins take the first among equals.
-fn sort(members: &mut [Weighted<'_>]) {
+fn sort(members: &mut [WeightedToken<'_>]) {
     members.sort_by_key(|member| std::cmp::Reverse(member.weight));
 }
 
 /// The best match among the site's languages, by the lookup of RFC 4647 §3.4: `de-CH` finds `de`.
-fn best<'a>(members: &[Weighted<'_>], languages: &'a [String]) -> Option<&'a str> {
+fn best<'a>(members: &[WeightedToken<'_>], languages: &'a [String]) -> Option<&'a str> {
     let accepted = members.iter().filter(|member| member.weight > 0);
     for member in accepted {
         let mut range = member.token;
@@ -65,7 +65,7 @@ fn best<'a>(members: &[Weighted<'_>], languages: &'a [String]) -> Option<&'a str
 
 /// Appends the accepted members. Refused ones only matter for `*`. A comma after each makes the list unambiguous, since
 /// tokens contain none.
-fn push_members<A: Array<Item = u8>>(out: &mut SmallVec<A>, members: &[Weighted<'_>]) {
+fn push_members<A: Array<Item = u8>>(out: &mut SmallVec<A>, members: &[WeightedToken<'_>]) {
     let any = members
         .iter()
         .any(|member| member.token == b"*" && member.weight > 0);

@@ -11,9 +11,9 @@ use crate::fields::{Fields, FieldsBuf, split_list};
 use crate::origin_view::OriginView;
 use crate::rules::Rules;
 use crate::syntax::is_token;
-use crate::trust::{Fate, is_rewritten};
+use crate::trust::{FieldForwarding, is_rewritten};
 
-pub use codings::{Codings, CodingsSeen};
+pub use codings::{Codings, ObservedCodings};
 
 /// The `Vary` of a response, over all its lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,7 +121,7 @@ impl VaryNames {
 
 /// Parses every `Vary` line of a response, without the names that the route ignores ([`Rules::vary_ignored`]).
 pub fn of_response(response: Fields<'_>, ignored: &[String]) -> Vary {
-    let mut lines = Lines::default();
+    let mut lines = VaryLines::default();
     for value in response.all("vary") {
         lines.note(value);
     }
@@ -130,11 +130,11 @@ pub fn of_response(response: Fields<'_>, ignored: &[String]) -> Vary {
 
 /// The lines of `Vary`, collected in the pass over the fields.
 #[derive(Default)]
-pub(crate) struct Lines {
+pub(crate) struct VaryLines {
     names: Vec<Vec<u8>>,
 }
 
-impl Lines {
+impl VaryLines {
     /// Adds the value of one line.
     pub(crate) fn note(&mut self, value: &[u8]) {
         let names = split_list(value);
@@ -178,7 +178,7 @@ pub fn select(names: &VaryNames, request: &OriginView<'_>, out: &mut Selection) 
     push_component(out, names.as_bytes());
     let mut accepted = None;
     for name in names.iter() {
-        let travels = request.fate(name) == Fate::Travels;
+        let travels = request.forwarding(name) == FieldForwarding::Forwarded;
         match name {
             codings::NAME if travels => accepted = Some(Codings::accepted(request.fields)),
             codings::NAME => accepted = Some(Codings::default()),
@@ -244,7 +244,7 @@ pub fn is_selected(names: &VaryNames, stored: &[u8], asked: &[u8], telling: Codi
 /// Returns true if the response with the selection `stored` serves a request with the selection `asked`, as far as this
 /// one response shows.
 pub fn answers(names: &VaryNames, stored: &[u8], asked: &[u8], response: Fields<'_>) -> bool {
-    let mut seen = CodingsSeen::default();
+    let mut seen = ObservedCodings::default();
     note_codings(&mut seen, names, stored, response);
     is_selected(names, stored, asked, seen.telling())
 }
@@ -260,7 +260,7 @@ pub fn reduce(names: &VaryNames, selection: &mut Selection, telling: Codings) {
 
 /// Records the codings of a response with this selection.
 pub fn note_codings(
-    seen: &mut CodingsSeen,
+    seen: &mut ObservedCodings,
     names: &VaryNames,
     selection: &[u8],
     response: Fields<'_>,
@@ -575,8 +575,8 @@ mod tests {
             of("gzip, deflate, br"),
             of("gzip"),
         );
-        let mut seen = CodingsSeen::default();
-        let same = |a: &Selection, b: &Selection, seen: CodingsSeen| {
+        let mut seen = ObservedCodings::default();
+        let same = |a: &Selection, b: &Selection, seen: ObservedCodings| {
             is_selected(&vary, a, b, seen.telling())
         };
         assert!(!same(&chrome, &safari, seen), "nothing is known yet");

@@ -7,7 +7,7 @@ use crate::syntax::is_token;
 
 /// A member, with its weight in thousandths.
 #[derive(Clone, Copy)]
-pub(crate) struct Weighted<'a> {
+pub(crate) struct WeightedToken<'a> {
     pub(crate) token: &'a [u8],
     pub(crate) weight: u16,
 }
@@ -16,7 +16,10 @@ pub(crate) struct Weighted<'a> {
 pub(crate) const MAX_MEMBERS: usize = 64;
 
 /// The members over all lines of a field; `None` if it is absent or malformed.
-pub(crate) fn read<'a>(request: Fields<'a>, name: &str) -> Option<SmallVec<[Weighted<'a>; 16]>> {
+pub(crate) fn read<'a>(
+    request: Fields<'a>,
+    name: &str,
+) -> Option<SmallVec<[WeightedToken<'a>; 16]>> {
     let mut members = SmallVec::new();
     let mut present = false;
     for line in request.all(name) {
@@ -32,7 +35,7 @@ pub(crate) fn read<'a>(request: Fields<'a>, name: &str) -> Option<SmallVec<[Weig
 }
 
 /// Parses `token`, or `token;q=0.5` with optional white space around the semicolon.
-fn weighted(member: &[u8]) -> Option<Weighted<'_>> {
+fn weighted(member: &[u8]) -> Option<WeightedToken<'_>> {
     let (token, weight) = match memchr::memchr(b';', member) {
         None => (member, 1000),
         Some(semicolon) => {
@@ -43,7 +46,7 @@ fn weighted(member: &[u8]) -> Option<Weighted<'_>> {
             (member[..semicolon].trim_ascii_end(), thousandths(value)?)
         }
     };
-    is_token(token).then_some(Weighted { token, weight })
+    is_token(token).then_some(WeightedToken { token, weight })
 }
 
 /// Parses a weight: 0 to 1 with at most three decimals.

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use microcache_engine::{Body, BodyError, Frame, Source};
-use microcache_policy::{Fate, FieldPatterns, RequestRules, fate};
+use microcache_policy::{FieldForwarding, FieldPatterns, RequestRules, field_forwarding};
 use tokio::sync::{mpsc, oneshot};
 
 /// What a request says of the content that follows its head.
@@ -126,7 +126,9 @@ impl Sender {
             }
         }
         if let Frame::Trailers(trailers) = &mut frame {
-            trailers.retain(|name, _| fate(name, false, &self.rules) == Fate::Travels);
+            trailers.retain(|name, _| {
+                field_forwarding(name, false, &self.rules) == FieldForwarding::Forwarded
+            });
         }
         self.step(Ok(Some(frame)), is_last);
     }

@@ -7,8 +7,8 @@ use http::Method;
 use microcache_policy::cookies::{self, Rewritten};
 use microcache_policy::fields::is_one_of;
 use microcache_policy::{
-    Fate, Fields, FieldsBuf, MaxForwards, RequestRules, Scheme, TRACE_FIELDS, fate, hop,
-    max_forwards, says_https, trace_travels,
+    FieldForwarding, Fields, FieldsBuf, MaxForwards, RequestRules, Scheme, TRACE_FIELDS,
+    field_forwarding, hop, max_forwards, says_https, trace_travels,
 };
 use parking_lot::Mutex;
 
@@ -122,7 +122,7 @@ impl Peer {
 
 /// The fields to send to the origin for a request of `peer`, with those of an upgrade if it is to be
 /// passed on; without `Host`, which is whoever writes the request's to say. Which of them travel is
-/// for [`fate`] to say.
+/// for [`field_forwarding`] to say.
 pub(crate) fn outgoing(
     method: &Method,
     request: Fields<'_>,
@@ -132,13 +132,13 @@ pub(crate) fn outgoing(
     rules: &RequestRules,
 ) -> FieldsBuf {
     let mut fields = FieldsBuf::with_capacity(request.as_block().len() + host.len());
-    let nominated = hop::Nominated::by(request);
+    let nominated = hop::NominatedFields::by(request);
     let max_forwards = max_forwards(method, request);
     let cookie = cookies::rewritten(request, rules);
     let trace = trace_travels(request);
     fields.extend_if(request, |name, _| {
         let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
-        fate(name, peer.trusted, rules) == Fate::Travels
+        field_forwarding(name, peer.trusted, rules) == FieldForwarding::Forwarded
             && !nominated.stays_behind(name)
             && (trace || !is_one_of(name, &TRACE_FIELDS))
             && (cookie == Rewritten::Unchanged || !is(b"cookie"))

@@ -184,7 +184,7 @@ impl ResponseHead {
 
 /// The fields that go on: neither those of this connection, nor the length, which is told apart.
 fn kept(fields: Fields<'_>) -> FieldsBuf {
-    let nominated = hop::Nominated::by(fields);
+    let nominated = hop::NominatedFields::by(fields);
     let mut kept = FieldsBuf::with_capacity(fields.as_block().len());
     kept.extend_if(fields, |name, _| {
         !(nominated.stays_behind(name) || name.eq_ignore_ascii_case(b"content-length"))

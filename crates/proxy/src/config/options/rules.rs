@@ -5,7 +5,8 @@ use std::ops::RangeInclusive;
 use microcache_policy::patterns::takes;
 use microcache_policy::rules::{KeyRules, Query, Reload, SetCookie};
 use microcache_policy::{
-    Fate, Millis, RequestRules, Separator, TagField, fate, only_from_trusted_peers,
+    FieldForwarding, Millis, RequestRules, Separator, TagField, field_forwarding,
+    only_from_trusted_peers,
 };
 
 use super::super::mistake::{Mistake, Mistakes};
@@ -413,10 +414,10 @@ fn keepable_field(text: &str) -> Result<String, String> {
     if name.ends_with('*') {
         return Ok(name);
     }
-    match fate(name.as_bytes(), false, &RequestRules::default()) {
-        Fate::Removed if only_from_trusted_peers(name.as_bytes()) => Ok(name),
-        Fate::Travels => Err("it is forwarded anyway".to_owned()),
-        Fate::Rewritten | Fate::Removed => Err(
+    match field_forwarding(name.as_bytes(), false, &RequestRules::default()) {
+        FieldForwarding::Removed if only_from_trusted_peers(name.as_bytes()) => Ok(name),
+        FieldForwarding::Forwarded => Err("it is forwarded anyway".to_owned()),
+        FieldForwarding::Rewritten | FieldForwarding::Removed => Err(
             "Microcache writes it for each connection; add trusted proxies to `trusted_proxies`"
                 .to_owned(),
         ),

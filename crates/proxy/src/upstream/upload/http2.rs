@@ -118,7 +118,7 @@ fn poll_room(
 /// These fields for the library. What is secret goes on as it is and into no table, where its size would tell of it what it has
 /// in common with what others have sent on the same connection (RFC 7541 §7.1.3).
 fn map_of(fields: Fields<'_>, travels: impl Fn(&[u8]) -> bool) -> Option<HeaderMap> {
-    let of_connection = hop::Nominated::default();
+    let of_connection = hop::NominatedFields::default();
     let mut map = HeaderMap::new();
     for (name, value) in fields {
         if !travels(name) || of_connection.stays_behind(name) {
