@@ -9,9 +9,9 @@ use microcache_policy::{Millis, Reload, Rules};
 use microcache_store::{MemoryLimits, Tiers};
 use tokio::runtime::Handle;
 
-use crate::cache::{Cache, Shared, only_route};
-use crate::clock::{self, Missing};
+use crate::cache::{Cache, CacheInner, only_route};
 use crate::request::{KEY_FIELD, millis};
+use crate::runtime::{self, RuntimeError};
 #[cfg(any(feature = "disk", feature = "memcached", feature = "redis"))]
 use crate::tier::{self, Tier};
 
@@ -202,9 +202,9 @@ impl Builder {
     /// opened, or the runtime has no timers.
     pub async fn build(self) -> Result<Cache, BuildError> {
         let is_private = self.rules.kind == microcache_policy::CacheKind::Private;
-        clock::is_here().map_err(|missing| match missing {
-            Missing::Runtime => BuildError::NoRuntime,
-            Missing::Timers => BuildError::NoTimers,
+        runtime::check().map_err(|missing| match missing {
+            RuntimeError::NoRuntime => BuildError::NoRuntime,
+            RuntimeError::NoTimers => BuildError::NoTimers,
         })?;
         let handle = Handle::current();
         if self.memory < LEAST_MEMORY {
@@ -220,7 +220,7 @@ impl Builder {
         let tiers = self.open_tiers(is_private, &handle).await?;
         // Each layer has a route of its own.
         let engine = Engine::new(settings, Vec::new(), Box::new(only_route), tiers);
-        let shared = Shared::start(engine, settings, self.rules, &handle).await;
+        let shared = CacheInner::start(engine, settings, self.rules, &handle).await;
         Ok(Cache::new(Arc::new(shared)))
     }
 

@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use crate::builder::Builder;
-use crate::counts::Counts;
+use crate::counts::OutcomeCounts;
 use crate::layer::CacheLayer;
 
 /// Maximum size in bytes of a stored body, if a tier accepts larger ones than memory.
@@ -17,7 +17,7 @@ const MAX_OBJECT: u64 = 1 << 30;
 /// A cache. Clones and layers share the stored responses.
 #[derive(Clone)]
 pub struct Cache {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<CacheInner>,
 }
 
 impl Cache {
@@ -33,7 +33,7 @@ impl Cache {
         Builder::shared()
     }
 
-    pub(crate) const fn new(shared: Arc<Shared>) -> Self {
+    pub(crate) const fn new(shared: Arc<CacheInner>) -> Self {
         Self { shared }
     }
 
@@ -50,12 +50,12 @@ impl std::fmt::Debug for Cache {
 }
 
 /// The state that handles and layers of one cache share.
-pub(crate) struct Shared {
+pub(crate) struct CacheInner {
     /// The engine, without an origin.
     pub(crate) engine: Engine,
     settings: Settings,
     rules: Rules,
-    pub(crate) counts: Counts,
+    pub(crate) counts: OutcomeCounts,
     tasks: [JoinHandle<()>; 2],
     /// The runtime that it was built on.
     #[cfg_attr(
@@ -65,7 +65,7 @@ pub(crate) struct Shared {
     pub(crate) runtime: Handle,
 }
 
-impl Shared {
+impl CacheInner {
     pub(crate) async fn start(
         engine: Engine,
         settings: Settings,
@@ -83,7 +83,7 @@ impl Shared {
             engine,
             settings,
             rules,
-            counts: Counts::default(),
+            counts: OutcomeCounts::default(),
             runtime: handle.clone(),
         }
     }
@@ -105,7 +105,7 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for CacheInner {
     fn drop(&mut self) {
         for task in &self.tasks {
             task.abort();

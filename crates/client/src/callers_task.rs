@@ -20,10 +20,10 @@ type Call = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A handle of the caller's task, in the extensions of its request to the inner service.
 #[derive(Clone, Default)]
-pub(crate) struct CallersTask(Arc<Shared>);
+pub(crate) struct CallersTask(Arc<CallSlot>);
 
 #[derive(Default)]
-struct Shared {
+struct CallSlot {
     state: Mutex<State>,
     /// The call has been woken.
     woken: Notify,
@@ -46,7 +46,7 @@ struct State {
 impl CallersTask {
     /// Waits for `answer` in the caller's task, and polls the call that it causes there.
     pub(crate) async fn wait_for<T>(&self, answer: impl Future<Output = T>) -> T {
-        let _leaves = Leaves(&self.0);
+        let _leaves = CallerGuard(&self.0);
         let mut answer = pin!(answer);
         poll_fn(|cx| {
             self.0.poll_call(cx);
@@ -71,7 +71,7 @@ impl CallersTask {
             call.await;
             return done.await.ok();
         }
-        let _ends = Ends(&self.0);
+        let _ends = CallGuard(&self.0);
         loop {
             tokio::select! {
                 biased;
@@ -93,7 +93,7 @@ impl CallersTask {
     }
 }
 
-impl Shared {
+impl CallSlot {
     /// Moves the call to the caller. Returns it if the caller has been dropped, or has one already.
     fn lend(&self, call: Call) -> Result<(), Call> {
         let mut state = self.state.lock();
@@ -140,7 +140,7 @@ impl Shared {
     }
 }
 
-impl Wake for Shared {
+impl Wake for CallSlot {
     fn wake(self: Arc<Self>) {
         let mut state = self.state.lock();
         state.is_woken = true;
@@ -154,9 +154,9 @@ impl Wake for Shared {
 }
 
 /// Notifies the fetch when the caller has its response or is dropped.
-struct Leaves<'a>(&'a Shared);
+struct CallerGuard<'a>(&'a CallSlot);
 
-impl Drop for Leaves<'_> {
+impl Drop for CallerGuard<'_> {
     fn drop(&mut self) {
         self.0.state.lock().caller = None;
         self.0.left.notify_one();
@@ -164,9 +164,9 @@ impl Drop for Leaves<'_> {
 }
 
 /// Removes the call when it has ended or the fetch was cancelled.
-struct Ends<'a>(&'a Shared);
+struct CallGuard<'a>(&'a CallSlot);
 
-impl Drop for Ends<'_> {
+impl Drop for CallGuard<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
         state.is_lent = false;

@@ -11,13 +11,13 @@ const OUTCOMES: usize = Outcome::ALL.len();
 
 /// Counters of requests by outcome.
 #[derive(Debug, Default)]
-pub(crate) struct Counts {
+pub(crate) struct OutcomeCounts {
     by_outcome: [AtomicU64; OUTCOMES],
     errors: AtomicU64,
     stored: AtomicU64,
 }
 
-impl Counts {
+impl OutcomeCounts {
     /// Counts a request with this outcome, or one that failed.
     pub(crate) fn count(&self, info: Option<&CacheInfo>) {
         let place = match info {

@@ -9,7 +9,7 @@ use http::Response;
 use crate::Error;
 use crate::body::CacheBody;
 
-type Answer<R> = Result<Response<CacheBody<R>>, Error>;
+type CallResult<R> = Result<Response<CacheBody<R>>, Error>;
 
 /// The response future of a [`CacheService`](crate::CacheService).
 #[must_use = "a future does nothing unless it is awaited"]
@@ -17,16 +17,16 @@ pub struct ResponseFuture<R>(State<R>);
 
 /// The response, or the future that yields it. A hit is ready at once and not boxed.
 enum State<R> {
-    Now(Option<Answer<R>>),
-    Later(Pin<Box<dyn Future<Output = Answer<R>> + Send>>),
+    Now(Option<CallResult<R>>),
+    Later(Pin<Box<dyn Future<Output = CallResult<R>> + Send>>),
 }
 
 impl<R> ResponseFuture<R> {
-    pub(crate) fn now(answer: Answer<R>) -> Self {
+    pub(crate) fn now(answer: CallResult<R>) -> Self {
         Self(State::Now(Some(answer)))
     }
 
-    pub(crate) fn later(answer: impl Future<Output = Answer<R>> + Send + 'static) -> Self {
+    pub(crate) fn later(answer: impl Future<Output = CallResult<R>> + Send + 'static) -> Self {
         Self(State::Later(Box::pin(answer)))
     }
 }
@@ -35,9 +35,9 @@ impl<R> ResponseFuture<R> {
 impl<R> Unpin for ResponseFuture<R> {}
 
 impl<R> Future for ResponseFuture<R> {
-    type Output = Answer<R>;
+    type Output = CallResult<R>;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Answer<R>> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<CallResult<R>> {
         match &mut self.0 {
             State::Now(answer) => {
                 Poll::Ready(answer.take().expect("it is not polled after its end"))

@@ -5,7 +5,7 @@ use std::time::Duration;
 use microcache_engine::{Outcome as EngineOutcome, Response};
 use microcache_policy::{CacheStatus, Detail, Forward, is_origin_failure};
 
-use crate::clock::Missing;
+use crate::runtime::RuntimeError;
 
 /// The cache's report on a response, in its extensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +90,7 @@ impl CacheInfo {
     }
 
     /// The report on a request that bypasses the cache because this is missing.
-    pub(crate) const fn without(missing: Missing) -> Self {
+    pub(crate) const fn without(missing: RuntimeError) -> Self {
         Self {
             why: Some(missing.why()),
             ..Self::bypass()

@@ -22,19 +22,19 @@ use tokio::time::Instant;
 use tower_service::Service;
 
 use crate::BoxError;
-use crate::beside::Beside;
 use crate::callers_task::CallersTask;
 use crate::fields::{from_map, to_request_map};
-use crate::request::Spoken;
+use crate::passthrough::Passthrough;
+use crate::request::RequestVersion;
 
 /// An inner service that is called with empty bodies of this type.
-pub(crate) struct Inner<S, B> {
+pub(crate) struct InnerService<S, B> {
     /// Locked, since many tasks call it and not every service is `Sync`.
     service: Mutex<S>,
     body: PhantomData<fn() -> B>,
 }
 
-impl<S, B> Inner<S, B> {
+impl<S, B> InnerService<S, B> {
     pub(crate) const fn new(service: S) -> Self {
         Self {
             service: Mutex::new(service),
@@ -43,7 +43,7 @@ impl<S, B> Inner<S, B> {
     }
 }
 
-impl<S, B, R> Origin for Inner<S, B>
+impl<S, B, R> Origin for InnerService<S, B>
 where
     S: Service<Request<B>, Response = Response<R>, Future: Send, Error: Into<BoxError>>
         + Clone
@@ -56,7 +56,7 @@ where
         let service = self.service.lock().clone();
         Box::pin(async move {
             let mut request = to_http(request)?;
-            let beside = request.extensions_mut().remove::<Beside>();
+            let passthrough = request.extensions_mut().remove::<Passthrough>();
             let task = request.extensions_mut().remove::<CallersTask>();
             let call = call_when_ready(service, request);
             let answer = match task {
@@ -69,8 +69,8 @@ where
             };
             match answer {
                 Ok((mut response, waited)) => {
-                    if let Some(beside) = beside {
-                        beside.leave(&mut response);
+                    if let Some(passthrough) = passthrough {
+                        passthrough.put(&mut response);
                     }
                     Ok(from_http(response, waited))
                 }
@@ -119,7 +119,7 @@ fn to_http<B: Default>(request: OriginRequest) -> Result<Request<B>, OriginError
         .build()
         .map_err(|e| url(&e))?;
     let mut http = Request::new(B::default());
-    if let Some(Spoken(version)) = request.extensions.get() {
+    if let Some(RequestVersion(version)) = request.extensions.get() {
         *http.version_mut() = *version;
     }
     *http.method_mut() = request.method;
@@ -143,7 +143,7 @@ where
         body: if has_none {
             EngineBody::Empty
         } else {
-            EngineBody::Stream(Box::new(Arriving(Mutex::new(Box::pin(body)))))
+            EngineBody::Stream(Box::new(InnerBody(Mutex::new(Box::pin(body)))))
         },
         tunnel: None,
         waited,
@@ -161,9 +161,9 @@ fn without_length(headers: &HeaderMap) -> FieldsBuf {
 }
 
 /// A body of the inner service, with exclusive access for its reader.
-struct Arriving<R>(Mutex<Pin<Box<R>>>);
+struct InnerBody<R>(Mutex<Pin<Box<R>>>);
 
-impl<R> Source for Arriving<R>
+impl<R> Source for InnerBody<R>
 where
     R: Body<Error: Into<BoxError>> + Send,
 {

@@ -11,14 +11,14 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::body::CacheBody;
-use crate::cache::{Cache, Shared};
-use crate::clock::{self, Missing};
+use crate::cache::{Cache, CacheInner};
 use crate::fields::from_map;
 use crate::future::ResponseFuture;
 use crate::info::CacheInfo;
-use crate::inner::{Inner, call};
+use crate::inner::{InnerService, call};
 use crate::options::{CacheMode, CacheOptions};
-use crate::request::{Asked, Place};
+use crate::request::{CacheableRequest, TargetUrl};
+use crate::runtime::{self, RuntimeError};
 use crate::{BoxError, Error, response};
 
 /// A layer that puts a cache in front of services.
@@ -48,7 +48,7 @@ impl<S> Layer<S> for CacheLayer {
 /// A service with a cache in front of it. It is always ready: a hit does not wait for the inner service.
 #[derive(Clone)]
 pub struct CacheService<S> {
-    shared: Arc<Shared>,
+    shared: Arc<CacheInner>,
     /// The cache in front of the inner service, shared by clones. The first request creates it, since it determines the
     /// type of bodies.
     engine: Arc<OnceLock<Arc<Engine>>>,
@@ -81,19 +81,24 @@ where
 
     fn call(&mut self, request: Request<B>) -> ResponseFuture<R> {
         let engine = self.engine.get_or_init(|| {
-            let inner = Inner::<S, B>::new(self.inner.clone());
+            let inner = InnerService::<S, B>::new(self.inner.clone());
             self.shared.in_front_of(Arc::new(inner))
         });
         let (parts, body) = request.into_parts();
         let has_body = !body.is_end_stream() && body.size_hint().exact() != Some(0);
-        if !has_body && Asked::is_for_the_cache(&parts) {
-            return through(&self.shared, engine, &self.inner, Asked::new(parts));
+        if !has_body && CacheableRequest::is_for_the_cache(&parts) {
+            return through(
+                &self.shared,
+                engine,
+                &self.inner,
+                CacheableRequest::new(parts),
+            );
         }
         // No response to such a request is stored, and fetching is forbidden.
         if parts.extensions.get().is_some_and(only_if_cached) {
-            return ResponseFuture::now(self.shared.tell_of_nothing());
+            return ResponseFuture::now(self.shared.finish_only_if_cached());
         }
-        let passes = Passing {
+        let passes = BypassCall {
             engine: Arc::clone(engine),
             shared: Arc::clone(&self.shared),
             inner: self.inner.clone(),
@@ -108,10 +113,10 @@ fn only_if_cached(options: &CacheOptions) -> bool {
 
 /// Handles a request that the cache may serve.
 fn through<S, B, R>(
-    shared: &Arc<Shared>,
+    shared: &Arc<CacheInner>,
     engine: &Arc<Engine>,
     inner: &S,
-    mut asked: Asked,
+    mut request: CacheableRequest,
 ) -> ResponseFuture<R>
 where
     S: Service<Request<B>, Response = Response<R>, Future: Send, Error: Into<BoxError>>
@@ -121,92 +126,92 @@ where
     B: Default + Send + 'static,
     R: Send + 'static,
 {
-    let mode = asked.mode();
+    let mode = request.mode();
     let found = RouteFound {
         route: 0,
         bypass: (mode == CacheMode::NoStore).then_some(Bypass::Condition),
     };
-    let served = engine.serve_on(found, &asked.as_request(), engine.clock.now());
+    let served = engine.serve_on(found, &request.as_request(), engine.clock.now());
     let question = match served {
-        Served::Now(answer) => return ResponseFuture::now(shared.tell(Ok(answer))),
+        Served::Now(answer) => return ResponseFuture::now(shared.finish(Ok(answer))),
         Served::NowAndRefresh(answer, refresh) => {
             // Without timers, a request cannot wait for a revalidation.
-            if clock::is_here().is_ok() {
-                engine.refresh(refresh, asked.into_incoming());
+            if runtime::check().is_ok() {
+                engine.refresh(refresh, request.into_incoming());
             }
-            return ResponseFuture::now(shared.tell(Ok(answer)));
+            return ResponseFuture::now(shared.finish(Ok(answer)));
         }
         Served::Failed(failed) => Err(failed),
-        Served::Ask(question) => Ok(asked.question(question)),
+        Served::Ask(question) => Ok(request.question(question)),
     };
     let (shared, engine, inner) = (Arc::clone(shared), Arc::clone(engine), inner.clone());
     ResponseFuture::later(async move {
-        if let Err(missing) = clock::is_here() {
+        if let Err(missing) = runtime::check() {
             return match question {
-                Ok(_) => shared.tell_without(inner, asked, missing).await,
-                Err(failed) => shared.tell(Err(failed)),
+                Ok(_) => shared.bypass(inner, request, missing).await,
+                Err(failed) => shared.finish(Err(failed)),
             };
         }
-        let beside = asked.beside();
+        let passthrough = request.passthrough();
         // A request that fetches for itself or not at all must search the tiers here; other requests do so when they
         // fetch.
-        let looks_there = question.is_err() || asked.wants_less() && mode != CacheMode::NoStore;
+        let looks_there = question.is_err() || request.wants_less() && mode != CacheMode::NoStore;
         let found = if looks_there {
-            engine.answer_from_behind(&asked.as_request()).await
+            engine.answer_from_behind(&request.as_request()).await
         } else {
             None
         };
         let answer = match (found, question) {
             (Some(found), _) => Ok(found),
             (None, Ok(question)) => {
-                let task = asked.callers_task();
-                let answer = engine.ask(question, asked.into_incoming());
+                let task = request.callers_task();
+                let answer = engine.ask(question, request.into_incoming());
                 Box::pin(task.wait_for(answer)).await
             }
             (None, Err(failed)) => Err(failed),
         };
-        let response = shared.tell(answer);
-        response.map(|response| beside.added_to(response))
+        let response = shared.finish(answer);
+        response.map(|response| passthrough.add_to(response))
     })
 }
 
-impl Shared {
+impl CacheInner {
     /// Counts the response for the caller and adds its report.
-    fn tell<R>(
+    fn finish<R>(
         &self,
         answer: Result<microcache_engine::Response, NoResponse>,
     ) -> Result<Response<CacheBody<R>>, Error> {
-        let told = match answer {
+        let result = match answer {
             Ok(answer) => Ok(response::to_http(answer)),
             Err(failed) if failed.cause == Failure::OnlyIfCached => Ok(response::only_if_cached()),
             Err(failed) => Err(Error::from(failed)),
         };
-        self.note(&told);
-        told
+        self.note(&result);
+        result
     }
 
     /// Counts a 504 for a request that the cache cannot serve and that must not be forwarded.
-    fn tell_of_nothing<R>(&self) -> Result<Response<CacheBody<R>>, Error> {
-        let told = Ok(response::only_if_cached());
-        self.note(&told);
-        told
+    fn finish_only_if_cached<R>(&self) -> Result<Response<CacheBody<R>>, Error> {
+        let result = Ok(response::only_if_cached());
+        self.note(&result);
+        result
     }
 
     /// Forwards a request that the cache cannot serve, and counts its response.
-    async fn tell_without<S, B, R>(
+    async fn bypass<S, B, R>(
         &self,
         inner: S,
-        asked: Asked,
-        missing: Missing,
+        request: CacheableRequest,
+        missing: RuntimeError,
     ) -> Result<Response<CacheBody<R>>, Error>
     where
         S: Service<Request<B>, Response = Response<R>, Error: Into<BoxError>>,
         B: Default,
     {
-        let answer = call(inner, asked.into_request()).await;
-        let told = passed_by(answer, CacheInfo::without(missing));
-        self.note(&told);
-        told
+        let answer = call(inner, request.into_request()).await;
+        let result = bypass_response(answer, CacheInfo::without(missing));
+        self.note(&result);
+        result
     }
 
     fn note<R>(&self, answer: &Result<Response<R>, Error>) {
@@ -224,32 +229,32 @@ impl Shared {
 }
 
 /// A request that bypasses the cache; an unsafe one still invalidates.
-struct Passing<S> {
+struct BypassCall<S> {
     engine: Arc<Engine>,
-    shared: Arc<Shared>,
+    shared: Arc<CacheInner>,
     inner: S,
 }
 
-impl<S> Passing<S> {
+impl<S> BypassCall<S> {
     async fn pass<B, R>(self, request: Request<B>) -> Result<Response<CacheBody<R>>, Error>
     where
         S: Service<Request<B>, Response = Response<R>, Error: Into<BoxError>>,
     {
-        let changed = Changed::by(&request);
+        let changed = Invalidation::by(&request);
         let answer = call(self.inner, request).await;
         if let Some(changed) = changed
             && let Some((status, fields)) = answer.as_ref().ok().map(status_and_fields)
         {
             changed.invalidate(&self.engine, status, &fields).await;
         }
-        let answer = passed_by(answer, CacheInfo::bypass());
+        let answer = bypass_response(answer, CacheInfo::bypass());
         self.shared.note(&answer);
         answer
     }
 }
 
 /// The inner service's response for the caller.
-fn passed_by<R>(
+fn bypass_response<R>(
     answer: Result<Response<R>, BoxError>,
     info: CacheInfo,
 ) -> Result<Response<CacheBody<R>>, Error> {
@@ -266,14 +271,14 @@ fn status_and_fields<R>(response: &Response<R>) -> (u16, FieldsBuf) {
 }
 
 /// The invalidation by an unsafe request that succeeds (RFC 9111 §4.4): of its url with every key.
-struct Changed {
+struct Invalidation {
     method: Method,
     uri: Uri,
 }
 
-impl Changed {
+impl Invalidation {
     fn by<B>(request: &Request<B>) -> Option<Self> {
-        let changes = invalidates(request.method(), 200) && Place::of(request.uri()).is_some();
+        let changes = invalidates(request.method(), 200) && TargetUrl::of(request.uri()).is_some();
         changes.then(|| Self {
             method: request.method().clone(),
             uri: request.uri().clone(),
@@ -281,17 +286,17 @@ impl Changed {
     }
 
     async fn invalidate(&self, engine: &Engine, status: u16, response: &FieldsBuf) {
-        let Some(place) = Place::of(&self.uri) else {
+        let Some(place) = TargetUrl::of(&self.uri) else {
             return;
         };
         let request = microcache_engine::Request {
             method: &self.method,
             ..microcache_engine::Request::of_url(place.scheme, place.host, place.target)
         };
-        let told = engine.invalidate_after(&request, status, response.fields());
+        let propagated = engine.invalidate_after(&request, status, response.fields());
         // It applies in memory at once. Without timers, the tiers are not waited for.
-        if clock::is_here().is_ok() {
-            told.await;
+        if runtime::check().is_ok() {
+            propagated.await;
         }
     }
 }

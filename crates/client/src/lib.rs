@@ -38,12 +38,10 @@
 
 #[cfg(feature = "reqwest")]
 mod added_headers;
-mod beside;
 mod body;
 mod builder;
 mod cache;
 mod callers_task;
-mod clock;
 mod counts;
 mod error;
 mod events;
@@ -53,11 +51,13 @@ mod info;
 mod inner;
 mod layer;
 mod options;
+mod passthrough;
 mod purge;
 mod request;
 #[cfg(feature = "reqwest")]
 pub mod reqwest;
 mod response;
+mod runtime;
 #[cfg(any(feature = "disk", feature = "memcached", feature = "redis"))]
 mod tier;
 

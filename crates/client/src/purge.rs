@@ -5,8 +5,8 @@ use http::Uri;
 use microcache_engine::cache::{Scope, Strength};
 
 use crate::cache::Cache;
-use crate::clock;
-use crate::request::Place;
+use crate::request::TargetUrl;
+use crate::runtime;
 
 /// The error of a purge that does not apply everywhere.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -51,7 +51,7 @@ impl Cache {
         let cache = &self.shared.engine.cache;
         let purged = cache.purge([(scope, Strength::Hard)]);
         // It applies in memory already. The tiers are waited for where that is possible.
-        if let Err(missing) = clock::is_here()
+        if let Err(missing) = runtime::check()
             && !cache.has_no_tiers()
         {
             let why = format!("they cannot be waited for ({})", missing.why());
@@ -66,7 +66,7 @@ impl Cache {
 }
 
 fn named(url: &Uri) -> Result<(Bytes, Bytes), PurgeError> {
-    let place = Place::of(url).ok_or_else(|| PurgeError::NotAUrl(url.to_string()))?;
+    let place = TargetUrl::of(url).ok_or_else(|| PurgeError::NotAUrl(url.to_string()))?;
     // A url without a path names the root, as does its key.
     let root = if place.target.starts_with(b"/") {
         ""

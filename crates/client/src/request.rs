@@ -15,10 +15,10 @@ use microcache_engine::{Body, Incoming, Question, Request};
 use microcache_policy::key::normal_host;
 use microcache_policy::{FieldBlock, FieldsBuf, Millis, Network, Scheme};
 
-use crate::beside::Beside;
 use crate::callers_task::CallersTask;
 use crate::fields::from_map;
 use crate::options::{CacheMode, CacheOptions};
+use crate::passthrough::Passthrough;
 
 /// The field of the key for the additions to the url: a `Host` that differs from it, and [`CacheOptions::key`]. No
 /// field of a request can have this name.
@@ -33,10 +33,10 @@ const CONDITIONS: [HeaderName; 4] = [
 ];
 
 /// The empty client address: requests are not forwarded for other clients.
-static NOBODY: LazyLock<Arc<str>> = LazyLock::new(|| "".into());
+static NO_ADDRESS: LazyLock<Arc<str>> = LazyLock::new(|| "".into());
 
 /// A request that the cache may serve: GET or HEAD without a body.
-pub(crate) struct Asked {
+pub(crate) struct CacheableRequest {
     method: Method,
     uri: Uri,
     fields: FieldsBuf,
@@ -45,12 +45,12 @@ pub(crate) struct Asked {
     options: CacheOptions,
 }
 
-impl Asked {
+impl CacheableRequest {
     /// Returns true if a request without a body may be served by the cache: a GET or HEAD of a url.
     pub(crate) fn is_for_the_cache(parts: &Parts) -> bool {
         let is_read = parts.method == Method::GET || parts.method == Method::HEAD;
         let leaves = parts.headers.contains_key(UPGRADE) || parts.headers.contains_key(EXPECT);
-        is_read && !leaves && Place::of(&parts.uri).is_some()
+        is_read && !leaves && TargetUrl::of(&parts.uri).is_some()
     }
 
     /// Prepares such a request.
@@ -63,11 +63,11 @@ impl Asked {
             added.push_to(&mut fields, &parts.headers);
         }
         push_key(&mut fields, &parts.uri, &parts.headers, &options);
-        if let Some(words) = look_up_words(options.mode) {
+        if let Some(words) = lookup_directives(options.mode) {
             fields.push("Cache-Control", words);
         }
         let mut extensions = parts.extensions;
-        extensions.insert(Spoken(parts.version));
+        extensions.insert(RequestVersion(parts.version));
         Self {
             method: parts.method,
             uri: parts.uri,
@@ -79,10 +79,10 @@ impl Asked {
     }
 
     /// Adds a slot to the request that receives the unstored parts of its response.
-    pub(crate) fn beside(&mut self) -> Beside {
-        let beside = Beside::default();
-        self.extensions.insert(beside.clone());
-        beside
+    pub(crate) fn passthrough(&mut self) -> Passthrough {
+        let passthrough = Passthrough::default();
+        self.extensions.insert(passthrough.clone());
+        passthrough
     }
 
     /// Adds a handle of the current task, in which the inner service will be called.
@@ -113,8 +113,8 @@ impl Asked {
         self.fields.fields().contains(name.as_str())
     }
 
-    fn place(&self) -> Place<'_> {
-        Place::of(&self.uri).expect("it was looked at before")
+    fn place(&self) -> TargetUrl<'_> {
+        TargetUrl::of(&self.uri).expect("it was looked at before")
     }
 
     /// The view of the request for a look-up.
@@ -131,9 +131,9 @@ impl Asked {
     }
 
     /// Adds the directives of its cache mode for caches on the path.
-    fn say_on_the_way(&mut self) {
+    fn add_forwarded_directives(&mut self) {
         if !self.headers.contains_key(CACHE_CONTROL)
-            && let Some(words) = words_on_the_way(self.options.mode)
+            && let Some(words) = forwarded_directives(self.options.mode)
         {
             self.headers.insert(CACHE_CONTROL, words.cache_control);
             if words.pragma && !self.headers.contains_key(PRAGMA) {
@@ -144,9 +144,9 @@ impl Asked {
 
     /// The request for the inner service, without the cache.
     pub(crate) fn into_request<B: Default>(mut self) -> http::Request<B> {
-        self.say_on_the_way();
+        self.add_forwarded_directives();
         let mut request = http::Request::new(B::default());
-        if let Some(Spoken(version)) = self.extensions.remove() {
+        if let Some(RequestVersion(version)) = self.extensions.remove() {
             *request.version_mut() = version;
         }
         *request.method_mut() = self.method;
@@ -158,7 +158,7 @@ impl Asked {
 
     /// The request for the inner service, with its fields for a fetch.
     pub(crate) fn into_incoming(mut self) -> Incoming {
-        self.say_on_the_way();
+        self.add_forwarded_directives();
         let place = self.place();
         Incoming {
             scheme: place.scheme,
@@ -167,7 +167,7 @@ impl Asked {
             method: self.method,
             outgoing: from_map(&self.headers),
             fields: FieldBlock::from(self.fields),
-            address: Arc::clone(&NOBODY),
+            address: Arc::clone(&NO_ADDRESS),
             network: Network::from_bits(0),
             body: Body::Empty,
             length: None,
@@ -185,7 +185,7 @@ impl Asked {
 
 /// The HTTP version of the caller's request.
 #[derive(Clone, Copy)]
-pub(crate) struct Spoken(pub(crate) Version);
+pub(crate) struct RequestVersion(pub(crate) Version);
 
 /// Appends the components of the key in addition to the url.
 fn push_key(fields: &mut FieldsBuf, uri: &Uri, headers: &HeaderMap, options: &CacheOptions) {
@@ -201,13 +201,13 @@ fn push_key(fields: &mut FieldsBuf, uri: &Uri, headers: &HeaderMap, options: &Ca
 }
 
 /// The parts of a cacheable url.
-pub(crate) struct Place<'a> {
+pub(crate) struct TargetUrl<'a> {
     pub(crate) scheme: Scheme,
     pub(crate) host: &'a [u8],
     pub(crate) target: &'a [u8],
 }
 
-impl<'a> Place<'a> {
+impl<'a> TargetUrl<'a> {
     /// Parses a url. `None` if it is relative, of another scheme, or has user information.
     pub(crate) fn of(uri: &'a Uri) -> Option<Self> {
         let scheme = match uri.scheme_str()? {
@@ -236,25 +236,25 @@ impl<'a> Place<'a> {
 const NO_CACHE: http::HeaderValue = http::HeaderValue::from_static("no-cache");
 
 /// The directives of a mode for caches on the path, added unless the caller sends its own.
-struct OnTheWay {
+struct ForwardedDirectives {
     cache_control: http::HeaderValue,
     pragma: bool,
 }
 
-fn words_on_the_way(mode: CacheMode) -> Option<OnTheWay> {
+fn forwarded_directives(mode: CacheMode) -> Option<ForwardedDirectives> {
     let (cache_control, pragma) = match mode {
         CacheMode::NoStore | CacheMode::Reload => (NO_CACHE, true),
         CacheMode::NoCache => (http::HeaderValue::from_static("max-age=0"), false),
         CacheMode::Default | CacheMode::ForceCache | CacheMode::OnlyIfCached => return None,
     };
-    Some(OnTheWay {
+    Some(ForwardedDirectives {
         cache_control,
         pragma,
     })
 }
 
 /// The directives of a mode for this cache (RFC 9111 §5.2.1).
-const fn look_up_words(mode: CacheMode) -> Option<&'static str> {
+const fn lookup_directives(mode: CacheMode) -> Option<&'static str> {
     match mode {
         CacheMode::Default | CacheMode::NoStore => None,
         CacheMode::Reload | CacheMode::NoCache => Some("no-cache"),

@@ -57,7 +57,7 @@ pub struct Client {
     plain: reqwest::Client,
     added_by_plain: AddedHeaders,
     default_headers: HeaderMap,
-    cached: CacheService<Plain>,
+    cached: CacheService<UncachedClient>,
 }
 
 impl Client {
@@ -84,7 +84,7 @@ impl Client {
         observer: Option<Observer>,
     ) -> Result<Self, reqwest::Error> {
         let plain = client.redirect(Redirects::none()).build()?;
-        let cached = cache.layer().layer(Plain {
+        let cached = cache.layer().layer(UncachedClient {
             client: plain.clone(),
             observer,
         });
@@ -131,13 +131,13 @@ impl Client {
         request.extensions_mut().insert(options);
         request.extensions_mut().insert(self.added_by_plain.clone());
         self.add_default_headers(request.headers_mut());
-        let each = Each {
+        let each = RedirectHop {
             service: self.cached.clone(),
             extensions: request.extensions().clone(),
         };
-        let following = Following {
+        let following = RedirectPolicy {
             stays: self.added_by_plain.have_credentials(),
-            ..Following::default()
+            ..RedirectPolicy::default()
         };
         let redirected = FollowRedirect::with_policy(each, following);
         let answer = call(redirected, request).await;
@@ -206,12 +206,12 @@ impl fmt::Debug for Observer {
 
 /// The reqwest client without cache and redirects.
 #[derive(Clone, Debug)]
-struct Plain {
+struct UncachedClient {
     client: reqwest::Client,
     observer: Option<Observer>,
 }
 
-impl Service<HttpRequest> for Plain {
+impl Service<HttpRequest> for UncachedClient {
     type Response = http::Response<Body>;
     type Error = reqwest::Error;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
@@ -239,12 +239,12 @@ impl Service<HttpRequest> for Plain {
 
 /// Passes each request of a redirect chain to the cache, with the caller's options.
 #[derive(Clone)]
-struct Each {
-    service: CacheService<Plain>,
+struct RedirectHop {
+    service: CacheService<UncachedClient>,
     extensions: Extensions,
 }
 
-impl Service<HttpRequest> for Each {
+impl Service<HttpRequest> for RedirectHop {
     type Response = http::Response<CacheBody<Body>>;
     type Error = Error;
     type Future = ResponseFuture<Body>;
@@ -262,14 +262,14 @@ impl Service<HttpRequest> for Each {
 /// The redirect policy: up to twenty redirects. Credentials are removed for good once one leads to another site, which
 /// may redirect again. A body that is available is sent again.
 #[derive(Clone, Default)]
-struct Following {
+struct RedirectPolicy {
     limit: Limited,
     /// Redirects to other sites are not followed.
     stays: bool,
     has_left: bool,
 }
 
-impl Policy<Body, Error> for Following {
+impl Policy<Body, Error> for RedirectPolicy {
     fn redirect(&mut self, attempt: &Attempt<'_>) -> Result<Action, Error> {
         self.has_left |= !is_same_site(attempt.previous(), attempt.location());
         if self.has_left && self.stays {

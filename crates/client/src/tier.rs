@@ -16,7 +16,7 @@ use microcache_store::{AnyTier, TierLimits, Tiers};
 use microcache_store::{Directory, DirectorySettings};
 use tokio::runtime::Handle;
 
-use crate::{BuildError, Cache, clock};
+use crate::{BuildError, Cache, runtime};
 
 /// The interval of checks for the end of all fetches.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
@@ -24,12 +24,12 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// A cache tier behind memory.
 #[derive(Clone, Debug)]
 pub struct Tier {
-    place: Place,
+    place: TierKind,
     timeout: Duration,
 }
 
 #[derive(Clone)]
-enum Place {
+enum TierKind {
     #[cfg(feature = "disk")]
     Disk { directory: PathBuf, capacity: u64 },
     #[cfg(feature = "disk")]
@@ -48,7 +48,7 @@ impl Tier {
     /// files. Several processes, or many short-lived ones, share a [`Tier::directory`].
     #[cfg(feature = "disk")]
     pub fn disk(directory: impl Into<PathBuf>, capacity: u64) -> Self {
-        Self::of(Place::Disk {
+        Self::of(TierKind::Disk {
             directory: directory.into(),
             capacity,
         })
@@ -65,7 +65,7 @@ impl Tier {
     /// revalidation and offline use. A process should await [`Cache::settled`] before it ends.
     #[cfg(feature = "disk")]
     pub fn directory(directory: impl Into<PathBuf>, capacity: u64) -> Self {
-        Self::of(Place::Directory {
+        Self::of(TierKind::Directory {
             directory: directory.into(),
             capacity,
         })
@@ -74,7 +74,7 @@ impl Tier {
     /// A pool of memcached servers: `host:port`, or `host:port:weight` for servers of different sizes.
     #[cfg(feature = "memcached")]
     pub fn memcached(servers: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        Self::of(Place::Memcached(
+        Self::of(TierKind::Memcached(
             servers.into_iter().map(Into::into).collect(),
         ))
     }
@@ -82,7 +82,7 @@ impl Tier {
     /// Redis or Valkey: `redis://user:password@host:port/database`, `rediss://…` for TLS.
     #[cfg(feature = "redis")]
     pub fn redis(url: impl Into<String>) -> Self {
-        Self::of(Place::Redis {
+        Self::of(TierKind::Redis {
             urls: vec![url.into()],
             cluster: false,
         })
@@ -91,7 +91,7 @@ impl Tier {
     /// A Redis cluster, by the urls of some of its servers.
     #[cfg(feature = "redis")]
     pub fn redis_cluster(urls: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        Self::of(Place::Redis {
+        Self::of(TierKind::Redis {
             urls: urls.into_iter().map(Into::into).collect(),
             cluster: true,
         })
@@ -105,12 +105,12 @@ impl Tier {
         self
     }
 
-    fn of(place: Place) -> Self {
+    fn of(place: TierKind) -> Self {
         let timeout = match &place {
             #[cfg(feature = "disk")]
-            Place::Disk { .. } => Duration::from_millis(250),
+            TierKind::Disk { .. } => Duration::from_millis(250),
             #[cfg(feature = "disk")]
-            Place::Directory { .. } => Duration::from_secs(2),
+            TierKind::Directory { .. } => Duration::from_secs(2),
             #[cfg(any(feature = "memcached", feature = "redis"))]
             _ => Duration::from_millis(50),
         };
@@ -121,7 +121,7 @@ impl Tier {
     pub(crate) const fn is_shared(&self) -> bool {
         match self.place {
             #[cfg(feature = "disk")]
-            Place::Disk { .. } | Place::Directory { .. } => false,
+            TierKind::Disk { .. } | TierKind::Directory { .. } => false,
             #[cfg(any(feature = "memcached", feature = "redis"))]
             _ => true,
         }
@@ -130,13 +130,13 @@ impl Tier {
     const fn name(&self) -> &'static str {
         match self.place {
             #[cfg(feature = "disk")]
-            Place::Disk { .. } => "disk",
+            TierKind::Disk { .. } => "disk",
             #[cfg(feature = "disk")]
-            Place::Directory { .. } => "directory",
+            TierKind::Directory { .. } => "directory",
             #[cfg(feature = "memcached")]
-            Place::Memcached(_) => "memcached",
+            TierKind::Memcached(_) => "memcached",
             #[cfg(feature = "redis")]
-            Place::Redis { .. } => "redis",
+            TierKind::Redis { .. } => "redis",
         }
     }
 
@@ -147,7 +147,7 @@ impl Tier {
     async fn open(&self, object: u64, handle: &Handle) -> Result<AnyTier, crate::BoxError> {
         Ok(match &self.place {
             #[cfg(feature = "disk")]
-            Place::Disk {
+            TierKind::Disk {
                 directory,
                 capacity,
             } => {
@@ -158,7 +158,7 @@ impl Tier {
                 AnyTier::Local(Disk::open(settings, handle)?)
             }
             #[cfg(feature = "disk")]
-            Place::Directory {
+            TierKind::Directory {
                 directory,
                 capacity,
             } => {
@@ -176,7 +176,7 @@ impl Tier {
                 AnyTier::Shared(opened.map_err(|_| silent())???)
             }
             #[cfg(feature = "memcached")]
-            Place::Memcached(servers) => {
+            TierKind::Memcached(servers) => {
                 let servers: Result<Vec<_>, _> = servers.iter().map(|one| one.parse()).collect();
                 let settings = MemcachedSettings {
                     servers: servers?,
@@ -186,7 +186,7 @@ impl Tier {
                 AnyTier::Shared(Memcached::start(settings, handle)?)
             }
             #[cfg(feature = "redis")]
-            Place::Redis { urls, cluster } => {
+            TierKind::Redis { urls, cluster } => {
                 let settings = RedisSettings {
                     urls: urls.clone(),
                     cluster: *cluster,
@@ -200,7 +200,7 @@ impl Tier {
 }
 
 /// Hides passwords in urls.
-impl std::fmt::Debug for Place {
+impl std::fmt::Debug for TierKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             #[cfg(feature = "disk")]
@@ -229,7 +229,7 @@ impl Cache {
             }
             cache.settle().await;
         };
-        if clock::is_here().is_ok() {
+        if runtime::check().is_ok() {
             return settled.await;
         }
         // Runs on the runtime of the cache, which has timers. If that has ended, so have all fetches.

@@ -12,17 +12,17 @@ use tokio::time::sleep;
 
 /// The missing facility.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Missing {
-    Runtime,
-    Timers,
+pub(crate) enum RuntimeError {
+    NoRuntime,
+    NoTimers,
 }
 
-impl Missing {
+impl RuntimeError {
     /// The reason in [`CacheInfo`](crate::CacheInfo).
     pub(crate) const fn why(self) -> &'static str {
         match self {
-            Self::Runtime => "no-runtime",
-            Self::Timers => "no-timers",
+            Self::NoRuntime => "no-runtime",
+            Self::NoTimers => "no-timers",
         }
     }
 }
@@ -33,8 +33,8 @@ thread_local! {
 }
 
 /// Succeeds if the current thread is in a runtime with timers.
-pub(crate) fn is_here() -> Result<(), Missing> {
-    let runtime = Handle::try_current().map_err(|_| Missing::Runtime)?;
+pub(crate) fn check() -> Result<(), RuntimeError> {
+    let runtime = Handle::try_current().map_err(|_| RuntimeError::NoRuntime)?;
     let id = runtime.id();
     let known = KNOWN.get().filter(|(of, _)| *of == id);
     let has_timers = known.map_or_else(has_timers, |(_, has)| has);
@@ -42,7 +42,7 @@ pub(crate) fn is_here() -> Result<(), Missing> {
     if has_timers {
         Ok(())
     } else {
-        Err(Missing::Timers)
+        Err(RuntimeError::NoTimers)
     }
 }
 
