@@ -8,82 +8,15 @@ use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
 use smallvec::SmallVec;
 
-use crate::dictionaries::DictionaryCoding;
+use crate::coding::DictionaryCoding;
 use crate::etag::EntityTag;
 use crate::fields::{Fields, FieldsBuf, is_one_of};
 use crate::glob;
 use crate::rules::{KeyRules, Rules};
 use crate::vary::{Vary, VaryLines, VaryNames, weighted};
 
-/// A content coding that this cache produces.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Coding {
-    /// RFC 1952.
-    Gzip,
-    /// RFC 7932.
-    Brotli,
-    /// RFC 8878.
-    Zstd,
-}
-
-impl Coding {
-    /// Every coding.
-    pub const ALL: [Self; 3] = [Self::Gzip, Self::Brotli, Self::Zstd];
-
-    /// The token in `Content-Encoding` and `Accept-Encoding`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Gzip => "gzip",
-            Self::Brotli => "br",
-            Self::Zstd => "zstd",
-        }
-    }
-
-    /// The coding with this name. `x-gzip` is an alias of `gzip` (RFC 9110 §8.4.1.3).
-    pub fn named(name: &[u8]) -> Option<Self> {
-        let is = |one: &Self| name.eq_ignore_ascii_case(one.as_str().as_bytes());
-        match Self::ALL.into_iter().find(is) {
-            None if name.eq_ignore_ascii_case(b"x-gzip") => Some(Self::Gzip),
-            found => found,
-        }
-    }
-}
-
-/// The coding of a response that this cache has encoded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SentCoding {
-    /// A coding that every recipient accepting it can decode.
-    Plain(Coding),
-    /// A coding that only recipients with the dictionary can decode.
-    Difference(DictionaryCoding),
-}
-
-impl SentCoding {
-    /// Every coding.
-    pub const ALL: [Self; 5] = [
-        Self::Plain(Coding::Gzip),
-        Self::Plain(Coding::Brotli),
-        Self::Plain(Coding::Zstd),
-        Self::Difference(DictionaryCoding::Dcb),
-        Self::Difference(DictionaryCoding::Dcz),
-    ];
-
-    /// The token in `Content-Encoding` and `Accept-Encoding`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Plain(coding) => coding.as_str(),
-            Self::Difference(coding) => coding.as_str(),
-        }
-    }
-
-    /// The index in [`SentCoding::ALL`].
-    pub const fn index(self) -> usize {
-        match self {
-            Self::Plain(coding) => coding as usize,
-            Self::Difference(coding) => Coding::ALL.len() + coding as usize,
-        }
-    }
-}
+pub use crate::coding::{Coding, SentCoding};
+pub use crate::rules::Compress;
 
 /// The reason that a stored response is never sent compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,39 +58,6 @@ pub enum NotCompressed {
     NotReady,
     /// Encoding hardly reduces its size.
     NoGain,
-}
-
-/// The compression settings of a route.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Compress {
-    /// Codings to produce, best first. Compression is off if there is none.
-    pub codings: Vec<Coding>,
-    /// Media types to compress, in lower case; `*` matches any run of characters.
-    pub types: Vec<String>,
-    /// Minimum size of a body, in bytes.
-    pub smallest: u64,
-    /// Maximum size of a body, in bytes.
-    pub largest: u64,
-    /// Compresses responses that may be user-specific too: see [`Compress::suits`].
-    pub personal: bool,
-    /// Offers a page as the dictionary of its next version (RFC 9842).
-    pub dictionaries: bool,
-    /// An identifier of these settings, assigned by [`Rules::sealed`].
-    pub number: u32,
-}
-
-impl Default for Compress {
-    fn default() -> Self {
-        Self {
-            codings: Vec::new(),
-            types: Self::USUAL_TYPES.map(str::to_owned).to_vec(),
-            smallest: 1024,
-            largest: 8 * 1024 * 1024,
-            personal: false,
-            dictionaries: false,
-            number: 0,
-        }
-    }
 }
 
 /// The weight of a coding in a request, in thousandths; `None` if the request does not mention it.

@@ -8,43 +8,7 @@ use crate::fields::{Fields, FieldsBuf};
 use crate::key;
 use crate::vary::Codings;
 
-/// A content coding with a dictionary.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DictionaryCoding {
-    /// Brotli with a dictionary (RFC 9842 §4).
-    Dcb,
-    /// Zstd with a dictionary (RFC 9842 §5).
-    Dcz,
-}
-
-impl DictionaryCoding {
-    /// Both codings.
-    pub const ALL: [Self; 2] = [Self::Dcb, Self::Dcz];
-
-    /// The token in `Content-Encoding` and `Accept-Encoding`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Dcb => "dcb",
-            Self::Dcz => "dcz",
-        }
-    }
-
-    /// The header of the encoded body in front of the dictionary's hash: of the Brotli stream (RFC 9842 §4), or of the
-    /// zstd frame, which is a skippable one (RFC 9842 §5).
-    pub const fn magic(self) -> &'static [u8] {
-        match self {
-            Self::Dcb => &[0xff, 0x44, 0x43, 0x42],
-            Self::Dcz => &[0x5e, 0x2a, 0x4d, 0x18, 0x20, 0, 0, 0],
-        }
-    }
-
-    const fn other(self) -> Self {
-        match self {
-            Self::Dcb => Self::Dcz,
-            Self::Dcz => Self::Dcb,
-        }
-    }
-}
+pub use crate::coding::DictionaryCoding;
 
 /// The SHA-256 hash of a dictionary.
 pub type DictionaryHash = [u8; 32];

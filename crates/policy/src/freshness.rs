@@ -2,7 +2,6 @@
 
 use crate::date;
 use crate::directives::{Directive, ResponseDirectives, delta_seconds};
-use crate::explain::LifetimeSource;
 use crate::request::RequestFacts;
 use crate::response::ResponseFacts;
 use crate::rules::Rules;
@@ -28,6 +27,25 @@ pub(crate) enum Freshness {
     Operator(Millis),
     /// None: the origin gives no lifetime, and the status allows no heuristic.
     Unknown,
+}
+
+/// The source of a freshness lifetime, in order of precedence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LifetimeSource {
+    /// The route's `forced_ttl`.
+    ForcedTtl,
+    /// `s-maxage` of the response.
+    SMaxage,
+    /// `max-age` of the response.
+    MaxAge,
+    /// `Expires` of the response.
+    Expires,
+    /// The route's `status_ttl` for the status.
+    StatusTtl,
+    /// The route's `heuristic`, from the time since `Last-Modified`.
+    Heuristic,
+    /// The route's `ttl`.
+    Ttl,
 }
 
 /// A response with its time of receipt.

@@ -15,8 +15,7 @@ use crate::fields::Fields;
 use crate::identity::is_identity;
 use crate::patterns::{Patterns, takes};
 use crate::query::{decoded, in_any_reading, parameters};
-use crate::rules::{KeyRules, Query, RequestRules, Rules};
-use crate::sharing::Seal;
+use crate::rules::{KeyRules, Query, RequestRules, Rules, Seal};
 use crate::trust::{FieldForwarding, believed, field_forwarding};
 
 /// A key. Those of ordinary urls need no allocation.

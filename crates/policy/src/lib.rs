@@ -4,6 +4,8 @@
 //! Nothing here reads a clock, does I/O, or allocates on the path of a hit.
 
 pub mod accept;
+pub mod byte_range;
+pub mod coding;
 pub mod compression;
 pub mod cookies;
 pub mod date;

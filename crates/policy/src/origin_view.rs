@@ -7,10 +7,9 @@ use smallvec::{Array, SmallVec};
 
 use crate::cookies;
 use crate::encoding::{push_component, push_field, push_with_len};
-use crate::fields::Fields;
+use crate::fields::{Fields, is_one_of};
 use crate::rules::Rules;
 use crate::trust::{FieldForwarding, field_forwarding};
-use crate::validate::is_conditional_field;
 
 /// A request as the origin sees it.
 #[derive(Clone, Copy, Debug)]
@@ -76,4 +75,19 @@ pub fn goes_with_fill(name: &[u8], rules: &Rules) -> bool {
     let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
     let commands_caches = || is("cache-control") || is("pragma");
     !is_conditional_field(name) && !is("expect") && (rules.obeys_client || !commands_caches())
+}
+
+/// Returns true if a client's field makes a request conditional or partial, so that a shared fetch must not send it.
+/// `Request-Range` is Netscape's name of `Range`, which Apache still honours.
+pub fn is_conditional_field(name: &[u8]) -> bool {
+    const CONDITIONAL: [&str; 7] = [
+        "if-match",
+        "if-modified-since",
+        "if-none-match",
+        "if-range",
+        "if-unmodified-since",
+        "range",
+        "request-range",
+    ];
+    is_one_of(name, &CONDITIONAL)
 }

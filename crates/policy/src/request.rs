@@ -9,13 +9,13 @@ use std::mem;
 use http::Method;
 
 use crate::accept::AcceptClass;
+use crate::byte_range::RequestedRange;
 use crate::cookies;
 use crate::detail::Detail;
 use crate::directives::RequestDirectives;
 use crate::fields::{FieldLine, Fields, split_list};
 use crate::hop;
 use crate::identity::{is_identity, makes_personal};
-use crate::range::RequestedRange;
 use crate::request_fields::{MAX_SENT, asks_for_another_form};
 use crate::rules::{Reload, Rules};
 use crate::time::Millis;

@@ -1,9 +1,7 @@
 //! The operator's settings for a route, where HTTP leaves a choice.
 
-use crate::compression::Compress;
+use crate::coding::Coding;
 use crate::patterns::{FieldPatterns, Patterns};
-use crate::sharing::Seal;
-use crate::tags::Separator;
 use crate::time::Millis;
 
 /// Patterns of cookie names.
@@ -140,6 +138,17 @@ impl TagField {
     ];
 }
 
+/// The separator of tags in a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Separator {
+    /// Commas, with optional white space around the tags.
+    Comma,
+    /// White space.
+    Space,
+    /// Commas or white space.
+    CommaOrSpace,
+}
+
 /// The treatment of a response with `Set-Cookie`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SetCookie {
@@ -215,4 +224,49 @@ pub enum Query {
     Except(Patterns),
     /// Only these.
     Only(Patterns),
+}
+
+/// The identity of the sharing rules in a key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Seal {
+    /// Not in the key: its builder only ever has one set of rules.
+    #[default]
+    None,
+    /// The default rules. The key is the url alone, unless a trusted proxy sends forwarding fields.
+    Usual,
+    /// Other rules, with a hash of them.
+    Own(u64),
+}
+
+/// The compression settings of a route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compress {
+    /// Codings to produce, best first. Compression is off if there is none.
+    pub codings: Vec<Coding>,
+    /// Media types to compress, in lower case; `*` matches any run of characters.
+    pub types: Vec<String>,
+    /// Minimum size of a body, in bytes.
+    pub smallest: u64,
+    /// Maximum size of a body, in bytes.
+    pub largest: u64,
+    /// Compresses responses that may be user-specific too: see [`Compress::suits`].
+    pub personal: bool,
+    /// Offers a page as the dictionary of its next version (RFC 9842).
+    pub dictionaries: bool,
+    /// An identifier of these settings, assigned by [`Rules::sealed`].
+    pub number: u32,
+}
+
+impl Default for Compress {
+    fn default() -> Self {
+        Self {
+            codings: Vec::new(),
+            types: Self::USUAL_TYPES.map(str::to_owned).to_vec(),
+            smallest: 1024,
+            largest: 8 * 1024 * 1024,
+            personal: false,
+            dictionaries: false,
+            number: 0,
+        }
+    }
 }

@@ -10,17 +10,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::patterns::Patterns;
 use crate::rules::{Query, Rules, SetCookie};
 
-/// The identity of the sharing rules in a key.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Seal {
-    /// Not in the key: its builder only ever has one set of rules.
-    #[default]
-    None,
-    /// The default rules. The key is the url alone, unless a trusted proxy sends forwarding fields.
-    Usual,
-    /// Other rules, with a hash of them.
-    Own(u64),
-}
+pub use crate::rules::Seal;
 
 impl Rules {
     /// The same rules with their identity in keys. Settings for sharing and compression must not be changed afterwards.

@@ -1,6 +1,6 @@
 //! The `Cache-Status` field (RFC 9211).
 
-use crate::compression::SentCoding;
+use crate::coding::SentCoding;
 use crate::detail::Detail;
 
 /// The name of this cache in the field.

@@ -9,6 +9,8 @@ use crate::fields::{FieldLine, Fields};
 use crate::invalidate::invalidates;
 use crate::rules::Rules;
 
+pub use crate::rules::Separator;
+
 /// Maximum number of tags and groups of one response. RFC 9875 §2 requires at least 32 groups.
 pub const MAX_TAGS: usize = 128;
 /// Maximum length of a tag or group, in bytes. RFC 9875 §2 requires at least 32.
@@ -135,17 +137,6 @@ pub fn invalidated_groups(
     let mut named = strings(response.all("cache-group-invalidation"));
     named.retain(|name| name.len() <= MAX_TAG_LENGTH);
     named
-}
-
-/// The separator of tags in a field.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Separator {
-    /// Commas, with optional white space around the tags.
-    Comma,
-    /// White space.
-    Space,
-    /// Commas or white space.
-    CommaOrSpace,
 }
 
 impl Separator {

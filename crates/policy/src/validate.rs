@@ -10,6 +10,7 @@ use crate::storable::{Storable, storable};
 use crate::stored_fields::fields_to_store;
 use crate::time::Times;
 
+pub use crate::origin_view::is_conditional_field;
 pub use crate::precondition::{Precondition, not_modified_keeps, precondition};
 
 /// Adds the stored validators to a request as conditions (§4.3.1). Returns true if there are any.
@@ -25,21 +26,6 @@ pub fn add_validators(stored: Fields<'_>, out: &mut FieldsBuf) -> bool {
         out.push("If-Modified-Since", modified);
     }
     tag.is_some() || modified.is_some()
-}
-
-/// Returns true if a client's field makes a request conditional or partial, so that a shared fetch must not send it.
-/// `Request-Range` is Netscape's name of `Range`, which Apache still honours.
-pub fn is_conditional_field(name: &[u8]) -> bool {
-    const CONDITIONAL: [&str; 7] = [
-        "if-match",
-        "if-modified-since",
-        "if-none-match",
-        "if-range",
-        "if-unmodified-since",
-        "range",
-        "request-range",
-    ];
-    is_one_of(name, &CONDITIONAL)
 }
 
 /// Returns true if a 304 confirms this stored response. One without validators confirms the response of our condition.

@@ -7,7 +7,9 @@ mod compression;
 mod details;
 mod response;
 
-pub use response::{LifetimeSource, ResponseExplanation, StaleWindowSource};
+pub use response::{ResponseExplanation, StaleWindowSource};
+
+pub use crate::freshness::LifetimeSource;
 
 use crate::request::PassReason;
 use crate::reuse::{Reuse, RevalidationReason};

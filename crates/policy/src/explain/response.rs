@@ -1,30 +1,11 @@
 //! The sources of the lifetime of a response.
 
 use super::Explanation;
-use crate::freshness::{self, Freshness, ReceivedResponse};
+use crate::freshness::{self, Freshness, LifetimeSource, ReceivedResponse};
 use crate::request::RequestFacts;
 use crate::response::ResponseFacts;
 use crate::storable::{Storable, storable};
 use crate::time::{Millis, Times};
-
-/// The source of a freshness lifetime, in order of precedence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LifetimeSource {
-    /// The route's `forced_ttl`.
-    ForcedTtl,
-    /// `s-maxage` of the response.
-    SMaxage,
-    /// `max-age` of the response.
-    MaxAge,
-    /// `Expires` of the response.
-    Expires,
-    /// The route's `status_ttl` for the status.
-    StatusTtl,
-    /// The route's `heuristic`, from the time since `Last-Modified`.
-    Heuristic,
-    /// The route's `ttl`.
-    Ttl,
-}
 
 impl LifetimeSource {
     /// Every source, by precedence.
