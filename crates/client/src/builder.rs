@@ -83,6 +83,20 @@ pub enum BuildError {
     },
 }
 
+impl Cache {
+    /// A private cache for one user (RFC 9111 §1), the usual choice in a client. It stores responses marked `private`,
+    /// and separates them by `Authorization`; cookies do not separate users.
+    pub fn private() -> Builder {
+        Builder::private()
+    }
+
+    /// A shared cache, for services that fetch on behalf of many users. Responses marked `private`, and those to
+    /// requests with credentials, are stored only if the server marks them as shareable.
+    pub fn shared() -> Builder {
+        Builder::shared()
+    }
+}
+
 impl Builder {
     pub(crate) fn private() -> Self {
         Self::with(Rules::private())

@@ -7,9 +7,7 @@ use microcache_policy::Rules;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-use crate::builder::Builder;
 use crate::counts::OutcomeCounts;
-use crate::layer::CacheLayer;
 
 /// Maximum size in bytes of a stored body, if a tier accepts larger ones than memory.
 const MAX_OBJECT: u64 = 1 << 30;
@@ -21,25 +19,8 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// A private cache for one user (RFC 9111 §1), the usual choice in a client. It stores responses marked `private`,
-    /// and separates them by `Authorization`; cookies do not separate users.
-    pub fn private() -> Builder {
-        Builder::private()
-    }
-
-    /// A shared cache, for services that fetch on behalf of many users. Responses marked `private`, and those to
-    /// requests with credentials, are stored only if the server marks them as shareable.
-    pub fn shared() -> Builder {
-        Builder::shared()
-    }
-
     pub(crate) const fn new(shared: Arc<CacheInner>) -> Self {
         Self { shared }
-    }
-
-    /// A layer that serves requests from this cache.
-    pub fn layer(&self) -> CacheLayer {
-        CacheLayer::new(self.clone())
     }
 }
 

@@ -33,6 +33,13 @@ impl CacheLayer {
     }
 }
 
+impl Cache {
+    /// A layer that serves requests from this cache.
+    pub fn layer(&self) -> CacheLayer {
+        CacheLayer::new(self.clone())
+    }
+}
+
 impl<S> Layer<S> for CacheLayer {
     type Service = CacheService<S>;
 

@@ -58,13 +58,13 @@ mod request;
 pub mod reqwest;
 mod response;
 mod runtime;
+mod stats;
 #[cfg(any(feature = "disk", feature = "memcached", feature = "redis"))]
 mod tier;
 
 pub use body::CacheBody;
 pub use builder::{BuildError, Builder};
 pub use cache::Cache;
-pub use counts::{Stats, TierStats};
 pub use error::{Error, InnerError};
 pub use events::{Event, EventKind, Events};
 pub use future::ResponseFuture;
@@ -72,6 +72,7 @@ pub use info::{CacheInfo, Outcome};
 pub use layer::{CacheLayer, CacheService};
 pub use options::{CacheMode, CacheOptions};
 pub use purge::PurgeError;
+pub use stats::{Stats, TierStats};
 #[cfg(any(feature = "disk", feature = "memcached", feature = "redis"))]
 pub use tier::Tier;
 
