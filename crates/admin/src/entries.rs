@@ -199,7 +199,7 @@ pub(crate) fn variant_id(number: u64) -> String {
 
 /// Selecting request fields (`Vary`) and their values; secret values are omitted.
 pub(crate) fn varies_on(names: &VaryNames, selection: &[u8]) -> Value {
-    let told = vary::told(names, selection).into_iter();
+    let told = vary::selected_values(names, selection).into_iter();
     told.map(|(name, value)| json!({"name": name, "value": value}))
         .collect()
 }

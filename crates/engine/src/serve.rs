@@ -548,7 +548,7 @@ impl Engine {
             known.any(|one| name.eq_ignore_ascii_case(one.as_bytes()))
         };
         if asked.all(is_known) {
-            facts.told_apart()
+            facts.distinguishing_fragments()
         } else {
             facts
         }

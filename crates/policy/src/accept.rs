@@ -70,7 +70,7 @@ impl AcceptClass {
     }
 
     /// The canonical value of `Accept` that a shared fetch sends for this class.
-    pub fn asked_as(self, request: Fields<'_>) -> SmallVec<[u8; 64]> {
+    pub fn canonical_value(self, request: Fields<'_>) -> SmallVec<[u8; 64]> {
         match self {
             Self::Page => SmallVec::from_slice(b"text/html,*/*;q=0.8"),
             Self::Json => SmallVec::from_slice(b"application/json"),
@@ -140,12 +140,14 @@ mod tests {
     #[test]
     fn what_is_asked_for_is_of_its_own_class_and_the_same_for_all() {
         for class in [AcceptClass::Page, AcceptClass::Json, AcceptClass::Image] {
-            let asked = class.asked_as(Fields::default());
+            let asked = class.canonical_value(Fields::default());
             assert_eq!(AcceptClass::of_line(&asked), class);
         }
         let asked = |accept: &str| {
             let request = fields(accept);
-            AcceptClass::Other.asked_as(request.fields()).to_vec()
+            AcceptClass::Other
+                .canonical_value(request.fields())
+                .to_vec()
         };
         let css = b"text/css,*/*;q=0.1";
         assert_eq!(asked("Accept: text/css, */*;q=0.1"), css);

@@ -112,7 +112,7 @@ pub fn build_for(
         push_url(&mut key, first, host, path, query, &rules.key.query);
     }
     if accept == AcceptClass::Other {
-        push_component(&mut key, &accept.asked_as(fields));
+        push_component(&mut key, &accept.canonical_value(fields));
     }
     if seal == Seal::Usual && !vouched {
         return key;

@@ -225,7 +225,7 @@ impl RequestFacts {
 
     /// The same facts for a request to a url whose `Vary` distinguishes fragments from pages.
     #[must_use]
-    pub const fn told_apart(mut self) -> Self {
+    pub const fn distinguishing_fragments(mut self) -> Self {
         self.wants_fragment = false;
         self
     }

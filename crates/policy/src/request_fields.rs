@@ -338,7 +338,7 @@ impl SharedRequest {
         });
         fields.extend_if(addresses.fields(), |_, _| true);
         if !sends_accept {
-            let value = AcceptClass::of(outgoing).asked_as(outgoing);
+            let value = AcceptClass::of(outgoing).canonical_value(outgoing);
             shared.rewrites_accept = outgoing.get("accept") != Some(&value[..]);
             fields.push("Accept", value);
         }

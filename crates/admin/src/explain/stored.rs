@@ -241,7 +241,7 @@ pub(super) fn compression(compression: Result<Compressed, NotCompressed>) -> Exp
 
 /// For whom it is.
 fn varies(one: &Variant) -> Option<ExplanationStep> {
-    let told = vary::told(&one.vary, &one.selection);
+    let told = vary::selected_values(&one.vary, &one.selection);
     if told.is_empty() {
         return None;
     }

@@ -193,7 +193,10 @@ pub fn select(names: &VaryNames, request: &OriginView<'_>, out: &mut Selection) 
 
 /// The value of each name in a selection, for diagnostics: empty if the field was absent. `None` if it is confidential,
 /// such as cookies, or cannot be decoded from the selection alone.
-pub fn told<'a>(names: &'a VaryNames, selection: &'a [u8]) -> Vec<(&'a str, Option<String>)> {
+pub fn selected_values<'a>(
+    names: &'a VaryNames,
+    selection: &'a [u8],
+) -> Vec<(&'a str, Option<String>)> {
     let (mut rest, accepted) = match selection.split_last_chunk::<2>() {
         Some((rest, codings)) if names.has_codings() => (rest, Codings::from_bytes(*codings)),
         _ => (selection, Codings::default()),
@@ -378,7 +381,7 @@ mod tests {
     fn what_a_selection_says_is_told_but_for_what_is_secret() {
         let check = |vary: &str, request: &str, expected: &[(&str, Option<&str>)]| {
             let (names, selection) = (names(vary), selection(vary, request));
-            let told = told(&names, &selection);
+            let told = selected_values(&names, &selection);
             let told: Vec<_> = told
                 .iter()
                 .map(|(name, value)| (*name, value.as_deref()))
@@ -420,7 +423,7 @@ mod tests {
             &[("x-forwarded-for", None), ("z", None)],
         );
         assert_eq!(
-            told(&names("Vary: a, b"), b"something else"),
+            selected_values(&names("Vary: a, b"), b"something else"),
             [("a", None), ("b", None)]
         );
     }
