@@ -17,7 +17,7 @@ use crate::future::ResponseFuture;
 use crate::info::CacheInfo;
 use crate::inner::{InnerService, call};
 use crate::options::{CacheMode, CacheOptions};
-use crate::request::{CacheableRequest, TargetUrl};
+use crate::request::{CacheableRequest, CacheableUrl};
 use crate::runtime::{self, RuntimeError};
 use crate::{BoxError, Error, response};
 
@@ -285,7 +285,8 @@ struct Invalidation {
 
 impl Invalidation {
     fn by<B>(request: &Request<B>) -> Option<Self> {
-        let changes = invalidates(request.method(), 200) && TargetUrl::of(request.uri()).is_some();
+        let changes =
+            invalidates(request.method(), 200) && CacheableUrl::of(request.uri()).is_some();
         changes.then(|| Self {
             method: request.method().clone(),
             uri: request.uri().clone(),
@@ -293,7 +294,7 @@ impl Invalidation {
     }
 
     async fn invalidate(&self, engine: &Engine, status: u16, response: &FieldsBuf) {
-        let Some(place) = TargetUrl::of(&self.uri) else {
+        let Some(place) = CacheableUrl::of(&self.uri) else {
             return;
         };
         let request = microcache_engine::Request {

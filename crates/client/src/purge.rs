@@ -5,7 +5,7 @@ use http::Uri;
 use microcache_engine::cache::{Scope, Strength};
 
 use crate::cache::Cache;
-use crate::request::TargetUrl;
+use crate::request::CacheableUrl;
 use crate::runtime;
 
 /// The error of a purge that does not apply everywhere.
@@ -66,7 +66,7 @@ impl Cache {
 }
 
 fn named(url: &Uri) -> Result<(Bytes, Bytes), PurgeError> {
-    let place = TargetUrl::of(url).ok_or_else(|| PurgeError::NotAUrl(url.to_string()))?;
+    let place = CacheableUrl::of(url).ok_or_else(|| PurgeError::NotAUrl(url.to_string()))?;
     // A url without a path names the root, as does its key.
     let root = if place.target.starts_with(b"/") {
         ""

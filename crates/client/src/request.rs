@@ -50,7 +50,7 @@ impl CacheableRequest {
     pub(crate) fn is_for_the_cache(parts: &Parts) -> bool {
         let is_read = parts.method == Method::GET || parts.method == Method::HEAD;
         let leaves = parts.headers.contains_key(UPGRADE) || parts.headers.contains_key(EXPECT);
-        is_read && !leaves && TargetUrl::of(&parts.uri).is_some()
+        is_read && !leaves && CacheableUrl::of(&parts.uri).is_some()
     }
 
     /// Prepares such a request.
@@ -113,8 +113,8 @@ impl CacheableRequest {
         self.fields.fields().contains(name.as_str())
     }
 
-    fn place(&self) -> TargetUrl<'_> {
-        TargetUrl::of(&self.uri).expect("it was looked at before")
+    fn place(&self) -> CacheableUrl<'_> {
+        CacheableUrl::of(&self.uri).expect("it was looked at before")
     }
 
     /// The view of the request for a look-up.
@@ -201,13 +201,13 @@ fn push_key(fields: &mut FieldsBuf, uri: &Uri, headers: &HeaderMap, options: &Ca
 }
 
 /// The parts of a cacheable url.
-pub(crate) struct TargetUrl<'a> {
+pub(crate) struct CacheableUrl<'a> {
     pub(crate) scheme: Scheme,
     pub(crate) host: &'a [u8],
     pub(crate) target: &'a [u8],
 }
 
-impl<'a> TargetUrl<'a> {
+impl<'a> CacheableUrl<'a> {
     /// Parses a url. `None` if it is relative, of another scheme, or has user information.
     pub(crate) fn of(uri: &'a Uri) -> Option<Self> {
         let scheme = match uri.scheme_str()? {
