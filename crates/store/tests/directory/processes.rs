@@ -172,7 +172,7 @@ async fn work_at_random(place: &Place) {
                     let body = found.body.bytes().expect("in memory").to_vec();
                     check(key, &(found.head.to_vec(), body));
                 }
-                Got::Missing(Claim::Theirs) => {}
+                Got::Missing(Claim::Theirs | Claim::Unstorable) => {}
                 Got::Missing(Claim::Mine(token)) if number().is_multiple_of(8) => {
                     tier.release(id(key), token).await.expect("released");
                 }
