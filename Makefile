@@ -1,7 +1,7 @@
 # The commands people type. `make test` and `make compare-hit` install the Debian packages they need when one is missing;
 # Rust (rustup.rs, at least the version in Cargo.toml) has to be there.
 .DEFAULT_GOAL := build
-.PHONY: build install uninstall deb image test toolchains h2spec pebble eventsource fragments test-dashboard test-packages test-valkey shuttle lint fuzz bench-instructions deny crates compare compare-quick compare-hit compare-tls compare-idle compare-live compare-w1 compare-w2 compare-w3 compare-w4 compare-w4-client compare-w5 compare-bench compare-purges compare-push tools
+.PHONY: build install uninstall deb image check test toolchains h2spec pebble eventsource fragments test-dashboard test-packages test-valkey shuttle lint fuzz bench-instructions deny crates compare compare-quick compare-hit compare-tls compare-idle compare-live compare-w1 compare-w2 compare-w3 compare-w4 compare-w4-client compare-w5 compare-bench compare-purges compare-push tools
 
 build:
 	cargo build --release --locked
@@ -28,6 +28,13 @@ TAG ?= microcache
 image: PACKAGES = /etc/ssl/certs/ca-certificates.crt:ca-certificates
 image: tools build
 	packaging/image/build target/release/microcache $(TAG)
+
+# The daily loop: format, names and words, clippy, unit tests and laws. No servers, no browsers; three minutes once everything is built.
+check: tools
+	cargo fmt --all --check
+	.ci/house
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo test --workspace --locked --lib --bins
 
 # The tiers are tested against real servers, and the ring of memcached servers against another client of it. What this machine does not
 # let a test try, it adds to a list, which stands at the end. In CI only Valkey may stand there, which Debian 12 does not have.
