@@ -1,4 +1,4 @@
-//! To the origin without waiting for anybody.
+//! Direct fetches: requests that go to the origin without coalescing.
 
 use std::sync::Arc;
 
@@ -25,8 +25,8 @@ use crate::serve::{Alone, Engine, Route, WhyAsked};
 use crate::stale::{Waited, Wish};
 
 impl Engine {
-    /// To the origin without waiting for anybody; but where there is a copy that may be used when the
-    /// origin fails, not for longer than visitors wait. The request goes on.
+    /// Fetches directly, but serves a stale copy that is usable on errors once the origin takes
+    /// longer than `stale_wait`. The fetch then continues in the background.
     pub(crate) async fn alone_or_stale(
         self: Arc<Self>,
         question: Alone,
@@ -63,9 +63,9 @@ impl Engine {
         }
     }
 
-    /// To the origin without waiting for anybody. With a key, what comes back may be stored: then the
-    /// origin is sent what a fetch for everyone sends. What asks for a part, or sets a condition, goes
-    /// as it is, and its answer is the client's alone.
+    /// Fetches directly. With a key the response may be stored, so the origin gets the same request
+    /// as for a coalesced fetch. Range and conditional requests are sent unchanged, and their
+    /// responses are never stored.
     pub(crate) async fn alone(
         self: Arc<Self>,
         question: Alone,
@@ -145,9 +145,10 @@ impl Engine {
         Ok(self.kept_or_passed_on(lone, &why, &incoming, response, &times))
     }
 
-    /// What a request that goes alone sends. Where nothing is to be stored, and where it asks for less, that is everything.
-    /// One with credentials sends everything too, since its answer is its client's: that is stored for others only if
-    /// all that they could not have said was left out, which is tried where the answer to the last one was for everyone.
+    /// Selects the fields that a direct fetch sends: all of them if nothing is to be stored, or for
+    /// range and conditional requests. A request with credentials also sends everything, because
+    /// the response is for its client; only if the last such response was shareable are the
+    /// client's own fields left out, so that this one can be stored.
     fn sent_alone(
         &self,
         route: &Route,
@@ -189,7 +190,7 @@ impl Engine {
         }
     }
 
-    /// What came for one request alone, in answer to it. It is kept for others if it may be.
+    /// Stores the response to a direct fetch if it is storable, and answers the client.
     fn kept_or_passed_on(
         self: &Arc<Self>,
         lone: Lone,
@@ -294,8 +295,8 @@ impl Engine {
         }
     }
 
-    /// Whether an answer to HEAD speaks of the stored response at all: it has something to compare,
-    /// and is selected by the same fields.
+    /// Checks whether a HEAD response applies to the stored response: it has a field to compare,
+    /// and both vary on the same request fields.
     fn is_of(&self, key: &[u8], route: &Route, stored: &Hit, response: &OriginResponse) -> bool {
         let fields = response.fields.fields();
         let comparable = fields.contains("etag")
@@ -308,19 +309,19 @@ impl Engine {
     }
 }
 
-/// What the origin sees of a request that goes alone.
+/// The request fields that a direct fetch sends to the origin.
 struct SentAlone {
     fields: FieldsBuf,
     /// Its answer may be stored.
     fills: bool,
-    /// What it leaves out for the sake of others.
+    /// The fields left out so that the response can be shared.
     leaves_out: Option<SharedRequest>,
     /// It carries credentials.
     has_credentials: bool,
 }
 
-/// Whether the answer is hardly ever for everyone, on a route that compresses what is. Then the origin is asked
-/// for the codings of its client, and what is encoded for him is not kept for the others.
+/// Checks whether the response is likely for one client only, on a route that compresses. The
+/// origin then gets the client's own `Accept-Encoding`, and an encoded response is not stored.
 fn is_for_one(route: &Route, why: &WhyAsked) -> bool {
     route.rules.compress.is_on() && !why.facts.is_head() && why.detail != Some(Detail::CollapseOff)
 }
@@ -361,7 +362,7 @@ fn failure(answer: &Result<OriginResponse, OriginError>) -> Option<Failure> {
     }
 }
 
-/// What `Cache-Status` says of an answer to one request alone.
+/// The `Cache-Status` parameters of a direct fetch.
 fn status_alone(why: &WhyAsked, response: &OriginResponse) -> CacheStatus {
     CacheStatus {
         fwd: Some(why.forward),
@@ -371,7 +372,7 @@ fn status_alone(why: &WhyAsked, response: &OriginResponse) -> CacheStatus {
     }
 }
 
-/// Whether a request asks for a part, or for nothing if a condition does not hold.
+/// Checks for a range or conditional request.
 fn asks_for_less(fields: Fields<'_>) -> bool {
     fields.iter().any(|(name, _)| is_conditional_field(name))
 }

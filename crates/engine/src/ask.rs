@@ -31,7 +31,7 @@ use crate::serve::{
 use crate::stale::{Waited, Wish};
 use crate::verdict::{Confirmed, Failed, Verdict};
 
-/// How often a request looks again because what it waited for turned out to be another variant.
+/// Most lookups a waiter repeats because the fetch it joined brought another variant.
 const MAX_ROUNDS: usize = 4;
 
 impl Engine {
@@ -124,7 +124,7 @@ impl Engine {
         Box::pin(self.alone_or_stale(Alone { why, key, whole }, incoming)).await
     }
 
-    /// What [`Engine::serve`] says by now.
+    /// Repeats the lookup of [`Engine::serve`] for a request that has waited.
     pub(crate) fn look_once_more(&self, incoming: &Incoming) -> Served {
         self.serve(&incoming.as_request(), self.clock.now())
     }
@@ -174,7 +174,7 @@ impl Engine {
         copy.ok_or_else(|| NoResponse::new(failure, question.why.forward))
     }
 
-    /// What somebody does who waited and was told this.
+    /// The next step of a waiter, by the progress of the fetch.
     fn next(
         &self,
         told: Waited<Progress>,
@@ -232,7 +232,7 @@ impl Engine {
         response.map_or(otherwise, Next::answer)
     }
 
-    /// Renews a stored response in the background, unless somebody is at it already.
+    /// Revalidates a stored response in the background, unless a fetch of it is already under way.
     pub fn refresh(self: &Arc<Self>, refresh: Refresh, mut incoming: Incoming) {
         let Refresh {
             route,
@@ -264,8 +264,8 @@ impl Engine {
         }
     }
 
-    /// What is stored under a key answers everyone who shares it: the origin is told no more of the
-    /// target than the key says.
+    /// Reduces the target to the part that the cache key contains: a response stored under a key
+    /// must not depend on anything else.
     pub(crate) fn tell_what_is_keyed(&self, route: usize, incoming: &mut Incoming) {
         if let Some(target) = kept_target(&incoming.target, &self.rules(route).key) {
             incoming.target = target.into();
@@ -276,7 +276,7 @@ impl Engine {
         self.cache.enter(&wanted.key, &wanted.selection, by)
     }
 
-    /// Whether memory has something newer than what was known when the fetch was wanted.
+    /// Checks whether memory holds a newer response than the one known when the fetch was planned.
     fn has_newer(&self, wanted: &Wanted, view: &OriginView<'_>) -> bool {
         let stored = self.cache.response(&wanted.key, view);
         let known = wanted.stored.as_ref().map(|hit| hit.began);
@@ -310,7 +310,7 @@ impl Engine {
         tokio::spawn(Box::pin(Arc::clone(self).lead(leader, fetch)));
     }
 
-    /// What the one gets who has led a fetch.
+    /// The leader's response.
     fn answer_leader(&self, question: &Together, incoming: &Incoming, verdict: Verdict) -> Led {
         let facts = question.why.facts;
         let mut cache_status = CacheStatus {
@@ -404,7 +404,7 @@ impl Engine {
         answer_from(tier, hit, &incoming.as_request(), facts, self.clock.now())
     }
 
-    /// What somebody who waited makes of the answer.
+    /// Fits the shared answer to a waiter's request.
     fn share(
         &self,
         answer: &Shareable,
@@ -480,7 +480,7 @@ impl Engine {
     }
 }
 
-/// What comes of leading a fetch.
+/// The outcome of leading a fetch.
 enum Led {
     Answer(Box<Result<Response, NoResponse>>),
     /// The client asks by itself: the whole is too large to be kept and it wants a part, or the origin has not seen all
@@ -494,14 +494,14 @@ impl Led {
     }
 }
 
-/// What somebody who waits has been told before.
+/// The failures that a waiter has already met.
 #[derive(Default)]
 struct Before {
     refused: bool,
     failed: bool,
 }
 
-/// What somebody who waited does.
+/// The next step of a waiter.
 enum Next {
     Answer(Box<Result<Response, NoResponse>>),
     /// Asks again, together with the others.

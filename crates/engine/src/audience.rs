@@ -25,7 +25,7 @@ struct State {
     members: BTreeMap<u64, Member>,
     by_address: Holdings,
     last: u64,
-    /// Set while somebody watches.
+    /// Set while a watcher is registered.
     watch: Option<Watch>,
 }
 
@@ -52,7 +52,8 @@ pub struct Seat {
 }
 
 impl Audience {
-    /// One client, which does not leave: whoever asks for it alone drops the request instead.
+    /// An audience of one client, which never leaves: a request with a single client is cancelled
+    /// by dropping it.
     pub fn of(network: Network) -> Arc<Self> {
         let audience = Arc::new(Self::default());
         audience.join(network).keep();
@@ -80,17 +81,17 @@ impl Audience {
         }
     }
 
-    /// Whether all have left.
+    /// Returns true once all clients have left.
     pub fn is_empty(&self) -> bool {
         self.state.lock().members.is_empty()
     }
 
-    /// How many there are of an address.
+    /// The number of clients at an address.
     pub fn count(&self, network: Network) -> usize {
         self.state.lock().by_address.count(network)
     }
 
-    /// Whether there is somebody of this address.
+    /// Checks for a client at this address.
     pub fn includes(&self, network: Network) -> bool {
         self.count(network) > 0
     }
@@ -100,7 +101,7 @@ impl Audience {
         self.state.lock().by_address.networks().collect()
     }
 
-    /// Whether there is a client of another address than this one.
+    /// Checks for a client at another address than this one.
     pub(crate) fn has_others_than(&self, network: Network) -> bool {
         let state = self.state.lock();
         state.by_address.networks().any(|other| other != network)
@@ -155,7 +156,7 @@ impl State {
         self.changed(member.network)
     }
 
-    /// Notes that somebody of an address has come or left.
+    /// Records that a client of an address has joined or left.
     fn changed(&mut self, network: Network) -> Option<Waker> {
         let watch = self.watch.as_mut()?;
         watch.changed.insert(network);
@@ -168,7 +169,7 @@ impl State {
 pub struct Watching(Arc<Audience>);
 
 impl Watching {
-    /// Waits for somebody to come or leave, and says of which addresses.
+    /// Waits until clients join or leave, and returns their addresses.
     pub async fn changed(&self) -> HashSet<Network> {
         poll_fn(|cx| {
             let mut state = self.0.state.lock();

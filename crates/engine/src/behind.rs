@@ -1,4 +1,4 @@
-//! What lies behind memory: a look into the tiers before the origin is asked.
+//! Tier lookup: the tiers are searched before the origin is asked.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::serve::{Engine, Look, Refresh, Wanted, answer_from, facts_of, key_of}
 /// The first look after another process was found to be asking; each pause is twice the one before.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
-/// What a look behind memory came to.
+/// The result of a tier lookup.
 pub(crate) enum Behind {
     /// This response, out of the tier of this name.
     Found(Hit, Detail),
@@ -158,7 +158,8 @@ impl Engine {
         is_answer.then(|| answer_from(tier, hit, request, &facts, now))
     }
 
-    /// Whether what was found is an answer. If not, it may be of use for a renewal.
+    /// Checks whether a tier's response can be served. A response that cannot may still be
+    /// revalidated.
     fn is_usable(&self, fetch: &Fetch, found: &FoundBehind) -> bool {
         let usable = match reuse(&found.stored().lifetime, &fetch.facts, self.clock.now()) {
             Reuse::Fresh => true,
@@ -169,8 +170,9 @@ impl Engine {
         usable && !found.is_purged
     }
 
-    /// What is needed to renew what was found stale, unless somebody is at it. The next one may not find it in
-    /// memory and start the renewal: there can be far more behind memory than it holds.
+    /// Prepares the revalidation of a stale response from a tier, unless a refresh is under way.
+    /// The next request may not find it in memory and start the refresh itself: tiers can hold far
+    /// more than memory.
     pub(crate) fn renewal_of(
         &self,
         hit: &Hit,

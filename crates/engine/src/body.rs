@@ -20,7 +20,7 @@ pub enum Frame {
     Trailers(FieldsBuf),
 }
 
-/// Why a body ended before its end.
+/// The reason a body ended early.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BodyError {
     /// The peer closed before the length it had promised.
@@ -35,7 +35,7 @@ pub enum BodyError {
     /// The framing was broken.
     #[error("malformed body: {0}")]
     Malformed(&'static str),
-    /// Whoever reads it was too slow: others waited, or too much was held for it.
+    /// The reader was too slow: it kept others waiting, or pinned too much memory.
     #[error("the reader was too slow")]
     TooSlow,
     /// The connection failed.
@@ -49,16 +49,16 @@ pub enum BodyError {
     Other(#[source] Cause),
 }
 
-/// Where a streamed body comes from.
+/// A source of body frames.
 pub trait Source: Send + Sync {
     /// The next frame, `None` at the end. After an error or the end it is not polled again.
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>>;
 
-    /// Whoever reads it does so slowly, for some time now: nothing that others wait for should be
-    /// held for its sake.
+    /// Called once the reader has been slow for a while: the source should release anything that
+    /// others are waiting for.
     fn is_held_up(&mut self) {}
 
-    /// Whether it has a file descriptor open for as long as it goes on.
+    /// Returns true if the source holds a file descriptor until it ends.
     fn has_descriptor(&self) -> bool {
         true
     }

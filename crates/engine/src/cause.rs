@@ -1,10 +1,10 @@
-//! An error of somebody else's, on its way to all who are concerned.
+//! An opaque, shareable error of an origin implementation.
 
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-/// What somebody says who asks an origin in a way that is not known here. All who waited for the answer share it.
+/// The error of a custom origin, shared by all waiters of the fetch.
 #[derive(Clone)]
 pub struct Cause(Arc<dyn Error + Send + Sync>);
 
@@ -20,7 +20,7 @@ impl Cause {
     }
 }
 
-/// It stands for the error: nobody meets it on the way to the first cause.
+/// Transparent: `source` skips to the wrapped error's own source.
 impl Error for Cause {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         self.0.source()

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::sync::Mutex;
 
-/// One client's connection. Some applications know a user by the connection that he signed in on
-/// (NTLM and Negotiate, RFC 4559 §6). Then the connection to the application belongs to that of the
-/// client: it is kept here, and ends with it.
+/// A client connection. Some applications authenticate a user's connection instead of each request
+/// (NTLM and Negotiate, RFC 4559 §6). The connection to the origin is then dedicated to the
+/// client's: it is kept here, and closed with it.
 #[derive(Default)]
 pub struct ClientConnection {
     /// At most one for each upstream group, by its name.
@@ -16,8 +16,8 @@ pub struct ClientConnection {
 }
 
 impl ClientConnection {
-    /// Whether its requests may be known as somebody's without a field that says so. Once they may,
-    /// they are to the end: what they get is his.
+    /// Returns true once requests on this connection may be authenticated without a field that says
+    /// so. It stays true until the end: all their responses are for that user.
     pub fn is_signed_in(&self) -> bool {
         self.signed_in.load(Ordering::Relaxed)
     }

@@ -1,12 +1,12 @@
-//! What a stored body is without its coding, if that is not much.
+//! Decoding of stored bodies, within a size limit.
 
 use std::io::{self, Read};
 
 /// The largest window that is made room for: what browsers take too (RFC 9659).
 const ZSTD_WINDOW: u32 = 23;
 
-/// A body with this `Content-Encoding` as it was before; `None` if it is longer than so many bytes, if it cannot be
-/// read, or in a coding that nobody here reads.
+/// Decodes a body with this `Content-Encoding`. `None` if it is longer than `most` bytes decoded,
+/// cannot be decoded, or has an unsupported coding.
 pub(crate) fn decoded(coding: Option<&[u8]>, body: &[u8], most: usize) -> Option<Vec<u8>> {
     let coding = coding.map(|it| it.trim_ascii().to_ascii_lowercase());
     let read = match coding.as_deref() {

@@ -25,29 +25,29 @@ use crate::serve::{Engine, Look};
 
 /// Bodies above this take too long to be compressed thoroughly: others wait for the same thread.
 const THOROUGH: u64 = 128 * 1024;
-/// Whether that pays is asked once in so many answers.
+/// The number of responses between two checks whether thorough compression pays.
 const ASK_AGAIN: u32 = 64;
-/// What a byte that is compressed thoroughly has to save in the life of its response.
+/// The bytes that a thoroughly compressed byte has to save while its response is usable.
 const PAYS: u64 = 32;
-/// Of what was made quickly, about so much is saved by doing it thoroughly.
+/// The divisor of the quick encoding's length that thorough compression saves, roughly.
 const SAVING: u64 = 8;
 
 /// Earlier versions of a url that are remembered as dictionaries.
 const VERSIONS: usize = 8;
-/// What is larger is no dictionary: each version is compared with all that are remembered.
+/// The largest dictionary in bytes: each version is compared with all that are kept.
 const LARGEST_DICTIONARY: u64 = 256 * 1024;
 
-/// What an answer says beside what is stored.
+/// The `Cache-Status` parameters and the outcome of a response.
 #[derive(Clone, Copy)]
 pub(crate) struct Said {
     pub(crate) cache_status: CacheStatus,
     pub(crate) outcome: Outcome,
 }
 
-/// What a request gets of a stored response, and what is to be done for the next ones.
+/// The encoding chosen for a request, and the background tasks for later ones.
 pub(crate) struct Choice<'h> {
     pub(crate) sent: Result<(SentCoding, &'h Bytes), NotCompressed>,
-    /// Whoever asks for a part gets the whole.
+    /// A range request gets the complete response.
     is_whole: bool,
     /// The client has a dictionary.
     compares: Option<DictionaryCoding>,
@@ -186,14 +186,15 @@ impl Engine {
         }
     }
 
-    /// Whether a response may be this visitor's alone, where that is not to be compressed.
+    /// Checks whether a response may be personal, on a route that does not compress personal
+    /// responses.
     fn is_ones_own(&self, look: &Look<'_>, hit: &Hit) -> bool {
         look.facts.handling() == Handling::Credentialed
             && !self.rules(look.route).compress.personal
             && varies_by_credentials(hit.fields())
     }
 
-    /// Has something done in the background, unless somebody has asked for that or too much waits.
+    /// Queues a background task, unless it is queued already or the queue is full.
     fn have_done(&self, key: &[u8], encoded: &Encoded, task: Task, demand: u32) {
         let (encodings, compressor) = (encoded.bodies(), &self.cache.compressor);
         if !encodings.is_claimed(task) && compressor.has_place(demand) && encodings.claim(task) {
@@ -221,8 +222,8 @@ impl Engine {
         }
     }
 
-    /// What was made of the response in the place of which another one came is made of that as well, before anybody
-    /// asks: who asks for a page that changes every second need not ask for it twice.
+    /// Makes the encodings and deltas of the replaced response for the new one too, before they are
+    /// requested: otherwise a page that changes every second would never be served compressed.
     pub(crate) fn make_again(
         &self,
         rules: &Rules,
@@ -293,8 +294,8 @@ pub(crate) fn with_encodings_of(
     stored
 }
 
-/// Whether a client may use dictionaries: it has come by TLS, as far as is known, or from this machine (RFC 9842
-/// §9.1, W3C Secure Contexts §3.1).
+/// Returns true if the client may use dictionaries: it uses TLS, as far as is known, or connects
+/// from this machine (RFC 9842 §9.1, W3C Secure Contexts §3.1).
 fn is_secure(request: &Request<'_>) -> bool {
     let is_https = |value: &[u8]| value.eq_ignore_ascii_case(b"https");
     let is_loopback = || {
@@ -336,8 +337,8 @@ pub(crate) fn note_compression(
     }
 }
 
-/// What a stored response names in `Vary`, as the origin said it: what is noted for other caches tells no
-/// requests apart here.
+/// The fields in `Vary` that the origin named, without those added for downstream caches, which
+/// select nothing here.
 pub(crate) fn named_by_origin(rules: &Rules, named: VaryNames, before: &VaryNames) -> VaryNames {
     if rules.compress.is_on() {
         without_noted(&named, before)
@@ -352,13 +353,13 @@ fn encoded_by<'h>(rules: &Rules, stored: &'h Stored) -> Option<&'h Encoded> {
     stored.encoded(rules.compress.number, may_be)
 }
 
-/// Whether it pays to compress a body thoroughly, which has so many bytes compressed quickly and is expected to be
-/// sent so often.
+/// Checks whether thorough compression of a body of `length` bytes pays, whose quick encoding has
+/// `quick` bytes and which is expected to be sent `expected` times.
 const fn pays(length: u64, quick: u64, expected: u64) -> bool {
     length <= THOROUGH && expected.saturating_mul(quick) / SAVING > length * PAYS
 }
 
-/// Why a stored response is not sent compressed, whoever asks for it.
+/// The reason a stored response is not sent compressed to any client.
 pub(crate) fn unsuited(rules: &Rules, stored: &Stored) -> Option<NotCompressed> {
     let length = Some(stored.body.len());
     let unsuited = Compress::unsuited(rules, stored.status, stored.fields(), length);

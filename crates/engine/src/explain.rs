@@ -1,6 +1,6 @@
-//! What would become of a request, and why: the steps of [`Engine::serve`], taken by somebody who only wants
-//! to know. Nothing is counted, renewed or stored, and the origin is not asked; [`Engine::ask_for_operator`]
-//! asks it.
+//! Explanation of a decision: the steps of [`Engine::serve`] without side effects. Nothing is
+//! counted, revalidated or stored, and the origin is not asked; [`Engine::ask_for_operator`] asks
+//! it.
 
 use std::sync::Arc;
 
@@ -26,39 +26,40 @@ use crate::serve::{
     way_of,
 };
 
-/// What would become of a request.
+/// The explained decision on a request.
 #[derive(Debug)]
 pub struct Explained {
     pub(crate) route: usize,
-    /// How logs call its route.
+    /// The name of its route in logs.
     pub route_name: String,
     /// The rules of the route.
     pub rules: Rules,
     /// Nothing on the route is looked up or stored.
     pub passes: bool,
-    /// Why it passes by the cache all the same, if it does.
+    /// The reason it bypasses the cache nevertheless, if it does.
     pub bypass: Option<Bypass>,
-    /// What was read of it.
+    /// The facts read from the request.
     pub facts: RequestFacts,
-    /// What it is looked up under, unless it passes by the cache.
+    /// The cache key, unless it bypasses the cache.
     pub key: KeyBuf,
-    /// When that was so.
+    /// The time of the decision.
     pub now: Time,
-    /// What would become of it.
+    /// The decision.
     pub decision: Decision,
-    /// The fetch that it waits for, if somebody else has begun one.
+    /// The fetch that it would join, if one is under way.
     pub joins: Option<UnderWay>,
-    /// Why the last response to such a request was not stored, where that is why it waits for nobody.
+    /// The reason the last response to such a request was not stored, if that keeps this one from
+    /// being coalesced.
     pub remembered: Option<Detail>,
-    /// What is stored under its key: all that memory has, and what the nearest tier has for it.
+    /// The entries under its key: all variants in memory, and those of the nearest tier.
     pub variants: Vec<Variant>,
     /// Its fields that the origin does not see if it is asked for everyone.
     pub left_out: OmittedFields,
-    /// How it would be sent what lies in memory, if that is the answer and its route compresses.
+    /// The encoding that it would be sent in, if memory answers it and its route compresses.
     pub compression: Option<Result<Compressed, NotCompressed>>,
 }
 
-/// How an answer is compressed.
+/// The encoding of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compressed {
     /// In this coding.
@@ -69,7 +70,7 @@ pub struct Compressed {
     pub after: u64,
 }
 
-/// What becomes of a request.
+/// The decision on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// It goes straight to the origin. Without a detail that is because of its route.
@@ -86,13 +87,13 @@ pub enum Decision {
     },
     /// The origin is asked.
     Ask {
-        /// Why.
+        /// The reason the origin is asked.
         forward: Forward,
-        /// Why it does not share the fetch of others.
+        /// The reason it is not coalesced.
         detail: Option<Detail>,
-        /// Why the stored response that it selects is not the answer, if it selects one.
+        /// The reason the selected stored response is not reused, if one is selected.
         reuse: Option<Reuse>,
-        /// Somebody else has asked already, and it waits for that answer.
+        /// It joins a fetch under way.
         joins: bool,
     },
     /// The origin would have to be asked, and the client does not want that.
@@ -110,20 +111,20 @@ pub struct Variant {
     pub status: u16,
     /// Its field lines.
     pub fields: FieldBlock,
-    /// How long it may be used.
+    /// The freshness lifetime and stale windows.
     pub lifetime: Lifetime,
     /// The request fields that it varies on.
     pub vary: VaryNames,
-    /// What they said.
+    /// The values of those fields.
     pub selection: Bytes,
     /// Bytes, body and head together.
     pub size: u64,
-    /// How often it was the answer since it came into memory, about.
+    /// The approximate number of hits since it entered memory.
     pub uses: u32,
 }
 
 impl Decision {
-    /// Whether it is a hit, for which nothing but memory, and what lies as near, has to be asked.
+    /// Returns true for a hit: a fresh response from memory or a tier as near.
     pub const fn is_hit(&self) -> bool {
         matches!(
             self,
@@ -134,7 +135,7 @@ impl Decision {
         )
     }
 
-    /// What `Cache-Status` would say, as far as that is known before the origin is asked.
+    /// The `Cache-Status` parameters, as far as they are known before the origin is asked.
     pub fn cache_status(&self) -> CacheStatus {
         let none = CacheStatus::default();
         match *self {
@@ -265,7 +266,7 @@ impl Engine {
         }
     }
 
-    /// How a stored response would be sent. Nothing is made of it.
+    /// The encoding that a stored response would be sent in. Nothing is encoded.
     fn compression(&self, look: &Look<'_>, hit: &Hit) -> Option<Result<Compressed, NotCompressed>> {
         let rules = self.rules(look.route);
         if !rules.compress.is_on() {
@@ -284,7 +285,7 @@ impl Engine {
         }))
     }
 
-    /// What becomes of a request that memory has no answer for.
+    /// The decision on a request that memory does not answer.
     async fn of_tiers(
         &self,
         look: &Look<'_>,
@@ -330,7 +331,7 @@ impl Engine {
         }
     }
 
-    /// What lies behind memory for a request, the nearest first.
+    /// The tiers' responses to a request, the nearest tier first.
     async fn behind(&self, look: &Look<'_>, now: Time) -> Vec<FoundBehind> {
         if self.cache.has_no_tiers() {
             return Vec::new();
@@ -362,7 +363,7 @@ impl Engine {
         all
     }
 
-    /// Whether what lies behind memory is given without waiting.
+    /// Returns true if a tier's response is available without waiting.
     fn is_at_hand(&self, look: &Look<'_>, one: &FoundBehind, known: &Known) -> bool {
         let mut is_fresh = false;
         // It is looked at and not taken.
@@ -375,7 +376,7 @@ impl Engine {
         is_fresh
     }
 
-    /// What memory has under a key.
+    /// The variants in memory under a key.
     fn variants(&self, key: &[u8], known: &Known) -> Vec<Variant> {
         let selected: Option<&Stored> = match known {
             Known::Response(hit) => Some(hit),
@@ -433,7 +434,7 @@ fn aside(explained: &Explained) -> Question {
     })
 }
 
-/// What else there is to say of a request that memory has no answer for.
+/// Further facts about a request that memory does not answer.
 #[derive(Default)]
 struct Behind {
     variants: Vec<Variant>,
@@ -446,7 +447,7 @@ struct FoundBehind {
     hit: Hit,
     tier: Detail,
     is_shared: bool,
-    /// How it may be used, if it may.
+    /// The reuse that it allows, if any.
     reuse: Option<Reuse>,
 }
 

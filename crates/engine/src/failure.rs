@@ -1,4 +1,4 @@
-//! A request that got no response, and why: for whoever tells the client.
+//! Failures: requests without a response, and the reason to report to the client.
 
 use microcache_policy::{CacheStatus, Detail, Forward};
 
@@ -6,8 +6,9 @@ use crate::cache::flight::Failure;
 use crate::origin::OriginError;
 
 impl Failure {
-    /// Whether the origin may well answer others: an error, garbage, or a connection that it drops
-    /// may be due to what the one sent who asked. An origin that cannot be reached is so for all.
+    /// Returns true if the failure may be due to the leader's request, so that the origin may well
+    /// answer others: an error status, a malformed response, or a dropped connection. An
+    /// unreachable origin fails all requests.
     pub(crate) const fn may_be_the_askers(&self) -> bool {
         match self {
             Self::Status(_) | Self::Abandoned => true,
@@ -18,7 +19,7 @@ impl Failure {
         }
     }
 
-    /// What `Cache-Status` says of it.
+    /// The `Cache-Status` detail.
     pub(crate) const fn detail(&self) -> Detail {
         match self {
             Self::Origin(OriginError::Timeout) => Detail::OriginTimeout,
@@ -41,9 +42,9 @@ impl Failure {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the request got no response")]
 pub struct NoResponse {
-    /// What the cache did.
+    /// The `Cache-Status` parameters.
     pub cache_status: CacheStatus,
-    /// Why there is none.
+    /// The reason there is no response.
     #[source]
     pub cause: Failure,
 }

@@ -47,7 +47,7 @@ impl FileReader {
         self
     }
 
-    /// How many bytes are left.
+    /// Bytes left to read.
     pub const fn remaining(&self) -> u64 {
         self.end - self.at
     }

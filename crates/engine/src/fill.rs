@@ -25,9 +25,9 @@ use crate::body::{BodyError, Frame};
 use crate::pace::{FREE, PROGRESS};
 use crate::sync::{Mutex, Place, Wakers, wake};
 
-/// How far the fastest reader of an unstorable body may be ahead of the slowest.
+/// The lead, in bytes, that the fastest reader of an unstorable body may have over the slowest.
 const WINDOW: u64 = 1024 * 1024;
-/// What a chunk costs beside its bytes.
+/// The overhead of a chunk in bytes.
 const CHUNK_COST: u64 = 64;
 /// A reader who has taken nothing for so long has stalled, and gives way where what readers are behind
 /// with has to become less.
@@ -47,10 +47,10 @@ struct FillState {
     first: usize,
     gone: u64,
     received: u64,
-    /// What the chunks take.
+    /// The memory of the chunks in bytes.
     buffered: u64,
     keep: bool,
-    /// What was not kept here went to a tier.
+    /// The parts no longer buffered went to a tier.
     in_tier: bool,
     end: Option<Result<Option<FieldsBuf>, BodyError>>,
     wakers: Wakers,
@@ -61,16 +61,16 @@ struct FillState {
     watched: bool,
 }
 
-/// What a fill knows of one reader.
+/// The progress of one reader.
 #[derive(Clone, Copy, Debug, Default)]
 struct Reader {
-    /// How much it has taken and is done with.
+    /// Bytes read and released.
     taken: u64,
-    /// How much it had when others began to wait for it.
+    /// Bytes it had read when others began to wait for it.
     mark: u64,
     /// It was too slow, and gets no more.
     let_go: bool,
-    /// How much it had when its pace was last looked at, and when that was.
+    /// Bytes it had read at the last check of its pace, and the time of that check.
     paced: u64,
     paced_at: Option<Instant>,
 }
@@ -94,7 +94,7 @@ impl Reader {
     }
 }
 
-/// What became of a chunk.
+/// The fate of a chunk.
 #[derive(Debug)]
 pub(crate) enum Pushed {
     /// It is kept with all before it.
@@ -105,7 +105,7 @@ pub(crate) enum Pushed {
     Streamed,
 }
 
-/// Nobody reads this body any more and it will not be stored.
+/// The body has no readers left and will not be stored.
 #[derive(Debug)]
 pub(crate) struct Unwanted;
 
@@ -133,8 +133,8 @@ impl Fill {
         })
     }
 
-    /// A reader from the beginning, while the beginning is there and the end is not known to be
-    /// missing: whoever is let in gets all of it.
+    /// Adds a reader at the beginning. `None` if the beginning is gone or the end is known to be
+    /// missing: every reader gets the complete body.
     pub(crate) fn reader(self: &Arc<Self>) -> Option<FillReader> {
         let mut state = self.state.lock();
         let whole = matches!(state.end, Some(Ok(_)));
@@ -158,8 +158,8 @@ impl Fill {
         })
     }
 
-    /// Whether all of it has arrived and was kept: what is not to be had here any more was stored, or
-    /// is about to be.
+    /// Returns true if the body is complete and was kept: chunks no longer here were stored, or are
+    /// about to be.
     pub(crate) fn is_whole(&self) -> bool {
         let state = self.state.lock();
         (state.keep || state.in_tier) && matches!(state.end, Some(Ok(_)))
@@ -228,8 +228,8 @@ impl Fill {
         self.finish(end);
     }
 
-    /// The whole body. One that came in one small piece is that piece: whoever keeps it copies it to
-    /// where the head is. Else it is a piece of exactly its size.
+    /// The complete body. One that came in a single small chunk is that chunk, which the store
+    /// copies next to the head; otherwise it is one allocation of exactly its size.
     pub(crate) fn collect(&self) -> Bytes {
         // Its readers do not wait for the copy.
         let chunks: SmallVec<[Bytes; 4]> = self.state.lock().chunks.iter().cloned().collect();
@@ -324,7 +324,7 @@ impl Drop for Fill {
 }
 
 impl FillState {
-    /// Whether everything is held, so that readers who come late may begin at the beginning.
+    /// Returns true if every chunk is buffered, so that new readers can start at the beginning.
     fn holds_all(&self) -> bool {
         match self.end {
             None => self.keep,
@@ -333,7 +333,7 @@ impl FillState {
         }
     }
 
-    /// How much the slowest reader has taken; `None` without readers.
+    /// Bytes read by the slowest reader; `None` without readers.
     fn slowest(&self) -> Option<u64> {
         let readers = self
             .wakers
@@ -375,7 +375,7 @@ pub struct FillReader {
     fill: Arc<Fill>,
     place: Place,
     next: usize,
-    /// How much was given out last. It counts as taken when more is asked for.
+    /// Bytes handed out last. They count as read once more is requested.
     held: u64,
     skip: u64,
     left: u64,

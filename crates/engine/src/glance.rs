@@ -1,5 +1,5 @@
-//! What a request would be given of what memory has, for somebody who watches for another answer. Nothing is
-//! counted, renewed or stored, and nobody is asked.
+//! Side-effect-free memory lookup for page watchers: nothing is counted, revalidated or stored, and
+//! neither tier nor origin is asked.
 
 use microcache_policy::{Millis, Time};
 use microcache_store::{Hit, Key};
@@ -15,12 +15,12 @@ use crate::serve::{Engine, Use, Way, key_of, way_of};
 #[derive(Clone)]
 pub struct Glance {
     hit: Hit,
-    /// How long it is fresh; zero if it is stale.
+    /// The freshness left in milliseconds; zero if it is stale.
     pub fresh_for: Millis,
 }
 
 impl Glance {
-    /// When it was asked for: another response has another time, mostly.
+    /// The time at which it was requested; mostly different for another response.
     pub fn began(&self) -> Time {
         self.hit.began
     }
@@ -44,7 +44,8 @@ impl Glance {
         self.hit.fields().get("content-type").unwrap_or_default()
     }
 
-    /// Whether it could be given by [`Self::content`]: to hold on to it is not much either.
+    /// Returns true if [`Self::content`] can return the body, which is then also small enough to
+    /// keep.
     pub fn may_have_content(&self, most: usize) -> bool {
         self.hit.status == 200 && self.hit.body.bytes().is_some_and(|it| it.len() <= most)
     }
@@ -68,7 +69,7 @@ impl Glance {
 }
 
 impl Engine {
-    /// What a request would be given of what memory has.
+    /// Looks up the response in memory that would answer a request.
     pub fn glance(&self, request: &Request<'_>, now: Time) -> Option<Glance> {
         let found = self.find(request);
         let route = &self.routes[found.route];
@@ -89,7 +90,7 @@ impl Engine {
         }
     }
 
-    /// What is stored under the key of a request, to be watched.
+    /// The watch target for the entries under a request's key.
     pub fn watched(&self, request: &Request<'_>) -> Watched {
         Watched::Key(Key::from(&*key_of(request, &self.route(request).rules)))
     }

@@ -1,4 +1,5 @@
-//! How many of something each address has, and which address has most: when room runs short, that one gives way.
+//! Holdings per client address, to find the address with most: when a limit is reached, it gives
+//! way.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -41,7 +42,7 @@ impl Holdings {
         was_held
     }
 
-    /// How many this address has.
+    /// The number of holdings of this address.
     pub fn count(&self, network: Network) -> usize {
         self.of.get(&network).map_or(0, BTreeSet::len)
     }
@@ -61,8 +62,8 @@ impl Holdings {
         self.of.keys().copied()
     }
 
-    /// The newest of the address that has most. `None` where `newcomer` would have as many with one more: it
-    /// takes nothing from those who have no more than itself.
+    /// The newest holding of the address with most. `None` if `newcomer`, with one more, would have
+    /// as many: an address never displaces one with no more than itself.
     pub fn newest_beyond(&self, newcomer: Network) -> Option<(Network, u64)> {
         let &(most, network) = self.by_count.last()?;
         let newest = self.of.get(&network)?.last()?;

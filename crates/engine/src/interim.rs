@@ -30,8 +30,8 @@ struct Waiting {
 }
 
 impl Interims {
-    /// How many may wait for a slow client. An early hint that comes late is worth nothing, so
-    /// more of them are dropped.
+    /// The most responses waiting for a slow client. A late early hint is worthless, so further
+    /// ones are dropped.
     const MAX_WAITING: usize = 8;
 
     /// Passes one on.

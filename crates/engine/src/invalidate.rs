@@ -1,4 +1,4 @@
-//! What a successful unsafe request makes invalid.
+//! Invalidation after a successful unsafe request (RFC 9111 §4.4).
 
 use bytes::Bytes;
 use http::Method;

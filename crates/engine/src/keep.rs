@@ -38,7 +38,7 @@ pub(crate) struct LeadersCopy {
     pub(crate) filling: Arc<Filling>,
     reader: FillReader,
     fields: FieldBlock,
-    /// Whether it is to be stored: a purge may have come first.
+    /// The response is to be stored; false if a purge came first.
     is_kept: bool,
 }
 
@@ -190,8 +190,9 @@ impl Engine {
         }
     }
 
-    /// Waits for the tier that a body goes to. What nobody reads comes no faster than the tier takes it. For those who
-    /// read, nothing is waited for, but that a program would rather have it stored than a moment earlier.
+    /// Applies the tier's back-pressure. Without readers the body comes no faster than the tier
+    /// takes it. Readers are not slowed down for a tier, except in a program's cache, which prefers
+    /// a stored response to a fast one.
     async fn at_the_tier_s_pace(&self, keeping: Keeping, is_read: bool) -> Keeping {
         if let Keeping::Spool(spool) = &keeping {
             if !is_read {
@@ -289,7 +290,7 @@ impl Engine {
     }
 }
 
-/// Where a body goes that may be kept.
+/// The destination of a body.
 enum Keeping {
     /// It is small enough so far.
     InMemory,
@@ -326,7 +327,7 @@ struct Whole<'a> {
     trailers: Option<FieldsBuf>,
 }
 
-/// Waiting for a body, which may come too late to be waited for by anybody else.
+/// The wait for body frames, with the time after which the fetch closes to further waiters.
 struct Waiting {
     late: Pin<Box<Sleep>>,
     is_late: bool,
@@ -340,7 +341,7 @@ impl Waiting {
         }
     }
 
-    /// The next frame. When it is late, nobody else is let in who would wait for what does not come.
+    /// The next frame. If it is late, the fetch closes to further waiters.
     async fn for_frame(
         &mut self,
         body: &mut Body,
@@ -358,7 +359,7 @@ impl Waiting {
     }
 }
 
-/// Readers of a body are told of its end, even if whoever fetches it ends by a panic.
+/// Ends the body for its readers even if the task that receives it panics.
 struct EndOfBody<'a>(&'a Arc<Fill>);
 
 impl Drop for EndOfBody<'_> {
@@ -367,16 +368,16 @@ impl Drop for EndOfBody<'_> {
     }
 }
 
-/// What is kept of an answer beside its body.
+/// The storable part of a response besides its body.
 pub(crate) struct Keepable {
     pub(crate) fields: FieldsBuf,
     pub(crate) lifetime: Lifetime,
-    /// What it says that it varies on.
+    /// The fields in its `Vary`.
     named: VaryNames,
     tags: TagNumbers,
 }
 
-/// Whether the answer to what was asked for `key` may be kept; if not, why not.
+/// Decides whether a response to a fetch of `key` is storable; if not, returns the reason.
 pub(crate) fn judge(
     engine: &Engine,
     route: &Route,
@@ -453,7 +454,7 @@ impl Engine {
     }
 }
 
-/// By what a response may be purged together with others. One with too many tags is not stored.
+/// The purge tags of a response. One with too many tags is not stored.
 fn tags_of(key: &[u8], response: &ResponseFacts<'_>) -> TagNumbers {
     match response.tags() {
         Ok(tags) => tag_numbers(key, tags.iter()),
@@ -461,7 +462,7 @@ fn tags_of(key: &[u8], response: &ResponseFacts<'_>) -> TagNumbers {
     }
 }
 
-/// What a recipient adds to a response (RFC 9110 §6.6.1, §7.6.3).
+/// Adds the fields that a recipient adds (RFC 9110 §6.6.1, §7.6.3).
 pub(crate) fn complete(fields: &mut FieldsBuf, rules: &Rules, now: Time) {
     if !fields.fields().contains("date") {
         fields.push("Date", date::format(clock::date(now)));

@@ -25,20 +25,20 @@ use crate::verdict::{Confirmed, Failed, Verdict};
 /// One collapsed fetch.
 pub(crate) struct Fetch {
     pub(crate) route: usize,
-    /// What it asks of a cache ([`RequestFacts::as_fill`]).
+    /// The caching facts of the request ([`RequestFacts::as_fill`]).
     pub(crate) facts: RequestFacts,
     pub(crate) stored: Option<Hit>,
     pub(crate) urgency: Urgency,
     pub(crate) incoming: Arc<Incoming>,
-    /// Where the one waits who led it; nobody waits for a refresh.
+    /// The channel to the request that leads the fetch; `None` for a refresh.
     pub(crate) asker: Option<oneshot::Sender<Verdict>>,
     /// The origin did not see all that the request of that one says.
     pub(crate) withheld: bool,
 }
 
 impl Fetch {
-    /// Tells the others and the one who asked. Nothing here holds on to the request when that one is
-    /// told.
+    /// Publishes the verdict to the waiters, then to the leading request. The request is released
+    /// before that.
     fn conclude(self, engine: &Engine, leader: &Leader, verdict: Verdict) {
         verdict.tell_others(&engine.cache, leader, engine.clock.now());
         drop(self.incoming);
@@ -53,7 +53,7 @@ impl Fetch {
     }
 }
 
-/// What the origin has answered to a fetch.
+/// The origin's answer to a fetch.
 enum Answered {
     /// The stored response is still good.
     Confirmed(Hit, OriginResponse),
@@ -142,10 +142,10 @@ impl Engine {
         }
     }
 
-    /// What was claimed in a tier that processes share cannot be stored, and the others would take turns to find
-    /// that out. They learn it, for as long as the requests here do not wait for each other either. A stored response
-    /// that was to be renewed stays where it is; and what one client's credentials may be the reason of says nothing
-    /// of the others.
+    /// Releases a claim in a shared tier after the response turned out not storable. The other
+    /// processes learn of it for as long as requests here are not coalesced (hit-for-miss), instead
+    /// of each claiming in turn. An entry that was to be revalidated stays, and a response to
+    /// credentials says nothing about other requests.
     fn give_claim_up(&self, leader: &Leader, fetch: &Fetch, claimed: Option<Claimed>) {
         let lasts = Duration::from_millis(self.settings.hit_for_miss);
         if let Some(claimed) = claimed
@@ -158,7 +158,8 @@ impl Engine {
         }
     }
 
-    /// The answer is the asker's alone, or he asks for a part of what is too large to be kept.
+    /// Concludes with a response for the leading client only, or with the order to fetch a range of
+    /// an oversized response directly.
     fn tell_private(
         &self,
         leader: &Leader,
@@ -202,8 +203,8 @@ impl Engine {
         fetch.conclude(self, leader, Verdict::Failed(failed));
     }
 
-    /// Asks the origin as everyone would. Where the answer turns out to vary on something that it was not told of the
-    /// request, it is asked once more.
+    /// Sends the coalesced request to the origin; once more if the response turns out to vary on a
+    /// field that was withheld.
     async fn fetch_once(
         &self,
         route: &Route,
@@ -325,10 +326,9 @@ impl Engine {
         fetch.conclude(self, leader, verdict);
     }
 
-    /// The answer to this request is not to be shared, and neither will the next ones to such
-    /// requests be: for a while nobody waits for somebody else's. What is stored for them ends where
-    /// the origin says in so many words that it is not to be shared any more; else it stays, since a
-    /// client who gets an answer of his own takes nothing away from the others.
+    /// Records that the response was not shareable: for the hit-for-miss time such requests are not
+    /// coalesced. The stored response is removed only if the origin explicitly forbids sharing it
+    /// (`private`, `no-store`); otherwise it remains usable for the other clients.
     fn not_for_sharing(
         &self,
         leader: &Leader,

@@ -23,7 +23,7 @@ use crate::outcome::Outcome;
 pub struct Request<'a> {
     /// The method.
     pub method: &'a Method,
-    /// How the client reached us.
+    /// The scheme that the client used.
     pub scheme: Scheme,
     /// The authority.
     pub host: &'a [u8],
@@ -31,7 +31,7 @@ pub struct Request<'a> {
     pub target: &'a [u8],
     /// The client's field lines.
     pub fields: Fields<'a>,
-    /// The address of the client, as the origin is told it.
+    /// The client's address, as reported to the origin.
     pub address: &'a str,
     /// A body follows.
     pub has_body: bool,
@@ -39,14 +39,15 @@ pub struct Request<'a> {
     pub upgrade: bool,
     /// The peer is a trusted proxy, and is believed what it says of the client's request.
     pub vouched: bool,
-    /// The client has signed in on its connection: the request is his though no field says so.
+    /// The client's connection is authenticated, so the request is personal without a field that
+    /// says so.
     pub signed_in: bool,
-    /// How long whoever asks wants the answer to be fresh, whatever the origin says of that.
+    /// The freshness lifetime in milliseconds that the caller demands, whatever the origin says.
     pub ttl: Option<Millis>,
 }
 
 impl<'a> Request<'a> {
-    /// The plainest request for a url, as nobody in particular makes it.
+    /// A plain GET request for a url, without fields or client.
     pub fn of_url(scheme: Scheme, host: &'a [u8], target: &'a [u8]) -> Self {
         Self {
             method: &Method::GET,
@@ -63,7 +64,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// What the origin sees of it on a route with these rules.
+    /// The request fields that the origin sees on a route with these rules.
     pub const fn origin_view(&self, rules: &'a Rules) -> OriginView<'a> {
         OriginView {
             fields: self.fields,
@@ -79,7 +80,7 @@ impl<'a> Request<'a> {
 pub struct Incoming {
     /// The method.
     pub method: Method,
-    /// How the client reached us.
+    /// The scheme that the client used.
     pub scheme: Scheme,
     /// The authority, as it stands in keys ([`key::normal_host`](microcache_policy::key::normal_host)).
     pub host: Bytes,
@@ -87,7 +88,7 @@ pub struct Incoming {
     pub target: Bytes,
     /// The client's field lines.
     pub fields: FieldBlock,
-    /// The address of the client, as the origin is told it.
+    /// The client's address, as reported to the origin.
     pub address: Arc<str>,
     /// The address that its requests count for, where addresses take turns.
     pub network: Network,
@@ -101,21 +102,21 @@ pub struct Incoming {
     pub upgrade: bool,
     /// The peer is a trusted proxy.
     pub vouched: bool,
-    /// The connection it came on; `None` for a refresh, which is nobody's.
+    /// The client's connection; `None` for a refresh.
     pub client: Option<Arc<ClientConnection>>,
     /// Takes 1xx responses on their way to the client.
     pub interim: Option<Interims>,
     /// The part of a trace that what is asked of the origin is, if that is kept.
     pub span: Option<Span>,
-    /// How long whoever asks wants the answer to be fresh, whatever the origin says of that.
+    /// The freshness lifetime in milliseconds that the caller demands, whatever the origin says.
     pub ttl: Option<Millis>,
     /// Another response is wanted: what is stored is not asked to be confirmed.
     pub anew: bool,
-    /// What else it says, for whoever asks the origin.
+    /// Extensions of the request, for the origin implementation.
     pub extensions: Extensions,
 }
 
-/// Who brought a response: as much of the request as [`OriginView`] takes.
+/// The request that brought a response, reduced to the parts that [`OriginView`] reads.
 #[derive(Clone, Debug)]
 pub struct Asker {
     fields: FieldBlock,
@@ -124,7 +125,7 @@ pub struct Asker {
 }
 
 impl Asker {
-    /// What the origin saw of the request on a route with these rules.
+    /// The request fields that the origin saw on a route with these rules.
     pub fn origin_view<'a>(&'a self, rules: &'a Rules) -> OriginView<'a> {
         OriginView {
             fields: self.fields.fields(),
@@ -145,12 +146,12 @@ impl Incoming {
         }
     }
 
-    /// What the origin sees of it on a route with these rules.
+    /// The request fields that the origin sees on a route with these rules.
     pub fn origin_view<'a>(&'a self, rules: &'a Rules) -> OriginView<'a> {
         self.as_request().origin_view(rules)
     }
 
-    /// The same request for whoever answers it, without what is sent on.
+    /// A copy for answering the request, without the parts to be forwarded.
     pub(crate) fn without_body(&self) -> Self {
         Self {
             method: self.method.clone(),
@@ -183,7 +184,8 @@ impl Incoming {
         }
     }
 
-    /// What it takes to renew what it was answered with, on behalf of nobody.
+    /// The request to revalidate the response that this one was answered with, independent of its
+    /// client.
     pub(crate) fn for_renewal(&self) -> Self {
         Self {
             outgoing: self.outgoing.clone(),
@@ -211,7 +213,7 @@ impl Incoming {
     }
 }
 
-/// A final response. Whoever writes it adds `Age`, `Cache-Status` and the framing.
+/// A final response. `Age`, `Cache-Status` and the framing are added when it is written.
 #[derive(Debug)]
 pub struct Response {
     /// The status code.
@@ -221,7 +223,7 @@ pub struct Response {
     pub fields: Option<FieldBlock>,
     /// `Age` in seconds, of a response that was stored.
     pub age: Option<u64>,
-    /// What the cache did.
+    /// The `Cache-Status` parameters.
     pub cache_status: CacheStatus,
     /// The length for `Content-Length`, where it is known. An answer to HEAD has one and no body.
     pub length: Option<u64>,
@@ -229,7 +231,7 @@ pub struct Response {
     pub body: Body,
     /// With status 101: the origin's connection.
     pub tunnel: Option<Box<Tunnel>>,
-    /// What this request counts as.
+    /// The outcome that the request counts as.
     pub outcome: Outcome,
 }
 

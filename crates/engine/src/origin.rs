@@ -1,4 +1,4 @@
-//! The far side: whoever answers what the cache cannot.
+//! The origin: its requests, responses and errors.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -24,7 +24,7 @@ use crate::interim::Interims;
 pub struct OriginRequest {
     /// The method.
     pub method: Method,
-    /// How the client reached us.
+    /// The scheme that the client used.
     pub scheme: Scheme,
     /// The host, and the port unless it is the scheme's usual one.
     pub authority: Bytes,
@@ -44,23 +44,23 @@ pub struct OriginRequest {
     pub takes_trailers: bool,
     /// Takes 1xx responses on their way to the client.
     pub interim: Option<Interims>,
-    /// How soon the answer is wanted.
+    /// The urgency of the request.
     pub urgency: Urgency,
     /// The clients that wait for the answer.
     pub audience: Arc<Audience>,
-    /// The connection of the only client that the answer is for. A request that is sent for others
-    /// too, or for nobody, has none.
+    /// The connection of the only client that the response is for; `None` for a coalesced request
+    /// or a refresh.
     pub client: Option<Arc<ClientConnection>>,
-    /// Which route it is for.
+    /// The route, for metrics.
     pub route: RouteId,
     /// The part of a trace that it is, if that is kept.
     pub span: Option<Span>,
-    /// What else the one has said who asks, for whoever sends it.
+    /// Extensions of the client's request, for the origin implementation.
     pub extensions: Extensions,
 }
 
 impl OriginRequest {
-    /// A plain request of nobody in particular: without fields, content and route.
+    /// A plain request without fields, body, client or route.
     pub fn bare(method: Method, authority: Bytes, target: Bytes) -> Self {
         Self {
             method,
@@ -84,11 +84,11 @@ impl OriginRequest {
     }
 }
 
-/// A route as whoever counts knows it, also when there are others by then. Zero is none.
+/// A route's number in metrics, stable across reloads; 0 for no route.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RouteId(pub u16);
 
-/// How soon the origin's answer is wanted.
+/// The urgency of a request to the origin.
 #[derive(Clone, Debug)]
 pub enum Urgency {
     /// Now: clients wait for it. Their addresses take turns.
@@ -96,9 +96,9 @@ pub enum Urgency {
     /// Later: a stale copy is being served. What is asked for most is refreshed first, and before
     /// it what could soon not be served any more.
     Refresh {
-        /// How often the copy was served since it expired.
+        /// Number of times the stale copy was served since it expired.
         demand: Arc<AtomicU32>,
-        /// How long it still can be, while its refresh is under way.
+        /// The time for which it can still be served while its refresh is under way.
         left: Duration,
     },
 }
@@ -110,8 +110,8 @@ pub struct OriginResponse {
     pub status: u16,
     /// End-to-end fields, without `Content-Length`.
     pub fields: FieldsBuf,
-    /// What `Content-Length` says of the representation, if anything. Present on answers to HEAD
-    /// and on 304 too, which have no body.
+    /// The `Content-Length` of the representation, if sent. Also set for responses to HEAD and for
+    /// 304, which have no body.
     pub length: Option<u64>,
     /// The body.
     pub body: Body,
@@ -135,7 +135,7 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    /// What of them a response is judged by.
+    /// The times that decide freshness and storability.
     pub(crate) fn judged(&self) -> microcache_policy::Times {
         microcache_policy::Times {
             request: self.request,
@@ -144,7 +144,8 @@ impl Times {
         }
     }
 
-    /// Those of a fetch that brings this response now, after the origin was `asked`.
+    /// The times of a fetch that began at `began`, asked the origin at `asked`, and gets this
+    /// response now.
     pub(crate) fn of(response: &OriginResponse, began: Time, asked: Time, now: Time) -> Self {
         Self {
             began,
@@ -156,11 +157,11 @@ impl Times {
 
 /// A connection that left HTTP.
 pub struct Tunnel {
-    /// What the origin already sent after its 101.
+    /// Bytes that the origin has sent after its 101 response.
     pub early: Bytes,
     /// The connection.
     pub io: Box<dyn Duplex>,
-    /// Whether it has a file descriptor open.
+    /// The tunnel holds a file descriptor.
     pub has_descriptor: bool,
 }
 
@@ -174,7 +175,7 @@ impl std::fmt::Debug for Tunnel {
 pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
-/// Why there is no answer from the origin.
+/// The reason there is no response from the origin.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OriginError {
     /// No server of the group could be connected to.
@@ -186,7 +187,7 @@ pub enum OriginError {
     /// No answer in time.
     #[error("the origin did not answer in time")]
     Timeout,
-    /// What came was not HTTP.
+    /// The response was not valid HTTP.
     #[error("the origin's answer was malformed: {0}")]
     Malformed(&'static str),
     /// The bounded queue before the origin is full, or the wait in it was too long.
@@ -206,7 +207,7 @@ pub enum OriginError {
     Other(#[source] Cause),
 }
 
-/// Whoever answers what the cache cannot.
+/// A source of responses for requests that the cache cannot answer.
 pub trait Origin: Send + Sync {
     /// Sends one request and waits for the final response head.
     ///

@@ -1,6 +1,6 @@
-//! What became of a request. Every request has one outcome; counters read them, nobody else.
+//! Outcomes: every request has exactly one, and only metrics read them.
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Answered from a fresh stored response.
@@ -11,7 +11,7 @@ pub enum Outcome {
     Revalidated,
     /// Answered by the origin.
     Miss,
-    /// Answered by the fetch that somebody else had begun.
+    /// Answered by a coalesced fetch that another request leads.
     Collapsed,
     /// Sent to the origin without the cache.
     Pass,

@@ -1,5 +1,5 @@
-//! How far readers may be behind, and how slow a reader is too slow: the same wherever bytes are held
-//! for somebody who takes them slowly.
+//! Limits for slow readers: the lag they may have and the slowest pace, wherever bytes are pinned
+//! for them.
 
 /// So much may be held for each reader in any case: it is outside every bound, and a body that is this small
 /// can always be stored.

@@ -185,7 +185,8 @@ fn with_content_range(stored: Fields<'_>, value: &str) -> FieldBlock {
     fields.into()
 }
 
-/// How many seconds a response that has just come may be used without asking its origin. One that has begun counts.
+/// Whole seconds for which a response that has just arrived is usable without revalidation; a
+/// started second counts.
 pub(crate) fn usable_for(lifetime: &Lifetime, now: Time) -> i64 {
     if lifetime.must_be_validated() {
         return 0;

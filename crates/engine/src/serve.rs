@@ -28,11 +28,11 @@ use crate::outcome::Outcome;
 use crate::respond::Reusable;
 use microcache_store::Clock;
 
-/// What the operator says for some requests.
+/// The operator's settings for a set of requests.
 pub struct Route {
-    /// How logs call it.
+    /// The name in logs.
     pub name: String,
-    /// How whoever counts knows it.
+    /// The number in metrics.
     pub id: RouteId,
     /// The caching rules.
     pub rules: Rules,
@@ -44,7 +44,7 @@ pub struct Route {
     pub collapse: bool,
     /// The largest body that is stored.
     pub max_object: u64,
-    /// Who answers what the cache cannot.
+    /// The origin of requests that the cache cannot answer.
     pub origin: Arc<dyn Origin>,
 }
 
@@ -53,11 +53,11 @@ pub struct Route {
 pub struct RouteFound {
     /// Its number.
     pub route: usize,
-    /// Why the request passes by the cache on it, if it does.
+    /// The reason the request bypasses the route's cache, if it does.
     pub bypass: Option<Bypass>,
 }
 
-/// Why a request passes by the cache of a route that keeps responses.
+/// The reason a request bypasses the cache of a route that caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bypass {
     /// The operator, or the program that sent it, says so.
@@ -78,7 +78,7 @@ impl Bypass {
 /// Finds the route that a request takes.
 pub type FindRoute = Box<dyn Fn(&Request<'_>) -> RouteFound + Send + Sync>;
 
-/// Whose requests these are.
+/// The kind of clients that the cache serves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Clients {
     /// Visitors': rather an old page than a wait, and a slow one must not hold up the others.
@@ -91,31 +91,33 @@ pub enum Clients {
 /// The bounds of the engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Whose requests these are.
+    /// The kind of clients.
     pub clients: Clients,
     /// The memory tier.
     pub memory: MemoryLimits,
     /// Bytes buffered for bodies under way. Beyond it they stream through unstored, with little
     /// buffering; half of it is out of reach for slow readers.
     pub fill_memory: u64,
-    /// How long a reader may keep others waiting for a body that they share and that cannot be
-    /// kept.
+    /// The longest time in milliseconds that a slow reader may hold up the other readers of an
+    /// unstorable body.
     pub slow_reader_timeout: Millis,
-    /// How long a body may take to arrive and still be shared and stored; after that it streams
-    /// through, and the next request starts a fetch of its own.
+    /// The longest time in milliseconds that a body may take and still be shared and stored; after
+    /// it the body streams through, and the next request starts a fetch of its own.
     pub fill_timeout: Millis,
     /// Fetches that others can wait for, and how many can.
     pub flights: FlightLimits,
-    /// How long nobody waits for somebody else's fetch of a key that turned out not storable.
+    /// The time in milliseconds for which requests for an unstorable response are not coalesced
+    /// (hit-for-miss).
     pub hit_for_miss: Millis,
-    /// How long a url that is too large to be kept is remembered.
+    /// The time in milliseconds for which a url with an oversized response is remembered.
     pub remember_too_large: Millis,
     /// The time between two attempts to refresh a response.
     pub refresh_pause: Millis,
-    /// How long a visitor's request waits for the origin where there is a copy that may be used if that fails.
+    /// The time in milliseconds that a visitor's request waits for the origin before a copy usable
+    /// on errors is served.
     pub stale_wait: Millis,
-    /// How long a request waits for somebody else's fetch. Then it fails, or goes by itself where it is the
-    /// program's own.
+    /// The longest time in milliseconds that a request waits for a coalesced fetch. After it the
+    /// request fails, or is sent directly if it is a program's own.
     pub wait_timeout: Millis,
     /// Bodies that wait to be compressed.
     pub compress_queue: usize,
@@ -123,7 +125,7 @@ pub struct Settings {
 
 /// The cache: policy, store and origins put together.
 pub struct Engine {
-    /// What is stored, and who is bringing more of it.
+    /// The cache: memory, tiers, fetches under way and purges.
     pub cache: Arc<Cache>,
     pub(crate) fill_budget: Arc<Budget>,
     pub(crate) settings: Settings,
@@ -133,11 +135,11 @@ pub struct Engine {
     pub clock: Clock,
 }
 
-/// What a request gets.
+/// The result of serving a request from the cache.
 pub enum Served {
     /// This answer.
     Now(Response),
-    /// This answer; and somebody should renew it.
+    /// This response; the caller should start the refresh.
     NowAndRefresh(Response, Refresh),
     /// The origin must be asked.
     Ask(Question),
@@ -162,7 +164,7 @@ impl Question {
         }
     }
 
-    /// Whether it passes by the cache because its path can be read as that of another route.
+    /// Returns true if it bypasses the cache because its path can be read as another route's.
     pub fn has_ambiguous_path(&self) -> bool {
         matches!(self, Self::Alone(question) if question.why.detail == Some(Detail::AmbiguousPath))
     }
@@ -180,7 +182,7 @@ impl Question {
         }
     }
 
-    /// Whether there is something stored that the origin may confirm.
+    /// Returns true if a stored response may be confirmed by the origin.
     pub const fn may_be_confirmed(&self) -> bool {
         match self {
             Self::Alone(_) => false,
@@ -204,7 +206,7 @@ pub struct Together {
     pub(crate) wanted: Wanted,
 }
 
-/// Why the origin is asked, as `Cache-Status` says it, and what was read of the request.
+/// The reason the origin is asked, as `Cache-Status` reports it, and the facts of the request.
 #[derive(Clone, Copy)]
 pub(crate) struct WhyAsked {
     pub(crate) route: usize,
@@ -213,10 +215,10 @@ pub(crate) struct WhyAsked {
     pub(crate) detail: Option<Detail>,
 }
 
-/// What a collapsed fetch is for.
+/// The subject of a coalesced fetch.
 pub(crate) struct Wanted {
     pub(crate) key: Key,
-    /// What the request says in the fields that the latest response varied on.
+    /// The request's values of the fields that the latest response varied on.
     pub(crate) selection: Selection,
     /// A stored response that the origin may confirm.
     pub(crate) stored: Option<Hit>,
@@ -277,7 +279,7 @@ impl Engine {
         (self.find)(request)
     }
 
-    /// How whoever counts knows a route.
+    /// A route's number in metrics.
     pub fn id_of(&self, found: RouteFound) -> RouteId {
         self.routes[found.route].id
     }
@@ -408,7 +410,7 @@ impl Engine {
         })
     }
 
-    /// Whether a stored response that a request selects may be its answer.
+    /// Decides whether the stored response that a request selects may be its answer.
     #[inline]
     pub(crate) fn use_of(
         &self,
@@ -443,7 +445,8 @@ impl Engine {
         }
     }
 
-    /// Whether a copy beyond its stale window is still good because its refresh is under way.
+    /// Returns true for a copy beyond its stale window that is still usable because its refresh is
+    /// under way.
     fn awaits_refresh(&self, hit: &Hit, key: &[u8], request: &OriginView<'_>, now: Time) -> bool {
         awaits_refresh(&hit.lifetime, now)
             && self
@@ -451,7 +454,7 @@ impl Engine {
                 .is_refreshing(key, &hit.object().selection(request))
     }
 
-    /// The stale copy; and if nobody has been asked to renew it lately, the caller is.
+    /// Serves the stale copy, with a refresh unless one was started recently.
     fn serve_stale(&self, hit: Hit, look: &Look<'_>, now: Time) -> Served {
         // Nobody is asked for who wants no answer from the origin.
         if look.facts.only_if_cached() || !hit.claim_refresh(now, self.settings.refresh_pause) {
@@ -491,7 +494,7 @@ impl Engine {
         self.answer_encoded(look, hit, now, said)
     }
 
-    /// Why a request should not wait for somebody else's fetch of the same.
+    /// The reason a request should not be coalesced, if there is one.
     pub(crate) fn why_alone(
         &self,
         look: &Look<'_>,
@@ -516,15 +519,15 @@ impl Engine {
         }
     }
 
-    /// Whether the last request that carried as much more than a fetch for everyone sends was answered, without that,
-    /// with what was not to be shared.
+    /// Returns true if the last request with the same fields withheld got a response that was not
+    /// shareable.
     fn is_sent_whole(&self, look: &Look<'_>, now: Time) -> bool {
         let withheld = withheld_names(look.view, &self.cache.known_vary(look.key));
         !withheld.is_empty() && self.cache.is_sent_whole(look.key, &withheld, now)
     }
 
-    /// What a request asks for on its route. One for a fragment of a page is for the cache where the answers of its
-    /// url are known to vary on what it says.
+    /// The facts of a request on its route. A request for a page fragment is cacheable if its url's
+    /// responses are known to vary on the fields that mark it.
     #[inline]
     pub(crate) fn facts_on(&self, route: &Route, request: &Request<'_>) -> RequestFacts {
         let facts = facts_of(request, &route.rules);
@@ -554,8 +557,8 @@ impl Engine {
         }
     }
 
-    /// What names every response of a url, whatever its query is reduced to on its route. The host is in
-    /// any case, and may carry the default port of the scheme.
+    /// The purge scope of all responses of a url, with its query normalised as on its route. The
+    /// host may be in any case and have the scheme's default port.
     pub fn scope_of_url(&self, scheme: Scheme, host: &[u8], target: &[u8]) -> Scope {
         let request = Request::of_url(scheme, host, target);
         let key = key_of(&request, &self.route(&request).rules);
@@ -589,7 +592,7 @@ fn sealed(routes: Vec<Route>) -> Vec<Route> {
     routes.into_iter().map(sealed).collect()
 }
 
-/// What the cache has to do with a request, before anything is looked up.
+/// The handling of a request before any lookup.
 pub(crate) enum Way {
     /// Nothing: it goes straight to the origin.
     Pass(Forward, Option<Detail>),
@@ -612,7 +615,7 @@ pub(crate) fn way_of(route: &Route, bypass: Option<Bypass>, facts: &RequestFacts
     }
 }
 
-/// What a stored response is good for.
+/// The use that a stored response permits.
 pub(crate) enum Use {
     /// It is the answer.
     Fresh,
@@ -622,15 +625,15 @@ pub(crate) enum Use {
     None(Forward),
 }
 
-/// Whether the origin lately set a cookie in its answer to such a request. From then on each client needs an
-/// answer of its own, and the stale copy is for errors only.
+/// Returns true if the origin has recently set a cookie in its response to such a request. Each
+/// client then needs a response of its own, and the stale copy is for errors only.
 #[cold]
 fn sets_cookies(hit: &Hit, view: &OriginView<'_>, now: Time) -> bool {
     let object = hit.object();
     object.uncacheable(&object.selection(view), now) == Some(Detail::SetCookie)
 }
 
-/// Why the origin is asked where a request selects nothing.
+/// The reason to ask the origin where the request selects no response.
 pub(crate) fn nothing_selected(known: &Known) -> Forward {
     match known {
         Known::Key(object) if !object.variants().is_empty() => Forward::VaryMiss,
@@ -638,7 +641,7 @@ pub(crate) fn nothing_selected(known: &Known) -> Forward {
     }
 }
 
-/// What a request asks for on a route with these rules.
+/// Reads the facts of a request on a route with these rules.
 #[expect(
     clippy::inline_always,
     reason = "a hit pays for the call, which others make only now and then"
@@ -714,7 +717,7 @@ pub(crate) fn answer(
     Reusable::stored(hit).respond(request.fields, facts, now, cache_status, outcome)
 }
 
-/// What `Cache-Status` says of an answer from what is stored.
+/// The `Cache-Status` parameters of a stored response.
 fn status_of(hit: &Hit, now: Time) -> CacheStatus {
     CacheStatus {
         hit: true,

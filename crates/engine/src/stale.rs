@@ -12,7 +12,7 @@ use crate::message::{Incoming, Response};
 use crate::outcome::Outcome;
 use crate::serve::{Clients, Engine, Look};
 
-/// Where a stale copy may be, and for whom.
+/// A search for a stale copy: its key, and the request it has to fit.
 #[derive(Clone, Copy)]
 pub(crate) struct Wish<'a> {
     pub(crate) route: usize,
@@ -23,7 +23,7 @@ pub(crate) struct Wish<'a> {
     pub(crate) known: [Option<&'a Hit>; 2],
 }
 
-/// What became of waiting.
+/// The outcome of a wait.
 pub(crate) enum Waited<T> {
     Done(T),
     /// It took longer than visitors wait where there is a copy.

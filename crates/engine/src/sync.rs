@@ -89,7 +89,7 @@ impl Wakers {
         self.places.remove(place.0);
     }
 
-    /// How many places are taken.
+    /// The number of waiters.
     pub(crate) fn taken(&self) -> usize {
         self.places.len()
     }

@@ -1,4 +1,5 @@
-//! Which variants of a url a request stands for: for purges that name one by what its requests say.
+//! The variants of a url that a request selects, for purges that name a variant by its request
+//! fields.
 
 use microcache_policy::VaryNames;
 

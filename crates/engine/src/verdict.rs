@@ -1,4 +1,4 @@
-//! What a fetch came to: one word for the one who led it and for those who waited.
+//! The verdict of a fetch: its result for the leader and for the waiters.
 
 use microcache_policy::{Detail, Time};
 use microcache_store::{Hit, TagNumbers};
@@ -8,7 +8,7 @@ use crate::cache::flight::{Failure, Leader, Progress, Shareable};
 use crate::keep::LeadersCopy;
 use crate::origin::OriginResponse;
 
-/// What a fetch came to, as the one who led it gets it.
+/// The result of a fetch, as the leader gets it.
 pub(crate) enum Verdict {
     /// A response that everyone may read while it arrives.
     Storable(LeadersCopy),
@@ -18,15 +18,15 @@ pub(crate) enum Verdict {
     ConfirmedForOne(Hit, Detail),
     /// A stored response that was found behind memory, in the tier of this name.
     Found(Hit, Detail),
-    /// A response that is nobody else's: why not.
+    /// A response for the leader's client only, with the reason.
     Private(OriginResponse, Detail),
     /// A response by which the origin refuses the request of the one who asked, which says nothing of
     /// others.
     Refused(OriginResponse, Detail),
     /// The whole is too large to be kept, and the client wants a part: it asks for that.
     TooLarge,
-    /// What the origin answered without some fields of the request is not for others, and not for its client either:
-    /// that client asks with all of them.
+    /// The response to the request with fields withheld is neither shareable nor right for its own
+    /// client, which is to send all of them.
     AskWhole,
     /// Everyone who wanted it has left before the origin was asked.
     Left,
@@ -40,7 +40,7 @@ pub(crate) struct Confirmed {
     pub(crate) stored: Hit,
     /// The same with the fields that are for the client that asked alone.
     pub(crate) for_one: Hit,
-    /// Whether it was kept: a purge may have come first.
+    /// It was stored; false if a purge came first.
     pub(crate) is_kept: bool,
 }
 
@@ -56,8 +56,8 @@ pub(crate) struct Failed {
 }
 
 impl Verdict {
-    /// Tells those who wait, and until the fetch is done all who join it if there is something for
-    /// them.
+    /// Publishes the result to the waiters, and to later requests that join until the fetch has
+    /// ended.
     pub(crate) fn tell_others(&self, cache: &Cache, leader: &Leader, now: Time) {
         leader.tell(match self {
             // Some of them may have come after a purge, and must not get what was asked for before.
@@ -96,7 +96,7 @@ impl Verdict {
         }
     }
 
-    /// By what the answer may be purged together with others, if it is one for everyone.
+    /// The purge tags of a response for everyone.
     fn tags(&self) -> Option<&TagNumbers> {
         match self {
             Self::Storable(copy) => Some(&copy.filling.tags),

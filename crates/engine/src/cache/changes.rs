@@ -1,8 +1,9 @@
-//! Every change has a number, and can be watched: whoever watches a key, a prefix, a host or a tag gets
-//! notice of what was stored, renewed, or taken away there.
+//! Change notifications of the cache. Every change has a number; a watcher of a key, a prefix, a
+//! host or a tag gets a notice of each entry stored, renewed or removed there.
 //!
-//! A mailbox is bounded. Who is too slow for it gets a word that something was missed, and up to which
-//! number, and reads again. With nobody watching, a change costs one load.
+//! A mailbox is bounded. On overflow it is replaced by one notice with the number up to which
+//! changes were missed; the watcher then reads the current state. Without watchers a change costs
+//! one atomic load.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::future::poll_fn;
@@ -23,7 +24,7 @@ const MAILBOX: usize = 256;
 /// Watchers at a time.
 pub const MAX_WATCHERS: usize = 64 * 1024;
 
-/// What to watch.
+/// The entries to watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Watched {
     /// The responses of one key.
@@ -39,13 +40,13 @@ pub enum Watched {
 pub struct Change {
     /// Greater than those of all earlier changes.
     pub number: u64,
-    /// What has happened.
+    /// The kind of change.
     pub kind: ChangeKind,
     /// To what.
     pub subject: Subject,
 }
 
-/// What has changed.
+/// The subject of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// A response of this key.
@@ -59,7 +60,7 @@ pub enum Subject {
     Scope(Scope),
 }
 
-/// What has happened.
+/// The kind of change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeKind {
     /// A response was stored.
@@ -72,7 +73,7 @@ pub enum ChangeKind {
     Expired,
 }
 
-/// What a watcher is told.
+/// A notice to a watcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// Of one change.
@@ -191,8 +192,8 @@ impl Changes {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Tells those of a purge who watch what it names. Those who watch one of the entries that it covers
-    /// are told when that is gone.
+    /// Notifies the watchers of the scope that a rule names. Watchers of single entries are
+    /// notified when the sweep removes them.
     pub(super) fn tell_rule(&self, rule: &Rule) {
         if self.watching.load(Ordering::SeqCst) == 0 {
             return;
@@ -287,7 +288,7 @@ impl Mailbox {
     }
 }
 
-/// Somebody who watches. Dropped, it watches no more.
+/// A registered watcher; unregistered on drop.
 #[derive(Debug)]
 pub struct Watcher {
     changes: Weak<Changes>,

@@ -16,7 +16,7 @@ impl Cache {
         self.flights.enter(key, selection, by)
     }
 
-    /// Begins a fetch that nobody can join.
+    /// Begins a fetch that no request can join.
     pub(crate) fn begin_alone(&self, key: &Key) -> Lone {
         self.flights.begin_alone(key)
     }
@@ -73,8 +73,8 @@ impl Cache {
         self.tiers.spool(claimed)
     }
 
-    /// Notes what a leader's answer tells about its key before all of it is there, so that those who
-    /// wait for it can be told apart.
+    /// Records, before the body is complete, which request fields a leader's answer varies on, so
+    /// that waiters for other variants are separated.
     pub(crate) fn learn(&self, leader: &Leader, answer: Learnt<'_>, request: &OriginView<'_>) {
         if answer.vary.is_empty() || leader.is_purged() {
             return;
@@ -86,8 +86,9 @@ impl Cache {
         });
     }
 
-    /// The answers to such requests are not storable for now: until then nobody waits for somebody
-    /// else's. `answer` is what this one said that it varies on, and why it was not.
+    /// Marks such requests as not storable for now (hit-for-miss): until `until` they are not
+    /// coalesced. `answer` holds the fields that this response varies on, and the reason it was not
+    /// storable.
     pub(crate) fn mark_uncacheable(
         &self,
         leader: &Leader,
@@ -116,19 +117,19 @@ impl Cache {
         self.oversized.forget(key, &self.selection(key, request));
     }
 
-    /// Whether no purge so far keeps what a leader brings from being stored.
+    /// Returns false once a purge forbids storing the leader's response.
     pub(crate) fn may_keep(&self, leader: &Leader, tags: &TagNumbers) -> bool {
         !leader.is_purged() && !self.is_purged_since(leader, tags)
     }
 
-    /// What answered a request from which this was withheld was not to be shared. Others, who say something else, are
-    /// none the worse for it.
+    /// Records that the response was not shareable although these fields were withheld from the
+    /// request. Requests with other values of them are not affected.
     pub(crate) fn note_whole(&self, key: &[u8], withheld: &[u8]) {
         const FOR: Millis = 60_000;
         self.whole.note(key, withheld, self.clock.now().plus(FOR));
     }
 
-    /// What a request with credentials got for a key is for everyone.
+    /// Records that the responses of a key to requests with credentials are shareable.
     pub(crate) fn note_open(&self, key: &[u8]) {
         const FOR: Millis = 600_000;
         self.open.note(key, &[], self.clock.now().plus(FOR));
@@ -139,7 +140,7 @@ impl Cache {
         self.urls.note_vary(key, named, self.clock.now());
     }
 
-    /// Whether no purge by rule has named what a leader brings since its fetch began.
+    /// Returns false if a purge rule issued since the fetch began covers the leader's response.
     fn may_commit(&self, leader: &Leader, stored: &Stored) -> bool {
         let newest = self.rules.newest();
         let is_current = !self.is_purged_since(leader, &stored.tags);

@@ -1,7 +1,7 @@
-//! What there is, entry by entry, for whoever wants to see it.
+//! Listing of entries for operators.
 //!
-//! Nobody who serves waits for this: memory is looked at one key at a time, a tier one page at a time, and
-//! others get their turn on the thread in between. What comes or goes meanwhile may be missing.
+//! A listing never blocks requests: it reads memory one key at a time and a tier one page at a
+//! time, and yields in between. Entries stored or removed meanwhile may be missing.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -19,16 +19,16 @@ const BATCH: usize = 256;
 /// The most entries of one page.
 pub const MAX_PAGE: usize = 1_000;
 
-/// Which entries are wanted.
+/// A filter over entries.
 #[derive(Clone, Debug)]
 pub struct Wanted {
-    /// Those that a purge of this would name.
+    /// Entries in this purge scope.
     pub scope: Scope,
-    /// Those of so many bytes at least, body and head together.
+    /// Entries of at least this size in bytes, head and body together.
     pub size: u64,
-    /// Those that were received so long ago at least.
+    /// Entries received at least this long ago, in milliseconds.
     pub age: Millis,
-    /// Those that were the answer so often at least, about.
+    /// Entries with at least about this many hits.
     pub uses: u32,
 }
 
@@ -44,7 +44,7 @@ impl Default for Wanted {
     }
 }
 
-/// Which of them come first.
+/// The sort order of a listing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
     /// In the order of their keys.
@@ -54,7 +54,7 @@ pub enum Order {
     Size,
     /// The oldest.
     Age,
-    /// Those that were the answer most often.
+    /// Most hits first.
     Uses,
 }
 
@@ -65,7 +65,7 @@ pub struct EntryInfo {
     pub key: Key,
     /// The request fields that select it.
     pub vary: VaryNames,
-    /// What they said.
+    /// The values of the selecting request fields.
     pub selection: Bytes,
     /// The status code.
     pub status: u16,
@@ -77,7 +77,7 @@ pub struct EntryInfo {
     pub age: Millis,
     /// Milliseconds that it is still fresh; negative for how long it has been stale.
     pub ttl: i64,
-    /// How often it was the answer since it came into memory, about.
+    /// The approximate number of hits since it entered memory.
     pub uses: u32,
 }
 
@@ -86,7 +86,7 @@ pub struct EntryInfo {
 pub struct Page {
     /// The entries, in the order that was wanted.
     pub entries: Vec<EntryInfo>,
-    /// Where the next page begins; `None` at the end.
+    /// The start of the next page; `None` after the last one.
     pub next: Option<Cursor>,
 }
 
@@ -99,7 +99,7 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// As bytes, for whoever comes back with it.
+    /// Encodes the cursor, for a client that requests the next page.
     pub fn encode(&self) -> Vec<u8> {
         let (Reverse(rank), length) = (self.rank, self.key.len() as u64);
         let lengths = [rank.to_le_bytes(), length.to_le_bytes()].concat();
@@ -125,7 +125,7 @@ impl Cursor {
 pub struct TierPage {
     /// The entries, in the order of their ids.
     pub entries: Vec<EntryInfo>,
-    /// Where the next page begins; `None` at the end.
+    /// The start of the next page; `None` after the last one.
     pub next: Option<EntryId>,
 }
 
@@ -217,7 +217,7 @@ impl Cache {
 }
 
 impl Wanted {
-    /// Whether an entry with these tags is among them.
+    /// Checks whether the filter selects an entry with these tags.
     fn includes(&self, entry: &EntryInfo, tags: &TagNumbers) -> bool {
         entry.size >= self.size
             && entry.age >= self.age

@@ -1,17 +1,17 @@
-//! Purges by rule reach every process that shares a tier, through a log that the tier keeps.
+//! Purge rules reach every process that shares a tier, through a log that the tier keeps.
 //!
-//! Whoever decides a rule puts it into the log; everybody reads on in it several times a second. Its
-//! place there says what it means: whatever was asked for by somebody who had not read that far yet.
-//! Clocks of other machines do not count. Who was away, or cannot know what is missing, purges everything
-//! that is older than what the log still has.
+//! The process that issues a rule appends it to the log; every process reads the log several times
+//! a second. A rule covers every response whose fetch began before its process had read the log up
+//! to the rule's position, so clocks of other machines do not matter. A process that was away, or
+//! finds a gap in the log, purges everything older than the oldest record.
 //!
-//! The log may lie in two copies, on servers that know nothing of each other. A rule is told when both have it. So who has read
-//! on in one of them without a gap knows all that were told, whatever has become of the other: a gap in one copy
-//! costs nothing as soon as the other one has been read on without. Only where none can say what is missing everything
-//! is purged ([`Cache::decide_doubt`]).
+//! The log may be kept in two copies, on independent servers. A rule counts as delivered once both
+//! have it, so a process that has read either copy without a gap knows every delivered rule: a gap
+//! in one copy costs nothing once the other has been read to its end. Everything is purged only if
+//! neither copy can fill the gap ([`Cache::decide_doubt`]).
 //!
-//! What could not be told is told as soon as that is possible; what could not be read yet when the process
-//! began keeps it from using what lies behind memory ([`Rules::wait_for_log`]).
+//! Rules that could not be appended are retried; until the log has been read once after the start,
+//! nothing is served from tiers ([`Rules::wait_for_log`]).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -30,21 +30,21 @@ use super::purge::NotWritten;
 use super::rule::{Rule, Scope, Strength};
 use super::rules::Places;
 
-/// How often the log is looked at.
+/// The interval between two reads of the log.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// So many rules are told at once.
+/// Most rules appended in one batch.
 const TOLD_AT_ONCE: usize = 256;
-/// Rules that wait to be told. Beyond it they are told as a gap: who reads on there cannot know what they
-/// were.
+/// The bound of the outgoing rules. On overflow a gap marker is sent instead; a reader that meets
+/// it cannot know which rules are missing.
 pub(super) const MAX_UNTOLD: usize = 4096;
-/// How long a copy of the log that does not answer is waited for, if it may have what the other one has lost.
-/// That is as often as it is looked at in half a second.
+/// The time a silent copy of the log is waited for if it may hold records that the other one has
+/// lost: twice the read interval.
 const DOUBT: Duration = Duration::from_millis(500);
 /// Stands in a log where something may be missing before it. It is no rule, and who does not know it purges
 /// everything.
 pub(super) const BEGINNING: Bytes = Bytes::from_static(b"beginning");
 
-/// What is between this process and the others.
+/// The state shared with the other processes.
 #[derive(Debug, Default)]
 pub(super) struct Fleet {
     /// Each copy of the log by itself. Of a log in one copy the others are not used.
@@ -52,20 +52,20 @@ pub(super) struct Fleet {
     doubt: Mutex<Doubt>,
     /// The journal has rules that the log may have by now.
     has_written: AtomicBool,
-    /// How often everything was purged because of what had become of the log.
+    /// Number of times everything was purged because of a lost or unreadable log.
     lost: AtomicU64,
 }
 
-/// What is between this process and one copy of the log.
+/// The state of one copy of the log.
 #[derive(Debug, Default)]
 struct Copy {
-    /// What is not in it yet, the oldest first.
+    /// Rules not yet appended to it, oldest first.
     untold: Mutex<VecDeque<Untold>>,
-    /// Who tells the others has it.
+    /// Held while appending.
     telling: tokio::sync::Mutex<()>,
-    /// Who reads the log has it: what was read earlier is taken in earlier.
+    /// Held while reading, so that records are applied in order.
     reading: tokio::sync::Mutex<()>,
-    /// Why it was not reached when that was last tried.
+    /// The error of the last attempt to reach it.
     trouble: Mutex<Option<TierError>>,
     /// There is something in it that ought to be read.
     news: Notify,
@@ -78,18 +78,18 @@ struct Untold {
     record: Bytes,
 }
 
-/// What may have been lost.
+/// Gaps in the log that may hide lost rules.
 #[derive(Debug, Default)]
 struct Doubt {
     /// By the copies of the log, and was not found in the others yet.
     gaps: [Option<Gap>; LOG_COPIES],
-    /// When each copy was last read to its end: when that began.
+    /// The moment at which the last complete read of each copy began.
     read_from: [u64; LOG_COPIES],
     /// Counts what happens here, to say what came before what.
     moment: u64,
 }
 
-/// Nobody can say what a copy had before this.
+/// A gap in a copy: records before this position may be missing.
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     position: u64,
@@ -99,24 +99,25 @@ struct Gap {
     is_loss: bool,
 }
 
-/// How it stands with the processes that share a tier.
+/// The state of the purge log shared with other processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FleetReport {
     /// Up to where the log of purges was read, in the copy that is further; 0 if it was not. It grows as long as that log
     /// lasts.
     pub position: u64,
-    /// How often everything that was older counted as purged, because the log was lost or could not be read.
+    /// Number of times everything older was purged because the log was lost or could not be read.
     pub lost: u64,
-    /// Purges that the others have not been told of yet, or by one copy alone.
+    /// Rules not yet in every copy of the log.
     pub untold: usize,
-    /// Why the log, or a copy of it, cannot be reached.
+    /// The error of a copy that cannot be reached.
     pub trouble: Option<TierError>,
-    /// Whether one of the copies can be.
+    /// At least one copy is reachable.
     pub is_reached: bool,
 }
 
 impl Fleet {
-    /// A copy of the log has lost something. What the other one does not have yet, nobody might have now.
+    /// Queues the rules that the other copy lacks for this one too, after it has lost records:
+    /// otherwise neither might have them.
     fn tell_again(&self, copy: usize) {
         let others = self.copies.iter().enumerate().filter(|(it, _)| *it != copy);
         for (_, other) in others {
@@ -135,8 +136,8 @@ impl Fleet {
 }
 
 impl Cache {
-    /// Stays in step with the processes that share a tier, for as long as it is polled. A copy of the log that hangs
-    /// keeps nobody from the other one.
+    /// Keeps this process in step with the others that share a tier, for as long as it is polled. A
+    /// hanging copy of the log does not delay the other one.
     pub async fn keep_in_step(&self) {
         if self.tiers.log().is_none() {
             return std::future::pending().await;
@@ -167,7 +168,7 @@ impl Cache {
         }
     }
 
-    /// How it stands with the other processes, if there are any.
+    /// The state of the shared purge log; `None` without a shared tier.
     pub fn fleet(&self) -> Option<FleetReport> {
         self.tiers.log()?;
         let copies = &self.fleet.copies[..self.log_copies()];
@@ -188,7 +189,8 @@ impl Cache {
         self.tiers.log().map_or(0, |log| log.log_copies())
     }
 
-    /// A rule that the others have to be told of, whatever becomes of who has decided it.
+    /// Queues a rule for the other processes. It is delivered even if the request that issued it is
+    /// cancelled.
     pub(super) fn owe(&self, rule: &Rule) {
         let epoch = Epoch::now().anywhere();
         for copy in &self.fleet.copies[..self.log_copies()] {
@@ -203,7 +205,7 @@ impl Cache {
         }
     }
 
-    /// What all copies of the log have need not be in the journal.
+    /// Drops rules that are in every copy of the log from the journal.
     async fn forget_written(&self) {
         let is_told = |copy: &Copy| copy.untold.lock().is_empty();
         let has_written = &self.fleet.has_written;
@@ -215,8 +217,8 @@ impl Cache {
         }
     }
 
-    /// Tells the other processes of these rules, and of all that they do not know yet. What only one of two copies of
-    /// the log has taken counts as not told: nobody would know of it if that was lost.
+    /// Delivers these rules, and all queued ones, to the other processes. A rule in only one of two
+    /// copies counts as not delivered: it would be lost with that copy.
     pub(super) async fn tell_all(&self, rules: &[Rule]) -> Result<(), NotWritten> {
         let tell = |copy| async move {
             self.tell(copy).await?;
@@ -332,8 +334,8 @@ impl Cache {
         self.rules.note_read_through(copy, last);
     }
 
-    /// Purges everything that is older where nobody can say what a copy of the log has lost: the others have lost
-    /// something too, or cannot be asked. One that may answer is waited for.
+    /// Purges everything older where no copy of the log can fill a gap: the others have gaps too,
+    /// or are unreachable. A copy that may still answer is waited for.
     fn decide_doubt(&self) {
         let mut doubt = self.fleet.doubt.lock();
         doubt.find_in_others();
@@ -354,7 +356,7 @@ impl Cache {
         }
     }
 
-    /// A purge of everything there is, by nobody in particular.
+    /// A hard purge of everything, issued by this process itself.
     fn everything(&self) -> Rule {
         Rule {
             id: random::number(),
@@ -371,7 +373,7 @@ impl Copy {
         done
     }
 
-    /// Nobody is going to answer soon.
+    /// The copy is known to be down.
     fn is_down(&self) -> bool {
         *self.trouble.lock() == Some(TierError::Down)
     }
@@ -392,7 +394,7 @@ impl Doubt {
         });
     }
 
-    /// What a copy has lost another one has that was read on without a gap, to its end, since that was noticed.
+    /// Clears the gaps of a copy where another one has since been read to its end without a gap.
     fn find_in_others(&mut self) {
         let whole = (0..LOG_COPIES).filter(|copy| self.gaps[*copy].is_none());
         let read_from = whole.map(|copy| self.read_from[copy]).max().unwrap_or(0);
@@ -406,8 +408,8 @@ impl Doubt {
         self.gaps.iter().flatten().map(|gap| gap.since).min()
     }
 
-    /// From where on nothing is missing in each copy. Of one that was not read to its end since the newest gap was noticed
-    /// nobody knows that.
+    /// The position in each copy from which no record is missing; `None` for a copy not read to its
+    /// end since the newest gap was noticed.
     fn places(&self) -> Places {
         let newest = self.gaps.iter().flatten().map(|gap| gap.noticed).max();
         std::array::from_fn(|copy| {

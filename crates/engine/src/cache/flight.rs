@@ -1,4 +1,5 @@
-//! One fetch per key: who leads, who waits, who is told what.
+//! The table of fetches under way: one leader per key and selection, the waiters, and their
+//! progress.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -26,7 +27,7 @@ use crate::message::Asker;
 use crate::origin::OriginError;
 use crate::sync::{Mutex, MutexGuard, Place, Wakers, wake};
 
-/// How far a fetch has come, as those who wait for it see it.
+/// The progress of a fetch, as its waiters see it.
 #[derive(Clone, Debug, Default)]
 pub enum Progress {
     /// No answer yet.
@@ -36,7 +37,7 @@ pub enum Progress {
     Answer(Shareable, Time),
     /// There is an answer where it is kept.
     LookAgain,
-    /// An answer that is the leader's alone: everybody else asks for themselves.
+    /// An answer for the leader only: each waiter fetches for itself.
     Released,
     /// The origin refused the leader's request, which says nothing of others.
     Refused,
@@ -46,7 +47,7 @@ pub enum Progress {
     GivesWay,
 }
 
-/// Why a fetch brought nothing to share.
+/// The reason a fetch brought nothing to share.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// The origin could not be asked, or did not answer properly.
@@ -78,7 +79,7 @@ pub enum Shareable {
 }
 
 impl Filling {
-    /// What it tells about its key.
+    /// The facts about the key that the response reveals.
     pub(crate) fn learnt<'a>(&'a self, rules: &'a Rules) -> Learnt<'a> {
         Learnt {
             fields: self.fields.fields(),
@@ -91,7 +92,7 @@ impl Filling {
 }
 
 impl Shareable {
-    /// By what it may be purged together with others.
+    /// The purge tags of the answer.
     fn tags(&self) -> &TagNumbers {
         match self {
             Self::Filling(filling) => &filling.tags,
@@ -117,17 +118,17 @@ pub struct Filling {
     pub fields: FieldBlock,
     /// The body's length, if the origin has said.
     pub length: Option<u64>,
-    /// How long it may be used.
+    /// The freshness lifetime and stale windows.
     pub lifetime: Lifetime,
     /// The request fields that select it.
     pub vary: VaryNames,
-    /// What they said in the leader's request.
+    /// The values of those fields in the leader's request.
     pub selection: Bytes,
     /// The leader's request.
     pub asker: Asker,
-    /// When the request was sent.
+    /// The time at which the request was sent.
     pub began: Time,
-    /// By what it may be purged together with others.
+    /// The purge tags.
     pub tags: TagNumbers,
     pub(crate) fill: Arc<Fill>,
 }
@@ -142,7 +143,7 @@ pub struct Flights {
     waiters: AtomicUsize,
     waiters_of_one: AtomicUsize,
     rules: Arc<PurgeRules>,
-    /// How many purges of keys there were, by shard.
+    /// Number of purges of keys, by shard.
     purges: Box<[AtomicU64]>,
 }
 
@@ -153,7 +154,7 @@ pub struct FlightLimits {
     pub fetches: usize,
     /// Requests that wait for one fetch. Beyond it the newest of the address with most gives way.
     pub waiters: usize,
-    /// Those of them that one address may have.
+    /// Most waiters per fetch from one address.
     pub waiters_of_one: usize,
 }
 
@@ -179,14 +180,14 @@ impl FlightLimits {
 
 #[derive(Debug, Default)]
 struct Shard {
-    /// The fetches of a key, one per selection, and those nobody can join.
+    /// The fetches of a key: one per selection, and those that cannot be joined.
     keys: HashMap<Key, Vec<Arc<Flight>>, RandomState>,
-    /// Those that can be joined, by their numbers.
+    /// The fetches that can be joined, by number.
     joinable: HashMap<u64, Arc<Flight>, RandomState>,
     /// The same by the address of the client that leads, but for refreshes and those that others wait for too.
     led: Holdings,
     last: u64,
-    /// The keys of fetches that nobody can join and that have nothing to store yet.
+    /// The keys of fetches that cannot be joined and have nothing to store yet.
     alone: HashMap<Key, Alone, RandomState>,
 }
 
@@ -205,7 +206,7 @@ struct Flight {
     by: Option<Network>,
     /// The clients that wait, the one that leads among them.
     audience: Arc<Audience>,
-    /// What the selecting fields said when it began; `None` for a fetch that nobody can join.
+    /// The selecting field values when it began; `None` for a fetch that cannot be joined.
     selection: Option<Bytes>,
     began: Instant,
     /// The purges by rule that were known when it began.
@@ -219,32 +220,32 @@ struct FlightState {
     waiters: Wakers,
     /// The key was purged after this fetch began: what it brings must not be stored.
     purged: bool,
-    /// Nobody can join it any more.
+    /// Closed: it can no longer be joined.
     closed: bool,
-    /// What the fields say that its answer varies on, if that turned out to be others.
+    /// The values of the fields that its answer varies on, if they differ from the expected ones.
     answers: Option<Bytes>,
 }
 
 /// A fetch that is under way.
 #[derive(Clone, Debug)]
 pub struct UnderWay {
-    /// What is fetched.
+    /// The key being fetched.
     pub key: Key,
     /// For how long it has been.
     pub age: Duration,
-    /// How many others wait for it.
+    /// Number of waiters.
     pub waiting: usize,
     /// A stale copy is the answer meanwhile.
     pub is_refresh: bool,
 }
 
-/// What a request that wants to fetch is told.
+/// The role of a request that enters the table.
 pub enum Role {
     /// Go and fetch; the others wait for you.
     Lead(Leader),
-    /// Somebody is fetching.
+    /// Join the fetch under way.
     Join(Ticket),
-    /// A bound is reached, and nobody has more than you: neither wait nor fetch.
+    /// A limit is reached, and no address holds more than this one: neither wait nor fetch.
     Full,
 }
 
@@ -274,8 +275,8 @@ impl Flights {
         self.waiters_of_one.store(of_one, Ordering::Relaxed);
     }
 
-    /// Leads the fetch of `key` and `selection`, or joins the one there is, for a client of this address or
-    /// for a refresh, which is nobody's.
+    /// Leads the fetch of `key` and `selection`, or joins the one under way. `by` is the client's
+    /// address; `None` for a refresh.
     pub fn enter(self: &Arc<Self>, key: &Key, selection: &[u8], by: Option<Network>) -> Role {
         let mut shard = self.shard(key);
         if let Some(flight) = self.joinable(&mut shard, key, selection) {
@@ -300,7 +301,8 @@ impl Flights {
         Role::Lead(self.start(&mut shard, key, flight))
     }
 
-    /// Whether a client of this address may wait for a fetch, if need be in the place of another.
+    /// Checks whether a client at this address may wait for a fetch, displacing another waiter if
+    /// necessary.
     fn has_room(&self, flight: &Flight, network: Network) -> bool {
         let leads = usize::from(flight.by == Some(network));
         let waiting = flight.audience.count(network).saturating_sub(leads);
@@ -311,21 +313,21 @@ impl Flights {
         all < self.waiters.load(Ordering::Relaxed) || flight.audience.make_room(network)
     }
 
-    /// Whether a refresh of `key` and `selection` is under way.
+    /// Returns true while a refresh of `key` and `selection` is under way.
     pub fn is_refreshing(&self, key: &[u8], selection: &[u8]) -> bool {
         let mut shard = self.shard(key);
         let flight = self.joinable(&mut shard, key, selection);
         flight.is_some_and(|flight| flight.by.is_none())
     }
 
-    /// How many purges there were of `key` and those in its shard: for who looks at something that
-    /// a purge may take away meanwhile. See [`Flights::unless_purged`].
+    /// The number of purges in the shard of `key`, for readers of an entry that a purge may remove
+    /// meanwhile. See [`Flights::unless_purged`].
     pub fn purges(&self, key: &[u8]) -> u64 {
         self.purges[self.shard_of(key)].load(Ordering::SeqCst)
     }
 
-    /// Begins a fetch that nobody can join. Most such fetches bring nothing to store, so a purge only
-    /// leaves word for them.
+    /// Begins a fetch that cannot be joined. Most such fetches store nothing, so a purge only
+    /// counts against the key.
     pub fn begin_alone(self: &Arc<Self>, key: &Key) -> Lone {
         let mut shard = self.shard(key);
         let alone = shard.alone.entry(Arc::clone(key)).or_default();
@@ -338,8 +340,8 @@ impl Flights {
         }
     }
 
-    /// Runs `remove` such that no fetch of `key` which began before can be stored after it; whoever
-    /// comes later starts a new one. `remove` is told whether there was such a fetch.
+    /// Runs `remove` such that no earlier fetch of `key` can be stored after it; later requests
+    /// start a new fetch. The argument says whether there was an earlier one.
     pub fn purge(&self, key: &[u8], remove: impl FnOnce(bool)) {
         let mut shard = self.shard(key);
         self.purges[self.shard_of(key)].fetch_add(1, Ordering::SeqCst);
@@ -367,7 +369,8 @@ impl Flights {
         self.shards.iter().map(|it| it.lock().joinable.len()).sum()
     }
 
-    /// Those of them that most wait for, and of those the oldest; and how many wait for any.
+    /// The fetches with most waiters, the oldest first among equals, and the number of waiters of
+    /// all fetches.
     pub fn most_wanted(&self, limit: usize) -> (Vec<UnderWay>, usize) {
         let now = Instant::now();
         let mut all = Vec::new();
@@ -393,8 +396,8 @@ impl Flights {
         (!is_over).then(|| flight.under_way(key, Instant::now()))
     }
 
-    /// The fetch to join. One that began before a purge of what it brings, as far as that is known, is
-    /// not for those who come after: it is closed.
+    /// The fetch to join. One that is covered by a purge issued since it began is closed, so that
+    /// later requests cannot join it.
     fn joinable(&self, shard: &mut Shard, key: &[u8], selection: &[u8]) -> Option<Arc<Flight>> {
         let flight = Arc::clone(shard.joinable(key, selection)?);
         if flight.known.number == self.rules.newest() || !flight.is_covered(key, &self.rules) {
@@ -426,7 +429,7 @@ impl Flights {
     }
 }
 
-/// A fetch that nobody can join, before it has something to store.
+/// A fetch that cannot be joined, before it has something to store.
 #[derive(Debug)]
 pub struct Lone {
     flights: Arc<Flights>,
@@ -472,8 +475,8 @@ impl Flight {
         self.selection.is_some() && !self.state.lock().closed
     }
 
-    /// Whether it is the one to join for who knows the fields by which it was asked, or those that its
-    /// answer varies on.
+    /// Checks whether a request with these selecting values joins it: they match the leader's, or
+    /// those that the answer varies on.
     fn is_for(&self, selection: &[u8]) -> bool {
         let state = self.state.lock();
         let answers = state.answers.as_deref();
@@ -490,7 +493,8 @@ impl Flight {
         }
     }
 
-    /// Whether a purge by rule that came since it began names what it brings, as far as that is known.
+    /// Checks whether a purge rule issued since it began covers its response, as far as the
+    /// response is known.
     fn is_covered(&self, key: &[u8], rules: &PurgeRules) -> bool {
         let state = self.state.lock();
         let none = TagNumbers::default();
@@ -563,12 +567,12 @@ impl Leader {
         wake(wakers);
     }
 
-    /// The answer is selected like this, or what may become one is: whoever knows that joins it.
+    /// Records the selecting values of the answer, so that requests with the same ones join.
     pub fn select(&self, selection: &[u8]) {
         self.flight.state.lock().answers = Some(Bytes::copy_from_slice(selection));
     }
 
-    /// Lets nobody join any more. A purge still finds it.
+    /// Closes the fetch: no further request joins it. A purge still finds it.
     pub fn close(&self) {
         let mut shard = self.flights.shard(&self.key);
         let listed = shard
@@ -598,7 +602,7 @@ impl Leader {
         stored
     }
 
-    /// Whether the key was purged after this fetch began.
+    /// Returns true if the key was purged after this fetch began.
     pub fn is_purged(&self) -> bool {
         self.flight.state.lock().purged
     }
@@ -668,14 +672,14 @@ impl Shard {
         }
     }
 
-    /// Nobody joins it any more.
+    /// Closes a fetch to further requests.
     fn close(&mut self, flight: &Flight) {
         flight.state.lock().closed = true;
         self.unlist(flight);
     }
 
-    /// Has the newest fetch of the address that leads most give way to one of `newcomer`, with all who wait for it.
-    /// What clients of other addresses wait for is not taken from them: such a fetch is nobody's alone any more.
+    /// Displaces the newest fetch of the address that leads most, with its waiters, in favour of
+    /// `newcomer`. A fetch that clients of other addresses also wait for is not displaced.
     fn make_room(&mut self, newcomer: Network) -> bool {
         while let Some((network, number)) = self.led.newest_beyond(newcomer) {
             self.led.remove(network, number);
@@ -692,7 +696,7 @@ impl Shard {
     }
 }
 
-/// A place among those who wait for a fetch. Resolves once the fetch has something to say.
+/// A waiter's place in a fetch. Resolves once the fetch has progress to report.
 #[derive(Debug)]
 pub struct Ticket {
     flight: Arc<Flight>,
@@ -701,7 +705,7 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// When the fetch began.
+    /// The time at which the fetch began.
     pub fn began(&self) -> Instant {
         self.flight.began
     }

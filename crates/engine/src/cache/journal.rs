@@ -7,13 +7,13 @@ use super::Cache;
 use super::rule::Rule;
 use super::rules::Places;
 
-/// What the journal had at the start.
+/// The rules read from the journal at the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoadedRules {
     /// Rules that count from now on.
     pub rules: usize,
-    /// Whether some may be missing, because the file was damaged: what they covered and was not removed
-    /// yet may be found again.
+    /// The file was damaged, so rules may be missing: entries they covered that were not removed
+    /// yet may be served again.
     pub is_damaged: bool,
 }
 

@@ -11,22 +11,23 @@ use super::flight::Leader;
 use super::rule::{Held, Named};
 use super::rules::{Covered, Since};
 
-/// How long what a key varies on in a tier is believed, after it was written.
+/// The time, in milliseconds, that a tier's record of other variants is trusted after it was
+/// written.
 const OTHERS_COUNT: Millis = 86_400_000;
 
 /// The clocks of machines that share a tier differ by less.
 const AHEAD: Millis = 600_000;
 
-/// Where to look.
+/// The tiers to search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Where {
     /// In every tier, the nearest first.
     Everywhere,
-    /// Where other processes may have put something.
+    /// Only the tiers that other processes write to.
     InSharedTiers,
 }
 
-/// What a leader's look behind memory came to.
+/// The result of a leader's search of the tiers.
 pub(crate) enum LookedBehind {
     Found(Box<FoundBehind>),
     /// Nothing that the request selects; and whose turn it is to ask the origin.
@@ -51,7 +52,7 @@ impl FoundBehind {
         Detail::Tier(self.found.tier())
     }
 
-    /// Whether other processes use that tier too.
+    /// Returns true if other processes use that tier too.
     pub(crate) fn is_shared(&self) -> bool {
         self.found.is_shared()
     }
@@ -62,18 +63,18 @@ impl FoundBehind {
 }
 
 impl Cache {
-    /// Whether there is nothing behind memory.
+    /// Returns true if there is only memory.
     pub fn has_no_tiers(&self) -> bool {
         self.tiers.is_empty()
     }
 
-    /// How long one of the processes that share a tier may keep the others from asking the origin.
+    /// The longest time that a process sharing a tier may keep the others from asking the origin.
     pub(crate) fn claim_time(&self) -> Duration {
         self.tiers.limits().claim
     }
 
-    /// What the nearest tier can give without waiting, if it is usable. It goes into memory, whence the
-    /// next hit comes.
+    /// Returns a usable response that the nearest tier has without waiting, and promotes it into
+    /// memory for the next hit.
     pub(crate) fn try_lift(
         &self,
         key: &[u8],
@@ -137,7 +138,7 @@ impl Cache {
         Some(self.found(key, found)).filter(|found| !found.is_purged)
     }
 
-    /// Whose turn it is to renew what was found.
+    /// Claims the revalidation of a response found in a shared tier.
     pub(crate) async fn turn_to_renew(&self, found: &FoundBehind) -> Turn {
         self.tiers.turn_to_renew(&found.found).await
     }
@@ -163,8 +164,9 @@ impl Cache {
         FoundBehind { found, is_purged }
     }
 
-    /// Holds what a tier has against all purges, by its age. What was purged softly is stale since then, and so is what
-    /// was fetched later than now: the clock was set back, and nobody knows how old it is.
+    /// Checks a tier's response against all purges, by its age, and expires it if it was purged
+    /// softly. It is also expired if it was fetched in the future: the clock was set back, and its
+    /// age is unknown.
     fn is_purged_behind(&self, key: &[u8], stored: &mut Stored) -> bool {
         let newest = self.rules.newest();
         let (at, purges_known) = (stored.began, stored.purges_known());
@@ -180,14 +182,14 @@ impl Cache {
         covered == Some(Covered::Hard)
     }
 
-    /// Whether what a tier has is purged, though it may still lie there.
+    /// Checks whether an entry of a tier is purged, though not removed yet.
     pub(super) fn is_purged_in_tier(&self, head: &Head) -> bool {
         let (at, purges_known) = (head.began, head.purges_known());
         self.covered_in_tier(Held::head(head), &head.key, at, purges_known) == Some(Covered::Hard)
     }
 
-    /// The purge that names this, which has this key and was asked for at that moment, by somebody who knew
-    /// of these purges.
+    /// The purge that covers an entry with this key, fetched at `at` by a process that had read the
+    /// purge log up to `purges_known`.
     fn covered_in_tier(
         &self,
         held: Held<'_>,

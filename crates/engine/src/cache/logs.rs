@@ -1,9 +1,9 @@
-//! The logs that a copy of the log has been, one after the other, as one process has come to them.
+//! The successive logs of one copy, in the order in which this process met them.
 //!
-//! A log that was lost begins again as another one, and positions in two logs say nothing of each other. But who has seen one
-//! come after the other knows that all of the first was earlier. So within a process a position is one in the log of
-//! a number that counts on, and those can be compared. What lies behind memory, and says up to where whoever brought it
-//! had read a log that this process has not seen, is worth nothing: it may be older than anything.
+//! A log that was lost is replaced by a new one, and positions of two logs cannot be compared. A
+//! process that has seen one replace the other knows that every position of the first is earlier;
+//! so it numbers the logs and compares positions by log number first. A tier's entry with a
+//! position in a log that this process has not seen counts as older than every rule.
 
 use std::collections::VecDeque;
 
@@ -25,7 +25,7 @@ pub(super) struct Logs {
 struct Seen {
     log: u64,
     number: u64,
-    /// It went, and came back: of a position in it nobody knows whether that was before or after.
+    /// The log disappeared and came back, so the order of its positions is unknown.
     is_ambiguous: bool,
 }
 
@@ -56,7 +56,7 @@ impl Logs {
         in_log(self.number, count_in_log(position))
     }
 
-    /// What it is worth here to have read up to a position.
+    /// The position in this process's order of logs; 0 if the log is unknown or ambiguous.
     pub(super) fn worth(&self, position: u64) -> u64 {
         let log = log_number(position);
         if log == 0 {

@@ -9,7 +9,7 @@ use microcache_store::{Hit, Object, Stored};
 use super::Cache;
 use super::rule::{Held, variant_number};
 
-/// What memory knows of a request's key.
+/// The result of a memory lookup.
 pub(crate) enum Known {
     Nothing,
     /// No response that the request selects.
@@ -18,13 +18,13 @@ pub(crate) enum Known {
 }
 
 impl Known {
-    /// What a request says in the fields that are known to tell requests for this key apart.
+    /// The values of the request fields that this key's responses vary on.
     pub(crate) fn selection(&self, request: &OriginView<'_>) -> Selection {
         self.object()
             .map_or_else(Selection::new, |object| object.selection(request))
     }
 
-    /// Why the answer is expected not to be storable, if it is.
+    /// The reason the response is expected not to be storable, if it is.
     pub(crate) fn uncacheable(&self, selection: &[u8], now: Time) -> Option<Detail> {
         self.object()?.uncacheable(selection, now)
     }
@@ -37,7 +37,7 @@ impl Known {
         }
     }
 
-    /// What else is known of it.
+    /// The variants and notes of the key.
     pub(crate) fn object(&self) -> Option<&Object> {
         match self {
             Self::Nothing => None,
@@ -48,7 +48,7 @@ impl Known {
 }
 
 impl Cache {
-    /// What memory has for a request.
+    /// Looks up the response that a request selects.
     #[inline]
     pub(crate) fn look_up(&self, key: &[u8], request: &OriginView<'_>, now: Time) -> Known {
         let Some(object) = self.memory.get(key) else {
@@ -71,8 +71,8 @@ impl Cache {
         }
     }
 
-    /// What is left of what memory has for a request, after the purges by rule that came since anybody
-    /// looked.
+    /// Checks a response against the purge rules issued since it was last checked, and returns what
+    /// remains.
     #[cold]
     fn held_against_rules(
         &self,
@@ -118,15 +118,15 @@ impl Cache {
         self.look_up(key, request, self.clock.now()).response()
     }
 
-    /// What a request says in the fields that are known to tell requests for this key apart.
+    /// The values of the request fields that this key's responses vary on.
     pub(crate) fn selection(&self, key: &[u8], request: &OriginView<'_>) -> Selection {
         let object = self.memory.get(key);
         object.map_or_else(Selection::new, |object| object.selection(request))
     }
 
-    /// What a response of a key counts as varying on, which itself names `named`: that, and what
-    /// others of its key have lately named. An origin that leaves `Vary` out of some answers (an error
-    /// page, say) would otherwise have those answer everyone.
+    /// The fields that a response counts as varying on: the ones it names, and those that other
+    /// responses of the key have lately named. Otherwise a response without `Vary`, such as an
+    /// error page, would be served to every request.
     pub(crate) fn vary_of(&self, key: &[u8], named: &VaryNames) -> VaryNames {
         let now = self.clock.now();
         // What is sent because of what others have named selects, whether this one names it or not.
@@ -147,22 +147,22 @@ impl Cache {
         }
     }
 
-    /// Whether a refresh of `key` and `selection` is under way.
+    /// Returns true while a refresh of `key` and `selection` is under way.
     pub(crate) fn is_refreshing(&self, key: &[u8], selection: &[u8]) -> bool {
         self.flights.is_refreshing(key, selection)
     }
 
-    /// Whether the latest response was too large to be kept, not long ago.
+    /// Returns true if a recent response was too large to be stored.
     pub(crate) fn is_too_large(&self, key: &[u8], selection: &[u8], now: Time) -> bool {
         self.oversized.contains(key, selection, now)
     }
 
-    /// Whether requests of which a fetch for everyone would withhold this are sent whole.
+    /// Returns true if requests with these fields withheld are sent to the origin unchanged.
     pub(crate) fn is_sent_whole(&self, key: &[u8], withheld: &[u8], now: Time) -> bool {
         self.whole.contains(key, withheld, now)
     }
 
-    /// Whether what requests with credentials get for a key is for everyone.
+    /// Returns true if the key's responses to requests with credentials are shareable.
     pub(crate) fn is_open(&self, key: &[u8]) -> bool {
         self.open.contains(key, &[], self.clock.now())
     }

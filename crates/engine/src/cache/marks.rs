@@ -1,7 +1,7 @@
-//! What is remembered of responses that are not stored: that they are too large, or not to be shared.
+//! Marks for responses that cannot be stored: too large, or not shareable.
 //!
-//! A mark in memory would leave with what memory holds, or after a moment. These last, so that who
-//! goes on with a download or moves about in a film gets the part that is asked for.
+//! They outlast the key's entry in memory, so that a client resuming a download or seeking in a
+//! video gets the range it requests.
 
 use std::hash::BuildHasher;
 
@@ -10,7 +10,7 @@ use microcache_policy::Time;
 
 use crate::sync::Mutex;
 
-/// What is remembered at most. Each has its place, and gives it up to the next one with the same.
+/// The number of slots. A mark overwrites the previous one in its slot.
 const PLACES: usize = 1 << 16;
 const SHARDS: usize = 64;
 
@@ -57,7 +57,7 @@ impl Marks {
         }
     }
 
-    /// Whether it is remembered.
+    /// Returns true if the mark is set.
     pub(crate) fn contains(&self, key: &[u8], selection: &[u8], now: Time) -> bool {
         let hash = self.hash(key, selection);
         let places = self.shards[hash as usize % SHARDS].lock();

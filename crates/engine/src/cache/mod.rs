@@ -1,32 +1,32 @@
 //! The one place where the cache changes.
 //!
-//! Memory, the tiers behind it, the table of fetches and what was purged belong together: what one
-//! of them is told, another must not undo. So nobody else has them, and four verbs are all that
-//! reads or changes them:
+//! Memory, the tiers behind it, the table of fetches and the purges belong together: one must not
+//! undo what another has done. So only this module owns them, and four verbs are all that reads or
+//! changes them:
 //!
-//! - **look up** ([`look_up`]): what memory has for a request;
-//! - **lift** ([`lift`]): what lies in a tier, into memory;
-//! - **commit** ([`commit`]): what a leader has brought, into memory and the tiers;
-//! - **purge** ([`purge`]): out of all of them.
+//! - **look up** ([`look_up`]): the response in memory that a request selects;
+//! - **lift** ([`lift`]): promotes a response from a tier into memory;
+//! - **commit** ([`commit`]): stores a leader's response in memory and the tiers;
+//! - **purge** ([`purge`]): removes entries from all of them.
 //!
-//! A purge is never undone: nothing that was asked for, or stored, before it answers a request that
-//! comes after it. What keeps it so:
+//! A purge is never undone: no response that was requested or stored before it answers a request
+//! that comes after it. Five rules hold this:
 //!
-//! - whoever fetches, or lifts, has a [`Leader`] (or a [`Lone`]) from before the origin or a tier is
-//!   asked. A purge of its key finds it in the table of fetches, and what it brings is not stored;
-//! - what a tier has is held against the time of the key's last purge, since a tier may learn of a
-//!   purge late, or never;
-//! - a purge of more than one key is a rule ([`Rule`]). Every entry is held against it once: where it is
-//!   looked up, found in a tier, joined, or committed. A rule that has been forgotten since a fetch
-//!   began counts as if it had named what is fetched;
-//! - processes that share a tier tell each other of rules, and what lies behind memory is held against them by
-//!   their place in that log ([`fleet`]);
+//! - a fetch or a promotion holds a [`Leader`] (or a [`Lone`]) from before the origin or a tier is
+//!   asked. A purge of its key finds it in the table of fetches, and its response is not stored;
+//! - a tier's entry is checked against the time of the key's last purge, since a tier may learn of
+//!   a purge late, or never;
+//! - a purge of more than one key is a rule ([`Rule`]). Every entry is checked against it once:
+//!   when it is looked up, found in a tier, joined, or committed. A rule that was dropped since a
+//!   fetch began counts as if it had covered that fetch;
+//! - processes that share a tier exchange rules, and tiers' entries are checked against them by
+//!   their position in that log ([`fleet`]);
 //! - memory and the tiers are changed by commit and purge under the lock of the key's shard in the
 //!   table of fetches, so that one of them comes first.
 //!
-//! Locks are taken in this order, and none is held over an await: the shard of a key in the table of
-//! fetches; a key's turn in memory; the state of one fetch; what was purged, by key or by rule; the
-//! mailboxes of those who watch; the queue of a tier.
+//! Locks are taken in this order, and none is held over an await: the shard of a key in the table
+//! of fetches; a key's turn in memory; the state of one fetch; the purges, by key or by rule; the
+//! mailboxes of the watchers; the queue of a tier.
 
 mod changes;
 mod commit;
@@ -80,11 +80,12 @@ pub(crate) use lift::{FoundBehind, LookedBehind, Where};
 pub(crate) use look_up::Known;
 pub(crate) use rule::tag_numbers;
 
-/// What purges take that are remembered one by one, by url or by rule, is this share of memory each; and at most as
-/// much each that the parts take by which older ones are remembered, twice for rules. It comes on top of memory.
+/// The divisor of memory's capacity that bounds each of the indexes of purged keys and of rules;
+/// the coarse parts that replace older ones take at most as much each, twice for rules. All of it
+/// is in addition to memory.
 const PURGES_SHARE: u64 = 32;
 
-/// What is stored, where it lies, who is bringing more of it, and what was purged.
+/// The cache: memory, tiers, fetches under way and purges.
 pub struct Cache {
     pub(crate) memory: Memory,
     pub(crate) compressor: Compressor,
@@ -93,11 +94,11 @@ pub struct Cache {
     purges: Purges,
     rules: Arc<Rules>,
     fleet: Fleet,
-    /// What is too large to be kept.
+    /// Variants too large to be stored.
     oversized: Marks,
-    /// What was not to be shared when the origin saw less than a client had sent.
+    /// Requests whose response was not shareable when fields were withheld.
     whole: Marks,
-    /// What requests with credentials got and was for everyone.
+    /// Keys whose responses to requests with credentials are shareable.
     open: Marks,
     urls: UrlNotes,
     changes: Arc<Changes>,
@@ -105,7 +106,7 @@ pub struct Cache {
     unswept: Notify,
     /// Memory has been held against the rules up to this number.
     swept_through: AtomicU64,
-    /// Who writes the journal of rules has it.
+    /// Held while writing the journal of rules.
     journal: tokio::sync::Mutex<()>,
     clock: Clock,
 }
@@ -146,12 +147,12 @@ impl Cache {
         self.changes.watch(what)
     }
 
-    /// What memory holds and has done.
+    /// The usage and counters of memory.
     pub fn memory_stats(&self) -> MemoryStats {
         self.memory.stats()
     }
 
-    /// What was compressed so far.
+    /// The totals of compression.
     pub fn compression_stats(&self) -> CompressionStats {
         self.compressor.stats()
     }
@@ -171,7 +172,8 @@ impl Cache {
         self.flights.to_join(key, selection)
     }
 
-    /// What the tiers have done and say of themselves, the log of purges in one of them included.
+    /// The usage and counters of the tiers, including the state of the purge log kept in one of
+    /// them.
     pub fn tier_reports(&self) -> Vec<TierReport> {
         let mut reports = self.tiers.reports();
         let fleet = self.fleet().unwrap_or_default();

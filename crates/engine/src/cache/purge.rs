@@ -14,44 +14,44 @@ use super::flight::Leader;
 use super::rule::{Held, Rule, Scope, Strength};
 use super::rules::{Covered, Places};
 
-/// How long an unsafe request waits for what it made invalid to leave the tiers: once its answer is
-/// out, neither another process nor a restart brings that back, and what is fetched next is not
-/// removed with it. A tier that hangs is not waited for longer.
+/// The longest time an unsafe request waits until invalidated entries have left the tiers. After
+/// its response no other process and no restart brings them back, and entries fetched next are not
+/// removed with them. A hanging tier is not waited for longer.
 const REMOVAL_WAIT: Duration = Duration::from_millis(500);
 
-/// What became of purges by rule.
+/// The result of a purge by rule.
 #[derive(Debug)]
 pub struct Purged {
     /// The rules.
     pub rules: Vec<Rule>,
-    /// Whether they outlive this process, and reach those that share a tier with it, where what is stored
-    /// does.
+    /// Success means that the rules survive this process, and reach the processes that share a
+    /// tier, wherever entries do.
     pub written: Result<(), NotWritten>,
 }
 
-/// How far a purge by rule has come.
+/// The progress of a purge rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PurgeProgress {
     /// The rule.
     pub rule: Rule,
     /// The entries in memory that it has hit. One that several purges name counts for the newest.
     pub entries: u64,
-    /// Whether all that was in memory has been held against it.
+    /// All entries in memory have been checked against the rule.
     pub is_swept: bool,
 }
 
-/// Where a purge by rule does not count yet, or will not.
+/// The reason a purge rule is not in effect everywhere, or may be lost.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotWritten {
     /// The disk has not taken it.
     #[error("it may not outlive this process: {0}")]
     Journal(TierError),
-    /// The processes that share a tier do not know of it yet. They are told when that is possible, as long
-    /// as this process lives, or has written it down.
+    /// The processes that share a tier do not know the rule yet. Delivery is retried while this
+    /// process lives, and after a restart if the rule was journaled.
     #[error("other processes do not know of it yet, and will be told: {0}")]
     NotTold(TierError),
-    /// They are told by one of two copies of the log alone. If that is lost before the other one has it, who has not
-    /// read it by then does not know of it.
+    /// Only one of two copies of the log has the rule. If that copy is lost before the other one
+    /// has it, processes that had not read it yet never learn of it.
     #[error(
         "one of the two servers that tell other processes does not know of it yet, and will be told: {0}"
     )]
@@ -59,17 +59,16 @@ pub enum NotWritten {
 }
 
 impl Cache {
-    /// Forgets every response of a key. A fetch under way is still given to those who wait for
-    /// it, but not stored.
+    /// Removes every response of a key. A fetch under way still answers its waiters, but is not
+    /// stored.
     pub fn purge_key(&self, key: &[u8]) {
         self.flights.purge(key, |_| {
             let _goes_on_by_itself = self.take_away(key);
         });
     }
 
-    /// Purges whatever these scopes name, all of it at once, even if nobody waits for the rest of this.
-    /// From now on nothing here brings that back; and when the rules are written down, a restart does
-    /// not either.
+    /// Purges everything in these scopes at once, even if the returned future is dropped. From now
+    /// on this process does not serve it; once the rules are journaled, a restart does not either.
     pub fn purge(
         &self,
         named: impl IntoIterator<Item = (Scope, Strength)>,
@@ -84,8 +83,8 @@ impl Cache {
         }
     }
 
-    /// Tells the processes that share a tier. What they were told outlives this one; everything else is
-    /// written down where there is a disk.
+    /// Publishes rules to the processes that share a tier. Rules delivered there survive this
+    /// process; others are journaled if there is a disk.
     pub(super) async fn make_known(&self, rules: &[Rule]) -> Result<(), NotWritten> {
         if rules.is_empty() {
             // Most unsafe requests name no groups: they have nothing to do with the journal.
@@ -130,7 +129,8 @@ impl Cache {
         }
     }
 
-    /// How far the purge of this id has come; `None` if it is not known, or has nothing left to do.
+    /// The progress of the purge with this id; `None` if the id is unknown or the purge is
+    /// complete.
     pub fn progress(&self, id: u64) -> Option<PurgeProgress> {
         // In this order: what is counted later belongs to a sweep that has not ended.
         let swept_through = self.swept_through.load(Ordering::Acquire);
@@ -147,20 +147,20 @@ impl Cache {
         self.rules.newest_live(most)
     }
 
-    /// How many there are.
+    /// The number of live rules.
     pub fn live_rules(&self) -> usize {
         self.rules.live_count()
     }
 
-    /// Whether a response must not be used any more, because a purge by rule has come since that was
-    /// last looked at.
+    /// Returns true if a rule issued since the response was last checked purges it.
     pub(crate) fn is_purged(&self, key: &[u8], response: &Stored) -> bool {
         let held = Held::stored(key, response);
         let covered = self.covered(held, response.purges_checked());
         covered == Some(Covered::Hard)
     }
 
-    /// Whether a purge by rule names what a leader brings, which has these tags.
+    /// Returns true if a rule issued since the fetch began covers a leader's response with these
+    /// tags.
     pub(crate) fn is_purged_since(&self, leader: &Leader, tags: &TagNumbers) -> bool {
         let held = Held::fetch(leader.key(), tags);
         self.covered(held, leader.since()).is_some()
@@ -209,8 +209,8 @@ impl Cache {
         }
     }
 
-    /// What is stored for a request must not be used any more, wherever it lies. The fetch that has
-    /// brought the news goes on.
+    /// Removes the response that a request selects, from memory and tiers. The fetch that found it
+    /// outdated continues.
     pub(crate) fn forget_selected(&self, key: &Key, stored: &Hit, request: &OriginView<'_>) {
         if stored.vary().is_empty() {
             let _goes_on_by_itself = self.take_away(key);
@@ -225,7 +225,8 @@ impl Cache {
         }
     }
 
-    /// What the tiers have of a key is out of date in a way that writing it anew does not mend.
+    /// Removes a key from the tiers, where overwriting its entry would not replace the outdated
+    /// one.
     pub(crate) fn forget_in_tiers(&self, key: &[u8]) {
         let _goes_on_by_itself = self.tiers.remove(key);
     }
@@ -267,7 +268,7 @@ struct Leaving {
     key: Box<[u8]>,
     noted: Time,
     removal: Removal,
-    /// Nothing here knows of the key: once it is gone, the purge need not be remembered. Anybody can
-    /// send requests for urls that do not exist.
+    /// The key was not known here, so the purge need not be remembered once it has left the tiers:
+    /// clients can send unlimited requests for urls that do not exist.
     is_unknown: bool,
 }

@@ -1,4 +1,5 @@
-//! What was purged and when: a tier may bring back what was stored before, or another process.
+//! Purged keys and the times of their purges: a tier or another process may bring back older
+//! entries.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::BuildHasher;
@@ -12,7 +13,7 @@ use parking_lot::RwLock;
 const MAX_KEYS: usize = 64 * 1024;
 /// As many at least, however little memory there is.
 const MIN_KEYS: usize = 1024;
-/// What one of them takes, in bytes.
+/// The memory of one record, in bytes.
 const COST: usize = 96;
 
 /// Beyond it the oldest are remembered by the part of the key space they lie in, of so many: what is
@@ -32,13 +33,14 @@ pub(crate) struct Purges {
 
 #[derive(Debug)]
 struct Records {
-    /// How many parts there may be, a power of two.
+    /// The most parts, a power of two.
     part_count: usize,
     /// The last purge of a key, by its hash. Two keys with one hash cost each other a miss.
     keys: HashMap<u64, Time, RandomState>,
     /// The same, the oldest first.
     order: BTreeSet<(Time, u64)>,
-    /// What began up to then is purged, whatever its key, by its part. Empty until it is needed.
+    /// By part of the key space, the time up to which fetches of any key count as purged. Empty
+    /// until needed.
     parts: Vec<Time>,
 }
 
@@ -81,7 +83,7 @@ impl Purges {
         }
     }
 
-    /// Whether what has this key and began then is purged.
+    /// Returns true if a fetch of this key that began at this time is purged.
     pub(crate) fn covers(&self, key: &[u8], began: Time) -> bool {
         if !self.any.load(Ordering::Acquire) {
             return false;

@@ -1,4 +1,4 @@
-//! What a purge can name, and what an entry is named by.
+//! Purge scopes, and the names that place an entry in them.
 
 use std::fmt;
 
@@ -9,21 +9,21 @@ use microcache_store::encoding::Head;
 use microcache_store::tags::number_of;
 use microcache_store::{Epoch, Stored, TagNumbers};
 
-/// A purge of whatever it names: decided once, held against everything that is older, and the same in
-/// every process that is told of it.
+/// A purge of a scope: issued once, checked against every older entry, and the same in all
+/// processes that share a tier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Tells it from all others: who is told of it twice knows it.
+    /// The unique number, by which a process recognises a rule that it receives twice.
     pub id: u64,
-    /// What it names.
+    /// The entries that it covers.
     pub scope: Scope,
-    /// What becomes of that.
+    /// Hard or soft.
     pub strength: Strength,
-    /// When it was decided.
+    /// The time at which it was issued.
     pub at: Time,
 }
 
-/// What becomes of what is purged.
+/// The effect of a purge on entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strength {
     /// It is gone.
@@ -32,7 +32,7 @@ pub enum Strength {
     Soft,
 }
 
-/// What a purge names. Hosts are as they stand in keys: in lower case, without the default port.
+/// The scope of a purge. Hosts are as in keys: in lower case, without the default port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// All there is.
@@ -46,14 +46,14 @@ pub enum Scope {
         /// Path and query, as they stand in keys.
         target: Bytes,
     },
-    /// One variant of a url; and whatever is being fetched of that url, of which nobody knows yet which
-    /// variant it becomes.
+    /// One variant of a url, and every fetch under way of that url, since it is not known yet which
+    /// variant it brings.
     Variant {
         /// The host.
         host: Bytes,
         /// Path and query, as they stand in keys.
         target: Bytes,
-        /// Which of them: see [`variant_number`].
+        /// The variant's number: see [`variant_number`].
         variant: u64,
     },
     /// All urls of a host, of either scheme, whose path and query begin like this.
@@ -122,7 +122,7 @@ const GLOB: u8 = b'w';
 const TAG: u8 = b't';
 const GROUP: u8 = b'g';
 const VARIANT: u8 = b'v';
-/// What is being fetched of a url, for rules that name variants of it.
+/// A fetch of a url under way, for rules that cover variants of it.
 const FETCH: u8 = b'f';
 
 /// The number of a response among all: of its key, and of what its request said in the fields that it
@@ -174,7 +174,7 @@ impl Scope {
         self
     }
 
-    /// How many bytes its texts take.
+    /// The length of its texts in bytes.
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Everything => 0,
@@ -201,7 +201,7 @@ impl Scope {
         }
     }
 
-    /// What the urls begin with, or are like, that it names, host included.
+    /// The prefix or glob that it matches urls against, host included.
     pub(super) fn pattern(&self) -> Vec<u8> {
         match self {
             Self::Prefix { host, path } => [&host[..], path].concat(),
@@ -350,7 +350,8 @@ pub(crate) fn tag_numbers<'a>(key: &[u8], tags: impl Iterator<Item = Tag<'a>>) -
 pub(super) struct Held<'a> {
     key: &'a [u8],
     tags: &'a TagNumbers,
-    /// What a stored response varies on, and what its request said in that. Of a fetch nobody knows.
+    /// The fields that a stored response varies on, and their values in its request. Unknown for a
+    /// fetch.
     variant: Option<(&'a VaryNames, &'a [u8])>,
 }
 
@@ -378,7 +379,7 @@ impl<'a> Held<'a> {
         }
     }
 
-    /// What is being fetched, or has just been.
+    /// A fetch under way, or one that has just ended.
     pub(super) const fn fetch(key: &'a [u8], tags: &'a TagNumbers) -> Self {
         Self {
             key,
@@ -388,7 +389,7 @@ impl<'a> Held<'a> {
     }
 }
 
-/// What an entry is named by.
+/// The names by which purges cover an entry.
 #[derive(Debug)]
 pub(super) struct Named<'a> {
     host: u64,
@@ -424,7 +425,7 @@ impl<'a> Named<'a> {
         }
     }
 
-    /// Whether a scope names it.
+    /// Checks whether a scope covers it.
     pub(super) fn is_in(&self, scope: &Scope) -> bool {
         match scope {
             Scope::Everything => true,
@@ -437,7 +438,7 @@ impl<'a> Named<'a> {
         }
     }
 
-    /// Whether its url is like this, host included. A host has no `*`.
+    /// Matches a glob against its url, host included. A host has no `*`.
     pub(super) fn is_like(&self, pattern: &[u8]) -> bool {
         glob::matches(pattern, &self.location)
     }

@@ -1,24 +1,28 @@
-//! Purges that name more than one key: rules with a time, held against an entry where it is looked up,
-//! found in a tier, or about to be stored.
+//! Purges that cover more than one key: rules, checked against an entry when it is looked up, found
+//! in a tier, or about to be stored.
 //!
-//! A rule has a number. An entry remembers up to which number rules were held against it, so that each
-//! rule costs an entry one look, and an entry that has seen them all costs a comparison. Rules last until
-//! a sweep has removed what they cover ([`Rules::drop_through`]).
+//! A rule has a number. An entry remembers the number up to which it was checked, so each rule
+//! costs an entry one check, and an entry that is up to date costs one comparison. Rules are kept
+//! until a sweep has removed the entries they cover ([`Rules::drop_through`]).
 //!
-//! Numbers are this process's own. What lies behind memory is older than it, or another's: it is held
-//! against rules by their place in the log that processes share, and where they have none, by the time.
+//! Numbers are local to this process. Entries in tiers are older, or come from other processes:
+//! they are checked by a rule's position in the log that processes share, or by time where there is
+//! no log.
 //!
-//! The log may lie in two copies, which know nothing of each other. A rule has a place in each; whoever had read up to that in
-//! one of them, before it asked for something, asked after the rule was decided, and the rule does not mean it.
-//! One that stands in one copy and not in the other has no place there: that copy speaks for nobody then, until
-//! it has been read once more. Whoever comes to read it from there on is later, so the end of what was read is the place
-//! ([`Rules::settle`]).
+//! The log may be kept in two independent copies. A rule has a position in each; a fetch is newer
+//! than the rule if its process had read either copy up to that position before the fetch began. A
+//! rule that is in one copy only has no position in the other: that copy is not consulted until it
+//! has been read once more. A process that reads it from there on is later, so the end of that read
+//! becomes the position ([`Rules::settle`]).
 //!
-//! A place is one in the logs that this process has seen come after each other: see [`super::logs`].
+//! A place is a position that can be compared across the successive logs of a copy: see
+//! [`super::logs`].
 //!
-//! There is a bound on how many are remembered one by one ([`MAX_RULES`]), and on the memory that they take. Beyond
-//! either the oldest is remembered by a part of what can be named: of hosts, urls and tags 1 in [`MAX_PARTS`], or fewer where there is little memory, of a prefix or a glob
-//! its host counts as named. Globs have a bound of their own ([`MAX_GLOBS`]), since each has to be looked at. What is as old as that and lies there is purged with it.
+//! The number of rules kept one by one is bounded ([`MAX_RULES`]), and so is their memory. Beyond
+//! either bound the oldest rule is merged into a coarse part of the name space: one of at most
+//! [`MAX_PARTS`] parts for hosts, urls and tags, fewer with little memory; a prefix or a glob is
+//! widened to its host. Globs have a bound of their own ([`MAX_GLOBS`]), since each costs a match.
+//! Every entry of a part that is older than the merged rule counts as purged.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::Ordering;
@@ -39,13 +43,13 @@ pub(super) const MAX_GLOBS: usize = 64;
 const MAX_PARTS: usize = 256 * 1024;
 /// And into so many at least.
 const MIN_PARTS: usize = 4 * 1024;
-/// What a rule takes beside its texts, which are held twice where they have to be compared.
+/// The memory of a rule in bytes, besides its texts, which are stored twice where they are matched.
 const COST: usize = 512;
 
 /// All purges by rule that are still to be held against something.
 #[derive(Debug)]
 pub(super) struct Rules {
-    /// What those take at most that are remembered one by one, in bytes.
+    /// The bound of the rules kept one by one, in bytes.
     capacity: usize,
     /// The number of the newest; 0 before the first.
     newest: AtomicU64,
@@ -60,7 +64,7 @@ pub(super) struct Rules {
 
 #[derive(Debug)]
 struct Books {
-    /// What the rules take that are remembered one by one, in bytes.
+    /// The memory of the rules kept one by one, in bytes.
     held: usize,
     /// The rules one by one, under their numbers.
     live: BTreeMap<u64, Live>,
@@ -70,11 +74,11 @@ struct Books {
     soft: Index,
     /// The newest one that is not remembered any more.
     dropped_through: u64,
-    /// How many rules stand in another copy of the log, and have no place in this one yet.
+    /// Per copy of the log, the number of rules that are only in the other one so far.
     missing: [usize; LOG_COPIES],
 }
 
-/// Where a rule stands in each copy of the log, as far as it does.
+/// The place of a rule in each copy of the log, if it is there.
 pub(super) type Places = [Option<u64>; LOG_COPIES];
 
 #[derive(Debug)]
@@ -87,10 +91,10 @@ struct Live {
     hits: AtomicU64,
 }
 
-/// Where to find the newest rule that covers an entry.
+/// An index to the newest rule that covers an entry.
 #[derive(Debug)]
 struct Index {
-    /// How many parts there may be, a power of two.
+    /// The most parts, a power of two.
     part_count: usize,
     everything: Mark,
     /// By the number of a host, a url, a tag or a group.
@@ -99,7 +103,7 @@ struct Index {
     parts: Vec<Mark>,
     /// By the length of what urls begin with, host included.
     prefixes: BTreeMap<usize, HashMap<Vec<u8>, Mark, RandomState>>,
-    /// What urls are like, host included, and the scopes that say so; the oldest first.
+    /// The globs of urls, host included, with their scopes; oldest first.
     globs: Vec<(Vec<u8>, Scope, Mark)>,
 }
 
@@ -110,34 +114,34 @@ struct Mark {
     at: Time,
     /// The last place of one of them in each copy of the log that processes share; 0 if there is none.
     places: LogPositions,
-    /// How many of those that stand in the log have no place in this copy.
+    /// Per copy, the number of logged rules that have no place in it yet.
     missing: [u32; LOG_COPIES],
     /// Since when the newest counts that has no position yet; 0 if there is none.
     unplaced_since: Time,
 }
 
-/// Which purges by rule somebody knows of who begins to fetch something.
+/// The purges known to a process when it begins a fetch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PurgesKnown {
-    /// Those up to this number.
+    /// The local rules up to this number.
     pub(super) number: u64,
     /// Of other processes, those up to this position in each copy of their log.
     pub(super) positions: LogPositions,
 }
 
-/// How old an entry is, for a rule that may cover it.
+/// The age of an entry, for a rule that may cover it.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Since {
     /// The rules up to this number came before it, or have been held against it.
     Rule(u64),
-    /// It was asked for at that moment, by somebody who had read the log up to there.
+    /// Fetched at `at`, when its process had read the log up to `purges_known`.
     Fetch {
         at: Time,
         purges_known: LogPositions,
     },
 }
 
-/// What becomes of an entry that a rule covers.
+/// The effect of a rule on an entry that it covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Covered {
     /// It is gone.
@@ -181,7 +185,7 @@ impl Rules {
         self.newest.load(Ordering::Acquire)
     }
 
-    /// What whoever begins now knows of.
+    /// The purges known to a fetch that begins now.
     pub(super) fn known(&self) -> PurgesKnown {
         // In this order: a rule that comes between the two is one that is known, whatever its position.
         let positions = self.read_through();
@@ -216,8 +220,8 @@ impl Rules {
         }
     }
 
-    /// Whether the rule of this id has its place in this copy of the log, or needs none because it is not
-    /// remembered.
+    /// Returns true if the rule with this id has its place in this copy of the log, or is no longer
+    /// kept and needs none.
     pub(super) fn is_placed(&self, id: u64, copy: usize) -> bool {
         let books = self.books.read();
         let live = books.numbers.get(&id).and_then(|it| books.live.get(it));
@@ -308,8 +312,8 @@ impl Rules {
         }
     }
 
-    /// What becomes of what has been held against the rules up to this number. A later one that is not
-    /// remembered any more counts as if it had named it.
+    /// The effect of the rules issued after `number` on an entry. A later rule that is no longer
+    /// kept counts as covering it.
     pub(super) fn covers_since(&self, held: Held<'_>, number: u64) -> Option<Covered> {
         if number == self.newest() {
             return None;
@@ -319,8 +323,8 @@ impl Rules {
         covered.or_else(|| self.has_dropped_since(number).then_some(Covered::Hard))
     }
 
-    /// Whether a rule is not remembered any more that came after this one: whoever began before it can
-    /// no longer know whether it was meant.
+    /// Returns true if a rule issued after `number` is no longer kept: a fetch that began before it
+    /// cannot be checked against it.
     pub(super) fn has_dropped_since(&self, number: u64) -> bool {
         number != self.newest() && number < self.books.read().dropped_through
     }
@@ -365,7 +369,7 @@ impl Rules {
         Some((live.rule.clone(), number, live.hits.load(Ordering::Relaxed)))
     }
 
-    /// How many there are.
+    /// The number of live rules.
     pub(super) fn live_count(&self) -> usize {
         self.books.read().live.len()
     }
@@ -389,7 +393,7 @@ impl Rules {
             .map(|(number, _)| *number)
     }
 
-    /// Whether none is to be held against anything.
+    /// Returns true if no rule has to be checked.
     pub(super) fn is_empty(&self) -> bool {
         self.books.read().is_empty()
     }
@@ -500,7 +504,7 @@ impl Index {
         }
     }
 
-    /// Where its part lies, if there are any.
+    /// The part of a number; only valid if there are parts.
     const fn part_of(&self, number: u64) -> usize {
         (number >> 40) as usize & (self.part_count - 1)
     }
@@ -717,7 +721,7 @@ impl Mark {
         }
     }
 
-    /// Whether who had read the log up to there came after each of the rules that stand in it.
+    /// Returns true if a process that had read the log up to there knew every rule in it.
     fn was_known(&self, positions: LogPositions) -> bool {
         let says_so = |copy: usize| self.missing[copy] == 0 && positions[copy] >= self.places[copy];
         (0..LOG_COPIES).any(says_so)
@@ -735,7 +739,7 @@ impl Mark {
     }
 }
 
-/// Whether nobody can have read it in the log.
+/// Returns true if the rule is not in the log, so no process can have read it there.
 fn is_unplaced(places: Places) -> bool {
     places.iter().all(Option::is_none)
 }

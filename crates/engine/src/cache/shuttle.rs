@@ -222,7 +222,7 @@ fn commit(cache: &Cache, leader: &Leader, stored: Stored) {
     cache.commit(leader, stored, &view(&rules), None, ChangeKind::Stored);
 }
 
-/// Leads the fetch, which nobody else does.
+/// Leads the fetch of a key that no other task leads.
 fn lead(flights: &Arc<Flights>, key: &Key) -> Leader {
     match flights.enter(key, b"", Some(Network::from_bits(1))) {
         Role::Lead(leader) => leader,

@@ -1,4 +1,5 @@
-//! What purges by rule cover is removed in the background; then the rules can be forgotten.
+//! The sweep: removes entries covered by purge rules in the background, so that the rules can be
+//! dropped.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -15,17 +16,17 @@ use super::rules::{Covered, Since};
 /// A rule is remembered for so long at least, swept or not: a fetch that began before it and is still
 /// under way is then judged by what the rule names, and not by its age.
 const RULES_KEPT: Millis = 600_000;
-/// One that makes stale is remembered for as long as a stale copy is of use where nobody says
-/// otherwise: what lies on a disk is fresh there, but for the rule.
+/// The time, in milliseconds, that a soft rule is kept: as long as a stale copy is usable by
+/// default. On disk the entry is still fresh but for the rule.
 const SOFT_KEPT: Millis = 86_400_000;
-/// How often it is looked whether rules can be forgotten.
+/// The interval between two checks for droppable rules.
 const LOOK_EVERY: Duration = Duration::from_mins(1);
 /// Many purges in a row are one sweep.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Entries of a disk that are listed in one go.
 const BATCH: usize = 256;
-/// Keys in memory that are looked at in one go. Between two such goes there is a [`BREATH`]: whoever serves
-/// on the same core is kept from it for some hundredths of a millisecond, and for as small a part of the time.
+/// Keys in memory checked in one batch, with a [`BREATH`] after each: requests on the same core are
+/// delayed by a few hundredths of a millisecond, for as small a share of the time.
 const AT_ONCE: usize = 16;
 const BREATH: Duration = Duration::from_millis(1);
 

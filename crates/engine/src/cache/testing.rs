@@ -1,4 +1,4 @@
-//! What the tests of the cache build: keys, responses, and what selects them.
+//! Builders for the tests of the cache: keys, responses, and their selections.
 
 use bytes::Bytes;
 use http::Method;

@@ -14,13 +14,13 @@ const PLACES: usize = 1 << 16;
 const SHARDS: usize = 64;
 /// The longest list of names that is remembered.
 const LONGEST: usize = 512;
-/// How long the names count for what is sent.
+/// The time, in milliseconds, that names are added to requests sent to the origin.
 const VARIES_FOR: Millis = 600_000;
-/// How long they count for what is stored: longer, so that what was sent because of them is never forgotten before
-/// its answer is stored.
+/// The time, in milliseconds, that names select stored responses: longer, so that a name that was
+/// sent still counts when its response is stored.
 const SELECTS_FOR: Millis = 2 * VARIES_FOR;
 
-/// What urls are known to vary on.
+/// The request fields that the responses of urls are known to vary on.
 #[derive(Debug)]
 pub(crate) struct UrlNotes {
     shards: Box<[Mutex<Box<[Note]>>]>,

@@ -1,4 +1,4 @@
-//! By what a page differs from a version of it that a client has (RFC 9842 §4, §5).
+//! Deltas of a page against an earlier version that the client has (RFC 9842 §4, §5).
 
 use std::io::{self, Read, Write};
 
@@ -12,7 +12,7 @@ use zstd::stream::write::Encoder;
 /// Every version of a page is compared with several others.
 const ZSTD: i32 = 3;
 const BROTLI: i32 = 5;
-/// What is read, and written, at a time.
+/// Bytes read and written at a time.
 const PIECE: usize = 4096;
 
 /// The name of a dictionary.

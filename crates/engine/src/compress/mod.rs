@@ -28,7 +28,7 @@ pub(crate) use queue::Job;
 use queue::Queue;
 use saved::Saved;
 
-/// How much less important its threads are to the kernel than those that serve.
+/// The niceness of compression threads relative to the threads that serve.
 const NICENESS: i32 = 10;
 
 /// Compresses what it is asked to.
@@ -38,12 +38,12 @@ pub(crate) struct Compressor {
     threads: usize,
 }
 
-/// What the threads share.
+/// The state shared by the compression threads.
 #[derive(Default)]
 struct Shop {
     state: Mutex<State>,
     wake: Condvar,
-    /// What fewer ask for finds no place among those that wait.
+    /// The demand below which a job is refused.
     needed: AtomicU32,
     counts: Counts,
     saved: Saved,
@@ -74,7 +74,7 @@ struct Made {
     bytes_out: AtomicU64,
 }
 
-/// What was compressed so far.
+/// The totals of compression.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CompressionStats {
     /// By coding, in the order of [`Coding::ALL`].
@@ -85,7 +85,7 @@ pub struct CompressionStats {
     pub dropped: u64,
     /// Bodies that were not compressed because too many waited for it.
     pub refused: u64,
-    /// By what bodies differ from versions that clients have: so many were made.
+    /// Number of deltas made.
     pub deltas: u64,
     /// Bodies that wait for it now.
     pub waiting: u64,
@@ -99,7 +99,7 @@ pub struct CompressionStats {
     pub saved: u64,
 }
 
-/// What was made in one coding.
+/// The totals of one coding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MadeStats {
     /// Bodies.
@@ -118,8 +118,8 @@ impl Compressor {
         }
     }
 
-    /// Whether there is a place for what so many ask for. Else it is counted as refused: nobody waits for a lock
-    /// to learn that too much waits already.
+    /// Returns true if a job with this demand would be queued; otherwise it is counted as refused.
+    /// No lock is taken: a full queue must cost requests nothing.
     pub(crate) fn has_place(&self, demand: u32) -> bool {
         let has_place = demand >= self.shop.needed.load(Ordering::Relaxed);
         if !has_place {
@@ -241,7 +241,7 @@ impl Shop {
         }
     }
 
-    /// Encodes a body for everybody. Says whether that is kept.
+    /// Encodes a body for all clients. Returns whether the result is kept.
     fn encode(
         &self,
         memory: &Memory,

@@ -1,4 +1,4 @@
-//! What stands in the place of the codecs where they are not built in: nothing is worth encoding.
+//! Stand-ins for the codecs in a build without them: no body is worth encoding.
 
 #[expect(clippy::unnecessary_wraps, reason = "real ones fail")]
 pub(super) mod codecs {

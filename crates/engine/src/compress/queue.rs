@@ -1,4 +1,4 @@
-//! What waits to be compressed: bounded, and what is asked for most and what came first go in turns.
+//! The bounded queue of compression jobs; takes the most demanded and the oldest job in turns.
 
 use std::sync::Weak;
 
@@ -11,7 +11,7 @@ pub(crate) struct Job {
     pub(crate) key: Key,
     pub(crate) encodings: Weak<Encodings>,
     pub(crate) task: Task,
-    /// How often the response was the answer; 0 for what is done when there is nothing else to do.
+    /// Number of hits of the response; 0 for idle-time work.
     pub(crate) demand: u32,
 }
 
@@ -29,8 +29,8 @@ impl Queue {
         self.jobs.len()
     }
 
-    /// Takes a job in. At the bound the one that fewest ask for has no place, be it this one: a flood of urls
-    /// that are asked for once or twice does not keep those waiting that everybody asks for.
+    /// Queues a job. At the bound it returns the job with the least demand, which may be this one:
+    /// a flood of rarely requested urls does not delay popular ones.
     pub(super) fn push(&mut self, job: Job, bound: usize) -> Option<Job> {
         let mut left_out = None;
         if self.jobs.len() >= bound {
@@ -46,7 +46,7 @@ impl Queue {
         left_out
     }
 
-    /// How many have to ask for something that it finds a place.
+    /// The demand that a job needs to be queued.
     pub(super) fn needed(&self, bound: usize) -> u32 {
         if self.jobs.len() < bound {
             return 0;
@@ -55,8 +55,8 @@ impl Queue {
         least.map_or(0, |least| least.saturating_add(1))
     }
 
-    /// The one that most ask for; of several, that which came first. Every other time the one that came first of all
-    /// that anybody asks for: however much others are asked for, it is not put off for ever.
+    /// Takes the job with the most demand, the oldest among equals. Every other time it takes the
+    /// oldest job with any demand, so that none waits for ever.
     pub(super) fn pop(&mut self) -> Option<Job> {
         let most = self.jobs.iter().map(|job| job.demand).max()?;
         let least = if self.by_age { most.min(1) } else { most };

@@ -1,5 +1,5 @@
-//! What compressed answers have saved. They are counted where many threads answer: each thread has a place of
-//! its own, as long as there are enough.
+//! Bytes saved by compression, counted on many threads: each thread has a slot of its own, as long
+//! as there are enough.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! What all bodies under way may take together.
+//! The memory budget of all bodies being received.
 
 use std::sync::Weak;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,11 +7,11 @@ use super::Fill;
 use crate::serve::Clients;
 use crate::sync::Mutex;
 
-/// Bytes buffered for bodies under way, over all fills, beyond the little that each may have.
+/// Bytes buffered for bodies under way, over all fills, beyond a free allowance per body.
 ///
-/// Bodies that arrive and may be stored come as fast as the origin sends, and are soon over. What
-/// lies there because somebody reads it slowly may stay for long, so it gets a part of the whole
-/// only: slow readers keep nothing else from being stored.
+/// Storable bodies arrive as fast as the origin sends and are soon complete. Bytes pinned by slow
+/// readers may stay for long, so they get a share only: slow readers must not keep other bodies
+/// from being stored.
 #[derive(Debug)]
 pub(crate) struct Budget {
     limit: AtomicU64,
@@ -23,18 +23,18 @@ pub(crate) struct Budget {
 struct Books {
     arriving: u64,
     behind: u64,
-    /// Fills with something that somebody is behind with.
+    /// Fills with readers that have fallen behind.
     slow: Vec<Weak<Fill>>,
     /// So many of them are looked through for those that are gone.
     look_through_at: usize,
 }
 
-/// What a fill has of the budget.
+/// The budget charged for a fill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Charge {
     /// A body that may be stored and is not complete yet.
     Arriving(u64),
-    /// What readers have not taken yet of a body that is not kept here.
+    /// Bytes of an unstored body that readers have not read yet.
     Behind(u64),
 }
 
@@ -47,7 +47,7 @@ impl Charge {
 }
 
 impl Budget {
-    /// What slow readers may take of the whole.
+    /// The divisor of the budget that slow readers may pin.
     const SLOW_SHARE: u64 = 2;
 
     /// At most `limit` bytes.
@@ -84,7 +84,7 @@ impl Budget {
         }
     }
 
-    /// Whether readers may be further behind than by the little that each body may have.
+    /// Returns true if readers may fall behind by more than the free allowance.
     pub(super) fn has_room(&self) -> bool {
         let books = self.books.lock();
         books.behind < self.slow_limit() && books.arriving + books.behind < self.limit()
@@ -100,9 +100,9 @@ impl Budget {
         }
     }
 
-    /// Where readers are behind with more than they may be, the ones go who have stalled for longest.
-    /// Nobody lets go of those who go on taking what is there: they are soon done, and what all of
-    /// them hold is within the whole.
+    /// Drops the readers that have stalled longest while readers are behind by more than the limit.
+    /// Readers that keep reading are never dropped: they soon finish, and all of them together are
+    /// within the budget.
     pub(super) fn shed(&self) {
         // What a program's own readers are behind with is what it does not read.
         if self.clients == Clients::Program {

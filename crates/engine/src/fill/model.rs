@@ -12,7 +12,7 @@ use crate::body::{BodyError, Frame};
 use crate::serve::Clients;
 
 const RUNS: u64 = 5_000;
-/// More than twice the longest body, so that nobody has to be let go.
+/// The budget: more than twice the longest body, so that no reader is dropped.
 const BUDGET: u64 = 200_000;
 
 #[test]
@@ -34,7 +34,7 @@ impl Chance {
     }
 }
 
-/// Whoever must not be polled before it is woken.
+/// A task that must not be polled before it is woken.
 struct Woken(AtomicBool);
 
 impl Woken {
@@ -50,7 +50,7 @@ impl Wake for Woken {
 }
 
 enum Client {
-    /// Was told of the body, and has not looked yet.
+    /// Notified of the body, and not polled since.
     Told,
     Reading(FillReader, u64, Arc<Woken>),
     Gone,

@@ -21,13 +21,13 @@ use crate::cache::fleet::BEGINNING;
 /// So much of the log is read at once.
 const PAGE: usize = 3;
 
-/// What lies in a tier; it outlives the processes that use it.
+/// The contents of a tier; they outlive the processes that use it.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     records: BTreeMap<[u8; 16], Record>,
     claims: HashMap<EntryId, (Token, Instant)>,
     journal: Vec<Bytes>,
-    /// What processes tell each other, twice.
+    /// The two copies of the purge log.
     logs: [Log; LOG_COPIES],
     /// Tells records and claims from those that come in their place.
     number: u64,
@@ -41,7 +41,7 @@ pub(super) struct Kept {
 struct Log {
     records: Vec<(u64, Bytes)>,
     last_position: u64,
-    /// How many there were, this one included.
+    /// The number of removals, including this one.
     number: u64,
 }
 
@@ -52,7 +52,7 @@ struct Record {
     until: Instant,
 }
 
-/// How it takes what it is asked for.
+/// The behaviour of a tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mood {
     Works,
@@ -86,13 +86,13 @@ impl Mood {
 pub(super) struct Double {
     kept: Arc<Mutex<Kept>>,
     mood: watch::Sender<Mood>,
-    /// How each copy of the log takes what this process asks of it.
+    /// The behaviour of each copy of the log towards this process.
     lines: Mutex<[Line; LOG_COPIES]>,
     /// The process is gone: what it asks for does not arrive any more.
     is_cut_off: AtomicBool,
 }
 
-/// How a copy of the log takes what one process asks of it, if the tier does so at all.
+/// The behaviour of a copy of the log towards one process, while the tier itself responds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Line {
     #[default]
@@ -156,7 +156,7 @@ impl Double {
         })
     }
 
-    /// Whether it answers nobody now.
+    /// Returns true while it never responds.
     pub(super) fn hangs(&self) -> bool {
         matches!(
             *self.mood.borrow(),
@@ -168,7 +168,7 @@ impl Double {
         self.is_cut_off.store(true, Ordering::Relaxed);
     }
 
-    /// Whether what lay under an id was removed for sure, in this step or since.
+    /// Returns true if the entries of an id have certainly been removed since this step.
     pub(super) fn has_removed(&self, id: EntryId, step: usize) -> bool {
         let kept = self.kept.lock();
         kept.removed.get(&id).is_some_and(|at| *at >= step)
@@ -248,7 +248,7 @@ impl Kept {
         }
     }
 
-    /// What is old in a copy of the log is lost, or all of it.
+    /// Loses the records of a copy of the log but the newest ones.
     pub(super) fn forget_log(&mut self, copy: usize, kept: usize) {
         self.logs[copy].forget(kept);
     }

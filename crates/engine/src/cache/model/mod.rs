@@ -28,13 +28,13 @@ use process::{Asked, Process, number_in};
 const STEPS: usize = 200;
 /// Long enough for rules to be forgotten, and for those that make stale.
 const AGES: [Duration; 2] = [Duration::from_secs(700), Duration::from_hours(25)];
-/// What is stored is fresh for so long.
+/// The freshness of stored responses in milliseconds.
 const FRESH: u64 = 100_000_000;
 
-/// What is known of one fetch.
+/// A fetch, as the model knows it.
 struct Fetch {
     page: Page,
-    /// When somebody asked, and when the origin was asked for him.
+    /// The moments at which the request came and at which the origin was asked.
     asked: When,
     began: When,
     /// The step in which it was committed, and in which process.
@@ -52,7 +52,7 @@ struct When {
     time: Time,
 }
 
-/// What lies behind memory.
+/// An entry in a tier.
 #[derive(Clone, Copy, Debug)]
 struct Behind {
     local: bool,
@@ -171,7 +171,7 @@ impl World {
         self.processes[at].leading.push((number, asked));
     }
 
-    /// What was found behind memory is an answer to who asked, and goes into memory.
+    /// Ends the tier lookups: each response found answers its request and is promoted.
     async fn end_looks(&mut self, at: usize) {
         for look in self.processes[at].ended_looks().await {
             match look.found {
@@ -210,7 +210,7 @@ impl World {
         self.processes[at].step_in().await;
     }
 
-    /// What the processes tell each other is lost in one copy of the log, or the older part of it.
+    /// Loses one copy of the purge log, or the older part of it.
     fn forget_log(&mut self) {
         if let Some(pool) = &self.pool {
             let copy = self.chance.below(LOG_COPIES);
@@ -255,7 +255,7 @@ impl World {
         }
     }
 
-    /// What the nearest tier has at hand is an answer at once.
+    /// Serves a response that the nearest tier has without waiting.
     async fn try_lift(&mut self, at: usize) {
         let url = Url::any(&mut self.chance);
         let process = &self.processes[at];
@@ -270,7 +270,7 @@ impl World {
         }
     }
 
-    /// What is listed has not been purged.
+    /// Checks that no listed entry has been purged.
     async fn list(&mut self, at: usize) {
         for fields in self.processes[at].listed().await {
             let number = number_in(fields.fields());
@@ -295,7 +295,7 @@ impl World {
         }
     }
 
-    /// What a process has learnt of the others counts from now on.
+    /// Applies the purges that a process has received from the others.
     fn learn(&mut self) {
         let now = self.now();
         for process in &mut self.processes {
@@ -316,7 +316,7 @@ impl World {
         }
     }
 
-    /// Whether this may answer who has asked in that step.
+    /// Checks that a response may answer a request that came in that step.
     fn check_answer(&self, at: usize, url: Url, answer: &Stored, asked: usize) {
         let (number, step) = (number_in(answer.fields()), self.step);
         let fetch = &self.fetches[number];
@@ -362,7 +362,8 @@ impl World {
         );
     }
 
-    /// A purge that names what a fetch has brought, after it began and before somebody asked.
+    /// A purge that covers a fetch's response, issued after the fetch began and before the request
+    /// came.
     fn named(
         &self,
         at: usize,

@@ -1,4 +1,4 @@
-//! What can be fetched, and what purges name of it.
+//! The pages of the model, and the purges that cover them.
 
 use bytes::Bytes;
 use microcache_policy::{Scheme, Time, VaryNames};
@@ -33,7 +33,7 @@ impl Chance {
     }
 }
 
-/// Where something lies: the numbers of a host and a path.
+/// A url: the numbers of a host and a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Url(usize, usize);
 
@@ -51,7 +51,7 @@ impl Url {
     }
 }
 
-/// What one fetch brings of a url.
+/// The response of one fetch of a url.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Page {
     pub(super) url: Url,
@@ -118,7 +118,7 @@ impl Purge {
         Self::Rule(scope, strength)
     }
 
-    /// Whether it names a page, said in the plainest way.
+    /// Checks whether the purge covers a page, by the plainest definition.
     pub(super) fn names(&self, page: Page) -> bool {
         let (host, path) = (HOSTS[page.url.0], PATHS[page.url.1]);
         match self {
@@ -151,7 +151,7 @@ impl Purge {
         matches!(self, Self::Rule(_, Strength::Soft))
     }
 
-    /// Whether it names whatever comes of a url.
+    /// Checks whether the purge covers every response of a url.
     pub(super) fn names_url(&self, url: Url) -> bool {
         !matches!(self, Self::Rule(Scope::Tag(_), _)) && self.names(Page { url, tag: 0 })
     }

@@ -25,7 +25,7 @@ use microcache_store::Clock;
 pub(super) struct Process {
     pub(super) cache: Arc<Cache>,
     clock: Clock,
-    /// What lies in its tiers, and the tiers themselves.
+    /// The contents of its tiers, and the tiers themselves.
     disk: Option<Arc<Mutex<Kept>>>,
     pool: Option<Arc<Mutex<Kept>>>,
     doubles: Vec<Arc<Double>>,
@@ -43,7 +43,7 @@ pub(super) struct Process {
 /// A purge that a process knows of.
 pub(super) struct Known {
     pub(super) purge: Purge,
-    /// When it became known.
+    /// The moment at which it was received.
     pub(super) at: When,
     /// The number of a rule.
     pub(super) id: Option<u64>,
@@ -53,9 +53,9 @@ pub(super) struct Known {
     pub(super) is_forgotten: bool,
 }
 
-/// Somebody who has asked.
+/// A request.
 pub(super) struct Asked {
-    /// When he has.
+    /// The moment at which it came.
     pub(super) at: When,
     fetch: Fetching,
     claimed: Option<Claimed>,
@@ -66,10 +66,10 @@ enum Fetching {
     Alone(Lone),
 }
 
-/// What a look behind memory came to: a response, or perhaps a claim.
+/// The result of a tier lookup: a response, or perhaps a claim.
 type Lifted = Result<Box<FoundBehind>, Option<Claimed>>;
 
-/// A look behind memory, and the step in which somebody has asked.
+/// A tier lookup, and the step in which its request came.
 type Looking = (Url, usize, JoinHandle<(Asked, Lifted)>);
 
 /// A look behind memory that is over.
@@ -177,12 +177,12 @@ impl Process {
         self.doubles.iter().for_each(|tier| tier.set_mood(mood()));
     }
 
-    /// Whether a tier answers nobody now.
+    /// Returns true while a tier never responds.
     pub(super) fn hangs(&self) -> bool {
         self.doubles.iter().any(|tier| tier.hangs())
     }
 
-    /// Leads the fetch of a url, unless somebody does.
+    /// Leads the fetch of a url, unless one is under way.
     pub(super) fn enter(&self, url: Url, at: When) -> Option<Asked> {
         match self
             .cache
@@ -316,7 +316,7 @@ impl Process {
         }
     }
 
-    /// Whether it knew of a rule before that step.
+    /// Returns true if it knew of a rule before that step.
     pub(super) fn knew(&self, id: Option<u64>, step: usize) -> bool {
         let is_it = |known: &Known| known.id == id && known.at.step < step;
         id.is_some() && self.purges.iter().any(is_it)

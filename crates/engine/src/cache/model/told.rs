@@ -1,8 +1,9 @@
-//! What processes tell each other, against the one thing that matters: what was purged, and answered as told to all, is
-//! never again the answer of a process that can read the log. Whatever is lost of the log, in which of its copies,
-//! and whoever can reach only one of them.
+//! A model of rule delivery between processes, checked against one property: an entry whose purge
+//! was reported as delivered to all is never served again by a process that can read the log,
+//! whichever records of whichever copies are lost, and even if it reaches only one copy.
 //!
-//! Where only one copy is lost at a time, and everybody reads on in the other one, nothing that was not purged is gone.
+//! While only one copy is lost at a time, and every process reads on in the other, no unpurged
+//! entry is lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +23,7 @@ use crate::cache::{NotWritten, Scope, Strength, Where};
 use microcache_store::Clock;
 
 const PROCESSES: usize = 3;
-/// How often a process looks at the log, a little less often than it really does.
+/// The interval at which a process reads the log, slightly longer than the real one.
 const LOOK: Duration = Duration::from_millis(300);
 /// So many looks end each doubt.
 const LOOKS: usize = 4;
@@ -37,7 +38,7 @@ struct Purged {
     decided: usize,
     /// The process that has decided it, as long as that lives.
     by: Option<usize>,
-    /// Since when it is answered as told to all.
+    /// The step since which it is reported as delivered to all.
     told: Option<usize>,
 }
 
@@ -48,10 +49,11 @@ struct Fleet {
     fetches: Vec<Fetch>,
     purges: Vec<Purged>,
     processes: Vec<Process>,
-    /// What was told by then each process has to know.
+    /// Per process, the step up to which it has to know delivered rules.
     informed: [usize; PROCESSES],
     pool: Arc<Mutex<Kept>>,
-    /// When a record was last lost that its writer may have read already: it does not tell it again.
+    /// The step in which a record was last lost that its writer may have seen stored: the writer
+    /// does not send it again.
     unnoticed: usize,
 }
 
@@ -92,7 +94,8 @@ impl Fleet {
         }
     }
 
-    /// Only one copy is lost or not reached at a time, and everybody has read on in the other one before the next one is.
+    /// Takes a step in which only one copy at a time is lost or unreachable, and every process
+    /// reads the other one before the next loss.
     async fn take_a_gentle_step(&mut self) {
         self.step += 1;
         let at = self.chance.below(PROCESSES);
@@ -130,7 +133,7 @@ impl Fleet {
         self.pool.lock().forget_log(copy, self.chance.below(4));
     }
 
-    /// Nobody reaches a copy, or everybody does again. It may have been emptied meanwhile.
+    /// Makes a copy unreachable, or reachable again and possibly emptied.
     fn lose_a_server(&mut self) {
         let (copy, line) = (self.chance.below(LOG_COPIES), Line::any(&mut self.chance));
         for process in &self.processes {
@@ -141,7 +144,7 @@ impl Fleet {
         }
     }
 
-    /// A process that has just begun knows all that was told before, or uses nothing that lies behind memory.
+    /// Restarts a process: it knows every rule delivered before, or serves nothing from tiers.
     async fn restart(&mut self, at: usize) {
         self.processes[at].restart(Mood::Works).await;
         self.informed[at] = self.step;
@@ -235,8 +238,9 @@ impl Fleet {
         self.processes[at].cache.step_in().await;
     }
 
-    /// All that a process had to tell may be told by now. What was not answered as told when it was purged, and was told
-    /// bit by bit, may have been lost where it was told first.
+    /// Notes that a process may have delivered all its rules by now. A rule that was not reported
+    /// as delivered when it was issued, and was delivered bit by bit, may have been lost in the
+    /// first copy.
     fn note_told(&mut self, at: usize) {
         let fleet = self.processes[at].cache.fleet().expect("it shares");
         if fleet.untold == 0 {
@@ -249,7 +253,8 @@ impl Fleet {
         }
     }
 
-    /// A second goes by for a process. If it reaches a copy of the log, it knows then what was told before.
+    /// Advances a process by a second. If it reaches a copy of the log, it then knows every rule
+    /// delivered before.
     async fn inform(&mut self, at: usize) {
         for _ in 0..LOOKS {
             self.step_in(at).await;
@@ -272,7 +277,7 @@ impl Fleet {
         }
     }
 
-    /// Whether a process may answer with what this fetch has brought.
+    /// Checks whether a process may serve the response of this fetch.
     fn check(&self, at: usize, number: usize) {
         let fetch = &self.fetches[number];
         let must_know = |purged: &&Purged| {

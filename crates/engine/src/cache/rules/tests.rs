@@ -181,7 +181,7 @@ fn of_a_variant_it_covers_what_is_stored_of_it_and_what_is_being_fetched_of_its_
     assert!(!stored(&key, &vary, b"de") && !covers(Held::fetch(&key, &tags)));
 }
 
-/// What a response says that varies on the language.
+/// The `Vary` of a response in several languages.
 fn languages() -> VaryNames {
     VaryNames::from_bytes(b"accept-language").expect("names")
 }
@@ -209,7 +209,8 @@ fn only_what_is_older_is_covered() {
     assert_eq!(covered(fetched(6, 0)), None);
 }
 
-/// Asked for so many milliseconds after [`NOW`], by somebody who had read the log up to there.
+/// An entry fetched this many milliseconds after [`NOW`], by a process that had read the log up to
+/// there.
 fn fetched(millis: u64, purges_known: u64) -> Since {
     Since::Fetch {
         at: NOW.plus(millis),
@@ -248,7 +249,7 @@ fn of_two_rules_of_a_name_both_places_count() {
     assert!(!covered(fetched(1, 101)));
 }
 
-/// Asked for by somebody who had read so far in both copies of the log.
+/// An entry fetched by a process that had read both copies of the log up to there.
 fn known(first: u64, second: u64) -> Since {
     Since::Fetch {
         at: NOW.plus(1_000_000),
@@ -437,7 +438,8 @@ fn rules_come_back_from_bytes() {
     );
 }
 
-/// What another process wrote is read by how long the machine has been up, as records are, however its clock stood.
+/// A rule of another process is dated by the machine's uptime, as records are, whatever its wall
+/// clock showed.
 #[test]
 fn the_time_of_a_rule_is_read_as_the_time_of_a_record_is() {
     let epoch = Epoch::now();
