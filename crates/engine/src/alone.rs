@@ -33,7 +33,7 @@ impl Engine {
         incoming: Incoming,
     ) -> Result<Response, NoResponse> {
         let audience = Arc::default();
-        // Given up with this future, unless the request is to go on without it.
+        // Leaves when this future is dropped, unless the fetch continues without it.
         let seat = Audience::join(&audience, incoming.network);
         let Some(key) = &question.key else {
             return self.alone(question, incoming, audience).await;
@@ -83,13 +83,13 @@ impl Engine {
         if let Some(shared) = &sent.leaves_out {
             request.withheld.clone_from(&shared.withheld);
         }
-        // From now on a purge of the key is noticed.
+        // From here on a purge of the key is noticed.
         let lone = key.as_ref().filter(|_| sent.fills);
         let lone = lone.map(|key| self.cache.begin_alone(key));
         let answer = route.origin.fetch(request).await;
         if let Some(failure) = failure(&answer)
             && let Some(key) = &key
-            // Boxed, what is rare makes the future of every request no larger.
+            // Boxed: a rare branch must not enlarge the future of every request.
             && let Some(copy) = Box::pin(self.copy_alone(&why, key, &incoming, &failure)).await
         {
             return Ok(copy);
@@ -112,7 +112,7 @@ impl Engine {
                 self.cache.note_open(key);
             }
             if let Some(again) = again.filter(|_| withholds && !is_kept) {
-                // The next requests like this one go whole at once.
+                // Later requests like this one are sent unchanged from the start.
                 if !is_refusal(response.status) && !is_origin_failure(response.status) {
                     let view = incoming.origin_view(&route.rules);
                     let withheld = withheld_names(&view, &self.cache.known_vary(key));
@@ -227,7 +227,7 @@ impl Engine {
         passed_on(response, facts, cache_status, Outcome::Pass)
     }
 
-    /// The answer from a copy that may be used because the origin failed.
+    /// The response from a stale copy that is usable because the origin failed.
     async fn copy_alone(
         &self,
         why: &WhyAsked,
@@ -248,8 +248,8 @@ impl Engine {
         }
     }
 
-    /// RFC 9111 §4.3.5: what an answer to HEAD says about the stored answer to GET that could have
-    /// been the answer. One that is for one client says nothing about what others get.
+    /// Updates the stored response from a HEAD response (RFC 9111 §4.3.5). A HEAD response for one
+    /// client says nothing about other clients' responses.
     fn update_from_head(
         &self,
         lone: Lone,

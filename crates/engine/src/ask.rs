@@ -1,4 +1,5 @@
-//! A request that memory could not answer: it leads a fetch, joins one, or goes alone.
+//! Requests that memory cannot answer: each leads a coalesced fetch, joins one, or is sent
+//! directly.
 
 use std::future::{Future, poll_fn};
 use std::mem;
@@ -55,8 +56,8 @@ impl Engine {
         }
     }
 
-    /// Leads the fetch that others want too, or waits for it. If that comes to nothing for this request,
-    /// it goes alone.
+    /// Leads or joins a coalesced fetch. If its result does not fit this request, the request is
+    /// sent directly.
     async fn ask_together(
         self: Arc<Self>,
         mut question: Together,
@@ -96,7 +97,7 @@ impl Engine {
                 Next::LookAgain | Next::LookForAnother => {}
             }
             match self.look_once_more(&incoming) {
-                // Whoever asks next after the pause renews it.
+                // The first request after the refresh pause refreshes it.
                 Served::Now(response) | Served::NowAndRefresh(response, _) => return Ok(response),
                 Served::Failed(failed) => return Err(failed),
                 Served::Ask(Question::Alone(alone)) => {
@@ -120,7 +121,7 @@ impl Engine {
         };
         let incoming =
             Arc::into_inner(incoming).expect("only a leader shares it, and leads to the end");
-        // Boxed, what is rare makes the future of every miss no larger.
+        // Boxed: a rare branch must not enlarge the future of every miss.
         Box::pin(self.alone_or_stale(Alone { why, key, whole }, incoming)).await
     }
 
@@ -129,7 +130,7 @@ impl Engine {
         self.serve(&incoming.as_request(), self.clock.now())
     }
 
-    /// Leads the fetch of what is wanted.
+    /// Leads a coalesced fetch.
     async fn ask_for_all(
         self: &Arc<Self>,
         leader: Leader,
@@ -137,7 +138,7 @@ impl Engine {
         incoming: &Arc<Incoming>,
     ) -> Led {
         let view = incoming.origin_view(self.rules(question.why.route));
-        // The fetch of somebody else may have ended since the look.
+        // Another fetch may have ended since the lookup.
         if self.has_newer(&question.wanted, &view)
             && let Served::Now(response) | Served::NowAndRefresh(response, _) =
                 self.look_once_more(incoming)
@@ -154,7 +155,7 @@ impl Engine {
         let copy = || self.copy_for(question, incoming, None, Detail::OriginSlow);
         match self.or_stale(verdict, (Instant::now(), None), copy).await {
             Waited::Stale(response) => {
-                // The copy is to be renewed all the same.
+                // The copy is to be refreshed nevertheless.
                 seat.keep();
                 Led::answer(Ok(response))
             }
@@ -167,7 +168,8 @@ impl Engine {
         }
     }
 
-    /// The answer to a request that must neither wait nor be sent: too many of its address do already.
+    /// Answers a request that may neither wait nor be sent, because its address has too many
+    /// waiters: with a stale copy or an error.
     fn give_way(&self, question: &Together, incoming: &Incoming) -> Result<Response, NoResponse> {
         let failure = Failure::TooManyWait;
         let copy = self.copy_for(question, incoming, None, failure.detail());
@@ -186,8 +188,8 @@ impl Engine {
         let (response, otherwise) = match told {
             Waited::Stale(response) => (Some(response), Next::Alone),
             Waited::Done(Progress::Answer(answer, since)) => {
-                // It is judged as it was when it came, or when this request came to wait: that
-                // somebody is told of it a moment later makes it no older.
+                // Its freshness is judged at its arrival, or when this request began to wait: being
+                // woken a moment later does not make it older.
                 match self.share(&answer, since.max(entered), question, incoming) {
                     Joined::Response(response) => return Next::answer(*response),
                     Joined::NotForThisRequest => return Next::Alone,
@@ -199,7 +201,8 @@ impl Engine {
                 return Next::Answer(Box::new(self.give_way(question, incoming)));
             }
             Waited::Done(Progress::Released) => return Next::LookForAnother,
-            // One client's request must not disperse the others: one of them asks for all, once.
+            // A refusal of one client's request must not end coalescing: one waiter fetches for
+            // all, once.
             Waited::Done(Progress::Refused) if !mem::replace(&mut before.refused, true) => {
                 return Next::LookAgain;
             }
@@ -212,7 +215,7 @@ impl Engine {
                 let otherwise = if !mem::replace(&mut before.failed, true) {
                     Next::LookAgain
                 } else if failure.may_be_the_askers() {
-                    // It may be due to what those sent who asked, and not to what this one does.
+                    // The cause may be the leader's request rather than this one's.
                     Next::Alone
                 } else {
                     Next::failed(failure, question)
@@ -283,7 +286,7 @@ impl Engine {
         stored.is_some_and(|hit| known.is_none_or(|began| began < hit.began))
     }
 
-    /// The fetch runs as a task of its own: a client that leaves does not take it along.
+    /// Fetches in a task of its own, so that the fetch survives its client.
     fn start_fetch(
         self: &Arc<Self>,
         leader: Leader,
@@ -304,8 +307,8 @@ impl Engine {
         verdict
     }
 
-    /// A fetch is large, with all that it may wait for in it. Boxed, it is not moved on its way into the
-    /// runtime and out of it.
+    /// Spawns a fetch. It is large, as it contains every future it may wait for; boxed, it is not
+    /// moved into the runtime and out of it.
     fn spawn_lead(self: &Arc<Self>, leader: Leader, fetch: Fetch) {
         tokio::spawn(Box::pin(Arc::clone(self).lead(leader, fetch)));
     }
@@ -381,7 +384,7 @@ impl Engine {
         cache_status.ttl = Some(usable_for(&hit.lifetime, now));
         let outcome = Outcome::Revalidated;
         let hit = hit.clone();
-        // Nobody has asked for more of it otherwise.
+        // Other encodings exist only if a request has asked for them.
         if hit.known_encoded().is_some() {
             let look = Look {
                 route,
@@ -399,7 +402,7 @@ impl Engine {
         Reusable::stored(hit).respond(request.fields, &facts, now, cache_status, outcome)
     }
 
-    /// The answer from a response that was found behind memory.
+    /// The response from a tier's entry.
     fn found(&self, hit: Hit, tier: Detail, incoming: &Incoming, facts: &RequestFacts) -> Response {
         answer_from(tier, hit, &incoming.as_request(), facts, self.clock.now())
     }
@@ -428,7 +431,7 @@ impl Engine {
         if !vary::answers(vary, selected, &selection, answer.fields()) {
             return Joined::LookAgain;
         }
-        // An answer that no request may reuse without asking is not for those who waited either.
+        // A response that no request may reuse without revalidation is not for the waiters either.
         if !matches!(reuse(lifetime, &facts, at), Reuse::Fresh | Reuse::Stale) {
             return Joined::NotForThisRequest;
         }
@@ -460,8 +463,8 @@ impl Engine {
         Joined::Response(Box::new(response))
     }
 
-    /// The answer from a stale copy, if there is one that may be used when the origin fails: this
-    /// one, the one that was to be renewed, or what memory has by now.
+    /// The response from a copy that is usable because the origin failed: `found`, the one to be
+    /// revalidated, or the one in memory by now.
     fn copy_for(
         &self,
         question: &Together,
@@ -483,8 +486,8 @@ impl Engine {
 /// The outcome of leading a fetch.
 enum Led {
     Answer(Box<Result<Response, NoResponse>>),
-    /// The client asks by itself: the whole is too large to be kept and it wants a part, or the origin has not seen all
-    /// that it says.
+    /// The request is to be sent directly: it wants a range of an oversized response, or the origin
+    /// has not seen all of its fields.
     Alone(Detail),
 }
 
@@ -504,10 +507,10 @@ struct Before {
 /// The next step of a waiter.
 enum Next {
     Answer(Box<Result<Response, NoResponse>>),
-    /// Asks again, together with the others.
+    /// Looks up again, and coalesces with the others.
     LookAgain,
-    /// The same, if that is for another fetch than the one it waited for, whose answer was not to be
-    /// shared: it may have been for other values of what it varies on.
+    /// Looks up again, but only to join another fetch: the response was not shareable, possibly
+    /// only for the leader's values of the fields it varies on.
     LookForAnother,
     Alone,
 }
@@ -525,9 +528,9 @@ impl Next {
 
 enum Joined {
     Response(Box<Response>),
-    /// The answer is for requests that differ in a field it varies on; or it was stored meanwhile,
-    /// and is to be had there.
+    /// The response is for other values of a field it varies on, or it was stored meanwhile and is
+    /// found by a lookup.
     LookAgain,
-    /// The answer must not, or can no longer, be given to this request.
+    /// The response must not, or can no longer, be served to this request.
     NotForThisRequest,
 }

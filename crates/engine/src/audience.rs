@@ -1,8 +1,8 @@
-//! The clients that wait for the answer to one request of the origin, by their addresses.
+//! The clients that wait for one response of the origin, by their addresses.
 //!
-//! A fetch for everyone has as many as want it, and they come and go while it waits for its place at the origin. So
-//! the queue there watches them: the fetch takes its turn with any of their addresses, and is not sent when the last
-//! of them has left.
+//! A coalesced fetch has one or more, which come and go while it waits in the origin's queue. The
+//! queue watches them: the fetch takes its turn with any of their addresses, and is not sent once
+//! the last one has left.
 
 use std::collections::{BTreeMap, HashSet};
 use std::future::poll_fn;
@@ -14,7 +14,7 @@ use microcache_policy::Network;
 use crate::holdings::Holdings;
 use crate::sync::Mutex;
 
-/// The clients that wait for one answer.
+/// The clients that wait for one response.
 #[derive(Debug, Default)]
 pub struct Audience {
     state: Mutex<State>,
@@ -38,15 +38,15 @@ struct Member {
 
 #[derive(Debug, Default)]
 struct Watch {
-    /// The addresses of clients that came or left.
+    /// The addresses of clients that have joined or left.
     changed: HashSet<Network>,
     waker: Option<Waker>,
 }
 
-/// A client's place in an [`Audience`]. Dropping it leaves.
+/// A client's membership in an [`Audience`]; it leaves on drop.
 #[derive(Debug)]
 pub struct Seat {
-    /// Empty once it is kept for good.
+    /// `None` once the membership is permanent.
     audience: Option<Arc<Audience>>,
     number: u64,
 }
@@ -107,7 +107,8 @@ impl Audience {
         state.by_address.networks().any(|other| other != network)
     }
 
-    /// Has the newest client of the address with most give way to one of `newcomer`. Says whether there is one.
+    /// Displaces the newest client of the address with most, in favour of `newcomer`. Returns false
+    /// if no address has more.
     pub(crate) fn make_room(&self, newcomer: Network) -> bool {
         let mut state = self.state.lock();
         let Some((_, number)) = state.by_address.newest_beyond(newcomer) else {
@@ -119,7 +120,7 @@ impl Audience {
         true
     }
 
-    /// Has all of them give way.
+    /// Displaces all clients.
     pub(crate) fn displace_all(&self) {
         let mut state = self.state.lock();
         let numbers: Vec<_> = state.members.keys().copied().collect();
@@ -131,7 +132,8 @@ impl Audience {
         crate::sync::wake(wakers);
     }
 
-    /// Begins to watch who comes and leaves, and says of which addresses they are now. There is one who does.
+    /// Starts watching the audience and returns the present addresses. There is at most one
+    /// watcher.
     pub fn watch(self: &Arc<Self>) -> (Watching, Vec<Network>) {
         let mut state = self.state.lock();
         state.watch = Some(Watch::default());
@@ -141,7 +143,7 @@ impl Audience {
 }
 
 impl State {
-    /// Has `number` give way. It counts no more, though it has not left yet.
+    /// Displaces a client. It no longer counts, though it has not left yet.
     fn displace(&mut self, number: u64) -> Option<Waker> {
         let member = self.members.get_mut(&number)?;
         member.gives_way = true;
@@ -164,7 +166,7 @@ impl State {
     }
 }
 
-/// The view of the one who watches an [`Audience`]. Dropping it ends that.
+/// A watch on an [`Audience`]; ended on drop.
 #[derive(Debug)]
 pub struct Watching(Arc<Audience>);
 
@@ -193,12 +195,13 @@ impl Drop for Watching {
 }
 
 impl Seat {
-    /// Keeps it for good: the client has its answer, and the fetch is to go on as if it still waited.
+    /// Makes the membership permanent: the client has its response, and the fetch is to continue as
+    /// if it still waited.
     pub fn keep(mut self) {
         self.audience = None;
     }
 
-    /// Resolves if the client has to give way to others.
+    /// Resolves if the client is displaced by others.
     pub(crate) fn poll_gives_way(&self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(audience) = &self.audience else {
             return Poll::Pending;

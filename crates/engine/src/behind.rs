@@ -14,21 +14,21 @@ use crate::message::{Incoming, Request, Response};
 use crate::origin::Urgency;
 use crate::serve::{Engine, Look, Refresh, Wanted, answer_from, facts_of, key_of};
 
-/// The first look after another process was found to be asking; each pause is twice the one before.
+/// The pause before the first retry while another process fetches; it doubles with each retry.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 /// The result of a tier lookup.
 pub(crate) enum Behind {
-    /// This response, out of the tier of this name.
+    /// A usable response, and the tier it comes from.
     Found(Hit, Detail),
-    /// The origin has to be asked; perhaps with the right that other processes respect.
+    /// The origin has to be asked, possibly under a claim that other processes respect.
     Ask(Option<Claimed>),
 }
 
 impl Engine {
-    /// Looks into the tiers. While another process is asking the origin, looks again until what
-    /// it brings is there, or until it had its time. A stored response that may be validated is
-    /// put into `fetch`. Where there is no record of ours, there may be the application's page.
+    /// Searches the tiers. While another process fetches the response, searches again until it is
+    /// stored or the claim has expired. A response that can be revalidated is put into `fetch`.
+    /// Without an entry, the page that the application itself stores is used, if there is one.
     pub(crate) async fn look_behind(&self, leader: &Leader, fetch: &mut Fetch) -> Behind {
         if self.cache.has_no_tiers() {
             return Behind::Ask(None);
@@ -41,9 +41,9 @@ impl Engine {
         let page = self.application_page(leader.key(), fetch.route, &fetch.facts, asked);
         match page.await {
             Some(hit) => {
-                // It is not written behind memory, where the next process finds it as this one
-                // has: the claim is given back.
-                // It was read after these, and they do not mean it.
+                // It is not written to the tiers, where other processes find it just as this one
+                // has, so the claim is released. It was read after these rules, so they do not
+                // cover it.
                 hit.note_purges_checked(leader.since());
                 self.cache.lift(leader, &hit, &self.origin_view(fetch));
                 Behind::Found(hit, Detail::MemcachedPage)
@@ -63,7 +63,7 @@ impl Engine {
                 LookedBehind::Found(found) if self.is_usable(fetch, &found) => {
                     return self.lift(leader, fetch, *found);
                 }
-                // Another process may have put a newer one where it is shared.
+                // A shared tier may have a newer one from another process.
                 LookedBehind::Found(found) if !found.is_shared() => {
                     self.keep_for_validation(leader, fetch, *found);
                     place = Where::InSharedTiers;
@@ -82,7 +82,7 @@ impl Engine {
             match turn {
                 Turn::Free => return Behind::Ask(None),
                 Turn::Ours(claimed) => return Behind::Ask(Some(claimed)),
-                // Whoever is at it may put something there yet.
+                // The process that holds the claim may still store a response.
                 Turn::Theirs if Instant::now() >= deadline => {
                     return Behind::Ask(None);
                 }
@@ -94,7 +94,8 @@ impl Engine {
         }
     }
 
-    /// Between the look and the claim, the one whose turn it was may have stored what it brought.
+    /// Searches once more under the claim: the previous holder may have stored its response in
+    /// between.
     async fn unless_renewed(
         &self,
         leader: &Leader,
@@ -114,8 +115,8 @@ impl Engine {
         Behind::Ask(Some(claimed))
     }
 
-    /// Looks once more, where nothing is known of that may be used: the origin has failed, and a tier
-    /// that could not be asked before may have come back.
+    /// Searches once more if no usable copy is known: the origin has failed, and a tier that was
+    /// unreachable may have recovered.
     pub(crate) async fn look_again(&self, leader: &Leader, fetch: &mut Fetch) {
         let request = self.origin_view(fetch);
         let (facts, now) = (fetch.facts, self.clock.now());
@@ -128,8 +129,8 @@ impl Engine {
         }
     }
 
-    /// The answer to a request from what the nearest tier can give without waiting, if it is
-    /// fresh. What is not is for [`Engine::look_behind`].
+    /// The response of the nearest tier, if it is fresh and available without waiting. Others are
+    /// left to [`Engine::look_behind`].
     pub(crate) fn answer_without_waiting(&self, look: &Look<'_>, now: Time) -> Option<Response> {
         let is_fresh =
             |stored: &Stored| matches!(reuse(&stored.lifetime, look.facts, now), Reuse::Fresh);
@@ -137,7 +138,7 @@ impl Engine {
         Some(answer_from(tier, hit, look.request, look.facts, now))
     }
 
-    /// The answer to a request that wants none from the origin, from what lies behind memory.
+    /// The response of a tier to a request with `only-if-cached`.
     pub async fn answer_from_behind(&self, request: &Request<'_>) -> Option<Response> {
         if self.cache.has_no_tiers() {
             return None;
@@ -163,7 +164,8 @@ impl Engine {
     fn is_usable(&self, fetch: &Fetch, found: &FoundBehind) -> bool {
         let usable = match reuse(&found.stored().lifetime, &fetch.facts, self.clock.now()) {
             Reuse::Fresh => true,
-            // A client gets it at once, and it is renewed meanwhile; a renewal goes on.
+            // A client gets it at once and it is refreshed meanwhile; a refresh goes on to the
+            // origin.
             Reuse::Stale => matches!(fetch.urgency, Urgency::Client),
             _ => false,
         };
@@ -202,7 +204,7 @@ impl Engine {
             let hit = found.into_hit();
             let view = self.origin_view(fetch);
             self.cache.learn(leader, hit.learnt(view.rules), &view);
-            // If the origin fails, it may be the answer after all.
+            // If the origin fails, it may be served after all.
             self.cache.lift(leader, &hit, &view);
             fetch.stored = Some(hit);
         }

@@ -1,4 +1,4 @@
-//! A message body on its way: nothing, one piece, a file, a fill that others read too, or a stream.
+//! Message bodies: empty, one piece, a file, a shared fill, or a stream.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -11,10 +11,10 @@ use crate::cause::Cause;
 use crate::file::FileReader;
 use crate::fill::FillReader;
 
-/// One step of a body.
+/// One frame of a body.
 #[derive(Clone, Debug)]
 pub enum Frame {
-    /// Some bytes; never none.
+    /// Data; never empty.
     Data(Bytes),
     /// The trailer section. Nothing follows it.
     Trailers(FieldsBuf),
@@ -23,16 +23,16 @@ pub enum Frame {
 /// The reason a body ended early.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BodyError {
-    /// The peer closed before the length it had promised.
+    /// The peer closed before the announced length.
     #[error("the body ended before its announced length")]
     Incomplete,
-    /// Nothing came for too long.
+    /// No data arrived in time.
     #[error("the body stalled")]
     Timeout,
-    /// It is longer than it may be.
+    /// The body exceeds the size limit.
     #[error("the body is too large")]
     TooLarge,
-    /// The framing was broken.
+    /// The framing is invalid.
     #[error("malformed body: {0}")]
     Malformed(&'static str),
     /// The reader was too slow: it kept others waiting, or pinned too much memory.
@@ -41,10 +41,10 @@ pub enum BodyError {
     /// The connection failed.
     #[error("the connection was lost")]
     Disconnected,
-    /// The peer gave it up by HTTP/2, with this code (RFC 9113 §7).
+    /// The peer reset the HTTP/2 stream with this code (RFC 9113 §7).
     #[error("the stream was reset with code {0}")]
     Reset(u32),
-    /// Whatever the one says who brings it.
+    /// An error of a custom source.
     #[error("the body broke off")]
     Other(#[source] Cause),
 }
@@ -68,15 +68,15 @@ pub trait Source: Send + Sync {
 pub enum Body {
     /// No bytes.
     Empty,
-    /// All of it at once.
+    /// The whole body in one piece.
     Full(Bytes),
     /// The whole body of a stored response, in memory.
     Stored(Hit),
     /// A stored body in a file, or a part of it.
     File(FileReader),
-    /// A response that is being fetched; other requests may be reading it as well.
+    /// The body of a response being fetched, possibly shared with other requests.
     Fill(FillReader),
-    /// Straight from the other side.
+    /// The stream of the peer.
     Stream(Box<dyn Source>),
 }
 
@@ -95,8 +95,8 @@ impl Body {
                 self.poll_frame(cx)
             }
             Self::File(reader) => reader.poll_read(cx).map(|read| {
-                // What is on disk is not what was put there, or cannot be read: the client must
-                // not take what it has for the whole.
+                // The file is damaged or unreadable: the client must not take the truncated body
+                // for the whole.
                 read.map(|bytes| bytes.map(Frame::Data).map_err(|_| BodyError::Incomplete))
             }),
             Self::Fill(reader) => reader.poll_frame(cx),
@@ -104,7 +104,7 @@ impl Body {
         }
     }
 
-    /// Tells the other side that its bytes are taken slowly.
+    /// Notifies the source that its data is read slowly.
     pub fn is_held_up(&mut self) {
         if let Self::Stream(source) = self {
             source.is_held_up();

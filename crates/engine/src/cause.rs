@@ -9,12 +9,12 @@ use std::sync::Arc;
 pub struct Cause(Arc<dyn Error + Send + Sync>);
 
 impl Cause {
-    /// This error.
+    /// Wraps an error.
     pub fn new(error: Box<dyn Error + Send + Sync>) -> Self {
         Self(error.into())
     }
 
-    /// The error itself.
+    /// The wrapped error.
     pub fn get(&self) -> &(dyn Error + Send + Sync + 'static) {
         &*self.0
     }
@@ -39,7 +39,7 @@ impl fmt::Debug for Cause {
     }
 }
 
-/// The same error, not one that says the same.
+/// Equal only to itself, not to an error with the same text.
 impl PartialEq for Cause {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

@@ -1,4 +1,4 @@
-//! A client's connection, as those on the way to the origin know it.
+//! A client's connection, as the upstream side sees it.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use crate::sync::Mutex;
 /// client's: it is kept here, and closed with it.
 #[derive(Default)]
 pub struct ClientConnection {
-    /// At most one for each upstream group, by its name.
+    /// At most one connection per upstream group, by the group's name.
     kept: Mutex<Vec<(String, Box<dyn Any + Send>)>>,
     signed_in: AtomicBool,
 }
@@ -30,7 +30,7 @@ impl ClientConnection {
         drop(before);
     }
 
-    /// Takes it out again.
+    /// Takes the kept connection of a group.
     pub fn take(&self, group: &str) -> Option<Box<dyn Any + Send>> {
         let mut kept = self.kept.lock();
         let at = kept.iter().position(|(name, _)| name == group)?;

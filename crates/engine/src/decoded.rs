@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 
-/// The largest window that is made room for: what browsers take too (RFC 9659).
+/// The largest zstd window accepted, in bits: the limit of browsers (RFC 9659).
 const ZSTD_WINDOW: u32 = 23;
 
 /// Decodes a body with this `Content-Encoding`. `None` if it is longer than `most` bytes decoded,
@@ -25,7 +25,7 @@ fn zstd(body: &[u8]) -> io::Result<impl Read> {
     Ok(decoder)
 }
 
-/// All that there is to read, if it is no more than that.
+/// Reads to the end; `None` beyond `most` bytes.
 fn all_of(from: impl Read, most: usize) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     from.take(most as u64 + 1).read_to_end(&mut out).ok()?;

@@ -1,5 +1,5 @@
-//! The answer from a stored response on a route that compresses: in a coding that the client accepts, if it
-//! has been made; else as it is stored, and the coding is made for the next ones.
+//! Responses on a route that compresses: in an accepted coding if it has been made; otherwise as
+//! stored, and the coding is queued for later requests.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -23,7 +23,8 @@ use crate::outcome::Outcome;
 use crate::respond::Reusable;
 use crate::serve::{Engine, Look};
 
-/// Bodies above this take too long to be compressed thoroughly: others wait for the same thread.
+/// The largest body compressed thoroughly, in bytes: a larger one would hold up the thread for too
+/// long.
 const THOROUGH: u64 = 128 * 1024;
 /// The number of responses between two checks whether thorough compression pays.
 const ASK_AGAIN: u32 = 64;
@@ -32,7 +33,7 @@ const PAYS: u64 = 32;
 /// The divisor of the quick encoding's length that thorough compression saves, roughly.
 const SAVING: u64 = 8;
 
-/// Earlier versions of a url that are remembered as dictionaries.
+/// Earlier versions of a url kept as dictionaries.
 const VERSIONS: usize = 8;
 /// The largest dictionary in bytes: each version is compared with all that are kept.
 const LARGEST_DICTIONARY: u64 = 256 * 1024;
@@ -55,7 +56,7 @@ pub(crate) struct Choice<'h> {
 }
 
 impl Engine {
-    /// The answer from a stored response to a request on a route that compresses.
+    /// The response to a request on a route that compresses, from a stored response.
     #[inline(never)]
     pub(crate) fn answer_encoded(
         &self,
@@ -104,7 +105,7 @@ impl Engine {
         response
     }
 
-    /// In which coding a request is answered, of those that have been made. Nothing is done yet.
+    /// Chooses among the encodings already made. Has no side effects.
     pub(crate) fn choice<'h>(
         &self,
         look: &Look<'_>,
@@ -127,7 +128,7 @@ impl Engine {
         }
         if let Some(best) = wanted.codings().next() {
             if look.facts.range().is_some() {
-                // Parts are to be had of what is stored.
+                // Ranges are served from the stored body only.
                 if !wanted.refuses_identity() && !ranges_by_date(request) {
                     choice.sent = Err(NotCompressed::Part);
                     return choice;
@@ -148,8 +149,8 @@ impl Engine {
         choice
     }
 
-    /// The same by what differs from the version that a client has, if that is one of those that are remembered
-    /// and it is less.
+    /// Prefers a delta against the client's version, if that version is kept and the delta is
+    /// smaller.
     fn compare<'h>(
         &self,
         look: &Look<'_>,
@@ -209,8 +210,8 @@ impl Engine {
         }
     }
 
-    /// Has a body compressed as well as can be done, if that pays in what is left of its life: where it is asked
-    /// for as often as until now. It is done when there is nothing else to do.
+    /// Queues thorough compression if it pays for the rest of the response's life at the present
+    /// request rate. The job runs when the threads are idle.
     fn be_thorough(&self, key: &[u8], hit: &Hit, encoded: &Encoded, now: Time) {
         let quick = encoded.bodies().body(Coding::Brotli);
         let quick = quick.map_or(0, Bytes::len) as u64;
@@ -256,7 +257,7 @@ impl Engine {
 }
 
 impl Cache {
-    /// The response in whose place another is about to come, where what is made of it counts.
+    /// The variant about to be replaced, if its encodings are reusable.
     pub(crate) fn to_be_replaced(
         &self,
         rules: &Rules,
@@ -271,8 +272,8 @@ impl Cache {
     }
 }
 
-/// The response that comes in the place of another: with what was made of that, if both have the same body; else
-/// with the other one as a dictionary, where the route has such.
+/// The replacement of a response: with the same encodings if both have the same body; otherwise
+/// with the old body as a dictionary, on routes that use dictionaries.
 pub(crate) fn with_encodings_of(
     rules: &Rules,
     stored: Stored,
@@ -307,7 +308,7 @@ fn is_secure(request: &Request<'_>) -> bool {
         || !request.vouched && is_loopback()
 }
 
-/// A response with the body of another one, and what was made of that.
+/// A response with the body, and so the encodings, of another one.
 pub(crate) fn confirmed(rules: &Rules, stored: Stored, before: &Stored) -> Stored {
     match before.known_encoded() {
         Some(encoded) if unsuited(rules, &stored).is_none() => {
@@ -318,8 +319,8 @@ pub(crate) fn confirmed(rules: &Rules, stored: Stored, before: &Stored) -> Store
     }
 }
 
-/// The fields of a response, which say that it may be compressed if it may be. `length` is that of its body,
-/// where it is known.
+/// Adds the fields of a compressible response (`Vary`, `Use-As-Dictionary`) if it is one. `length`
+/// is that of the body, if known.
 pub(crate) fn note_compression(
     rules: &Rules,
     key: &[u8],
@@ -347,7 +348,7 @@ pub(crate) fn named_by_origin(rules: &Rules, named: VaryNames, before: &VaryName
     }
 }
 
-/// A stored response in other codings, where it may be sent in such by these rules.
+/// The encodings of a stored response, if these rules allow compression.
 fn encoded_by<'h>(rules: &Rules, stored: &'h Stored) -> Option<&'h Encoded> {
     let may_be = |stored: &Stored| unsuited(rules, stored).is_none();
     stored.encoded(rules.compress.number, may_be)
@@ -368,7 +369,7 @@ pub(crate) fn unsuited(rules: &Rules, stored: &Stored) -> Option<NotCompressed> 
     } else if stored.body.bytes().is_none() {
         Some(NotCompressed::InFile)
     } else {
-        // What came before the route compressed has told other caches nothing of it.
+        // Stored before the route compressed: its `Vary` does not name the codings.
         (!varies_on_codings(stored.fields())).then_some(NotCompressed::StoredBefore)
     }
 }

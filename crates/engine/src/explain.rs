@@ -53,7 +53,7 @@ pub struct Explained {
     pub remembered: Option<Detail>,
     /// The entries under its key: all variants in memory, and those of the nearest tier.
     pub variants: Vec<Variant>,
-    /// Its fields that the origin does not see if it is asked for everyone.
+    /// The request fields that a coalesced fetch would withhold from the origin.
     pub left_out: OmittedFields,
     /// The encoding that it would be sent in, if memory answers it and its route compresses.
     pub compression: Option<Result<Compressed, NotCompressed>>,
@@ -62,25 +62,25 @@ pub struct Explained {
 /// The encoding of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compressed {
-    /// In this coding.
+    /// The coding.
     pub coding: SentCoding,
-    /// Bytes of what is stored.
+    /// Bytes as stored.
     pub before: u64,
-    /// Bytes of what is sent.
+    /// Bytes as sent.
     pub after: u64,
 }
 
 /// The decision on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// It goes straight to the origin. Without a detail that is because of its route.
+    /// Passed to the origin. Without a detail the route is the reason.
     Pass(Forward, Option<Detail>),
-    /// It is answered from what is stored.
+    /// Answered with a stored response.
     Stored {
-        /// Fresh, or stale while it is refreshed. What is beyond its stale window is used when a refresh of
-        /// it is under way.
+        /// Fresh, or stale while it is refreshed. Beyond its stale window it is served only while a
+        /// refresh is under way.
         reuse: Reuse,
-        /// The tier that it is found in, if not in memory.
+        /// The tier it was found in; `None` for memory.
         tier: Option<Detail>,
         /// Whole seconds of freshness left.
         ttl: i64,
@@ -96,14 +96,14 @@ pub enum Decision {
         /// It joins a fetch under way.
         joins: bool,
     },
-    /// The origin would have to be asked, and the client does not want that.
+    /// The origin would have to be asked, but the request is `only-if-cached`.
     OnlyIfCached(Forward),
 }
 
 /// A stored response.
 #[derive(Debug)]
 pub struct Variant {
-    /// The tier that it lies in; `None` for memory.
+    /// The tier; `None` for memory.
     pub tier: Option<&'static str>,
     /// The request selects it.
     pub is_selected: bool,
@@ -117,7 +117,7 @@ pub struct Variant {
     pub vary: VaryNames,
     /// The values of those fields.
     pub selection: Bytes,
-    /// Bytes, body and head together.
+    /// Bytes, head and body together.
     pub size: u64,
     /// The approximate number of hits since it entered memory.
     pub uses: u32,
@@ -178,7 +178,7 @@ impl Explained {
 }
 
 impl Engine {
-    /// Says what would become of a request.
+    /// Explains the decision on a request.
     pub async fn explain(&self, request: &Request<'_>) -> Explained {
         let now = self.clock.now();
         let found = self.find(request);
@@ -249,7 +249,7 @@ impl Engine {
         explained
     }
 
-    /// The answer out of memory, or why the origin is asked.
+    /// The response from memory, or the reason to ask the origin.
     fn of_memory(&self, look: &Look<'_>, known: &Known, now: Time) -> Result<Decision, Forward> {
         let Known::Response(hit) = known else {
             return Err(nothing_selected(known));
@@ -303,7 +303,7 @@ impl Engine {
         all.variants = behind.iter().map(FoundBehind::variant).collect();
         let usable = behind.iter().find(|one| one.reuse.is_some());
         let found = usable.filter(|_| detail.is_none()).filter(|one| {
-            // Who does not want the origin asked does not wait for a tier either.
+            // A request with `only-if-cached` does not wait for a tier either.
             !look.facts.only_if_cached() || self.is_at_hand(look, one, known)
         });
         if let Some(one) = found {
@@ -341,7 +341,7 @@ impl Engine {
         while let Some(found) = next.take() {
             let (tier, is_shared) = (found.tier(), found.is_shared());
             let one = FoundBehind::new(found.into_hit(), tier, is_shared, look.facts, now);
-            // Another process may have put a newer one where it is shared.
+            // A shared tier may have a newer one from another process.
             if one.reuse.is_none() && !is_shared {
                 next = self.cache.copy_in_shared_tiers(look.key, look.view).await;
             }
@@ -366,7 +366,7 @@ impl Engine {
     /// Returns true if a tier's response is available without waiting.
     fn is_at_hand(&self, look: &Look<'_>, one: &FoundBehind, known: &Known) -> bool {
         let mut is_fresh = false;
-        // It is looked at and not taken.
+        // The entry is only inspected, and not promoted.
         let look_only = |stored: &Stored| {
             is_fresh = reuse(&stored.lifetime, look.facts, self.clock.now()) == Reuse::Fresh;
             false
@@ -390,9 +390,8 @@ impl Engine {
             .collect()
     }
 
-    /// Has the origin asked for a request, as its client would have it asked. Where the client would get
-    /// what is stored, the answer is thrown away and changes nothing; all others are stored as they
-    /// would be.
+    /// Fetches a request from the origin as its client would. A response that would have been
+    /// served from the cache is discarded and changes nothing; others are stored as usual.
     pub async fn ask_for_operator(
         self: Arc<Self>,
         mut incoming: Incoming,
@@ -410,7 +409,7 @@ impl Engine {
             }
             _ => match self.look_once_more(&incoming) {
                 Served::Ask(question) => question,
-                // It has come into memory since.
+                // It has been stored since.
                 Served::Now(response) | Served::NowAndRefresh(response, _) => return Ok(response),
                 Served::Failed(failed) => return Err(failed),
             },
@@ -419,7 +418,7 @@ impl Engine {
     }
 }
 
-/// A question whose answer changes nothing.
+/// A fetch whose response changes nothing.
 fn aside(explained: &Explained) -> Question {
     let why = WhyAsked {
         route: explained.route,
@@ -442,7 +441,7 @@ struct Behind {
     remembered: Option<Detail>,
 }
 
-/// A response that lies behind memory.
+/// An entry of a tier.
 struct FoundBehind {
     hit: Hit,
     tier: Detail,

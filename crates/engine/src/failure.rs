@@ -50,7 +50,7 @@ pub struct NoResponse {
 }
 
 impl NoResponse {
-    /// For a request that went on for this reason.
+    /// A failure of a request that was forwarded for this reason.
     pub(crate) fn new(cause: Failure, forward: Forward) -> Self {
         let cache_status = CacheStatus {
             fwd: Some(forward),

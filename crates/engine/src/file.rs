@@ -1,4 +1,4 @@
-//! A stored body in a file, on its way to a client.
+//! A stored body in a file, as it is sent to a client.
 
 use std::fs::File;
 use std::io;
@@ -12,17 +12,18 @@ use microcache_store::content::BLOCK;
 use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, spawn_blocking};
 
-/// Read at a time where the system has it in memory: what is sealed for TLS next is still near the processor then.
+/// Bytes read at a time from the page cache: small enough to stay in the CPU cache until TLS
+/// encrypts them.
 const AT_HAND: usize = 64 * 1024;
 
-/// Reads a file's body, or a part of it, block by block. Every block is checked before it is given
-/// out; reading happens on threads that may wait for the disk.
+/// A reader of a file's body, or a part of it, block by block. Every block is verified before use;
+/// reads run on threads that may block.
 #[derive(Debug)]
 pub struct FileReader {
     body: Arc<FileBody>,
     at: u64,
     end: u64,
-    /// It began at the beginning and has left nothing out: at the end the whole body is verified.
+    /// It started at the beginning and skipped nothing: the whole body is verified at the end.
     whole: bool,
     reading: Option<JoinHandle<io::Result<Bytes>>>,
 }
@@ -52,8 +53,7 @@ impl FileReader {
         self.end - self.at
     }
 
-    /// The file and where in it the next byte is, if all of it has been verified and may be sent
-    /// by the kernel.
+    /// The file and the offset of the next byte, if the whole body has been verified, for sendfile.
     pub fn direct(&self) -> Option<(&File, u64)> {
         let (file, offset) = self.body.verified()?;
         self.reading
@@ -61,12 +61,13 @@ impl FileReader {
             .then_some((file, offset.saturating_add(self.at)))
     }
 
-    /// Notes that so many bytes were sent directly.
+    /// Advances past bytes sent directly.
     pub fn advance(&mut self, sent: u64) {
         self.at = self.at.saturating_add(sent).min(self.end);
     }
 
-    /// The next bytes, if they have been verified and can be read without waiting: no other thread is needed then.
+    /// The next bytes, if they are verified and in the page cache, so that no other thread is
+    /// needed.
     fn at_hand(&self) -> Option<Bytes> {
         let room = usize::try_from(self.remaining()).unwrap_or(usize::MAX);
         self.body.read_at_hand(self.at, room.min(AT_HAND))
@@ -104,7 +105,7 @@ impl FileReader {
     }
 
     fn poll_block(&mut self, number: u64, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
-        // Outside of a runtime nobody waits for this thread, and no other is to be had.
+        // Outside a runtime this thread may block, and there is no other.
         if self.reading.is_none() && Handle::try_current().is_err() {
             return Poll::Ready(self.body.read_block(number));
         }

@@ -1,9 +1,9 @@
-//! A response body that is being fetched: to the clients and towards the store at once.
+//! A response body being fetched, read by clients and stored at the same time.
 //!
-//! While it may be stored, every chunk is kept, late readers start at the beginning, and the
-//! origin is read as fast as it sends. Once it may not be (it grew over the object limit, or takes too
-//! long to arrive), chunks live until the readers have them, no more readers are taken, and the slowest sets the
-//! pace, until others have waited for it for too long.
+//! While it may be stored, every chunk is kept, late readers start at the beginning, and the origin
+//! is read as fast as it sends. Once it may not (it exceeds the object limit, or takes too long to
+//! arrive), chunks are kept until all readers have them, no reader is added, and the slowest reader
+//! sets the pace until it has held up the others for too long.
 
 mod budget;
 
@@ -29,8 +29,8 @@ use crate::sync::{Mutex, Place, Wakers, wake};
 const WINDOW: u64 = 1024 * 1024;
 /// The overhead of a chunk in bytes.
 const CHUNK_COST: u64 = 64;
-/// A reader who has taken nothing for so long has stalled, and gives way where what readers are behind
-/// with has to become less.
+/// The time without a read after which a reader has stalled, and is dropped first when buffered
+/// bytes have to be reduced.
 const STALLED: Duration = Duration::from_millis(500);
 
 /// A body being fetched.
@@ -43,7 +43,7 @@ pub(crate) struct Fill {
 #[derive(Debug)]
 struct FillState {
     chunks: VecDeque<Bytes>,
-    /// The number of the first chunk that is still there, and how many bytes came before it.
+    /// The number of the first chunk still buffered, and the bytes before it.
     first: usize,
     gone: u64,
     received: u64,
@@ -54,7 +54,7 @@ struct FillState {
     in_tier: bool,
     end: Option<Result<Option<FieldsBuf>, BodyError>>,
     wakers: Wakers,
-    /// The readers, by their places.
+    /// The readers, by slot.
     readers: Vec<Reader>,
     writer: Option<Waker>,
     charge: Charge,
@@ -68,7 +68,7 @@ struct Reader {
     taken: u64,
     /// Bytes it had read when others began to wait for it.
     mark: u64,
-    /// It was too slow, and gets no more.
+    /// Dropped for being too slow.
     let_go: bool,
     /// Bytes it had read at the last check of its pace, and the time of that check.
     paced: u64,
@@ -83,7 +83,7 @@ impl Reader {
         }
     }
 
-    /// Since when it has taken nothing; `None` if that is not long enough to say so.
+    /// The time since which it has read nothing; `None` if it has not stalled.
     fn stalled_since(&mut self, now: Instant) -> Option<Instant> {
         let since = self.paced_at?;
         if self.taken > self.paced {
@@ -97,11 +97,11 @@ impl Reader {
 /// The fate of a chunk.
 #[derive(Debug)]
 pub(crate) enum Pushed {
-    /// It is kept with all before it.
+    /// It is kept, with all chunks before it.
     Kept,
-    /// It is the first that is not kept. Everything so far, with this chunk.
+    /// It is the first that is not kept. All chunks so far, including this one.
     Outgrown(Vec<Bytes>),
-    /// It lives until the readers have it.
+    /// It is kept until the readers have it.
     Streamed,
 }
 
@@ -165,7 +165,7 @@ impl Fill {
         (state.keep || state.in_tier) && matches!(state.end, Some(Ok(_)))
     }
 
-    /// Waits until another chunk is welcome.
+    /// Waits until another chunk is wanted.
     pub(crate) fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<Result<(), Unwanted>> {
         let mut state = self.state.lock();
         if state.keep {
@@ -182,8 +182,8 @@ impl Fill {
         Poll::Pending
     }
 
-    /// Adds a chunk. The body stops being kept for good when it grows beyond `limit` or the budget
-    /// for bodies under way is used up.
+    /// Adds a chunk. The body is no longer kept once it exceeds `limit` or the budget for bodies
+    /// under way is exhausted.
     pub(crate) fn push(self: &Arc<Self>, chunk: Bytes, limit: u64) -> Pushed {
         let mut state = self.state.lock();
         let was_kept = state.keep;
@@ -210,7 +210,7 @@ impl Fill {
         pushed
     }
 
-    /// The end: with trailers perhaps, or with an error. The first word on it counts.
+    /// Ends the body, with trailers or an error. Only the first call counts.
     pub(crate) fn finish(self: &Arc<Self>, end: Result<Option<FieldsBuf>, BodyError>) {
         let mut state = self.state.lock();
         state.end.get_or_insert(end);
@@ -222,7 +222,7 @@ impl Fill {
         self.budget.shed();
     }
 
-    /// The end of a body that was not kept here and went to a tier instead.
+    /// Ends a body that was stored in a tier instead.
     pub(crate) fn finish_in_tier(self: &Arc<Self>, end: Result<Option<FieldsBuf>, BodyError>) {
         self.state.lock().in_tier = true;
         self.finish(end);
@@ -231,7 +231,7 @@ impl Fill {
     /// The complete body. One that came in a single small chunk is that chunk, which the store
     /// copies next to the head; otherwise it is one allocation of exactly its size.
     pub(crate) fn collect(&self) -> Bytes {
-        // Its readers do not wait for the copy.
+        // The readers do not wait for the copy.
         let chunks: SmallVec<[Bytes; 4]> = self.state.lock().chunks.iter().cloned().collect();
         if let [whole] = &chunks[..]
             && whole.len() <= Stored::COMPACT
@@ -246,15 +246,15 @@ impl Fill {
         whole.freeze()
     }
 
-    /// Others begin to wait for the slowest.
+    /// Marks the position of every reader, as others begin to wait for the slowest.
     pub(crate) fn mark(&self) {
         for reader in &mut self.state.lock().readers {
             reader.mark = reader.taken;
         }
     }
 
-    /// The body has waited for its slowest readers for as long as is allowed since it was marked. If
-    /// another reader has everything that came, those go who took too little meanwhile.
+    /// Drops the readers that have read too little since the mark, if another reader has read
+    /// everything: the body has waited for them for the allowed time.
     pub(crate) fn let_go_of_slow(self: &Arc<Self>) {
         let mut state = self.state.lock();
         let received = state.received;
@@ -272,7 +272,7 @@ impl Fill {
         writer.into_iter().for_each(Waker::wake);
     }
 
-    /// The readers for whom something is held that is not kept, and who have stalled.
+    /// The stalled readers for which chunks are kept that are not stored.
     fn stalled(self: &Arc<Self>) -> Vec<Laggard> {
         let mut state = self.state.lock();
         if state.holds_all() {
@@ -292,7 +292,7 @@ impl Fill {
         stalled
     }
 
-    /// Lets go of what every reader has, once it need not be kept.
+    /// Releases the chunks that every reader has, once they need not be kept.
     fn release(self: &Arc<Self>, state: &mut FillState) -> Option<Waker> {
         if state.holds_all() {
             return None;
@@ -350,7 +350,7 @@ impl FillState {
     }
 }
 
-/// A reader who is behind.
+/// A stalled reader.
 struct Laggard {
     since: Instant,
     fill: Arc<Fill>,
@@ -358,7 +358,7 @@ struct Laggard {
 }
 
 impl Laggard {
-    /// It gets no more, unless it has moved meanwhile.
+    /// Drops the reader, unless it has read on meanwhile.
     fn let_go(&self) {
         let mut state = self.fill.state.lock();
         let reader = &mut state.readers[self.at];
@@ -410,7 +410,7 @@ impl FillReader {
         Poll::Ready(None)
     }
 
-    /// Is done with what was given out last, and takes the next chunk or the end.
+    /// Releases the chunk handed out last, and takes the next one or the end.
     fn step(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         let mut state = self.fill.state.lock();
         let reader = &mut state.readers[self.place.index()];
@@ -420,7 +420,7 @@ impl FillReader {
         let mut writer = None;
         if self.held > 0 || self.left == 0 {
             reader.taken += std::mem::take(&mut self.held);
-            // Whoever has its part needs nothing of the rest.
+            // A reader that has its range needs nothing more.
             reader.let_go = self.left == 0;
             writer = self.fill.release(&mut state);
         }
@@ -447,7 +447,7 @@ impl FillReader {
         frame
     }
 
-    /// The part of a chunk that lies in the slice.
+    /// The part of a chunk within the range.
     fn cut(&mut self, mut chunk: Bytes) -> Option<Bytes> {
         let skipped = self.skip.min(chunk.len() as u64);
         self.skip -= skipped;

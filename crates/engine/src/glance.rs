@@ -11,7 +11,7 @@ use crate::decoded::decoded;
 use crate::message::Request;
 use crate::serve::{Engine, Use, Way, key_of, way_of};
 
-/// A stored response that is the answer to a request.
+/// The response in memory that would answer a request.
 #[derive(Clone)]
 pub struct Glance {
     hit: Hit,
@@ -30,7 +30,7 @@ impl Glance {
         self.hit.status
     }
 
-    /// A number that is another one where the content is. It is read for that.
+    /// A number that differs if the content does, computed from the content or its validator.
     pub fn version(&self) -> u64 {
         match (self.hit.body.bytes(), self.tag()) {
             (Some(bytes), _) => xxh3_64(bytes),
@@ -50,7 +50,7 @@ impl Glance {
         self.hit.status == 200 && self.hit.body.bytes().is_some_and(|it| it.len() <= most)
     }
 
-    /// Its content without a coding, if that is so long at most.
+    /// The decoded content, if it has at most `most` bytes.
     #[cfg(feature = "compress")]
     pub fn content(&self, most: usize) -> Option<Vec<u8>> {
         let coding = self.hit.fields().get("content-encoding");

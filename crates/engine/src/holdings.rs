@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 use foldhash::fast::RandomState;
 use microcache_policy::Network;
 
-/// Numbered things by the address that has them. Every operation takes logarithmic time.
+/// Numbered items by the address that holds them. Every operation takes logarithmic time.
 #[derive(Debug, Default)]
 pub struct Holdings {
     of: HashMap<Network, BTreeSet<u64>, RandomState>,
@@ -14,7 +14,7 @@ pub struct Holdings {
 }
 
 impl Holdings {
-    /// Adds `number`, which is greater than those that were added before if it is to count as newer.
+    /// Adds `number`; a greater number counts as newer.
     pub fn add(&mut self, network: Network, number: u64) {
         let held = self.of.entry(network).or_default();
         if held.insert(number) {
@@ -24,7 +24,7 @@ impl Holdings {
         }
     }
 
-    /// Takes `number` away again. Says whether it was there.
+    /// Removes `number`. Returns whether it was there.
     pub fn remove(&mut self, network: Network, number: u64) -> bool {
         let Some(held) = self.of.get_mut(&network) else {
             return false;
@@ -47,17 +47,17 @@ impl Holdings {
         self.of.get(&network).map_or(0, BTreeSet::len)
     }
 
-    /// How many the address has that has most.
+    /// The number of holdings of the address with most.
     pub fn most(&self) -> usize {
         self.by_count.last().map_or(0, |(most, _)| *most)
     }
 
-    /// The oldest of this address.
+    /// The oldest item of this address.
     pub fn oldest(&self, network: Network) -> Option<u64> {
         self.of.get(&network)?.first().copied()
     }
 
-    /// All addresses that have any.
+    /// All addresses with items.
     pub fn networks(&self) -> impl Iterator<Item = Network> {
         self.of.keys().copied()
     }

@@ -1,4 +1,4 @@
-//! 1xx responses on their way from the origin's exchange to the client's.
+//! 1xx responses, on their way from the origin to the client.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -16,8 +16,8 @@ pub struct Interim {
     pub fields: FieldsBuf,
 }
 
-/// The 1xx responses to one request. Every request has one of these and hardly any uses it, so it
-/// is small; a channel would take a kilobyte.
+/// The 1xx responses to one request. Every request has one and few use it, so it is small; a
+/// channel would take a kilobyte.
 #[derive(Clone, Debug, Default)]
 pub struct Interims {
     queue: Arc<Mutex<Waiting>>,
@@ -34,7 +34,7 @@ impl Interims {
     /// ones are dropped.
     const MAX_WAITING: usize = 8;
 
-    /// Passes one on.
+    /// Queues a response for the client.
     pub fn push(&self, interim: Interim) {
         let mut queue = self.queue.lock();
         if queue.waiting.len() < Self::MAX_WAITING {
@@ -45,7 +45,7 @@ impl Interims {
         waker.into_iter().for_each(Waker::wake);
     }
 
-    /// One that is there already.
+    /// The next response, if it has already arrived.
     pub fn take(&self) -> Option<Interim> {
         let mut queue = self.queue.lock();
         (!queue.waiting.is_empty()).then(|| queue.waiting.remove(0))

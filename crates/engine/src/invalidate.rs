@@ -10,11 +10,11 @@ use crate::message::Request;
 use crate::serve::{Clients, Engine, key_as};
 
 impl Engine {
-    /// RFC 9111 §4.4: a successful unsafe request makes what is stored for its target, and for
-    /// the `Location` and `Content-Location` of the same origin, invalid; and what is in the groups that
-    /// its response names (RFC 9875 §3).
+    /// Invalidates the target of a successful unsafe request, its same-origin `Location` and
+    /// `Content-Location` (RFC 9111 §4.4), and the groups that its response names (RFC 9875 §3).
     ///
-    /// It counts when this returns. What is to be waited for is the tiers, for a moment.
+    /// The purge is in effect on return. The future only waits, for a bounded time, until the tiers
+    /// have followed.
     pub fn invalidate_after(
         &self,
         request: &Request<'_>,
@@ -25,7 +25,8 @@ impl Engine {
         if invalidate::invalidates(request.method, status) {
             scopes = groups_changed(request, status, response);
             match self.settings.clients {
-                // What is part of a key is the program's own affair: the request that changes a url need not have it.
+                // A program chooses its keys: the request that changes a url need not have the same
+                // fields.
                 Clients::Program => scopes.extend(urls_changed(request, response)),
                 Clients::Visitors => keys = self.keys_changed(request, response),
             }
@@ -42,7 +43,7 @@ impl Engine {
     fn keys_changed(&self, request: &Request<'_>, response: Fields<'_>) -> Vec<KeyBuf> {
         let mut keys = self.keys_of_get(request, request.target);
         let schemes = [request.scheme, Scheme::Https];
-        // What a TLS terminator sends on came by https, and applications name that in urls.
+        // A TLS terminator's requests came by https, and applications build urls with it.
         let came_by = if request.vouched && says_https(request.fields) {
             &schemes[..]
         } else {
@@ -54,9 +55,10 @@ impl Engine {
         keys
     }
 
-    /// A GET of the target may take another route than the request that invalidates it, and
-    /// routes decide what makes up a key. Each kind of representation has one of its own; of the unusual ones that counts
-    /// which the request itself accepts. There is none where nothing is ever stored.
+    /// The keys of a GET for this target. It may take another route than the unsafe request, and
+    /// routes decide the parts of a key. Each kind of representation has its own key; of the
+    /// unusual kinds only the one that the request accepts counts. Empty if the route stores
+    /// nothing.
     fn keys_of_get(&self, request: &Request<'_>, target: &[u8]) -> Vec<KeyBuf> {
         let get = Request {
             method: &Method::GET,
@@ -75,7 +77,7 @@ impl Engine {
     }
 }
 
-/// The target, and what the response names of the same origin, with all keys and for all identities.
+/// The target and the same-origin urls that the response names, with all keys of all identities.
 fn urls_changed(request: &Request<'_>, response: Fields<'_>) -> Vec<Scope> {
     let host = Bytes::from(normal_host(request.scheme, request.host));
     let named = invalidate::locations(response, &[request.scheme], request.host, request.target);

@@ -1,5 +1,5 @@
-//! From the origin's answer to the store: may it be kept, and then body and head into both the
-//! clients and memory.
+//! Storing a response while it streams: decides whether it is storable, then passes head and body
+//! to the clients and to memory or a tier.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -29,11 +29,12 @@ use crate::outcome::Outcome;
 use crate::respond::{Reusable, usable_for};
 use crate::serve::{Clients, Engine, Route};
 
-/// So long a program waits for a tier that takes nothing of a large body, before it goes on without.
+/// The time a program's fetch waits for a tier that takes no more of a large body, before it
+/// continues without storing.
 const STALLED_TIER: Duration = Duration::from_secs(2);
 
-/// A response that may be kept, as the one gets it who led the fetch. Others do not see the fields
-/// that must not be replayed.
+/// A storable response as the leader gets it, with the fields that must not be replayed to other
+/// clients.
 pub(crate) struct LeadersCopy {
     pub(crate) filling: Arc<Filling>,
     reader: FillReader,
@@ -43,7 +44,7 @@ pub(crate) struct LeadersCopy {
 }
 
 impl LeadersCopy {
-    /// The answer for the one who asked.
+    /// The response to the leader.
     pub(crate) fn respond(
         self,
         request: Fields<'_>,
@@ -56,24 +57,24 @@ impl LeadersCopy {
         cache_status.ttl = Some(usable_for(&self.filling.lifetime, now));
         let reusable = Reusable::first(&self.filling, &self.fields, self.reader);
         let mut response = reusable.respond(request, facts, now, cache_status, Outcome::Miss);
-        // It comes from the origin: its age is only worth a word if it was in another cache.
+        // It comes from the origin: `Age` is sent only if it came through another cache.
         response.age = response.age.filter(|&age| age > 0);
         response
     }
 }
 
 impl Engine {
-    /// The largest body that goes into memory.
+    /// The largest body stored in memory, in bytes.
     fn object_limit(&self, route: &Route) -> u64 {
         route.max_object.min(self.cache.largest_in_memory())
     }
 
-    /// The largest body that is stored at all: on disk, if there is one.
+    /// The largest body stored at all, in bytes: on disk, if there is one.
     fn largest(&self, route: &Route) -> u64 {
         route.max_object.min(self.cache.largest())
     }
 
-    /// The beginning of a response that everyone may read, and the first reader.
+    /// Creates the shared response and its first reader.
     pub(crate) fn begin_fill(
         &self,
         leader: &Leader,
@@ -118,7 +119,7 @@ impl Engine {
         (copy, response.body)
     }
 
-    /// Pumps the body into the fill, and the whole into the store.
+    /// Receives the body into the fill, then commits the complete response.
     pub(crate) async fn fill(
         &self,
         leader: Leader,
@@ -162,7 +163,7 @@ impl Engine {
                     let fits = in_time && received <= largest;
                     keeping = keeping.go_on(&self.cache, pushed, chunk, fits, &mut claimed);
                     if is_outgrown {
-                        // It will lie in no other tier that is shared.
+                        // It will be stored in no other shared tier.
                         drop(claimed.take());
                     }
                 }
@@ -170,7 +171,7 @@ impl Engine {
                 Some(Err(error)) => break Err(error),
             }
         };
-        // The length was verified by whoever read the body; this is the last place to notice.
+        // The body's source has verified the length; this is the last place to notice a mistake.
         let whole = filling.length.is_none_or(|length| length == received);
         let end = if whole {
             end
@@ -206,8 +207,8 @@ impl Engine {
         keeping
     }
 
-    /// Waits until the readers of a body can take more of it. One who keeps others waiting for
-    /// too long, all such waits together, gets no more.
+    /// Waits until the readers can take more. A reader that keeps others waiting for too long, over
+    /// all waits together, is dropped.
     async fn welcome(
         &self,
         fill: &Arc<Fill>,
@@ -237,8 +238,8 @@ impl Engine {
         }
     }
 
-    /// Has a body kept that is complete, and tells its readers of its end: once it is in memory,
-    /// where the next ones find it, but without waiting for a tier that it goes to.
+    /// Commits a complete body and ends it for its readers: after it is in memory, where later
+    /// requests find it, but without waiting for a tier.
     async fn keep_whole(
         &self,
         leader: Leader,
@@ -277,8 +278,8 @@ impl Engine {
                 self.make_again(&route.rules, key, before.as_ref(), &request);
             }
             Keeping::Spool(spool) => {
-                // Who looks for it from now on waits for what is about to be there.
-                // Its head is written down before it is committed.
+                // Requests from now on wait for the entry. Its head is written before it is
+                // committed.
                 let stored = with_body(Bytes::new()).with_purges_known(leader.purges_known());
                 let kept = spool.finish(key, stored, self.clock.now());
                 filling.fill.finish_in_tier(end);
@@ -292,11 +293,11 @@ impl Engine {
 
 /// The destination of a body.
 enum Keeping {
-    /// It is small enough so far.
+    /// Memory, as it is small enough so far.
     InMemory,
-    /// It is too large for memory, and goes to a tier while it arrives.
+    /// A tier, while it arrives: it is too large for memory.
     Spool(Spooling),
-    /// It is not kept any more.
+    /// None: it is no longer stored.
     Nothing,
 }
 
@@ -320,7 +321,7 @@ impl Keeping {
     }
 }
 
-/// A body that is complete.
+/// A complete body.
 struct Whole<'a> {
     filling: &'a Filling,
     keeping: Keeping,
@@ -415,8 +416,8 @@ pub(crate) fn judge(
 }
 
 impl Engine {
-    /// A stored response with what the origin has confirmed of it. It is selected from now on by
-    /// what the confirmation says, and by the request that it answered.
+    /// The stored response, updated by the origin's confirmation. From now on it is selected by the
+    /// confirmation's `Vary`, with the values of the request that it answered.
     pub(crate) fn renewed(
         &self,
         key: &[u8],
@@ -467,7 +468,7 @@ pub(crate) fn complete(fields: &mut FieldsBuf, rules: &Rules, now: Time) {
     if !fields.fields().contains("date") {
         fields.push("Date", date::format(clock::date(now)));
     }
-    // A cache inside a client is no intermediary.
+    // A private cache is not an intermediary.
     if rules.kind == CacheKind::Shared {
         fields.push("Via", "1.1 microcache");
     }

@@ -1,4 +1,5 @@
-//! One fetch for everyone who wants the same: asks, judges the answer, and tells.
+//! The leader of a coalesced fetch: searches the tiers, asks the origin, judges the response, and
+//! publishes the verdict.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +23,7 @@ use crate::origin::{OriginError, OriginRequest, OriginResponse, Times, Urgency};
 use crate::serve::{Engine, Route};
 use crate::verdict::{Confirmed, Failed, Verdict};
 
-/// One collapsed fetch.
+/// A coalesced fetch.
 pub(crate) struct Fetch {
     pub(crate) route: usize,
     /// The caching facts of the request ([`RequestFacts::as_fill`]).
@@ -32,7 +33,7 @@ pub(crate) struct Fetch {
     pub(crate) incoming: Arc<Incoming>,
     /// The channel to the request that leads the fetch; `None` for a refresh.
     pub(crate) asker: Option<oneshot::Sender<Verdict>>,
-    /// The origin did not see all that the request of that one says.
+    /// Fields of the leading request were withheld from the origin.
     pub(crate) withheld: bool,
 }
 
@@ -55,14 +56,15 @@ impl Fetch {
 
 /// The origin's answer to a fetch.
 enum Answered {
-    /// The stored response is still good.
+    /// The stored response, confirmed by a 304.
     Confirmed(Hit, OriginResponse),
-    /// A response of its own.
+    /// A complete response.
     Whole(OriginResponse),
 }
 
 impl Engine {
-    /// Fetches for everyone: looks behind memory, asks, judges the answer, and tells.
+    /// Fetches for all waiters: searches the tiers, asks the origin, judges the response, and
+    /// publishes the verdict.
     pub(crate) async fn lead(self: Arc<Self>, leader: Leader, mut fetch: Fetch) {
         let claimed = match self.look_behind(&leader, &mut fetch).await {
             Behind::Ask(claimed) => claimed,
@@ -94,7 +96,7 @@ impl Engine {
         }
     }
 
-    /// The origin has sent a response: judges it, and tells.
+    /// Judges a complete response, and concludes the fetch.
     async fn tell_whole(
         &self,
         leader: Leader,
@@ -114,11 +116,12 @@ impl Engine {
         {
             let failure = Failure::Status(response.status);
             let page = (response, judged.err().unwrap_or(Detail::OriginError));
-            // Boxed, what is rare makes the future of every fetch no larger.
+            // Boxed: a rare branch must not enlarge the future of every fetch.
             return Box::pin(self.tell_failed(&leader, fetch, failure, Some(page))).await;
         }
         if is_refusal(response.status) && (fetch.stored.is_some() || judged.is_err()) {
-            // What this client sent may be the reason: what is stored stays, and the others ask.
+            // This client's own fields may be the reason: the stored response stays, and the
+            // waiters fetch.
             let why = judged.err().unwrap_or(Detail::Refused);
             return fetch.conclude(self, &leader, Verdict::Refused(response, why));
         }
@@ -184,7 +187,7 @@ impl Engine {
         fetch.conclude(self, leader, verdict);
     }
 
-    /// Tells that the origin failed, and what copy there is.
+    /// Concludes a failed fetch, with a stale copy if there is one.
     async fn tell_failed(
         &self,
         leader: &Leader,
@@ -254,7 +257,7 @@ impl Engine {
             if response.status != 304 {
                 return Ok((Answered::Whole(response), times));
             }
-            // A 304 that nobody asked for answers nothing. One that confirms some other
+            // A 304 to an unconditional request is invalid. One that confirms another
             // representation (RFC 9111 §4.3.4) means that the whole response has to be fetched.
             match stored.take().filter(|_| conditional) {
                 None => return Err(OriginError::Malformed("304 without a condition")),
@@ -266,8 +269,8 @@ impl Engine {
         }
     }
 
-    /// The origin has confirmed what is stored. It may forbid to keep it at the same time: then it
-    /// answers the one who asked, and the others ask for themselves.
+    /// Concludes with the stored response that the origin has confirmed. If the confirmation
+    /// forbids storing it, it answers only the leader, and the waiters fetch for themselves.
     fn tell_confirmed(
         &self,
         leader: &Leader,
@@ -301,7 +304,7 @@ impl Engine {
                     renewed(&merged.for_one, lifetime)
                 };
                 if confirmed.vary() != stored.vary() && confirmed.file().is_some() {
-                    // What lies in a file would stay where the old selection leads.
+                    // A file would stay under the old selection.
                     self.cache.forget_in_tiers(key);
                 }
                 let copy = confirmed.with_lifetime(lifetime);
@@ -314,7 +317,7 @@ impl Engine {
                 })
             }
             Storable::No(why) => {
-                // A cookie is one client's. Anything else is said of what is stored.
+                // A cookie concerns one client. Any other reason applies to the stored response.
                 if why != NotStorable::SetCookie {
                     self.cache.forget_selected(key, stored, &view);
                 }
@@ -339,7 +342,7 @@ impl Engine {
     ) {
         let route = &self.routes[fetch.route];
         let view = fetch.incoming.origin_view(&route.rules);
-        // Somebody's credentials may be the reason. They say nothing about what others get.
+        // Credentials may be the reason, which says nothing about other clients' responses.
         if !matches!(fetch.facts.handling(), Handling::Credentialed) {
             if let Some(stored) = &fetch.stored
                 && matches!(why, Detail::Private | Detail::NoStore)
@@ -357,13 +360,13 @@ impl Engine {
         }
     }
 
-    /// The request fields that are known to select the answers of a key.
+    /// The request fields that are known to select the responses of a key.
     pub(crate) fn known_vary(&self, key: &[u8], stored: Option<&Hit>) -> VaryNames {
         let known = self.cache.known_vary(key);
         stored.map_or(known.clone(), |hit| known.union(hit.vary()))
     }
 
-    /// Remembers what an answer varies on, and says it.
+    /// Records the fields that a response varies on, and returns them.
     pub(crate) fn learn_vary(&self, route: &Route, key: &[u8], response: Fields<'_>) -> VaryNames {
         let named = vary::of_response(response, &route.rules.vary_ignored).names();
         self.cache.note_vary(key, &named);

@@ -1,4 +1,4 @@
-//! One request's way through the cache. [`serve`] is the place to start reading.
+//! The request path of the cache. Start reading at [`serve`].
 
 mod alone;
 mod ask;

@@ -14,7 +14,7 @@ use crate::interim::Interims;
 use crate::origin::Tunnel;
 use crate::outcome::Outcome;
 
-/// A request head where it was read: all that a hit needs.
+/// A borrowed request head, with all that a hit needs.
 #[derive(Clone, Copy, Debug)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -33,11 +33,11 @@ pub struct Request<'a> {
     pub fields: Fields<'a>,
     /// The client's address, as reported to the origin.
     pub address: &'a str,
-    /// A body follows.
+    /// The request has a body.
     pub has_body: bool,
-    /// The client wants to leave HTTP.
+    /// The client requests another protocol (`Upgrade` or CONNECT).
     pub upgrade: bool,
-    /// The peer is a trusted proxy, and is believed what it says of the client's request.
+    /// The peer is a trusted proxy: its statements about the client's request are believed.
     pub vouched: bool,
     /// The client's connection is authenticated, so the request is personal without a field that
     /// says so.
@@ -75,14 +75,14 @@ impl<'a> Request<'a> {
     }
 }
 
-/// A request that cannot be answered at once: the same, and what it takes to ask the origin.
+/// A request that needs the origin: an owned head, and the parts to be forwarded.
 #[derive(Debug)]
 pub struct Incoming {
     /// The method.
     pub method: Method,
     /// The scheme that the client used.
     pub scheme: Scheme,
-    /// The authority, as it stands in keys ([`key::normal_host`](microcache_policy::key::normal_host)).
+    /// The authority, as in keys ([`key::normal_host`](microcache_policy::key::normal_host)).
     pub host: Bytes,
     /// The raw path and query.
     pub target: Bytes,
@@ -90,15 +90,15 @@ pub struct Incoming {
     pub fields: FieldBlock,
     /// The client's address, as reported to the origin.
     pub address: Arc<str>,
-    /// The address that its requests count for, where addresses take turns.
+    /// The address that the request counts for in fair queues.
     pub network: Network,
-    /// The field lines to send on.
+    /// The field lines to forward.
     pub outgoing: FieldsBuf,
     /// The body.
     pub body: Body,
-    /// Its length, where the client said so.
+    /// The body's length, if the client sent one.
     pub length: Option<u64>,
-    /// The client wants to leave HTTP.
+    /// The client requests another protocol (`Upgrade` or CONNECT).
     pub upgrade: bool,
     /// The peer is a trusted proxy.
     pub vouched: bool,
@@ -106,11 +106,11 @@ pub struct Incoming {
     pub client: Option<Arc<ClientConnection>>,
     /// Takes 1xx responses on their way to the client.
     pub interim: Option<Interims>,
-    /// The part of a trace that what is asked of the origin is, if that is kept.
+    /// The trace span of the origin request, if it is recorded.
     pub span: Option<Span>,
     /// The freshness lifetime in milliseconds that the caller demands, whatever the origin says.
     pub ttl: Option<Millis>,
-    /// Another response is wanted: what is stored is not asked to be confirmed.
+    /// A forced reload: the stored response is not revalidated but replaced.
     pub anew: bool,
     /// Extensions of the request, for the origin implementation.
     pub extensions: Extensions,
@@ -137,7 +137,7 @@ impl Asker {
 }
 
 impl Incoming {
-    /// As much of it as is needed when the response is stored.
+    /// The part of the request that is kept with its response.
     pub fn asker(&self) -> Asker {
         Asker {
             fields: self.fields.clone(),
@@ -175,7 +175,7 @@ impl Incoming {
         }
     }
 
-    /// The same request, which has no body, to be sent once more with these field lines.
+    /// A copy of this request without a body, to be sent once more with these field lines.
     pub(crate) fn again(&self, outgoing: FieldsBuf) -> Self {
         Self {
             outgoing,
@@ -195,7 +195,7 @@ impl Incoming {
         }
     }
 
-    /// The view that a look-up takes.
+    /// The view for a lookup.
     pub fn as_request(&self) -> Request<'_> {
         Request {
             method: &self.method,
@@ -218,18 +218,18 @@ impl Incoming {
 pub struct Response {
     /// The status code.
     pub status: u16,
-    /// End-to-end field lines but for those that follow here; `None` if they are those of the
-    /// stored response that is the body. A hit then holds on to one thing only.
+    /// End-to-end field lines except those below; `None` if they are those of the stored response
+    /// in `body`. A hit then holds a single reference.
     pub fields: Option<FieldBlock>,
-    /// `Age` in seconds, of a response that was stored.
+    /// `Age` in seconds, for a stored response.
     pub age: Option<u64>,
     /// The `Cache-Status` parameters.
     pub cache_status: CacheStatus,
-    /// The length for `Content-Length`, where it is known. An answer to HEAD has one and no body.
+    /// The `Content-Length`, if known. A response to HEAD has one and no body.
     pub length: Option<u64>,
     /// The body.
     pub body: Body,
-    /// With status 101: the origin's connection.
+    /// With status 101, the connection to the origin.
     pub tunnel: Option<Box<Tunnel>>,
     /// The outcome that the request counts as.
     pub outcome: Outcome,

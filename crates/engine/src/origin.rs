@@ -18,7 +18,7 @@ use crate::cause::Cause;
 use crate::client::ClientConnection;
 use crate::interim::Interims;
 
-/// A request to the origin. Its fields are end-to-end ones, plus `Expect`, `Upgrade` and what the
+/// A request to the origin. Its fields are end-to-end ones, plus `Expect`, `Upgrade` and those the
 /// proxy adds; `Host` and the framing fields are written by the connection.
 #[derive(Debug)]
 pub struct OriginRequest {
@@ -26,21 +26,21 @@ pub struct OriginRequest {
     pub method: Method,
     /// The scheme that the client used.
     pub scheme: Scheme,
-    /// The host, and the port unless it is the scheme's usual one.
+    /// The host, with the port unless it is the scheme's default.
     pub authority: Bytes,
     /// The raw path and query.
     pub target: Bytes,
     /// Field lines to send.
     pub fields: FieldsBuf,
-    /// Names of fields of the client's request that are withheld since the answer is for others too.
+    /// Names of the client's fields that are withheld because the response is shared.
     pub withheld: Vec<String>,
     /// The body.
     pub body: Body,
-    /// Its length, where the client said so; a body without one goes chunked.
+    /// The body's length, if the client sent one; without it the body is chunked.
     pub length: Option<u64>,
     /// The client asked for another protocol (`Upgrade` is among the fields).
     pub upgrade: bool,
-    /// The client takes trailers. One that many get has none, so it is not asked with them.
+    /// The client accepts trailers. Never set for a coalesced fetch.
     pub takes_trailers: bool,
     /// Takes 1xx responses on their way to the client.
     pub interim: Option<Interims>,
@@ -53,7 +53,7 @@ pub struct OriginRequest {
     pub client: Option<Arc<ClientConnection>>,
     /// The route, for metrics.
     pub route: RouteId,
-    /// The part of a trace that it is, if that is kept.
+    /// The trace span of the request, if it is recorded.
     pub span: Option<Span>,
     /// Extensions of the client's request, for the origin implementation.
     pub extensions: Extensions,
@@ -91,10 +91,10 @@ pub struct RouteId(pub u16);
 /// The urgency of a request to the origin.
 #[derive(Clone, Debug)]
 pub enum Urgency {
-    /// Now: clients wait for it. Their addresses take turns.
+    /// Clients wait for it. Their addresses take turns.
     Client,
-    /// Later: a stale copy is being served. What is asked for most is refreshed first, and before
-    /// it what could soon not be served any more.
+    /// A background refresh: a stale copy is being served. Entries that can soon no longer be
+    /// served go first, then the most requested.
     Refresh {
         /// Number of times the stale copy was served since it expired.
         demand: Arc<AtomicU32>,
@@ -115,20 +115,20 @@ pub struct OriginResponse {
     pub length: Option<u64>,
     /// The body.
     pub body: Body,
-    /// With status 101: the connection, now speaking something else.
+    /// With status 101, the connection with the new protocol.
     pub tunnel: Option<Box<Tunnel>>,
-    /// Time from the call of [`Origin::fetch`] to the sending of the attempt that was answered: in a
-    /// queue, or with attempts that failed.
+    /// Milliseconds from the call of [`Origin::fetch`] to the sending of the attempt that was
+    /// answered: in a queue, or with failed attempts.
     pub waited: Millis,
 }
 
 /// The times of a fetch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
-    /// Its beginning: a purge from then on concerns the response.
+    /// The beginning: later purges cover the response.
     pub(crate) began: Time,
-    /// `request_time` of RFC 9111 §4.2.3, the sending of the attempt that was answered. A response does
-    /// not age before it is made, however long its request waited for a place at the origin.
+    /// `request_time` of RFC 9111 §4.2.3: the sending of the attempt that was answered. The time in
+    /// the origin's queue does not age a response.
     pub(crate) request: Time,
     /// `response_time`: the arrival of its head.
     pub(crate) response: Time,
@@ -155,7 +155,7 @@ impl Times {
     }
 }
 
-/// A connection that left HTTP.
+/// A connection after a protocol switch.
 pub struct Tunnel {
     /// Bytes that the origin has sent after its 101 response.
     pub early: Bytes,
@@ -184,13 +184,13 @@ pub enum OriginError {
     /// The connection ended before a full response head.
     #[error("the origin closed the connection without an answer")]
     Disconnected,
-    /// No answer in time.
+    /// The response did not arrive in time.
     #[error("the origin did not answer in time")]
     Timeout,
     /// The response was not valid HTTP.
     #[error("the origin's answer was malformed: {0}")]
     Malformed(&'static str),
-    /// The bounded queue before the origin is full, or the wait in it was too long.
+    /// The queue before the origin is full, or the wait in it was too long.
     #[error("the origin is at its limit of concurrent requests")]
     Busy,
     /// The request was not sent: every client that waited for the answer has left.
@@ -202,7 +202,7 @@ pub enum OriginError {
     /// The client's own request body failed on its way.
     #[error("the request body failed")]
     RequestBody(#[source] BodyError),
-    /// Whatever the one says who was to ask it.
+    /// An error of a custom origin.
     #[error("the origin could not be asked")]
     Other(#[source] Cause),
 }
@@ -211,16 +211,17 @@ pub enum OriginError {
 pub trait Origin: Send + Sync {
     /// Sends one request and waits for the final response head.
     ///
-    /// Dropping the future, or the response's body, before the end gives the exchange up.
+    /// Dropping the future, or the response's body, before the end cancels the exchange.
     fn fetch(&self, request: OriginRequest) -> BoxFuture<'_, Result<OriginResponse, OriginError>>;
 
-    /// The answer to a GET of this target, if it need not be waited for. Asked on routes only that say so
-    /// ([`Route::answers_at_once`](crate::Route::answers_at_once)), where nothing else is looked up or stored.
+    /// The response to a GET of this target, if it is available without waiting. Called only for
+    /// routes with [`Route::answers_at_once`](crate::Route::answers_at_once), which look up and
+    /// store nothing.
     fn at_hand(&self, _target: &[u8]) -> Option<Hit> {
         None
     }
 
-    /// The same as a request with these fields is answered.
+    /// The same for a request with these fields.
     fn at_hand_for(&self, target: &[u8], _request: Fields<'_>) -> Option<Hit> {
         self.at_hand(target)
     }

@@ -5,26 +5,26 @@
 pub enum Outcome {
     /// Answered from a fresh stored response.
     Hit,
-    /// Answered from a stale one while it was refreshed, or because the origin failed.
+    /// Answered from a stale response, while it was refreshed or because the origin failed.
     Stale,
-    /// Answered from a stored response that the origin confirmed first.
+    /// Answered from a stored response after the origin confirmed it.
     Revalidated,
     /// Answered by the origin.
     Miss,
     /// Answered by a coalesced fetch that another request leads.
     Collapsed,
-    /// Sent to the origin without the cache.
+    /// Sent to the origin, bypassing the cache.
     Pass,
-    /// Answered with an error of our own.
+    /// Answered with an error of the cache itself.
     Error,
-    /// Not let through: its client asks too fast.
+    /// Rejected by a rate limit.
     Limited,
-    /// Not answered: the client left before.
+    /// Not answered: the client left.
     Left,
 }
 
 impl Outcome {
-    /// All of them.
+    /// All outcomes.
     pub const ALL: [Self; 9] = [
         Self::Hit,
         Self::Stale,
@@ -37,7 +37,7 @@ impl Outcome {
         Self::Left,
     ];
 
-    /// The word that logs and metrics use.
+    /// The name in logs and metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Hit => "hit",

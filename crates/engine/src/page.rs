@@ -1,4 +1,4 @@
-//! Pages that an application itself keeps behind memory, for nginx to find them there.
+//! Pages that an application itself stores in memcached, in nginx's format.
 
 use microcache_policy::vary::VaryNames;
 use microcache_policy::{FieldsBuf, RequestFacts, Reuse, reuse};
@@ -10,8 +10,8 @@ use crate::origin::{OriginResponse, Times};
 use crate::serve::Engine;
 
 impl Engine {
-    /// The page that the application keeps for this request, as if the origin had just sent it
-    /// without a word on caching: it is for everyone and lives as long as the route says.
+    /// The page that the application has stored for this request, as if the origin had sent it
+    /// without caching directives: shareable, with the route's default lifetime.
     pub(crate) async fn application_page(
         &self,
         key: &[u8],
@@ -41,7 +41,7 @@ impl Engine {
         let Keepable {
             fields, lifetime, ..
         } = judge(self, route, key, facts, &response, &times).ok()?;
-        // Who reloads wants the origin's word, and so does a route that keeps nothing.
+        // A reload, or a route without a default lifetime, needs the origin's response.
         if reuse(&lifetime, facts, now) != Reuse::Fresh {
             return None;
         }

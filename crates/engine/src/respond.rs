@@ -1,4 +1,4 @@
-//! From a response that may be reused to the answer this client gets: preconditions, ranges, HEAD.
+//! From a reusable response to a client's response: preconditions, ranges, HEAD.
 
 use bytes::Bytes;
 use microcache_policy::range::{RangeVerdict, range};
@@ -15,10 +15,10 @@ use crate::message::Response;
 use crate::origin::OriginResponse;
 use crate::outcome::Outcome;
 
-/// A response that may be reused.
+/// A reusable response.
 pub(crate) struct Reusable<'a> {
     status: u16,
-    /// `None`: those of the stored response.
+    /// `None` for those of the stored response.
     fields: Option<&'a FieldBlock>,
     lifetime: Lifetime,
     length: Option<u64>,
@@ -42,7 +42,7 @@ impl<'a> Reusable<'a> {
         }
     }
 
-    /// A stored response with its body in a coding, and the head that goes with that.
+    /// A stored response with an encoded body and the matching head.
     pub(crate) fn encoded(hit: &Hit, head: &'a FieldBlock, body: Bytes) -> Self {
         Self {
             status: hit.status,
@@ -57,7 +57,7 @@ impl<'a> Reusable<'a> {
         Self::first(filling, &filling.fields, reader)
     }
 
-    /// The same with fields of its own.
+    /// A filling response with the leader's own fields.
     pub(crate) fn first(filling: &'a Filling, fields: &'a FieldBlock, reader: FillReader) -> Self {
         Self {
             status: filling.status,
@@ -68,7 +68,7 @@ impl<'a> Reusable<'a> {
         }
     }
 
-    /// The answer for one client.
+    /// The response to one client.
     pub(crate) fn respond(
         self,
         request: Fields<'_>,
@@ -194,7 +194,7 @@ pub(crate) fn usable_for(lifetime: &Lifetime, now: Time) -> i64 {
     lifetime.ttl(now).saturating_add(999).div_euclid(1000)
 }
 
-/// The origin's answer, for this client alone.
+/// The origin's response, for this client only.
 pub(crate) fn passed_on(
     origin: OriginResponse,
     facts: &RequestFacts,

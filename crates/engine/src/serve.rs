@@ -1,8 +1,8 @@
 //! Every step of a request, in order.
 //!
-//! [`Engine::serve`] is all there is to a hit: route, facts, key, look-up, verdict, answer; no
-//! await, no lock held. What it cannot answer becomes a [`Question`], and [`Engine::ask`]
-//! takes it to the origin.
+//! [`Engine::serve`] is the whole hit: route, facts, key, lookup, reuse decision, response; no
+//! await, no lock held. A request that it cannot answer becomes a [`Question`], which
+//! [`Engine::ask`] takes to the origin.
 
 use std::sync::Arc;
 
@@ -36,22 +36,22 @@ pub struct Route {
     pub id: RouteId,
     /// The caching rules.
     pub rules: Rules,
-    /// Nothing on this route is looked up or stored.
+    /// The route bypasses the cache: no lookup, no storing.
     pub pass: bool,
-    /// The origin has its answers at hand, and nothing is looked up or stored anywhere else.
+    /// The origin answers synchronously, and nothing is looked up or stored elsewhere.
     pub answers_at_once: bool,
-    /// Simultaneous misses of the same are one request to the origin.
+    /// Simultaneous misses are coalesced into one request to the origin.
     pub collapse: bool,
-    /// The largest body that is stored.
+    /// The largest stored body in bytes.
     pub max_object: u64,
     /// The origin of requests that the cache cannot answer.
     pub origin: Arc<dyn Origin>,
 }
 
-/// The route that a request takes.
+/// The route of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RouteFound {
-    /// Its number.
+    /// The route's index.
     pub route: usize,
     /// The reason the request bypasses the route's cache, if it does.
     pub bypass: Option<Bypass>,
@@ -60,9 +60,9 @@ pub struct RouteFound {
 /// The reason a request bypasses the cache of a route that caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bypass {
-    /// The operator, or the program that sent it, says so.
+    /// A condition of the operator, or of the program that sent it.
     Condition,
-    /// Its path has another reading, by which it would take another route.
+    /// The path can also be read as another route's.
     Path,
 }
 
@@ -75,28 +75,28 @@ impl Bypass {
     }
 }
 
-/// Finds the route that a request takes.
+/// Finds the route of a request.
 pub type FindRoute = Box<dyn Fn(&Request<'_>) -> RouteFound + Send + Sync>;
 
 /// The kind of clients that the cache serves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Clients {
-    /// Visitors': rather an old page than a wait, and a slow one must not hold up the others.
+    /// Visitors: a stale page is better than a wait, and a slow client must not hold up others.
     #[default]
     Visitors,
-    /// The program's own: no request may fail, or be given something else, for the cache's sake.
+    /// The program's own code: no request may fail, or get another response, because of the cache.
     Program,
 }
 
-/// The bounds of the engine.
+/// The engine's settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// The kind of clients.
     pub clients: Clients,
-    /// The memory tier.
+    /// Limits of the memory tier.
     pub memory: MemoryLimits,
-    /// Bytes buffered for bodies under way. Beyond it they stream through unstored, with little
-    /// buffering; half of it is out of reach for slow readers.
+    /// Bytes buffered for bodies under way. Above it bodies stream through unstored, with little
+    /// buffering; slow readers may pin half of it.
     pub fill_memory: u64,
     /// The longest time in milliseconds that a slow reader may hold up the other readers of an
     /// unstorable body.
@@ -104,14 +104,14 @@ pub struct Settings {
     /// The longest time in milliseconds that a body may take and still be shared and stored; after
     /// it the body streams through, and the next request starts a fetch of its own.
     pub fill_timeout: Millis,
-    /// Fetches that others can wait for, and how many can.
+    /// Limits of coalesced fetches and their waiters.
     pub flights: FlightLimits,
     /// The time in milliseconds for which requests for an unstorable response are not coalesced
     /// (hit-for-miss).
     pub hit_for_miss: Millis,
     /// The time in milliseconds for which a url with an oversized response is remembered.
     pub remember_too_large: Millis,
-    /// The time between two attempts to refresh a response.
+    /// The pause between two refresh attempts of a response, in milliseconds.
     pub refresh_pause: Millis,
     /// The time in milliseconds that a visitor's request waits for the origin before a copy usable
     /// on errors is served.
@@ -119,11 +119,11 @@ pub struct Settings {
     /// The longest time in milliseconds that a request waits for a coalesced fetch. After it the
     /// request fails, or is sent directly if it is a program's own.
     pub wait_timeout: Millis,
-    /// Bodies that wait to be compressed.
+    /// The most bodies queued for compression.
     pub compress_queue: usize,
 }
 
-/// The cache: policy, store and origins put together.
+/// The engine: policy, store and origins put together.
 pub struct Engine {
     /// The cache: memory, tiers, fetches under way and purges.
     pub cache: Arc<Cache>,
@@ -131,32 +131,32 @@ pub struct Engine {
     pub(crate) settings: Settings,
     pub(crate) routes: Vec<Route>,
     find: FindRoute,
-    /// The time.
+    /// The clock.
     pub clock: Clock,
 }
 
 /// The result of serving a request from the cache.
 pub enum Served {
-    /// This answer.
+    /// The response.
     Now(Response),
     /// This response; the caller should start the refresh.
     NowAndRefresh(Response, Refresh),
-    /// The origin must be asked.
+    /// A request that needs the origin.
     Ask(Question),
-    /// No response.
+    /// A failure: there is no response.
     Failed(NoResponse),
 }
 
-/// A request that the cache could not answer.
+/// A request that the cache cannot answer.
 pub enum Question {
-    /// For the origin on its own.
+    /// To be sent directly.
     Alone(Alone),
-    /// For one fetch for everyone who wants the same.
+    /// To be coalesced with others.
     Together(Together),
 }
 
 impl Question {
-    /// The number of its route.
+    /// The index of its route.
     pub const fn route(&self) -> usize {
         match self {
             Self::Alone(question) => question.why.route,
@@ -169,7 +169,7 @@ impl Question {
         matches!(self, Self::Alone(question) if question.why.detail == Some(Detail::AmbiguousPath))
     }
 
-    /// The same for this request by itself: what comes back is kept where it is a whole response.
+    /// The same as a direct fetch. A complete response is still stored.
     #[must_use]
     pub fn alone(self) -> Self {
         match self {
@@ -191,16 +191,16 @@ impl Question {
     }
 }
 
-/// A request that goes to the origin on its own.
+/// A direct fetch.
 pub struct Alone {
     pub(crate) why: WhyAsked,
-    /// A response that turns out storable is stored under it. Without one, nothing is stored.
+    /// The key that a storable response is stored under; without one, nothing is stored.
     pub(crate) key: Option<Key>,
-    /// It carries everything that its client sent, and its answer is that client's alone.
+    /// All of the client's fields are sent, and the response is for that client only.
     pub(crate) whole: bool,
 }
 
-/// A request for what others may want as well.
+/// A fetch that may be coalesced.
 pub struct Together {
     pub(crate) why: WhyAsked,
     pub(crate) wanted: Wanted,
@@ -220,11 +220,11 @@ pub(crate) struct Wanted {
     pub(crate) key: Key,
     /// The request's values of the fields that the latest response varied on.
     pub(crate) selection: Selection,
-    /// A stored response that the origin may confirm.
+    /// A stored response to revalidate.
     pub(crate) stored: Option<Hit>,
 }
 
-/// A stale response that should be renewed.
+/// A stale response to be refreshed.
 pub struct Refresh {
     pub(crate) route: usize,
     pub(crate) facts: RequestFacts,
@@ -232,14 +232,14 @@ pub struct Refresh {
 }
 
 impl Refresh {
-    /// The number of its route.
+    /// The index of its route.
     pub const fn route(&self) -> usize {
         self.route
     }
 }
 
 impl Engine {
-    /// A cache with an empty memory in front of these routes, and these tiers behind it.
+    /// An engine with an empty memory, these routes and these tiers.
     pub fn new(settings: Settings, routes: Vec<Route>, find: FindRoute, tiers: Tiers) -> Self {
         let clock = Clock::start();
         Self {
@@ -252,8 +252,8 @@ impl Engine {
         }
     }
 
-    /// The same cache with other routes and bounds. Those of the memory tier that it is laid out for, what it
-    /// may take and its largest object, stay. Requests under way end with the engine they began with.
+    /// The same cache with other routes and limits. The capacity of memory and its largest object
+    /// stay unchanged. Requests under way finish with the engine they began with.
     #[must_use]
     pub fn reconfigured(&self, settings: Settings, routes: Vec<Route>, find: FindRoute) -> Self {
         self.cache
@@ -269,7 +269,7 @@ impl Engine {
         }
     }
 
-    /// Answers a request from memory, or says what to ask the origin.
+    /// Answers a request from memory, or returns the fetch that is needed.
     pub fn serve(&self, request: &Request<'_>, now: Time) -> Served {
         self.serve_on(self.find(request), request, now)
     }
@@ -284,8 +284,8 @@ impl Engine {
         self.routes[found.route].id
     }
 
-    /// The same on the route that was found.
-    // Where it is inlined, its answer is moved three times more.
+    /// The same for a known route.
+    // If inlined, its result is moved three more times.
     #[inline(never)]
     pub fn serve_on(&self, found: RouteFound, request: &Request<'_>, now: Time) -> Served {
         let route = &self.routes[found.route];
@@ -305,7 +305,7 @@ impl Engine {
             }))
         };
 
-        // 1. Is it a request for the cache at all?
+        // 1. May the cache handle the request?
         let together = match way_of(route, found.bypass, &facts) {
             Way::Pass(forward, detail) => return pass(forward, detail),
             Way::Alone => false,
@@ -319,12 +319,12 @@ impl Engine {
             };
         }
 
-        // 2. The key, and what is known about it.
+        // 2. The key, and the entry in memory.
         let key = key_as(facts.accept(), request, &route.rules);
         let view = request.origin_view(&route.rules);
         let known = self.cache.look_up(&key, &view, now);
 
-        // 3. May the stored response be used?
+        // 3. Is the stored response reusable?
         let (known, forward) = match known {
             Known::Response(hit) => match self.use_of(&hit, &key, &view, &facts, now) {
                 Use::Fresh if !route.rules.compress.is_on() => {
@@ -361,7 +361,7 @@ impl Engine {
         self.beyond_memory(&look, known, forward, together, now)
     }
 
-    /// The steps behind memory.
+    /// The steps beyond memory.
     fn beyond_memory(
         &self,
         look: &Look<'_>,
@@ -370,7 +370,7 @@ impl Engine {
         together: bool,
         now: Time,
     ) -> Served {
-        // 4. Would it wait for somebody else's answer? If not, a tier may have one at hand.
+        // 4. Would it wait for another request's response? If not, a tier may answer synchronously.
         let Look {
             key, view, facts, ..
         } = *look;
@@ -383,7 +383,7 @@ impl Engine {
             return Served::Now(response);
         }
 
-        // 5. The origin has to be asked: together with everyone who wants the same, or alone.
+        // 5. The origin has to be asked, coalesced or directly.
         if facts.only_if_cached() {
             return Served::Failed(NoResponse::new(Failure::OnlyIfCached, forward));
         }
@@ -456,7 +456,7 @@ impl Engine {
 
     /// Serves the stale copy, with a refresh unless one was started recently.
     fn serve_stale(&self, hit: Hit, look: &Look<'_>, now: Time) -> Served {
-        // Nobody is asked for who wants no answer from the origin.
+        // No refresh for a request with `only-if-cached`.
         if look.facts.only_if_cached() || !hit.claim_refresh(now, self.settings.refresh_pause) {
             return Served::Now(self.answer_on(look, hit, now, Outcome::Stale));
         }
@@ -474,7 +474,7 @@ impl Engine {
         Served::NowAndRefresh(response, refresh)
     }
 
-    /// The answer from a stored response, as its route sends it.
+    /// The response from a stored response, encoded as its route demands.
     pub(crate) fn answer_on(
         &self,
         look: &Look<'_>,
@@ -564,7 +564,7 @@ impl Engine {
         let key = key_of(&request, &self.route(&request).rules);
         let (host, target) = match key::url_of(&key) {
             Some((_, host, path, query)) => (host, key::join_query(path, query)),
-            // No key is without them.
+            // Every key has them.
             None => (host, target.to_vec()),
         };
         Scope::Url {
@@ -583,7 +583,7 @@ impl Engine {
     }
 }
 
-/// The same routes, where what was stored by other rules of sharing is not found.
+/// The same routes, sealed: entries stored under other sharing rules are not found.
 fn sealed(routes: Vec<Route>) -> Vec<Route> {
     let sealed = |route: Route| Route {
         rules: route.rules.sealed(),
@@ -594,15 +594,15 @@ fn sealed(routes: Vec<Route>) -> Vec<Route> {
 
 /// The handling of a request before any lookup.
 pub(crate) enum Way {
-    /// Nothing: it goes straight to the origin.
+    /// Passed to the origin without a lookup.
     Pass(Forward, Option<Detail>),
-    /// It is looked up, and shares no fetch with others.
+    /// Looked up, but not coalesced.
     Alone,
-    /// It is looked up, and asks the origin together with everyone who wants the same.
+    /// Looked up and coalesced.
     Together,
 }
 
-/// The way of a request with these facts.
+/// The handling of a request with these facts.
 #[inline]
 pub(crate) fn way_of(route: &Route, bypass: Option<Bypass>, facts: &RequestFacts) -> Way {
     if route.pass || bypass.is_some() {
@@ -617,11 +617,11 @@ pub(crate) fn way_of(route: &Route, bypass: Option<Bypass>, facts: &RequestFacts
 
 /// The use that a stored response permits.
 pub(crate) enum Use {
-    /// It is the answer.
+    /// It is the response.
     Fresh,
-    /// The same, and should be renewed.
+    /// It is the response, and should be refreshed.
     Stale,
-    /// It is not, and for this reason the origin is asked.
+    /// It is not reusable, and the origin is asked for this reason.
     None(Forward),
 }
 
@@ -661,7 +661,7 @@ pub(crate) fn facts_of(request: &Request<'_>, rules: &Rules) -> RequestFacts {
     }
 }
 
-/// The key of a request for this kind of representation, on a route with these rules.
+/// The key of a request for this kind of representation, under these rules.
 #[inline]
 pub(crate) fn key_as(accept: AcceptClass, request: &Request<'_>, rules: &Rules) -> KeyBuf {
     key::build_for(
@@ -675,7 +675,7 @@ pub(crate) fn key_as(accept: AcceptClass, request: &Request<'_>, rules: &Rules) 
     )
 }
 
-/// The key of a request on a route with these rules.
+/// The key of a request under these rules.
 pub(crate) fn key_of(request: &Request<'_>, rules: &Rules) -> KeyBuf {
     key::build(
         request.scheme,
@@ -687,7 +687,7 @@ pub(crate) fn key_of(request: &Request<'_>, rules: &Rules) -> KeyBuf {
     )
 }
 
-/// A request on its way through [`Engine::serve`], and what was read of it.
+/// A request during a lookup, with the facts read so far.
 pub(crate) struct Look<'a> {
     pub(crate) route: usize,
     pub(crate) key: &'a [u8],
@@ -704,7 +704,7 @@ fn forward(why: PassReason) -> Forward {
     }
 }
 
-/// The answer from a stored response.
+/// The response from a stored response.
 pub(crate) fn answer(
     hit: Hit,
     request: &Request<'_>,
@@ -726,7 +726,7 @@ fn status_of(hit: &Hit, now: Time) -> CacheStatus {
     }
 }
 
-/// The answer from a stored response that was found behind memory, in the tier of this name.
+/// The response from an entry of the tier of this name.
 pub(crate) fn answer_from(
     tier: Detail,
     hit: Hit,

@@ -1,4 +1,4 @@
-//! Copies beyond their time, for when the origin fails or lets everyone wait.
+//! Stale copies, for an origin that fails or is slow.
 
 use std::future::Future;
 use std::time::Duration;
@@ -19,20 +19,20 @@ pub(crate) struct Wish<'a> {
     pub(crate) facts: &'a RequestFacts,
     pub(crate) key: &'a [u8],
     pub(crate) incoming: &'a Incoming,
-    /// Copies that are known of, beside what memory has.
+    /// Known copies besides the one in memory.
     pub(crate) known: [Option<&'a Hit>; 2],
 }
 
 /// The outcome of a wait.
 pub(crate) enum Waited<T> {
     Done(T),
-    /// It took longer than visitors wait where there is a copy.
+    /// The origin took longer than `stale_wait`, and this copy is usable.
     Stale(Response),
     TooLong,
 }
 
 impl Engine {
-    /// The answer from the newest copy that may be used when the origin fails, and why it is.
+    /// The response from the newest copy that is usable on errors, with the reason as its detail.
     pub(crate) fn stale_copy(&self, wish: &Wish<'_>, why: Detail) -> Option<Response> {
         let request = wish.incoming.origin_view(self.rules(wish.route));
         let in_memory = self.cache.response(wish.key, &request);
@@ -43,7 +43,7 @@ impl Engine {
         Some(self.stand_in(newest.clone(), wish, why))
     }
 
-    /// The same from what lies behind memory.
+    /// The same for a tier's copy.
     pub(crate) async fn stale_copy_behind(&self, wish: &Wish<'_>, why: Detail) -> Option<Response> {
         if self.cache.has_no_tiers() {
             return None;
@@ -54,8 +54,8 @@ impl Engine {
         usable.then(|| self.stand_in(hit, wish, why))
     }
 
-    /// Waits, but where there is a copy that may be used when the origin fails no longer than
-    /// visitors wait for the origin: a program has time-outs of its own. A copy may also come to light meanwhile.
+    /// Waits; if a copy is usable on errors, only for `stale_wait`, except for a program, which has
+    /// timeouts of its own. A copy may also appear during the wait.
     pub(crate) async fn or_stale<T>(
         &self,
         mut told: impl Future<Output = T> + Unpin,

@@ -1,5 +1,5 @@
-//! The locks the engine uses, and wakers under them. Under `--cfg shuttle` the locks are
-//! shuttle's, so that `cache/shuttle.rs` can try many orders in which threads meet.
+//! The engine's locks, and wakers under them. Under `--cfg shuttle` the locks are shuttle's, so
+//! that `cache/shuttle.rs` can try many interleavings.
 
 use std::task::Waker;
 
@@ -20,7 +20,7 @@ mod under_shuttle {
     pub(crate) use shuttle::sync::MutexGuard;
     use shuttle::sync::{RwLockReadGuard, RwLockWriteGuard};
 
-    /// shuttle's lock in parking_lot's shape.
+    /// shuttle's mutex with parking_lot's interface.
     #[derive(Debug, Default)]
     pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
 
@@ -34,7 +34,7 @@ mod under_shuttle {
         }
     }
 
-    /// The same of its lock for many readers.
+    /// shuttle's read-write lock with parking_lot's interface.
     #[derive(Debug, Default)]
     pub(crate) struct RwLock<T>(shuttle::sync::RwLock<T>);
 
@@ -53,30 +53,30 @@ mod under_shuttle {
     }
 }
 
-/// Tasks that wait for the same thing. Each has a place, and a waker there while it waits.
+/// Tasks waiting for the same event. Each has a slot, with a waker while it waits.
 #[derive(Debug, Default)]
 pub(crate) struct Wakers {
     places: Slab<Option<Waker>>,
 }
 
-/// A place among the [`Wakers`].
+/// A slot among the [`Wakers`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place(usize);
 
 impl Place {
-    /// Its number; low ones are used again.
+    /// The index; low ones are reused.
     pub(crate) fn index(self) -> usize {
         self.0
     }
 }
 
 impl Wakers {
-    /// Takes a place. Give it back with [`Self::leave`].
+    /// Takes a slot. Return it with [`Self::leave`].
     pub(crate) fn take_place(&mut self) -> Place {
         Place(self.places.insert(None))
     }
 
-    /// Waits at `place` for the next [`Self::take_all`].
+    /// Waits in the slot for the next [`Self::take_all`].
     pub(crate) fn wait(&mut self, place: Place, waker: &Waker) {
         match &mut self.places[place.0] {
             Some(known) => known.clone_from(waker),
@@ -84,7 +84,7 @@ impl Wakers {
         }
     }
 
-    /// Gives a place back.
+    /// Returns a slot.
     pub(crate) fn leave(&mut self, place: Place) {
         self.places.remove(place.0);
     }
@@ -94,12 +94,12 @@ impl Wakers {
         self.places.len()
     }
 
-    /// The places that are taken.
+    /// The slots in use.
     pub(crate) fn places(&self) -> impl Iterator<Item = Place> {
         self.places.iter().map(|(place, _)| Place(place))
     }
 
-    /// Everyone who waits, to be woken when the lock is free again.
+    /// Takes the wakers of all waiting tasks, to be woken after the lock is released.
     #[must_use]
     pub(crate) fn take_all(&mut self) -> Vec<Waker> {
         let waiting = self.places.iter_mut();
@@ -107,7 +107,7 @@ impl Wakers {
     }
 }
 
-/// Wakes them all.
+/// Wakes all tasks.
 pub(crate) fn wake(wakers: Vec<Waker>) {
     wakers.into_iter().for_each(Waker::wake);
 }

@@ -8,9 +8,9 @@ use crate::message::Request;
 use crate::serve::{Engine, key_of};
 
 impl Engine {
-    /// The numbers of the variants that a request gets, wherever they lie, and of those that a response to it
-    /// becomes which varies on what the others of its url do, or on nothing. Nothing is counted, renewed or lifted, and
-    /// the origin is not asked.
+    /// The numbers of the variants that a request selects in memory and in the tiers, and of those
+    /// that a new response to it would become. Nothing is counted, refreshed or promoted, and the
+    /// origin is not asked.
     pub async fn variants_for(&self, request: &Request<'_>) -> Vec<u64> {
         let rules = &self.route(request).rules;
         let key = key_of(request, rules);
@@ -18,7 +18,7 @@ impl Engine {
         let mut numbers = self.cache.variants_for(&key, &view);
         numbers.push(variant_number(&key, &VaryNames::default(), &[]));
         let near = self.cache.copy_behind(&key, &view).await;
-        // The nearest tier may have another one than those that others share.
+        // The nearest tier may have another variant than the shared ones.
         let shared = self.cache.copy_in_shared_tiers(&key, &view).await;
         let behind = [near, shared].into_iter().flatten();
         numbers.extend(behind.map(|found| {

@@ -10,25 +10,25 @@ use crate::origin::OriginResponse;
 
 /// The result of a fetch, as the leader gets it.
 pub(crate) enum Verdict {
-    /// A response that everyone may read while it arrives.
+    /// A response that all waiters may read while it arrives.
     Storable(LeadersCopy),
     /// The stored response, confirmed by the origin.
     Confirmed(Confirmed),
-    /// The same, and in the same breath that it is not to be kept: why not.
+    /// Confirmed by a 304, but no longer storable, for this reason.
     ConfirmedForOne(Hit, Detail),
-    /// A stored response that was found behind memory, in the tier of this name.
+    /// An entry of the tier of this name.
     Found(Hit, Detail),
     /// A response for the leader's client only, with the reason.
     Private(OriginResponse, Detail),
-    /// A response by which the origin refuses the request of the one who asked, which says nothing of
-    /// others.
+    /// A refusal of the leader's request, which says nothing about other requests.
     Refused(OriginResponse, Detail),
-    /// The whole is too large to be kept, and the client wants a part: it asks for that.
+    /// The response is too large to be stored, and the client wants a range of it: it is to fetch
+    /// the range directly.
     TooLarge,
     /// The response to the request with fields withheld is neither shareable nor right for its own
     /// client, which is to send all of them.
     AskWhole,
-    /// Everyone who wanted it has left before the origin was asked.
+    /// Every waiter left before the origin was asked.
     Left,
     /// No answer.
     Failed(Failed),
@@ -36,22 +36,22 @@ pub(crate) enum Verdict {
 
 /// A stored response that the origin has confirmed.
 pub(crate) struct Confirmed {
-    /// As it is stored from now on.
+    /// The response to be stored and shared.
     pub(crate) stored: Hit,
-    /// The same with the fields that are for the client that asked alone.
+    /// The same with the fields for the leader's client only.
     pub(crate) for_one: Hit,
     /// It was stored; false if a purge came first.
     pub(crate) is_kept: bool,
 }
 
-/// A fetch without an answer.
+/// A failed fetch.
 pub(crate) struct Failed {
     pub(crate) failure: Failure,
-    /// A copy that may be used nevertheless.
+    /// A stale copy that is usable on errors.
     pub(crate) stale: Option<Hit>,
-    /// The origin's error page, if it sent one, and why that is not kept.
+    /// The origin's error page, if it sent one, and the reason it is not stored.
     pub(crate) page: Option<(OriginResponse, Detail)>,
-    /// It may be the page of a request that the origin has not seen all of: its client asks with everything.
+    /// The error page may be due to withheld fields: the client is to send all of them.
     pub(crate) ask_whole: bool,
 }
 
@@ -60,7 +60,7 @@ impl Verdict {
     /// ended.
     pub(crate) fn tell_others(&self, cache: &Cache, leader: &Leader, now: Time) {
         leader.tell(match self {
-            // Some of them may have come after a purge, and must not get what was asked for before.
+            // Some waiters may have come after a purge, and must not get an earlier response.
             _ if self
                 .tags()
                 .is_some_and(|tags| cache.is_purged_since(leader, tags)) =>
@@ -75,15 +75,15 @@ impl Verdict {
             Self::ConfirmedForOne(..) | Self::Private(..) | Self::TooLarge | Self::AskWhole => {
                 Progress::Released
             }
-            // One who has just come leads the next fetch.
+            // The next request to come leads the next fetch.
             Self::Left => Progress::LookAgain,
             Self::Refused(..) => Progress::Refused,
             Self::Failed(failed) => Progress::Failed(failed.failure.clone(), failed.stale.clone()),
         });
     }
 
-    /// The same for a client of whose request the origin has not seen all: an answer for that client alone is none to
-    /// what it has asked.
+    /// The verdict for a client whose fields were partly withheld from the origin: a response for
+    /// one client does not answer its full request.
     pub(crate) fn for_one_who_said_more(self) -> Self {
         match self {
             Self::Private(..) | Self::Refused(..) | Self::ConfirmedForOne(..) => Self::AskWhole,

@@ -18,10 +18,10 @@ use parking_lot::Mutex;
 
 use super::rule::{Held, Named, Rule, Scope, Strength};
 
-/// Notices that wait for one watcher. Beyond it all of them are replaced by the word that some were
-/// missed.
+/// The most notices waiting for one watcher. On overflow they are replaced by one notice that some
+/// were missed.
 const MAILBOX: usize = 256;
-/// Watchers at a time.
+/// The most watchers at a time.
 pub const MAX_WATCHERS: usize = 64 * 1024;
 
 /// The entries to watch.
@@ -29,20 +29,21 @@ pub const MAX_WATCHERS: usize = 64 * 1024;
 pub enum Watched {
     /// The responses of one key.
     Key(Key),
-    /// Whatever a purge of this would name.
+    /// Every entry in this purge scope.
     Scope(Scope),
-    /// Every purge, whatever it names. What it covers is gone or stale by then.
+    /// Every purge, whatever its scope. The entries it covers are removed or stale when the notice
+    /// arrives.
     Purges,
 }
 
-/// Something has changed.
+/// A change in the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// Greater than those of all earlier changes.
+    /// Greater than the numbers of all earlier changes.
     pub number: u64,
     /// The kind of change.
     pub kind: ChangeKind,
-    /// To what.
+    /// The subject.
     pub subject: Subject,
 }
 
@@ -56,7 +57,7 @@ pub enum Subject {
         /// The entity tag or the modification date of the response, if it has one.
         validator: Option<Bytes>,
     },
-    /// Whatever this names.
+    /// Every entry in this scope.
     Scope(Scope),
 }
 
@@ -65,30 +66,30 @@ pub enum Subject {
 pub enum ChangeKind {
     /// A response was stored.
     Stored,
-    /// The origin has confirmed what was stored.
+    /// The origin confirmed the stored response.
     Renewed,
-    /// It is gone.
+    /// The entry was removed.
     Purged,
-    /// It is stale from now on.
+    /// The entry became stale.
     Expired,
 }
 
 /// A notice to a watcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// Of one change.
+    /// A change.
     Changed(Change),
-    /// That there were more changes than were held for it, up to the one of this number. What is watched
-    /// has to be read again.
+    /// Changes up to this number were dropped because the mailbox was full. The watched entries
+    /// have to be read again.
     Missed(u64),
 }
 
-/// There are too many watchers.
+/// The limit of watchers is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too many watchers: {MAX_WATCHERS} at most")]
 pub struct TooManyWatchers;
 
-/// All who watch.
+/// All watchers.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     watching: AtomicUsize,
@@ -119,7 +120,7 @@ struct Letters {
 }
 
 impl Changes {
-    /// Begins to watch.
+    /// Registers a watcher.
     pub(super) fn watch(self: &Arc<Self>, what: Watched) -> Result<Watcher, TooManyWatchers> {
         let mut books = self.books.lock();
         if self.watching.load(Ordering::Relaxed) >= MAX_WATCHERS {
@@ -128,7 +129,7 @@ impl Changes {
         books.next_id += 1;
         let (id, mailbox) = (books.next_id, Arc::new(Mailbox::default()));
         books.of(&what).push((id, Arc::clone(&mailbox)));
-        // Whoever changes something from now on sees it.
+        // Every later change sees the watcher.
         self.watching.fetch_add(1, Ordering::SeqCst);
         Ok(Watcher {
             changes: Arc::downgrade(self),
@@ -139,7 +140,7 @@ impl Changes {
         })
     }
 
-    /// Tells of a response of a key.
+    /// Notifies the watchers of a response of a key.
     pub(super) fn tell(&self, key: &Key, response: &Stored, kind: ChangeKind) {
         if self.watching.load(Ordering::SeqCst) == 0 {
             return;
@@ -148,7 +149,7 @@ impl Changes {
         self.tell_watchers(key, &response.tags, validator, kind);
     }
 
-    /// Tells that all responses of a key are gone.
+    /// Notifies the watchers that all responses of a key were removed.
     pub(super) fn tell_gone(&self, key: &[u8]) {
         if self.watching.load(Ordering::SeqCst) > 0 {
             let (key, none) = (Key::from(key), TagNumbers::default());
@@ -299,7 +300,7 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// The number of the last change before it began to watch.
+    /// The number of the last change before the watcher was registered.
     pub const fn since(&self) -> u64 {
         self.since
     }
@@ -309,7 +310,7 @@ impl Watcher {
         poll_fn(|cx| self.poll_next(cx)).await
     }
 
-    /// The next notice, if it is there.
+    /// The next notice, if there is one.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Notice> {
         let mut letters = self.mailbox.0.lock();
         if let Some(missed) = letters.missed.take() {

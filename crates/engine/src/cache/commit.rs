@@ -1,4 +1,5 @@
-//! Commit: what a leader has brought, into memory and the tiers; and what it tells about its key.
+//! Commit: stores a leader's response in memory and the tiers, and records what it reveals about
+//! its key.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use super::changes::ChangeKind;
 use super::flight::{Leader, Lone, Role};
 
 impl Cache {
-    /// Leads the fetch of what a key and a selection stand for, or joins the one there is.
+    /// Leads the fetch of a key and a selection, or joins the one under way.
     pub(crate) fn enter(&self, key: &Key, selection: &[u8], by: Option<Network>) -> Role {
         self.flights.enter(key, selection, by)
     }
@@ -21,9 +22,9 @@ impl Cache {
         self.flights.begin_alone(key)
     }
 
-    /// Keeps a whole response, and ends the fetch. Not if the key was purged since it began: a purge
-    /// that comes while this goes on waits for it, and then removes what was stored. Returns whether it
-    /// is kept.
+    /// Stores a complete response and ends the fetch, unless the key was purged since the fetch
+    /// began. A purge during the commit waits for it, and then removes the entry. Returns whether
+    /// the response was stored.
     pub(crate) fn commit(
         &self,
         leader: &Leader,
@@ -54,7 +55,7 @@ impl Cache {
         kept == Some(true)
     }
 
-    /// The same for a response whose body a tier has taken while it came.
+    /// Commits a response whose body a tier has stored while it arrived.
     pub(crate) fn commit_spooled(&self, leader: &Leader, stored: Stored, request: &OriginView<'_>) {
         let kept = leader.finish(|| {
             let is_current = self.may_commit(leader, &stored);
@@ -68,7 +69,7 @@ impl Cache {
         }
     }
 
-    /// A place for a body that is too large for memory, if a tier takes such.
+    /// Opens a tier's spool for a body that is too large for memory, if a tier takes it.
     pub(crate) fn spool(&self, claimed: &mut Option<Claimed>) -> Option<Spooling> {
         self.tiers.spool(claimed)
     }
@@ -81,7 +82,7 @@ impl Cache {
         }
         let (key, now) = (leader.key(), self.clock.now());
         self.memory.learn(key, answer, request, now, |selection| {
-            // Before anybody can know it.
+            // Before any other request can know it.
             leader.select(selection);
         });
     }
@@ -101,18 +102,18 @@ impl Cache {
             .mark_uncacheable(leader.key(), answer, request, until, now);
     }
 
-    /// Says to the processes that share a tier that what was claimed there cannot be stored, for so long.
+    /// Marks a claimed entry as unstorable for the processes that share a tier, for this time.
     pub(crate) fn note_unstorable_behind(&self, key: &[u8], claimed: Claimed, lasts: Duration) {
         self.tiers.note_unstorable(key, claimed, lasts);
     }
 
-    /// Until then it is remembered that what answers such a request is too large to be kept.
+    /// Marks the response to such a request as too large to be stored, until this time.
     pub(crate) fn note_too_large(&self, key: &[u8], request: &OriginView<'_>, until: Time) {
         self.oversized
             .note(key, &self.selection(key, request), until);
     }
 
-    /// It is smaller now.
+    /// Clears that mark.
     pub(crate) fn forget_too_large(&self, key: &[u8], request: &OriginView<'_>) {
         self.oversized.forget(key, &self.selection(key, request));
     }
@@ -135,7 +136,7 @@ impl Cache {
         self.open.note(key, &[], self.clock.now().plus(FOR));
     }
 
-    /// Remembers that an answer varies on these fields.
+    /// Records that a response varies on these fields.
     pub(crate) fn note_vary(&self, key: &[u8], named: &VaryNames) {
         self.urls.note_vary(key, named, self.clock.now());
     }
@@ -150,7 +151,7 @@ impl Cache {
         is_current
     }
 
-    /// Into memory, which counts what it refuses.
+    /// Stores a response in memory, which counts refusals.
     pub(super) fn put(&self, key: &Key, stored: Stored, request: &OriginView<'_>) -> Option<Hit> {
         let now = self.clock.now();
         self.memory.put(key, stored, request, now).ok()

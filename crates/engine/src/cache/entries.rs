@@ -14,9 +14,9 @@ use tokio::task::yield_now;
 use super::Cache;
 use super::rule::{Held, Named, Scope, variant_number};
 
-/// Keys, or entries of a tier, that are looked at in one go.
+/// Keys, or entries of a tier, read in one batch.
 const BATCH: usize = 256;
-/// The most entries of one page.
+/// The most entries per page.
 pub const MAX_PAGE: usize = 1_000;
 
 /// A filter over entries.
@@ -33,7 +33,7 @@ pub struct Wanted {
 }
 
 impl Default for Wanted {
-    /// All of them.
+    /// No restriction.
     fn default() -> Self {
         Self {
             scope: Scope::Everything,
@@ -47,12 +47,12 @@ impl Default for Wanted {
 /// The sort order of a listing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// In the order of their keys.
+    /// By key.
     #[default]
     Key,
-    /// The largest.
+    /// Largest first.
     Size,
-    /// The oldest.
+    /// Oldest first.
     Age,
     /// Most hits first.
     Uses,
@@ -75,22 +75,22 @@ pub struct EntryInfo {
     pub size: u64,
     /// Milliseconds since it was received.
     pub age: Millis,
-    /// Milliseconds that it is still fresh; negative for how long it has been stale.
+    /// Milliseconds of freshness left; negative since it became stale.
     pub ttl: i64,
     /// The approximate number of hits since it entered memory.
     pub uses: u32,
 }
 
-/// A part of what is in memory.
+/// A page of the entries in memory.
 #[derive(Clone, Debug, Default)]
 pub struct Page {
-    /// The entries, in the order that was wanted.
+    /// The entries, in the requested order.
     pub entries: Vec<EntryInfo>,
     /// The start of the next page; `None` after the last one.
     pub next: Option<Cursor>,
 }
 
-/// A place in an order.
+/// A position in a sort order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cursor {
     rank: Reverse<u64>,
@@ -106,7 +106,7 @@ impl Cursor {
         [&lengths[..], &self.key, &self.selection].concat()
     }
 
-    /// From those bytes; `None` if they are others.
+    /// Decodes a cursor; `None` if the bytes are not one.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (rank, rest) = bytes.split_first_chunk()?;
         let (length, rest) = rest.split_first_chunk()?;
@@ -120,17 +120,17 @@ impl Cursor {
     }
 }
 
-/// A part of what a tier has.
+/// A page of a tier's entries.
 #[derive(Clone, Debug, Default)]
 pub struct TierPage {
-    /// The entries, in the order of their ids.
+    /// The entries, by id.
     pub entries: Vec<EntryInfo>,
     /// The start of the next page; `None` after the last one.
     pub next: Option<EntryId>,
 }
 
 impl Cache {
-    /// The first entries in memory after a place in this order, [`MAX_PAGE`] at most.
+    /// The first entries in memory after a position in this order, at most [`MAX_PAGE`].
     pub async fn entries(
         &self,
         wanted: &Wanted,
@@ -168,8 +168,8 @@ impl Cache {
         }
     }
 
-    /// The entries of the local tier after this id. One that was purged is left out, though it may still
-    /// lie there.
+    /// The entries of the local tier after this id, without those that are purged but not removed
+    /// yet.
     pub async fn entries_on_disk(
         &self,
         wanted: &Wanted,
@@ -227,7 +227,7 @@ impl Wanted {
 }
 
 impl EntryInfo {
-    /// Its number among all, by which a purge can name it.
+    /// The number that identifies the variant in a purge.
     pub fn variant(&self) -> u64 {
         variant_number(&self.key, &self.vary, &self.selection)
     }

@@ -40,14 +40,14 @@ pub(super) const MAX_UNTOLD: usize = 4096;
 /// The time a silent copy of the log is waited for if it may hold records that the other one has
 /// lost: twice the read interval.
 const DOUBT: Duration = Duration::from_millis(500);
-/// Stands in a log where something may be missing before it. It is no rule, and who does not know it purges
-/// everything.
+/// The gap marker: records before it may be missing. It is not a rule; a process that does not
+/// recognise it purges everything.
 pub(super) const BEGINNING: Bytes = Bytes::from_static(b"beginning");
 
 /// The state shared with the other processes.
 #[derive(Debug, Default)]
 pub(super) struct Fleet {
-    /// Each copy of the log by itself. Of a log in one copy the others are not used.
+    /// The copies of the log; a log kept in one copy uses only the first.
     copies: [Copy; LOG_COPIES],
     doubt: Mutex<Doubt>,
     /// The journal has rules that the log may have by now.
@@ -67,13 +67,13 @@ struct Copy {
     reading: tokio::sync::Mutex<()>,
     /// The error of the last attempt to reach it.
     trouble: Mutex<Option<TierError>>,
-    /// There is something in it that ought to be read.
+    /// Notified when the copy has records to read.
     news: Notify,
 }
 
 #[derive(Clone, Debug)]
 struct Untold {
-    /// Of the rule.
+    /// The id of the rule.
     id: u64,
     record: Bytes,
 }
@@ -81,11 +81,11 @@ struct Untold {
 /// Gaps in the log that may hide lost rules.
 #[derive(Debug, Default)]
 struct Doubt {
-    /// By the copies of the log, and was not found in the others yet.
+    /// By copy, a gap that no other copy has filled yet.
     gaps: [Option<Gap>; LOG_COPIES],
     /// The moment at which the last complete read of each copy began.
     read_from: [u64; LOG_COPIES],
-    /// Counts what happens here, to say what came before what.
+    /// A logical clock, to order reads and gaps.
     moment: u64,
 }
 
@@ -95,15 +95,15 @@ struct Gap {
     position: u64,
     noticed: u64,
     since: Instant,
-    /// Something was lost of what this process reads, which has not just begun to read.
+    /// Records are certainly lost, as this process had already read the copy before.
     is_loss: bool,
 }
 
 /// The state of the purge log shared with other processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FleetReport {
-    /// Up to where the log of purges was read, in the copy that is further; 0 if it was not. It grows as long as that log
-    /// lasts.
+    /// The position up to which the log of purges was read, in the copy that is further; 0 before
+    /// the first read. It only grows within one log.
     pub position: u64,
     /// Number of times everything older was purged because the log was lost or could not be read.
     pub lost: u64,
@@ -129,7 +129,7 @@ impl Fleet {
         }
     }
 
-    /// Notes that the journal has rules.
+    /// Records that the journal has rules.
     pub(super) fn note_written(&self) {
         self.has_written.store(true, Ordering::Relaxed);
     }
@@ -152,15 +152,14 @@ impl Cache {
         join_all((0..self.log_copies()).map(keep)).await;
     }
 
-    /// Tells the others what they do not know, and learns what they know. What fails is tried again the
-    /// next time.
+    /// Sends the outgoing rules and reads new ones. Failures are retried in the next step.
     #[cfg(test)]
     pub(super) async fn step_in(&self) {
         let step = |copy| self.step_in_at(copy);
         join_all((0..self.log_copies()).map(step)).await;
     }
 
-    /// The same with one copy of the log.
+    /// Does a step with one copy of the log.
     async fn step_in_at(&self, copy: usize) {
         let _ = self.tell(copy).await;
         if self.catch_up(copy).await.is_ok() {
@@ -234,7 +233,7 @@ impl Cache {
         }
     }
 
-    /// Puts the rules into a copy of the log that are not there yet.
+    /// Appends the outgoing rules to a copy of the log.
     async fn tell(&self, copy: usize) -> Result<(), TierError> {
         let Some(log) = self.tiers.log() else {
             return Ok(());
@@ -257,7 +256,7 @@ impl Cache {
         }
     }
 
-    /// Has the rules count that came into a copy of the log since it was last read.
+    /// Applies the rules added to a copy of the log since it was last read.
     pub(super) async fn catch_up(&self, copy: usize) -> Result<(), TierError> {
         let Some(log) = self.tiers.log().map(Arc::clone) else {
             return Ok(());
@@ -273,7 +272,8 @@ impl Cache {
         read.map(drop)
     }
 
-    /// The same at all copies, for who has not read any. What one of them says of the others it says the second time.
+    /// Reads all copies for the first time; twice, since a gap in one may only be filled after the
+    /// others were read.
     pub(super) async fn catch_up_with_all(&self) {
         self.rules.wait_for_log();
         for _ in 0..2 {
@@ -281,15 +281,16 @@ impl Cache {
         }
     }
 
-    /// Reads on until these rules have their places in a copy of the log: what is asked for from then on is known by all
-    /// to be newer. Where that fails, what is asked for before they are read is asked for once more by others.
+    /// Reads a copy until these rules have their places: fetches that begin later are then known to
+    /// be newer in every process. If that fails, other processes repeat the fetches that begin
+    /// before the rules are read.
     async fn learn_places(&self, copy: usize, rules: &[Rule]) {
         if !rules.iter().all(|rule| self.rules.is_placed(rule.id, copy)) {
             let _ = self.catch_up(copy).await;
         }
     }
 
-    /// Takes in all that is new in a copy of the log. Says whether it has come to the end.
+    /// Reads all new records of a copy. Returns true at its end.
     async fn read_on(&self, log: &dyn SharedTier, copy: usize) -> Result<bool, TierError> {
         loop {
             let after = self.rules.read_through()[copy];
@@ -310,14 +311,14 @@ impl Cache {
         };
         let is_loss = self.rules.read_through()[copy] > 0 || page.was_unreadable;
         let place = |position| self.rules.place(copy, position);
-        // Nobody can say what came before the first of these.
+        // Records before the first of these are missing.
         let mut gap = (!page.is_gapless).then(|| place(first));
         for (position, record) in page.records {
             if record == BEGINNING {
                 gap = Some(place(position));
                 continue;
             }
-            // What a later version writes may name anything.
+            // A record in a newer format may cover anything.
             let rule = Rule::decode(&record, &Epoch::now()).unwrap_or_else(|| self.everything());
             let mut places = Places::default();
             places[copy] = Some(place(position));
@@ -403,7 +404,7 @@ impl Doubt {
         }
     }
 
-    /// Since when there is a gap.
+    /// The time of the oldest gap.
     fn since(&self) -> Option<Instant> {
         self.gaps.iter().flatten().map(|gap| gap.since).min()
     }

@@ -33,48 +33,48 @@ pub enum Progress {
     /// No answer yet.
     #[default]
     Waiting,
-    /// An answer that may be given to everyone it fits, and since when it is there.
+    /// A shareable answer, and the time at which it arrived.
     Answer(Shareable, Time),
-    /// There is an answer where it is kept.
+    /// The answer is in the cache: look up again.
     LookAgain,
     /// An answer for the leader only: each waiter fetches for itself.
     Released,
-    /// The origin refused the leader's request, which says nothing of others.
+    /// The origin refused the leader's request, which says nothing about other requests.
     Refused,
-    /// No answer; perhaps a copy that may be used nevertheless.
+    /// A failure, with a stale copy if one is usable.
     Failed(Failure, Option<Hit>),
-    /// Nothing for this request: too many of its address wait, and it gives way to others.
+    /// Displaced: too many requests of its address wait.
     GivesWay,
 }
 
 /// The reason a fetch brought nothing to share.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// The origin could not be asked, or did not answer properly.
+    /// The origin was unreachable, or its response invalid.
     #[error("the origin could not answer")]
     Origin(#[from] OriginError),
-    /// It answered with a server error.
+    /// The origin answered with a server error.
     #[error("the origin answered with status {0}")]
     Status(u16),
-    /// The fetch was given up.
+    /// The fetch was cancelled.
     #[error("the fetch was given up")]
     Abandoned,
-    /// The request wanted nothing but a stored response, and there is none that it may have.
+    /// The request is `only-if-cached`, and no usable response is stored.
     #[error("nothing usable is stored, and the request wanted nothing else")]
     OnlyIfCached,
-    /// Too many requests waited, and most of them were of the same address.
+    /// Too many requests wait, most of them from the same address.
     #[error("too many requests wait")]
     TooManyWait,
 }
 
-/// An answer for everyone.
+/// An answer that may be served to all waiters.
 #[derive(Clone, Debug)]
 pub enum Shareable {
     /// A response whose body is still arriving.
     Filling(Arc<Filling>),
-    /// The stored response, which the origin has confirmed.
+    /// The stored response, confirmed by the origin.
     Confirmed(Hit),
-    /// A stored response that was found behind memory, in the tier of this name.
+    /// An entry of the tier of this name.
     Found(Hit, Detail),
 }
 
@@ -100,7 +100,7 @@ impl Shareable {
         }
     }
 
-    /// The field lines that everyone gets.
+    /// The field lines for all clients.
     pub(crate) fn fields(&self) -> Fields<'_> {
         match self {
             Self::Filling(filling) => filling.fields.fields(),
@@ -114,9 +114,9 @@ impl Shareable {
 pub struct Filling {
     /// The status code.
     pub status: u16,
-    /// The field lines as they will be sent and stored.
+    /// The field lines to send and to store.
     pub fields: FieldBlock,
-    /// The body's length, if the origin has said.
+    /// The body's length, if known.
     pub length: Option<u64>,
     /// The freshness lifetime and stale windows.
     pub lifetime: Lifetime,
@@ -138,7 +138,7 @@ pub struct Filling {
 pub struct Flights {
     shards: Box<[Mutex<Shard>]>,
     hasher: RandomState,
-    /// The bounds, as [`FlightLimits`] has them.
+    /// The limits, as in [`FlightLimits`].
     fetches: AtomicUsize,
     waiters: AtomicUsize,
     waiters_of_one: AtomicUsize,
@@ -147,19 +147,20 @@ pub struct Flights {
     purges: Box<[AtomicU64]>,
 }
 
-/// The bounds of [`Flights`].
+/// The limits of [`Flights`].
 #[derive(Clone, Copy, Debug)]
 pub struct FlightLimits {
-    /// Fetches that others can wait for. Beyond it the newest of the address that leads most gives way.
+    /// The most fetches that can be joined. Above it the newest of the address that leads most is
+    /// displaced.
     pub fetches: usize,
-    /// Requests that wait for one fetch. Beyond it the newest of the address with most gives way.
+    /// The most waiters per fetch. Above it the newest of the address with most is displaced.
     pub waiters: usize,
     /// Most waiters per fetch from one address.
     pub waiters_of_one: usize,
 }
 
 impl FlightLimits {
-    /// For clients at many addresses: so many fetches and waiters, of which one address has a tenth.
+    /// Limits for clients at many addresses; one address may have a tenth of the waiters.
     pub const fn of_many(fetches: usize, waiters: usize) -> Self {
         Self {
             fetches,
@@ -168,7 +169,7 @@ impl FlightLimits {
         }
     }
 
-    /// For one program, which all requests are of.
+    /// Limits for a single program that sends all requests.
     pub const fn of_one(fetches: usize, waiters: usize) -> Self {
         Self {
             fetches,
@@ -184,7 +185,8 @@ struct Shard {
     keys: HashMap<Key, Vec<Arc<Flight>>, RandomState>,
     /// The fetches that can be joined, by number.
     joinable: HashMap<u64, Arc<Flight>, RandomState>,
-    /// The same by the address of the client that leads, but for refreshes and those that others wait for too.
+    /// The same by the leading client's address, without refreshes and fetches that other addresses
+    /// wait for too.
     led: Holdings,
     last: u64,
     /// The keys of fetches that cannot be joined and have nothing to store yet.
@@ -194,22 +196,22 @@ struct Shard {
 #[derive(Debug, Default)]
 struct Alone {
     fetches: usize,
-    /// Purges of the key since the first of them.
+    /// Purges of the key since the first of them began.
     purges: u64,
 }
 
 #[derive(Debug)]
 struct Flight {
-    /// Its number in its shard; none has zero.
+    /// The number in its shard; zero for fetches that cannot be joined.
     number: u64,
-    /// The address of the client that leads it; `None` for a refresh.
+    /// The address of the leading client; `None` for a refresh.
     by: Option<Network>,
-    /// The clients that wait, the one that leads among them.
+    /// The waiting clients, the leading one among them.
     audience: Arc<Audience>,
     /// The selecting field values when it began; `None` for a fetch that cannot be joined.
     selection: Option<Bytes>,
     began: Instant,
-    /// The purges by rule that were known when it began.
+    /// The purge rules known when it began.
     known: PurgesKnown,
     state: Mutex<FlightState>,
 }
@@ -218,7 +220,7 @@ struct Flight {
 struct FlightState {
     progress: Progress,
     waiters: Wakers,
-    /// The key was purged after this fetch began: what it brings must not be stored.
+    /// The key was purged after this fetch began: its response must not be stored.
     purged: bool,
     /// Closed: it can no longer be joined.
     closed: bool,
@@ -231,17 +233,17 @@ struct FlightState {
 pub struct UnderWay {
     /// The key being fetched.
     pub key: Key,
-    /// For how long it has been.
+    /// The time since it began.
     pub age: Duration,
     /// Number of waiters.
     pub waiting: usize,
-    /// A stale copy is the answer meanwhile.
+    /// A refresh: a stale copy is served meanwhile.
     pub is_refresh: bool,
 }
 
 /// The role of a request that enters the table.
 pub enum Role {
-    /// Go and fetch; the others wait for you.
+    /// Fetch; the others wait.
     Lead(Leader),
     /// Join the fetch under way.
     Join(Ticket),
@@ -252,7 +254,7 @@ pub enum Role {
 impl Flights {
     const SHARDS: usize = 64;
 
-    /// No fetches yet.
+    /// An empty table.
     pub(super) fn new(limits: FlightLimits, rules: Arc<PurgeRules>) -> Arc<Self> {
         Arc::new(Self {
             shards: (0..Self::SHARDS)
@@ -267,7 +269,7 @@ impl Flights {
         })
     }
 
-    /// Other bounds from now on.
+    /// Replaces the limits.
     pub(super) fn rebound(&self, limits: FlightLimits) {
         self.fetches.store(limits.fetches, Ordering::Relaxed);
         self.waiters.store(limits.waiters, Ordering::Relaxed);
@@ -284,7 +286,7 @@ impl Flights {
                 Some(network) if self.has_room(&flight, network) => {
                     Role::Join(Ticket::new(&flight, network))
                 }
-                // A refresh has nothing to wait for either.
+                // A refresh does not wait either.
                 _ => Role::Full,
             };
         }
@@ -356,7 +358,7 @@ impl Flights {
         remove(!flights.is_empty());
     }
 
-    /// Runs `act` while no purge of `key` does, unless there was one since `purges` were counted.
+    /// Runs `act` while no purge of `key` runs, unless there was one since `purges` were counted.
     pub fn unless_purged(&self, key: &[u8], purges: u64, act: impl FnOnce()) {
         let _they_wait = self.shard(key);
         if self.purges(key) == purges {
@@ -364,7 +366,7 @@ impl Flights {
         }
     }
 
-    /// Fetches under way that others can wait for.
+    /// Number of fetches that can be joined.
     pub fn under_way(&self) -> usize {
         self.shards.iter().map(|it| it.lock().joinable.len()).sum()
     }
@@ -388,7 +390,7 @@ impl Flights {
         (all, waiting)
     }
 
-    /// The fetch that who comes now would join, if there is one.
+    /// The fetch that a new request would join, if there is one.
     pub fn to_join(&self, key: &Key, selection: &[u8]) -> Option<UnderWay> {
         let shard = self.shard(key);
         let flight = shard.joinable(key, selection)?;
@@ -435,7 +437,7 @@ pub struct Lone {
     flights: Arc<Flights>,
     key: Key,
     purges: u64,
-    /// The purges by rule that were known when it began.
+    /// The purge rules known when it began.
     known: PurgesKnown,
 }
 
@@ -445,8 +447,8 @@ impl Lone {
         &self.key
     }
 
-    /// Registers it, so that a purge finds it from now on. `None` if its key was purged since it
-    /// began.
+    /// Registers the fetch, so that a purge finds it from now on. `None` if its key was purged
+    /// since it began.
     pub fn lead(self) -> Option<Leader> {
         let mut shard = self.flights.shard(&self.key);
         let alone = shard.alone.get(&self.key);
@@ -524,8 +526,7 @@ impl Flight {
     }
 }
 
-/// The right to fetch, and the duty to tell the others. Dropped early, it tells them that it
-/// failed.
+/// The right to fetch, and the duty to publish the result. Dropped early, it publishes a failure.
 #[derive(Debug)]
 pub struct Leader {
     flights: Arc<Flights>,
@@ -544,18 +545,18 @@ impl Leader {
         &self.flight.audience
     }
 
-    /// The number of the newest purge by rule when the fetch began.
+    /// The number of the newest purge rule when the fetch began.
     pub(crate) fn since(&self) -> u64 {
         self.flight.known.number
     }
 
-    /// Up to which positions the log of purges that processes share was known when the fetch began.
+    /// The positions up to which the shared purge log had been read when the fetch began.
     pub(crate) fn purges_known(&self) -> LogPositions {
         self.flight.known.positions
     }
 
-    /// Tells everyone who waits. Who comes later joins only if there is an answer to be had, until the
-    /// leader is done; else the next one leads a new fetch.
+    /// Publishes progress to all waiters. Later requests join only if there is an answer, until the
+    /// leader is done; otherwise the next one leads a new fetch.
     pub fn tell(&self, progress: Progress) {
         if !matches!(progress, Progress::Answer(..)) {
             self.leave_table();
@@ -584,7 +585,8 @@ impl Leader {
         }
     }
 
-    /// Runs `act` while no purge of the key does, unless it was purged meanwhile. The fetch goes on.
+    /// Runs `act` while no purge of the key runs, unless it was purged meanwhile. The fetch goes
+    /// on.
     pub fn unless_purged(&self, act: impl FnOnce()) {
         let _they_wait = self.flights.shard(&self.key);
         if !self.is_purged() {
@@ -592,8 +594,8 @@ impl Leader {
         }
     }
 
-    /// Ends the fetch. Runs `store` unless the key was purged meanwhile; a purge that comes while
-    /// it runs waits for it, and then removes what it stored.
+    /// Ends the fetch. Runs `store` unless the key was purged meanwhile; a purge during `store`
+    /// waits for it, and then removes the entry.
     pub fn finish<T>(&self, store: impl FnOnce() -> T) -> Option<T> {
         let mut shard = self.flights.shard(&self.key);
         let purged = self.flight.state.lock().purged;
@@ -656,7 +658,7 @@ impl Shard {
         self.last
     }
 
-    /// Counts a fetch among those that can be joined.
+    /// Adds a fetch to those that can be joined.
     fn list(&mut self, flight: &Arc<Flight>) {
         self.joinable.insert(flight.number, Arc::clone(flight));
         if let Some(network) = flight.by {
@@ -664,7 +666,7 @@ impl Shard {
         }
     }
 
-    /// Does so no more.
+    /// Removes a fetch from those that can be joined.
     fn unlist(&mut self, flight: &Flight) {
         self.joinable.remove(&flight.number);
         if let Some(network) = flight.by {

@@ -1,4 +1,4 @@
-//! Rules outlive the process: where there is a disk, its journal has them.
+//! The journal on the local disk: purge rules survive a restart.
 
 use bytes::Bytes;
 use microcache_store::{Epoch, TierError};
@@ -10,7 +10,7 @@ use super::rules::Places;
 /// The rules read from the journal at the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoadedRules {
-    /// Rules that count from now on.
+    /// Rules in effect from now on.
     pub rules: usize,
     /// The file was damaged, so rules may be missing: entries they covered that were not removed
     /// yet may be served again.
@@ -18,9 +18,9 @@ pub struct LoadedRules {
 }
 
 impl Cache {
-    /// Reads the rules that the process before this one left, and those of the processes that share a tier.
-    /// Comes before the first request. As long as others cannot be asked, what lies behind memory is not
-    /// used.
+    /// Loads the rules of the previous process, and those of the processes that share a tier. Must
+    /// run before the first request. Until the other processes' log can be read, nothing is served
+    /// from tiers.
     pub async fn load_rules(&self) -> Result<LoadedRules, TierError> {
         let loaded = self.load_journal().await;
         if self.tiers.log().is_some() {
@@ -44,7 +44,7 @@ impl Cache {
         let epoch = Epoch::now();
         for record in journal.records {
             match Rule::decode(&record, &epoch) {
-                // It means what was stored before it was decided.
+                // It covers entries stored before it was issued.
                 Some(rule) => {
                     let at = rule.at;
                     self.owe(&rule);
@@ -58,7 +58,7 @@ impl Cache {
         Ok(loaded)
     }
 
-    /// Writes rules down together, as of the moment since when they count here.
+    /// Journals rules as one record, with the time at which they took effect here.
     pub(super) async fn write_down(&self, rules: &[Rule]) -> Result<(), TierError> {
         let Some(tier) = self.tiers.local() else {
             // Memory ends with the process.
@@ -72,7 +72,7 @@ impl Cache {
         tier.append_to_journal(records).await
     }
 
-    /// Leaves only the rules in the journal that still count, and that no log has which processes share.
+    /// Reduces the journal to the live rules that the shared log does not have.
     pub(super) async fn shorten_journal(&self) -> Result<(), TierError> {
         let Some(tier) = self.tiers.local() else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Lift: what lies in a tier, into memory.
+//! Promotion: moves a tier's entry into memory.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ use super::rules::{Covered, Since};
 /// written.
 const OTHERS_COUNT: Millis = 86_400_000;
 
-/// The clocks of machines that share a tier differ by less.
+/// The largest difference of the clocks of machines that share a tier, in milliseconds.
 const AHEAD: Millis = 600_000;
 
 /// The tiers to search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Where {
-    /// In every tier, the nearest first.
+    /// Every tier, the nearest first.
     Everywhere,
     /// Only the tiers that other processes write to.
     InSharedTiers,
@@ -30,15 +30,15 @@ pub(crate) enum Where {
 /// The result of a leader's search of the tiers.
 pub(crate) enum LookedBehind {
     Found(Box<FoundBehind>),
-    /// Nothing that the request selects; and whose turn it is to ask the origin.
+    /// No entry that the request selects, and the right to ask the origin, or the process that has
+    /// it.
     Missing(Turn),
 }
 
-/// A response that was found behind memory.
+/// An entry found in a tier.
 pub(crate) struct FoundBehind {
     found: Found,
-    /// It was purged after it was stored: it may be of use for a renewal in that tier, and for nothing
-    /// else.
+    /// It was purged after it was stored: it may only serve for a revalidation in that tier.
     pub(crate) is_purged: bool,
 }
 
@@ -89,7 +89,7 @@ impl Cache {
             return None;
         }
         let hit = Memory::hold(stored);
-        // What lies in an open file is as near as memory.
+        // An open file is as near as memory.
         if hit.body.bytes().is_some() && !self.is_purged(key, &hit) {
             self.flights.unless_purged(key, purges, || {
                 self.put(&key.into(), hit.with_lifetime(hit.lifetime), request);
@@ -98,7 +98,7 @@ impl Cache {
         Some((hit, tier))
     }
 
-    /// Looks into the tiers for the response that a leader's request selects.
+    /// Searches the tiers for the entry that a leader's request selects.
     pub(crate) async fn look_behind(
         &self,
         leader: &Leader,
@@ -118,7 +118,7 @@ impl Cache {
         }
     }
 
-    /// The same for who is not going to ask the origin.
+    /// Searches the tiers without claiming the fetch.
     pub(crate) async fn copy_behind(
         &self,
         key: &[u8],
@@ -128,7 +128,7 @@ impl Cache {
         Some(self.found(key, found)).filter(|found| !found.is_purged)
     }
 
-    /// The same where other processes may have put something.
+    /// Searches the shared tiers without claiming the fetch.
     pub(crate) async fn copy_in_shared_tiers(
         &self,
         key: &[u8],
@@ -143,13 +143,13 @@ impl Cache {
         self.tiers.turn_to_renew(&found.found).await
     }
 
-    /// The page that an application itself keeps behind memory for what a request asks.
+    /// The page that an application itself stores in a tier for this request.
     pub(crate) async fn application_page(&self, host: &[u8], target: &[u8]) -> Option<Page> {
         self.tiers.page(host, target).await
     }
 
-    /// Puts what a leader has found into memory, unless its key was purged meanwhile. What memory does
-    /// not take is still an answer.
+    /// Promotes the entry that a leader has found, unless its key was purged meanwhile. If memory
+    /// refuses it, it is still served.
     pub(crate) fn lift(&self, leader: &Leader, hit: &Hit, request: &OriginView<'_>) {
         leader.unless_purged(|| {
             if self.is_purged(leader.key(), hit) {
@@ -206,7 +206,8 @@ impl Cache {
         }
     }
 
-    /// There are other variants of this key: an answer that does not say so is not for all of them.
+    /// Records the fields that other variants of the key vary on: a response that does not name
+    /// them must not be served for all of them.
     fn learn_from_others(&self, leader: &Leader, others: Option<Varies>) {
         let Some(others) = others else { return };
         if !leader.is_purged() && !self.purges.covers(leader.key(), others.began) {

@@ -9,15 +9,15 @@ use std::collections::VecDeque;
 
 use microcache_store::{count_in_log, in_log, log_number};
 
-/// So many are remembered.
+/// The most logs remembered per copy.
 const MAX_LOGS: usize = 64;
 
-/// The logs that one copy has been.
+/// The successive logs of one copy.
 #[derive(Debug, Default)]
 pub(super) struct Logs {
     /// The newest last.
     seen: VecDeque<Seen>,
-    /// Counts those that were seen.
+    /// The number of the newest log, counted from 1.
     number: u64,
 }
 
@@ -30,7 +30,7 @@ struct Seen {
 }
 
 impl Logs {
-    /// Notes that the log which this position is in is what is read now.
+    /// Records that the copy is now the log of this position.
     pub(super) fn note(&mut self, position: u64) {
         let log = log_number(position);
         if self.seen.back().is_some_and(|seen| seen.log == log) {
@@ -51,7 +51,7 @@ impl Logs {
         });
     }
 
-    /// The place of what stands at a position in the log that is read now.
+    /// The place of a position in the log that is read now.
     pub(super) fn place(&self, position: u64) -> u64 {
         in_log(self.number, count_in_log(position))
     }
@@ -60,7 +60,7 @@ impl Logs {
     pub(super) fn worth(&self, position: u64) -> u64 {
         let log = log_number(position);
         if log == 0 {
-            // In none, and before all.
+            // In no log, and before all.
             return position;
         }
         let seen = self.seen.iter().find(|seen| seen.log == log);

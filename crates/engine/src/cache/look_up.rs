@@ -1,4 +1,4 @@
-//! Look up: what memory has for a request. Nothing here waits, and a hit takes no lock of ours.
+//! Lookup in memory. Nothing here waits, and a hit takes no lock of this crate.
 
 use std::sync::Arc;
 
@@ -55,14 +55,14 @@ impl Cache {
             return Known::Nothing;
         };
         match object.select(request, now) {
-            // Whoever met the damage got a response that breaks off; nobody else shall.
+            // The request that met the damage got a truncated response; no other shall.
             Ok(hit) if hit.file().is_some_and(|file| file.is_damaged()) => {
                 self.purge_key(key);
                 Known::Nothing
             }
             Ok(hit) if hit.purges_checked() == self.rules.newest() => Known::Response(hit),
             Ok(hit) => self.held_against_rules(hit, key, request, now),
-            // What lies in a file that was closed is to be looked for where it was.
+            // Its file was closed: the entry has to be searched for in the tier again.
             Err(object) if object.has_lost_a_file() => {
                 self.memory.remove(key);
                 Known::Nothing
@@ -94,14 +94,14 @@ impl Cache {
             .map(|object| object.select(request, now))
         {
             Some(Ok(hit)) if hit.purges_checked() >= newest => Known::Response(hit),
-            // Somebody has just put it there who began before.
+            // A fetch that began before has just stored it.
             Some(Ok(_)) | None => Known::Nothing,
             Some(Err(object)) => Known::Key(object),
         }
     }
 
-    /// The numbers of the variants in memory that a request selects, and of the one that a response to it
-    /// becomes if it varies on what those of its key are known to.
+    /// The numbers of the variants in memory that a request selects, and of the one that a new
+    /// response would become if it varies on the known fields of its key.
     pub(crate) fn variants_for(&self, key: &[u8], request: &OriginView<'_>) -> Vec<u64> {
         let Some(object) = self.memory.get(key) else {
             return Vec::new();
@@ -129,7 +129,8 @@ impl Cache {
     /// error page, would be served to every request.
     pub(crate) fn vary_of(&self, key: &[u8], named: &VaryNames) -> VaryNames {
         let now = self.clock.now();
-        // What is sent because of what others have named selects, whether this one names it or not.
+        // A field sent because earlier responses varied on it selects, even if this one does not
+        // name it.
         let named = named.union(&self.urls.selecting(key, now));
         match self.memory.get(key) {
             Some(object) => object.vary_of(named, now),
@@ -137,7 +138,7 @@ impl Cache {
         }
     }
 
-    /// The request fields that a fetch of a key for everyone sends because its answers vary on them.
+    /// The request fields that a coalesced fetch of a key sends because its responses vary on them.
     pub(crate) fn known_vary(&self, key: &[u8]) -> VaryNames {
         let now = self.clock.now();
         let named = self.urls.sent(key, now);
@@ -167,12 +168,13 @@ impl Cache {
         self.open.contains(key, &[], self.clock.now())
     }
 
-    /// The largest response that memory takes, body and head together.
+    /// The largest response that memory takes in bytes, head and body together.
     pub(crate) fn largest_in_memory(&self) -> u64 {
         self.memory.limits().object
     }
 
-    /// The largest body that is stored at all: in a tier, if one takes larger ones than memory.
+    /// The largest body that is stored at all, in bytes: in a tier, if one takes larger ones than
+    /// memory.
     pub(crate) fn largest(&self) -> u64 {
         self.largest_in_memory().max(self.tiers.largest())
     }

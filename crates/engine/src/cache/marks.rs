@@ -14,7 +14,7 @@ use crate::sync::Mutex;
 const PLACES: usize = 1 << 16;
 const SHARDS: usize = 64;
 
-/// Keys and selections with something to be remembered of their responses, each for a while.
+/// Marks on keys and selections, each with an expiry.
 #[derive(Debug)]
 pub(crate) struct Marks {
     shards: Box<[Mutex<Box<[Mark]>>]>,
@@ -35,18 +35,18 @@ impl Marks {
         }
     }
 
-    /// Remembers it.
+    /// Sets a mark until this time.
     pub(crate) fn note(&self, key: &[u8], selection: &[u8], until: Time) {
         let hash = self.hash(key, selection);
         let mut places = self.shards[hash as usize % SHARDS].lock();
-        // What nobody needs takes no memory.
+        // Unused shards take no memory.
         if places.is_empty() {
             *places = vec![Mark::default(); PLACES / SHARDS].into();
         }
         places[place(hash)] = Mark { hash, until };
     }
 
-    /// Forgets it: it is so no more.
+    /// Clears a mark.
     pub(crate) fn forget(&self, key: &[u8], selection: &[u8]) {
         let hash = self.hash(key, selection);
         let mut places = self.shards[hash as usize % SHARDS].lock();

@@ -102,9 +102,9 @@ pub struct Cache {
     open: Marks,
     urls: UrlNotes,
     changes: Arc<Changes>,
-    /// There is a rule that has not been swept yet.
+    /// Notified when a rule has to be swept.
     unswept: Notify,
-    /// Memory has been held against the rules up to this number.
+    /// The rule number up to which memory was swept.
     swept_through: AtomicU64,
     /// Held while writing the journal of rules.
     journal: tokio::sync::Mutex<()>,
@@ -112,7 +112,7 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// An empty memory with these bounds in front of these tiers.
+    /// An empty memory with these limits in front of these tiers.
     pub fn new(memory: MemoryLimits, flights: FlightLimits, tiers: Tiers, clock: Clock) -> Self {
         let of_purges = usize::try_from(memory.capacity / PURGES_SHARE).unwrap_or(usize::MAX);
         let rules = Arc::new(Rules::new(of_purges));
@@ -136,13 +136,13 @@ impl Cache {
         }
     }
 
-    /// Other bounds from now on.
+    /// Replaces the limits.
     pub(crate) fn rebound(&self, variants: usize, flights: FlightLimits) {
         self.memory.rebound(variants);
         self.flights.rebound(flights);
     }
 
-    /// Begins to watch a key, or whatever a purge could name.
+    /// Watches a key, or a purge scope.
     pub fn watch(&self, what: Watched) -> Result<Watcher, TooManyWatchers> {
         self.changes.watch(what)
     }
@@ -157,12 +157,12 @@ impl Cache {
         self.compressor.stats()
     }
 
-    /// Fetches under way that others can wait for.
+    /// Number of fetches that can be joined.
     pub fn fetches(&self) -> usize {
         self.flights.under_way()
     }
 
-    /// The fetches that most wait for, and how many wait for any.
+    /// The fetches with most waiters, and the number of waiters of all fetches.
     pub fn most_wanted(&self, limit: usize) -> (Vec<UnderWay>, usize) {
         self.flights.most_wanted(limit)
     }
@@ -193,12 +193,12 @@ impl Cache {
         reports
     }
 
-    /// The largest body that goes to a tier while it arrives; 0 if there is no tier for such.
+    /// The largest body that a tier stores while it arrives, in bytes; 0 without such a tier.
     pub fn largest_behind(&self) -> u64 {
         self.tiers.largest()
     }
 
-    /// Lets another process have the tier that is this one's alone, as it is now.
+    /// Releases the local tier to another process, for a handover.
     pub async fn give_up_local(&self) -> Result<(), TierError> {
         match self.tiers.local() {
             Some(local) => local.give_up().await,
@@ -206,12 +206,12 @@ impl Cache {
         }
     }
 
-    /// Takes it back, if the other one does not have it.
+    /// Takes the local tier back, unless the other process has it.
     pub fn take_back_local(&self) -> Result<(), TierError> {
         self.tiers.local().map_or(Ok(()), |local| local.take_back())
     }
 
-    /// Waits until the tiers have done what they were asked for so far.
+    /// Waits until the tiers have processed all requests made so far.
     pub async fn settle(&self) {
         self.tiers.settle().await;
     }

@@ -1,4 +1,4 @@
-//! Purge: out of memory and the tiers, such that nothing that began before brings it back.
+//! Purge: removes entries from memory and the tiers, such that no earlier fetch brings them back.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -34,7 +34,8 @@ pub struct Purged {
 pub struct PurgeProgress {
     /// The rule.
     pub rule: Rule,
-    /// The entries in memory that it has hit. One that several purges name counts for the newest.
+    /// The entries in memory that it has covered. One covered by several purges counts for the
+    /// newest.
     pub entries: u64,
     /// All entries in memory have been checked against the rule.
     pub is_swept: bool,
@@ -43,7 +44,7 @@ pub struct PurgeProgress {
 /// The reason a purge rule is not in effect everywhere, or may be lost.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotWritten {
-    /// The disk has not taken it.
+    /// The disk has not stored it.
     #[error("it may not outlive this process: {0}")]
     Journal(TierError),
     /// The processes that share a tier do not know the rule yet. Delivery is retried while this
@@ -87,7 +88,7 @@ impl Cache {
     /// process; others are journaled if there is a disk.
     pub(super) async fn make_known(&self, rules: &[Rule]) -> Result<(), NotWritten> {
         if rules.is_empty() {
-            // Most unsafe requests name no groups: they have nothing to do with the journal.
+            // Most unsafe requests name no groups: they never wait for the journal.
             return Ok(());
         }
         if self.tiers.log().is_none() {
@@ -95,18 +96,18 @@ impl Cache {
         }
         let told = self.tell_all(rules).await;
         if told.is_err() {
-            // What is not told is more than what is not written.
+            // A delivery failure is worse than a journal failure, and is the one reported.
             let _ = self.write_down(rules).await;
         }
         told
     }
 
-    /// Has a purge count in memory that another process has decided, and makes known where it has to be.
+    /// Applies a purge issued by another process, which also publishes it.
     pub fn purge_too(&self, rule: &Rule) {
         self.begin(rule, Places::default());
     }
 
-    /// A purge that counts from now on.
+    /// Issues a purge, in effect from now on.
     pub(super) fn decide(&self, scope: Scope, strength: Strength) -> Rule {
         let rule = Rule {
             id: random::number(),
@@ -119,8 +120,8 @@ impl Cache {
         rule
     }
 
-    /// Has a purge count, which has these places in the log that processes share, as far as they are known. In memory
-    /// it means what was asked for before this moment: what is purged too much costs a fetch.
+    /// Puts a purge into effect, with its known places in the shared log. In memory it covers
+    /// fetches that began before this moment: purging too much only costs a fetch.
     pub(super) fn begin(&self, rule: &Rule, places: Places) {
         let now = self.clock.now();
         if self.rules.add(rule.clone(), now, places).is_some() {
@@ -132,7 +133,7 @@ impl Cache {
     /// The progress of the purge with this id; `None` if the id is unknown or the purge is
     /// complete.
     pub fn progress(&self, id: u64) -> Option<PurgeProgress> {
-        // In this order: what is counted later belongs to a sweep that has not ended.
+        // In this order: a hit counted later belongs to a sweep that has not ended.
         let swept_through = self.swept_through.load(Ordering::Acquire);
         let (rule, number, entries) = self.rules.hits(id)?;
         Some(PurgeProgress {
@@ -142,7 +143,7 @@ impl Cache {
         })
     }
 
-    /// The newest of the rules that are still to be held against something, the newest first.
+    /// The newest live rules, newest first.
     pub fn newest_rules(&self, most: usize) -> Vec<Rule> {
         self.rules.newest_live(most)
     }
@@ -166,12 +167,12 @@ impl Cache {
         self.covered(held, leader.since()).is_some()
     }
 
-    /// The purge that names this, of those that came after the rule of this number.
+    /// The effect of the rules issued after number `since` on an entry.
     pub(super) fn covered(&self, held: Held<'_>, since: u64) -> Option<Covered> {
         self.rules.covers_since(held, since)
     }
 
-    /// Purges these keys, and waits until the tiers have done so too, or for too long.
+    /// Purges these keys, and waits for the tiers, at most [`REMOVAL_WAIT`].
     pub(crate) fn invalidate(
         &self,
         keys: impl IntoIterator<Item = impl AsRef<[u8]>>,
@@ -195,15 +196,15 @@ impl Cache {
         }
     }
 
-    /// Purges what these scopes name, [`MAX_TAGS`] of them at most, and waits until that is written down,
-    /// or for too long.
+    /// Purges these scopes, at most [`MAX_TAGS`] of them, and waits until the rules are published,
+    /// at most [`REMOVAL_WAIT`].
     pub(crate) fn invalidate_all(&self, scopes: Vec<Scope>) -> impl Future<Output = ()> + Send {
         let names_any = !scopes.is_empty();
         let scopes = scopes.into_iter().take(MAX_TAGS);
         let purged = self.purge(scopes.map(|scope| (scope, Strength::Hard)));
         async move {
             if names_any {
-                // Rules that cannot be written down count until the process ends.
+                // Rules that cannot be journaled count until the process ends.
                 let _ = timeout(REMOVAL_WAIT, purged).await;
             }
         }
@@ -220,7 +221,7 @@ impl Cache {
         self.changes.tell(key, stored, ChangeKind::Purged);
         let tiers = &self.tiers;
         if !tiers.remove_variant(key, stored.vary(), stored.selection()) {
-            // Too much is to be removed. What lies there of the key is not used any more.
+            // Too many removals are queued: mark the tiers' entries of the key as purged instead.
             self.purges.note(key, self.clock.now());
         }
     }
@@ -231,7 +232,8 @@ impl Cache {
         let _goes_on_by_itself = self.tiers.remove(key);
     }
 
-    /// Takes a key away wherever it lies. Says whether it was in memory, and what leaves the tiers.
+    /// Removes a key from memory and the tiers. Returns whether it was in memory, and the removal
+    /// under way in the tiers.
     fn take_away(&self, key: &[u8]) -> (bool, Option<Leaving>) {
         let was_there = self.memory.remove(key);
         self.changes.tell_gone(key);
@@ -249,7 +251,7 @@ impl Cache {
         (was_there, leaving)
     }
 
-    /// Purges a key, and gives what leaves the tiers.
+    /// Purges a key, and returns the removal under way in the tiers.
     fn purge_and_watch(&self, key: &[u8]) -> Option<Leaving> {
         let mut watched = None;
         self.flights.purge(key, |is_fetched| {
@@ -263,7 +265,7 @@ impl Cache {
     }
 }
 
-/// A key on its way out of the tiers.
+/// A key being removed from the tiers.
 struct Leaving {
     key: Box<[u8]>,
     noted: Time,

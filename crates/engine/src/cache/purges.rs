@@ -9,20 +9,20 @@ use foldhash::fast::RandomState;
 use microcache_policy::Time;
 use parking_lot::RwLock;
 
-/// Purged keys that are remembered one by one.
+/// The most purged keys remembered one by one.
 const MAX_KEYS: usize = 64 * 1024;
-/// As many at least, however little memory there is.
+/// The fewest, however little memory there is.
 const MIN_KEYS: usize = 1024;
 /// The memory of one record, in bytes.
 const COST: usize = 96;
 
-/// Beyond it the oldest are remembered by the part of the key space they lie in, of so many: what is
-/// as old as they are and lies there counts as purged. Each costs the others this share of what is
-/// stored, and never everything at once.
+/// The most parts of the key space. Above the limit of keys the oldest purge is merged into its
+/// part: every entry there that is as old counts as purged. Each merge costs one part's share of
+/// the stored entries, never all of them.
 const MAX_PARTS: usize = 256 * 1024;
 const MIN_PARTS: usize = 16 * 1024;
 
-/// The purges so far.
+/// The purged keys.
 #[derive(Debug)]
 pub(crate) struct Purges {
     max_keys: usize,
@@ -35,9 +35,9 @@ pub(crate) struct Purges {
 struct Records {
     /// The most parts, a power of two.
     part_count: usize,
-    /// The last purge of a key, by its hash. Two keys with one hash cost each other a miss.
+    /// The last purge of a key, by its hash. Two keys with the same hash cost each other a miss.
     keys: HashMap<u64, Time, RandomState>,
-    /// The same, the oldest first.
+    /// The same, oldest first.
     order: BTreeSet<(Time, u64)>,
     /// By part of the key space, the time up to which fetches of any key count as purged. Empty
     /// until needed.
@@ -45,7 +45,7 @@ struct Records {
 }
 
 impl Purges {
-    /// Without any. Those that are remembered one by one take so many bytes, and the parts as many at most.
+    /// An empty record. The keys take at most `capacity` bytes, and so do the parts.
     pub(crate) fn new(capacity: usize) -> Self {
         let parts = (capacity / size_of::<Time>()).clamp(MIN_PARTS, MAX_PARTS);
         Self {
@@ -61,7 +61,7 @@ impl Purges {
         }
     }
 
-    /// Notes that whatever has this key and began up to `now` is purged.
+    /// Records a purge of every fetch of this key begun up to `now`.
     pub(crate) fn note(&self, key: &[u8], now: Time) {
         let hash = self.hasher.hash_one(key);
         let mut records = self.records.write();
@@ -74,7 +74,7 @@ impl Purges {
         self.any.store(true, Ordering::Release);
     }
 
-    /// The purge of that moment need not be remembered: nothing is left anywhere that it is about.
+    /// Drops the purge of that time: no entry is left that it covers.
     pub(crate) fn withdraw(&self, key: &[u8], noted: Time) {
         let hash = self.hasher.hash_one(key);
         let mut records = self.records.write();
@@ -104,7 +104,7 @@ impl Records {
         }
     }
 
-    /// A table of keys uses the lower bits.
+    /// The part of a hash; the hash table of keys uses the lower bits.
     const fn part_of(&self, hash: u64) -> usize {
         (hash >> 40) as usize & (self.part_count - 1)
     }

@@ -26,24 +26,24 @@ pub struct Rule {
 /// The effect of a purge on entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strength {
-    /// It is gone.
+    /// Entries are removed.
     Hard,
-    /// It is stale from now on: as far as stale responses may be used it is, and is refreshed at once.
+    /// Entries become stale: they are served within their stale windows, and refreshed at once.
     Soft,
 }
 
 /// The scope of a purge. Hosts are as in keys: in lower case, without the default port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// All there is.
+    /// Every entry.
     Everything,
     /// All urls of a host, of either scheme.
     Host(Bytes),
-    /// All responses of a url, of either scheme, whatever else is part of their keys.
+    /// All responses of a url, of either scheme, whatever else their keys contain.
     Url {
         /// The host.
         host: Bytes,
-        /// Path and query, as they stand in keys.
+        /// Path and query, as in keys.
         target: Bytes,
     },
     /// One variant of a url, and every fetch under way of that url, since it is not known yet which
@@ -51,26 +51,26 @@ pub enum Scope {
     Variant {
         /// The host.
         host: Bytes,
-        /// Path and query, as they stand in keys.
+        /// Path and query, as in keys.
         target: Bytes,
         /// The variant's number: see [`variant_number`].
         variant: u64,
     },
-    /// All urls of a host, of either scheme, whose path and query begin like this.
+    /// All urls of a host, of either scheme, whose path and query begin with this.
     Prefix {
         /// The host.
         host: Bytes,
         /// The beginning of path and query.
         path: Bytes,
     },
-    /// All urls of a host, of either scheme, whose path and query are like this.
+    /// All urls of a host, of either scheme, whose path and query match a glob.
     Glob {
         /// The host.
         host: Bytes,
-        /// Path and query; `*` stands for any run of bytes.
+        /// The glob on path and query; `*` matches any run of bytes.
         pattern: Bytes,
     },
-    /// All responses with this tag, of whatever host.
+    /// All responses with this tag, of any host.
     Tag(Bytes),
     /// All responses of an origin in this group (RFC 9875).
     Group {
@@ -83,7 +83,7 @@ pub enum Scope {
     },
 }
 
-/// As operators read it.
+/// The notation for operators.
 impl fmt::Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -125,14 +125,15 @@ const VARIANT: u8 = b'v';
 /// A fetch of a url under way, for rules that cover variants of it.
 const FETCH: u8 = b'f';
 
-/// The number of a response among all: of its key, and of what its request said in the fields that it
-/// varies on. The same in every process.
+/// The number of a variant: a hash of its key, the fields it varies on, and their values in its
+/// request. The same in every process.
 pub fn variant_number(key: &[u8], vary: &VaryNames, selection: &[u8]) -> u64 {
     number_of(VARIANT, &[key, vary.as_bytes(), selection])
 }
 
 impl Scope {
-    /// All urls of a host whose path and query begin like this. Every path begins with a slash.
+    /// A scope for all urls of a host whose path and query begin with `path`. Every path begins
+    /// with a slash.
     pub fn prefixed(host: Bytes, path: Bytes) -> Self {
         if path.starts_with(b"/") {
             Self::Prefix { host, path }
@@ -142,8 +143,8 @@ impl Scope {
         }
     }
 
-    /// The number by which entries are known that are named like this. Of a scope that is not one name
-    /// it means nothing.
+    /// The number of the one name that it covers; meaningless for scopes that cover more than one
+    /// name.
     pub(super) fn number(&self) -> u64 {
         match self {
             Self::Everything => 0,
@@ -157,7 +158,7 @@ impl Scope {
         }
     }
 
-    /// That number, and the one by which fetches are known that are named with it.
+    /// That number, and the one of fetches under way that it also covers.
     pub(super) fn numbers(&self) -> impl Iterator<Item = u64> + use<> {
         let of_fetches = match self {
             Self::Variant { host, target, .. } => Some(number_of(FETCH, &[host, target])),
@@ -166,7 +167,8 @@ impl Scope {
         [Some(self.number()), of_fetches].into_iter().flatten()
     }
 
-    /// The same, with its texts in buffers of their own: what they were read from may be much larger.
+    /// The same with its texts in their own buffers: the buffer they were parsed from may be much
+    /// larger.
     pub(super) fn compact(mut self) -> Self {
         for text in self.texts_mut().into_iter().flatten() {
             *text = Bytes::copy_from_slice(text);
@@ -213,12 +215,13 @@ impl Scope {
 
 /// The encoded form's version.
 const VERSION: u8 = 1;
-/// The same with a boot of the machine behind the time, and what leads from its dates to the uptime.
+/// The version with the machine's boot behind the time, and the difference between its dates and
+/// its uptime.
 const VERSION_OF_BOOT: u8 = 2;
 
 impl Rule {
-    /// The form in which a rule outlives the process, and reaches others. Its time is written as those of records are:
-    /// which came first must not depend on how a process has looked at its clocks when it started.
+    /// Encodes a rule for the journal and the log. Its time is encoded as in records: the order
+    /// must not depend on the clocks at a process's start.
     pub fn encode(&self, epoch: &Epoch) -> Vec<u8> {
         let strength = match self.strength {
             Strength::Hard => b'h',
@@ -260,7 +263,7 @@ impl Rule {
         out
     }
 
-    /// Reads the encoded form, with its time as one of this process. `None` if it is not one.
+    /// Decodes a rule, with its time as of this process. `None` if the bytes are not one.
     pub fn decode(bytes: &[u8], epoch: &Epoch) -> Option<Self> {
         let ([version, strength, kind], rest) = bytes.split_first_chunk::<3>()?;
         let (id, rest) = rest.split_first_chunk()?;
@@ -333,7 +336,7 @@ fn group(scheme: Scheme, host: &[u8], name: &[u8]) -> u64 {
     number_of(GROUP, &[scheme.as_str().as_bytes(), host, name])
 }
 
-/// The numbers of a response's tags and groups, as purges know them.
+/// The numbers of a response's tags and groups, as in rules.
 pub(crate) fn tag_numbers<'a>(key: &[u8], tags: impl Iterator<Item = Tag<'a>>) -> TagNumbers {
     let Some((scheme, host, ..)) = key::url_of(key) else {
         return TagNumbers::default();
@@ -345,7 +348,7 @@ pub(crate) fn tag_numbers<'a>(key: &[u8], tags: impl Iterator<Item = Tag<'a>>) -
     .collect()
 }
 
-/// Something that rules are held against.
+/// An entry or a fetch that rules are checked against.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Held<'a> {
     key: &'a [u8],
@@ -361,7 +364,7 @@ impl<'a> Held<'a> {
         Self::of_variant(key, &stored.tags, stored.vary(), stored.selection())
     }
 
-    /// The same, of which only the head is at hand.
+    /// A stored response of which only the head is read.
     pub(super) fn head(head: &'a Head) -> Self {
         Self::of_variant(&head.key, &head.tags, &head.vary, &head.selection)
     }
@@ -395,7 +398,7 @@ pub(super) struct Named<'a> {
     host: u64,
     url: u64,
     variant: u64,
-    /// Host, path and query in one piece.
+    /// Host, path and query concatenated.
     location: Vec<u8>,
     tags: &'a TagNumbers,
 }
@@ -403,7 +406,7 @@ pub(super) struct Named<'a> {
 impl<'a> Named<'a> {
     pub(super) fn new(held: Held<'a>) -> Self {
         let Some((_, host, path, query)) = key::url_of(held.key) else {
-            // Not a key of ours: only a purge of everything names it.
+            // Not a key of this cache: only a purge of everything covers it.
             return Self {
                 host: 0,
                 url: 0,
@@ -449,7 +452,7 @@ impl<'a> Named<'a> {
         own.into_iter().chain(self.tags.iter())
     }
 
-    /// So much of the beginning of its url, host included.
+    /// The first `length` bytes of its url, host included.
     pub(super) fn begins_with(&self, length: usize) -> Option<&[u8]> {
         self.location.get(..length)
     }

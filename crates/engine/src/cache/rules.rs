@@ -35,29 +35,29 @@ use super::logs::Logs;
 use super::rule::{Held, Named, Rule, Scope, Strength};
 use crate::sync::{AtomicBool, AtomicU64, RwLock};
 
-/// Rules that are remembered one by one.
+/// The most rules kept one by one.
 pub(super) const MAX_RULES: usize = 64 * 1024;
-/// Globs that are remembered one by one.
+/// The most globs kept one by one.
 pub(super) const MAX_GLOBS: usize = 64;
-/// Into so many parts names are divided at most where there are more.
+/// The most parts of the name space.
 const MAX_PARTS: usize = 256 * 1024;
-/// And into so many at least.
+/// The fewest parts of the name space.
 const MIN_PARTS: usize = 4 * 1024;
 /// The memory of a rule in bytes, besides its texts, which are stored twice where they are matched.
 const COST: usize = 512;
 
-/// All purges by rule that are still to be held against something.
+/// All purge rules that entries still have to be checked against.
 #[derive(Debug)]
 pub(super) struct Rules {
     /// The bound of the rules kept one by one, in bytes.
     capacity: usize,
-    /// The number of the newest; 0 before the first.
+    /// The number of the newest rule; 0 before the first.
     newest: AtomicU64,
-    /// Up to which position each copy of the log that processes share was read.
+    /// The position up to which each copy of the shared log was read.
     read_through: [AtomicU64; LOG_COPIES],
-    /// It has not been read yet: what lies behind memory may be purged.
+    /// The log has not been read yet: every tier entry may be purged.
     waits_for_log: AtomicBool,
-    /// The logs that each copy has been.
+    /// The successive logs of each copy.
     logs: [RwLock<Logs>; LOG_COPIES],
     books: RwLock<Books>,
 }
@@ -66,13 +66,13 @@ pub(super) struct Rules {
 struct Books {
     /// The memory of the rules kept one by one, in bytes.
     held: usize,
-    /// The rules one by one, under their numbers.
+    /// The rules kept one by one, by number.
     live: BTreeMap<u64, Live>,
-    /// Their numbers by their ids.
+    /// The rules' numbers, by id.
     numbers: HashMap<u64, u64>,
     hard: Index,
     soft: Index,
-    /// The newest one that is not remembered any more.
+    /// The number of the newest rule that is no longer kept.
     dropped_through: u64,
     /// Per copy of the log, the number of rules that are only in the other one so far.
     missing: [usize; LOG_COPIES],
@@ -84,10 +84,10 @@ pub(super) type Places = [Option<u64>; LOG_COPIES];
 #[derive(Debug)]
 struct Live {
     rule: Rule,
-    /// Since when it counts here.
+    /// The time from which it is in effect here.
     since: Time,
     places: Places,
-    /// The entries in memory that it has hit.
+    /// The entries in memory that it has covered.
     hits: AtomicU64,
 }
 
@@ -99,9 +99,9 @@ struct Index {
     everything: Mark,
     /// By the number of a host, a url, a tag or a group.
     named: HashMap<u64, Mark, RandomState>,
-    /// The same for older ones. Empty until it is needed.
+    /// The same for older ones, by part. Empty until needed.
     parts: Vec<Mark>,
-    /// By the length of what urls begin with, host included.
+    /// Prefixes of urls, host included, by length.
     prefixes: BTreeMap<usize, HashMap<Vec<u8>, Mark, RandomState>>,
     /// The globs of urls, host included, with their scopes; oldest first.
     globs: Vec<(Vec<u8>, Scope, Mark)>,
@@ -112,11 +112,11 @@ struct Index {
 struct Mark {
     number: u64,
     at: Time,
-    /// The last place of one of them in each copy of the log that processes share; 0 if there is none.
+    /// Per copy of the shared log, the last place of these rules; 0 if there is none.
     places: LogPositions,
     /// Per copy, the number of logged rules that have no place in it yet.
     missing: [u32; LOG_COPIES],
-    /// Since when the newest counts that has no position yet; 0 if there is none.
+    /// The time from which the newest rule without a position is in effect; 0 if there is none.
     unplaced_since: Time,
 }
 
@@ -125,14 +125,14 @@ struct Mark {
 pub(super) struct PurgesKnown {
     /// The local rules up to this number.
     pub(super) number: u64,
-    /// Of other processes, those up to this position in each copy of their log.
+    /// Other processes' rules, up to this position in each copy of the log.
     pub(super) positions: LogPositions,
 }
 
 /// The age of an entry, for a rule that may cover it.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Since {
-    /// The rules up to this number came before it, or have been held against it.
+    /// Already checked against the rules up to this number, or newer than them.
     Rule(u64),
     /// Fetched at `at`, when its process had read the log up to `purges_known`.
     Fetch {
@@ -144,9 +144,9 @@ pub(super) enum Since {
 /// The effect of a rule on an entry that it covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Covered {
-    /// It is gone.
+    /// The entry is removed.
     Hard,
-    /// It is stale since the newest such purge.
+    /// The entry is stale since the newest such purge.
     Soft(Time),
 }
 
@@ -157,8 +157,7 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// Without any. Those that are remembered one by one take so many bytes, and as many those that are remembered
-    /// by parts.
+    /// An empty set. Rules kept one by one take at most `capacity` bytes, and so do the parts.
     pub(super) fn new(capacity: usize) -> Self {
         let most = (capacity / size_of::<Mark>() / 2).clamp(MIN_PARTS, MAX_PARTS);
         let part_count = 1 << most.ilog2();
@@ -187,31 +186,31 @@ impl Rules {
 
     /// The purges known to a fetch that begins now.
     pub(super) fn known(&self) -> PurgesKnown {
-        // In this order: a rule that comes between the two is one that is known, whatever its position.
+        // In this order: a rule added in between is known, whatever its position.
         let positions = self.read_through();
         let number = self.newest();
         PurgesKnown { number, positions }
     }
 
-    /// Up to which positions the log was read.
+    /// The positions up to which the log was read.
     pub(super) fn read_through(&self) -> LogPositions {
         std::array::from_fn(|copy| self.read_through[copy].load(Ordering::Acquire))
     }
 
-    /// Notes that all rules up to this position of a copy have been added.
+    /// Records that all rules up to this position of a copy have been added.
     pub(super) fn note_read_through(&self, copy: usize, position: u64) {
         self.read_through[copy].store(position, Ordering::Release);
     }
 
-    /// The place of what stands at a position of a copy, which was just read there.
+    /// The place of a record that was just read at this position of a copy.
     pub(super) fn place(&self, copy: usize, position: u64) -> u64 {
         let mut logs = self.logs[copy].write();
         logs.note(position);
         logs.place(position)
     }
 
-    /// A copy was read to its end: what stands in another one and is missing there has its place after that,
-    /// if it was known when the reading began. `newest` is the number of the newest rule at that moment.
+    /// After a read to the end of a copy, places the rules missing there after that end. Only if no
+    /// rule was added since: `newest` is the number of the newest rule when the read began.
     pub(super) fn settle(&self, copy: usize, newest: u64) {
         let mut books = self.books.write();
         if books.missing[copy] > 0 && newest == self.newest() {
@@ -228,12 +227,12 @@ impl Rules {
         live.is_none_or(|live| live.places[copy].is_some())
     }
 
-    /// Nothing that lies behind memory is good for anything until the log has been read.
+    /// Distrusts all tier entries until the log has been read.
     pub(super) fn wait_for_log(&self) {
         self.waits_for_log.store(true, Ordering::Release);
     }
 
-    /// It has been read.
+    /// Records that the log has been read.
     pub(super) fn note_log_read(&self) {
         self.waits_for_log.store(false, Ordering::Release);
     }
@@ -242,8 +241,8 @@ impl Rules {
         self.waits_for_log.load(Ordering::Acquire)
     }
 
-    /// Adds a rule, which counts from `now` on and has these places in the log, as far as they are known. Gives
-    /// its number; `None` if the rule is known already.
+    /// Adds a rule, in effect from `now`, with its known places in the log. Returns its number;
+    /// `None` if the rule is already known.
     pub(super) fn add(&self, rule: Rule, now: Time, places: Places) -> Option<u64> {
         let mut books = self.books.write();
         if let Some(&known) = books.numbers.get(&rule.id) {
@@ -279,7 +278,7 @@ impl Rules {
         Some(number)
     }
 
-    /// The purge that covers an entry of this age, if there is one.
+    /// The effect of the rules on an entry of this age.
     pub(super) fn covers(&self, entry: &Named<'_>, since: Since) -> Option<Covered> {
         if let Since::Rule(number) = since
             && number == self.newest()
@@ -298,7 +297,7 @@ impl Rules {
         soft.map(|mark| Covered::Soft(mark.at))
     }
 
-    /// The same with positions as places.
+    /// Translates log positions to places.
     fn as_seen_here(&self, since: Since) -> Since {
         match since {
             Since::Rule(_) => since,
@@ -319,7 +318,7 @@ impl Rules {
             return None;
         }
         let covered = self.covers(&Named::new(held), Since::Rule(number));
-        // In this order: a rule that is forgotten between the two counts.
+        // In this order: a rule dropped between the two counts.
         covered.or_else(|| self.has_dropped_since(number).then_some(Covered::Hard))
     }
 
@@ -329,28 +328,28 @@ impl Rules {
         number != self.newest() && number < self.books.read().dropped_through
     }
 
-    /// Forgets the rules up to this number: nothing is left that they cover, and nothing can come.
+    /// Drops the rules up to this number: no entry that they cover is left, and none can appear.
     pub(super) fn drop_through(&self, number: u64) {
         let mut books = self.books.write();
         books.forget(number);
         books.dropped_through = books.dropped_through.max(number);
     }
 
-    /// The rules that are remembered one by one and have no place in the log, the oldest first.
+    /// The kept rules without a place in the log, oldest first.
     pub(super) fn unplaced(&self) -> Vec<Rule> {
         let books = self.books.read();
         let unplaced = books.live.values().filter(|live| is_unplaced(live.places));
         unplaced.map(|live| live.rule.clone()).collect()
     }
 
-    /// The newest of them, the newest first.
+    /// The newest kept rules, newest first.
     pub(super) fn newest_live(&self, most: usize) -> Vec<Rule> {
         let books = self.books.read();
         let newest = books.live.values().rev().take(most);
         newest.map(|live| live.rule.clone()).collect()
     }
 
-    /// Counts an entry in memory under the newest rule that covers it since that one.
+    /// Counts an entry in memory for the newest rule after number `since` that covers it.
     pub(super) fn note_hit(&self, held: Held<'_>, since: u64) {
         let (entry, since) = (Named::new(held), Since::Rule(since));
         let books = self.books.read();
@@ -361,7 +360,7 @@ impl Rules {
         }
     }
 
-    /// The rule of this id, its number, and how many entries in memory it has hit.
+    /// The rule with this id, its number, and the entries in memory that it has covered.
     pub(super) fn hits(&self, id: u64) -> Option<(Rule, u64, u64)> {
         let books = self.books.read();
         let number = *books.numbers.get(&id)?;
@@ -374,7 +373,7 @@ impl Rules {
         self.books.read().live.len()
     }
 
-    /// The number of the newest rule that has counted since that moment, or for longer.
+    /// The number of the newest rule in effect since that time or earlier.
     pub(super) fn newest_at(&self, moment: Time) -> Option<u64> {
         let books = self.books.read();
         let old = books
@@ -411,7 +410,8 @@ impl Books {
         }
     }
 
-    /// Of two places in one copy the first counts: who had read up to there came later already.
+    /// Sets the place of a rule in a copy. Of two places the first one counts: fetches that had
+    /// read up to it are newer.
     fn place(&mut self, number: u64, copy: usize, place: u64) {
         let Some(live) = self.live.get_mut(&number) else {
             return;
@@ -442,7 +442,7 @@ impl Books {
         }
     }
 
-    /// All that is missing in a copy has this place there.
+    /// Places all rules missing in a copy at `place`.
     fn settle(&mut self, copy: usize, place: u64) {
         self.missing[copy] = 0;
         for live in self.live.values_mut() {
@@ -466,8 +466,8 @@ impl Books {
         }
     }
 
-    /// There is a hard rule for everything, which says all that the others say. In a log it may stand before some
-    /// that came here earlier.
+    /// Drops the rules that a hard purge of everything supersedes. In a log it may precede some
+    /// that arrived here earlier.
     fn forget_before(&mut self, number: u64, places: Places) {
         let mut all = self.live.values().map(|live| live.places);
         if is_unplaced(places) && all.all(is_unplaced) {
@@ -574,7 +574,7 @@ impl Index {
             .chain(globs)
     }
 
-    /// From now on the rule of this number is remembered by a part of what can be named.
+    /// Merges the rule of this number into the parts of its names.
     fn widen(&mut self, scope: &Scope, number: u64) {
         let (mark, name) = match scope {
             // It has a mark of its own.
@@ -614,8 +614,8 @@ impl Index {
         self.keep_in_part(mark, name, number);
     }
 
-    /// Remembers a mark by the part of what can be named that its name lies in, if the rule of this number
-    /// has made it: a newer rule of the same name is remembered by itself.
+    /// Merges a mark into the part of its name if rule `number` set it; a newer rule of the same
+    /// name is kept by itself.
     fn keep_in_part(&mut self, mark: Option<Mark>, name: u64, number: u64) {
         if let Some(mark) = mark.filter(|mark| mark.number == number) {
             if self.parts.is_empty() {
@@ -626,7 +626,7 @@ impl Index {
         }
     }
 
-    /// The newest mark here that covers an entry of this age.
+    /// The newest mark that covers an entry of this age.
     fn newest_of(&self, entry: &Named<'_>, since: Since) -> Option<Mark> {
         let by_name = entry.numbers().flat_map(|number| {
             let part = self.parts.get(self.part_of(number));
@@ -689,7 +689,7 @@ impl Mark {
         mark
     }
 
-    /// There is another rule of the same name, mostly a newer one.
+    /// Merges another rule of the same name, usually a newer one.
     fn renew(&mut self, other: Self) {
         let newer = if self.number < other.number {
             other
@@ -706,7 +706,7 @@ impl Mark {
         };
     }
 
-    /// The rule of this number has a place now, perhaps its first.
+    /// Sets a place of rule `number`, perhaps its first.
     fn place(&mut self, number: u64, copy: usize, place: u64, was_unplaced: bool) {
         self.places[copy] = self.places[copy].max(place);
         if !was_unplaced {
@@ -744,7 +744,7 @@ fn is_unplaced(places: Places) -> bool {
     places.iter().all(Option::is_none)
 }
 
-/// The copies that do not have what stands in the log.
+/// The copies that lack a rule which another copy has.
 fn missing_in(places: Places) -> impl Iterator<Item = usize> {
     let is_missing = move |copy: &usize| !is_unplaced(places) && places[*copy].is_none();
     (0..LOG_COPIES).filter(is_missing)

@@ -1,5 +1,6 @@
-//! The cache under shuttle: every test runs some thousand times, each time with the threads
-//! meeting in another order. `RUSTFLAGS="--cfg shuttle" cargo test -p microcache-engine --lib`
+//! The cache under shuttle: every test runs some thousand times, each time with another
+//! interleaving of the threads. Run with `RUSTFLAGS="--cfg shuttle" cargo test -p microcache-engine
+//! --lib`.
 
 use std::sync::Arc;
 
@@ -30,7 +31,7 @@ fn check(run: impl Fn(&Arc<Flights>) + Send + Sync + 'static) {
     check_pct(run, RUNS, 3);
 }
 
-/// Three at once do the same.
+/// Runs the same work in three threads.
 fn in_threads(flights: &Arc<Flights>, work: impl Fn(&Arc<Flights>) + Sync) {
     thread::scope(|threads| {
         for _ in 0..3 {
@@ -39,7 +40,7 @@ fn in_threads(flights: &Arc<Flights>, work: impl Fn(&Arc<Flights>) + Sync) {
     });
 }
 
-/// Leads or waits; a joiner that never hears anything hangs here, and shuttle says so.
+/// Leads or waits; a waiter that is never notified hangs here, and shuttle reports it.
 fn enter(flights: &Arc<Flights>, lead: impl FnOnce(Leader)) -> Option<Progress> {
     match flights.enter(&key(), b"", Some(Network::from_bits(1))) {
         Role::Lead(leader) => {
@@ -211,7 +212,7 @@ fn page() -> (Key, Stored) {
     (key, stored)
 }
 
-/// A cache; many times, with threads meeting in many orders.
+/// Checks a cache under many interleavings.
 fn check_cache(run: impl Fn(&Cache) + Send + Sync + 'static) {
     let run = move || run(&cache(Tiers::default(), Clock::start()));
     check_pct(run, RUNS, 3);
@@ -287,7 +288,7 @@ fn a_rule_that_is_swept_and_forgotten_is_not_undone_either() {
 fn who_comes_after_a_purge_joins_no_fetch_from_before_it() {
     for (scope, strength) in purges() {
         if matches!(scope, Scope::Tag(_)) {
-            // What a fetch brings is known to have a tag when it is there.
+            // The tags of a fetched response are known once it has arrived.
             continue;
         }
         check_cache(move |cache| {
@@ -299,7 +300,7 @@ fn who_comes_after_a_purge_joins_no_fetch_from_before_it() {
                 match cache.enter(&key, b"", Some(Network::from_bits(1))) {
                     Role::Lead(after) => drop(after),
                     Role::Join(ticket) => {
-                        // The other one leads, and has begun after the purge.
+                        // The other one leads, and began after the purge.
                         drop(ticket);
                     }
                     Role::Full => panic!("no bound is near"),

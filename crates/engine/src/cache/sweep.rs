@@ -13,17 +13,17 @@ use super::changes::ChangeKind;
 use super::rule::{Held, Named};
 use super::rules::{Covered, Since};
 
-/// A rule is remembered for so long at least, swept or not: a fetch that began before it and is still
-/// under way is then judged by what the rule names, and not by its age.
+/// The shortest time, in milliseconds, that a rule is kept, swept or not: a fetch that began before
+/// it and is still under way is then judged by the rule's scope, not by its age.
 const RULES_KEPT: Millis = 600_000;
 /// The time, in milliseconds, that a soft rule is kept: as long as a stale copy is usable by
 /// default. On disk the entry is still fresh but for the rule.
 const SOFT_KEPT: Millis = 86_400_000;
 /// The interval between two checks for droppable rules.
 const LOOK_EVERY: Duration = Duration::from_mins(1);
-/// Many purges in a row are one sweep.
+/// The pause after a sweep, so that many purges in a row are one sweep.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Entries of a disk that are listed in one go.
+/// Disk entries listed in one batch.
 const BATCH: usize = 256;
 /// Keys in memory checked in one batch, with a [`BREATH`] after each: requests on the same core are
 /// delayed by a few hundredths of a millisecond, for as small a share of the time.
@@ -31,7 +31,7 @@ const AT_ONCE: usize = 16;
 const BREATH: Duration = Duration::from_millis(1);
 
 impl Cache {
-    /// Sweeps whenever there are new rules, for as long as it is polled.
+    /// Sweeps when there are new rules, for as long as it is polled.
     pub async fn keep_swept(&self) {
         loop {
             if self.rules.is_empty() {
@@ -44,8 +44,8 @@ impl Cache {
         }
     }
 
-    /// Removes what the rules so far cover: from memory at once, from a disk before a rule is forgotten,
-    /// which takes long and is done for many rules together.
+    /// Removes the entries that the rules so far cover: from memory at once; from a disk, which
+    /// takes long, for many rules together before they are dropped.
     pub async fn sweep(&self) {
         let newest = self.rules.newest();
         self.sweep_memory(newest).await;
@@ -56,19 +56,19 @@ impl Cache {
         if self.rules.waits_for_log() {
             return;
         }
-        // What was on its way to a tier before these rules came is there now.
+        // Writes to tiers that were queued before these rules came are complete now.
         self.tiers.settle().await;
-        // What others share cannot be listed, and lies there for as long as whoever stored it says: no
-        // moment is known from which on nothing there is older than a rule. So it counts until others
-        // need its place, as it does in the log.
+        // A shared tier cannot be listed, and keeps an entry for as long as its writer chose, so
+        // the rule never becomes superfluous there. It is kept until newer rules need its place, as
+        // in the log.
         if self.sweep_disk().await.is_ok() && !self.tiers.is_shared() {
             self.rules.drop_through(number);
-            // A journal that cannot be shortened is longer, and says the same.
+            // A journal that could not be shortened has the same effect.
             let _ = self.shorten_journal().await;
         }
     }
 
-    /// The newest of the oldest rules that have counted for long enough.
+    /// The newest rule that has been in effect for long enough to be dropped.
     fn forgettable(&self) -> Option<u64> {
         let now = self.clock.now();
         let hard = self.rules.newest_at(now.before(RULES_KEPT))?;
@@ -109,7 +109,7 @@ impl Cache {
                 let now = self.clock.now();
                 let is_over = |covered| match covered {
                     Covered::Hard => true,
-                    // Its stale windows are over.
+                    // Its stale windows have passed.
                     Covered::Soft(at) => at <= now.before(SOFT_KEPT),
                 };
                 if covered.is_some_and(is_over) && tier.remove_listed(listed).await? {
@@ -124,7 +124,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Holds every response of a key in memory against the rules.
+    /// Checks every response of a key in memory against the rules.
     pub(super) fn revise(&self, key: &Key) {
         let newest = self.rules.newest();
         self.memory.revise(key, |one| {

@@ -12,10 +12,10 @@ use super::flight::FlightLimits;
 use super::{Cache, tag_numbers};
 use microcache_store::Clock;
 
-/// More than a test needs.
+/// Limits that no test reaches.
 pub(super) const FLIGHTS: FlightLimits = FlightLimits::of_one(1_000, 1_000);
 
-/// A cache with room for all that a test puts there.
+/// A cache large enough for any test.
 pub(super) fn cache(tiers: Tiers, clock: Clock) -> Cache {
     let memory = MemoryLimits {
         capacity: 16 << 20,
@@ -31,8 +31,7 @@ pub(super) fn key_of(scheme: Scheme, host: &str, target: &str) -> Key {
     key::build(scheme, host, target, Fields::default(), false, &rules)[..].into()
 }
 
-/// A response with these field lines, which say that it may be stored. It was asked for and came at
-/// that moment.
+/// A storable response with these field lines, requested and received at that time.
 pub(super) fn stored(key: &Key, lines: &str, at: Time) -> Stored {
     let (fields, rules) = (Fields::new(lines.as_bytes()), Rules::default());
     let facts = RequestFacts::read(&Method::GET, Fields::default(), false, &rules);

@@ -1,6 +1,8 @@
-//! The request fields that the answers of a url varied on: a fetch for everyone sends them.
+//! The request fields that the responses of a url vary on, and which a coalesced fetch therefore
+//! sends.
 //!
-//! It outlasts what memory holds: a page that has expired varies on the same as before.
+//! They outlast the entry in memory: the next response of an expired page varies on the same
+//! fields.
 
 use std::hash::BuildHasher;
 
@@ -9,10 +11,10 @@ use microcache_policy::{Millis, Time, VaryNames};
 
 use crate::sync::Mutex;
 
-/// The urls that are remembered at most. Each has its place, and gives it up to the next one with the same.
+/// The number of slots. A url overwrites the previous one in its slot.
 const PLACES: usize = 1 << 16;
 const SHARDS: usize = 64;
-/// The longest list of names that is remembered.
+/// The longest list of names in bytes.
 const LONGEST: usize = 512;
 /// The time, in milliseconds, that names are added to requests sent to the origin.
 const VARIES_FOR: Millis = 600_000;
@@ -43,7 +45,7 @@ impl UrlNotes {
         }
     }
 
-    /// Remembers what an answer varies on. What others have named counts too, as long as it is remembered.
+    /// Records the fields that a response varies on, in addition to those recently recorded.
     pub(crate) fn note_vary(&self, key: &[u8], named: &VaryNames, now: Time) {
         if named.is_empty() {
             return;
@@ -66,7 +68,7 @@ impl UrlNotes {
         });
     }
 
-    /// The fields that a fetch for everyone sends because the answers of a url vary on them.
+    /// The fields that a coalesced fetch sends because the url's responses vary on them.
     pub(crate) fn sent(&self, key: &[u8], now: Time) -> VaryNames {
         let vary = self.read(key, |note| {
             (now < note.sent_until).then(|| note.vary.clone())
@@ -74,7 +76,7 @@ impl UrlNotes {
         vary.flatten().unwrap_or_default()
     }
 
-    /// The fields that select what is stored for a url although its answer may not say so.
+    /// The fields that select a url's stored responses even if they do not name them.
     pub(crate) fn selecting(&self, key: &[u8], now: Time) -> VaryNames {
         let vary = self.read(key, |note| {
             (now < note.selects_until).then(|| note.vary.clone())
@@ -85,7 +87,7 @@ impl UrlNotes {
     fn change(&self, key: &[u8], change: impl FnOnce(&mut Note)) {
         let hash = self.hasher.hash_one(key);
         let mut places = self.shards[hash as usize % SHARDS].lock();
-        // What nobody needs takes no memory.
+        // Unused shards take no memory.
         if places.is_empty() {
             *places = vec![Note::default(); PLACES / SHARDS].into();
         }

@@ -1,4 +1,4 @@
-//! One body, encoded. Whole bodies only, on the threads of the [`Compressor`](super::Compressor).
+//! The codecs: encode whole bodies, on the threads of the [`Compressor`](super::Compressor).
 
 use std::io::{self, Write};
 
@@ -11,10 +11,10 @@ use microcache_store::Making;
 const GZIP: u32 = 6;
 const BROTLI: i32 = 5;
 const BROTLI_THOROUGH: i32 = 11;
-/// Its window is within what every decoder of the coding takes (RFC 9659).
+/// The zstd level; its window is within the limit of every decoder (RFC 9659).
 const ZSTD: i32 = 9;
 
-/// A body in a coding; empty if it saves less than a sixteenth, which is not worth decoding.
+/// Encodes a body; empty if it saves less than a sixteenth, which is not worth decoding.
 pub(super) fn encoded(making: Making, body: &[u8]) -> io::Result<Vec<u8>> {
     let encoded = match making {
         Making::Quickly(Coding::Gzip) => gzip(body),

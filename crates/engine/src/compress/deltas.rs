@@ -9,19 +9,19 @@ use microcache_policy::dictionaries::DictionaryHash;
 use sha2::{Digest, Sha256};
 use zstd::stream::write::Encoder;
 
-/// Every version of a page is compared with several others.
+/// The zstd level for deltas; low, as every version is compared with several others.
 const ZSTD: i32 = 3;
 const BROTLI: i32 = 5;
 /// Bytes read and written at a time.
 const PIECE: usize = 4096;
 
-/// The name of a dictionary.
+/// The hash that names a dictionary.
 pub(super) fn hash(dictionary: &[u8]) -> DictionaryHash {
     Sha256::digest(dictionary).into()
 }
 
-/// A body by what differs from a dictionary; empty if it saves less than three quarters of it, where there are
-/// other codings.
+/// Encodes a body against a dictionary; empty if it saves less than three quarters, where plain
+/// codings do as well.
 pub(super) fn delta(
     coding: DictionaryCoding,
     dictionary: &[u8],
@@ -39,13 +39,14 @@ pub(super) fn delta(
     Ok(if is_worth_it { encoded } else { Vec::new() })
 }
 
-/// All of both is looked back at, in bits: bounded by what is used as a dictionary, and far below what decoders take.
+/// The window in bits that covers dictionary and body: bounded by the largest dictionary, and far
+/// below the limit of decoders.
 fn window(dictionary: &[u8], body: &[u8]) -> u32 {
     (dictionary.len() + body.len() + 16).ilog2() + 1
 }
 
 fn zstd(out: Vec<u8>, dictionary: &[u8], body: &[u8]) -> io::Result<Vec<u8>> {
-    // The dictionary is bytes and nothing else, whatever it begins with.
+    // A raw dictionary, even if it begins with the magic number of a trained one.
     let mut encoder = Encoder::with_ref_prefix(out, ZSTD, dictionary)?;
     encoder.window_log(window(dictionary, body).clamp(10, 23))?;
     encoder.set_pledged_src_size(Some(body.len() as u64))?;
@@ -60,7 +61,7 @@ fn brotli(mut out: Vec<u8>, dictionary: &[u8], body: &[u8]) -> io::Result<Vec<u8
     let params = BrotliEncoderParams {
         quality: BROTLI,
         lgwin: window,
-        // The body is one block. A copy that goes on from one block to the next may leave the dictionary.
+        // One block for the whole body: a copy continued across blocks may leave the dictionary.
         lgblock: window,
         size_hint: body.len(),
         ..BrotliEncoderParams::default()
@@ -76,8 +77,9 @@ fn brotli(mut out: Vec<u8>, dictionary: &[u8], body: &[u8]) -> io::Result<Vec<u8
         dictionary,
         io::Error::from(io::ErrorKind::UnexpectedEof),
     )?;
-    // A copy that runs on from the end of the dictionary into the body is an error to decoders, and would be one for
-    // all who have this dictionary: what was made is looked at before anybody gets it.
+    // Decoders reject a copy that runs from the end of the dictionary into the body, which would
+    // break the page for every client with this dictionary. The result is therefore decoded before
+    // use.
     let mut read_back = Vec::with_capacity(body.len());
     Decompressor::new_with_custom_dict(&out[head..], PIECE, dictionary.to_vec().into())
         .read_to_end(&mut read_back)?;

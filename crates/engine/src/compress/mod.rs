@@ -1,5 +1,5 @@
-//! Compression in the background. Requests ask for it and go on; threads of its own, which give way to those
-//! that serve, make it out of what is in memory and put it there, beside the response that it was made of.
+//! Background compression. Requests queue jobs and continue; low-priority threads encode bodies in
+//! memory and store the encodings next to their response.
 
 #[cfg(feature = "compress")]
 mod codecs;
@@ -31,10 +31,10 @@ use saved::Saved;
 /// The niceness of compression threads relative to the threads that serve.
 const NICENESS: i32 = 10;
 
-/// Compresses what it is asked to.
+/// The compression threads and their queue.
 pub(crate) struct Compressor {
     shop: Arc<Shop>,
-    /// It has so many threads at most.
+    /// The most threads.
     threads: usize,
 }
 
@@ -79,34 +79,34 @@ struct Made {
 pub struct CompressionStats {
     /// By coding, in the order of [`Coding::ALL`].
     pub made: [MadeStats; Coding::ALL.len()],
-    /// Bodies that did not become smaller by a sixteenth, and are sent as they are.
+    /// Bodies that did not shrink by a sixteenth, and are sent uncompressed.
     pub useless: u64,
-    /// Bodies that were purged or replaced before they were compressed, or for which there was no room.
+    /// Bodies that were purged or replaced before compression, or whose encoding memory refused.
     pub dropped: u64,
-    /// Bodies that were not compressed because too many waited for it.
+    /// Bodies not compressed because the queue was full.
     pub refused: u64,
     /// Number of deltas made.
     pub deltas: u64,
-    /// Bodies that wait for it now.
+    /// Bodies in the queue.
     pub waiting: u64,
-    /// The processor's time that was spent.
+    /// The CPU time spent.
     pub cpu: Duration,
-    /// Answers that were sent compressed.
+    /// Responses sent compressed.
     pub answers: u64,
     /// The same by coding, in the order of [`SentCoding::ALL`].
     pub sent: [u64; SentCoding::ALL.len()],
-    /// Bytes by which they were smaller than what is stored.
+    /// Bytes saved against the stored bodies.
     pub saved: u64,
 }
 
 /// The totals of one coding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MadeStats {
-    /// Bodies.
+    /// Number of bodies.
     pub bodies: u64,
-    /// Their bytes before.
+    /// Bytes before compression.
     pub bytes_in: u64,
-    /// Their bytes after.
+    /// Bytes after compression.
     pub bytes_out: u64,
 }
 
@@ -128,8 +128,7 @@ impl Compressor {
         has_place
     }
 
-    /// Has something made, if not too much waits; what that means is for the caller to say. It is put into
-    /// the memory of this cache.
+    /// Queues a job for the memory of this cache, unless the queue has reached `bound`.
     pub(crate) fn ask(&self, cache: &Arc<Cache>, job: Job, bound: usize) {
         let mut state = self.shop.state.lock();
         let left_out = state.queue.push(job, bound);
@@ -148,7 +147,7 @@ impl Compressor {
         }
     }
 
-    /// An answer was sent in a coding that is smaller than what is stored by so many bytes.
+    /// Counts a response that was smaller than the stored body by so many bytes.
     pub(crate) fn saved(&self, coding: SentCoding, bytes: u64) {
         self.shop.saved.note(coding, bytes);
     }
@@ -184,25 +183,25 @@ impl Drop for Compressor {
     }
 }
 
-/// A quarter of the machine at most, and never none of it.
+/// A quarter of the cores, at least one.
 fn threads() -> usize {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     (cores / 4).clamp(1, 4)
 }
 
 impl Shop {
-    /// Starts a thread. Says whether it could; if not, the next one who asks tries again.
+    /// Starts a thread. Returns false on failure; the next request for a job tries again.
     fn start(self: &Arc<Self>, cache: &Arc<Cache>) -> bool {
         let (shop, cache) = (Arc::clone(self), Arc::downgrade(cache));
         let thread = thread::Builder::new().name("compress".to_owned());
         let work = move || {
-            // Without the right to it the thread is as important as others.
+            // Without the privilege the thread runs at normal priority.
             let _ = rustix::process::nice(NICENESS);
             while let Some(job) = shop.next() {
                 let Some(cache) = cache.upgrade() else {
                     return;
                 };
-                // What panics is a fault of ours, and the next body may be compressed nevertheless.
+                // A panic is a bug here, but must not stop the compression of other bodies.
                 let done = catch_unwind(AssertUnwindSafe(|| shop.work(&cache.memory, &job)));
                 if done.is_err() {
                     shop.counts.dropped.fetch_add(1, Ordering::Relaxed);
@@ -269,8 +268,8 @@ impl Shop {
         is_kept
     }
 
-    /// Works out by what a body differs from each version that clients may have, the latest first. Says whether
-    /// that is kept.
+    /// Encodes deltas of a body against each version that clients may have, latest first. Returns
+    /// whether they are kept.
     fn compare(
         &self,
         memory: &Memory,
@@ -285,7 +284,7 @@ impl Shop {
         encodings.bases().all(|base| {
             let dictionary = base.version().body();
             let hash = base.version().hash_or(deltas::hash);
-            // Where it fails there are other codings.
+            // On failure the plain codings remain.
             let delta = deltas::delta(coding, dictionary, hash, &body).unwrap_or_default();
             if !delta.is_empty() {
                 self.counts.deltas.fetch_add(1, Ordering::Relaxed);
@@ -295,7 +294,7 @@ impl Shop {
     }
 }
 
-/// The processor's time that this thread has had.
+/// The CPU time of this thread.
 fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
@@ -335,7 +334,7 @@ mod tests {
     #[test]
     fn who_finds_no_place_learns_so_without_a_lock() {
         let (cache, mut compressor) = (Arc::new(cache()), Compressor::new());
-        // Nothing leaves the queue by itself.
+        // No thread takes jobs from the queue.
         compressor.threads = 0;
         for demand in [3, 5] {
             assert!(compressor.has_place(1));

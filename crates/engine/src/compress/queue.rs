@@ -4,8 +4,8 @@ use std::sync::Weak;
 
 use microcache_store::{Encodings, Key, Task};
 
-/// Something to be made of a stored body. It holds nothing of that, nor of its versions: of what leaves memory nothing
-/// is made.
+/// A task on a stored body. It keeps neither the body nor its versions alive: evicted bodies are
+/// not encoded.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) key: Key,
@@ -15,12 +15,12 @@ pub(crate) struct Job {
     pub(crate) demand: u32,
 }
 
-/// The jobs that wait.
+/// The waiting jobs.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    /// As they came.
+    /// In order of arrival.
     jobs: Vec<Job>,
-    /// It is the turn of the one that came first.
+    /// The oldest job is next.
     by_age: bool,
 }
 

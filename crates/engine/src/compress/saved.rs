@@ -11,7 +11,7 @@ const PLACES: usize = 16;
 #[derive(Default)]
 pub(super) struct Saved([Place; PLACES]);
 
-/// A line of the processor's cache.
+/// A slot the size of a CPU cache line.
 #[derive(Default)]
 #[repr(align(64))]
 struct Place {
@@ -38,7 +38,7 @@ impl Saved {
         place.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Answers by coding, and bytes.
+    /// Responses by coding, and bytes saved.
     pub(super) fn all(&self) -> ([u64; SentCoding::ALL.len()], u64) {
         let count = |one: &AtomicU64| one.load(Ordering::Relaxed);
         let answers = |at: usize| self.0.iter().map(|place| count(&place.answers[at])).sum();

@@ -25,14 +25,14 @@ struct Books {
     behind: u64,
     /// Fills with readers that have fallen behind.
     slow: Vec<Weak<Fill>>,
-    /// So many of them are looked through for those that are gone.
+    /// The length at which the list is purged of completed fills.
     look_through_at: usize,
 }
 
 /// The budget charged for a fill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Charge {
-    /// A body that may be stored and is not complete yet.
+    /// A storable body that is not complete yet.
     Arriving(u64),
     /// Bytes of an unstored body that readers have not read yet.
     Behind(u64),
@@ -59,7 +59,7 @@ impl Budget {
         }
     }
 
-    /// Changes what an arriving body has, if there is room.
+    /// Changes the charge of an arriving body, if the budget allows.
     pub(super) fn grow(&self, charge: &mut Charge, bytes: u64) -> bool {
         let mut books = self.books.lock();
         let others = books.arriving + books.behind - charge.bytes();
@@ -70,14 +70,15 @@ impl Budget {
         fits
     }
 
-    /// Changes what readers are behind with. What is there cannot be refused; see [`Self::shed`].
+    /// Changes the charge of readers that are behind. It is never refused, as the bytes are already
+    /// there; see [`Self::shed`].
     pub(super) fn set_behind(&self, charge: &mut Charge, bytes: u64) {
         if *charge != Charge::Behind(bytes) {
             self.books.lock().change(charge, Charge::Behind(bytes));
         }
     }
 
-    /// Gives everything back.
+    /// Returns the whole charge.
     pub(super) fn give_back(&self, charge: &mut Charge) {
         if charge.bytes() > 0 {
             self.books.lock().change(charge, Charge::Behind(0));
@@ -90,7 +91,7 @@ impl Budget {
         books.behind < self.slow_limit() && books.arriving + books.behind < self.limit()
     }
 
-    /// Remembers a fill that has slow readers.
+    /// Adds a fill with slow readers.
     pub(super) fn watch(&self, fill: Weak<Fill>) {
         let mut books = self.books.lock();
         books.slow.push(fill);
@@ -104,7 +105,7 @@ impl Budget {
     /// Readers that keep reading are never dropped: they soon finish, and all of them together are
     /// within the budget.
     pub(super) fn shed(&self) {
-        // What a program's own readers are behind with is what it does not read.
+        // A program's own slow readers only delay the program itself.
         if self.clients == Clients::Program {
             return;
         }
@@ -126,7 +127,7 @@ impl Budget {
         }
     }
 
-    /// At most so many from now on. What is there already goes as it would have.
+    /// Replaces the limit. Bytes already buffered stay.
     pub(crate) fn rebound(&self, limit: u64) {
         self.limit.store(limit, Ordering::Relaxed);
     }

@@ -1,5 +1,5 @@
-//! A body of the origin, many readers that come, go, pause and read on, small bounds, and chance
-//! as to who is next. Whatever the order: everyone who was let in gets all of it.
+//! A model of one body with many readers that join, leave, pause and continue, small limits, and a
+//! random order. In every order each reader that joined gets the complete body.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +22,7 @@ fn everyone_who_was_let_in_gets_all_of_it() {
     }
 }
 
-/// Chance that a seed repeats (xorshift64*).
+/// A seeded random generator (xorshift64*).
 struct Chance(u64);
 
 impl Chance {
@@ -64,7 +64,7 @@ struct Run {
     sent: usize,
     limit: u64,
     breaks_off: bool,
-    /// Holds on to its share.
+    /// Keeps its share of the budget.
     _other: Arc<Fill>,
     pump: Option<Arc<Woken>>,
     clients: Vec<Client>,
@@ -75,7 +75,7 @@ impl Run {
         let mut chance = Chance(seed);
         let length = chance.below(60) * 1000;
         let body: Bytes = (0..length).map(|at| (at % 251) as u8).collect();
-        // Another body takes some of the budget, so that it may be used up.
+        // Another body takes some of the budget, so that it can be exhausted.
         let budget = Arc::new(Budget::new(BUDGET, Clients::Visitors));
         let other = Fill::new(&budget);
         other.push(vec![0; chance.below(BUDGET) as usize].into(), u64::MAX);
@@ -115,7 +115,7 @@ impl Run {
         self.pump.is_none() && self.clients.iter().all(gone)
     }
 
-    /// Says whether anything came of it.
+    /// Returns whether the step changed anything.
     fn step(&mut self, may_leave: bool) -> bool {
         let who = self.chance.below(self.clients.len() as u64 + 1) as usize;
         if who == self.clients.len() {
@@ -158,7 +158,7 @@ impl Run {
     fn step_client(&mut self, who: usize) -> bool {
         let next = match std::mem::replace(&mut self.clients[who], Client::Gone) {
             Client::Gone => return false,
-            // `None`: it asks the origin for itself.
+            // `None`: it fetches for itself.
             Client::Told => match self.fill.reader() {
                 Some(reader) => Client::Reading(reader, 0, Woken::new()),
                 None => Client::Gone,

@@ -1,4 +1,4 @@
-//! One rule of a fill at a time.
+//! Tests of a fill, one rule each.
 
 use std::future::poll_fn;
 
@@ -49,7 +49,7 @@ fn poll_ready(fill: &Fill) -> Poll<Result<(), Unwanted>> {
     fill.poll_ready(&mut Context::from_waker(Waker::noop()))
 }
 
-/// Takes the next piece, and says how much it was.
+/// Reads the next piece, and returns its length.
 fn take(reader: &mut FillReader) -> Poll<Result<usize, BodyError>> {
     match reader.poll_frame(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(Some(Ok(Frame::Data(data)))) => Poll::Ready(Ok(data.len())),

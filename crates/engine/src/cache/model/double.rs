@@ -1,4 +1,4 @@
-//! A tier that does what it is asked for late, not at all, or without saying so.
+//! A tier that responds late, never, or with an error after doing what was requested.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use super::pages::Chance;
 use crate::cache::fleet::BEGINNING;
 
-/// So much of the log is read at once.
+/// Records of the log read at a time.
 const PAGE: usize = 3;
 
 /// The contents of a tier; they outlive the processes that use it.
@@ -29,9 +29,9 @@ pub(super) struct Kept {
     journal: Vec<Bytes>,
     /// The two copies of the purge log.
     logs: [Log; LOG_COPIES],
-    /// Tells records and claims from those that come in their place.
+    /// A counter that distinguishes records and claims from their successors.
     number: u64,
-    /// The step in which a record was last removed for sure.
+    /// The step in which an entry was last certainly removed.
     removed: HashMap<EntryId, usize>,
     pub(super) step: usize,
 }
@@ -56,15 +56,15 @@ struct Record {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mood {
     Works,
-    /// It does nothing.
+    /// Fails without doing anything.
     Fails,
-    /// It does nothing if it is to remove something.
+    /// Fails to remove anything.
     KeepsAll,
-    /// It does what it is asked for, and says that it has not.
+    /// Does what is requested, and fails nevertheless.
     SaysNothing,
-    /// It does nothing before its mood is another.
+    /// Delays requests until its mood changes.
     HoldsRequests,
-    /// It answers, with what was so when it was asked, when its mood is another.
+    /// Processes requests, and delays the responses until its mood changes.
     HoldsAnswers,
 }
 
@@ -88,7 +88,7 @@ pub(super) struct Double {
     mood: watch::Sender<Mood>,
     /// The behaviour of each copy of the log towards this process.
     lines: Mutex<[Line; LOG_COPIES]>,
-    /// The process is gone: what it asks for does not arrive any more.
+    /// The process has ended: its requests no longer arrive.
     is_cut_off: AtomicBool,
 }
 
@@ -97,11 +97,11 @@ pub(super) struct Double {
 pub(super) enum Line {
     #[default]
     Works,
-    /// It is known to be gone.
+    /// Known to be down.
     Down,
-    /// It does nothing, and says nothing.
+    /// Does nothing, and never responds.
     Hangs,
-    /// It does what it is asked for, and says nothing.
+    /// Does what is requested, and never responds.
     SaysNothing,
 }
 
@@ -218,7 +218,7 @@ impl Kept {
         Claim::Mine(token)
     }
 
-    /// Ends a claim. Says whether it was good.
+    /// Ends a claim. Returns whether it was valid.
     fn spend(&mut self, id: EntryId, token: Token) -> bool {
         let now = Instant::now();
         let is_it = |(held, until): &(Token, Instant)| *held == token && now < *until;
@@ -253,7 +253,7 @@ impl Kept {
         self.logs[copy].forget(kept);
     }
 
-    /// The newest record of a copy never came, and a reader has noted that something is missing.
+    /// Loses the newest record of a copy, after a reader has noticed the gap.
     pub(super) fn lose_newest(&mut self, copy: usize) {
         if let Some((_, record)) = self.logs[copy].records.last_mut() {
             *record = BEGINNING;
@@ -270,7 +270,7 @@ impl Log {
     fn append(&mut self, records: Vec<Bytes>, beginning: Bytes) {
         let beginning = self.records.is_empty().then_some(beginning);
         if beginning.is_some() {
-            // Positions in the next log are smaller or larger, as it comes, and never the same.
+            // Positions in the next log may be smaller or larger, but are never the same.
             self.number += 1;
             self.last_position = log_of(self.number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         }

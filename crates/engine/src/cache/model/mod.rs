@@ -1,8 +1,8 @@
-//! The cache against a model: fetches begin and end, purges of all kinds come in between, tiers are late
-//! or fail, processes end and begin again, and after each step what the cache answers is held against
-//! what it must, and must not, have.
+//! The cache against a model: fetches begin and end, purges of all kinds come in between, tiers are
+//! late or fail, processes restart, and after each step the cache's responses are compared with
+//! those that the model requires and forbids.
 //!
-//! `CACHE_MODEL_SEED` and `CACHE_MODEL_RUNS` search elsewhere and for longer.
+//! `CACHE_MODEL_SEED` and `CACHE_MODEL_RUNS` choose other sequences and longer runs.
 
 mod double;
 mod pages;
@@ -26,7 +26,7 @@ use pages::{Chance, Page, Purge, Url};
 use process::{Asked, Process, number_in};
 
 const STEPS: usize = 200;
-/// Long enough for rules to be forgotten, and for those that make stale.
+/// Pauses long enough for hard rules, and for soft rules, to be dropped.
 const AGES: [Duration; 2] = [Duration::from_secs(700), Duration::from_hours(25)];
 /// The freshness of stored responses in milliseconds.
 const FRESH: u64 = 100_000_000;
@@ -37,15 +37,14 @@ struct Fetch {
     /// The moments at which the request came and at which the origin was asked.
     asked: When,
     began: When,
-    /// The step in which it was committed, and in which process.
+    /// The step and process in which it was committed.
     committed: Option<usize>,
     process: usize,
-    /// It was still under way when a rule may have been forgotten that is newer: then it need not be
-    /// stored.
+    /// It was still under way when a newer rule may have been dropped: then it need not be stored.
     is_too_old: bool,
 }
 
-/// In which step something happened, and at which moment.
+/// A step, and its time.
 #[derive(Clone, Copy, Debug)]
 struct When {
     step: usize,
@@ -57,11 +56,11 @@ struct When {
 struct Behind {
     local: bool,
     shared: bool,
-    /// It does always what it is asked for.
+    /// It never fails.
     is_reliable: bool,
 }
 
-/// All processes, and all that has happened to them.
+/// All processes and their histories.
 struct World {
     behind: Behind,
     clock: Clock,
@@ -69,7 +68,7 @@ struct World {
     step: usize,
     fetches: Vec<Fetch>,
     processes: Vec<Process>,
-    /// All rules, which the others learn of sooner or later.
+    /// All rules, which every process learns of eventually.
     rules: Vec<(Rule, Purge)>,
     pool: Option<Arc<Mutex<Kept>>>,
 }
@@ -126,7 +125,7 @@ impl World {
         }
     }
 
-    /// Begins a fetch, for everyone or alone: with a look behind memory, or without.
+    /// Begins a fetch, coalesced or direct, with a tier lookup or without.
     async fn begin(&mut self, at: usize) {
         let url = Url::any(&mut self.chance);
         let (alone, looks) = (self.chance.below(5) == 0, self.chance.below(3) > 0);
@@ -137,7 +136,7 @@ impl World {
             return self.ask(at, url, Asked::alone(lone, now));
         }
         let Some(asked) = process.enter(url, now) else {
-            // Then there is one that began after every purge which names what comes of the url.
+            // Then a fetch is under way that began after every purge of the url.
             let is_right = process.under_way(url).iter().any(|asked| {
                 let mut since = process.purges.iter().filter(|known| known.at.step > *asked);
                 !since.any(|known| known.purge.names_url(url))
@@ -156,7 +155,7 @@ impl World {
         }
     }
 
-    /// The request to the origin is sent.
+    /// Sends the request to the origin.
     fn ask(&mut self, at: usize, url: Url, asked: Asked) {
         let page = Page::any(&mut self.chance, url);
         self.fetches.push(Fetch {
@@ -224,7 +223,7 @@ impl World {
         }
     }
 
-    /// Time goes by in which rules may be forgotten. No tier hangs for so long.
+    /// Advances time so far that rules may be dropped. No tier hangs for so long.
     async fn grow_old(&mut self) {
         for at in 0..self.processes.len() {
             self.processes[at].set_moods(|| Mood::Works);
@@ -280,7 +279,7 @@ impl World {
         }
     }
 
-    /// A process ends, and another one begins with what lies in its tiers.
+    /// Restarts a process with the entries in its tiers.
     async fn restart(&mut self, at: usize) {
         if self.behind.is_any() {
             if self.behind.is_reliable {
@@ -303,7 +302,7 @@ impl World {
         }
     }
 
-    /// Holds what each process has in memory for every url against what has happened.
+    /// Compares each process's memory with the history, for every url.
     fn check(&self) {
         for (at, process) in self.processes.iter().enumerate() {
             for url in Url::all() {
@@ -338,8 +337,8 @@ impl World {
         );
     }
 
-    /// The last that was committed is only gone if a purge has named it, or it is too old. Where a tier
-    /// is asked, a purge names what began in the same moment.
+    /// The last committed response is only missing if a purge has covered it or it is too old. In a
+    /// tier, a purge also covers a fetch that began in the same moment.
     fn check_missing(&self, at: usize, url: Url) {
         let of_url = |fetch: &&Fetch| fetch.page.url == url && fetch.process == at;
         let committed = self.fetches.iter().filter(of_url);
@@ -376,7 +375,7 @@ impl World {
         let known = purges.filter(|known| !known.is_forgotten);
         let mut between =
             known.filter(|known| fetch.began.step < known.at.step && known.at.step <= asked);
-        // Who fetched it may have known of the purge for longer.
+        // The fetching process may have known the purge for longer.
         let fetcher = &self.processes[fetch.process];
         let named = between.find(|known| {
             let is_newer = fetcher.knew(known.id, fetch.began.step);
@@ -396,7 +395,7 @@ fn number_from(name: &str, otherwise: u64) -> u64 {
     env::var(name).map_or(otherwise, |value| value.parse().expect("a number"))
 }
 
-/// Many worlds, one after the other.
+/// Runs many worlds in turn.
 async fn run(runs: u64, local: bool, shared: bool, is_reliable: bool) {
     let behind = Behind {
         local,

@@ -10,7 +10,7 @@ pub(super) const HOSTS: [&str; 2] = ["a.example", "b.example"];
 pub(super) const PATHS: [&str; 4] = ["/", "/news/1", "/news/2", "/shop?x=1"];
 const TAGS: [&str; 3] = ["red", "green", "blue"];
 
-/// Patterns, and which of the paths they take.
+/// Patterns, and the paths that they match.
 const PATTERNS: [(&str, [bool; 4]); 3] = [
     ("/*", [true; 4]),
     ("/*/2", [false, false, true, false]),
@@ -64,7 +64,7 @@ impl Page {
         Self { url, tag }
     }
 
-    /// As the fetch of this number brings it, which began at that moment.
+    /// The response that fetch `number` brings, begun at that time.
     pub(super) fn stored(self, number: usize, began: Time) -> Stored {
         let tag = TAGS[self.tag];
         let lines =

@@ -1,4 +1,4 @@
-//! A process of the model: its cache, its tiers, and what it is at.
+//! A process of the model: its cache, its tiers, and its tasks.
 
 use std::collections::HashSet;
 use std::future::{Future, poll_fn};
@@ -32,24 +32,24 @@ pub(super) struct Process {
     /// Fetches under way, by their numbers.
     pub(super) leading: Vec<(usize, Asked)>,
     looking: Vec<Looking>,
-    /// The purges that it knows of.
+    /// The purges known to it.
     pub(super) purges: Vec<Known>,
     /// The rules among them.
     ids: HashSet<u64>,
-    /// Attempts to stay in step with the others.
+    /// Steps with the other processes under way.
     stepping: Vec<JoinHandle<()>>,
 }
 
-/// A purge that a process knows of.
+/// A purge known to a process.
 pub(super) struct Known {
     pub(super) purge: Purge,
     /// The moment at which it was received.
     pub(super) at: When,
     /// The number of a rule.
     pub(super) id: Option<u64>,
-    /// Of a rule: whether it was written down.
+    /// For a rule, the task that journals it.
     written: Option<JoinHandle<bool>>,
-    /// The process that knew of it is gone, and the next one need not know of it.
+    /// The process that knew it has ended, and the next one need not know it.
     pub(super) is_forgotten: bool,
 }
 
@@ -72,7 +72,7 @@ type Lifted = Result<Box<FoundBehind>, Option<Claimed>>;
 /// A tier lookup, and the step in which its request came.
 type Looking = (Url, usize, JoinHandle<(Asked, Lifted)>);
 
-/// A look behind memory that is over.
+/// A completed tier lookup.
 pub(super) struct Look {
     pub(super) url: Url,
     pub(super) asked: Asked,
@@ -99,8 +99,8 @@ impl Known {
         matches!(self.purge, Purge::Rule(..))
     }
 
-    /// Notes that the process has ended. The next one has to know of a rule that lies in the journal for
-    /// sure, and need not know of a key that was not removed from all of these tiers.
+    /// Ends the process's knowledge: the next one has to know the rules that are certainly
+    /// journaled, but not keys that were not removed from all of these tiers.
     async fn outlive(&mut self, tiers: &[Arc<Double>]) {
         let outlives = match (&self.purge, self.written.take()) {
             (Purge::Key(url), _) => {
@@ -114,7 +114,7 @@ impl Known {
                 written.abort();
                 false
             }
-            // A process before this one has written it.
+            // Journaled by an earlier process.
             (Purge::Rule(..), None) => true,
         };
         self.is_forgotten |= !outlives;
@@ -122,7 +122,7 @@ impl Known {
 }
 
 impl Process {
-    /// A process with an empty memory, and perhaps a disk, and a pool that it shares.
+    /// A process with an empty memory, possibly a disk, and possibly a shared pool.
     pub(super) fn new(has_disk: bool, pool: Option<Arc<Mutex<Kept>>>, clock: Clock) -> Self {
         let disk = has_disk.then(Arc::<Mutex<Kept>>::default);
         let (cache, doubles) = start(disk.as_ref(), pool.as_ref(), clock);
@@ -140,8 +140,8 @@ impl Process {
         }
     }
 
-    /// Ends it, and begins another one with its tiers. That knows of the rules that were written down,
-    /// and need not know of keys that were removed.
+    /// Restarts the process with its tiers. The new one knows the journaled rules, but not the
+    /// purged keys that were removed.
     pub(super) async fn restart(&mut self, pool: Mood) {
         self.doubles.iter().for_each(|tier| tier.cut_off());
         for step in self.stepping.drain(..) {
@@ -198,7 +198,7 @@ impl Process {
         }
     }
 
-    /// In which steps those have asked who are fetching a url for everyone.
+    /// The steps in which coalesced fetches of a url were requested.
     pub(super) fn under_way(&self, url: Url) -> Vec<usize> {
         let leading = self
             .leading
@@ -238,7 +238,7 @@ impl Process {
         !self.looking.is_empty()
     }
 
-    /// The looks that are over.
+    /// The completed tier lookups.
     pub(super) async fn ended_looks(&mut self) -> Vec<Look> {
         let mut ended = Vec::new();
         for (url, entered, look) in mem::take(&mut self.looking) {
@@ -270,7 +270,8 @@ impl Process {
         }
     }
 
-    /// Purges; a rule is given that others will learn of. Who `waits` does so until a key has left the tiers.
+    /// Purges, and returns the rule that others will learn of. With `waits` it waits until a key
+    /// has left the tiers.
     pub(super) async fn purge(&mut self, purge: &Purge, waits: bool, at: When) -> Option<Rule> {
         let cache = Arc::clone(&self.cache);
         match purge {
@@ -297,7 +298,7 @@ impl Process {
         }
     }
 
-    /// Tells the other processes of its purges, and learns of theirs, as far as the pool lets it.
+    /// Exchanges rules with the other processes, as far as the pool responds.
     pub(super) async fn step_in(&mut self) {
         let cache = Arc::clone(&self.cache);
         let step = begun(async move { cache.step_in().await }).await;
@@ -305,7 +306,7 @@ impl Process {
         self.stepping.push(step);
     }
 
-    /// Notes which of these purges of other processes count here by now.
+    /// Records which purges of other processes are in effect here by now.
     pub(super) fn learn(&mut self, others: &[(Rule, Purge)], at: When) {
         let rules = self.cache.newest_rules(usize::MAX);
         for (rule, purge) in others {
@@ -342,7 +343,7 @@ impl Process {
         found.map(|(hit, _)| hit)
     }
 
-    /// The field lines of all that is listed.
+    /// The field lines of all listed entries.
     pub(super) async fn listed(&self) -> Vec<FieldBlock> {
         let wanted = Wanted::default();
         let memory = self.cache.entries(&wanted, Order::Key, None, 1_000).await;
@@ -371,7 +372,7 @@ fn start(
     (Arc::new(testing::cache(tiers, clock)), doubles)
 }
 
-/// Takes the first step of some work at once, and goes on with it in the background.
+/// Polls some work once, and continues it in the background.
 async fn begun<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
     let mut work = Box::pin(work);
     let first = poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await;

@@ -25,7 +25,7 @@ use microcache_store::Clock;
 const PROCESSES: usize = 3;
 /// The interval at which a process reads the log, slightly longer than the real one.
 const LOOK: Duration = Duration::from_millis(300);
-/// So many looks end each doubt.
+/// Reads of the log that resolve every gap.
 const LOOKS: usize = 4;
 
 struct Fetch {
@@ -36,7 +36,7 @@ struct Fetch {
 struct Purged {
     purge: Purge,
     decided: usize,
-    /// The process that has decided it, as long as that lives.
+    /// The process that issued it, while it lives.
     by: Option<usize>,
     /// The step since which it is reported as delivered to all.
     told: Option<usize>,
@@ -74,7 +74,7 @@ impl Fleet {
         }
     }
 
-    /// Anything may happen to the log.
+    /// Takes a step in which anything may happen to the log.
     async fn take_a_step(&mut self) {
         self.step += 1;
         let at = self.chance.below(PROCESSES);
@@ -103,7 +103,7 @@ impl Fleet {
             0..9 => self.ask(at).await,
             9..12 => {
                 self.purge(at).await;
-                // What is fetched by who does not know of it yet is fetched once more.
+                // Fetches by a process that does not know it yet are repeated.
                 self.inform_all().await;
             }
             12 => {
@@ -123,7 +123,7 @@ impl Fleet {
         self.check_missing(at).await;
     }
 
-    /// A part of a copy is lost, or all of it.
+    /// Loses a part of a copy, or all of it.
     fn lose_any(&mut self) {
         let copy = self.chance.below(LOG_COPIES);
         if self.chance.below(2) == 0 {
@@ -160,7 +160,7 @@ impl Fleet {
         }
     }
 
-    /// A request: memory answers, or the pool, or the origin.
+    /// Serves a request from memory, the pool, or the origin.
     async fn ask(&mut self, at: usize) {
         let url = Url::any(&mut self.chance);
         self.ask_for(at, url).await;
@@ -174,7 +174,7 @@ impl Fleet {
         let asked = self.processes[at].enter(url, now);
         let asked = asked.expect("no other request of the process is under way");
         let mut look = self.look(at, url, asked, Where::Everywhere).await;
-        // As the engine does: another process may have put a newer one where it is shared.
+        // As in the engine: a shared tier may have a newer one from another process.
         if matches!(&look.found, Ok(found) if found.is_purged && !found.is_shared()) {
             look = self.look(at, url, look.asked, Where::InSharedTiers).await;
         }
@@ -296,7 +296,7 @@ impl Fleet {
         );
     }
 
-    /// The last that was fetched of a url is there for a process, in its memory or behind, unless it was purged.
+    /// The last response fetched of a url is in memory or a tier, unless it was purged.
     async fn check_missing(&mut self, at: usize) {
         let url = Url::any(&mut self.chance);
         let mut fetches = self.fetches.iter().enumerate();
@@ -353,7 +353,7 @@ async fn the_loss_of_one_copy_of_the_log_purges_nothing() {
     run(150, true).await;
 }
 
-/// A fleet whose second process has fetched something, of which all know all purges.
+/// A fleet whose second process has fetched a page, and which knows all purges.
 async fn with_a_page() -> (Fleet, Url) {
     let mut fleet = begun(1, false).await;
     let url = Url::any(&mut fleet.chance);
@@ -394,7 +394,8 @@ async fn more_than_can_wait_to_be_told_to_a_copy_are_a_gap_there_and_purge_nothi
     fleet.processes[0].pool().set_line(1, Line::Works);
     fleet.inform_all().await;
     assert!(fleet.processes[1].in_memory(url).is_some());
-    // Of the purges that were not told to this copy nobody knows there: who has read no other cannot use anything.
+    // This copy does not have the undelivered purges: a process that has read no other cannot use
+    // the tier.
     let report = fleet.processes[0].cache.fleet().expect("it shares");
     assert_eq!(report.untold, 0);
     fleet.pool.lock().forget_log(0, 0);

@@ -10,7 +10,7 @@ use super::{Covered, Live, MAX_RULES, Mark, Places, Rules, Since};
 const NOW: Time = Time::from_secs(1_000);
 const NOWHERE: Places = [None; LOG_COPIES];
 
-/// A place in the log, where that has one copy.
+/// A place in a log kept in one copy.
 const fn at(position: u64) -> Places {
     [Some(position), None]
 }
@@ -128,7 +128,7 @@ fn both_schemes_are_named_but_by_a_group() {
         let covered = rules.covers(&Named::new(Held::fetch(&secure, &tags)), Since::Rule(0));
         assert!(covered.is_some(), "{scope:?}");
     }
-    // Groups are those of an origin, and so of a scheme (RFC 9875).
+    // Groups belong to an origin, and so to a scheme (RFC 9875).
     let name = Tag {
         kind: TagKind::Group,
         name: b"news",
@@ -171,7 +171,7 @@ fn of_a_variant_it_covers_what_is_stored_of_it_and_what_is_being_fetched_of_its_
         assert!(!covers(Held::fetch(&other, &tags)));
     };
     are_right();
-    // Nor does it hurt much when it is not remembered by itself any more.
+    // Merging it into a part costs little either.
     for number in 0..MAX_RULES as u64 {
         let tag = Scope::Tag(text(&number.to_string()));
         rules.add(rule(2 + number, tag, Strength::Hard), NOW, NOWHERE);
@@ -226,7 +226,7 @@ fn a_place_in_the_log_counts_and_not_the_time() {
     let covered = |since| page.covered(&rules, since).is_some();
     assert!(covered(fetched(1_000_000, 99)), "another clock is ahead");
     assert!(!covered(fetched(0, 100)), "another clock is behind");
-    // One that is not in the log yet counts by the time, until it is.
+    // One that is not in the log yet counts by time, until it is.
     rules.add(by_tag(2), NOW.plus(5), NOWHERE);
     assert!(covered(fetched(5, 100)));
     assert!(!covered(fetched(6, 100)));
@@ -240,7 +240,7 @@ fn a_place_in_the_log_counts_and_not_the_time() {
 fn of_two_rules_of_a_name_both_places_count() {
     let (rules, page) = (Rules::default(), page("a.example", "/", "tag", "group"));
     let by_tag = |id| rule(id, Scope::Tag(text("tag")), Strength::Hard);
-    // The one that was decided here first came into the log last.
+    // The one issued here first was logged last.
     rules.add(by_tag(1), NOW, NOWHERE);
     rules.add(by_tag(2), NOW, at(100));
     rules.add(by_tag(1), NOW, at(101));
@@ -265,14 +265,14 @@ fn who_had_read_of_a_rule_in_one_copy_came_later() {
     rules.add(by_tag(1), NOW, [Some(10), Some(100)]);
     assert!(covered(known(9, 99)));
     assert!(!covered(known(10, 0)) && !covered(known(0, 100)));
-    // The second copy does not have this one: nothing there says when it was decided.
+    // The second copy lacks this one: nothing there dates it.
     rules.add(by_tag(2), NOW, [Some(20), None]);
     assert!(covered(known(19, 1_000)));
     assert!(!covered(known(20, 0)));
     rules.add(by_tag(2), NOW, [None, Some(110)]);
     assert!(covered(known(19, 109)));
     assert!(!covered(known(20, 0)) && !covered(known(0, 110)));
-    // Nor does it matter where it was found first, and how often.
+    // The copy it was found in first, and how often, does not matter either.
     rules.add(by_tag(3), NOW, [None, Some(120)]);
     rules.add(by_tag(3), NOW, [Some(30), None]);
     rules.add(by_tag(3), NOW, [Some(31), Some(121)]);
@@ -307,7 +307,7 @@ fn a_purge_of_everything_leaves_those_that_stand_in_the_log() {
     let (rules, page) = (Rules::default(), page("a.example", "/", "tag", "group"));
     let by_tag = rule(1, Scope::Tag(text("tag")), Strength::Hard);
     rules.add(by_tag, NOW, [Some(10), Some(100)]);
-    // It came here later, and into the log earlier.
+    // It arrived here later, and in the log earlier.
     let all = rule(2, Scope::Everything, Strength::Hard);
     rules.add(all, NOW, [Some(9), Some(99)]);
     assert!(page.covered(&rules, known(9, 99)).is_some());
