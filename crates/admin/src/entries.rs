@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use microcache_engine::cache::Scope;
-use microcache_engine::cache::entries::{EntryInfo, MAX_PAGE, Order, Wanted};
+use microcache_engine::cache::entries::{EntryFilter, EntryInfo, ListingOrder, MAX_PAGE};
 use microcache_policy::vary::{self, VaryNames};
 use microcache_policy::{Scheme, key};
 use microcache_store::EntryId;
@@ -66,7 +66,7 @@ pub(crate) async fn entries(
     let Query(asked) = asked?;
     let engine = interface.handle.engine();
     let scope = asked.scope(|scheme, host, target| engine.scope_of_url(scheme, host, target))?;
-    let wanted = Wanted {
+    let wanted = EntryFilter {
         scope,
         size: asked.min_size,
         age: asked.min_age.saturating_mul(1000),
@@ -78,7 +78,9 @@ pub(crate) async fn entries(
             let after = asked.after.as_deref().map(|after| {
                 hex::decode(after)
                     .ok()
-                    .and_then(|bytes| microcache_engine::cache::entries::Cursor::decode(&bytes))
+                    .and_then(|bytes| {
+                        microcache_engine::cache::entries::ListingCursor::decode(&bytes)
+                    })
                     .ok_or_else(bad_cursor)
             });
             let after = after.transpose()?;
@@ -160,7 +162,7 @@ impl EntriesQuery {
     }
 }
 
-impl From<EntryOrder> for Order {
+impl From<EntryOrder> for ListingOrder {
     fn from(by: EntryOrder) -> Self {
         match by {
             EntryOrder::Key => Self::Key,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use microcache_engine::cache::Cache;
-use microcache_engine::flight::UnderWay;
+use microcache_engine::flight::ActiveFetch;
 use microcache_engine::{MadeStats, Outcome};
 use microcache_policy::{Coding, SentCoding};
 use microcache_proxy::upstream::{GroupSnapshot, ServerSnapshot};
@@ -131,7 +131,7 @@ fn fetches(handle: &Handle) -> Value {
     })
 }
 
-fn fetch(fetch: &UnderWay) -> Value {
+fn fetch(fetch: &ActiveFetch) -> Value {
     json!({
         "url": location(&fetch.key),
         "age_seconds": fetch.age.as_secs_f64(),
@@ -198,7 +198,7 @@ fn connections(handle: &Handle) -> Value {
 fn purges(cache: &Cache) -> Value {
     let mut purges = json!({ "active_rules": cache.live_rules() });
     if let Some(fleet) = cache.fleet() {
-        purges["unpublished"] = json!(fleet.untold);
+        purges["unpublished"] = json!(fleet.queued);
         purges["position"] = json!(fleet.position);
         purges["lost"] = json!(fleet.lost);
         purges["last_error"] = json!(fleet.trouble.map(|trouble| trouble.to_string()));

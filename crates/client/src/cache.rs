@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use microcache_engine::{Engine, Origin, Request, Route, RouteFound, RouteId, Settings};
+use microcache_engine::{Engine, Origin, Request, Route, RouteId, RouteMatch, Settings};
 use microcache_policy::Rules;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
@@ -95,8 +95,8 @@ impl Drop for CacheInner {
 }
 
 /// The one route of all requests of a layer.
-pub(crate) fn only_route(_: &Request<'_>) -> RouteFound {
-    RouteFound {
+pub(crate) fn only_route(_: &Request<'_>) -> RouteMatch {
+    RouteMatch {
         route: 0,
         bypass: None,
     }

@@ -1,6 +1,8 @@
 //! A subscription to the changes of a cache.
 
-use microcache_engine::cache::{Change, ChangeKind, Notice, Scope, Subject, Watched, Watcher};
+use microcache_engine::cache::{
+    CacheChange, ChangeKind, Notice, Scope, Subject, WatchTarget, Watcher,
+};
 use microcache_policy::key::{join_query, url_of};
 
 use crate::cache::Cache;
@@ -51,7 +53,7 @@ impl Events {
 }
 
 impl Event {
-    fn of(change: Change) -> Self {
+    fn of(change: CacheChange) -> Self {
         Self {
             kind: match change.kind {
                 ChangeKind::Stored => EventKind::Stored,
@@ -78,7 +80,7 @@ fn url(key: &[u8]) -> String {
 impl Cache {
     /// Subscribes to all future changes. `None` if there are too many subscribers.
     pub fn events(&self) -> Option<Events> {
-        let everything = Watched::Scope(Scope::Everything);
+        let everything = WatchTarget::Scope(Scope::Everything);
         let watcher = self.shared.engine.cache.watch(everything).ok()?;
         Some(Events {
             watcher,

@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 
 use http::{Method, Request, Response, Uri};
 use http_body::Body;
-use microcache_engine::{Bypass, Engine, Failure, NoResponse, RouteFound, Served};
+use microcache_engine::{Bypass, Engine, Failure, NoResponse, RouteMatch, Served};
 use microcache_policy::{FieldsBuf, invalidates};
 use tower_layer::Layer;
 use tower_service::Service;
@@ -134,7 +134,7 @@ where
     R: Send + 'static,
 {
     let mode = request.mode();
-    let found = RouteFound {
+    let found = RouteMatch {
         route: 0,
         bypass: (mode == CacheMode::NoStore).then_some(Bypass::Condition),
     };
@@ -164,7 +164,7 @@ where
         // fetch.
         let looks_there = question.is_err() || request.wants_less() && mode != CacheMode::NoStore;
         let found = if looks_there {
-            engine.answer_from_behind(&request.as_request()).await
+            engine.answer_from_tiers(&request.as_request()).await
         } else {
             None
         };

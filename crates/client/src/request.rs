@@ -11,7 +11,7 @@ use http::header::{
 use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderName, Method, Uri, Version};
-use microcache_engine::{Body, Incoming, Question, Request};
+use microcache_engine::{Body, FetchPlan, Incoming, Request};
 use microcache_policy::key::normal_host;
 use microcache_policy::{FieldBlock, FieldsBuf, Millis, Network, Scheme};
 
@@ -103,10 +103,14 @@ impl CacheableRequest {
 
     /// The question to the server: for a shared response, or for this request alone. Conditional and range requests
     /// that miss do not fetch the whole representation.
-    pub(crate) fn question(&self, question: Question) -> Question {
+    pub(crate) fn question(&self, question: FetchPlan) -> FetchPlan {
         let has_it = CONDITIONS.iter().any(|name| self.has(name));
         let is_alone = self.wants_less() || has_it && !question.may_be_confirmed();
-        if is_alone { question.alone() } else { question }
+        if is_alone {
+            question.direct()
+        } else {
+            question
+        }
     }
 
     fn has(&self, name: &HeaderName) -> bool {

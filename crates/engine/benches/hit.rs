@@ -1,5 +1,5 @@
-//! What a hit costs in [`Engine::serve`]: route, facts, key, look-up, verdict, answer; and what a miss
-//! does, from the look-up until the response is stored and read.
+//! Cost of a hit in [`Engine::serve`]: route, facts, key, lookup, reuse decision, response; and of
+//! a miss, from the lookup until the response is stored and read.
 
 #[path = "../tests/support/mod.rs"]
 mod engine;
@@ -25,7 +25,7 @@ use tokio::runtime::Builder;
 
 const HOST: &str = "www.example.com";
 const TARGET: &[u8] = b"/articles/2026/a-page-worth-caching?page=2";
-/// Fields that are enough for a request of curl or of a load generator.
+/// The fields of a request by curl or a load generator.
 const PLAIN_FIELDS: &str = "User-Agent: curl/8.14.1\r\nAccept: */*\r\n";
 const RESPONSE_FIELDS: &str = "\
     Date: Fri, 15 Jan 2027 08:00:00 GMT\r\n\
@@ -34,7 +34,7 @@ const RESPONSE_FIELDS: &str = "\
     ETag: \"5f1e-63a0c7\"\r\n\
     Last-Modified: Thu, 14 Jan 2027 17:31:05 GMT\r\n";
 
-/// Sends the page of 1 KB, with these fields beside its own, in the best coding that is asked for.
+/// Serves a page of 1 KB, with these additional fields, in the best accepted coding.
 struct Page(&'static str);
 
 impl Origin for Page {
@@ -63,7 +63,7 @@ impl Origin for Page {
     }
 }
 
-/// A cache with the page under [`TARGET`], in as many variants as there are codings.
+/// An engine with the page stored under [`TARGET`], in one variant per coding.
 fn engine(codings: &[&str]) -> Arc<Engine> {
     let settings = Settings {
         refresh_pause: 3_600_000,
@@ -85,7 +85,7 @@ fn engine(codings: &[&str]) -> Arc<Engine> {
     engine
 }
 
-/// Has the page fetched and stored for a request with these fields.
+/// Fetches and stores the page for a request with these fields.
 fn store(engine: &Arc<Engine>, fields: &str) {
     let runtime = Builder::new_current_thread().enable_all().build();
     let target = Bytes::from_static(TARGET);
@@ -94,7 +94,7 @@ fn store(engine: &Arc<Engine>, fields: &str) {
         .block_on(fetch(engine, target, fields));
 }
 
-/// Has a page fetched and stored, and reads it to its end.
+/// Fetches and stores a page, and reads it to its end.
 async fn fetch(engine: &Arc<Engine>, target: Bytes, fields: &str) {
     let fields = ["Host: www.example.com\r\n", fields].concat();
     let fields = FieldsBuf::from(Fields::new(fields.as_bytes()));
@@ -110,7 +110,7 @@ async fn fetch(engine: &Arc<Engine>, target: Bytes, fields: &str) {
     }
 }
 
-/// Every request one for another page, which is fetched and stored.
+/// Requests for a different page each, which is fetched and stored.
 fn misses() -> Box<dyn FnMut()> {
     let engine = engine(&[]);
     let runtime = Builder::new_current_thread().enable_all().build();
@@ -122,7 +122,7 @@ fn misses() -> Box<dyn FnMut()> {
     })
 }
 
-/// A cache in which purges of other things are still to be held against what is stored.
+/// An engine with live purge rules that do not cover the stored page.
 fn with_rules() -> Arc<Engine> {
     let engine = engine(&[]);
     for number in 0..100 {
@@ -137,7 +137,7 @@ fn with_rules() -> Arc<Engine> {
     engine
 }
 
-/// One request after the other, this many seconds after the response was received.
+/// Sends one request after the other, this many seconds after the response was received.
 fn round(engine: Arc<Engine>, fields: &str, after: u64, status: u16) -> Box<dyn FnMut()> {
     let fields = ["Host: www.example.com\r\n", fields].concat();
     let now = engine.clock.now().plus(after * 1_000);
@@ -158,7 +158,7 @@ fn round(engine: Arc<Engine>, fields: &str, after: u64, status: u16) -> Box<dyn 
         };
         let served = black_box(engine.serve(black_box(&request), now));
         if !checked {
-            // The first one asked for a stale page is told to refresh it; the others are not.
+            // Only the first request for a stale page is asked to refresh it.
             let (Served::Now(response) | Served::NowAndRefresh(response, _)) = served else {
                 panic!("not a hit")
             };

@@ -17,20 +17,19 @@ use microcache_store::Hit;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::cache::flight::{Failure, Leader, Progress, Role, Shareable};
-use crate::encoded::Said;
+use crate::cache::flight::{Failure, FetchProgress, Leader, Role, SharedAnswer};
 use crate::failure::NoResponse;
-use crate::lead::Fetch;
+use crate::fetch::Fetch;
 use crate::message::{Incoming, Response};
 use crate::origin::{OriginError, Urgency};
 use crate::outcome::Outcome;
-use crate::respond::{Reusable, passed_on, usable_for};
+use crate::respond::{CacheStatusInputs, Reusable, passed_on, usable_for};
 use crate::serve::{
-    Alone, Clients, Engine, Look, Question, Refresh, Served, Together, Wanted, WhyAsked,
-    answer_from,
+    Clients, CoalescedFetch, DirectFetch, Engine, FetchPlan, FetchReason, FetchSpec, LookupContext,
+    Refresh, Served, answer_from,
 };
-use crate::stale::{Waited, Wish};
-use crate::verdict::{Confirmed, Failed, Verdict};
+use crate::stale::{StaleQuery, WaitOutcome};
+use crate::verdict::{Confirmation, FetchFailure, Verdict};
 
 /// Most lookups a waiter repeats because the fetch it joined brought another variant.
 const MAX_ROUNDS: usize = 4;
@@ -39,45 +38,45 @@ impl Engine {
     /// Answers a request that [`Engine::serve`] could not.
     pub async fn ask(
         self: Arc<Self>,
-        question: Question,
+        question: FetchPlan,
         mut incoming: Incoming,
     ) -> Result<Response, NoResponse> {
         match question {
-            Question::Alone(question) => {
+            FetchPlan::Direct(question) => {
                 if question.key.is_some() {
-                    self.tell_what_is_keyed(question.why.route, &mut incoming);
+                    self.reduce_to_key(question.why.route, &mut incoming);
                 }
-                self.alone_or_stale(question, incoming).await
+                self.fetch_directly_or_stale(question, incoming).await
             }
-            Question::Together(question) => {
-                self.tell_what_is_keyed(question.why.route, &mut incoming);
-                self.ask_together(question, incoming).await
+            FetchPlan::Coalesced(question) => {
+                self.reduce_to_key(question.why.route, &mut incoming);
+                self.fetch_coalesced(question, incoming).await
             }
         }
     }
 
     /// Leads or joins a coalesced fetch. If its result does not fit this request, the request is
     /// sent directly.
-    async fn ask_together(
+    async fn fetch_coalesced(
         self: Arc<Self>,
-        mut question: Together,
+        mut question: CoalescedFetch,
         incoming: Incoming,
     ) -> Result<Response, NoResponse> {
         let forward = question.why.forward;
-        let mut key = Some(Arc::clone(&question.wanted.key));
+        let mut key = Some(Arc::clone(&question.spec.key));
         let incoming = Arc::new(incoming);
         let deadline = Instant::now() + Duration::from_millis(self.settings.wait_timeout);
-        let mut before = Before::default();
+        let mut history = WaitHistory::default();
         let mut whole = false;
         for _ in 0..MAX_ROUNDS {
             let entered = self.clock.now();
-            let told = match self.enter(&question.wanted, Some(incoming.network)) {
+            let outcome = match self.enter(&question.spec, Some(incoming.network)) {
                 Role::Full if self.settings.clients == Clients::Program => break,
                 Role::Full => return self.give_way(&question, &incoming),
                 Role::Lead(leader) => {
-                    let why = match self.ask_for_all(leader, &question, &incoming).await {
-                        Led::Answer(answer) => return *answer,
-                        Led::Alone(why) => why,
+                    let why = match self.lead_fetch(leader, &question, &incoming).await {
+                        LeadOutcome::Answer(answer) => return *answer,
+                        LeadOutcome::FetchDirectly(why) => why,
                     };
                     whole = why == Detail::Withheld;
                     question.why.detail = Some(why);
@@ -89,24 +88,24 @@ impl Engine {
                     self.or_stale(ticket, times, copy).await
                 }
             };
-            let next = self.next(told, entered, &question, &incoming, &mut before);
-            let only_for_another = matches!(next, Next::LookForAnother);
+            let next = self.next(outcome, entered, &question, &incoming, &mut history);
+            let only_for_another = matches!(next, WaiterStep::LookForAnother);
             match next {
-                Next::Answer(answer) => return *answer,
-                Next::Alone => break,
-                Next::LookAgain | Next::LookForAnother => {}
+                WaiterStep::Answer(answer) => return *answer,
+                WaiterStep::FetchDirectly => break,
+                WaiterStep::LookAgain | WaiterStep::LookForAnother => {}
             }
-            match self.look_once_more(&incoming) {
+            match self.look_up_again(&incoming) {
                 // The first request after the refresh pause refreshes it.
                 Served::Now(response) | Served::NowAndRefresh(response, _) => return Ok(response),
                 Served::Failed(failed) => return Err(failed),
-                Served::Ask(Question::Alone(alone)) => {
-                    question.why = alone.why;
-                    (key, whole) = (alone.key, alone.whole);
+                Served::Ask(FetchPlan::Direct(direct)) => {
+                    question.why = direct.why;
+                    (key, whole) = (direct.key, direct.whole);
                     break;
                 }
-                Served::Ask(Question::Together(next)) => {
-                    let is_another = question.wanted.selection != next.wanted.selection;
+                Served::Ask(FetchPlan::Coalesced(next)) => {
+                    let is_another = question.spec.selection != next.spec.selection;
                     question = next;
                     if only_for_another && !is_another {
                         break;
@@ -114,7 +113,7 @@ impl Engine {
                 }
             }
         }
-        let why = WhyAsked {
+        let why = FetchReason {
             forward,
             detail: question.why.detail.or(Some(Detail::Uncollapsed)),
             ..question.why
@@ -122,29 +121,29 @@ impl Engine {
         let incoming =
             Arc::into_inner(incoming).expect("only a leader shares it, and leads to the end");
         // Boxed: a rare branch must not enlarge the future of every miss.
-        Box::pin(self.alone_or_stale(Alone { why, key, whole }, incoming)).await
+        Box::pin(self.fetch_directly_or_stale(DirectFetch { why, key, whole }, incoming)).await
     }
 
     /// Repeats the lookup of [`Engine::serve`] for a request that has waited.
-    pub(crate) fn look_once_more(&self, incoming: &Incoming) -> Served {
+    pub(crate) fn look_up_again(&self, incoming: &Incoming) -> Served {
         self.serve(&incoming.as_request(), self.clock.now())
     }
 
     /// Leads a coalesced fetch.
-    async fn ask_for_all(
+    async fn lead_fetch(
         self: &Arc<Self>,
         leader: Leader,
-        question: &Together,
+        question: &CoalescedFetch,
         incoming: &Arc<Incoming>,
-    ) -> Led {
+    ) -> LeadOutcome {
         let view = incoming.origin_view(self.rules(question.why.route));
         // Another fetch may have ended since the lookup.
-        if self.has_newer(&question.wanted, &view)
+        if self.has_newer(&question.spec, &view)
             && let Served::Now(response) | Served::NowAndRefresh(response, _) =
-                self.look_once_more(incoming)
+                self.look_up_again(incoming)
         {
-            leader.tell(Progress::LookAgain);
-            return Led::answer(Ok(response));
+            leader.publish(FetchProgress::LookAgain);
+            return LeadOutcome::answer(Ok(response));
         }
         let seat = leader.audience().join(incoming.network);
         let mut verdict = self.start_fetch(leader, question, incoming);
@@ -154,23 +153,27 @@ impl Engine {
         });
         let copy = || self.copy_for(question, incoming, None, Detail::OriginSlow);
         match self.or_stale(verdict, (Instant::now(), None), copy).await {
-            Waited::Stale(response) => {
+            WaitOutcome::Stale(response) => {
                 // The copy is to be refreshed nevertheless.
                 seat.keep();
-                Led::answer(Ok(response))
+                LeadOutcome::answer(Ok(response))
             }
-            Waited::Done(Some(Ok(verdict))) => self.answer_leader(question, incoming, verdict),
-            Waited::Done(None) => Led::answer(self.give_way(question, incoming)),
-            Waited::Done(Some(Err(_))) | Waited::TooLong => {
+            WaitOutcome::Done(Some(Ok(verdict))) => self.answer_leader(question, incoming, verdict),
+            WaitOutcome::Done(None) => LeadOutcome::answer(self.give_way(question, incoming)),
+            WaitOutcome::Done(Some(Err(_))) | WaitOutcome::TooLong => {
                 let forward = question.why.forward;
-                Led::answer(Err(NoResponse::new(Failure::Abandoned, forward)))
+                LeadOutcome::answer(Err(NoResponse::new(Failure::Abandoned, forward)))
             }
         }
     }
 
     /// Answers a request that may neither wait nor be sent, because its address has too many
     /// waiters: with a stale copy or an error.
-    fn give_way(&self, question: &Together, incoming: &Incoming) -> Result<Response, NoResponse> {
+    fn give_way(
+        &self,
+        question: &CoalescedFetch,
+        incoming: &Incoming,
+    ) -> Result<Response, NoResponse> {
         let failure = Failure::TooManyWait;
         let copy = self.copy_for(question, incoming, None, failure.detail());
         copy.ok_or_else(|| NoResponse::new(failure, question.why.forward))
@@ -179,88 +182,86 @@ impl Engine {
     /// The next step of a waiter, by the progress of the fetch.
     fn next(
         &self,
-        told: Waited<Progress>,
+        outcome: WaitOutcome<FetchProgress>,
         entered: Time,
-        question: &Together,
+        question: &CoalescedFetch,
         incoming: &Incoming,
-        before: &mut Before,
-    ) -> Next {
-        let (response, otherwise) = match told {
-            Waited::Stale(response) => (Some(response), Next::Alone),
-            Waited::Done(Progress::Answer(answer, since)) => {
+        history: &mut WaitHistory,
+    ) -> WaiterStep {
+        let (response, otherwise) = match outcome {
+            WaitOutcome::Stale(response) => (Some(response), WaiterStep::FetchDirectly),
+            WaitOutcome::Done(FetchProgress::Answer(answer, since)) => {
                 // Its freshness is judged at its arrival, or when this request began to wait: being
                 // woken a moment later does not make it older.
                 match self.share(&answer, since.max(entered), question, incoming) {
-                    Joined::Response(response) => return Next::answer(*response),
-                    Joined::NotForThisRequest => return Next::Alone,
-                    Joined::LookAgain => return Next::LookAgain,
+                    ShareOutcome::Response(response) => return WaiterStep::answer(*response),
+                    ShareOutcome::NotForThisRequest => return WaiterStep::FetchDirectly,
+                    ShareOutcome::LookAgain => return WaiterStep::LookAgain,
                 }
             }
-            Waited::Done(Progress::LookAgain) => return Next::LookAgain,
-            Waited::Done(Progress::GivesWay) => {
-                return Next::Answer(Box::new(self.give_way(question, incoming)));
+            WaitOutcome::Done(FetchProgress::LookAgain) => return WaiterStep::LookAgain,
+            WaitOutcome::Done(FetchProgress::GivesWay) => {
+                return WaiterStep::Answer(Box::new(self.give_way(question, incoming)));
             }
-            Waited::Done(Progress::Released) => return Next::LookForAnother,
+            WaitOutcome::Done(FetchProgress::Released) => return WaiterStep::LookForAnother,
             // A refusal of one client's request must not end coalescing: one waiter fetches for
             // all, once.
-            Waited::Done(Progress::Refused) if !mem::replace(&mut before.refused, true) => {
-                return Next::LookAgain;
+            WaitOutcome::Done(FetchProgress::Refused)
+                if !mem::replace(&mut history.refused, true) =>
+            {
+                return WaiterStep::LookAgain;
             }
-            Waited::Done(Progress::Refused) => {
+            WaitOutcome::Done(FetchProgress::Refused) => {
                 let copy = self.copy_for(question, incoming, None, Detail::Refused);
-                (copy, Next::Alone)
+                (copy, WaiterStep::FetchDirectly)
             }
-            Waited::Done(Progress::Failed(failure, stale)) => {
+            WaitOutcome::Done(FetchProgress::Failed(failure, stale)) => {
                 let copy = self.copy_for(question, incoming, stale.as_ref(), failure.detail());
-                let otherwise = if !mem::replace(&mut before.failed, true) {
-                    Next::LookAgain
-                } else if failure.may_be_the_askers() {
+                let otherwise = if !mem::replace(&mut history.failed, true) {
+                    WaiterStep::LookAgain
+                } else if failure.may_be_due_to_request() {
                     // The cause may be the leader's request rather than this one's.
-                    Next::Alone
+                    WaiterStep::FetchDirectly
                 } else {
-                    Next::failed(failure, question)
+                    WaiterStep::failed(failure, question)
                 };
                 (copy, otherwise)
             }
-            Waited::Done(Progress::Waiting) | Waited::TooLong
+            WaitOutcome::Done(FetchProgress::Waiting) | WaitOutcome::TooLong
                 if self.settings.clients == Clients::Program =>
             {
-                return Next::Alone;
+                return WaiterStep::FetchDirectly;
             }
-            Waited::Done(Progress::Waiting) | Waited::TooLong => {
+            WaitOutcome::Done(FetchProgress::Waiting) | WaitOutcome::TooLong => {
                 let timeout = Failure::Origin(OriginError::Timeout);
-                return Next::failed(timeout, question);
+                return WaiterStep::failed(timeout, question);
             }
         };
-        response.map_or(otherwise, Next::answer)
+        response.map_or(otherwise, WaiterStep::answer)
     }
 
     /// Revalidates a stored response in the background, unless a fetch of it is already under way.
     pub fn refresh(self: &Arc<Self>, refresh: Refresh, mut incoming: Incoming) {
-        let Refresh {
-            route,
-            facts,
-            wanted,
-        } = refresh;
-        self.tell_what_is_keyed(route, &mut incoming);
+        let Refresh { route, facts, spec } = refresh;
+        self.reduce_to_key(route, &mut incoming);
         let now = self.clock.now();
-        let refreshing = wanted.stored.as_ref().map(|hit| Urgency::Refresh {
+        let refreshing = spec.stored.as_ref().map(|hit| Urgency::Refresh {
             demand: Arc::clone(hit.demand()),
             left: Duration::from_millis(in_use_until(&hit.lifetime).since(now)),
         });
         let by = refreshing.is_none().then_some(incoming.network);
         let urgency = refreshing.unwrap_or(Urgency::Client);
-        if let Role::Lead(leader) = self.enter(&wanted, by) {
+        if let Role::Lead(leader) = self.enter(&spec, by) {
             if let Some(network) = by {
                 leader.audience().join(network).keep();
             }
             let fetch = Fetch {
                 route,
                 facts: facts.as_fill(),
-                stored: wanted.stored,
+                stored: spec.stored,
                 urgency,
                 incoming: Arc::new(incoming),
-                asker: None,
+                reply: None,
                 withheld: false,
             };
             self.spawn_lead(leader, fetch);
@@ -269,20 +270,20 @@ impl Engine {
 
     /// Reduces the target to the part that the cache key contains: a response stored under a key
     /// must not depend on anything else.
-    pub(crate) fn tell_what_is_keyed(&self, route: usize, incoming: &mut Incoming) {
+    pub(crate) fn reduce_to_key(&self, route: usize, incoming: &mut Incoming) {
         if let Some(target) = kept_target(&incoming.target, &self.rules(route).key) {
             incoming.target = target.into();
         }
     }
 
-    fn enter(&self, wanted: &Wanted, by: Option<Network>) -> Role {
-        self.cache.enter(&wanted.key, &wanted.selection, by)
+    fn enter(&self, spec: &FetchSpec, by: Option<Network>) -> Role {
+        self.cache.enter(&spec.key, &spec.selection, by)
     }
 
     /// Checks whether memory holds a newer response than the one known when the fetch was planned.
-    fn has_newer(&self, wanted: &Wanted, view: &OriginView<'_>) -> bool {
-        let stored = self.cache.response(&wanted.key, view);
-        let known = wanted.stored.as_ref().map(|hit| hit.began);
+    fn has_newer(&self, spec: &FetchSpec, view: &OriginView<'_>) -> bool {
+        let stored = self.cache.response(&spec.key, view);
+        let known = spec.stored.as_ref().map(|hit| hit.began);
         stored.is_some_and(|hit| known.is_none_or(|began| began < hit.began))
     }
 
@@ -290,17 +291,17 @@ impl Engine {
     fn start_fetch(
         self: &Arc<Self>,
         leader: Leader,
-        question: &Together,
+        question: &CoalescedFetch,
         incoming: &Arc<Incoming>,
     ) -> oneshot::Receiver<Verdict> {
-        let (asker, verdict) = oneshot::channel();
+        let (reply, verdict) = oneshot::channel();
         let fetch = Fetch {
             route: question.why.route,
             facts: question.why.facts.as_fill(),
-            stored: question.wanted.stored.clone(),
+            stored: question.spec.stored.clone(),
             urgency: Urgency::Client,
             incoming: Arc::clone(incoming),
-            asker: Some(asker),
+            reply: Some(reply),
             withheld: false,
         };
         self.spawn_lead(leader, fetch);
@@ -314,19 +315,24 @@ impl Engine {
     }
 
     /// The leader's response.
-    fn answer_leader(&self, question: &Together, incoming: &Incoming, verdict: Verdict) -> Led {
+    fn answer_leader(
+        &self,
+        question: &CoalescedFetch,
+        incoming: &Incoming,
+        verdict: Verdict,
+    ) -> LeadOutcome {
         let facts = question.why.facts;
         let mut cache_status = CacheStatus {
             fwd: Some(question.why.forward),
             detail: question.why.detail,
             ..CacheStatus::default()
         };
-        Led::answer(Ok(match verdict {
+        LeadOutcome::answer(Ok(match verdict {
             Verdict::Storable(copy) => {
                 let now = self.clock.now();
                 copy.respond(incoming.fields.fields(), &facts, now, cache_status)
             }
-            Verdict::Confirmed(Confirmed {
+            Verdict::Confirmed(Confirmation {
                 for_one, is_kept, ..
             }) => {
                 cache_status.fwd_status = Some(304);
@@ -343,7 +349,7 @@ impl Engine {
                 cache_status.detail = Some(why);
                 passed_on(origin, &facts, cache_status, Outcome::Miss)
             }
-            Verdict::Failed(Failed {
+            Verdict::Failed(FetchFailure {
                 failure,
                 stale,
                 page,
@@ -351,49 +357,49 @@ impl Engine {
             }) => {
                 let why = failure.detail();
                 if let Some(copy) = self.copy_for(question, incoming, stale.as_ref(), why) {
-                    return Led::answer(Ok(copy));
+                    return LeadOutcome::answer(Ok(copy));
                 }
                 if ask_whole {
-                    return Led::Alone(Detail::Withheld);
+                    return LeadOutcome::FetchDirectly(Detail::Withheld);
                 }
                 let Some((page, why)) = page else {
                     let forward = question.why.forward;
-                    return Led::answer(Err(NoResponse::new(failure, forward)));
+                    return LeadOutcome::answer(Err(NoResponse::new(failure, forward)));
                 };
                 cache_status.detail = Some(why);
                 passed_on(page, &facts, cache_status, Outcome::Miss)
             }
-            Verdict::AskWhole => return Led::Alone(Detail::Withheld),
+            Verdict::AskWhole => return LeadOutcome::FetchDirectly(Detail::Withheld),
             Verdict::Left => {
                 let forward = question.why.forward;
-                return Led::answer(Err(NoResponse::new(Failure::Abandoned, forward)));
+                return LeadOutcome::answer(Err(NoResponse::new(Failure::Abandoned, forward)));
             }
-            Verdict::TooLarge => return Led::Alone(Detail::TooLarge),
+            Verdict::TooLarge => return LeadOutcome::FetchDirectly(Detail::TooLarge),
         }))
     }
 
     fn confirmed(
         &self,
         hit: &Hit,
-        question: &Together,
+        question: &CoalescedFetch,
         incoming: &Incoming,
         mut cache_status: CacheStatus,
     ) -> Response {
-        let WhyAsked { route, facts, .. } = question.why;
+        let FetchReason { route, facts, .. } = question.why;
         let (request, now) = (incoming.as_request(), self.clock.now());
         cache_status.ttl = Some(usable_for(&hit.lifetime, now));
         let outcome = Outcome::Revalidated;
         let hit = hit.clone();
         // Other encodings exist only if a request has asked for them.
         if hit.known_encoded().is_some() {
-            let look = Look {
+            let look = LookupContext {
                 route,
-                key: &question.wanted.key,
+                key: &question.spec.key,
                 request: &request,
                 view: &request.origin_view(self.rules(route)),
                 facts: &facts,
             };
-            let said = Said {
+            let said = CacheStatusInputs {
                 cache_status,
                 outcome,
             };
@@ -410,17 +416,17 @@ impl Engine {
     /// Fits the shared answer to a waiter's request.
     fn share(
         &self,
-        answer: &Shareable,
+        answer: &SharedAnswer,
         at: Time,
-        question: &Together,
+        question: &CoalescedFetch,
         incoming: &Incoming,
-    ) -> Joined {
+    ) -> ShareOutcome {
         let facts = question.why.facts;
         let (lifetime, vary, selected) = match answer {
-            Shareable::Filling(filling) => {
+            SharedAnswer::Filling(filling) => {
                 (&filling.lifetime, &filling.vary, &filling.selection[..])
             }
-            Shareable::Confirmed(hit) | Shareable::Found(hit, _) => {
+            SharedAnswer::Confirmed(hit) | SharedAnswer::Found(hit, _) => {
                 (&hit.lifetime, hit.vary(), hit.selection())
             }
         };
@@ -429,11 +435,11 @@ impl Engine {
         let mut selection = Selection::new();
         vary::select(vary, &view, &mut selection);
         if !vary::answers(vary, selected, &selection, answer.fields()) {
-            return Joined::LookAgain;
+            return ShareOutcome::LookAgain;
         }
         // A response that no request may reuse without revalidation is not for the waiters either.
         if !matches!(reuse(lifetime, &facts, at), Reuse::Fresh | Reuse::Stale) {
-            return Joined::NotForThisRequest;
+            return ShareOutcome::NotForThisRequest;
         }
         let now = self.clock.now();
         let mut cache_status = CacheStatus {
@@ -442,17 +448,17 @@ impl Engine {
             ..CacheStatus::default()
         };
         let response = match answer {
-            Shareable::Confirmed(hit) => {
+            SharedAnswer::Confirmed(hit) => {
                 cache_status.fwd_status = Some(304);
                 self.confirmed(hit, question, incoming, cache_status)
             }
-            Shareable::Found(hit, tier) => self.found(hit.clone(), *tier, incoming, &facts),
-            Shareable::Filling(filling) => {
+            SharedAnswer::Found(hit, tier) => self.found(hit.clone(), *tier, incoming, &facts),
+            SharedAnswer::Filling(filling) => {
                 let Some(reader) = filling.fill.reader() else {
                     return if filling.fill.is_whole() {
-                        Joined::LookAgain
+                        ShareOutcome::LookAgain
                     } else {
-                        Joined::NotForThisRequest
+                        ShareOutcome::NotForThisRequest
                     };
                 };
                 cache_status.fwd_status = Some(filling.status);
@@ -460,38 +466,38 @@ impl Engine {
                 reusable.respond(fields, &facts, now, cache_status, Outcome::Collapsed)
             }
         };
-        Joined::Response(Box::new(response))
+        ShareOutcome::Response(Box::new(response))
     }
 
     /// The response from a copy that is usable because the origin failed: `found`, the one to be
     /// revalidated, or the one in memory by now.
     fn copy_for(
         &self,
-        question: &Together,
+        question: &CoalescedFetch,
         incoming: &Incoming,
         found: Option<&Hit>,
         why: Detail,
     ) -> Option<Response> {
-        let wish = Wish {
+        let query = StaleQuery {
             route: question.why.route,
             facts: &question.why.facts,
-            key: &question.wanted.key,
+            key: &question.spec.key,
             incoming,
-            known: [found, question.wanted.stored.as_ref()],
+            known: [found, question.spec.stored.as_ref()],
         };
-        self.stale_copy(&wish, why)
+        self.stale_copy(&query, why)
     }
 }
 
 /// The outcome of leading a fetch.
-enum Led {
+enum LeadOutcome {
     Answer(Box<Result<Response, NoResponse>>),
     /// The request is to be sent directly: it wants a range of an oversized response, or the origin
     /// has not seen all of its fields.
-    Alone(Detail),
+    FetchDirectly(Detail),
 }
 
-impl Led {
+impl LeadOutcome {
     fn answer(answer: Result<Response, NoResponse>) -> Self {
         Self::Answer(Box::new(answer))
     }
@@ -499,34 +505,34 @@ impl Led {
 
 /// The failures that a waiter has already met.
 #[derive(Default)]
-struct Before {
+struct WaitHistory {
     refused: bool,
     failed: bool,
 }
 
 /// The next step of a waiter.
-enum Next {
+enum WaiterStep {
     Answer(Box<Result<Response, NoResponse>>),
     /// Looks up again, and coalesces with the others.
     LookAgain,
     /// Looks up again, but only to join another fetch: the response was not shareable, possibly
     /// only for the leader's values of the fields it varies on.
     LookForAnother,
-    Alone,
+    FetchDirectly,
 }
 
-impl Next {
+impl WaiterStep {
     fn answer(response: Response) -> Self {
         Self::Answer(Box::new(Ok(response)))
     }
 
-    fn failed(cause: Failure, question: &Together) -> Self {
+    fn failed(cause: Failure, question: &CoalescedFetch) -> Self {
         let failed = NoResponse::new(cause, question.why.forward);
         Self::Answer(Box::new(Err(failed)))
     }
 }
 
-enum Joined {
+enum ShareOutcome {
     Response(Box<Response>),
     /// The response is for other values of a field it varies on, or it was stored meanwhile and is
     /// found by a lookup.

@@ -10,18 +10,17 @@ use microcache_policy::compression::{
 };
 use microcache_policy::dictionaries::{self, note_dictionary};
 use microcache_policy::{
-    CacheStatus, Coding, Compress, DictionaryCoding, FieldsBuf, Handling, NotCompressed,
-    OriginView, Rules, Scheme, SentCoding, Time, VaryNames,
+    Coding, Compress, DictionaryCoding, FieldsBuf, Handling, NotCompressed, OriginView, Rules,
+    Scheme, SentCoding, Time, VaryNames,
 };
 use microcache_store::{Encoded, Encodings, Hit, Making, Stored, Task};
 
 use crate::body::Body;
 use crate::cache::Cache;
-use crate::compress::Job;
+use crate::compress::CompressionJob;
 use crate::message::{Request, Response};
-use crate::outcome::Outcome;
-use crate::respond::Reusable;
-use crate::serve::{Engine, Look};
+use crate::respond::{CacheStatusInputs, Reusable};
+use crate::serve::{Engine, LookupContext};
 
 /// The largest body compressed thoroughly, in bytes: a larger one would hold up the thread for too
 /// long.
@@ -38,15 +37,8 @@ const VERSIONS: usize = 8;
 /// The largest dictionary in bytes: each version is compared with all that are kept.
 const LARGEST_DICTIONARY: u64 = 256 * 1024;
 
-/// The `Cache-Status` parameters and the outcome of a response.
-#[derive(Clone, Copy)]
-pub(crate) struct Said {
-    pub(crate) cache_status: CacheStatus,
-    pub(crate) outcome: Outcome,
-}
-
 /// The encoding chosen for a request, and the background tasks for later ones.
-pub(crate) struct Choice<'h> {
+pub(crate) struct CodingChoice<'h> {
     pub(crate) sent: Result<(SentCoding, &'h Bytes), NotCompressed>,
     /// A range request gets the complete response.
     is_whole: bool,
@@ -60,14 +52,14 @@ impl Engine {
     #[inline(never)]
     pub(crate) fn answer_encoded(
         &self,
-        look: &Look<'_>,
+        look: &LookupContext<'_>,
         hit: Hit,
         now: Time,
-        said: Said,
+        said: CacheStatusInputs,
     ) -> Response {
         let rules = self.rules(look.route);
         let request = look.request.fields;
-        let Said {
+        let CacheStatusInputs {
             cache_status,
             outcome,
         } = said;
@@ -108,15 +100,15 @@ impl Engine {
     /// Chooses among the encodings already made. Has no side effects.
     pub(crate) fn choice<'h>(
         &self,
-        look: &Look<'_>,
+        look: &LookupContext<'_>,
         hit: &Hit,
         encoded: &'h Encoded,
-    ) -> Choice<'h> {
+    ) -> CodingChoice<'h> {
         let compress = &self.rules(look.route).compress;
         let request = look.request.fields;
         let wanted = compress.wanted(request);
         let bodies = encoded.bodies();
-        let mut choice = Choice {
+        let mut choice = CodingChoice {
             sent: Err(NotCompressed::NotAccepted),
             is_whole: false,
             compares: None,
@@ -153,10 +145,10 @@ impl Engine {
     /// smaller.
     fn compare<'h>(
         &self,
-        look: &Look<'_>,
+        look: &LookupContext<'_>,
         hit: &Hit,
         bodies: &'h Encodings,
-        choice: &mut Choice<'h>,
+        choice: &mut CodingChoice<'h>,
     ) {
         let compress = &self.rules(look.route).compress;
         let is_for = hit.body.len() <= LARGEST_DICTIONARY && look.facts.range().is_none();
@@ -189,7 +181,7 @@ impl Engine {
 
     /// Checks whether a response may be personal, on a route that does not compress personal
     /// responses.
-    fn is_ones_own(&self, look: &Look<'_>, hit: &Hit) -> bool {
+    fn is_ones_own(&self, look: &LookupContext<'_>, hit: &Hit) -> bool {
         look.facts.handling() == Handling::Credentialed
             && !self.rules(look.route).compress.personal
             && varies_by_credentials(hit.fields())
@@ -199,7 +191,7 @@ impl Engine {
     fn have_done(&self, key: &[u8], encoded: &Encoded, task: Task, demand: u32) {
         let (encodings, compressor) = (encoded.bodies(), &self.cache.compressor);
         if !encodings.is_claimed(task) && compressor.has_place(demand) && encodings.claim(task) {
-            let job = Job {
+            let job = CompressionJob {
                 key: key.into(),
                 encodings: Arc::downgrade(encodings),
                 task,

@@ -16,14 +16,14 @@ use microcache_store::{Encoded, Hit, Object, Stored};
 
 use bytes::Bytes;
 
-use crate::cache::Known;
-use crate::cache::flight::UnderWay;
+use crate::cache::MemoryLookup;
+use crate::cache::flight::ActiveFetch;
 use crate::encoded::unsuited;
 use crate::failure::NoResponse;
 use crate::message::{Incoming, Request, Response};
 use crate::serve::{
-    Alone, Bypass, Engine, Look, Question, Served, Use, Way, WhyAsked, key_of, nothing_selected,
-    way_of,
+    Bypass, DirectFetch, Engine, FetchPlan, FetchReason, LookupContext, RequestMode, Served,
+    Usability, key_of, mode_of, nothing_selected,
 };
 
 /// The explained decision on a request.
@@ -47,12 +47,12 @@ pub struct Explained {
     /// The decision.
     pub decision: Decision,
     /// The fetch that it would join, if one is under way.
-    pub joins: Option<UnderWay>,
+    pub joins: Option<ActiveFetch>,
     /// The reason the last response to such a request was not stored, if that keeps this one from
     /// being coalesced.
     pub remembered: Option<Detail>,
     /// The entries under its key: all variants in memory, and those of the nearest tier.
-    pub variants: Vec<Variant>,
+    pub variants: Vec<ExplainedVariant>,
     /// The request fields that a coalesced fetch would withhold from the origin.
     pub left_out: OmittedFields,
     /// The encoding that it would be sent in, if memory answers it and its route compresses.
@@ -102,7 +102,7 @@ pub enum Decision {
 
 /// A stored response.
 #[derive(Debug)]
-pub struct Variant {
+pub struct ExplainedVariant {
     /// The tier; `None` for memory.
     pub tier: Option<&'static str>,
     /// The request selects it.
@@ -201,13 +201,13 @@ impl Engine {
             left_out: OmittedFields::default(),
             compression: None,
         };
-        let together = match way_of(route, found.bypass, &facts) {
-            Way::Pass(forward, detail) => {
+        let together = match mode_of(route, found.bypass, &facts) {
+            RequestMode::Pass(forward, detail) => {
                 explained.decision = Decision::Pass(forward, detail);
                 return explained;
             }
-            Way::Alone => false,
-            Way::Together => true,
+            RequestMode::Direct => false,
+            RequestMode::Coalesced => true,
         };
         if route.answers_at_once {
             explained.decision = match route.origin.at_hand_for(request.target, request.fields) {
@@ -224,14 +224,14 @@ impl Engine {
         let known = self.cache.look_up(&explained.key, &view, now);
         explained.variants = self.variants(&explained.key, &known);
         explained.left_out = OmittedFields::of(&view, &self.known_vary(&explained.key, None));
-        let look = Look {
+        let look = LookupContext {
             route: found.route,
             key: &explained.key,
             request,
             view: &view,
             facts: &facts,
         };
-        let mut behind = Behind::default();
+        let mut behind = TierExplanation::default();
         let decision = match self.of_memory(&look, &known, now) {
             Ok(decision) => decision,
             Err(forward) => {
@@ -239,7 +239,9 @@ impl Engine {
                     .await
             }
         };
-        if let (Known::Response(hit), Decision::Stored { tier: None, .. }) = (&known, decision) {
+        if let (MemoryLookup::Response(hit), Decision::Stored { tier: None, .. }) =
+            (&known, decision)
+        {
             explained.compression = self.compression(&look, hit);
         }
         explained.decision = decision;
@@ -250,8 +252,13 @@ impl Engine {
     }
 
     /// The response from memory, or the reason to ask the origin.
-    fn of_memory(&self, look: &Look<'_>, known: &Known, now: Time) -> Result<Decision, Forward> {
-        let Known::Response(hit) = known else {
+    fn of_memory(
+        &self,
+        look: &LookupContext<'_>,
+        known: &MemoryLookup,
+        now: Time,
+    ) -> Result<Decision, Forward> {
+        let MemoryLookup::Response(hit) = known else {
             return Err(nothing_selected(known));
         };
         let stored = |reuse| Decision::Stored {
@@ -259,15 +266,19 @@ impl Engine {
             tier: None,
             ttl: whole_seconds(hit, now),
         };
-        match self.use_of(hit, look.key, look.view, look.facts, now) {
-            Use::Fresh => Ok(stored(Reuse::Fresh)),
-            Use::Stale => Ok(stored(Reuse::Stale)),
-            Use::None(forward) => Err(forward),
+        match self.usability(hit, look.key, look.view, look.facts, now) {
+            Usability::Fresh => Ok(stored(Reuse::Fresh)),
+            Usability::Stale => Ok(stored(Reuse::Stale)),
+            Usability::None(forward) => Err(forward),
         }
     }
 
     /// The encoding that a stored response would be sent in. Nothing is encoded.
-    fn compression(&self, look: &Look<'_>, hit: &Hit) -> Option<Result<Compressed, NotCompressed>> {
+    fn compression(
+        &self,
+        look: &LookupContext<'_>,
+        hit: &Hit,
+    ) -> Option<Result<Compressed, NotCompressed>> {
         let rules = self.rules(look.route);
         if !rules.compress.is_on() {
             return None;
@@ -288,19 +299,19 @@ impl Engine {
     /// The decision on a request that memory does not answer.
     async fn of_tiers(
         &self,
-        look: &Look<'_>,
-        known: &Known,
+        look: &LookupContext<'_>,
+        known: &MemoryLookup,
         (forward, together): (Forward, bool),
         now: Time,
-        all: &mut Behind,
+        all: &mut TierExplanation,
     ) -> Decision {
         let selection = known.selection(look.view);
-        let detail = self.why_alone(look, known, &selection, together, now);
+        let detail = self.why_direct(look, known, &selection, together, now);
         if detail == Some(Detail::HitForMiss) {
             all.remembered = known.uncacheable(&selection, now);
         }
-        let behind = self.behind(look, now).await;
-        all.variants = behind.iter().map(FoundBehind::variant).collect();
+        let behind = self.tier_candidates(look, now).await;
+        all.variants = behind.iter().map(TierCandidate::variant).collect();
         let usable = behind.iter().find(|one| one.reuse.is_some());
         let found = usable.filter(|_| detail.is_none()).filter(|one| {
             // A request with `only-if-cached` does not wait for a tier either.
@@ -317,7 +328,7 @@ impl Engine {
             return Decision::OnlyIfCached(forward);
         }
         let reuse = match known {
-            Known::Response(hit) => Some(reuse(&hit.lifetime, look.facts, now)),
+            MemoryLookup::Response(hit) => Some(reuse(&hit.lifetime, look.facts, now)),
             _ => None,
         };
         if detail.is_none() {
@@ -332,15 +343,15 @@ impl Engine {
     }
 
     /// The tiers' responses to a request, the nearest tier first.
-    async fn behind(&self, look: &Look<'_>, now: Time) -> Vec<FoundBehind> {
+    async fn tier_candidates(&self, look: &LookupContext<'_>, now: Time) -> Vec<TierCandidate> {
         if self.cache.has_no_tiers() {
             return Vec::new();
         }
         let mut all = Vec::new();
-        let mut next = self.cache.copy_behind(look.key, look.view).await;
+        let mut next = self.cache.copy_in_tiers(look.key, look.view).await;
         while let Some(found) = next.take() {
             let (tier, is_shared) = (found.tier(), found.is_shared());
-            let one = FoundBehind::new(found.into_hit(), tier, is_shared, look.facts, now);
+            let one = TierCandidate::new(found.into_hit(), tier, is_shared, look.facts, now);
             // A shared tier may have a newer one from another process.
             if one.reuse.is_none() && !is_shared {
                 next = self.cache.copy_in_shared_tiers(look.key, look.view).await;
@@ -358,35 +369,40 @@ impl Engine {
                 .await
         {
             let tier = Detail::MemcachedPage;
-            all.push(FoundBehind::new(page, tier, true, look.facts, now));
+            all.push(TierCandidate::new(page, tier, true, look.facts, now));
         }
         all
     }
 
     /// Returns true if a tier's response is available without waiting.
-    fn is_at_hand(&self, look: &Look<'_>, one: &FoundBehind, known: &Known) -> bool {
+    fn is_at_hand(
+        &self,
+        look: &LookupContext<'_>,
+        one: &TierCandidate,
+        known: &MemoryLookup,
+    ) -> bool {
         let mut is_fresh = false;
         // The entry is only inspected, and not promoted.
         let look_only = |stored: &Stored| {
             is_fresh = reuse(&stored.lifetime, look.facts, self.clock.now()) == Reuse::Fresh;
             false
         };
-        let is_near = !one.is_shared && !matches!(known, Known::Response(_));
-        let _ = is_near.then(|| self.cache.try_lift(look.key, look.view, look_only));
+        let is_near = !one.is_shared && !matches!(known, MemoryLookup::Response(_));
+        let _ = is_near.then(|| self.cache.try_promote(look.key, look.view, look_only));
         is_fresh
     }
 
     /// The variants in memory under a key.
-    fn variants(&self, key: &[u8], known: &Known) -> Vec<Variant> {
+    fn variants(&self, key: &[u8], known: &MemoryLookup) -> Vec<ExplainedVariant> {
         let selected: Option<&Stored> = match known {
-            Known::Response(hit) => Some(hit),
+            MemoryLookup::Response(hit) => Some(hit),
             _ => None,
         };
         let all = known.object().map_or(&[][..], Object::variants);
         let is_selected = |one: &Stored| selected.is_some_and(|hit| std::ptr::eq(hit, one));
         all.iter()
             .filter(|one| !self.cache.is_purged(key, one))
-            .map(|one| Variant::of(one, None, is_selected(one)))
+            .map(|one| ExplainedVariant::of(one, None, is_selected(one)))
             .collect()
     }
 
@@ -404,10 +420,10 @@ impl Engine {
                 let shared = SharedRequest::of(incoming.outgoing.fields(), rules, &known);
                 incoming.outgoing = shared.fields;
                 incoming.method = Method::GET;
-                self.tell_what_is_keyed(explained.route, &mut incoming);
+                self.reduce_to_key(explained.route, &mut incoming);
                 aside(explained)
             }
-            _ => match self.look_once_more(&incoming) {
+            _ => match self.look_up_again(&incoming) {
                 Served::Ask(question) => question,
                 // It has been stored since.
                 Served::Now(response) | Served::NowAndRefresh(response, _) => return Ok(response),
@@ -419,14 +435,14 @@ impl Engine {
 }
 
 /// A fetch whose response changes nothing.
-fn aside(explained: &Explained) -> Question {
-    let why = WhyAsked {
+fn aside(explained: &Explained) -> FetchPlan {
+    let why = FetchReason {
         route: explained.route,
         facts: explained.facts,
         forward: Forward::Bypass,
         detail: None,
     };
-    Question::Alone(Alone {
+    FetchPlan::Direct(DirectFetch {
         why,
         key: None,
         whole: true,
@@ -435,14 +451,14 @@ fn aside(explained: &Explained) -> Question {
 
 /// Further facts about a request that memory does not answer.
 #[derive(Default)]
-struct Behind {
-    variants: Vec<Variant>,
-    joins: Option<UnderWay>,
+struct TierExplanation {
+    variants: Vec<ExplainedVariant>,
+    joins: Option<ActiveFetch>,
     remembered: Option<Detail>,
 }
 
 /// An entry of a tier.
-struct FoundBehind {
+struct TierCandidate {
     hit: Hit,
     tier: Detail,
     is_shared: bool,
@@ -450,7 +466,7 @@ struct FoundBehind {
     reuse: Option<Reuse>,
 }
 
-impl FoundBehind {
+impl TierCandidate {
     fn new(hit: Hit, tier: Detail, is_shared: bool, facts: &RequestFacts, now: Time) -> Self {
         let reuse = reuse(&hit.lifetime, facts, now);
         let usable = matches!(reuse, Reuse::Fresh | Reuse::Stale);
@@ -462,12 +478,12 @@ impl FoundBehind {
         }
     }
 
-    fn variant(&self) -> Variant {
-        Variant::of(&self.hit, Some(self.tier.as_str()), true)
+    fn variant(&self) -> ExplainedVariant {
+        ExplainedVariant::of(&self.hit, Some(self.tier.as_str()), true)
     }
 }
 
-impl Variant {
+impl ExplainedVariant {
     fn of(stored: &Stored, tier: Option<&'static str>, is_selected: bool) -> Self {
         Self {
             tier,

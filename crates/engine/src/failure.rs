@@ -9,7 +9,7 @@ impl Failure {
     /// Returns true if the failure may be due to the leader's request, so that the origin may well
     /// answer others: an error status, a malformed response, or a dropped connection. An
     /// unreachable origin fails all requests.
-    pub(crate) const fn may_be_the_askers(&self) -> bool {
+    pub(crate) const fn may_be_due_to_request(&self) -> bool {
         match self {
             Self::Status(_) | Self::Abandoned => true,
             Self::Origin(error) => {

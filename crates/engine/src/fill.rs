@@ -18,12 +18,12 @@ use microcache_store::Stored;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-pub(crate) use budget::Budget;
-use budget::Charge;
+pub(crate) use budget::FillBudget;
+use budget::FillCharge;
 
-use crate::body::{BodyError, Frame};
+use crate::frame::{BodyError, Frame};
 use crate::pace::{FREE, PROGRESS};
-use crate::sync::{Mutex, Place, Wakers, wake};
+use crate::sync::{Mutex, WakerSlot, Wakers, wake};
 
 /// The lead, in bytes, that the fastest reader of an unstorable body may have over the slowest.
 const WINDOW: u64 = 1024 * 1024;
@@ -37,7 +37,7 @@ const STALLED: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(crate) struct Fill {
     state: Mutex<FillState>,
-    budget: Arc<Budget>,
+    budget: Arc<FillBudget>,
 }
 
 #[derive(Debug)]
@@ -55,15 +55,15 @@ struct FillState {
     end: Option<Result<Option<FieldsBuf>, BodyError>>,
     wakers: Wakers,
     /// The readers, by slot.
-    readers: Vec<Reader>,
+    readers: Vec<ReaderState>,
     writer: Option<Waker>,
-    charge: Charge,
+    charge: FillCharge,
     watched: bool,
 }
 
 /// The progress of one reader.
 #[derive(Clone, Copy, Debug, Default)]
-struct Reader {
+struct ReaderState {
     /// Bytes read and released.
     taken: u64,
     /// Bytes it had read when others began to wait for it.
@@ -75,7 +75,7 @@ struct Reader {
     paced_at: Option<Instant>,
 }
 
-impl Reader {
+impl ReaderState {
     fn new() -> Self {
         Self {
             paced_at: Some(Instant::now()),
@@ -96,7 +96,7 @@ impl Reader {
 
 /// The fate of a chunk.
 #[derive(Debug)]
-pub(crate) enum Pushed {
+pub(crate) enum PushResult {
     /// It is kept, with all chunks before it.
     Kept,
     /// It is the first that is not kept. All chunks so far, including this one.
@@ -111,7 +111,7 @@ pub(crate) struct Unwanted;
 
 impl Fill {
     /// A body that may be stored.
-    pub(crate) fn new(budget: &Arc<Budget>) -> Arc<Self> {
+    pub(crate) fn new(budget: &Arc<FillBudget>) -> Arc<Self> {
         let state = FillState {
             chunks: VecDeque::new(),
             first: 0,
@@ -124,7 +124,7 @@ impl Fill {
             wakers: Wakers::default(),
             readers: Vec::new(),
             writer: None,
-            charge: Charge::Arriving(0),
+            charge: FillCharge::Arriving(0),
             watched: false,
         };
         Arc::new(Self {
@@ -142,11 +142,13 @@ impl Fill {
         if state.first > 0 || !(whole || arriving) {
             return None;
         }
-        let place = state.wakers.take_place();
+        let place = state.wakers.take_slot();
         if state.readers.len() <= place.index() {
-            state.readers.resize(place.index() + 1, Reader::default());
+            state
+                .readers
+                .resize(place.index() + 1, ReaderState::default());
         }
-        state.readers[place.index()] = Reader::new();
+        state.readers[place.index()] = ReaderState::new();
         Some(FillReader {
             fill: Arc::clone(self),
             place,
@@ -184,7 +186,7 @@ impl Fill {
 
     /// Adds a chunk. The body is no longer kept once it exceeds `limit` or the budget for bodies
     /// under way is exhausted.
-    pub(crate) fn push(self: &Arc<Self>, chunk: Bytes, limit: u64) -> Pushed {
+    pub(crate) fn push(self: &Arc<Self>, chunk: Bytes, limit: u64) -> PushResult {
         let mut state = self.state.lock();
         let was_kept = state.keep;
         state.received += chunk.len() as u64;
@@ -195,16 +197,16 @@ impl Fill {
             state.keep = state.received <= limit && self.budget.grow(&mut state.charge, bytes);
         }
         let pushed = match (was_kept, state.keep) {
-            (true, true) => Pushed::Kept,
-            (true, false) => Pushed::Outgrown(state.chunks.iter().cloned().collect()),
-            (false, _) => Pushed::Streamed,
+            (true, true) => PushResult::Kept,
+            (true, false) => PushResult::Outgrown(state.chunks.iter().cloned().collect()),
+            (false, _) => PushResult::Streamed,
         };
         let writer = self.release(&mut state);
         let wakers = state.wakers.take_all();
         drop(state);
         writer.into_iter().for_each(Waker::wake);
         wake(wakers);
-        if matches!(pushed, Pushed::Outgrown(_)) {
+        if matches!(pushed, PushResult::Outgrown(_)) {
             self.budget.shed();
         }
         pushed
@@ -258,7 +260,7 @@ impl Fill {
     pub(crate) fn let_go_of_slow(self: &Arc<Self>) {
         let mut state = self.state.lock();
         let received = state.received;
-        let places: Vec<_> = state.wakers.places().map(Place::index).collect();
+        let places: Vec<_> = state.wakers.places().map(WakerSlot::index).collect();
         let waits = |at: &usize| state.readers[*at].taken == received;
         if places.iter().any(waits) {
             for at in places {
@@ -279,7 +281,7 @@ impl Fill {
             return Vec::new();
         }
         let (now, received) = (Instant::now(), state.received);
-        let places: Vec<_> = state.wakers.places().map(Place::index).collect();
+        let places: Vec<_> = state.wakers.places().map(WakerSlot::index).collect();
         let mut stalled = Vec::new();
         for at in places {
             let reader = &mut state.readers[at];
@@ -373,7 +375,7 @@ impl Laggard {
 #[derive(Debug)]
 pub struct FillReader {
     fill: Arc<Fill>,
-    place: Place,
+    place: WakerSlot,
     next: usize,
     /// Bytes handed out last. They count as read once more is requested.
     held: u64,

@@ -20,11 +20,11 @@ pub struct Interim {
 /// channel would take a kilobyte.
 #[derive(Clone, Debug, Default)]
 pub struct Interims {
-    queue: Arc<Mutex<Waiting>>,
+    queue: Arc<Mutex<InterimQueue>>,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct InterimQueue {
     waiting: Vec<Interim>,
     waker: Option<Waker>,
 }

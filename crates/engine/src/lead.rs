@@ -6,56 +6,24 @@ use std::time::Duration;
 
 use http::Method;
 use microcache_policy::{
-    Detail, Fields, Handling, NotStorable, RequestFacts, SharedRequest, Storable, Time, VaryNames,
+    Detail, Fields, Handling, NotStorable, SharedRequest, Storable, Time, VaryNames,
     add_validators, is_origin_failure, is_refusal, on_error, refreshed, same_representation, vary,
     withheld_names,
 };
 use microcache_store::{Claimed, Hit, Memory};
-use tokio::sync::oneshot;
 
-use crate::behind::Behind;
 use crate::body::Body;
 use crate::cache::ChangeKind;
 use crate::cache::flight::{Failure, Leader};
-use crate::keep::{complete, judge};
-use crate::message::Incoming;
-use crate::origin::{OriginError, OriginRequest, OriginResponse, Times, Urgency};
+use crate::fetch::Fetch;
+use crate::origin::{ExchangeTimes, OriginError, OriginRequest, OriginResponse};
 use crate::serve::{Engine, Route};
-use crate::verdict::{Confirmed, Failed, Verdict};
-
-/// A coalesced fetch.
-pub(crate) struct Fetch {
-    pub(crate) route: usize,
-    /// The caching facts of the request ([`RequestFacts::as_fill`]).
-    pub(crate) facts: RequestFacts,
-    pub(crate) stored: Option<Hit>,
-    pub(crate) urgency: Urgency,
-    pub(crate) incoming: Arc<Incoming>,
-    /// The channel to the request that leads the fetch; `None` for a refresh.
-    pub(crate) asker: Option<oneshot::Sender<Verdict>>,
-    /// Fields of the leading request were withheld from the origin.
-    pub(crate) withheld: bool,
-}
-
-impl Fetch {
-    /// Publishes the verdict to the waiters, then to the leading request. The request is released
-    /// before that.
-    fn conclude(self, engine: &Engine, leader: &Leader, verdict: Verdict) {
-        verdict.tell_others(&engine.cache, leader, engine.clock.now());
-        drop(self.incoming);
-        if let Some(asker) = self.asker {
-            let verdict = if self.withheld {
-                verdict.for_one_who_said_more()
-            } else {
-                verdict
-            };
-            let _ = asker.send(verdict);
-        }
-    }
-}
+use crate::store_response::{complete, judge};
+use crate::tier_lookup::TierLookup;
+use crate::verdict::{Confirmation, FetchFailure, Verdict};
 
 /// The origin's answer to a fetch.
-enum Answered {
+enum OriginAnswer {
     /// The stored response, confirmed by a 304.
     Confirmed(Hit, OriginResponse),
     /// A complete response.
@@ -66,9 +34,9 @@ impl Engine {
     /// Fetches for all waiters: searches the tiers, asks the origin, judges the response, and
     /// publishes the verdict.
     pub(crate) async fn lead(self: Arc<Self>, leader: Leader, mut fetch: Fetch) {
-        let claimed = match self.look_behind(&leader, &mut fetch).await {
-            Behind::Ask(claimed) => claimed,
-            Behind::Found(hit, tier) => {
+        let claimed = match self.look_up_tiers(&leader, &mut fetch).await {
+            TierLookup::Ask(claimed) => claimed,
+            TierLookup::Found(hit, tier) => {
                 let renewal = self.renewal_of(&hit, &leader, &fetch);
                 fetch.conclude(&self, &leader, Verdict::Found(hit, tier));
                 drop(leader);
@@ -81,28 +49,28 @@ impl Engine {
         let route = &self.routes[fetch.route];
         let began = self.clock.now();
         match self.fetch_once(route, &leader, &mut fetch, began).await {
-            Ok((Answered::Confirmed(stored, update), times)) => {
-                self.tell_confirmed(&leader, fetch, &stored, update, &times, claimed);
+            Ok((OriginAnswer::Confirmed(stored, update), times)) => {
+                self.conclude_confirmed(&leader, fetch, &stored, update, &times, claimed);
             }
-            Ok((Answered::Whole(response), times)) => {
-                self.tell_whole(leader, fetch, response, &times, claimed)
+            Ok((OriginAnswer::Whole(response), times)) => {
+                self.conclude_whole(leader, fetch, response, &times, claimed)
                     .await;
             }
             Err(OriginError::Left) => fetch.conclude(&self, &leader, Verdict::Left),
             Err(error) => {
                 let failure = Failure::Origin(error);
-                Box::pin(self.tell_failed(&leader, fetch, failure, None)).await;
+                Box::pin(self.conclude_failed(&leader, fetch, failure, None)).await;
             }
         }
     }
 
     /// Judges a complete response, and concludes the fetch.
-    async fn tell_whole(
+    async fn conclude_whole(
         &self,
         leader: Leader,
         fetch: Fetch,
         mut response: OriginResponse,
-        times: &Times,
+        times: &ExchangeTimes,
         claimed: Option<Claimed>,
     ) {
         let (route, now) = (&self.routes[fetch.route], times.response);
@@ -117,7 +85,7 @@ impl Engine {
             let failure = Failure::Status(response.status);
             let page = (response, judged.err().unwrap_or(Detail::OriginError));
             // Boxed: a rare branch must not enlarge the future of every fetch.
-            return Box::pin(self.tell_failed(&leader, fetch, failure, Some(page))).await;
+            return Box::pin(self.conclude_failed(&leader, fetch, failure, Some(page))).await;
         }
         if is_refusal(response.status) && (fetch.stored.is_some() || judged.is_err()) {
             // This client's own fields may be the reason: the stored response stays, and the
@@ -131,7 +99,7 @@ impl Engine {
                 let (copy, body) =
                     self.begin_fill(&leader, route, response, keepable, incoming, times.began);
                 let filling = Arc::clone(&copy.filling);
-                let view = filling.asker.origin_view(&route.rules);
+                let view = filling.leader_request.origin_view(&route.rules);
                 self.cache
                     .learn(&leader, filling.learnt(&route.rules), &view);
                 let number = fetch.route;
@@ -140,7 +108,7 @@ impl Engine {
             }
             Err(why) => {
                 self.give_claim_up(&leader, &fetch, claimed);
-                self.tell_private(&leader, fetch, response, why, now);
+                self.conclude_private(&leader, fetch, response, why, now);
             }
         }
     }
@@ -157,13 +125,13 @@ impl Engine {
             && !lasts.is_zero()
         {
             let key = leader.key();
-            self.cache.note_unstorable_behind(key, claimed, lasts);
+            self.cache.note_unstorable_in_tiers(key, claimed, lasts);
         }
     }
 
     /// Concludes with a response for the leading client only, or with the order to fetch a range of
     /// an oversized response directly.
-    fn tell_private(
+    fn conclude_private(
         &self,
         leader: &Leader,
         fetch: Fetch,
@@ -188,7 +156,7 @@ impl Engine {
     }
 
     /// Concludes a failed fetch, with a stale copy if there is one.
-    async fn tell_failed(
+    async fn conclude_failed(
         &self,
         leader: &Leader,
         mut fetch: Fetch,
@@ -197,7 +165,7 @@ impl Engine {
     ) {
         self.look_again(leader, &mut fetch).await;
         let stale = fetch.stored.take().filter(|_| !leader.is_purged());
-        let failed = Failed {
+        let failed = FetchFailure {
             failure,
             stale,
             page,
@@ -214,7 +182,7 @@ impl Engine {
         leader: &Leader,
         fetch: &mut Fetch,
         began: Time,
-    ) -> Result<(Answered, Times), OriginError> {
+    ) -> Result<(OriginAnswer, ExchangeTimes), OriginError> {
         let mut stored = fetch.stored.clone().filter(|_| !fetch.incoming.anew);
         let mut known = self.known_vary(leader.key(), stored.as_ref());
         let mut has_learnt = false;
@@ -247,7 +215,7 @@ impl Engine {
             };
             let asked = self.clock.now();
             let response = route.origin.fetch(request).await?;
-            let times = Times::of(&response, began, asked, self.clock.now());
+            let times = ExchangeTimes::of(&response, began, asked, self.clock.now());
             fetch.withheld = shared.explains(response.status);
             let named = self.learn_vary(route, leader.key(), response.fields.fields());
             if shared.lacks(&named) && !std::mem::replace(&mut has_learnt, true) {
@@ -255,14 +223,14 @@ impl Engine {
                 continue;
             }
             if response.status != 304 {
-                return Ok((Answered::Whole(response), times));
+                return Ok((OriginAnswer::Whole(response), times));
             }
             // A 304 to an unconditional request is invalid. One that confirms another
             // representation (RFC 9111 §4.3.4) means that the whole response has to be fetched.
             match stored.take().filter(|_| conditional) {
                 None => return Err(OriginError::Malformed("304 without a condition")),
                 Some(hit) if same_representation(hit.fields(), response.fields.fields()) => {
-                    return Ok((Answered::Confirmed(hit, response), times));
+                    return Ok((OriginAnswer::Confirmed(hit, response), times));
                 }
                 Some(_) => {}
             }
@@ -271,13 +239,13 @@ impl Engine {
 
     /// Concludes with the stored response that the origin has confirmed. If the confirmation
     /// forbids storing it, it answers only the leader, and the waiters fetch for themselves.
-    fn tell_confirmed(
+    fn conclude_confirmed(
         &self,
         leader: &Leader,
         fetch: Fetch,
         stored: &Hit,
         mut update: OriginResponse,
-        times: &Times,
+        times: &ExchangeTimes,
         claimed: Option<Claimed>,
     ) {
         let (route, key) = (&self.routes[fetch.route], leader.key());
@@ -310,7 +278,7 @@ impl Engine {
                 let copy = confirmed.with_lifetime(lifetime);
                 let kind = ChangeKind::Renewed;
                 let is_kept = self.cache.commit(leader, copy, &view, claimed, kind);
-                Verdict::Confirmed(Confirmed {
+                Verdict::Confirmed(Confirmation {
                     stored: confirmed,
                     for_one,
                     is_kept,

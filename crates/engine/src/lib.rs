@@ -1,9 +1,7 @@
 //! The request path of the cache. Start reading at [`serve`].
 
-mod alone;
 mod ask;
 mod audience;
-mod behind;
 pub mod body;
 pub mod cache;
 mod cause;
@@ -11,26 +9,30 @@ mod client;
 mod compress;
 #[cfg(feature = "compress")]
 mod decoded;
+mod direct;
 mod encoded;
 mod explain;
 mod failure;
+mod fetch;
 mod file;
 mod fill;
-mod glance;
+mod frame;
 mod holdings;
 mod interim;
 mod invalidate;
-mod keep;
 mod lead;
 mod message;
 pub mod origin;
 pub mod outcome;
 pub mod pace;
 mod page;
+mod peek;
 mod respond;
 pub mod serve;
 mod stale;
+mod store_response;
 mod sync;
+mod tier_lookup;
 mod variants;
 mod verdict;
 
@@ -41,11 +43,10 @@ pub use cache::{Cache, flight};
 pub use cause::Cause;
 pub use client::ClientConnection;
 pub use compress::{CompressionStats, MadeStats};
-pub use explain::{Compressed, Decision, Explained, Variant};
+pub use explain::{Compressed, Decision, Explained, ExplainedVariant};
 pub use failure::NoResponse;
 pub use file::FileReader;
 pub use fill::FillReader;
-pub use glance::Glance;
 pub use holdings::Holdings;
 pub use interim::{Interim, Interims};
 pub use message::{Incoming, Request, Response};
@@ -54,4 +55,5 @@ pub use origin::{
     BoxFuture, Duplex, Origin, OriginError, OriginRequest, OriginResponse, RouteId, Tunnel, Urgency,
 };
 pub use outcome::Outcome;
-pub use serve::{Bypass, Clients, Engine, Question, Refresh, Route, RouteFound, Served, Settings};
+pub use peek::Peek;
+pub use serve::{Bypass, Clients, Engine, FetchPlan, Refresh, Route, RouteMatch, Served, Settings};

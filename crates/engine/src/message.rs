@@ -118,13 +118,13 @@ pub struct Incoming {
 
 /// The request that brought a response, reduced to the parts that [`OriginView`] reads.
 #[derive(Clone, Debug)]
-pub struct Asker {
+pub struct LeaderRequest {
     fields: FieldBlock,
     address: Arc<str>,
     vouched: bool,
 }
 
-impl Asker {
+impl LeaderRequest {
     /// The request fields that the origin saw on a route with these rules.
     pub fn origin_view<'a>(&'a self, rules: &'a Rules) -> OriginView<'a> {
         OriginView {
@@ -138,8 +138,8 @@ impl Asker {
 
 impl Incoming {
     /// The part of the request that is kept with its response.
-    pub fn asker(&self) -> Asker {
-        Asker {
+    pub fn leader_request(&self) -> LeaderRequest {
+        LeaderRequest {
             fields: self.fields.clone(),
             address: Arc::clone(&self.address),
             vouched: self.vouched,

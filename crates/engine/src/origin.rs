@@ -124,7 +124,7 @@ pub struct OriginResponse {
 
 /// The times of a fetch.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Times {
+pub(crate) struct ExchangeTimes {
     /// The beginning: later purges cover the response.
     pub(crate) began: Time,
     /// `request_time` of RFC 9111 §4.2.3: the sending of the attempt that was answered. The time in
@@ -134,7 +134,7 @@ pub(crate) struct Times {
     pub(crate) response: Time,
 }
 
-impl Times {
+impl ExchangeTimes {
     /// The times that decide freshness and storability.
     pub(crate) fn judged(&self) -> microcache_policy::Times {
         microcache_policy::Times {

@@ -1,13 +1,13 @@
-//! Pages that an application itself stores in memcached, in nginx's format.
+//! Pages that an application itself stores in memcached for nginx to serve.
 
 use microcache_policy::vary::VaryNames;
 use microcache_policy::{FieldsBuf, RequestFacts, Reuse, reuse};
 use microcache_store::{Hit, Memory, Stored};
 
 use crate::body::Body;
-use crate::keep::{Keepable, complete, judge};
-use crate::origin::{OriginResponse, Times};
+use crate::origin::{ExchangeTimes, OriginResponse};
 use crate::serve::Engine;
+use crate::store_response::{StorableHead, complete, judge};
 
 impl Engine {
     /// The page that the application has stored for this request, as if the origin had sent it
@@ -33,12 +33,12 @@ impl Engine {
             tunnel: None,
             waited: 0,
         };
-        let times = Times {
+        let times = ExchangeTimes {
             began: now,
             request: now,
             response: now,
         };
-        let Keepable {
+        let StorableHead {
             fields, lifetime, ..
         } = judge(self, route, key, facts, &response, &times).ok()?;
         // A reload, or a route without a default lifetime, needs the origin's response.

@@ -15,6 +15,13 @@ use crate::message::Response;
 use crate::origin::OriginResponse;
 use crate::outcome::Outcome;
 
+/// The `Cache-Status` parameters and the outcome of a response.
+#[derive(Clone, Copy)]
+pub(crate) struct CacheStatusInputs {
+    pub(crate) cache_status: CacheStatus,
+    pub(crate) outcome: Outcome,
+}
+
 /// A reusable response.
 pub(crate) struct Reusable<'a> {
     status: u16,
@@ -22,10 +29,10 @@ pub(crate) struct Reusable<'a> {
     fields: Option<&'a FieldBlock>,
     lifetime: Lifetime,
     length: Option<u64>,
-    content: Content,
+    content: ReusableBody,
 }
 
-enum Content {
+enum ReusableBody {
     Stored(Hit),
     Encoded(Bytes),
     Arriving(FillReader),
@@ -38,7 +45,7 @@ impl<'a> Reusable<'a> {
             fields: None,
             lifetime: hit.lifetime,
             length: Some(hit.body.len()),
-            content: Content::Stored(hit),
+            content: ReusableBody::Stored(hit),
         }
     }
 
@@ -49,7 +56,7 @@ impl<'a> Reusable<'a> {
             fields: Some(head),
             lifetime: hit.lifetime,
             length: Some(body.len() as u64),
-            content: Content::Encoded(body),
+            content: ReusableBody::Encoded(body),
         }
     }
 
@@ -64,7 +71,7 @@ impl<'a> Reusable<'a> {
             fields: Some(fields),
             lifetime: filling.lifetime,
             length: filling.length,
-            content: Content::Arriving(reader),
+            content: ReusableBody::Arriving(reader),
         }
     }
 
@@ -128,11 +135,11 @@ impl<'a> Reusable<'a> {
         }
         if part.is_none() {
             response.fields = match &self.content {
-                Content::Stored(hit) if facts.is_head() || hit.body.bytes().is_none() => {
+                ReusableBody::Stored(hit) if facts.is_head() || hit.body.bytes().is_none() => {
                     Some(hit.fields.clone())
                 }
-                Content::Stored(_) => None,
-                Content::Encoded(_) | Content::Arriving(_) => self.fields.cloned(),
+                ReusableBody::Stored(_) => None,
+                ReusableBody::Encoded(_) | ReusableBody::Arriving(_) => self.fields.cloned(),
             };
         }
         if !facts.is_head() {
@@ -144,13 +151,13 @@ impl<'a> Reusable<'a> {
     fn fields(&self) -> Fields<'_> {
         match (&self.content, self.fields) {
             (_, Some(fields)) => fields.fields(),
-            (Content::Stored(hit), None) => hit.fields(),
-            (Content::Encoded(_) | Content::Arriving(_), None) => Fields::default(),
+            (ReusableBody::Stored(hit), None) => hit.fields(),
+            (ReusableBody::Encoded(_) | ReusableBody::Arriving(_), None) => Fields::default(),
         }
     }
 }
 
-impl Content {
+impl ReusableBody {
     fn part(self, part: Option<(u64, u64)>) -> Body {
         match (self, part) {
             (Self::Stored(hit), part) => match (hit.file(), hit.body.bytes(), part) {

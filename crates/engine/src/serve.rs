@@ -1,7 +1,7 @@
 //! Every step of a request, in order.
 //!
 //! [`Engine::serve`] is the whole hit: route, facts, key, lookup, reuse decision, response; no
-//! await, no lock held. A request that it cannot answer becomes a [`Question`], which
+//! await, no lock held. A request that it cannot answer becomes a [`FetchPlan`], which
 //! [`Engine::ask`] takes to the origin.
 
 use std::sync::Arc;
@@ -18,14 +18,13 @@ use microcache_policy::{
 use microcache_store::{Hit, Key, MemoryLimits, Tiers};
 
 use crate::cache::flight::{Failure, FlightLimits};
-use crate::cache::{Cache, Known, Scope};
-use crate::encoded::Said;
+use crate::cache::{Cache, MemoryLookup, Scope};
 use crate::failure::NoResponse;
-use crate::fill::Budget;
+use crate::fill::FillBudget;
 use crate::message::{Request, Response};
 use crate::origin::{Origin, RouteId};
 use crate::outcome::Outcome;
-use crate::respond::Reusable;
+use crate::respond::{CacheStatusInputs, Reusable};
 use microcache_store::Clock;
 
 /// The operator's settings for a set of requests.
@@ -50,7 +49,7 @@ pub struct Route {
 
 /// The route of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RouteFound {
+pub struct RouteMatch {
     /// The route's index.
     pub route: usize,
     /// The reason the request bypasses the route's cache, if it does.
@@ -76,7 +75,7 @@ impl Bypass {
 }
 
 /// Finds the route of a request.
-pub type FindRoute = Box<dyn Fn(&Request<'_>) -> RouteFound + Send + Sync>;
+pub type FindRoute = Box<dyn Fn(&Request<'_>) -> RouteMatch + Send + Sync>;
 
 /// The kind of clients that the cache serves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -127,7 +126,7 @@ pub struct Settings {
 pub struct Engine {
     /// The cache: memory, tiers, fetches under way and purges.
     pub cache: Arc<Cache>,
-    pub(crate) fill_budget: Arc<Budget>,
+    pub(crate) fill_budget: Arc<FillBudget>,
     pub(crate) settings: Settings,
     pub(crate) routes: Vec<Route>,
     find: FindRoute,
@@ -142,58 +141,58 @@ pub enum Served {
     /// This response; the caller should start the refresh.
     NowAndRefresh(Response, Refresh),
     /// A request that needs the origin.
-    Ask(Question),
+    Ask(FetchPlan),
     /// A failure: there is no response.
     Failed(NoResponse),
 }
 
 /// A request that the cache cannot answer.
-pub enum Question {
+pub enum FetchPlan {
     /// To be sent directly.
-    Alone(Alone),
+    Direct(DirectFetch),
     /// To be coalesced with others.
-    Together(Together),
+    Coalesced(CoalescedFetch),
 }
 
-impl Question {
+impl FetchPlan {
     /// The index of its route.
     pub const fn route(&self) -> usize {
         match self {
-            Self::Alone(question) => question.why.route,
-            Self::Together(question) => question.why.route,
+            Self::Direct(question) => question.why.route,
+            Self::Coalesced(question) => question.why.route,
         }
     }
 
     /// Returns true if it bypasses the cache because its path can be read as another route's.
     pub fn has_ambiguous_path(&self) -> bool {
-        matches!(self, Self::Alone(question) if question.why.detail == Some(Detail::AmbiguousPath))
+        matches!(self, Self::Direct(question) if question.why.detail == Some(Detail::AmbiguousPath))
     }
 
     /// The same as a direct fetch. A complete response is still stored.
     #[must_use]
-    pub fn alone(self) -> Self {
+    pub fn direct(self) -> Self {
         match self {
-            Self::Together(Together { why, wanted }) => {
-                let key = Some(wanted.key);
+            Self::Coalesced(CoalescedFetch { why, spec }) => {
+                let key = Some(spec.key);
                 let whole = false;
-                Self::Alone(Alone { why, key, whole })
+                Self::Direct(DirectFetch { why, key, whole })
             }
-            alone @ Self::Alone(_) => alone,
+            direct @ Self::Direct(_) => direct,
         }
     }
 
     /// Returns true if a stored response may be confirmed by the origin.
     pub const fn may_be_confirmed(&self) -> bool {
         match self {
-            Self::Alone(_) => false,
-            Self::Together(question) => question.wanted.stored.is_some(),
+            Self::Direct(_) => false,
+            Self::Coalesced(question) => question.spec.stored.is_some(),
         }
     }
 }
 
 /// A direct fetch.
-pub struct Alone {
-    pub(crate) why: WhyAsked,
+pub struct DirectFetch {
+    pub(crate) why: FetchReason,
     /// The key that a storable response is stored under; without one, nothing is stored.
     pub(crate) key: Option<Key>,
     /// All of the client's fields are sent, and the response is for that client only.
@@ -201,14 +200,14 @@ pub struct Alone {
 }
 
 /// A fetch that may be coalesced.
-pub struct Together {
-    pub(crate) why: WhyAsked,
-    pub(crate) wanted: Wanted,
+pub struct CoalescedFetch {
+    pub(crate) why: FetchReason,
+    pub(crate) spec: FetchSpec,
 }
 
 /// The reason the origin is asked, as `Cache-Status` reports it, and the facts of the request.
 #[derive(Clone, Copy)]
-pub(crate) struct WhyAsked {
+pub(crate) struct FetchReason {
     pub(crate) route: usize,
     pub(crate) facts: RequestFacts,
     pub(crate) forward: Forward,
@@ -216,7 +215,7 @@ pub(crate) struct WhyAsked {
 }
 
 /// The subject of a coalesced fetch.
-pub(crate) struct Wanted {
+pub(crate) struct FetchSpec {
     pub(crate) key: Key,
     /// The request's values of the fields that the latest response varied on.
     pub(crate) selection: Selection,
@@ -228,7 +227,7 @@ pub(crate) struct Wanted {
 pub struct Refresh {
     pub(crate) route: usize,
     pub(crate) facts: RequestFacts,
-    pub(crate) wanted: Wanted,
+    pub(crate) spec: FetchSpec,
 }
 
 impl Refresh {
@@ -244,7 +243,7 @@ impl Engine {
         let clock = Clock::start();
         Self {
             cache: Arc::new(Cache::new(settings.memory, settings.flights, tiers, clock)),
-            fill_budget: Arc::new(Budget::new(settings.fill_memory, settings.clients)),
+            fill_budget: Arc::new(FillBudget::new(settings.fill_memory, settings.clients)),
             settings,
             routes: sealed(routes),
             find,
@@ -275,30 +274,30 @@ impl Engine {
     }
 
     /// The route that a request takes.
-    pub fn find(&self, request: &Request<'_>) -> RouteFound {
+    pub fn find(&self, request: &Request<'_>) -> RouteMatch {
         (self.find)(request)
     }
 
     /// A route's number in metrics.
-    pub fn id_of(&self, found: RouteFound) -> RouteId {
+    pub fn id_of(&self, found: RouteMatch) -> RouteId {
         self.routes[found.route].id
     }
 
     /// The same for a known route.
     // If inlined, its result is moved three more times.
     #[inline(never)]
-    pub fn serve_on(&self, found: RouteFound, request: &Request<'_>, now: Time) -> Served {
+    pub fn serve_on(&self, found: RouteMatch, request: &Request<'_>, now: Time) -> Served {
         let route = &self.routes[found.route];
         let facts = self.facts_on(route, request);
         let pass = |forward, detail| {
             let route = found.route;
-            let why = WhyAsked {
+            let why = FetchReason {
                 route,
                 facts,
                 forward,
                 detail,
             };
-            Served::Ask(Question::Alone(Alone {
+            Served::Ask(FetchPlan::Direct(DirectFetch {
                 why,
                 key: None,
                 whole: true,
@@ -306,10 +305,10 @@ impl Engine {
         };
 
         // 1. May the cache handle the request?
-        let together = match way_of(route, found.bypass, &facts) {
-            Way::Pass(forward, detail) => return pass(forward, detail),
-            Way::Alone => false,
-            Way::Together => true,
+        let together = match mode_of(route, found.bypass, &facts) {
+            RequestMode::Pass(forward, detail) => return pass(forward, detail),
+            RequestMode::Direct => false,
+            RequestMode::Coalesced => true,
         };
 
         if route.answers_at_once {
@@ -326,12 +325,12 @@ impl Engine {
 
         // 3. Is the stored response reusable?
         let (known, forward) = match known {
-            Known::Response(hit) => match self.use_of(&hit, &key, &view, &facts, now) {
-                Use::Fresh if !route.rules.compress.is_on() => {
+            MemoryLookup::Response(hit) => match self.usability(&hit, &key, &view, &facts, now) {
+                Usability::Fresh if !route.rules.compress.is_on() => {
                     return Served::Now(answer(hit, request, &facts, now, Outcome::Hit));
                 }
-                usable @ (Use::Fresh | Use::Stale) => {
-                    let look = Look {
+                usable @ (Usability::Fresh | Usability::Stale) => {
+                    let look = LookupContext {
                         route: found.route,
                         key: &key,
                         request,
@@ -339,11 +338,11 @@ impl Engine {
                         facts: &facts,
                     };
                     return match usable {
-                        Use::Stale => self.serve_stale(hit, &look, now),
+                        Usability::Stale => self.serve_stale(hit, &look, now),
                         _ => Served::Now(self.answer_on(&look, hit, now, Outcome::Hit)),
                     };
                 }
-                Use::None(forward) => (Known::Response(hit), forward),
+                Usability::None(forward) => (MemoryLookup::Response(hit), forward),
             },
             known => {
                 let forward = nothing_selected(&known);
@@ -351,7 +350,7 @@ impl Engine {
             }
         };
 
-        let look = Look {
+        let look = LookupContext {
             route: found.route,
             key: &key,
             request,
@@ -364,20 +363,20 @@ impl Engine {
     /// The steps beyond memory.
     fn beyond_memory(
         &self,
-        look: &Look<'_>,
-        known: Known,
+        look: &LookupContext<'_>,
+        known: MemoryLookup,
         forward: Forward,
         together: bool,
         now: Time,
     ) -> Served {
         // 4. Would it wait for another request's response? If not, a tier may answer synchronously.
-        let Look {
+        let LookupContext {
             key, view, facts, ..
         } = *look;
         let selection = known.selection(view);
-        let alone = self.why_alone(look, &known, &selection, together, now);
-        if alone.is_none()
-            && !matches!(known, Known::Response(_))
+        let why_direct = self.why_direct(look, &known, &selection, together, now);
+        if why_direct.is_none()
+            && !matches!(known, MemoryLookup::Response(_))
             && let Some(response) = self.answer_without_waiting(look, now)
         {
             return Served::Now(response);
@@ -387,61 +386,61 @@ impl Engine {
         if facts.only_if_cached() {
             return Served::Failed(NoResponse::new(Failure::OnlyIfCached, forward));
         }
-        let why = WhyAsked {
+        let why = FetchReason {
             route: look.route,
             facts: *facts,
             forward: if together { forward } else { Forward::Request },
-            detail: alone,
+            detail: why_direct,
         };
         let key = Key::from(key);
-        Served::Ask(if alone.is_some() {
-            Question::Alone(Alone {
+        Served::Ask(if why_direct.is_some() {
+            FetchPlan::Direct(DirectFetch {
                 why,
                 key: Some(key),
-                whole: alone == Some(Detail::Withheld),
+                whole: why_direct == Some(Detail::Withheld),
             })
         } else {
-            let wanted = Wanted {
+            let spec = FetchSpec {
                 key,
                 selection,
                 stored: known.response(),
             };
-            Question::Together(Together { why, wanted })
+            FetchPlan::Coalesced(CoalescedFetch { why, spec })
         })
     }
 
     /// Decides whether the stored response that a request selects may be its answer.
     #[inline]
-    pub(crate) fn use_of(
+    pub(crate) fn usability(
         &self,
         hit: &Hit,
         key: &[u8],
         view: &OriginView<'_>,
         facts: &RequestFacts,
         now: Time,
-    ) -> Use {
+    ) -> Usability {
         match reuse(&hit.lifetime, facts, now) {
-            Reuse::Fresh => Use::Fresh,
+            Reuse::Fresh => Usability::Fresh,
             Reuse::Stale | Reuse::Revalidate(RevalidationReason::Expired)
                 if sets_cookies(hit, view, now) =>
             {
-                Use::None(Forward::Stale)
+                Usability::None(Forward::Stale)
             }
-            Reuse::Stale => Use::Stale,
+            Reuse::Stale => Usability::Stale,
             Reuse::Revalidate(RevalidationReason::Expired)
                 if self.awaits_refresh(hit, key, view, now) =>
             {
-                Use::Stale
+                Usability::Stale
             }
             Reuse::Revalidate(RevalidationReason::Expired | RevalidationReason::NoCache) => {
-                Use::None(Forward::Stale)
+                Usability::None(Forward::Stale)
             }
             Reuse::Revalidate(
                 RevalidationReason::MaxAge
                 | RevalidationReason::MinFresh
                 | RevalidationReason::Reload,
             )
-            | Reuse::NotShareable => Use::None(Forward::Request),
+            | Reuse::NotShareable => Usability::None(Forward::Request),
         }
     }
 
@@ -455,12 +454,12 @@ impl Engine {
     }
 
     /// Serves the stale copy, with a refresh unless one was started recently.
-    fn serve_stale(&self, hit: Hit, look: &Look<'_>, now: Time) -> Served {
+    fn serve_stale(&self, hit: Hit, look: &LookupContext<'_>, now: Time) -> Served {
         // No refresh for a request with `only-if-cached`.
         if look.facts.only_if_cached() || !hit.claim_refresh(now, self.settings.refresh_pause) {
             return Served::Now(self.answer_on(look, hit, now, Outcome::Stale));
         }
-        let wanted = Wanted {
+        let spec = FetchSpec {
             key: look.key.into(),
             selection: hit.object().selection(look.view),
             stored: Some(hit.clone()),
@@ -469,7 +468,7 @@ impl Engine {
         let refresh = Refresh {
             route: look.route,
             facts: *look.facts,
-            wanted,
+            spec,
         };
         Served::NowAndRefresh(response, refresh)
     }
@@ -477,7 +476,7 @@ impl Engine {
     /// The response from a stored response, encoded as its route demands.
     pub(crate) fn answer_on(
         &self,
-        look: &Look<'_>,
+        look: &LookupContext<'_>,
         hit: Hit,
         now: Time,
         outcome: Outcome,
@@ -487,7 +486,7 @@ impl Engine {
         }
         hit.count_use();
         let cache_status = status_of(&hit, now);
-        let said = Said {
+        let said = CacheStatusInputs {
             cache_status,
             outcome,
         };
@@ -495,15 +494,15 @@ impl Engine {
     }
 
     /// The reason a request should not be coalesced, if there is one.
-    pub(crate) fn why_alone(
+    pub(crate) fn why_direct(
         &self,
-        look: &Look<'_>,
-        known: &Known,
+        look: &LookupContext<'_>,
+        known: &MemoryLookup,
         selection: &[u8],
         together: bool,
         now: Time,
     ) -> Option<Detail> {
-        let nothing_fits = !matches!(known, Known::Response(_));
+        let nothing_fits = !matches!(known, MemoryLookup::Response(_));
         if !together {
             Some(Detail::Credentials)
         } else if !self.routes[look.route].collapse {
@@ -521,7 +520,7 @@ impl Engine {
 
     /// Returns true if the last request with the same fields withheld got a response that was not
     /// shareable.
-    fn is_sent_whole(&self, look: &Look<'_>, now: Time) -> bool {
+    fn is_sent_whole(&self, look: &LookupContext<'_>, now: Time) -> bool {
         let withheld = withheld_names(look.view, &self.cache.known_vary(look.key));
         !withheld.is_empty() && self.cache.is_sent_whole(look.key, &withheld, now)
     }
@@ -532,13 +531,13 @@ impl Engine {
     pub(crate) fn facts_on(&self, route: &Route, request: &Request<'_>) -> RequestFacts {
         let facts = facts_of(request, &route.rules);
         if facts.handling() == Handling::Pass(PassReason::Fragment) {
-            return self.told_apart(route, request, facts);
+            return self.fragment_facts(route, request, facts);
         }
         facts
     }
 
     #[cold]
-    fn told_apart(
+    fn fragment_facts(
         &self,
         route: &Route,
         request: &Request<'_>,
@@ -593,30 +592,30 @@ fn sealed(routes: Vec<Route>) -> Vec<Route> {
 }
 
 /// The handling of a request before any lookup.
-pub(crate) enum Way {
+pub(crate) enum RequestMode {
     /// Passed to the origin without a lookup.
     Pass(Forward, Option<Detail>),
     /// Looked up, but not coalesced.
-    Alone,
+    Direct,
     /// Looked up and coalesced.
-    Together,
+    Coalesced,
 }
 
 /// The handling of a request with these facts.
 #[inline]
-pub(crate) fn way_of(route: &Route, bypass: Option<Bypass>, facts: &RequestFacts) -> Way {
+pub(crate) fn mode_of(route: &Route, bypass: Option<Bypass>, facts: &RequestFacts) -> RequestMode {
     if route.pass || bypass.is_some() {
-        return Way::Pass(Forward::Bypass, bypass.and_then(Bypass::detail));
+        return RequestMode::Pass(Forward::Bypass, bypass.and_then(Bypass::detail));
     }
     match facts.handling() {
-        Handling::Pass(why) => Way::Pass(forward(why), Some(why.detail())),
-        Handling::Credentialed => Way::Alone,
-        Handling::Cache => Way::Together,
+        Handling::Pass(why) => RequestMode::Pass(forward(why), Some(why.detail())),
+        Handling::Credentialed => RequestMode::Direct,
+        Handling::Cache => RequestMode::Coalesced,
     }
 }
 
 /// The use that a stored response permits.
-pub(crate) enum Use {
+pub(crate) enum Usability {
     /// It is the response.
     Fresh,
     /// It is the response, and should be refreshed.
@@ -634,9 +633,9 @@ fn sets_cookies(hit: &Hit, view: &OriginView<'_>, now: Time) -> bool {
 }
 
 /// The reason to ask the origin where the request selects no response.
-pub(crate) fn nothing_selected(known: &Known) -> Forward {
+pub(crate) fn nothing_selected(known: &MemoryLookup) -> Forward {
     match known {
-        Known::Key(object) if !object.variants().is_empty() => Forward::VaryMiss,
+        MemoryLookup::Key(object) if !object.variants().is_empty() => Forward::VaryMiss,
         _ => Forward::UriMiss,
     }
 }
@@ -688,7 +687,7 @@ pub(crate) fn key_of(request: &Request<'_>, rules: &Rules) -> KeyBuf {
 }
 
 /// A request during a lookup, with the facts read so far.
-pub(crate) struct Look<'a> {
+pub(crate) struct LookupContext<'a> {
     pub(crate) route: usize,
     pub(crate) key: &'a [u8],
     pub(crate) request: &'a Request<'a>,

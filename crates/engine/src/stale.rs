@@ -10,11 +10,11 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::message::{Incoming, Response};
 use crate::outcome::Outcome;
-use crate::serve::{Clients, Engine, Look};
+use crate::serve::{Clients, Engine, LookupContext};
 
 /// A search for a stale copy: its key, and the request it has to fit.
 #[derive(Clone, Copy)]
-pub(crate) struct Wish<'a> {
+pub(crate) struct StaleQuery<'a> {
     pub(crate) route: usize,
     pub(crate) facts: &'a RequestFacts,
     pub(crate) key: &'a [u8],
@@ -24,7 +24,7 @@ pub(crate) struct Wish<'a> {
 }
 
 /// The outcome of a wait.
-pub(crate) enum Waited<T> {
+pub(crate) enum WaitOutcome<T> {
     Done(T),
     /// The origin took longer than `stale_wait`, and this copy is usable.
     Stale(Response),
@@ -33,80 +33,88 @@ pub(crate) enum Waited<T> {
 
 impl Engine {
     /// The response from the newest copy that is usable on errors, with the reason as its detail.
-    pub(crate) fn stale_copy(&self, wish: &Wish<'_>, why: Detail) -> Option<Response> {
-        let request = wish.incoming.origin_view(self.rules(wish.route));
-        let in_memory = self.cache.response(wish.key, &request);
-        let known = wish.known.iter().flatten().copied();
+    pub(crate) fn stale_copy(&self, query: &StaleQuery<'_>, why: Detail) -> Option<Response> {
+        let request = query.incoming.origin_view(self.rules(query.route));
+        let in_memory = self.cache.response(query.key, &request);
+        let known = query.known.iter().flatten().copied();
         let copies = known.chain(in_memory.as_ref());
-        let usable = copies.filter(|hit| self.may_stand_in(hit, wish));
+        let usable = copies.filter(|hit| self.may_stand_in(hit, query));
         let newest = usable.max_by_key(|hit| hit.began)?;
-        Some(self.stand_in(newest.clone(), wish, why))
+        Some(self.stand_in(newest.clone(), query, why))
     }
 
     /// The same for a tier's copy.
-    pub(crate) async fn stale_copy_behind(&self, wish: &Wish<'_>, why: Detail) -> Option<Response> {
+    pub(crate) async fn stale_copy_in_tiers(
+        &self,
+        query: &StaleQuery<'_>,
+        why: Detail,
+    ) -> Option<Response> {
         if self.cache.has_no_tiers() {
             return None;
         }
-        let request = wish.incoming.origin_view(self.rules(wish.route));
-        let hit = self.cache.copy_behind(wish.key, &request).await?.into_hit();
-        let usable = self.may_stand_in(&hit, wish);
-        usable.then(|| self.stand_in(hit, wish, why))
+        let request = query.incoming.origin_view(self.rules(query.route));
+        let hit = self
+            .cache
+            .copy_in_tiers(query.key, &request)
+            .await?
+            .into_hit();
+        let usable = self.may_stand_in(&hit, query);
+        usable.then(|| self.stand_in(hit, query, why))
     }
 
     /// Waits; if a copy is usable on errors, only for `stale_wait`, except for a program, which has
     /// timeouts of its own. A copy may also appear during the wait.
     pub(crate) async fn or_stale<T>(
         &self,
-        mut told: impl Future<Output = T> + Unpin,
+        mut answer: impl Future<Output = T> + Unpin,
         (began, deadline): (Instant, Option<Instant>),
         copy: impl Fn() -> Option<Response>,
-    ) -> Waited<T> {
+    ) -> WaitOutcome<T> {
         if self.settings.clients == Clients::Program {
             return match deadline {
-                None => Waited::Done(told.await),
-                Some(deadline) => timeout_at(deadline, told)
+                None => WaitOutcome::Done(answer.await),
+                Some(deadline) => timeout_at(deadline, answer)
                     .await
-                    .map_or(Waited::TooLong, Waited::Done),
+                    .map_or(WaitOutcome::TooLong, WaitOutcome::Done),
             };
         }
         let mut pause = Duration::from_millis(self.settings.stale_wait);
         let mut next = began + pause;
         loop {
             let until = deadline.map_or(next, |deadline| deadline.min(next));
-            if let Ok(told) = timeout_at(until, &mut told).await {
-                return Waited::Done(told);
+            if let Ok(answer) = timeout_at(until, &mut answer).await {
+                return WaitOutcome::Done(answer);
             }
             if let Some(response) = copy() {
-                return Waited::Stale(response);
+                return WaitOutcome::Stale(response);
             }
             if deadline.is_some_and(|deadline| deadline <= until) {
-                return Waited::TooLong;
+                return WaitOutcome::TooLong;
             }
             pause *= 2;
             next = Instant::now() + pause;
         }
     }
 
-    fn may_stand_in(&self, hit: &Hit, wish: &Wish<'_>) -> bool {
+    fn may_stand_in(&self, hit: &Hit, query: &StaleQuery<'_>) -> bool {
         let is_whole = hit.file().is_none_or(|file| !file.is_damaged());
-        let request = wish.incoming.origin_view(self.rules(wish.route));
+        let request = query.incoming.origin_view(self.rules(query.route));
         let mut selection = Selection::new();
         vary::select(hit.vary(), &request, &mut selection);
         is_whole
-            && !self.cache.is_purged(wish.key, hit)
+            && !self.cache.is_purged(query.key, hit)
             && vary::answers(hit.vary(), hit.selection(), &selection, hit.fields())
-            && on_error(&hit.lifetime, wish.facts, self.clock.now())
+            && on_error(&hit.lifetime, query.facts, self.clock.now())
     }
 
-    fn stand_in(&self, hit: Hit, wish: &Wish<'_>, why: Detail) -> Response {
-        let (request, now) = (wish.incoming.as_request(), self.clock.now());
-        let look = Look {
-            route: wish.route,
-            key: wish.key,
+    fn stand_in(&self, hit: Hit, query: &StaleQuery<'_>, why: Detail) -> Response {
+        let (request, now) = (query.incoming.as_request(), self.clock.now());
+        let look = LookupContext {
+            route: query.route,
+            key: query.key,
             request: &request,
-            view: &request.origin_view(self.rules(wish.route)),
-            facts: wish.facts,
+            view: &request.origin_view(self.rules(query.route)),
+            facts: query.facts,
         };
         let mut response = self.answer_on(&look, hit, now, Outcome::Stale);
         response.cache_status.detail = Some(why);

@@ -61,9 +61,9 @@ pub(crate) struct Wakers {
 
 /// A slot among the [`Wakers`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place(usize);
+pub(crate) struct WakerSlot(usize);
 
-impl Place {
+impl WakerSlot {
     /// The index; low ones are reused.
     pub(crate) fn index(self) -> usize {
         self.0
@@ -72,12 +72,12 @@ impl Place {
 
 impl Wakers {
     /// Takes a slot. Return it with [`Self::leave`].
-    pub(crate) fn take_place(&mut self) -> Place {
-        Place(self.places.insert(None))
+    pub(crate) fn take_slot(&mut self) -> WakerSlot {
+        WakerSlot(self.places.insert(None))
     }
 
     /// Waits in the slot for the next [`Self::take_all`].
-    pub(crate) fn wait(&mut self, place: Place, waker: &Waker) {
+    pub(crate) fn wait(&mut self, place: WakerSlot, waker: &Waker) {
         match &mut self.places[place.0] {
             Some(known) => known.clone_from(waker),
             vacant => *vacant = Some(waker.clone()),
@@ -85,7 +85,7 @@ impl Wakers {
     }
 
     /// Returns a slot.
-    pub(crate) fn leave(&mut self, place: Place) {
+    pub(crate) fn leave(&mut self, place: WakerSlot) {
         self.places.remove(place.0);
     }
 
@@ -95,8 +95,8 @@ impl Wakers {
     }
 
     /// The slots in use.
-    pub(crate) fn places(&self) -> impl Iterator<Item = Place> {
-        self.places.iter().map(|(place, _)| Place(place))
+    pub(crate) fn places(&self) -> impl Iterator<Item = WakerSlot> {
+        self.places.iter().map(|(place, _)| WakerSlot(place))
     }
 
     /// Takes the wakers of all waiting tasks, to be woken after the lock is released.

@@ -17,7 +17,7 @@ impl Engine {
         let view = request.origin_view(rules);
         let mut numbers = self.cache.variants_for(&key, &view);
         numbers.push(variant_number(&key, &VaryNames::default(), &[]));
-        let near = self.cache.copy_behind(&key, &view).await;
+        let near = self.cache.copy_in_tiers(&key, &view).await;
         // The nearest tier may have another variant than the shared ones.
         let shared = self.cache.copy_in_shared_tiers(&key, &view).await;
         let behind = [near, shared].into_iter().flatten();

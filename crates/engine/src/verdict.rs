@@ -4,16 +4,16 @@ use microcache_policy::{Detail, Time};
 use microcache_store::{Hit, TagNumbers};
 
 use crate::cache::Cache;
-use crate::cache::flight::{Failure, Leader, Progress, Shareable};
-use crate::keep::LeadersCopy;
+use crate::cache::flight::{Failure, FetchProgress, Leader, SharedAnswer};
 use crate::origin::OriginResponse;
+use crate::store_response::LeaderResponse;
 
 /// The result of a fetch, as the leader gets it.
 pub(crate) enum Verdict {
     /// A response that all waiters may read while it arrives.
-    Storable(LeadersCopy),
+    Storable(LeaderResponse),
     /// The stored response, confirmed by the origin.
-    Confirmed(Confirmed),
+    Confirmed(Confirmation),
     /// Confirmed by a 304, but no longer storable, for this reason.
     ConfirmedForOne(Hit, Detail),
     /// An entry of the tier of this name.
@@ -31,11 +31,11 @@ pub(crate) enum Verdict {
     /// Every waiter left before the origin was asked.
     Left,
     /// No answer.
-    Failed(Failed),
+    Failed(FetchFailure),
 }
 
 /// A stored response that the origin has confirmed.
-pub(crate) struct Confirmed {
+pub(crate) struct Confirmation {
     /// The response to be stored and shared.
     pub(crate) stored: Hit,
     /// The same with the fields for the leader's client only.
@@ -45,7 +45,7 @@ pub(crate) struct Confirmed {
 }
 
 /// A failed fetch.
-pub(crate) struct Failed {
+pub(crate) struct FetchFailure {
     pub(crate) failure: Failure,
     /// A stale copy that is usable on errors.
     pub(crate) stale: Option<Hit>,
@@ -58,36 +58,42 @@ pub(crate) struct Failed {
 impl Verdict {
     /// Publishes the result to the waiters, and to later requests that join until the fetch has
     /// ended.
-    pub(crate) fn tell_others(&self, cache: &Cache, leader: &Leader, now: Time) {
-        leader.tell(match self {
+    pub(crate) fn publish(&self, cache: &Cache, leader: &Leader, now: Time) {
+        leader.publish(match self {
             // Some waiters may have come after a purge, and must not get an earlier response.
             _ if self
                 .tags()
                 .is_some_and(|tags| cache.is_purged_since(leader, tags)) =>
             {
-                Progress::LookAgain
+                FetchProgress::LookAgain
             }
-            Self::Storable(copy) => Progress::Answer(Shareable::Filling(copy.filling.clone()), now),
+            Self::Storable(copy) => {
+                FetchProgress::Answer(SharedAnswer::Filling(copy.filling.clone()), now)
+            }
             Self::Confirmed(confirmed) => {
-                Progress::Answer(Shareable::Confirmed(confirmed.stored.clone()), now)
+                FetchProgress::Answer(SharedAnswer::Confirmed(confirmed.stored.clone()), now)
             }
-            Self::Found(hit, tier) => Progress::Answer(Shareable::Found(hit.clone(), *tier), now),
+            Self::Found(hit, tier) => {
+                FetchProgress::Answer(SharedAnswer::Found(hit.clone(), *tier), now)
+            }
             Self::ConfirmedForOne(..) | Self::Private(..) | Self::TooLarge | Self::AskWhole => {
-                Progress::Released
+                FetchProgress::Released
             }
             // The next request to come leads the next fetch.
-            Self::Left => Progress::LookAgain,
-            Self::Refused(..) => Progress::Refused,
-            Self::Failed(failed) => Progress::Failed(failed.failure.clone(), failed.stale.clone()),
+            Self::Left => FetchProgress::LookAgain,
+            Self::Refused(..) => FetchProgress::Refused,
+            Self::Failed(failed) => {
+                FetchProgress::Failed(failed.failure.clone(), failed.stale.clone())
+            }
         });
     }
 
     /// The verdict for a client whose fields were partly withheld from the origin: a response for
     /// one client does not answer its full request.
-    pub(crate) fn for_one_who_said_more(self) -> Self {
+    pub(crate) fn for_withheld_request(self) -> Self {
         match self {
             Self::Private(..) | Self::Refused(..) | Self::ConfirmedForOne(..) => Self::AskWhole,
-            Self::Failed(failed) => Self::Failed(Failed {
+            Self::Failed(failed) => Self::Failed(FetchFailure {
                 ask_whole: failed.page.is_some(),
                 page: None,
                 ..failed

@@ -4,7 +4,7 @@
 //! takes another route, the rules of one must not hold for pages of the other.
 
 use http::Method;
-use microcache_engine::{Bypass, Request, RouteFound};
+use microcache_engine::{Bypass, Request, RouteMatch};
 use microcache_policy::key::split_query;
 use microcache_policy::readings::{is_plain, readings};
 
@@ -37,7 +37,7 @@ impl Routing {
     }
 
     /// The route that a request takes. With one route for everything this costs next to nothing.
-    pub(crate) fn find(&self, request: &Request<'_>) -> RouteFound {
+    pub(crate) fn find(&self, request: &Request<'_>) -> RouteMatch {
         let (method, host, target) = (request.method, request.host, request.target);
         let route = self.first(|route| route.matcher.matches(method, host, target));
         let bypass = if self.is_ambiguous(method, host, target) {
@@ -46,7 +46,7 @@ impl Routing {
             let holds = self.routes[route].bypasses(request.fields, target);
             holds.then_some(Bypass::Condition)
         };
-        RouteFound { route, bypass }
+        RouteMatch { route, bypass }
     }
 
     #[inline]

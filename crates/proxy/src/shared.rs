@@ -10,7 +10,7 @@ use std::time::Duration;
 use microcache_engine::flight::FlightLimits;
 use microcache_engine::serve::FindRoute;
 use microcache_engine::{
-    BodyError, Clients, Engine, Origin, OriginRequest, Question, Request, Route, Settings,
+    BodyError, Clients, Engine, FetchPlan, Origin, OriginRequest, Request, Route, Settings,
 };
 use microcache_push::{BackendError, Hub, MercureOrigin, Push, PushSettings, WatchOrigin};
 use microcache_store::{MemoryLimits, Tiers};
@@ -137,7 +137,7 @@ impl Shared {
     }
 
     /// The largest body that a request may have on its route, and on those that its path may be read as.
-    pub(crate) fn max_body(&self, question: &Question, request: &Request<'_>) -> u64 {
+    pub(crate) fn max_body(&self, question: &FetchPlan, request: &Request<'_>) -> u64 {
         let most = self.max_bodies[question.route()];
         if !question.has_ambiguous_path() {
             return most;
@@ -157,7 +157,7 @@ impl Shared {
 
     /// The same cache, connections and room with another configuration, before these origins.
     pub(crate) fn renewed(&self, origins: &[Arc<dyn Origin>], config: &Config) -> Self {
-        let object = (config.memory / LARGEST_SHARE).max(self.engine.cache.largest_behind());
+        let object = (config.memory / LARGEST_SHARE).max(self.engine.cache.largest_in_tiers());
         let push = self.push.clone().or_else(|| start_push(config).ok()?);
         let mercure = start_mercure(self.mercure.as_ref(), config);
         let behind = Behind {

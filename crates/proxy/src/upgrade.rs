@@ -130,7 +130,7 @@ pub(crate) async fn upgrade(program: &Program, handle: &Handle) -> Result<u32, N
 /// Has purges count here that come to the new process while this one ends.
 fn follow(line: Arc<Line>, handle: &Handle) -> io::Result<()> {
     let engine = handle.engine();
-    let purge = move |rule: Rule| engine.cache.purge_too(&rule);
+    let purge = move |rule: Rule| engine.cache.apply_purge(&rule);
     let follow = move || follow_successor(&line, purge);
     let thread = thread::Builder::new().name("after".to_owned());
     thread.spawn(follow).map(drop)

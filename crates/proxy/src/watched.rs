@@ -10,8 +10,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use microcache_engine::cache::{ChangeKind, Notice, Watched, Watcher};
-use microcache_engine::{Bypass, Glance, Holdings, OriginRequest};
+use microcache_engine::cache::{ChangeKind, Notice, WatchTarget, Watcher};
+use microcache_engine::{Bypass, Holdings, OriginRequest, Peek};
 use microcache_policy::{Network, Scheme, Time};
 use microcache_push::{FindContent, MAX_INLINE, PageError, PageStatus, PageTopic};
 use parking_lot::Mutex;
@@ -249,7 +249,7 @@ struct Seen {
 
 /// Who tells of changes.
 struct Watchers {
-    watched: Watched,
+    watched: WatchTarget,
     url: Watcher,
     purges: Watcher,
 }
@@ -301,7 +301,7 @@ impl Follower {
             return before;
         }
         let url = engine.cache.watch(watched.clone()).ok()?;
-        let purges = engine.cache.watch(Watched::Purges).ok()?;
+        let purges = engine.cache.watch(WatchTarget::Purges).ok()?;
         Some(Watchers {
             watched,
             url,
@@ -309,10 +309,10 @@ impl Follower {
         })
     }
 
-    fn glance(&self) -> Option<Glance> {
+    fn peek(&self) -> Option<Peek> {
         let engine = &self.in_force.shared.engine;
         let request = self.session.request(self.plain.head());
-        engine.glance(&request, engine.clock.now())
+        engine.peek(&request, engine.clock.now())
     }
 
     /// Looks, tells what is new, and has what is out of date renewed. Says when to look again by itself.
@@ -323,13 +323,13 @@ impl Follower {
             page.publish(PageStatus::Unwatchable);
             return Some(Instant::now() + UNWATCHABLE_PACE);
         }
-        let glance = self.glance();
-        seen.take(glance.as_ref(), page);
+        let peek = self.peek();
+        seen.take(peek.as_ref(), page);
         if allowed == Watching::Stored {
             return None;
         }
         let now = Instant::now();
-        let fresh_for = glance.map_or(0, |glance| glance.fresh_for);
+        let fresh_for = peek.map_or(0, |peek| peek.fresh_for);
         if fresh_for > 0 {
             return Some(now + Duration::from_millis(fresh_for));
         }
@@ -346,24 +346,24 @@ impl Follower {
                 UNWATCHABLE_PACE
             }
         };
-        let glance = self.glance();
-        seen.take(glance.as_ref(), page);
+        let peek = self.peek();
+        seen.take(peek.as_ref(), page);
         // Whoever makes up urls must not have the application say each second that there is nothing.
-        let is_error = glance.as_ref().is_some_and(|glance| glance.status() >= 400);
+        let is_error = peek.as_ref().is_some_and(|peek| peek.status() >= 400);
         let pause = if is_error { ERROR_PACE } else { pause };
         seen.not_before = Some(now + pause);
-        let fresh_for = glance.map_or(0, |glance| glance.fresh_for);
+        let fresh_for = peek.map_or(0, |peek| peek.fresh_for);
         Some(now + Duration::from_millis(fresh_for).max(pause))
     }
 }
 
 /// How the content of a page is had, which is read only if somebody wants to be told it.
-fn content_of(glance: &Glance) -> Option<FindContent> {
-    glance.may_have_content(MAX_INLINE).then(|| {
-        let glance = glance.clone();
+fn content_of(peek: &Peek) -> Option<FindContent> {
+    peek.may_have_content(MAX_INLINE).then(|| {
+        let peek = peek.clone();
         let find = move || {
-            let media_type = String::from_utf8(glance.media_type().to_vec()).ok()?;
-            Some((media_type, glance.content(MAX_INLINE)?))
+            let media_type = String::from_utf8(peek.media_type().to_vec()).ok()?;
+            Some((media_type, peek.content(MAX_INLINE)?))
         };
         Arc::new(find) as FindContent
     })
@@ -371,8 +371,8 @@ fn content_of(glance: &Glance) -> Option<FindContent> {
 
 impl Seen {
     /// Tells what is new.
-    fn take(&mut self, glance: Option<&Glance>, page: &PageTopic) {
-        let Some(glance) = glance else {
+    fn take(&mut self, peek: Option<&Peek>, page: &PageTopic) {
+        let Some(peek) = peek else {
             if std::mem::take(&mut self.purge) && self.shown.take().is_some() {
                 page.publish(PageStatus::Purged);
                 // Who purges wants another one to be seen.
@@ -382,16 +382,16 @@ impl Seen {
         };
         self.purge = false;
         let version = match self.shown {
-            Some((began, version)) if began == glance.began() => version,
-            _ => glance.version(),
+            Some((began, version)) if began == peek.began() => version,
+            _ => peek.version(),
         };
         self.was_shown = true;
-        self.shown = Some((glance.began(), version));
-        let tag = glance.tag();
+        self.shown = Some((peek.began(), version));
+        let tag = peek.tag();
         let status = PageStatus::Version {
             number: version,
             tag: tag.and_then(|tag| String::from_utf8(tag.to_vec()).ok()),
         };
-        page.publish_with_content(status, content_of(glance));
+        page.publish_with_content(status, content_of(peek));
     }
 }

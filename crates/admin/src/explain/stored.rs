@@ -1,7 +1,7 @@
 //! Explains stored variants: source and length of the lifetime, selecting fields.
 
 use microcache_engine::cache::variant_number;
-use microcache_engine::{Compressed, Explained, Variant, clock};
+use microcache_engine::{Compressed, Explained, ExplainedVariant, clock};
 use microcache_policy::{
     LifetimeSource, Millis, NotCompressed, ResponseExplanation, ResponseFacts, SentCoding,
     StaleWindowSource, TagKind, Time, Times, vary,
@@ -12,7 +12,7 @@ use super::phrases::{ExplanationStep, listed, span, text};
 use crate::entries::{variant_id, varies_on};
 
 /// A stored response, for programs.
-pub(super) fn variant(one: &Variant, explained: &Explained) -> Value {
+pub(super) fn variant(one: &ExplainedVariant, explained: &Explained) -> Value {
     let (now, lifetime) = (explained.now, &one.lifetime);
     let seconds = |span: Millis| span as f64 / 1000.0;
     let account = account(one, explained);
@@ -37,7 +37,7 @@ pub(super) fn variant(one: &Variant, explained: &Explained) -> Value {
 }
 
 /// `fresh`, `stale`, or only good for being confirmed by the origin.
-fn state(one: &Variant, explained: &Explained) -> &'static str {
+fn state(one: &ExplainedVariant, explained: &Explained) -> &'static str {
     let (lifetime, ttl) = (&one.lifetime, one.lifetime.ttl(explained.now));
     if lifetime.must_be_validated() {
         "to be confirmed"
@@ -50,7 +50,7 @@ fn state(one: &Variant, explained: &Explained) -> &'static str {
     }
 }
 
-fn tags(one: &Variant, explained: &Explained, kind: TagKind) -> Vec<String> {
+fn tags(one: &ExplainedVariant, explained: &Explained, kind: TagKind) -> Vec<String> {
     let read = ResponseFacts::read(one.fields.fields(), &explained.rules);
     let all = read.tags().map(|tags| {
         let of_kind = tags.iter().filter(|tag| tag.kind == kind);
@@ -60,7 +60,7 @@ fn tags(one: &Variant, explained: &Explained, kind: TagKind) -> Vec<String> {
 }
 
 /// Judges a stored response's fields by the current rules.
-fn account(one: &Variant, explained: &Explained) -> ResponseExplanation {
+fn account(one: &ExplainedVariant, explained: &Explained) -> ResponseExplanation {
     let read = ResponseFacts::read(one.fields.fields(), &explained.rules);
     let received = one.lifetime.response_time();
     let facts = explained.facts.as_fill();
@@ -72,7 +72,7 @@ fn account(one: &Variant, explained: &Explained) -> ResponseExplanation {
 }
 
 /// Explains why the selected variant is stored, and for how long.
-pub(super) fn steps(one: &Variant, explained: &Explained) -> Vec<ExplanationStep> {
+pub(super) fn steps(one: &ExplainedVariant, explained: &Explained) -> Vec<ExplanationStep> {
     let account = account(one, explained);
     let mut steps = vec![fresh(one, &account, explained.now), stale(one, &account)];
     if let Some(told) = otherwise(one, &account) {
@@ -88,7 +88,7 @@ pub(super) fn steps(one: &Variant, explained: &Explained) -> Vec<ExplanationStep
 }
 
 /// Freshness lifetime and its source.
-fn fresh(one: &Variant, account: &ResponseExplanation, now: Time) -> ExplanationStep {
+fn fresh(one: &ExplainedVariant, account: &ResponseExplanation, now: Time) -> ExplanationStep {
     let lifetime = &one.lifetime;
     let age = lifetime.age(now);
     if lifetime.must_be_validated() && account.must_validate {
@@ -142,7 +142,7 @@ const fn is_the_routes(by: LifetimeSource) -> bool {
 }
 
 /// Stale window for revalidation.
-fn stale(one: &Variant, account: &ResponseExplanation) -> ExplanationStep {
+fn stale(one: &ExplainedVariant, account: &ResponseExplanation) -> ExplanationStep {
     let window = one.lifetime.stale_while_revalidate();
     if one.lifetime.must_be_validated() || window == 0 {
         let step = ExplanationStep::new("it is not served stale while it is refreshed", "");
@@ -192,7 +192,7 @@ fn stale(one: &Variant, account: &ResponseExplanation) -> ExplanationStep {
 }
 
 /// Stale window for origin errors.
-fn otherwise(one: &Variant, account: &ResponseExplanation) -> Option<ExplanationStep> {
+fn otherwise(one: &ExplainedVariant, account: &ResponseExplanation) -> Option<ExplanationStep> {
     let if_error = one.lifetime.stale_if_error();
     if one.lifetime.must_be_validated() || if_error == 0 {
         return None;
@@ -240,7 +240,7 @@ pub(super) fn compression(compression: Result<Compressed, NotCompressed>) -> Exp
 }
 
 /// For whom it is.
-fn varies(one: &Variant) -> Option<ExplanationStep> {
+fn varies(one: &ExplainedVariant) -> Option<ExplanationStep> {
     let told = vary::selected_values(&one.vary, &one.selection);
     if told.is_empty() {
         return None;

@@ -1,22 +1,22 @@
-//! Counts instructions under callgrind: the same on an idle machine and on a busy one.
+//! Instruction counts under callgrind, which are the same on idle and busy machines.
 //!
 //! `cargo bench` prints a table; `cargo test --benches` runs every case once, uncounted. To see
 //! where a case spends its instructions, with the path of the bench binary that cargo prints:
 //! `valgrind --tool=callgrind --toggle-collect='*repeat*' BINARY --case NAME`, then
-//! `callgrind_annotate` on what that writes.
+//! `callgrind_annotate` on its output.
 
 use std::env;
 use std::process::Command;
 
-/// Something to count.
+/// A case to count.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
-    /// Makes everything ready and returns one round of the work, which checks its own result on
-    /// its first call only.
+    /// Prepares the case and returns one round of its work, which checks its own result on its
+    /// first call only.
     pub(crate) prepare: fn() -> Box<dyn FnMut()>,
 }
 
-/// What a current browser sends, beside `Host`.
+/// The fields of a current browser, besides `Host`.
 pub(crate) const BROWSER_FIELDS: &str = "\
     User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0\r\n\
     Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8\r\n\
@@ -33,7 +33,7 @@ pub(crate) const BROWSER_FIELDS: &str = "\
     Sec-Fetch-User: ?1\r\n\
     Priority: u=0, i\r\n";
 
-/// Rounds that are counted; what is only paid once disappears among them.
+/// Counted rounds; one-time costs are lost among them.
 const ROUNDS: u32 = 1_000;
 
 pub(crate) fn main(title: &str, cases: &[Case]) {
@@ -55,7 +55,7 @@ pub(crate) fn main(title: &str, cases: &[Case]) {
     }
 }
 
-/// The only function that callgrind looks at.
+/// The only function that callgrind counts.
 #[inline(never)]
 fn repeat(round: &mut dyn FnMut()) {
     for _ in 0..ROUNDS {
@@ -63,7 +63,7 @@ fn repeat(round: &mut dyn FnMut()) {
     }
 }
 
-/// Instructions of one round.
+/// Instructions per round.
 fn count(case: &Case) -> u64 {
     let valgrind = Command::new("valgrind")
         .args(["--tool=callgrind", "--toggle-collect=*repeat*"])

@@ -16,7 +16,7 @@ use foldhash::fast::RandomState;
 use microcache_store::{Key, Stored, TagNumbers};
 use parking_lot::Mutex;
 
-use super::rule::{Held, Named, Rule, Scope, Strength};
+use super::rule::{EntryNames, Rule, RuleSubject, Scope, Strength};
 
 /// The most notices waiting for one watcher. On overflow they are replaced by one notice that some
 /// were missed.
@@ -26,7 +26,7 @@ pub const MAX_WATCHERS: usize = 64 * 1024;
 
 /// The entries to watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Watched {
+pub enum WatchTarget {
     /// The responses of one key.
     Key(Key),
     /// Every entry in this purge scope.
@@ -38,7 +38,7 @@ pub enum Watched {
 
 /// A change in the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct CacheChange {
     /// Greater than the numbers of all earlier changes.
     pub number: u64,
     /// The kind of change.
@@ -78,7 +78,7 @@ pub enum ChangeKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// A change.
-    Changed(Change),
+    Changed(CacheChange),
     /// Changes up to this number were dropped because the mailbox was full. The watched entries
     /// have to be read again.
     Missed(u64),
@@ -93,11 +93,11 @@ pub struct TooManyWatchers;
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     watching: AtomicUsize,
-    books: Mutex<Books>,
+    index: Mutex<WatcherIndex>,
 }
 
 #[derive(Debug, Default)]
-struct Books {
+struct WatcherIndex {
     number: u64,
     next_id: u64,
     everything: Mailboxes,
@@ -114,21 +114,21 @@ struct Mailbox(Mutex<Letters>);
 
 #[derive(Debug, Default)]
 struct Letters {
-    waiting: VecDeque<Change>,
+    waiting: VecDeque<CacheChange>,
     missed: Option<u64>,
     waker: Option<Waker>,
 }
 
 impl Changes {
     /// Registers a watcher.
-    pub(super) fn watch(self: &Arc<Self>, what: Watched) -> Result<Watcher, TooManyWatchers> {
-        let mut books = self.books.lock();
+    pub(super) fn watch(self: &Arc<Self>, what: WatchTarget) -> Result<Watcher, TooManyWatchers> {
+        let mut index = self.index.lock();
         if self.watching.load(Ordering::Relaxed) >= MAX_WATCHERS {
             return Err(TooManyWatchers);
         }
-        books.next_id += 1;
-        let (id, mailbox) = (books.next_id, Arc::new(Mailbox::default()));
-        books.of(&what).push((id, Arc::clone(&mailbox)));
+        index.next_id += 1;
+        let (id, mailbox) = (index.next_id, Arc::new(Mailbox::default()));
+        index.of(&what).push((id, Arc::clone(&mailbox)));
         // Every later change sees the watcher.
         self.watching.fetch_add(1, Ordering::SeqCst);
         Ok(Watcher {
@@ -136,73 +136,73 @@ impl Changes {
             mailbox,
             what,
             id,
-            since: books.number,
+            since: index.number,
         })
     }
 
     /// Notifies the watchers of a response of a key.
-    pub(super) fn tell(&self, key: &Key, response: &Stored, kind: ChangeKind) {
+    pub(super) fn notify(&self, key: &Key, response: &Stored, kind: ChangeKind) {
         if self.watching.load(Ordering::SeqCst) == 0 {
             return;
         }
         let validator = validator(response);
-        self.tell_watchers(key, &response.tags, validator, kind);
+        self.notify_watchers(key, &response.tags, validator, kind);
     }
 
     /// Notifies the watchers that all responses of a key were removed.
-    pub(super) fn tell_gone(&self, key: &[u8]) {
+    pub(super) fn notify_removed(&self, key: &[u8]) {
         if self.watching.load(Ordering::SeqCst) > 0 {
             let (key, none) = (Key::from(key), TagNumbers::default());
-            self.tell_watchers(&key, &none, None, ChangeKind::Purged);
+            self.notify_watchers(&key, &none, None, ChangeKind::Purged);
         }
     }
 
-    fn tell_watchers(
+    fn notify_watchers(
         &self,
         key: &Key,
         tags: &TagNumbers,
         validator: Option<Bytes>,
         kind: ChangeKind,
     ) {
-        let entry = Named::new(Held::fetch(key, tags));
-        let mut books = self.books.lock();
-        books.number += 1;
-        let change = Change {
-            number: books.number,
+        let entry = EntryNames::new(RuleSubject::fetch(key, tags));
+        let mut index = self.index.lock();
+        index.number += 1;
+        let change = CacheChange {
+            number: index.number,
             kind,
             subject: Subject::Key {
                 key: Arc::clone(key),
                 validator,
             },
         };
-        let by_name = entry.numbers().map(|number| books.named.get(&number));
-        let by_prefix = books
+        let by_name = entry.numbers().map(|number| index.named.get(&number));
+        let by_prefix = index
             .prefixes
             .iter()
             .map(|(length, all)| all.get(entry.begins_with(*length)?));
-        let told = [Some(&books.everything), books.keys.get(key)]
+        let mailboxes = [Some(&index.everything), index.keys.get(key)]
             .into_iter()
             .chain(by_name)
             .chain(by_prefix)
             .flatten();
-        let wakers: Vec<_> = told
+        let wakers: Vec<_> = mailboxes
             .flatten()
             .filter_map(|(_, mailbox)| mailbox.put(&change))
             .collect();
-        drop(books);
+        drop(index);
         wakers.into_iter().for_each(Waker::wake);
     }
 
     /// Notifies the watchers of the scope that a rule names. Watchers of single entries are
     /// notified when the sweep removes them.
-    pub(super) fn tell_rule(&self, rule: &Rule) {
+    pub(super) fn notify_rule(&self, rule: &Rule) {
         if self.watching.load(Ordering::SeqCst) == 0 {
             return;
         }
-        let mut books = self.books.lock();
-        books.number += 1;
-        let change = Change {
-            number: books.number,
+        let mut index = self.index.lock();
+        index.number += 1;
+        let change = CacheChange {
+            number: index.number,
             kind: match rule.strength {
                 Strength::Hard => ChangeKind::Purged,
                 Strength::Soft => ChangeKind::Expired,
@@ -213,60 +213,60 @@ impl Changes {
             Scope::Everything => None,
             Scope::Prefix { .. } => {
                 let prefix = rule.scope.pattern();
-                let of_length = books.prefixes.get(&prefix.len());
+                let of_length = index.prefixes.get(&prefix.len());
                 of_length.and_then(|all| all.get(&prefix))
             }
-            scope => books.named.get(&scope.number()),
+            scope => index.named.get(&scope.number()),
         };
-        let told = same
+        let mailboxes = same
             .into_iter()
-            .chain([&books.everything, &books.purges])
+            .chain([&index.everything, &index.purges])
             .flatten();
-        let wakers: Vec<_> = told
+        let wakers: Vec<_> = mailboxes
             .filter_map(|(_, mailbox)| mailbox.put(&change))
             .collect();
-        drop(books);
+        drop(index);
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    fn leave(&self, what: &Watched, id: u64) {
-        let mut books = self.books.lock();
-        books.of(what).retain(|(one, _)| *one != id);
-        books.forget_empty(what);
+    fn leave(&self, what: &WatchTarget, id: u64) {
+        let mut index = self.index.lock();
+        index.of(what).retain(|(one, _)| *one != id);
+        index.forget_empty(what);
         self.watching.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
-impl Books {
-    fn of(&mut self, what: &Watched) -> &mut Mailboxes {
+impl WatcherIndex {
+    fn of(&mut self, what: &WatchTarget) -> &mut Mailboxes {
         match what {
-            Watched::Key(key) => self.keys.entry(Arc::clone(key)).or_default(),
-            Watched::Scope(Scope::Everything) => &mut self.everything,
-            Watched::Purges => &mut self.purges,
-            Watched::Scope(scope @ Scope::Prefix { .. }) => {
+            WatchTarget::Key(key) => self.keys.entry(Arc::clone(key)).or_default(),
+            WatchTarget::Scope(Scope::Everything) => &mut self.everything,
+            WatchTarget::Purges => &mut self.purges,
+            WatchTarget::Scope(scope @ Scope::Prefix { .. }) => {
                 let prefix = scope.pattern();
                 let of_length = self.prefixes.entry(prefix.len()).or_default();
                 of_length.entry(prefix).or_default()
             }
-            Watched::Scope(scope) => self.named.entry(scope.number()).or_default(),
+            WatchTarget::Scope(scope) => self.named.entry(scope.number()).or_default(),
         }
     }
 
-    fn forget_empty(&mut self, what: &Watched) {
+    fn forget_empty(&mut self, what: &WatchTarget) {
         match what {
-            Watched::Purges => {}
-            Watched::Key(key) => {
+            WatchTarget::Purges => {}
+            WatchTarget::Key(key) => {
                 if self.keys.get(key).is_some_and(Vec::is_empty) {
                     self.keys.remove(key);
                 }
             }
-            Watched::Scope(Scope::Prefix { .. }) => {
+            WatchTarget::Scope(Scope::Prefix { .. }) => {
                 for of_length in self.prefixes.values_mut() {
                     of_length.retain(|_, all| !all.is_empty());
                 }
                 self.prefixes.retain(|_, of_length| !of_length.is_empty());
             }
-            Watched::Scope(scope) => {
+            WatchTarget::Scope(scope) => {
                 let number = scope.number();
                 if self.named.get(&number).is_some_and(Vec::is_empty) {
                     self.named.remove(&number);
@@ -277,7 +277,7 @@ impl Books {
 }
 
 impl Mailbox {
-    fn put(&self, change: &Change) -> Option<Waker> {
+    fn put(&self, change: &CacheChange) -> Option<Waker> {
         let mut letters = self.0.lock();
         if letters.missed.is_some() || letters.waiting.len() >= MAILBOX {
             letters.waiting.clear();
@@ -294,7 +294,7 @@ impl Mailbox {
 pub struct Watcher {
     changes: Weak<Changes>,
     mailbox: Arc<Mailbox>,
-    what: Watched,
+    what: WatchTarget,
     id: u64,
     since: u64,
 }

@@ -9,7 +9,7 @@ use microcache_store::{Claimed, Hit, Key, Learnt, Memory, Spooling, Stored, TagN
 
 use super::Cache;
 use super::changes::ChangeKind;
-use super::flight::{Leader, Lone, Role};
+use super::flight::{Leader, Role, UnsharedFetch};
 
 impl Cache {
     /// Leads the fetch of a key and a selection, or joins the one under way.
@@ -18,8 +18,8 @@ impl Cache {
     }
 
     /// Begins a fetch that no request can join.
-    pub(crate) fn begin_alone(&self, key: &Key) -> Lone {
-        self.flights.begin_alone(key)
+    pub(crate) fn begin_unshared(&self, key: &Key) -> UnsharedFetch {
+        self.flights.begin_unshared(key)
     }
 
     /// Stores a complete response and ends the fetch, unless the key was purged since the fetch
@@ -42,14 +42,14 @@ impl Cache {
             if self.tiers.is_empty() {
                 let hit = self.put(key, stored, request);
                 if let Some(hit) = &hit {
-                    self.changes.tell(key, hit, kind);
+                    self.changes.notify(key, hit, kind);
                 }
                 return hit.is_some();
             }
             let held = Memory::hold(stored);
             let _ = self.put(key, held.with_lifetime(held.lifetime), request);
             self.tiers.store(key, &held, claimed, self.clock.now());
-            self.changes.tell(key, &held, kind);
+            self.changes.notify(key, &held, kind);
             true
         });
         kept == Some(true)
@@ -60,7 +60,7 @@ impl Cache {
         let kept = leader.finish(|| {
             let is_current = self.may_commit(leader, &stored);
             if is_current && let Some(hit) = self.put(leader.key(), stored, request) {
-                self.changes.tell(leader.key(), &hit, ChangeKind::Stored);
+                self.changes.notify(leader.key(), &hit, ChangeKind::Stored);
             }
             is_current
         });
@@ -103,7 +103,7 @@ impl Cache {
     }
 
     /// Marks a claimed entry as unstorable for the processes that share a tier, for this time.
-    pub(crate) fn note_unstorable_behind(&self, key: &[u8], claimed: Claimed, lasts: Duration) {
+    pub(crate) fn note_unstorable_in_tiers(&self, key: &[u8], claimed: Claimed, lasts: Duration) {
         self.tiers.note_unstorable(key, claimed, lasts);
     }
 

@@ -12,7 +12,7 @@ use microcache_store::{EntryId, Key, Stored, TagNumbers, TierError};
 use tokio::task::yield_now;
 
 use super::Cache;
-use super::rule::{Held, Named, Scope, variant_number};
+use super::rule::{EntryNames, RuleSubject, Scope, variant_number};
 
 /// Keys, or entries of a tier, read in one batch.
 const BATCH: usize = 256;
@@ -21,7 +21,7 @@ pub const MAX_PAGE: usize = 1_000;
 
 /// A filter over entries.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub struct EntryFilter {
     /// Entries in this purge scope.
     pub scope: Scope,
     /// Entries of at least this size in bytes, head and body together.
@@ -32,7 +32,7 @@ pub struct Wanted {
     pub uses: u32,
 }
 
-impl Default for Wanted {
+impl Default for EntryFilter {
     /// No restriction.
     fn default() -> Self {
         Self {
@@ -46,7 +46,7 @@ impl Default for Wanted {
 
 /// The sort order of a listing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Order {
+pub enum ListingOrder {
     /// By key.
     #[default]
     Key,
@@ -83,22 +83,22 @@ pub struct EntryInfo {
 
 /// A page of the entries in memory.
 #[derive(Clone, Debug, Default)]
-pub struct Page {
+pub struct EntryPage {
     /// The entries, in the requested order.
     pub entries: Vec<EntryInfo>,
     /// The start of the next page; `None` after the last one.
-    pub next: Option<Cursor>,
+    pub next: Option<ListingCursor>,
 }
 
 /// A position in a sort order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Cursor {
+pub struct ListingCursor {
     rank: Reverse<u64>,
     key: Key,
     selection: Bytes,
 }
 
-impl Cursor {
+impl ListingCursor {
     /// Encodes the cursor, for a client that requests the next page.
     pub fn encode(&self) -> Vec<u8> {
         let (Reverse(rank), length) = (self.rank, self.key.len() as u64);
@@ -133,11 +133,11 @@ impl Cache {
     /// The first entries in memory after a position in this order, at most [`MAX_PAGE`].
     pub async fn entries(
         &self,
-        wanted: &Wanted,
-        order: Order,
-        after: Option<&Cursor>,
+        filter: &EntryFilter,
+        order: ListingOrder,
+        after: Option<&ListingCursor>,
         most: usize,
-    ) -> Page {
+    ) -> EntryPage {
         let (now, most) = (self.clock.now(), most.clamp(1, MAX_PAGE));
         let mut first = BTreeMap::new();
         let mut is_end = true;
@@ -146,7 +146,7 @@ impl Cache {
                 let entry = of_stored(&key, one, now);
                 let place = entry.place(order);
                 if after.is_some_and(|after| place <= *after)
-                    || !wanted.includes(&entry, &one.tags)
+                    || !filter.includes(&entry, &one.tags)
                     || self.is_purged(&key, one)
                 {
                     continue;
@@ -162,7 +162,7 @@ impl Cache {
             }
         }
         let last = first.last_key_value().map(|(place, _)| place.clone());
-        Page {
+        EntryPage {
             entries: first.into_values().collect(),
             next: last.filter(|_| !is_end),
         }
@@ -172,7 +172,7 @@ impl Cache {
     /// yet.
     pub async fn entries_on_disk(
         &self,
-        wanted: &Wanted,
+        filter: &EntryFilter,
         after: Option<EntryId>,
         most: usize,
     ) -> Result<TierPage, TierError> {
@@ -203,7 +203,7 @@ impl Cache {
                         uses: 0,
                         fields: head.fields,
                     };
-                    let is_wanted = wanted.includes(&entry, &head.tags);
+                    let is_wanted = filter.includes(&entry, &head.tags);
                     page.entries.extend(is_wanted.then_some(entry));
                 }
             }
@@ -216,13 +216,14 @@ impl Cache {
     }
 }
 
-impl Wanted {
+impl EntryFilter {
     /// Checks whether the filter selects an entry with these tags.
     fn includes(&self, entry: &EntryInfo, tags: &TagNumbers) -> bool {
         entry.size >= self.size
             && entry.age >= self.age
             && entry.uses >= self.uses
-            && (self.scope == Scope::Everything || Named::new(entry.held(tags)).is_in(&self.scope))
+            && (self.scope == Scope::Everything
+                || EntryNames::new(entry.held(tags)).is_in(&self.scope))
     }
 }
 
@@ -232,18 +233,18 @@ impl EntryInfo {
         variant_number(&self.key, &self.vary, &self.selection)
     }
 
-    fn held<'a>(&'a self, tags: &'a TagNumbers) -> Held<'a> {
-        Held::of_variant(&self.key, tags, &self.vary, &self.selection)
+    fn held<'a>(&'a self, tags: &'a TagNumbers) -> RuleSubject<'a> {
+        RuleSubject::of_variant(&self.key, tags, &self.vary, &self.selection)
     }
 
-    fn place(&self, order: Order) -> Cursor {
+    fn place(&self, order: ListingOrder) -> ListingCursor {
         let rank = match order {
-            Order::Key => 0,
-            Order::Size => self.size,
-            Order::Age => self.age,
-            Order::Uses => u64::from(self.uses),
+            ListingOrder::Key => 0,
+            ListingOrder::Size => self.size,
+            ListingOrder::Age => self.age,
+            ListingOrder::Uses => u64::from(self.uses),
         };
-        Cursor {
+        ListingCursor {
             rank: Reverse(rank),
             key: Key::clone(&self.key),
             selection: self.selection.clone(),

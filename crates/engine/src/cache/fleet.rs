@@ -11,7 +11,7 @@
 //! neither copy can fill the gap ([`Cache::decide_doubt`]).
 //!
 //! Rules that could not be appended are retried; until the log has been read once after the start,
-//! nothing is served from tiers ([`Rules::wait_for_log`]).
+//! nothing is served from tiers ([`PurgeRules::wait_for_log`]).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -33,10 +33,10 @@ use super::rules::Places;
 /// The interval between two reads of the log.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Most rules appended in one batch.
-const TOLD_AT_ONCE: usize = 256;
+const APPEND_BATCH: usize = 256;
 /// The bound of the outgoing rules. On overflow a gap marker is sent instead; a reader that meets
 /// it cannot know which rules are missing.
-pub(super) const MAX_UNTOLD: usize = 4096;
+pub(super) const MAX_QUEUED: usize = 4096;
 /// The time a silent copy of the log is waited for if it may hold records that the other one has
 /// lost: twice the read interval.
 const DOUBT: Duration = Duration::from_millis(500);
@@ -46,9 +46,9 @@ pub(super) const BEGINNING: Bytes = Bytes::from_static(b"beginning");
 
 /// The state shared with the other processes.
 #[derive(Debug, Default)]
-pub(super) struct Fleet {
+pub(super) struct PurgeFleet {
     /// The copies of the log; a log kept in one copy uses only the first.
-    copies: [Copy; LOG_COPIES],
+    copies: [PurgeLogCopy; LOG_COPIES],
     doubt: Mutex<Doubt>,
     /// The journal has rules that the log may have by now.
     has_written: AtomicBool,
@@ -58,11 +58,11 @@ pub(super) struct Fleet {
 
 /// The state of one copy of the log.
 #[derive(Debug, Default)]
-struct Copy {
+struct PurgeLogCopy {
     /// Rules not yet appended to it, oldest first.
-    untold: Mutex<VecDeque<Untold>>,
+    queued: Mutex<VecDeque<QueuedRule>>,
     /// Held while appending.
-    telling: tokio::sync::Mutex<()>,
+    appending: tokio::sync::Mutex<()>,
     /// Held while reading, so that records are applied in order.
     reading: tokio::sync::Mutex<()>,
     /// The error of the last attempt to reach it.
@@ -72,7 +72,7 @@ struct Copy {
 }
 
 #[derive(Clone, Debug)]
-struct Untold {
+struct QueuedRule {
     /// The id of the rule.
     id: u64,
     record: Bytes,
@@ -108,24 +108,24 @@ pub struct FleetReport {
     /// Number of times everything older was purged because the log was lost or could not be read.
     pub lost: u64,
     /// Rules not yet in every copy of the log.
-    pub untold: usize,
+    pub queued: usize,
     /// The error of a copy that cannot be reached.
     pub trouble: Option<TierError>,
     /// At least one copy is reachable.
     pub is_reached: bool,
 }
 
-impl Fleet {
+impl PurgeFleet {
     /// Queues the rules that the other copy lacks for this one too, after it has lost records:
     /// otherwise neither might have them.
-    fn tell_again(&self, copy: usize) {
+    fn queue_again(&self, copy: usize) {
         let others = self.copies.iter().enumerate().filter(|(it, _)| *it != copy);
         for (_, other) in others {
-            let owed: Vec<_> = other.untold.lock().iter().cloned().collect();
-            let mut untold = self.copies[copy].untold.lock();
-            let is_new = |owed: &Untold| untold.iter().all(|untold| untold.id != owed.id);
+            let owed: Vec<_> = other.queued.lock().iter().cloned().collect();
+            let mut queued = self.copies[copy].queued.lock();
+            let is_new = |owed: &QueuedRule| queued.iter().all(|queued| queued.id != owed.id);
             let new: Vec<_> = owed.into_iter().filter(is_new).collect();
-            untold.extend(new);
+            queued.extend(new);
         }
     }
 
@@ -161,7 +161,7 @@ impl Cache {
 
     /// Does a step with one copy of the log.
     async fn step_in_at(&self, copy: usize) {
-        let _ = self.tell(copy).await;
+        let _ = self.append_queued(copy).await;
         if self.catch_up(copy).await.is_ok() {
             self.forget_written().await;
         }
@@ -173,12 +173,12 @@ impl Cache {
         let copies = &self.fleet.copies[..self.log_copies()];
         let troubles = copies.iter().map(|copy| copy.trouble.lock().clone());
         let troubles: Vec<_> = troubles.collect();
-        let untold = copies.iter().map(|copy| copy.untold.lock().len());
+        let queued = copies.iter().map(|copy| copy.queued.lock().len());
         let positions = self.rules.read_through().into_iter();
         Some(FleetReport {
             position: positions.map(count_in_log).max().unwrap_or(0),
             lost: self.fleet.lost.load(Ordering::Relaxed),
-            untold: untold.max().unwrap_or(0),
+            queued: queued.max().unwrap_or(0),
             is_reached: troubles.iter().any(Option::is_none),
             trouble: troubles.into_iter().flatten().next(),
         })
@@ -190,25 +190,25 @@ impl Cache {
 
     /// Queues a rule for the other processes. It is delivered even if the request that issued it is
     /// cancelled.
-    pub(super) fn owe(&self, rule: &Rule) {
+    pub(super) fn queue_for_fleet(&self, rule: &Rule) {
         let epoch = Epoch::now().anywhere();
         for copy in &self.fleet.copies[..self.log_copies()] {
             let (id, record) = (rule.id, Bytes::from(rule.encode(&epoch)));
-            let mut untold = copy.untold.lock();
-            if untold.len() >= MAX_UNTOLD {
+            let mut queued = copy.queued.lock();
+            if queued.len() >= MAX_QUEUED {
                 let (id, record) = (random::number(), BEGINNING);
-                *untold = VecDeque::from([Untold { id, record }]);
+                *queued = VecDeque::from([QueuedRule { id, record }]);
             } else {
-                untold.push_back(Untold { id, record });
+                queued.push_back(QueuedRule { id, record });
             }
         }
     }
 
     /// Drops rules that are in every copy of the log from the journal.
     async fn forget_written(&self) {
-        let is_told = |copy: &Copy| copy.untold.lock().is_empty();
+        let is_delivered = |copy: &PurgeLogCopy| copy.queued.lock().is_empty();
         let has_written = &self.fleet.has_written;
-        if self.fleet.copies.iter().all(is_told)
+        if self.fleet.copies.iter().all(is_delivered)
             && has_written.swap(false, Ordering::Relaxed)
             && self.shorten_journal().await.is_err()
         {
@@ -218,40 +218,43 @@ impl Cache {
 
     /// Delivers these rules, and all queued ones, to the other processes. A rule in only one of two
     /// copies counts as not delivered: it would be lost with that copy.
-    pub(super) async fn tell_all(&self, rules: &[Rule]) -> Result<(), NotWritten> {
-        let tell = |copy| async move {
-            self.tell(copy).await?;
+    pub(super) async fn deliver(&self, rules: &[Rule]) -> Result<(), NotWritten> {
+        let deliver = |copy| async move {
+            self.append_queued(copy).await?;
             self.learn_places(copy, rules).await;
             Ok(())
         };
-        let told = join_all((0..self.log_copies()).map(tell)).await;
-        let reached = told.iter().filter(|told| told.is_ok()).count();
-        match told.into_iter().find_map(Result::err) {
+        let delivered = join_all((0..self.log_copies()).map(deliver)).await;
+        let reached = delivered
+            .iter()
+            .filter(|delivered| delivered.is_ok())
+            .count();
+        match delivered.into_iter().find_map(Result::err) {
             None => Ok(()),
-            Some(error) if reached == 0 => Err(NotWritten::NotTold(error)),
-            Some(error) => Err(NotWritten::HalfTold(error)),
+            Some(error) if reached == 0 => Err(NotWritten::NotDelivered(error)),
+            Some(error) => Err(NotWritten::HalfDelivered(error)),
         }
     }
 
     /// Appends the outgoing rules to a copy of the log.
-    async fn tell(&self, copy: usize) -> Result<(), TierError> {
+    async fn append_queued(&self, copy: usize) -> Result<(), TierError> {
         let Some(log) = self.tiers.log() else {
             return Ok(());
         };
         let at = &self.fleet.copies[copy];
-        let _others_wait = at.telling.lock().await;
+        let _others_wait = at.appending.lock().await;
         loop {
             let (ids, records): (Vec<_>, Vec<_>) = {
-                let untold = at.untold.lock();
-                let next = untold.iter().take(TOLD_AT_ONCE);
-                next.map(|untold| (untold.id, untold.record.clone()))
+                let queued = at.queued.lock();
+                let next = queued.iter().take(APPEND_BATCH);
+                next.map(|queued| (queued.id, queued.record.clone()))
                     .unzip()
             };
             if records.is_empty() {
                 return Ok(());
             }
             at.noted(log.append_to_log(copy, records, BEGINNING).await)?;
-            at.untold.lock().retain(|untold| !ids.contains(&untold.id));
+            at.queued.lock().retain(|queued| !ids.contains(&queued.id));
             at.news.notify_one();
         }
     }
@@ -322,15 +325,15 @@ impl Cache {
             let rule = Rule::decode(&record, &Epoch::now()).unwrap_or_else(|| self.everything());
             let mut places = Places::default();
             places[copy] = Some(place(position));
-            self.begin(&rule, places);
-            let mut untold = self.fleet.copies[copy].untold.lock();
-            untold.retain(|untold| untold.id != rule.id);
+            self.add_rule(&rule, places);
+            let mut queued = self.fleet.copies[copy].queued.lock();
+            queued.retain(|queued| queued.id != rule.id);
         }
         if let Some(position) = gap {
             let mut doubt = self.fleet.doubt.lock();
             doubt.note_gap(copy, position, is_loss);
             drop(doubt);
-            self.fleet.tell_again(copy);
+            self.fleet.queue_again(copy);
         }
         self.rules.note_read_through(copy, last);
     }
@@ -347,7 +350,7 @@ impl Cache {
             if since.elapsed() < DOUBT && (0..self.log_copies()).any(may_say) {
                 return;
             }
-            self.begin(&self.everything(), places);
+            self.add_rule(&self.everything(), places);
             let is_loss = doubt.gaps.iter().flatten().any(|gap| gap.is_loss);
             self.fleet.lost.fetch_add(is_loss.into(), Ordering::Relaxed);
             doubt.gaps = Default::default();
@@ -368,7 +371,7 @@ impl Cache {
     }
 }
 
-impl Copy {
+impl PurgeLogCopy {
     fn noted<T>(&self, done: Result<T, TierError>) -> Result<T, TierError> {
         *self.trouble.lock() = done.as_ref().err().cloned();
         done

@@ -18,23 +18,23 @@ use microcache_policy::{Detail, FieldBlock, Fields, Lifetime, Network, Rules, Ti
 use microcache_store::{Hit, Key, Learnt, LogPositions, TagNumbers};
 use tokio::time::Instant;
 
-use super::rule::Held;
-use super::rules::{PurgesKnown, Rules as PurgeRules};
+use super::rule::RuleSubject;
+use super::rules::{PurgeRules, PurgesKnown};
 use crate::audience::{Audience, Seat};
 use crate::fill::Fill;
 use crate::holdings::Holdings;
-use crate::message::Asker;
+use crate::message::LeaderRequest;
 use crate::origin::OriginError;
-use crate::sync::{Mutex, MutexGuard, Place, Wakers, wake};
+use crate::sync::{Mutex, MutexGuard, WakerSlot, Wakers, wake};
 
 /// The progress of a fetch, as its waiters see it.
 #[derive(Clone, Debug, Default)]
-pub enum Progress {
+pub enum FetchProgress {
     /// No answer yet.
     #[default]
     Waiting,
     /// A shareable answer, and the time at which it arrived.
-    Answer(Shareable, Time),
+    Answer(SharedAnswer, Time),
     /// The answer is in the cache: look up again.
     LookAgain,
     /// An answer for the leader only: each waiter fetches for itself.
@@ -69,7 +69,7 @@ pub enum Failure {
 
 /// An answer that may be served to all waiters.
 #[derive(Clone, Debug)]
-pub enum Shareable {
+pub enum SharedAnswer {
     /// A response whose body is still arriving.
     Filling(Arc<Filling>),
     /// The stored response, confirmed by the origin.
@@ -91,7 +91,7 @@ impl Filling {
     }
 }
 
-impl Shareable {
+impl SharedAnswer {
     /// The purge tags of the answer.
     fn tags(&self) -> &TagNumbers {
         match self {
@@ -125,7 +125,7 @@ pub struct Filling {
     /// The values of those fields in the leader's request.
     pub selection: Bytes,
     /// The leader's request.
-    pub asker: Asker,
+    pub leader_request: LeaderRequest,
     /// The time at which the request was sent.
     pub began: Time,
     /// The purge tags.
@@ -136,7 +136,7 @@ pub struct Filling {
 /// All fetches under way.
 #[derive(Debug)]
 pub struct Flights {
-    shards: Box<[Mutex<Shard>]>,
+    shards: Box<[Mutex<FlightShard>]>,
     hasher: RandomState,
     /// The limits, as in [`FlightLimits`].
     fetches: AtomicUsize,
@@ -180,7 +180,7 @@ impl FlightLimits {
 }
 
 #[derive(Debug, Default)]
-struct Shard {
+struct FlightShard {
     /// The fetches of a key: one per selection, and those that cannot be joined.
     keys: HashMap<Key, Vec<Arc<Flight>>, RandomState>,
     /// The fetches that can be joined, by number.
@@ -190,11 +190,11 @@ struct Shard {
     led: Holdings,
     last: u64,
     /// The keys of fetches that cannot be joined and have nothing to store yet.
-    alone: HashMap<Key, Alone, RandomState>,
+    unshared: HashMap<Key, UnsharedFetches, RandomState>,
 }
 
 #[derive(Debug, Default)]
-struct Alone {
+struct UnsharedFetches {
     fetches: usize,
     /// Purges of the key since the first of them began.
     purges: u64,
@@ -218,7 +218,7 @@ struct Flight {
 
 #[derive(Debug, Default)]
 struct FlightState {
-    progress: Progress,
+    progress: FetchProgress,
     waiters: Wakers,
     /// The key was purged after this fetch began: its response must not be stored.
     purged: bool,
@@ -230,7 +230,7 @@ struct FlightState {
 
 /// A fetch that is under way.
 #[derive(Clone, Debug)]
-pub struct UnderWay {
+pub struct ActiveFetch {
     /// The key being fetched.
     pub key: Key,
     /// The time since it began.
@@ -246,7 +246,7 @@ pub enum Role {
     /// Fetch; the others wait.
     Lead(Leader),
     /// Join the fetch under way.
-    Join(Ticket),
+    Join(WaitTicket),
     /// A limit is reached, and no address holds more than this one: neither wait nor fetch.
     Full,
 }
@@ -258,7 +258,7 @@ impl Flights {
     pub(super) fn new(limits: FlightLimits, rules: Arc<PurgeRules>) -> Arc<Self> {
         Arc::new(Self {
             shards: (0..Self::SHARDS)
-                .map(|_| Mutex::new(Shard::default()))
+                .map(|_| Mutex::new(FlightShard::default()))
                 .collect(),
             hasher: RandomState::default(),
             fetches: AtomicUsize::new(limits.fetches),
@@ -284,7 +284,7 @@ impl Flights {
         if let Some(flight) = self.joinable(&mut shard, key, selection) {
             return match by {
                 Some(network) if self.has_room(&flight, network) => {
-                    Role::Join(Ticket::new(&flight, network))
+                    Role::Join(WaitTicket::new(&flight, network))
                 }
                 // A refresh does not wait either.
                 _ => Role::Full,
@@ -330,13 +330,13 @@ impl Flights {
 
     /// Begins a fetch that cannot be joined. Most such fetches store nothing, so a purge only
     /// counts against the key.
-    pub fn begin_alone(self: &Arc<Self>, key: &Key) -> Lone {
+    pub fn begin_unshared(self: &Arc<Self>, key: &Key) -> UnsharedFetch {
         let mut shard = self.shard(key);
-        let alone = shard.alone.entry(Arc::clone(key)).or_default();
-        alone.fetches += 1;
-        Lone {
+        let unshared = shard.unshared.entry(Arc::clone(key)).or_default();
+        unshared.fetches += 1;
+        UnsharedFetch {
             known: self.rules.known(),
-            purges: alone.purges,
+            purges: unshared.purges,
             flights: Arc::clone(self),
             key: Arc::clone(key),
         }
@@ -347,8 +347,8 @@ impl Flights {
     pub fn purge(&self, key: &[u8], remove: impl FnOnce(bool)) {
         let mut shard = self.shard(key);
         self.purges[self.shard_of(key)].fetch_add(1, Ordering::SeqCst);
-        if let Some(alone) = shard.alone.get_mut(key) {
-            alone.purges += 1;
+        if let Some(unshared) = shard.unshared.get_mut(key) {
+            unshared.purges += 1;
         }
         let flights = shard.keys.remove(key).unwrap_or_default();
         for flight in &flights {
@@ -373,7 +373,7 @@ impl Flights {
 
     /// The fetches with most waiters, the oldest first among equals, and the number of waiters of
     /// all fetches.
-    pub fn most_wanted(&self, limit: usize) -> (Vec<UnderWay>, usize) {
+    pub fn most_wanted(&self, limit: usize) -> (Vec<ActiveFetch>, usize) {
         let now = Instant::now();
         let mut all = Vec::new();
         let mut waiting = 0;
@@ -391,7 +391,7 @@ impl Flights {
     }
 
     /// The fetch that a new request would join, if there is one.
-    pub fn to_join(&self, key: &Key, selection: &[u8]) -> Option<UnderWay> {
+    pub fn to_join(&self, key: &Key, selection: &[u8]) -> Option<ActiveFetch> {
         let shard = self.shard(key);
         let flight = shard.joinable(key, selection)?;
         let is_over = flight.is_covered(key, &self.rules);
@@ -400,7 +400,12 @@ impl Flights {
 
     /// The fetch to join. One that is covered by a purge issued since it began is closed, so that
     /// later requests cannot join it.
-    fn joinable(&self, shard: &mut Shard, key: &[u8], selection: &[u8]) -> Option<Arc<Flight>> {
+    fn joinable(
+        &self,
+        shard: &mut FlightShard,
+        key: &[u8],
+        selection: &[u8],
+    ) -> Option<Arc<Flight>> {
         let flight = Arc::clone(shard.joinable(key, selection)?);
         if flight.known.number == self.rules.newest() || !flight.is_covered(key, &self.rules) {
             return Some(flight);
@@ -409,7 +414,7 @@ impl Flights {
         None
     }
 
-    fn start(self: &Arc<Self>, shard: &mut Shard, key: &Key, flight: Arc<Flight>) -> Leader {
+    fn start(self: &Arc<Self>, shard: &mut FlightShard, key: &Key, flight: Arc<Flight>) -> Leader {
         shard
             .keys
             .entry(Arc::clone(key))
@@ -422,7 +427,7 @@ impl Flights {
         }
     }
 
-    fn shard(&self, key: &[u8]) -> MutexGuard<'_, Shard> {
+    fn shard(&self, key: &[u8]) -> MutexGuard<'_, FlightShard> {
         self.shards[self.shard_of(key)].lock()
     }
 
@@ -433,7 +438,7 @@ impl Flights {
 
 /// A fetch that cannot be joined, before it has something to store.
 #[derive(Debug)]
-pub struct Lone {
+pub struct UnsharedFetch {
     flights: Arc<Flights>,
     key: Key,
     purges: u64,
@@ -441,7 +446,7 @@ pub struct Lone {
     known: PurgesKnown,
 }
 
-impl Lone {
+impl UnsharedFetch {
     /// The key being fetched.
     pub fn key(&self) -> &Key {
         &self.key
@@ -451,8 +456,8 @@ impl Lone {
     /// since it began.
     pub fn lead(self) -> Option<Leader> {
         let mut shard = self.flights.shard(&self.key);
-        let alone = shard.alone.get(&self.key);
-        let is_purged = alone.is_none_or(|alone| alone.purges != self.purges);
+        let unshared = shard.unshared.get(&self.key);
+        let is_purged = unshared.is_none_or(|unshared| unshared.purges != self.purges);
         (!is_purged).then(|| {
             let flight = Flight::new(0, None, None, self.known);
             self.flights.start(&mut shard, &self.key, flight)
@@ -460,13 +465,13 @@ impl Lone {
     }
 }
 
-impl Drop for Lone {
+impl Drop for UnsharedFetch {
     fn drop(&mut self) {
         let mut shard = self.flights.shard(&self.key);
-        if let Some(alone) = shard.alone.get_mut(&self.key) {
-            alone.fetches -= 1;
-            if alone.fetches == 0 {
-                shard.alone.remove(&self.key);
+        if let Some(unshared) = shard.unshared.get_mut(&self.key) {
+            unshared.fetches -= 1;
+            if unshared.fetches == 0 {
+                shard.unshared.remove(&self.key);
             }
         }
     }
@@ -486,8 +491,8 @@ impl Flight {
         self.selection.is_some() && !state.closed && selections.contains(&Some(selection))
     }
 
-    fn under_way(&self, key: &Key, now: Instant) -> UnderWay {
-        UnderWay {
+    fn under_way(&self, key: &Key, now: Instant) -> ActiveFetch {
+        ActiveFetch {
             key: Arc::clone(key),
             age: now.saturating_duration_since(self.began),
             waiting: self.state.lock().waiters.taken(),
@@ -501,10 +506,10 @@ impl Flight {
         let state = self.state.lock();
         let none = TagNumbers::default();
         let tags = match &state.progress {
-            Progress::Answer(answer, _) => answer.tags(),
+            FetchProgress::Answer(answer, _) => answer.tags(),
             _ => &none,
         };
-        let held = Held::fetch(key, tags);
+        let held = RuleSubject::fetch(key, tags);
         rules.covers_since(held, self.known.number).is_some()
     }
 
@@ -557,8 +562,8 @@ impl Leader {
 
     /// Publishes progress to all waiters. Later requests join only if there is an answer, until the
     /// leader is done; otherwise the next one leads a new fetch.
-    pub fn tell(&self, progress: Progress) {
-        if !matches!(progress, Progress::Answer(..)) {
+    pub fn publish(&self, progress: FetchProgress) {
+        if !matches!(progress, FetchProgress::Answer(..)) {
             self.leave_table();
         }
         let mut state = self.flight.state.lock();
@@ -619,13 +624,13 @@ impl Leader {
 impl Drop for Leader {
     fn drop(&mut self) {
         self.leave_table();
-        if matches!(self.flight.state.lock().progress, Progress::Waiting) {
-            self.tell(Progress::Failed(Failure::Abandoned, None));
+        if matches!(self.flight.state.lock().progress, FetchProgress::Waiting) {
+            self.publish(FetchProgress::Failed(Failure::Abandoned, None));
         }
     }
 }
 
-impl Shard {
+impl FlightShard {
     /// The fetches that can be joined.
     fn each(&self) -> impl Iterator<Item = (&Key, &Arc<Flight>)> {
         let all = self.keys.iter();
@@ -700,13 +705,13 @@ impl Shard {
 
 /// A waiter's place in a fetch. Resolves once the fetch has progress to report.
 #[derive(Debug)]
-pub struct Ticket {
+pub struct WaitTicket {
     flight: Arc<Flight>,
-    place: Place,
+    place: WakerSlot,
     seat: Seat,
 }
 
-impl Ticket {
+impl WaitTicket {
     /// The time at which the fetch began.
     pub fn began(&self) -> Instant {
         self.flight.began
@@ -715,28 +720,28 @@ impl Ticket {
     fn new(flight: &Arc<Flight>, network: Network) -> Self {
         Self {
             flight: Arc::clone(flight),
-            place: flight.state.lock().waiters.take_place(),
+            place: flight.state.lock().waiters.take_slot(),
             seat: flight.audience.join(network),
         }
     }
 }
 
-impl Future for Ticket {
-    type Output = Progress;
+impl Future for WaitTicket {
+    type Output = FetchProgress;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Progress> {
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<FetchProgress> {
         let mut state = self.flight.state.lock();
         match &state.progress {
-            Progress::Waiting => state.waiters.wait(self.place, cx.waker()),
-            told => return Poll::Ready(told.clone()),
+            FetchProgress::Waiting => state.waiters.wait(self.place, cx.waker()),
+            progress => return Poll::Ready(progress.clone()),
         }
         drop(state);
         let gives_way = self.seat.poll_gives_way(cx);
-        gives_way.map(|()| Progress::GivesWay)
+        gives_way.map(|()| FetchProgress::GivesWay)
     }
 }
 
-impl Drop for Ticket {
+impl Drop for WaitTicket {
     fn drop(&mut self) {
         self.flight.state.lock().waiters.leave(self.place);
     }

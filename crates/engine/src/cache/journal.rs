@@ -47,7 +47,7 @@ impl Cache {
                 // It covers entries stored before it was issued.
                 Some(rule) => {
                     let at = rule.at;
-                    self.owe(&rule);
+                    self.queue_for_fleet(&rule);
                     loaded.rules +=
                         usize::from(self.rules.add(rule, at, Places::default()).is_some());
                 }
@@ -59,7 +59,7 @@ impl Cache {
     }
 
     /// Journals rules as one record, with the time at which they took effect here.
-    pub(super) async fn write_down(&self, rules: &[Rule]) -> Result<(), TierError> {
+    pub(super) async fn write_journal(&self, rules: &[Rule]) -> Result<(), TierError> {
         let Some(tier) = self.tiers.local() else {
             // Memory ends with the process.
             return Ok(());

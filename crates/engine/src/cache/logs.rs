@@ -14,22 +14,22 @@ const MAX_LOGS: usize = 64;
 
 /// The successive logs of one copy.
 #[derive(Debug, Default)]
-pub(super) struct Logs {
+pub(super) struct LogHistory {
     /// The newest last.
-    seen: VecDeque<Seen>,
+    seen: VecDeque<KnownLog>,
     /// The number of the newest log, counted from 1.
     number: u64,
 }
 
 #[derive(Debug)]
-struct Seen {
+struct KnownLog {
     log: u64,
     number: u64,
     /// The log disappeared and came back, so the order of its positions is unknown.
     is_ambiguous: bool,
 }
 
-impl Logs {
+impl LogHistory {
     /// Records that the copy is now the log of this position.
     pub(super) fn note(&mut self, position: u64) {
         let log = log_number(position);
@@ -44,7 +44,7 @@ impl Logs {
         if self.seen.len() == MAX_LOGS {
             self.seen.pop_front();
         }
-        self.seen.push_back(Seen {
+        self.seen.push_back(KnownLog {
             log,
             number: self.number,
             is_ambiguous,
@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn of_two_logs_the_one_that_came_later_counts_for_more_whatever_their_numbers() {
         for [first, second] in [[7, 9], [9, 7]] {
-            let mut logs = Logs::default();
+            let mut logs = LogHistory::default();
             let (old, new) = (in_log(first, 1000), in_log(second, 1));
             logs.note(old);
             assert_eq!(logs.worth(old), logs.place(old));
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn what_was_read_of_a_log_that_went_and_came_back_is_worth_nothing() {
-        let mut logs = Logs::default();
+        let mut logs = LogHistory::default();
         for log in [7, 9, 7] {
             logs.note(in_log(log, 5));
         }
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn there_is_a_bound_on_how_many_are_remembered() {
-        let mut logs = Logs::default();
+        let mut logs = LogHistory::default();
         for log in 1..=MAX_LOGS as u64 + 1 {
             logs.note(in_log(log, 5));
         }

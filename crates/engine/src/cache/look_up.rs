@@ -7,17 +7,17 @@ use microcache_policy::{Detail, OriginView, Time};
 use microcache_store::{Hit, Object, Stored};
 
 use super::Cache;
-use super::rule::{Held, variant_number};
+use super::rule::{RuleSubject, variant_number};
 
 /// The result of a memory lookup.
-pub(crate) enum Known {
+pub(crate) enum MemoryLookup {
     Nothing,
     /// No response that the request selects.
     Key(Arc<Object>),
     Response(Hit),
 }
 
-impl Known {
+impl MemoryLookup {
     /// The values of the request fields that this key's responses vary on.
     pub(crate) fn selection(&self, request: &OriginView<'_>) -> Selection {
         self.object()
@@ -50,24 +50,24 @@ impl Known {
 impl Cache {
     /// Looks up the response that a request selects.
     #[inline]
-    pub(crate) fn look_up(&self, key: &[u8], request: &OriginView<'_>, now: Time) -> Known {
+    pub(crate) fn look_up(&self, key: &[u8], request: &OriginView<'_>, now: Time) -> MemoryLookup {
         let Some(object) = self.memory.get(key) else {
-            return Known::Nothing;
+            return MemoryLookup::Nothing;
         };
         match object.select(request, now) {
             // The request that met the damage got a truncated response; no other shall.
             Ok(hit) if hit.file().is_some_and(|file| file.is_damaged()) => {
                 self.purge_key(key);
-                Known::Nothing
+                MemoryLookup::Nothing
             }
-            Ok(hit) if hit.purges_checked() == self.rules.newest() => Known::Response(hit),
+            Ok(hit) if hit.purges_checked() == self.rules.newest() => MemoryLookup::Response(hit),
             Ok(hit) => self.held_against_rules(hit, key, request, now),
             // Its file was closed: the entry has to be searched for in the tier again.
             Err(object) if object.has_lost_a_file() => {
                 self.memory.remove(key);
-                Known::Nothing
+                MemoryLookup::Nothing
             }
-            Err(object) => Known::Key(object),
+            Err(object) => MemoryLookup::Key(object),
         }
     }
 
@@ -80,12 +80,12 @@ impl Cache {
         key: &[u8],
         request: &OriginView<'_>,
         now: Time,
-    ) -> Known {
+    ) -> MemoryLookup {
         let newest = self.rules.newest();
-        let held = Held::stored(key, &hit);
+        let held = RuleSubject::stored(key, &hit);
         if self.covered(held, hit.purges_checked()).is_none() {
             hit.note_purges_checked(newest);
-            return Known::Response(hit);
+            return MemoryLookup::Response(hit);
         }
         self.revise(&key.into());
         match self
@@ -93,10 +93,10 @@ impl Cache {
             .get(key)
             .map(|object| object.select(request, now))
         {
-            Some(Ok(hit)) if hit.purges_checked() >= newest => Known::Response(hit),
+            Some(Ok(hit)) if hit.purges_checked() >= newest => MemoryLookup::Response(hit),
             // A fetch that began before has just stored it.
-            Some(Ok(_)) | None => Known::Nothing,
-            Some(Err(object)) => Known::Key(object),
+            Some(Ok(_)) | None => MemoryLookup::Nothing,
+            Some(Err(object)) => MemoryLookup::Key(object),
         }
     }
 

@@ -17,12 +17,12 @@ const SHARDS: usize = 64;
 /// Marks on keys and selections, each with an expiry.
 #[derive(Debug)]
 pub(crate) struct Marks {
-    shards: Box<[Mutex<Box<[Mark]>>]>,
+    shards: Box<[Mutex<Box<[MarkSlot]>>]>,
     hasher: RandomState,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Mark {
+struct MarkSlot {
     hash: u64,
     until: Time,
 }
@@ -41,9 +41,9 @@ impl Marks {
         let mut places = self.shards[hash as usize % SHARDS].lock();
         // Unused shards take no memory.
         if places.is_empty() {
-            *places = vec![Mark::default(); PLACES / SHARDS].into();
+            *places = vec![MarkSlot::default(); PLACES / SHARDS].into();
         }
-        places[place(hash)] = Mark { hash, until };
+        places[place(hash)] = MarkSlot { hash, until };
     }
 
     /// Clears a mark.
@@ -53,7 +53,7 @@ impl Marks {
         if let Some(mark) = places.get_mut(place(hash))
             && mark.hash == hash
         {
-            *mark = Mark::default();
+            *mark = MarkSlot::default();
         }
     }
 

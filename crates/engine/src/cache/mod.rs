@@ -5,14 +5,14 @@
 //! changes them:
 //!
 //! - **look up** ([`look_up`]): the response in memory that a request selects;
-//! - **lift** ([`lift`]): promotes a response from a tier into memory;
+//! - **promote** ([`promote`]): moves a response from a tier into memory;
 //! - **commit** ([`commit`]): stores a leader's response in memory and the tiers;
 //! - **purge** ([`purge`]): removes entries from all of them.
 //!
 //! A purge is never undone: no response that was requested or stored before it answers a request
 //! that comes after it. Five rules hold this:
 //!
-//! - a fetch or a promotion holds a [`Leader`] (or a [`Lone`]) from before the origin or a tier is
+//! - a fetch or a promotion holds a [`Leader`] (or a [`UnsharedFetch`]) from before the origin or a tier is
 //!   asked. A purge of its key finds it in the table of fetches, and its response is not stored;
 //! - a tier's entry is checked against the time of the key's last purge, since a tier may learn of
 //!   a purge late, or never;
@@ -34,10 +34,10 @@ pub mod entries;
 mod fleet;
 pub mod flight;
 mod journal;
-mod lift;
 mod logs;
 mod look_up;
 mod marks;
+mod promote;
 mod purge;
 mod purges;
 mod rule;
@@ -59,25 +59,25 @@ use microcache_store::{Key, Memory, MemoryLimits, MemoryStats, TierError, TierRe
 
 use tokio::sync::Notify;
 
-use crate::compress::{CompressionStats, Compressor};
+use crate::compress::{CompressionStats, Compressor, MemoryOwner};
 use changes::Changes;
-use fleet::Fleet;
-use flight::{FlightLimits, Flights, UnderWay};
+use fleet::PurgeFleet;
+use flight::{ActiveFetch, FlightLimits, Flights};
 use marks::Marks;
 use microcache_store::Clock;
 use purges::Purges;
-use rules::Rules;
+use rules::PurgeRules;
 use url_notes::UrlNotes;
 
 pub use changes::{
-    Change, ChangeKind, MAX_WATCHERS, Notice, Subject, TooManyWatchers, Watched, Watcher,
+    CacheChange, ChangeKind, MAX_WATCHERS, Notice, Subject, TooManyWatchers, WatchTarget, Watcher,
 };
 pub use fleet::FleetReport;
-pub use purge::{NotWritten, PurgeProgress, Purged};
+pub use purge::{NotWritten, Purged, RuleProgress};
 pub use rule::{Rule, Scope, Strength, variant_number};
 
-pub(crate) use lift::{FoundBehind, LookedBehind, Where};
-pub(crate) use look_up::Known;
+pub(crate) use look_up::MemoryLookup;
+pub(crate) use promote::{TierHit, TierScope, TierSearch};
 pub(crate) use rule::tag_numbers;
 
 /// The divisor of memory's capacity that bounds each of the indexes of purged keys and of rules;
@@ -92,8 +92,8 @@ pub struct Cache {
     tiers: Tiers,
     flights: Arc<Flights>,
     purges: Purges,
-    rules: Arc<Rules>,
-    fleet: Fleet,
+    rules: Arc<PurgeRules>,
+    fleet: PurgeFleet,
     /// Variants too large to be stored.
     oversized: Marks,
     /// Requests whose response was not shareable when fields were withheld.
@@ -111,11 +111,17 @@ pub struct Cache {
     clock: Clock,
 }
 
+impl MemoryOwner for Cache {
+    fn memory(&self) -> &Memory {
+        &self.memory
+    }
+}
+
 impl Cache {
     /// An empty memory with these limits in front of these tiers.
     pub fn new(memory: MemoryLimits, flights: FlightLimits, tiers: Tiers, clock: Clock) -> Self {
         let of_purges = usize::try_from(memory.capacity / PURGES_SHARE).unwrap_or(usize::MAX);
-        let rules = Arc::new(Rules::new(of_purges));
+        let rules = Arc::new(PurgeRules::new(of_purges));
         Self {
             memory: Memory::new(memory),
             compressor: Compressor::new(),
@@ -123,7 +129,7 @@ impl Cache {
             flights: Flights::new(flights, Arc::clone(&rules)),
             purges: Purges::new(of_purges),
             rules,
-            fleet: Fleet::default(),
+            fleet: PurgeFleet::default(),
             oversized: Marks::new(),
             whole: Marks::new(),
             open: Marks::new(),
@@ -143,7 +149,7 @@ impl Cache {
     }
 
     /// Watches a key, or a purge scope.
-    pub fn watch(&self, what: Watched) -> Result<Watcher, TooManyWatchers> {
+    pub fn watch(&self, what: WatchTarget) -> Result<Watcher, TooManyWatchers> {
         self.changes.watch(what)
     }
 
@@ -163,12 +169,12 @@ impl Cache {
     }
 
     /// The fetches with most waiters, and the number of waiters of all fetches.
-    pub fn most_wanted(&self, limit: usize) -> (Vec<UnderWay>, usize) {
+    pub fn most_wanted(&self, limit: usize) -> (Vec<ActiveFetch>, usize) {
         self.flights.most_wanted(limit)
     }
 
     /// The fetch that a request would join, if there is one.
-    pub(crate) fn to_join(&self, key: &Key, selection: &[u8]) -> Option<UnderWay> {
+    pub(crate) fn to_join(&self, key: &Key, selection: &[u8]) -> Option<ActiveFetch> {
         self.flights.to_join(key, selection)
     }
 
@@ -194,7 +200,7 @@ impl Cache {
     }
 
     /// The largest body that a tier stores while it arrives, in bytes; 0 without such a tier.
-    pub fn largest_behind(&self) -> u64 {
+    pub fn largest_in_tiers(&self) -> u64 {
         self.tiers.largest()
     }
 

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::Cache;
 use super::changes::ChangeKind;
 use super::flight::Leader;
-use super::rule::{Held, Rule, Scope, Strength};
+use super::rule::{Rule, RuleSubject, Scope, Strength};
 use super::rules::{Covered, Places};
 
 /// The longest time an unsafe request waits until invalidated entries have left the tiers. After
@@ -31,7 +31,7 @@ pub struct Purged {
 
 /// The progress of a purge rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PurgeProgress {
+pub struct RuleProgress {
     /// The rule.
     pub rule: Rule,
     /// The entries in memory that it has covered. One covered by several purges counts for the
@@ -50,13 +50,13 @@ pub enum NotWritten {
     /// The processes that share a tier do not know the rule yet. Delivery is retried while this
     /// process lives, and after a restart if the rule was journaled.
     #[error("other processes do not know of it yet, and will be told: {0}")]
-    NotTold(TierError),
+    NotDelivered(TierError),
     /// Only one of two copies of the log has the rule. If that copy is lost before the other one
     /// has it, processes that had not read it yet never learn of it.
     #[error(
         "one of the two servers that tell other processes does not know of it yet, and will be told: {0}"
     )]
-    HalfTold(TierError),
+    HalfDelivered(TierError),
 }
 
 impl Cache {
@@ -76,67 +76,67 @@ impl Cache {
     ) -> impl Future<Output = Purged> + Send {
         let named = named.into_iter();
         let rules: Vec<_> = named
-            .map(|(scope, strength)| self.decide(scope, strength))
+            .map(|(scope, strength)| self.issue(scope, strength))
             .collect();
         async move {
-            let written = self.make_known(&rules).await;
+            let written = self.publish(&rules).await;
             Purged { rules, written }
         }
     }
 
     /// Publishes rules to the processes that share a tier. Rules delivered there survive this
     /// process; others are journaled if there is a disk.
-    pub(super) async fn make_known(&self, rules: &[Rule]) -> Result<(), NotWritten> {
+    pub(super) async fn publish(&self, rules: &[Rule]) -> Result<(), NotWritten> {
         if rules.is_empty() {
             // Most unsafe requests name no groups: they never wait for the journal.
             return Ok(());
         }
         if self.tiers.log().is_none() {
-            return self.write_down(rules).await.map_err(NotWritten::Journal);
+            return self.write_journal(rules).await.map_err(NotWritten::Journal);
         }
-        let told = self.tell_all(rules).await;
-        if told.is_err() {
+        let delivered = self.deliver(rules).await;
+        if delivered.is_err() {
             // A delivery failure is worse than a journal failure, and is the one reported.
-            let _ = self.write_down(rules).await;
+            let _ = self.write_journal(rules).await;
         }
-        told
+        delivered
     }
 
     /// Applies a purge issued by another process, which also publishes it.
-    pub fn purge_too(&self, rule: &Rule) {
-        self.begin(rule, Places::default());
+    pub fn apply_purge(&self, rule: &Rule) {
+        self.add_rule(rule, Places::default());
     }
 
     /// Issues a purge, in effect from now on.
-    pub(super) fn decide(&self, scope: Scope, strength: Strength) -> Rule {
+    pub(super) fn issue(&self, scope: Scope, strength: Strength) -> Rule {
         let rule = Rule {
             id: random::number(),
             scope,
             strength,
             at: self.clock.now(),
         };
-        self.begin(&rule, Places::default());
-        self.owe(&rule);
+        self.add_rule(&rule, Places::default());
+        self.queue_for_fleet(&rule);
         rule
     }
 
     /// Puts a purge into effect, with its known places in the shared log. In memory it covers
     /// fetches that began before this moment: purging too much only costs a fetch.
-    pub(super) fn begin(&self, rule: &Rule, places: Places) {
+    pub(super) fn add_rule(&self, rule: &Rule, places: Places) {
         let now = self.clock.now();
         if self.rules.add(rule.clone(), now, places).is_some() {
-            self.changes.tell_rule(rule);
+            self.changes.notify_rule(rule);
             self.unswept.notify_one();
         }
     }
 
     /// The progress of the purge with this id; `None` if the id is unknown or the purge is
     /// complete.
-    pub fn progress(&self, id: u64) -> Option<PurgeProgress> {
+    pub fn progress(&self, id: u64) -> Option<RuleProgress> {
         // In this order: a hit counted later belongs to a sweep that has not ended.
         let swept_through = self.swept_through.load(Ordering::Acquire);
         let (rule, number, entries) = self.rules.hits(id)?;
-        Some(PurgeProgress {
+        Some(RuleProgress {
             rule,
             entries,
             is_swept: number <= swept_through,
@@ -155,7 +155,7 @@ impl Cache {
 
     /// Returns true if a rule issued since the response was last checked purges it.
     pub(crate) fn is_purged(&self, key: &[u8], response: &Stored) -> bool {
-        let held = Held::stored(key, response);
+        let held = RuleSubject::stored(key, response);
         let covered = self.covered(held, response.purges_checked());
         covered == Some(Covered::Hard)
     }
@@ -163,12 +163,12 @@ impl Cache {
     /// Returns true if a rule issued since the fetch began covers a leader's response with these
     /// tags.
     pub(crate) fn is_purged_since(&self, leader: &Leader, tags: &TagNumbers) -> bool {
-        let held = Held::fetch(leader.key(), tags);
+        let held = RuleSubject::fetch(leader.key(), tags);
         self.covered(held, leader.since()).is_some()
     }
 
     /// The effect of the rules issued after number `since` on an entry.
-    pub(super) fn covered(&self, held: Held<'_>, since: u64) -> Option<Covered> {
+    pub(super) fn covered(&self, held: RuleSubject<'_>, since: u64) -> Option<Covered> {
         self.rules.covers_since(held, since)
     }
 
@@ -218,7 +218,7 @@ impl Cache {
             return;
         }
         self.memory.remove_selected(key, request);
-        self.changes.tell(key, stored, ChangeKind::Purged);
+        self.changes.notify(key, stored, ChangeKind::Purged);
         let tiers = &self.tiers;
         if !tiers.remove_variant(key, stored.vary(), stored.selection()) {
             // Too many removals are queued: mark the tiers' entries of the key as purged instead.
@@ -234,14 +234,14 @@ impl Cache {
 
     /// Removes a key from memory and the tiers. Returns whether it was in memory, and the removal
     /// under way in the tiers.
-    fn take_away(&self, key: &[u8]) -> (bool, Option<Leaving>) {
+    fn take_away(&self, key: &[u8]) -> (bool, Option<TierRemoval>) {
         let was_there = self.memory.remove(key);
-        self.changes.tell_gone(key);
+        self.changes.notify_removed(key);
         let leaving = (!self.tiers.is_empty()).then(|| {
             let noted = self.clock.now();
             self.purges.note(key, noted);
             let removal = self.tiers.remove(key);
-            Leaving {
+            TierRemoval {
                 key: key.into(),
                 noted,
                 removal,
@@ -252,11 +252,11 @@ impl Cache {
     }
 
     /// Purges a key, and returns the removal under way in the tiers.
-    fn purge_and_watch(&self, key: &[u8]) -> Option<Leaving> {
+    fn purge_and_watch(&self, key: &[u8]) -> Option<TierRemoval> {
         let mut watched = None;
         self.flights.purge(key, |is_fetched| {
             let (was_there, leaving) = self.take_away(key);
-            watched = leaving.map(|leaving| Leaving {
+            watched = leaving.map(|leaving| TierRemoval {
                 is_unknown: !was_there && !is_fetched,
                 ..leaving
             });
@@ -266,7 +266,7 @@ impl Cache {
 }
 
 /// A key being removed from the tiers.
-struct Leaving {
+struct TierRemoval {
     key: Box<[u8]>,
     noted: Time,
     removal: Removal,

@@ -26,13 +26,13 @@ const MIN_PARTS: usize = 16 * 1024;
 #[derive(Debug)]
 pub(crate) struct Purges {
     max_keys: usize,
-    records: RwLock<Records>,
+    records: RwLock<PurgedKeys>,
     any: AtomicBool,
     hasher: RandomState,
 }
 
 #[derive(Debug)]
-struct Records {
+struct PurgedKeys {
     /// The most parts, a power of two.
     part_count: usize,
     /// The last purge of a key, by its hash. Two keys with the same hash cost each other a miss.
@@ -50,7 +50,7 @@ impl Purges {
         let parts = (capacity / size_of::<Time>()).clamp(MIN_PARTS, MAX_PARTS);
         Self {
             max_keys: (capacity / COST).clamp(MIN_KEYS, MAX_KEYS),
-            records: RwLock::new(Records {
+            records: RwLock::new(PurgedKeys {
                 part_count: 1 << parts.ilog2(),
                 keys: HashMap::default(),
                 order: BTreeSet::new(),
@@ -97,7 +97,7 @@ impl Purges {
     }
 }
 
-impl Records {
+impl PurgedKeys {
     fn take(&mut self, hash: u64) {
         if let Some(at) = self.keys.remove(&hash) {
             self.order.remove(&(at, hash));

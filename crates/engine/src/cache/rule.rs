@@ -350,7 +350,7 @@ pub(crate) fn tag_numbers<'a>(key: &[u8], tags: impl Iterator<Item = Tag<'a>>) -
 
 /// An entry or a fetch that rules are checked against.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Held<'a> {
+pub(super) struct RuleSubject<'a> {
     key: &'a [u8],
     tags: &'a TagNumbers,
     /// The fields that a stored response varies on, and their values in its request. Unknown for a
@@ -358,7 +358,7 @@ pub(super) struct Held<'a> {
     variant: Option<(&'a VaryNames, &'a [u8])>,
 }
 
-impl<'a> Held<'a> {
+impl<'a> RuleSubject<'a> {
     /// A stored response.
     pub(super) fn stored(key: &'a [u8], stored: &'a Stored) -> Self {
         Self::of_variant(key, &stored.tags, stored.vary(), stored.selection())
@@ -394,7 +394,7 @@ impl<'a> Held<'a> {
 
 /// The names by which purges cover an entry.
 #[derive(Debug)]
-pub(super) struct Named<'a> {
+pub(super) struct EntryNames<'a> {
     host: u64,
     url: u64,
     variant: u64,
@@ -403,8 +403,8 @@ pub(super) struct Named<'a> {
     tags: &'a TagNumbers,
 }
 
-impl<'a> Named<'a> {
-    pub(super) fn new(held: Held<'a>) -> Self {
+impl<'a> EntryNames<'a> {
+    pub(super) fn new(held: RuleSubject<'a>) -> Self {
         let Some((_, host, path, query)) = key::url_of(held.key) else {
             // Not a key of this cache: only a purge of everything covers it.
             return Self {

@@ -3,7 +3,7 @@
 //!
 //! A rule has a number. An entry remembers the number up to which it was checked, so each rule
 //! costs an entry one check, and an entry that is up to date costs one comparison. Rules are kept
-//! until a sweep has removed the entries they cover ([`Rules::drop_through`]).
+//! until a sweep has removed the entries they cover ([`PurgeRules::drop_through`]).
 //!
 //! Numbers are local to this process. Entries in tiers are older, or come from other processes:
 //! they are checked by a rule's position in the log that processes share, or by time where there is
@@ -13,7 +13,7 @@
 //! than the rule if its process had read either copy up to that position before the fetch began. A
 //! rule that is in one copy only has no position in the other: that copy is not consulted until it
 //! has been read once more. A process that reads it from there on is later, so the end of that read
-//! becomes the position ([`Rules::settle`]).
+//! becomes the position ([`PurgeRules::settle`]).
 //!
 //! A place is a position that can be compared across the successive logs of a copy: see
 //! [`super::logs`].
@@ -31,8 +31,8 @@ use foldhash::fast::RandomState;
 use microcache_policy::Time;
 use microcache_store::{LOG_COPIES, LogPositions};
 
-use super::logs::Logs;
-use super::rule::{Held, Named, Rule, Scope, Strength};
+use super::logs::LogHistory;
+use super::rule::{EntryNames, Rule, RuleSubject, Scope, Strength};
 use crate::sync::{AtomicBool, AtomicU64, RwLock};
 
 /// The most rules kept one by one.
@@ -48,7 +48,7 @@ const COST: usize = 512;
 
 /// All purge rules that entries still have to be checked against.
 #[derive(Debug)]
-pub(super) struct Rules {
+pub(super) struct PurgeRules {
     /// The bound of the rules kept one by one, in bytes.
     capacity: usize,
     /// The number of the newest rule; 0 before the first.
@@ -58,20 +58,20 @@ pub(super) struct Rules {
     /// The log has not been read yet: every tier entry may be purged.
     waits_for_log: AtomicBool,
     /// The successive logs of each copy.
-    logs: [RwLock<Logs>; LOG_COPIES],
-    books: RwLock<Books>,
+    logs: [RwLock<LogHistory>; LOG_COPIES],
+    table: RwLock<RuleTable>,
 }
 
 #[derive(Debug)]
-struct Books {
+struct RuleTable {
     /// The memory of the rules kept one by one, in bytes.
     held: usize,
     /// The rules kept one by one, by number.
-    live: BTreeMap<u64, Live>,
+    live: BTreeMap<u64, LiveRule>,
     /// The rules' numbers, by id.
     numbers: HashMap<u64, u64>,
-    hard: Index,
-    soft: Index,
+    hard: RuleIndex,
+    soft: RuleIndex,
     /// The number of the newest rule that is no longer kept.
     dropped_through: u64,
     /// Per copy of the log, the number of rules that are only in the other one so far.
@@ -82,7 +82,7 @@ struct Books {
 pub(super) type Places = [Option<u64>; LOG_COPIES];
 
 #[derive(Debug)]
-struct Live {
+struct LiveRule {
     rule: Rule,
     /// The time from which it is in effect here.
     since: Time,
@@ -93,23 +93,23 @@ struct Live {
 
 /// An index to the newest rule that covers an entry.
 #[derive(Debug)]
-struct Index {
+struct RuleIndex {
     /// The most parts, a power of two.
     part_count: usize,
-    everything: Mark,
+    everything: RuleMark,
     /// By the number of a host, a url, a tag or a group.
-    named: HashMap<u64, Mark, RandomState>,
+    named: HashMap<u64, RuleMark, RandomState>,
     /// The same for older ones, by part. Empty until needed.
-    parts: Vec<Mark>,
+    parts: Vec<RuleMark>,
     /// Prefixes of urls, host included, by length.
-    prefixes: BTreeMap<usize, HashMap<Vec<u8>, Mark, RandomState>>,
+    prefixes: BTreeMap<usize, HashMap<Vec<u8>, RuleMark, RandomState>>,
     /// The globs of urls, host included, with their scopes; oldest first.
-    globs: Vec<(Vec<u8>, Scope, Mark)>,
+    globs: Vec<(Vec<u8>, Scope, RuleMark)>,
 }
 
 /// The newest rule of a name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Mark {
+struct RuleMark {
     number: u64,
     at: Time,
     /// Per copy of the shared log, the last place of these rules; 0 if there is none.
@@ -150,16 +150,16 @@ pub(super) enum Covered {
     Soft(Time),
 }
 
-impl Default for Rules {
+impl Default for PurgeRules {
     fn default() -> Self {
         Self::new(usize::MAX)
     }
 }
 
-impl Rules {
+impl PurgeRules {
     /// An empty set. Rules kept one by one take at most `capacity` bytes, and so do the parts.
     pub(super) fn new(capacity: usize) -> Self {
-        let most = (capacity / size_of::<Mark>() / 2).clamp(MIN_PARTS, MAX_PARTS);
+        let most = (capacity / size_of::<RuleMark>() / 2).clamp(MIN_PARTS, MAX_PARTS);
         let part_count = 1 << most.ilog2();
         Self {
             capacity,
@@ -167,12 +167,12 @@ impl Rules {
             read_through: Default::default(),
             waits_for_log: AtomicBool::default(),
             logs: Default::default(),
-            books: RwLock::new(Books {
+            table: RwLock::new(RuleTable {
                 held: 0,
                 live: BTreeMap::new(),
                 numbers: HashMap::new(),
-                hard: Index::new(part_count),
-                soft: Index::new(part_count),
+                hard: RuleIndex::new(part_count),
+                soft: RuleIndex::new(part_count),
                 dropped_through: 0,
                 missing: Default::default(),
             }),
@@ -212,18 +212,18 @@ impl Rules {
     /// After a read to the end of a copy, places the rules missing there after that end. Only if no
     /// rule was added since: `newest` is the number of the newest rule when the read began.
     pub(super) fn settle(&self, copy: usize, newest: u64) {
-        let mut books = self.books.write();
-        if books.missing[copy] > 0 && newest == self.newest() {
+        let mut table = self.table.write();
+        if table.missing[copy] > 0 && newest == self.newest() {
             let end = self.logs[copy].read().place(self.read_through()[copy]);
-            books.settle(copy, end + 1);
+            table.settle(copy, end + 1);
         }
     }
 
     /// Returns true if the rule with this id has its place in this copy of the log, or is no longer
     /// kept and needs none.
     pub(super) fn is_placed(&self, id: u64, copy: usize) -> bool {
-        let books = self.books.read();
-        let live = books.numbers.get(&id).and_then(|it| books.live.get(it));
+        let table = self.table.read();
+        let live = table.numbers.get(&id).and_then(|it| table.live.get(it));
         live.is_none_or(|live| live.places[copy].is_some())
     }
 
@@ -244,11 +244,11 @@ impl Rules {
     /// Adds a rule, in effect from `now`, with its known places in the log. Returns its number;
     /// `None` if the rule is already known.
     pub(super) fn add(&self, rule: Rule, now: Time, places: Places) -> Option<u64> {
-        let mut books = self.books.write();
-        if let Some(&known) = books.numbers.get(&rule.id) {
+        let mut table = self.table.write();
+        if let Some(&known) = table.numbers.get(&rule.id) {
             for (copy, place) in places.into_iter().enumerate() {
                 if let Some(place) = place {
-                    books.place(known, copy, place);
+                    table.place(known, copy, place);
                 }
             }
             return None;
@@ -256,30 +256,30 @@ impl Rules {
         let scope = rule.scope.compact();
         let rule = Rule { scope, ..rule };
         let number = self.newest.load(Ordering::Relaxed) + 1;
-        books.numbers.insert(rule.id, number);
-        let mark = Mark::new(number, now, places);
-        books.note_missing(places);
-        books.index(rule.strength).note(&rule.scope, mark);
+        table.numbers.insert(rule.id, number);
+        let mark = RuleMark::new(number, now, places);
+        table.note_missing(places);
+        table.index(rule.strength).note(&rule.scope, mark);
         if rule.scope == Scope::Everything && rule.strength == Strength::Hard {
-            books.forget_before(number, places);
+            table.forget_before(number, places);
         }
-        let live = Live {
+        let live = LiveRule {
             rule,
             since: now,
             places,
             hits: AtomicU64::new(0),
         };
-        books.held += live.cost();
-        books.live.insert(number, live);
-        while books.live.len() > MAX_RULES || books.held > self.capacity && books.live.len() > 1 {
-            books.widen_oldest();
+        table.held += live.cost();
+        table.live.insert(number, live);
+        while table.live.len() > MAX_RULES || table.held > self.capacity && table.live.len() > 1 {
+            table.widen_oldest();
         }
         self.newest.store(number, Ordering::Release);
         Some(number)
     }
 
     /// The effect of the rules on an entry of this age.
-    pub(super) fn covers(&self, entry: &Named<'_>, since: Since) -> Option<Covered> {
+    pub(super) fn covers(&self, entry: &EntryNames<'_>, since: Since) -> Option<Covered> {
         if let Since::Rule(number) = since
             && number == self.newest()
         {
@@ -289,11 +289,11 @@ impl Rules {
             return Some(Covered::Hard);
         }
         let since = self.as_seen_here(since);
-        let books = self.books.read();
-        if books.hard.newest_of(entry, since).is_some() {
+        let table = self.table.read();
+        if table.hard.newest_of(entry, since).is_some() {
             return Some(Covered::Hard);
         }
-        let soft = books.soft.newest_of(entry, since);
+        let soft = table.soft.newest_of(entry, since);
         soft.map(|mark| Covered::Soft(mark.at))
     }
 
@@ -313,11 +313,11 @@ impl Rules {
 
     /// The effect of the rules issued after `number` on an entry. A later rule that is no longer
     /// kept counts as covering it.
-    pub(super) fn covers_since(&self, held: Held<'_>, number: u64) -> Option<Covered> {
+    pub(super) fn covers_since(&self, held: RuleSubject<'_>, number: u64) -> Option<Covered> {
         if number == self.newest() {
             return None;
         }
-        let covered = self.covers(&Named::new(held), Since::Rule(number));
+        let covered = self.covers(&EntryNames::new(held), Since::Rule(number));
         // In this order: a rule dropped between the two counts.
         covered.or_else(|| self.has_dropped_since(number).then_some(Covered::Hard))
     }
@@ -325,58 +325,58 @@ impl Rules {
     /// Returns true if a rule issued after `number` is no longer kept: a fetch that began before it
     /// cannot be checked against it.
     pub(super) fn has_dropped_since(&self, number: u64) -> bool {
-        number != self.newest() && number < self.books.read().dropped_through
+        number != self.newest() && number < self.table.read().dropped_through
     }
 
     /// Drops the rules up to this number: no entry that they cover is left, and none can appear.
     pub(super) fn drop_through(&self, number: u64) {
-        let mut books = self.books.write();
-        books.forget(number);
-        books.dropped_through = books.dropped_through.max(number);
+        let mut table = self.table.write();
+        table.forget(number);
+        table.dropped_through = table.dropped_through.max(number);
     }
 
     /// The kept rules without a place in the log, oldest first.
     pub(super) fn unplaced(&self) -> Vec<Rule> {
-        let books = self.books.read();
-        let unplaced = books.live.values().filter(|live| is_unplaced(live.places));
+        let table = self.table.read();
+        let unplaced = table.live.values().filter(|live| is_unplaced(live.places));
         unplaced.map(|live| live.rule.clone()).collect()
     }
 
     /// The newest kept rules, newest first.
     pub(super) fn newest_live(&self, most: usize) -> Vec<Rule> {
-        let books = self.books.read();
-        let newest = books.live.values().rev().take(most);
+        let table = self.table.read();
+        let newest = table.live.values().rev().take(most);
         newest.map(|live| live.rule.clone()).collect()
     }
 
     /// Counts an entry in memory for the newest rule after number `since` that covers it.
-    pub(super) fn note_hit(&self, held: Held<'_>, since: u64) {
-        let (entry, since) = (Named::new(held), Since::Rule(since));
-        let books = self.books.read();
-        let hard = books.hard.newest_of(&entry, since);
-        let mark = hard.or_else(|| books.soft.newest_of(&entry, since));
-        if let Some(live) = mark.and_then(|mark| books.live.get(&mark.number)) {
+    pub(super) fn note_hit(&self, held: RuleSubject<'_>, since: u64) {
+        let (entry, since) = (EntryNames::new(held), Since::Rule(since));
+        let table = self.table.read();
+        let hard = table.hard.newest_of(&entry, since);
+        let mark = hard.or_else(|| table.soft.newest_of(&entry, since));
+        if let Some(live) = mark.and_then(|mark| table.live.get(&mark.number)) {
             live.hits.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// The rule with this id, its number, and the entries in memory that it has covered.
     pub(super) fn hits(&self, id: u64) -> Option<(Rule, u64, u64)> {
-        let books = self.books.read();
-        let number = *books.numbers.get(&id)?;
-        let live = books.live.get(&number)?;
+        let table = self.table.read();
+        let number = *table.numbers.get(&id)?;
+        let live = table.live.get(&number)?;
         Some((live.rule.clone(), number, live.hits.load(Ordering::Relaxed)))
     }
 
     /// The number of live rules.
     pub(super) fn live_count(&self) -> usize {
-        self.books.read().live.len()
+        self.table.read().live.len()
     }
 
     /// The number of the newest rule in effect since that time or earlier.
     pub(super) fn newest_at(&self, moment: Time) -> Option<u64> {
-        let books = self.books.read();
-        let old = books
+        let table = self.table.read();
+        let old = table
             .live
             .iter()
             .take_while(|(_, live)| live.since <= moment);
@@ -385,8 +385,8 @@ impl Rules {
 
     /// The number of the first soft rule after this one.
     pub(super) fn first_soft_after(&self, number: u64) -> Option<u64> {
-        let books = self.books.read();
-        let mut later = books.live.range(number + 1..);
+        let table = self.table.read();
+        let mut later = table.live.range(number + 1..);
         later
             .find(|(_, live)| live.rule.strength == Strength::Soft)
             .map(|(number, _)| *number)
@@ -394,16 +394,16 @@ impl Rules {
 
     /// Returns true if no rule has to be checked.
     pub(super) fn is_empty(&self) -> bool {
-        self.books.read().is_empty()
+        self.table.read().is_empty()
     }
 }
 
-impl Books {
+impl RuleTable {
     fn is_empty(&self) -> bool {
         self.live.is_empty() && self.hard.parts.is_empty() && self.soft.parts.is_empty()
     }
 
-    fn index(&mut self, strength: Strength) -> &mut Index {
+    fn index(&mut self, strength: Strength) -> &mut RuleIndex {
         match strength {
             Strength::Hard => &mut self.hard,
             Strength::Soft => &mut self.soft,
@@ -486,17 +486,17 @@ impl Books {
     }
 }
 
-impl Live {
+impl LiveRule {
     fn cost(&self) -> usize {
         COST + 2 * self.rule.scope.len()
     }
 }
 
-impl Index {
+impl RuleIndex {
     fn new(part_count: usize) -> Self {
         Self {
             part_count,
-            everything: Mark::default(),
+            everything: RuleMark::default(),
             named: HashMap::default(),
             parts: Vec::new(),
             prefixes: BTreeMap::new(),
@@ -509,7 +509,7 @@ impl Index {
         (number >> 40) as usize & (self.part_count - 1)
     }
 
-    fn note(&mut self, scope: &Scope, mark: Mark) {
+    fn note(&mut self, scope: &Scope, mark: RuleMark) {
         match scope {
             Scope::Everything => self.everything.renew(mark),
             Scope::Prefix { .. } => {
@@ -530,10 +530,10 @@ impl Index {
         }
     }
 
-    fn note_glob(&mut self, scope: &Scope, mark: Mark) {
+    fn note_glob(&mut self, scope: &Scope, mark: RuleMark) {
         let pattern = scope.pattern();
         let known = self.globs.iter().position(|(known, ..)| *known == pattern);
-        let mut newest = Mark::default();
+        let mut newest = RuleMark::default();
         if let Some(known) = known {
             newest = self.globs.remove(known).2;
         } else if self.globs.len() == MAX_GLOBS {
@@ -544,7 +544,7 @@ impl Index {
         self.globs.push((pattern, scope.clone(), newest));
     }
 
-    fn mark(&mut self, scope: &Scope) -> Option<&mut Mark> {
+    fn mark(&mut self, scope: &Scope) -> Option<&mut RuleMark> {
         match scope {
             Scope::Everything => Some(&mut self.everything),
             Scope::Prefix { .. } => {
@@ -563,7 +563,7 @@ impl Index {
         }
     }
 
-    fn marks_mut(&mut self) -> impl Iterator<Item = &mut Mark> {
+    fn marks_mut(&mut self) -> impl Iterator<Item = &mut RuleMark> {
         let prefixes = self.prefixes.values_mut().flat_map(HashMap::values_mut);
         let globs = self.globs.iter_mut().map(|(.., mark)| mark);
         [&mut self.everything]
@@ -592,7 +592,7 @@ impl Index {
             }
             Scope::Glob { .. } => {
                 let pattern = scope.pattern();
-                let is_it = |(known, _, mark): &(Vec<u8>, Scope, Mark)| {
+                let is_it = |(known, _, mark): &(Vec<u8>, Scope, RuleMark)| {
                     *known == pattern && mark.number == number
                 };
                 let known = self.globs.iter().position(is_it);
@@ -616,10 +616,10 @@ impl Index {
 
     /// Merges a mark into the part of its name if rule `number` set it; a newer rule of the same
     /// name is kept by itself.
-    fn keep_in_part(&mut self, mark: Option<Mark>, name: u64, number: u64) {
+    fn keep_in_part(&mut self, mark: Option<RuleMark>, name: u64, number: u64) {
         if let Some(mark) = mark.filter(|mark| mark.number == number) {
             if self.parts.is_empty() {
-                self.parts = vec![Mark::default(); self.part_count];
+                self.parts = vec![RuleMark::default(); self.part_count];
             }
             let part = self.part_of(name);
             self.parts[part].renew(mark);
@@ -627,7 +627,7 @@ impl Index {
     }
 
     /// The newest mark that covers an entry of this age.
-    fn newest_of(&self, entry: &Named<'_>, since: Since) -> Option<Mark> {
+    fn newest_of(&self, entry: &EntryNames<'_>, since: Since) -> Option<RuleMark> {
         let by_name = entry.numbers().flat_map(|number| {
             let part = self.parts.get(self.part_of(number));
             [self.named.get(&number), part]
@@ -651,9 +651,9 @@ impl Index {
     }
 
     fn forget(&mut self, through: u64) {
-        let stays = |mark: &Mark| mark.number > through;
+        let stays = |mark: &RuleMark| mark.number > through;
         if !stays(&self.everything) {
-            self.everything = Mark::default();
+            self.everything = RuleMark::default();
         }
         self.named.retain(|_, mark| stays(mark));
         for of_length in self.prefixes.values_mut() {
@@ -663,7 +663,7 @@ impl Index {
         self.globs.retain(|(.., mark)| stays(mark));
         for mark in &mut self.parts {
             if !stays(mark) {
-                *mark = Mark::default();
+                *mark = RuleMark::default();
             }
         }
         if self.parts.iter().all(|mark| mark.number == 0) {
@@ -672,7 +672,7 @@ impl Index {
     }
 }
 
-impl Mark {
+impl RuleMark {
     fn new(number: u64, now: Time, places: Places) -> Self {
         let mut mark = Self {
             number,

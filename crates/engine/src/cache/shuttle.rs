@@ -10,7 +10,7 @@ use bytes::Bytes;
 use microcache_policy::{Network, Rules, Scheme};
 use microcache_store::{Key, Stored, Tiers};
 
-use super::flight::{Failure, Flights, Leader, Progress, Role};
+use super::flight::{Failure, FetchProgress, Flights, Leader, Role};
 use super::testing::{FLIGHTS, cache, key_of, stored, view};
 use super::{Cache, ChangeKind, Scope, Strength};
 use microcache_store::Clock;
@@ -41,7 +41,7 @@ fn in_threads(flights: &Arc<Flights>, work: impl Fn(&Arc<Flights>) + Sync) {
 }
 
 /// Leads or waits; a waiter that is never notified hangs here, and shuttle reports it.
-fn enter(flights: &Arc<Flights>, lead: impl FnOnce(Leader)) -> Option<Progress> {
+fn enter(flights: &Arc<Flights>, lead: impl FnOnce(Leader)) -> Option<FetchProgress> {
     match flights.enter(&key(), b"", Some(Network::from_bits(1))) {
         Role::Lead(leader) => {
             lead(leader);
@@ -61,9 +61,9 @@ fn only_one_leads_at_a_time_and_everyone_is_told() {
                 assert_eq!(leading.fetch_add(1, Ordering::SeqCst), 0, "two lead");
                 thread::yield_now();
                 leading.fetch_sub(1, Ordering::SeqCst);
-                leader.tell(Progress::Released);
+                leader.publish(FetchProgress::Released);
             });
-            assert!(matches!(told, None | Some(Progress::Released)));
+            assert!(matches!(told, None | Some(FetchProgress::Released)));
         });
     });
 }
@@ -75,14 +75,14 @@ fn after_a_failure_one_of_those_who_waited_leads() {
         in_threads(flights, |flights| {
             let lead = |leader: Leader| {
                 if fetches.fetch_add(1, Ordering::SeqCst) == 0 {
-                    leader.tell(Progress::Failed(Failure::Abandoned, None));
+                    leader.publish(FetchProgress::Failed(Failure::Abandoned, None));
                 } else {
-                    leader.tell(Progress::Released);
+                    leader.publish(FetchProgress::Released);
                 }
             };
-            if let Some(Progress::Failed(..)) = enter(flights, lead) {
+            if let Some(FetchProgress::Failed(..)) = enter(flights, lead) {
                 let told = enter(flights, lead);
-                assert!(matches!(told, None | Some(Progress::Released)));
+                assert!(matches!(told, None | Some(FetchProgress::Released)));
             }
         });
         assert!(fetches.load(Ordering::SeqCst) <= 3);
@@ -96,7 +96,7 @@ fn a_leader_that_vanishes_is_a_failure() {
             let told = enter(flights, drop);
             assert!(matches!(
                 told,
-                None | Some(Progress::Failed(Failure::Abandoned, None))
+                None | Some(FetchProgress::Failed(Failure::Abandoned, None))
             ));
         });
     });
@@ -119,10 +119,10 @@ fn a_purge_is_never_undone_by_a_fetch_that_began_before_it() {
 fn a_purge_is_never_undone_by_a_fetch_that_nobody_could_join() {
     check(|flights| {
         let stored = AtomicBool::new(true);
-        let lone = flights.begin_alone(&key());
+        let unshared = flights.begin_unshared(&key());
         thread::scope(|threads| {
             threads.spawn(|| {
-                if let Some(leader) = lone.lead() {
+                if let Some(leader) = unshared.lead() {
                     thread::yield_now();
                     leader.finish(|| stored.store(true, Ordering::SeqCst));
                 }
@@ -136,12 +136,12 @@ fn a_purge_is_never_undone_by_a_fetch_that_nobody_could_join() {
 #[test]
 fn a_lone_fetch_outlives_purges_of_other_keys() {
     check(|flights| {
-        let lone = flights.begin_alone(&key());
-        let other = flights.begin_alone(&b"another"[..].into());
+        let unshared = flights.begin_unshared(&key());
+        let other = flights.begin_unshared(&b"another"[..].into());
         let second = thread::scope(|threads| {
             threads.spawn(|| flights.purge(b"another", |_| {}));
-            let second = flights.begin_alone(&key());
-            let leader = lone.lead().expect("nobody purged it");
+            let second = flights.begin_unshared(&key());
+            let leader = unshared.lead().expect("nobody purged it");
             assert_eq!(leader.finish(|| ()), Some(()));
             second
         });
@@ -154,13 +154,13 @@ fn a_lone_fetch_outlives_purges_of_other_keys() {
 fn after_a_refusal_one_of_those_who_waited_leads() {
     check(|flights| {
         in_threads(flights, |flights| {
-            let told = enter(flights, |leader| leader.tell(Progress::Refused));
+            let told = enter(flights, |leader| leader.publish(FetchProgress::Refused));
             if told.is_some() {
-                assert!(matches!(told, Some(Progress::Refused)));
-                let told = enter(flights, |leader| leader.tell(Progress::Released));
+                assert!(matches!(told, Some(FetchProgress::Refused)));
+                let told = enter(flights, |leader| leader.publish(FetchProgress::Released));
                 assert!(matches!(
                     told,
-                    None | Some(Progress::Refused | Progress::Released)
+                    None | Some(FetchProgress::Refused | FetchProgress::Released)
                 ));
             }
         });
@@ -172,7 +172,7 @@ fn a_waiter_that_leaves_takes_nothing_along() {
     check(|flights| {
         in_threads(flights, |flights| {
             match flights.enter(&key(), b"", Some(Network::from_bits(1))) {
-                Role::Lead(leader) => leader.tell(Progress::Released),
+                Role::Lead(leader) => leader.publish(FetchProgress::Released),
                 Role::Join(ticket) => drop(ticket),
                 Role::Full => panic!("no bound is near"),
             }
@@ -258,7 +258,7 @@ fn a_purge_by_rule_is_never_undone_by_a_fetch_that_began_before_it() {
             let leader = lead(&cache.flights, &key);
             thread::scope(|threads| {
                 threads.spawn(|| commit(cache, &leader, stored));
-                threads.spawn(|| cache.decide(scope.clone(), strength));
+                threads.spawn(|| cache.issue(scope.clone(), strength));
                 threads.spawn(|| is_there(cache, &key));
             });
             assert!(!is_there(cache, &key));
@@ -274,7 +274,7 @@ fn a_rule_that_is_swept_and_forgotten_is_not_undone_either() {
         thread::scope(|threads| {
             threads.spawn(|| commit(cache, &leader, stored));
             threads.spawn(|| {
-                cache.decide(Scope::Everything, Strength::Hard);
+                cache.issue(Scope::Everything, Strength::Hard);
                 let swept = cache.rules.newest();
                 future::block_on(cache.sweep());
                 cache.rules.drop_through(swept);
@@ -296,7 +296,7 @@ fn who_comes_after_a_purge_joins_no_fetch_from_before_it() {
             let before = lead(&cache.flights, &key);
             thread::scope(|threads| {
                 threads.spawn(|| drop(cache.enter(&key, b"", Some(Network::from_bits(1)))));
-                cache.decide(scope.clone(), strength);
+                cache.issue(scope.clone(), strength);
                 match cache.enter(&key, b"", Some(Network::from_bits(1))) {
                     Role::Lead(after) => drop(after),
                     Role::Join(ticket) => {

@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 
 use super::Cache;
 use super::changes::ChangeKind;
-use super::rule::{Held, Named};
+use super::rule::{EntryNames, RuleSubject};
 use super::rules::{Covered, Since};
 
 /// The shortest time, in milliseconds, that a rule is kept, swept or not: a fetch that began before
@@ -100,7 +100,7 @@ impl Cache {
                 let Some(head) = listed.response() else {
                     continue;
                 };
-                let entry = Named::new(Held::head(&head));
+                let entry = EntryNames::new(RuleSubject::head(&head));
                 let since = Since::Fetch {
                     at: head.began,
                     purges_known: head.purges_known(),
@@ -113,7 +113,7 @@ impl Cache {
                     Covered::Soft(at) => at <= now.before(SOFT_KEPT),
                 };
                 if covered.is_some_and(is_over) && tier.remove_listed(listed).await? {
-                    self.changes.tell_gone(&head.key);
+                    self.changes.notify_removed(&head.key);
                 }
             }
             after = listing.next;
@@ -128,7 +128,7 @@ impl Cache {
     pub(super) fn revise(&self, key: &Key) {
         let newest = self.rules.newest();
         self.memory.revise(key, |one| {
-            let held = Held::stored(key, one);
+            let held = RuleSubject::stored(key, one);
             let covered = self.covered(held, one.purges_checked());
             if covered.is_some() {
                 self.rules.note_hit(held, one.purges_checked());
@@ -137,11 +137,11 @@ impl Cache {
             match covered {
                 None => Revision::Keep,
                 Some(Covered::Soft(at)) => {
-                    self.changes.tell(key, one, ChangeKind::Expired);
+                    self.changes.notify(key, one, ChangeKind::Expired);
                     Revision::Expire(at)
                 }
                 Some(Covered::Hard) => {
-                    self.changes.tell(key, one, ChangeKind::Purged);
+                    self.changes.notify(key, one, ChangeKind::Purged);
                     Revision::Drop
                 }
             }

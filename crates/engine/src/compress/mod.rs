@@ -21,45 +21,50 @@ use microcache_store::{Encodings, Making, Memory, Task};
 use parking_lot::{Condvar, Mutex};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::cache::Cache;
 #[cfg(not(feature = "compress"))]
 use none::{codecs, deltas};
-pub(crate) use queue::Job;
-use queue::Queue;
+pub(crate) use queue::CompressionJob;
+use queue::JobQueue;
 use saved::Saved;
 
 /// The niceness of compression threads relative to the threads that serve.
 const NICENESS: i32 = 10;
 
+/// The owner of the memory that holds the bodies to compress.
+pub(crate) trait MemoryOwner: Send + Sync + 'static {
+    /// The memory.
+    fn memory(&self) -> &Memory;
+}
+
 /// The compression threads and their queue.
 pub(crate) struct Compressor {
-    shop: Arc<Shop>,
+    shared: Arc<CompressorState>,
     /// The most threads.
     threads: usize,
 }
 
 /// The state shared by the compression threads.
 #[derive(Default)]
-struct Shop {
+struct CompressorState {
     state: Mutex<State>,
     wake: Condvar,
     /// The demand below which a job is refused.
     needed: AtomicU32,
-    counts: Counts,
+    counts: CompressionCounters,
     saved: Saved,
 }
 
 #[derive(Default)]
 struct State {
-    queue: Queue,
+    queue: JobQueue,
     threads: usize,
     closed: bool,
 }
 
 #[derive(Default)]
-struct Counts {
+struct CompressionCounters {
     /// By coding.
-    made: [Made; Coding::ALL.len()],
+    made: [CodingCounters; Coding::ALL.len()],
     useless: AtomicU64,
     dropped: AtomicU64,
     refused: AtomicU64,
@@ -68,7 +73,7 @@ struct Counts {
 }
 
 #[derive(Default)]
-struct Made {
+struct CodingCounters {
     bodies: AtomicU64,
     bytes_in: AtomicU64,
     bytes_out: AtomicU64,
@@ -113,7 +118,7 @@ pub struct MadeStats {
 impl Compressor {
     pub(crate) fn new() -> Self {
         Self {
-            shop: Arc::default(),
+            shared: Arc::default(),
             threads: threads(),
         }
     }
@@ -121,26 +126,26 @@ impl Compressor {
     /// Returns true if a job with this demand would be queued; otherwise it is counted as refused.
     /// No lock is taken: a full queue must cost requests nothing.
     pub(crate) fn has_place(&self, demand: u32) -> bool {
-        let has_place = demand >= self.shop.needed.load(Ordering::Relaxed);
+        let has_place = demand >= self.shared.needed.load(Ordering::Relaxed);
         if !has_place {
-            self.shop.counts.refused.fetch_add(1, Ordering::Relaxed);
+            self.shared.counts.refused.fetch_add(1, Ordering::Relaxed);
         }
         has_place
     }
 
-    /// Queues a job for the memory of this cache, unless the queue has reached `bound`.
-    pub(crate) fn ask(&self, cache: &Arc<Cache>, job: Job, bound: usize) {
-        let mut state = self.shop.state.lock();
+    /// Queues a job for the memory of this owner, unless the queue has reached `bound`.
+    pub(crate) fn ask<O: MemoryOwner>(&self, owner: &Arc<O>, job: CompressionJob, bound: usize) {
+        let mut state = self.shared.state.lock();
         let left_out = state.queue.push(job, bound);
         let needed = state.queue.needed(bound);
-        self.shop.needed.store(needed, Ordering::Relaxed);
-        if state.threads < self.threads && self.shop.start(cache) {
+        self.shared.needed.store(needed, Ordering::Relaxed);
+        if state.threads < self.threads && self.shared.start(owner) {
             state.threads += 1;
         }
         drop(state);
-        self.shop.wake.notify_one();
+        self.shared.wake.notify_one();
         if let Some(job) = left_out {
-            self.shop.counts.refused.fetch_add(1, Ordering::Relaxed);
+            self.shared.counts.refused.fetch_add(1, Ordering::Relaxed);
             if let Some(encodings) = job.encodings.upgrade() {
                 encodings.give_up(job.task);
             }
@@ -149,14 +154,14 @@ impl Compressor {
 
     /// Counts a response that was smaller than the stored body by so many bytes.
     pub(crate) fn saved(&self, coding: SentCoding, bytes: u64) {
-        self.shop.saved.note(coding, bytes);
+        self.shared.saved.note(coding, bytes);
     }
 
     pub(crate) fn stats(&self) -> CompressionStats {
-        let (shop, count) = (&self.shop, |one: &AtomicU64| one.load(Ordering::Relaxed));
-        let counts = &shop.counts;
-        let (sent, saved) = shop.saved.all();
-        let made = |made: &Made| MadeStats {
+        let (shared, count) = (&self.shared, |one: &AtomicU64| one.load(Ordering::Relaxed));
+        let counts = &shared.counts;
+        let (sent, saved) = shared.saved.all();
+        let made = |made: &CodingCounters| MadeStats {
             bodies: count(&made.bodies),
             bytes_in: count(&made.bytes_in),
             bytes_out: count(&made.bytes_out),
@@ -167,7 +172,7 @@ impl Compressor {
             dropped: count(&counts.dropped),
             refused: count(&counts.refused),
             deltas: count(&counts.deltas),
-            waiting: shop.state.lock().queue.len() as u64,
+            waiting: shared.state.lock().queue.len() as u64,
             cpu: Duration::from_nanos(count(&counts.cpu_nanos)),
             answers: sent.iter().sum(),
             sent,
@@ -178,8 +183,8 @@ impl Compressor {
 
 impl Drop for Compressor {
     fn drop(&mut self) {
-        self.shop.state.lock().closed = true;
-        self.shop.wake.notify_all();
+        self.shared.state.lock().closed = true;
+        self.shared.wake.notify_all();
     }
 }
 
@@ -189,22 +194,22 @@ fn threads() -> usize {
     (cores / 4).clamp(1, 4)
 }
 
-impl Shop {
+impl CompressorState {
     /// Starts a thread. Returns false on failure; the next request for a job tries again.
-    fn start(self: &Arc<Self>, cache: &Arc<Cache>) -> bool {
-        let (shop, cache) = (Arc::clone(self), Arc::downgrade(cache));
+    fn start<O: MemoryOwner>(self: &Arc<Self>, owner: &Arc<O>) -> bool {
+        let (shared, owner) = (Arc::clone(self), Arc::downgrade(owner));
         let thread = thread::Builder::new().name("compress".to_owned());
         let work = move || {
             // Without the privilege the thread runs at normal priority.
             let _ = rustix::process::nice(NICENESS);
-            while let Some(job) = shop.next() {
-                let Some(cache) = cache.upgrade() else {
+            while let Some(job) = shared.next() {
+                let Some(owner) = owner.upgrade() else {
                     return;
                 };
                 // A panic is a bug here, but must not stop the compression of other bodies.
-                let done = catch_unwind(AssertUnwindSafe(|| shop.work(&cache.memory, &job)));
+                let done = catch_unwind(AssertUnwindSafe(|| shared.work(owner.memory(), &job)));
                 if done.is_err() {
-                    shop.counts.dropped.fetch_add(1, Ordering::Relaxed);
+                    shared.counts.dropped.fetch_add(1, Ordering::Relaxed);
                 }
             }
         };
@@ -212,7 +217,7 @@ impl Shop {
     }
 
     /// Waits for the next job; `None` at the end.
-    fn next(&self) -> Option<Job> {
+    fn next(&self) -> Option<CompressionJob> {
         let mut state = self.state.lock();
         loop {
             if state.closed {
@@ -226,7 +231,7 @@ impl Shop {
         }
     }
 
-    fn work(&self, memory: &Memory, job: &Job) {
+    fn work(&self, memory: &Memory, job: &CompressionJob) {
         let (counts, began) = (&self.counts, cpu_time());
         let encodings = job.encodings.upgrade();
         let is_kept = encodings.is_some_and(|encodings| match job.task {
@@ -244,7 +249,7 @@ impl Shop {
     fn encode(
         &self,
         memory: &Memory,
-        job: &Job,
+        job: &CompressionJob,
         encodings: &Arc<Encodings>,
         making: Making,
     ) -> bool {
@@ -273,7 +278,7 @@ impl Shop {
     fn compare(
         &self,
         memory: &Memory,
-        job: &Job,
+        job: &CompressionJob,
         encodings: &Arc<Encodings>,
         coding: DictionaryCoding,
     ) -> bool {
@@ -309,6 +314,7 @@ mod tests {
     use microcache_store::{MemoryLimits, Tiers};
 
     use super::*;
+    use crate::cache::Cache;
     use crate::flight::FlightLimits;
     use microcache_store::Clock;
 
@@ -322,8 +328,8 @@ mod tests {
         Cache::new(memory, flights, Tiers::default(), Clock::start())
     }
 
-    fn job(demand: u32) -> Job {
-        Job {
+    fn job(demand: u32) -> CompressionJob {
+        CompressionJob {
             key: b"a page"[..].into(),
             encodings: Weak::new(),
             task: Task::Encode(Making::Quickly(Coding::Gzip)),
@@ -340,14 +346,14 @@ mod tests {
             assert!(compressor.has_place(1));
             compressor.ask(&cache, job(demand), 2);
         }
-        let locked = compressor.shop.state.lock();
+        let locked = compressor.shared.state.lock();
         assert!(!compressor.has_place(1) && !compressor.has_place(3));
         assert!(compressor.has_place(4));
         drop(locked);
         assert_eq!(compressor.stats().refused, 2);
         compressor.ask(&cache, job(4), 2);
         assert!(!compressor.has_place(4));
-        assert!(compressor.shop.next().is_some());
+        assert!(compressor.shared.next().is_some());
         assert!(compressor.has_place(1));
         assert_eq!(compressor.stats().refused, 4);
     }

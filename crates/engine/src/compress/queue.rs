@@ -7,7 +7,7 @@ use microcache_store::{Encodings, Key, Task};
 /// A task on a stored body. It keeps neither the body nor its versions alive: evicted bodies are
 /// not encoded.
 #[derive(Debug)]
-pub(crate) struct Job {
+pub(crate) struct CompressionJob {
     pub(crate) key: Key,
     pub(crate) encodings: Weak<Encodings>,
     pub(crate) task: Task,
@@ -17,21 +17,21 @@ pub(crate) struct Job {
 
 /// The waiting jobs.
 #[derive(Debug, Default)]
-pub(super) struct Queue {
+pub(super) struct JobQueue {
     /// In order of arrival.
-    jobs: Vec<Job>,
+    jobs: Vec<CompressionJob>,
     /// The oldest job is next.
     by_age: bool,
 }
 
-impl Queue {
+impl JobQueue {
     pub(super) const fn len(&self) -> usize {
         self.jobs.len()
     }
 
     /// Queues a job. At the bound it returns the job with the least demand, which may be this one:
     /// a flood of rarely requested urls does not delay popular ones.
-    pub(super) fn push(&mut self, job: Job, bound: usize) -> Option<Job> {
+    pub(super) fn push(&mut self, job: CompressionJob, bound: usize) -> Option<CompressionJob> {
         let mut left_out = None;
         if self.jobs.len() >= bound {
             let all = self.jobs.iter().enumerate();
@@ -57,7 +57,7 @@ impl Queue {
 
     /// Takes the job with the most demand, the oldest among equals. Every other time it takes the
     /// oldest job with any demand, so that none waits for ever.
-    pub(super) fn pop(&mut self) -> Option<Job> {
+    pub(super) fn pop(&mut self) -> Option<CompressionJob> {
         let most = self.jobs.iter().map(|job| job.demand).max()?;
         let least = if self.by_age { most.min(1) } else { most };
         self.by_age = !self.by_age;
@@ -73,8 +73,8 @@ mod tests {
 
     use super::*;
 
-    fn job(name: &str, demand: u32) -> Job {
-        Job {
+    fn job(name: &str, demand: u32) -> CompressionJob {
+        CompressionJob {
             key: name.as_bytes().into(),
             encodings: Weak::new(),
             task: Task::Encode(Making::Quickly(Coding::Gzip)),
@@ -82,7 +82,7 @@ mod tests {
         }
     }
 
-    fn name(job: Option<Job>) -> String {
+    fn name(job: Option<CompressionJob>) -> String {
         job.map_or_else(String::new, |job| {
             String::from_utf8_lossy(&job.key).into_owned()
         })
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_most_and_what_came_first_go_in_turns() {
-        let mut queue = Queue::default();
+        let mut queue = JobQueue::default();
         for (one, demand) in [
             ("idle", 0),
             ("a", 1),
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_stream_of_what_is_asked_for_more_keeps_nothing_waiting_for_ever() {
-        let mut queue = Queue::default();
+        let mut queue = JobQueue::default();
         assert!(queue.push(job("honest", 1), 10).is_none());
         let mut order = Vec::new();
         for n in 0..5 {
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn what_takes_the_place_of_another_came_later_than_those_that_stay() {
-        let mut queue = Queue::default();
+        let mut queue = JobQueue::default();
         for (one, demand) in [("least", 1), ("other", 5), ("most", 9)] {
             assert!(queue.push(job(one, demand), 3).is_none());
         }
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn at_the_bound_the_one_that_fewest_ask_for_has_no_place() {
-        let mut queue = Queue::default();
+        let mut queue = JobQueue::default();
         for n in 0..3 {
             assert!(queue.push(job(&format!("flood {n}"), 2), 3).is_none());
         }
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn what_more_ask_for_than_for_the_least_finds_a_place() {
-        let mut queue = Queue::default();
+        let mut queue = JobQueue::default();
         assert_eq!((queue.needed(2), queue.needed(0)), (0, 0));
         for demand in [7, u32::MAX] {
             queue.push(job("one", demand), 2);

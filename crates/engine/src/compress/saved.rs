@@ -9,12 +9,12 @@ use microcache_policy::SentCoding;
 const PLACES: usize = 16;
 
 #[derive(Default)]
-pub(super) struct Saved([Place; PLACES]);
+pub(super) struct Saved([CounterSlot; PLACES]);
 
 /// A slot the size of a CPU cache line.
 #[derive(Default)]
 #[repr(align(64))]
-struct Place {
+struct CounterSlot {
     /// By coding.
     answers: [AtomicU64; SentCoding::ALL.len()],
     bytes: AtomicU64,

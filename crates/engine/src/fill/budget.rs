@@ -13,14 +13,14 @@ use crate::sync::Mutex;
 /// readers may stay for long, so they get a share only: slow readers must not keep other bodies
 /// from being stored.
 #[derive(Debug)]
-pub(crate) struct Budget {
+pub(crate) struct FillBudget {
     limit: AtomicU64,
     clients: Clients,
-    books: Mutex<Books>,
+    state: Mutex<BudgetState>,
 }
 
 #[derive(Debug, Default)]
-struct Books {
+struct BudgetState {
     arriving: u64,
     behind: u64,
     /// Fills with readers that have fallen behind.
@@ -31,14 +31,14 @@ struct Books {
 
 /// The budget charged for a fill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Charge {
+pub(super) enum FillCharge {
     /// A storable body that is not complete yet.
     Arriving(u64),
     /// Bytes of an unstored body that readers have not read yet.
     Behind(u64),
 }
 
-impl Charge {
+impl FillCharge {
     const fn bytes(self) -> u64 {
         match self {
             Self::Arriving(bytes) | Self::Behind(bytes) => bytes,
@@ -46,7 +46,7 @@ impl Charge {
     }
 }
 
-impl Budget {
+impl FillBudget {
     /// The divisor of the budget that slow readers may pin.
     const SLOW_SHARE: u64 = 2;
 
@@ -55,49 +55,49 @@ impl Budget {
         Self {
             limit: AtomicU64::new(limit),
             clients,
-            books: Mutex::new(Books::default()),
+            state: Mutex::new(BudgetState::default()),
         }
     }
 
     /// Changes the charge of an arriving body, if the budget allows.
-    pub(super) fn grow(&self, charge: &mut Charge, bytes: u64) -> bool {
-        let mut books = self.books.lock();
-        let others = books.arriving + books.behind - charge.bytes();
+    pub(super) fn grow(&self, charge: &mut FillCharge, bytes: u64) -> bool {
+        let mut state = self.state.lock();
+        let others = state.arriving + state.behind - charge.bytes();
         let fits = others + bytes <= self.limit();
         if fits {
-            books.change(charge, Charge::Arriving(bytes));
+            state.change(charge, FillCharge::Arriving(bytes));
         }
         fits
     }
 
     /// Changes the charge of readers that are behind. It is never refused, as the bytes are already
     /// there; see [`Self::shed`].
-    pub(super) fn set_behind(&self, charge: &mut Charge, bytes: u64) {
-        if *charge != Charge::Behind(bytes) {
-            self.books.lock().change(charge, Charge::Behind(bytes));
+    pub(super) fn set_behind(&self, charge: &mut FillCharge, bytes: u64) {
+        if *charge != FillCharge::Behind(bytes) {
+            self.state.lock().change(charge, FillCharge::Behind(bytes));
         }
     }
 
     /// Returns the whole charge.
-    pub(super) fn give_back(&self, charge: &mut Charge) {
+    pub(super) fn give_back(&self, charge: &mut FillCharge) {
         if charge.bytes() > 0 {
-            self.books.lock().change(charge, Charge::Behind(0));
+            self.state.lock().change(charge, FillCharge::Behind(0));
         }
     }
 
     /// Returns true if readers may fall behind by more than the free allowance.
     pub(super) fn has_room(&self) -> bool {
-        let books = self.books.lock();
-        books.behind < self.slow_limit() && books.arriving + books.behind < self.limit()
+        let state = self.state.lock();
+        state.behind < self.slow_limit() && state.arriving + state.behind < self.limit()
     }
 
     /// Adds a fill with slow readers.
     pub(super) fn watch(&self, fill: Weak<Fill>) {
-        let mut books = self.books.lock();
-        books.slow.push(fill);
-        if books.slow.len() > books.look_through_at {
-            books.slow.retain(|fill| fill.strong_count() > 0);
-            books.look_through_at = 64 + 2 * books.slow.len();
+        let mut state = self.state.lock();
+        state.slow.push(fill);
+        if state.slow.len() > state.look_through_at {
+            state.slow.retain(|fill| fill.strong_count() > 0);
+            state.look_through_at = 64 + 2 * state.slow.len();
         }
     }
 
@@ -110,17 +110,17 @@ impl Budget {
             return;
         }
         let fills: Vec<_> = {
-            let mut books = self.books.lock();
-            if books.behind <= self.slow_limit() {
+            let mut state = self.state.lock();
+            if state.behind <= self.slow_limit() {
                 return;
             }
-            books.slow.retain(|fill| fill.strong_count() > 0);
-            books.slow.iter().filter_map(Weak::upgrade).collect()
+            state.slow.retain(|fill| fill.strong_count() > 0);
+            state.slow.iter().filter_map(Weak::upgrade).collect()
         };
         let mut stalled: Vec<_> = fills.iter().flat_map(Fill::stalled).collect();
         stalled.sort_unstable_by_key(|reader| reader.since);
         for reader in stalled {
-            if self.books.lock().behind <= self.slow_limit() {
+            if self.state.lock().behind <= self.slow_limit() {
                 return;
             }
             reader.let_go();
@@ -142,22 +142,22 @@ impl Budget {
 
     #[cfg(all(test, not(shuttle)))]
     pub(super) fn used(&self) -> (u64, u64) {
-        let books = self.books.lock();
-        (books.arriving, books.behind)
+        let state = self.state.lock();
+        (state.arriving, state.behind)
     }
 }
 
-impl Books {
-    fn change(&mut self, charge: &mut Charge, to: Charge) {
+impl BudgetState {
+    fn change(&mut self, charge: &mut FillCharge, to: FillCharge) {
         *self.of(*charge) -= charge.bytes();
         *self.of(to) += to.bytes();
         *charge = to;
     }
 
-    fn of(&mut self, charge: Charge) -> &mut u64 {
+    fn of(&mut self, charge: FillCharge) -> &mut u64 {
         match charge {
-            Charge::Arriving(_) => &mut self.arriving,
-            Charge::Behind(_) => &mut self.behind,
+            FillCharge::Arriving(_) => &mut self.arriving,
+            FillCharge::Behind(_) => &mut self.behind,
         }
     }
 }

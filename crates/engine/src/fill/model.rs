@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use bytes::Bytes;
 
-use super::{Budget, Fill, FillReader};
+use super::{Fill, FillBudget, FillReader};
 use crate::body::{BodyError, Frame};
 use crate::serve::Clients;
 
@@ -76,7 +76,7 @@ impl Run {
         let length = chance.below(60) * 1000;
         let body: Bytes = (0..length).map(|at| (at % 251) as u8).collect();
         // Another body takes some of the budget, so that it can be exhausted.
-        let budget = Arc::new(Budget::new(BUDGET, Clients::Visitors));
+        let budget = Arc::new(FillBudget::new(BUDGET, Clients::Visitors));
         let other = Fill::new(&budget);
         other.push(vec![0; chance.below(BUDGET) as usize].into(), u64::MAX);
         let fill = Fill::new(&budget);

@@ -6,7 +6,7 @@ use super::*;
 use crate::serve::Clients;
 
 fn fill() -> Arc<Fill> {
-    Fill::new(&Arc::new(Budget::new(1 << 20, Clients::Visitors)))
+    Fill::new(&Arc::new(FillBudget::new(1 << 20, Clients::Visitors)))
 }
 
 async fn read(reader: &mut FillReader) -> Result<Vec<u8>, BodyError> {
@@ -64,16 +64,19 @@ fn zeros(length: u64) -> Bytes {
 }
 
 /// A fill that is not kept from its first chunk on.
-fn streamed(budget: &Arc<Budget>, length: u64) -> (Arc<Fill>, FillReader) {
+fn streamed(budget: &Arc<FillBudget>, length: u64) -> (Arc<Fill>, FillReader) {
     let fill = Fill::new(budget);
     let reader = fill.reader().unwrap();
-    assert!(matches!(fill.push(zeros(length), 0), Pushed::Outgrown(_)));
+    assert!(matches!(
+        fill.push(zeros(length), 0),
+        PushResult::Outgrown(_)
+    ));
     (fill, reader)
 }
 
 #[test]
 fn over_the_limit_it_is_a_bounded_window() {
-    let budget = Arc::new(Budget::new(4 * WINDOW, Clients::Visitors));
+    let budget = Arc::new(FillBudget::new(4 * WINDOW, Clients::Visitors));
     let (fill, mut reader) = streamed(&budget, WINDOW);
     assert!(fill.reader().is_none(), "no reader can begin in the middle");
     assert!(poll_ready(&fill).is_pending());
@@ -87,26 +90,35 @@ fn over_the_limit_it_is_a_bounded_window() {
 
 #[test]
 fn the_budget_is_given_back() {
-    let budget = Arc::new(Budget::new(100_000, Clients::Visitors));
+    let budget = Arc::new(FillBudget::new(100_000, Clients::Visitors));
     let one = Fill::new(&budget);
-    assert!(matches!(one.push(zeros(120_000), u64::MAX), Pushed::Kept));
+    assert!(matches!(
+        one.push(zeros(120_000), u64::MAX),
+        PushResult::Kept
+    ));
     let two = Fill::new(&budget);
     assert!(matches!(
         two.push(zeros(60_000), u64::MAX),
-        Pushed::Outgrown(_)
+        PushResult::Outgrown(_)
     ));
-    assert!(matches!(two.push(zeros(4), u64::MAX), Pushed::Streamed));
+    assert!(matches!(two.push(zeros(4), u64::MAX), PushResult::Streamed));
     let small = Fill::new(&budget);
-    assert!(matches!(small.push(zeros(30_000), u64::MAX), Pushed::Kept));
+    assert!(matches!(
+        small.push(zeros(30_000), u64::MAX),
+        PushResult::Kept
+    ));
     drop((one, two));
     assert_eq!(budget.used(), (0, 0));
     let three = Fill::new(&budget);
-    assert!(matches!(three.push(zeros(120_000), u64::MAX), Pushed::Kept));
+    assert!(matches!(
+        three.push(zeros(120_000), u64::MAX),
+        PushResult::Kept
+    ));
 }
 
 #[test]
 fn without_room_the_window_is_small() {
-    let budget = Arc::new(Budget::new(WINDOW, Clients::Visitors));
+    let budget = Arc::new(FillBudget::new(WINDOW, Clients::Visitors));
     let (large, other) = streamed(&budget, WINDOW / 2 + FREE - CHUNK_COST);
     let (fill, _reader) = streamed(&budget, FREE / 2);
     assert!(matches!(poll_ready(&fill), Poll::Ready(Ok(()))));
@@ -118,7 +130,7 @@ fn without_room_the_window_is_small() {
 
 #[test]
 fn what_nobody_reads_any_more_is_not_held() {
-    let budget = Arc::new(Budget::new(4 * WINDOW, Clients::Visitors));
+    let budget = Arc::new(FillBudget::new(4 * WINDOW, Clients::Visitors));
     let (fill, reader) = streamed(&budget, WINDOW);
     drop(reader);
     for _ in 0..10 {
@@ -129,12 +141,15 @@ fn what_nobody_reads_any_more_is_not_held() {
 
 #[tokio::test(start_paused = true)]
 async fn readers_who_stall_take_no_room_from_what_arrives() {
-    let budget = Arc::new(Budget::new(4 * WINDOW, Clients::Visitors));
+    let budget = Arc::new(FillBudget::new(4 * WINDOW, Clients::Visitors));
     let mut readers = Vec::new();
     for _ in 0..20 {
         let fill = Fill::new(&budget);
         let reader = fill.reader().unwrap();
-        assert!(matches!(fill.push(zeros(WINDOW), u64::MAX), Pushed::Kept));
+        assert!(matches!(
+            fill.push(zeros(WINDOW), u64::MAX),
+            PushResult::Kept
+        ));
         fill.finish(Ok(None));
         readers.push(reader);
         tokio::time::advance(STALLED).await;
@@ -155,10 +170,13 @@ async fn readers_who_stall_take_no_room_from_what_arrives() {
 
 #[test]
 fn a_slow_reader_is_let_go_where_others_wait() {
-    let budget = Arc::new(Budget::new(64 * WINDOW, Clients::Visitors));
+    let budget = Arc::new(FillBudget::new(64 * WINDOW, Clients::Visitors));
     let fill = Fill::new(&budget);
     let mut readers: Vec<_> = (0..3).map(|_| fill.reader().unwrap()).collect();
-    assert!(matches!(fill.push(zeros(WINDOW), 0), Pushed::Outgrown(_)));
+    assert!(matches!(
+        fill.push(zeros(WINDOW), 0),
+        PushResult::Outgrown(_)
+    ));
     fill.mark();
     fill.let_go_of_slow();
     assert!(poll_ready(&fill).is_pending(), "nobody waits for anybody");

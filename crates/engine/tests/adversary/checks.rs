@@ -1,32 +1,32 @@
-//! What must hold of every conversation.
+//! Properties that every conversation must have.
 
 use std::fmt;
 
 use super::model::{Asked, HONEST_SECRET, HOSTILE_SECRET, Page, Version, joined};
 use super::world::{Act, Answer, Got, LARGEST, Log, Plan, VARIANTS};
 
-/// How much older than fresh an answer may be: the stale window, and refreshes that take their time.
+/// The most milliseconds a response may be stale: the stale window, and slow refreshes.
 const STALE: u64 = 45_000;
-/// How long the body of a page that is kept may take.
+/// The longest transfer of a storable page's body, in milliseconds.
 const BODY: u64 = 100;
-/// Longer than anybody should wait.
+/// Longer than any client should wait, in milliseconds.
 const LONGEST: u64 = 40_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// What the origin would not have given to this client.
+    /// A response that the origin would not have given to this client.
     NotItsOwn,
-    /// A secret, or a cookie, of somebody else.
+    /// Another client's secret or cookie.
     Secret,
-    /// An error or half a body, where the origin was well.
+    /// An error or a truncated body while the origin was healthy.
     Failed,
-    /// A fresh page that was not there any more.
+    /// A fresh page that was no longer stored.
     Lost,
-    /// A page that can be kept and was not.
+    /// A storable page that was not stored.
     NotKept,
-    /// More requests for one page at once than one.
+    /// More than one concurrent request for one page.
     Stampede,
-    /// An answer that took too long.
+    /// A response that took too long.
     Slow,
 }
 
@@ -42,7 +42,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// That a page was kept: asked for then, there since then, and fresh until then.
+/// A stored page: when it was requested and stored, and until when it is fresh.
 #[derive(Clone, Copy)]
 struct Kept {
     asked: u64,
@@ -50,7 +50,7 @@ struct Kept {
     until: u64,
 }
 
-/// A conversation that is over, and the questions asked about it.
+/// A finished conversation under review.
 struct Review<'a> {
     plan: &'a Plan,
     log: &'a Log,
@@ -100,7 +100,7 @@ impl<'a> Review<'a> {
                 let reply = page.answer(asked, version, 0);
                 reply.is_what(asked, got.status, &got.fields, &got.body)
             };
-            // A part, or no news, is what a cache may give and need not.
+            // A partial or a 304 response is optional for a cache.
             is_it(asked) || is_it(&asked.plain())
         });
         if !fits {
@@ -116,8 +116,8 @@ impl<'a> Review<'a> {
         }
     }
 
-    /// Every version that an answer may be of: current when it was given, or not longer ago than it
-    /// may be stale; and not from before an edit that was over when it was asked for.
+    /// Every version that a response may show: the current one, or one that is not too stale; but
+    /// none from before an edit that was complete when the request came.
     fn versions(&self, page: &Page, answer: &Answer) -> Vec<Version> {
         let failures = self.plan.steps.iter().any(|step| match &step.act {
             Act::Outage(_) => true,
@@ -144,7 +144,7 @@ impl<'a> Review<'a> {
             .collect()
     }
 
-    /// The unsafe requests that were answered, with the number of the edit they made.
+    /// The unsafe requests that were answered, each with the number of its edit.
     fn edits(&self, page: &Page) -> impl Iterator<Item = (&Answer, u64)> {
         self.log.answers.iter().filter_map(move |answer| {
             let asked = self.asked(answer)?;
@@ -155,7 +155,7 @@ impl<'a> Review<'a> {
         })
     }
 
-    /// Unsafe requests that the origin had seen by then.
+    /// The number of unsafe requests that the origin had received by then.
     fn edits_seen(&self, page: &Page, until: u64) -> usize {
         let unsafe_method = |asked: &Asked| matches!(asked.method.as_str(), "POST" | "DELETE");
         let seen = self.log.seen.iter();
@@ -165,7 +165,7 @@ impl<'a> Review<'a> {
         .count()
     }
 
-    /// A page that was kept for honest clients is there for them until it is stale or changed.
+    /// Checks that a page stored for honest clients is served to them until it is stale or changed.
     fn check_hits(&mut self, page: &Page) {
         let mut kept: Option<Kept> = None;
         for answer in self.visits(page) {
@@ -173,13 +173,13 @@ impl<'a> Review<'a> {
             if got.status >= 500 {
                 continue;
             }
-            // What was disturbed is not counted on until it has been seen again.
+            // A disturbed page does not count until it has been seen again.
             kept = kept.filter(|kept| !self.disturbed(page, kept.asked, answer.ended));
             let is_kept = kept.is_some_and(|kept| (kept.since..kept.until).contains(&answer.began));
             if is_kept && !got.hit {
                 self.fault(Kind::Lost, answer, got);
             }
-            // A HEAD that goes by itself brings nothing to keep.
+            // A HEAD that is sent directly brings nothing to store.
             let is_head = self
                 .asked(answer)
                 .is_some_and(|asked| asked.method == "HEAD");
@@ -194,7 +194,7 @@ impl<'a> Review<'a> {
             };
             let until = answer.began + fresh_for;
             if kept.is_none_or(|kept| kept.until < until) && fresh_for > 0 {
-                // The head may be there, and all of it for a HEAD, while the body is still coming.
+                // The head, and all of a HEAD response, may arrive while the body is still coming.
                 let (asked, since) = (answer.began, answer.ended + if got.hit { 0 } else { BODY });
                 kept = Some(Kept {
                     asked,
@@ -205,7 +205,8 @@ impl<'a> Review<'a> {
         }
     }
 
-    /// Whether the page may have gone between: an edit, an outage, or more variants than are kept.
+    /// Returns true if the page may have been lost in between: by an edit, an outage, or too many
+    /// variants.
     fn disturbed(&self, page: &Page, from: u64, to: u64) -> bool {
         let hostile = self.log.answers.iter().filter(|answer| {
             let asked = self.asked(answer).filter(|asked| asked.target == page.path);
@@ -222,8 +223,8 @@ impl<'a> Review<'a> {
             || page.has_any_number_of_variants() && hostile.count() + 1 >= VARIANTS
     }
 
-    /// Honest clients who ask at once cost one request, or two where nobody knew yet what the page
-    /// depends on. After two requests that made the origin fail, each asks by himself.
+    /// Checks that concurrent honest requests cost one origin request, or two while the page's
+    /// `Vary` was unknown. After two requests that made the origin fail, each is sent directly.
     fn check_collapse(&mut self, page: &Page) {
         for (number, step) in self.plan.steps.iter().enumerate() {
             let Act::Honest(asked, count) = &step.act else {
@@ -262,7 +263,7 @@ impl<'a> Review<'a> {
         }
     }
 
-    /// The answers to honest clients who were not logged in, in order, for a page that is kept.
+    /// The responses of a storable page to honest clients that were not logged in, in order.
     fn visits(&self, page: &Page) -> Vec<&'a Answer> {
         let mut visits: Vec<_> = self
             .log
@@ -289,7 +290,7 @@ impl<'a> Review<'a> {
         !logged_in && page.size < LARGEST / 2 && page.answer(&asked.plain(), version, 0).shareable
     }
 
-    /// Whether somebody made the origin fail on this page, and waited for it then.
+    /// Returns true if a client made the origin fail on this page in that time, and waited for it.
     fn crashed(&self, page: &Page, from: u64, to: u64) -> bool {
         self.log.seen.iter().any(|seen| {
             seen.asked.target == page.path

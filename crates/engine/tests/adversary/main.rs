@@ -1,8 +1,9 @@
-//! Two clients, an honest one and a hostile one, before an origin that follows RFC 9110: whatever the
-//! second does, the first gets what the origin would have given it, and its pages stay in the cache.
+//! Two clients, an honest and a hostile one, before an origin that follows RFC 9110: whatever the
+//! hostile one does, the honest one gets what the origin would have sent, and its pages stay in the
+//! cache.
 //!
-//! Time is the test's own, so that hours pass in a blink. `ADVERSARY_SEED` begins elsewhere and
-//! `ADVERSARY_RUNS` goes on for longer; a failure prints the shortest conversation that shows it.
+//! Time is simulated, so hours pass in a blink. `ADVERSARY_SEED` chooses the first conversation and
+//! `ADVERSARY_RUNS` their number; a failure prints the shortest conversation that shows it.
 
 #![expect(
     clippy::struct_excessive_bools,
@@ -22,7 +23,7 @@ mod world;
 use model::Chance;
 use world::{Plan, run};
 
-/// Conversations with as many worlds.
+/// Conversations, each in a world of its own.
 const RUNS: u64 = 600;
 
 #[test]

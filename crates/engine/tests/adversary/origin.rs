@@ -1,4 +1,4 @@
-//! The origin as the engine knows it: the model's pages, with time, failures and bodies in pieces.
+//! The origin behind the engine: the model's pages, with latency, failures and bodies in pieces.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
@@ -26,7 +26,7 @@ pub(crate) struct Seen {
 pub(crate) struct World {
     pages: Vec<Page>,
     started: Instant,
-    /// From when to when every request fails.
+    /// The intervals in which every request fails.
     outages: Vec<(u64, u64)>,
     state: Mutex<State>,
 }
@@ -159,7 +159,7 @@ impl Origin for World {
     }
 }
 
-/// A body that comes in pieces, with some time between them.
+/// A body that arrives in pieces, with pauses in between.
 struct Pieces {
     left: VecDeque<Bytes>,
     pause: Pin<Box<Sleep>>,

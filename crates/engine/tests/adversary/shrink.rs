@@ -1,4 +1,4 @@
-//! The shortest part of a conversation that still shows a fault.
+//! Shrinks a conversation to the shortest one that still shows a fault.
 
 use super::checks::{self, Kind};
 use super::world::{Plan, run};

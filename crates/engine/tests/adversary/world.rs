@@ -1,4 +1,4 @@
-//! A conversation, and what comes of it when the engine stands in between.
+//! A conversation, run with the engine in between.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use super::model::{Asked, Chance, HOST, Lines, Page, honest, hostile};
 use super::origin::{Seen, World};
 use super::support;
 
-/// The largest body that is kept. The largest pages are larger.
+/// The largest stored body in bytes. The largest pages are larger.
 pub(crate) const LARGEST: usize = 64 * 1024;
-/// Responses kept side by side for one key.
+/// Variants stored per key.
 pub(crate) const VARIANTS: usize = 8;
 
-/// All that is said, and when.
+/// The script of a conversation.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) pages: Vec<Page>,
@@ -36,30 +36,30 @@ pub(crate) struct Step {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Act {
-    /// As many honest clients ask for the same at once.
+    /// This many honest clients send the same request at once.
     Honest(Asked, usize),
     Hostile(Asked, Manner),
-    /// The origin cannot be reached for so long.
+    /// The origin is unreachable for this long, in milliseconds.
     Outage(u64),
 }
 
-/// How a client takes its answer.
+/// The way a client reads its response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Manner {
     Reads,
-    /// It goes away after so long.
+    /// Leaves after this long, in milliseconds.
     Leaves(u64),
-    /// It reads nothing of the body for so long.
+    /// Reads nothing of the body for this long, in milliseconds.
     Stalls(u64),
 }
 
-/// What somebody got.
+/// A client's response.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) step: usize,
     pub(crate) began: u64,
     pub(crate) ended: u64,
-    /// `None` if it did not wait for it.
+    /// `None` if the client left first.
     pub(crate) got: Option<Got>,
 }
 
@@ -76,7 +76,7 @@ pub(crate) struct Got {
     pub(crate) status_field: String,
 }
 
-/// What came of a conversation.
+/// The record of a conversation.
 pub(crate) struct Log {
     pub(crate) answers: Vec<Answer>,
     pub(crate) seen: Vec<Seen>,
@@ -118,7 +118,7 @@ impl Plan {
         plan
     }
 
-    /// Leaves out what hostile requests need not say, as long as it `shows` the same.
+    /// Drops the fields of hostile requests that are not needed for the fault that `shows` detects.
     pub(crate) fn with_fewer_fields(mut self, shows: impl Fn(&Self) -> bool) -> Self {
         for step in 0..self.steps.len() {
             // Every request has a host.
@@ -173,7 +173,7 @@ impl fmt::Display for Plan {
     }
 }
 
-/// Has the conversation.
+/// Runs the conversation.
 pub(crate) fn run(plan: &Plan) -> Log {
     tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -248,7 +248,7 @@ async fn ask(engine: Arc<Engine>, asked: Asked, manner: Manner) -> Option<Got> {
     }
 }
 
-/// One request's way through the engine, as a connection takes it.
+/// Takes one request through the engine, as a connection does.
 async fn answer(engine: Arc<Engine>, asked: Asked, manner: Manner) -> Got {
     let incoming = incoming(&asked);
     let response = match engine.serve(&incoming.as_request(), engine.clock.now()) {
@@ -269,7 +269,7 @@ async fn answer(engine: Arc<Engine>, asked: Asked, manner: Manner) -> Got {
     got(response).await
 }
 
-/// What a client is told that gets no response.
+/// The page for a client without a response.
 fn page(failed: &NoResponse, now: Time) -> Response {
     let mut fields = FieldsBuf::new();
     fields.push("Date", date::format(now));
@@ -340,7 +340,7 @@ fn incoming(asked: &Asked) -> Incoming {
     }
 }
 
-/// What the proxy sends on of a client's fields.
+/// The fields that the proxy forwards.
 fn outgoing(request: Fields<'_>) -> FieldsBuf {
     let nominated = hop::NominatedFields::by(request);
     let mut fields = FieldsBuf::new();

@@ -1,4 +1,4 @@
-//! A request's way through the engine, as a connection takes it.
+//! One request's way through the engine, as a connection takes it.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use crate::support;
 
 pub(crate) const HOST: &str = "a.example";
 
-/// A request of that host, with these field lines.
+/// A request to that host, with these field lines.
 pub(crate) fn incoming(method: &Method, target: &str, fields: &str) -> Incoming {
     let target = Bytes::copy_from_slice(target.as_bytes());
     support::incoming(method.clone(), HOST, target, fields_of(fields))
 }
 
-/// Field lines, each but the last with CRLF behind it.
+/// Field lines, separated by CRLF.
 pub(crate) fn fields_of(lines: &str) -> FieldsBuf {
     let mut block = lines.as_bytes().to_vec();
     if !block.is_empty() {
@@ -26,7 +26,7 @@ pub(crate) fn fields_of(lines: &str) -> FieldsBuf {
     FieldsBuf::from(Fields::new(&block))
 }
 
-/// The response to a request. What should be refreshed is, meanwhile.
+/// The response to a request. A refresh is started as a connection would.
 pub(crate) async fn ask(
     engine: &Arc<Engine>,
     method: &Method,

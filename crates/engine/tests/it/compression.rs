@@ -1,4 +1,4 @@
-//! What is made of a stored response in the background meets everything that can become of that meanwhile.
+//! Background compression, while the stored response is replaced, purged or evicted.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use tokio::task::yield_now;
 use crate::asking::{ask, fields_of, read};
 use crate::support;
 
-/// Another page each time, which is fresh for a minute.
+/// A different page each time, fresh for a minute.
 #[derive(Default)]
 struct Pages(AtomicUsize);
 
@@ -64,7 +64,7 @@ fn engine(compress_queue: usize) -> Arc<Engine> {
     support::engine(settings, route, Tiers::default())
 }
 
-/// The number of the page, and whether it is compressed. It is the page that it says it is.
+/// The number of the page, and whether it was compressed. Checks that the page has that number.
 async fn get(engine: &Arc<Engine>) -> (usize, bool) {
     let response = ask(
         engine,
@@ -88,7 +88,7 @@ async fn get(engine: &Arc<Engine>) -> (usize, bool) {
     (number, is_encoded)
 }
 
-/// Waits until what was asked for is done.
+/// Waits until the queued jobs are done.
 async fn settled(engine: &Engine) -> CompressionStats {
     loop {
         let stats = engine.cache.compression_stats();
@@ -105,7 +105,7 @@ async fn settled(engine: &Engine) -> CompressionStats {
 async fn it_is_made_once_and_while_nobody_waits() {
     let engine = engine(64);
     assert_eq!(get(&engine).await, (0, false));
-    // It is not made for the one who may be the only one.
+    // The first request, which may stay the only one, does not cause it.
     assert_eq!(
         engine.cache.compression_stats(),
         CompressionStats::default()
@@ -129,7 +129,7 @@ async fn what_is_purged_meanwhile_never_meets_what_comes_after_it() {
     let engine = engine(64);
     for round in 0..200 {
         assert_eq!(get(&engine).await, (round, false));
-        // Now it may be under way.
+        // The job may be running now.
         let (number, _) = get(&engine).await;
         assert_eq!(number, round);
         if round % 10 == 0 {
@@ -149,6 +149,6 @@ async fn at_the_bound_all_are_answered_and_it_is_counted() {
     for _ in 0..5 {
         assert_eq!(get(&engine).await, (0, false));
     }
-    // Each who asks for it again tries again.
+    // Each further request tries again.
     assert_eq!(engine.cache.compression_stats().refused, 4);
 }

@@ -1,4 +1,4 @@
-//! Answers that are for one client: what they leave of what is stored for all.
+//! Responses for one client: their effect on the stored response.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -18,10 +18,10 @@ use tokio::time::advance;
 use crate::asking::{ask, fields_of, incoming, read};
 use crate::support;
 
-/// A status and field lines, in which `#` stands for the number of the request.
+/// A status and field lines, with `#` for the number of the request.
 type Answer = (u16, &'static str);
 
-/// Answers by what the test says of requests with a condition and of others.
+/// Answers conditional and other requests as the test says.
 struct Site {
     conditional: Mutex<Answer>,
     whole: Mutex<Answer>,
@@ -64,7 +64,7 @@ struct World {
 }
 
 impl World {
-    /// Has a page stored: the first answer, with the body `1`.
+    /// Stores a page: the first response, with the body `1`.
     async fn with_page(rules: Rules, collapse: bool, page: &'static str) -> Self {
         let site = Arc::new(Site {
             conditional: Mutex::new((304, page)),
@@ -96,7 +96,7 @@ impl World {
         got
     }
 
-    /// Three clients who ask at the same time.
+    /// Three concurrent requests.
     async fn three(&self) -> Vec<Got> {
         let places = self.site.places.forget_permits(1_000);
         let asking = (0..3).map(|_| {
@@ -114,7 +114,7 @@ impl World {
     }
 }
 
-/// Lets what goes on in the background go on as far as it can.
+/// Lets background tasks run until they wait.
 async fn settle() {
     for _ in 0..50 {
         yield_now().await;
@@ -205,7 +205,7 @@ async fn with_cookies_stripped_the_one_who_led_gets_his_own() {
     assert_eq!(world.asked(), 2);
 }
 
-/// RFC 9111 §3.2: a user's own cache takes over all of it.
+/// A private cache takes over all fields (RFC 9111 §3.2).
 #[tokio::test(start_paused = true)]
 async fn in_a_private_cache_a_304_with_a_cookie_freshens() {
     let world = World::with_page(Rules::private(), true, PAGE).await;
@@ -216,7 +216,7 @@ async fn in_a_private_cache_a_304_with_a_cookie_freshens() {
     assert_eq!(world.asked(), 2);
 }
 
-/// A HEAD that goes to the origin as such.
+/// A HEAD that is sent to the origin as such.
 async fn head(world: &World, fields: &str) -> Got {
     let response = ask(&world.engine, &Method::HEAD, "/", fields).await;
     Got::of(response).await

@@ -1,5 +1,5 @@
-//! Bodies that are too large for memory and go to a tier while they arrive. The tier is as slow as
-//! the test wants it: nobody who reads such a body waits for it.
+//! Bodies that are too large for memory and are stored in a tier while they arrive. The tier is as
+//! slow as the test makes it: readers of such a body do not wait for it.
 
 use std::sync::{Arc, Mutex};
 
@@ -18,10 +18,10 @@ use tokio::task::yield_now;
 use crate::asking::{HOST, ask, read};
 use crate::support;
 
-/// Memory takes bodies of so many bytes here.
+/// The largest body stored in memory, in bytes.
 const LARGEST_IN_MEMORY: u64 = 1 << 16;
 const PIECE: usize = 10_000;
-/// Everything of a body may wait to be written.
+/// Pieces of a body; all of them may wait to be written.
 const PIECES: usize = 40;
 
 /// Answers every request with a large page.
@@ -86,12 +86,12 @@ async fn get(engine: &Arc<Engine>) -> Response {
     ask(engine, &Method::GET, "/", "").await
 }
 
-/// How much of a body there is, to its end.
+/// The length of a body, read to its end.
 async fn length(response: Response) -> usize {
     read(response).await.len()
 }
 
-/// Lets everything go on as far as it can.
+/// Lets everything run until it waits.
 async fn settle() {
     for _ in 0..200 {
         yield_now().await;
@@ -102,7 +102,8 @@ async fn settle() {
 async fn a_tier_that_never_writes_keeps_no_reader_waiting() {
     let (engine, origin) = engine(&ScriptedTier::new(0, 0));
     assert_eq!(length(get(&engine).await).await, PIECE * PIECES);
-    // It is not known whether it is going to be kept: after a while the next one asks for himself.
+    // It is unknown whether the response will be stored, so after a while the next request is sent
+    // directly.
     assert_eq!(length(get(&engine).await).await, PIECE * PIECES);
     assert_eq!(origin.asked(), 2);
 }

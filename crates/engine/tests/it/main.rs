@@ -1,4 +1,4 @@
-//! The engine as its callers see it, with origins and tiers that do as the test says.
+//! The engine through its public interface, with scripted origins and tiers.
 #![cfg(not(shuttle))]
 
 mod asking;

@@ -1,5 +1,5 @@
-//! Nobody asks the origin for what somebody else has just brought, or is bringing. An origin that
-//! answers when it is told to, and requests that take their steps when they are told to.
+//! Coalescing: a response that another request has just fetched, or is fetching, is not requested
+//! again. Both the origin and the requests advance only when the test says so.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use http::Method;
 use microcache_engine::{
-    Body, BodyError, BoxFuture, Engine, Frame, Incoming, Origin, OriginError, OriginRequest,
-    OriginResponse, Question, Response, Served, Source,
+    Body, BodyError, BoxFuture, Engine, FetchPlan, Frame, Incoming, Origin, OriginError,
+    OriginRequest, OriginResponse, Response, Served, Source,
 };
 use microcache_policy::Rules;
 use microcache_store::Tiers;
@@ -23,7 +23,7 @@ use crate::support;
 
 type Asked = oneshot::Sender<OriginResponse>;
 
-/// Keeps every request until the test answers it.
+/// Holds every request until the test answers it.
 #[derive(Default)]
 struct Scripted(Mutex<Vec<Asked>>);
 
@@ -40,7 +40,7 @@ impl Scripted {
         self.0.lock().unwrap().len()
     }
 
-    /// Answers the only request that there was.
+    /// Answers the only pending request.
     async fn answer(&self, fields: &str, body: Body) {
         self.answer_late(0, 200, fields, body).await;
     }
@@ -69,8 +69,8 @@ fn engine() -> (Arc<Engine>, Arc<Scripted>) {
     (engine, origin)
 }
 
-/// A request that the cache cannot answer, from the look-up on.
-fn look(engine: &Engine, fields: &str) -> (Question, Incoming) {
+/// A request that the cache cannot answer, as its lookup returns it.
+fn look(engine: &Engine, fields: &str) -> (FetchPlan, Incoming) {
     let incoming = incoming(&Method::GET, "/", fields);
     match engine.serve(&incoming.as_request(), engine.clock.now()) {
         Served::Ask(question) => (question, incoming),
@@ -80,12 +80,12 @@ fn look(engine: &Engine, fields: &str) -> (Question, Incoming) {
 
 type Asking = Pin<Box<dyn Future<Output = Response>>>;
 
-fn ask(engine: &Arc<Engine>, (question, incoming): (Question, Incoming)) -> Asking {
+fn ask(engine: &Arc<Engine>, (question, incoming): (FetchPlan, Incoming)) -> Asking {
     let answer = Arc::clone(engine).ask(question, incoming);
     Box::pin(async { answer.await.expect("there is a response") })
 }
 
-/// One step. The test says who takes it when; nobody has to be woken.
+/// Polls a request once. The test decides the order, so no wakeup is needed.
 fn step(asking: &mut Asking) -> Option<Response> {
     match asking
         .as_mut()
@@ -96,7 +96,7 @@ fn step(asking: &mut Asking) -> Option<Response> {
     }
 }
 
-/// Lets fetches go on as far as they can.
+/// Lets fetches run until they wait.
 async fn settle() {
     for _ in 0..50 {
         yield_now().await;
@@ -127,7 +127,7 @@ async fn who_knows_what_the_answer_varies_on_waits_for_it_too() {
     assert!(step(&mut first).is_none());
     settle().await;
     let fields = "Cache-Control: max-age=10\r\nVary: X-Lang";
-    // Nobody knew before that the field is to be sent.
+    // It was not known before that the response varies on the field.
     origin.answer(fields, Body::Empty).await;
     settle().await;
     // The body never ends, so that the fetch is under way when the next one comes.
@@ -158,7 +158,7 @@ async fn who_is_told_late_gets_what_was_good_when_it_came() {
     assert_eq!(origin.count(), 0);
 }
 
-/// A body that says nothing, and does not end.
+/// A body without data and without an end.
 fn endless() -> (Body, oneshot::Sender<()>) {
     struct Endless(oneshot::Receiver<()>);
     impl Source for Endless {
@@ -170,7 +170,8 @@ fn endless() -> (Body, oneshot::Sender<()>) {
     (Body::Stream(Box::new(Endless(ended))), end)
 }
 
-/// RFC 9111 §4.2.3: a response ages from when its request was sent, not from when it began to wait for a place.
+/// A response ages from the sending of its request, not from the beginning of the wait in the
+/// origin's queue (RFC 9111 §4.2.3).
 #[tokio::test(start_paused = true)]
 async fn what_waits_for_a_place_at_the_origin_does_not_age() {
     let (engine, origin) = engine();
@@ -198,7 +199,7 @@ async fn what_waits_for_a_place_at_the_origin_does_not_age() {
     check_hit(&engine, Some(2), "confirmed");
 }
 
-/// What a request gets out of memory has so many seconds left.
+/// Checks that memory answers a request, with this many seconds of freshness left.
 fn check_hit(engine: &Engine, ttl: Option<i64>, what: &str) {
     let incoming = incoming(&Method::GET, "/", "");
     match engine.serve(&incoming.as_request(), engine.clock.now()) {

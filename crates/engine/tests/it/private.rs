@@ -1,4 +1,4 @@
-//! One user's own cache: what the engine does where the rules of policy are those of a private cache.
+//! A private cache: the engine under the policy rules of one user's own cache.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,8 +15,8 @@ use tokio::time::advance;
 use crate::asking::{ask, fields_of, read};
 use crate::support;
 
-/// Answers every request with these field lines and the number of the request; a condition with 304;
-/// or, out of order, with 503.
+/// Answers every request with these field lines and the number of the request; a conditional one
+/// with 304; while it is failing, with 503.
 #[derive(Default)]
 struct Site {
     lines: Mutex<String>,
@@ -57,7 +57,7 @@ struct World {
 }
 
 impl World {
-    /// An origin that says this of every page.
+    /// An origin with these field lines on every page.
     fn new(lines: &str, rules: Rules) -> Self {
         let site = Arc::new(Site::default());
         let route = support::route(Arc::clone(&site) as Arc<_>, rules);
@@ -83,7 +83,7 @@ impl World {
         self.site.seen.lock().unwrap().len()
     }
 
-    /// What the origin was asked with last has this field.
+    /// Checks that the last request to the origin had this field.
     fn was_asked_with(&self, name: &str) -> bool {
         let seen = self.site.seen.lock().unwrap();
         seen.last()
@@ -94,7 +94,7 @@ impl World {
         ask(&self.engine, &Method::GET, "/", fields).await
     }
 
-    /// The body, which is the number of the request to the origin that brought it.
+    /// The body: the number of the origin request that brought it.
     async fn get(&self, fields: &str) -> String {
         let body = read(self.response(fields).await).await;
         for _ in 0..50 {

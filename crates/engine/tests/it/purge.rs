@@ -1,4 +1,4 @@
-//! Purges by rule, from a request's point of view: with a disk, over a restart, and in other processes.
+//! Purges by rule, as requests see them: with a disk, across a restart, and in other processes.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
-use microcache_engine::cache::entries::{Order, Wanted};
-use microcache_engine::cache::{ChangeKind, Notice, Rule, Scope, Strength, Subject, Watched};
+use microcache_engine::cache::entries::{EntryFilter, ListingOrder};
+use microcache_engine::cache::{ChangeKind, Notice, Rule, Scope, Strength, Subject, WatchTarget};
 use microcache_engine::{
     Body, BoxFuture, Engine, Origin, OriginError, OriginRequest, OriginResponse, Response, Served,
 };
@@ -22,12 +22,12 @@ use tokio::time::sleep;
 use crate::asking::{HOST, ask, incoming, read};
 use crate::support;
 
-/// Answers every GET with the fields that belong to its path and the number of the request.
+/// Answers every GET with the fields of its path and the number of the request.
 #[derive(Default)]
 struct Site {
     requests: AtomicU32,
     pages: Mutex<Vec<(&'static str, &'static str)>>,
-    /// Nobody is answered while somebody has it.
+    /// While it is locked, no request is answered.
     held: tokio::sync::Mutex<()>,
 }
 
@@ -78,7 +78,8 @@ impl World {
         ask(&self.engine, &method, path, "").await
     }
 
-    /// The body of a page: the number of the request that brought it. And whether it was a hit.
+    /// The body of a page, which is the number of the request that brought it, and whether it was a
+    /// hit.
     async fn get(&self, path: &str) -> (String, bool) {
         let response = self.request(Method::GET, path).await;
         let hit = response.cache_status.hit;
@@ -181,7 +182,7 @@ impl World {
         (String::from_utf8(body).expect("a number"), hit)
     }
 
-    /// Purges what such a request gets.
+    /// Purges the variants that such a request selects.
     async fn purge_in(&self, language: &str, strength: Strength) {
         let fields = format!("Accept-Language: {language}");
         let request = incoming(&Method::GET, "/many", &fields);
@@ -207,7 +208,7 @@ fn a_purge_of_one_variant_leaves_the_others_in_memory_and_on_the_disk() {
         }
         world.engine.cache.settle().await;
         world.purge_in("de", Strength::Hard).await;
-        // After a restart, what was asked for in the millisecond of a purge counts as purged.
+        // After a restart, fetches in the millisecond of a purge count as purged.
         sleep(Duration::from_millis(2)).await;
         assert_eq!(world.get_in("de").await, ("4".into(), false));
         assert_eq!(world.get_in("en").await, ("2".into(), true));
@@ -218,7 +219,7 @@ fn a_purge_of_one_variant_leaves_the_others_in_memory_and_on_the_disk() {
         let world = directory.world(&[MANY]).await;
         assert_eq!(world.get_in("de").await, ("4".into(), true), "it is newer");
         assert_eq!(world.get_in("fr").await, ("3".into(), true));
-        // Of what lies on the disk alone it is known as well which one is meant.
+        // The variant is also known for an entry that is only on disk.
         world.purge_in("fr", Strength::Hard).await;
         assert_eq!(world.get_in("fr").await, ("1".into(), false));
         assert_eq!(world.get_in("en").await, ("2".into(), false));
@@ -274,10 +275,10 @@ impl Directory {
         Self(std::env::temp_dir().join(name))
     }
 
-    /// A world that keeps its pages here, as after a start.
+    /// A world that stores its pages here, as after a start.
     async fn world(&self, pages: &[(&'static str, &'static str)]) -> World {
         let background = Handle::current();
-        // The process before this one may take a moment to let go of it.
+        // The previous process may take a moment to release it.
         let disk = loop {
             let settings = DiskSettings::new(&self.0, 1 << 26);
             match Disk::open(settings, &background) {
@@ -299,7 +300,7 @@ impl Drop for Directory {
     }
 }
 
-/// What one process does, in a runtime of its own that ends with it.
+/// Runs one process, in a runtime of its own that ends with it.
 fn process<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -322,8 +323,8 @@ fn a_purge_outlives_the_process_and_so_does_the_rest() {
         assert_eq!(world.engine.cache.live_rules(), 1);
         assert_eq!(world.get("/red").await, ("1".into(), false));
         assert_eq!(world.get("/blue").await, ("2".into(), true));
-        let wanted = Wanted::default();
-        let listed = world.engine.cache.entries_on_disk(&wanted, None, 10).await;
+        let filter = EntryFilter::default();
+        let listed = world.engine.cache.entries_on_disk(&filter, None, 10).await;
         assert!(!listed.expect("the disk answers").entries.is_empty());
     });
 }
@@ -363,13 +364,13 @@ async fn a_rule_reaches_other_processes_and_counts_once() {
         world.get("/blue").await;
         world.engine.cache.settle().await;
     }
-    let mut watcher = there.engine.cache.watch(Watched::Scope(tag("red")));
+    let mut watcher = there.engine.cache.watch(WatchTarget::Scope(tag("red")));
     let watcher = watcher.as_mut().expect("room");
     here.purge(tag("red"), Strength::Hard).await;
     watcher.next().await;
     assert_eq!(there.get("/red").await, ("1".into(), false));
     assert_eq!(there.get("/blue").await, ("2".into(), true));
-    // It counts once, and does not hurt what has come since.
+    // It counts once, and does not affect entries stored since.
     sleep(Duration::from_millis(600)).await;
     assert_eq!(there.get("/red").await, ("1".into(), true));
     in_step.abort();
@@ -379,7 +380,7 @@ async fn a_rule_reaches_other_processes_and_counts_once() {
 async fn who_watches_is_told_of_what_is_stored_and_purged() {
     let world = World::new(&[GREEN, RED], Tiers::default());
     let cache = &world.engine.cache;
-    let mut watcher = cache.watch(Watched::Scope(tag("green"))).expect("room");
+    let mut watcher = cache.watch(WatchTarget::Scope(tag("green"))).expect("room");
     world.get("/red").await;
     world.get("/green").await;
     let mut told = async || match watcher.next().await {
@@ -408,11 +409,11 @@ async fn what_is_in_memory_is_listed_page_by_page() {
         world.get(path).await;
     }
     let cache = &world.engine.cache;
-    let everything = Wanted::default();
+    let everything = EntryFilter::default();
     let (mut after, mut keys) = (None, Vec::new());
     loop {
         let page = cache
-            .entries(&everything, Order::Key, after.as_ref(), 1)
+            .entries(&everything, ListingOrder::Key, after.as_ref(), 1)
             .await;
         keys.extend(page.entries.into_iter().map(|entry| entry.key));
         after = page.next;
@@ -423,30 +424,30 @@ async fn what_is_in_memory_is_listed_page_by_page() {
     assert_eq!(keys.len(), 3);
     assert!(keys.is_sorted());
     let most_used = cache
-        .entries(&everything, Order::Uses, None, 10)
+        .entries(&everything, ListingOrder::Uses, None, 10)
         .await
         .entries;
     assert_eq!(most_used[0].uses, 2);
     assert!(String::from_utf8_lossy(&most_used[0].key).contains("/green"));
-    let coloured = Wanted {
+    let coloured = EntryFilter {
         scope: tag("colour"),
-        ..Wanted::default()
+        ..EntryFilter::default()
     };
     assert_eq!(
         cache
-            .entries(&coloured, Order::Size, None, 10)
+            .entries(&coloured, ListingOrder::Size, None, 10)
             .await
             .entries
             .len(),
         2
     );
-    let none = Wanted {
+    let none = EntryFilter {
         age: 3_600_000,
-        ..Wanted::default()
+        ..EntryFilter::default()
     };
     assert!(
         cache
-            .entries(&none, Order::Age, None, 10)
+            .entries(&none, ListingOrder::Age, None, 10)
             .await
             .entries
             .is_empty()
@@ -454,7 +455,7 @@ async fn what_is_in_memory_is_listed_page_by_page() {
     world.purge(tag("red"), Strength::Hard).await;
     assert_eq!(
         cache
-            .entries(&coloured, Order::Key, None, 10)
+            .entries(&coloured, ListingOrder::Key, None, 10)
             .await
             .entries
             .len(),

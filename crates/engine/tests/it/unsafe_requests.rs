@@ -1,4 +1,4 @@
-//! An unsafe request waits until what it made invalid has left the tiers, and for nothing else.
+//! An unsafe request waits until invalidated entries have left the tiers, and for nothing else.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use tokio::task::{JoinHandle, yield_now};
 use crate::asking::{HOST, ask, read};
 use crate::support;
 
-/// Answers every request with a page that can be stored.
+/// Answers every request with a storable page.
 struct Application;
 
 impl Origin for Application {
@@ -61,7 +61,7 @@ fn post(engine: &Arc<Engine>, path: &'static str) -> JoinHandle<u16> {
     tokio::spawn(async move { ask(&engine, &Method::POST, path, "").await.status })
 }
 
-/// Lets everything go on as far as it can.
+/// Lets everything run until it waits.
 async fn settle() {
     for _ in 0..200 {
         yield_now().await;
@@ -78,7 +78,7 @@ async fn it_waits_for_its_own_removals_only() {
         let slow = post(&engine, "/slow");
         settle().await;
         assert!(tier.begun().contains(&Did::Remove(id("/slow"))));
-        // The next one has nothing to do with what hangs.
+        // The next one is independent of the hanging tier.
         let quick = post(&engine, "/quick");
         settle().await;
         assert!(quick.is_finished(), "it waits for another url");

@@ -6,15 +6,15 @@ use bytes::Bytes;
 use http::Method;
 use microcache_engine::flight::FlightLimits;
 use microcache_engine::{
-    Body, Clients, Engine, Incoming, Origin, Request, Route, RouteFound, RouteId, Settings,
+    Body, Clients, Engine, Incoming, Origin, Request, Route, RouteId, RouteMatch, Settings,
 };
 use microcache_policy::{FieldsBuf, Network, Rules, Scheme};
 use microcache_store::{MemoryLimits, Tiers};
 
-/// The only client there is.
+/// The only client.
 pub(crate) const CLIENT: &str = "192.0.2.1";
 
-/// Bounds that no test comes near without changing them.
+/// Limits that no test reaches unless it changes them.
 pub(crate) fn settings() -> Settings {
     Settings {
         clients: Clients::Visitors,
@@ -36,7 +36,7 @@ pub(crate) fn settings() -> Settings {
     }
 }
 
-/// All requests go to this origin, under these rules.
+/// A route of all requests to this origin, under these rules.
 pub(crate) fn route(origin: Arc<dyn Origin>, rules: Rules) -> Route {
     Route {
         name: "all".to_owned(),
@@ -52,7 +52,7 @@ pub(crate) fn route(origin: Arc<dyn Origin>, rules: Rules) -> Route {
 
 /// An empty cache with this route and these tiers.
 pub(crate) fn engine(settings: Settings, route: Route, tiers: Tiers) -> Arc<Engine> {
-    let find = |_: &Request<'_>| RouteFound {
+    let find = |_: &Request<'_>| RouteMatch {
         route: 0,
         bypass: None,
     };
@@ -60,7 +60,7 @@ pub(crate) fn engine(settings: Settings, route: Route, tiers: Tiers) -> Arc<Engi
     Arc::new(engine)
 }
 
-/// A request without a body, whose fields are sent on as they are.
+/// A request without a body, whose fields are forwarded unchanged.
 pub(crate) fn incoming(
     method: Method,
     host: &'static str,

@@ -26,8 +26,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Extensions, Method, Version};
 use microcache_engine::{
-    Body, BodyError, BoxFuture, Bypass, ClientConnection, Incoming, Interims, NoResponse, Outcome,
-    Question, Refresh, Request, Response, RouteId, Served,
+    Body, BodyError, BoxFuture, Bypass, ClientConnection, FetchPlan, Incoming, Interims,
+    NoResponse, Outcome, Refresh, Request, Response, RouteId, Served,
 };
 use microcache_policy::key::normal_host;
 use microcache_policy::{FieldBlock, Fields, RequestRules, Scheme, Span, Time, says_https};
@@ -104,7 +104,7 @@ pub(crate) struct Unanswered {
 )]
 enum Wanted {
     /// The origin.
-    Origin(Question),
+    Origin(FetchPlan),
     /// A purge, until it is written down.
     Purge(Purge),
 }
@@ -266,7 +266,7 @@ impl Session {
     /// The answer to a request that the cache has none for, if it is ours to give.
     fn before_the_origin(
         &self,
-        question: Question,
+        question: FetchPlan,
         route: RouteId,
         request: &Request<'_>,
         now: Time,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
-use microcache_engine::{Body, Question, Served};
+use microcache_engine::{Body, FetchPlan, Served};
 use microcache_policy::{CacheStatus, Fields, FieldsBuf, Scheme, says_https};
 use tokio::time::timeout;
 
@@ -72,8 +72,8 @@ impl Session {
                 self.refresh(refresh, &self.request(plain.head()));
                 return Freshened::Asked;
             }
-            Served::Ask(question @ Question::Together(_)) => question,
-            Served::Ask(Question::Alone(_)) | Served::Failed(_) => return Freshened::NotKept,
+            Served::Ask(question @ FetchPlan::Coalesced(_)) => question,
+            Served::Ask(FetchPlan::Direct(_)) | Served::Failed(_) => return Freshened::NotKept,
         };
         let rules = &engine.rules(question.route()).request;
         let incoming = self.incoming(plain.0.clone(), rules, Body::Empty);
@@ -97,7 +97,7 @@ impl Session {
     fn is_not_kept(&self, plain: &PlainGet) -> bool {
         let engine = &self.shared.engine;
         let request = self.request(plain.head());
-        engine.glance(&request, engine.clock.now()).is_none()
+        engine.peek(&request, engine.clock.now()).is_none()
     }
 }
 

@@ -34,7 +34,7 @@ fn store(changes: &Changes, key: &Key, tag: &str) {
         name: tag.as_bytes(),
     };
     let tags = tag_numbers(key, [tag].into_iter());
-    changes.tell_watchers(key, &tags, Some("\"v\"".into()), ChangeKind::Stored);
+    changes.notify_watchers(key, &tags, Some("\"v\"".into()), ChangeKind::Stored);
 }
 
 #[test]
@@ -42,11 +42,11 @@ fn each_is_told_of_what_it_watches() {
     let changes = Arc::new(Changes::default());
     let host = Bytes::from_static(b"a.example");
     let watched = [
-        Watched::Key(key_of("/x")),
-        Watched::Scope(Scope::Everything),
-        Watched::Scope(Scope::Host(host.clone())),
-        Watched::Scope(Scope::prefixed(host.clone(), Bytes::from_static(b"/x"))),
-        Watched::Scope(Scope::Tag(Bytes::from_static(b"tag"))),
+        WatchTarget::Key(key_of("/x")),
+        WatchTarget::Scope(Scope::Everything),
+        WatchTarget::Scope(Scope::Host(host.clone())),
+        WatchTarget::Scope(Scope::prefixed(host.clone(), Bytes::from_static(b"/x"))),
+        WatchTarget::Scope(Scope::Tag(Bytes::from_static(b"tag"))),
     ];
     let watchers = watched.map(|what| changes.watch(what).expect("not too many"));
     let mut watchers = watchers;
@@ -61,19 +61,19 @@ fn each_is_told_of_what_it_watches() {
     assert_eq!(told.each_ref().map(Vec::as_slice), expected);
     drop(watchers);
     assert_eq!(changes.watching.load(Ordering::Relaxed), 0);
-    let books = changes.books.lock();
-    assert!(books.keys.is_empty() && books.named.is_empty() && books.prefixes.is_empty());
+    let index = changes.index.lock();
+    assert!(index.keys.is_empty() && index.named.is_empty() && index.prefixes.is_empty());
 }
 
 #[test]
 fn a_change_says_what_has_happened_and_to_what() {
     let changes = Arc::new(Changes::default());
     let mut watcher = changes
-        .watch(Watched::Key(key_of("/x")))
+        .watch(WatchTarget::Key(key_of("/x")))
         .expect("the first");
     assert_eq!(watcher.since(), 0);
     store(&changes, &key_of("/x"), "tag");
-    changes.tell_gone(&key_of("/x"));
+    changes.notify_removed(&key_of("/x"));
     let told = |kind, validator: Option<&'static str>| {
         let subject = Subject::Key {
             key: key_of("/x"),
@@ -96,16 +96,18 @@ fn a_change_says_what_has_happened_and_to_what() {
 fn a_purge_is_told_to_those_who_watch_what_it_names() {
     let changes = Arc::new(Changes::default());
     let tag = Scope::Tag(Bytes::from_static(b"tag"));
-    let mut same = changes.watch(Watched::Scope(tag.clone())).expect("room");
+    let mut same = changes
+        .watch(WatchTarget::Scope(tag.clone()))
+        .expect("room");
     let other = Scope::Tag(Bytes::from_static(b"other"));
-    let mut other = changes.watch(Watched::Scope(other)).expect("room");
-    changes.tell_rule(&Rule {
+    let mut other = changes.watch(WatchTarget::Scope(other)).expect("room");
+    changes.notify_rule(&Rule {
         id: 1,
         scope: tag.clone(),
         strength: Strength::Soft,
         at: microcache_policy::Time::from_secs(1),
     });
-    let change = Change {
+    let change = CacheChange {
         number: 1,
         kind: ChangeKind::Expired,
         subject: Subject::Scope(tag),
@@ -118,7 +120,7 @@ fn a_purge_is_told_to_those_who_watch_what_it_names() {
 fn a_laggard_is_told_that_it_missed_something() {
     let changes = Arc::new(Changes::default());
     let mut watcher = changes
-        .watch(Watched::Key(key_of("/x")))
+        .watch(WatchTarget::Key(key_of("/x")))
         .expect("the first");
     let count = MAILBOX as u64 + 5;
     for _ in 0..count {
@@ -134,7 +136,7 @@ fn a_laggard_is_told_that_it_missed_something() {
 async fn who_waits_is_woken() {
     let changes = Arc::new(Changes::default());
     let mut watcher = changes
-        .watch(Watched::Key(key_of("/x")))
+        .watch(WatchTarget::Key(key_of("/x")))
         .expect("the first");
     let waiting = tokio::spawn(async move { watcher.next().await });
     tokio::task::yield_now().await;
@@ -147,9 +149,9 @@ fn with_nobody_watching_nothing_is_numbered() {
     let changes = Arc::new(Changes::default());
     drop(
         changes
-            .watch(Watched::Key(key_of("/x")))
+            .watch(WatchTarget::Key(key_of("/x")))
             .expect("the first"),
     );
-    changes.tell_gone(&key_of("/x"));
-    assert_eq!(changes.books.lock().number, 0);
+    changes.notify_removed(&key_of("/x"));
+    assert_eq!(changes.index.lock().number, 0);
 }

@@ -4,10 +4,10 @@
 //!
 //! `CACHE_MODEL_SEED` and `CACHE_MODEL_RUNS` choose other sequences and longer runs.
 
+mod delivery;
 mod double;
 mod pages;
 mod process;
-mod told;
 
 use std::env;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use tokio::task::yield_now;
 use tokio::time::advance;
 
-use super::{Rule, Where};
+use super::{Rule, TierScope};
 use double::{Kept, Mood};
 use microcache_store::Clock;
 use pages::{Chance, Page, Purge, Url};
@@ -115,7 +115,7 @@ impl World {
             34 => advance(Duration::from_millis(1)).await,
             35 => self.grow_old().await,
             36 | 37 => self.change_moods(at),
-            38 => self.try_lift(at).await,
+            38 => self.try_promote(at).await,
             _ if self.chance.below(4) == 0 => self.restart(at).await,
             _ if self.chance.below(8) == 0 => self.forget_log(),
             _ => self.list(at).await,
@@ -132,8 +132,8 @@ impl World {
         let now = self.now();
         let process = &mut self.processes[at];
         if alone {
-            let lone = process.cache.begin_alone(&url.key());
-            return self.ask(at, url, Asked::alone(lone, now));
+            let unshared = process.cache.begin_unshared(&url.key());
+            return self.ask(at, url, Asked::unshared(unshared, now));
         }
         let Some(asked) = process.enter(url, now) else {
             // Then a fetch is under way that began after every purge of the url.
@@ -149,7 +149,9 @@ impl World {
             return;
         };
         if looks && self.behind.is_any() {
-            process.look_behind(url, asked, Where::Everywhere).await;
+            process
+                .search_tiers(url, asked, TierScope::Everywhere)
+                .await;
         } else {
             self.ask(at, url, asked);
         }
@@ -177,7 +179,7 @@ impl World {
                 Ok(found) => {
                     if !found.is_purged {
                         self.check_answer(at, look.url, found.stored(), look.asked.at.step);
-                        self.processes[at].lift(&look.asked, &found.into_hit());
+                        self.processes[at].promote(&look.asked, &found.into_hit());
                     }
                 }
                 Err(claimed) => self.ask(at, look.url, look.asked.with(claimed)),
@@ -255,13 +257,13 @@ impl World {
     }
 
     /// Serves a response that the nearest tier has without waiting.
-    async fn try_lift(&mut self, at: usize) {
+    async fn try_promote(&mut self, at: usize) {
         let url = Url::any(&mut self.chance);
         let process = &self.processes[at];
         if self.behind.is_reliable {
             process.cache.settle().await;
         }
-        let found = process.try_lift(url);
+        let found = process.try_promote(url);
         if let Some(hit) = &found {
             self.check_answer(at, url, hit, self.step);
         } else if self.behind.is_reliable && self.behind.local {

@@ -16,10 +16,10 @@ use tokio::task::JoinHandle;
 use super::When;
 use super::double::{Double, Kept, Mood};
 use super::pages::{Purge, Url};
-use crate::cache::entries::{Order, Wanted};
-use crate::cache::flight::{Leader, Lone, Role};
+use crate::cache::entries::{EntryFilter, ListingOrder};
+use crate::cache::flight::{Leader, Role, UnsharedFetch};
 use crate::cache::testing::{self, view};
-use crate::cache::{Cache, ChangeKind, FoundBehind, LookedBehind, Rule, Where};
+use crate::cache::{Cache, ChangeKind, Rule, TierHit, TierScope, TierSearch};
 use microcache_store::Clock;
 
 pub(super) struct Process {
@@ -33,7 +33,7 @@ pub(super) struct Process {
     pub(super) leading: Vec<(usize, Asked)>,
     looking: Vec<Looking>,
     /// The purges known to it.
-    pub(super) purges: Vec<Known>,
+    pub(super) purges: Vec<KnownPurge>,
     /// The rules among them.
     ids: HashSet<u64>,
     /// Steps with the other processes under way.
@@ -41,7 +41,7 @@ pub(super) struct Process {
 }
 
 /// A purge known to a process.
-pub(super) struct Known {
+pub(super) struct KnownPurge {
     pub(super) purge: Purge,
     /// The moment at which it was received.
     pub(super) at: When,
@@ -62,12 +62,12 @@ pub(super) struct Asked {
 }
 
 enum Fetching {
-    Together(Leader),
-    Alone(Lone),
+    Coalesced(Leader),
+    Unshared(UnsharedFetch),
 }
 
 /// The result of a tier lookup: a response, or perhaps a claim.
-type Lifted = Result<Box<FoundBehind>, Option<Claimed>>;
+type Lifted = Result<Box<TierHit>, Option<Claimed>>;
 
 /// A tier lookup, and the step in which its request came.
 type Looking = (Url, usize, JoinHandle<(Asked, Lifted)>);
@@ -80,8 +80,8 @@ pub(super) struct Look {
 }
 
 impl Asked {
-    pub(super) fn alone(lone: Lone, at: When) -> Self {
-        let fetch = Fetching::Alone(lone);
+    pub(super) fn unshared(unshared: UnsharedFetch, at: When) -> Self {
+        let fetch = Fetching::Unshared(unshared);
         Self {
             at,
             fetch,
@@ -94,7 +94,7 @@ impl Asked {
     }
 }
 
-impl Known {
+impl KnownPurge {
     pub(super) fn is_rule(&self) -> bool {
         matches!(self.purge, Purge::Rule(..))
     }
@@ -190,7 +190,7 @@ impl Process {
         {
             Role::Lead(leader) => Some(Asked {
                 at,
-                fetch: Fetching::Together(leader),
+                fetch: Fetching::Coalesced(leader),
                 claimed: None,
             }),
             Role::Join(_) => None,
@@ -204,10 +204,10 @@ impl Process {
             .leading
             .iter()
             .filter_map(|(_, asked)| match &asked.fetch {
-                Fetching::Together(leader) => {
+                Fetching::Coalesced(leader) => {
                     (**leader.key() == *url.key()).then_some(asked.at.step)
                 }
-                Fetching::Alone(_) => None,
+                Fetching::Unshared(_) => None,
             });
         let looking = self.looking.iter().filter(|(of, ..)| *of == url);
         leading
@@ -215,19 +215,19 @@ impl Process {
             .collect()
     }
 
-    pub(super) async fn look_behind(&mut self, url: Url, asked: Asked, place: Where) {
+    pub(super) async fn search_tiers(&mut self, url: Url, asked: Asked, scope: TierScope) {
         let (cache, entered) = (Arc::clone(&self.cache), asked.at.step);
         let look = begun(async move {
-            let Fetching::Together(leader) = &asked.fetch else {
+            let Fetching::Coalesced(leader) = &asked.fetch else {
                 panic!("who is alone does not look")
             };
             let rules = Rules::default();
             let request = view(&rules);
-            let looked = cache.look_behind(leader, &request, place);
+            let looked = cache.search_tiers(leader, &request, scope);
             let found = match looked.await {
-                LookedBehind::Found(found) => Ok(found),
-                LookedBehind::Missing(Turn::Ours(claimed)) => Err(Some(claimed)),
-                LookedBehind::Missing(Turn::Free | Turn::Theirs) => Err(None),
+                TierSearch::Found(found) => Ok(found),
+                TierSearch::Missing(Turn::Ours(claimed)) => Err(Some(claimed)),
+                TierSearch::Missing(Turn::Free | Turn::Theirs) => Err(None),
             };
             (asked, found)
         });
@@ -252,16 +252,16 @@ impl Process {
         ended
     }
 
-    pub(super) fn lift(&self, asked: &Asked, hit: &Hit) {
-        if let Fetching::Together(leader) = &asked.fetch {
-            self.cache.lift(leader, hit, &view(&Rules::default()));
+    pub(super) fn promote(&self, asked: &Asked, hit: &Hit) {
+        if let Fetching::Coalesced(leader) = &asked.fetch {
+            self.cache.promote(leader, hit, &view(&Rules::default()));
         }
     }
 
     pub(super) fn commit(&self, asked: Asked, stored: Stored) {
         let leader = match asked.fetch {
-            Fetching::Together(leader) => Some(leader),
-            Fetching::Alone(lone) => lone.lead(),
+            Fetching::Coalesced(leader) => Some(leader),
+            Fetching::Unshared(unshared) => unshared.lead(),
         };
         if let Some(leader) = leader {
             let (rules, kind) = (Rules::default(), ChangeKind::Stored);
@@ -287,9 +287,9 @@ impl Process {
                 None
             }
             Purge::Rule(scope, strength) => {
-                let rule = cache.decide(scope.clone(), *strength);
+                let rule = cache.issue(scope.clone(), *strength);
                 let decided = rule.clone();
-                let written = begun(async move { cache.make_known(&[rule]).await.is_ok() });
+                let written = begun(async move { cache.publish(&[rule]).await.is_ok() });
                 let written = written.await;
                 self.note(purge.clone(), at, Some(decided.id), Some(written));
                 self.ids.insert(decided.id);
@@ -319,12 +319,12 @@ impl Process {
 
     /// Returns true if it knew of a rule before that step.
     pub(super) fn knew(&self, id: Option<u64>, step: usize) -> bool {
-        let is_it = |known: &Known| known.id == id && known.at.step < step;
+        let is_it = |known: &KnownPurge| known.id == id && known.at.step < step;
         id.is_some() && self.purges.iter().any(is_it)
     }
 
     fn note(&mut self, purge: Purge, at: When, id: Option<u64>, written: Option<JoinHandle<bool>>) {
-        self.purges.push(Known {
+        self.purges.push(KnownPurge {
             purge,
             at,
             id,
@@ -337,19 +337,22 @@ impl Process {
         self.cache.response(&url.key(), &view(&Rules::default()))
     }
 
-    pub(super) fn try_lift(&self, url: Url) -> Option<Hit> {
+    pub(super) fn try_promote(&self, url: Url) -> Option<Hit> {
         let rules = Rules::default();
-        let found = self.cache.try_lift(&url.key(), &view(&rules), |_| true);
+        let found = self.cache.try_promote(&url.key(), &view(&rules), |_| true);
         found.map(|(hit, _)| hit)
     }
 
     /// The field lines of all listed entries.
     pub(super) async fn listed(&self) -> Vec<FieldBlock> {
-        let wanted = Wanted::default();
-        let memory = self.cache.entries(&wanted, Order::Key, None, 1_000).await;
+        let filter = EntryFilter::default();
+        let memory = self
+            .cache
+            .entries(&filter, ListingOrder::Key, None, 1_000)
+            .await;
         let mut entries = memory.entries;
         if !self.hangs()
-            && let Ok(page) = self.cache.entries_on_disk(&wanted, None, 1_000).await
+            && let Ok(page) = self.cache.entries_on_disk(&filter, None, 1_000).await
         {
             entries.extend(page.entries);
         }

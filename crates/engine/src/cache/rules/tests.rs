@@ -3,9 +3,11 @@ use microcache_policy::tags::{Tag, TagKind};
 use microcache_policy::{Scheme, Time, VaryNames};
 use microcache_store::{Epoch, Key, LOG_COPIES, TagNumbers};
 
-use super::super::rule::{Held, Named, Rule, Scope, Strength, tag_numbers, variant_number};
+use super::super::rule::{
+    EntryNames, Rule, RuleSubject, Scope, Strength, tag_numbers, variant_number,
+};
 use super::super::testing::key_of;
-use super::{Covered, Live, MAX_RULES, Mark, Places, Rules, Since};
+use super::{Covered, LiveRule, MAX_RULES, Places, PurgeRules, RuleMark, Since};
 
 const NOW: Time = Time::from_secs(1_000);
 const NOWHERE: Places = [None; LOG_COPIES];
@@ -71,11 +73,14 @@ fn page(host: &str, target: &str, tag: &str, group: &str) -> Page {
 }
 
 impl Page {
-    fn covered(&self, rules: &Rules, since: Since) -> Option<Covered> {
-        rules.covers(&Named::new(Held::fetch(&self.key, &self.tags)), since)
+    fn covered(&self, rules: &PurgeRules, since: Since) -> Option<Covered> {
+        rules.covers(
+            &EntryNames::new(RuleSubject::fetch(&self.key, &self.tags)),
+            since,
+        )
     }
 
-    fn is_covered(&self, rules: &Rules) -> bool {
+    fn is_covered(&self, rules: &PurgeRules) -> bool {
         self.covered(rules, Since::Rule(0)).is_some()
     }
 }
@@ -106,7 +111,7 @@ fn a_rule_covers_what_it_names_and_nothing_else() {
         (group("b.example", "front"), false, false),
         (group("a.example", "news"), false, false),
     ] {
-        let rules = Rules::default();
+        let rules = PurgeRules::default();
         let number = rules.add(rule(1, scope.clone(), Strength::Hard), NOW, NOWHERE);
         assert_eq!(number, Some(1));
         assert_eq!(news.is_covered(&rules), names_news, "{scope:?}");
@@ -123,9 +128,12 @@ fn both_schemes_are_named_but_by_a_group() {
         prefix("a.example", "/x"),
         url("a.example", "/x"),
     ] {
-        let rules = Rules::default();
+        let rules = PurgeRules::default();
         rules.add(rule(1, scope.clone(), Strength::Hard), NOW, NOWHERE);
-        let covered = rules.covers(&Named::new(Held::fetch(&secure, &tags)), Since::Rule(0));
+        let covered = rules.covers(
+            &EntryNames::new(RuleSubject::fetch(&secure, &tags)),
+            Since::Rule(0),
+        );
         assert!(covered.is_some(), "{scope:?}");
     }
     // Groups belong to an origin, and so to a scheme (RFC 9875).
@@ -134,13 +142,16 @@ fn both_schemes_are_named_but_by_a_group() {
         name: b"news",
     };
     let tags = tag_numbers(&secure, std::iter::once(name));
-    let rules = Rules::default();
+    let rules = PurgeRules::default();
     rules.add(
         rule(1, group("a.example", "news"), Strength::Hard),
         NOW,
         NOWHERE,
     );
-    let covered = rules.covers(&Named::new(Held::fetch(&secure, &tags)), Since::Rule(0));
+    let covered = rules.covers(
+        &EntryNames::new(RuleSubject::fetch(&secure, &tags)),
+        Since::Rule(0),
+    );
     assert!(covered.is_none());
 }
 
@@ -153,22 +164,27 @@ fn of_a_variant_it_covers_what_is_stored_of_it_and_what_is_being_fetched_of_its_
     let other = key_of(Scheme::Http, "a.example", "/y");
     let (vary, none) = (languages(), VaryNames::default());
     let german = variant_number(&key, &vary, b"de");
-    let rules = Rules::default();
+    let rules = PurgeRules::default();
     let scope = Scope::Variant {
         host: text("a.example"),
         target: text("/x"),
         variant: german,
     };
     rules.add(rule(1, scope, Strength::Hard), NOW, NOWHERE);
-    let covers = |held| rules.covers(&Named::new(held), Since::Rule(0)).is_some();
-    let stored = |key, vary, selection| covers(Held::of_variant(key, &tags, vary, selection));
+    let covers = |held| {
+        rules
+            .covers(&EntryNames::new(held), Since::Rule(0))
+            .is_some()
+    };
+    let stored =
+        |key, vary, selection| covers(RuleSubject::of_variant(key, &tags, vary, selection));
     let are_right = || {
         assert!(stored(&key, &vary, b"de"));
         assert!(!stored(&key, &vary, b"en"));
         assert!(!stored(&key, &none, b""));
         assert!(!stored(&other, &vary, b"de"));
-        assert!(covers(Held::fetch(&key, &tags)));
-        assert!(!covers(Held::fetch(&other, &tags)));
+        assert!(covers(RuleSubject::fetch(&key, &tags)));
+        assert!(!covers(RuleSubject::fetch(&other, &tags)));
     };
     are_right();
     // Merging it into a part costs little either.
@@ -178,7 +194,7 @@ fn of_a_variant_it_covers_what_is_stored_of_it_and_what_is_being_fetched_of_its_
     }
     are_right();
     rules.drop_through(1);
-    assert!(!stored(&key, &vary, b"de") && !covers(Held::fetch(&key, &tags)));
+    assert!(!stored(&key, &vary, b"de") && !covers(RuleSubject::fetch(&key, &tags)));
 }
 
 /// The `Vary` of a response in several languages.
@@ -188,7 +204,7 @@ fn languages() -> VaryNames {
 
 #[test]
 fn only_what_is_older_is_covered() {
-    let rules = Rules::default();
+    let rules = PurgeRules::default();
     let page = page("a.example", "/", "tag", "group");
     rules.add(rule(1, Scope::Everything, Strength::Soft), NOW, NOWHERE);
     rules.add(
@@ -220,7 +236,10 @@ fn fetched(millis: u64, purges_known: u64) -> Since {
 
 #[test]
 fn a_place_in_the_log_counts_and_not_the_time() {
-    let (rules, page) = (Rules::default(), page("a.example", "/", "tag", "group"));
+    let (rules, page) = (
+        PurgeRules::default(),
+        page("a.example", "/", "tag", "group"),
+    );
     let by_tag = |id| rule(id, Scope::Tag(text("tag")), Strength::Hard);
     rules.add(by_tag(1), NOW, at(100));
     let covered = |since| page.covered(&rules, since).is_some();
@@ -238,7 +257,10 @@ fn a_place_in_the_log_counts_and_not_the_time() {
 
 #[test]
 fn of_two_rules_of_a_name_both_places_count() {
-    let (rules, page) = (Rules::default(), page("a.example", "/", "tag", "group"));
+    let (rules, page) = (
+        PurgeRules::default(),
+        page("a.example", "/", "tag", "group"),
+    );
     let by_tag = |id| rule(id, Scope::Tag(text("tag")), Strength::Hard);
     // The one issued here first was logged last.
     rules.add(by_tag(1), NOW, NOWHERE);
@@ -259,7 +281,10 @@ fn known(first: u64, second: u64) -> Since {
 
 #[test]
 fn who_had_read_of_a_rule_in_one_copy_came_later() {
-    let (rules, page) = (Rules::default(), page("a.example", "/", "tag", "group"));
+    let (rules, page) = (
+        PurgeRules::default(),
+        page("a.example", "/", "tag", "group"),
+    );
     let by_tag = |id| rule(id, Scope::Tag(text("tag")), Strength::Hard);
     let covered = |since| page.covered(&rules, since).is_some();
     rules.add(by_tag(1), NOW, [Some(10), Some(100)]);
@@ -282,7 +307,10 @@ fn who_had_read_of_a_rule_in_one_copy_came_later() {
 
 #[test]
 fn what_a_copy_never_got_is_older_than_what_comes_into_it_next() {
-    let (rules, page) = (Rules::default(), page("a.example", "/", "tag", "group"));
+    let (rules, page) = (
+        PurgeRules::default(),
+        page("a.example", "/", "tag", "group"),
+    );
     let by_tag = |id| rule(id, Scope::Tag(text("tag")), Strength::Hard);
     let covered = |since| page.covered(&rules, since).is_some();
     for id in [1, 2] {
@@ -304,7 +332,10 @@ fn what_a_copy_never_got_is_older_than_what_comes_into_it_next() {
 
 #[test]
 fn a_purge_of_everything_leaves_those_that_stand_in_the_log() {
-    let (rules, page) = (Rules::default(), page("a.example", "/", "tag", "group"));
+    let (rules, page) = (
+        PurgeRules::default(),
+        page("a.example", "/", "tag", "group"),
+    );
     let by_tag = rule(1, Scope::Tag(text("tag")), Strength::Hard);
     rules.add(by_tag, NOW, [Some(10), Some(100)]);
     // It arrived here later, and in the log earlier.
@@ -315,7 +346,10 @@ fn a_purge_of_everything_leaves_those_that_stand_in_the_log() {
 
 #[test]
 fn before_the_log_was_read_nothing_behind_memory_is_good() {
-    let (rules, page) = (Rules::default(), page("a.example", "/", "tag", "group"));
+    let (rules, page) = (
+        PurgeRules::default(),
+        page("a.example", "/", "tag", "group"),
+    );
     rules.wait_for_log();
     assert!(page.covered(&rules, fetched(0, 7)).is_some());
     assert!(page.covered(&rules, Since::Rule(0)).is_none());
@@ -332,7 +366,7 @@ fn before_the_log_was_read_nothing_behind_memory_is_good() {
 
 #[test]
 fn what_is_forgotten_covers_nothing_and_is_known_to_be_forgotten() {
-    let rules = Rules::default();
+    let rules = PurgeRules::default();
     let page = page("a.example", "/", "tag", "group");
     for (id, scope) in [
         Scope::Tag(text("tag")),
@@ -360,7 +394,7 @@ fn what_is_forgotten_covers_nothing_and_is_known_to_be_forgotten() {
 
 #[test]
 fn more_than_are_remembered_one_by_one_cost_the_others_little() {
-    let rules = Rules::default();
+    let rules = PurgeRules::default();
     let name = |number: usize| text(&format!("tag-{number}"));
     let count = MAX_RULES + 2_000;
     for number in 0..count {
@@ -388,7 +422,7 @@ fn more_than_are_remembered_one_by_one_cost_the_others_little() {
 
 #[test]
 fn a_hard_purge_of_everything_says_all_that_those_before_it_said() {
-    let rules = Rules::default();
+    let rules = PurgeRules::default();
     rules.add(
         rule(1, Scope::Tag(text("tag")), Strength::Hard),
         NOW,
@@ -460,7 +494,7 @@ fn the_time_of_a_rule_is_read_as_the_time_of_a_record_is() {
 #[test]
 fn long_names_take_no_more_memory_than_there_is_for_rules_and_none_is_lost() {
     const CAPACITY: usize = 1 << 20;
-    let rules = Rules::new(CAPACITY);
+    let rules = PurgeRules::new(CAPACITY);
     let long = |number: u64| format!("/{number}/{}", "x".repeat(2000));
     for number in 1..=4_000 {
         let scope = Scope::Url {
@@ -469,18 +503,18 @@ fn long_names_take_no_more_memory_than_there_is_for_rules_and_none_is_lost() {
         };
         rules.add(rule(number, scope, Strength::Hard), NOW, NOWHERE);
     }
-    let books = rules.books.read();
-    assert!(books.held <= CAPACITY && books.live.len() > 100);
+    let table = rules.table.read();
+    assert!(table.held <= CAPACITY && table.live.len() > 100);
     assert_eq!(
-        books.held,
-        books.live.values().map(Live::cost).sum::<usize>()
+        table.held,
+        table.live.values().map(LiveRule::cost).sum::<usize>()
     );
-    assert!(books.hard.parts.len() * size_of::<Mark>() <= CAPACITY);
-    drop(books);
+    assert!(table.hard.parts.len() * size_of::<RuleMark>() <= CAPACITY);
+    drop(table);
     for number in 1..=4_000 {
         let page = page("a.example", &long(number), "tag", "group");
         assert!(page.is_covered(&rules), "{number}");
     }
     rules.drop_through(rules.newest());
-    assert_eq!(rules.books.read().held, 0);
+    assert_eq!(rules.table.read().held, 0);
 }

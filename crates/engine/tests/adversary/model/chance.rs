@@ -1,6 +1,6 @@
-//! Chance that is the same in every run.
+//! Seeded randomness, the same in every run.
 
-/// A generator of numbers that look like chance (splitmix64).
+/// A pseudo-random generator (splitmix64).
 #[derive(Clone, Debug)]
 pub(crate) struct Chance(u64);
 
@@ -17,12 +17,12 @@ impl Chance {
         x ^ (x >> 31)
     }
 
-    /// A number below this one.
+    /// A number below `bound`.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
         usize::try_from(self.next() % bound as u64).expect("it is below a usize")
     }
 
-    /// Once in so many times.
+    /// True once in `times` on average.
     pub(crate) fn one_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }

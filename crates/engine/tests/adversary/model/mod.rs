@@ -1,6 +1,6 @@
-//! What two clients, one honest and one hostile, and an origin that follows RFC 9110 say to each
-//! other. No sockets and no cache in here: the engine's own tests and those of the real program
-//! put it around what they test.
+//! The conversations of two clients, an honest and a hostile one, with an origin that follows RFC
+//! 9110. The model has neither sockets nor a cache: the engine's tests and those of the real
+//! program put them in between.
 
 mod chance;
 mod page;
@@ -14,15 +14,15 @@ pub(crate) use request::{Asked, honest, hostile};
 /// Field lines in order.
 pub(crate) type Lines = Vec<(String, String)>;
 
-/// Where the pages are.
+/// The host of all pages.
 pub(crate) const HOST: &str = "site.example";
 
-/// What clients prove who they are with. Nobody else's answers may hold it.
+/// The honest client's credential. No other client's response may contain it.
 pub(crate) const HONEST_SECRET: &str = "honest-secret";
-/// The same of the other one.
+/// The hostile client's credential.
 pub(crate) const HOSTILE_SECRET: &str = "hostile-secret";
 
-/// The lines of that name.
+/// The values of the lines with this name.
 pub(crate) fn all<'a>(lines: &'a Lines, name: &str) -> impl Iterator<Item = &'a str> {
     lines
         .iter()
@@ -30,7 +30,7 @@ pub(crate) fn all<'a>(lines: &'a Lines, name: &str) -> impl Iterator<Item = &'a 
         .map(|(_, value)| value.as_str())
 }
 
-/// All that a field says: its lines put together (RFC 9110 §5.3).
+/// The combined value of a field's lines (RFC 9110 §5.3).
 pub(crate) fn joined(lines: &Lines, name: &str) -> Option<String> {
     let values: Vec<_> = all(lines, name).collect();
     (!values.is_empty()).then(|| values.join(", "))

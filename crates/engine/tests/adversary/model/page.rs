@@ -1,32 +1,32 @@
-//! The pages of the origin: each a function of what the request says and of the page's version.
+//! The origin's pages: each is a function of the request and of the page's version.
 
 use super::request::Asked;
 use super::selection::{choice, cookie};
 use super::{Chance, Lines, all, joined};
 
-/// One page.
+/// A page.
 #[derive(Clone, Debug)]
 pub(crate) struct Page {
     pub(crate) path: String,
-    /// The fields it always depends on; and one more where the first comes to something odd.
+    /// The fields it always varies on; and one more if the first has an odd value.
     pub(crate) vary: Vec<&'static str>,
     pub(crate) deeper: Option<&'static str>,
-    /// What it says of caching, and for how long it is then fresh.
+    /// Its caching directives, and the freshness that they give.
     pub(crate) says: &'static str,
     pub(crate) fresh: u64,
     pub(crate) tags: bool,
     pub(crate) dates: bool,
-    /// Whoever has logged in is greeted by name.
+    /// Logged-in readers are greeted by name.
     pub(crate) greets: bool,
-    /// What becomes of those for whom `x-lang` is "odd".
+    /// The response to requests whose `x-lang` is "odd".
     pub(crate) odd: Odd,
     pub(crate) size: usize,
     pub(crate) chunked: bool,
-    /// How long a version lasts.
+    /// The lifetime of a version in milliseconds.
     pub(crate) period: u64,
 }
 
-/// What is different about the answer for one value of a field.
+/// The peculiarity of the response for one value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Odd {
     Nothing,
@@ -39,21 +39,21 @@ pub(crate) enum Odd {
     VaryAny,
 }
 
-/// What has become of a page: its edition by time, and the edits.
+/// A version of a page: its edition by time, and the number of edits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Version {
     pub(crate) edits: u64,
     pub(crate) edition: u64,
 }
 
-/// An answer of the origin.
+/// A response of the origin.
 #[derive(Clone, Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
     pub(crate) fields: Lines,
     pub(crate) body: Vec<u8>,
     pub(crate) chunked: bool,
-    /// Whether it may be given to everyone for whom the origin chooses the same.
+    /// The response may be served to every request that selects the same representation.
     pub(crate) shareable: bool,
 }
 
@@ -74,7 +74,7 @@ const WAYS: [(&str, u64); 10] = [
 ];
 
 impl Page {
-    /// A page that every cache should keep for a minute, whatever it depends on.
+    /// A page that every cache should store for a minute, whatever it varies on.
     pub(crate) fn front(chance: &mut Chance) -> Self {
         Self {
             says: chance.pick(&["max-age=60", "public, max-age=60"]),
@@ -85,7 +85,8 @@ impl Page {
         .honest()
     }
 
-    /// A page that says it is for everyone, and is not, would be the origin's own mistake.
+    /// Removes contradictions: a page declared shareable that is not would be the origin's own
+    /// mistake.
     fn honest(mut self) -> Self {
         let for_everyone = ["public", "s-maxage", "must-revalidate"];
         self.greets &= !for_everyone.iter().any(|word| self.says.contains(word));
@@ -137,18 +138,18 @@ impl Page {
         .honest()
     }
 
-    /// Whether clients can make as many variants of it as they like.
+    /// Returns true if clients can create any number of variants.
     pub(crate) fn has_any_number_of_variants(&self) -> bool {
         let any = |name: &&str| *name != "accept-encoding";
         self.vary.iter().any(any) || self.deeper.as_ref().is_some_and(any)
     }
 
-    /// Whether some of its answers say that nobody knows what they depend on.
+    /// Returns true if some responses have `Vary: *`.
     pub(crate) fn may_depend_on_anything(&self) -> bool {
         self.odd == Odd::VaryAny
     }
 
-    /// What the origin answers. `serial` is different for each request.
+    /// The origin's response. `serial` differs between requests.
     pub(crate) fn answer(&self, asked: &Asked, version: Version, serial: usize) -> Reply {
         if asked.fields.iter().any(|(_, value)| value.len() > 8_000) {
             return Reply::of_one(431, "too large");
@@ -167,7 +168,7 @@ impl Page {
         }
     }
 
-    /// The representation that the request selects, whatever conditions it makes.
+    /// The representation that the request selects, regardless of its conditions.
     fn whole(&self, asked: &Asked, version: Version, serial: usize) -> Reply {
         let mut names = self.vary.clone();
         let first = names.first().map(|name| choice(name, &asked.fields));
@@ -204,7 +205,7 @@ impl Page {
             shareable: self.fresh > 0 && reader.is_none(),
         };
         for name in &names {
-            // In any case, each on a line of its own.
+            // Always, each on a line of its own.
             let spelled = if self.chunked {
                 name.to_uppercase()
             } else {
@@ -216,7 +217,7 @@ impl Page {
             }
         }
         if let Some(reader) = &reader {
-            // Half of the applications do not think of saying that this is private.
+            // Half of the applications forget to mark this as private.
             let says = if self.tags { "private" } else { "max-age=60" };
             reply.push("Cache-Control", says);
             reply.push("X-Reader", reader);
@@ -269,7 +270,7 @@ impl Odd {
 }
 
 impl Reply {
-    /// An answer that says nothing of caching, of a kind that is for the asker alone.
+    /// A response without caching directives, of a kind that is for one client only.
     fn of_one(status: u16, text: &str) -> Self {
         let mut fields = vec![("X-Made-For".to_owned(), text.to_owned())];
         if status == 200 {
@@ -288,7 +289,7 @@ impl Reply {
         self.fields.push((name.to_owned(), value.to_owned()));
     }
 
-    /// Whether this is what somebody got who asked so.
+    /// Checks whether this is the response that such a request gets.
     pub(crate) fn is_what(&self, asked: &Asked, status: u16, fields: &Lines, body: &[u8]) -> bool {
         let bodiless = asked.method == "HEAD" || status == 304;
         let made_for = |fields| joined(fields, "x-made-for");
@@ -303,13 +304,13 @@ impl Reply {
     }
 }
 
-/// Whoever has logged in, by any of the ways there are.
+/// The name of the logged-in reader, by any kind of credential.
 fn reader(request: &Lines) -> Option<String> {
     let cookie = cookie(request, "session").map(str::to_owned);
     cookie.or_else(|| joined(request, "authorization"))
 }
 
-/// Conditions and ranges (RFC 9110 §13.2.2).
+/// Evaluates conditions and ranges (RFC 9110 §13.2.2).
 fn part_of(whole: Reply, asked: &Asked) -> Reply {
     let field = |name| joined(&asked.fields, name);
     let tag = all(&whole.fields, "etag").next();

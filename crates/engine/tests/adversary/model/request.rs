@@ -1,4 +1,5 @@
-//! What clients ask: an honest one what browsers ask, a hostile one whatever might do harm.
+//! The clients' requests: an honest one sends what browsers send, a hostile one whatever might do
+//! harm.
 
 use std::fmt::Write as _;
 
@@ -28,7 +29,7 @@ impl Asked {
         self
     }
 
-    /// The same without a condition or a wish for a part.
+    /// The same without conditions and range.
     pub(crate) fn plain(&self) -> Self {
         let mut plain = self.clone();
         let asks_less = |name: &str| matches!(name, "If-None-Match" | "Range");
@@ -36,7 +37,7 @@ impl Asked {
         plain
     }
 
-    /// As it would be written, without the protocol's own fields.
+    /// The request in HTTP/1 notation, without the protocol's own fields.
     pub(crate) fn text(&self) -> String {
         let mut text = format!("{} {}\n", self.method, self.target);
         for (name, value) in &self.fields {
@@ -48,7 +49,7 @@ impl Asked {
     }
 }
 
-/// What an ordinary browser sends: always the same of the fields that pages depend on.
+/// The request of an ordinary browser: always the same values of the fields that pages vary on.
 pub(crate) fn honest(chance: &mut Chance, page: &Page, number: usize) -> Asked {
     let usual = USUAL.into_iter();
     let asked = usual.fold(Asked::get(page), |asked, (name, value)| {
@@ -75,8 +76,8 @@ pub(crate) fn honest(chance: &mut Chance, page: &Page, number: usize) -> Asked {
     asked
 }
 
-/// Whatever might do harm. What it makes the origin do differently is in the page it asks for.
-/// `favourite`, a number, is the one it tries again and again.
+/// A request that might do harm. The page defines the origin's reaction to it. `favourite` is the
+/// number of the attack that this client repeats.
 pub(crate) fn hostile(chance: &mut Chance, page: &Page, favourite: usize) -> Asked {
     let mut asked = Asked::get(page);
     for _ in 0..[0, 1, 1, 1, 2, 2, 3, 6][chance.below(8)] {
@@ -100,7 +101,7 @@ pub(crate) fn hostile(chance: &mut Chance, page: &Page, favourite: usize) -> Ask
         3 => asked.has_body = true,
         _ => {}
     }
-    // The rest is what honest clients send, so that most of it has their key and selection.
+    // The rest is as in honest requests, so that most share their key and selection.
     for (name, value) in USUAL {
         let is_there = asked
             .fields
@@ -113,7 +114,7 @@ pub(crate) fn hostile(chance: &mut Chance, page: &Page, favourite: usize) -> Ask
     asked
 }
 
-/// Puts in what is too long, or too various, for a table.
+/// Fills in values that are too long, or too many, for a table.
 fn filled_in(value: &str, chance: &mut Chance) -> String {
     match value {
         "BIG" => "x".repeat(10_000),
@@ -127,7 +128,7 @@ fn filled_in(value: &str, chance: &mut Chance) -> String {
     }
 }
 
-/// What honest clients say in the fields that pages depend on.
+/// The values that honest clients send in the fields that pages vary on.
 const USUAL: [(&str, &str); 4] = [
     ("User-Agent", "Mozilla/5.0"),
     ("Accept-Encoding", "gzip, deflate, br, zstd"),
@@ -135,7 +136,8 @@ const USUAL: [(&str, &str); 4] = [
     ("X-Lang", "a"),
 ];
 
-/// Fields, and what they say. `#` is a number, `BIG` a value that is too large, `MANY` a long list.
+/// Fields and their harmful values. `#` is a number, `BIG` a value that is too large, `MANY` a long
+/// list.
 const POISONS: &[(&str, &[&str])] = &[
     (
         "Accept-Encoding",

@@ -1,15 +1,14 @@
-//! What an origin chooses by: the fields of a request that a page depends on.
+//! Content negotiation of the origin: the request fields that a page varies on.
 
 use std::fmt::Write as _;
 
 use super::{Lines, all, joined};
 
-/// The codings and languages that the pages come in, the origin's favourite first.
+/// The codings and languages of the pages, the origin's preferred one first.
 const CODINGS: [&str; 2] = ["br", "gzip"];
 const LANGUAGES: [&str; 3] = ["en", "de", "fr"];
 
-/// What the request comes to, as far as this field goes: two requests that an origin answers alike
-/// come to the same.
+/// The normalised value of one field: two requests that an origin answers alike have the same one.
 pub(crate) fn choice(name: &str, request: &Lines) -> String {
     match name {
         "accept-encoding" => coding(request).to_owned(),
@@ -28,7 +27,7 @@ pub(crate) fn choice(name: &str, request: &Lines) -> String {
             || "-".to_owned(),
             |value| {
                 value.bytes().fold(String::new(), |mut text, byte| {
-                    // Without what would end a line or a word of the body.
+                    // Escapes the bytes that would end a line or a word of the body.
                     write!(text, "{byte:02x}").expect("a string takes it");
                     text
                 })
@@ -37,7 +36,7 @@ pub(crate) fn choice(name: &str, request: &Lines) -> String {
     }
 }
 
-/// The value of a cookie, wherever it stands.
+/// The value of a cookie, wherever it is.
 pub(crate) fn cookie<'a>(request: &'a Lines, name: &str) -> Option<&'a str> {
     all(request, "cookie")
         .flat_map(|line| line.split(';'))
@@ -45,7 +44,7 @@ pub(crate) fn cookie<'a>(request: &'a Lines, name: &str) -> Option<&'a str> {
         .find_map(|(found, value)| (found == name).then_some(value))
 }
 
-/// The coding that the origin likes best of those that are acceptable (RFC 9110 §12.5.3).
+/// The acceptable coding that the origin prefers (RFC 9110 §12.5.3).
 fn coding(request: &Lines) -> &'static str {
     let Some(members) = weighted(request, "accept-encoding") else {
         return "identity";
@@ -62,8 +61,8 @@ fn coding(request: &Lines) -> &'static str {
         .unwrap_or("identity")
 }
 
-/// The language with the greatest weight, the first of equals (RFC 9110 §12.5.4); a range is good
-/// for what it is the beginning of (RFC 4647 §3.4).
+/// The language with the greatest weight, the first among equals (RFC 9110 §12.5.4); a range
+/// matches the tags that it is a prefix of (RFC 4647 §3.4).
 fn language(request: &Lines) -> &'static str {
     let mut members = weighted(request, "accept-language").unwrap_or_default();
     members.retain(|(_, weight)| *weight > 0);

@@ -22,9 +22,9 @@ use crate::body::{Body, BodyError, Frame};
 use crate::cache::flight::{Filling, Leader};
 use crate::cache::{Cache, ChangeKind, tag_numbers};
 use crate::encoded::{confirmed, named_by_origin, note_compression, with_encodings_of};
-use crate::fill::{Fill, FillReader, Pushed, Unwanted};
+use crate::fill::{Fill, FillReader, PushResult, Unwanted};
 use crate::message::{Incoming, Response};
-use crate::origin::{OriginResponse, Times};
+use crate::origin::{ExchangeTimes, OriginResponse};
 use crate::outcome::Outcome;
 use crate::respond::{Reusable, usable_for};
 use crate::serve::{Clients, Engine, Route};
@@ -35,7 +35,7 @@ const STALLED_TIER: Duration = Duration::from_secs(2);
 
 /// A storable response as the leader gets it, with the fields that must not be replayed to other
 /// clients.
-pub(crate) struct LeadersCopy {
+pub(crate) struct LeaderResponse {
     pub(crate) filling: Arc<Filling>,
     reader: FillReader,
     fields: FieldBlock,
@@ -43,7 +43,7 @@ pub(crate) struct LeadersCopy {
     is_kept: bool,
 }
 
-impl LeadersCopy {
+impl LeaderResponse {
     /// The response to the leader.
     pub(crate) fn respond(
         self,
@@ -80,10 +80,10 @@ impl Engine {
         leader: &Leader,
         route: &Route,
         mut response: OriginResponse,
-        keepable: Keepable,
+        keepable: StorableHead,
         incoming: &Incoming,
         began: Time,
-    ) -> (LeadersCopy, Body) {
+    ) -> (LeaderResponse, Body) {
         let is_kept = self.cache.may_keep(leader, &keepable.tags);
         let vary = self.cache.vary_of(leader.key(), &keepable.named);
         let mut selection = Selection::new();
@@ -97,7 +97,7 @@ impl Engine {
             lifetime: keepable.lifetime,
             vary,
             selection: Bytes::copy_from_slice(&selection),
-            asker: incoming.asker(),
+            leader_request: incoming.leader_request(),
             began,
             tags: keepable.tags,
             fill,
@@ -110,7 +110,7 @@ impl Engine {
         if compression::varies_on_codings(noted) {
             compression::note_vary(&mut response.fields, route.rules.compress.dictionaries);
         }
-        let copy = LeadersCopy {
+        let copy = LeaderResponse {
             filling: Arc::new(filling),
             reader,
             fields: response.fields.into(),
@@ -133,15 +133,18 @@ impl Engine {
         let limit = self.object_limit(route);
         let most = Duration::from_millis(self.settings.fill_timeout);
         let deadline = self.clock.now().plus(self.settings.fill_timeout);
-        let mut waiting = Waiting::new(most);
-        let mut keeping = Keeping::InMemory;
+        let mut waiting = FrameWait::new(most);
+        let mut keeping = BodyDestination::InMemory;
         let mut received = 0;
         let largest = self.largest(route);
         let mut waited = Duration::ZERO;
         let end = loop {
-            let is_read = self.welcome(fill, &mut body, &mut waited).await.is_ok();
-            keeping = self.at_the_tier_s_pace(keeping, is_read).await;
-            if !is_read && !matches!(keeping, Keeping::Spool(_)) {
+            let is_read = self
+                .wait_for_readers(fill, &mut body, &mut waited)
+                .await
+                .is_ok();
+            keeping = self.wait_for_tier(keeping, is_read).await;
+            if !is_read && !matches!(keeping, BodyDestination::Spool(_)) {
                 break Err(BodyError::Disconnected);
             }
             match waiting.for_frame(&mut body, &leader).await {
@@ -152,11 +155,11 @@ impl Engine {
                     received += chunk.len() as u64;
                     if fitted && received > largest {
                         let until = self.clock.now().plus(self.settings.remember_too_large);
-                        let request = filling.asker.origin_view(&route.rules);
+                        let request = filling.leader_request.origin_view(&route.rules);
                         self.cache.note_too_large(leader.key(), &request, until);
                     }
                     let pushed = fill.push(chunk.clone(), if in_time { limit } else { 0 });
-                    let is_outgrown = matches!(pushed, Pushed::Outgrown(_));
+                    let is_outgrown = matches!(pushed, PushResult::Outgrown(_));
                     if is_outgrown {
                         leader.close();
                     }
@@ -180,12 +183,12 @@ impl Engine {
         };
         match end {
             Ok(trailers) => {
-                let whole = Whole {
+                let whole = CompleteBody {
                     filling,
                     keeping,
                     trailers,
                 };
-                self.keep_whole(leader, route, whole, claimed).await;
+                self.commit_complete(leader, route, whole, claimed).await;
             }
             Err(error) => fill.finish(Err(error)),
         }
@@ -194,14 +197,14 @@ impl Engine {
     /// Applies the tier's back-pressure. Without readers the body comes no faster than the tier
     /// takes it. Readers are not slowed down for a tier, except in a program's cache, which prefers
     /// a stored response to a fast one.
-    async fn at_the_tier_s_pace(&self, keeping: Keeping, is_read: bool) -> Keeping {
-        if let Keeping::Spool(spool) = &keeping {
+    async fn wait_for_tier(&self, keeping: BodyDestination, is_read: bool) -> BodyDestination {
+        if let BodyDestination::Spool(spool) = &keeping {
             if !is_read {
                 spool.ready().await;
             } else if self.settings.clients == Clients::Program
                 && !spool.goes_on(STALLED_TIER).await
             {
-                return Keeping::Nothing;
+                return BodyDestination::Nothing;
             }
         }
         keeping
@@ -209,7 +212,7 @@ impl Engine {
 
     /// Waits until the readers can take more. A reader that keeps others waiting for too long, over
     /// all waits together, is dropped.
-    async fn welcome(
+    async fn wait_for_readers(
         &self,
         fill: &Arc<Fill>,
         body: &mut Body,
@@ -225,26 +228,26 @@ impl Engine {
                 fill.mark();
             }
             let began = Instant::now();
-            let welcome = timeout(most.saturating_sub(*waited), &mut ready).await;
+            let readiness = timeout(most.saturating_sub(*waited), &mut ready).await;
             *waited += began.elapsed();
             if *waited >= most {
                 *waited = Duration::ZERO;
                 body.is_held_up();
                 fill.let_go_of_slow();
             }
-            if let Ok(welcome) = welcome {
-                return welcome;
+            if let Ok(ready) = readiness {
+                return ready;
             }
         }
     }
 
     /// Commits a complete body and ends it for its readers: after it is in memory, where later
     /// requests find it, but without waiting for a tier.
-    async fn keep_whole(
+    async fn commit_complete(
         &self,
         leader: Leader,
         route: &Route,
-        whole: Whole<'_>,
+        whole: CompleteBody<'_>,
         claimed: Option<Claimed>,
     ) {
         let (filling, end) = (whole.filling, Ok(whole.trailers));
@@ -261,13 +264,13 @@ impl Engine {
             .with_tags(filling.tags.clone())
         };
         let key = leader.key();
-        let request = filling.asker.origin_view(&route.rules);
-        if !matches!(whole.keeping, Keeping::Nothing) {
+        let request = filling.leader_request.origin_view(&route.rules);
+        if !matches!(whole.keeping, BodyDestination::Nothing) {
             self.cache.forget_too_large(key, &request);
         }
         match whole.keeping {
-            Keeping::Nothing => filling.fill.finish(end),
-            Keeping::InMemory => {
+            BodyDestination::Nothing => filling.fill.finish(end),
+            BodyDestination::InMemory => {
                 let before = self.cache.to_be_replaced(&route.rules, key, &request);
                 let stored = with_body(filling.fill.collect());
                 let room = self.cache.largest_in_memory();
@@ -277,7 +280,7 @@ impl Engine {
                 filling.fill.finish(end);
                 self.make_again(&route.rules, key, before.as_ref(), &request);
             }
-            Keeping::Spool(spool) => {
+            BodyDestination::Spool(spool) => {
                 // Requests from now on wait for the entry. Its head is written before it is
                 // committed.
                 let stored = with_body(Bytes::new()).with_purges_known(leader.purges_known());
@@ -292,7 +295,7 @@ impl Engine {
 }
 
 /// The destination of a body.
-enum Keeping {
+enum BodyDestination {
     /// Memory, as it is small enough so far.
     InMemory,
     /// A tier, while it arrives: it is too large for memory.
@@ -301,18 +304,20 @@ enum Keeping {
     Nothing,
 }
 
-impl Keeping {
+impl BodyDestination {
     fn go_on(
         self,
         cache: &Cache,
-        pushed: Pushed,
+        pushed: PushResult,
         chunk: Bytes,
         fits: bool,
         claimed: &mut Option<Claimed>,
     ) -> Self {
         let (spool, chunks) = match (self, pushed) {
-            (Self::InMemory, Pushed::Kept) => return Self::InMemory,
-            (Self::InMemory, Pushed::Outgrown(chunks)) if fits => (cache.spool(claimed), chunks),
+            (Self::InMemory, PushResult::Kept) => return Self::InMemory,
+            (Self::InMemory, PushResult::Outgrown(chunks)) if fits => {
+                (cache.spool(claimed), chunks)
+            }
             (Self::Spool(spool), _) if fits => (Some(spool), vec![chunk]),
             _ => return Self::Nothing,
         };
@@ -322,19 +327,19 @@ impl Keeping {
 }
 
 /// A complete body.
-struct Whole<'a> {
+struct CompleteBody<'a> {
     filling: &'a Filling,
-    keeping: Keeping,
+    keeping: BodyDestination,
     trailers: Option<FieldsBuf>,
 }
 
 /// The wait for body frames, with the time after which the fetch closes to further waiters.
-struct Waiting {
+struct FrameWait {
     late: Pin<Box<Sleep>>,
     is_late: bool,
 }
 
-impl Waiting {
+impl FrameWait {
     fn new(most: Duration) -> Self {
         Self {
             late: Box::pin(sleep(most)),
@@ -370,7 +375,7 @@ impl Drop for EndOfBody<'_> {
 }
 
 /// The storable part of a response besides its body.
-pub(crate) struct Keepable {
+pub(crate) struct StorableHead {
     pub(crate) fields: FieldsBuf,
     pub(crate) lifetime: Lifetime,
     /// The fields in its `Vary`.
@@ -385,8 +390,8 @@ pub(crate) fn judge(
     key: &[u8],
     facts: &RequestFacts,
     response: &OriginResponse,
-    times: &Times,
-) -> Result<Keepable, Detail> {
+    times: &ExchangeTimes,
+) -> Result<StorableHead, Detail> {
     if response
         .length
         .is_some_and(|length| length > engine.largest(route))
@@ -404,7 +409,7 @@ pub(crate) fn judge(
                 &mut fields,
                 response.length,
             );
-            Ok(Keepable {
+            Ok(StorableHead {
                 fields,
                 lifetime,
                 tags: tags_of(key, &read),

@@ -14,50 +14,50 @@ use tokio::time::Instant;
 use crate::audience::Audience;
 use crate::body::Body;
 use crate::cache::ChangeKind;
-use crate::cache::flight::{Failure, Lone};
+use crate::cache::flight::{Failure, UnsharedFetch};
 use crate::failure::NoResponse;
-use crate::keep::{complete, judge};
 use crate::message::{Incoming, Response};
-use crate::origin::{OriginError, OriginRequest, OriginResponse, RouteId, Times, Urgency};
+use crate::origin::{ExchangeTimes, OriginError, OriginRequest, OriginResponse, RouteId, Urgency};
 use crate::outcome::Outcome;
 use crate::respond::passed_on;
-use crate::serve::{Alone, Engine, Route, WhyAsked};
-use crate::stale::{Waited, Wish};
+use crate::serve::{DirectFetch, Engine, FetchReason, Route};
+use crate::stale::{StaleQuery, WaitOutcome};
+use crate::store_response::{complete, judge};
 
 impl Engine {
     /// Fetches directly, but serves a stale copy that is usable on errors once the origin takes
     /// longer than `stale_wait`. The fetch then continues in the background.
-    pub(crate) async fn alone_or_stale(
+    pub(crate) async fn fetch_directly_or_stale(
         self: Arc<Self>,
-        question: Alone,
+        question: DirectFetch,
         incoming: Incoming,
     ) -> Result<Response, NoResponse> {
         let audience = Arc::default();
         // Leaves when this future is dropped, unless the fetch continues without it.
         let seat = Audience::join(&audience, incoming.network);
         let Some(key) = &question.key else {
-            return self.alone(question, incoming, audience).await;
+            return self.fetch_directly(question, incoming, audience).await;
         };
         let (why, key, asked) = (question.why, key.clone(), incoming.without_body());
-        let wish = Wish {
+        let query = StaleQuery {
             route: why.route,
             facts: &why.facts,
             key: &key,
             incoming: &asked,
             known: [None; 2],
         };
-        if self.stale_copy(&wish, Detail::OriginSlow).is_none() {
-            return self.alone(question, incoming, audience).await;
+        if self.stale_copy(&query, Detail::OriginSlow).is_none() {
+            return self.fetch_directly(question, incoming, audience).await;
         }
-        let answer = tokio::spawn(Arc::clone(&self).alone(question, incoming, audience));
-        let copy = || self.stale_copy(&wish, Detail::OriginSlow);
+        let answer = tokio::spawn(Arc::clone(&self).fetch_directly(question, incoming, audience));
+        let copy = || self.stale_copy(&query, Detail::OriginSlow);
         match self.or_stale(answer, (Instant::now(), None), copy).await {
-            Waited::Done(Ok(answer)) => answer,
-            Waited::Stale(response) => {
+            WaitOutcome::Done(Ok(answer)) => answer,
+            WaitOutcome::Stale(response) => {
                 seat.keep();
                 Ok(response)
             }
-            Waited::Done(Err(_)) | Waited::TooLong => {
+            WaitOutcome::Done(Err(_)) | WaitOutcome::TooLong => {
                 Err(NoResponse::new(Failure::Abandoned, why.forward))
             }
         }
@@ -66,31 +66,31 @@ impl Engine {
     /// Fetches directly. With a key the response may be stored, so the origin gets the same request
     /// as for a coalesced fetch. Range and conditional requests are sent unchanged, and their
     /// responses are never stored.
-    pub(crate) async fn alone(
+    pub(crate) async fn fetch_directly(
         self: Arc<Self>,
-        question: Alone,
+        question: DirectFetch,
         mut incoming: Incoming,
         audience: Arc<Audience>,
     ) -> Result<Response, NoResponse> {
-        let Alone { why, key, whole } = question;
+        let DirectFetch { why, key, whole } = question;
         let route = &self.routes[why.route];
         let began = self.clock.now();
         let client = std::mem::take(&mut incoming.outgoing);
         let filling = key.as_ref().filter(|_| !whole);
-        let sent = self.sent_alone(route, &why, filling.map(|key| &key[..]), client.fields());
+        let sent = self.direct_fields(route, &why, filling.map(|key| &key[..]), client.fields());
         let again = sent.leaves_out.as_ref().map(|_| incoming.again(client));
         let mut request = request(&mut incoming, sent.fields, route.id, Arc::clone(&audience));
         if let Some(shared) = &sent.leaves_out {
             request.withheld.clone_from(&shared.withheld);
         }
         // From here on a purge of the key is noticed.
-        let lone = key.as_ref().filter(|_| sent.fills);
-        let lone = lone.map(|key| self.cache.begin_alone(key));
+        let unshared = key.as_ref().filter(|_| sent.fills);
+        let unshared = unshared.map(|key| self.cache.begin_unshared(key));
         let answer = route.origin.fetch(request).await;
         if let Some(failure) = failure(&answer)
             && let Some(key) = &key
             // Boxed: a rare branch must not enlarge the future of every request.
-            && let Some(copy) = Box::pin(self.copy_alone(&why, key, &incoming, &failure)).await
+            && let Some(copy) = Box::pin(self.stale_copy_on_failure(&why, key, &incoming, &failure)).await
         {
             return Ok(copy);
         }
@@ -100,7 +100,7 @@ impl Engine {
                 return Err(NoResponse::new(Failure::Origin(error), why.forward));
             }
         };
-        let times = Times::of(&response, began, began, self.clock.now());
+        let times = ExchangeTimes::of(&response, began, began, self.clock.now());
         complete(&mut response.fields, &route.rules, times.response);
         if let Some(key) = &key {
             self.learn_vary(route, key, response.fields.fields());
@@ -118,18 +118,18 @@ impl Engine {
                     let withheld = withheld_names(&view, &self.cache.known_vary(key));
                     self.cache.note_whole(key, &withheld);
                 }
-                drop((lone, response));
-                let why = WhyAsked {
+                drop((unshared, response));
+                let why = FetchReason {
                     detail: why.detail.or(Some(Detail::Withheld)),
                     ..why
                 };
                 let key = Some(key.clone());
-                let question = Alone {
+                let question = DirectFetch {
                     why,
                     key,
                     whole: true,
                 };
-                return Box::pin(self.alone(question, again, audience)).await;
+                return Box::pin(self.fetch_directly(question, again, audience)).await;
             }
         }
         let (status, fields) = (response.status, response.fields.fields());
@@ -138,26 +138,26 @@ impl Engine {
             Box::pin(self.invalidate_after(&request, status, fields)).await;
         }
 
-        let Some(lone) = lone else {
-            let cache_status = status_alone(&why, &response);
+        let Some(unshared) = unshared else {
+            let cache_status = direct_status(&why, &response);
             return Ok(passed_on(response, &why.facts, cache_status, Outcome::Pass));
         };
-        Ok(self.kept_or_passed_on(lone, &why, &incoming, response, &times))
+        Ok(self.store_or_pass_on(unshared, &why, &incoming, response, &times))
     }
 
     /// Selects the fields that a direct fetch sends: all of them if nothing is to be stored, or for
     /// range and conditional requests. A request with credentials also sends everything, because
     /// the response is for its client; only if the last such response was shareable are the
     /// client's own fields left out, so that this one can be stored.
-    fn sent_alone(
+    fn direct_fields(
         &self,
         route: &Route,
-        why: &WhyAsked,
+        why: &FetchReason,
         key: Option<&[u8]>,
         client: Fields<'_>,
-    ) -> SentAlone {
+    ) -> DirectFields {
         let rules = &route.rules;
-        let all = |has_credentials| SentAlone {
+        let all = |has_credentials| DirectFields {
             fields: client.iter().collect(),
             fills: false,
             leaves_out: None,
@@ -182,7 +182,7 @@ impl Engine {
         if is_for_one(route, why) {
             vary::accept_as(&mut shared.fields, client);
         }
-        SentAlone {
+        DirectFields {
             fields: std::mem::take(&mut shared.fields),
             fills: true,
             leaves_out: Some(shared).filter(|_| !has_credentials),
@@ -191,26 +191,26 @@ impl Engine {
     }
 
     /// Stores the response to a direct fetch if it is storable, and answers the client.
-    fn kept_or_passed_on(
+    fn store_or_pass_on(
         self: &Arc<Self>,
-        lone: Lone,
-        why: &WhyAsked,
+        unshared: UnsharedFetch,
+        why: &FetchReason,
         incoming: &Incoming,
         response: OriginResponse,
-        times: &Times,
+        times: &ExchangeTimes,
     ) -> Response {
         let (route, facts) = (&self.routes[why.route], &why.facts);
-        let cache_status = status_alone(why, &response);
+        let cache_status = direct_status(why, &response);
         let view = incoming.origin_view(&route.rules);
-        let stored = self.cache.response(lone.key(), &view);
+        let stored = self.cache.response(unshared.key(), &view);
         if facts.is_head() {
             if let Some(stored) = stored {
-                self.update_from_head(lone, why, incoming, &stored, &response, times);
+                self.update_from_head(unshared, why, incoming, &stored, &response, times);
             }
         } else if !(is_refusal(response.status) && stored.is_some()
             || is_for_one(route, why) && response.fields.fields().contains("content-encoding"))
-            && let Ok(keepable) = judge(self, route, lone.key(), facts, &response, times)
-            && let Some(leader) = lone.lead()
+            && let Ok(keepable) = judge(self, route, unshared.key(), facts, &response, times)
+            && let Some(leader) = unshared.lead()
         {
             let (copy, body) =
                 self.begin_fill(&leader, route, response, keepable, incoming, times.began);
@@ -228,23 +228,23 @@ impl Engine {
     }
 
     /// The response from a stale copy that is usable because the origin failed.
-    async fn copy_alone(
+    async fn stale_copy_on_failure(
         &self,
-        why: &WhyAsked,
+        why: &FetchReason,
         key: &[u8],
         incoming: &Incoming,
         failure: &Failure,
     ) -> Option<Response> {
-        let wish = Wish {
+        let query = StaleQuery {
             route: why.route,
             facts: &why.facts,
             key,
             incoming,
             known: [None; 2],
         };
-        match self.stale_copy(&wish, failure.detail()) {
+        match self.stale_copy(&query, failure.detail()) {
             Some(response) => Some(response),
-            None => self.stale_copy_behind(&wish, failure.detail()).await,
+            None => self.stale_copy_in_tiers(&query, failure.detail()).await,
         }
     }
 
@@ -252,16 +252,18 @@ impl Engine {
     /// client says nothing about other clients' responses.
     fn update_from_head(
         &self,
-        lone: Lone,
-        why: &WhyAsked,
+        unshared: UnsharedFetch,
+        why: &FetchReason,
         incoming: &Incoming,
         stored: &Hit,
         response: &OriginResponse,
-        times: &Times,
+        times: &ExchangeTimes,
     ) {
         let (route, facts) = (&self.routes[why.route], &why.facts);
         let view = incoming.origin_view(&route.rules);
-        if facts.handling() != Handling::Cache || !self.is_of(lone.key(), route, stored, response) {
+        if facts.handling() != Handling::Cache
+            || !self.is_of(unshared.key(), route, stored, response)
+        {
             return;
         }
         let mut fields = response.fields.clone();
@@ -285,11 +287,11 @@ impl Engine {
                 let Storable::Yes(lifetime) = merged.storable else {
                     return;
                 };
-                let key = lone.key();
+                let key = unshared.key();
                 self.renewed(key, stored, &fields, lifetime, &view, times.began)
             }
         };
-        if let Some(leader) = lone.lead() {
+        if let Some(leader) = unshared.lead() {
             self.cache
                 .commit(&leader, renewed, &view, None, ChangeKind::Renewed);
         }
@@ -310,7 +312,7 @@ impl Engine {
 }
 
 /// The request fields that a direct fetch sends to the origin.
-struct SentAlone {
+struct DirectFields {
     fields: FieldsBuf,
     /// Its answer may be stored.
     fills: bool,
@@ -322,7 +324,7 @@ struct SentAlone {
 
 /// Checks whether the response is likely for one client only, on a route that compresses. The
 /// origin then gets the client's own `Accept-Encoding`, and an encoded response is not stored.
-fn is_for_one(route: &Route, why: &WhyAsked) -> bool {
+fn is_for_one(route: &Route, why: &FetchReason) -> bool {
     route.rules.compress.is_on() && !why.facts.is_head() && why.detail != Some(Detail::CollapseOff)
 }
 
@@ -363,7 +365,7 @@ fn failure(answer: &Result<OriginResponse, OriginError>) -> Option<Failure> {
 }
 
 /// The `Cache-Status` parameters of a direct fetch.
-fn status_alone(why: &WhyAsked, response: &OriginResponse) -> CacheStatus {
+fn direct_status(why: &FetchReason, response: &OriginResponse) -> CacheStatus {
     CacheStatus {
         fwd: Some(why.forward),
         fwd_status: Some(response.status),

@@ -5,21 +5,21 @@ use microcache_policy::{Millis, Time};
 use microcache_store::{Hit, Key};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::cache::Watched;
+use crate::cache::WatchTarget;
 #[cfg(feature = "compress")]
 use crate::decoded::decoded;
 use crate::message::Request;
-use crate::serve::{Engine, Use, Way, key_of, way_of};
+use crate::serve::{Engine, RequestMode, Usability, key_of, mode_of};
 
 /// The response in memory that would answer a request.
 #[derive(Clone)]
-pub struct Glance {
+pub struct Peek {
     hit: Hit,
     /// The freshness left in milliseconds; zero if it is stale.
     pub fresh_for: Millis,
 }
 
-impl Glance {
+impl Peek {
     /// The time at which it was requested; mostly different for another response.
     pub fn began(&self) -> Time {
         self.hit.began
@@ -70,28 +70,30 @@ impl Glance {
 
 impl Engine {
     /// Looks up the response in memory that would answer a request.
-    pub fn glance(&self, request: &Request<'_>, now: Time) -> Option<Glance> {
+    pub fn peek(&self, request: &Request<'_>, now: Time) -> Option<Peek> {
         let found = self.find(request);
         let route = &self.routes[found.route];
         let facts = self.facts_on(route, request);
-        if !matches!(way_of(route, found.bypass, &facts), Way::Together) || route.answers_at_once {
+        if !matches!(mode_of(route, found.bypass, &facts), RequestMode::Coalesced)
+            || route.answers_at_once
+        {
             return None;
         }
         let key = key_of(request, &route.rules);
         let view = request.origin_view(&route.rules);
         let hit = self.cache.look_up(&key, &view, now).response()?;
-        match self.use_of(&hit, &key, &view, &facts, now) {
-            Use::Fresh => {
+        match self.usability(&hit, &key, &view, &facts, now) {
+            Usability::Fresh => {
                 let fresh_for = hit.lifetime.ttl(now).max(0).cast_unsigned();
-                Some(Glance { hit, fresh_for })
+                Some(Peek { hit, fresh_for })
             }
-            Use::Stale => Some(Glance { hit, fresh_for: 0 }),
-            Use::None(_) => None,
+            Usability::Stale => Some(Peek { hit, fresh_for: 0 }),
+            Usability::None(_) => None,
         }
     }
 
     /// The watch target for the entries under a request's key.
-    pub fn watched(&self, request: &Request<'_>) -> Watched {
-        Watched::Key(Key::from(&*key_of(request, &self.route(request).rules)))
+    pub fn watched(&self, request: &Request<'_>) -> WatchTarget {
+        WatchTarget::Key(Key::from(&*key_of(request, &self.route(request).rules)))
     }
 }

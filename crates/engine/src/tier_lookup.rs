@@ -8,17 +8,17 @@ use microcache_store::{Claimed, Hit, Stored, Turn};
 use tokio::time::{Instant, sleep};
 
 use crate::cache::flight::Leader;
-use crate::cache::{FoundBehind, LookedBehind, Where};
-use crate::lead::Fetch;
+use crate::cache::{TierHit, TierScope, TierSearch};
+use crate::fetch::Fetch;
 use crate::message::{Incoming, Request, Response};
 use crate::origin::Urgency;
-use crate::serve::{Engine, Look, Refresh, Wanted, answer_from, facts_of, key_of};
+use crate::serve::{Engine, FetchSpec, LookupContext, Refresh, answer_from, facts_of, key_of};
 
 /// The pause before the first retry while another process fetches; it doubles with each retry.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 /// The result of a tier lookup.
-pub(crate) enum Behind {
+pub(crate) enum TierLookup {
     /// A usable response, and the tier it comes from.
     Found(Hit, Detail),
     /// The origin has to be asked, possibly under a claim that other processes respect.
@@ -29,13 +29,13 @@ impl Engine {
     /// Searches the tiers. While another process fetches the response, searches again until it is
     /// stored or the claim has expired. A response that can be revalidated is put into `fetch`.
     /// Without an entry, the page that the application itself stores is used, if there is one.
-    pub(crate) async fn look_behind(&self, leader: &Leader, fetch: &mut Fetch) -> Behind {
+    pub(crate) async fn look_up_tiers(&self, leader: &Leader, fetch: &mut Fetch) -> TierLookup {
         if self.cache.has_no_tiers() {
-            return Behind::Ask(None);
+            return TierLookup::Ask(None);
         }
         let claimed = match self.look_for_record(leader, fetch).await {
-            Behind::Ask(claimed) => claimed,
-            found @ Behind::Found(..) => return found,
+            TierLookup::Ask(claimed) => claimed,
+            found @ TierLookup::Found(..) => return found,
         };
         let asked = (&fetch.incoming.host[..], &fetch.incoming.target[..]);
         let page = self.application_page(leader.key(), fetch.route, &fetch.facts, asked);
@@ -45,31 +45,31 @@ impl Engine {
                 // has, so the claim is released. It was read after these rules, so they do not
                 // cover it.
                 hit.note_purges_checked(leader.since());
-                self.cache.lift(leader, &hit, &self.origin_view(fetch));
-                Behind::Found(hit, Detail::MemcachedPage)
+                self.cache.promote(leader, &hit, &self.origin_view(fetch));
+                TierLookup::Found(hit, Detail::MemcachedPage)
             }
-            None => Behind::Ask(claimed),
+            None => TierLookup::Ask(claimed),
         }
     }
 
-    async fn look_for_record(&self, leader: &Leader, fetch: &mut Fetch) -> Behind {
+    async fn look_for_record(&self, leader: &Leader, fetch: &mut Fetch) -> TierLookup {
         let deadline = Instant::now() + self.cache.claim_time();
         let mut pause = FIRST_PAUSE;
-        let mut place = Where::Everywhere;
+        let mut scope = TierScope::Everywhere;
         loop {
             let request = self.origin_view(fetch);
-            let turn = match self.cache.look_behind(leader, &request, place).await {
-                LookedBehind::Missing(turn) => turn,
-                LookedBehind::Found(found) if self.is_usable(fetch, &found) => {
-                    return self.lift(leader, fetch, *found);
+            let turn = match self.cache.search_tiers(leader, &request, scope).await {
+                TierSearch::Missing(turn) => turn,
+                TierSearch::Found(found) if self.is_usable(fetch, &found) => {
+                    return self.promote(leader, fetch, *found);
                 }
                 // A shared tier may have a newer one from another process.
-                LookedBehind::Found(found) if !found.is_shared() => {
+                TierSearch::Found(found) if !found.is_shared() => {
                     self.keep_for_validation(leader, fetch, *found);
-                    place = Where::InSharedTiers;
+                    scope = TierScope::InSharedTiers;
                     continue;
                 }
-                LookedBehind::Found(found) => match self.cache.turn_to_renew(&found).await {
+                TierSearch::Found(found) => match self.cache.turn_to_renew(&found).await {
                     Turn::Ours(claimed) => {
                         return self.unless_renewed(leader, fetch, *found, claimed).await;
                     }
@@ -80,11 +80,11 @@ impl Engine {
                 },
             };
             match turn {
-                Turn::Free => return Behind::Ask(None),
-                Turn::Ours(claimed) => return Behind::Ask(Some(claimed)),
+                Turn::Free => return TierLookup::Ask(None),
+                Turn::Ours(claimed) => return TierLookup::Ask(Some(claimed)),
                 // The process that holds the claim may still store a response.
                 Turn::Theirs if Instant::now() >= deadline => {
-                    return Behind::Ask(None);
+                    return TierLookup::Ask(None);
                 }
                 Turn::Theirs => {
                     sleep(pause).await;
@@ -100,19 +100,19 @@ impl Engine {
         &self,
         leader: &Leader,
         fetch: &mut Fetch,
-        found: FoundBehind,
+        found: TierHit,
         claimed: Claimed,
-    ) -> Behind {
+    ) -> TierLookup {
         self.keep_for_validation(leader, fetch, found);
         let request = self.origin_view(fetch);
-        let place = Where::InSharedTiers;
-        if let LookedBehind::Found(found) = self.cache.look_behind(leader, &request, place).await {
+        let scope = TierScope::InSharedTiers;
+        if let TierSearch::Found(found) = self.cache.search_tiers(leader, &request, scope).await {
             if self.is_usable(fetch, &found) {
-                return self.lift(leader, fetch, *found);
+                return self.promote(leader, fetch, *found);
             }
             self.keep_for_validation(leader, fetch, *found);
         }
-        Behind::Ask(Some(claimed))
+        TierLookup::Ask(Some(claimed))
     }
 
     /// Searches once more if no usable copy is known: the origin has failed, and a tier that was
@@ -124,29 +124,33 @@ impl Engine {
         if self.cache.has_no_tiers() || fetch.stored.as_ref().is_some_and(is_usable) {
             return;
         }
-        if let Some(found) = self.cache.copy_behind(leader.key(), &request).await {
+        if let Some(found) = self.cache.copy_in_tiers(leader.key(), &request).await {
             self.keep_for_validation(leader, fetch, found);
         }
     }
 
     /// The response of the nearest tier, if it is fresh and available without waiting. Others are
-    /// left to [`Engine::look_behind`].
-    pub(crate) fn answer_without_waiting(&self, look: &Look<'_>, now: Time) -> Option<Response> {
+    /// left to [`Engine::look_up_tiers`].
+    pub(crate) fn answer_without_waiting(
+        &self,
+        look: &LookupContext<'_>,
+        now: Time,
+    ) -> Option<Response> {
         let is_fresh =
             |stored: &Stored| matches!(reuse(&stored.lifetime, look.facts, now), Reuse::Fresh);
-        let (hit, tier) = self.cache.try_lift(look.key, look.view, is_fresh)?;
+        let (hit, tier) = self.cache.try_promote(look.key, look.view, is_fresh)?;
         Some(answer_from(tier, hit, look.request, look.facts, now))
     }
 
     /// The response of a tier to a request with `only-if-cached`.
-    pub async fn answer_from_behind(&self, request: &Request<'_>) -> Option<Response> {
+    pub async fn answer_from_tiers(&self, request: &Request<'_>) -> Option<Response> {
         if self.cache.has_no_tiers() {
             return None;
         }
         let rules = &self.route(request).rules;
         let (facts, key) = (facts_of(request, rules), key_of(request, rules));
         let view = request.origin_view(rules);
-        let found = self.cache.copy_behind(&key, &view).await?;
+        let found = self.cache.copy_in_tiers(&key, &view).await?;
         let (tier, hit, now) = (found.tier(), found.into_hit(), self.clock.now());
         let mut selection = Selection::new();
         vary::select(hit.vary(), &view, &mut selection);
@@ -161,7 +165,7 @@ impl Engine {
 
     /// Checks whether a tier's response can be served. A response that cannot may still be
     /// revalidated.
-    fn is_usable(&self, fetch: &Fetch, found: &FoundBehind) -> bool {
+    fn is_usable(&self, fetch: &Fetch, found: &TierHit) -> bool {
         let usable = match reuse(&found.stored().lifetime, &fetch.facts, self.clock.now()) {
             Reuse::Fresh => true,
             // A client gets it at once and it is refreshed meanwhile; a refresh goes on to the
@@ -189,7 +193,7 @@ impl Engine {
         let refresh = Refresh {
             route: fetch.route,
             facts: fetch.facts,
-            wanted: Wanted {
+            spec: FetchSpec {
                 key: leader.key().clone(),
                 selection: hit.object().selection(&self.origin_view(fetch)),
                 stored: Some(hit.clone()),
@@ -198,23 +202,23 @@ impl Engine {
         Some((refresh, fetch.incoming.for_renewal()))
     }
 
-    fn keep_for_validation(&self, leader: &Leader, fetch: &mut Fetch, found: FoundBehind) {
+    fn keep_for_validation(&self, leader: &Leader, fetch: &mut Fetch, found: TierHit) {
         let newer = |have: &Hit| have.began < found.stored().began;
         if fetch.stored.as_ref().is_none_or(newer) && !found.is_purged {
             let hit = found.into_hit();
             let view = self.origin_view(fetch);
             self.cache.learn(leader, hit.learnt(view.rules), &view);
             // If the origin fails, it may be served after all.
-            self.cache.lift(leader, &hit, &view);
+            self.cache.promote(leader, &hit, &view);
             fetch.stored = Some(hit);
         }
     }
 
-    fn lift(&self, leader: &Leader, fetch: &Fetch, found: FoundBehind) -> Behind {
+    fn promote(&self, leader: &Leader, fetch: &Fetch, found: TierHit) -> TierLookup {
         let tier = found.tier();
         let hit = found.into_hit();
-        self.cache.lift(leader, &hit, &self.origin_view(fetch));
-        Behind::Found(hit, tier)
+        self.cache.promote(leader, &hit, &self.origin_view(fetch));
+        TierLookup::Found(hit, tier)
     }
 
     fn origin_view<'a>(&'a self, fetch: &'a Fetch) -> OriginView<'a> {

@@ -18,8 +18,8 @@ use super::double::{Kept, Line, Mood};
 use super::pages::{Chance, Page, Purge, Url};
 use super::process::{Asked, Look, Process, number_in};
 use super::{STEPS, When, number_from};
-use crate::cache::fleet::MAX_UNTOLD;
-use crate::cache::{NotWritten, Scope, Strength, Where};
+use crate::cache::fleet::MAX_QUEUED;
+use crate::cache::{NotWritten, Scope, Strength, TierScope};
 use microcache_store::Clock;
 
 const PROCESSES: usize = 3;
@@ -39,7 +39,7 @@ struct Purged {
     /// The process that issued it, while it lives.
     by: Option<usize>,
     /// The step since which it is reported as delivered to all.
-    told: Option<usize>,
+    delivered: Option<usize>,
 }
 
 struct Fleet {
@@ -173,16 +173,18 @@ impl Fleet {
         let now = self.now();
         let asked = self.processes[at].enter(url, now);
         let asked = asked.expect("no other request of the process is under way");
-        let mut look = self.look(at, url, asked, Where::Everywhere).await;
+        let mut look = self.look(at, url, asked, TierScope::Everywhere).await;
         // As in the engine: a shared tier may have a newer one from another process.
         if matches!(&look.found, Ok(found) if found.is_purged && !found.is_shared()) {
-            look = self.look(at, url, look.asked, Where::InSharedTiers).await;
+            look = self
+                .look(at, url, look.asked, TierScope::InSharedTiers)
+                .await;
         }
         let (asked, found) = (look.asked, look.found);
         match found {
             Ok(found) if !found.is_purged => {
                 let number = number_in(found.stored().fields());
-                self.processes[at].lift(&asked, &found.into_hit());
+                self.processes[at].promote(&asked, &found.into_hit());
                 self.check(at, number);
             }
             Ok(found) => {
@@ -197,9 +199,9 @@ impl Fleet {
         advance(Duration::from_millis(1)).await;
     }
 
-    async fn look(&mut self, at: usize, url: Url, asked: Asked, place: Where) -> Look {
+    async fn look(&mut self, at: usize, url: Url, asked: Asked, scope: TierScope) -> Look {
         let process = &mut self.processes[at];
-        process.look_behind(url, asked, place).await;
+        process.search_tiers(url, asked, scope).await;
         loop {
             yield_now().await;
             if let Some(look) = process.ended_looks().await.pop() {
@@ -229,7 +231,7 @@ impl Fleet {
             purge: Purge::Rule(scope, Strength::Hard),
             decided: self.step,
             by: Some(at),
-            told: purged.written.is_ok().then_some(self.step),
+            delivered: purged.written.is_ok().then_some(self.step),
         });
         advance(Duration::from_millis(1)).await;
     }
@@ -241,14 +243,14 @@ impl Fleet {
     /// Notes that a process may have delivered all its rules by now. A rule that was not reported
     /// as delivered when it was issued, and was delivered bit by bit, may have been lost in the
     /// first copy.
-    fn note_told(&mut self, at: usize) {
+    fn note_delivered(&mut self, at: usize) {
         let fleet = self.processes[at].cache.fleet().expect("it shares");
-        if fleet.untold == 0 {
+        if fleet.queued == 0 {
             let unnoticed = self.unnoticed;
             let is_there = |one: &&mut Purged| one.by == Some(at) && one.decided > unnoticed;
             let own = self.purges.iter_mut().filter(is_there);
             for purged in own {
-                purged.told.get_or_insert(self.step);
+                purged.delivered.get_or_insert(self.step);
             }
         }
     }
@@ -267,7 +269,7 @@ impl Fleet {
             self.informed[at] = self.step;
         }
         if all {
-            self.note_told(at);
+            self.note_delivered(at);
         }
     }
 
@@ -281,8 +283,10 @@ impl Fleet {
     fn check(&self, at: usize, number: usize) {
         let fetch = &self.fetches[number];
         let must_know = |purged: &&Purged| {
-            let was_told = purged.told.is_some_and(|told| told <= self.informed[at]);
-            was_told || purged.by == Some(at)
+            let was_delivered = purged
+                .delivered
+                .is_some_and(|delivered| delivered <= self.informed[at]);
+            was_delivered || purged.by == Some(at)
         };
         let mut known = self.purges.iter().filter(must_know);
         let purged = known.find(|one| fetch.began < one.decided && one.purge.names(fetch.page));
@@ -368,14 +372,14 @@ async fn what_one_copy_had_alone_it_is_told_again_when_it_has_lost_that() {
     let everything = [(Scope::Everything, Strength::Hard)];
     fleet.processes[0].pool().set_line(1, Line::Down);
     let purged = fleet.processes[0].cache.purge(everything).await;
-    assert!(matches!(purged.written, Err(NotWritten::HalfTold(_))));
+    assert!(matches!(purged.written, Err(NotWritten::HalfDelivered(_))));
     fleet.pool.lock().forget_log(0, 0);
     fleet.inform(1).await;
     fleet.inform(0).await;
     fleet.processes[0].pool().set_line(1, Line::Works);
     fleet.inform(0).await;
     let report = fleet.processes[0].cache.fleet().expect("it shares");
-    assert_eq!((report.untold, report.trouble), (0, None));
+    assert_eq!((report.queued, report.trouble), (0, None));
     // Before the other process has read it there.
     fleet.pool.lock().forget_log(1, 0);
     fleet.inform(1).await;
@@ -386,7 +390,7 @@ async fn what_one_copy_had_alone_it_is_told_again_when_it_has_lost_that() {
 async fn more_than_can_wait_to_be_told_to_a_copy_are_a_gap_there_and_purge_nothing_else() {
     let (mut fleet, url) = with_a_page().await;
     fleet.processes[0].pool().set_line(1, Line::Down);
-    for _ in 0..=MAX_UNTOLD {
+    for _ in 0..=MAX_QUEUED {
         let other = Scope::Tag(Bytes::from_static(b"other"));
         let purged = fleet.processes[0].cache.purge([(other, Strength::Hard)]);
         assert!(purged.await.written.is_err());
@@ -397,7 +401,7 @@ async fn more_than_can_wait_to_be_told_to_a_copy_are_a_gap_there_and_purge_nothi
     // This copy does not have the undelivered purges: a process that has read no other cannot use
     // the tier.
     let report = fleet.processes[0].cache.fleet().expect("it shares");
-    assert_eq!(report.untold, 0);
+    assert_eq!(report.queued, 0);
     fleet.pool.lock().forget_log(0, 0);
     fleet.restart(2).await;
     let fetches = fleet.fetches.len();

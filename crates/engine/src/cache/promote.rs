@@ -8,7 +8,7 @@ use microcache_store::{Found, Hit, LogPositions, Lookup, Memory, Page, Stored, T
 
 use super::Cache;
 use super::flight::Leader;
-use super::rule::{Held, Named};
+use super::rule::{EntryNames, RuleSubject};
 use super::rules::{Covered, Since};
 
 /// The time, in milliseconds, that a tier's record of other variants is trusted after it was
@@ -20,7 +20,7 @@ const AHEAD: Millis = 600_000;
 
 /// The tiers to search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Where {
+pub(crate) enum TierScope {
     /// Every tier, the nearest first.
     Everywhere,
     /// Only the tiers that other processes write to.
@@ -28,21 +28,21 @@ pub(crate) enum Where {
 }
 
 /// The result of a leader's search of the tiers.
-pub(crate) enum LookedBehind {
-    Found(Box<FoundBehind>),
+pub(crate) enum TierSearch {
+    Found(Box<TierHit>),
     /// No entry that the request selects, and the right to ask the origin, or the process that has
     /// it.
     Missing(Turn),
 }
 
 /// An entry found in a tier.
-pub(crate) struct FoundBehind {
+pub(crate) struct TierHit {
     found: Found,
     /// It was purged after it was stored: it may only serve for a revalidation in that tier.
     pub(crate) is_purged: bool,
 }
 
-impl FoundBehind {
+impl TierHit {
     pub(crate) fn stored(&self) -> &Stored {
         &self.found.stored
     }
@@ -75,7 +75,7 @@ impl Cache {
 
     /// Returns a usable response that the nearest tier has without waiting, and promotes it into
     /// memory for the next hit.
-    pub(crate) fn try_lift(
+    pub(crate) fn try_promote(
         &self,
         key: &[u8],
         request: &OriginView<'_>,
@@ -85,7 +85,7 @@ impl Cache {
         let found = self.tiers.try_look(key, request)?;
         let tier = Detail::Tier(found.tier());
         let mut stored = found.stored;
-        if self.is_purged_behind(key, &mut stored) || !is_usable(&stored) {
+        if self.is_tier_entry_purged(key, &mut stored) || !is_usable(&stored) {
             return None;
         }
         let hit = Memory::hold(stored);
@@ -99,31 +99,31 @@ impl Cache {
     }
 
     /// Searches the tiers for the entry that a leader's request selects.
-    pub(crate) async fn look_behind(
+    pub(crate) async fn search_tiers(
         &self,
         leader: &Leader,
         request: &OriginView<'_>,
-        place: Where,
-    ) -> LookedBehind {
-        let lookup = match place {
-            Where::Everywhere => self.tiers.find(leader.key(), request).await,
-            Where::InSharedTiers => self.tiers.find_shared(leader.key(), request).await,
+        scope: TierScope,
+    ) -> TierSearch {
+        let lookup = match scope {
+            TierScope::Everywhere => self.tiers.find(leader.key(), request).await,
+            TierScope::InSharedTiers => self.tiers.find_shared(leader.key(), request).await,
         };
         match lookup {
-            Lookup::Found(found) => LookedBehind::Found(Box::new(self.found(leader.key(), found))),
+            Lookup::Found(found) => TierSearch::Found(Box::new(self.found(leader.key(), found))),
             Lookup::Missing(turn, others) => {
                 self.learn_from_others(leader, others);
-                LookedBehind::Missing(turn)
+                TierSearch::Missing(turn)
             }
         }
     }
 
     /// Searches the tiers without claiming the fetch.
-    pub(crate) async fn copy_behind(
+    pub(crate) async fn copy_in_tiers(
         &self,
         key: &[u8],
         request: &OriginView<'_>,
-    ) -> Option<FoundBehind> {
+    ) -> Option<TierHit> {
         let found = self.tiers.look(key, request).await?;
         Some(self.found(key, found)).filter(|found| !found.is_purged)
     }
@@ -133,13 +133,13 @@ impl Cache {
         &self,
         key: &[u8],
         request: &OriginView<'_>,
-    ) -> Option<FoundBehind> {
+    ) -> Option<TierHit> {
         let found = self.tiers.look_shared(key, request).await?;
         Some(self.found(key, found)).filter(|found| !found.is_purged)
     }
 
     /// Claims the revalidation of a response found in a shared tier.
-    pub(crate) async fn turn_to_renew(&self, found: &FoundBehind) -> Turn {
+    pub(crate) async fn turn_to_renew(&self, found: &TierHit) -> Turn {
         self.tiers.turn_to_renew(&found.found).await
     }
 
@@ -150,7 +150,7 @@ impl Cache {
 
     /// Promotes the entry that a leader has found, unless its key was purged meanwhile. If memory
     /// refuses it, it is still served.
-    pub(crate) fn lift(&self, leader: &Leader, hit: &Hit, request: &OriginView<'_>) {
+    pub(crate) fn promote(&self, leader: &Leader, hit: &Hit, request: &OriginView<'_>) {
         leader.unless_purged(|| {
             if self.is_purged(leader.key(), hit) {
                 return;
@@ -159,18 +159,18 @@ impl Cache {
         });
     }
 
-    fn found(&self, key: &[u8], mut found: Found) -> FoundBehind {
-        let is_purged = self.is_purged_behind(key, &mut found.stored);
-        FoundBehind { found, is_purged }
+    fn found(&self, key: &[u8], mut found: Found) -> TierHit {
+        let is_purged = self.is_tier_entry_purged(key, &mut found.stored);
+        TierHit { found, is_purged }
     }
 
     /// Checks a tier's response against all purges, by its age, and expires it if it was purged
     /// softly. It is also expired if it was fetched in the future: the clock was set back, and its
     /// age is unknown.
-    fn is_purged_behind(&self, key: &[u8], stored: &mut Stored) -> bool {
+    fn is_tier_entry_purged(&self, key: &[u8], stored: &mut Stored) -> bool {
         let newest = self.rules.newest();
         let (at, purges_known) = (stored.began, stored.purges_known());
-        let covered = self.covered_in_tier(Held::stored(key, stored), key, at, purges_known);
+        let covered = self.covered_in_tier(RuleSubject::stored(key, stored), key, at, purges_known);
         stored.note_purges_checked(newest);
         if let Some(Covered::Soft(at)) = covered {
             stored.lifetime.expire(at);
@@ -185,19 +185,20 @@ impl Cache {
     /// Checks whether an entry of a tier is purged, though not removed yet.
     pub(super) fn is_purged_in_tier(&self, head: &Head) -> bool {
         let (at, purges_known) = (head.began, head.purges_known());
-        self.covered_in_tier(Held::head(head), &head.key, at, purges_known) == Some(Covered::Hard)
+        self.covered_in_tier(RuleSubject::head(head), &head.key, at, purges_known)
+            == Some(Covered::Hard)
     }
 
     /// The purge that covers an entry with this key, fetched at `at` by a process that had read the
     /// purge log up to `purges_known`.
     fn covered_in_tier(
         &self,
-        held: Held<'_>,
+        held: RuleSubject<'_>,
         key: &[u8],
         at: Time,
         purges_known: LogPositions,
     ) -> Option<Covered> {
-        let entry = Named::new(held);
+        let entry = EntryNames::new(held);
         let by_rule = self.rules.covers(&entry, Since::Fetch { at, purges_known });
         if self.purges.covers(key, at) {
             Some(Covered::Hard)

@@ -1,0 +1,44 @@
+//! A coalesced fetch under way, and its conclusion.
+
+use std::sync::Arc;
+
+use microcache_policy::RequestFacts;
+use microcache_store::Hit;
+use tokio::sync::oneshot;
+
+use crate::cache::flight::Leader;
+use crate::message::Incoming;
+use crate::origin::Urgency;
+use crate::serve::Engine;
+use crate::verdict::Verdict;
+
+/// A coalesced fetch.
+pub(crate) struct Fetch {
+    pub(crate) route: usize,
+    /// The caching facts of the request ([`RequestFacts::as_fill`]).
+    pub(crate) facts: RequestFacts,
+    pub(crate) stored: Option<Hit>,
+    pub(crate) urgency: Urgency,
+    pub(crate) incoming: Arc<Incoming>,
+    /// The channel to the request that leads the fetch; `None` for a refresh.
+    pub(crate) reply: Option<oneshot::Sender<Verdict>>,
+    /// Fields of the leading request were withheld from the origin.
+    pub(crate) withheld: bool,
+}
+
+impl Fetch {
+    /// Publishes the verdict to the waiters, then to the leading request. The request is released
+    /// before that.
+    pub(crate) fn conclude(self, engine: &Engine, leader: &Leader, verdict: Verdict) {
+        verdict.publish(&engine.cache, leader, engine.clock.now());
+        drop(self.incoming);
+        if let Some(reply) = self.reply {
+            let verdict = if self.withheld {
+                verdict.for_withheld_request()
+            } else {
+                verdict
+            };
+            let _ = reply.send(verdict);
+        }
+    }
+}
