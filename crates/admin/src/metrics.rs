@@ -237,7 +237,7 @@ fn purges(out: &mut Exposition, interface: &Interface) {
         "microcache_purges_unpublished",
         "Purges that wait to be written to the log that processes share.",
     )
-    .sample(&[], fleet.untold);
+    .sample(&[], fleet.queued);
     out.counter(
         "microcache_purge_log_losses_total",
         "Times at which everything older counted as purged, because that log was lost or could not be read.",
