@@ -1,6 +1,6 @@
-//! The measuring half: a load generator, a simulated slow application, and a demonstration of both.
+//! Load generator (`microcache bench`), simulated slow origin, and the demonstration that uses both.
 //!
-//! It measures any HTTP server from outside and knows nothing of the cache's own code.
+//! Black box: nothing here depends on the crates of the cache, so any HTTP server can be measured.
 
 pub mod demo;
 pub mod load;

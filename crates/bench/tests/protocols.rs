@@ -1,4 +1,4 @@
-//! The load generator on TLS and HTTP/2, against servers that count what they are asked.
+//! Load generator with TLS and HTTP/2, against servers that count requests.
 
 #[path = "protocols/server.rs"]
 mod server;
@@ -7,16 +7,17 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use microcache_bench::load::{
-    self, Fault, LoadError, Outcome, Pace, Protocol, Report, Settings, Target, Trust, Url,
+    self, BenchReport, CacheOutcome, CertificateTrust, LoadError, LoadProtocol, LoadTarget,
+    RequestFault, RequestPace, Settings, TargetUrl,
 };
 use server::{Server, Spoken};
 
-const HTTP1: Protocol = Protocol::Http1;
-const HTTP2: Protocol = Protocol::Http2 { streams: 4 };
+const HTTP1: LoadProtocol = LoadProtocol::Http1;
+const HTTP2: LoadProtocol = LoadProtocol::Http2 { streams: 4 };
 
-fn settings(server: &Server, protocol: Protocol) -> Settings {
-    let url = Url::parse(&server.url("/page/[1-10]")).expect("a url");
-    let mut settings = Settings::new(vec![Target::get(url)]);
+fn settings(server: &Server, protocol: LoadProtocol) -> Settings {
+    let url = TargetUrl::parse(&server.url("/page/[1-10]")).expect("a url");
+    let mut settings = Settings::new(vec![LoadTarget::get(url)]);
     settings.protocol = protocol;
     settings.connections = 3;
     settings.threads = 2;
@@ -25,11 +26,11 @@ fn settings(server: &Server, protocol: Protocol) -> Settings {
     settings
 }
 
-fn run(settings: &Settings) -> Result<Report, LoadError> {
+fn run(settings: &Settings) -> Result<BenchReport, LoadError> {
     load::run(settings, &mut |_| ())
 }
 
-/// The server's certificate in a file, gone at the end of the test.
+/// CA file of a server, removed on drop.
 struct Authority(PathBuf);
 
 impl Authority {
@@ -51,16 +52,16 @@ impl Drop for Authority {
     }
 }
 
-/// Every request is answered, and the server has seen as many.
-fn check(spoken: Spoken, protocol: Protocol) {
+/// Every request gets a response, and the server has counted as many.
+fn check(spoken: Spoken, protocol: LoadProtocol) {
     let server = Server::start(spoken);
     let authority = Authority::of(&server);
     let mut settings = settings(&server, protocol);
-    settings.trust = Trust::File(authority.0.clone());
+    settings.trust = CertificateTrust::File(authority.0.clone());
     let report = run(&settings).expect("there is a report");
     assert_eq!(report.tally.answers(), 300, "{spoken:?}");
     assert_eq!(report.tally.faults(), 0, "{spoken:?}");
-    assert_eq!(report.tally.of(Outcome::Hit), 300, "{spoken:?}");
+    assert_eq!(report.tally.count_of(CacheOutcome::Hit), 300, "{spoken:?}");
     assert_eq!(report.tally.connect().count(), 3, "{spoken:?}");
     assert_eq!(server.requests(), 300, "{spoken:?}");
     let least = 300 * Server::BODY.len() as u64;
@@ -78,7 +79,7 @@ fn every_request_is_answered_whatever_is_spoken() {
 fn an_open_loop_keeps_its_rate_on_http2() {
     let server = Server::start(Spoken::Http2);
     let mut settings = settings(&server, HTTP2);
-    settings.pace = Pace::Rate(200.0);
+    settings.pace = RequestPace::Rate(200.0);
     settings.requests = None;
     settings.duration = Some(Duration::from_secs(1));
     let report = run(&settings).expect("there is a report");
@@ -89,9 +90,9 @@ fn an_open_loop_keeps_its_rate_on_http2() {
 #[test]
 fn users_think_on_http2() {
     let server = Server::start(Spoken::Http2);
-    let mut settings = settings(&server, Protocol::Http2 { streams: 1 });
+    let mut settings = settings(&server, LoadProtocol::Http2 { streams: 1 });
     let millis = Duration::from_millis;
-    settings.pace = Pace::Think(millis(50), millis(150));
+    settings.pace = RequestPace::Think(millis(50), millis(150));
     settings.connections = 10;
     settings.requests = None;
     settings.duration = Some(Duration::from_secs(1));
@@ -119,10 +120,10 @@ fn a_certificate_that_nobody_vouches_for_is_refused_and_told() {
     let refused = run(&settings)
         .expect_err("nobody vouches for it")
         .to_string();
-    // A machine without authorities says so instead.
+    // Without system CAs, the error is different.
     assert!(refused.contains("--insecure"), "{refused}");
     assert_eq!(server.requests(), 0);
-    settings.trust = Trust::Anyone;
+    settings.trust = CertificateTrust::Any;
     let report = run(&settings).expect("there is a report");
     assert_eq!(report.tally.answers(), 300);
 }
@@ -131,12 +132,12 @@ fn a_certificate_that_nobody_vouches_for_is_refused_and_told() {
 fn a_server_without_http2_is_told_before_the_load() {
     let server = Server::start(Spoken::Http1Tls);
     let mut settings = settings(&server, HTTP2);
-    settings.trust = Trust::Anyone;
+    settings.trust = CertificateTrust::Any;
     let refused = run(&settings)
         .expect_err("it does not speak it")
         .to_string();
     assert!(
-        refused.contains("TLS fails") || refused.contains("does not speak HTTP/2"),
+        refused.contains("TLS handshake failed") || refused.contains("does not support HTTP/2"),
         "{refused}"
     );
 }
@@ -151,7 +152,7 @@ fn what_is_not_http2_is_malformed_and_no_storm() {
     assert_eq!(report.tally.answers(), 0);
     let faults = report.tally.faults();
     assert!((1..200).contains(&faults), "{faults}");
-    assert_eq!(report.tally.faults_of(Fault::Refused), 0);
+    assert_eq!(report.tally.faults_of(RequestFault::Refused), 0);
 }
 
 #[test]

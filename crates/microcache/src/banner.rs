@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use microcache_bench::origin::{COUNTERS, Totals};
+use microcache_bench::origin::{COUNTERS, OriginTotals};
 use microcache_policy::Scheme;
 use microcache_proxy::config::{Config, Prefix, PushConfig, Route, TierConfig, units};
 use microcache_proxy::upstream::settings::{GroupSettings, ServerSettings};
@@ -144,7 +144,7 @@ pub(crate) fn origin_started(address: SocketAddr, what: &str) -> String {
 }
 
 /// The summary of the simulated application.
-pub(crate) fn origin_stopped(totals: Totals) -> String {
+pub(crate) fn origin_stopped(totals: OriginTotals) -> String {
     format!(
         "microcache origin stopped after {}: {}, {} not modified, {} busy, {} made to fail\n",
         count(totals.requests, "request"),

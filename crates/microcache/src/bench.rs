@@ -4,8 +4,8 @@ use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use microcache_bench::load::subscribe::{self, Subscribe};
-use microcache_bench::load::{self, Report};
+use microcache_bench::load::subscribe::{self, SubscribeSettings};
+use microcache_bench::load::{self, BenchReport};
 
 use crate::cli::Bench;
 use crate::{print, refuse, tell};
@@ -22,7 +22,7 @@ pub(crate) fn run(bench: &Bench) -> ExitCode {
     }
     let report = load::run(&bench.settings, &mut |progress| {
         if watched {
-            show(&load::line(progress, &bench.settings));
+            show(&load::progress_line(progress, &bench.settings));
         }
     });
     if watched {
@@ -39,7 +39,7 @@ pub(crate) fn run(bench: &Bench) -> ExitCode {
     judge(bench, &report)
 }
 
-fn run_streams(bench: &Bench, subscribe: &Subscribe, watched: bool) -> ExitCode {
+fn run_streams(bench: &Bench, subscribe: &SubscribeSettings, watched: bool) -> ExitCode {
     let report = subscribe::run(&bench.settings, subscribe, &mut |progress| {
         if watched {
             show(&progress.to_string());
@@ -63,7 +63,7 @@ fn show(line: &str) {
     let _ = write!(out, "\r\x1b[2K{line}").and_then(|()| out.flush());
 }
 
-fn keep(bench: &Bench, report: &Report) -> Result<(), String> {
+fn keep(bench: &Bench, report: &BenchReport) -> Result<(), String> {
     if let Some(path) = &bench.hgrm {
         write_file(path, &load::hgrm(report))?;
     }
@@ -77,7 +77,7 @@ fn write_file(path: &Path, text: &str) -> Result<(), String> {
     std::fs::write(path, text).map_err(|why| format!("cannot write {}: {why}", path.display()))
 }
 
-fn judge(bench: &Bench, report: &Report) -> ExitCode {
+fn judge(bench: &Bench, report: &BenchReport) -> ExitCode {
     let failures: Vec<_> = bench
         .thresholds
         .iter()

@@ -16,8 +16,8 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-use microcache_bench::demo::{self, Ending, Screen};
-use microcache_bench::origin::{self, Origin};
+use microcache_bench::demo::{self, DemoOutcome, DemoScreen};
+use microcache_bench::origin::{self, OriginServer};
 use microcache_proxy::config::{Config, Report, Source, SourceError};
 use microcache_proxy::{Inherited, Notices, Server, ServerError};
 use tikv_jemallocator::Jemalloc;
@@ -189,16 +189,16 @@ fn write_manual(folder: &Path) -> ExitCode {
 }
 
 fn demonstrate(settings: &demo::Settings) -> ExitCode {
-    match demo::run(settings, &mut Screen::standard()) {
-        Ok(Ending::Complete) => ExitCode::SUCCESS,
-        Ok(Ending::Interrupted) => INTERRUPTED.into(),
+    match demo::run(settings, &mut DemoScreen::standard()) {
+        Ok(DemoOutcome::Complete) => ExitCode::SUCCESS,
+        Ok(DemoOutcome::Interrupted) => INTERRUPTED.into(),
         Err(error) => refuse(&format!("microcache demo: {error}")),
     }
 }
 
 fn originate(settings: origin::Settings) -> ExitCode {
     let what = settings.summary();
-    let done = Origin::bind(settings).and_then(|origin| {
+    let done = OriginServer::bind(settings).and_then(|origin| {
         let counters = origin.counters();
         let started = banner::origin_started(origin.address(), &what);
         origin.run(|| tell(&started))?;

@@ -349,7 +349,7 @@ fn a_count_that_cannot_be_reached_is_given_up() {
     assert_eq!(output.status.code(), Some(0), "{}", told(&output));
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(
-        text.contains("Given up: every request failed for 10 s."),
+        text.contains("Given up: all requests failed for 10 s."),
         "{text}"
     );
 }
@@ -373,7 +373,7 @@ fn ctrl_c_prints_what_was_measured() {
     assert_eq!(output.status.code(), Some(0), "{}", told(&output));
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(
-        text.contains("Interrupted: this is what was measured so far."),
+        text.contains("Interrupted: figures up to the interruption."),
         "{text}"
     );
     assert!(text.contains("status  200: "), "{text}");
@@ -465,12 +465,12 @@ fn bad_input_gets_one_line_and_exit_code_2() {
     let url = server.url("/");
     let file = File::holding("bad.txt", &format!("{url}\nlocalhost/x\n"));
     let place = format!(
-        "{}:2: `localhost/x` is not a url; write http://localhost/x",
+        "{}:2: `localhost/x` is not a URL; did you mean http://localhost/x?",
         file.path()
     );
     for (arguments, says) in [
         (&[][..], "microcache bench http://localhost"),
-        (&["localhost:1"], "write http://localhost:1"),
+        (&["localhost:1"], "did you mean http://localhost:1?"),
         (&["--urls", file.path()], &place),
         (&["--urls", "no/such/file"], "cannot read no/such/file"),
         (
@@ -481,22 +481,25 @@ fn bad_input_gets_one_line_and_exit_code_2() {
             &[&url, "-c", "0"],
             "--connections: expected a number from 1",
         ),
-        (&[&url, "-d", "5"], "--duration: `5` is no duration"),
+        (&[&url, "-d", "5"], "--duration: `5` is not a duration"),
         (&[&url, "-d", "0s"], "--duration: it must be more than zero"),
         (&[&url, "--rate", "0"], "the rate must be more than zero"),
         (&[&url, "--think", "1s"], "Add --users N"),
         (
             &[&url, "--users", "5", "--think", "9s..1s"],
-            "--think: `9s..1s` ends before",
+            "--think: `9s..1s` is not a valid range",
         ),
         (
             &[&url, "--choose", "first"],
-            "--choose: `first` is no choice",
+            "--choose: `first` is not valid",
         ),
-        (&[&url, "-H", "X"], "--header: `X` is no field"),
+        (
+            &[&url, "-H", "X"],
+            "--header: `X` is not a valid header field",
+        ),
         (
             &[&url, "--fail-if", "p99"],
-            "--fail-if: `p99` compares nothing",
+            "--fail-if: `p99` has no comparison",
         ),
         (
             &[&url, "--fail-if", "origin-requests>1"],
@@ -506,7 +509,7 @@ fn bad_input_gets_one_line_and_exit_code_2() {
         (&["http://127.0.0.1:1/"], "cannot reach http://127.0.0.1:1"),
         (
             &["http://no-such-host.invalid/"],
-            "cannot find http://no-such-host.invalid",
+            "cannot resolve http://no-such-host.invalid",
         ),
         (
             &[&url, "-n", "1", "--html", "no/such/dir/x"],
@@ -546,17 +549,17 @@ fn bad_input_about_streams_gets_one_line_and_exit_code_2() {
         ),
         (
             &[&url, "--subscribe", "1", "-n", "5"],
-            "give it a duration, or a number of publications",
+            "a duration or a number of publications is required",
         ),
         (
             &[&url, "--subscribe", "2", "-d", "1s"],
-            "no stream was opened: no such stream: 2",
+            "no event stream could be opened: not an event stream: 2",
         ),
         (
             &[&websocket, "--subscribe", "2", "-d", "1s"],
-            "no stream was opened: 200: 2",
+            "no event stream could be opened: 200: 2",
         ),
-        (&[&websocket], "is not a url"),
+        (&[&websocket], "is not a URL"),
         (
             &[
                 &url,
@@ -567,7 +570,7 @@ fn bad_input_about_streams_gets_one_line_and_exit_code_2() {
                 "--publish-data",
                 "x",
             ],
-            "--publish-data: `x` has not one {event} in it",
+            "--publish-data: `x` must contain {event} exactly once",
         ),
     ];
     for (arguments, says) in cases {

@@ -1,61 +1,63 @@
-//! A demonstration that needs nothing else: a slow page by itself, behind a plain cache, and behind Microcache as it is.
+//! Self-contained demonstration: a slow page without a cache, behind a plain 1 s cache, and behind
+//! Microcache with its defaults.
 //!
-//! The page is that of the simulated application, the load that of the load generator, and the caches are processes of
-//! their own, started from the program's own file and reached over real sockets.
+//! The page comes from the simulated origin, the load from the load generator; each cache is a child process
+//! of this executable, reached over real sockets.
 
-mod cache;
-mod interrupt;
+mod cache_process;
+mod error;
 mod screen;
 mod setup;
+mod signals;
 mod table;
 
-use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use crate::load::{self, LoadError, Report, Target, Url};
-use crate::origin::{self, Origin, Running};
+use crate::load::{self, BenchReport, LoadTarget, TargetUrl};
+use crate::origin::{self, OriginServer, RunningOrigin};
 
-use cache::Cache;
-use interrupt::Interrupt;
+use cache_process::CacheProcess;
 use setup::Setup;
+use signals::TerminationSignals;
 
-pub use screen::Screen;
+pub use error::Error;
+pub use screen::DemoScreen;
 
-/// The application of the demonstration.
+/// Preset of the simulated origin.
 const LIKE: &str = "wordpress";
 
-/// How long one request may take: ten that queue on a busy machine stay far below it.
+/// Request timeout; ten queued requests on a busy machine stay far below it.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// How long the application may take to finish what the end of a phase has left to it.
+/// Time limit for the origin to finish the requests left over from a phase.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The time between two looks at whether the application has come to rest.
+/// Polling interval while waiting for the origin to become idle.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// What is demonstrated, and where.
+/// Parameters of a demonstration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The program that is the cache.
+    /// Executable to start as the cache.
     pub program: PathBuf,
-    /// Where the application listens; port 0 takes a free one.
+    /// Listen address of the origin; port 0 takes a free one.
     pub origin_listen: SocketAddr,
-    /// Where the cache listens, in the last phase and as long as it is kept.
+    /// Listen address of the cache in the last phase, and afterwards with `keep`.
     pub listen: SocketAddr,
-    /// What a render costs.
+    /// CPU or sleep time of one render.
     pub work: Duration,
-    /// The length of each of the three phases.
+    /// Length of each of the three phases.
     pub phase: Duration,
-    /// How many connections ask for the page.
+    /// Number of concurrent connections requesting the page.
     pub connections: usize,
-    /// Whether application and cache go on afterwards.
+    /// `true` if origin and cache keep running after the last phase.
     pub keep: bool,
 }
 
 impl Settings {
-    /// The defaults, with the cache that this program is.
+    /// Returns the defaults, with `program` as the cache.
     pub fn new(program: PathBuf) -> Self {
         let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         Self {
@@ -70,119 +72,94 @@ impl Settings {
     }
 }
 
-/// Why there is no demonstration.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The application has no address.
-    #[error("the application {0}; choose another address with --origin-listen")]
-    OriginAddress(origin::Error),
-    /// The application could not be started.
-    #[error("the application {0}")]
-    Origin(origin::Error),
-    /// The cache could not be started.
-    #[error("the cache did not start: {0}; --listen gives it another address")]
-    Cache(String),
-    /// Nothing could be measured.
-    #[error(transparent)]
-    Load(#[from] LoadError),
-    /// The system did not give what it needs.
-    #[error("cannot start: {0}")]
-    System(#[from] io::Error),
-}
-
-impl From<origin::Error> for Error {
-    fn from(error: origin::Error) -> Self {
-        match error {
-            origin::Error::Listen(..) => Self::OriginAddress(error),
-            origin::Error::Start(_) => Self::Origin(error),
-        }
-    }
-}
-
-/// How it ended.
+/// Outcome of a demonstration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// All was shown.
+pub enum DemoOutcome {
+    /// All phases were shown.
     Complete,
-    /// Somebody ended it before that.
+    /// A signal ended it early.
     Interrupted,
 }
 
-/// What one set-up did.
-struct Measured {
+/// Measurement of one set-up.
+struct Measurement {
     setup: Setup,
-    report: Report,
+    report: BenchReport,
     origin_requests: u64,
 }
 
-/// Shows all three set-ups, one after the other.
-pub fn run(settings: &Settings, screen: &mut Screen) -> Result<Ending, Error> {
-    let interrupt = Interrupt::watch()?;
-    let mut application = origin::Settings::like(LIKE).expect("there is such an application");
+/// Runs the three set-ups one after the other and prints their comparison.
+///
+/// # Errors
+///
+/// See [`Error`]; nothing is retried.
+pub fn run(settings: &Settings, screen: &mut DemoScreen) -> Result<DemoOutcome, Error> {
+    let signals = TerminationSignals::watch()?;
+    let mut application = origin::Settings::like(LIKE).expect("a preset of that name exists");
     application.set_listen(settings.origin_listen);
     application.set_work(settings.work);
     let what = application.summary();
-    let origin = Origin::bind(application)?.start()?;
+    let origin = OriginServer::bind(application)?.start()?;
     let url = format!("http://{}", origin.address());
-    screen.note(&format!(
+    screen.notice(&format!(
         "{} connections ask for one page, for {:?} each time.\nThe page: {what}.\n",
         settings.connections, settings.phase
     ));
     let mut measured = Vec::new();
     let mut kept = None;
     for setup in Setup::ALL {
-        if interrupt.is_wanted() {
+        if signals.is_set() {
             break;
         }
         let listen = setup.listens_on(settings.listen);
         let cache = setup
             .flags()
-            .map(|flags| Cache::start(&settings.program, &url, listen, flags))
+            .map(|flags| CacheProcess::start(&settings.program, &url, listen, flags))
             .transpose()?;
-        let target = cache.as_ref().map_or(origin.address(), Cache::address);
-        measured.push(measure(
-            settings, setup, target, &origin, &interrupt, screen,
-        )?);
+        let target = cache
+            .as_ref()
+            .map_or(origin.address(), CacheProcess::address);
+        measured.push(measure(settings, setup, target, &origin, &signals, screen)?);
         kept = cache;
         settle(&origin);
     }
     screen.result(&table::table(&measured));
-    if interrupt.is_wanted() {
-        screen.note("Interrupted: this is what there was until then.");
-        return Ok(Ending::Interrupted);
+    if signals.is_set() {
+        screen.notice("Interrupted: this is what there was until then.");
+        return Ok(DemoOutcome::Interrupted);
     }
     if let Some(cache) = kept.filter(|_| settings.keep) {
-        screen.note(&kept_running(&url, cache.address()));
-        interrupt.wait();
+        screen.notice(&kept_running(&url, cache.address()));
+        signals.wait();
     }
-    Ok(Ending::Complete)
+    Ok(DemoOutcome::Complete)
 }
 
 fn measure(
     settings: &Settings,
     setup: Setup,
     target: SocketAddr,
-    origin: &Running,
-    interrupt: &Interrupt,
-    screen: &mut Screen,
-) -> Result<Measured, Error> {
-    let url = Url::parse(&format!("http://{target}/")).expect("an address makes a url");
+    origin: &RunningOrigin,
+    signals: &TerminationSignals,
+    screen: &mut DemoScreen,
+) -> Result<Measurement, Error> {
+    let url = TargetUrl::parse(&format!("http://{target}/")).expect("an address makes a url");
     let load = load::Settings {
         connections: settings.connections,
         duration: Some(settings.phase),
         timeout: TIMEOUT,
-        // Waiting for the last answers would count as time in which nobody asks.
+        // Waiting for the last responses would add time without load to the phase.
         patience: Duration::ZERO,
-        stop: interrupt.stop(),
-        ..load::Settings::new(vec![Target::get(url)])
+        stop: signals.stop(),
+        ..load::Settings::new(vec![LoadTarget::get(url)])
     };
     origin.counters().reset();
     let report = load::run(&load, &mut |progress| {
-        let asked = origin.counters().totals().requests;
-        screen.live(&table::live(setup, progress, asked));
+        let origin_requests = origin.counters().totals().requests;
+        screen.live(&table::live(setup, progress, origin_requests));
     })?;
     let origin_requests = origin.counters().totals().requests;
-    let measured = Measured {
+    let measured = Measurement {
         setup,
         report,
         origin_requests,
@@ -191,8 +168,8 @@ fn measure(
     Ok(measured)
 }
 
-/// Lets the application finish what the last phase has left to it.
-fn settle(origin: &Running) {
+/// Waits until the origin has finished the requests left over from the last phase.
+fn settle(origin: &RunningOrigin) {
     let end = Instant::now() + PATIENCE;
     while Instant::now() < end {
         let totals = origin.counters().totals();

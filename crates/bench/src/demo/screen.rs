@@ -1,20 +1,20 @@
-//! What is shown: progress on standard error, the result on standard output.
+//! Terminal output: progress on stderr, the result on stdout.
 
 use std::io::{IsTerminal, Write, stderr, stdout};
 
-/// Takes the cursor to the beginning of its line, and the line away.
+/// Control sequence that clears the current terminal line.
 const OVER: &str = "\r\x1b[2K";
 
-/// Where it is shown. A reader that has gone away has seen enough.
-pub struct Screen {
+/// Output of the demonstration. Write errors are ignored: a closed pipe must not end it.
+pub struct DemoScreen {
     progress: Box<dyn Write>,
     result: Box<dyn Write>,
-    /// A line of the progress can be written over.
+    /// `true` if progress lines may be overwritten in place.
     live: bool,
 }
 
-impl Screen {
-    /// The process's own: live if somebody watches, plain lines otherwise.
+impl DemoScreen {
+    /// Returns stdout and stderr of the process, with live progress if stderr is a terminal.
     pub fn standard() -> Self {
         Self {
             progress: Box::new(stderr()),
@@ -23,12 +23,12 @@ impl Screen {
         }
     }
 
-    /// Something to know.
-    pub(super) fn note(&mut self, text: &str) {
+    /// Prints a notice.
+    pub(super) fn notice(&mut self, text: &str) {
         let _ = writeln!(self.progress, "{text}");
     }
 
-    /// How it stands. The next line takes its place.
+    /// Shows progress; the next line overwrites it.
     pub(super) fn live(&mut self, text: &str) {
         if self.live {
             let _ = write!(self.progress, "{OVER}{text}");
@@ -36,13 +36,13 @@ impl Screen {
         }
     }
 
-    /// How it stood at the end.
+    /// Prints the final progress line of a phase.
     pub(super) fn done(&mut self, text: &str) {
         let over = if self.live { OVER } else { "" };
         let _ = writeln!(self.progress, "{over}{text}");
     }
 
-    /// The result.
+    /// Prints the result on stdout.
     pub(super) fn result(&mut self, text: &str) {
         let _ = write!(self.result, "\n{text}");
         let _ = self.result.flush();

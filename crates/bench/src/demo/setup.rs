@@ -1,21 +1,21 @@
-//! The set-ups that are shown, and what was published about their like.
+//! The three set-ups and the published figures for comparable ones.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-/// What stands between the connections and the application.
+/// Layer between the connections and the origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Setup {
-    /// Nothing.
+    /// No cache.
     Alone,
-    /// A cache that keeps a page for a second and knows nothing else.
+    /// Cache with a fixed TTL of 1 s, without stale responses or request coalescing.
     Plain,
-    /// The cache as it is without any flag.
+    /// Microcache with its default settings.
     Default,
 }
 
-/// What the report of a measurement says, <https://blog.nginx.org/blog/benefits-of-microcaching-nginx>:
-/// 30 s with ten connections, on other machines.
-pub(super) struct Published {
+/// Published figures of a comparable set-up, measured for 30 s with ten connections on other machines:
+/// <https://blog.nginx.org/blog/benefits-of-microcaching-nginx>.
+pub(super) struct PublishedFigures {
     pub(super) rate: f64,
     pub(super) stdev_millis: Option<u64>,
     pub(super) max_millis: Option<u64>,
@@ -33,7 +33,7 @@ impl Setup {
         }
     }
 
-    /// The flags of the cache, if there is one.
+    /// Command-line flags of the cache; `None` without a cache.
     pub(super) fn flags(self) -> Option<&'static [&'static str]> {
         match self {
             Self::Alone => None,
@@ -49,7 +49,8 @@ impl Setup {
         }
     }
 
-    /// Only the last one has the address that was asked for: two caches cannot have it.
+    /// Listen address of the cache. Only the last set-up uses the configured one, since an earlier process
+    /// may still hold it.
     pub(super) fn listens_on(self, wanted: SocketAddr) -> SocketAddr {
         match self {
             Self::Default => wanted,
@@ -57,21 +58,21 @@ impl Setup {
         }
     }
 
-    pub(super) fn published(self) -> Published {
+    pub(super) fn published(self) -> PublishedFigures {
         match self {
-            Self::Alone => Published {
+            Self::Alone => PublishedFigures {
                 rate: 5.5,
                 stdev_millis: None,
                 max_millis: None,
                 origin_requests: None,
             },
-            Self::Plain => Published {
+            Self::Plain => PublishedFigures {
                 rate: 600.0,
                 stdev_millis: Some(141),
                 max_millis: None,
                 origin_requests: Some(150),
             },
-            Self::Default => Published {
+            Self::Default => PublishedFigures {
                 rate: 2185.0,
                 stdev_millis: Some(8),
                 max_millis: Some(661),

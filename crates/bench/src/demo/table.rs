@@ -1,17 +1,17 @@
-//! The figures, as text.
+//! Text tables of the demonstration's figures.
 
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::Measured;
+use super::Measurement;
 use super::setup::Setup;
-use crate::load::Progress;
+use crate::load::LoadProgress;
 
-/// The length of the published measurements.
+/// Duration of the published measurements.
 const PUBLISHED_LENGTH: Duration = Duration::from_secs(30);
 
-/// How a phase stands.
-pub(super) fn live(setup: Setup, progress: &Progress<'_>, origin_requests: u64) -> String {
+/// Formats the live progress line of a phase.
+pub(super) fn live(setup: Setup, progress: &LoadProgress<'_>, origin_requests: u64) -> String {
     let slice = progress.slice;
     format!(
         "  {:<15} {:>3.0} s {:>8} req/s, p99 {:>7}; answers {}, to origin {}",
@@ -24,8 +24,8 @@ pub(super) fn live(setup: Setup, progress: &Progress<'_>, origin_requests: u64) 
     )
 }
 
-/// What a phase came to.
-pub(super) fn line(measured: &Measured) -> String {
+/// Formats the final line of a phase.
+pub(super) fn line(measured: &Measurement) -> String {
     format!(
         "  {:<15} {:>8} req/s; answers to clients {}, requests to the application {}",
         measured.setup.name(),
@@ -35,8 +35,8 @@ pub(super) fn line(measured: &Measured) -> String {
     )
 }
 
-/// All of them, next to what was published.
-pub(super) fn table(all: &[Measured]) -> String {
+/// Formats all set-ups next to the published figures.
+pub(super) fn table(all: &[Measurement]) -> String {
     let mut out = row(
         "",
         [
@@ -73,10 +73,10 @@ pub(super) fn table(all: &[Measured]) -> String {
     out
 }
 
-fn figures(measured: &Measured) -> [String; 7] {
+fn figures(measured: &Measurement) -> [String; 7] {
     let report = &measured.report;
     let latency = report.tally.overall().total;
-    let asked = measured.origin_requests;
+    let origin_requests = measured.origin_requests;
     let scale = PUBLISHED_LENGTH.as_secs_f64() / report.elapsed.as_secs_f64().max(f64::EPSILON);
     [
         rate(report.rate()),
@@ -84,8 +84,8 @@ fn figures(measured: &Measured) -> [String; 7] {
         time(latency.stdev()),
         time(latency.max()),
         grouped(report.tally.answers()),
-        grouped(asked),
-        rate_whole(asked as f64 * scale),
+        grouped(origin_requests),
+        rate_whole(origin_requests as f64 * scale),
     ]
 }
 
@@ -108,7 +108,7 @@ fn row(name: &str, figures: [String; 7]) -> String {
     format!("{name:<16}{rate:>8}{mean:>9}{stdev:>9}{max:>9}{requests:>10}{origin:>10}{scaled:>8}\n")
 }
 
-fn gain(all: &[Measured]) -> Option<String> {
+fn gain(all: &[Measurement]) -> Option<String> {
     let of = |setup| all.iter().find(|one| one.setup == setup);
     let (alone, cached) = (of(Setup::Alone)?, of(Setup::Default)?);
     let (slow, fast) = (alone.report.rate(), cached.report.rate());
@@ -131,7 +131,7 @@ fn rate_whole(rate: f64) -> String {
     grouped(rate.round() as u64)
 }
 
-/// With the digits that matter.
+/// Formats a duration with three significant digits.
 fn time(time: Duration) -> String {
     let millis = time.as_secs_f64() * 1e3;
     match millis {

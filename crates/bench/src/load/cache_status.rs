@@ -1,24 +1,24 @@
-//! Reading `Cache-Status` (RFC 9211), whichever cache wrote it.
+//! Parser of the `Cache-Status` response field (RFC 9211).
 
-use super::outcome::Outcome;
+use super::outcome::CacheOutcome;
 
-/// What the cache nearest to the client did: its member is the last one (RFC 9211 §2).
-pub(crate) fn outcome(value: &[u8]) -> Outcome {
+/// Returns the outcome reported by the cache nearest to the client, which is the last member (RFC 9211 §2).
+pub(crate) fn outcome(value: &[u8]) -> CacheOutcome {
     let member = split(value, b',').last().unwrap_or_default();
-    let mut seen = Seen::default();
+    let mut parameters = MemberParameters::default();
     for parameter in split(member, b';').skip(1) {
-        seen.add(parameter);
+        parameters.add(parameter);
     }
-    seen.outcome()
+    parameters.outcome()
 }
 
-/// The parameters that tell outcomes apart.
+/// The parameters of one member that determine its outcome (RFC 9211 §2.1-2.8).
 #[derive(Default)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is one parameter that is there or not"
 )]
-struct Seen<'a> {
+struct MemberParameters<'a> {
     hit: bool,
     stale: bool,
     collapsed: bool,
@@ -26,7 +26,7 @@ struct Seen<'a> {
     confirmed: bool,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> MemberParameters<'a> {
     fn add(&mut self, parameter: &'a [u8]) {
         let (name, value) = match memchr::memchr(b'=', parameter) {
             Some(at) => (&parameter[..at], &parameter[at + 1..]),
@@ -44,21 +44,21 @@ impl<'a> Seen<'a> {
         }
     }
 
-    fn outcome(&self) -> Outcome {
+    fn outcome(&self) -> CacheOutcome {
         match self.forwarded {
-            _ if self.hit && self.stale => Outcome::Stale,
-            _ if self.hit => Outcome::Hit,
-            None => Outcome::None,
-            Some(_) if self.collapsed => Outcome::Collapsed,
-            Some(b"bypass" | b"method") => Outcome::Pass,
-            Some(_) if self.confirmed => Outcome::Revalidated,
-            Some(b"request") => Outcome::Pass,
-            Some(_) => Outcome::Miss,
+            _ if self.hit && self.stale => CacheOutcome::Stale,
+            _ if self.hit => CacheOutcome::Hit,
+            None => CacheOutcome::None,
+            Some(_) if self.collapsed => CacheOutcome::Collapsed,
+            Some(b"bypass" | b"method") => CacheOutcome::Pass,
+            Some(_) if self.confirmed => CacheOutcome::Revalidated,
+            Some(b"request") => CacheOutcome::Pass,
+            Some(_) => CacheOutcome::Miss,
         }
     }
 }
 
-/// The parts between separators that are not inside a string.
+/// Splits at separators outside quoted strings (RFC 8941 §3.3.3).
 fn split(text: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     let mut quoted = false;
     let mut escaped = false;
@@ -81,36 +81,42 @@ mod tests {
     #[test]
     fn the_nearest_cache_says_what_it_did() {
         for (value, expected) in [
-            ("microcache; hit; ttl=1", Outcome::Hit),
-            ("microcache; hit; ttl=-3; detail=stale", Outcome::Stale),
-            ("microcache;hit;ttl=-3", Outcome::Stale),
-            ("microcache; hit; detail=stale", Outcome::Stale),
+            ("microcache; hit; ttl=1", CacheOutcome::Hit),
+            ("microcache; hit; ttl=-3; detail=stale", CacheOutcome::Stale),
+            ("microcache;hit;ttl=-3", CacheOutcome::Stale),
+            ("microcache; hit; detail=stale", CacheOutcome::Stale),
             (
                 "microcache; fwd=uri-miss; fwd-status=200; stored",
-                Outcome::Miss,
+                CacheOutcome::Miss,
             ),
-            ("microcache; fwd=uri-miss; collapsed", Outcome::Collapsed),
+            (
+                "microcache; fwd=uri-miss; collapsed",
+                CacheOutcome::Collapsed,
+            ),
             (
                 "microcache; fwd=stale; fwd-status=304",
-                Outcome::Revalidated,
+                CacheOutcome::Revalidated,
             ),
-            ("microcache; fwd=stale; fwd-status=200", Outcome::Miss),
-            ("microcache; fwd=request; detail=credentials", Outcome::Pass),
+            ("microcache; fwd=stale; fwd-status=200", CacheOutcome::Miss),
+            (
+                "microcache; fwd=request; detail=credentials",
+                CacheOutcome::Pass,
+            ),
             (
                 "microcache; fwd=request; fwd-status=304",
-                Outcome::Revalidated,
+                CacheOutcome::Revalidated,
             ),
-            ("microcache; fwd=bypass", Outcome::Pass),
-            ("microcache; fwd=method; fwd-status=304", Outcome::Pass),
-            ("\"a, b\"; hit", Outcome::Hit),
-            ("a; detail=\"x; fwd=miss, y\\\"\"; hit", Outcome::Hit),
-            ("inner; fwd=miss, outer; hit", Outcome::Hit),
-            ("inner; hit, outer; fwd=vary-miss", Outcome::Miss),
-            ("a; hit=?0; fwd=partial", Outcome::Miss),
-            ("a; hit=?1", Outcome::Hit),
-            ("a", Outcome::None),
-            ("", Outcome::None),
-            (",;,=;\"", Outcome::None),
+            ("microcache; fwd=bypass", CacheOutcome::Pass),
+            ("microcache; fwd=method; fwd-status=304", CacheOutcome::Pass),
+            ("\"a, b\"; hit", CacheOutcome::Hit),
+            ("a; detail=\"x; fwd=miss, y\\\"\"; hit", CacheOutcome::Hit),
+            ("inner; fwd=miss, outer; hit", CacheOutcome::Hit),
+            ("inner; hit, outer; fwd=vary-miss", CacheOutcome::Miss),
+            ("a; hit=?0; fwd=partial", CacheOutcome::Miss),
+            ("a; hit=?1", CacheOutcome::Hit),
+            ("a", CacheOutcome::None),
+            ("", CacheOutcome::None),
+            (",;,=;\"", CacheOutcome::None),
         ] {
             assert_eq!(outcome(value.as_bytes()), expected, "{value}");
         }

@@ -1,81 +1,82 @@
-//! Why a load could not be made at all.
+//! Errors that prevent a load from being generated at all.
 
 use std::io;
 
-use super::target::Server;
+use super::target::TargetServer;
 
-/// Why a load could not be made at all. What happens later is in the report.
+/// Error that prevents a load from being generated at all. Failures of single requests are counted in the
+/// report instead.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// There is nothing to ask for, or nobody to ask.
+    /// The settings describe no load: no URL, no connection, or no end.
     #[error("{0}")]
     Settings(&'static str),
-    /// The name leads nowhere.
-    #[error("cannot find {server}: {why}")]
+    /// The host name cannot be resolved.
+    #[error("cannot resolve {server}: {why}")]
     Unknown {
-        /// Where.
-        server: Server,
-        /// What the resolver says.
+        /// The server.
+        server: TargetServer,
+        /// Error of the resolver.
         why: io::Error,
     },
-    /// Nobody answers there.
+    /// No address of the server accepts a connection.
     #[error("cannot reach {server}: {why}; is the server running?")]
     Unreachable {
-        /// Where.
-        server: Server,
-        /// What the system says.
+        /// The server.
+        server: TargetServer,
+        /// Error of the last attempt.
         why: io::Error,
     },
-    /// Somebody answers, but not as is needed.
+    /// The server accepts TCP connections, but the TLS handshake or ALPN fails.
     #[error("{server} accepts connections, but {why}")]
     Handshake {
-        /// Where.
-        server: Server,
-        /// What is missing, and what to do.
+        /// The server.
+        server: TargetServer,
+        /// Cause, with a remedy.
         why: String,
     },
-    /// The authorities' certificates cannot be had.
-    #[error("cannot read the authorities' certificates: {0}")]
+    /// The CA certificates cannot be loaded.
+    #[error("cannot load CA certificates: {0}")]
     Authorities(String),
-    /// Fewer files than connections.
+    /// The limit of open files is below the number of connections.
     #[error(
-        "{wanted} connections need more open files than this system allows ({allowed}); raise it with: ulimit -n {needed}"
+        "{wanted} connections exceed the limit of open files ({allowed}); raise it with: ulimit -n {needed}"
     )]
     Files {
-        /// Connections.
+        /// Configured connections.
         wanted: usize,
-        /// The limit.
+        /// Hard limit of open files (`RLIMIT_NOFILE`).
         allowed: u64,
-        /// What would do.
+        /// Sufficient limit.
         needed: u64,
     },
-    /// The origin does not tell its count.
+    /// The request counter of the origin cannot be read.
     #[error("cannot read the origin's counter at {url}: {why}")]
     Counter {
-        /// Where.
+        /// URL of the counter.
         url: String,
-        /// What went wrong.
+        /// Cause.
         why: String,
     },
-    /// What is published is not accepted.
-    #[error("{method} {url} publishes nothing: {why}")]
+    /// The publish request was rejected or failed.
+    #[error("{method} {url} is not accepted as a publication: {why}")]
     Publish {
-        /// How.
+        /// HTTP method.
         method: String,
-        /// Where.
+        /// URL of the request.
         url: String,
-        /// What went wrong, and what to do.
+        /// Cause, with a remedy.
         why: String,
     },
-    /// Not one stream was opened.
-    #[error("no stream was opened: {0}")]
+    /// No event stream could be opened; carries the first cause.
+    #[error("no event stream could be opened: {0}")]
     NoStream(String),
-    /// The system refuses something that always works.
-    #[error("the system refuses {what}: {why}")]
+    /// A system call failed.
+    #[error("the operating system refuses {what}: {why}")]
     System {
-        /// What.
+        /// Requested resource.
         what: &'static str,
-        /// What it says.
+        /// Error of the system call.
         why: io::Error,
     },
 }

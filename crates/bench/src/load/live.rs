@@ -1,18 +1,18 @@
-//! How a run stands, in one line that is written over again and again.
+//! Live progress line, overwritten in place.
 
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::outcome::Outcome;
-use super::report::Progress;
+use super::outcome::CacheOutcome;
+use super::report::LoadProgress;
 use super::settings::Settings;
 use super::unit::{show_count, show_duration, show_rounded};
 
-/// Columns of the bar.
+/// Width of the progress bar, in columns.
 const BAR: usize = 20;
 
-/// The line, no wider than a terminal usually is.
-pub fn line(progress: &Progress<'_>, settings: &Settings) -> String {
+/// Formats the line, at most as wide as a common terminal.
+pub fn progress_line(progress: &LoadProgress<'_>, settings: &Settings) -> String {
     let slice = progress.slice;
     let mut line = format!(
         "{} {:>6}  {:>9}/s  p50 {}  p99 {}  max {}",
@@ -23,15 +23,15 @@ pub fn line(progress: &Progress<'_>, settings: &Settings) -> String {
         show_duration(slice.p99),
         show_duration(slice.max),
     );
-    let from_store: u64 = Outcome::ALL
+    let from_store: u64 = CacheOutcome::ALL
         .iter()
         .zip(slice.outcomes)
         .filter(|(outcome, _)| outcome.is_from_store())
         .map(|(_, count)| count)
         .sum();
-    let told = slice.answers() - slice.outcomes[Outcome::None as usize];
-    if told > 0 {
-        let share = 100.0 * from_store as f64 / told as f64;
+    let with_status = slice.answers() - slice.outcomes[CacheOutcome::None as usize];
+    if with_status > 0 {
+        let share = 100.0 * from_store as f64 / with_status as f64;
         let _ = write!(line, "  hits {share:.0}%");
     }
     let faults = progress.tally.faults();
@@ -41,8 +41,8 @@ pub fn line(progress: &Progress<'_>, settings: &Settings) -> String {
     line
 }
 
-/// How much of the run is over.
-fn share(progress: &Progress<'_>, settings: &Settings) -> f64 {
+/// Returns the completed fraction of the run.
+fn share(progress: &LoadProgress<'_>, settings: &Settings) -> f64 {
     let of_time = settings
         .duration
         .map(|all| progress.elapsed.as_secs_f64() / all.as_secs_f64().max(f64::MIN_POSITIVE));
@@ -64,24 +64,24 @@ fn bar(share: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::target::Target;
+    use crate::load::target::LoadTarget;
     use crate::load::testing::report;
 
     #[test]
     fn the_line_says_how_it_stands() {
         let report = report();
-        let mut settings = Settings::new(vec![Target::get(report.url)]);
-        let progress = Progress {
+        let mut settings = Settings::new(vec![LoadTarget::get(report.url)]);
+        let progress = LoadProgress {
             slice: &report.time_line[0],
             tally: &report.tally,
             elapsed: Duration::from_secs(5),
         };
         assert_eq!(
-            line(&progress, &settings),
+            progress_line(&progress, &settings),
             "██████████░░░░░░░░░░ 5.00 s         20/s  p50 1.00 ms  p99 100 ms  max 100 ms  hits 90%  errors 5"
         );
         settings.duration = None;
         settings.requests = Some(105);
-        assert!(line(&progress, &settings).starts_with(&"█".repeat(BAR)));
+        assert!(progress_line(&progress, &settings).starts_with(&"█".repeat(BAR)));
     }
 }

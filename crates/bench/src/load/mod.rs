@@ -1,12 +1,13 @@
 //! `microcache bench`: the load generator.
 //!
-//! [`run`] makes the load that [`Settings`] describe and returns a [`Report`]; meanwhile it tells a watcher how things stand.
+//! [`run`] generates the load described by [`Settings`], calls a progress callback at the end of every
+//! slice, and returns a [`BenchReport`].
 //!
 //! ```no_run
-//! use microcache_bench::load::{self, Settings, Target, Url};
+//! use microcache_bench::load::{self, Settings, LoadTarget, TargetUrl};
 //!
-//! let url = Url::parse("http://localhost:8080/")?;
-//! let settings = Settings::new(vec![Target::get(url)]);
+//! let url = TargetUrl::parse("http://localhost:8080/")?;
+//! let settings = Settings::new(vec![LoadTarget::get(url)]);
 //! let report = load::run(&settings, &mut |progress| {
 //!     println!("{:.0} requests/s", progress.slice.rate());
 //! })?;
@@ -14,8 +15,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod arrivals;
+mod backoff;
 mod cache_status;
-mod choice;
 mod error;
 mod formats;
 mod http1;
@@ -23,15 +25,13 @@ mod http2;
 mod live;
 mod origin_counter;
 mod outcome;
-mod pace;
 mod plan;
 mod random;
 mod recorder;
 mod report;
-mod rest;
+mod request_source;
 mod run;
 mod settings;
-mod source;
 mod stop;
 pub mod subscribe;
 mod tally;
@@ -43,16 +43,19 @@ mod timer;
 mod trust;
 mod unit;
 pub mod url_file;
+mod url_selector;
 
 pub use error::LoadError;
 pub use formats::{Format, hgrm, html};
-pub use live::line;
-pub use outcome::{Fault, Outcome};
-pub use report::{OriginCount, Progress, Report, Slice};
+pub use live::progress_line;
+pub use outcome::{CacheOutcome, RequestFault};
+pub use report::{BenchReport, LoadProgress, OriginCount, Slice};
 pub use run::run;
-pub use settings::{Choice, Pace, Protocol, Settings, Trust, header, method};
+pub use settings::{
+    CertificateTrust, LoadProtocol, RequestPace, Settings, UrlOrder, header, method,
+};
 pub use stop::{Stop, stop_on_signals};
 pub use tally::{Latency, Tally, Timing};
-pub use target::{Server, Target, Url};
+pub use target::{LoadTarget, TargetServer, TargetUrl};
 pub use threshold::Threshold;
 pub use unit::duration;

@@ -1,4 +1,4 @@
-//! Asking the origin how many requests it has seen.
+//! Reader of the origin's request counter.
 
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -6,38 +6,44 @@ use std::time::Duration;
 
 use super::error::LoadError;
 use super::report::OriginCount;
-use super::target::Url;
+use super::target::TargetUrl;
 
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A longer answer is no counter.
+/// Maximum size of the counter's response, in bytes.
 const MAX_ANSWER: u64 = 64 * 1024 * 1024;
 
-/// Reads the counter: a number, or JSON with the number in `requests`, and in `renders` where it tells.
-pub(super) fn read(url: &Url) -> Result<OriginCount, LoadError> {
-    ask(url).map_err(|why| LoadError::Counter {
+/// Reads the counter: a plain number, or JSON with `requests` and optionally `renders`.
+///
+/// # Errors
+///
+/// [`LoadError::Counter`] if the origin cannot be reached or the response has another form.
+pub(super) fn read(url: &TargetUrl) -> Result<OriginCount, LoadError> {
+    try_read(url).map_err(|why| LoadError::Counter {
         url: url.to_string(),
         why,
     })
 }
 
-fn ask(url: &Url) -> Result<OriginCount, String> {
+fn try_read(url: &TargetUrl) -> Result<OriginCount, String> {
     if url.server.secure {
-        return Err("TLS is not spoken there; give an http:// url".to_owned());
+        return Err("the counter does not support TLS; use an http:// URL".to_owned());
     }
     let answer = fetch(url).map_err(|why| why.to_string())?;
     let text = String::from_utf8_lossy(&answer);
-    let (head, body) = text.split_once("\r\n\r\n").ok_or("that is not HTTP")?;
+    let (head, body) = text
+        .split_once("\r\n\r\n")
+        .ok_or("the response is not HTTP")?;
     let status = head.split(' ').nth(1).unwrap_or_default();
     if status != "200" {
-        return Err(format!("the answer's status is {status}"));
+        return Err(format!("the response has status {status}"));
     }
     parse(body).ok_or_else(|| {
-        "the answer is neither a number nor JSON with the number in `requests`".to_owned()
+        "the response is neither a number nor JSON with the number in `requests`".to_owned()
     })
 }
 
-/// HTTP/1.0, so that the body ends with the connection.
-fn fetch(url: &Url) -> std::io::Result<Vec<u8>> {
+/// Sends an HTTP/1.0 request, so that the response ends with the connection.
+fn fetch(url: &TargetUrl) -> std::io::Result<Vec<u8>> {
     let server = &url.server;
     let address = (server.host.as_str(), server.port)
         .to_socket_addrs()?
@@ -73,7 +79,7 @@ fn parse(body: &str) -> Option<OriginCount> {
 }
 
 impl OriginCount {
-    /// What has been added. An origin that has been restarted meanwhile has added nothing that could be told.
+    /// Returns the increments since `before`; zero if the origin was restarted in between.
     pub(super) fn since(self, before: Self) -> Self {
         let renders = self.renders.zip(before.renders);
         Self {

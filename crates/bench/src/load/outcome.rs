@@ -1,31 +1,31 @@
-//! What became of a request: what the cache said about it, or why there was no answer.
+//! Outcome of a request: the result reported by the cache, or the cause of failure.
 
 use std::fmt;
 
-/// What a cache says it did, read off `Cache-Status`.
+/// Result of the cache lookup, as reported by `Cache-Status`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Outcome {
-    /// Answered from a fresh stored response.
+pub enum CacheOutcome {
+    /// Served from a fresh stored response.
     Hit,
-    /// Answered from a stale stored response.
+    /// Served from a stale stored response.
     Stale,
-    /// Answered from a stored response that the origin confirmed first.
+    /// Served from a stored response after revalidation by the origin.
     Revalidated,
-    /// Answered by the origin.
+    /// Fetched from the origin.
     Miss,
-    /// Answered by the origin's answer to somebody else.
+    /// Served by a concurrent request's response (request coalescing).
     Collapsed,
-    /// Sent to the origin past the cache.
+    /// Forwarded to the origin, bypassing the cache.
     Pass,
-    /// Nothing was said.
+    /// No `Cache-Status` in the response.
     None,
 }
 
-impl Outcome {
-    /// How many there are.
+impl CacheOutcome {
+    /// Number of outcomes.
     pub const COUNT: usize = 7;
 
-    /// All of them, in the order of every table.
+    /// All outcomes, in table order.
     pub const ALL: [Self; Self::COUNT] = [
         Self::Hit,
         Self::Stale,
@@ -36,7 +36,7 @@ impl Outcome {
         Self::None,
     ];
 
-    /// The word in tables and documents.
+    /// Name in tables and in machine-readable formats.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Hit => "hit",
@@ -49,42 +49,42 @@ impl Outcome {
         }
     }
 
-    /// Whether nobody waited for the origin.
+    /// Returns whether the response was served without waiting for the origin.
     pub const fn is_from_store(self) -> bool {
         matches!(self, Self::Hit | Self::Stale)
     }
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for CacheOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
     }
 }
 
-/// Why a request got no answer.
+/// Reason why a request got no response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Fault {
-    /// Nobody listens.
+pub enum RequestFault {
+    /// The server refused the connection.
     Refused,
-    /// No connection for another reason.
+    /// Connecting failed for another reason.
     Connect,
-    /// No agreement on TLS.
+    /// The TLS handshake failed.
     Tls,
     /// The connection was reset.
     Reset,
-    /// The connection was closed before the answer was complete.
+    /// The connection was closed before the response was complete.
     ClosedEarly,
-    /// The answer took longer than the time-out.
+    /// The request exceeded its timeout.
     TimedOut,
-    /// The answer was not HTTP.
+    /// The response was malformed.
     Malformed,
 }
 
-impl Fault {
-    /// How many there are.
+impl RequestFault {
+    /// Number of faults.
     pub const COUNT: usize = 7;
 
-    /// All of them, in the order of every table.
+    /// All faults, in table order.
     pub const ALL: [Self; Self::COUNT] = [
         Self::Refused,
         Self::Connect,
@@ -95,7 +95,7 @@ impl Fault {
         Self::Malformed,
     ];
 
-    /// The words in tables and documents.
+    /// Name in tables and in machine-readable formats.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Refused => "connection refused",
@@ -109,7 +109,7 @@ impl Fault {
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for RequestFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
     }

@@ -1,4 +1,4 @@
-//! What all threads share: where the servers are, and what is agreed with them.
+//! Load plan shared by all threads: resolved servers and TLS parameters.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -8,30 +8,34 @@ use std::time::{Duration, Instant};
 use rustls::ClientConfig;
 
 use super::error::LoadError;
-use super::http1::TlsTo;
-use super::settings::{Pace, Settings};
-use super::target::Server;
+use super::http1::TlsEndpoint;
+use super::settings::{RequestPace, Settings};
+use super::target::TargetServer;
 use super::trust;
 
-/// A server that was seen to accept connections.
+/// Resolved server that accepts connections.
 #[derive(Debug)]
-pub(crate) struct Endpoint {
+pub(crate) struct ServerEndpoint {
     pub(crate) address: SocketAddr,
-    pub(crate) tls: Option<TlsTo>,
+    pub(crate) tls: Option<TlsEndpoint>,
 }
 
-impl Endpoint {
-    /// Finds a server, and sees whether it is there. `config` is what is needed where TLS is spoken.
+impl ServerEndpoint {
+    /// Resolves a server and checks that it accepts connections. `config` is used if it needs TLS.
+    ///
+    /// # Errors
+    ///
+    /// [`LoadError`] if it cannot be resolved or reached, or the TLS handshake fails.
     pub(crate) fn find(
-        server: &Server,
+        server: &TargetServer,
         settings: &Settings,
         config: Option<&Arc<ClientConfig>>,
     ) -> Result<Self, LoadError> {
         let (address, socket) = find(server, settings.timeout.min(PATIENCE_AT_START))?;
         let tls = match config {
             Some(config) if server.secure => {
-                let to = trust::to(server, config)?;
-                trust::try_out(server, &to, socket)?;
+                let to = trust::tls_endpoint(server, config)?;
+                trust::check(server, &to, socket)?;
                 Some(to)
             }
             _ => None,
@@ -40,43 +44,47 @@ impl Endpoint {
     }
 }
 
-/// What all threads share.
+/// Load plan shared by all threads.
 #[derive(Debug)]
-pub(crate) struct Plan {
+pub(crate) struct LoadPlan {
     pub(crate) settings: Settings,
-    pub(crate) endpoints: Vec<Endpoint>,
-    /// The endpoint of each target.
+    pub(crate) endpoints: Vec<ServerEndpoint>,
+    /// Index of each target's endpoint.
     pub(crate) endpoint_of: Vec<usize>,
     pub(crate) threads: usize,
-    /// When the load begins. Measuring begins when warming ends.
+    /// Start of the load. Measuring starts when the warm-up ends.
     pub(crate) begin: Instant,
 }
 
-/// What one thread has to do.
+/// One thread's share of the load.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Share {
+pub(crate) struct ThreadShare {
     pub(crate) thread: usize,
     pub(crate) connections: usize,
-    /// Requests, where they are counted.
+    /// Number of requests, if the run is limited by one.
     pub(crate) requests: Option<u64>,
 }
 
-/// What came of one thread's work, beside what its recorder has handed over.
+/// Totals of a finished thread that are not part of its recorder.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Ended {
+pub(crate) struct ThreadOutcome {
     pub(crate) unfinished: u64,
     pub(crate) unsent: u64,
     pub(crate) gave_up: bool,
 }
 
-/// When connecting takes longer than this at the start, the server is not there.
+/// Limit of the connect timeout during the initial check.
 const PATIENCE_AT_START: Duration = Duration::from_secs(5);
 
-impl Plan {
-    /// Finds every server, and sees whether it is there.
+impl LoadPlan {
+    /// Resolves and checks all servers.
+    ///
+    /// # Errors
+    ///
+    /// [`LoadError`] for invalid settings or an unusable server.
     pub(crate) fn new(settings: &Settings) -> Result<Self, LoadError> {
         check(settings)?;
-        let mut servers: Vec<&Server> = Vec::new();
+        let mut servers: Vec<&TargetServer> = Vec::new();
         let mut endpoint_of = Vec::new();
         for target in &settings.targets {
             let server = &target.url.server;
@@ -90,7 +98,7 @@ impl Plan {
         let config = needs_tls.then(|| trust::config(settings)).transpose()?;
         let endpoints = servers
             .into_iter()
-            .map(|server| Endpoint::find(server, settings, config.as_ref()));
+            .map(|server| ServerEndpoint::find(server, settings, config.as_ref()));
         Ok(Self {
             settings: settings.clone(),
             endpoints: endpoints.collect::<Result<_, LoadError>>()?,
@@ -100,10 +108,10 @@ impl Plan {
         })
     }
 
-    /// The work of each thread.
-    pub(crate) fn shares(&self) -> impl Iterator<Item = Share> {
+    /// Shares of all threads.
+    pub(crate) fn shares(&self) -> impl Iterator<Item = ThreadShare> {
         let (threads, settings) = (self.threads, &self.settings);
-        (0..threads).map(move |thread| Share {
+        (0..threads).map(move |thread| ThreadShare {
             thread,
             connections: part(settings.connections as u64, thread, threads) as usize,
             requests: settings.requests.map(|all| part(all, thread, threads)),
@@ -111,7 +119,7 @@ impl Plan {
     }
 }
 
-/// The share of one of so many.
+/// Returns the share of number `number` when `all` is divided by `of`.
 pub(crate) fn part(all: u64, number: usize, of: usize) -> u64 {
     let (number, of) = (number as u64, of as u64);
     all / of + u64::from(number < all % of)
@@ -120,24 +128,25 @@ pub(crate) fn part(all: u64, number: usize, of: usize) -> u64 {
 fn check(settings: &Settings) -> Result<(), LoadError> {
     let wrong = |what| Err(LoadError::Settings(what));
     if settings.targets.is_empty() {
-        return wrong("no url is given");
+        return wrong("no URL given");
     }
     if settings.connections == 0 {
-        return wrong("a load needs at least one connection");
+        return wrong("at least one connection is required");
     }
     if settings.duration.is_none() && settings.requests.is_none() {
-        return wrong("the load has no end: give it a duration or a number of requests");
+        return wrong("a duration or a number of requests is required");
     }
     match settings.pace {
-        Pace::Rate(rate) if !(rate.is_finite() && rate > 0.0) => {
+        RequestPace::Rate(rate) if !(rate.is_finite() && rate > 0.0) => {
             wrong("the rate must be more than zero")
         }
         _ => Ok(()),
     }
 }
 
-/// The first address of the server that accepts a connection, and that connection, which waits no longer than `patience`.
-fn find(server: &Server, patience: Duration) -> Result<(SocketAddr, TcpStream), LoadError> {
+/// Returns the first address that accepts a connection, and that connection. `patience` limits connect, read
+/// and write.
+fn find(server: &TargetServer, patience: Duration) -> Result<(SocketAddr, TcpStream), LoadError> {
     let addresses = (server.host.as_str(), server.port)
         .to_socket_addrs()
         .map_err(|why| LoadError::Unknown {

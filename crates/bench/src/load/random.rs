@@ -1,13 +1,13 @@
-//! Random numbers that a seed repeats.
+//! Seeded pseudo-random numbers.
 
 use std::time::Duration;
 
-/// `SplitMix64`: one addition and three multiplications a number, and any seed will do.
+/// `SplitMix64`: one addition and three multiplications per number, any seed valid.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// Streams of the same seed have nothing in common.
+    /// Returns an independent stream of the seed.
     pub(crate) fn new(seed: u64, stream: u64) -> Self {
         let mut mixed = Self(seed);
         let offset = mixed.next();
@@ -22,17 +22,17 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// From 0 up to, not including, 1.
+    /// Returns a number in [0, 1).
     pub(crate) fn fraction(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// From 0 up to, not including, this; the bias of one part in 2^64 per value does not matter here.
+    /// Returns a number in [0, end). Its bias of one in 2^64 per value is negligible here.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }
 
-    /// A time between these two.
+    /// Returns a duration between the two.
     pub(crate) fn between(&mut self, least: Duration, most: Duration) -> Duration {
         least + most.saturating_sub(least).mul_f64(self.fraction())
     }

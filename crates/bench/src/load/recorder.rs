@@ -1,35 +1,36 @@
-//! From a thread's answers to the report: each thread counts alone, and hands over what it has at the end of every slice.
+//! Per-thread recording, and its aggregation: each thread counts on its own and sends a part at the end of
+//! every slice.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
 use std::time::{Duration, Instant};
 
-use super::outcome::{Fault, Outcome};
-use super::report::{Progress, Slice};
-use super::tally::{Answer, Tally};
+use super::outcome::{CacheOutcome, RequestFault};
+use super::report::{LoadProgress, Slice};
+use super::tally::{RecordedResponse, Tally};
 
-/// Parts under way per thread. A reader that lags gets fewer and larger ones.
+/// Channel capacity per thread. A collector that lags gets fewer, larger parts.
 pub(crate) const PARTS_PER_THREAD: usize = 8;
 
-/// What one thread saw in one slice.
+/// Counts of one thread in one slice.
 #[derive(Debug)]
-pub(crate) struct Part {
+pub(crate) struct ThreadSlice {
     thread: usize,
     slice: u64,
     tally: Tally,
     backlog: u64,
-    /// When the last request that is in it was done.
+    /// Completion of the last recorded request.
     last: Option<Instant>,
 }
 
-/// When measuring begins, and into what it is cut.
+/// Start of measuring, and length of a slice.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock {
+pub(crate) struct SliceClock {
     pub(crate) begin: Instant,
     pub(crate) slice: Duration,
 }
 
-impl Clock {
+impl SliceClock {
     fn slice_at(&self, now: Instant) -> u64 {
         let since = now.saturating_duration_since(self.begin);
         (since.as_nanos() / self.slice.as_nanos().max(1)) as u64
@@ -40,29 +41,29 @@ impl Clock {
     }
 }
 
-/// Counts for one thread.
+/// Recorder of one thread.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     thread: usize,
-    clock: Clock,
+    clock: SliceClock,
     slice: u64,
     slice_end: Instant,
     tally: Tally,
     last: Option<Instant>,
-    out: SyncSender<Part>,
+    out: SyncSender<ThreadSlice>,
 }
 
-/// The moments of one answer.
+/// Timestamps of one response.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Moments {
-    /// When it was to start.
+pub(crate) struct ResponseTimes {
+    /// Scheduled start, not the actual one.
     pub(crate) start: Instant,
     pub(crate) first_byte: Instant,
     pub(crate) end: Instant,
 }
 
 impl Recorder {
-    pub(crate) fn new(thread: usize, clock: Clock, out: SyncSender<Part>) -> Self {
+    pub(crate) fn new(thread: usize, clock: SliceClock, out: SyncSender<ThreadSlice>) -> Self {
         Self {
             thread,
             clock,
@@ -74,17 +75,17 @@ impl Recorder {
         }
     }
 
-    /// Whether a request that was to start then is in the report.
+    /// Returns whether a request scheduled for `start` is part of the report.
     pub(crate) fn counts(&self, start: Instant) -> bool {
         start >= self.clock.begin
     }
 
-    pub(crate) fn answered(&mut self, status: u16, outcome: Outcome, moments: Moments) {
+    pub(crate) fn answered(&mut self, status: u16, outcome: CacheOutcome, moments: ResponseTimes) {
         if !self.counts(moments.start) {
             return;
         }
         self.last = Some(moments.end);
-        self.tally.answered(&Answer {
+        self.tally.answered(&RecordedResponse {
             status,
             outcome,
             first_byte: moments.first_byte.saturating_duration_since(moments.start),
@@ -92,7 +93,7 @@ impl Recorder {
         });
     }
 
-    pub(crate) fn failed(&mut self, fault: Fault, start: Instant, now: Instant) {
+    pub(crate) fn failed(&mut self, fault: RequestFault, start: Instant, now: Instant) {
         if self.counts(start) {
             self.last = Some(now);
             self.tally.failed(fault);
@@ -111,12 +112,12 @@ impl Recorder {
         }
     }
 
-    /// When [`Self::turn`] has something to do.
+    /// End of the current slice, when [`Self::turn`] is due.
     pub(crate) fn slice_end(&self) -> Instant {
         self.slice_end
     }
 
-    /// Hands over what belongs to a slice that has ended.
+    /// Sends the part of a slice that has ended, and starts the next one.
     pub(crate) fn turn(&mut self, now: Instant, backlog: u64) {
         if now < self.slice_end {
             return;
@@ -129,15 +130,15 @@ impl Recorder {
         self.slice_end = self.clock.begin + self.clock.start_of(self.slice + 1);
     }
 
-    /// Hands over what is left. The reader goes on until the recorder is gone, too.
+    /// Sends the last part. The collector stops when all recorders are dropped.
     pub(crate) fn end(&mut self, backlog: u64) {
         let part = self.part(backlog);
-        // Nobody is there any more only when the run has failed as a whole.
+        // The receiver is gone only if the run as a whole has failed.
         let _ = self.out.send(part);
     }
 
-    fn part(&mut self, backlog: u64) -> Part {
-        Part {
+    fn part(&mut self, backlog: u64) -> ThreadSlice {
+        ThreadSlice {
             thread: self.thread,
             slice: self.slice,
             tally: std::mem::take(&mut self.tally),
@@ -147,12 +148,12 @@ impl Recorder {
     }
 }
 
-/// All threads' parts, put together.
+/// Aggregation of all threads' parts.
 #[derive(Debug)]
 pub(crate) struct Collector {
-    clock: Clock,
+    clock: SliceClock,
     open: BTreeMap<u64, (Tally, u64)>,
-    /// The slice each thread is in; all before it are complete.
+    /// Current slice of each thread; earlier ones are complete.
     present: Vec<u64>,
     pub(crate) tally: Tally,
     pub(crate) time_line: Vec<Slice>,
@@ -160,7 +161,7 @@ pub(crate) struct Collector {
 }
 
 impl Collector {
-    pub(crate) fn new(clock: Clock, threads: usize) -> Self {
+    pub(crate) fn new(clock: SliceClock, threads: usize) -> Self {
         Self {
             clock,
             open: BTreeMap::new(),
@@ -171,8 +172,12 @@ impl Collector {
         }
     }
 
-    /// Takes what the threads hand over until the last of them has ended.
-    pub(crate) fn collect(&mut self, parts: &Receiver<Part>, watch: &mut dyn FnMut(&Progress<'_>)) {
+    /// Receives parts until every recorder is dropped, calling `watch` for each complete slice.
+    pub(crate) fn collect(
+        &mut self,
+        parts: &Receiver<ThreadSlice>,
+        watch: &mut dyn FnMut(&LoadProgress<'_>),
+    ) {
         for part in parts {
             self.add(&part);
             let complete = self.present.iter().copied().min().unwrap_or(0);
@@ -181,7 +186,7 @@ impl Collector {
         self.close_before(u64::MAX, watch);
     }
 
-    fn add(&mut self, part: &Part) {
+    fn add(&mut self, part: &ThreadSlice) {
         let (tally, backlog) = self.open.entry(part.slice).or_default();
         tally.add(&part.tally);
         *backlog += part.backlog;
@@ -191,13 +196,13 @@ impl Collector {
         self.last = self.last.max(part.last);
     }
 
-    fn close_before(&mut self, end: u64, watch: &mut dyn FnMut(&Progress<'_>)) {
+    fn close_before(&mut self, end: u64, watch: &mut dyn FnMut(&LoadProgress<'_>)) {
         while let Some(entry) = self.open.first_entry().filter(|entry| *entry.key() < end) {
             let (number, (tally, backlog)) = entry.remove_entry();
             let start = self.clock.start_of(number);
             let slice = Slice::new(start, self.clock.slice, &tally, backlog);
             self.tally.add(&tally);
-            watch(&Progress {
+            watch(&LoadProgress {
                 slice: &slice,
                 tally: &self.tally,
                 elapsed: start + self.clock.slice,
@@ -217,18 +222,18 @@ mod tests {
 
     fn answer(recorder: &mut Recorder, start: Instant, millis: u64) {
         let end = start + Duration::from_millis(millis);
-        let moments = Moments {
+        let moments = ResponseTimes {
             start,
             first_byte: start,
             end,
         };
-        recorder.answered(200, Outcome::Hit, moments);
+        recorder.answered(200, CacheOutcome::Hit, moments);
     }
 
     #[test]
     fn slices_are_told_when_every_thread_has_left_them() {
         let begin = Instant::now();
-        let clock = Clock {
+        let clock = SliceClock {
             begin,
             slice: SLICE,
         };
@@ -241,16 +246,16 @@ mod tests {
         one.turn(begin + SLICE, 3);
         two.turn(begin + SLICE * 2, 4);
         answer(&mut one, begin + SLICE, 20);
-        two.failed(Fault::Reset, begin + SLICE * 2, begin + SLICE * 2);
+        two.failed(RequestFault::Reset, begin + SLICE * 2, begin + SLICE * 2);
         one.end(0);
         two.end(0);
         drop((one, two));
         let mut collector = Collector::new(clock, 2);
-        let mut told = Vec::new();
+        let mut reports = Vec::new();
         collector.collect(&parts, &mut |progress| {
-            told.push((progress.slice.answers(), progress.tally.answers()));
+            reports.push((progress.slice.answers(), progress.tally.answers()));
         });
-        assert_eq!(told, [(2, 2), (1, 3), (0, 3)]);
+        assert_eq!(reports, [(2, 2), (1, 3), (0, 3)]);
         assert_eq!(collector.time_line[0].backlog, 7);
         assert_eq!(collector.time_line[2].faults, 1);
         assert_eq!(collector.time_line[2].start, SLICE * 2);
@@ -260,14 +265,14 @@ mod tests {
     #[test]
     fn what_begins_while_warming_does_not_count() {
         let now = Instant::now();
-        let clock = Clock {
+        let clock = SliceClock {
             begin: now + SLICE,
             slice: SLICE,
         };
         let (out, parts) = sync_channel(10);
         let mut recorder = Recorder::new(0, clock, out);
         answer(&mut recorder, now, 500);
-        recorder.failed(Fault::Reset, now, now);
+        recorder.failed(RequestFault::Reset, now, now);
         answer(&mut recorder, now + SLICE, 1);
         recorder.end(0);
         drop(recorder);
@@ -280,7 +285,7 @@ mod tests {
     #[test]
     fn nothing_is_lost_when_the_reader_lags() {
         let begin = Instant::now();
-        let clock = Clock {
+        let clock = SliceClock {
             begin,
             slice: SLICE,
         };

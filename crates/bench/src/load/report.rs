@@ -1,103 +1,106 @@
-//! The result of a run.
+//! Result of a run.
 
 use std::time::{Duration, SystemTime};
 
-use super::outcome::Outcome;
+use super::outcome::CacheOutcome;
 use super::tally::Tally;
-use super::target::Url;
+use super::target::TargetUrl;
 
-/// The result of a run.
+/// Result of a run.
 #[derive(Clone, Debug)]
-pub struct Report {
-    /// When measuring began, after warming.
+pub struct BenchReport {
+    /// Start of measuring, after the warm-up.
     pub began: SystemTime,
-    /// From then to the end of the run, or to the last answer that was waited for.
+    /// Time from there to the last response.
     pub elapsed: Duration,
-    /// The first url.
-    pub url: Url,
-    /// How many urls there are.
+    /// First URL.
+    pub url: TargetUrl,
+    /// Number of URLs.
     pub urls: u64,
-    /// Connections.
+    /// Number of connections.
     pub connections: usize,
-    /// Threads.
+    /// Number of threads.
     pub threads: usize,
-    /// The rate that was wanted, in an open loop.
+    /// Target rate of an open loop, in requests per second.
     pub rate_wanted: Option<f64>,
-    /// Everything that was counted.
+    /// Totals.
     pub tally: Tally,
-    /// Requests still under way when patience ended.
+    /// Requests still in flight when the grace period ended.
     pub unfinished: u64,
-    /// Requests of an open loop that were due and found no free connection until the end.
+    /// Requests of an open loop that were due but never found a free connection.
     pub unsent: u64,
-    /// The most requests of an open loop that were due and not sent, seen at the end of a slice.
+    /// Maximum backlog of an open loop, sampled at the end of each slice.
     pub backlog: u64,
-    /// What happened when.
+    /// Slices in order of time.
     pub time_line: Vec<Slice>,
-    /// What the origin counted meanwhile.
+    /// Requests counted by the origin during the run.
     pub origin: Option<OriginCount>,
-    /// Whether somebody ended the run.
+    /// `true` if a signal ended the run.
     pub interrupted: bool,
-    /// Whether the run ended because no connection could be opened any more.
+    /// `true` if the run was abandoned because all requests kept failing.
     pub gave_up: bool,
 }
 
-impl Report {
-    /// Answers per second.
+impl BenchReport {
+    /// Responses per second.
     pub fn rate(&self) -> f64 {
         per_second(self.tally.answers() as f64, self.elapsed)
     }
 
-    /// Bytes per second.
+    /// Received bytes per second.
     pub fn throughput(&self) -> f64 {
         per_second(self.tally.bytes() as f64, self.elapsed)
     }
 
-    /// The share of requests without an answer.
+    /// Fraction of requests without a response.
     pub fn error_share(&self) -> f64 {
         let faults = self.tally.faults();
         share(faults, faults + self.tally.answers())
     }
 
-    /// The share of answers from a cache that did not wait for the origin, of those that say so.
+    /// Fraction of responses served without waiting for the origin, among those with `Cache-Status`.
     pub fn hit_share(&self) -> f64 {
         let answers = self.tally.answers();
-        let silent = self.tally.of(Outcome::None);
-        let from_store = Outcome::ALL.into_iter().filter(|o| o.is_from_store());
-        share(from_store.map(|o| self.tally.of(o)).sum(), answers - silent)
+        let silent = self.tally.count_of(CacheOutcome::None);
+        let from_store = CacheOutcome::ALL.into_iter().filter(|o| o.is_from_store());
+        share(
+            from_store.map(|o| self.tally.count_of(o)).sum(),
+            answers - silent,
+        )
     }
 }
 
-/// What an origin says it has done.
+/// Counter values reported by the origin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OriginCount {
     /// Requests.
     pub requests: u64,
-    /// Pages made, where it tells.
+    /// Rendered pages, if reported.
     pub renders: Option<u64>,
 }
 
-/// One point on the time line.
+/// Figures of one slice of time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slice {
-    /// Its beginning, since measuring began.
+    /// Start, relative to that of measuring.
     pub start: Duration,
-    /// Its length.
+    /// Length.
     pub length: Duration,
-    /// Answers per outcome, as in [`Outcome::ALL`].
-    pub outcomes: [u64; Outcome::COUNT],
-    /// Requests without an answer.
+    /// Responses per outcome, in the order of [`CacheOutcome::ALL`].
+    pub outcomes: [u64; CacheOutcome::COUNT],
+    /// Requests without a response.
     pub faults: u64,
-    /// Bytes that came in.
+    /// Received bytes.
     pub bytes: u64,
-    /// The mean latency of its answers.
+    /// Mean latency.
     pub mean: Duration,
-    /// Their median.
+    /// Median latency.
     pub p50: Duration,
-    /// What 99 % of them stayed within.
+    /// 99th percentile of latency.
     pub p99: Duration,
-    /// The longest.
+    /// Maximum latency.
     pub max: Duration,
-    /// Requests of an open loop that were due and not sent at its end.
+    /// Backlog of an open loop at the end of the slice.
     pub backlog: u64,
 }
 
@@ -107,7 +110,7 @@ impl Slice {
         Self {
             start,
             length,
-            outcomes: Outcome::ALL.map(|outcome| tally.of(outcome)),
+            outcomes: CacheOutcome::ALL.map(|outcome| tally.count_of(outcome)),
             faults: tally.faults(),
             bytes: tally.bytes(),
             mean: total.mean(),
@@ -118,25 +121,25 @@ impl Slice {
         }
     }
 
-    /// Answers.
+    /// Number of responses.
     pub fn answers(&self) -> u64 {
         self.outcomes.iter().sum()
     }
 
-    /// Answers per second.
+    /// Responses per second.
     pub fn rate(&self) -> f64 {
         per_second(self.answers() as f64, self.length)
     }
 }
 
-/// How a run stands, told at the end of every slice.
+/// Progress of a run, reported at the end of every slice.
 #[derive(Debug)]
-pub struct Progress<'a> {
-    /// The slice that has just ended.
+pub struct LoadProgress<'a> {
+    /// The slice that has ended.
     pub slice: &'a Slice,
-    /// Everything so far.
+    /// Totals so far.
     pub tally: &'a Tally,
-    /// Since measuring began.
+    /// Time since the start of measuring.
     pub elapsed: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! From settings to a report.
+//! Execution of a load, from settings to report.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -12,22 +12,29 @@ use super::error::LoadError;
 use super::http1;
 use super::http2;
 use super::origin_counter;
-use super::plan::{Ended, Plan, Share};
-use super::recorder::{Clock, Collector, PARTS_PER_THREAD, Part, Recorder};
-use super::report::{OriginCount, Progress, Report, Slice};
-use super::settings::{Pace, Protocol, Settings};
+use super::plan::{LoadPlan, ThreadOutcome, ThreadShare};
+use super::recorder::{Collector, PARTS_PER_THREAD, Recorder, SliceClock, ThreadSlice};
+use super::report::{BenchReport, LoadProgress, OriginCount, Slice};
+use super::settings::{LoadProtocol, RequestPace, Settings};
 
-/// Makes the load, tells `watch` at the end of every slice how things stand, and reports. Returns early when
-/// [`Settings::stop`] says so. An error means that nothing was measured at all.
-pub fn run(settings: &Settings, watch: &mut dyn FnMut(&Progress<'_>)) -> Result<Report, LoadError> {
+/// Generates the load, calls `watch` at the end of every slice, and returns the report. [`Settings::stop`]
+/// ends it early.
+///
+/// # Errors
+///
+/// [`LoadError`] if nothing could be measured; failures of single requests are part of the report.
+pub fn run(
+    settings: &Settings,
+    watch: &mut dyn FnMut(&LoadProgress<'_>),
+) -> Result<BenchReport, LoadError> {
     allow_files(settings.connections)?;
-    // Without warming the counter is read before the first request, else when the first is sent that counts.
+    // Without a warm-up, the counter is read before the first request; otherwise when measuring starts.
     let before = match &settings.origin_counter {
         Some(url) if settings.warmup.is_zero() => Some(origin_counter::read(url)?),
         _ => None,
     };
-    let plan = Arc::new(Plan::new(settings)?);
-    let clock = Clock {
+    let plan = Arc::new(LoadPlan::new(settings)?);
+    let clock = SliceClock {
         begin: plan.begin + settings.warmup,
         slice: settings.slice,
     };
@@ -46,45 +53,49 @@ pub fn run(settings: &Settings, watch: &mut dyn FnMut(&Progress<'_>)) -> Result<
                 why,
             })?);
         }
-        // The channel ends with the last of the threads.
+        // The channel closes with the last of the threads.
         drop(out);
-        let seen = watch_over(&plan, clock, before, &parts, watch)?;
-        let mut ended = Ended::default();
+        let collected = watch_over(&plan, clock, before, &parts, watch)?;
+        let mut ended = ThreadOutcome::default();
         for thread in threads {
             let one = thread.join().expect("a thread does not panic")?;
             ended.unfinished += one.unfinished;
             ended.unsent += one.unsent;
             ended.gave_up |= one.gave_up;
         }
-        Ok(report(&plan, clock, seen, ended))
+        Ok(report(&plan, clock, collected, ended))
     })
 }
 
-fn work(plan: &Arc<Plan>, share: Share, recorder: Recorder) -> Result<Ended, LoadError> {
-    // By default the kernel wakes a thread up to 50 µs late, which would be in the latency of an open loop.
+fn work(
+    plan: &Arc<LoadPlan>,
+    share: ThreadShare,
+    recorder: Recorder,
+) -> Result<ThreadOutcome, LoadError> {
+    // The default timer slack of 50 µs would be added to the latency of an open loop.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     match plan.settings.protocol {
-        Protocol::Http1 => http1::Worker::new(plan, share, recorder)?.run(),
-        Protocol::Http2 { streams } => http2::run(plan, share, recorder, streams),
+        LoadProtocol::Http1 => http1::Http1Worker::new(plan, share, recorder)?.run(),
+        LoadProtocol::Http2 { streams } => http2::run(plan, share, recorder, streams),
     }
 }
 
-/// What the collecting thread has in the end.
-struct Seen {
+/// Result of the collecting thread.
+struct CollectedRun {
     began: SystemTime,
     collector: Collector,
     origin: Option<OriginCount>,
 }
 
 fn watch_over(
-    plan: &Plan,
-    clock: Clock,
+    plan: &LoadPlan,
+    clock: SliceClock,
     before: Option<OriginCount>,
-    parts: &Receiver<Part>,
-    watch: &mut dyn FnMut(&Progress<'_>),
-) -> Result<Seen, LoadError> {
+    parts: &Receiver<ThreadSlice>,
+    watch: &mut dyn FnMut(&LoadProgress<'_>),
+) -> Result<CollectedRun, LoadError> {
     let stop = &plan.settings.stop;
-    while Instant::now() < clock.begin && !stop.is_wanted() {
+    while Instant::now() < clock.begin && !stop.is_set() {
         let left = clock.begin.saturating_duration_since(Instant::now());
         thread::sleep(left.min(clock.slice));
     }
@@ -98,31 +109,35 @@ fn watch_over(
     let mut collector = Collector::new(clock, plan.threads);
     collector.collect(parts, watch);
     let after = count()?;
-    Ok(Seen {
+    Ok(CollectedRun {
         began,
         collector,
         origin: before.zip(after).map(|(before, after)| after.since(before)),
     })
 }
 
-fn report(plan: &Plan, clock: Clock, seen: Seen, ended: Ended) -> Report {
+fn report(
+    plan: &LoadPlan,
+    clock: SliceClock,
+    collected: CollectedRun,
+    ended: ThreadOutcome,
+) -> BenchReport {
     let settings = &plan.settings;
-    let Seen {
+    let CollectedRun {
         began,
         collector,
         origin,
-    } = seen;
-    let interrupted = settings.stop.is_wanted();
+    } = collected;
+    let interrupted = settings.stop.is_set();
     let last = collector.last.unwrap_or(clock.begin);
     let elapsed = last.saturating_duration_since(clock.begin);
     let counted = settings.requests.is_some();
     let elapsed = match settings.duration {
-        // Answers that were waited for count, and so does the time that they took.
-        Some(duration) if !counted && !interrupted => elapsed.max(duration),
+        // The time spent waiting for late responses counts, as do the responses.
         _ => elapsed,
     };
     let time_line = trimmed(collector.time_line, elapsed);
-    Report {
+    BenchReport {
         began,
         elapsed,
         url: settings.targets[0].url.clone(),
@@ -130,8 +145,8 @@ fn report(plan: &Plan, clock: Clock, seen: Seen, ended: Ended) -> Report {
         connections: settings.connections,
         threads: plan.threads,
         rate_wanted: match settings.pace {
-            Pace::Rate(rate) => Some(rate),
-            Pace::Closed | Pace::Think(..) => None,
+            RequestPace::Rate(rate) => Some(rate),
+            RequestPace::Closed | RequestPace::Think(..) => None,
         },
         backlog: time_line
             .iter()
@@ -148,7 +163,7 @@ fn report(plan: &Plan, clock: Clock, seen: Seen, ended: Ended) -> Report {
     }
 }
 
-/// The last slices are only as long as the run was.
+/// Shortens the last slices to the end of the run.
 fn trimmed(mut time_line: Vec<Slice>, elapsed: Duration) -> Vec<Slice> {
     for slice in &mut time_line {
         slice.length = slice.length.min(elapsed.saturating_sub(slice.start));
@@ -157,10 +172,14 @@ fn trimmed(mut time_line: Vec<Slice>, elapsed: Duration) -> Vec<Slice> {
     time_line
 }
 
-/// Files that are open beside the connections.
+/// File descriptors reserved for other uses than connections.
 const OTHER_FILES: u64 = 64;
 
-/// Raises the limit of open files as far as connections need it.
+/// Raises the soft limit of open files to the number of connections.
+///
+/// # Errors
+///
+/// [`LoadError::Files`] if the hard limit is lower.
 pub(super) fn allow_files(connections: usize) -> Result<(), LoadError> {
     let needed = connections as u64 + OTHER_FILES;
     let limit = getrlimit(Resource::Nofile);

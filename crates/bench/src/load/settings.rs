@@ -1,61 +1,61 @@
-//! What a run is made of: what is asked for, by how many, how fast, and for how long.
+//! Settings of a run: targets, connections, pace and duration.
 
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use super::stop::Stop;
-use super::target::{Target, Url};
+use super::target::{LoadTarget, TargetUrl};
 use super::unit;
 
-/// A load. [`Settings::new`] is a closed loop of ten connections for ten seconds.
+/// Settings of a run. [`Settings::new`] describes a closed loop of ten connections for ten seconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// What is asked for. Not empty.
-    pub targets: Vec<Target>,
-    /// Which of the urls comes next.
-    pub choice: Choice,
-    /// When a connection asks again.
-    pub pace: Pace,
-    /// Connections, each with one request at a time (or as many as [`Protocol::Http2`] says).
+    /// Requests to send; not empty.
+    pub targets: Vec<LoadTarget>,
+    /// Order of URLs.
+    pub choice: UrlOrder,
+    /// Pace of requests.
+    pub pace: RequestPace,
+    /// Number of connections, each with one request at a time (HTTP/2: [`LoadProtocol::Http2::streams`]).
     pub connections: usize,
-    /// Threads; more than connections are not used.
+    /// Number of threads, limited to that of connections.
     pub threads: usize,
-    /// Ends the run after this time, warming not counted.
+    /// Length of the run, excluding the warm-up.
     pub duration: Option<Duration>,
-    /// Ends the run after this many requests, warming not counted.
+    /// Number of requests, excluding the warm-up.
     pub requests: Option<u64>,
-    /// What begins within this time is not in the report.
+    /// Initial period excluded from the report.
     pub warmup: Duration,
-    /// A request that takes longer has failed.
+    /// Timeout of a request.
     pub timeout: Duration,
-    /// How long requests under way at the end are waited for.
+    /// Grace period for requests in flight at the end.
     pub patience: Duration,
-    /// Whether a connection carries more than one request.
+    /// `true` if connections are reused (keep-alive).
     pub keep_alive: bool,
-    /// What is spoken.
-    pub protocol: Protocol,
-    /// Which certificates are believed.
-    pub trust: Trust,
-    /// Fields of every request, in addition to those that HTTP needs.
+    /// Protocol.
+    pub protocol: LoadProtocol,
+    /// Accepted server certificates.
+    pub trust: CertificateTrust,
+    /// Additional header fields of every request.
     pub headers: Vec<(String, String)>,
-    /// The same seed chooses the same urls and think times.
+    /// Seed of URL choice and think times.
     pub seed: u64,
-    /// Where the origin tells how many requests it has seen.
-    pub origin_counter: Option<Url>,
-    /// The length of one point on the time line, and of the time between two calls of the watcher.
+    /// URL of the origin's request counter.
+    pub origin_counter: Option<TargetUrl>,
+    /// Length of a slice, and interval of progress reports.
     pub slice: Duration,
-    /// Ends the run from outside.
+    /// Handle that ends the run early.
     pub stop: Stop,
 }
 
 impl Settings {
-    /// The defaults, for these targets.
-    pub fn new(targets: Vec<Target>) -> Self {
+    /// Returns the defaults for these targets.
+    pub fn new(targets: Vec<LoadTarget>) -> Self {
         Self {
             targets,
-            choice: Choice::Sequential,
-            pace: Pace::Closed,
+            choice: UrlOrder::Sequential,
+            pace: RequestPace::Closed,
             connections: 10,
             threads: 1,
             duration: Some(Duration::from_secs(10)),
@@ -64,8 +64,8 @@ impl Settings {
             timeout: Duration::from_secs(10),
             patience: Duration::from_secs(2),
             keep_alive: true,
-            protocol: Protocol::Http1,
-            trust: Trust::System,
+            protocol: LoadProtocol::Http1,
+            trust: CertificateTrust::System,
             headers: Vec::new(),
             seed: 1,
             origin_counter: None,
@@ -75,33 +75,34 @@ impl Settings {
     }
 }
 
-/// When a connection asks again.
+/// Pace of requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Pace {
-    /// At once: a slow server is asked less often.
+pub enum RequestPace {
+    /// Closed loop: the next request follows the response, so a slow server receives fewer requests.
     Closed,
-    /// So many requests a second in total, whether or not the server keeps up. Latency counts from when a request was to
-    /// start: a server that stalls is not spared the requests it has kept from being sent (no coordinated omission).
+    /// Open loop: requests per second in total, independent of the server's speed. Latency is measured from
+    /// the scheduled start, so a stalled server is charged for the requests it delays (no coordinated
+    /// omission).
     Rate(f64),
-    /// After a random time between these two: every connection is a user who reads what came.
+    /// Closed loop with a random think time between the two durations.
     Think(Duration, Duration),
 }
 
-/// Which of the urls comes next.
+/// Order of URLs.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Choice {
-    /// One after the other, all over again.
+pub enum UrlOrder {
+    /// Round robin.
     Sequential,
-    /// Each as likely as any other.
+    /// Uniform distribution.
     Uniform,
-    /// The k-th url with a likelihood of 1/k to the power of this exponent.
+    /// Zipf distribution: the k-th URL is chosen with a probability proportional to k^-exponent.
     Zipf(f64),
 }
 
-impl FromStr for Choice {
+impl FromStr for UrlOrder {
     type Err = String;
 
-    /// Reads `sequential`, `uniform`, `zipf` or `zipf:EXPONENT`.
+    /// Parses `sequential`, `uniform`, `zipf` or `zipf:EXPONENT`.
     fn from_str(text: &str) -> Result<Self, String> {
         match text.split_once(':') {
             None if text == "sequential" => Ok(Self::Sequential),
@@ -112,29 +113,39 @@ impl FromStr for Choice {
                 .ok()
                 .filter(|exponent| (0.0..=10.0).contains(exponent))
                 .map(Self::Zipf)
-                .ok_or_else(|| format!("`{exponent}` is no exponent; write zipf:1.0, up to 10")),
+                .ok_or_else(|| format!("`{exponent}` is not a valid exponent: expected a number from 0 to 10, such as zipf:1.0")),
             _ => Err(format!(
-                "`{text}` is no choice; write sequential, uniform or zipf:1.0"
+                "`{text}` is not valid: expected sequential, uniform or zipf:1.0"
             )),
         }
     }
 }
 
-impl Pace {
-    /// Reads the times that users think, such as `0s..10s`; one time alone is what each of them takes.
+impl RequestPace {
+    /// Parses a think time such as `0s..10s`, or a single duration.
+    ///
+    /// # Errors
+    ///
+    /// A message for the user.
     pub fn think(text: &str) -> Result<Self, String> {
         let (least, most) = text.split_once("..").unwrap_or((text, text));
         let (least, most) = (unit::duration(least)?, unit::duration(most)?);
         if least > most {
-            return Err(format!("`{text}` ends before it begins; write 0s..10s"));
+            return Err(format!(
+                "`{text}` is not a valid range: expected MIN..MAX, such as 0s..10s"
+            ));
         }
         Ok(Self::Think(least, most))
     }
 }
 
-/// Reads a field, such as `Accept: text/html`.
+/// Parses a header field such as `Accept: text/html`.
+///
+/// # Errors
+///
+/// A message for the user.
 pub fn header(text: &str) -> Result<(String, String), String> {
-    let wrong = || format!("`{text}` is no field; write 'Name: value'");
+    let wrong = || format!("`{text}` is not a valid header field: expected 'Name: value'");
     let (name, value) = text.split_once(':').ok_or_else(wrong)?;
     let is_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
     if name.is_empty()
@@ -146,35 +157,41 @@ pub fn header(text: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), value.trim().to_owned()))
 }
 
-/// Reads a method.
+/// Parses a request method.
+///
+/// # Errors
+///
+/// A message for the user.
 pub fn method(text: &str) -> Result<String, String> {
     if text.is_empty() || !text.bytes().all(|b| b.is_ascii_alphabetic() || b == b'-') {
-        return Err(format!("`{text}` is no method; write GET or POST"));
+        return Err(format!(
+            "`{text}` is not a valid method: expected a name such as GET or POST"
+        ));
     }
     Ok(text.to_owned())
 }
 
-/// What is spoken.
+/// Application protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
+pub enum LoadProtocol {
     /// HTTP/1.1.
     Http1,
-    /// HTTP/2: with ALPN over TLS, with prior knowledge otherwise.
+    /// HTTP/2: by ALPN over TLS, by prior knowledge otherwise.
     Http2 {
-        /// Requests at a time on each connection.
+        /// Concurrent requests per connection.
         streams: usize,
     },
 }
 
-/// Which certificates are believed.
+/// Accepted server certificates.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Trust {
-    /// Those that the system's authorities have signed.
+pub enum CertificateTrust {
+    /// Certificates signed by the system's CAs.
     System,
-    /// Those that an authority in this PEM file has signed.
+    /// Certificates signed by a CA in this PEM file.
     File(PathBuf),
-    /// All of them.
-    Anyone,
+    /// Any certificate; verification is disabled.
+    Any,
 }
 
 #[cfg(test)]
@@ -183,16 +200,19 @@ mod tests {
 
     #[test]
     fn words_are_read() {
-        assert_eq!("zipf".parse(), Ok(Choice::Zipf(1.0)));
-        assert_eq!("zipf:0.8".parse(), Ok(Choice::Zipf(0.8)));
-        assert_eq!("uniform".parse(), Ok(Choice::Uniform));
-        assert_eq!("sequential".parse(), Ok(Choice::Sequential));
+        assert_eq!("zipf".parse(), Ok(UrlOrder::Zipf(1.0)));
+        assert_eq!("zipf:0.8".parse(), Ok(UrlOrder::Zipf(0.8)));
+        assert_eq!("uniform".parse(), Ok(UrlOrder::Uniform));
+        assert_eq!("sequential".parse(), Ok(UrlOrder::Sequential));
         let seconds = Duration::from_secs;
         assert_eq!(
-            Pace::think("0s..10s"),
-            Ok(Pace::Think(seconds(0), seconds(10)))
+            RequestPace::think("0s..10s"),
+            Ok(RequestPace::Think(seconds(0), seconds(10)))
         );
-        assert_eq!(Pace::think("2s"), Ok(Pace::Think(seconds(2), seconds(2))));
+        assert_eq!(
+            RequestPace::think("2s"),
+            Ok(RequestPace::Think(seconds(2), seconds(2)))
+        );
         assert_eq!(
             header("X-A:  b c "),
             Ok(("X-A".to_owned(), "b c".to_owned()))
@@ -202,19 +222,19 @@ mod tests {
 
     #[test]
     fn what_is_no_word_gets_a_remedy() {
-        let choice = |text: &str| text.parse::<Choice>().expect_err(text);
-        assert!(choice("random").contains("write sequential, uniform or zipf"));
-        assert!(choice("zipf:-1").contains("write zipf:1.0"));
-        assert!(choice("uniform:2").contains("is no choice"));
+        let choice = |text: &str| text.parse::<UrlOrder>().expect_err(text);
+        assert!(choice("random").contains("expected sequential, uniform or zipf"));
+        assert!(choice("zipf:-1").contains("such as zipf:1.0"));
+        assert!(choice("uniform:2").contains("is not valid"));
         assert!(
-            Pace::think("10s..0s")
+            RequestPace::think("10s..0s")
                 .expect_err("it")
-                .contains("write 0s..10s")
+                .contains("such as 0s..10s")
         );
-        assert!(Pace::think("10").expect_err("it").contains("unit"));
+        assert!(RequestPace::think("10").expect_err("it").contains("unit"));
         for text in ["X", ": b", "X Y: b", "X: a\r\nY: b"] {
             assert!(header(text).expect_err(text).contains("'Name: value'"));
         }
-        assert!(method("G T").expect_err("it").contains("write GET"));
+        assert!(method("G T").expect_err("it").contains("such as GET"));
     }
 }

@@ -1,4 +1,4 @@
-//! Ending a run from outside.
+//! Stop handle of a run.
 
 use std::io;
 use std::process;
@@ -9,14 +9,14 @@ use std::thread;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// What a shell expects of a program that Ctrl-C has ended.
+/// Exit status of a process ended by SIGINT, by shell convention.
 const ENDED_BY_SIGNAL: i32 = 130;
 
-/// Tells a run to end. Clones tell the same run.
+/// Stop handle of a run, shared by its clones.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
-/// The same run, not only the same state.
+/// Handles are equal if they belong to the same run.
 impl PartialEq for Stop {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
@@ -24,18 +24,22 @@ impl PartialEq for Stop {
 }
 
 impl Stop {
-    /// Ends the run; what was measured so far is reported.
+    /// Ends the run; the report covers the time until then.
     pub fn stop(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether somebody wants the end.
-    pub fn is_wanted(&self) -> bool {
+    /// Returns whether the run is to end.
+    pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// Lets Ctrl-C and SIGTERM end the run; the second signal ends the process at once.
+/// Ends the run on the first SIGINT or SIGTERM, and the process on the second one.
+///
+/// # Errors
+///
+/// Failure to start the signal thread or to register a handler.
 pub fn stop_on_signals(stop: &Stop) -> io::Result<()> {
     let stop = stop.clone();
     let (ready, is_ready) = sync_channel(1);

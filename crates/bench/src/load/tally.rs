@@ -1,13 +1,13 @@
-//! What was seen: counts and latencies that can be added up.
+//! Counts and latency histograms that can be merged.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-use super::outcome::{Fault, Outcome};
+use super::outcome::{CacheOutcome, RequestFault};
 
-/// Latencies are kept in microseconds, to three digits, up to an hour.
+/// Latency histogram: microsecond resolution, three significant digits, up to one hour.
 #[derive(Clone, Debug)]
 pub struct Latency(Histogram<u64>);
 
@@ -15,53 +15,53 @@ impl Latency {
     const LONGEST_MICROS: u64 = 3_600_000_000;
     const DIGITS: u8 = 3;
 
-    /// None yet.
+    /// Returns an empty histogram.
     pub fn new() -> Self {
         let histogram = Histogram::new_with_bounds(1, Self::LONGEST_MICROS, Self::DIGITS);
         Self(histogram.expect("the bounds are in order"))
     }
 
-    /// Adds one.
+    /// Records a latency.
     pub fn record(&mut self, latency: Duration) {
         self.0.saturating_record(latency.as_micros() as u64);
     }
 
-    /// Adds all of another.
+    /// Merges another histogram.
     pub fn add(&mut self, other: &Self) {
         self.0.add(&other.0).expect("all have the same bounds");
     }
 
-    /// How many there are.
+    /// Number of recorded latencies.
     pub fn count(&self) -> u64 {
         self.0.len()
     }
 
-    /// The time within which this many percent were done; zero without any.
+    /// Latency at a percentile; zero if empty.
     pub fn percentile(&self, percent: f64) -> Duration {
         Duration::from_micros(self.0.value_at_percentile(percent))
     }
 
-    /// The mean; zero without any.
+    /// Mean latency; zero if empty.
     pub fn mean(&self) -> Duration {
         micros(self.0.mean())
     }
 
-    /// The standard deviation; zero without any.
+    /// Standard deviation; zero if empty.
     pub fn stdev(&self) -> Duration {
         micros(self.0.stdev())
     }
 
-    /// The shortest; zero without any.
+    /// Minimum latency; zero if empty.
     pub fn min(&self) -> Duration {
         Duration::from_micros(self.0.min())
     }
 
-    /// The longest; zero without any.
+    /// Maximum latency; zero if empty.
     pub fn max(&self) -> Duration {
         Duration::from_micros(self.0.max())
     }
 
-    /// The histogram itself, in microseconds.
+    /// Underlying histogram, in microseconds.
     pub fn histogram(&self) -> &Histogram<u64> {
         &self.0
     }
@@ -77,43 +77,43 @@ fn micros(micros: f64) -> Duration {
     Duration::from_secs_f64(micros / 1e6)
 }
 
-/// The two latencies of every answer.
+/// Latency histograms of a set of responses.
 #[derive(Clone, Debug, Default)]
 pub struct Timing {
-    /// Until its first byte.
+    /// Latency of the first byte.
     pub first_byte: Latency,
-    /// Until its last byte.
+    /// Latency of the last byte.
     pub total: Latency,
 }
 
-/// What was seen in a while.
+/// Counts of a period.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    timings: [Option<Box<Timing>>; Outcome::COUNT],
+    timings: [Option<Box<Timing>>; CacheOutcome::COUNT],
     connect: Option<Box<Latency>>,
     statuses: BTreeMap<u16, u64>,
-    faults: [u64; Fault::COUNT],
+    faults: [u64; RequestFault::COUNT],
     bytes: u64,
 }
 
-/// One whole answer.
+/// Complete response.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Answer {
+pub(crate) struct RecordedResponse {
     pub(crate) status: u16,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: CacheOutcome,
     pub(crate) first_byte: Duration,
     pub(crate) total: Duration,
 }
 
 impl Tally {
-    pub(crate) fn answered(&mut self, answer: &Answer) {
+    pub(crate) fn answered(&mut self, answer: &RecordedResponse) {
         let timing = self.timings[answer.outcome as usize].get_or_insert_default();
         timing.first_byte.record(answer.first_byte);
         timing.total.record(answer.total);
         *self.statuses.entry(answer.status).or_default() += 1;
     }
 
-    pub(crate) fn failed(&mut self, fault: Fault) {
+    pub(crate) fn failed(&mut self, fault: RequestFault) {
         self.faults[fault as usize] += 1;
     }
 
@@ -125,7 +125,7 @@ impl Tally {
         self.bytes += bytes as u64;
     }
 
-    /// Adds all of another.
+    /// Merges another tally.
     pub(crate) fn add(&mut self, other: &Self) {
         for (mine, theirs) in self.timings.iter_mut().zip(&other.timings) {
             if let Some(theirs) = theirs {
@@ -146,23 +146,26 @@ impl Tally {
         self.bytes += other.bytes;
     }
 
-    /// Requests that were answered.
+    /// Number of responses.
     pub fn answers(&self) -> u64 {
-        Outcome::ALL.iter().map(|&outcome| self.of(outcome)).sum()
+        CacheOutcome::ALL
+            .iter()
+            .map(|&outcome| self.count_of(outcome))
+            .sum()
     }
 
-    /// Requests with this outcome.
-    pub fn of(&self, outcome: Outcome) -> u64 {
+    /// Number of responses with this outcome.
+    pub fn count_of(&self, outcome: CacheOutcome) -> u64 {
         self.timing(outcome)
             .map_or(0, |timing| timing.total.count())
     }
 
-    /// The latencies of the requests with this outcome, if there are any.
-    pub fn timing(&self, outcome: Outcome) -> Option<&Timing> {
+    /// Latencies of the responses with this outcome; `None` without any.
+    pub fn timing(&self, outcome: CacheOutcome) -> Option<&Timing> {
         self.timings[outcome as usize].as_deref()
     }
 
-    /// The latencies of all answers together.
+    /// Latencies of all responses.
     pub fn overall(&self) -> Timing {
         let mut all = Timing::default();
         for timing in self.timings.iter().flatten() {
@@ -172,17 +175,17 @@ impl Tally {
         all
     }
 
-    /// How long connecting took, TLS included.
+    /// Time to connect, including the TLS handshake.
     pub fn connect(&self) -> Latency {
         self.connect.as_deref().cloned().unwrap_or_default()
     }
 
-    /// Answers per status.
+    /// Number of responses, by status.
     pub fn statuses(&self) -> &BTreeMap<u16, u64> {
         &self.statuses
     }
 
-    /// Answers whose status is at least this and less than the next hundred.
+    /// Number of responses whose status starts with this digit.
     pub fn statuses_of_class(&self, hundreds: u16) -> u64 {
         let first = hundreds * 100;
         self.statuses
@@ -191,17 +194,17 @@ impl Tally {
             .sum()
     }
 
-    /// Requests without an answer for this reason.
-    pub fn faults_of(&self, fault: Fault) -> u64 {
+    /// Number of requests that failed for this reason.
+    pub fn faults_of(&self, fault: RequestFault) -> u64 {
         self.faults[fault as usize]
     }
 
-    /// Requests without an answer.
+    /// Number of requests without a response.
     pub fn faults(&self) -> u64 {
         self.faults.iter().sum()
     }
 
-    /// Bytes that came in, heads included.
+    /// Received bytes, including response heads.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

@@ -1,23 +1,21 @@
-//! What is asked for: a url, which may stand for many, a method, and a body.
+//! Request targets: URL pattern, method and body.
 
 use std::fmt;
 
-use super::settings::Settings;
-
-/// A url, or a range of them, and what is sent there.
+/// URL or URL pattern, with the request to send there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
-    /// Where.
-    pub url: Url,
-    /// The method.
+pub struct LoadTarget {
+    /// URL, which may contain ranges.
+    pub url: TargetUrl,
+    /// Request method.
     pub method: String,
-    /// The body; empty for none.
+    /// Request content; empty for none.
     pub body: Vec<u8>,
 }
 
-impl Target {
-    /// A GET.
-    pub fn get(url: Url) -> Self {
+impl LoadTarget {
+    /// Returns a GET request without content.
+    pub fn get(url: TargetUrl) -> Self {
         Self {
             url,
             method: "GET".to_owned(),
@@ -25,14 +23,14 @@ impl Target {
         }
     }
 
-    /// The fields of its requests: what HTTP needs and what is usual, unless others are given, and those that are given.
-    pub(crate) fn fields(&self, settings: &Settings) -> Vec<(String, String)> {
+    /// Returns the header fields of its requests: defaults, overridden by those of the settings.
+    pub(crate) fn fields(&self, overrides: &[(String, String)]) -> Vec<(String, String)> {
         let mut fields = vec![
             ("Host", self.url.server.authority()),
             ("User-Agent", AGENT.to_owned()),
             ("Accept", "*/*".to_owned()),
         ];
-        // RFC 9110 §8.6: a method that has a meaning for a body says so when there is none, too.
+        // Content-Length is sent even without content if the method anticipates it (RFC 9110 §8.6).
         if !self.body.is_empty() || matches!(self.method.as_str(), "POST" | "PUT" | "PATCH") {
             fields.push(("Content-Length", self.body.len().to_string()));
         }
@@ -42,12 +40,12 @@ impl Target {
                 "application/x-www-form-urlencoded".to_owned(),
             ));
         }
-        with_given(fields, &settings.headers)
+        with_overrides(fields, overrides)
     }
 }
 
-/// What is usual, unless others are given, and those that are given.
-pub(crate) fn with_given(
+/// Returns the default fields that are not overridden, followed by the configured ones.
+pub(crate) fn with_overrides(
     usual: Vec<(&str, String)>,
     given: &[(String, String)],
 ) -> Vec<(String, String)> {
@@ -59,34 +57,34 @@ pub(crate) fn with_given(
     usual.chain(given.iter().cloned()).collect()
 }
 
-/// How it names itself.
+/// Value of the User-Agent field.
 pub(crate) const AGENT: &str = concat!("microcache-bench/", env!("CARGO_PKG_VERSION"));
 
-/// An absolute url whose path and query may hold ranges, such as `http://localhost/page/[1-5000]`.
+/// Absolute URL whose path and query may contain ranges, such as `http://localhost/page/[1-5000]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Url {
-    /// Where to connect.
-    pub server: Server,
-    /// The rest, from the slash on.
-    pieces: Vec<Piece>,
+pub struct TargetUrl {
+    /// Scheme, host and port.
+    pub server: TargetServer,
+    /// Path and query.
+    pieces: Vec<PathPart>,
 }
 
-/// Where to connect.
+/// Scheme, host and port of a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Server {
-    /// Whether TLS is spoken.
+pub struct TargetServer {
+    /// `true` if the scheme is https.
     pub secure: bool,
-    /// A name or an address; an IPv6 address without its brackets.
+    /// Host name or address; IPv6 addresses without brackets.
     pub host: String,
-    /// The port.
+    /// Port number.
     pub port: u16,
 }
 
-/// A part of a path.
+/// Part of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Piece {
+enum PathPart {
     Text(String),
-    /// From the first to the last number, with leading zeros up to the width.
+    /// Inclusive range, padded with zeros to `width` digits.
     Range {
         first: u64,
         last: u64,
@@ -94,45 +92,52 @@ enum Piece {
     },
 }
 
-/// The most urls that the ranges of one url may stand for.
+/// Maximum number of URLs in a pattern.
 const MAX_URLS: u64 = 1 << 40;
 
-impl Url {
-    /// Reads a url; says what is wrong with it, and what to write.
+impl TargetUrl {
+    /// Parses a URL.
+    ///
+    /// # Errors
+    ///
+    /// A message for the user, with the cause and a correction.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (secure, rest) = if let Some(rest) = text.strip_prefix("http://") {
             (false, rest)
         } else if let Some(rest) = text.strip_prefix("https://") {
             (true, rest)
         } else {
-            return Err(format!("`{text}` is not a url; write http://{text}"));
+            return Err(format!(
+                "`{text}` is not a URL; did you mean http://{text}?"
+            ));
         };
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(end);
         let path = path.split('#').next().unwrap_or_default();
         if let Some(bad) = path.chars().find(|c| !c.is_ascii_graphic()) {
             return Err(format!(
-                "`{text}` has {bad:?} in its path; write it as %{:02X}",
+                "`{text}` has {bad:?} in its path; encode it as %{:02X}",
                 u32::from(bad) & 0xff
             ));
         }
         let slash = if path.starts_with('/') { "" } else { "/" };
         let url = Self {
-            server: Server::parse(authority, secure).map_err(|why| format!("`{text}` {why}"))?,
+            server: TargetServer::parse(authority, secure)
+                .map_err(|why| format!("`{text}` {why}"))?,
             pieces: pieces(&format!("{slash}{path}")).map_err(|why| format!("`{text}` {why}"))?,
         };
         match url.checked_count() {
             Some(count) if count <= MAX_URLS => Ok(url),
-            _ => Err(format!("`{text}` stands for more than {MAX_URLS} urls")),
+            _ => Err(format!("`{text}` expands to more than {MAX_URLS} URLs")),
         }
     }
 
-    /// How many urls this one stands for.
+    /// Number of URLs in the pattern.
     pub fn count(&self) -> u64 {
         self.checked_count().unwrap_or(MAX_URLS)
     }
 
-    /// The path and query, ranges as they were written.
+    /// Path and query, with unexpanded ranges.
     pub fn path(&self) -> String {
         self.pieces.iter().map(ToString::to_string).collect()
     }
@@ -141,21 +146,21 @@ impl Url {
         self.pieces
             .iter()
             .try_fold(1u64, |count, piece| match piece {
-                Piece::Text(_) => Some(count),
-                Piece::Range { first, last, .. } => {
+                PathPart::Text(_) => Some(count),
+                PathPart::Range { first, last, .. } => {
                     count.checked_mul((last - first).checked_add(1)?)
                 }
             })
     }
 
-    /// Writes the path and query of one of the urls, counted from 0; the last range counts fastest.
+    /// Appends path and query of the URL with this index, counted from 0; the last range varies fastest.
     pub(crate) fn write_path(&self, index: u64, out: &mut Vec<u8>) {
         let mut behind = self.count();
         let mut index = index;
         for piece in &self.pieces {
             match piece {
-                Piece::Text(text) => out.extend_from_slice(text.as_bytes()),
-                Piece::Range { first, last, width } => {
+                PathPart::Text(text) => out.extend_from_slice(text.as_bytes()),
+                PathPart::Range { first, last, width } => {
                     behind /= last - first + 1;
                     write_number(first + index / behind, *width, out);
                     index %= behind;
@@ -165,13 +170,13 @@ impl Url {
     }
 }
 
-impl fmt::Display for Url {
+impl fmt::Display for TargetUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", self.server, self.path())
     }
 }
 
-impl fmt::Display for Piece {
+impl fmt::Display for PathPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Text(text) => f.write_str(text),
@@ -180,16 +185,16 @@ impl fmt::Display for Piece {
     }
 }
 
-impl Server {
+impl TargetServer {
     fn parse(authority: &str, secure: bool) -> Result<Self, String> {
         if authority.contains('@') {
-            return Err("has a user in it; use -H 'Authorization: …'".to_owned());
+            return Err("contains user information; use -H 'Authorization: …'".to_owned());
         }
         let (host, port) = match authority.strip_prefix('[') {
             Some(rest) => {
                 let (host, rest) = rest
                     .split_once(']')
-                    .ok_or("lacks the ] after its address")?;
+                    .ok_or("has no ] after the IPv6 address")?;
                 (host, rest.strip_prefix(':'))
             }
             None => match authority.split_once(':') {
@@ -204,10 +209,10 @@ impl Server {
                 .parse()
                 .ok()
                 .filter(|&port| port > 0)
-                .ok_or("has a port that is not from 1 to 65535")?,
+                .ok_or("has an invalid port; expected 1 to 65535")?,
         };
         if host.is_empty() || !host.chars().all(|c| c.is_ascii_graphic()) {
-            return Err("names no host; write http://HOST/PATH".to_owned());
+            return Err("has no host; expected http://HOST/PATH".to_owned());
         }
         Ok(Self {
             secure,
@@ -216,7 +221,7 @@ impl Server {
         })
     }
 
-    /// As in the field `Host`.
+    /// Value of the Host field.
     pub fn authority(&self) -> String {
         let host = if self.host.contains(':') {
             format!("[{}]", self.host)
@@ -230,15 +235,15 @@ impl Server {
     }
 }
 
-impl fmt::Display for Server {
+impl fmt::Display for TargetServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.secure { "https" } else { "http" };
         write!(f, "{scheme}://{}", self.authority())
     }
 }
 
-/// Brackets that hold no range of numbers stay as they are.
-fn pieces(path: &str) -> Result<Vec<Piece>, String> {
+/// Splits a path into text and ranges. Brackets without a numeric range are text.
+fn pieces(path: &str) -> Result<Vec<PathPart>, String> {
     let mut pieces = Vec::new();
     let mut text = String::new();
     let mut rest = path;
@@ -253,16 +258,16 @@ fn pieces(path: &str) -> Result<Vec<Piece>, String> {
             rest = after;
             continue;
         };
-        pieces.push(Piece::Text(std::mem::take(&mut text)));
+        pieces.push(PathPart::Text(std::mem::take(&mut text)));
         pieces.push(piece(range)?);
         rest = behind;
     }
     text.push_str(rest);
-    pieces.push(Piece::Text(text));
+    pieces.push(PathPart::Text(text));
     Ok(pieces)
 }
 
-fn piece((first, last): (&str, &str)) -> Result<Piece, String> {
+fn piece((first, last): (&str, &str)) -> Result<PathPart, String> {
     let width = if first.starts_with('0') {
         first.len()
     } else {
@@ -270,11 +275,11 @@ fn piece((first, last): (&str, &str)) -> Result<Piece, String> {
     };
     let number = |word: &str| word.parse::<u64>().ok().filter(|&n| n <= MAX_URLS);
     match (number(first), number(last)) {
-        (Some(first), Some(last)) if first <= last => Ok(Piece::Range { first, last, width }),
+        (Some(first), Some(last)) if first <= last => Ok(PathPart::Range { first, last, width }),
         (Some(_), Some(_)) => Err(format!(
-            "has a range that ends before it begins; write [{last}-{first}]"
+            "has a descending range; did you mean [{last}-{first}]?"
         )),
-        _ => Err(format!("has a range beyond {MAX_URLS}")),
+        _ => Err(format!("has a range that exceeds {MAX_URLS}")),
     }
 }
 
@@ -304,7 +309,7 @@ mod tests {
     use super::*;
 
     fn paths(url: &str) -> Vec<String> {
-        let url = Url::parse(url).expect("a url");
+        let url = TargetUrl::parse(url).expect("a url");
         (0..url.count())
             .map(|index| {
                 let mut out = Vec::new();
@@ -323,11 +328,11 @@ mod tests {
             ("http://a:8080?q", "http://a:8080", "/?q"),
             ("http://[::1]:81/b", "http://[::1]:81", "/b"),
         ] {
-            let url = Url::parse(text).expect("a url");
+            let url = TargetUrl::parse(text).expect("a url");
             assert_eq!(url.server.to_string(), server);
             assert_eq!(paths(text), [path]);
         }
-        let six = Url::parse("http://[::1]/").expect("a url");
+        let six = TargetUrl::parse("http://[::1]/").expect("a url");
         assert_eq!((six.server.host.as_str(), six.server.port), ("::1", 80));
     }
 
@@ -349,28 +354,28 @@ mod tests {
             "https://b:1/[001-100]?x",
             "http://[::1]/",
         ] {
-            assert_eq!(Url::parse(text).expect("a url").to_string(), text);
+            assert_eq!(TargetUrl::parse(text).expect("a url").to_string(), text);
         }
     }
 
     #[test]
     fn what_is_no_url_gets_a_remedy() {
         for (text, says) in [
-            ("localhost", "write http://localhost"),
-            ("ftp://a", "is not a url"),
-            ("http:///x", "names no host"),
+            ("localhost", "http://localhost?"),
+            ("ftp://a", "is not a URL"),
+            ("http:///x", "has no host"),
             ("http://a:0/", "port"),
             ("http://a:99999/", "port"),
             ("http://a:x/", "port"),
-            ("http://[::1/", "lacks the ]"),
+            ("http://[::1/", "has no ]"),
             ("http://u:p@a/", "Authorization"),
-            ("http://a/b c", "write it as %20"),
-            ("http://a/[9-1]", "write [1-9]"),
-            ("http://a/[1-99999999999999]", "beyond"),
+            ("http://a/b c", "encode it as %20"),
+            ("http://a/[9-1]", "[1-9]?"),
+            ("http://a/[1-99999999999999]", "exceeds"),
             ("http://a/[1-9999999]/[1-9999999]", "more than"),
         ] {
-            let told = Url::parse(text).expect_err(text);
-            assert!(told.contains(says), "{text}: {told}");
+            let message = TargetUrl::parse(text).expect_err(text);
+            assert!(message.contains(says), "{text}: {message}");
         }
     }
 }

@@ -1,38 +1,38 @@
-//! A report for the tests of everything that reads one.
+//! Sample report for unit tests.
 
 use std::time::{Duration, SystemTime};
 
-use super::outcome::{Fault, Outcome};
-use super::report::{OriginCount, Report, Slice};
-use super::tally::{Answer, Tally};
-use super::target::Url;
+use super::outcome::{CacheOutcome, RequestFault};
+use super::report::{BenchReport, OriginCount, Slice};
+use super::tally::{RecordedResponse, Tally};
+use super::target::TargetUrl;
 
-/// Of 10 s: 90 hits of 1 ms, 10 misses of 100 ms with a 503, and 5 faults.
-pub(crate) fn report() -> Report {
+/// Returns a report over 10 s: 90 hits of 1 ms, 10 misses of 100 ms with status 503, and 5 faults.
+pub(crate) fn report() -> BenchReport {
     let mut tally = Tally::default();
     for number in 0..100 {
         let (status, outcome, millis) = match number % 10 {
-            0 => (503, Outcome::Miss, 100),
-            _ => (200, Outcome::Hit, 1),
+            0 => (503, CacheOutcome::Miss, 100),
+            _ => (200, CacheOutcome::Hit, 1),
         };
-        tally.answered(&Answer {
+        tally.answered(&RecordedResponse {
             status,
             outcome,
             first_byte: Duration::from_millis(millis) / 2,
             total: Duration::from_millis(millis),
         });
     }
-    tally.failed(Fault::Refused);
+    tally.failed(RequestFault::Refused);
     for _ in 0..4 {
-        tally.failed(Fault::TimedOut);
+        tally.failed(RequestFault::TimedOut);
     }
     tally.connected(Duration::from_micros(50));
     tally.received(1_000_000);
     let second = Duration::from_secs(1);
-    Report {
+    BenchReport {
         began: SystemTime::UNIX_EPOCH,
         elapsed: second * 10,
-        url: Url::parse("http://localhost:8080/page/[1-50]?a=1&b=<2>").expect("a url"),
+        url: TargetUrl::parse("http://localhost:8080/page/[1-50]?a=1&b=<2>").expect("a url"),
         urls: 50,
         connections: 4,
         threads: 2,

@@ -1,13 +1,13 @@
-//! What makes a run fail: `p99>50ms`, `errors>0`, `rate<1000`.
+//! Failure conditions of a run, such as `p99>50ms`, `errors>0` or `rate<1000`.
 
 use std::fmt;
 use std::time::Duration;
 
-use super::outcome::Outcome;
-use super::report::Report;
+use super::outcome::CacheOutcome;
+use super::report::BenchReport;
 use super::unit;
 
-/// A condition under which a run has failed.
+/// Condition under which a run has failed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Threshold {
     text: String,
@@ -42,23 +42,29 @@ enum Comparison {
     AtMost,
 }
 
-/// What a limit is given in.
+/// Unit of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Measure {
+enum MetricUnit {
     Time,
     Share,
     Number,
 }
 
-/// The metrics there are, for those who mistype one.
+/// Names of the metrics, for error messages.
 const METRICS: &str = "p50 to p99.999, mean, stdev, max, requests, rate, errors, error-rate, hit-ratio, origin-requests, \
                        unsent, backlog, status-404 or status-5xx";
 
 impl Threshold {
-    /// Reads a condition; says what is wrong with it.
+    /// Parses a condition.
+    ///
+    /// # Errors
+    ///
+    /// A message for the user.
     pub fn parse(text: &str) -> Result<Self, String> {
         let at = text.find(['<', '>']).ok_or_else(|| {
-            format!("`{text}` compares nothing; write something like p99>50ms or rate<1000")
+            format!(
+                "`{text}` has no comparison; expected a condition such as p99>50ms or rate<1000"
+            )
         })?;
         let (name, rest) = text.split_at(at);
         let (comparison, limit) = match (rest.strip_prefix(">="), rest.strip_prefix("<=")) {
@@ -67,8 +73,12 @@ impl Threshold {
             _ if rest.starts_with('>') => (Comparison::More, &rest[1..]),
             _ => (Comparison::Less, &rest[1..]),
         };
-        let metric = Metric::parse(name.trim())
-            .ok_or_else(|| format!("`{}` is no metric; there are {METRICS}", name.trim()))?;
+        let metric = Metric::parse(name.trim()).ok_or_else(|| {
+            format!(
+                "`{}` is not a metric; expected one of {METRICS}",
+                name.trim()
+            )
+        })?;
         let limit = metric
             .measure()
             .parse(limit.trim())
@@ -81,15 +91,15 @@ impl Threshold {
         })
     }
 
-    /// Whether it can only be judged with the origin's counter.
+    /// Returns whether the condition needs the origin's counter.
     pub fn needs_origin(&self) -> bool {
         self.metric == Metric::OriginRequests
     }
 
-    /// Says how the run has failed, if it has.
-    pub fn failure(&self, report: &Report) -> Option<String> {
+    /// Returns a message if the run has failed by this condition.
+    pub fn failure(&self, report: &BenchReport) -> Option<String> {
         let Some(value) = self.metric.value(report) else {
-            return Some(format!("{self}: nothing was measured that would tell"));
+            return Some(format!("{self}: no data"));
         };
         let holds = match self.comparison {
             Comparison::More => value > self.limit,
@@ -143,16 +153,16 @@ impl Metric {
         known.then_some(Self::Percentile(percent))
     }
 
-    fn measure(self) -> Measure {
+    fn measure(self) -> MetricUnit {
         match self {
-            Self::Percentile(_) | Self::Mean | Self::Stdev | Self::Max => Measure::Time,
-            Self::ErrorRate | Self::HitRatio => Measure::Share,
-            _ => Measure::Number,
+            Self::Percentile(_) | Self::Mean | Self::Stdev | Self::Max => MetricUnit::Time,
+            Self::ErrorRate | Self::HitRatio => MetricUnit::Share,
+            _ => MetricUnit::Number,
         }
     }
 
-    /// `None` when nothing has been seen that would tell: silence is no success.
-    fn value(self, report: &Report) -> Option<f64> {
+    /// Value of the metric; `None` without data, which counts as a failure.
+    fn value(self, report: &BenchReport) -> Option<f64> {
         let tally = &report.tally;
         let latency = || {
             let total = tally.overall().total;
@@ -168,7 +178,7 @@ impl Metric {
             Self::Errors => tally.faults() as f64,
             Self::ErrorRate => report.error_share(),
             Self::HitRatio => {
-                let silent = tally.of(Outcome::None);
+                let silent = tally.count_of(CacheOutcome::None);
                 (tally.answers() > silent).then(|| report.hit_share())?
             }
             Self::OriginRequests => report.origin?.requests as f64,
@@ -180,7 +190,7 @@ impl Metric {
     }
 }
 
-impl Measure {
+impl MetricUnit {
     fn parse(self, word: &str) -> Result<f64, String> {
         match self {
             Self::Time => unit::duration(word).map(|time| time.as_secs_f64()),
@@ -190,9 +200,9 @@ impl Measure {
                     Some(percent) => number(percent.trim_end()).map(|percent| percent / 100.0),
                     None => number(word),
                 };
-                share
-                    .filter(|share| *share <= 1.0)
-                    .ok_or_else(|| format!("`{word}` is no share; write 0.01 or 1%"))
+                share.filter(|share| *share <= 1.0).ok_or_else(|| {
+                    format!("`{word}` is not a fraction; expected 0.01 or 1%, for example")
+                })
             }
         }
     }
@@ -217,7 +227,7 @@ mod tests {
     use super::*;
     use crate::load::testing::report;
 
-    /// The sample report has 90 hits of 1 ms, 10 misses of 100 ms, and 5 faults in 10 s.
+    /// The sample report: 90 hits of 1 ms, 10 misses of 100 ms, and 5 faults in 10 s.
     #[test]
     fn conditions_hold_or_do_not() {
         for (text, failure) in [
@@ -252,26 +262,26 @@ mod tests {
         empty.origin = None;
         for text in ["p99>50ms", "hit-ratio<1%", "origin-requests>9"] {
             let threshold = Threshold::parse(text).expect(text);
-            let told = threshold.failure(&empty).expect(text);
-            assert!(told.contains("nothing was measured"), "{told}");
+            let message = threshold.failure(&empty).expect(text);
+            assert!(message.contains("no data"), "{message}");
         }
     }
 
     #[test]
     fn what_is_no_condition_gets_a_remedy() {
         for (text, says) in [
-            ("p99", "write something like p99>50ms"),
-            ("p99=5ms", "write something like"),
-            ("p101>5ms", "is no metric; there are p50"),
-            ("latency>5ms", "is no metric"),
-            ("status-60x>1", "is no metric"),
+            ("p99", "expected a condition such as p99>50ms"),
+            ("p99=5ms", "expected a condition such as"),
+            ("p101>5ms", "is not a metric; expected one of p50"),
+            ("latency>5ms", "is not a metric"),
+            ("status-60x>1", "is not a metric"),
             ("p99>50", "unit"),
             ("rate<fast", "is not a number"),
             ("errors>-1", "is not a number"),
-            ("error-rate>5", "write 0.01 or 1%"),
+            ("error-rate>5", "expected 0.01 or 1%"),
         ] {
-            let told = Threshold::parse(text).expect_err(text);
-            assert!(told.contains(says), "{text}: {told}");
+            let message = Threshold::parse(text).expect_err(text);
+            assert!(message.contains(says), "{text}: {message}");
         }
     }
 }

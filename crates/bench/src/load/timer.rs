@@ -1,4 +1,4 @@
-//! A timer among the events: waiting for events itself is only good to a millisecond.
+//! Timer based on timerfd, since the timeout of epoll has a resolution of only a millisecond.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -9,14 +9,14 @@ use rustix::time::{
     timerfd_settime,
 };
 
-/// Goes off at a moment.
+/// One-shot timer.
 #[derive(Debug)]
-pub(crate) struct Timer {
+pub(crate) struct OneShotTimer {
     descriptor: OwnedFd,
     set_to: Option<Instant>,
 }
 
-impl Timer {
+impl OneShotTimer {
     pub(crate) fn new() -> io::Result<Self> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         Ok(Self {
@@ -25,12 +25,12 @@ impl Timer {
         })
     }
 
-    /// Makes it go off at `at`, once.
+    /// Arms the timer for `at`.
     pub(crate) fn set(&mut self, at: Instant) -> io::Result<()> {
         if self.set_to.replace(at) == Some(at) {
             return Ok(());
         }
-        // A time of zero would turn the timer off.
+        // Zero would disarm the timer.
         let left = at
             .saturating_duration_since(Instant::now())
             .max(Duration::from_nanos(1));
@@ -50,13 +50,13 @@ impl Timer {
     }
 }
 
-impl AsRawFd for Timer {
+impl AsRawFd for OneShotTimer {
     fn as_raw_fd(&self) -> RawFd {
         self.descriptor.as_raw_fd()
     }
 }
 
-impl AsFd for Timer {
+impl AsFd for OneShotTimer {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }

@@ -1,4 +1,4 @@
-//! TLS: which certificates are believed, and what is spoken on it.
+//! TLS client configuration: trust anchors and ALPN.
 
 use std::io;
 use std::net::TcpStream;
@@ -13,50 +13,69 @@ use rustls::{
 };
 
 use super::error::LoadError;
-use super::http1::TlsTo;
-use super::settings::{Protocol, Settings, Trust};
-use super::target::Server;
+use super::http1::TlsEndpoint;
+use super::settings::{CertificateTrust, LoadProtocol, Settings};
+use super::target::TargetServer;
 
-/// The client's side of every handshake.
+/// Builds the TLS configuration shared by all connections.
+///
+/// # Errors
+///
+/// [`LoadError::Authorities`] if no CA certificate can be loaded.
 pub(crate) fn config(settings: &Settings) -> Result<Arc<ClientConfig>, LoadError> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(|why| LoadError::Authorities(why.to_string()))?;
     let mut config = match &settings.trust {
-        Trust::Anyone => builder
+        CertificateTrust::Any => builder
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Believe(provider)))
+            .with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate(provider)))
             .with_no_client_auth(),
         trust => builder
             .with_root_certificates(roots(trust)?)
             .with_no_client_auth(),
     };
     config.alpn_protocols = match settings.protocol {
-        Protocol::Http1 => vec![b"http/1.1".to_vec()],
-        Protocol::Http2 { .. } => vec![b"h2".to_vec()],
+        LoadProtocol::Http1 => vec![b"http/1.1".to_vec()],
+        LoadProtocol::Http2 { .. } => vec![b"h2".to_vec()],
     };
     if !settings.keep_alive {
-        // Each connection pays for a handshake of its own, as those of so many clients would.
+        // Without keep-alive every connection stands for another client, so no session is resumed.
         config.resumption = rustls::client::Resumption::disabled();
     }
     Ok(Arc::new(config))
 }
 
-/// What TLS needs to know about one server.
-pub(crate) fn to(server: &Server, config: &Arc<ClientConfig>) -> Result<TlsTo, LoadError> {
+/// Returns the TLS parameters of a server.
+///
+/// # Errors
+///
+/// [`LoadError::Handshake`] if its host is not a valid server name.
+pub(crate) fn tls_endpoint(
+    server: &TargetServer,
+    config: &Arc<ClientConfig>,
+) -> Result<TlsEndpoint, LoadError> {
     let name = ServerName::try_from(server.host.clone()).map_err(|_| LoadError::Handshake {
         server: server.clone(),
-        why: "its name cannot stand in a certificate".to_owned(),
+        why: "its host is not a valid name for TLS".to_owned(),
     })?;
-    Ok(TlsTo {
+    Ok(TlsEndpoint {
         config: Arc::clone(config),
         name,
     })
 }
 
-/// Shakes hands once, so that what is wrong is told once.
-pub(crate) fn try_out(server: &Server, to: &TlsTo, mut socket: TcpStream) -> Result<(), LoadError> {
+/// Performs one handshake, to report a configuration error early.
+///
+/// # Errors
+///
+/// [`LoadError::Handshake`] with a remedy if the certificate is not trusted or HTTP/2 is not negotiated.
+pub(crate) fn check(
+    server: &TargetServer,
+    to: &TlsEndpoint,
+    mut socket: TcpStream,
+) -> Result<(), LoadError> {
     let refused = |why: String| LoadError::Handshake {
         server: server.clone(),
         why,
@@ -66,33 +85,33 @@ pub(crate) fn try_out(server: &Server, to: &TlsTo, mut socket: TcpStream) -> Res
     while session.is_handshaking() {
         session
             .complete_io(&mut socket)
-            .map_err(|why| refused(format!("TLS fails: {why}{}", remedy(&why))))?;
+            .map_err(|why| refused(format!("the TLS handshake failed: {why}{}", remedy(&why))))?;
     }
     let wanted = to.config.alpn_protocols.first().map(Vec::as_slice);
     if wanted == Some(b"h2") && session.alpn_protocol() != wanted {
         return Err(refused(
-            "it does not speak HTTP/2; leave --http2 away".to_owned(),
+            "it does not support HTTP/2; omit --http2".to_owned(),
         ));
     }
     Ok(())
 }
 
-/// What to do about a certificate that is not believed.
+/// Describes the remedy for an untrusted certificate.
 fn remedy(why: &io::Error) -> &'static str {
     let inner = why.get_ref().and_then(|inner| inner.downcast_ref());
     match inner {
         Some(rustls::Error::InvalidCertificate(_)) => {
-            "; name its authority with --cacert FILE, or use --insecure"
+            "; pass its CA with --cacert FILE, or use --insecure"
         }
         _ => "",
     }
 }
 
-fn roots(trust: &Trust) -> Result<RootCertStore, LoadError> {
+fn roots(trust: &CertificateTrust) -> Result<RootCertStore, LoadError> {
     let unreadable = |why: String| LoadError::Authorities(why);
     let mut roots = RootCertStore::empty();
     let certificates = match trust {
-        Trust::File(path) => CertificateDer::pem_file_iter(path)
+        CertificateTrust::File(path) => CertificateDer::pem_file_iter(path)
             .and_then(Iterator::collect)
             .map_err(|why| unreadable(format!("{}: {why}", path.display())))?,
         _ => rustls_native_certs::load_native_certs().certs,
@@ -100,17 +119,17 @@ fn roots(trust: &Trust) -> Result<RootCertStore, LoadError> {
     roots.add_parsable_certificates(certificates);
     if roots.is_empty() {
         return Err(unreadable(
-            "there are none; give a file with --cacert, or use --insecure".to_owned(),
+            "none found; pass --cacert FILE, or use --insecure".to_owned(),
         ));
     }
     Ok(roots)
 }
 
-/// Believes every certificate; what is measured is not secret.
+/// Certificate verifier that accepts every certificate; the traffic of a load test is not confidential.
 #[derive(Debug)]
-struct Believe(Arc<CryptoProvider>);
+struct AcceptAnyCertificate(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Believe {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _certificate: &CertificateDer<'_>,

@@ -1,11 +1,18 @@
-//! Durations and sizes, as people write and read them.
+//! Parsing and formatting of durations and sizes.
 
 use std::time::Duration;
 
-/// Reads a duration such as `500ms`, `1.5s` or `2m`.
+/// Parses a duration such as `500ms`, `1.5s` or `2m`.
+///
+/// # Errors
+///
+/// A message for the user.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    let wrong =
-        || format!("`{text}` is no duration; write a number and a unit, such as 500ms, 10s or 2m");
+    let wrong = || {
+        format!(
+            "`{text}` is not a duration; expected a number with a unit, such as 500ms, 10s or 2m"
+        )
+    };
     let split = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')
         .ok_or_else(wrong)?;
@@ -22,7 +29,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(number * scale).map_err(|_| wrong())
 }
 
-/// Three digits and the unit that suits: `12.3 ms`.
+/// Formats a duration with three significant digits: `12.3 ms`.
 pub(crate) fn show_duration(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     let (value, unit) = if seconds >= 1.0 {
@@ -35,7 +42,7 @@ pub(crate) fn show_duration(time: Duration) -> String {
     format!("{} {unit}", three_digits(value))
 }
 
-/// A size in binary units: `1.50 MiB`.
+/// Formats a size in binary units: `1.50 MiB`.
 pub(crate) fn show_bytes(bytes: f64) -> String {
     if bytes < 1024.0 {
         return format!("{bytes:.0} B");
@@ -50,17 +57,17 @@ pub(crate) fn show_bytes(bytes: f64) -> String {
     format!("{} TiB", three_digits(value))
 }
 
-/// A whole number with its thousands apart: `1,234,567`.
+/// Formats an integer with thousands separators: `1,234,567`.
 pub(crate) fn show_count(count: u64) -> String {
-    thousands_apart(&count.to_string())
+    with_separators(&count.to_string())
 }
 
-/// The same of what is not whole.
+/// Formats a rounded number with thousands separators.
 pub(crate) fn show_rounded(value: f64) -> String {
-    thousands_apart(&format!("{value:.0}"))
+    with_separators(&format!("{value:.0}"))
 }
 
-fn thousands_apart(digits: &str) -> String {
+fn with_separators(digits: &str) -> String {
     let mut out = String::new();
     for (at, digit) in digits.chars().enumerate() {
         if at > 0 && (digits.len() - at).is_multiple_of(3) {
@@ -71,7 +78,7 @@ fn thousands_apart(digits: &str) -> String {
     out
 }
 
-/// Milliseconds as a number, for machines.
+/// Returns a duration in milliseconds, for machine-readable formats.
 pub(crate) fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }

@@ -1,20 +1,24 @@
-//! Files of urls, as siege reads them: one url a line, perhaps with `POST` and a body; `NAME=value` and `$(NAME)` or
-//! `${NAME}`; `#` begins a comment.
+//! URL files in the format of siege: one URL per line, optionally with `POST` and a body; variables as
+//! `NAME=value` and `$(NAME)` or `${NAME}`; comments start with `#`.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use super::target::{Target, Url};
+use super::target::{LoadTarget, TargetUrl};
 
-/// Reads a file; says what is wrong with it and where, and what to write.
-pub fn read(path: &Path) -> Result<Vec<Target>, String> {
+/// Reads a URL file.
+///
+/// # Errors
+///
+/// A message for the user, with the line and a correction.
+pub fn read(path: &Path) -> Result<Vec<LoadTarget>, String> {
     let text =
         fs::read_to_string(path).map_err(|why| format!("cannot read {}: {why}", path.display()))?;
     parse(&path.display().to_string(), &text)
 }
 
-fn parse(name: &str, text: &str) -> Result<Vec<Target>, String> {
+fn parse(name: &str, text: &str) -> Result<Vec<LoadTarget>, String> {
     let mut variables = BTreeMap::new();
     let mut targets = Vec::new();
     for (number, line) in text.lines().enumerate() {
@@ -29,9 +33,7 @@ fn parse(name: &str, text: &str) -> Result<Vec<Target>, String> {
         targets.extend(read);
     }
     if targets.is_empty() {
-        return Err(format!(
-            "{name}: there is no url in it; write one on each line"
-        ));
+        return Err(format!("{name}: no URL found; expected one per line"));
     }
     Ok(targets)
 }
@@ -39,7 +41,7 @@ fn parse(name: &str, text: &str) -> Result<Vec<Target>, String> {
 fn read_line(
     line: &str,
     variables: &mut BTreeMap<String, String>,
-) -> Result<Option<Target>, String> {
+) -> Result<Option<LoadTarget>, String> {
     if let Some((name, value)) = line
         .split_once('=')
         .filter(|(name, _)| is_name(name.trim()))
@@ -53,25 +55,25 @@ fn read_line(
     let (url, rest) = line
         .split_once(char::is_whitespace)
         .unwrap_or((line.as_str(), ""));
-    let url = Url::parse(url)?;
+    let url = TargetUrl::parse(url)?;
     let rest = rest.trim_start();
     if rest.is_empty() {
-        return Ok(Some(Target::get(url)));
+        return Ok(Some(LoadTarget::get(url)));
     }
     let (method, body) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
     if !matches!(method, "POST" | "PUT" | "PATCH" | "DELETE" | "GET" | "HEAD") {
         return Err(format!(
-            "`{method}` behind the url; write POST and a body, or nothing"
+            "`{method}` after the URL is not a method; expected POST and a body, or nothing"
         ));
     }
-    Ok(Some(Target {
+    Ok(Some(LoadTarget {
         url,
         method: method.to_owned(),
         body: body_of(body.trim())?,
     }))
 }
 
-/// The body itself, or `<FILE`.
+/// Returns the body, or the content of FILE for `<FILE`.
 fn body_of(text: &str) -> Result<Vec<u8>, String> {
     match text.strip_prefix('<') {
         Some(file) => {
@@ -88,7 +90,7 @@ fn is_name(word: &str) -> bool {
         && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// Puts values in the place of `$(NAME)` and `${NAME}`.
+/// Expands `$(NAME)` and `${NAME}`.
 fn replace(text: &str, variables: &BTreeMap<String, String>) -> Result<String, String> {
     let mut out = String::new();
     let mut rest = text;
@@ -105,10 +107,10 @@ fn replace(text: &str, variables: &BTreeMap<String, String>) -> Result<String, S
         };
         let (name, behind) = after[1..]
             .split_once(close)
-            .ok_or_else(|| format!("`${after}` lacks its {close}"))?;
+            .ok_or_else(|| format!("`${after}` has no closing {close}"))?;
         let value = variables
             .get(name)
-            .ok_or_else(|| format!("{name} has no value; write {name}=… on a line above"))?;
+            .ok_or_else(|| format!("{name} is not defined; add {name}=… on an earlier line"))?;
         out.push_str(value);
         rest = behind;
     }
@@ -158,25 +160,25 @@ http://shop.example/[1-3]
         for (text, says) in [
             (
                 "http://a/\nlocalhost/x",
-                "urls.txt:2: `localhost/x` is not a url; write http://",
+                "urls.txt:2: `localhost/x` is not a URL; did you mean http://",
             ),
             (
                 "\n\nhttp://$(HOST)/",
-                "urls.txt:3: HOST has no value; write HOST=",
+                "urls.txt:3: HOST is not defined; add HOST=",
             ),
-            ("http://${HOST/", "urls.txt:1: `${HOST/` lacks its }"),
+            ("http://${HOST/", "urls.txt:1: `${HOST/` has no closing }"),
             (
                 "http://a/ POTS x",
-                "urls.txt:1: `POTS` behind the url; write POST",
+                "urls.txt:1: `POTS` after the URL is not a method; expected POST",
             ),
             (
                 "http://a/ POST <no/such/file",
                 "urls.txt:1: cannot read the body in no/such/file",
             ),
-            ("# nothing", "urls.txt: there is no url in it"),
+            ("# nothing", "urls.txt: no URL found"),
         ] {
-            let told = parse("urls.txt", text).expect_err(text);
-            assert!(told.starts_with(says), "{text:?}: {told}");
+            let message = parse("urls.txt", text).expect_err(text);
+            assert!(message.starts_with(says), "{text:?}: {message}");
         }
     }
 }

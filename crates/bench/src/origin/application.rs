@@ -1,4 +1,4 @@
-//! One request's way through the application, in order.
+//! Request handling of the simulated origin.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -13,27 +13,27 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tokio::time::timeout;
 
-use super::body::{AnswerBody, PageBody};
+use super::body::{OriginBody, PageBody};
 use super::conditional::Validators;
-use super::counters::{COUNTERS, Counters, Event};
-use super::options::adjusted;
-use super::page::Page;
+use super::counters::{COUNTERS, OriginCounters, OriginEvent};
+use super::options::overridden;
+use super::page::GeneratedPage;
 use super::settings::{PageSettings, Settings};
-use super::spread::{Decides, spread};
-use super::workers::Workers;
+use super::url_hash::{HashPurpose, url_hash};
+use super::workers::WorkerPool;
 
-/// How long a request's body may take.
+/// Time limit for receiving a request's content.
 const MAX_UPLOAD: Duration = Duration::from_mins(1);
 
-type Answer = Response<AnswerBody>;
+type OriginAnswer = Response<OriginBody>;
 
-/// The application.
+/// Simulated application.
 pub(super) struct Application {
     settings: Settings,
-    workers: Workers,
-    counters: Arc<Counters>,
+    workers: WorkerPool,
+    counters: Arc<OriginCounters>,
     started: SystemTime,
-    /// Numbers for requests, renders and whole pages; a reset of the counters leaves them alone.
+    /// Sequence numbers of requests, renders and complete pages, unaffected by a reset of the counters.
     requests: AtomicU64,
     renders: AtomicU64,
     pages: AtomicU64,
@@ -42,7 +42,7 @@ pub(super) struct Application {
 impl Application {
     pub(super) fn new(settings: Settings) -> Self {
         Self {
-            workers: Workers::new(settings.workers, settings.queue),
+            workers: WorkerPool::new(settings.workers, settings.queue),
             settings,
             counters: Arc::default(),
             started: SystemTime::now(),
@@ -52,19 +52,16 @@ impl Application {
         }
     }
 
-    pub(super) fn counters(&self) -> &Arc<Counters> {
+    pub(super) fn counters(&self) -> &Arc<OriginCounters> {
         &self.counters
     }
 
-    pub(super) async fn answer(&self, request: Request<Incoming>) -> Answer {
+    pub(super) async fn answer(&self, request: Request<Incoming>) -> OriginAnswer {
         let (head, mut body) = request.into_parts();
-        // What the client sends is read to its end, so that the connection can go on.
+        // Drains the request content, so that the connection can be reused.
         let whole = async { while let Some(Ok(_)) = body.frame().await {} };
         if timeout(MAX_UPLOAD, whole).await.is_err() {
-            return told(
-                StatusCode::REQUEST_TIMEOUT,
-                "The request takes too long to arrive.",
-            );
+            return plain_text(StatusCode::REQUEST_TIMEOUT, "Request timeout.");
         }
         if head.uri.path() == COUNTERS {
             return self.answer_counters(&head.method, &head.uri);
@@ -72,26 +69,26 @@ impl Application {
         self.answer_page(&head.uri, &head.headers).await
     }
 
-    async fn answer_page(&self, uri: &Uri, fields: &HeaderMap) -> Answer {
+    async fn answer_page(&self, uri: &Uri, fields: &HeaderMap) -> OriginAnswer {
         let url = uri.path_and_query().map_or("/", |url| url.as_str());
         let in_flight = self.counters.request(url);
-        let own = match adjusted(&self.settings.page, uri.query().unwrap_or_default()) {
-            Ok(own) => own,
-            Err(what) => return told(StatusCode::BAD_REQUEST, &what),
+        let overrides = match overridden(&self.settings.page, uri.query().unwrap_or_default()) {
+            Ok(overrides) => overrides,
+            Err(what) => return plain_text(StatusCode::BAD_REQUEST, &what),
         };
-        let settings = own.as_ref().unwrap_or(&self.settings.page);
+        let settings = overrides.as_ref().unwrap_or(&self.settings.page);
 
         let number = self.requests.fetch_add(1, Ordering::Relaxed);
         if self.settings.error_rate.has_nth(number) {
-            self.counters.count(Event::Error);
-            return told(self.settings.error_status, "This request was to fail.");
+            self.counters.count(OriginEvent::Error);
+            return plain_text(self.settings.error_status, "Simulated error.");
         }
-        let unchanging = settings.unchanging.has(spread(url, Decides::Change));
+        let unchanging = settings.unchanging.has(url_hash(url, HashPurpose::Change));
         let echo = echoed(settings, fields);
         if unchanging {
             let validators = self.validators(settings, url, echo.as_deref(), None);
             if validators.has(fields) {
-                self.counters.count(Event::NotModified);
+                self.counters.count(OriginEvent::NotModified);
                 return not_modified(settings, url, &validators);
             }
         }
@@ -101,8 +98,8 @@ impl Application {
             .await
             .is_err()
         {
-            self.counters.count(Event::Busy);
-            let mut busy = told(StatusCode::SERVICE_UNAVAILABLE, "Nobody is free.");
+            self.counters.count(OriginEvent::Busy);
+            let mut busy = plain_text(StatusCode::SERVICE_UNAVAILABLE, "All workers are busy.");
             busy.headers_mut()
                 .insert(RETRY_AFTER, HeaderValue::from_static("1"));
             return busy;
@@ -115,11 +112,11 @@ impl Application {
             .truncate_rate
             .has_nth(self.pages.fetch_add(1, Ordering::Relaxed));
         if cut {
-            self.counters.count(Event::Truncated);
+            self.counters.count(OriginEvent::Truncated);
         }
         let body = PageBody::new(page, settings.slow_body, cut, in_flight);
         let validators = self.validators(settings, url, echo.as_deref(), render);
-        let mut answer = Response::new(AnswerBody::Page(Box::new(body)));
+        let mut answer = Response::new(OriginBody::Page(Box::new(body)));
         *answer.status_mut() = settings.status;
         let fields = answer.headers_mut();
         fields.insert(CONTENT_TYPE, settings.content_type.clone());
@@ -130,7 +127,8 @@ impl Application {
         answer
     }
 
-    /// A page that never changes is as old as the application; any other is new with each render.
+    /// Returns the validators. An unchanging page is as old as the process; any other changes with each
+    /// render.
     fn validators(
         &self,
         settings: &PageSettings,
@@ -139,10 +137,10 @@ impl Application {
         render: Option<u64>,
     ) -> Validators {
         let etag = || {
-            let mut etag = format!("\"{:016x}", spread(url, Decides::Text));
-            // What it echoes makes it another page.
+            let mut etag = format!("\"{:016x}", url_hash(url, HashPurpose::Text));
+            // The echoed fields are part of the representation.
             if let Some(echo) = echo {
-                let _ = write!(etag, "-{:016x}", spread(echo, Decides::Text));
+                let _ = write!(etag, "-{:016x}", url_hash(echo, HashPurpose::Text));
             }
             if let Some(render) = render {
                 let _ = write!(etag, "-{render}");
@@ -159,7 +157,7 @@ impl Application {
         }
     }
 
-    fn answer_counters(&self, method: &Method, uri: &Uri) -> Answer {
+    fn answer_counters(&self, method: &Method, uri: &Uri) -> OriginAnswer {
         let query = uri.query().unwrap_or_default();
         let json = match *method {
             Method::GET | Method::HEAD => match query.strip_prefix("url=") {
@@ -171,14 +169,14 @@ impl Application {
                 self.counters.all_as_json()
             }
             _ => {
-                let what = "GET reads the counters, DELETE sets them to zero.";
-                let mut answer = told(StatusCode::METHOD_NOT_ALLOWED, what);
+                let what = "GET returns the counters, DELETE resets them.";
+                let mut answer = plain_text(StatusCode::METHOD_NOT_ALLOWED, what);
                 let methods = HeaderValue::from_static("GET, HEAD, DELETE, POST");
                 answer.headers_mut().insert(ALLOW, methods);
                 return answer;
             }
         };
-        let mut answer = Response::new(AnswerBody::text(format!("{json}\n")));
+        let mut answer = Response::new(OriginBody::text(format!("{json}\n")));
         let fields = answer.headers_mut();
         fields.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         fields.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -186,14 +184,14 @@ impl Application {
     }
 }
 
-fn not_modified(settings: &PageSettings, url: &str, validators: &Validators) -> Answer {
-    let mut answer = Response::new(AnswerBody::Text(None));
+fn not_modified(settings: &PageSettings, url: &str, validators: &Validators) -> OriginAnswer {
+    let mut answer = Response::new(OriginBody::Text(None));
     *answer.status_mut() = StatusCode::NOT_MODIFIED;
     add_caching(answer.headers_mut(), settings, url, validators);
     answer
 }
 
-/// What the request had in the fields that the page is to name: `accept-language: de; cookie: -`.
+/// Returns the request fields to repeat in the page: `accept-language: de; cookie: -`.
 fn echoed(settings: &PageSettings, fields: &HeaderMap) -> Option<String> {
     let one = |name: &HeaderName| {
         let values = fields.get_all(name).iter();
@@ -205,19 +203,24 @@ fn echoed(settings: &PageSettings, fields: &HeaderMap) -> Option<String> {
     (!all.is_empty()).then(|| all.join("; "))
 }
 
-fn rendered(settings: &PageSettings, url: &str, echo: Option<&str>, render: Option<u64>) -> Page {
+fn rendered(
+    settings: &PageSettings,
+    url: &str,
+    echo: Option<&str>,
+    render: Option<u64>,
+) -> GeneratedPage {
     let version = render.map(|render| {
         let now = httpdate::fmt_http_date(SystemTime::now());
         format!("Render {render}, {now}")
     });
     let content_type = settings.content_type.to_str().unwrap_or_default();
-    Page::new(url, version.as_deref(), echo, content_type, settings.size)
+    GeneratedPage::new(url, version.as_deref(), echo, content_type, settings.size)
 }
 
-/// What a 200 and a 304 both say: RFC 9110 §15.4.5.
+/// Adds the fields that a 200 and a 304 have in common (RFC 9110 §15.4.5).
 fn add_caching(fields: &mut HeaderMap, settings: &PageSettings, url: &str, known: &Validators) {
     let max_age = settings.max_age.map(|range| {
-        let seconds = range.pick(spread(url, Decides::MaxAge));
+        let seconds = range.pick(url_hash(url, HashPurpose::MaxAge));
         format!("max-age={seconds}")
     });
     let max_age = max_age
@@ -239,15 +242,15 @@ fn add_caching(fields: &mut HeaderMap, settings: &PageSettings, url: &str, known
     }
 }
 
-fn told(status: StatusCode, what: &str) -> Answer {
-    let mut answer = Response::new(AnswerBody::text(format!("{what}\n")));
+fn plain_text(status: StatusCode, what: &str) -> OriginAnswer {
+    let mut answer = Response::new(OriginBody::text(format!("{what}\n")));
     *answer.status_mut() = status;
     let plain = HeaderValue::from_static("text/plain; charset=utf-8");
     answer.headers_mut().insert(CONTENT_TYPE, plain);
     answer
 }
 
-/// Undoes percent-encoding. What is not encoded well stays as it is.
+/// Decodes percent-encoding. Invalid sequences are left as they are.
 fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

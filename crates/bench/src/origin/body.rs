@@ -1,4 +1,4 @@
-//! A page on its way to the client, in pieces that are made as they are wanted.
+//! Response body, generated piece by piece.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -9,52 +9,57 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::counters::InFlight;
-use super::page::Page;
+use super::counters::RequestGuard;
+use super::page::GeneratedPage;
 
-/// The most that is made at a time.
+/// Maximum size of a piece, in bytes.
 const PIECE: u64 = 64 << 10;
 
-/// How many pieces a slow page comes in.
+/// Number of pieces of a slow page.
 const SLOW_PIECES: u32 = 20;
 
-/// The body of an answer.
-pub(super) enum AnswerBody {
-    /// A short text.
+/// Response body.
+pub(super) enum OriginBody {
+    /// Short text.
     Text(Option<Bytes>),
-    /// A page.
+    /// Generated page.
     Page(Box<PageBody>),
 }
 
-impl AnswerBody {
+impl OriginBody {
     pub(super) fn text(text: impl Into<Bytes>) -> Self {
         Self::Text(Some(text.into()))
     }
 }
 
-/// A page on its way to the client.
+/// Body of a page.
 pub(super) struct PageBody {
-    page: Page,
+    page: GeneratedPage,
     sent: u64,
-    /// Where it ends: before its length, if it is to be cut short.
+    /// Offset at which the body ends: less than its length if it is truncated.
     end: u64,
-    pace: Option<Pace>,
-    /// What came before the cut has been handed to the socket.
+    pace: Option<SendPace>,
+    /// `true` if the truncated body has been flushed to the socket.
     flushed: bool,
-    _in_flight: InFlight,
+    _in_flight: RequestGuard,
 }
 
-struct Pace {
+struct SendPace {
     piece: u64,
     pause: Duration,
     next: Pin<Box<Sleep>>,
 }
 
 impl PageBody {
-    /// A page that is sent over this time; and in the middle the connection closes, if it is cut.
-    pub(super) fn new(page: Page, over: Duration, cut: bool, in_flight: InFlight) -> Self {
+    /// Creates a body that is sent over the period `over`. With `cut`, the connection is closed halfway.
+    pub(super) fn new(
+        page: GeneratedPage,
+        over: Duration,
+        cut: bool,
+        in_flight: RequestGuard,
+    ) -> Self {
         let length = page.length();
-        let slowly = (!over.is_zero()).then(|| Pace {
+        let slowly = (!over.is_zero()).then(|| SendPace {
             piece: length.div_ceil(u64::from(SLOW_PIECES)).max(1),
             pause: over / SLOW_PIECES,
             next: Box::pin(sleep_until(Instant::now())),
@@ -86,7 +91,7 @@ impl PageBody {
         Poll::Ready(Some(bytes.into()))
     }
 
-    /// Before the connection is closed in the middle, what was made is given the time to leave.
+    /// Ends the body. Before the connection of a truncated one is closed, hyper gets a chance to flush it.
     fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if self.end < self.page.length() && !self.flushed {
             self.flushed = true;
@@ -97,7 +102,7 @@ impl PageBody {
     }
 }
 
-impl Body for AnswerBody {
+impl Body for OriginBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -119,7 +124,7 @@ impl Body for AnswerBody {
         }
     }
 
-    /// What is promised, even if less is to come.
+    /// Announced length, even if the body is truncated.
     fn size_hint(&self) -> SizeHint {
         SizeHint::with_exact(match self {
             Self::Text(text) => text.as_ref().map_or(0, |text| text.len() as u64),

@@ -1,11 +1,11 @@
-//! The validators of a page, and requests that name them.
+//! Validators of a page, and conditional requests.
 
 use std::time::{Duration, SystemTime};
 
 use http::HeaderMap;
 use http::header::{IF_MODIFIED_SINCE, IF_NONE_MATCH};
 
-/// What tells one version of a page from another.
+/// Validators of one version of a page (RFC 9110 §8.8).
 #[derive(Debug)]
 pub(super) struct Validators {
     pub(super) etag: Option<String>,
@@ -13,7 +13,7 @@ pub(super) struct Validators {
 }
 
 impl Validators {
-    /// Whether the client has this version: RFC 9110 §13.2.2.
+    /// Returns whether the request's preconditions match this version (RFC 9110 §13.2.2).
     pub(super) fn has(&self, request: &HeaderMap) -> bool {
         let tags: Vec<&str> = request
             .get_all(IF_NONE_MATCH)
@@ -21,22 +21,25 @@ impl Validators {
             .filter_map(|tags| tags.to_str().ok())
             .collect();
         if !tags.is_empty() {
-            return self.etag.as_deref().is_some_and(|etag| names(&tags, etag));
+            return self
+                .etag
+                .as_deref()
+                .is_some_and(|etag| matches_any(&tags, etag));
         }
         let since = request
             .get(IF_MODIFIED_SINCE)
             .and_then(|date| date.to_str().ok())
             .and_then(|date| httpdate::parse_http_date(date).ok());
         match (since, self.last_modified) {
-            // A date in a field has no fractions of a second.
+            // HTTP dates have a resolution of one second.
             (Some(since), Some(modified)) => modified < since + Duration::from_secs(1),
             _ => false,
         }
     }
 }
 
-/// Our tags hold no comma, so that a list can be taken apart at its commas.
-fn names(tags: &[&str], etag: &str) -> bool {
+/// Weak comparison with a list of entity tags. Our own contain no comma, so the list may be split at commas.
+fn matches_any(tags: &[&str], etag: &str) -> bool {
     tags.iter()
         .flat_map(|tags| tags.split(','))
         .map(|tag| tag.trim().trim_start_matches("W/"))

@@ -1,4 +1,4 @@
-//! What was asked of the application, and what it did.
+//! Request and render counters of the origin.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,86 +6,86 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-/// Where the counters are read (GET) and set to zero (DELETE or POST); `?url=/page` for one url.
+/// Path of the counters: GET returns them (`?url=/page` for one URL), DELETE or POST resets them.
 pub const COUNTERS: &str = "/_origin/counters";
 
-/// How many urls are counted one by one. The others are counted in the totals only.
+/// Maximum number of URLs with counters of their own; others only add to the totals.
 pub const MAX_COUNTED_URLS: usize = 10_000;
 
-/// The longest url that is counted on its own.
+/// Maximum length of such a URL, in bytes.
 const MAX_COUNTED_LENGTH: usize = 2048;
 
-/// What was asked of the application, and what it did.
+/// Request and render counters of the origin.
 #[derive(Debug, Default)]
-pub struct Counters(Mutex<Tally>);
+pub struct OriginCounters(Mutex<CounterState>);
 
-/// The counts of all urls together.
+/// Totals over all URLs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
+pub struct OriginTotals {
     /// Requests for pages.
     pub requests: u64,
-    /// Pages that were rendered.
+    /// Rendered pages.
     pub renders: u64,
-    /// 304 answers.
+    /// Responses with status 304.
     pub not_modified: u64,
-    /// Answers that were made to fail.
+    /// Simulated errors.
     pub errors: u64,
-    /// Pages that were made to end in the middle.
+    /// Truncated pages.
     pub truncated: u64,
-    /// 503 answers because nobody was free.
+    /// Responses with status 503 because the queue was full.
     pub busy: u64,
-    /// Requests that are under way.
+    /// Requests in flight.
     pub in_flight: u64,
-    /// Renders that are under way.
+    /// Renders in progress.
     pub rendering: u64,
-    /// The most renders that were under way at one time.
+    /// Maximum of concurrent renders.
     pub max_parallel: u64,
 }
 
 #[derive(Debug, Default)]
-struct Tally {
-    totals: Totals,
-    per_url: HashMap<String, OfUrl>,
-    /// Requests for urls that are not counted one by one.
+struct CounterState {
+    totals: OriginTotals,
+    per_url: HashMap<String, UrlCounters>,
+    /// Requests for URLs without counters of their own.
     elsewhere: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct OfUrl {
+struct UrlCounters {
     requests: u64,
     renders: u64,
 }
 
-/// What becomes of a request beside a page.
+/// Outcome of a request other than a rendered page.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Event {
+pub(super) enum OriginEvent {
     NotModified,
     Error,
     Truncated,
     Busy,
 }
 
-impl Counters {
-    /// The counts of all urls together.
-    pub fn totals(&self) -> Totals {
+impl OriginCounters {
+    /// Returns the totals over all URLs.
+    pub fn totals(&self) -> OriginTotals {
         self.0.lock().totals
     }
 
-    /// Starts from zero. What is under way stays counted as such.
+    /// Resets the counters. Requests and renders in progress stay counted.
     pub fn reset(&self) {
         let tally = &mut *self.0.lock();
-        *tally = Tally {
-            totals: Totals {
+        *tally = CounterState {
+            totals: OriginTotals {
                 in_flight: tally.totals.in_flight,
                 rendering: tally.totals.rendering,
                 max_parallel: tally.totals.rendering,
-                ..Totals::default()
+                ..OriginTotals::default()
             },
-            ..Tally::default()
+            ..CounterState::default()
         };
     }
 
-    pub(super) fn request(self: &Arc<Self>, url: &str) -> InFlight {
+    pub(super) fn request(self: &Arc<Self>, url: &str) -> RequestGuard {
         let tally = &mut *self.0.lock();
         tally.totals.requests += 1;
         tally.totals.in_flight += 1;
@@ -93,10 +93,10 @@ impl Counters {
             Some(counts) => counts.requests += 1,
             None => tally.elsewhere += 1,
         }
-        InFlight(Arc::clone(self))
+        RequestGuard(Arc::clone(self))
     }
 
-    pub(super) fn render(self: &Arc<Self>, url: &str) -> Rendering {
+    pub(super) fn render(self: &Arc<Self>, url: &str) -> RenderGuard {
         let tally = &mut *self.0.lock();
         let totals = &mut tally.totals;
         totals.renders += 1;
@@ -105,16 +105,16 @@ impl Counters {
         if let Some(counts) = tally.url(url) {
             counts.renders += 1;
         }
-        Rendering(Arc::clone(self))
+        RenderGuard(Arc::clone(self))
     }
 
-    pub(super) fn count(&self, event: Event) {
+    pub(super) fn count(&self, event: OriginEvent) {
         let totals = &mut self.0.lock().totals;
         let counter = match event {
-            Event::NotModified => &mut totals.not_modified,
-            Event::Error => &mut totals.errors,
-            Event::Truncated => &mut totals.truncated,
-            Event::Busy => &mut totals.busy,
+            OriginEvent::NotModified => &mut totals.not_modified,
+            OriginEvent::Error => &mut totals.errors,
+            OriginEvent::Truncated => &mut totals.truncated,
+            OriginEvent::Busy => &mut totals.busy,
         };
         *counter += 1;
     }
@@ -148,37 +148,37 @@ impl Counters {
     }
 }
 
-impl Tally {
-    fn url(&mut self, url: &str) -> Option<&mut OfUrl> {
+impl CounterState {
+    fn url(&mut self, url: &str) -> Option<&mut UrlCounters> {
         if !self.per_url.contains_key(url) {
             if self.per_url.len() >= MAX_COUNTED_URLS || url.len() > MAX_COUNTED_LENGTH {
                 return None;
             }
-            self.per_url.insert(url.to_owned(), OfUrl::default());
+            self.per_url.insert(url.to_owned(), UrlCounters::default());
         }
         self.per_url.get_mut(url)
     }
 }
 
-impl OfUrl {
+impl UrlCounters {
     fn as_json(self) -> Value {
         json!({ "requests": self.requests, "renders": self.renders })
     }
 }
 
-/// A request under way.
-pub(super) struct InFlight(Arc<Counters>);
+/// Guard of a request in flight.
+pub(super) struct RequestGuard(Arc<OriginCounters>);
 
-impl Drop for InFlight {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
         self.0.0.lock().totals.in_flight -= 1;
     }
 }
 
-/// A render under way.
-pub(super) struct Rendering(Arc<Counters>);
+/// Guard of a render in progress.
+pub(super) struct RenderGuard(Arc<OriginCounters>);
 
-impl Drop for Rendering {
+impl Drop for RenderGuard {
     fn drop(&mut self) {
         self.0.0.lock().totals.rendering -= 1;
     }
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn urls_beyond_the_bound_are_in_the_totals_only() {
-        let counters = Arc::new(Counters::default());
+        let counters = Arc::new(OriginCounters::default());
         for i in 0..MAX_COUNTED_URLS + 5 {
             counters.request(&format!("/{i}"));
         }
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn a_reset_keeps_what_is_under_way() {
-        let counters = Arc::new(Counters::default());
+        let counters = Arc::new(OriginCounters::default());
         let (request, render) = (counters.request("/"), counters.render("/"));
         counters.reset();
         let totals = counters.totals();

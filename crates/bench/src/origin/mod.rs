@@ -1,7 +1,7 @@
-//! A simulated slow application, for any server or cache that wants one to stand behind it.
+//! Simulated slow origin, for testing caches and servers.
 //!
-//! Its pages cost what they are told to cost, change when they are told to change, and are counted:
-//! [`COUNTERS`] says how many requests and renders there were, per url and in total.
+//! Render time, cacheability and rate of change of its pages are configurable, and requests and renders are
+//! counted, per URL and in total, at [`COUNTERS`].
 
 mod application;
 mod body;
@@ -12,12 +12,12 @@ mod page;
 mod preset;
 mod server;
 mod settings;
-mod spread;
+mod url_hash;
 mod values;
 mod workers;
 
-pub use counters::{COUNTERS, Counters, MAX_COUNTED_URLS, Totals};
+pub use counters::{COUNTERS, MAX_COUNTED_URLS, OriginCounters, OriginTotals};
 pub use options::{ORIGIN_OPTIONS, OriginOption};
 pub use preset::PRESETS;
-pub use server::{Error, Origin, Running};
-pub use settings::{Settings, WorkKind, Wrong};
+pub use server::{Error, OriginServer, RunningOrigin};
+pub use settings::{InvalidOption, Settings, WorkKind};

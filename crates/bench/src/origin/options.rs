@@ -1,62 +1,62 @@
-//! The options of the application, each in one entry: its flag, its help, and what it sets.
+//! Options of the origin: one entry each, with flag, help and setter.
 
 use http::{HeaderValue, StatusCode};
 
-use super::settings::{PageSettings, Settings, WorkKind};
-use super::values::{Seconds, Share, duration};
+use super::settings::{InvalidOption, PageSettings, Settings, WorkKind};
+use super::values::{Fraction, SecondsRange, duration};
 
-/// The largest page.
+/// Maximum size of a page, in bytes.
 const MAX_SIZE: u64 = 1 << 30;
 
-/// The most threads that render.
+/// Maximum number of workers.
 const MAX_WORKERS: u64 = 10_000;
 
-/// The most requests that may wait for a worker.
+/// Maximum length of the queue.
 const MAX_QUEUE: u64 = 1_000_000;
 
-/// One option.
+/// Option of the origin.
 #[derive(Debug)]
 pub struct OriginOption {
-    /// Its name: `--name` on the command line.
+    /// Name: `--name` on the command line.
     pub name: &'static str,
-    /// What it takes; empty if nothing.
+    /// Placeholder of its value; empty for a switch.
     pub takes: &'static str,
-    /// What it does.
+    /// Help text.
     pub help: &'static str,
-    sets: Sets,
+    sets: OptionScope,
 }
 
-type Read<T> = fn(&mut T, &str) -> Result<(), String>;
+type Setter<T> = fn(&mut T, &str) -> Result<(), String>;
 
 #[derive(Debug)]
-enum Sets {
-    /// Something of the page, which a request may set for itself: `/?size=1000`.
-    Page(Read<PageSettings>),
-    /// Something of the whole application.
-    Application(Read<Settings>),
+enum OptionScope {
+    /// Page option, which a request may override: `/?size=1000`.
+    Page(Setter<PageSettings>),
+    /// Option of the whole application.
+    Application(Setter<Settings>),
 }
 
 impl OriginOption {
     pub(super) fn set(&self, settings: &mut Settings, value: &str) -> Result<(), String> {
         match self.sets {
-            Sets::Page(read) => read(&mut settings.page, value),
-            Sets::Application(read) => read(settings, value),
+            OptionScope::Page(read) => read(&mut settings.page, value),
+            OptionScope::Application(read) => read(settings, value),
         }
     }
 
-    /// Whether a request may set it for itself, as a parameter of its url.
+    /// Returns whether a request may override it by a query parameter.
     pub fn per_request(&self) -> bool {
-        matches!(self.sets, Sets::Page(_))
+        matches!(self.sets, OptionScope::Page(_))
     }
 }
 
-/// The page that a request asks for, if its url asks for one of its own.
-pub(super) fn adjusted(page: &PageSettings, query: &str) -> Result<Option<PageSettings>, String> {
+/// Returns the page settings of a request, if its query overrides any.
+pub(super) fn overridden(page: &PageSettings, query: &str) -> Result<Option<PageSettings>, String> {
     let mut own = None;
     for parameter in query.split('&') {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
         let option = ORIGIN_OPTIONS.iter().find(|option| option.name == name);
-        if let Some(Sets::Page(read)) = option.map(|option| &option.sets) {
+        if let Some(OptionScope::Page(read)) = option.map(|option| &option.sets) {
             read(own.get_or_insert_with(|| page.clone()), value)
                 .map_err(|what| format!("{name}: {what}, found `{value}`"))?;
         }
@@ -64,13 +64,13 @@ pub(super) fn adjusted(page: &PageSettings, query: &str) -> Result<Option<PageSe
     Ok(own)
 }
 
-/// All options. `--like`, which sets many of them, is not among them.
+/// All options except `--like`, which sets several of them.
 pub const ORIGIN_OPTIONS: &[OriginOption] = &[
     OriginOption {
         name: "listen",
         takes: "ADDRESS",
-        help: "Where to listen; port 0 takes a free one [127.0.0.1:3000]",
-        sets: Sets::Application(|settings, value| {
+        help: "Listen address; port 0 picks a free port [127.0.0.1:3000]",
+        sets: OptionScope::Application(|settings, value| {
             settings.listen = value
                 .parse()
                 .map_err(|_| "expected an address and a port, such as 127.0.0.1:3000".to_owned())?;
@@ -80,8 +80,8 @@ pub const ORIGIN_OPTIONS: &[OriginOption] = &[
     OriginOption {
         name: "work",
         takes: "DURATION",
-        help: "What each render costs [180ms]",
-        sets: Sets::Page(|page, value| {
+        help: "Render time of a page [180ms]",
+        sets: OptionScope::Page(|page, value| {
             page.work = duration(value)?;
             Ok(())
         }),
@@ -89,8 +89,8 @@ pub const ORIGIN_OPTIONS: &[OriginOption] = &[
     OriginOption {
         name: "work-kind",
         takes: "cpu|sleep",
-        help: "Whether a render burns CPU time or only takes its time [cpu]",
-        sets: Sets::Page(|page, value| {
+        help: "Render with CPU load or by sleeping [cpu]",
+        sets: OptionScope::Page(|page, value| {
             page.work_kind = match value {
                 "cpu" => WorkKind::Cpu,
                 "sleep" => WorkKind::Sleep,
@@ -102,8 +102,8 @@ pub const ORIGIN_OPTIONS: &[OriginOption] = &[
     OriginOption {
         name: "workers",
         takes: "N",
-        help: "How many renders go on at a time [1]",
-        sets: Sets::Application(|settings, value| {
+        help: "Concurrent renders [1]",
+        sets: OptionScope::Application(|settings, value| {
             settings.workers = number(value, 1, MAX_WORKERS)? as usize;
             Ok(())
         }),
@@ -111,8 +111,8 @@ pub const ORIGIN_OPTIONS: &[OriginOption] = &[
     OriginOption {
         name: "queue",
         takes: "N",
-        help: "How many requests may wait for a worker; more get 503 [1000]",
-        sets: Sets::Application(|settings, value| {
+        help: "Queue of requests waiting for a worker; above it: 503 [1000]",
+        sets: OptionScope::Application(|settings, value| {
             settings.queue = number(value, 0, MAX_QUEUE)? as usize;
             Ok(())
         }),
@@ -120,8 +120,8 @@ pub const ORIGIN_OPTIONS: &[OriginOption] = &[
     OriginOption {
         name: "size",
         takes: "BYTES",
-        help: "The length of a page [57000]",
-        sets: Sets::Page(|page, value| {
+        help: "Size of a page in bytes [57000]",
+        sets: OptionScope::Page(|page, value| {
             page.size = number(value, 0, MAX_SIZE)?;
             Ok(())
         }),
@@ -129,8 +129,8 @@ pub const ORIGIN_OPTIONS: &[OriginOption] = &[
     OriginOption {
         name: "content-type",
         takes: "TYPE",
-        help: "Its type: HTML, JSON, or else plain text [text/html; charset=utf-8]",
-        sets: Sets::Page(|page, value| {
+        help: "Content-Type: HTML, JSON, other: plain text [text/html; charset=utf-8]",
+        sets: OptionScope::Page(|page, value| {
             page.content_type = field(value)?;
             Ok(())
         }),
@@ -138,8 +138,8 @@ pub const ORIGIN_OPTIONS: &[OriginOption] = &[
     OriginOption {
         name: "status",
         takes: "STATUS",
-        help: "The status of a page [200]",
-        sets: Sets::Page(|page, value| {
+        help: "Status code of pages [200]",
+        sets: OptionScope::Page(|page, value| {
             page.status = status(value, 200)?;
             Ok(())
         }),
@@ -147,17 +147,17 @@ pub const ORIGIN_OPTIONS: &[OriginOption] = &[
     OriginOption {
         name: "max-age",
         takes: "SECONDS",
-        help: "Cache-Control: max-age; `5..60` gives each url its own",
-        sets: Sets::Page(|page, value| {
-            page.max_age = Some(Seconds::read(value)?);
+        help: "Cache-Control: max-age; `5..60` picks a value per URL",
+        sets: OptionScope::Page(|page, value| {
+            page.max_age = Some(SecondsRange::read(value)?);
             Ok(())
         }),
     },
     OriginOption {
         name: "cache-control",
         takes: "TEXT",
-        help: "What else Cache-Control says",
-        sets: Sets::Page(|page, value| {
+        help: "Further Cache-Control directives",
+        sets: OptionScope::Page(|page, value| {
             page.cache_control = Some(field(value)?);
             Ok(())
         }),
@@ -166,7 +166,7 @@ pub const ORIGIN_OPTIONS: &[OriginOption] = &[
         name: "etag",
         takes: "",
         help: "Send an ETag",
-        sets: Sets::Page(|page, _| {
+        sets: OptionScope::Page(|page, _| {
             page.etag = true;
             Ok(())
         }),
@@ -175,7 +175,7 @@ pub const ORIGIN_OPTIONS: &[OriginOption] = &[
         name: "last-modified",
         takes: "",
         help: "Send Last-Modified",
-        sets: Sets::Page(|page, _| {
+        sets: OptionScope::Page(|page, _| {
             page.last_modified = true;
             Ok(())
         }),
@@ -183,9 +183,9 @@ pub const ORIGIN_OPTIONS: &[OriginOption] = &[
     OriginOption {
         name: "not-modified-share",
         takes: "SHARE",
-        help: "The share of urls whose page never changes, so that they answer 304 [0%]",
-        sets: Sets::Page(|page, value| {
-            page.unchanging = Share::read(value)?;
+        help: "Fraction of URLs with an unchanging page, revalidated with 304 [0%]",
+        sets: OptionScope::Page(|page, value| {
+            page.unchanging = Fraction::read(value)?;
             Ok(())
         }),
     },
@@ -193,7 +193,7 @@ pub const ORIGIN_OPTIONS: &[OriginOption] = &[
         name: "vary",
         takes: "TEXT",
         help: "Send Vary",
-        sets: Sets::Page(|page, value| {
+        sets: OptionScope::Page(|page, value| {
             page.vary = Some(field(value)?);
             Ok(())
         }),
@@ -202,7 +202,7 @@ pub const ORIGIN_OPTIONS: &[OriginOption] = &[
         name: "set-cookie",
         takes: "TEXT",
         help: "Send Set-Cookie",
-        sets: Sets::Page(|page, value| {
+        sets: OptionScope::Page(|page, value| {
             page.set_cookie = Some(field(value)?);
             Ok(())
         }),
@@ -210,21 +210,21 @@ pub const ORIGIN_OPTIONS: &[OriginOption] = &[
     OriginOption {
         name: "echo",
         takes: "FIELDS",
-        help: "Say in the page what the request had in these fields",
-        sets: Sets::Page(|page, value| {
+        help: "Repeat these request header fields in the page",
+        sets: OptionScope::Page(|page, value| {
             page.echo = value
                 .split(',')
                 .map(|name| name.trim().parse())
                 .collect::<Result<_, _>>()
-                .map_err(|_| "expected names of fields, such as Accept-Language,Cookie")?;
+                .map_err(|_| "expected field names, such as Accept-Language,Cookie")?;
             Ok(())
         }),
     },
     OriginOption {
         name: "slow-body",
         takes: "DURATION",
-        help: "Send the page little by little, over this time [0]",
-        sets: Sets::Page(|page, value| {
+        help: "Send the body in pieces over this time [0]",
+        sets: OptionScope::Page(|page, value| {
             page.slow_body = duration(value)?;
             Ok(())
         }),
@@ -232,17 +232,17 @@ pub const ORIGIN_OPTIONS: &[OriginOption] = &[
     OriginOption {
         name: "error-rate",
         takes: "SHARE",
-        help: "The share of requests that fail, evenly spread [0%]",
-        sets: Sets::Application(|settings, value| {
-            settings.error_rate = Share::read(value)?;
+        help: "Fraction of requests answered with an error [0%]",
+        sets: OptionScope::Application(|settings, value| {
+            settings.error_rate = Fraction::read(value)?;
             Ok(())
         }),
     },
     OriginOption {
         name: "error-status",
         takes: "STATUS",
-        help: "What they fail with [500]",
-        sets: Sets::Application(|settings, value| {
+        help: "Status code of simulated errors [500]",
+        sets: OptionScope::Application(|settings, value| {
             settings.error_status = status(value, 400)?;
             Ok(())
         }),
@@ -250,13 +250,34 @@ pub const ORIGIN_OPTIONS: &[OriginOption] = &[
     OriginOption {
         name: "truncate-rate",
         takes: "SHARE",
-        help: "The share of pages that end in the middle, evenly spread [0%]",
-        sets: Sets::Application(|settings, value| {
-            settings.truncate_rate = Share::read(value)?;
+        help: "Fraction of responses cut off halfway [0%]",
+        sets: OptionScope::Application(|settings, value| {
+            settings.truncate_rate = Fraction::read(value)?;
             Ok(())
         }),
     },
 ];
+
+impl Settings {
+    /// Sets an option by name.
+    ///
+    /// # Errors
+    ///
+    /// An error for an unknown option or an invalid value.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), InvalidOption> {
+        let wrong = |what: String| InvalidOption {
+            option: name.to_owned(),
+            what,
+        };
+        let option = ORIGIN_OPTIONS
+            .iter()
+            .find(|option| option.name == name)
+            .ok_or_else(|| wrong("unknown option".to_owned()))?;
+        option
+            .set(self, value)
+            .map_err(|what| wrong(format!("{what}, found `{value}`")))
+    }
+}
 
 fn number(text: &str, least: u64, most: u64) -> Result<u64, String> {
     match text.parse() {
@@ -270,7 +291,7 @@ fn status(text: &str, least: u64) -> Result<StatusCode, String> {
 }
 
 fn field(text: &str) -> Result<HeaderValue, String> {
-    HeaderValue::from_str(text).map_err(|_| "expected text that a header field can hold".to_owned())
+    HeaderValue::from_str(text).map_err(|_| "expected a valid header field value".to_owned())
 }
 
 #[cfg(test)]
@@ -280,13 +301,13 @@ mod tests {
     #[test]
     fn a_request_asks_for_a_page_of_its_own() {
         let page = PageSettings::default();
-        let own = adjusted(&page, "a=b&size=10&workers=7&work=5ms").expect("it is fine");
+        let own = overridden(&page, "a=b&size=10&workers=7&work=5ms").expect("it is fine");
         let own = own.expect("it asks for one");
         assert_eq!((own.size, own.work.as_millis()), (10, 5));
-        assert!(adjusted(&page, "a=b&workers=x").expect("fine").is_none());
-        let told = adjusted(&page, "size=x").expect_err("not a size");
+        assert!(overridden(&page, "a=b&workers=x").expect("fine").is_none());
+        let message = overridden(&page, "size=x").expect_err("not a size");
         assert_eq!(
-            told,
+            message,
             "size: expected a number from 0 to 1073741824, found `x`"
         );
     }
@@ -294,8 +315,8 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_told_with_what_would() {
         let check = |name: &str, value: &str, says: &str| {
-            let told = Settings::default().set(name, value).expect_err(value);
-            assert!(told.to_string().contains(says), "{told}");
+            let message = Settings::default().set(name, value).expect_err(value);
+            assert!(message.to_string().contains(says), "{message}");
         };
         check("listen", "3000", "such as 127.0.0.1:3000, found `3000`");
         check("work", "5", "such as 180ms");
@@ -307,7 +328,7 @@ mod tests {
         check("error-rate", "200%", "at most 100%");
         check("vary", "a\nb", "header field");
         check("echo", "Cookie,", "such as Accept-Language,Cookie");
-        check("wrk", "1", "no such option");
+        check("wrk", "1", "unknown option");
     }
 
     #[test]

@@ -1,26 +1,27 @@
-//! The text of a page: of an exact length, the same for the same url and version.
+//! Content of a page: of exact length, and reproducible for a URL and version.
 
 use std::fmt::Write;
 
-use super::spread::{Decides, spread};
+use super::url_hash::{HashPurpose, url_hash};
 
-/// What a page says for a version that has none.
+/// Version text of an unchanging page.
 const NEVER_CHANGES: &str = "A page that never changes";
 
 const ALPHABET: &[u8; 37] = b"abcdefghijklmnopqrstuvwxyz0123456789 ";
 
-/// A page, of which any piece can be made at any time.
+/// Page whose content is generated on demand.
 #[derive(Debug)]
-pub(super) struct Page {
+pub(super) struct GeneratedPage {
     opening: String,
     closing: &'static str,
     length: u64,
-    /// Where in the alphabet the filling begins, so that different urls have different texts.
+    /// Start of the filler in the alphabet, so that URLs differ in content.
     shift: u64,
 }
 
-impl Page {
-    /// A page of this length. A changing page says in the first place which version it is, and then what it echoes.
+impl GeneratedPage {
+    /// Creates a page of `length` bytes. It starts with the URL and the version, followed by the echoed
+    /// request fields.
     pub(super) fn new(
         url: &str,
         version: Option<&str>,
@@ -45,7 +46,7 @@ impl Page {
             opening,
             closing,
             length,
-            shift: spread(url, Decides::Text) % ALPHABET.len() as u64,
+            shift: url_hash(url, HashPurpose::Text) % ALPHABET.len() as u64,
         }
     }
 
@@ -53,7 +54,7 @@ impl Page {
         self.length
     }
 
-    /// The bytes from one place to another.
+    /// Returns the bytes from offset `from` up to `to`.
     pub(super) fn piece(&self, from: u64, to: u64) -> Vec<u8> {
         let to = to.min(self.length);
         let opened = self.opening.len() as u64;
@@ -114,7 +115,8 @@ mod tests {
     fn a_page_has_its_length_whatever_the_pieces() {
         for kind in ["text/html", "application/json", "text/plain"] {
             for length in [0, 1, 50, 100, 1000, 70_000] {
-                let page = Page::new("/a?b&c=<d>", Some("Render 7"), Some("a: b"), kind, length);
+                let page =
+                    GeneratedPage::new("/a?b&c=<d>", Some("Render 7"), Some("a: b"), kind, length);
                 let whole = page.piece(0, length);
                 assert_eq!(whole.len() as u64, length, "{kind}");
                 let pieces: Vec<u8> = (0..length)
@@ -128,7 +130,7 @@ mod tests {
 
     #[test]
     fn json_is_json_and_html_says_the_version() {
-        let page = Page::new(
+        let page = GeneratedPage::new(
             "/\"a\"",
             Some("Render 7"),
             Some("a: \"b\""),
@@ -141,7 +143,7 @@ mod tests {
             (&value["url"], &value["version"], &value["request"]),
             (&"/\"a\"".into(), &"Render 7".into(), &"a: \"b\"".into())
         );
-        let page = Page::new("/", Some("Render 7"), Some("a: <b>"), "text/html", 5000);
+        let page = GeneratedPage::new("/", Some("Render 7"), Some("a: <b>"), "text/html", 5000);
         let text = String::from_utf8(page.piece(0, 5000)).expect("it is text");
         assert!(
             text.contains("<p>Render 7.</p>\n<p>a: &lt;b></p>\n<p>") && text.ends_with("</p>\n"),

@@ -1,39 +1,54 @@
-//! Applications that were measured before, and published.
+//! Presets modelled on applications with published measurements.
 
 use std::time::Duration;
 
 use http::HeaderValue;
 
-use super::settings::{PageSettings, Settings, WorkKind};
-use super::values::{Seconds, Share};
+use super::settings::{InvalidOption, PageSettings, Settings, WorkKind};
+use super::values::{Fraction, SecondsRange};
 
-/// The names of what the application can be like, each with what it stands for.
+/// Presets: name and description.
 pub const PRESETS: &[(&str, &str)] = &[
-    (
-        "wordpress",
-        "a page of a CMS: 57 KB of HTML for 180 ms of CPU",
-    ),
+    ("wordpress", "CMS page: 57 KB of HTML, 180 ms of CPU time"),
     (
         "java-blog",
-        "a page with two full scans of a table: 27 KB of HTML for 130 ms of CPU",
+        "page with two full table scans: 27 KB of HTML, 130 ms of CPU time",
     ),
     (
         "big-json",
-        "one large document of an API: 673 KB of JSON for 600 ms of CPU, with an ETag",
+        "large API document: 673 KB of JSON, 600 ms of CPU time, ETag",
     ),
     (
         "cim",
-        "5 KB each, 100 ms of sleep, max-age from 5 to 60 s by url, a quarter of the urls never change",
+        "5 KB, 100 ms of sleep, max-age of 5 to 60 s by URL, a quarter of the URLs unchanging",
     ),
-    ("static-100", "100 bytes without any work"),
+    ("static-100", "100 bytes, no render time"),
 ];
 
-/// The application with this name, or what names there are.
-pub(super) fn find(name: &str) -> Result<Settings, String> {
+impl Settings {
+    /// Returns the settings of a preset, one of [`super::PRESETS`].
+    ///
+    /// # Errors
+    ///
+    /// An error that lists the presets.
+    pub fn like(name: &str) -> Result<Self, InvalidOption> {
+        find(name).map_err(|what| InvalidOption {
+            option: "like".to_owned(),
+            what,
+        })
+    }
+}
+
+/// Returns the settings of a preset.
+///
+/// # Errors
+///
+/// A message that lists the presets.
+fn find(name: &str) -> Result<Settings, String> {
     let page = PageSettings::default();
     let settings = Settings::default();
     let settings = match name {
-        // One worker: the measured one made five and a half of these a second, a processor's worth.
+        // One worker, since the measured server rendered 5.5 pages per second, which is one core.
         "wordpress" => settings,
         "java-blog" => Settings {
             page: PageSettings {
@@ -58,8 +73,8 @@ pub(super) fn find(name: &str) -> Result<Settings, String> {
                 work: Duration::from_millis(100),
                 work_kind: WorkKind::Sleep,
                 size: 5000,
-                max_age: Seconds::between(5, 60),
-                unchanging: Share::percent(25),
+                max_age: SecondsRange::between(5, 60),
+                unchanging: Fraction::percent(25),
                 etag: true,
                 last_modified: true,
                 ..page
@@ -71,7 +86,7 @@ pub(super) fn find(name: &str) -> Result<Settings, String> {
             page: PageSettings {
                 work: Duration::ZERO,
                 size: 100,
-                unchanging: Share::ALL,
+                unchanging: Fraction::ALL,
                 last_modified: true,
                 ..page
             },
@@ -96,7 +111,10 @@ mod tests {
         for (name, _) in PRESETS {
             find(name).unwrap_or_else(|what| panic!("{name}: {what}"));
         }
-        let told = find("wordpres").expect_err("there is none");
-        assert!(told.contains("wordpress, java-blog, big-json"), "{told}");
+        let message = find("wordpres").expect_err("there is none");
+        assert!(
+            message.contains("wordpress, java-blog, big-json"),
+            "{message}"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Connections, and the thread they are served on.
+//! HTTP server of the simulated origin.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -18,49 +18,53 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::application::Application;
-use super::counters::Counters;
+use super::counters::OriginCounters;
 use super::settings::Settings;
 
-/// The most connections at a time; more wait to be accepted.
+/// Maximum number of connections; further ones wait in the listen backlog.
 const MAX_CONNECTIONS: usize = 20_000;
 
-/// How long a connection may take for a request's head, and wait for the next one.
+/// Timeout for a request head, and keep-alive timeout.
 const MAX_IDLE: Duration = Duration::from_secs(75);
 
-/// The largest head of a request.
+/// Maximum size of a request head, in bytes.
 const MAX_HEAD: usize = 64 << 10;
 
-/// How long to wait before accepting again when the system has no room for more.
+/// Pause after a failed accept, for example without free file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Why the application cannot be started.
+/// Reasons why the origin cannot be started.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The address cannot be used.
+    /// The listen address cannot be bound.
     #[error("cannot listen on {0}: {1}")]
     Listen(SocketAddr, #[source] io::Error),
-    /// The system has no room for it.
+    /// A system call failed.
     #[error("cannot start: {0}")]
     Start(#[from] io::Error),
 }
 
-/// An application that has its address, and serves it once it is run.
-pub struct Origin {
+/// Origin that is bound to its address, but not yet serving.
+pub struct OriginServer {
     listener: TcpListener,
     address: SocketAddr,
     application: Arc<Application>,
-    /// More threads never render.
+    /// Number of workers, which bounds the blocking threads.
     workers: usize,
 }
 
-impl Origin {
-    /// Takes the address.
+impl OriginServer {
+    /// Binds the listen address.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Listen`] if that fails.
     pub fn bind(settings: Settings) -> Result<Self, Error> {
         let wanted = settings.listen();
-        let in_vain = |error| Error::Listen(wanted, error);
-        let listener = TcpListener::bind(wanted).map_err(in_vain)?;
-        listener.set_nonblocking(true).map_err(in_vain)?;
-        let address = listener.local_addr().map_err(in_vain)?;
+        let bind_error = |error| Error::Listen(wanted, error);
+        let listener = TcpListener::bind(wanted).map_err(bind_error)?;
+        listener.set_nonblocking(true).map_err(bind_error)?;
+        let address = listener.local_addr().map_err(bind_error)?;
         let workers = settings.workers;
         Ok(Self {
             listener,
@@ -70,29 +74,37 @@ impl Origin {
         })
     }
 
-    /// Where it listens.
+    /// Bound address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What is counted.
-    pub fn counters(&self) -> Arc<Counters> {
+    /// Counters.
+    pub fn counters(&self) -> Arc<OriginCounters> {
         Arc::clone(self.application.counters())
     }
 
-    /// Serves until the process is asked to stop (SIGINT, SIGTERM). Calls `ready` once it can be asked.
+    /// Serves until SIGINT or SIGTERM. Calls `ready` once signals are handled and requests will be accepted.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Start`] if the runtime cannot be created.
     pub fn run(self, ready: impl FnOnce()) -> Result<(), Error> {
         let runtime = self.runtime()?;
         let stop = {
             let _within = runtime.enter();
-            asked_to_stop()?
+            termination_signal()?
         };
         ready();
         self.serve(runtime, stop)
     }
 
-    /// Serves on a thread of its own until what is returned is dropped.
-    pub fn start(self) -> Result<Running, Error> {
+    /// Serves on a thread of its own until the returned handle is dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Start`] if the runtime or the thread cannot be created.
+    pub fn start(self) -> Result<RunningOrigin, Error> {
         let runtime = self.runtime()?;
         let (address, counters) = (self.address, self.counters());
         let (stop, stopped) = oneshot::channel::<()>();
@@ -104,7 +116,7 @@ impl Origin {
                 };
                 self.serve(runtime, stopped)
             })?;
-        Ok(Running {
+        Ok(RunningOrigin {
             address,
             counters,
             stop: Some(stop),
@@ -129,33 +141,33 @@ impl Origin {
             }
             Ok::<(), io::Error>(())
         })?;
-        // Renders that still go on are for nobody.
+        // Renders still in progress are abandoned.
         runtime.shutdown_background();
         Ok(())
     }
 }
 
-/// An application that serves.
-pub struct Running {
+/// Handle of a serving origin, which stops when dropped.
+pub struct RunningOrigin {
     address: SocketAddr,
-    counters: Arc<Counters>,
+    counters: Arc<OriginCounters>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<Result<(), Error>>>,
 }
 
-impl Running {
-    /// Where it listens.
+impl RunningOrigin {
+    /// Bound address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What is counted.
-    pub fn counters(&self) -> &Counters {
+    /// Counters.
+    pub fn counters(&self) -> &OriginCounters {
         &self.counters
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningOrigin {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
@@ -164,7 +176,7 @@ impl Drop for Running {
     }
 }
 
-fn asked_to_stop() -> io::Result<impl Future<Output = ()>> {
+fn termination_signal() -> io::Result<impl Future<Output = ()>> {
     let mut interrupted = signal(SignalKind::interrupt())?;
     let mut terminated = signal(SignalKind::terminate())?;
     Ok(async move {
@@ -176,11 +188,11 @@ fn asked_to_stop() -> io::Result<impl Future<Output = ()>> {
 }
 
 async fn accept(listener: tokio::net::TcpListener, application: &Arc<Application>) {
-    let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    while let Ok(place) = Arc::clone(&room).acquire_owned().await {
+    let limit = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    while let Ok(permit) = Arc::clone(&limit).acquire_owned().await {
         match listener.accept().await {
             Ok((stream, _)) => {
-                tokio::spawn(serve_connection(stream, Arc::clone(application), place));
+                tokio::spawn(serve_connection(stream, Arc::clone(application), permit));
             }
             Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
         }
@@ -190,14 +202,14 @@ async fn accept(listener: tokio::net::TcpListener, application: &Arc<Application
 async fn serve_connection(
     stream: TcpStream,
     application: Arc<Application>,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 ) {
     let _ = stream.set_nodelay(true);
     let service = service_fn(|request| {
         let application = Arc::clone(&application);
         async move { Ok::<_, Infallible>(application.answer(request).await) }
     });
-    // A connection that fails has told its client so; there is nobody else to tell.
+    // Connection errors are of no interest to the operator.
     let _ = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(MAX_IDLE)
@@ -206,7 +218,7 @@ async fn serve_connection(
         .await;
 }
 
-/// Thousands of connections need as many files as the system allows.
+/// Raises the soft limit of open files to the hard limit.
 fn raise_file_limit() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;

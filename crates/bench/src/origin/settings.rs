@@ -1,46 +1,44 @@
-//! What the application is told to be.
+//! Settings of the origin.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, StatusCode};
 
-use super::options::ORIGIN_OPTIONS;
-use super::preset;
-use super::values::{Seconds, Share};
+use super::values::{Fraction, SecondsRange};
 
-/// What a render spends.
+/// Resource used by a render.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkKind {
     /// CPU time of one thread.
     Cpu,
-    /// Time only.
+    /// Wall-clock time only.
     Sleep,
 }
 
-/// What is wrong with an option, and what to write instead.
+/// Invalid option value.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{option}: {what}")]
-pub struct Wrong {
-    /// Its name, without dashes.
+pub struct InvalidOption {
+    /// Name of the option, without dashes.
     pub option: String,
-    /// What is expected.
+    /// Expected value.
     pub what: String,
 }
 
-/// What the application is told to be; [`Settings::set`] changes it by the name of an option.
+/// Settings of the origin; [`Settings::set`] changes them by option name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     pub(super) listen: SocketAddr,
     pub(super) page: PageSettings,
     pub(super) workers: usize,
     pub(super) queue: usize,
-    pub(super) error_rate: Share,
+    pub(super) error_rate: Fraction,
     pub(super) error_status: StatusCode,
-    pub(super) truncate_rate: Share,
+    pub(super) truncate_rate: Fraction,
 }
 
-/// What a page is told to be. A request may ask for one of its own.
+/// Settings of a page, which a request may override.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PageSettings {
     pub(super) work: Duration,
@@ -49,14 +47,14 @@ pub(super) struct PageSettings {
     pub(super) content_type: HeaderValue,
     pub(super) status: StatusCode,
     pub(super) slow_body: Duration,
-    pub(super) unchanging: Share,
+    pub(super) unchanging: Fraction,
     pub(super) etag: bool,
     pub(super) last_modified: bool,
-    pub(super) max_age: Option<Seconds>,
+    pub(super) max_age: Option<SecondsRange>,
     pub(super) cache_control: Option<HeaderValue>,
     pub(super) vary: Option<HeaderValue>,
     pub(super) set_cookie: Option<HeaderValue>,
-    /// The request's fields that a page names.
+    /// Request fields to repeat in the page.
     pub(super) echo: Vec<HeaderName>,
 }
 
@@ -67,9 +65,9 @@ impl Default for Settings {
             page: PageSettings::default(),
             workers: 1,
             queue: 1000,
-            error_rate: Share::default(),
+            error_rate: Fraction::default(),
             error_status: StatusCode::INTERNAL_SERVER_ERROR,
-            truncate_rate: Share::default(),
+            truncate_rate: Fraction::default(),
         }
     }
 }
@@ -83,7 +81,7 @@ impl Default for PageSettings {
             content_type: HeaderValue::from_static("text/html; charset=utf-8"),
             status: StatusCode::OK,
             slow_body: Duration::ZERO,
-            unchanging: Share::default(),
+            unchanging: Fraction::default(),
             etag: false,
             last_modified: false,
             max_age: None,
@@ -96,58 +94,35 @@ impl Default for PageSettings {
 }
 
 impl Settings {
-    /// An application like one that was measured before: one of [`super::PRESETS`].
-    pub fn like(name: &str) -> Result<Self, Wrong> {
-        preset::find(name).map_err(|what| Wrong {
-            option: "like".to_owned(),
-            what,
-        })
-    }
-
-    /// Sets an option by its name.
-    pub fn set(&mut self, name: &str, value: &str) -> Result<(), Wrong> {
-        let wrong = |what: String| Wrong {
-            option: name.to_owned(),
-            what,
-        };
-        let option = ORIGIN_OPTIONS
-            .iter()
-            .find(|option| option.name == name)
-            .ok_or_else(|| wrong("there is no such option".to_owned()))?;
-        option
-            .set(self, value)
-            .map_err(|what| wrong(format!("{what}, found `{value}`")))
-    }
-
-    /// Sets where it listens.
+    /// Sets the listen address.
     pub fn set_listen(&mut self, address: SocketAddr) {
         self.listen = address;
     }
 
-    /// Sets what a render costs.
+    /// Sets the render time.
     pub fn set_work(&mut self, work: Duration) {
         self.page.work = work;
     }
 
-    /// Where it listens.
+    /// Listen address.
     pub fn listen(&self) -> SocketAddr {
         self.listen
     }
 
-    /// What it does, in one line.
+    /// Returns a one-line description.
     pub fn summary(&self) -> String {
         let page = &self.page;
         let size = page.size;
         let content_type = page.content_type.to_str().unwrap_or_default();
         if page.work.is_zero() {
-            return format!("{size} bytes of {content_type}, without work");
+            return format!("{size} bytes of {content_type}, no render time");
         }
         let kind = match page.work_kind {
             WorkKind::Cpu => "CPU time",
             WorkKind::Sleep => "sleep",
         };
         format!(
-            "{size} bytes of {content_type}; {:?} of {kind} for each; {} at a time, and {} may wait",
+            "{size} bytes of {content_type}; {:?} of {kind} per render; {} workers, queue of {}",
             page.work, self.workers, self.queue
         )
     }

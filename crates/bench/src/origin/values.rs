@@ -1,8 +1,8 @@
-//! What options are given: durations, shares, ranges.
+//! Option values: durations, shares, ranges.
 
 use std::time::Duration;
 
-/// Reads `180ms`, `0.6s`, `2s`; `0` needs no unit.
+/// Parses `180ms`, `0.6s` or `2s`; `0` needs no unit.
 pub(super) fn duration(text: &str) -> Result<Duration, &'static str> {
     const EXPECTED: &str = "expected a duration, such as 180ms or 2s";
     if text == "0" {
@@ -20,18 +20,18 @@ pub(super) fn duration(text: &str) -> Result<Duration, &'static str> {
     Ok(duration)
 }
 
-/// No page takes longer than this.
+/// Maximum duration.
 const MAX_DURATION: Duration = Duration::from_hours(1);
 
-/// A part of the whole, in ten-thousandths.
+/// Fraction in units of 1/10,000.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Share(u64);
+pub(super) struct Fraction(u64);
 
-impl Share {
+impl Fraction {
     const WHOLE: u64 = 10_000;
     pub(super) const ALL: Self = Self(Self::WHOLE);
 
-    /// Reads `25%` or `0.25`.
+    /// Parses `25%` or `0.25`.
     pub(super) fn read(text: &str) -> Result<Self, &'static str> {
         const EXPECTED: &str = "expected a share, such as 25% or 0.25";
         let (number, whole) = match text.strip_suffix('%') {
@@ -50,27 +50,27 @@ impl Share {
         Self(percent * Self::WHOLE / 100)
     }
 
-    /// Whether this number, drawn from all of them, belongs to the share.
+    /// Returns whether a uniformly distributed hash falls into the share.
     pub(super) fn has(self, drawn: u64) -> bool {
         drawn % Self::WHOLE < self.0
     }
 
-    /// Whether the nth of many belongs to the share, when the share is spread evenly over them.
+    /// Returns whether the nth element belongs to the share, spread evenly over the sequence.
     pub(super) fn has_nth(self, n: u64) -> bool {
         let until = |n: u64| u128::from(n) * u128::from(self.0) / u128::from(Self::WHOLE);
         until(n.saturating_add(1)) > until(n)
     }
 }
 
-/// Seconds from the first to the last of these, both included.
+/// Inclusive range of seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Seconds {
+pub(super) struct SecondsRange {
     first: u32,
     last: u32,
 }
 
-impl Seconds {
-    /// Reads `60` or `5..60`.
+impl SecondsRange {
+    /// Parses `60` or `5..60`.
     pub(super) fn read(text: &str) -> Result<Self, &'static str> {
         const EXPECTED: &str = "expected seconds, such as 60 or 5..60";
         let (first, last) = text.split_once("..").unwrap_or((text, text));
@@ -85,14 +85,14 @@ impl Seconds {
         Some(Self { first, last })
     }
 
-    /// The one that belongs to a number drawn from all of them.
+    /// Picks a value by a uniformly distributed hash.
     pub(super) fn pick(self, drawn: u64) -> u64 {
         let width = u64::from(self.last - self.first) + 1;
         u64::from(self.first) + drawn % width
     }
 }
 
-/// Digits and perhaps a point: no sign, no exponent, no infinity.
+/// Parses digits with an optional point: no sign, exponent or infinity.
 fn decimal(text: &str) -> Option<f64> {
     let plain = text
         .bytes()
@@ -122,30 +122,30 @@ mod tests {
 
     #[test]
     fn shares() {
-        assert_eq!(Share::read("25%"), Share::read("0.25"));
-        assert_eq!(Share::read("100%"), Ok(Share::ALL));
-        assert_eq!(Share::read("25%"), Ok(Share::percent(25)));
+        assert_eq!(Fraction::read("25%"), Fraction::read("0.25"));
+        assert_eq!(Fraction::read("100%"), Ok(Fraction::ALL));
+        assert_eq!(Fraction::read("25%"), Ok(Fraction::percent(25)));
         for bad in ["", "%", "101%", "1.5", "-1", "a"] {
-            assert!(Share::read(bad).is_err(), "{bad}");
+            assert!(Fraction::read(bad).is_err(), "{bad}");
         }
     }
 
     #[test]
     fn a_share_is_exact_over_all_numbers_and_spread_evenly_over_the_nth() {
-        let share = Share::percent(25);
+        let share = Fraction::percent(25);
         assert_eq!((0..20_000).filter(|&n| share.has(n)).count(), 5000);
         let nth: Vec<u64> = (0..12).filter(|&n| share.has_nth(n)).collect();
         assert_eq!(nth, [3, 7, 11]);
-        assert!((0..100).all(|n| Share::ALL.has_nth(n) && !Share::default().has_nth(n)));
+        assert!((0..100).all(|n| Fraction::ALL.has_nth(n) && !Fraction::default().has_nth(n)));
     }
 
     #[test]
     fn seconds() {
-        let range = Seconds::read("5..7").expect("a range");
+        let range = SecondsRange::read("5..7").expect("a range");
         assert_eq!([0, 1, 2, 3].map(|drawn| range.pick(drawn)), [5, 6, 7, 5]);
-        assert_eq!(Seconds::read("60").map(|one| one.pick(99)), Ok(60));
+        assert_eq!(SecondsRange::read("60").map(|one| one.pick(99)), Ok(60));
         for bad in ["", "7..5", "a", "1..", "-1", "1...2"] {
-            assert!(Seconds::read(bad).is_err(), "{bad}");
+            assert!(SecondsRange::read(bad).is_err(), "{bad}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A bounded number of renders at a time, and what each of them costs.
+//! Worker pool: bounded concurrency of renders, and their cost.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -9,42 +9,42 @@ use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
-use super::counters::Counters;
+use super::counters::OriginCounters;
 use super::settings::{PageSettings, WorkKind};
 
-/// Those who render, and the queue before them.
-pub(super) struct Workers {
-    seats: Arc<Semaphore>,
+/// Worker pool with a bounded queue.
+pub(super) struct WorkerPool {
+    slots: Arc<Semaphore>,
     waiting: AtomicUsize,
     queue: usize,
 }
 
-/// Nobody is free, and the queue is full.
-pub(super) struct Busy;
+/// Error: all workers are busy and the queue is full.
+pub(super) struct QueueFull;
 
-impl Workers {
+impl WorkerPool {
     pub(super) fn new(workers: usize, queue: usize) -> Self {
         Self {
-            seats: Arc::new(Semaphore::new(workers)),
+            slots: Arc::new(Semaphore::new(workers)),
             waiting: AtomicUsize::new(0),
             queue,
         }
     }
 
-    /// Waits for a worker and for its render. The render is finished even if nobody wants it any
-    /// more, as applications do; only who still queues can leave.
+    /// Waits for a worker and its render. A render that has started is completed even if the client
+    /// disconnects, as in real applications; a queued one is cancelled.
     pub(super) async fn render(
         &self,
         page: &PageSettings,
         url: &str,
-        counters: &Arc<Counters>,
-    ) -> Result<(), Busy> {
-        let seats = Arc::clone(&self.seats);
-        let seat = if let Ok(seat) = Arc::clone(&seats).try_acquire_owned() {
-            seat
+        counters: &Arc<OriginCounters>,
+    ) -> Result<(), QueueFull> {
+        let slots = Arc::clone(&self.slots);
+        let slot = if let Ok(slot) = Arc::clone(&slots).try_acquire_owned() {
+            slot
         } else {
-            let _place = self.place().ok_or(Busy)?;
-            seats.acquire_owned().await.map_err(|_| Busy)?
+            let _queued = self.enqueue().ok_or(QueueFull)?;
+            slots.acquire_owned().await.map_err(|_| QueueFull)?
         };
         let render = counters.render(url);
         let (work, kind) = (page.work, page.work_kind);
@@ -54,33 +54,33 @@ impl Workers {
         let done = match kind {
             WorkKind::Cpu => spawn_blocking(move || {
                 burn(work);
-                drop((render, seat));
+                drop((render, slot));
             }),
             WorkKind::Sleep => tokio::spawn(async move {
                 tokio::time::sleep(work).await;
-                drop((render, seat));
+                drop((render, slot));
             }),
         };
-        done.await.map_err(|_| Busy)
+        done.await.map_err(|_| QueueFull)
     }
 
-    fn place(&self) -> Option<Place<'_>> {
+    fn enqueue(&self) -> Option<QueuePlace<'_>> {
         let before = self.waiting.fetch_add(1, Ordering::Relaxed);
-        let place = Place(&self.waiting);
+        let place = QueuePlace(&self.waiting);
         (before < self.queue).then_some(place)
     }
 }
 
-/// A place in the queue, free again when its holder has gone.
-struct Place<'a>(&'a AtomicUsize);
+/// Place in the queue, released on drop.
+struct QueuePlace<'a>(&'a AtomicUsize);
 
-impl Drop for Place<'_> {
+impl Drop for QueuePlace<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// Computes until this thread has used so much time of a processor, however long that takes.
+/// Computes until this thread has used `work` of CPU time.
 fn burn(work: Duration) {
     let end = thread_time() + work;
     let mut number = 1_u64;

@@ -1,4 +1,4 @@
-//! A server on a thread of its own that speaks what a test wants, and counts.
+//! Test server on a separate thread, which counts requests.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio_rustls::TlsAcceptor;
 
-/// What a server speaks.
+/// Protocol of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spoken {
     Http1,
@@ -22,7 +22,7 @@ pub(crate) enum Spoken {
     Http2Tls,
 }
 
-/// A server; gone at the end of the test.
+/// Test server, stopped on drop.
 pub(crate) struct Server {
     address: SocketAddr,
     spoken: Spoken,
@@ -38,7 +38,7 @@ struct Counts {
 }
 
 impl Server {
-    /// What it answers.
+    /// Response to a request.
     pub(crate) const BODY: &'static str = "what a cache has kept";
 
     pub(crate) fn start(spoken: Spoken) -> Self {
@@ -90,13 +90,13 @@ impl Server {
         self.counts.requests.load(Ordering::SeqCst)
     }
 
-    /// Bytes of bodies.
+    /// Number of body bytes.
     pub(crate) fn received(&self) -> u64 {
         self.counts.received.load(Ordering::SeqCst)
     }
 }
 
-/// A certificate of its own making.
+/// Self-signed certificate.
 fn tls(spoken: Spoken) -> (TlsAcceptor, String) {
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]);
     let made = made.expect("a certificate is made");
@@ -125,7 +125,7 @@ async fn accept(
     loop {
         let (socket, _) = listener.accept().await.expect("it accepts");
         let (tls, counts) = (tls.clone(), Arc::clone(counts));
-        // A client that goes away in the middle is none of the server's business.
+        // Disconnects by the client are ignored.
         tokio::spawn(async move { serve(socket, spoken, &tls, &counts).await.ok() });
     }
 }

@@ -4,10 +4,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use microcache_bench::load::subscribe::{Document, Kind, Publish, Subscribe};
+use microcache_bench::load::subscribe::{
+    DocumentTemplate, PublishSettings, StreamKind, SubscribeSettings,
+};
 use microcache_bench::load::{
-    Choice, Format, Pace, Protocol, Settings, Target, Threshold, Trust, Url, duration, header,
-    method, url_file,
+    CertificateTrust, Format, LoadProtocol, LoadTarget, RequestPace, Settings, TargetUrl,
+    Threshold, UrlOrder, duration, header, method, url_file,
 };
 
 use super::help::Layout;
@@ -18,7 +20,7 @@ use super::{Message, file, switch, texts};
 pub(crate) struct Bench {
     pub(crate) settings: Settings,
     /// Event streams, in place of requests.
-    pub(crate) subscribe: Option<Subscribe>,
+    pub(crate) subscribe: Option<SubscribeSettings>,
     pub(crate) format: Format,
     pub(crate) hgrm: Option<PathBuf>,
     pub(crate) html: Option<PathBuf>,
@@ -192,11 +194,11 @@ fn bench(matches: &ArgMatches) -> Result<Bench, String> {
     transport(matches, &mut settings)?;
     let subscribe = subscribe(matches, &settings)?;
     let format = format(matches)?;
-    if subscribe.is_some() && !matches!(format, Format::Own | Format::Json) {
+    if subscribe.is_some() && !matches!(format, Format::Tables | Format::Json) {
         return Err("--format: streams are reported as own or json only".to_owned());
     }
     settings.origin_counter = text(matches, "origin-counter")
-        .map(|url| Url::parse(url))
+        .map(|url| TargetUrl::parse(url))
         .transpose()
         .map_err(|why| format!("--origin-counter: {why}"))?;
     let thresholds = texts(matches, "fail-if")
@@ -216,14 +218,14 @@ fn bench(matches: &ArgMatches) -> Result<Bench, String> {
     })
 }
 
-fn targets(matches: &ArgMatches) -> Result<Vec<Target>, String> {
+fn targets(matches: &ArgMatches) -> Result<Vec<LoadTarget>, String> {
     let mut targets = Vec::new();
     for url in texts(matches, "URL") {
         let url = match websocket(matches, &url) {
-            Some(http) => Url::parse(&http)?,
-            None => Url::parse(&url)?,
+            Some(http) => TargetUrl::parse(&http)?,
+            None => TargetUrl::parse(&url)?,
         };
-        targets.push(Target::get(url));
+        targets.push(LoadTarget::get(url));
     }
     let data = text(matches, "data").map(String::as_bytes);
     let given = text(matches, "method")
@@ -260,13 +262,13 @@ fn load(matches: &ArgMatches, settings: &mut Settings) -> Result<(), String> {
         settings.connections = connections;
     }
     if let Some(rate) = number::<f64>(matches, "rate", "a number such as 2000")? {
-        settings.pace = Pace::Rate(rate);
+        settings.pace = RequestPace::Rate(rate);
     }
     let think = text(matches, "think");
     if let Some(users) = count(matches, "users")? {
         settings.connections = users;
         let think = think.map_or("0s..10s", String::as_str);
-        settings.pace = Pace::think(think).map_err(|why| format!("--think: {why}"))?;
+        settings.pace = RequestPace::think(think).map_err(|why| format!("--think: {why}"))?;
     } else if think.is_some() {
         return Err("--think needs users; add --users N".to_owned());
     }
@@ -291,7 +293,7 @@ fn load(matches: &ArgMatches, settings: &mut Settings) -> Result<(), String> {
     }
     if let Some(choice) = text(matches, "choose") {
         settings.choice = choice
-            .parse::<Choice>()
+            .parse::<UrlOrder>()
             .map_err(|why| format!("--choose: {why}"))?;
     }
     Ok(())
@@ -308,17 +310,20 @@ fn transport(matches: &ArgMatches, settings: &mut Settings) -> Result<(), String
     }
     if matches.get_flag("http2") {
         let streams = count(matches, "streams")?.unwrap_or(1);
-        settings.protocol = Protocol::Http2 { streams };
+        settings.protocol = LoadProtocol::Http2 { streams };
     }
     settings.trust = match file(matches, "cacert") {
-        _ if matches.get_flag("insecure") => Trust::Anyone,
-        Some(file) => Trust::File(file),
-        None => Trust::System,
+        _ if matches.get_flag("insecure") => CertificateTrust::Any,
+        Some(file) => CertificateTrust::File(file),
+        None => CertificateTrust::System,
     };
     Ok(())
 }
 
-fn subscribe(matches: &ArgMatches, settings: &Settings) -> Result<Option<Subscribe>, String> {
+fn subscribe(
+    matches: &ArgMatches,
+    settings: &Settings,
+) -> Result<Option<SubscribeSettings>, String> {
     let given = |name: &&str| text(matches, name).is_some();
     let Some(streams) = count(matches, "subscribe")? else {
         return match OF_STREAMS
@@ -338,9 +343,9 @@ fn subscribe(matches: &ArgMatches, settings: &Settings) -> Result<Option<Subscri
     }
     let is_websocket = |url: &String| websocket(matches, url).is_some();
     let kind = if texts(matches, "URL").iter().any(is_websocket) {
-        Kind::WebSocket
+        StreamKind::WebSocket
     } else {
-        Kind::Events
+        StreamKind::Events
     };
     let every = time(matches, "publish")?;
     if let Some(name) = OF_PUBLISHING
@@ -352,7 +357,7 @@ fn subscribe(matches: &ArgMatches, settings: &Settings) -> Result<Option<Subscri
     let publish = every
         .map(|every| publish(matches, every, &target.url))
         .transpose()?;
-    Ok(Some(Subscribe {
+    Ok(Some(SubscribeSettings {
         streams,
         kind,
         stalled: stalled(matches)?,
@@ -364,19 +369,24 @@ fn subscribe(matches: &ArgMatches, settings: &Settings) -> Result<Option<Subscri
 const DOCUMENT: &str = r#"{"bench":"{event}"}"#;
 const DOCUMENT_SIZE: usize = 200;
 
-fn publish(matches: &ArgMatches, every: Duration, streams: &Url) -> Result<Publish, String> {
+fn publish(
+    matches: &ArgMatches,
+    every: Duration,
+    streams: &TargetUrl,
+) -> Result<PublishSettings, String> {
     let url = match text(matches, "publish-url") {
-        Some(url) => Url::parse(url).map_err(|why| format!("--publish-url: {why}"))?,
+        Some(url) => TargetUrl::parse(url).map_err(|why| format!("--publish-url: {why}"))?,
         None => streams.clone(),
     };
     let word = text(matches, "publish-method").map_or("PUT", String::as_str);
     let size = count(matches, "publish-size")?.unwrap_or(DOCUMENT_SIZE);
     let data = text(matches, "publish-data").map_or(DOCUMENT, String::as_str);
-    Ok(Publish {
+    Ok(PublishSettings {
         every,
         url,
         method: method(word).map_err(|why| format!("--publish-method: {why}"))?,
-        document: Document::new(data, size).map_err(|why| format!("--publish-data: {why}"))?,
+        document: DocumentTemplate::new(data, size)
+            .map_err(|why| format!("--publish-data: {why}"))?,
     })
 }
 
@@ -393,7 +403,7 @@ fn stalled(matches: &ArgMatches) -> Result<f64, String> {
 
 fn format(matches: &ArgMatches) -> Result<Format, String> {
     let Some(word) = text(matches, "format") else {
-        return Ok(Format::Own);
+        return Ok(Format::Tables);
     };
     let known = Format::ALL.iter().find(|(name, _)| name == word);
     known.map(|(_, format)| *format).ok_or_else(|| {

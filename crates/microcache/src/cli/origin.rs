@@ -47,7 +47,7 @@ pub(super) fn read(matches: &ArgMatches) -> Result<Settings, Message> {
     Ok(settings)
 }
 
-fn refused(wrong: &microcache_bench::origin::Wrong) -> Message {
+fn refused(wrong: &microcache_bench::origin::InvalidOption) -> Message {
     Message::Wrong(format!("origin: --{wrong}"))
 }
 

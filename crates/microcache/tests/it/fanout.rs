@@ -123,7 +123,8 @@ fn whoever_may_not_publish_is_told_so_before_anything_is_opened() {
     let output = bench(&proxy, &["10", "--publish", "100ms"]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     let told = String::from_utf8_lossy(&output.stderr);
-    let says = "the answer's status is 401; give what allows it, such as -H 'Authorization: Bearer SECRET'";
+    let says =
+        "the response has status 401; add credentials, such as -H 'Authorization: Bearer SECRET'";
     assert!(told.contains(says), "{told}");
     assert_eq!(told.lines().count(), 1, "{told}");
 }

@@ -1,12 +1,12 @@
-//! As ab (`ApacheBench`) prints it, for the scripts and the eyes that know it.
+//! Report in the format of ab (`ApacheBench`), for scripts that parse it.
 
 use std::fmt::Write;
 
-use crate::load::report::Report;
+use crate::load::report::BenchReport;
 use crate::load::tally::Latency;
 use crate::load::unit::millis;
 
-pub(super) fn write(report: &Report) -> String {
+pub(super) fn write(report: &BenchReport) -> String {
     let mut out = String::new();
     let tally = &report.tally;
     let overall = tally.overall();

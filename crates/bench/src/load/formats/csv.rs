@@ -1,13 +1,13 @@
-//! One metric a line, for spreadsheets and joins.
+//! Report as CSV, one metric per line.
 
 use std::fmt::Write;
 
-use crate::load::outcome::{Fault, Outcome};
-use crate::load::report::Report;
+use crate::load::outcome::{CacheOutcome, RequestFault};
+use crate::load::report::BenchReport;
 use crate::load::tally::Latency;
 use crate::load::unit::millis;
 
-pub(super) fn write(report: &Report) -> String {
+pub(super) fn write(report: &BenchReport) -> String {
     let mut out = String::from("metric,value\n");
     let tally = &report.tally;
     let mut line = |name: &str, value: String| {
@@ -29,7 +29,7 @@ pub(super) fn write(report: &Report) -> String {
     for (status, count) in tally.statuses() {
         line(&format!("status_{status}"), count.to_string());
     }
-    for fault in Fault::ALL {
+    for fault in RequestFault::ALL {
         let name = fault.as_str().to_lowercase().replace(' ', "_");
         line(&format!("error_{name}"), tally.faults_of(fault).to_string());
     }
@@ -37,8 +37,8 @@ pub(super) fn write(report: &Report) -> String {
     latency("connect", &tally.connect(), &mut out);
     latency("first_byte", &overall.first_byte, &mut out);
     latency("total", &overall.total, &mut out);
-    for outcome in Outcome::ALL {
-        let _ = writeln!(out, "outcome_{outcome},{}", tally.of(outcome));
+    for outcome in CacheOutcome::ALL {
+        let _ = writeln!(out, "outcome_{outcome},{}", tally.count_of(outcome));
         if let Some(timing) = tally.timing(outcome) {
             latency(&format!("total_{outcome}"), &timing.total, &mut out);
         }

@@ -1,15 +1,15 @@
-//! The percentile distribution that every `HdrHistogram` plotter reads.
+//! `HdrHistogram` percentile distribution (`.hgrm`), as read by its plotters.
 
 use std::fmt::Write;
 
-use crate::load::report::Report;
+use crate::load::report::BenchReport;
 use crate::load::unit::millis;
 
 /// Steps per halving of the distance to 100 %.
 const STEPS: u32 = 5;
 
-/// Writes the distribution of total latency, in milliseconds.
-pub fn hgrm(report: &Report) -> String {
+/// Returns the distribution of total latency, in milliseconds.
+pub fn hgrm(report: &BenchReport) -> String {
     let total = report.tally.overall().total;
     let mut out = String::from("       Value     Percentile TotalCount 1/(1-Percentile)\n\n");
     for step in total.histogram().iter_quantiles(STEPS) {

@@ -1,19 +1,19 @@
-//! Everything, for programs. Times are milliseconds.
+//! Report as JSON, with times in milliseconds.
 
 use std::time::UNIX_EPOCH;
 
 use serde_json::{Map, Value, json};
 
-use crate::load::outcome::{Fault, Outcome};
-use crate::load::report::{Report, Slice};
+use crate::load::outcome::{CacheOutcome, RequestFault};
+use crate::load::report::{BenchReport, Slice};
 use crate::load::tally::Latency;
 use crate::load::unit::millis;
 
-pub(super) fn write(report: &Report) -> String {
+pub(super) fn write(report: &BenchReport) -> String {
     format!("{:#}\n", value(report))
 }
 
-fn value(report: &Report) -> Value {
+fn value(report: &BenchReport) -> Value {
     let tally = &report.tally;
     let overall = tally.overall();
     let began = report.began.duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -50,16 +50,16 @@ fn value(report: &Report) -> Value {
         "statuses": tally.statuses().iter()
             .map(|(status, count)| (status.to_string(), json!(count)))
             .collect::<Map<_, _>>(),
-        "faults": Fault::ALL.iter()
+        "faults": RequestFault::ALL.iter()
             .map(|fault| (fault.as_str().to_lowercase().replace(' ', "_"), json!(tally.faults_of(*fault))))
             .collect::<Map<_, _>>(),
         "time_line": report.time_line.iter().map(slice).collect::<Vec<_>>(),
     })
 }
 
-fn outcomes(report: &Report) -> Map<String, Value> {
+fn outcomes(report: &BenchReport) -> Map<String, Value> {
     let mut outcomes = Map::new();
-    for outcome in Outcome::ALL {
+    for outcome in CacheOutcome::ALL {
         if let Some(timing) = report.tally.timing(outcome) {
             let value = json!({
                 "requests": timing.total.count(),
@@ -72,7 +72,7 @@ fn outcomes(report: &Report) -> Map<String, Value> {
     outcomes
 }
 
-/// All that is said of a latency.
+/// Returns a latency distribution as JSON, in milliseconds.
 pub(in crate::load) fn latency(latency: &Latency) -> Value {
     let percentile = |percent| millis(latency.percentile(percent));
     json!({
@@ -91,7 +91,7 @@ pub(in crate::load) fn latency(latency: &Latency) -> Value {
 }
 
 fn slice(slice: &Slice) -> Value {
-    let outcomes = Outcome::ALL.iter().zip(slice.outcomes);
+    let outcomes = CacheOutcome::ALL.iter().zip(slice.outcomes);
     json!({
         "start_ms": millis(slice.start),
         "length_ms": millis(slice.length),

@@ -1,43 +1,43 @@
-//! The report in words and figures: our own, and those of the tools people know.
+//! Output formats of a report: our own, and those of ab, siege and wrk.
 
 mod ab;
 mod csv;
 mod hgrm;
 pub(super) mod html;
 mod json;
-mod own;
 mod siege;
+mod tables;
 mod wrk;
 
-use super::report::Report;
+use super::report::BenchReport;
 
 pub(super) use json::latency;
-pub(super) use own::{figures, percentile_names, plural};
+pub(super) use tables::{figures, percentile_names, plural};
 
 pub use hgrm::hgrm;
 pub use html::html;
 
-/// How a report is printed.
+/// Output format of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Tables for people.
-    Own,
-    /// As `ab` prints it.
+    /// Text tables.
+    Tables,
+    /// Output of `ab`.
     Ab,
-    /// As `siege` prints it.
+    /// Output of `siege` 4.
     Siege,
-    /// As `wrk --latency` prints it.
+    /// Output of `wrk --latency`.
     Wrk,
-    /// Everything, for programs.
+    /// JSON with every metric.
     Json,
-    /// One metric a line.
+    /// CSV, one metric per line.
     Csv,
 }
 
 impl Format {
-    /// All of them, by name.
+    /// All formats, by name.
     pub const ALL: [(&'static str, Self); 6] = [
-        ("own", Self::Own),
+        ("own", Self::Tables),
         ("ab", Self::Ab),
         ("siege", Self::Siege),
         ("wrk", Self::Wrk),
@@ -45,10 +45,10 @@ impl Format {
         ("csv", Self::Csv),
     ];
 
-    /// Writes the report.
-    pub fn write(self, report: &Report) -> String {
+    /// Formats the report.
+    pub fn write(self, report: &BenchReport) -> String {
         match self {
-            Self::Own => own::write(report),
+            Self::Tables => tables::write(report),
             Self::Ab => ab::write(report),
             Self::Siege => siege::write(report),
             Self::Wrk => wrk::write(report),

@@ -1,16 +1,16 @@
-//! As siege 4 prints it.
+//! Report in the format of siege 4.
 
 use std::fmt::Write;
 
-use crate::load::report::Report;
+use crate::load::report::BenchReport;
 
 const MEGABYTE: f64 = 1024.0 * 1024.0;
 
-pub(super) fn write(report: &Report) -> String {
+pub(super) fn write(report: &BenchReport) -> String {
     let tally = &report.tally;
     let total = tally.overall().total;
     let answers = tally.answers();
-    // Siege counts an answer of 400 or more as failed, and the transaction as one all the same.
+    // Siege counts a status of 400 or above as failed, yet includes it in the transactions.
     let refused = tally
         .statuses()
         .range(400..)

@@ -1,12 +1,12 @@
-//! As `wrk --latency` prints it.
+//! Report in the format of `wrk --latency`.
 
 use std::fmt::Write;
 use std::time::Duration;
 
-use crate::load::outcome::Fault;
-use crate::load::report::Report;
+use crate::load::outcome::RequestFault;
+use crate::load::report::BenchReport;
 
-pub(super) fn write(report: &Report) -> String {
+pub(super) fn write(report: &BenchReport) -> String {
     let tally = &report.tally;
     let total = tally.overall().total;
     let mut out = String::new();
@@ -53,8 +53,8 @@ pub(super) fn write(report: &Report) -> String {
     out
 }
 
-/// Of each thread, in each slice.
-fn rates(report: &Report, out: &mut String) {
+/// Appends the requests per second of one thread, over all slices.
+fn rates(report: &BenchReport, out: &mut String) {
     let rates = report.time_line.iter();
     let rates: Vec<f64> = rates.map(|s| s.rate() / report.threads as f64).collect();
     let count = rates.len().max(1) as f64;
@@ -72,16 +72,24 @@ fn rates(report: &Report, out: &mut String) {
     );
 }
 
-fn errors(report: &Report, out: &mut String) {
+fn errors(report: &BenchReport, out: &mut String) {
     let tally = &report.tally;
-    let of = |faults: &[Fault]| faults.iter().map(|f| tally.faults_of(*f)).sum::<u64>();
+    let of = |faults: &[RequestFault]| faults.iter().map(|f| tally.faults_of(*f)).sum::<u64>();
     if tally.faults() > 0 {
         let _ = writeln!(
             out,
             "  Socket errors: connect {}, read {}, write 0, timeout {}",
-            of(&[Fault::Refused, Fault::Connect, Fault::Tls]),
-            of(&[Fault::Reset, Fault::ClosedEarly, Fault::Malformed]),
-            of(&[Fault::TimedOut])
+            of(&[
+                RequestFault::Refused,
+                RequestFault::Connect,
+                RequestFault::Tls
+            ]),
+            of(&[
+                RequestFault::Reset,
+                RequestFault::ClosedEarly,
+                RequestFault::Malformed
+            ]),
+            of(&[RequestFault::TimedOut])
         );
     }
     let refused = tally.statuses().range(400..).map(|(_, n)| n).sum::<u64>();

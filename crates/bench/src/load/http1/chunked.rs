@@ -1,31 +1,32 @@
-//! The chunked coding (RFC 9112 §7.1), read for its end, and for the data where that is of interest.
+//! Decoder of the chunked transfer coding (RFC 9112 §7.1).
 
-/// How far a chunked body has been read.
+/// Decoder state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Chunked {
-    /// In the digits of a size: the value so far, and how many there were.
+pub(super) enum ChunkedDecoder {
+    /// Within the chunk size: value so far, and number of digits.
     Size(u64, u8),
-    /// Behind the digits, up to the end of the line.
+    /// Within a chunk extension; carries the chunk size.
     Extension(u64),
-    /// In the data: bytes left.
+    /// Within chunk data: bytes left.
     Data(u64),
-    /// Behind the data, before the end of its line.
+    /// After chunk data, before its line end.
     DataEnd,
-    /// In the trailers: bytes in the present line, without its end.
+    /// Within the trailer section: length of the current line without its line end.
     Trailer(u32),
-    /// All of it has been read.
+    /// Complete.
     Done,
 }
 
-/// More digits than a size that fits 60 bits can have.
+/// Maximum of digits in a chunk size: 60 bits.
 const MAX_DIGITS: u8 = 15;
-/// A line of trailers longer than this is no trailer.
+/// Maximum length of a trailer line, in bytes.
 const MAX_TRAILER: u32 = 64 * 1024;
 
-impl Chunked {
+impl ChunkedDecoder {
     pub(super) const BEGIN: Self = Self::Size(0, 0);
 
-    /// Reads on, and hands out the data. Returns how much of the bytes belonged to the body; `None` if it is malformed.
+    /// Decodes `bytes` and passes chunk data to `data`. Returns the number of bytes that belong to this
+    /// body; `None` if it is malformed.
     pub(super) fn advance(&mut self, bytes: &[u8], data: &mut impl FnMut(&[u8])) -> Option<usize> {
         let mut at = 0;
         while at < bytes.len() && *self != Self::Done {
@@ -46,7 +47,7 @@ impl Chunked {
         Some(at)
     }
 
-    /// What one byte outside the data leads to.
+    /// Returns the state after a byte outside chunk data.
     fn after(self, byte: u8) -> Option<Self> {
         match (self, byte) {
             (Self::Size(size, digits), _) if byte.is_ascii_hexdigit() => {
@@ -81,7 +82,7 @@ mod tests {
         let body = b"5\r\nhello\r\n00A;x=\"y\"\r\n0123456789\r\n0\r\nA: b\r\n\r\nHTTP/1.1";
         let end = body.len() - b"HTTP/1.1".len();
         for step in 1..body.len() {
-            let mut chunked = Chunked::BEGIN;
+            let mut chunked = ChunkedDecoder::BEGIN;
             let mut read = 0;
             let mut data = Vec::new();
             for piece in body.chunks(step) {
@@ -90,7 +91,11 @@ mod tests {
                     .advance(piece, &mut keep)
                     .expect("it is well-formed");
             }
-            assert_eq!((chunked, read), (Chunked::Done, end), "in steps of {step}");
+            assert_eq!(
+                (chunked, read),
+                (ChunkedDecoder::Done, end),
+                "in steps of {step}"
+            );
             assert_eq!(data, b"hello0123456789", "in steps of {step}");
         }
     }
@@ -105,7 +110,7 @@ mod tests {
             b"1\r\nabc",
             b"1234567890123456\r\n",
         ] {
-            let mut chunked = Chunked::BEGIN;
+            let mut chunked = ChunkedDecoder::BEGIN;
             assert_eq!(chunked.advance(body, &mut |_| ()), None, "{body:?}");
         }
     }

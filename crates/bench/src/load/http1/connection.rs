@@ -1,79 +1,82 @@
-//! One connection: what it is doing, and since when.
+//! HTTP/1.1 connection state.
 
 use std::time::Instant;
 
-use super::response::Reader;
-use super::transport::Transport;
-use crate::load::choice::Chosen;
-use crate::load::rest::Rest;
+use super::response::ResponseParser;
+use super::socket::ClientSocket;
+use crate::load::backoff::Backoff;
+use crate::load::url_selector::UrlChoice;
 
-/// One connection, or the place of one.
+/// State of one connection, open or not.
 #[derive(Debug)]
-pub(super) struct Connection {
-    pub(super) transport: Option<Transport>,
-    pub(super) phase: Phase,
-    /// Tells the events of this socket from those of the one before.
+pub(super) struct Http1Connection {
+    pub(super) transport: Option<ClientSocket>,
+    pub(super) phase: ConnectionPhase,
+    /// Distinguishes epoll events of this socket from those of its predecessor.
     pub(super) generation: u32,
-    /// Whom the socket leads to.
+    /// Index of the server that the socket is connected to.
     pub(super) endpoint: usize,
     pub(super) opened: Instant,
-    /// What is asked for.
-    pub(super) chosen: Chosen,
-    /// When the present request was to start.
+    /// URL of the current request.
+    pub(super) choice: UrlChoice,
+    /// Scheduled start of the current request.
     pub(super) start: Instant,
     pub(super) first_byte: Instant,
     pub(super) deadline: Instant,
-    pub(super) reader: Reader,
-    /// What of the request there was no room for.
+    pub(super) reader: ResponseParser,
+    /// Request bytes that did not fit into the socket's send buffer.
     pub(super) unsent: Vec<u8>,
-    pub(super) rest: Rest,
+    pub(super) backoff: Backoff,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
-    /// There is no socket.
+pub(super) enum ConnectionPhase {
+    /// No socket.
     Closed,
-    /// The present request waits for the connection.
+    /// TCP connect in progress for the current request.
     Connecting,
-    /// The present request waits for TLS.
+    /// TLS handshake in progress for the current request.
     Handshaking,
-    /// The present request is under way.
-    Asking,
-    /// The socket is open, and there is no request.
+    /// Request sent, response in progress.
+    AwaitingResponse,
+    /// Open keep-alive connection without a request.
     Idle,
 }
 
-impl Phase {
-    /// Whether a request is under way.
+impl ConnectionPhase {
+    /// Returns whether a request is in flight.
     pub(super) fn is_busy(self) -> bool {
-        matches!(self, Self::Connecting | Self::Handshaking | Self::Asking)
+        matches!(
+            self,
+            Self::Connecting | Self::Handshaking | Self::AwaitingResponse
+        )
     }
 }
 
-impl Connection {
+impl Http1Connection {
     pub(super) fn new(now: Instant) -> Self {
         Self {
             transport: None,
-            phase: Phase::Closed,
+            phase: ConnectionPhase::Closed,
             generation: 0,
             endpoint: 0,
             opened: now,
-            chosen: Chosen {
+            choice: UrlChoice {
                 target: 0,
                 index: 0,
             },
             start: now,
             first_byte: now,
             deadline: now,
-            reader: Reader::default(),
+            reader: ResponseParser::default(),
             unsent: Vec::new(),
-            rest: Rest::default(),
+            backoff: Backoff::default(),
         }
     }
 
     pub(super) fn close(&mut self) {
         self.transport = None;
-        self.phase = Phase::Closed;
+        self.phase = ConnectionPhase::Closed;
         self.generation = self.generation.wrapping_add(1);
         self.unsent.clear();
     }

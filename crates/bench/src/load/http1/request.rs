@@ -1,21 +1,21 @@
-//! The bytes of the requests, made before the first is sent.
+//! Request bytes, serialized before the run starts.
 
 use crate::load::settings::Settings;
-use crate::load::target::{Target, Url};
+use crate::load::target::{LoadTarget, TargetUrl};
 
-/// What is sent for one target.
+/// Serialized request of one target.
 #[derive(Debug)]
-pub(super) struct Request {
-    /// Whether the response has no body.
+pub(super) struct Http1Request {
+    /// `true` if the response has no content (HEAD).
     pub(super) is_head: bool,
     before: Vec<u8>,
-    /// The path of each of many urls; the one of a single url is in `before`.
-    many: Option<Url>,
+    /// URL pattern, if the target has several URLs; the path of a single one is part of `before`.
+    many: Option<TargetUrl>,
     after: Vec<u8>,
 }
 
-impl Request {
-    pub(super) fn new(target: &Target, settings: &Settings) -> Self {
+impl Http1Request {
+    pub(super) fn new(target: &LoadTarget, settings: &Settings) -> Self {
         let mut before = format!("{} ", target.method).into_bytes();
         let many = (target.url.count() > 1).then(|| target.url.clone());
         if many.is_none() {
@@ -29,7 +29,7 @@ impl Request {
         }
     }
 
-    /// Writes the request for one of the target's urls.
+    /// Appends the request for one URL of the target.
     pub(super) fn write(&self, index: u64, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.before);
         if let Some(url) = &self.many {
@@ -39,8 +39,8 @@ impl Request {
     }
 }
 
-/// Everything behind the path.
-fn rest(target: &Target, settings: &Settings) -> Vec<u8> {
+/// Serializes everything after the path.
+fn rest(target: &LoadTarget, settings: &Settings) -> Vec<u8> {
     let mut head = String::from(" HTTP/1.1\r\n");
     let mut add = |name: &str, value: &str| {
         head.push_str(name);
@@ -48,7 +48,7 @@ fn rest(target: &Target, settings: &Settings) -> Vec<u8> {
         head.push_str(value);
         head.push_str("\r\n");
     };
-    for (name, value) in target.fields(settings) {
+    for (name, value) in target.fields(&settings.headers) {
         add(&name, &value);
     }
     if !settings.keep_alive {
@@ -64,16 +64,16 @@ fn rest(target: &Target, settings: &Settings) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn written(target: Target, change: impl FnOnce(&mut Settings), index: u64) -> String {
+    fn written(target: LoadTarget, change: impl FnOnce(&mut Settings), index: u64) -> String {
         let mut settings = Settings::new(vec![target]);
         change(&mut settings);
         let mut out = Vec::new();
-        Request::new(&settings.targets[0], &settings).write(index, &mut out);
+        Http1Request::new(&settings.targets[0], &settings).write(index, &mut out);
         String::from_utf8(out).expect("a request is text")
     }
 
-    fn target(url: &str) -> Target {
-        Target::get(Url::parse(url).expect("a url"))
+    fn target(url: &str) -> LoadTarget {
+        LoadTarget::get(TargetUrl::parse(url).expect("a url"))
     }
 
     #[test]

@@ -1,121 +1,128 @@
-//! Reading responses: where each one ends, what its head says about it, and its content for those who want it.
+//! HTTP/1.1 response parser: message framing, metadata and content.
 
 use std::mem::MaybeUninit;
 
-use super::chunked::Chunked;
+use super::chunked::ChunkedDecoder;
 use crate::load::cache_status;
-use crate::load::outcome::Outcome;
+use crate::load::outcome::CacheOutcome;
 
-/// A head that is longer is malformed.
+/// Maximum size of a head, in bytes.
 const MAX_HEAD: usize = 64 * 1024;
-/// A head of more fields is malformed.
+/// Maximum number of fields in a head.
 const MAX_FIELDS: usize = 128;
 
-/// Reads one response after the other.
+/// Incremental parser of consecutive responses on a connection.
 #[derive(Debug, Default)]
-pub(in crate::load) struct Reader {
-    state: Awaited,
-    /// The part of a head that has come so far, when it came in pieces.
+pub(in crate::load) struct ResponseParser {
+    state: ParserState,
+    /// Bytes of an incomplete head.
     partial: Vec<u8>,
-    /// Whether the request was a HEAD.
+    /// `true` if the request was a HEAD.
     bodiless: bool,
 }
 
 #[derive(Debug, Default)]
-enum Awaited {
-    /// Nothing of the response has come.
+enum ParserState {
+    /// No byte of the response received yet.
     #[default]
     Begin,
     Head,
-    Body(Head, Body),
+    Body(ResponseSummary, BodyFraming),
 }
 
 #[derive(Debug)]
-enum Body {
+enum BodyFraming {
     Length(u64),
-    Chunked(Chunked),
+    Chunked(ChunkedDecoder),
     UntilClose,
 }
 
-/// What is of interest in a head.
+/// Metadata of a response head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::load) struct Head {
+pub(in crate::load) struct ResponseSummary {
     pub(in crate::load) status: u16,
-    pub(in crate::load) outcome: Outcome,
+    pub(in crate::load) outcome: CacheOutcome,
     pub(in crate::load) keeps_alive: bool,
-    /// Whether the content is `text/event-stream`.
+    /// `true` if the media type is `text/event-stream`.
     pub(in crate::load) is_event_stream: bool,
 }
 
-/// How far a response has come.
+/// Parser progress.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::load) enum Read {
-    /// There is more to come.
-    Some,
-    /// That was all of it; so many of the bytes were its own.
-    All(Head, usize),
+pub(in crate::load) enum ParseProgress {
+    /// The response is incomplete.
+    Partial,
+    /// The response is complete. Carries the number of input bytes that belong to it.
+    Complete(ResponseSummary, usize),
 }
 
-/// It is not HTTP.
+/// Response that violates HTTP/1.1 or exceeds a limit.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::load) struct Malformed;
+pub(in crate::load) struct MalformedResponse;
 
-impl Reader {
-    /// Expects the response to a new request.
+impl ResponseParser {
+    /// Prepares for the response to a new request.
     pub(in crate::load) fn expect(&mut self, bodiless: bool) {
-        self.state = Awaited::Begin;
+        self.state = ParserState::Begin;
         self.partial.clear();
         self.bodiless = bodiless;
     }
 
-    /// Whether nothing of the response has come.
+    /// Returns whether no byte of the response has been received.
     pub(super) fn has_nothing(&self) -> bool {
-        matches!(self.state, Awaited::Begin)
+        matches!(self.state, ParserState::Begin)
     }
 
-    /// What the head says, once it has come, as long as the response is not complete.
-    pub(in crate::load) fn head(&self) -> Option<Head> {
+    /// Returns the head of an incomplete response, once it has been received.
+    pub(in crate::load) fn head(&self) -> Option<ResponseSummary> {
         match self.state {
-            Awaited::Body(head, _) => Some(head),
-            Awaited::Begin | Awaited::Head => None,
+            ParserState::Body(head, _) => Some(head),
+            ParserState::Begin | ParserState::Head => None,
         }
     }
 
-    /// Reads what has come.
-    pub(super) fn read(&mut self, bytes: &[u8]) -> Result<Read, Malformed> {
+    /// Parses received bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`MalformedResponse`] if they are not a valid HTTP/1.1 response.
+    pub(super) fn read(&mut self, bytes: &[u8]) -> Result<ParseProgress, MalformedResponse> {
         self.read_content(bytes, &mut |_| ())
     }
 
-    /// Reads what has come, and hands out what of it is content.
+    /// Parses received bytes and passes the content in them to `content`.
     pub(in crate::load) fn read_content(
         &mut self,
         bytes: &[u8],
         content: &mut impl FnMut(&[u8]),
-    ) -> Result<Read, Malformed> {
-        if let Awaited::Body(head, body) = &mut self.state {
+    ) -> Result<ParseProgress, MalformedResponse> {
+        if let ParserState::Body(head, body) = &mut self.state {
             return match body.read(bytes, content)? {
-                Some(own) => Ok(Read::All(*head, own)),
-                None => Ok(Read::Some),
+                Some(own) => Ok(ParseProgress::Complete(*head, own)),
+                None => Ok(ParseProgress::Partial),
             };
         }
-        self.state = Awaited::Head;
+        self.state = ParserState::Head;
         if self.partial.is_empty() {
             return self.read_head(bytes, content);
         }
         let before = self.partial.len();
         let mut all = std::mem::take(&mut self.partial);
         all.extend_from_slice(bytes);
-        // A head that was not complete before ends in the new bytes, so the response's own bytes reach beyond the old ones.
+        // The head was incomplete before, so it ends within the new bytes and the sum exceeds the old
+        // length.
         match self.read_head(&all, content)? {
-            Read::All(head, own) => Ok(Read::All(head, own.saturating_sub(before))),
-            Read::Some => Ok(Read::Some),
+            ParseProgress::Complete(head, own) => {
+                Ok(ParseProgress::Complete(head, own.saturating_sub(before)))
+            }
+            ParseProgress::Partial => Ok(ParseProgress::Partial),
         }
     }
 
-    /// Whether the response is complete now that the server has closed the connection.
-    pub(in crate::load) fn close(&self) -> Option<Head> {
+    /// Returns the head if the close of the connection completes the response (RFC 9112 §6.3 item 8).
+    pub(in crate::load) fn close(&self) -> Option<ResponseSummary> {
         match &self.state {
-            Awaited::Body(head, Body::UntilClose) => Some(*head),
+            ParserState::Body(head, BodyFraming::UntilClose) => Some(*head),
             _ => None,
         }
     }
@@ -124,50 +131,50 @@ impl Reader {
         &mut self,
         bytes: &[u8],
         content: &mut impl FnMut(&[u8]),
-    ) -> Result<Read, Malformed> {
+    ) -> Result<ParseProgress, MalformedResponse> {
         let mut start = 0;
         loop {
             let Some((head, body, length)) = parse(&bytes[start..], self.bodiless)? else {
                 if bytes.len() - start > MAX_HEAD {
-                    return Err(Malformed);
+                    return Err(MalformedResponse);
                 }
                 self.partial.extend_from_slice(&bytes[start..]);
-                return Ok(Read::Some);
+                return Ok(ParseProgress::Partial);
             };
             start += length;
             if head.status >= 200 {
                 return self.begin_body(head, body, start, &bytes[start..], content);
             }
-            // Nothing that is sent asks for another protocol (RFC 9110 §15.2.2).
+            // No request has an Upgrade field, so 101 is invalid (RFC 9110 §15.2.2).
             if head.status == 101 {
-                return Err(Malformed);
+                return Err(MalformedResponse);
             }
         }
     }
 
     fn begin_body(
         &mut self,
-        head: Head,
-        mut body: Body,
+        head: ResponseSummary,
+        mut body: BodyFraming,
         before: usize,
         bytes: &[u8],
         content: &mut impl FnMut(&[u8]),
-    ) -> Result<Read, Malformed> {
+    ) -> Result<ParseProgress, MalformedResponse> {
         if let Some(own) = body.read(bytes, content)? {
-            return Ok(Read::All(head, before + own));
+            return Ok(ParseProgress::Complete(head, before + own));
         }
-        self.state = Awaited::Body(head, body);
-        Ok(Read::Some)
+        self.state = ParserState::Body(head, body);
+        Ok(ParseProgress::Partial)
     }
 }
 
-impl Body {
-    /// Hands out the content. Returns how many of the bytes were the body's own, once it is complete.
+impl BodyFraming {
+    /// Passes content to `content`. Returns the number of bytes that belong to the body once it is complete.
     fn read(
         &mut self,
         bytes: &[u8],
         content: &mut impl FnMut(&[u8]),
-    ) -> Result<Option<usize>, Malformed> {
+    ) -> Result<Option<usize>, MalformedResponse> {
         match self {
             Self::Length(left) => {
                 let own = (*left).min(bytes.len() as u64);
@@ -176,8 +183,8 @@ impl Body {
                 Ok((*left == 0).then_some(own as usize))
             }
             Self::Chunked(chunked) => {
-                let own = chunked.advance(bytes, content).ok_or(Malformed)?;
-                Ok((*chunked == Chunked::Done).then_some(own))
+                let own = chunked.advance(bytes, content).ok_or(MalformedResponse)?;
+                Ok((*chunked == ChunkedDecoder::Done).then_some(own))
             }
             Self::UntilClose => {
                 content(bytes);
@@ -187,8 +194,12 @@ impl Body {
     }
 }
 
-/// A whole head, the body it announces, and the head's length; `None` while it is not complete.
-fn parse(bytes: &[u8], bodiless: bool) -> Result<Option<(Head, Body, usize)>, Malformed> {
+/// Parses a complete head. Returns it with its body framing and its length in bytes; `None` while it is
+/// incomplete.
+fn parse(
+    bytes: &[u8],
+    bodiless: bool,
+) -> Result<Option<(ResponseSummary, BodyFraming, usize)>, MalformedResponse> {
     let mut fields = [const { MaybeUninit::uninit() }; MAX_FIELDS];
     let mut response = httparse::Response::new(&mut []);
     let parsed = httparse::ParserConfig::default().parse_response_with_uninit_headers(
@@ -196,63 +207,66 @@ fn parse(bytes: &[u8], bodiless: bool) -> Result<Option<(Head, Body, usize)>, Ma
         bytes,
         &mut fields,
     );
-    let length = match parsed.map_err(|_| Malformed)? {
+    let length = match parsed.map_err(|_| MalformedResponse)? {
         httparse::Status::Complete(length) => length,
         httparse::Status::Partial => return Ok(None),
     };
-    let status = response.code.filter(|code| *code >= 100).ok_or(Malformed)?;
-    let mut head = Head {
+    let status = response
+        .code
+        .filter(|code| *code >= 100)
+        .ok_or(MalformedResponse)?;
+    let mut head = ResponseSummary {
         status,
-        outcome: Outcome::None,
+        outcome: CacheOutcome::None,
         keeps_alive: response.version == Some(1),
         is_event_stream: false,
     };
-    let mut framing = Framing::default();
+    let mut framing = LengthFields::default();
     for field in response.headers.iter() {
         read_field(field, &mut head, &mut framing)?;
     }
     let body = if bodiless || status < 200 || status == 204 || status == 304 {
-        Body::Length(0)
+        BodyFraming::Length(0)
     } else {
         framing.body()
     };
-    if matches!(body, Body::UntilClose) {
+    if matches!(body, BodyFraming::UntilClose) {
         head.keeps_alive = false;
     }
     Ok(Some((head, body, length)))
 }
 
-/// What the fields say about the body's end.
+/// Fields that determine the message body length.
 #[derive(Default)]
-struct Framing {
+struct LengthFields {
     length: Option<u64>,
-    /// Whether there is a coding, and whether chunked is the last one.
+    /// `true` if `chunked` is the final transfer coding; `None` without Transfer-Encoding.
     coded: Option<bool>,
 }
 
-impl Framing {
-    /// RFC 9112 §6.3.
-    fn body(&self) -> Body {
+impl LengthFields {
+    /// Message body length, RFC 9112 §6.3.
+    fn body(&self) -> BodyFraming {
         match (self.coded, self.length) {
-            (Some(true), _) => Body::Chunked(Chunked::BEGIN),
-            (None, Some(length)) => Body::Length(length),
-            (Some(false), _) | (None, None) => Body::UntilClose,
+            (Some(true), _) => BodyFraming::Chunked(ChunkedDecoder::BEGIN),
+            (None, Some(length)) => BodyFraming::Length(length),
+            (Some(false), _) | (None, None) => BodyFraming::UntilClose,
         }
     }
 }
 
 fn read_field(
     field: &httparse::Header<'_>,
-    head: &mut Head,
-    framing: &mut Framing,
-) -> Result<(), Malformed> {
+    head: &mut ResponseSummary,
+    framing: &mut LengthFields,
+) -> Result<(), MalformedResponse> {
     let (name, value) = (field.name, field.value);
-    // The length of a name is compared before its letters: most fields are none of these.
+    // Comparing lengths first skips most fields cheaply.
     match name.len() {
         14 if name.eq_ignore_ascii_case("content-length") => {
-            let length = number(value).ok_or(Malformed)?;
+            let length = number(value).ok_or(MalformedResponse)?;
             if framing.length.is_some_and(|before| before != length) {
-                return Err(Malformed);
+                return Err(MalformedResponse);
             }
             framing.length = Some(length);
         }
@@ -294,9 +308,9 @@ fn number(digits: &[u8]) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// Reads a response in pieces of every size, with the next response's first bytes behind it.
-    fn check(response: &str, status: u16, outcome: Outcome, keeps_alive: bool) {
-        let head = Head {
+    /// Parses a response in pieces of every size, followed by the first bytes of the next one.
+    fn check(response: &str, status: u16, outcome: CacheOutcome, keeps_alive: bool) {
+        let head = ResponseSummary {
             status,
             outcome,
             keeps_alive,
@@ -305,14 +319,14 @@ mod tests {
         let own = response.len();
         let bytes = format!("{response}HTTP/1.1");
         for step in 1..=bytes.len() {
-            let mut reader = Reader::default();
+            let mut reader = ResponseParser::default();
             reader.expect(false);
             let mut before = 0;
             let mut found = None;
             for piece in bytes.as_bytes().chunks(step) {
                 match reader.read(piece).expect("it is well-formed") {
-                    Read::Some => before += piece.len(),
-                    Read::All(head, own) => {
+                    ParseProgress::Partial => before += piece.len(),
+                    ParseProgress::Complete(head, own) => {
                         found = Some((head, before + own));
                         break;
                     }
@@ -325,7 +339,7 @@ mod tests {
     #[test]
     fn responses_end_where_they_say() {
         let ok = "HTTP/1.1 200 OK\r\n";
-        let none = Outcome::None;
+        let none = CacheOutcome::None;
         check(
             &format!("{ok}Content-Length: 5\r\n\r\nhello"),
             200,
@@ -377,7 +391,7 @@ mod tests {
         check(
             "HTTP/1.1 200 OK\r\nCache-Status: a; fwd=miss\r\nCache-Status: b; hit\r\nContent-Length: 0\r\n\r\n",
             200,
-            Outcome::Hit,
+            CacheOutcome::Hit,
             true,
         );
     }
@@ -387,12 +401,15 @@ mod tests {
         let response = "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\
             content-type: Text/Event-Stream; charset=utf-8\r\n\r\n3\r\nabc\r\n2\r\nde\r\n";
         for step in 1..=response.len() {
-            let mut reader = Reader::default();
+            let mut reader = ResponseParser::default();
             reader.expect(false);
             let mut content = Vec::new();
             for piece in response.as_bytes().chunks(step) {
                 let mut keep = |bytes: &[u8]| content.extend_from_slice(bytes);
-                assert_eq!(reader.read_content(piece, &mut keep), Ok(Read::Some));
+                assert_eq!(
+                    reader.read_content(piece, &mut keep),
+                    Ok(ParseProgress::Partial)
+                );
             }
             assert_eq!(content, b"abcde", "in steps of {step}");
             assert!(reader.head().is_some_and(|head| head.is_event_stream));
@@ -401,26 +418,31 @@ mod tests {
 
     #[test]
     fn a_body_may_end_with_the_connection() {
-        let mut reader = Reader::default();
+        let mut reader = ResponseParser::default();
         reader.expect(false);
         assert!(reader.has_nothing());
-        assert_eq!(reader.read(b"HTTP/1.1 200 OK\r\n\r\nabc"), Ok(Read::Some));
-        assert_eq!(reader.read(b"def"), Ok(Read::Some));
+        assert_eq!(
+            reader.read(b"HTTP/1.1 200 OK\r\n\r\nabc"),
+            Ok(ParseProgress::Partial)
+        );
+        assert_eq!(reader.read(b"def"), Ok(ParseProgress::Partial));
         let head = reader.close().expect("it is complete");
         assert!(!head.keeps_alive);
         reader.expect(false);
         assert_eq!(reader.close(), None);
         let cut = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabc";
-        assert_eq!(reader.read(cut), Ok(Read::Some));
+        assert_eq!(reader.read(cut), Ok(ParseProgress::Partial));
         assert_eq!(reader.close(), None);
     }
 
     #[test]
     fn the_answer_to_a_head_has_no_body() {
-        let mut reader = Reader::default();
+        let mut reader = ResponseParser::default();
         reader.expect(true);
         let head = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
-        assert!(matches!(reader.read(head), Ok(Read::All(_, own)) if own == head.len()));
+        assert!(
+            matches!(reader.read(head), Ok(ParseProgress::Complete(_, own)) if own == head.len())
+        );
     }
 
     #[test]
@@ -434,19 +456,26 @@ mod tests {
             "HTTP/1.1 101 Switching Protocols\r\n\r\n",
             "HTTP/1.1 099 What\r\n\r\n",
         ] {
-            let mut reader = Reader::default();
+            let mut reader = ResponseParser::default();
             reader.expect(false);
-            assert_eq!(reader.read(bytes.as_bytes()), Err(Malformed), "{bytes:?}");
+            assert_eq!(
+                reader.read(bytes.as_bytes()),
+                Err(MalformedResponse),
+                "{bytes:?}"
+            );
         }
     }
 
     #[test]
     fn a_head_without_an_end_is_malformed() {
-        let mut reader = Reader::default();
+        let mut reader = ResponseParser::default();
         reader.expect(false);
-        assert_eq!(reader.read(b"HTTP/1.1 200 OK\r\nX: "), Ok(Read::Some));
+        assert_eq!(
+            reader.read(b"HTTP/1.1 200 OK\r\nX: "),
+            Ok(ParseProgress::Partial)
+        );
         let piece = [b'x'; 1024];
-        let refused = (0..80).any(|_| reader.read(&piece) == Err(Malformed));
+        let refused = (0..80).any(|_| reader.read(&piece) == Err(MalformedResponse));
         assert!(refused);
     }
 }

@@ -1,4 +1,4 @@
-//! The event loop of one thread: connects, sends, reads, records, and decides what comes next.
+//! Event loop of one thread: connects, sends, receives, records, and starts the next request.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -11,59 +11,59 @@ use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
 
-use super::connection::{Connection, Phase};
-use super::request::Request;
-use super::response::{Head, Read};
-use super::transport::Transport;
+use super::connection::{ConnectionPhase, Http1Connection};
+use super::request::Http1Request;
+use super::response::{ParseProgress, ResponseSummary};
+use super::socket::ClientSocket;
 use crate::load::error::LoadError;
-use crate::load::outcome::Fault;
-use crate::load::plan::{Ended, Plan, Share};
-use crate::load::recorder::{Moments, Recorder};
-use crate::load::settings::Pace;
-use crate::load::source::Source;
-use crate::load::timer::Timer;
+use crate::load::outcome::RequestFault;
+use crate::load::plan::{LoadPlan, ThreadOutcome, ThreadShare};
+use crate::load::recorder::{Recorder, ResponseTimes};
+use crate::load::request_source::RequestSource;
+use crate::load::settings::RequestPace;
+use crate::load::timer::OneShotTimer;
 
-/// Bytes that are read at once.
+/// Size of the receive buffer, in bytes.
 const BUFFER: usize = 64 * 1024;
-/// Events that are taken at once.
+/// Maximum of events per `epoll_wait`.
 const EVENTS: usize = 512;
-/// How often time-outs and the end are looked for.
+/// Interval at which timeouts and the end of the run are checked.
 const ROUND: Duration = Duration::from_millis(20);
 
-/// What the timer's events are marked with; connections are marked with less.
+/// Event data of the timer; that of connections is smaller.
 const TIMER: u64 = u64::MAX;
 
-/// One thread's connections.
-pub(in crate::load) struct Worker {
-    plan: Arc<Plan>,
-    requests: Vec<Request>,
-    source: Source,
+/// Event loop of one thread.
+pub(in crate::load) struct Http1Worker {
+    plan: Arc<LoadPlan>,
+    requests: Vec<Http1Request>,
+    source: RequestSource,
     recorder: Recorder,
     epoll: OwnedFd,
-    /// For the next request of an open loop.
-    timer: Timer,
-    connections: Vec<Connection>,
-    /// Requests under way.
+    /// Fires when the next request of an open loop is due.
+    timer: OneShotTimer,
+    connections: Vec<Http1Connection>,
+    /// Requests in flight.
     busy: u64,
-    /// In an open loop: the connections without a request, the one that has been idle longest first.
+    /// Open loop: connections without a request, least recently used first.
     idle: VecDeque<usize>,
-    /// Connections that rest or think, by when they go on.
+    /// Connections in think time or back-off, by wake-up time.
     wakes: BinaryHeap<Reverse<(Instant, usize)>>,
     buffer: Vec<u8>,
     scratch: Vec<u8>,
 }
 
-impl Worker {
+impl Http1Worker {
     pub(in crate::load) fn new(
-        plan: &Arc<Plan>,
-        share: Share,
+        plan: &Arc<LoadPlan>,
+        share: ThreadShare,
         recorder: Recorder,
     ) -> Result<Self, LoadError> {
         let refused = |why| LoadError::System {
-            what: "a set of events",
+            what: "an epoll instance",
             why,
         };
-        let timer = Timer::new().map_err(refused)?;
+        let timer = OneShotTimer::new().map_err(refused)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
             .and_then(|epoll| {
                 let flags = EventFlags::IN | EventFlags::ET;
@@ -75,13 +75,13 @@ impl Worker {
         let requests = settings.targets.iter();
         Ok(Self {
             plan: Arc::clone(plan),
-            requests: requests.map(|t| Request::new(t, settings)).collect(),
-            source: Source::new(plan, share),
+            requests: requests.map(|t| Http1Request::new(t, settings)).collect(),
+            source: RequestSource::new(plan, share),
             recorder,
             epoll,
             timer,
             connections: (0..share.connections)
-                .map(|_| Connection::new(plan.begin))
+                .map(|_| Http1Connection::new(plan.begin))
                 .collect(),
             busy: 0,
             idle: VecDeque::new(),
@@ -91,8 +91,12 @@ impl Worker {
         })
     }
 
-    /// Makes the thread's share of the load.
-    pub(in crate::load) fn run(mut self) -> Result<Ended, LoadError> {
+    /// Runs the thread's share of the load.
+    ///
+    /// # Errors
+    ///
+    /// [`LoadError::System`] if a system call fails.
+    pub(in crate::load) fn run(mut self) -> Result<ThreadOutcome, LoadError> {
         self.start();
         let mut events = Vec::with_capacity(EVENTS);
         let mut next_round = Instant::now() + ROUND;
@@ -103,18 +107,18 @@ impl Worker {
             }
             let now = Instant::now();
             self.wake(now);
-            self.send_what_is_due(now);
+            self.send_due(now);
             let backlog = self.source.backlog(now);
             self.recorder.turn(now, backlog);
             if now >= next_round {
                 next_round = now + ROUND;
                 self.time_out(now);
-                self.source.look_for_end(now);
+                self.source.check_end(now);
             }
             if self.source.is_over(now, self.busy) {
-                let ended = self.source.ended(self.busy);
+                let outcome = self.source.outcome(self.busy);
                 self.recorder.end(backlog);
-                return Ok(ended);
+                return Ok(outcome);
             }
         }
     }
@@ -123,11 +127,11 @@ impl Worker {
         let now = Instant::now();
         for index in 0..self.connections.len() {
             match self.plan.settings.pace {
-                Pace::Closed => self.ask(index, now, now),
-                Pace::Rate(_) => self.idle.push_back(index),
-                // Users do not all come at the same moment.
-                Pace::Think(..) => {
-                    let first = self.source.first_thought();
+                RequestPace::Closed => self.start_request(index, now, now),
+                RequestPace::Rate(_) => self.idle.push_back(index),
+                // Staggered start: users do not all arrive at the same moment.
+                RequestPace::Think(..) => {
+                    let first = self.source.first_think_time();
                     self.wakes.push(Reverse((now + first, index)));
                 }
             }
@@ -164,42 +168,42 @@ impl Worker {
     fn on_event(&mut self, data: u64, flags: EventFlags) {
         let (generation, index) = ((data >> 32) as u32, (data & 0xffff_ffff) as usize);
         let Some(connection) = self.connections.get(index) else {
-            return; // The timer: what it is for is looked at after all events.
+            return; // The timer; due requests are sent after all events.
         };
         if connection.generation != generation {
             return;
         }
-        // This is told once: whoever stops reading before the end does not hear of it again.
+        // Edge-triggered: there is no second event for the end of the stream, so it must be read now.
         let ends = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
         match connection.phase {
-            Phase::Closed => {}
-            Phase::Connecting => self.on_connected(index, flags),
-            Phase::Handshaking => self.shake_hands(index),
-            Phase::Asking => {
+            ConnectionPhase::Closed => {}
+            ConnectionPhase::Connecting => self.on_connected(index, flags),
+            ConnectionPhase::Handshaking => self.shake_hands(index),
+            ConnectionPhase::AwaitingResponse => {
                 if !connection.unsent.is_empty() || flags.contains(EventFlags::OUT) {
                     self.send_on(index);
                 }
                 return self.receive(index, ends);
             }
-            Phase::Idle => self.look_at_idle(index),
+            ConnectionPhase::Idle => self.look_at_idle(index),
         }
-        if ends && self.connections[index].phase == Phase::Asking {
+        if ends && self.connections[index].phase == ConnectionPhase::AwaitingResponse {
             self.receive(index, ends);
         }
     }
 
-    /// Begins a request that was to start at `start`.
-    fn ask(&mut self, index: usize, start: Instant, now: Instant) {
-        let Some(chosen) = self.source.take(start) else {
+    /// Starts a request that was scheduled for `start`.
+    fn start_request(&mut self, index: usize, start: Instant, now: Instant) {
+        let Some(choice) = self.source.take(start) else {
             return;
         };
         self.busy += 1;
-        let endpoint = self.plan.endpoint_of[chosen.target];
+        let endpoint = self.plan.endpoint_of[choice.target];
         let connection = &mut self.connections[index];
-        connection.chosen = chosen;
+        connection.choice = choice;
         connection.start = start;
         connection.deadline = now + self.plan.settings.timeout;
-        if connection.phase == Phase::Idle && connection.endpoint == endpoint {
+        if connection.phase == ConnectionPhase::Idle && connection.endpoint == endpoint {
             self.send(index);
         } else {
             self.open(index, endpoint, now);
@@ -212,10 +216,10 @@ impl Worker {
         connection.close();
         connection.endpoint = endpoint;
         connection.opened = now;
-        connection.phase = Phase::Connecting;
+        connection.phase = ConnectionPhase::Connecting;
         let data = u64::from(connection.generation) << 32 | index as u64;
-        let opened = Transport::open(to.address, to.tls.as_ref(), None)
-            .and_then(|transport| transport.told_to(&self.epoll, data));
+        let opened = ClientSocket::open(to.address, to.tls.as_ref(), None)
+            .and_then(|transport| transport.register(&self.epoll, data));
         match opened {
             Ok(transport) => connection.transport = Some(transport),
             Err(error) => self.fail(index, connect_fault(&error)),
@@ -230,7 +234,7 @@ impl Worker {
             return self.fail(index, connect_fault(&error));
         }
         if flags.contains(EventFlags::OUT) {
-            self.connections[index].phase = Phase::Handshaking;
+            self.connections[index].phase = ConnectionPhase::Handshaking;
             self.shake_hands(index);
         }
     }
@@ -247,17 +251,17 @@ impl Worker {
                 self.recorder.connected(connection.start, took);
                 self.send(index);
             }
-            Err(_) => self.fail(index, Fault::Tls),
+            Err(_) => self.fail(index, RequestFault::Tls),
         }
     }
 
     fn send(&mut self, index: usize) {
         let connection = &mut self.connections[index];
-        let request = &self.requests[connection.chosen.target];
-        connection.phase = Phase::Asking;
+        let request = &self.requests[connection.choice.target];
+        connection.phase = ConnectionPhase::AwaitingResponse;
         connection.reader.expect(request.is_head);
         self.scratch.clear();
-        request.write(connection.chosen.index, &mut self.scratch);
+        request.write(connection.choice.index, &mut self.scratch);
         let Some(transport) = &mut connection.transport else {
             return;
         };
@@ -277,7 +281,8 @@ impl Worker {
         }
     }
 
-    /// Reads until nothing is there, or the answer is complete. `ends` says that the server has said its last.
+    /// Reads until the socket is empty or the response complete. `ends`: the server has closed its side of
+    /// the connection.
     fn receive(&mut self, index: usize, ends: bool) {
         loop {
             let connection = &mut self.connections[index];
@@ -298,14 +303,16 @@ impl Worker {
                 connection.first_byte = now;
             }
             match connection.reader.read(&self.buffer[..read]) {
-                Ok(Read::Some) if drained => return,
-                Ok(Read::Some) => {}
-                Ok(Read::All(mut head, own)) if own == read => {
+                Ok(ParseProgress::Partial) if drained => return,
+                Ok(ParseProgress::Partial) => {}
+                Ok(ParseProgress::Complete(mut head, own)) if own == read => {
                     head.keeps_alive &= !ends;
                     return self.complete(index, head, now);
                 }
-                // Bytes behind the answer belong to no request.
-                Ok(Read::All(..)) | Err(_) => return self.fail(index, Fault::Malformed),
+                // Bytes after the response belong to no request.
+                Ok(ParseProgress::Complete(..)) | Err(_) => {
+                    return self.fail(index, RequestFault::Malformed);
+                }
             }
         }
     }
@@ -313,11 +320,12 @@ impl Worker {
     fn on_closed(&mut self, index: usize) {
         match self.connections[index].reader.close() {
             Some(head) => self.complete(index, head, Instant::now()),
-            None => self.fail(index, Fault::ClosedEarly),
+            None => self.fail(index, RequestFault::ClosedEarly),
         }
     }
 
-    /// A server may close a connection on which nothing is under way; what it says on it belongs to no request.
+    /// Reads from an idle connection: either the server has closed it, or sent bytes that belong to no
+    /// request. Both close it.
     fn look_at_idle(&mut self, index: usize) {
         let connection = &mut self.connections[index];
         let Some(transport) = &mut connection.transport else {
@@ -329,50 +337,50 @@ impl Worker {
         }
     }
 
-    fn complete(&mut self, index: usize, head: Head, now: Instant) {
+    fn complete(&mut self, index: usize, head: ResponseSummary, now: Instant) {
         self.busy -= 1;
         let connection = &mut self.connections[index];
-        let moments = Moments {
+        let moments = ResponseTimes {
             start: connection.start,
             first_byte: connection.first_byte,
             end: now,
         };
         self.recorder.answered(head.status, head.outcome, moments);
         self.source.succeeded();
-        connection.rest.succeeded();
+        connection.backoff.succeeded();
         // An answer that came before the whole request was sent leaves the connection between two messages.
         let is_clean = connection.unsent.is_empty();
         if head.keeps_alive && self.plan.settings.keep_alive && is_clean {
-            connection.phase = Phase::Idle;
+            connection.phase = ConnectionPhase::Idle;
         } else {
             connection.close();
         }
         match self.plan.settings.pace {
-            Pace::Closed => self.ask(index, now, now),
-            Pace::Rate(_) => self.idle.push_back(index),
-            Pace::Think(..) => {
-                let thought = self.source.thought();
-                self.wakes.push(Reverse((now + thought, index)));
+            RequestPace::Closed => self.start_request(index, now, now),
+            RequestPace::Rate(_) => self.idle.push_back(index),
+            RequestPace::Think(..) => {
+                let pause = self.source.think_time();
+                self.wakes.push(Reverse((now + pause, index)));
             }
         }
     }
 
-    fn fail(&mut self, index: usize, fault: Fault) {
+    fn fail(&mut self, index: usize, fault: RequestFault) {
         self.busy -= 1;
         let now = Instant::now();
         let connection = &mut self.connections[index];
         connection.close();
-        let rest = connection.rest.failed();
+        let backoff = connection.backoff.failed();
         self.recorder.failed(fault, connection.start, now);
         self.source.failed(now);
-        let rest = match self.plan.settings.pace {
-            Pace::Closed | Pace::Rate(_) => rest,
-            Pace::Think(..) => rest.max(self.source.thought()),
+        let pause = match self.plan.settings.pace {
+            RequestPace::Closed | RequestPace::Rate(_) => backoff,
+            RequestPace::Think(..) => backoff.max(self.source.think_time()),
         };
-        self.wakes.push(Reverse((now + rest, index)));
+        self.wakes.push(Reverse((now + pause, index)));
     }
 
-    /// Goes on with connections that have rested or thought for long enough.
+    /// Resumes connections whose think time or back-off is over.
     fn wake(&mut self, now: Instant) {
         while let Some(Reverse((at, index))) = self.wakes.peek().copied() {
             if at > now {
@@ -380,20 +388,20 @@ impl Worker {
             }
             self.wakes.pop();
             match self.plan.settings.pace {
-                Pace::Closed | Pace::Think(..) => self.ask(index, now, now),
-                Pace::Rate(_) => self.idle.push_back(index),
+                RequestPace::Closed | RequestPace::Think(..) => self.start_request(index, now, now),
+                RequestPace::Rate(_) => self.idle.push_back(index),
             }
         }
     }
 
-    /// In an open loop: gives what is due to connections that are free.
-    fn send_what_is_due(&mut self, now: Instant) {
+    /// Open loop: assigns due requests to free connections.
+    fn send_due(&mut self, now: Instant) {
         while !self.idle.is_empty() {
             let Some(start) = self.source.take_due(now) else {
                 return;
             };
             if let Some(index) = self.idle.pop_front() {
-                self.ask(index, start, now);
+                self.start_request(index, start, now);
             }
         }
     }
@@ -402,26 +410,26 @@ impl Worker {
         for index in 0..self.connections.len() {
             let connection = &self.connections[index];
             if connection.phase.is_busy() && connection.deadline <= now {
-                self.fail(index, Fault::TimedOut);
+                self.fail(index, RequestFault::TimedOut);
             }
         }
     }
 }
 
-pub(in crate::load) fn connect_fault(error: &std::io::Error) -> Fault {
+pub(in crate::load) fn connect_fault(error: &std::io::Error) -> RequestFault {
     match error.kind() {
-        ErrorKind::ConnectionRefused => Fault::Refused,
-        _ => Fault::Connect,
+        ErrorKind::ConnectionRefused => RequestFault::Refused,
+        _ => RequestFault::Connect,
     }
 }
 
-pub(in crate::load) fn fault(error: &std::io::Error) -> Fault {
+pub(in crate::load) fn fault(error: &std::io::Error) -> RequestFault {
     match error.kind() {
         ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::ConnectionAborted => {
-            Fault::Reset
+            RequestFault::Reset
         }
-        // What TLS says of bytes that are none of its own.
-        ErrorKind::InvalidData => Fault::Tls,
-        _ => Fault::ClosedEarly,
+        // Reported by rustls for bytes that are not TLS.
+        ErrorKind::InvalidData => RequestFault::Tls,
+        _ => RequestFault::ClosedEarly,
     }
 }

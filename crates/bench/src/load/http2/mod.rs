@@ -1,6 +1,7 @@
-//! HTTP/2: as many lanes as there are requests at a time, on a runtime a thread.
+//! HTTP/2 client: one single-threaded runtime per thread, and one lane per concurrent request.
 
-mod counted;
+mod context;
+mod counting_stream;
 mod lane;
 mod request;
 mod slot;
@@ -15,40 +16,31 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::Mutex;
 use tokio::task::LocalSet;
 
-use self::request::Request;
-use self::slot::Slot;
+use self::context::ThreadContext;
+use self::request::Http2Request;
+use self::slot::ConnectionSlot;
 use super::error::LoadError;
-use super::plan::{Ended, Plan, Share};
+use super::plan::{LoadPlan, ThreadOutcome, ThreadShare};
 use super::recorder::Recorder;
-use super::source::Source;
-use super::timer::Timer;
+use super::request_source::RequestSource;
+use super::timer::OneShotTimer;
 
-/// How often the clock is looked at for slices and the end.
+/// Interval at which the end of a slice and of the run is checked.
 const ROUND: Duration = Duration::from_millis(20);
 
-/// What the lanes of one thread share.
-struct Thread {
-    plan: Arc<Plan>,
-    requests: Vec<Request>,
-    source: RefCell<Source>,
-    recorder: RefCell<Recorder>,
-    /// Requests under way.
-    busy: Cell<u64>,
-    /// Bytes that have come and are not recorded yet.
-    bytes: Rc<Cell<usize>>,
-    /// In an open loop: one lane at a time waits for the next request to be due.
-    turn: Mutex<AsyncFd<Timer>>,
-}
-
-/// Makes the thread's share of the load.
+/// Runs the thread's share of the load, with `streams` concurrent requests per connection.
+///
+/// # Errors
+///
+/// [`LoadError`] if the runtime cannot be created or a request cannot be expressed in HTTP/2.
 pub(super) fn run(
-    plan: &Arc<Plan>,
-    share: Share,
+    plan: &Arc<LoadPlan>,
+    share: ThreadShare,
     recorder: Recorder,
     streams: usize,
-) -> Result<Ended, LoadError> {
+) -> Result<ThreadOutcome, LoadError> {
     let refused = |why| LoadError::System {
-        what: "a runtime",
+        what: "an async runtime",
         why,
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -58,20 +50,20 @@ pub(super) fn run(
     let _inside = runtime.enter();
     let settings = &plan.settings;
     let requests = settings.targets.iter();
-    let thread = Rc::new(Thread {
+    let thread = Rc::new(ThreadContext {
         plan: Arc::clone(plan),
         requests: requests
-            .map(|target| Request::new(target, settings))
+            .map(|target| Http2Request::new(target, settings))
             .collect::<Result<_, _>>()?,
-        source: RefCell::new(Source::new(plan, share)),
+        source: RefCell::new(RequestSource::new(plan, share)),
         recorder: RefCell::new(recorder),
         busy: Cell::new(0),
         bytes: Rc::default(),
-        turn: Mutex::new(Timer::new().and_then(events_of).map_err(refused)?),
+        turn: Mutex::new(OneShotTimer::new().and_then(events_of).map_err(refused)?),
     });
     let tasks = LocalSet::new();
     for _ in 0..share.connections {
-        let slot = Rc::new(Slot::new(&thread));
+        let slot = Rc::new(ConnectionSlot::new(&thread));
         for _ in 0..streams {
             tasks.spawn_local(lane::run(Rc::clone(&thread), Rc::clone(&slot)));
         }
@@ -81,15 +73,15 @@ pub(super) fn run(
 
 #[expect(
     deprecated,
-    reason = "its successor is unsafe; what it asks for holds: the timer owns its descriptor and keeps it open"
+    reason = "the replacement is unsafe; its precondition holds: the timer owns its descriptor and keeps it open"
 )]
-fn events_of(timer: Timer) -> io::Result<AsyncFd<Timer>> {
+fn events_of(timer: OneShotTimer) -> io::Result<AsyncFd<OneShotTimer>> {
     AsyncFd::new(timer)
 }
 
-impl Thread {
-    /// Ends with the run.
-    async fn keep_time(&self) -> Ended {
+impl ThreadContext {
+    /// Records slices until the run is over.
+    async fn keep_time(&self) -> ThreadOutcome {
         let mut rounds = tokio::time::interval(ROUND);
         loop {
             rounds.tick().await;
@@ -99,11 +91,11 @@ impl Thread {
             let backlog = source.backlog(now);
             recorder.received(now, self.bytes.take());
             recorder.turn(now, backlog);
-            source.look_for_end(now);
+            source.check_end(now);
             let busy = self.busy.get();
             if source.is_over(now, busy) {
                 recorder.end(backlog);
-                return source.ended(busy);
+                return source.outcome(busy);
             }
         }
     }

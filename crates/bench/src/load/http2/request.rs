@@ -1,4 +1,4 @@
-//! The heads of the requests, made before the first is sent.
+//! HTTP/2 request heads, prepared before the run starts.
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, HOST};
@@ -6,33 +6,33 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 
 use crate::load::error::LoadError;
 use crate::load::settings::Settings;
-use crate::load::target::{Target, Url};
+use crate::load::target::{LoadTarget, TargetUrl};
 
-/// What is sent for one target.
+/// Prepared request of one target.
 #[derive(Debug)]
-pub(super) struct Request {
+pub(super) struct Http2Request {
     method: Method,
-    /// Scheme and authority, as a url begins.
+    /// Scheme and authority.
     origin: String,
-    url: Url,
+    url: TargetUrl,
     fields: HeaderMap,
     pub(super) body: Bytes,
 }
 
-impl Request {
-    pub(super) fn new(target: &Target, settings: &Settings) -> Result<Self, LoadError> {
-        let unfit = LoadError::Settings("a field or the method cannot be sent with HTTP/2");
-        Self::fit(target, settings).ok_or(unfit)
+impl Http2Request {
+    pub(super) fn new(target: &LoadTarget, settings: &Settings) -> Result<Self, LoadError> {
+        let unsendable = LoadError::Settings("a field or the method cannot be sent with HTTP/2");
+        Self::prepare(target, settings).ok_or(unsendable)
     }
 
-    fn fit(target: &Target, settings: &Settings) -> Option<Self> {
+    fn prepare(target: &LoadTarget, settings: &Settings) -> Option<Self> {
         let mut fields = HeaderMap::new();
-        for (name, value) in target.fields(settings) {
+        for (name, value) in target.fields(&settings.headers) {
             let name = HeaderName::try_from(name.as_str()).ok()?;
             let value = HeaderValue::try_from(value.as_str()).ok()?;
             fields.append(name, value);
         }
-        // RFC 9113 §8.3.1: `:authority` takes the place of Host, and §8.2.2 forbids what belongs to one connection.
+        // `:authority` replaces Host (RFC 9113 §8.3.1); connection-specific fields are forbidden (§8.2.2).
         let host = fields.remove(HOST);
         let host = host.as_ref().and_then(|host| host.to_str().ok());
         for name in ["connection", "keep-alive", "transfer-encoding", "upgrade"] {
@@ -53,7 +53,7 @@ impl Request {
         })
     }
 
-    /// The head for one of the target's urls; `None` if the url cannot be sent.
+    /// Returns the request head for one URL of the target; `None` if the URL is not a valid URI.
     pub(super) fn head(&self, index: u64) -> Option<http::Request<()>> {
         let mut url = self.origin.clone().into_bytes();
         self.url.write_path(index, &mut url);
@@ -72,10 +72,10 @@ mod tests {
 
     #[test]
     fn the_authority_takes_the_place_of_host() {
-        let url = Url::parse("https://a:81/[1-3]").expect("a url");
-        let mut settings = Settings::new(vec![Target::get(url)]);
+        let url = TargetUrl::parse("https://a:81/[1-3]").expect("a url");
+        let mut settings = Settings::new(vec![LoadTarget::get(url)]);
         let of = |settings: &Settings| {
-            let request = Request::new(&settings.targets[0], settings).expect("it is fit");
+            let request = Http2Request::new(&settings.targets[0], settings).expect("it is fit");
             request.head(1).expect("it is fit")
         };
         let head = of(&settings);

@@ -1,4 +1,4 @@
-//! The place of one connection, which several lanes share.
+//! Connection slot, shared by the lanes that multiplex requests on it.
 
 use std::cell::Cell;
 use std::io;
@@ -11,36 +11,38 @@ use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 use tokio_rustls::TlsConnector;
 
-use super::Thread;
-use super::counted::{Counted, Stream};
-use crate::load::outcome::Fault;
+use super::context::ThreadContext;
+use super::counting_stream::{ClientStream, CountingStream};
+use crate::load::outcome::RequestFault;
 
-/// Of one stream, and of the connection: enough for a body to flow without waiting for leave.
+/// Flow-control window of a stream and of the connection, in bytes: large enough that no response stalls on
+/// `WINDOW_UPDATE`.
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 1 << 24;
 
-/// The place of one connection.
-pub(super) struct Slot {
-    /// The connection to each endpoint.
+/// Connection slot.
+pub(super) struct ConnectionSlot {
+    /// Current connection to each endpoint.
     open: Mutex<Vec<Option<SendRequest<Bytes>>>>,
     bytes: Rc<Cell<usize>>,
 }
 
-impl Slot {
-    pub(super) fn new(thread: &Thread) -> Self {
+impl ConnectionSlot {
+    pub(super) fn new(thread: &ThreadContext) -> Self {
         Self {
             open: Mutex::new(vec![None; thread.plan.endpoints.len()]),
             bytes: Rc::clone(&thread.bytes),
         }
     }
 
-    /// The connection to an endpoint, which is opened if there is none that can be used. Lanes that come meanwhile wait.
+    /// Returns a usable connection to `endpoint`, connecting first if there is none. Other lanes of the slot
+    /// wait meanwhile.
     pub(super) async fn connection(
         &self,
-        thread: &Thread,
+        thread: &ThreadContext,
         endpoint: usize,
         start: Instant,
-    ) -> Result<SendRequest<Bytes>, Fault> {
+    ) -> Result<SendRequest<Bytes>, RequestFault> {
         let mut open = self.open.lock().await;
         if let Some(known) = open[endpoint].take()
             && let Ok(ready) = known.ready().await
@@ -56,21 +58,27 @@ impl Slot {
         Ok(opened)
     }
 
-    async fn connect(&self, thread: &Thread, endpoint: usize) -> Result<SendRequest<Bytes>, Fault> {
+    async fn connect(
+        &self,
+        thread: &ThreadContext,
+        endpoint: usize,
+    ) -> Result<SendRequest<Bytes>, RequestFault> {
         let to = &thread.plan.endpoints[endpoint];
         let socket = TcpStream::connect(to.address)
             .await
             .map_err(|why| connect_fault(&why))?;
-        socket.set_nodelay(true).map_err(|_| Fault::Connect)?;
+        socket
+            .set_nodelay(true)
+            .map_err(|_| RequestFault::Connect)?;
         let stream = match &to.tls {
-            None => Stream::Plain(socket),
+            None => ClientStream::Plain(socket),
             Some(tls) => {
                 let connector = TlsConnector::from(tls.config.clone());
                 let stream = connector.connect(tls.name.clone(), socket).await;
-                Stream::Tls(Box::new(stream.map_err(|_| Fault::Tls)?))
+                ClientStream::Tls(Box::new(stream.map_err(|_| RequestFault::Tls)?))
             }
         };
-        let counted = Counted {
+        let counted = CountingStream {
             stream,
             bytes: Rc::clone(&self.bytes),
         };
@@ -81,33 +89,33 @@ impl Slot {
             .handshake::<_, Bytes>(counted)
             .await
             .map_err(|why| fault(&why))?;
-        // What goes wrong on the connection is told to every request that is on it.
+        // Connection errors are reported by each request on the connection.
         tokio::task::spawn_local(async move { drop(connection.await) });
         send.ready().await.map_err(|why| fault(&why))
     }
 }
 
-fn connect_fault(error: &io::Error) -> Fault {
+fn connect_fault(error: &io::Error) -> RequestFault {
     match error.kind() {
-        io::ErrorKind::ConnectionRefused => Fault::Refused,
-        _ => Fault::Connect,
+        io::ErrorKind::ConnectionRefused => RequestFault::Refused,
+        _ => RequestFault::Connect,
     }
 }
 
-/// Why HTTP/2 gave no answer.
-pub(super) fn fault(error: &h2::Error) -> Fault {
+/// Maps an HTTP/2 error to a fault.
+pub(super) fn fault(error: &h2::Error) -> RequestFault {
     if let Some(error) = error.get_io() {
         return match error.kind() {
-            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Fault::Reset,
-            _ => Fault::ClosedEarly,
+            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => RequestFault::Reset,
+            _ => RequestFault::ClosedEarly,
         };
     }
     if error.is_remote() {
         return if error.is_go_away() {
-            Fault::ClosedEarly
+            RequestFault::ClosedEarly
         } else {
-            Fault::Reset
+            RequestFault::Reset
         };
     }
-    Fault::Malformed
+    RequestFault::Malformed
 }

@@ -1,5 +1,5 @@
-//! What is published: a word that says which publication it is and when it was due, and that is found again in whatever a server makes
-//! of it.
+//! Published documents, each carrying a marker with its number and scheduled time that can be found in every
+//! form of delivery.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -7,23 +7,27 @@ use std::time::{Duration, Instant};
 
 use memchr::memmem::Finder;
 
-/// Where the word stands in what is published.
+/// Placeholder of the marker.
 const PLACE: &str = "{event}";
-/// Letters of a run's name.
+/// Length of a run's identifier, in hexadecimal digits.
 const NAME: usize = 16;
 
-/// What is published, with a place for the word.
+/// Template of the published document.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Document {
+pub struct DocumentTemplate {
     before: String,
     after: String,
     size: usize,
 }
 
-impl Document {
-    /// The text in which the word takes the place of `{event}`, filled up to so many bytes.
+impl DocumentTemplate {
+    /// Parses a template with one `{event}` and pads the documents to `size` bytes.
+    ///
+    /// # Errors
+    ///
+    /// A message for the user if there is not exactly one placeholder.
     pub fn new(text: &str, size: usize) -> Result<Self, String> {
-        let wrong = || format!("`{text}` has not one {PLACE} in it, where the event is to stand");
+        let wrong = || format!("`{text}` must contain {PLACE} exactly once");
         let (before, after) = text.split_once(PLACE).ok_or_else(wrong)?;
         if after.contains(PLACE) {
             return Err(wrong());
@@ -35,13 +39,13 @@ impl Document {
         })
     }
 
-    /// The bytes of each publication, unless the word alone has more.
+    /// Size of each document in bytes, unless the marker alone exceeds it.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// One publication of a run.
-    pub(super) fn write(&self, run: &Run, mark: Mark) -> String {
+    /// Returns the document of one publication.
+    pub(super) fn write(&self, run: &RunIdentity, mark: PublicationMarker) -> String {
         let word = format!("{}-{}-{}-", run.name, mark.number, mark.due.as_nanos());
         let length = self.before.len() + word.len() + self.after.len();
         let fill = "x".repeat(self.size.saturating_sub(length));
@@ -49,25 +53,25 @@ impl Document {
     }
 }
 
-/// Which publication it is.
+/// Marker of a publication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Mark {
+pub(super) struct PublicationMarker {
     pub(super) number: u64,
-    /// When it was due, since the beginning of the run.
+    /// Scheduled time, relative to the start of the run.
     pub(super) due: Duration,
 }
 
-/// What tells the publications of a run from all others, and the clock of both ends.
+/// Identity of a run in its markers, and the clock shared by publisher and subscribers.
 #[derive(Debug)]
-pub(super) struct Run {
+pub(super) struct RunIdentity {
     pub(super) begin: Instant,
     name: String,
     finder: Finder<'static>,
 }
 
-impl Run {
+impl RunIdentity {
     pub(super) fn begin() -> Self {
-        // The hasher of the standard library begins with a number that nobody knows.
+        // The standard library seeds its hashers randomly.
         let name = format!("{:0NAME$x}", RandomState::new().build_hasher().finish());
         Self {
             begin: Instant::now(),
@@ -76,20 +80,20 @@ impl Run {
         }
     }
 
-    /// Which of the run's publications this is, if it is one.
-    pub(super) fn find(&self, data: &[u8]) -> Option<Mark> {
+    /// Returns the marker of this run in `data`, if any.
+    pub(super) fn find(&self, data: &[u8]) -> Option<PublicationMarker> {
         let at = self.finder.find(data)? + NAME;
         let rest = data.get(at..)?.strip_prefix(b"-")?;
         let (number, rest) = number(rest)?;
         let (due, _) = self::number(rest)?;
-        Some(Mark {
+        Some(PublicationMarker {
             number,
             due: Duration::from_nanos(due),
         })
     }
 }
 
-/// The digits before a hyphen, and what comes behind it.
+/// Returns the number before a hyphen, and the bytes after it.
 fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let end = memchr::memchr(b'-', bytes)?;
     let digits = std::str::from_utf8(&bytes[..end]).ok()?;
@@ -105,26 +109,27 @@ mod tests {
 
     #[test]
     fn what_was_published_is_found_again() {
-        let run = Run::begin();
-        let mark = Mark {
+        let run = RunIdentity::begin();
+        let mark = PublicationMarker {
             number: 17,
             due: Duration::from_nanos(1_234_567),
         };
-        let document = Document::new("{\"bench\":\"{event}\"}", 200).expect("it has a place");
+        let document =
+            DocumentTemplate::new("{\"bench\":\"{event}\"}", 200).expect("it has a place");
         let text = document.write(&run, mark);
         assert_eq!(text.len(), 200);
         assert!(text.starts_with("{\"bench\":\""), "{text}");
         assert!(text.ends_with("xxx\"}"), "{text}");
         let wrapped = format!("{{\"url\":\"/x\",\"value\":{text}}}");
         assert_eq!(run.find(wrapped.as_bytes()), Some(mark));
-        assert_eq!(Run::begin().find(wrapped.as_bytes()), None);
-        let short = Document::new("{event}", 1).expect("it has a place");
+        assert_eq!(RunIdentity::begin().find(wrapped.as_bytes()), None);
+        let short = DocumentTemplate::new("{event}", 1).expect("it has a place");
         assert_eq!(run.find(short.write(&run, mark).as_bytes()), Some(mark));
     }
 
     #[test]
     fn half_a_word_is_none() {
-        let run = Run::begin();
+        let run = RunIdentity::begin();
         for rest in ["", "-", "-17", "-17-", "-17-5", "-x-5-", "-+1-5-", "17-5-"] {
             let text = format!("{}{rest}", run.name);
             assert_eq!(run.find(text.as_bytes()), None, "{rest}");
@@ -134,8 +139,11 @@ mod tests {
     #[test]
     fn a_text_has_one_place() {
         for text in ["", "event", "{event}{event}"] {
-            let told = Document::new(text, 1).expect_err(text);
-            assert!(told.contains("has not one {event}"), "{told}");
+            let message = DocumentTemplate::new(text, 1).expect_err(text);
+            assert!(
+                message.contains("must contain {event} exactly once"),
+                "{message}"
+            );
         }
     }
 }

@@ -1,34 +1,38 @@
-//! Server-sent events, read as the HTML standard says (§9.2.6): no more than where each one ends, and its data.
+//! Server-sent event parser (HTML standard §9.2.6), limited to the end and the data of each event.
 
 use memchr::memchr2;
 
-/// More than this is no event.
+/// Maximum size of an event, in bytes.
 const LONGEST: usize = 16 * 1024 * 1024;
-/// What a stream keeps of its memory between two events.
+/// Buffer capacity retained between two events, in bytes.
 const KEPT: usize = 4096;
 
-/// Reads the events of one stream, however its bytes are cut.
+/// Incremental parser of one event stream.
 #[derive(Debug, Default)]
-pub(super) struct Events {
-    /// The part of a line that has come so far.
+pub(super) struct EventParser {
+    /// Incomplete line.
     line: Vec<u8>,
     data: Vec<u8>,
     has_data: bool,
-    /// The last byte was a carriage return: a line feed behind it belongs to it.
+    /// `true` if the last byte was CR; a following LF belongs to the same line end.
     is_behind_return: bool,
 }
 
-/// It is longer than an event may be.
+/// Event that exceeds the size limit.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct TooLong;
+pub(super) struct EventTooLong;
 
-impl Events {
-    /// Reads what has come, and hands out the data of each event that is complete.
+impl EventParser {
+    /// Parses received bytes and passes the data of each complete event to `event`.
+    ///
+    /// # Errors
+    ///
+    /// [`EventTooLong`] if the event exceeds the size limit.
     pub(super) fn read(
         &mut self,
         mut bytes: &[u8],
         event: &mut impl FnMut(&[u8]),
-    ) -> Result<(), TooLong> {
+    ) -> Result<(), EventTooLong> {
         if self.is_behind_return && !bytes.is_empty() {
             self.is_behind_return = false;
             bytes = bytes.strip_prefix(b"\n").unwrap_or(bytes);
@@ -53,15 +57,15 @@ impl Events {
         }
         self.line.extend_from_slice(bytes);
         if self.line.len() + self.data.len() > LONGEST {
-            return Err(TooLong);
+            return Err(EventTooLong);
         }
         Ok(())
     }
 
-    /// Takes a line without its end.
+    /// Processes a line without its line end.
     fn take(&mut self, line: &[u8], event: &mut impl FnMut(&[u8])) {
         if line.is_empty() {
-            // What has no data is no event.
+            // An event without data is not dispatched.
             if self.has_data {
                 event(&self.data);
             }
@@ -73,7 +77,7 @@ impl Events {
         let value = match line.strip_prefix(b"data") {
             Some([]) => &[],
             Some([b':', b' ', value @ ..] | [b':', value @ ..]) => value,
-            // A comment, another field, or one that nobody knows.
+            // A comment or another field.
             _ => return,
         };
         if self.has_data {
@@ -88,10 +92,10 @@ impl Events {
 mod tests {
     use super::*;
 
-    /// Reads a stream in pieces of every size.
+    /// Parses a stream in pieces of every size.
     fn check(stream: &str, expected: &[&str]) {
         for step in 1..=stream.len() {
-            let mut events = Events::default();
+            let mut events = EventParser::default();
             let mut found = Vec::new();
             for piece in stream.as_bytes().chunks(step) {
                 let mut keep = |data: &[u8]| found.push(String::from_utf8_lossy(data).into_owned());
@@ -130,9 +134,9 @@ mod tests {
 
     #[test]
     fn what_never_ends_is_no_event() {
-        let mut events = Events::default();
+        let mut events = EventParser::default();
         let piece = vec![b'x'; 1024 * 1024];
-        let refused = (0..20).any(|_| events.read(&piece, &mut |_| ()) == Err(TooLong));
+        let refused = (0..20).any(|_| events.read(&piece, &mut |_| ()) == Err(EventTooLong));
         assert!(refused);
     }
 }

@@ -1,17 +1,18 @@
-//! The report in words and figures, for people and for programs.
+//! Report of a subscription run as text tables and as JSON.
 
 use std::fmt::{self, Write};
 use std::time::UNIX_EPOCH;
 
 use serde_json::{Map, Value, json};
 
-use super::Progress;
-use super::report::{Publications, StreamFaults, StreamTally, Subscribed};
-use super::settings::Kind;
+use super::context::SubscribeProgress;
+use super::report::{PublicationReport, SubscribeReport};
+use super::settings::StreamKind;
+use super::stream_tally::{StreamFaults, StreamTally};
 use crate::load::formats::{Format, figures, latency, percentile_names, plural};
 use crate::load::unit::{millis, show_bytes, show_count, show_duration, show_rounded};
 
-impl fmt::Display for Progress {
+impl fmt::Display for SubscribeProgress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (opened, wanted) = (self.opened as u64, self.wanted as u64);
         write!(
@@ -25,18 +26,18 @@ impl fmt::Display for Progress {
     }
 }
 
-impl Subscribed {
-    /// Writes the report; `None` in a form that has no words for streams.
+impl SubscribeReport {
+    /// Formats the report; `None` if the format has no representation of event streams.
     pub fn write(&self, format: Format) -> Option<String> {
         match format {
-            Format::Own => Some(own(self)),
+            Format::Tables => Some(own(self)),
             Format::Json => Some(format!("{:#}\n", value(self))),
             Format::Ab | Format::Siege | Format::Wrk | Format::Csv => None,
         }
     }
 }
 
-fn own(report: &Subscribed) -> String {
+fn own(report: &SubscribeReport) -> String {
     let mut out = format!(
         "{}\n{}, {}, {}",
         report.url,
@@ -54,7 +55,7 @@ fn own(report: &Subscribed) -> String {
     }
     out.push('\n');
     if report.interrupted {
-        out.push_str("Interrupted: this is what was measured so far.\n");
+        out.push_str("Interrupted: figures up to the interruption.\n");
     }
     streams(report, &mut out);
     if let Some(published) = &report.publications {
@@ -68,14 +69,14 @@ fn own(report: &Subscribed) -> String {
     out
 }
 
-const fn noun(kind: Kind) -> &'static str {
+const fn noun(kind: StreamKind) -> &'static str {
     match kind {
-        Kind::Events => "stream",
-        Kind::WebSocket => "WebSocket",
+        StreamKind::Events => "stream",
+        StreamKind::WebSocket => "WebSocket",
     }
 }
 
-fn streams(report: &Subscribed, out: &mut String) {
+fn streams(report: &SubscribeReport, out: &mut String) {
     let streams = &report.streams;
     let _ = writeln!(
         out,
@@ -113,7 +114,7 @@ fn streams(report: &Subscribed, out: &mut String) {
     );
 }
 
-fn publications(report: &Subscribed, published: &Publications, out: &mut String) {
+fn publications(report: &SubscribeReport, published: &PublicationReport, out: &mut String) {
     let _ = write!(
         out,
         "published  {}, of which {} arrived everywhere",
@@ -157,7 +158,7 @@ fn publications(report: &Subscribed, published: &Publications, out: &mut String)
     }
 }
 
-/// Why streams were not opened.
+/// Lists the reasons why streams were not opened, with their counts.
 pub(super) fn refusals(streams: &StreamTally) -> String {
     let mut all = Vec::new();
     for (status, count) in &streams.statuses {
@@ -165,7 +166,7 @@ pub(super) fn refusals(streams: &StreamTally) -> String {
     }
     if streams.without_events > 0 {
         let count = show_count(streams.without_events);
-        all.push(format!("no such stream: {count}"));
+        all.push(format!("not an event stream: {count}"));
     }
     all.extend(faults(&streams.failed));
     all.join("  ")
@@ -177,14 +178,14 @@ fn faults(faults: &StreamFaults) -> Vec<String> {
         .collect()
 }
 
-fn value(report: &Subscribed) -> Value {
+fn value(report: &SubscribeReport) -> Value {
     let streams = &report.streams;
     let began = report.began.duration_since(UNIX_EPOCH).unwrap_or_default();
     json!({
         "url": report.url.to_string(),
         "kind": match report.kind {
-            Kind::Events => "events",
-            Kind::WebSocket => "websocket",
+            StreamKind::Events => "events",
+            StreamKind::WebSocket => "websocket",
         },
         "threads": report.threads,
         "began_unix": began.as_secs_f64(),
@@ -238,7 +239,7 @@ fn statuses(statuses: &std::collections::BTreeMap<u16, u64>) -> Map<String, Valu
 }
 
 fn fault_map(faults: &StreamFaults) -> Map<String, Value> {
-    let name = |fault: crate::load::Fault| fault.as_str().to_lowercase().replace(' ', "_");
+    let name = |fault: crate::load::RequestFault| fault.as_str().to_lowercase().replace(' ', "_");
     let each = faults.each();
     each.map(|(fault, count)| (name(fault), json!(count)))
         .collect()

@@ -1,32 +1,32 @@
-//! What one stream has seen of what was published, in which order.
+//! Delivery order on one stream: skipped, lost, reordered and duplicate publications.
 
-/// How far back it is remembered what was seen.
+/// Size of the window in which late deliveries are distinguished from duplicates.
 const REMEMBERED: u64 = 64;
 
-/// One stream's view of the publications, which are numbered from 1 on without gaps.
+/// Delivery state of one stream. Publications are numbered from 1 without gaps.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Order {
-    /// The greatest number that was seen.
+pub(super) struct DeliveryOrder {
+    /// Greatest number received.
     newest: u64,
-    /// Of the numbers before it, which were seen: the lowest bit stands for the one just before it.
+    /// Bitmap of the numbers before `newest`; the lowest bit is `newest - 1`.
     before: u64,
     skipped: u64,
     disordered: u64,
     duplicates: u64,
 }
 
-/// What is wrong with the order of what streams have seen.
+/// Counts of missing, reordered and duplicate deliveries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Disorder {
+pub(super) struct OrderCounts {
     pub(super) skipped: u64,
     pub(super) lost: u64,
     pub(super) disordered: u64,
     pub(super) duplicates: u64,
 }
 
-impl Order {
-    /// Takes what has come.
-    pub(super) fn saw(&mut self, number: u64) {
+impl DeliveryOrder {
+    /// Records a delivery.
+    pub(super) fn record(&mut self, number: u64) {
         if number > self.newest {
             let step = number - self.newest;
             self.skipped += step - 1;
@@ -41,7 +41,7 @@ impl Order {
         if back == 0 {
             self.duplicates += 1;
         } else if back > REMEMBERED {
-            // Nobody knows of it any more; that it comes this late is wrong enough.
+            // Outside the window it counts as reordered, since a duplicate cannot be recognised there.
             self.disordered += 1;
         } else if self.before & 1 << (back - 1) != 0 {
             self.duplicates += 1;
@@ -56,14 +56,14 @@ impl Order {
         self.newest
     }
 
-    /// Whether it has seen this one, or one that is newer.
+    /// Returns whether this publication or a newer one was received.
     pub(super) fn has_reached(&self, number: u64) -> bool {
         self.newest >= number
     }
 
-    /// What was wrong, if this was the last publication.
-    pub(super) fn disorder(&self, last: u64) -> Disorder {
-        Disorder {
+    /// Returns the counts, with `last` as the number of the final publication.
+    pub(super) fn disorder(&self, last: u64) -> OrderCounts {
+        OrderCounts {
             skipped: self.skipped,
             lost: last.saturating_sub(self.newest),
             disordered: self.disordered,
@@ -72,12 +72,12 @@ impl Order {
     }
 }
 
-/// Which publications a stream has seen: a bit for each.
+/// Set of publication numbers, as a bitmap.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Numbers(Vec<u64>);
+pub(super) struct NumberSet(Vec<u64>);
 
-impl Numbers {
-    /// Whether it is a new one.
+impl NumberSet {
+    /// Adds a number. Returns whether it is new.
     pub(super) fn add(&mut self, number: u64) -> bool {
         let (word, bit) = ((number / 64) as usize, 1 << (number % 64));
         if self.0.len() <= word {
@@ -93,7 +93,7 @@ impl Numbers {
         word.is_some_and(|word| word & 1 << (number % 64) != 0)
     }
 
-    /// All of them.
+    /// Iterates over the numbers.
     pub(super) fn each(&self) -> impl Iterator<Item = u64> {
         let words = self.0.iter().enumerate();
         words.flat_map(|(word, bits)| {
@@ -103,9 +103,10 @@ impl Numbers {
     }
 }
 
-impl Disorder {
-    /// These were sent, and nobody knows whether they were published: a stream that has not seen one misses nothing.
-    pub(super) fn forgive(&mut self, newest: u64, unseen: impl Iterator<Item = u64>) {
+impl OrderCounts {
+    /// Excludes publications whose outcome is unknown: `unseen` were sent but not received on this stream,
+    /// and may never have been published.
+    pub(super) fn exclude(&mut self, newest: u64, unseen: impl Iterator<Item = u64>) {
         for number in unseen {
             let missing = if number < newest {
                 &mut self.skipped
@@ -128,14 +129,14 @@ impl Disorder {
 mod tests {
     use super::*;
 
-    /// Skipped, lost, in another order, twice.
+    /// Expected counts: skipped, lost, reordered, duplicate.
     fn check(numbers: &[u64], newest: u64, expected: [u64; 4]) {
-        let mut order = Order::default();
+        let mut order = DeliveryOrder::default();
         for &number in numbers {
-            order.saw(number);
+            order.record(number);
         }
         let [skipped, lost, disordered, duplicates] = expected;
-        let wanted = Disorder {
+        let wanted = OrderCounts {
             skipped,
             lost,
             disordered,
@@ -158,16 +159,16 @@ mod tests {
 
     #[test]
     fn what_may_not_have_been_published_is_not_missing() {
-        let mut order = Order::default();
-        let mut seen = Numbers::default();
+        let mut order = DeliveryOrder::default();
+        let mut seen = NumberSet::default();
         for number in [1, 3, 70] {
-            order.saw(number);
+            order.record(number);
             assert!(seen.add(number) && !seen.add(number) && seen.has(number));
         }
         assert_eq!(seen.each().collect::<Vec<_>>(), [1, 3, 70]);
         let mut disorder = order.disorder(72);
         let doubtful = [2, 3, 71].into_iter().filter(|number| !seen.has(*number));
-        disorder.forgive(order.newest(), doubtful);
+        disorder.exclude(order.newest(), doubtful);
         assert_eq!((disorder.skipped, disorder.lost), (66, 1));
     }
 

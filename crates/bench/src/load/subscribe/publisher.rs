@@ -1,4 +1,4 @@
-//! Who publishes: one document after the other at an even pace, on a connection of its own.
+//! Publisher: sends one document after the other at a fixed interval, on its own connection.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,60 +12,64 @@ use std::time::{Duration, Instant};
 
 use rustls::{ClientConnection, StreamOwned};
 
-use super::Shared;
-use super::document::Mark;
-use super::report::StreamFaults;
-use super::settings::Publish;
+use super::context::RunContext;
+use super::document::PublicationMarker;
+use super::settings::PublishSettings;
+use super::stream_tally::StreamFaults;
 use crate::load::error::LoadError;
-use crate::load::http1::response::{Read, Reader};
+use crate::load::http1::response::{ParseProgress, ResponseParser};
 use crate::load::http1::{connect_fault, fault};
-use crate::load::outcome::Fault;
-use crate::load::plan::Endpoint;
+use crate::load::outcome::RequestFault;
+use crate::load::plan::ServerEndpoint;
 use crate::load::tally::Latency;
-use crate::load::target::{AGENT, with_given};
+use crate::load::target::{AGENT, with_overrides};
 
-/// Bytes of an answer that are read at once.
+/// Size of the receive buffer, in bytes.
 const BUFFER: usize = 16 * 1024;
-/// How long it sleeps before it looks whether somebody wants the end.
+/// Maximum sleep between two checks of the stop flags.
 const NAP: Duration = Duration::from_millis(50);
 
-/// Who publishes.
+/// Publisher of a run.
 pub(super) struct Publisher<'a> {
-    shared: &'a Shared<'a>,
-    publish: &'a Publish,
-    endpoint: Endpoint,
-    /// The head of each publication, up to the length of its body.
+    shared: &'a RunContext<'a>,
+    publish: &'a PublishSettings,
+    endpoint: ServerEndpoint,
+    /// Head of each request, up to the value of Content-Length.
     head: String,
-    connection: Option<Connection>,
+    connection: Option<PublisherConnection>,
     buffer: Vec<u8>,
 }
 
-/// What came of publishing.
+/// Results of publishing.
 #[derive(Debug, Default)]
-pub(super) struct Published {
-    /// How long each answer took, from when the publication was due.
+pub(super) struct PublishTally {
+    /// Latency of accepted publications, from their scheduled time to the response.
     pub(super) answered: Latency,
-    /// Answers that refuse, by status.
+    /// Rejected publications, by status.
     pub(super) refused: BTreeMap<u16, u64>,
     pub(super) failed: StreamFaults,
-    /// Publications that were due and were not sent until the end.
+    /// Publications that were due but not sent before the end of the run.
     pub(super) unsent: u64,
 }
 
-/// Why a publication was not accepted.
+/// Reason why a publication was not accepted.
 #[derive(Clone, Copy, Debug)]
-enum Refusal {
+enum PublishFailure {
     Status(u16),
-    Fault(Fault),
+    Fault(RequestFault),
 }
 
-enum Connection {
+enum PublisherConnection {
     Plain(TcpStream),
     Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
 }
 
 impl<'a> Publisher<'a> {
-    pub(super) fn new(shared: &'a Shared<'a>, publish: &'a Publish, endpoint: Endpoint) -> Self {
+    pub(super) fn new(
+        shared: &'a RunContext<'a>,
+        publish: &'a PublishSettings,
+        endpoint: ServerEndpoint,
+    ) -> Self {
         Self {
             shared,
             publish,
@@ -76,8 +80,12 @@ impl<'a> Publisher<'a> {
         }
     }
 
-    /// Publishes once, so that what is wrong is told once.
-    pub(super) fn try_out(&mut self) -> Result<(), LoadError> {
+    /// Publishes once, to report a configuration error early.
+    ///
+    /// # Errors
+    ///
+    /// [`LoadError::Publish`] with a remedy for common statuses.
+    pub(super) fn check(&mut self) -> Result<(), LoadError> {
         self.send(&mut 0, Duration::ZERO)
             .map_err(|refusal| LoadError::Publish {
                 method: self.publish.method.clone(),
@@ -86,10 +94,10 @@ impl<'a> Publisher<'a> {
             })
     }
 
-    /// Publishes as often as is wanted, until the end, or until somebody wants it.
-    pub(super) fn run(&mut self, begin: Instant, end: Option<Instant>) -> Published {
+    /// Publishes until the end of the run, or until it is stopped.
+    pub(super) fn run(&mut self, begin: Instant, end: Option<Instant>) -> PublishTally {
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-        let mut published = Published::default();
+        let mut published = PublishTally::default();
         let counted = begin + self.shared.settings.warmup;
         let is_over = |at: Instant| end.is_some_and(|end| at >= end);
         let mut left = self.shared.settings.requests;
@@ -106,26 +114,26 @@ impl<'a> Publisher<'a> {
             match self.send(&mut number, since) {
                 Ok(()) => {
                     self.shared.newest.store(number, Ordering::Relaxed);
-                    // The next one bears the same number again if this one is refused.
+                    // A rejected number is reused.
                     number += 1;
                     if due >= counted {
                         published.answered.record(due.elapsed());
                     }
                 }
-                Err(Refusal::Status(status)) => {
+                Err(PublishFailure::Status(status)) => {
                     *published.refused.entry(status).or_default() += 1;
                 }
-                Err(Refusal::Fault(fault)) => published.failed.add(fault),
+                Err(PublishFailure::Fault(fault)) => published.failed.add(fault),
             }
             due += self.publish.every;
         }
         published
     }
 
-    /// `false` when somebody wants the end.
+    /// Sleeps until `due`. Returns `false` if the run is stopped.
     fn sleep_until(&self, due: Instant) -> bool {
         loop {
-            if self.shared.settings.stop.is_wanted() || self.shared.is_over() {
+            if self.shared.settings.stop.is_set() || self.shared.is_over() {
                 return false;
             }
             let left = due.saturating_duration_since(Instant::now());
@@ -136,12 +144,13 @@ impl<'a> Publisher<'a> {
         }
     }
 
-    /// Publishes. What fails on a connection that has been used before is tried again on another one: a server may close those at any time.
-    /// Whether it has come through is not known then, so that what is tried again has another number.
-    fn send(&mut self, number: &mut u64, due: Duration) -> Result<(), Refusal> {
+    /// Publishes one document. A failure on a reused connection is retried on a new one, since the server
+    /// may have closed it. Whether the first attempt was published is unknown, so the retry takes another
+    /// number.
+    fn send(&mut self, number: &mut u64, due: Duration) -> Result<(), PublishFailure> {
         let mut is_used = self.connection.is_some();
         loop {
-            let mark = Mark {
+            let mark = PublicationMarker {
                 number: *number,
                 due,
             };
@@ -150,11 +159,11 @@ impl<'a> Publisher<'a> {
             self.shared.sent.store(*number, Ordering::Release);
             match self.exchange(request.as_bytes()) {
                 Ok(200..=299) => return Ok(()),
-                Ok(status) => return Err(Refusal::Status(status)),
+                Ok(status) => return Err(PublishFailure::Status(status)),
                 Err(fault) => {
-                    self.doubt(number);
+                    self.mark_doubtful(number);
                     if !is_used {
-                        return Err(Refusal::Fault(fault));
+                        return Err(PublishFailure::Fault(fault));
                     }
                     is_used = false;
                 }
@@ -162,34 +171,42 @@ impl<'a> Publisher<'a> {
         }
     }
 
-    /// The first one is published before there are streams.
-    fn doubt(&self, number: &mut u64) {
+    /// Gives up a number whose outcome is unknown. The number 0 of the initial check is exempt: no stream is
+    /// open yet.
+    fn mark_doubtful(&self, number: &mut u64) {
         if *number > 0 {
-            let mut doubtful = self.shared.doubtful.lock().expect("nobody panics with it");
+            let mut doubtful = self
+                .shared
+                .doubtful
+                .lock()
+                .expect("no thread panics while holding it");
             doubtful.push(*number);
             *number += 1;
         }
     }
 
-    fn exchange(&mut self, request: &[u8]) -> Result<u16, Fault> {
+    fn exchange(&mut self, request: &[u8]) -> Result<u16, RequestFault> {
         let timeout = self.shared.settings.timeout;
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
-            None => Connection::open(&self.endpoint, timeout).map_err(|why| connect_fault(&why))?,
+            None => PublisherConnection::open(&self.endpoint, timeout)
+                .map_err(|why| connect_fault(&why))?,
         };
-        connection.write_all(request).map_err(|why| late(&why))?;
-        let mut reader = Reader::default();
+        connection
+            .write_all(request)
+            .map_err(|why| io_fault(&why))?;
+        let mut reader = ResponseParser::default();
         reader.expect(false);
         loop {
             let read = connection
                 .read(&mut self.buffer)
-                .map_err(|why| late(&why))?;
+                .map_err(|why| io_fault(&why))?;
             if read == 0 {
-                let head = reader.close().ok_or(Fault::ClosedEarly)?;
+                let head = reader.close().ok_or(RequestFault::ClosedEarly)?;
                 return Ok(head.status);
             }
             let read = reader.read_content(&self.buffer[..read], &mut |_| ());
-            if let Read::All(head, _) = read.map_err(|_| Fault::Malformed)? {
+            if let ParseProgress::Complete(head, _) = read.map_err(|_| RequestFault::Malformed)? {
                 self.connection = head.keeps_alive.then_some(connection);
                 return Ok(head.status);
             }
@@ -197,8 +214,8 @@ impl<'a> Publisher<'a> {
     }
 }
 
-impl Connection {
-    fn open(endpoint: &Endpoint, timeout: Duration) -> io::Result<Self> {
+impl PublisherConnection {
+    fn open(endpoint: &ServerEndpoint, timeout: Duration) -> io::Result<Self> {
         let socket = TcpStream::connect_timeout(&endpoint.address, timeout)?;
         socket.set_nodelay(true)?;
         socket.set_read_timeout(Some(timeout))?;
@@ -226,15 +243,15 @@ impl Connection {
     }
 }
 
-fn late(error: &io::Error) -> Fault {
+fn io_fault(error: &io::Error) -> RequestFault {
     match error.kind() {
-        ErrorKind::WouldBlock | ErrorKind::TimedOut => Fault::TimedOut,
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => RequestFault::TimedOut,
         _ => fault(error),
     }
 }
 
-/// Everything before the length.
-fn head(shared: &Shared<'_>, publish: &Publish) -> String {
+/// Returns the request head up to the value of Content-Length.
+fn head(shared: &RunContext<'_>, publish: &PublishSettings) -> String {
     let mut path = Vec::new();
     publish.url.write_path(0, &mut path);
     let path = String::from_utf8_lossy(&path);
@@ -244,24 +261,24 @@ fn head(shared: &Shared<'_>, publish: &Publish) -> String {
         ("User-Agent", AGENT.to_owned()),
         ("Content-Type", "application/json".to_owned()),
     ];
-    for (name, value) in with_given(usual, &shared.settings.headers) {
+    for (name, value) in with_overrides(usual, &shared.settings.headers) {
         let _ = write!(head, "{name}: {value}\r\n");
     }
     head
 }
 
-/// What to do about a publication that is not accepted.
-fn remedy(refusal: Refusal) -> String {
+/// Describes why a publication was not accepted, with a remedy.
+fn remedy(refusal: PublishFailure) -> String {
     let status = match refusal {
-        Refusal::Fault(fault) => return fault.to_string(),
-        Refusal::Status(status) => status,
+        PublishFailure::Fault(fault) => return fault.to_string(),
+        PublishFailure::Status(status) => status,
     };
     let remedy = match status {
-        401 | 403 => "; give what allows it, such as -H 'Authorization: Bearer SECRET'",
-        404 | 405 => "; say where publications go with --publish-url and --publish-method",
-        413 => "; make it smaller with --publish-size",
-        415 => "; say what it is with -H 'Content-Type: TYPE'",
+        401 | 403 => "; add credentials, such as -H 'Authorization: Bearer SECRET'",
+        404 | 405 => "; set --publish-url and --publish-method",
+        413 => "; reduce --publish-size",
+        415 => "; set the media type with -H 'Content-Type: TYPE'",
         _ => "",
     };
-    format!("the answer's status is {status}{remedy}")
+    format!("the response has status {status}{remedy}")
 }

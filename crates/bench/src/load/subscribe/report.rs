@@ -1,161 +1,83 @@
-//! The result of a run with streams.
+//! Result of a subscription run.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-use super::Shared;
-use super::publisher::Published;
-use super::settings::Kind;
-use super::streams::Seen;
-use crate::load::outcome::Fault;
+use super::context::RunContext;
+use super::publisher::PublishTally;
+use super::settings::StreamKind;
+use super::stream_tally::{StreamFaults, StreamTally};
+use super::worker::StreamResults;
 use crate::load::tally::Latency;
-use crate::load::target::Url;
+use crate::load::target::TargetUrl;
 
-/// The result of a run with streams.
+/// Result of a subscription run.
 #[derive(Clone, Debug)]
-pub struct Subscribed {
-    /// When the first stream was opened.
+pub struct SubscribeReport {
+    /// Time at which the first stream was opened.
     pub began: SystemTime,
-    /// From then until it was known of each whether it is open.
+    /// Time from there until each stream was open or had failed.
     pub opened_within: Duration,
-    /// How long it was warmed then.
+    /// Length of the warm-up that followed.
     pub warmup: Duration,
-    /// How long it was measured.
+    /// Length of the measurement.
     pub elapsed: Duration,
-    /// What was subscribed to.
-    pub url: Url,
-    /// What was spoken.
-    pub kind: Kind,
-    /// Threads.
+    /// URL of the streams.
+    pub url: TargetUrl,
+    /// Protocol of the streams.
+    pub kind: StreamKind,
+    /// Number of threads.
     pub threads: usize,
-    /// The streams.
+    /// Counts of streams.
     pub streams: StreamTally,
-    /// How long it took until a stream was open.
+    /// Time to open a stream.
     pub opening: Latency,
-    /// All events, those that were there at first included.
+    /// Number of events, including those before the first publication.
     pub events: u64,
-    /// Bytes that came in, heads included.
+    /// Received bytes, including response heads.
     pub bytes: u64,
-    /// What was published, where that was wanted.
-    pub publications: Option<Publications>,
-    /// The share of a core that the busiest thread needed to read. Near 1, it is this program that was measured.
+    /// Publications, unless the run only subscribes.
+    pub publications: Option<PublicationReport>,
+    /// CPU usage of the busiest thread, as a fraction of one core. Near 1, the figures show the limit of
+    /// this program rather than that of the server.
     pub busiest: f64,
-    /// Whether somebody ended the run.
+    /// `true` if a signal ended the run.
     pub interrupted: bool,
 }
 
-/// What was published, and what arrived of it.
+/// Publications and their deliveries.
 #[derive(Clone, Debug)]
-pub struct Publications {
-    /// The time from one to the next.
+pub struct PublicationReport {
+    /// Interval between publications.
     pub every: Duration,
-    /// The bytes of each.
+    /// Size of each document, in bytes.
     pub size: usize,
-    /// How long answers took, from when each publication was due.
+    /// Latency of accepted publications, from their scheduled time to the response.
     pub answered: Latency,
-    /// Publications that were refused, by status.
+    /// Rejected publications, by status.
     pub refused: BTreeMap<u16, u64>,
-    /// Publications without an answer.
+    /// Publications without a response.
     pub failed: StreamFaults,
-    /// Publications that were due and were not sent until the end.
+    /// Publications that were due but not sent before the end of the run.
     pub unsent: u64,
-    /// How long they took to arrive, each on each stream.
+    /// Delivery latency, for each publication and stream.
     pub delivered: Latency,
-    /// How long they took to arrive on the last of the streams.
+    /// Delivery latency on the last stream to receive each publication.
     pub last: Latency,
-    /// Publications that arrived on every stream that stayed open and was read.
+    /// Publications delivered on every healthy stream.
     pub complete: u64,
-    /// Publications that a stream did not see, but a later one.
+    /// Publications missing on a stream that received a later one.
     pub skipped: u64,
-    /// Publications at the end that a stream did not see.
+    /// Publications missing at the end of a stream.
     pub lost: u64,
-    /// Publications that a stream saw after a later one.
+    /// Publications received after a later one.
     pub disordered: u64,
-    /// Publications that a stream saw again.
+    /// Publications received more than once.
     pub duplicates: u64,
 }
 
-/// What became of the streams.
-#[derive(Clone, Debug, Default)]
-pub struct StreamTally {
-    /// That were wanted.
-    pub wanted: u64,
-    /// That were open.
-    pub opened: u64,
-    /// That were open until the end, and read.
-    pub healthy: u64,
-    /// Requests that were answered otherwise, by status.
-    pub statuses: BTreeMap<u16, u64>,
-    /// Answers that were no event streams.
-    pub without_events: u64,
-    /// Requests without an answer.
-    pub failed: StreamFaults,
-    /// That the server ended as it should.
-    pub ended: u64,
-    /// That broke.
-    pub broken: StreamFaults,
-    /// That stopped reading, as was wanted.
-    pub stalled: u64,
-    /// Those of them that the server ended.
-    pub stalled_ended: u64,
-}
-
-/// How often there was which fault.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StreamFaults([u64; Fault::COUNT]);
-
-impl StreamFaults {
-    pub(super) fn add(&mut self, fault: Fault) {
-        self.0[fault as usize] += 1;
-    }
-
-    fn add_all(&mut self, other: &Self) {
-        for (mine, theirs) in self.0.iter_mut().zip(other.0) {
-            *mine += theirs;
-        }
-    }
-
-    /// How many there were in all.
-    pub fn count(&self) -> u64 {
-        self.0.iter().sum()
-    }
-
-    /// Those that there were, and how many of each.
-    pub fn each(&self) -> impl Iterator<Item = (Fault, u64)> {
-        let counts = Fault::ALL.into_iter().zip(self.0);
-        counts.filter(|(_, count)| *count > 0)
-    }
-}
-
-impl StreamTally {
-    pub(super) fn add(&mut self, other: &Self) {
-        self.wanted += other.wanted;
-        self.opened += other.opened;
-        self.healthy += other.healthy;
-        for (status, count) in &other.statuses {
-            *self.statuses.entry(*status).or_default() += count;
-        }
-        self.without_events += other.without_events;
-        self.failed.add_all(&other.failed);
-        self.ended += other.ended;
-        self.broken.add_all(&other.broken);
-        self.stalled += other.stalled;
-        self.stalled_ended += other.stalled_ended;
-    }
-
-    /// Streams that were not opened.
-    pub fn refused(&self) -> u64 {
-        self.wanted.saturating_sub(self.opened)
-    }
-
-    /// Streams that were open and are not any more, though nobody here wanted that.
-    pub fn gone(&self) -> u64 {
-        self.ended + self.broken.count() + self.stalled_ended
-    }
-}
-
-impl Subscribed {
-    /// Publications that arrived on a stream, per second.
+impl SubscribeReport {
+    /// Deliveries per second, over all streams.
     pub fn deliveries_per_second(&self) -> f64 {
         let count = self
             .publications
@@ -165,19 +87,20 @@ impl Subscribed {
     }
 }
 
-/// Puts together what all threads have seen. `times` are the beginning, how long opening took, and how long was measured.
+/// Builds the report from the results of all threads. `times` are the start, the time to open all streams,
+/// and the measured time.
 pub(super) fn report(
-    shared: &Shared<'_>,
+    shared: &RunContext<'_>,
     threads: usize,
     times: (SystemTime, Duration, Duration),
-    seen: Seen,
-    published: Option<Published>,
-) -> Subscribed {
+    results: StreamResults,
+    published: Option<PublishTally>,
+) -> SubscribeReport {
     let (began, opened_within, elapsed) = times;
-    let mut streams = seen.streams.clone();
+    let mut streams = results.streams.clone();
     streams.wanted = shared.subscribe.streams as u64;
     let whole = elapsed + shared.settings.warmup;
-    Subscribed {
+    SubscribeReport {
         began,
         opened_within,
         warmup: shared.settings.warmup,
@@ -186,37 +109,41 @@ pub(super) fn report(
         kind: shared.subscribe.kind,
         threads,
         streams,
-        opening: seen.opening.clone(),
-        events: seen.events,
-        bytes: seen.bytes,
-        busiest: seen.busiest.as_secs_f64() / whole.as_secs_f64().max(f64::MIN_POSITIVE),
-        publications: published.and_then(|published| publications(shared, seen, published)),
-        interrupted: shared.settings.stop.is_wanted(),
+        opening: results.opening.clone(),
+        events: results.events,
+        bytes: results.bytes,
+        busiest: results.busiest.as_secs_f64() / whole.as_secs_f64().max(f64::MIN_POSITIVE),
+        publications: published.and_then(|published| publications(shared, results, published)),
+        interrupted: shared.settings.stop.is_set(),
     }
 }
 
-fn publications(shared: &Shared<'_>, seen: Seen, published: Published) -> Option<Publications> {
+fn publications(
+    shared: &RunContext<'_>,
+    results: StreamResults,
+    published: PublishTally,
+) -> Option<PublicationReport> {
     let publish = shared.subscribe.publish.as_ref()?;
     let mut last = Latency::new();
     let mut complete = 0;
-    let healthy = seen.streams.healthy;
-    for reached in seen.reached.iter().filter(|reached| reached.streams > 0) {
+    let healthy = results.streams.healthy;
+    for reached in results.reached.iter().filter(|reached| reached.streams > 0) {
         last.record(reached.last);
         complete += u64::from(reached.streams >= healthy);
     }
-    Some(Publications {
+    Some(PublicationReport {
         every: publish.every,
         size: publish.document.size(),
         answered: published.answered,
         refused: published.refused,
         failed: published.failed,
         unsent: published.unsent,
-        delivered: seen.delivered,
+        delivered: results.delivered,
         last,
         complete,
-        skipped: seen.disorder.skipped,
-        lost: seen.disorder.lost,
-        disordered: seen.disorder.disordered,
-        duplicates: seen.disorder.duplicates,
+        skipped: results.disorder.skipped,
+        lost: results.disorder.lost,
+        disordered: results.disorder.disordered,
+        duplicates: results.disorder.duplicates,
     })
 }

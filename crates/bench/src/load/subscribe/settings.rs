@@ -1,47 +1,47 @@
-//! What is subscribed to, by how many, and what is published meanwhile.
+//! Settings of a subscription run.
 
 use std::time::Duration;
 
-use super::document::Document;
-use crate::load::target::Url;
+use super::document::DocumentTemplate;
+use crate::load::target::TargetUrl;
 
-/// Streams on the first url of the settings.
+/// Streams on the first target of the settings.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Subscribe {
-    /// How many.
+pub struct SubscribeSettings {
+    /// Number of streams.
     pub streams: usize,
-    /// What is spoken on them.
-    pub kind: Kind,
-    /// The share of them that stop reading after their first event.
+    /// Protocol of the streams.
+    pub kind: StreamKind,
+    /// Fraction of streams that stop reading after their first event.
     pub stalled: f64,
-    /// What is published while they are open.
-    pub publish: Option<Publish>,
+    /// Publications while the streams are open.
+    pub publish: Option<PublishSettings>,
 }
 
-/// What is spoken on a stream.
+/// Protocol of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum StreamKind {
     /// Server-sent events over HTTP/1.1.
     Events,
-    /// The messages of a WebSocket.
+    /// WebSocket messages (RFC 6455).
     WebSocket,
 }
 
-/// What is published.
+/// Publications of a run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Publish {
-    /// The time from one publication to the next.
+pub struct PublishSettings {
+    /// Interval between publications.
     pub every: Duration,
-    /// Where.
-    pub url: Url,
-    /// The method.
+    /// URL of the requests.
+    pub url: TargetUrl,
+    /// Method of the requests.
     pub method: String,
-    /// What.
-    pub document: Document,
+    /// Template of the published documents.
+    pub document: DocumentTemplate,
 }
 
-impl Subscribe {
-    /// Whether the stream with this number is one of those that stop reading, which are spread evenly.
+impl SubscribeSettings {
+    /// Returns whether this stream stops reading. Such streams are spread evenly.
     pub(super) fn stalls(&self, number: usize) -> bool {
         let before = |number: usize| (number as f64 * self.stalled).floor();
         before(number + 1) > before(number)
@@ -60,9 +60,9 @@ mod tests {
             (0.25, vec![3, 7, 11, 15, 19]),
             (1.0, (0..20).collect()),
         ] {
-            let subscribe = Subscribe {
+            let subscribe = SubscribeSettings {
                 streams: 20,
-                kind: Kind::Events,
+                kind: StreamKind::Events,
                 stalled,
                 publish: None,
             };

@@ -1,4 +1,4 @@
-//! Streams of a server that does what a test wants with each publication.
+//! Subscription runs against scripted servers.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -6,26 +6,29 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
-use super::{Document, Kind, Publish, Subscribe, Subscribed, run};
-use crate::load::{Fault, Format, LoadError, Settings, Target, Url};
+use super::{
+    DocumentTemplate, PublishSettings, StreamKind, SubscribeReport, SubscribeSettings, run,
+};
+use crate::load::{Format, LoadError, LoadTarget, RequestFault, Settings, TargetUrl};
 
 const HEAD: &str =
     "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
 const CREATED: u16 = 201;
 
-/// The streams of a server, those that were opened first in front.
+/// Open streams of a server, in the order of arrival.
 type Subscribers = Vec<TcpStream>;
 
-/// What a server does.
-struct Script {
-    /// What it answers whoever wants a stream, by how many have before.
+/// Behaviour of a scripted server.
+struct ServerScript {
+    /// Response to a stream request, by the number of earlier ones.
     open: fn(usize) -> String,
-    /// What it does with a publication, by how many there were before, and with which status it answers.
+    /// Delivers a publication, given the number of earlier ones. Returns the status of the response, 0 for
+    /// none.
     publish: fn(u64, &str, &mut Subscribers) -> u16,
 }
 
-/// What a server that does as it should does with each.
-const HONEST: Script = Script {
+/// Server that delivers every publication to every stream.
+const HONEST: ServerScript = ServerScript {
     open: |_| HEAD.to_owned(),
     publish: |_, body, subscribers| to_all(subscribers, &event(body)),
 };
@@ -42,7 +45,7 @@ fn to_all(subscribers: &mut Subscribers, bytes: &str) -> u16 {
     CREATED
 }
 
-/// A client that is gone gets nothing.
+/// Writes to a subscriber. Errors are ignored: the client may be gone.
 fn to(mut subscriber: &TcpStream, bytes: &str) {
     let _ = subscriber.write_all(bytes.as_bytes());
 }
@@ -54,8 +57,8 @@ struct State {
     subscribers: Subscribers,
 }
 
-/// Starts a server, and gives its url.
-fn start(script: Script) -> String {
+/// Starts a server and returns its URL.
+fn start(script: ServerScript) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port");
     let url = format!(
         "http://{}/live/x",
@@ -73,7 +76,7 @@ fn start(script: Script) -> String {
     url
 }
 
-fn serve(mut connection: &TcpStream, state: &Mutex<State>, script: &Script) -> Option<()> {
+fn serve(mut connection: &TcpStream, state: &Mutex<State>, script: &ServerScript) -> Option<()> {
     let mut reader = BufReader::new(connection.try_clone().ok()?);
     loop {
         let mut head = String::new();
@@ -92,7 +95,7 @@ fn serve(mut connection: &TcpStream, state: &Mutex<State>, script: &Script) -> O
             assert!(wanted.iter().any(|field| head.contains(field)), "{head}");
             let answer = (script.open)(state.opened);
             state.opened += 1;
-            // Whoever has been told that it is open is there for the next publication.
+            // Registered before the response is sent, so that the next publication reaches it.
             state.subscribers.push(connection.try_clone().ok()?);
             to(connection, &answer);
             continue;
@@ -102,7 +105,7 @@ fn serve(mut connection: &TcpStream, state: &Mutex<State>, script: &Script) -> O
         let body = String::from_utf8(body).ok()?;
         let status = (script.publish)(number, &body, &mut state.subscribers);
         drop(state);
-        // It says nothing.
+        // Closes the connection without a response.
         if status == 0 {
             return None;
         }
@@ -111,26 +114,30 @@ fn serve(mut connection: &TcpStream, state: &Mutex<State>, script: &Script) -> O
     }
 }
 
-/// Of four streams on two threads, with five publications.
-fn measured(script: Script, stalled: f64) -> Result<Subscribed, LoadError> {
-    measured_as(Kind::Events, script, stalled)
+/// Runs four streams on two threads with five publications.
+fn measured(script: ServerScript, stalled: f64) -> Result<SubscribeReport, LoadError> {
+    measured_as(StreamKind::Events, script, stalled)
 }
 
-fn measured_as(kind: Kind, script: Script, stalled: f64) -> Result<Subscribed, LoadError> {
-    let url = Url::parse(&start(script)).expect("a url");
-    let mut settings = Settings::new(vec![Target::get(url.clone())]);
+fn measured_as(
+    kind: StreamKind,
+    script: ServerScript,
+    stalled: f64,
+) -> Result<SubscribeReport, LoadError> {
+    let url = TargetUrl::parse(&start(script)).expect("a url");
+    let mut settings = Settings::new(vec![LoadTarget::get(url.clone())]);
     settings.threads = 2;
     settings.duration = None;
     settings.requests = Some(5);
-    // What does not come is not waited for; what comes is there before the answer is.
+    // Publications arrive before their response does, so a missing one needs no long wait.
     settings.patience = Duration::from_millis(500);
-    let publish = Publish {
+    let publish = PublishSettings {
         every: Duration::from_millis(5),
         url,
         method: "PUT".to_owned(),
-        document: Document::new("{event}", 100).expect("it has a place"),
+        document: DocumentTemplate::new("{event}", 100).expect("it has a place"),
     };
-    let subscribe = Subscribe {
+    let subscribe = SubscribeSettings {
         streams: 4,
         kind,
         stalled,
@@ -139,12 +146,12 @@ fn measured_as(kind: Kind, script: Script, stalled: f64) -> Result<Subscribed, L
     run(&settings, &subscribe, &mut |_| ())
 }
 
-fn report(script: Script) -> Subscribed {
+fn report(script: ServerScript) -> SubscribeReport {
     measured(script, 0.0).expect("there are streams")
 }
 
-/// Skipped, lost, in another order, twice.
-fn missing(report: &Subscribed) -> [u64; 4] {
+/// Counts of skipped, lost, reordered and duplicate deliveries.
+fn missing(report: &SubscribeReport) -> [u64; 4] {
     let published = report.publications.as_ref().expect("it published");
     [
         published.skipped,
@@ -154,7 +161,7 @@ fn missing(report: &Subscribed) -> [u64; 4] {
     ]
 }
 
-fn deliveries(report: &Subscribed) -> u64 {
+fn deliveries(report: &SubscribeReport) -> u64 {
     let published = report.publications.as_ref().expect("it published");
     published.delivered.count()
 }
@@ -178,7 +185,7 @@ fn everything_arrives_everywhere() {
 
 #[test]
 fn what_was_there_before_counts_for_nothing() {
-    let report = report(Script {
+    let report = report(ServerScript {
         open: |_| format!("{HEAD}{}", event("an old value")),
         ..HONEST
     });
@@ -189,8 +196,8 @@ fn what_was_there_before_counts_for_nothing() {
 
 #[test]
 fn what_is_not_told_is_missed() {
-    // The first publication is the one that is tried out.
-    let report = report(Script {
+    // Number 0 is the initial check.
+    let report = report(ServerScript {
         publish: |number, body, subscribers| {
             let event = event(body);
             match number {
@@ -211,7 +218,7 @@ fn what_is_not_told_is_missed() {
 #[test]
 fn what_comes_late_or_twice_is_told() {
     static HELD: Mutex<String> = Mutex::new(String::new());
-    let report = report(Script {
+    let report = report(ServerScript {
         publish: |number, body, subscribers| {
             let mut held = HELD.lock().expect("no test has panicked");
             match number {
@@ -231,7 +238,7 @@ fn what_comes_late_or_twice_is_told() {
 
 #[test]
 fn streams_that_end_or_break_are_gone() {
-    let report = report(Script {
+    let report = report(ServerScript {
         publish: |number, body, subscribers| {
             to_all(subscribers, &event(body));
             if number == 2 {
@@ -247,29 +254,32 @@ fn streams_that_end_or_break_are_gone() {
     assert_eq!((streams.opened, streams.healthy), (4, 1));
     assert_eq!(streams.ended, 1);
     let broken: Vec<_> = streams.broken.each().collect();
-    assert_eq!(broken, [(Fault::ClosedEarly, 1), (Fault::Malformed, 1)]);
+    assert_eq!(
+        broken,
+        [(RequestFault::ClosedEarly, 1), (RequestFault::Malformed, 1)]
+    );
     assert_eq!(streams.gone(), 3);
-    // What they missed after their end is not lost on top of that.
+    // Publications after the end of a stream do not count as lost.
     assert_eq!(missing(&report), [0, 0, 0, 0]);
     assert_eq!(deliveries(&report), 4 * 2 + 3);
-    let text = report.write(Format::Own).expect("it has words");
+    let text = report.write(Format::Tables).expect("it has words");
     let line = "gone       ended by the server: 1  closed early: 1  malformed answer: 1";
-    assert!(text.lines().any(|told| told == line), "{text}");
+    assert!(text.lines().any(|row| row == line), "{text}");
 }
 
 #[test]
 fn what_only_streams_have_seen_that_are_gone_is_not_complete() {
-    let report = report(Script {
+    let report = report(ServerScript {
         publish: |number, body, subscribers| {
             let event = event(body);
             match number {
-                // All but one see it, and one of those breaks.
+                // Delivered on all streams but one; then one of those breaks.
                 2 => subscribers[..3].iter().for_each(|it| to(it, &event)),
                 3 => {
                     to_all(subscribers, &event);
                     let _ = subscribers[0].shutdown(Shutdown::Both);
                 }
-                // Twice on one is not once on two.
+                // A duplicate on one stream is not a delivery on another.
                 4 => subscribers[1..3]
                     .iter()
                     .for_each(|it| to(it, &format!("{event}{event}"))),
@@ -287,21 +297,21 @@ fn what_only_streams_have_seen_that_are_gone_is_not_complete() {
 #[test]
 fn a_number_whose_answer_was_lost_is_not_given_again() {
     static NUMBERS: Mutex<Vec<u64>> = Mutex::new(Vec::new());
-    let report = report(Script {
+    let report = report(ServerScript {
         publish: |number, body, subscribers| {
             to_all(subscribers, &event(body));
             NUMBERS.lock().expect("no test has panicked").push(number);
-            // Nobody hears that the third has come.
+            // The response to number 3 is lost.
             if number == 3 { 0 } else { CREATED }
         },
         ..HONEST
     });
-    // It is told, and sent again as another one.
+    // It counts as failed and is retried under another number.
     assert_eq!(NUMBERS.lock().expect("no test has panicked").len(), 7);
     assert_eq!(missing(&report), [0, 0, 0, 0]);
     assert_eq!(deliveries(&report), 6 * 4);
-    // Where it has not come through, nobody misses it.
-    let report = self::report(Script {
+    // If it was not published, it does not count as lost.
+    let report = self::report(ServerScript {
         publish: |number, body, subscribers| match number {
             3 => 0,
             _ => to_all(subscribers, &event(body)),
@@ -314,7 +324,7 @@ fn a_number_whose_answer_was_lost_is_not_given_again() {
 
 #[test]
 fn refused_streams_are_told_by_their_reasons() {
-    let report = report(Script {
+    let report = report(ServerScript {
         open: |number| match number {
             0 => HEAD.to_owned(),
             1 => "HTTP/1.1 503 No\r\nContent-Length: 5\r\n\r\nfull\n".to_owned(),
@@ -325,25 +335,25 @@ fn refused_streams_are_told_by_their_reasons() {
     });
     assert_eq!(report.streams.opened, 1);
     assert_eq!(report.streams.refused(), 3);
-    let text = report.write(Format::Own).expect("it has words");
-    let line = "refused    503: 1  no such stream: 1  malformed answer: 1";
-    assert!(text.lines().any(|told| told == line), "{text}");
+    let text = report.write(Format::Tables).expect("it has words");
+    let line = "refused    503: 1  not an event stream: 1  malformed answer: 1";
+    assert!(text.lines().any(|row| row == line), "{text}");
     assert_eq!(deliveries(&report), 5);
 }
 
 #[test]
 fn a_run_without_a_stream_is_none() {
-    let script = Script {
+    let script = ServerScript {
         open: |_| "HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n".to_owned(),
         ..HONEST
     };
-    let told = measured(script, 0.0).expect_err("there is no stream");
-    assert_eq!(told.to_string(), "no stream was opened: 404: 4");
+    let error = measured(script, 0.0).expect_err("there is no stream");
+    assert_eq!(error.to_string(), "no event stream could be opened: 404: 4");
 }
 
 #[test]
 fn websockets_are_told_the_same() {
-    let script = Script {
+    let script = ServerScript {
         open: |_| {
             "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
              Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n"
@@ -352,7 +362,7 @@ fn websockets_are_told_the_same() {
         publish: |number, body, subscribers| {
             assert!(body.len() < 126, "its length fits into one byte");
             let length = char::from(body.len() as u8);
-            // A text, in two pieces.
+            // A text frame, written in two pieces.
             for subscriber in &*subscribers {
                 let mut subscriber: &TcpStream = subscriber;
                 let _ = subscriber.write_all(&[0x81]);
@@ -365,12 +375,12 @@ fn websockets_are_told_the_same() {
             CREATED
         },
     };
-    let report = measured_as(Kind::WebSocket, script, 0.0).expect("there are streams");
+    let report = measured_as(StreamKind::WebSocket, script, 0.0).expect("there are streams");
     assert_eq!(report.streams.opened, 4);
     assert_eq!(report.streams.ended, 1);
     assert_eq!(missing(&report), [0, 0, 0, 0]);
     assert_eq!(deliveries(&report), 5 * 3 + 3);
-    let text = report.write(Format::Own).expect("it has words");
+    let text = report.write(Format::Tables).expect("it has words");
     assert!(text.contains("\n4 WebSockets, 2 threads, "), "{text}");
 }
 
@@ -386,21 +396,26 @@ fn those_who_stall_take_nothing_from_the_others() {
 
 #[test]
 fn whoever_may_not_publish_is_told_what_to_do() {
-    let script = Script {
+    let script = ServerScript {
         publish: |_, _, _| 401,
         ..HONEST
     };
-    let told = measured(script, 0.0).expect_err("nobody may").to_string();
+    let error = measured(script, 0.0)
+        .expect_err("it is unauthorized")
+        .to_string();
     assert!(
-        told.contains("publishes nothing: the answer's status is 401"),
-        "{told}"
+        error.contains("is not accepted as a publication: the response has status 401"),
+        "{error}"
     );
-    assert!(told.contains("-H 'Authorization: Bearer SECRET'"), "{told}");
+    assert!(
+        error.contains("-H 'Authorization: Bearer SECRET'"),
+        "{error}"
+    );
 }
 
 #[test]
 fn publications_that_are_refused_later_are_counted() {
-    let report = report(Script {
+    let report = report(ServerScript {
         publish: |number, body, subscribers| match number {
             3 => 503,
             _ => to_all(subscribers, &event(body)),

@@ -1,18 +1,18 @@
-//! A WebSocket (RFC 6455), as a client that only listens needs it: the handshake, the messages of the server, and answers to its pings.
+//! WebSocket client (RFC 6455), limited to what a subscriber needs: handshake, incoming messages and pongs.
 
 use memchr::memmem;
 
-use super::reader::{Found, Step};
+use super::parse_output::{ParseOutput, StreamStatus};
 
-/// The key of the example in RFC 6455 §1.3, so that the answer to it is known without arithmetic.
+/// Sample key of RFC 6455 §1.3, whose Sec-WebSocket-Accept is known without SHA-1.
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 const ACCEPTED: &[u8] = b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
-/// A longer head is none.
+/// Maximum size of the response head, in bytes.
 const MAX_HEAD: usize = 64 * 1024;
 const MAX_FIELDS: usize = 64;
-/// A longer message is none.
+/// Maximum size of a message, in bytes.
 const LONGEST: usize = 16 * 1024 * 1024;
-/// RFC 6455 §5.5.
+/// Maximum payload of a control frame, in bytes (RFC 6455 §5.5).
 const LONGEST_CONTROL: usize = 125;
 
 const CONTINUATION: u8 = 0;
@@ -22,7 +22,7 @@ const CLOSE: u8 = 8;
 const PING: u8 = 9;
 const PONG: u8 = 10;
 
-/// What asks for one.
+/// Header fields of the handshake.
 pub(super) const FIELDS: [(&str, &str); 4] = [
     ("Connection", "Upgrade"),
     ("Upgrade", "websocket"),
@@ -30,29 +30,29 @@ pub(super) const FIELDS: [(&str, &str); 4] = [
     ("Sec-WebSocket-Key", KEY),
 ];
 
-/// Reads one WebSocket, however its bytes are cut.
+/// Incremental parser of one WebSocket.
 #[derive(Debug, Default)]
-pub(super) struct WebSocketReader {
+pub(super) struct WebSocketParser {
     is_open: bool,
-    /// A part of the head, or of a frame.
+    /// Incomplete response head or frame.
     partial: Vec<u8>,
-    /// The fragments of a message that have come so far.
+    /// Fragments of the current message.
     message: Option<Vec<u8>>,
 }
 
-/// One frame.
-struct Frame<'a> {
+/// WebSocket frame (RFC 6455 §5.2).
+struct WebSocketFrame<'a> {
     is_last: bool,
     opcode: u8,
     payload: &'a [u8],
 }
 
-/// It is no WebSocket.
+/// Violation of RFC 6455.
 #[derive(Debug, PartialEq, Eq)]
-struct Malformed;
+struct MalformedFrame;
 
-impl WebSocketReader {
-    pub(super) fn read(&mut self, bytes: &[u8], found: &mut Found<'_>) -> Step {
+impl WebSocketParser {
+    pub(super) fn read(&mut self, bytes: &[u8], found: &mut ParseOutput<'_>) -> StreamStatus {
         if self.partial.is_empty() {
             return self.read_all(bytes, found);
         }
@@ -61,35 +61,35 @@ impl WebSocketReader {
         self.read_all(&all, found)
     }
 
-    fn read_all(&mut self, mut bytes: &[u8], found: &mut Found<'_>) -> Step {
+    fn read_all(&mut self, mut bytes: &[u8], found: &mut ParseOutput<'_>) -> StreamStatus {
         if !self.is_open {
             let Some(end) = memmem::find(bytes, b"\r\n\r\n") else {
                 self.partial.extend_from_slice(bytes);
                 return if bytes.len() > MAX_HEAD {
-                    Step::Malformed
+                    StreamStatus::Malformed
                 } else {
-                    Step::Opening
+                    StreamStatus::Opening
                 };
             };
             let (head, rest) = bytes.split_at(end + 4);
             match opened(head) {
-                Step::Open => self.is_open = true,
+                StreamStatus::Open => self.is_open = true,
                 other => return other,
             }
             bytes = rest;
         }
         loop {
-            match Frame::parse(bytes) {
-                Err(Malformed) => return Step::Malformed,
+            match WebSocketFrame::parse(bytes) {
+                Err(MalformedFrame) => return StreamStatus::Malformed,
                 Ok(None) => {
                     self.partial.extend_from_slice(bytes);
-                    return Step::Open;
+                    return StreamStatus::Open;
                 }
                 Ok(Some((frame, length))) => {
                     match self.take(&frame, found) {
-                        Ok(Step::Open) => {}
+                        Ok(StreamStatus::Open) => {}
                         Ok(other) => return other,
-                        Err(Malformed) => return Step::Malformed,
+                        Err(MalformedFrame) => return StreamStatus::Malformed,
                     }
                     bytes = &bytes[length..];
                 }
@@ -97,13 +97,17 @@ impl WebSocketReader {
         }
     }
 
-    fn take(&mut self, frame: &Frame<'_>, found: &mut Found<'_>) -> Result<Step, Malformed> {
+    fn take(
+        &mut self,
+        frame: &WebSocketFrame<'_>,
+        found: &mut ParseOutput<'_>,
+    ) -> Result<StreamStatus, MalformedFrame> {
         match (frame.opcode, &mut self.message) {
             (TEXT | BINARY, None) if frame.is_last => found.event(frame.payload),
             (TEXT | BINARY, message @ None) => *message = Some(frame.payload.to_vec()),
             (CONTINUATION, Some(message)) => {
                 if message.len() + frame.payload.len() > LONGEST {
-                    return Err(Malformed);
+                    return Err(MalformedFrame);
                 }
                 message.extend_from_slice(frame.payload);
                 if frame.is_last {
@@ -113,47 +117,47 @@ impl WebSocketReader {
             }
             (PING, _) => pong(frame.payload, &mut found.replies),
             (PONG, _) => {}
-            (CLOSE, _) => return Ok(Step::Ended),
-            _ => return Err(Malformed),
+            (CLOSE, _) => return Ok(StreamStatus::Ended),
+            _ => return Err(MalformedFrame),
         }
-        Ok(Step::Open)
+        Ok(StreamStatus::Open)
     }
 }
 
-/// What the head of the answer says.
-fn opened(head: &[u8]) -> Step {
+/// Evaluates the response to the handshake.
+fn opened(head: &[u8]) -> StreamStatus {
     let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
     let mut response = httparse::Response::new(&mut fields);
     if !matches!(response.parse(head), Ok(httparse::Status::Complete(_))) {
-        return Step::Malformed;
+        return StreamStatus::Malformed;
     }
     let mut fields = response.headers.iter();
     let is_accepted = fields.any(|field| {
         field.name.eq_ignore_ascii_case("sec-websocket-accept") && field.value == ACCEPTED
     });
     match response.code {
-        Some(101) if is_accepted => Step::Open,
-        Some(101) | None => Step::NoEvents,
-        Some(status) => Step::Refused(status),
+        Some(101) if is_accepted => StreamStatus::Open,
+        Some(101) | None => StreamStatus::NoEvents,
+        Some(status) => StreamStatus::Refused(status),
     }
 }
 
-impl<'a> Frame<'a> {
-    /// The first frame, and its length; `None` while it is not complete.
-    fn parse(bytes: &'a [u8]) -> Result<Option<(Self, usize)>, Malformed> {
+impl<'a> WebSocketFrame<'a> {
+    /// Parses the first frame. Returns it with its length in bytes; `None` while it is incomplete.
+    fn parse(bytes: &'a [u8]) -> Result<Option<(Self, usize)>, MalformedFrame> {
         let &[first, second, ref rest @ ..] = bytes else {
             return Ok(None);
         };
-        // No extension was agreed on, and a server masks nothing.
+        // Reserved bits need an extension, and a server must not mask (RFC 6455 §5.1).
         if first & 0x70 != 0 || second & 0x80 != 0 {
-            return Err(Malformed);
+            return Err(MalformedFrame);
         }
         let (length, rest) = match (second, rest) {
             (126, [a, b, rest @ ..]) => (usize::from(u16::from_be_bytes([*a, *b])), rest),
             (127, rest) => match rest.split_first_chunk::<8>() {
                 Some((length, rest)) => {
                     let length = u64::from_be_bytes(*length);
-                    (usize::try_from(length).map_err(|_| Malformed)?, rest)
+                    (usize::try_from(length).map_err(|_| MalformedFrame)?, rest)
                 }
                 None => return Ok(None),
             },
@@ -163,7 +167,7 @@ impl<'a> Frame<'a> {
         let (is_last, opcode) = (first & 0x80 != 0, first & 0x0f);
         let is_control = opcode & 0x8 != 0;
         if length > LONGEST || is_control && (length > LONGEST_CONTROL || !is_last) {
-            return Err(Malformed);
+            return Err(MalformedFrame);
         }
         let before = bytes.len() - rest.len();
         Ok(rest.get(..length).map(|payload| {
@@ -177,7 +181,8 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// The answer to a ping. A client has to mask what it sends; this mask changes nothing.
+/// Appends a pong. A client must mask its frames (RFC 6455 §5.3); a mask of zeros leaves the payload
+/// unchanged.
 fn pong(payload: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&[0x80 | PONG, 0x80 | payload.len() as u8, 0, 0, 0, 0]);
     out.extend_from_slice(payload);
@@ -185,23 +190,23 @@ fn pong(payload: &[u8], out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::document::Run;
+    use super::super::document::RunIdentity;
     use super::*;
 
     const HEAD: &str = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
                         Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
 
-    /// Where a WebSocket is after these bytes behind its head, how many messages it has had, and what it answers.
-    fn check(frames: &[u8], step: Step, events: u64, replies: &[u8]) {
-        let run = Run::begin();
+    /// State of a WebSocket after these bytes, its number of messages, and its replies.
+    fn check(frames: &[u8], step: StreamStatus, events: u64, replies: &[u8]) {
+        let run = RunIdentity::begin();
         let bytes = [HEAD.as_bytes(), frames].concat();
         for size in [1, 3, 100, bytes.len()] {
-            let mut found = Found::new(&run);
-            let mut reader = WebSocketReader::default();
-            let mut last = Step::Opening;
+            let mut found = ParseOutput::new(&run);
+            let mut reader = WebSocketParser::default();
+            let mut last = StreamStatus::Opening;
             for piece in bytes.chunks(size) {
                 last = reader.read(piece, &mut found);
-                if !matches!(last, Step::Opening | Step::Open) {
+                if !matches!(last, StreamStatus::Opening | StreamStatus::Open) {
                     break;
                 }
             }
@@ -213,19 +218,19 @@ mod tests {
 
     #[test]
     fn messages_are_read() {
-        check(b"", Step::Open, 0, b"");
-        check(b"\x81\x02hi\x82\x00\x81\x05hel", Step::Open, 2, b"");
+        check(b"", StreamStatus::Open, 0, b"");
+        check(b"\x81\x02hi\x82\x00\x81\x05hel", StreamStatus::Open, 2, b"");
         let long = [b"\x81\x7e\x01\x2c", &[b'x'; 300][..]].concat();
-        check(&long, Step::Open, 1, b"");
+        check(&long, StreamStatus::Open, 1, b"");
         let longer = [b"\x81\x7f\0\0\0\0\0\x01\0\0", &vec![b'x'; 65536][..]].concat();
-        check(&longer, Step::Open, 1, b"");
+        check(&longer, StreamStatus::Open, 1, b"");
     }
 
     #[test]
     fn messages_come_in_fragments() {
         check(
             b"\x01\x01a\x00\x01b\x89\x00\x80\x01c",
-            Step::Open,
+            StreamStatus::Open,
             1,
             b"\x8a\x80\0\0\0\0",
         );
@@ -233,40 +238,45 @@ mod tests {
 
     #[test]
     fn pings_are_answered_and_an_end_is_an_end() {
-        check(b"\x89\x02hi\x8a\x00", Step::Open, 0, b"\x8a\x82\0\0\0\0hi");
-        check(b"\x81\x02hi\x88\x02\x03\xe8", Step::Ended, 1, b"");
+        check(
+            b"\x89\x02hi\x8a\x00",
+            StreamStatus::Open,
+            0,
+            b"\x8a\x82\0\0\0\0hi",
+        );
+        check(b"\x81\x02hi\x88\x02\x03\xe8", StreamStatus::Ended, 1, b"");
     }
 
     #[test]
     fn what_no_server_may_send_is_malformed() {
         for frames in [
             &b"\x81\x82\0\0\0\0hi"[..],    // masked
-            b"\xc1\x02hi",                 // compressed, which nobody has agreed on
-            b"\x00\x02hi",                 // the rest of nothing
-            b"\x01\x02hi\x81\x02hi",       // a message within another one
-            b"\x09\x02hi",                 // half a ping
-            b"\x89\x7e\x01\x00",           // a long ping
-            b"\x83\x00",                   // what nobody knows
-            b"\x81\x7f\x01\0\0\0\0\0\0\0", // longer than anything is
+            b"\xc1\x02hi",                 // compressed without negotiation
+            b"\x00\x02hi",                 // continuation without a first fragment
+            b"\x01\x02hi\x81\x02hi",       // message interleaved with another
+            b"\x09\x02hi",                 // fragmented ping
+            b"\x89\x7e\x01\x00",           // oversized ping
+            b"\x83\x00",                   // reserved opcode
+            b"\x81\x7f\x01\0\0\0\0\0\0\0", // oversized message
         ] {
-            check(frames, Step::Malformed, 0, b"");
+            check(frames, StreamStatus::Malformed, 0, b"");
         }
     }
 
     #[test]
     fn what_is_no_websocket_is_refused() {
-        let run = Run::begin();
+        let run = RunIdentity::begin();
         for (head, step) in [
-            ("HTTP/1.1 404 No\r\n\r\n", Step::Refused(404)),
+            ("HTTP/1.1 404 No\r\n\r\n", StreamStatus::Refused(404)),
             (
                 "HTTP/1.1 101 It\r\nSec-WebSocket-Accept: x\r\n\r\n",
-                Step::NoEvents,
+                StreamStatus::NoEvents,
             ),
-            ("nonsense\r\n\r\n", Step::Malformed),
+            ("nonsense\r\n\r\n", StreamStatus::Malformed),
         ] {
-            let mut reader = WebSocketReader::default();
+            let mut reader = WebSocketParser::default();
             assert_eq!(
-                reader.read(head.as_bytes(), &mut Found::new(&run)),
+                reader.read(head.as_bytes(), &mut ParseOutput::new(&run)),
                 step,
                 "{head}"
             );

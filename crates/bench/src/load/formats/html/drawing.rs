@@ -1,4 +1,4 @@
-//! A drawing with two axes.
+//! SVG line and area chart.
 
 use std::fmt::{Display, Write};
 
@@ -9,7 +9,7 @@ const BOTTOM: f64 = 24.0;
 const TOP: f64 = 8.0;
 const RIGHT: f64 = 36.0;
 
-/// A drawing; places on both axes are shares, from 0 to 1.
+/// SVG chart. Coordinates on both axes are fractions from 0 to 1.
 pub(super) struct Drawing(String);
 
 impl Drawing {
@@ -19,7 +19,7 @@ impl Drawing {
         ))
     }
 
-    /// A line across, and what it stands for.
+    /// Adds a horizontal grid line with its label.
     pub(super) fn mark_y(&mut self, y: f64, label: impl Display) {
         let (left, right, y) = (place_x(0.0), place_x(1.0), place_y(y));
         let _ = writeln!(
@@ -30,7 +30,7 @@ impl Drawing {
         );
     }
 
-    /// What a place on the lower edge stands for.
+    /// Adds a label below the horizontal axis.
     pub(super) fn mark_x(&mut self, x: f64, label: impl Display) {
         let _ = writeln!(
             self.0,
@@ -45,7 +45,7 @@ impl Drawing {
         let _ = writeln!(self.0, "<path class=\"line {class}\" d=\"{path}\"/>");
     }
 
-    /// What lies between two lines with the same places on the lower edge.
+    /// Fills the area between two lines with the same horizontal coordinates.
     pub(super) fn area(&mut self, class: impl Display, lower: &[(f64, f64)], upper: &[(f64, f64)]) {
         let around = lower.iter().chain(upper.iter().rev()).copied();
         let path = path(around);
@@ -75,7 +75,7 @@ fn place_y(share: f64) -> f64 {
     TOP + (1.0 - share.clamp(0.0, 1.0)) * (HEIGHT - TOP - BOTTOM)
 }
 
-/// A round number that is no less, for the upper end of an axis.
+/// Returns the next round number, at least `value`, for the upper end of an axis.
 pub(super) fn round_up(value: f64) -> f64 {
     let power = 10f64.powf(value.max(1.0).log10().floor());
     let rounds = [1.0, 2.0, 4.0, 8.0, 10.0].map(|digit| digit * power);
@@ -83,14 +83,14 @@ pub(super) fn round_up(value: f64) -> f64 {
     no_less.unwrap_or(value)
 }
 
-/// Latencies from the power of ten below the least to the one above the most.
+/// Logarithmic scale of latencies, in whole decades.
 pub(super) struct Decades {
     first: f64,
     last: f64,
 }
 
 impl Decades {
-    /// Of microseconds.
+    /// Returns the decades that span these latencies, in microseconds.
     pub(super) fn spanning(shortest: f64, longest: f64) -> Self {
         let first = shortest.max(1.0).log10().floor();
         let last = longest.max(1.0).log10().ceil().max(first + 1.0);
@@ -101,7 +101,7 @@ impl Decades {
         (micros.max(1.0).log10() - self.first) / (self.last - self.first)
     }
 
-    /// Each power of ten, in microseconds.
+    /// Powers of ten on the scale, in microseconds.
     pub(super) fn marks(&self) -> impl Iterator<Item = f64> + use<> {
         let last = self.last;
         std::iter::successors(Some(self.first), |power| Some(power + 1.0))

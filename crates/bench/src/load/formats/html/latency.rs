@@ -1,19 +1,19 @@
-//! The distribution of latency: how many percent stayed within which time, by outcome.
+//! Chart of latency by percentile, one line per outcome.
 
 use std::time::Duration;
 
 use super::drawing::{Decades, Drawing};
-use super::seen;
-use crate::load::report::Report;
+use super::present_outcomes;
+use crate::load::report::BenchReport;
 use crate::load::tally::Latency;
 use crate::load::unit::show_duration;
 
-/// The right edge stands for all but one in a hundred thousand.
+/// Number of nines at the right edge: 99.999 %.
 const NINES: f64 = 5.0;
-/// Points of each line.
+/// Points per line.
 const STEPS: u32 = 120;
 
-pub(super) fn draw(report: &Report) -> String {
+pub(super) fn draw(report: &BenchReport) -> String {
     let mut drawing = Drawing::new("latency by percentile");
     let total = report.tally.overall().total;
     let decades = Decades::spanning(micros(total.min()), micros(total.max()));
@@ -24,7 +24,7 @@ pub(super) fn draw(report: &Report) -> String {
     for percent in [0.0, 50.0, 90.0, 99.0, 99.9, 99.99, 99.999] {
         drawing.mark_x(place(percent), format_args!("{percent} %"));
     }
-    for outcome in seen(report) {
+    for outcome in present_outcomes(report) {
         if let Some(timing) = report.tally.timing(outcome) {
             drawing.line(outcome, &points(&timing.total, &decades));
         }
@@ -32,7 +32,7 @@ pub(super) fn draw(report: &Report) -> String {
     drawing.end()
 }
 
-/// Each nine takes as much room as the one before it.
+/// Maps a percentile to the horizontal axis: each additional nine takes the same width.
 fn place(percent: f64) -> f64 {
     -(1.0 - percent / 100.0).log10() / NINES
 }

@@ -1,4 +1,4 @@
-//! One page that can be sent around: two drawings and the tables, nothing fetched, no script.
+//! Report as one self-contained HTML page: two charts and the tables, without scripts or external resources.
 
 mod drawing;
 mod latency;
@@ -6,13 +6,13 @@ mod time_line;
 
 use std::fmt::Write;
 
-use super::own;
-use crate::load::outcome::Outcome;
-use crate::load::report::Report;
+use super::tables;
+use crate::load::outcome::CacheOutcome;
+use crate::load::report::BenchReport;
 use crate::load::unit::{show_count, show_duration, show_rounded};
 
-/// Writes the page.
-pub fn html(report: &Report) -> String {
+/// Returns the report as an HTML page.
+pub fn html(report: &BenchReport) -> String {
     let url = escape(&report.url.to_string());
     let mut out = format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
@@ -31,12 +31,12 @@ pub fn html(report: &Report) -> String {
     }
     out.push_str("</p>\n");
     out.push_str(&time_line::latencies(report));
-    let tables = escape(&own::write(report));
+    let tables = escape(&tables::write(report));
     let _ = writeln!(out, "<h2>Figures</h2>\n<pre>{tables}</pre>\n</html>");
     out
 }
 
-fn summary(report: &Report, out: &mut String) {
+fn summary(report: &BenchReport, out: &mut String) {
     let total = report.tally.overall().total;
     let mut figures = vec![
         ("requests/s", show_rounded(report.rate())),
@@ -45,7 +45,7 @@ fn summary(report: &Report, out: &mut String) {
         ("longest", show_duration(total.max())),
         ("errors", show_count(report.tally.faults())),
     ];
-    if report.tally.of(Outcome::None) < report.tally.answers() {
+    if report.tally.count_of(CacheOutcome::None) < report.tally.answers() {
         figures.push(("hits", format!("{:.1} %", 100.0 * report.hit_share())));
     }
     if let Some(origin) = report.origin {
@@ -58,18 +58,18 @@ fn summary(report: &Report, out: &mut String) {
     out.push_str("</dl>\n");
 }
 
-/// The outcomes that were seen, in their colours.
-fn legend(report: &Report, out: &mut String) {
+/// Adds the colour legend of the outcomes in the report.
+fn legend(report: &BenchReport, out: &mut String) {
     out.push_str("<p class=\"legend\">");
-    for outcome in seen(report) {
+    for outcome in present_outcomes(report) {
         let _ = write!(out, "<span class=\"{outcome}\">{outcome}</span> ");
     }
     out.push_str("</p>\n");
 }
 
-fn seen(report: &Report) -> impl Iterator<Item = Outcome> {
-    let of = |outcome: &Outcome| report.tally.of(*outcome) > 0;
-    Outcome::ALL.into_iter().filter(of)
+fn present_outcomes(report: &BenchReport) -> impl Iterator<Item = CacheOutcome> {
+    let of = |outcome: &CacheOutcome| report.tally.count_of(*outcome) > 0;
+    CacheOutcome::ALL.into_iter().filter(of)
 }
 
 fn escape(text: &str) -> String {

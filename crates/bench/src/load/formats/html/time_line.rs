@@ -1,19 +1,19 @@
-//! What happened when: the rate by outcome, and the latency.
+//! Charts over time: requests per second by outcome, and latency.
 
 use std::time::Duration;
 
 use super::drawing::{Decades, Drawing, round_up};
-use super::seen;
-use crate::load::report::{Report, Slice};
+use super::present_outcomes;
+use crate::load::report::{BenchReport, Slice};
 use crate::load::unit::{show_duration, show_rounded};
 
-/// More points than this cannot be told apart; slices are drawn together.
+/// Maximum of points per line; adjacent slices are merged above it.
 const MOST_POINTS: usize = 450;
-/// Marks on each axis.
+/// Labels per axis.
 const MARKS: u32 = 4;
 
-/// Answers a second, one layer for each outcome and one for errors.
-pub(super) fn rates(report: &Report) -> String {
+/// Draws responses per second, with one layer per outcome and one for errors.
+pub(super) fn rates(report: &BenchReport) -> String {
     let mut drawing = Drawing::new("requests per second over time");
     let groups: Vec<&[Slice]> = groups(&report.time_line).collect();
     let most = round_up(groups.iter().map(|g| rate(g, all)).fold(0.0, f64::max));
@@ -32,7 +32,7 @@ pub(super) fn rates(report: &Report) -> String {
         drawing.area(class, &below, &above);
         below = above;
     };
-    for outcome in seen(report) {
+    for outcome in present_outcomes(report) {
         layer(outcome.as_str(), &|slice| slice.outcomes[outcome as usize]);
     }
     if report.tally.faults() > 0 {
@@ -41,8 +41,8 @@ pub(super) fn rates(report: &Report) -> String {
     drawing.end()
 }
 
-/// Median, 99 % and the longest.
-pub(super) fn latencies(report: &Report) -> String {
+/// Draws p50, p99 and maximum latency.
+pub(super) fn latencies(report: &BenchReport) -> String {
     let mut drawing = Drawing::new("latency over time");
     let micros = |time: Duration| time.as_secs_f64() * 1e6;
     let total = report.tally.overall().total;
@@ -53,7 +53,7 @@ pub(super) fn latencies(report: &Report) -> String {
     }
     mark_times(report, &mut drawing);
     let mut line = |class: &str, figure: fn(&Slice) -> Duration| {
-        // The worst of what is drawn together stands for it: nothing is smoothed away.
+        // Merged slices show the worst of their values, so that no spike is smoothed away.
         let points: Vec<_> = groups(&report.time_line)
             .filter_map(|group| {
                 let answered = group.iter().filter(|slice| slice.answers() > 0);
@@ -83,8 +83,8 @@ fn rate(group: &[Slice], count: impl Fn(&Slice) -> u64) -> f64 {
     count as f64 / seconds.max(f64::MIN_POSITIVE)
 }
 
-/// The middle of a group, as a share of the whole.
-fn place(report: &Report, group: &[Slice]) -> f64 {
+/// Returns the midpoint of a group of slices, as a fraction of the run.
+fn place(report: &BenchReport, group: &[Slice]) -> f64 {
     let (Some(first), Some(last)) = (group.first(), group.last()) else {
         return 0.0;
     };
@@ -92,12 +92,12 @@ fn place(report: &Report, group: &[Slice]) -> f64 {
     middle.as_secs_f64() / span(report).as_secs_f64().max(f64::MIN_POSITIVE)
 }
 
-fn span(report: &Report) -> Duration {
+fn span(report: &BenchReport) -> Duration {
     let last = report.time_line.last();
     last.map_or(report.elapsed, |slice| slice.start + slice.length)
 }
 
-fn mark_times(report: &Report, drawing: &mut Drawing) {
+fn mark_times(report: &BenchReport, drawing: &mut Drawing) {
     for mark in 0..=MARKS {
         let x = f64::from(mark) / f64::from(MARKS);
         drawing.mark_x(x, show_duration(span(report).mul_f64(x)));

@@ -1,16 +1,16 @@
-//! Tables for people.
+//! Report as text tables.
 
 use std::fmt::Write;
 
-use crate::load::outcome::{Fault, Outcome};
-use crate::load::report::Report;
+use crate::load::outcome::{CacheOutcome, RequestFault};
+use crate::load::report::BenchReport;
 use crate::load::tally::Latency;
 use crate::load::unit::{show_bytes, show_count, show_duration};
 
-/// The percentiles of every table.
+/// Percentiles in every table.
 const PERCENTILES: [f64; 6] = [50.0, 75.0, 90.0, 95.0, 99.0, 99.9];
 
-pub(super) fn write(report: &Report) -> String {
+pub(super) fn write(report: &BenchReport) -> String {
     let mut out = String::new();
     head(report, &mut out);
     counts(report, &mut out);
@@ -21,7 +21,7 @@ pub(super) fn write(report: &Report) -> String {
     out
 }
 
-fn head(report: &Report, out: &mut String) {
+fn head(report: &BenchReport, out: &mut String) {
     let _ = write!(out, "{}", report.url);
     if report.urls > 1 {
         let _ = write!(out, " ({} urls)", show_count(report.urls));
@@ -34,18 +34,18 @@ fn head(report: &Report, out: &mut String) {
         show_duration(report.elapsed)
     );
     if let Some(rate) = report.rate_wanted {
-        let _ = write!(out, ", {rate} requests/s wanted");
+        let _ = write!(out, ", {rate} requests/s target");
     }
     out.push('\n');
     if report.interrupted {
-        out.push_str("Interrupted: this is what was measured so far.\n");
+        out.push_str("Interrupted: figures up to the interruption.\n");
     }
     if report.gave_up {
-        out.push_str("Given up: every request failed for 10 s.\n");
+        out.push_str("Given up: all requests failed for 10 s.\n");
     }
 }
 
-fn counts(report: &Report, out: &mut String) {
+fn counts(report: &BenchReport, out: &mut String) {
     let tally = &report.tally;
     let _ = write!(
         out,
@@ -76,7 +76,7 @@ fn counts(report: &Report, out: &mut String) {
     }
 }
 
-fn latencies(report: &Report, out: &mut String) {
+fn latencies(report: &BenchReport, out: &mut String) {
     let overall = report.tally.overall();
     let rows = [
         ("connect", report.tally.connect()),
@@ -91,25 +91,25 @@ fn latencies(report: &Report, out: &mut String) {
     }
 }
 
-fn outcomes(report: &Report, out: &mut String) {
+fn outcomes(report: &BenchReport, out: &mut String) {
     let tally = &report.tally;
-    if tally.of(Outcome::None) == tally.answers() {
+    if tally.count_of(CacheOutcome::None) == tally.answers() {
         return;
     }
     out.push_str("\noutcome       requests   share      mean     stdev");
     percentile_names(out);
-    for outcome in Outcome::ALL {
+    for outcome in CacheOutcome::ALL {
         let Some(timing) = tally.timing(outcome) else {
             continue;
         };
-        let count = tally.of(outcome);
+        let count = tally.count_of(outcome);
         let share = 100.0 * count as f64 / tally.answers() as f64;
         let _ = write!(out, "{outcome:<11}{:>11}{share:>7.2}%", show_count(count));
         figures(&timing.total, out);
     }
 }
 
-/// The end of the head of a table, above what [`figures`] writes.
+/// Appends the percentile columns of a table head; [`figures`] appends the matching values.
 pub(in crate::load) fn percentile_names(out: &mut String) {
     for percentile in PERCENTILES {
         let _ = write!(out, "{:>10}", format!("p{percentile}"));
@@ -117,7 +117,7 @@ pub(in crate::load) fn percentile_names(out: &mut String) {
     out.push_str("       max\n");
 }
 
-/// The end of a line of a table.
+/// Appends the latency columns of a table row.
 pub(in crate::load) fn figures(latency: &Latency, out: &mut String) {
     if latency.count() == 0 {
         out.push_str("         –\n");
@@ -131,7 +131,7 @@ pub(in crate::load) fn figures(latency: &Latency, out: &mut String) {
     out.push('\n');
 }
 
-fn statuses(report: &Report, out: &mut String) {
+fn statuses(report: &BenchReport, out: &mut String) {
     out.push_str("\nstatus");
     for (status, count) in report.tally.statuses() {
         let _ = write!(out, "  {status}: {}", show_count(*count));
@@ -139,12 +139,12 @@ fn statuses(report: &Report, out: &mut String) {
     out.push('\n');
 }
 
-fn errors(report: &Report, out: &mut String) {
+fn errors(report: &BenchReport, out: &mut String) {
     out.push_str("errors");
     if report.tally.faults() == 0 {
         out.push_str("  none");
     }
-    for fault in Fault::ALL {
+    for fault in RequestFault::ALL {
         let count = report.tally.faults_of(fault);
         if count > 0 {
             let _ = write!(out, "  {fault}: {}", show_count(count));

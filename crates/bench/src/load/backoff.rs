@@ -1,23 +1,23 @@
-//! How long to leave a server alone that has failed.
+//! Back-off after failed requests.
 
 use std::time::Duration;
 
-/// After a first fault, then twice as long each time: a server that is down is not asked as fast as the machine can.
+/// Delay after the first failure, doubled by each further one, so that a server that is down is not flooded.
 const SHORTEST: Duration = Duration::from_millis(10);
 const MOST_DOUBLINGS: u32 = 6;
 
-/// The faults since the last answer.
+/// Number of consecutive failures.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Rest {
+pub(crate) struct Backoff {
     faults: u32,
 }
 
-impl Rest {
+impl Backoff {
     pub(crate) fn succeeded(&mut self) {
         self.faults = 0;
     }
 
-    /// Says how long to rest now.
+    /// Returns the delay before the next request.
     pub(crate) fn failed(&mut self) -> Duration {
         let rest = SHORTEST * (1 << self.faults.min(MOST_DOUBLINGS));
         self.faults = self.faults.saturating_add(1);
@@ -31,7 +31,7 @@ mod tests {
 
     #[test]
     fn rests_grow_up_to_a_bound() {
-        let mut rest = Rest::default();
+        let mut rest = Backoff::default();
         let rests: Vec<_> = (0..9).map(|_| rest.failed().as_millis()).collect();
         assert_eq!(rests, [10, 20, 40, 80, 160, 320, 640, 640, 640]);
         rest.succeeded();

@@ -1,4 +1,4 @@
-//! The event loop of one thread: opens its streams, reads what comes, and counts.
+//! Event loop of one thread: opens its streams, parses events and records deliveries.
 
 use std::io::ErrorKind;
 use std::num::NonZeroU64;
@@ -11,100 +11,101 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::Shared;
-use super::order::{Disorder, Numbers, Order};
-use super::reader::{Found, Reader, Step};
-use super::report::StreamTally;
-use super::settings::Kind;
+use super::context::RunContext;
+use super::order::{DeliveryOrder, NumberSet, OrderCounts};
+use super::parse_output::{ParseOutput, StreamStatus};
+use super::parser::StreamParser;
+use super::settings::StreamKind;
+use super::stream_tally::StreamTally;
 use super::websocket;
 use crate::load::error::LoadError;
-use crate::load::http1::transport::Transport;
+use crate::load::http1::socket::ClientSocket;
 use crate::load::http1::{connect_fault, fault};
-use crate::load::outcome::Fault;
+use crate::load::outcome::RequestFault;
 use crate::load::tally::Latency;
-use crate::load::target::{AGENT, with_given};
+use crate::load::target::{AGENT, with_overrides};
 
-/// Bytes that are read at once.
+/// Size of the receive buffer, in bytes.
 const BUFFER: usize = 64 * 1024;
-/// Events of the system that are taken at once.
+/// Maximum of events per `epoll_wait`.
 const EVENTS: usize = 512;
-/// How often time-outs and the end are looked for.
+/// Interval at which timeouts and the end of the run are checked.
 const ROUND: Duration = Duration::from_millis(20);
-/// Streams of a thread that are being opened at a time.
+/// Streams of a thread that are opened concurrently.
 const AT_A_TIME: usize = 128;
-/// What the kernel keeps for a stream that does not read, or twice as much.
+/// Receive buffer of a stalled stream, in bytes; the kernel may double it.
 const STALLED_WINDOW: usize = 16384;
 
-/// One thread's streams.
-pub(super) struct Streams<'a> {
-    shared: &'a Shared<'a>,
-    all: Vec<Stream>,
+/// Streams of one thread.
+pub(super) struct StreamWorker<'a> {
+    shared: &'a RunContext<'a>,
+    all: Vec<StreamState>,
     request: Vec<u8>,
     epoll: OwnedFd,
     buffer: Vec<u8>,
-    found: Found<'a>,
-    /// The next stream to open.
+    found: ParseOutput<'a>,
+    /// Index of the next stream to open.
     next: usize,
     opening: usize,
-    /// The thread's CPU time when all were open.
+    /// CPU time of the thread when all streams were open.
     cpu: Option<Duration>,
-    /// Events since the last round.
+    /// Events received since the last round.
     fresh: u64,
-    seen: Seen,
+    results: StreamResults,
 }
 
-/// One stream, or the place of one.
-struct Stream {
-    transport: Option<Transport>,
-    phase: Phase,
+/// One stream, open or not.
+struct StreamState {
+    transport: Option<ClientSocket>,
+    phase: StreamPhase,
     begun: Instant,
-    reader: Reader,
-    /// What of the request there was no room for.
+    reader: StreamParser,
+    /// Request bytes that did not fit into the socket's send buffer.
     unsent: Vec<u8>,
-    order: Order,
-    saw: Numbers,
+    order: DeliveryOrder,
+    saw: NumberSet,
     stalls: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    /// There is no socket, not yet or not any more.
+enum StreamPhase {
+    /// No socket, either not yet or no longer.
     Closed,
     Connecting,
     Handshaking,
-    /// The stream is asked for.
-    Asking,
+    /// Request sent, response head incomplete.
+    AwaitingResponse,
     Open,
-    /// It is open, and nobody reads.
+    /// Open, but deliberately not read.
     Stalled,
 }
 
-/// What a thread has seen.
+/// Results of one thread.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct StreamResults {
     pub(super) streams: StreamTally,
-    /// How long it took to open a stream.
+    /// Time to open a stream.
     pub(super) opening: Latency,
     pub(super) events: u64,
     pub(super) bytes: u64,
-    /// How long publications took to arrive, each on each stream.
+    /// Delivery latency, for each publication and stream.
     pub(super) delivered: Latency,
-    /// Where each publication has arrived, by its number.
-    pub(super) reached: Vec<Reached>,
-    pub(super) disorder: Disorder,
-    /// The CPU time of the busiest thread since all streams were open.
+    /// Reach of each publication, indexed by its number.
+    pub(super) reached: Vec<PublicationReach>,
+    pub(super) disorder: OrderCounts,
+    /// CPU time of the busiest thread since all streams were open.
     pub(super) busiest: Duration,
 }
 
-/// Where a publication has arrived.
+/// Reach of a publication.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Reached {
+pub(super) struct PublicationReach {
     pub(super) streams: u64,
-    /// How long the last of them waited for it.
+    /// Greatest delivery latency.
     pub(super) last: Duration,
 }
 
-impl Seen {
+impl StreamResults {
     pub(super) fn add(&mut self, other: Self) {
         self.streams.add(&other.streams);
         self.opening.add(&other.opening);
@@ -112,7 +113,7 @@ impl Seen {
         self.bytes += other.bytes;
         self.delivered.add(&other.delivered);
         let length = self.reached.len().max(other.reached.len());
-        self.reached.resize(length, Reached::default());
+        self.reached.resize(length, PublicationReach::default());
         for (mine, theirs) in self.reached.iter_mut().zip(other.reached) {
             mine.streams += theirs.streams;
             mine.last = mine.last.max(theirs.last);
@@ -122,27 +123,31 @@ impl Seen {
     }
 }
 
-impl<'a> Streams<'a> {
-    /// So many streams of a thread.
+impl<'a> StreamWorker<'a> {
+    /// Creates `count` streams of thread `thread` of `threads`.
+    ///
+    /// # Errors
+    ///
+    /// [`LoadError::System`] if epoll fails.
     pub(super) fn new(
-        shared: &'a Shared<'a>,
+        shared: &'a RunContext<'a>,
         thread: usize,
         threads: usize,
         count: usize,
     ) -> Result<Self, LoadError> {
         let epoll =
             epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|why| LoadError::System {
-                what: "a set of events",
+                what: "an epoll instance",
                 why: why.into(),
             })?;
-        let stream = |index| Stream {
+        let stream = |index| StreamState {
             transport: None,
-            phase: Phase::Closed,
+            phase: StreamPhase::Closed,
             begun: shared.run.begin,
-            reader: Reader::new(shared.subscribe.kind),
+            reader: StreamParser::new(shared.subscribe.kind),
             unsent: Vec::new(),
-            order: Order::default(),
-            saw: Numbers::default(),
+            order: DeliveryOrder::default(),
+            saw: NumberSet::default(),
             stalls: shared.subscribe.stalls(index * threads + thread),
         };
         Ok(Self {
@@ -151,17 +156,17 @@ impl<'a> Streams<'a> {
             request: request(shared),
             epoll,
             buffer: vec![0; BUFFER],
-            found: Found::new(&shared.run),
+            found: ParseOutput::new(&shared.run),
             next: 0,
             opening: 0,
             cpu: None,
             fresh: 0,
-            seen: Seen::default(),
+            results: StreamResults::default(),
         })
     }
 
-    /// Opens the streams, and reads until the run is over.
-    pub(super) fn run(mut self) -> Result<Seen, LoadError> {
+    /// Opens the streams and reads until the run is over.
+    pub(super) fn run(mut self) -> Result<StreamResults, LoadError> {
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let mut events = Vec::with_capacity(EVENTS);
         let mut next_round = Instant::now() + ROUND;
@@ -178,8 +183,8 @@ impl<'a> Streams<'a> {
             }
             next_round = now + ROUND;
             self.time_out(now);
-            self.tell();
-            if self.shared.is_over() || self.shared.settings.stop.is_wanted() {
+            self.publish_counts();
+            if self.shared.is_over() || self.shared.settings.stop.is_set() {
                 let since = *over_since.get_or_insert(now);
                 if self.has_everything() || now >= since + self.shared.settings.patience {
                     return Ok(self.end());
@@ -216,10 +221,10 @@ impl<'a> Streams<'a> {
         let to = &self.shared.endpoint;
         let stream = &mut self.all[index];
         stream.begun = Instant::now();
-        stream.phase = Phase::Connecting;
+        stream.phase = StreamPhase::Connecting;
         let window = stream.stalls.then_some(STALLED_WINDOW);
-        let opened = Transport::open(to.address, to.tls.as_ref(), window)
-            .and_then(|transport| transport.told_to(&self.epoll, index as u64));
+        let opened = ClientSocket::open(to.address, to.tls.as_ref(), window)
+            .and_then(|transport| transport.register(&self.epoll, index as u64));
         match opened {
             Ok(transport) => stream.transport = Some(transport),
             Err(error) => self.fail(index, connect_fault(&error)),
@@ -229,22 +234,22 @@ impl<'a> Streams<'a> {
     fn on_event(&mut self, index: usize, flags: EventFlags) {
         let ends = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
         match self.all[index].phase {
-            Phase::Closed => return,
-            Phase::Connecting => self.on_connected(index, flags),
-            Phase::Handshaking => self.shake_hands(index),
-            Phase::Asking | Phase::Open => {
+            StreamPhase::Closed => return,
+            StreamPhase::Connecting => self.on_connected(index, flags),
+            StreamPhase::Handshaking => self.shake_hands(index),
+            StreamPhase::AwaitingResponse | StreamPhase::Open => {
                 if !self.all[index].unsent.is_empty() {
                     self.send_on(index);
                 }
                 return self.receive(index, ends);
             }
-            Phase::Stalled if ends => {
-                self.seen.streams.stalled_ended += 1;
+            StreamPhase::Stalled if ends => {
+                self.results.streams.stalled_ended += 1;
                 self.all[index].close();
             }
-            Phase::Stalled => {}
+            StreamPhase::Stalled => {}
         }
-        if ends && self.all[index].phase == Phase::Asking {
+        if ends && self.all[index].phase == StreamPhase::AwaitingResponse {
             self.receive(index, ends);
         }
     }
@@ -257,7 +262,7 @@ impl<'a> Streams<'a> {
             return self.fail(index, connect_fault(&error));
         }
         if flags.contains(EventFlags::OUT) {
-            self.all[index].phase = Phase::Handshaking;
+            self.all[index].phase = StreamPhase::Handshaking;
             self.shake_hands(index);
         }
     }
@@ -270,11 +275,11 @@ impl<'a> Streams<'a> {
         match transport.shake_hands() {
             Ok(false) => {}
             Ok(true) => {
-                stream.phase = Phase::Asking;
+                stream.phase = StreamPhase::AwaitingResponse;
                 stream.unsent.clone_from(&self.request);
                 self.send_on(index);
             }
-            Err(_) => self.fail(index, Fault::Tls),
+            Err(_) => self.fail(index, RequestFault::Tls),
         }
     }
 
@@ -284,14 +289,14 @@ impl<'a> Streams<'a> {
             return;
         };
         match transport.send_on(&mut stream.unsent) {
-            // There are thousands of streams, which send nothing more.
+            // Frees the buffer: there are thousands of streams, and they send nothing more.
             Ok(()) if stream.unsent.is_empty() => stream.unsent = Vec::new(),
             Ok(()) => {}
             Err(error) => self.fail(index, fault(&error)),
         }
     }
 
-    /// Reads until nothing is there. `ends` says that the server has said its last.
+    /// Reads until the socket is empty. `ends`: the server has closed its side of the connection.
     fn receive(&mut self, index: usize, ends: bool) {
         loop {
             let stream = &mut self.all[index];
@@ -307,13 +312,15 @@ impl<'a> Streams<'a> {
             };
             let is_drained = !ends && transport.is_drained(read, self.buffer.len());
             let now = Instant::now();
-            self.seen.bytes += read as u64;
+            self.results.bytes += read as u64;
             let step = stream.reader.read(&self.buffer[..read], &mut self.found);
-            if stream.phase == Phase::Open || matches!(step, Step::Open | Step::Ended) {
+            if stream.phase == StreamPhase::Open
+                || matches!(step, StreamStatus::Open | StreamStatus::Ended)
+            {
                 self.arrived(index, now);
             }
             if !self.goes_on(index, step) {
-                // What was to be said here is for nobody else.
+                // Replies to a closed stream are dropped.
                 self.found.replies.clear();
                 return;
             }
@@ -327,16 +334,16 @@ impl<'a> Streams<'a> {
         }
     }
 
-    /// Counts what has arrived on an open stream.
+    /// Records the deliveries in `found`.
     fn arrived(&mut self, index: usize, now: Instant) {
         let stream = &mut self.all[index];
-        if stream.phase == Phase::Asking {
-            stream.phase = Phase::Open;
+        if stream.phase == StreamPhase::AwaitingResponse {
+            stream.phase = StreamPhase::Open;
             self.opening -= 1;
             self.shared.settled.fetch_add(1, Ordering::Relaxed);
             self.shared.opened.fetch_add(1, Ordering::Relaxed);
-            self.seen.streams.opened += 1;
-            self.seen
+            self.results.streams.opened += 1;
+            self.results
                 .opening
                 .record(now.saturating_duration_since(stream.begun));
         }
@@ -346,22 +353,24 @@ impl<'a> Streams<'a> {
         }
         let counts_from = self.shared.counts_from.load(Ordering::Relaxed);
         for mark in &self.found.marks {
-            // The first one was published before the streams were there; what is beyond the last was sent by nobody.
+            // Number 0 was published before the streams were open; numbers not yet sent are forged.
             if mark.number == 0 || mark.number > self.shared.sent.load(Ordering::Acquire) {
                 continue;
             }
-            stream.order.saw(mark.number);
+            stream.order.record(mark.number);
             let is_new = stream.saw.add(mark.number);
             if (mark.due.as_nanos() as u64) < counts_from {
                 continue;
             }
             let took = now.saturating_duration_since(self.shared.run.begin + mark.due);
-            self.seen.delivered.record(took);
+            self.results.delivered.record(took);
             let number = mark.number as usize;
-            if self.seen.reached.len() <= number {
-                self.seen.reached.resize(number + 1, Reached::default());
+            if self.results.reached.len() <= number {
+                self.results
+                    .reached
+                    .resize(number + 1, PublicationReach::default());
             }
-            let reached = &mut self.seen.reached[number];
+            let reached = &mut self.results.reached[number];
             if is_new {
                 reached.streams += 1;
                 reached.last = reached.last.max(took);
@@ -369,24 +378,24 @@ impl<'a> Streams<'a> {
         }
     }
 
-    /// Whether there is more to read after this.
-    fn goes_on(&mut self, index: usize, step: Step) -> bool {
-        let streams = &mut self.seen.streams;
+    /// Handles a parser state. Returns whether the stream is to be read further.
+    fn goes_on(&mut self, index: usize, step: StreamStatus) -> bool {
+        let streams = &mut self.results.streams;
         match step {
-            Step::Open if self.all[index].stalls && self.found.events > 0 => {
+            StreamStatus::Open if self.all[index].stalls && self.found.events > 0 => {
                 self.stall(index);
                 return false;
             }
-            Step::Opening | Step::Open => return true,
-            Step::Ended => {
+            StreamStatus::Opening | StreamStatus::Open => return true,
+            StreamStatus::Ended => {
                 streams.ended += 1;
                 self.leave(index);
                 return false;
             }
-            Step::Refused(status) => *streams.statuses.entry(status).or_default() += 1,
-            Step::NoEvents => streams.without_events += 1,
-            Step::Malformed => {
-                self.fail(index, Fault::Malformed);
+            StreamStatus::Refused(status) => *streams.statuses.entry(status).or_default() += 1,
+            StreamStatus::NoEvents => streams.without_events += 1,
+            StreamStatus::Malformed => {
+                self.fail(index, RequestFault::Malformed);
                 return false;
             }
         }
@@ -394,7 +403,7 @@ impl<'a> Streams<'a> {
         false
     }
 
-    /// Reads no more, and only hears whether the server ends it.
+    /// Stops reading; only the end of the connection is still reported by epoll.
     fn stall(&mut self, index: usize) {
         let stream = &mut self.all[index];
         let Some(transport) = &stream.transport else {
@@ -405,62 +414,66 @@ impl<'a> Streams<'a> {
         if let Err(why) = epoll::modify(&self.epoll, transport, data, flags) {
             return self.fail(index, fault(&why.into()));
         }
-        stream.phase = Phase::Stalled;
-        self.seen.streams.stalled += 1;
+        stream.phase = StreamPhase::Stalled;
+        self.results.streams.stalled += 1;
     }
 
     fn on_closed(&mut self, index: usize) {
         let stream = &self.all[index];
         match stream.reader.close() {
-            Some(Step::Ended) if stream.phase == Phase::Open => {
-                self.seen.streams.ended += 1;
+            Some(StreamStatus::Ended) if stream.phase == StreamPhase::Open => {
+                self.results.streams.ended += 1;
                 self.leave(index);
             }
-            _ => self.fail(index, Fault::ClosedEarly),
+            _ => self.fail(index, RequestFault::ClosedEarly),
         }
     }
 
-    fn fail(&mut self, index: usize, fault: Fault) {
-        if self.all[index].phase == Phase::Open {
-            self.seen.streams.broken.add(fault);
+    fn fail(&mut self, index: usize, fault: RequestFault) {
+        if self.all[index].phase == StreamPhase::Open {
+            self.results.streams.broken.add(fault);
             self.leave(index);
         } else {
-            self.seen.streams.failed.add(fault);
+            self.results.streams.failed.add(fault);
             self.settle(index);
         }
     }
 
-    /// A stream that was never open.
+    /// Closes a stream that was never open.
     fn settle(&mut self, index: usize) {
         self.all[index].close();
         self.opening -= 1;
         self.shared.settled.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A stream that was open. What it did not see after its end is not missing; that it has ended is.
+    /// Closes a stream that was open. Later publications do not count as lost on it.
     fn leave(&mut self, index: usize) {
         let disorder = self.disorder(&self.all[index], 0);
-        self.seen.disorder.add(disorder);
+        self.results.disorder.add(disorder);
         let stream = &mut self.all[index];
         stream.close();
-        // Publications are complete that all streams have seen which are there at the end.
+        // A publication is complete when every stream that is still open has received it.
         for number in std::mem::take(&mut stream.saw).each() {
-            if let Some(reached) = self.seen.reached.get_mut(number as usize) {
+            if let Some(reached) = self.results.reached.get_mut(number as usize) {
                 reached.streams = reached.streams.saturating_sub(1);
             }
         }
     }
 
-    /// What is wrong with what a stream has seen, if this was the last publication.
-    fn disorder(&self, stream: &Stream, last: u64) -> Disorder {
+    /// Returns the order counts of a stream, with `last` as the number of the final publication.
+    fn disorder(&self, stream: &StreamState, last: u64) -> OrderCounts {
         let mut disorder = stream.order.disorder(last);
         let newest = stream.order.newest();
-        let doubtful = self.shared.doubtful.lock().expect("nobody panics with it");
+        let doubtful = self
+            .shared
+            .doubtful
+            .lock()
+            .expect("no thread panics while holding it");
         let unseen = doubtful
             .iter()
             .copied()
             .filter(|number| !stream.saw.has(*number));
-        disorder.forgive(newest, unseen.filter(|number| *number <= newest.max(last)));
+        disorder.exclude(newest, unseen.filter(|number| *number <= newest.max(last)));
         disorder
     }
 
@@ -472,16 +485,16 @@ impl<'a> Streams<'a> {
             let stream = &self.all[index];
             let is_opening = matches!(
                 stream.phase,
-                Phase::Connecting | Phase::Handshaking | Phase::Asking
+                StreamPhase::Connecting | StreamPhase::Handshaking | StreamPhase::AwaitingResponse
             );
             if is_opening && now >= stream.begun + self.shared.settings.timeout {
-                self.fail(index, Fault::TimedOut);
+                self.fail(index, RequestFault::TimedOut);
             }
         }
     }
 
-    fn tell(&mut self) {
-        self.seen.events += self.fresh;
+    fn publish_counts(&mut self) {
+        self.results.events += self.fresh;
         self.shared.events.fetch_add(self.fresh, Ordering::Relaxed);
         self.fresh = 0;
         let settled = self.shared.settled.load(Ordering::Relaxed);
@@ -490,13 +503,13 @@ impl<'a> Streams<'a> {
         }
     }
 
-    fn healthy(&self) -> impl Iterator<Item = &Stream> {
+    fn healthy(&self) -> impl Iterator<Item = &StreamState> {
         self.all
             .iter()
-            .filter(|stream| stream.phase == Phase::Open && !stream.stalls)
+            .filter(|stream| stream.phase == StreamPhase::Open && !stream.stalls)
     }
 
-    /// Whether every publication has arrived, or a newer one.
+    /// Returns whether every healthy stream has received the newest publication or none is missing.
     fn has_everything(&self) -> bool {
         let newest = self.shared.newest.load(Ordering::Relaxed);
         self.opening == 0
@@ -505,31 +518,31 @@ impl<'a> Streams<'a> {
                 .all(|stream| stream.order.has_reached(newest))
     }
 
-    fn end(mut self) -> Seen {
-        self.tell();
+    fn end(mut self) -> StreamResults {
+        self.publish_counts();
         let newest = self.shared.newest.load(Ordering::Relaxed);
-        let mut disorder = Disorder::default();
+        let mut disorder = OrderCounts::default();
         for stream in self.healthy() {
             disorder.add(self.disorder(stream, newest));
         }
         let healthy = self.healthy().count();
-        self.seen.streams.healthy += healthy as u64;
-        self.seen.disorder.add(disorder);
-        self.seen.busiest = cpu().saturating_sub(self.cpu.unwrap_or_else(cpu));
-        self.seen
+        self.results.streams.healthy += healthy as u64;
+        self.results.disorder.add(disorder);
+        self.results.busiest = cpu().saturating_sub(self.cpu.unwrap_or_else(cpu));
+        self.results
     }
 }
 
-impl Stream {
+impl StreamState {
     fn close(&mut self) {
         self.transport = None;
-        self.phase = Phase::Closed;
+        self.phase = StreamPhase::Closed;
         self.unsent = Vec::new();
     }
 }
 
-/// What is asked for each stream.
-fn request(shared: &Shared<'_>) -> Vec<u8> {
+/// Returns the request that opens a stream.
+fn request(shared: &RunContext<'_>) -> Vec<u8> {
     let url = &shared.settings.targets[0].url;
     let mut request = b"GET ".to_vec();
     url.write_path(0, &mut request);
@@ -539,19 +552,19 @@ fn request(shared: &Shared<'_>) -> Vec<u8> {
         ("User-Agent", AGENT.to_owned()),
     ];
     match shared.subscribe.kind {
-        Kind::Events => usual.push(("Accept", "text/event-stream".to_owned())),
-        Kind::WebSocket => {
+        StreamKind::Events => usual.push(("Accept", "text/event-stream".to_owned())),
+        StreamKind::WebSocket => {
             usual.extend(websocket::FIELDS.map(|(name, value)| (name, value.to_owned())));
         }
     }
-    for (name, value) in with_given(usual, &shared.settings.headers) {
+    for (name, value) in with_overrides(usual, &shared.settings.headers) {
         request.extend_from_slice(format!("{name}: {value}\r\n").as_bytes());
     }
     request.extend_from_slice(b"\r\n");
     request
 }
 
-/// The CPU time of this thread.
+/// CPU time of the calling thread.
 fn cpu() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(

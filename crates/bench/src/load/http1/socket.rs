@@ -1,4 +1,4 @@
-//! A socket, with TLS on it or not. Nothing in here waits.
+//! Non-blocking socket, with or without TLS.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,35 +10,37 @@ use rustls::ClientConnection;
 use rustls::pki_types::ServerName;
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// The bytes of a segment on an Ethernet.
+/// Maximum segment size on Ethernet, in bytes.
 const ETHERNET: u32 = 1460;
 
-/// A socket, with TLS on it or not.
+/// Non-blocking socket, with or without TLS.
 #[derive(Debug)]
-pub(in crate::load) enum Transport {
+pub(in crate::load) enum ClientSocket {
     Plain(TcpStream),
-    Tls(Box<Tls>),
+    Tls(Box<TlsSocket>),
 }
 
 #[derive(Debug)]
-pub(in crate::load) struct Tls {
+pub(in crate::load) struct TlsSocket {
     socket: TcpStream,
     session: ClientConnection,
 }
 
-/// What TLS needs to know about a server.
+/// TLS parameters of a server.
 #[derive(Clone, Debug)]
-pub(crate) struct TlsTo {
+pub(crate) struct TlsEndpoint {
     pub(crate) config: Arc<rustls::ClientConfig>,
     pub(crate) name: ServerName<'static>,
 }
 
-impl Transport {
-    /// Begins to connect. With a `window`, the kernel is asked to keep no more than that of what comes in, and the server's to send
-    /// segments as they are on an Ethernet: for those of the loopback, it would keep megabytes of what is not taken.
+impl ClientSocket {
+    /// Starts a non-blocking connect.
+    ///
+    /// With `window`, sets the receive buffer to that many bytes and the MSS to that of Ethernet: with the
+    /// large segments of the loopback interface, the kernel would buffer megabytes of unread data.
     pub(in crate::load) fn open(
         address: SocketAddr,
-        tls: Option<&TlsTo>,
+        tls: Option<&TlsEndpoint>,
         window: Option<usize>,
     ) -> io::Result<Self> {
         let socket = Socket::new(
@@ -63,12 +65,12 @@ impl Transport {
         };
         let session = ClientConnection::new(Arc::clone(&tls.config), tls.name.clone())
             .map_err(io::Error::other)?;
-        Ok(Self::Tls(Box::new(Tls { socket, session })))
+        Ok(Self::Tls(Box::new(TlsSocket { socket, session })))
     }
 
-    /// The same, and `epoll` tells by `data` what happens to it. Edge-triggered, and for everything at once: no call per
-    /// request tells the kernel what to wait for.
-    pub(in crate::load) fn told_to(self, epoll: impl AsFd, data: u64) -> io::Result<Self> {
+    /// Registers the socket with `epoll` for all events, edge-triggered, so that no system call per request
+    /// is needed.
+    pub(in crate::load) fn register(self, epoll: impl AsFd, data: u64) -> io::Result<Self> {
         let all = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         epoll::add(epoll, &self, EventData::new_u64(data), all)?;
         Ok(self)
@@ -81,7 +83,7 @@ impl Transport {
         }
     }
 
-    /// Why connecting failed, if it did.
+    /// Returns the error of a failed connect.
     pub(in crate::load) fn take_error(&self) -> io::Result<()> {
         match self.socket().take_error()? {
             Some(error) => Err(error),
@@ -89,7 +91,7 @@ impl Transport {
         }
     }
 
-    /// Goes on with the handshake; `true` when it is done, or when there is none.
+    /// Continues the handshake. Returns `true` once it is complete, and at once without TLS.
     pub(in crate::load) fn shake_hands(&mut self) -> io::Result<bool> {
         let Self::Tls(tls) = self else {
             return Ok(true);
@@ -104,14 +106,14 @@ impl Transport {
         Ok(true)
     }
 
-    /// Reads what is there; zero is the end, and [`ErrorKind::WouldBlock`] means that nothing is there.
+    /// Reads available bytes; 0 means end of stream, [`ErrorKind::WouldBlock`] no data yet.
     pub(in crate::load) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Plain(socket) => socket.read(buffer),
             Self::Tls(tls) => {
                 let read = rustls::Stream::new(&mut tls.session, &mut tls.socket).read(buffer);
                 match read {
-                    // Many servers close without a word; an answer that lacks something is noticed by its framing.
+                    // Many servers omit close_notify; a truncated response is detected by its framing.
                     Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(0),
                     read => read,
                 }
@@ -119,23 +121,25 @@ impl Transport {
         }
     }
 
-    /// Whether a read of so many bytes into so much room has left nothing behind. The next bytes then raise a new event.
+    /// Returns whether a read of `read` bytes into a buffer of `room` bytes has emptied the socket, so that
+    /// later data raises a new event.
     pub(in crate::load) fn is_drained(&self, read: usize, room: usize) -> bool {
         matches!(self, Self::Plain(_)) && read < room
     }
 
-    /// Writes as much as there is room for.
+    /// Writes until the send buffer is full. Returns the number of bytes written.
     pub(in crate::load) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Self::Plain(socket) => write_all_there_is_room_for(socket, bytes),
+            Self::Plain(socket) => write_until_full(socket, bytes),
             Self::Tls(tls) => {
                 let mut stream = rustls::Stream::new(&mut tls.session, &mut tls.socket);
-                write_all_there_is_room_for(&mut stream, bytes)
+                write_until_full(&mut stream, bytes)
             }
         }
     }
 
-    /// Writes of these bytes, and of what TLS has kept back, as much as there is room for, and leaves the rest of them.
+    /// Flushes buffered TLS records, then writes from `unsent` until the send buffer is full; the unwritten
+    /// bytes stay in it.
     pub(in crate::load) fn send_on(&mut self, unsent: &mut Vec<u8>) -> io::Result<()> {
         self.flush()?;
         let sent = self.write(unsent)?;
@@ -143,7 +147,7 @@ impl Transport {
         Ok(())
     }
 
-    /// Sends what TLS has kept back for want of room.
+    /// Writes buffered TLS records to the socket.
     fn flush(&mut self) -> io::Result<()> {
         let Self::Tls(tls) = self else {
             return Ok(());
@@ -159,13 +163,13 @@ impl Transport {
     }
 }
 
-impl AsFd for Transport {
+impl AsFd for ClientSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket().as_fd()
     }
 }
 
-fn write_all_there_is_room_for(out: &mut impl Write, bytes: &[u8]) -> io::Result<usize> {
+fn write_until_full(out: &mut impl Write, bytes: &[u8]) -> io::Result<usize> {
     let mut written = 0;
     while written < bytes.len() {
         match out.write(&bytes[written..]) {

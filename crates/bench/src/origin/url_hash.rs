@@ -1,15 +1,15 @@
-//! A number for each url: the same on every run and every machine, and spread over all numbers.
+//! Hash of a URL: equal on every run and machine, uniformly distributed.
 
-/// What the number decides. Two decisions about one url are independent of each other.
+/// Purpose of a hash. Hashes of one URL for different purposes are independent.
 #[derive(Clone, Copy)]
-pub(super) enum Decides {
+pub(super) enum HashPurpose {
     Change,
     MaxAge,
     Text,
 }
 
-/// FNV-1a, and a finish that lets every bit of the url reach every bit of the number.
-pub(super) fn spread(url: &str, decides: Decides) -> u64 {
+/// Returns the hash of a URL: FNV-1a with a finalizer that mixes all bits.
+pub(super) fn url_hash(url: &str, decides: HashPurpose) -> u64 {
     const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0100_0000_01b3;
     let seed = BASIS ^ (decides as u64 + 1);
@@ -24,16 +24,18 @@ pub(super) fn spread(url: &str, decides: Decides) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::origin::values::Share;
+    use crate::origin::values::Fraction;
 
     #[test]
     fn a_share_of_the_urls_is_near_that_share_of_the_numbers() {
-        let quarter = Share::percent(25);
-        let drawn = |decides| (0..10_000).map(move |i| spread(&format!("/page/{i}"), decides));
-        let within = drawn(Decides::Change).filter(|&n| quarter.has(n)).count();
+        let quarter = Fraction::percent(25);
+        let drawn = |decides| (0..10_000).map(move |i| url_hash(&format!("/page/{i}"), decides));
+        let within = drawn(HashPurpose::Change)
+            .filter(|&n| quarter.has(n))
+            .count();
         assert!((2300..2700).contains(&within), "{within}");
-        let both = drawn(Decides::Change)
-            .zip(drawn(Decides::MaxAge))
+        let both = drawn(HashPurpose::Change)
+            .zip(drawn(HashPurpose::MaxAge))
             .filter(|&(a, b)| quarter.has(a) && quarter.has(b))
             .count();
         assert!((500..750).contains(&both), "{both}");

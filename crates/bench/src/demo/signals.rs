@@ -1,4 +1,4 @@
-//! Ctrl-C, and whatever else asks a process to end.
+//! SIGINT, SIGTERM and SIGHUP handling of the demonstration.
 
 use std::io;
 use std::sync::mpsc::{Receiver, channel};
@@ -9,15 +9,19 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::load::Stop;
 
-/// Knows whether the process was asked to end.
-pub(super) struct Interrupt {
+/// Receiver of termination signals.
+pub(super) struct TerminationSignals {
     stop: Stop,
-    /// Closed when somebody wants the end.
-    asked: Receiver<()>,
+    /// Disconnected by the first termination signal.
+    signalled: Receiver<()>,
 }
 
-impl Interrupt {
-    /// From now on the process is not ended by a signal, but asked.
+impl TerminationSignals {
+    /// Installs the handlers: from here on the signals no longer end the process by themselves.
+    ///
+    /// # Errors
+    ///
+    /// Failure to start the signal thread or to register a handler.
     pub(super) fn watch() -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_io().build()?;
         let (mut interrupt, mut terminate, mut hangup) = {
@@ -29,8 +33,8 @@ impl Interrupt {
             )
         };
         let stop = Stop::default();
-        let (asking, asked) = channel::<()>();
-        let told = stop.clone();
+        let (guard, signalled) = channel::<()>();
+        let on_signal = stop.clone();
         thread::Builder::new()
             .name("signals".to_owned())
             .spawn(move || {
@@ -41,23 +45,23 @@ impl Interrupt {
                         _ = hangup.recv() => {}
                     }
                 });
-                told.stop();
-                drop(asking);
+                on_signal.stop();
+                drop(guard);
             })?;
-        Ok(Self { stop, asked })
+        Ok(Self { stop, signalled })
     }
 
-    /// What ends a load.
+    /// Handle that stops a load on the first signal.
     pub(super) fn stop(&self) -> Stop {
         self.stop.clone()
     }
 
-    pub(super) fn is_wanted(&self) -> bool {
-        self.stop.is_wanted()
+    pub(super) fn is_set(&self) -> bool {
+        self.stop.is_set()
     }
 
-    /// Waits until somebody wants the end.
+    /// Blocks until the first termination signal.
     pub(super) fn wait(&self) {
-        let _ = self.asked.recv();
+        let _ = self.signalled.recv();
     }
 }

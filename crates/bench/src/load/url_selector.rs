@@ -1,21 +1,21 @@
-//! Which url comes next.
+//! Selection of the URL of the next request.
 
 use super::random::Random;
-use super::settings::Choice;
-use super::target::Target;
+use super::settings::UrlOrder;
+use super::target::LoadTarget;
 
-/// Chooses for one thread.
+/// URL selector of one thread.
 #[derive(Debug)]
-pub(crate) struct Chooser {
-    /// Urls up to and including those of each target.
+pub(crate) struct UrlSelector {
+    /// Running total of URLs, up to and including each target.
     ends: Vec<u64>,
-    way: Way,
+    way: SelectionState,
     random: Random,
 }
 
 #[derive(Debug)]
-enum Way {
-    /// The next one, and how far the one after it is: threads take turns.
+enum SelectionState {
+    /// Round robin; `step` is the number of threads.
     Sequential {
         next: u64,
         step: u64,
@@ -24,18 +24,18 @@ enum Way {
     Zipf(Zipf),
 }
 
-/// One url: which target, and which of the target's urls.
+/// Selected URL: index of its target, and its index within the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Chosen {
+pub(crate) struct UrlChoice {
     pub(crate) target: usize,
     pub(crate) index: u64,
 }
 
-impl Chooser {
-    /// For one thread of so many.
+impl UrlSelector {
+    /// Creates the selector of thread `thread` of `threads`.
     pub(crate) fn new(
-        targets: &[Target],
-        choice: Choice,
+        targets: &[LoadTarget],
+        choice: UrlOrder,
         seed: u64,
         thread: usize,
         threads: usize,
@@ -49,30 +49,30 @@ impl Chooser {
             .collect();
         let count = ends.last().copied().unwrap_or(0);
         let way = match choice {
-            Choice::Sequential => Way::Sequential {
+            UrlOrder::Sequential => SelectionState::Sequential {
                 next: thread as u64,
                 step: threads as u64,
             },
-            Choice::Uniform => Way::Uniform,
-            Choice::Zipf(exponent) => Way::Zipf(Zipf::new(count, exponent)),
+            UrlOrder::Uniform => SelectionState::Uniform,
+            UrlOrder::Zipf(exponent) => SelectionState::Zipf(Zipf::new(count, exponent)),
         };
         let random = Random::new(seed, thread as u64);
         Self { ends, way, random }
     }
 
-    pub(crate) fn next(&mut self) -> Chosen {
+    pub(crate) fn next(&mut self) -> UrlChoice {
         let count = self.ends.last().copied().unwrap_or(1).max(1);
         let at = match &mut self.way {
-            Way::Sequential { next, step } => {
+            SelectionState::Sequential { next, step } => {
                 let at = *next % count;
                 *next = at.wrapping_add(*step);
                 at
             }
-            Way::Uniform => self.random.below(count),
-            Way::Zipf(zipf) => zipf.sample(&mut self.random) - 1,
+            SelectionState::Uniform => self.random.below(count),
+            SelectionState::Zipf(zipf) => zipf.sample(&mut self.random) - 1,
         };
         if self.ends.len() == 1 {
-            return Chosen {
+            return UrlChoice {
                 target: 0,
                 index: at,
             };
@@ -82,23 +82,23 @@ impl Chooser {
             0 => 0,
             later => self.ends[later - 1],
         };
-        Chosen {
+        UrlChoice {
             target,
             index: at - before,
         }
     }
 }
 
-/// Zipf's distribution by rejection-inversion (W. Hörmann and G. Derflinger, 1996): no table, and hardly
-/// more than one try a number whatever the count.
+/// Zipf distribution by rejection-inversion (W. Hörmann and G. Derflinger, 1996): no table, and barely more
+/// than one iteration per sample at any count.
 #[derive(Debug)]
 struct Zipf {
     count: u64,
     exponent: f64,
-    /// The integral of the hat at its left and right ends.
+    /// Integral of the hat function at both ends.
     left: f64,
     right: f64,
-    /// So near below a whole number, no test is needed.
+    /// Distance below an integer within which a sample is accepted without the rejection test.
     sure: f64,
 }
 
@@ -114,7 +114,7 @@ impl Zipf {
         }
     }
 
-    /// From 1 to the count.
+    /// Returns a rank between 1 and the count.
     #[expect(clippy::cast_sign_loss, reason = "a rank is at least 1")]
     fn sample(&self, random: &mut Random) -> u64 {
         loop {
@@ -130,7 +130,7 @@ impl Zipf {
     }
 }
 
-/// Of x to the power of minus the exponent; written so that an exponent of 1 is no special case.
+/// Integral of x^-exponent, written so that an exponent of 1 needs no special case.
 fn integral(x: f64, exponent: f64) -> f64 {
     let log = x.ln();
     let scaled = (1.0 - exponent) * log;
@@ -140,7 +140,7 @@ fn integral(x: f64, exponent: f64) -> f64 {
     log * scaled.exp_m1() / scaled
 }
 
-/// The inverse of [`integral`].
+/// Inverse of [`integral`].
 fn inverse(area: f64, exponent: f64) -> f64 {
     let scaled = (area * (1.0 - exponent)).max(-1.0);
     if scaled.abs() < 1e-8 {
@@ -152,10 +152,10 @@ fn inverse(area: f64, exponent: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::target::Url;
+    use crate::load::target::TargetUrl;
 
-    fn targets(urls: &[&str]) -> Vec<Target> {
-        let url = |url: &&str| Target::get(Url::parse(url).expect("a url"));
+    fn targets(urls: &[&str]) -> Vec<LoadTarget> {
+        let url = |url: &&str| LoadTarget::get(TargetUrl::parse(url).expect("a url"));
         urls.iter().map(url).collect()
     }
 
@@ -163,11 +163,11 @@ mod tests {
     fn one_after_the_other_whatever_the_threads() {
         let targets = targets(&["http://a/[1-3]", "http://b/"]);
         let mut choosers: Vec<_> = (0..2)
-            .map(|thread| Chooser::new(&targets, Choice::Sequential, 1, thread, 2))
+            .map(|thread| UrlSelector::new(&targets, UrlOrder::Sequential, 1, thread, 2))
             .collect();
         let mut seen: Vec<_> = (0..8)
             .map(|turn| choosers[turn % 2].next())
-            .map(|chosen| (chosen.target, chosen.index))
+            .map(|choice| (choice.target, choice.index))
             .collect();
         assert_eq!(seen[..4], [(0, 0), (0, 1), (0, 2), (1, 0)]);
         seen.sort_unstable();
@@ -177,16 +177,16 @@ mod tests {
     #[test]
     fn every_url_is_as_likely_as_any_other() {
         let targets = targets(&["http://a/[1-3]", "http://b/"]);
-        let mut chooser = Chooser::new(&targets, Choice::Uniform, 1, 0, 1);
+        let mut chooser = UrlSelector::new(&targets, UrlOrder::Uniform, 1, 0, 1);
         let mut seen = [0u32; 4];
         for _ in 0..8000 {
-            let chosen = chooser.next();
-            seen[chosen.target * 3 + chosen.index as usize] += 1;
+            let choice = chooser.next();
+            seen[choice.target * 3 + choice.index as usize] += 1;
         }
         assert!(seen.iter().all(|n| (1850..2150).contains(n)), "{seen:?}");
     }
 
-    /// Holds the shares that were drawn against those of the definition.
+    /// Compares the sampled frequencies with those of the definition.
     fn check_zipf(count: u64, exponent: f64) {
         const DRAWS: u32 = 200_000;
         let zipf = Zipf::new(count, exponent);

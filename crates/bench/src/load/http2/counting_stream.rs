@@ -1,4 +1,4 @@
-//! A connection that counts what it reads.
+//! Stream wrapper that counts received bytes.
 
 use std::cell::Cell;
 use std::io;
@@ -10,18 +10,18 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
-/// A connection, with TLS on it or not, that counts what it reads.
-pub(super) struct Counted {
-    pub(super) stream: Stream,
+/// TCP or TLS stream that counts received bytes.
+pub(super) struct CountingStream {
+    pub(super) stream: ClientStream,
     pub(super) bytes: Rc<Cell<usize>>,
 }
 
-pub(super) enum Stream {
+pub(super) enum ClientStream {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-impl AsyncRead for Counted {
+impl AsyncRead for CountingStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -29,8 +29,8 @@ impl AsyncRead for Counted {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let read = match &mut self.stream {
-            Stream::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
-            Stream::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
+            ClientStream::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
+            ClientStream::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
         };
         let more = buffer.filled().len() - before;
         self.bytes.set(self.bytes.get() + more);
@@ -38,29 +38,29 @@ impl AsyncRead for Counted {
     }
 }
 
-impl AsyncWrite for Counted {
+impl AsyncWrite for CountingStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         match &mut self.stream {
-            Stream::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
-            Stream::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
+            ClientStream::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
+            ClientStream::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
         }
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.stream {
-            Stream::Plain(stream) => Pin::new(stream).poll_flush(cx),
-            Stream::Tls(stream) => Pin::new(stream).poll_flush(cx),
+            ClientStream::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            ClientStream::Tls(stream) => Pin::new(stream).poll_flush(cx),
         }
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.stream {
-            Stream::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
-            Stream::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+            ClientStream::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            ClientStream::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
         }
     }
 }

@@ -1,17 +1,18 @@
-//! The open loop: when each request is to start, whatever the server does.
+//! Open loop: arrival times independent of the server's response times.
 
 use std::time::{Duration, Instant};
 
-/// The requests of one thread, evenly spaced. What is due and not taken waits in no queue: it is a difference of two numbers.
+/// Evenly spaced arrivals of one thread. The backlog is computed from two numbers, so no queue grows under
+/// overload.
 #[derive(Debug)]
-pub(crate) struct Arrivals {
+pub(crate) struct ArrivalSchedule {
     first: Instant,
     interval: f64,
     taken: u64,
 }
 
-impl Arrivals {
-    /// For one thread of so many, which take turns.
+impl ArrivalSchedule {
+    /// Returns the arrivals of thread `thread` of `threads`, at `rate` requests per second in total.
     pub(crate) fn new(begin: Instant, rate: f64, thread: usize, threads: usize) -> Self {
         let offset = thread as f64 / rate;
         Self {
@@ -21,12 +22,12 @@ impl Arrivals {
         }
     }
 
-    /// When the next one is to start.
+    /// Scheduled start of the next request.
     pub(crate) fn next(&self) -> Instant {
         self.first + Duration::from_secs_f64(self.taken as f64 * self.interval)
     }
 
-    /// Takes the next one if it is due: when it was to start.
+    /// Takes the next request if it is due, and returns its scheduled start.
     pub(crate) fn take(&mut self, now: Instant) -> Option<Instant> {
         let next = self.next();
         if next > now {
@@ -36,7 +37,7 @@ impl Arrivals {
         Some(next)
     }
 
-    /// How many are due and not taken.
+    /// Number of due requests that have not been taken.
     #[expect(clippy::cast_sign_loss, reason = "neither time is below zero")]
     pub(crate) fn backlog(&self, now: Instant) -> u64 {
         let Some(since) = now.checked_duration_since(self.first) else {
@@ -57,7 +58,7 @@ mod tests {
         let late = begin + Duration::from_millis(999);
         let mut starts = Vec::new();
         for thread in 0..2 {
-            let mut arrivals = Arrivals::new(begin, 10.0, thread, 2);
+            let mut arrivals = ArrivalSchedule::new(begin, 10.0, thread, 2);
             while let Some(start) = arrivals.take(late) {
                 starts.push((start - begin).as_secs_f64());
             }
@@ -73,7 +74,7 @@ mod tests {
     fn what_is_not_taken_is_counted() {
         let before = Instant::now();
         let begin = before + Duration::from_secs(1);
-        let mut arrivals = Arrivals::new(begin, 10.0, 0, 1);
+        let mut arrivals = ArrivalSchedule::new(begin, 10.0, 0, 1);
         assert_eq!(arrivals.backlog(before), 0);
         assert_eq!(arrivals.backlog(begin + Duration::from_millis(450)), 5);
         assert_eq!(arrivals.take(begin), Some(begin));

@@ -1,45 +1,45 @@
-//! Where a thread's requests come from: which is next, when, and whether there is another one.
+//! Request source of a thread: URL, scheduled start and end of the requests.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::choice::{Chooser, Chosen};
-use super::pace::Arrivals;
-use super::plan::{Ended, Plan, Share};
+use super::arrivals::ArrivalSchedule;
+use super::plan::{LoadPlan, ThreadOutcome, ThreadShare};
 use super::random::Random;
-use super::settings::Pace;
+use super::settings::RequestPace;
+use super::url_selector::{UrlChoice, UrlSelector};
 
-/// A number of requests is not waited for any longer when every request has failed for this long.
-const HOPE: Duration = Duration::from_secs(10);
+/// A run limited by a number of requests is abandoned after failing for this long.
+const ABANDON_AFTER: Duration = Duration::from_secs(10);
 
-/// Where a thread's requests come from.
+/// Request source of a thread.
 #[derive(Debug)]
-pub(crate) struct Source {
-    plan: Arc<Plan>,
-    chooser: Chooser,
-    arrivals: Option<Arrivals>,
-    thoughts: Random,
-    /// When measuring begins.
+pub(crate) struct RequestSource {
+    plan: Arc<LoadPlan>,
+    chooser: UrlSelector,
+    arrivals: Option<ArrivalSchedule>,
+    think_times: Random,
+    /// Start of measuring.
     measure: Instant,
-    /// Requests that are left, where they are counted.
+    /// Remaining requests, if the run is limited by their number.
     left: Option<u64>,
-    /// When no more requests are begun.
+    /// End of the run, if limited by a duration.
     last_call: Option<Instant>,
-    /// The first fault since the last answer.
+    /// First failure since the last response.
     down_since: Option<Instant>,
     gave_up: bool,
-    /// Set once no more requests are begun: until when those under way are waited for.
+    /// Deadline of the requests in flight, once no more are started.
     closing: Option<Instant>,
     unsent: u64,
 }
 
-impl Source {
-    pub(crate) fn new(plan: &Arc<Plan>, share: Share) -> Self {
+impl RequestSource {
+    pub(crate) fn new(plan: &Arc<LoadPlan>, share: ThreadShare) -> Self {
         let settings = &plan.settings;
         let measure = plan.begin + settings.warmup;
         Self {
             plan: Arc::clone(plan),
-            chooser: Chooser::new(
+            chooser: UrlSelector::new(
                 &settings.targets,
                 settings.choice,
                 settings.seed,
@@ -47,13 +47,16 @@ impl Source {
                 plan.threads,
             ),
             arrivals: match settings.pace {
-                Pace::Rate(rate) => {
-                    Some(Arrivals::new(plan.begin, rate, share.thread, plan.threads))
-                }
-                Pace::Closed | Pace::Think(..) => None,
+                RequestPace::Rate(rate) => Some(ArrivalSchedule::new(
+                    plan.begin,
+                    rate,
+                    share.thread,
+                    plan.threads,
+                )),
+                RequestPace::Closed | RequestPace::Think(..) => None,
             },
-            // A stream of its own, so that thinking does not change what is asked for.
-            thoughts: Random::new(!settings.seed, share.thread as u64),
+            // Independent of the URLs' stream, so that think times do not change the order of requests.
+            think_times: Random::new(!settings.seed, share.thread as u64),
             measure,
             left: share.requests,
             last_call: settings.duration.map(|duration| measure + duration),
@@ -64,8 +67,8 @@ impl Source {
         }
     }
 
-    /// What to ask for in a request that is to start at `start`, if there is one more.
-    pub(crate) fn take(&mut self, start: Instant) -> Option<Chosen> {
+    /// Returns the URL for a request scheduled for `start`, unless the run has ended.
+    pub(crate) fn take(&mut self, start: Instant) -> Option<UrlChoice> {
         if self.closing.is_some() || self.last_call.is_some_and(|end| start >= end) {
             return None;
         }
@@ -77,15 +80,15 @@ impl Source {
         Some(self.chooser.next())
     }
 
-    /// In an open loop: when the next request is to start.
+    /// Open loop: scheduled start of the next request.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         match self.closing {
-            None => self.arrivals.as_ref().map(Arrivals::next),
+            None => self.arrivals.as_ref().map(ArrivalSchedule::next),
             Some(_) => None,
         }
     }
 
-    /// In an open loop: takes a request that is due.
+    /// Open loop: takes a due request and returns its scheduled start.
     pub(crate) fn take_due(&mut self, now: Instant) -> Option<Instant> {
         if self.closing.is_some() || self.left == Some(0) {
             return None;
@@ -93,7 +96,7 @@ impl Source {
         self.arrivals.as_mut()?.take(now)
     }
 
-    /// In an open loop: how many requests are due and not taken.
+    /// Open loop: number of due requests that have not been taken.
     pub(crate) fn backlog(&self, now: Instant) -> u64 {
         match (&self.arrivals, self.closing, self.left) {
             (Some(arrivals), None, left) => arrivals.backlog(now).min(left.unwrap_or(u64::MAX)),
@@ -101,17 +104,17 @@ impl Source {
         }
     }
 
-    pub(crate) fn thought(&mut self) -> Duration {
+    pub(crate) fn think_time(&mut self) -> Duration {
         match self.plan.settings.pace {
-            Pace::Think(least, most) => self.thoughts.between(least, most),
-            Pace::Closed | Pace::Rate(_) => Duration::ZERO,
+            RequestPace::Think(least, most) => self.think_times.between(least, most),
+            RequestPace::Closed | RequestPace::Rate(_) => Duration::ZERO,
         }
     }
 
-    /// Of a user who is found thinking: the rest of a thought.
-    pub(crate) fn first_thought(&mut self) -> Duration {
-        let thought = self.thought();
-        thought.mul_f64(self.thoughts.fraction())
+    /// Returns the remaining think time of a user at a random point of it.
+    pub(crate) fn first_think_time(&mut self) -> Duration {
+        let think_time = self.think_time();
+        think_time.mul_f64(self.think_times.fraction())
     }
 
     pub(crate) fn succeeded(&mut self) {
@@ -122,18 +125,19 @@ impl Source {
         self.down_since.get_or_insert(now);
     }
 
-    /// Sees whether requests are to be begun any more.
-    pub(crate) fn look_for_end(&mut self, now: Instant) {
+    /// Ends the source if the run is over, interrupted or hopeless.
+    pub(crate) fn check_end(&mut self, now: Instant) {
         if self.closing.is_some() {
             return;
         }
-        if self.plan.settings.stop.is_wanted() {
+        if self.plan.settings.stop.is_set() {
             self.close(now, now);
         } else if let Some(end) = self.last_call.filter(|end| now >= *end) {
             self.close(end, now + self.plan.settings.patience);
         } else if self.left == Some(0) {
             self.close(now, now + self.plan.settings.timeout);
-        } else if self.left.is_some() && self.down_since.is_some_and(|at| now - at >= HOPE) {
+        } else if self.left.is_some() && self.down_since.is_some_and(|at| now - at >= ABANDON_AFTER)
+        {
             self.gave_up = true;
             self.close(now, now);
         }
@@ -144,13 +148,13 @@ impl Source {
         self.closing = Some(closing);
     }
 
-    /// Whether there is nothing more to do.
+    /// Returns whether the thread is done.
     pub(crate) fn is_over(&self, now: Instant, busy: u64) -> bool {
         self.closing.is_some_and(|end| busy == 0 || now >= end)
     }
 
-    pub(crate) fn ended(&self, busy: u64) -> Ended {
-        Ended {
+    pub(crate) fn outcome(&self, busy: u64) -> ThreadOutcome {
+        ThreadOutcome {
             unfinished: busy,
             unsent: self.unsent,
             gave_up: self.gave_up,

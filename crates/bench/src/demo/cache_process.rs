@@ -1,4 +1,4 @@
-//! The cache, as a process of its own.
+//! The cache under test, run as a child process.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -8,19 +8,23 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use super::Error;
+use super::error::Error;
 
-/// How long it may take to listen.
+/// Time limit for the child process to start listening.
 const START: Duration = Duration::from_secs(10);
 
-/// A running cache; it ends when this is dropped.
-pub(super) struct Cache {
+/// Running cache process, killed on drop.
+pub(super) struct CacheProcess {
     child: Child,
     address: SocketAddr,
 }
 
-impl Cache {
-    /// Starts it before this url, and waits until it listens.
+impl CacheProcess {
+    /// Starts the cache in front of `url` and waits until it listens.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Cache`] with the first line of its stderr if it does not report an address in time.
     pub(super) fn start(
         program: &Path,
         url: &str,
@@ -35,13 +39,13 @@ impl Cache {
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()?;
-        let told = child.stderr.take().map(first_line);
+        let first = child.stderr.take().map(first_line);
         let mut cache = Self {
             child,
             address: listen,
         };
-        let line = told
-            .and_then(|told| told.recv_timeout(START).ok())
+        let line = first
+            .and_then(|line| line.recv_timeout(START).ok())
             .unwrap_or_default();
         let address = line.trim_end().rsplit_once("listening on http://");
         cache.address = address
@@ -55,23 +59,24 @@ impl Cache {
     }
 }
 
-impl Drop for Cache {
+impl Drop for CacheProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The first line of what it tells. The rest is read and forgotten, so that it never waits for a reader.
+/// Returns a channel for the first line of stderr. The remaining output is drained so that the child never
+/// blocks on a full pipe.
 fn first_line(stderr: ChildStderr) -> mpsc::Receiver<String> {
-    let (tell, told) = mpsc::sync_channel(1);
+    let (sender, receiver) = mpsc::sync_channel(1);
     thread::spawn(move || {
         let mut lines = BufReader::new(stderr);
         let mut line = String::new();
         if lines.read_line(&mut line).is_ok() {
-            let _ = tell.send(line);
+            let _ = sender.send(line);
         }
         let _ = std::io::copy(&mut lines, &mut std::io::sink());
     });
-    told
+    receiver
 }
