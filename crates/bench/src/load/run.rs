@@ -134,6 +134,7 @@ fn report(
     let counted = settings.requests.is_some();
     let elapsed = match settings.duration {
         // The time spent waiting for late responses counts, as do the responses.
+        Some(duration) if !counted && !interrupted => elapsed.max(duration),
         _ => elapsed,
     };
     let time_line = trimmed(collector.time_line, elapsed);
