@@ -1,4 +1,4 @@
-//! Who may have how many file descriptors: clients, origins, and files on disk.
+//! File descriptor budget: clients, origins, and files of the disk tier.
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::sync::Semaphore;
@@ -6,16 +6,15 @@ use tokio::sync::Semaphore;
 use crate::config::Config;
 use crate::connection::COPIES;
 
-/// Kept back from clients: for listeners and the system.
+/// Reserved for listeners and the system.
 const RESERVED: u64 = 64;
-/// The disk tier keeps files open with one part in so many of all descriptors, within bounds:
-/// each takes some two KiB of the system's memory.
+/// Part of all descriptors for files of the disk tier, within limits: each open file costs about two KiB of
+/// kernel memory.
 const FILES_SHARE: u64 = 8;
 const FEWEST_FILES: u64 = 64;
 const MOST_FILES: u64 = 8192;
 
-/// How many descriptors clients may have, for themselves and for what goes on for them towards the
-/// origin without one of its places.
+/// Descriptors available to clients, including connections to origins that have given back their permit.
 pub(crate) fn for_clients(config: &Config) -> usize {
     let all = all();
     let origin: usize = config
@@ -33,12 +32,12 @@ pub(crate) fn for_clients(config: &Config) -> usize {
         .min(Semaphore::MAX_PERMITS)
 }
 
-/// How many files the disk tier may keep open.
+/// Limit of files that the disk tier keeps open.
 pub(crate) fn for_files() -> usize {
     (all() / FILES_SHARE).clamp(FEWEST_FILES, MOST_FILES) as usize
 }
 
-/// As many as the system allows are taken.
+/// Raises the limit to the maximum that the system allows, and returns it.
 fn all() -> u64 {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;

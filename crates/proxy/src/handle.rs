@@ -1,4 +1,4 @@
-//! What whoever operates a server sees and changes of it while it runs.
+//! Control of a running server: state, metrics, reload, upgrade, stop.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -22,7 +22,7 @@ use crate::traces::Traces;
 use crate::upgrade::NotUpgraded;
 use crate::upstream::GroupSnapshot;
 
-/// A running server, for those who operate it. Serving knows nothing of them.
+/// A running server, as seen by its operator interfaces (admin API, signals, command line).
 #[derive(Clone)]
 pub struct Handle {
     life: Arc<Life>,
@@ -30,7 +30,7 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Puts in force what a server starts with.
+    /// Activates the initial configuration.
     pub(crate) fn new(first: InForce, asked: mpsc::Sender<Asked>) -> Self {
         let life = Arc::clone(&first.shared.life);
         life.enter(first);
@@ -46,86 +46,85 @@ impl Handle {
         in_force.expect("a handle comes with the first of them")
     }
 
-    /// The cache, with the routes that are in force.
+    /// The cache, with the active routes.
     pub fn engine(&self) -> Arc<Engine> {
         Arc::clone(&self.in_force().shared.engine)
     }
 
-    /// Documents that are put here, where there are any.
+    /// The push documents, if any.
     pub(crate) fn push(&self) -> Option<Arc<Push>> {
         self.in_force().shared.push.clone()
     }
 
-    /// The Mercure hub, where there is one.
+    /// The Mercure hub, if enabled.
     pub(crate) fn mercure(&self) -> Option<Arc<Hub>> {
         self.in_force().shared.mercure.clone()
     }
 
-    /// How documents do, where there are any.
+    /// Statistics of push documents, if any.
     pub fn push_stats(&self) -> Option<PushStats> {
         self.push().map(|push| push.stats())
     }
 
-    /// How documents do that several nodes share, where they do.
+    /// Statistics of the document fleet, if documents are shared by several nodes.
     pub fn fleet_stats(&self) -> Option<FleetStats> {
         self.push().and_then(|push| push.fleet())
     }
 
-    /// How the Mercure hub does, where there is one.
+    /// Statistics of the Mercure hub, if enabled.
     pub fn mercure_stats(&self) -> Option<MercureStats> {
         self.mercure().map(|hub| hub.stats())
     }
 
-    /// What it was told to do, last.
+    /// The active configuration.
     pub fn config(&self) -> Arc<Config> {
         self.in_force().config
     }
 
-    /// What would become of a request that nobody has sent. With `ask`, the origin is asked, and what it says
-    /// is stored if it would be.
+    /// Explains the decisions for a hypothetical request. With `ask`, the request is sent to the origin, and
+    /// the response is stored if it is storable.
     pub async fn explain(&self, imagined: &Imagined, ask: bool) -> Result<Outlook, Refused> {
         explaining::explain(self.in_force(), imagined, ask).await
     }
 
-    /// The numbers of the variants that a request stands for which nobody has sent: see
-    /// [`Engine::variants_for`].
+    /// Numbers of the variants that a hypothetical request selects: see [`Engine::variants_for`].
     pub async fn variants_for(&self, imagined: &Imagined) -> Result<Vec<u64>, Refused> {
         explaining::variants(self.in_force().shared, imagined).await
     }
 
-    /// How the upstream groups do.
+    /// State of the upstream groups.
     pub fn upstreams(&self) -> Vec<GroupSnapshot> {
         let groups = self.in_force().groups;
         groups.iter().map(|group| group.snapshot()).collect()
     }
 
-    /// What was done, in numbers.
+    /// Snapshot of all metrics.
     pub fn figures(&self) -> FiguresSnapshot {
         self.in_force().shared.figures.snapshot()
     }
 
-    /// The urls that there is most of, by a measure.
+    /// Top URLs by a measure.
     pub fn top(&self, measure: Measure, limit: usize) -> TopUrls {
         self.in_force().shared.figures.top(measure, limit)
     }
 
-    /// What went wrong lately, the latest first.
+    /// Recent errors, the latest first.
     pub fn errors(&self, limit: usize) -> Vec<RecentError> {
         self.in_force().shared.figures.errors(limit)
     }
 
-    /// What became of the spans of requests that are traced, if any are.
+    /// Tracing, if enabled.
     pub fn traces(&self) -> Option<Arc<Traces>> {
         self.in_force().shared.figures.traces().map(Arc::clone)
     }
 
-    /// Those of whom was forgotten how much they have asked, while it would still have mattered.
+    /// Rate-limit keys evicted before their quota had recovered.
     pub fn rates_forgotten(&self) -> u64 {
         let shared = self.in_force().shared;
         shared.rates.as_deref().map_or(0, Rates::forgotten)
     }
 
-    /// The certificates that clients may be shown.
+    /// Certificates that clients may be shown.
     pub fn certificates(&self) -> Vec<CertificateReport> {
         let config = self.config();
         let issued = Issued::of_this_process();
@@ -134,17 +133,17 @@ impl Handle {
         read.chain(names.map(|name| issued.report(name))).collect()
     }
 
-    /// What clients have taken of the room there is for them.
+    /// Connections in use, with their limits.
     pub fn connections(&self) -> Taken {
         self.in_force().shared.room.taken()
     }
 
-    /// Whether it is about to end, and should get no new connections.
+    /// Returns true if the server is shutting down, and should get no new connections.
     pub fn is_leaving(&self) -> bool {
         self.life.is_leaving()
     }
 
-    /// Has it read its configuration again. What is in force is then another one, wholly, or the same.
+    /// Reloads the configuration. It becomes active as a whole, or not at all.
     pub async fn reload(&self) -> Result<Reloaded, NotReloaded> {
         let (asked, done) = oneshot::channel();
         match self.asked.try_send(Asked::Reload(asked)) {
@@ -154,8 +153,8 @@ impl Handle {
         }
     }
 
-    /// Has another process take its place, with the program and the configuration as they are by now. Gives
-    /// the id of that one when it serves; this one then ends as if it had been told to stop.
+    /// Replaces the process by a new one with the present program and configuration. Returns the id of the
+    /// new process once it serves; this one then drains and ends.
     pub async fn upgrade(&self) -> Result<u32, NotUpgraded> {
         let (asked, done) = oneshot::channel();
         match self.asked.try_send(Asked::Upgrade(asked)) {
@@ -165,33 +164,33 @@ impl Handle {
         }
     }
 
-    /// Remembers the socket of the interface for operators, for a process that takes this one's place.
+    /// Registers the admin socket, for the handover to a new process.
     pub fn operators_listen(&self, wanted: SocketAddr, socket: OwnedFd) {
         self.life.listens(admin_label(wanted), socket);
     }
 
-    /// Ready when another process has taken its place, and has the sockets.
+    /// Completes when another process has taken over, with the sockets.
     pub async fn replaced(&self) {
         self.life.replaced().await;
     }
 
-    /// Whether it takes no purges, because another process takes its place.
+    /// Returns true if purges are refused because a handover is in progress.
     pub fn is_handing_over(&self) -> bool {
         self.life.is_handing_over()
     }
 
-    /// Ready when these purges, which count in it, do so in the process whose place it has taken too, where that still
+    /// Completes when these purges, which apply here, also apply in the predecessor process, if that still
     /// serves.
     pub async fn purged_before(&self, rules: &[Rule]) {
         self.life.predecessor.purge(rules).await;
     }
 
-    /// How many reloads have changed what is in force.
+    /// Number of reloads that changed the configuration.
     pub fn generation(&self) -> u64 {
         self.life.generation()
     }
 
-    /// Has it finish what is under way and end, as SIGTERM does.
+    /// Drains and stops the server, as SIGTERM does.
     pub fn stop(&self) {
         if !self.is_leaving() {
             self.life.ask_to_stop();

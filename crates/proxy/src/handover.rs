@@ -1,22 +1,21 @@
-//! Sockets that come from whoever started this process: from the server that it takes the place of, or
-//! from systemd.
+//! Sockets inherited from the previous process or from systemd, and the protocol of the handover.
 //!
-//! A server starts the one that takes its place with one end of a pair of sockets as its standard
-//! input. Nobody else can reach that. What is said on it, a message a line:
+//! A server starts its successor with one end of a socket pair as standard input, which no other process can
+//! reach. Messages on it:
 //!
-//! | who | says | with |
+//! | from | message | carries |
 //! |---|---|---|
 //! | old | `socket LABEL` | a listening socket |
-//! | old | `tickets KEYS`: what opens the tickets that it has sealed | |
-//! | old | `all` | |
-//! | new | `disk` | if it wants the directory of the disk, of which there is one |
-//! | old | `go` | when it has let go of it |
+//! | old | `tickets KEYS`: keys of the TLS session tickets | |
+//! | old | `all`: end of the list | |
+//! | new | `disk`: requests the directory of the disk tier, if it uses one | |
+//! | old | `go`: the directory is released | |
 //! | new | `ready`, or `failed WHY` | |
-//! | old | `go`: it takes no purges any more, and accepts no longer than it has to | |
-//! | new | `purge RULE`, in hexadecimal digits, as often as there is one while the old one ends | |
-//! | old | `purged`, when that counts there too | |
+//! | old | `go`: it refuses purges from now on, and stops accepting | |
+//! | new | `purge RULE`, in hexadecimal digits, for every purge while the old process drains | |
+//! | old | `purged`: the rule applies there too | |
 //!
-//! When the pair is closed on the old one's side, that one has ended.
+//! The old process closes its end when it exits.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -33,21 +32,21 @@ use rustix::net::{
 
 use crate::tls::Tickets;
 
-/// Set for a process that is to take another one's place.
+/// Environment variable of a successor process.
 pub(crate) const VARIABLE: &str = "MICROCACHE_TAKES_OVER";
-/// How long either side waits for the other one's next word. The new one reads its configuration and
-/// takes up its disk meanwhile.
+/// Timeout for the next message of the other process, which meanwhile reads its configuration or opens its
+/// disk tier.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
-/// Before the keys of tickets.
+/// Prefix of the message with ticket keys.
 pub(crate) const TICKETS: &str = "tickets ";
-/// The longest message.
+/// Limit of a message, in bytes.
 pub(crate) const LONGEST: usize = 4096;
 
-/// One end of the pair.
+/// One end of the handover's socket pair.
 pub(crate) struct Line(OwnedFd);
 
 impl Line {
-    /// An end for this process, and one for the other.
+    /// Returns one end for this process, and one for the other.
     pub(crate) fn pair() -> io::Result<(Self, OwnedFd)> {
         let kind = SocketType::SEQPACKET;
         let (ours, theirs) = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
@@ -78,7 +77,7 @@ impl Line {
         Ok(())
     }
 
-    /// The next message; `None` at the end.
+    /// Receives the next message with its descriptor; `None` at the end.
     pub(crate) fn hear(&self) -> io::Result<Option<(String, Option<OwnedFd>)>> {
         let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut more = RecvAncillaryBuffer::new(&mut room);
@@ -98,21 +97,21 @@ impl Line {
         Ok((!text.is_empty()).then_some((text, handed)))
     }
 
-    /// Has the other side take as long as it likes for its next word.
+    /// Disables the timeout for messages of the other process.
     pub(crate) fn wait_for_ever(&self) {
         let _ = set_socket_timeout(&self.0, Timeout::Recv, None);
     }
 }
 
-/// What a process is handed at its start.
+/// Sockets inherited at the start of the process.
 #[derive(Default)]
 pub struct Inherited {
-    /// What each is for, as the configuration has it, or where it listens.
+    /// Each with its label from the configuration, or its address.
     sockets: Vec<(String, TcpListener)>,
     predecessor: Option<Line>,
 }
 
-/// What a socket is for: clients who connect to this address of the configuration.
+/// Label of a listening socket for this address of the configuration.
 pub(crate) fn label(scheme: Scheme, wanted: SocketAddr) -> String {
     match scheme {
         Scheme::Http => wanted.to_string(),
@@ -120,11 +119,11 @@ pub(crate) fn label(scheme: Scheme, wanted: SocketAddr) -> String {
     }
 }
 
-/// The socket of the interface for operators.
+/// Label of the admin socket.
 const ADMIN: &str = "admin";
 
 impl Inherited {
-    /// What there is for this process. To be called once, at its start.
+    /// Takes over the inherited sockets. To be called once, at the start.
     pub fn receive() -> io::Result<Self> {
         if std::env::var_os(VARIABLE).is_some() {
             return Self::from_predecessor();
@@ -158,7 +157,7 @@ impl Inherited {
                 _ => return Err(io::ErrorKind::UnexpectedEof.into()),
             }
         }
-        // The end of the pair is held once only, so that the other side hears when it is let go of.
+        // Standard input is replaced, so that dropping the line closes the last copy of it.
         let nothing = std::fs::File::open("/dev/null")?;
         rustix::stdio::dup2_stdin(&nothing)?;
         Ok(Self {
@@ -167,9 +166,9 @@ impl Inherited {
         })
     }
 
-    /// The sockets for clients who connect to this address of the configuration.
+    /// Takes the listening sockets for this address of the configuration.
     pub(crate) fn take(&mut self, scheme: Scheme, wanted: SocketAddr) -> Vec<TcpListener> {
-        // Whoever else hands a socket over knows its address only.
+        // systemd passes sockets without their scheme.
         let label = if self.takes_over() {
             label(scheme, wanted)
         } else {
@@ -178,7 +177,7 @@ impl Inherited {
         self.take_labelled(&label)
     }
 
-    /// The socket of the interface for operators, which connect to this address of the configuration.
+    /// Takes the admin socket for this address of the configuration.
     pub fn take_admin(&mut self, wanted: SocketAddr) -> Option<TcpListener> {
         let label = if self.takes_over() {
             admin_label(wanted)
@@ -193,7 +192,7 @@ impl Inherited {
         wanted.map(|(_, listener)| listener).collect()
     }
 
-    /// Where sockets listen that nobody has taken.
+    /// Labels of inherited sockets that the configuration does not use.
     pub(crate) fn left(&self) -> Vec<&str> {
         self.sockets
             .iter()
@@ -201,20 +200,20 @@ impl Inherited {
             .collect()
     }
 
-    /// Whether it takes the place of another server.
+    /// Returns true if this process replaces another one.
     pub fn takes_over(&self) -> bool {
         self.predecessor.is_some()
     }
 
-    /// Tells whose place it was to take why it does not.
+    /// Reports to the previous process that this one cannot take over.
     pub fn failed(&self, why: &str) {
         if let Some(line) = &self.predecessor {
-            // If that has gone there is nobody to tell.
+            // If the previous process has ended, the report is not needed.
             let _ = line.say(&format!("failed {why}"), None);
         }
     }
 
-    /// Has the other one let go of the directory of the disk.
+    /// Asks the previous process to release the directory of the disk tier.
     pub(crate) fn ask_for_disk(&self) -> io::Result<()> {
         let Some(line) = &self.predecessor else {
             return Ok(());
@@ -226,16 +225,17 @@ impl Inherited {
         }
     }
 
-    /// Says that it is about to accept, and waits until it may. Gives the line to the other one, which ends with that.
+    /// Reports readiness and waits for the permission to accept. Returns the line to the previous process,
+    /// which closes when that ends.
     pub(crate) fn ready(&mut self) -> Option<Line> {
         let line = self.predecessor.take()?;
-        // If that has gone, its place is free all the same.
+        // If the previous process has ended, this one may accept too.
         let _ = line.say("ready", None).and_then(|()| line.hear());
         Some(line)
     }
 }
 
-/// The label of the socket for operators.
+/// Label of the admin socket for this address.
 pub(crate) fn admin_label(wanted: SocketAddr) -> String {
     format!("{ADMIN} {wanted}")
 }

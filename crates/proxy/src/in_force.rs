@@ -1,8 +1,7 @@
-//! What is in force, and how something else takes its place while requests are served.
+//! The active configuration, and its replacement while requests are served.
 //!
-//! A connection keeps what was in force when it last looked, and compares one number between two
-//! requests. So a reload waits for nobody, and what it replaces lives as long as the last request that
-//! began with it.
+//! A connection keeps the configuration that it last took up, and compares one generation number between two
+//! requests. So a reload blocks nothing, and a replaced configuration lives until its last request ends.
 
 use std::future::pending;
 use std::io;
@@ -24,7 +23,7 @@ use crate::predecessor::Predecessor;
 use crate::shared::Shared;
 use crate::upstream::Group;
 
-/// A configuration, and what was made of it.
+/// A configuration with the objects built from it.
 #[derive(Clone)]
 pub(crate) struct InForce {
     pub(crate) shared: Arc<Shared>,
@@ -32,30 +31,30 @@ pub(crate) struct InForce {
     pub(crate) config: Arc<Config>,
 }
 
-/// What of a server is the same from its start to its end.
+/// State of a server that survives reloads.
 #[derive(Default)]
 pub(crate) struct Life {
-    /// How many reloads there were.
+    /// Number of reloads.
     generation: AtomicU64,
     in_force: Mutex<Option<InForce>>,
-    /// Readiness says no, and each response is the last on its connection.
+    /// Shutting down: readiness fails, and each response closes its connection.
     leaving: AtomicBool,
-    /// When the server stopped accepting, in milliseconds; 0 before.
+    /// Time when the server stopped accepting, in milliseconds; 0 before.
     draining: AtomicU64,
     stop: Notify,
-    /// The sockets that listen, and what for: for a process that takes this one's place.
+    /// Listening sockets with their labels, for a handover.
     sockets: Mutex<Vec<(String, OwnedFd)>>,
-    /// Another process is about to take this one's place, or has.
+    /// A handover is in progress, or complete.
     handing_over: AtomicBool,
-    /// It has. It hears of this one's end by the line's.
+    /// Line to the successor; closing it reports the end of this process.
     successor: Mutex<Option<Arc<Line>>>,
     replaced: watch::Sender<bool>,
-    /// The process whose place this one has taken, while it finishes what it began.
+    /// The previous process, while it drains.
     pub(crate) predecessor: Arc<Predecessor>,
 }
 
 impl InForce {
-    /// Starts the upstream groups, on the current runtime, and puts everything together.
+    /// Starts the upstream groups on the current runtime, and builds the shared state.
     pub(crate) fn start(
         config: &Config,
         tiers: Tiers,
@@ -72,8 +71,8 @@ impl InForce {
         (shared, groups)
     }
 
-    /// The same with another configuration. Groups of which nothing is said anew go on as they are; the
-    /// others are started, on the current runtime.
+    /// Builds the successor for another configuration. Unchanged groups continue; the others are started on
+    /// the current runtime.
     pub(crate) fn renewed(&self, config: Config) -> Self {
         let groups: Arc<[_]> = config
             .upstreams
@@ -107,18 +106,18 @@ fn origins(groups: &[Arc<Group>]) -> Vec<Arc<dyn Origin>> {
 }
 
 impl Life {
-    /// How many reloads there were.
+    /// Number of reloads.
     pub(crate) fn generation(&self) -> u64 {
-        // Whoever sees another number takes the lock, and sees with it what the number stands for.
+        // A reader that sees another number takes the lock, which orders the accesses.
         self.generation.load(Ordering::Relaxed)
     }
 
-    /// What is in force; `None` before the start.
+    /// Returns the active configuration; `None` before the start.
     pub(crate) fn in_force(&self) -> Option<InForce> {
         self.in_force.lock().clone()
     }
 
-    /// Puts this in force. Groups that are no part of it end with their last request.
+    /// Activates a configuration. Groups that are not part of it end with their last request.
     pub(crate) fn enter(&self, new: InForce) {
         let (generation, groups) = (new.shared.generation(), Arc::clone(&new.groups));
         let before = self.in_force.lock().replace(new);
@@ -130,8 +129,8 @@ impl Life {
         }
     }
 
-    /// Whether the server is about to end: it is not ready, and closes each connection after its next
-    /// answer. It may still accept.
+    /// Returns true if the server is shutting down: it is not ready, and closes each connection after its
+    /// next response. It may still accept.
     pub(crate) fn is_leaving(&self) -> bool {
         self.leaving.load(Ordering::Relaxed)
     }
@@ -140,13 +139,13 @@ impl Life {
         self.leaving.store(true, Ordering::Relaxed);
     }
 
-    /// Since when nothing is accepted any more, if that is so.
+    /// Time since which nothing is accepted, if the server drains.
     pub(crate) fn draining_since(&self) -> Option<Time> {
         let since = self.draining.load(Ordering::Relaxed);
         (since > 0).then(|| Time::from_millis(since))
     }
 
-    /// Accepts nothing from now on, and keeps no socket open.
+    /// Stops accepting, and closes the registered sockets.
     pub(crate) fn drain(&self, now: Time) {
         self.leave();
         self.draining
@@ -154,19 +153,19 @@ impl Life {
         self.sockets.lock().clear();
     }
 
-    /// Remembers a socket that listens.
+    /// Registers a listening socket.
     pub(crate) fn listens(&self, label: String, socket: OwnedFd) {
         self.sockets.lock().push((label, socket));
     }
 
-    /// The sockets that listen.
+    /// Copies of the listening sockets.
     pub(crate) fn sockets(&self) -> io::Result<Vec<(String, OwnedFd)>> {
         let sockets = self.sockets.lock();
         let copy = |(label, socket): &(String, OwnedFd)| Ok((label.clone(), socket.try_clone()?));
         sockets.iter().map(copy).collect()
     }
 
-    /// From now on no purge is taken: the process that takes this one's place would not know of it.
+    /// Refuses purges from now on, because the successor would miss them.
     pub(crate) fn begin_handover(&self) {
         self.handing_over.store(true, Ordering::SeqCst);
     }
@@ -179,19 +178,19 @@ impl Life {
         self.handing_over.load(Ordering::SeqCst)
     }
 
-    /// Another process serves in this one's place, which is to stop.
+    /// Completes a handover, and stops this process.
     pub(crate) fn hand_over(&self, successor: Arc<Line>) {
         *self.successor.lock() = Some(successor);
         self.replaced.send_replace(true);
         self.ask_to_stop();
     }
 
-    /// Whether another process has taken this one's place.
+    /// Returns true if another process has taken over.
     pub(crate) fn is_replaced(&self) -> bool {
         *self.replaced.borrow()
     }
 
-    /// Ready when another process has taken this one's place.
+    /// Completes when another process has taken over.
     pub(crate) async fn replaced(&self) {
         let mut replaced = self.replaced.subscribe();
         if replaced.wait_for(|&replaced| replaced).await.is_err() {
@@ -199,12 +198,12 @@ impl Life {
         }
     }
 
-    /// Has the server stop, as a signal does.
+    /// Stops the server, as a signal does.
     pub(crate) fn ask_to_stop(&self) {
         self.stop.notify_one();
     }
 
-    /// Ready when somebody asks the server to stop.
+    /// Completes when a stop is requested.
     pub(crate) async fn stop_asked(&self) {
         self.stop.notified().await;
     }

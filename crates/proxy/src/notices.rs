@@ -1,9 +1,9 @@
-//! What an operator is told while the server runs.
+//! Log events for the operator, rate limited.
 //!
-//! What is worth a line goes through here and becomes an event of `tracing`. The first line of its kind
-//! is told at once. A fault that happens ten thousand times a second is one line a second after that:
-//! the last of them, with how many more there were, so that the log ends with how things stand. Of what is
-//! refused it is the first: any of them will do, and to make a line for each would cost more than to refuse.
+//! All events go through here, to `tracing`. The first one of a topic is logged at once. After that, a topic
+//! has at most one line per second: the latest event with the number of suppressed ones, so that the log ends
+//! with the current state. Of rejections it is the first one, because formatting each would cost more than
+//! the rejection.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,85 +12,85 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// What events of the server are marked with.
+/// `tracing` target of the server's events.
 pub(crate) const TARGET: &str = "microcache";
-/// The while in which a topic has one line.
+/// Minimum interval between two lines of a topic.
 const WHILE: Duration = Duration::from_secs(1);
-/// The most topics at a time. There are some for each server, each tier, and the server itself; what
-/// is beyond the bound shares one for each kind.
+/// Limit of concurrent topics: some for each server, each tier, and the server itself. Above it, topics of a
+/// kind share one.
 const MAX_TOPICS: usize = 4096;
 
-/// What a line is about.
+/// Kind of a log event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// What the server as a whole does: it stops, it was sent a signal.
+    /// The server as a whole: stop, signals.
     Server,
-    /// Another configuration is in force.
+    /// A configuration was reloaded.
     Reloaded,
-    /// Another configuration was refused.
+    /// A reload failed.
     NotReloaded,
-    /// Another process has taken this one's place.
+    /// An upgrade completed: another process has taken over.
     Upgraded,
-    /// Another process was to take this one's place, and did not.
+    /// An upgrade failed; this process continues.
     NotUpgraded,
-    /// A request met a fault of ours.
+    /// A request caused a panic.
     Panic,
-    /// Purges of the process before this one may be lost.
+    /// Purges of the previous process may be lost.
     PurgesLost,
-    /// The disk has less room than it may take.
+    /// The disk has less free space than the tier may use.
     DiskTooSmall,
-    /// Something leaves memory for what is new.
+    /// Memory is full, and evictions began.
     MemoryFull,
-    /// A peer speaks like a proxy and is not trusted.
+    /// An untrusted peer sent forwarding fields.
     NotTrusted,
-    /// Somebody asked for a purge who may not.
+    /// A purge was refused for lack of permission.
     PurgeRefused,
-    /// An origin leads back here.
+    /// A request loop through an origin.
     Loop,
     /// A name does not resolve.
     Unresolved,
-    /// It resolves again.
+    /// The name resolves again.
     Resolved,
-    /// One way in which requests to a server fail.
+    /// A failed request to an origin server, by its log kind.
     Failure(&'static str),
-    /// A server answers again.
+    /// A server responds again.
     Answers,
-    /// A server is left out.
+    /// A server was ejected after failures.
     Down,
-    /// It is in use again.
+    /// A server is back in rotation.
     Up,
-    /// A health check says that a server is not well.
+    /// A server failed its health checks.
     Unwell,
-    /// It says that it is well again.
+    /// A server passes its health checks again.
     Well,
-    /// A tier is done without, wholly or in part.
+    /// A tier is out of service, wholly or in part.
     TierDown,
-    /// It is in order again.
+    /// A tier is in service again.
     TierUp,
-    /// Something is in the way of a tier that it has not made, and leaves alone.
+    /// A tier found foreign files, and leaves them alone.
     Foreign,
-    /// The log of purges that processes share was lost, or could not be read.
+    /// The shared purge log was lost, or could not be read.
     LogLost,
-    /// The queue before a group of servers is full.
+    /// The queue of an upstream group is full.
     Busy,
-    /// A server does not speak HTTP/2, which is wanted.
+    /// A server does not support HTTP/2, which is configured.
     NoHttp2,
-    /// There is no room for another connection or tunnel.
+    /// A connection or tunnel limit is reached.
     NoRoom,
-    /// Somebody wants more than a limit lets through.
+    /// A request or connection was rejected by a limit.
     Refused,
-    /// A field of a client's request does not go to the application.
+    /// A field of a client's request was withheld from the application.
     Withheld,
-    /// A collector takes no spans.
+    /// Trace export failed.
     Traces,
-    /// A certificate was got from an authority.
+    /// A certificate was obtained by ACME.
     Certificate,
-    /// A certificate could not be got from an authority.
+    /// A certificate could not be obtained by ACME.
     NoCertificate,
 }
 
 impl Kind {
-    /// The word that logs use.
+    /// Name in logs.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Server => "server",
@@ -128,7 +128,7 @@ impl Kind {
         }
     }
 
-    /// Makes an event of it.
+    /// Emits a `tracing` event.
     fn emit(self, about: &str, more: u64, line: &str) {
         let kind = self.as_str();
         match self {
@@ -170,7 +170,7 @@ impl Kind {
     }
 }
 
-/// Where notices go. Every clone goes there too.
+/// Sink of log events. Clones share it.
 #[derive(Clone)]
 pub struct Notices {
     book: Arc<Book>,
@@ -179,25 +179,25 @@ pub struct Notices {
 type Tell = Box<dyn Fn(Kind, &str, u64, &str) + Send + Sync>;
 
 struct Book {
-    /// Is given the kind, whom it is about, how many more there were, and the line.
+    /// Receives the kind, the subject, the number of suppressed events, and the line.
     tell: Tell,
     topics: Mutex<HashMap<(Kind, String), Topic>>,
 }
 
-/// A kind of line about somebody that was told within the last while.
+/// A kind and subject that was logged within the last interval.
 struct Topic {
-    /// When its last line was told.
+    /// Time of its last line.
     told_at: Instant,
-    /// Lines held back since.
+    /// Events suppressed since.
     held: u64,
-    /// The one of those that is told.
+    /// Line of the suppressed event to be logged.
     line: String,
-    /// When the last of them came.
+    /// Time of the latest suppressed event.
     last_at: Instant,
 }
 
 impl Default for Notices {
-    /// Notices that are events of `tracing`.
+    /// Emits `tracing` events.
     fn default() -> Self {
         Self::new(Kind::emit)
     }
@@ -213,12 +213,12 @@ impl Notices {
         }
     }
 
-    /// Tells a line about `whom`, or counts it if there was one like it a moment ago.
+    /// Logs a line about `whom`, or counts it if the topic was logged within the interval.
     pub fn say(&self, kind: Kind, whom: &str, line: impl Into<String>) {
         self.say_at(Instant::now(), kind, whom, || line.into());
     }
 
-    /// Tells that something was refused. The line is made only if it will be told.
+    /// Logs a rejection. The line is formatted only if it is logged.
     pub(crate) fn refused(&self, why: &str, line: impl FnOnce() -> String) {
         self.say_at(Instant::now(), Kind::Refused, why, line);
     }
@@ -249,12 +249,12 @@ impl Notices {
         (self.book.tell)(kind, whom, more, &line());
     }
 
-    /// Tells what was held back until now, where its while is over. To be called now and then.
+    /// Logs suppressed events whose interval is over. To be called periodically.
     pub(crate) fn tick(&self) {
         self.tick_at(Instant::now());
     }
 
-    /// Tells everything that was held back, at the end.
+    /// Logs all suppressed events, at the end.
     pub(crate) fn settle(&self) {
         self.tell_held(|_| true, Instant::now());
     }
@@ -399,7 +399,7 @@ mod tests {
         for line in ["first", "second"] {
             notices.say_at(start, FAILURE, "a", || line.to_owned());
         }
-        // Nobody has looked after it in the meantime.
+        // No tick has run in the meantime.
         notices.say_at(start + WHILE * 2, FAILURE, "a", || "third".to_owned());
         notices.settle();
         assert_eq!(*told.lock(), ["first", "third (and 1 more like this)"]);

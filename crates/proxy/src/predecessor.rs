@@ -1,7 +1,7 @@
-//! The process whose place this one has taken, as long as it serves what it has stored.
+//! The previous process, while it drains after a handover.
 //!
-//! A purge counts here at once. The other process is told of it on the line by which it handed its sockets over, and
-//! says when it counts there too; it has ended when the line has.
+//! A purge applies here at once. It is forwarded to the previous process on the handover line, and confirmed
+//! when it applies there; the line closes when that process ends.
 
 use std::sync::Arc;
 
@@ -14,29 +14,29 @@ use tokio::task::spawn_blocking;
 
 use crate::handover::{LONGEST, Line};
 
-/// Before a purge.
+/// Prefix of a purge message.
 const PURGE: &str = "purge ";
-/// The answer to it.
+/// Confirmation of a purge.
 const PURGED: &str = "purged";
 
 #[derive(Default)]
 pub(crate) struct Predecessor {
     serves: watch::Sender<bool>,
-    /// There is one as soon as this process has taken its place.
+    /// Set once this process has taken over.
     line: watch::Sender<Option<Arc<Line>>>,
-    /// How many purges it was told of.
+    /// Number of purges forwarded.
     told: Mutex<u64>,
-    /// How many of these count there.
+    /// Number of purges confirmed.
     counted: watch::Sender<u64>,
 }
 
 impl Predecessor {
-    /// Says whether it still serves.
+    /// Sets whether the previous process still serves.
     pub(crate) fn set_serves(&self, serves: bool) {
         self.serves.send_replace(serves);
     }
 
-    /// Hears what it answers until it has ended, however long that takes.
+    /// Receives its confirmations until it ends.
     pub(crate) fn hear_until_end(&self, line: Line) {
         let line = Arc::new(line);
         self.line.send_replace(Some(Arc::clone(&line)));
@@ -49,7 +49,7 @@ impl Predecessor {
         self.set_serves(false);
     }
 
-    /// Ready when these purges, which count here, count there too, or nothing is served there any more.
+    /// Completes when these purges apply in the previous process too, or it serves nothing any more.
     pub(crate) async fn purge(self: &Arc<Self>, rules: &[Rule]) {
         if rules.is_empty() || !*self.serves.borrow() {
             return;
@@ -74,7 +74,7 @@ impl Predecessor {
         }
     }
 
-    /// Tells it of these purges, and gives how many it was told of by then.
+    /// Forwards purges, and returns the number of all forwarded ones.
     fn tell(&self, line: &Line, words: &[String]) -> Option<u64> {
         let mut told = self.told.lock();
         for word in words {
@@ -84,7 +84,7 @@ impl Predecessor {
         Some(*told)
     }
 
-    /// The line to it, as soon as there is one.
+    /// Waits for the line.
     async fn line(&self) -> Option<Arc<Line>> {
         let mut line = self.line.subscribe();
         let there_is_one = line.wait_for(Option::is_some).await;
@@ -97,8 +97,8 @@ impl Predecessor {
     }
 }
 
-/// What is said of a purge. One whose name is too long for a message is one of everything there: that process ends
-/// soon, and has to ask again for what it still wants.
+/// Encodes a purge. One that is too long for a message becomes a purge of everything: the previous process
+/// ends soon, and fetches again what it needs.
 fn word(rule: &Rule) -> String {
     let epoch = Epoch::now();
     let said = |rule: &Rule| format!("{PURGE}{}", hex::encode(rule.encode(&epoch)));
@@ -112,13 +112,13 @@ fn word(rule: &Rule) -> String {
     })
 }
 
-/// The other end: has purges count of which the process tells that has taken this one's place, until it has ended.
+/// Applies the purges that the successor forwards, until the line closes.
 pub(crate) fn follow_successor(line: &Line, purge: impl Fn(Rule)) {
     line.wait_for_ever();
     while let Ok(Some((word, _))) = line.hear() {
         let encoded = word.strip_prefix(PURGE).map(hex::decode);
         let Some(Ok(encoded)) = encoded else { continue };
-        // Both are mostly the same program, and never far apart. What cannot be read may have named anything.
+        // Both processes mostly run the same program. An unreadable purge may have named anything.
         let rule = Rule::decode(&encoded, &Epoch::now()).unwrap_or_else(everything);
         purge(rule);
         if line.say(PURGED, None).is_err() {

@@ -1,7 +1,7 @@
-//! Another configuration, or another process, for a server that runs.
+//! Reload of the configuration and upgrade of the process, at run time.
 //!
-//! Somebody asks for it: with a signal, through the handle, or by changing the file. It comes into force
-//! whole or not at all.
+//! Requested by a signal, through [`Handle`], or by a changed file. A reload is applied as a whole or not at
+//! all.
 
 use std::fmt;
 use std::io;
@@ -20,67 +20,67 @@ use crate::handle::Handle;
 use crate::notices::Kind;
 use crate::upgrade::{NotUpgraded, Program, upgrade};
 
-/// So many may wait for a reload; the next one is told to come again.
+/// Limit of pending commands; further ones are refused as busy.
 pub(crate) const MAX_WAITING: usize = 16;
-/// How often the file is looked at.
+/// Interval between two looks at the watched files.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// So many mistakes stand in the log; `microcache check` tells them all.
+/// Limit of mistakes in the log; `microcache check` lists all.
 const MOST_TOLD: usize = 8;
 
-/// What a reload has changed.
+/// Result of a successful reload.
 #[derive(Clone, Debug)]
 pub struct Reloaded {
-    /// How many reloads that changed something there were.
+    /// Number of reloads that changed the configuration.
     pub generation: u64,
-    /// The options that are others now.
+    /// Options that changed.
     pub changed: Vec<String>,
-    /// What may have been meant, and is dangerous.
+    /// Warnings about the new configuration.
     pub warnings: Report,
 }
 
-/// Why nothing was changed.
+/// Reason for which a reload failed.
 #[derive(Debug, thiserror::Error)]
 pub enum NotReloaded {
-    /// There is nothing to read again.
+    /// There is no configuration file.
     #[error("the server was started without a configuration file")]
     NoFile,
-    /// The file cannot be read, or has mistakes.
+    /// The file cannot be read or parsed, or has mistakes.
     #[error("{0}")]
     Source(#[from] SourceError),
-    /// Some of it could not come into force without a restart.
+    /// A change needs a restart.
     #[error("{0}")]
     NeedsRestart(Report),
-    /// The server is about to end.
+    /// The server is shutting down.
     #[error("the server is about to end")]
     Draining,
-    /// Too many others wait for the same.
+    /// Too many commands are pending.
     #[error("{MAX_WAITING} others wait for a reload")]
     Busy,
 }
 
-/// What is asked for, by whoever waits for it.
+/// A command for the reloader, with the channel for its result.
 pub(crate) enum Asked {
     Reload(oneshot::Sender<Result<Reloaded, NotReloaded>>),
     Upgrade(oneshot::Sender<Result<u32, NotUpgraded>>),
 }
 
-/// What a server has come to, for whoever has started it.
+/// Stage in the life of a server, for its service manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// It serves, from the start or after a reload.
+    /// It serves, after the start or a reload.
     Ready,
-    /// It reads its configuration again.
+    /// It reloads its configuration.
     Reloading,
-    /// The process with this id has taken its place.
+    /// The process with this id has taken over.
     Replaced(u32),
-    /// It finishes what is under way and ends.
+    /// It drains.
     Stopping,
 }
 
-/// Who is told of it.
+/// Callback for stages.
 pub(crate) type OnStage = Arc<dyn Fn(Stage) + Send + Sync>;
 
-/// What reads the configuration again.
+/// Executes reloads and upgrades.
 pub(crate) struct Reloader {
     source: Source,
     program: Program,
@@ -106,7 +106,7 @@ impl Reloader {
         })
     }
 
-    /// Does what it is asked for, for as long as it is polled.
+    /// Executes commands for as long as it is polled.
     pub(crate) async fn keep_reloading(mut self, handle: &Handle) {
         let mut files = Watched::default();
         files.look_at(self.files(handle));
@@ -116,14 +116,14 @@ impl Reloader {
             tokio::select! {
                 _ = self.hang_up.recv() => {
                     files.forget();
-                    // Whoever sends a signal reads the log.
+                    // The sender of a signal finds the result in the log.
                     let _ = self.reload(handle, "SIGHUP").await;
                     files.look_at(self.files(handle));
                 }
                 _ = self.user_2.recv() => {
                     let _ = self.upgrade(handle).await;
                 }
-                // Who does not wait for the answer any more reads the log.
+                // A caller that has gone finds the result in the log.
                 Some(asked) = self.asked.recv() => match asked {
                     Asked::Reload(asked) => {
                         files.forget();
@@ -144,7 +144,7 @@ impl Reloader {
         }
     }
 
-    /// The configuration, and what it names of which there is a new one now and then.
+    /// The configuration file and the certificate files that it names.
     fn files(&self, handle: &Handle) -> Vec<PathBuf> {
         let config = handle.config();
         let named = config.tls.files().map(Path::to_owned);
@@ -210,12 +210,12 @@ impl Reloader {
         if handle.is_leaving() {
             return Err(NotReloaded::Draining);
         }
-        // Certificates are files as well.
+        // Without a file, certificates can still be reloaded.
         if self.source.file.is_none() && !handle.config().tls.is_on() {
             return Err(NotReloaded::NoFile);
         }
         let source = self.source.clone();
-        // A file may lie where reading takes its time.
+        // The file may be on a slow file system.
         let config = match spawn_blocking(move || source.read()).await {
             Ok(read) => read?,
             Err(ended) => {
@@ -235,7 +235,7 @@ impl Reloader {
         if is_renewed && changed.iter().all(|option| option != "tls") {
             changed.push("tls".to_owned());
         }
-        // Also where nothing is different: which line says so may be.
+        // Also if no option changed: the lines of the options may have.
         let new = in_force.renewed(config);
         let generation = new.shared.generation();
         handle.life().enter(new);
@@ -247,7 +247,7 @@ impl Reloader {
     }
 }
 
-/// The reason, as a log has it.
+/// Formats the reason in one line, for the log.
 struct InOneLine<'a>(&'a NotReloaded);
 
 impl fmt::Display for InOneLine<'_> {
@@ -267,7 +267,7 @@ impl fmt::Display for InOneLine<'_> {
 }
 
 impl NotReloaded {
-    /// The mistakes, if it is for those.
+    /// The mistakes, if the reload failed because of them.
     pub const fn report(&self) -> Option<&Report> {
         match self {
             Self::Source(SourceError::Mistakes(report)) | Self::NeedsRestart(report) => {
@@ -278,8 +278,8 @@ impl NotReloaded {
     }
 }
 
-/// Files that are looked at now and then. They have changed when one is another than it was, and all have been the same
-/// for two looks: whoever writes them may not have been done at the first, with one file or with the next.
+/// Files polled for changes. They have changed when one differs, and all have been the same for two looks,
+/// because several files are replaced one after the other.
 #[derive(Default)]
 struct Watched {
     files: Vec<PathBuf>,
@@ -287,11 +287,11 @@ struct Watched {
     latest: Vec<Option<Stamp>>,
 }
 
-/// What of a file is another when its content is.
+/// Metadata that changes with the content of a file: device, inode, size, modification time.
 type Stamp = (u64, u64, u64, i64, i64);
 
 impl Watched {
-    /// Looks at these from now on. One that is new among them is known as it is now.
+    /// Replaces the list of files. The present state of new ones is the known one.
     fn look_at(&mut self, files: Vec<PathBuf>) {
         let known = files.iter().map(|file| {
             let at = self.files.iter().position(|known| known == file);
@@ -302,14 +302,14 @@ impl Watched {
         self.files = files;
     }
 
-    /// As they are now, they are known.
+    /// Accepts the present state of all files as known.
     fn forget(&mut self) {
         self.known = self.files.iter().map(|file| stamp(file)).collect();
         self.latest.clone_from(&self.known);
     }
 
     fn have_changed(&mut self) -> bool {
-        // One that is not there for a moment is about to be another.
+        // A missing file is about to be replaced.
         let looks = self.files.iter().zip(&self.known);
         let now: Vec<_> = looks.map(|(file, known)| stamp(file).or(*known)).collect();
         let is_settled = now == self.latest;
@@ -360,7 +360,7 @@ mod tests {
         looks([false; 3]);
         fs::write(&path, "34").unwrap();
         looks([false, true, false]);
-        // Whoever renews two files does so one after the other.
+        // Two files are replaced one after the other.
         fs::write(&path, "567").unwrap();
         assert!(!files.have_changed());
         fs::write(&key, "567").unwrap();

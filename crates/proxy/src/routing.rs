@@ -1,7 +1,7 @@
 //! The route of a request.
 //!
-//! It is chosen by the path as it travels. Where programs behind may read the path in another way, and that reading
-//! takes another route, the rules of one must not hold for pages of the other.
+//! It is chosen by the raw path. If an application may decode the path differently, and that reading takes
+//! another route, the rules of one must not apply to pages of the other.
 
 use http::Method;
 use microcache_engine::{Bypass, Request, RouteMatch};
@@ -18,12 +18,12 @@ pub(crate) struct Routing {
     by_path: bool,
 }
 
-/// A path that can be read as another one, which matters.
+/// A path with several readings that take different routes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct AmbiguousPath {
-    /// The routes of all readings, first that of the raw path.
+    /// Routes of all readings, that of the raw path first.
     pub(crate) routes: Vec<usize>,
-    /// One of them decides who gets in or what may be said there, so that nothing goes past it.
+    /// One of the routes controls access or removes fields, so the request is refused.
     pub(crate) is_refused: bool,
 }
 
@@ -36,7 +36,7 @@ impl Routing {
         }
     }
 
-    /// The route that a request takes. With one route for everything this costs next to nothing.
+    /// Finds the route of a request. With a single route this costs almost nothing.
     pub(crate) fn find(&self, request: &Request<'_>) -> RouteMatch {
         let (method, host, target) = (request.method, request.host, request.target);
         let route = self.first(|route| route.matcher.matches(method, host, target));
@@ -56,7 +56,7 @@ impl Routing {
             && self.ambiguous(method, host, target).is_some()
     }
 
-    /// The routes of a request, if its path can be read as that of another one, or has a NUL.
+    /// Returns the routes of a request whose path is ambiguous, or contains a NUL.
     #[cold]
     pub(crate) fn ambiguous(
         &self,
@@ -67,7 +67,7 @@ impl Routing {
         let raw = self.first(|route| route.matcher.matches(method, host, target));
         let mut routes = vec![raw];
         let Some(readings) = readings(split_query(target).0) else {
-            // Nobody means such a path, and which rules hold for it is not known.
+            // Such a path is never meant, and the rules that apply are unknown.
             let is_refused = true;
             return Some(AmbiguousPath { routes, is_refused });
         };
@@ -82,7 +82,8 @@ impl Routing {
         (has_nul || routes.len() > 1).then_some(AmbiguousPath { routes, is_refused })
     }
 
-    /// Whether a route decides who gets in, or by other rules than that of the raw path what clients may say.
+    /// Returns true if a route controls access, or its rules about request fields differ from those of the
+    /// raw path's route.
     fn guards(&self, route: usize, raw: usize) -> bool {
         let (route, raw) = (&self.routes[route], &self.routes[raw]);
         let (rules, raw) = (&route.rules.request, &raw.rules.request);

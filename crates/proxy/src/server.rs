@@ -32,40 +32,40 @@ use crate::tiers::{self, TierStartError};
 use crate::traces::Traces;
 use crate::watch::watch;
 
-/// Why the server does not run.
+/// Reason for which the server does not run.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
-    /// An address is not free.
+    /// An address cannot be bound.
     #[error("cannot listen on {address}: {error}{}", remedy(*address, error))]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// What the system says.
+        /// Error of the system.
         error: io::Error,
     },
-    /// The service manager hands a socket over that the configuration does not know.
+    /// The service manager passes a socket that the configuration does not use.
     #[error(
         "a socket that listens on {0} was handed over at the start, which is neither in `listen` nor in `admin` (name it in `listen`, or take it out of the .socket unit)"
     )]
     Unwanted(String),
-    /// Documents cannot be kept.
+    /// The storage of documents failed.
     #[error("{0}")]
     Push(#[from] BackendError),
-    /// A tier cannot be used.
+    /// A tier cannot be started.
     #[error("{0}")]
     Tier(#[from] TierStartError),
-    /// A thread or runtime could not be made.
+    /// A thread or runtime could not be created.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
 }
 
-/// What to do about an address that cannot be had.
+/// Remedy for an address that cannot be bound.
 fn remedy(address: SocketAddr, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::AddrInUse => {
             " (is another server running there? choose another address with --listen)".to_owned()
         }
-        // Ports below 1024 are root's, unless the system says otherwise.
+        // Ports below 1024 are reserved for root, unless configured otherwise.
         io::ErrorKind::PermissionDenied if address.port() < 1024 => {
             let program = std::env::current_exe();
             let program =
@@ -83,7 +83,7 @@ fn remedy(address: SocketAddr, error: &io::Error) -> String {
     }
 }
 
-/// The sockets for one address: those that were handed over, or one for each thread.
+/// Sockets for one address: the inherited ones, or a new one for each thread.
 fn take(
     (scheme, wanted): (Scheme, SocketAddr),
     threads: usize,
@@ -103,14 +103,15 @@ fn take(
     let mut sockets = Vec::new();
     for _ in 0..threads {
         let socket = bind(address)?;
-        // With port 0 the first thread's socket decides for the others.
+        // With port 0, the first thread's socket determines the port of the others.
         address = socket.local_addr()?;
         sockets.push(socket);
     }
     Ok(sockets)
 }
 
-/// Gives every thread a socket, and every socket somebody who accepts: each waits in a queue of its own.
+/// Distributes sockets so that every thread has one, and every socket is accepted from: each has a backlog of
+/// its own.
 fn shared_out(sockets: Vec<TcpListener>, threads: usize) -> io::Result<Vec<(usize, TcpListener)>> {
     let mut shared = Vec::new();
     for number in sockets.len()..threads {
@@ -123,25 +124,25 @@ fn shared_out(sockets: Vec<TcpListener>, threads: usize) -> io::Result<Vec<(usiz
     Ok(shared)
 }
 
-/// What was done, for the last lines of the log.
+/// Totals for the last lines of the log.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     /// Requests by outcome.
     pub outcomes: Vec<(&'static str, u64)>,
     /// Requests sent to the origin.
     pub origin_requests: u64,
-    /// Objects that had to leave memory for others.
+    /// Objects evicted from memory.
     pub evicted: u64,
-    /// Responses that memory did not take.
+    /// Responses that were not admitted to memory.
     pub refused: u64,
-    /// What the tiers behind memory did.
+    /// Reports of the tiers behind memory.
     pub tiers: Vec<TierReport>,
 }
 
-/// A server that holds its addresses.
+/// A server with its sockets bound.
 pub struct Server {
     addresses: Vec<(Scheme, SocketAddr)>,
-    /// For every thread its listeners.
+    /// Listeners by thread.
     listeners: Vec<Vec<Listening>>,
     config: Config,
     notices: Notices,
@@ -151,23 +152,23 @@ pub struct Server {
     source: Source,
     on_stage: Option<OnStage>,
     inherited: Inherited,
-    /// Copies of the listeners, and what each is for.
+    /// Copies of the listening sockets with their labels, for a handover.
     sockets: Vec<(String, OwnedFd)>,
 }
 
-/// Addresses, for every thread its listeners, and copies of these with what each is for.
+/// Addresses, listeners by thread, and copies of these with their labels.
 type Taken = (
     Vec<(Scheme, SocketAddr)>,
     Vec<Vec<Listening>>,
     Vec<(String, OwnedFd)>,
 );
 
-/// A server with everything that it serves from, which does not serve yet.
+/// A server with tiers and state loaded, which does not accept yet.
 pub struct Started {
     addresses: Vec<(Scheme, SocketAddr)>,
     listeners: Vec<Vec<Listening>>,
     handle: Handle,
-    /// Waits for signals, and looks after the origins' names and health.
+    /// Runtime for signals, name resolution and health checks.
     runtime: Runtime,
     signals: Signals,
     reloader: Reloader,
@@ -176,8 +177,7 @@ pub struct Started {
 }
 
 impl Server {
-    /// Takes the addresses, or the sockets that it was handed for them. What an operator should know from
-    /// now on goes to `notices`.
+    /// Binds the addresses, or takes the inherited sockets. Events are logged to `notices`.
     pub fn bind(
         config: Config,
         notices: Notices,
@@ -201,7 +201,7 @@ impl Server {
         })
     }
 
-    /// The addresses, for every thread its listeners, and copies of these.
+    /// Binds all addresses.
     fn take_addresses(config: &Config, inherited: &mut Inherited) -> Result<Taken, ServerError> {
         let threads = config.threads.max(1);
         let mut addresses = Vec::new();
@@ -234,44 +234,43 @@ impl Server {
         Ok((addresses, listeners, sockets))
     }
 
-    /// Has `tell` called once for each request, when it is over. The thread that served it serves
-    /// nobody else meanwhile.
+    /// Sets a callback for every finished request. It blocks the serving thread.
     #[must_use]
     pub fn on_finished(mut self, tell: impl Fn(&Finished<'_>) + Send + Sync + 'static) -> Self {
         self.on_finished = Some(Arc::new(tell));
         self
     }
 
-    /// Has requests traced.
+    /// Enables tracing.
     #[must_use]
     pub fn traced(mut self, traces: Traces) -> Self {
         self.traces = Some(traces);
         self
     }
 
-    /// Has `reopen` called on SIGUSR1: somebody has moved the log files away.
+    /// Sets a callback for SIGUSR1, to reopen log files.
     #[must_use]
     pub fn on_reopen(mut self, reopen: impl Fn() + Send + Sync + 'static) -> Self {
         self.on_reopen = Some(Box::new(reopen));
         self
     }
 
-    /// Has the configuration read again from there when somebody asks for it.
+    /// Sets the source from which the configuration is reloaded.
     #[must_use]
     pub fn reloads_from(mut self, source: Source) -> Self {
         self.source = source;
         self
     }
 
-    /// Has `tell` called of what the server comes to.
+    /// Sets a callback for the server's stages.
     #[must_use]
     pub fn on_stage(mut self, tell: impl Fn(Stage) + Send + Sync + 'static) -> Self {
         self.on_stage = Some(Arc::new(tell));
         self
     }
 
-    /// Takes up the tiers, and the purges that the process before this one left. What goes on in the
-    /// background, and signals, are looked after from now on.
+    /// Starts the tiers, and loads the purges of previous processes. Background tasks and signal handling run
+    /// from now on.
     pub fn start(mut self) -> Result<Started, ServerError> {
         let runtime = Builder::new_current_thread()
             .enable_all()
@@ -325,18 +324,18 @@ impl Server {
 }
 
 impl Started {
-    /// Where it listens, and how it is reached there.
+    /// Addresses it listens on, with their schemes.
     pub fn addresses(&self) -> &[(Scheme, SocketAddr)] {
         &self.addresses
     }
 
-    /// What whoever operates the server sees and changes of it while it runs.
+    /// Returns the handle that controls the server.
     pub fn handle(&self) -> Handle {
         self.handle.clone()
     }
 
-    /// Serves until SIGTERM or SIGINT, or until the handle stops it, and for `drain_delay` more; then finishes
-    /// the requests under way. Another signal ends it at once: then there is nothing to sum up.
+    /// Serves until SIGTERM, SIGINT or [`Handle::stop`], and for `drain_delay` more; then drains. Another
+    /// signal ends the server at once, without a summary.
     pub fn run(self) -> Result<Option<Summary>, ServerError> {
         let Self {
             listeners,
@@ -378,13 +377,13 @@ impl Started {
             return Ok(None);
         }
         for thread in threads {
-            // A thread that panicked has said so; the others still finish.
+            // A panic has been logged; the other threads still drain.
             if let Ok(result) = thread.join() {
                 result.map_err(ServerError::Thread)?;
             }
         }
         let engine = &shared.engine;
-        // What was stored last is to be found after a restart.
+        // Writes to the tiers are completed, so that a restart finds them.
         let patience = handle.config().timeouts.drain;
         let settled = runtime.block_on(async { timeout(patience, engine.cache.settle()).await });
         if settled.is_err() {
@@ -392,7 +391,7 @@ impl Started {
             shared.notices.say(Kind::Server, "", line);
         }
         if shared.life.is_replaced() {
-            // Whoever has asked for it hears that it is done.
+            // The operator's upgrade request gets its response.
             thread::sleep(LAST_ANSWER);
         }
         shared.notices.settle();
@@ -400,8 +399,7 @@ impl Started {
     }
 }
 
-/// Says to the server before that this one is about to accept, and remembers for how long that one still
-/// serves.
+/// Reports readiness to the previous process, and registers it for as long as it drains.
 fn take_over(inherited: &mut Inherited, life: &Arc<Life>) {
     let Some(before) = inherited.ready() else {
         return;
@@ -415,7 +413,7 @@ fn take_over(inherited: &mut Inherited, life: &Arc<Life>) {
     }
 }
 
-/// Has the purges count that the process before this one left.
+/// Applies the purge rules that previous processes recorded.
 async fn load_rules(shared: &Shared) {
     let line = match shared.engine.cache.load_rules().await {
         Ok(loaded) if loaded.is_damaged => {
@@ -432,18 +430,18 @@ async fn load_rules(shared: &Shared) {
     shared.notices.say(Kind::PurgesLost, "purges", line);
 }
 
-/// How far the end of a server has come.
+/// Progress of a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
     NotBegun,
-    /// It is not ready any more, and still serves everything until then.
+    /// Not ready any more, but still serving until then.
     Delayed(Instant),
-    /// It finishes what is under way.
+    /// Draining.
     Draining,
 }
 
-/// Waits for the signal to stop, or for the threads to end by themselves, and has the server accept nothing more
-/// once `drain_delay` is over. Says whether there was a signal after that, and nothing is to be waited for any more.
+/// Waits for the signal to stop, or for the threads to end, and stops accepting after `drain_delay`. Returns
+/// true after a second signal, which skips draining.
 async fn wait_for_stop(
     handle: &Handle,
     stop: &channel::Sender<bool>,
@@ -466,7 +464,7 @@ async fn wait_for_stop(
             () = stop.closed() => return false,
         };
         if ending == Ending::Draining {
-            // An upgrade that was under way at the first signal asks as well.
+            // An upgrade in progress at the first signal requests a stop, too.
             if signal.is_none() {
                 continue;
             }
@@ -474,7 +472,7 @@ async fn wait_for_stop(
             return true;
         }
         let is_first = ending == Ending::NotBegun;
-        // Of the service that another process goes on with, this is not the end.
+        // After a handover the service continues in another process.
         if is_first && !shared.life.is_replaced() {
             tell(Stage::Stopping);
         }
@@ -529,7 +527,7 @@ fn serve_thread(
         let timeouts = shared.latest().timeouts;
         let finished = async {
             for listener in accepting {
-                // It says so itself if it panics; the connections still finish.
+                // A panic logs itself; the connections still drain.
                 let _ = listener.await;
             }
             let is_replaced = shared.life.is_replaced();
@@ -545,27 +543,27 @@ fn serve_thread(
                 () = farewell => {}
             }
         };
-        // Who has not finished by then is cut off with the runtime.
+        // Connections that have not finished by then are closed with the runtime.
         let _ = timeout(timeouts.drain, finished).await;
         Ok(())
     })
 }
 
-/// Tells those who subscribe by WebSocket that it is over, when it is.
+/// Closes WebSocket subscriptions at the end, after a delay.
 async fn end_sockets(shared: &Arc<Shared>, after: Duration) {
     sleep(after).await;
-    // A reload may have been the first that allowed any.
+    // A reload may have enabled it.
     if let Some(push) = &shared.latest().push {
         push.close_sockets();
     }
     pending::<()>().await;
 }
 
-/// How long they have to take that.
+/// Time for clients to receive the close frame.
 const FAREWELL: Duration = Duration::from_millis(100);
-/// How long the process waits at its end for the answer to the operator who has had it replaced.
+/// Time at the end of the process for the response to the operator's upgrade request.
 const LAST_ANSWER: Duration = Duration::from_millis(100);
-/// Threads of each serving thread that may wait for the disk.
+/// Blocking threads per serving thread, for the disk.
 const FILE_THREADS: usize = 16;
 
 fn summary(shared: &Shared) -> Summary {

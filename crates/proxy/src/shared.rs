@@ -1,7 +1,7 @@
-//! What all connections share, put together from the configuration.
+//! State that all connections share, built from the configuration.
 //!
-//! A reload makes another one, and a connection takes that up between two requests: what was read of
-//! a request is never held against rules that came after it.
+//! A reload builds another one, and a connection takes it up between two requests: one request is never
+//! subject to rules of two configurations.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -31,73 +31,73 @@ use crate::session::{OnFinished, Pseudonym, Strangers};
 use crate::tls::Issued;
 use crate::watched::WatchedPages;
 
-/// The largest share of the memory that one response may take.
+/// Part of the memory that one response may occupy.
 const LARGEST_SHARE: u64 = 16;
-/// The share of the memory that bodies under way may take on top of it.
+/// Part of the memory for bodies in transit, in addition to it.
 const FILL_SHARE: u64 = 4;
-/// The time between two attempts to refresh a response.
+/// Interval between two attempts to refresh a response, in milliseconds.
 const REFRESH_PAUSE: u64 = 1000;
-/// How long a request waits for somebody else's fetch before it gets a 504. Longer than any
-/// fetch may take with the default time-outs, so it matters only when something is wrong.
+/// Time limit in milliseconds of a request for a coalesced fetch, before 504 (Gateway Timeout). Longer than
+/// any fetch with default timeouts, so reaching it is a sign of a fault.
 const WAIT_TIMEOUT: u64 = 90_000;
 
-/// What all connections share.
+/// State that all connections share.
 pub(crate) struct Shared {
     pub(crate) engine: Arc<Engine>,
-    /// The routes that the engine finds by.
+    /// Routing table.
     pub(crate) routing: Arc<Routing>,
-    /// Documents that are put here, where there are any.
+    /// Push documents, if any.
     pub(crate) push: Option<Arc<Push>>,
-    /// The Mercure hub, where there is one.
+    /// Mercure hub, if enabled.
     pub(crate) mercure: Option<Arc<Hub>>,
-    /// Pages that somebody watches.
+    /// Watched pages.
     watched: Arc<WatchedPages>,
     pub(crate) head_limits: HeadLimits,
     pub(crate) timeouts: ClientTimeouts,
     pub(crate) idle_millis: u64,
     pub(crate) trusted_proxies: Vec<Cidr>,
-    /// Who says first whom he passes a connection on for.
+    /// Proxies whose connections begin with a PROXY header.
     proxy_protocol: Vec<Cidr>,
-    /// Who may purge the way plugins do.
+    /// Addresses that may purge with the PURGE method.
     pub(crate) purge_from: Vec<Cidr>,
-    /// The largest body that requests may have, by the number of their route.
+    /// Limit of request bodies, by number of the route.
     max_bodies: Box<[u64]>,
-    /// Those whose pages may be watched, by the number of their route; `None` where none is.
+    /// Routes whose pages may be watched, by number; `None` if there are none.
     pub(crate) watched_routes: Option<Box<[bool]>>,
-    /// Requests that one connection may have.
+    /// Limit of requests per connection.
     pub(crate) requests_per_connection: u64,
-    /// The same at a time, and how many it may give up, by HTTP/2.
+    /// Limits of HTTP/2 connections.
     pub(crate) http2: Http2Limits,
-    /// Stands in where an HTTP/1.0 client names no host.
+    /// `Host` for HTTP/1.0 requests without one.
     pub(crate) default_host: String,
-    /// What TLS sessions with clients begin with, where it is spoken.
+    /// TLS configuration for clients, if any listener uses TLS.
     pub(crate) tls: Option<Arc<ServerConfig>>,
-    /// What clients are told who came by TLS.
+    /// `Strict-Transport-Security` of HTTPS responses.
     pub(crate) strict: Option<String>,
-    /// The port that requests are sent to that did not come by TLS.
+    /// Port of the redirect from HTTP to HTTPS.
     pub(crate) secure_port: Option<u16>,
-    /// What authorities are answered who want to see that names are ours, where certificates are got from them.
+    /// Issued certificates and pending challenges, if ACME is enabled.
     pub(crate) issued: Option<Arc<Issued>>,
     /// Something comes before the cache is asked: one of the two.
     pub(crate) looks_first: bool,
     pub(crate) pseudonym: Arc<Pseudonym>,
     pub(crate) room: Arc<Room>,
     pub(crate) lent: Lent,
-    /// What routes let through; `None` where none lets through less than there is.
+    /// Rate limits of routes, if any.
     pub(crate) rates: Option<Box<Rates>>,
     pub(crate) notices: Notices,
     pub(crate) figures: Arc<Figures>,
-    /// Who has said that the visitor came by TLS, and was not believed.
+    /// Untrusted peers that sent `X-Forwarded-Proto`.
     pub(crate) strangers: Arc<Strangers>,
-    /// Who is told of each request when it is over.
+    /// Callback for finished requests.
     pub(crate) on_finished: Option<OnFinished>,
     pub(crate) life: Arc<Life>,
-    /// How many reloads came before it.
+    /// Generation of the configuration: the number of reloads before it.
     generation: u64,
 }
 
 impl Shared {
-    /// For requests to these origins, one for each upstream group, and to documents.
+    /// Builds the initial state, with one origin per upstream group, and documents.
     pub(crate) fn before(
         (origins, push): (&[Arc<dyn Origin>], Option<Arc<Push>>),
         config: &Config,
@@ -136,7 +136,7 @@ impl Shared {
         lasting.with(config)
     }
 
-    /// The largest body that a request may have on its route, and on those that its path may be read as.
+    /// Limit of a request's body: the lowest of the routes that its path may be read as.
     pub(crate) fn max_body(&self, question: &FetchPlan, request: &Request<'_>) -> u64 {
         let most = self.max_bodies[question.route()];
         if !question.has_ambiguous_path() {
@@ -149,13 +149,13 @@ impl Shared {
         bodies.fold(most, u64::min)
     }
 
-    /// Whether the pages of a route may be watched.
+    /// Returns true if the pages of a route may be watched.
     pub(crate) fn is_watched(&self, route: usize) -> bool {
         let watched = self.watched_routes.as_ref();
         watched.is_some_and(|watched| watched[route])
     }
 
-    /// The same cache, connections and room with another configuration, before these origins.
+    /// Builds the state for another configuration, with the same cache and connections.
     pub(crate) fn renewed(&self, origins: &[Arc<dyn Origin>], config: &Config) -> Self {
         let object = (config.memory / LARGEST_SHARE).max(self.engine.cache.largest_in_tiers());
         let push = self.push.clone().or_else(|| start_push(config).ok()?);
@@ -197,13 +197,13 @@ impl Shared {
         lasting.with(config)
     }
 
-    /// Whether connections from there begin with the PROXY protocol.
+    /// Returns true if connections from this address begin with a PROXY header.
     pub(crate) fn expects_introduction(&self, peer: IpAddr) -> bool {
         let mut blocks = self.proxy_protocol.iter();
         blocks.any(|block| block.contains(peer))
     }
 
-    /// A request of somebody at this address was refused for its body, if it was for a limit.
+    /// Counts a request that was rejected because of its body, if a limit was exceeded.
     pub(crate) fn refused_body(&self, why: &BodyError, address: &str) {
         let (limit, names) = match why {
             BodyError::TooLarge => (Refusal::Body, "max_body_size"),
@@ -213,13 +213,13 @@ impl Shared {
         self.refused(limit, || format!("{address}: {why} ({names})"));
     }
 
-    /// Something was refused because a limit says so.
+    /// Counts and logs a rejection.
     pub(crate) fn refused(&self, why: Refusal, line: impl FnOnce() -> String) {
         self.figures.refused.count(why);
         self.notices.refused(why.as_str(), line);
     }
 
-    /// What has come into force since, if something has.
+    /// Returns a newer configuration, if there is one.
     #[inline]
     pub(crate) fn newer(&self) -> Option<Arc<Self>> {
         if self.life.generation() == self.generation {
@@ -228,23 +228,23 @@ impl Shared {
         self.life.in_force().map(|InForce { shared, .. }| shared)
     }
 
-    /// What is in force now.
+    /// Returns the active configuration.
     pub(crate) fn latest(self: &Arc<Self>) -> Arc<Self> {
         self.newer().unwrap_or_else(|| Arc::clone(self))
     }
 
-    /// How many reloads came before it.
+    /// Generation of the configuration.
     pub(crate) const fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Whether each connection is closed after its next answer.
+    /// Returns true if each connection is closed after its next response.
     pub(crate) fn is_leaving(&self) -> bool {
         self.life.is_leaving()
     }
 
-    /// How long a client may take until it sends another request. One that was not told to close its
-    /// connection when the server stopped may have sent that already.
+    /// Keep-alive (idle) timeout of client connections; short while draining, when only a request already
+    /// under way is awaited.
     pub(crate) fn idle(&self) -> Duration {
         let idle = self.timeouts.idle;
         let is_stopping = self.life.draining_since().is_some() && !self.life.is_replaced();
@@ -256,7 +256,7 @@ impl Shared {
     }
 }
 
-/// What goes on over reloads, as it is to go on: the rest is what the configuration says.
+/// State that survives reloads.
 struct Lasting {
     engine: Engine,
     routing: Arc<Routing>,
@@ -343,7 +343,7 @@ fn slow_reader_timeout(config: &Config) -> Duration {
     Duration::from_millis(config.limits.slow_reader_timeout)
 }
 
-/// The first server there is.
+/// Name of the first upstream server.
 fn default_host(config: &Config) -> String {
     let group = config.upstreams.first();
     let server = group.and_then(|group| group.servers.first());
@@ -352,21 +352,21 @@ fn default_host(config: &Config) -> String {
         .unwrap_or_default()
 }
 
-/// What bodies on their way may take: once while they arrive, and once while clients take what was
-/// stored.
+/// Memory for bodies in transit, in bytes. The limit applies twice: to bodies being received, and to stored
+/// bodies being sent.
 fn fill_memory(config: &Config) -> u64 {
     let limit = config.limits.fill_memory;
     limit.unwrap_or(config.memory / FILL_SHARE)
 }
 
-/// The largest object that memory takes.
+/// Limit of an object in memory, in bytes.
 pub(crate) fn largest_in_memory(config: &Config) -> u64 {
     let of_routes = config.routes.iter().filter_map(|route| route.max_object);
     let largest = of_routes.fold(config.memory / LARGEST_SHARE, u64::max);
     largest.min(config.memory / 4)
 }
 
-/// The bounds of the cache.
+/// Settings of the cache.
 pub(crate) fn settings(config: &Config) -> Settings {
     Settings {
         clients: Clients::Visitors,
@@ -391,8 +391,7 @@ pub(crate) fn settings(config: &Config) -> Settings {
     }
 }
 
-/// The routes to these origins, and what finds the one that a request takes. Bodies of more than `object`
-/// bytes are kept only where a route says so.
+/// Builds the routes and the routing table. Bodies above `object` bytes are stored only if a route allows it.
 fn routes(
     config: &Config,
     behind: Behind<'_>,
@@ -427,7 +426,7 @@ fn routes(
     (routes, Box::new(find), routing)
 }
 
-/// Who answers what the cache cannot.
+/// Origins behind the cache.
 #[derive(Clone, Copy)]
 struct Behind<'a> {
     origins: &'a [Arc<dyn Origin>],
@@ -437,13 +436,13 @@ struct Behind<'a> {
 }
 
 impl Behind<'_> {
-    /// It is there where a route goes to it.
+    /// Present if a route leads to it.
     fn push(&self) -> &Arc<Push> {
         self.push
             .expect("a route goes to documents or those who watch, and nobody was started for them")
     }
 
-    /// So is the hub.
+    /// Present if a route leads to it.
     fn mercure(&self) -> Arc<dyn Origin> {
         let hub = self
             .mercure
@@ -459,7 +458,7 @@ impl Behind<'_> {
     }
 }
 
-/// The Mercure hub, as it is to be, if there is to be one. Where there was one, it goes on.
+/// Starts the Mercure hub, if it is enabled, or reconfigures the running one.
 fn start_mercure(known: Option<&Arc<Hub>>, config: &Config) -> Option<Arc<Hub>> {
     let settings = config.push.mercure.settings(&config.push.settings)?;
     Some(match known {
@@ -471,7 +470,8 @@ fn start_mercure(known: Option<&Arc<Hub>>, config: &Config) -> Option<Arc<Hub>> 
     })
 }
 
-/// Has the Mercure hub take up what was published before, and write down what will be, where it is to. Before anybody asks.
+/// Loads the Mercure hub's history and starts recording, if it is persistent. To be called before the first
+/// request.
 pub(crate) fn keep_updates(shared: &Shared, config: &Config) -> Result<(), BackendError> {
     let hub = shared.mercure.as_ref();
     match hub.zip(config.push.mercure.kept.as_ref()) {
@@ -480,8 +480,8 @@ pub(crate) fn keep_updates(shared: &Shared, config: &Config) -> Result<(), Backe
     }
 }
 
-/// Takes up the documents that were kept, and those who watch them or pages, if there is something to watch. Where a
-/// reload is the first to allow that there are no documents: they need another start.
+/// Loads the stored documents, and starts their subscriptions, if documents or pages can be watched. Enabling
+/// documents by a reload needs a restart.
 pub(crate) fn start_push(config: &Config) -> Result<Option<Arc<Push>>, BackendError> {
     let push = &config.push;
     let is_watched = config.routes.iter().any(|it| it.goes_to == GoesTo::Watch);

@@ -1,4 +1,4 @@
-//! The signals that a server is sent. Listened for from the start, so that none is missed.
+//! Unix signals. Handlers are installed at the start, so that none is missed.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::notices::{Kind, Notices};
 
-/// What opens log files anew.
+/// Callback that reopens log files.
 pub(crate) type OnReopen = Box<dyn Fn() + Send + Sync>;
 
 /// A signal to stop.
@@ -16,8 +16,7 @@ pub(crate) enum StopSignal {
     Interrupt,
 }
 
-/// The signals to stop, and those that mean something only to some servers and would end the process if
-/// nobody listened.
+/// Signals that stop the server, and those that would end the process without a handler.
 pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -35,7 +34,7 @@ impl Signals {
         })
     }
 
-    /// The next signal to stop.
+    /// Waits for the next signal to stop; logs the others.
     pub(crate) async fn next(&mut self, notices: &Notices) -> StopSignal {
         loop {
             tokio::select! {

@@ -11,11 +11,11 @@ use crate::descriptors;
 use crate::notices::{Kind, Notices};
 use crate::shared::largest_in_memory;
 
-/// A body turns out to be too large for memory when as much as memory takes is there, and all of that
-/// goes to the queue at once, of which one body may have a half.
+/// Part of the write queue for one body. A body found too large for memory is queued at once with all that
+/// has arrived, and may occupy half of the queue.
 const LARGEST_IN_QUEUE: u64 = 4;
 
-/// Why a tier does not start. One that is merely out of reach does.
+/// Reason for which a tier does not start. A server that is out of reach is none.
 #[derive(Debug, thiserror::Error)]
 pub enum TierStartError {
     /// The disk.
@@ -27,20 +27,20 @@ pub enum TierStartError {
     /// Redis.
     #[error("redis: {0}")]
     Redis(#[from] RedisStartError),
-    /// The server whose place this one takes keeps the directory.
+    /// The previous process did not release the directory.
     #[error("disk: {0}")]
     Handover(std::io::Error),
-    /// A file that was named cannot be read.
+    /// A configured file cannot be read.
     #[error("{path}: {error}")]
     File {
-        /// Which.
+        /// Path of the file.
         path: String,
-        /// What the system says.
+        /// Error of the system.
         error: std::io::Error,
     },
 }
 
-/// Starts them, the nearest first. What they do in the background they do on `background`.
+/// Starts the tiers, the nearest first. Their background tasks run on `background`.
 pub(crate) async fn start(
     config: &Config,
     background: &Handle,

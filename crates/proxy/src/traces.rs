@@ -1,9 +1,8 @@
-//! Which requests are traced, and what is told of them.
+//! Tracing: sampling of requests, and spans of origin requests (W3C Trace Context).
 //!
-//! A request that is traced has a span, and so has what is asked of the origin for it, as a part of it: that
-//! one is the parent of whatever the application makes. Whoever asked already says whether the trace is
-//! kept: if not, it is not kept here either; and if it is, that counts where the peer is trusted. All others
-//! are traced by chance.
+//! A traced request has a span, and its origin requests have child spans, which are the parents of the
+//! application's. The `sampled` flag of an incoming `traceparent` is respected if it is off, and also if it
+//! is on and the peer is trusted. All other requests are sampled at random.
 
 use std::cell::Cell;
 use std::collections::hash_map::RandomState;
@@ -16,18 +15,18 @@ use microcache_engine::OriginRequest;
 use microcache_engine::origin::Urgency;
 use microcache_policy::{Fields, Span, trace_parent};
 
-/// What became of spans, since the start.
+/// Export counters of spans since the start.
 #[derive(Debug, Default)]
 pub struct TraceCounts {
-    /// Those that a collector has taken.
+    /// Spans accepted by the collector.
     pub sent: AtomicU64,
-    /// Those for which there was no room.
+    /// Spans dropped because the queue was full.
     pub dropped: AtomicU64,
-    /// Those that no collector has taken.
+    /// Spans that the collector did not accept.
     pub failed: AtomicU64,
 }
 
-/// Who is told of what was asked of origins.
+/// Callback for origin spans.
 type Tell = Box<dyn Fn(&OriginSpan) + Send + Sync>;
 
 /// The tracing of a server.
@@ -37,28 +36,28 @@ pub struct Traces {
     counts: Arc<TraceCounts>,
 }
 
-/// Something that was asked of an origin.
+/// Span of an origin request.
 #[derive(Debug)]
 pub struct OriginSpan {
-    /// Its place in the trace.
+    /// Ids of the span.
     pub span: Span,
     /// The upstream group.
     pub upstream: String,
     /// The method.
     pub method: String,
-    /// The host, as the origin is told it.
+    /// `Host` sent to the origin.
     pub host: String,
     /// The path, without the query.
     pub path: String,
-    /// A stale response was the answer meanwhile.
+    /// A background refresh: a stale response was served meanwhile.
     pub is_refresh: bool,
-    /// When it wanted a place among those that are with the origin.
+    /// Arrival at the queue.
     pub began: SystemTime,
-    /// When it was over.
+    /// End of the request.
     pub ended: SystemTime,
-    /// What it was answered, if it was.
+    /// Status of the response, if there was one.
     pub status: Option<u16>,
-    /// What went wrong.
+    /// Error.
     pub error: Option<String>,
 }
 
@@ -69,7 +68,7 @@ impl std::fmt::Debug for Traces {
 }
 
 impl Traces {
-    /// Of so many requests, from 0 to 1. What is asked of origins for them is told.
+    /// Traces a share of requests, from 0 to 1. `tell` receives their origin spans.
     pub fn new(
         share: f64,
         counts: Arc<TraceCounts>,
@@ -82,12 +81,12 @@ impl Traces {
         }
     }
 
-    /// What became of spans.
+    /// Export counters.
     pub fn counts(&self) -> &TraceCounts {
         &self.counts
     }
 
-    /// The span of a request, if it is traced. `vouched` says that the peer is trusted.
+    /// Begins the span of a request, if it is traced. `vouched` says that the peer is trusted.
     pub fn begin(&self, request: Fields<'_>, vouched: bool) -> Option<Span> {
         let from = trace_parent(request);
         let is_traced = match from {
@@ -108,13 +107,13 @@ impl Traces {
         })
     }
 
-    /// A part of a span.
+    /// Begins a child span.
     pub(crate) fn part(span: &Span) -> Span {
         span.child(name())
     }
 }
 
-/// The span of what is being asked of an origin. It is told of when this is dropped.
+/// Span of an origin request in progress, reported on drop.
 #[derive(Debug)]
 pub(crate) struct OpenSpan {
     traces: Arc<Traces>,
@@ -129,7 +128,7 @@ pub(crate) struct OpenSpan {
     error: OnceLock<String>,
 }
 
-/// As much of a path is told.
+/// Limit of a reported path, in bytes.
 const LONGEST_PATH: usize = 512;
 
 impl OpenSpan {
@@ -158,7 +157,7 @@ impl OpenSpan {
     }
 
     pub(crate) fn failed(&self, why: String) {
-        // The first is the reason of the others.
+        // The first error is the cause of the others.
         let _ = self.error.set(why);
     }
 }
@@ -182,7 +181,7 @@ impl Drop for OpenSpan {
     }
 }
 
-/// The path of a target, as much of it as is told, without the query.
+/// Path of a target for display: without the query, cut if it is long.
 pub fn shown_path(target: &[u8]) -> String {
     let end = memchr::memchr2(b'?', b'#', target).unwrap_or(target.len());
     text(&target[..end.min(LONGEST_PATH)])
@@ -192,18 +191,18 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Whether something is one of this share of all. By chance: whoever takes every hundredth sees of what
-/// repeats every hundred times all or nothing.
+/// Returns true with this probability. Random, since every hundredth of a periodic sequence could be all or
+/// none.
 pub fn by_chance(share: f64) -> bool {
     share > 0.0 && (random() >> 11) as f64 / ((1_u64 << 53) as f64) < share
 }
 
-/// A name of a span: no zeros (Trace Context §3.2.2.4).
+/// A random span id, never zero (Trace Context §3.2.2.4).
 fn name() -> [u8; 8] {
     random().max(1).to_be_bytes()
 }
 
-/// A number that differs from process to process and from call to call.
+/// A random number that differs between processes and calls.
 fn random() -> u64 {
     thread_local! {
         static STATE: Cell<u64> = Cell::new(RandomState::new().hash_one(0) | 1);

@@ -1,8 +1,8 @@
-//! Another process in the place of this one: the same command line, with the program and the
-//! configuration as they are by then.
+//! Upgrade: replaces the process by a new one with the same command line, and the present program and
+//! configuration.
 //!
-//! The new one is given the listening sockets. This one serves until the other has said that it does; if
-//! it never says so, nothing has changed.
+//! The new process inherits the listening sockets. This one serves until the new one is ready; if that fails,
+//! nothing changes.
 
 use std::ffi::OsString;
 use std::io;
@@ -23,35 +23,35 @@ use crate::handover::{Line, TICKETS, VARIABLE};
 use crate::predecessor::follow_successor;
 use crate::tls::Tickets;
 
-/// How long writing to the tiers may take before the disk is handed over: what is not written then is
-/// lost to the new process, and nothing else.
+/// Time limit for pending writes to the tiers before the disk is handed over. Later writes are lost to the
+/// new process only.
 const SETTLE: Duration = Duration::from_secs(5);
 
-/// A process that has failed has so many times so long to say why, and to end.
+/// Polls for a failed successor's reason and exit.
 const LAST_LOOKS: u32 = 40;
 const LAST_LOOK: Duration = Duration::from_millis(50);
 
-/// Why this process goes on.
+/// Reason for which an upgrade failed. This process continues.
 #[derive(Debug, thiserror::Error)]
 pub enum NotUpgraded {
-    /// The server is about to end.
+    /// The server is shutting down.
     #[error("the server is about to end")]
     Draining,
-    /// A container ends with its first process.
+    /// The process is the first of a container, which would end with it.
     #[error("this is process 1: what it runs in would end with it")]
     First,
-    /// The other one could not be started.
+    /// The new process could not be started.
     #[error("{0}")]
     NotStarted(#[from] io::Error),
-    /// It has ended, or said why it does not serve.
+    /// The new process has ended, or reported an error.
     #[error("the new process does not serve: {0}")]
     Failed(String),
-    /// Too many others wait for the same.
+    /// Too many commands are pending.
     #[error("others wait for the same")]
     Busy,
 }
 
-/// What is run: what this process was started as.
+/// Command line of this process, for its successor.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     path: PathBuf,
@@ -59,7 +59,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// To be called at the start, while the file is still the one that runs.
+    /// Reads the command line. To be called at the start, while the file is still that of this process.
     pub(crate) fn this() -> io::Result<Self> {
         Ok(Self {
             path: std::env::current_exe()?,
@@ -68,22 +68,21 @@ impl Program {
     }
 }
 
-/// The process that takes this one's place. Until it does it ends with this.
+/// The new process, which is killed on drop until it has taken over.
 struct Successor {
     process: Child,
     line: Arc<Line>,
     serves: bool,
 }
 
-/// What it has said last.
+/// State of the successor after its latest message.
 #[derive(Debug, PartialEq, Eq)]
 enum Word {
     WantsDisk,
     Ready,
 }
 
-/// Starts another process in the place of this one, and gives its id as soon as it serves. This one is to
-/// stop then.
+/// Starts the new process, and returns its id as soon as it serves. This process is to stop then.
 pub(crate) async fn upgrade(program: &Program, handle: &Handle) -> Result<u32, NotUpgraded> {
     let life = handle.life();
     if handle.is_leaving() {
@@ -99,7 +98,7 @@ pub(crate) async fn upgrade(program: &Program, handle: &Handle) -> Result<u32, N
     let started = blocking(move || Successor::start(&program, sockets, tickets)).await;
     let (mut successor, mut word) = started?;
     if word == Word::WantsDisk {
-        // A purge that came now would be known to neither.
+        // A purge between the two would be known to neither process.
         life.begin_handover();
         let went_on = match give_up_disk(handle).await {
             Ok(()) => blocking(move || successor.go_on()).await,
@@ -112,7 +111,7 @@ pub(crate) async fn upgrade(program: &Program, handle: &Handle) -> Result<u32, N
         (successor, word) = went_on?;
     }
     debug_assert_eq!(word, Word::Ready);
-    // From now on it accepts, and a purge that came here would miss what it stores.
+    // The new process accepts from now on, and would miss a purge here.
     life.begin_handover();
     if let Err(error) = successor.line.say("go", None) {
         life.end_handover();
@@ -122,12 +121,12 @@ pub(crate) async fn upgrade(program: &Program, handle: &Handle) -> Result<u32, N
     }
     successor.serves = true;
     life.hand_over(Arc::clone(&successor.line));
-    // Without it a purge there is answered when this process has ended.
+    // Without the forwarding, a purge there completes when this process has ended.
     let _ = follow(Arc::clone(&successor.line), handle);
     Ok(successor.process.id())
 }
 
-/// Has purges count here that come to the new process while this one ends.
+/// Applies purges that the new process forwards while this one drains.
 fn follow(line: Arc<Line>, handle: &Handle) -> io::Result<()> {
     let engine = handle.engine();
     let purge = move |rule: Rule| engine.cache.apply_purge(&rule);
@@ -233,7 +232,7 @@ impl Successor {
         NotUpgraded::Failed(why.to_owned())
     }
 
-    /// One that ends by itself has said why; another is ended.
+    /// Waits for the process to end by itself, and kills it otherwise.
     fn end(&mut self) {
         for _ in 0..LAST_LOOKS {
             if matches!(self.process.try_wait(), Ok(Some(_))) {

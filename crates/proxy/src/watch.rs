@@ -1,5 +1,4 @@
-//! What is looked at now and then, and told when it changes: the tiers, memory, and notices that
-//! were held back.
+//! Periodic checks that log changes: state of the tiers, memory, and suppressed log events.
 
 use std::time::Duration;
 
@@ -10,10 +9,10 @@ use tokio::time::sleep;
 use crate::config::units::show_size;
 use crate::notices::{Kind, Notices};
 
-/// How often.
+/// Interval of the checks.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Looks for as long as it is polled.
+/// Checks for as long as it is polled.
 pub(crate) async fn watch(engine: &Engine, notices: &Notices) {
     let mut were_degraded = Vec::new();
     let mut was_full = false;
@@ -42,7 +41,7 @@ fn full(capacity: u64) -> String {
     )
 }
 
-/// Says when a tier falls out of service, wholly or in part, and when it is back.
+/// Logs when a tier goes out of service, wholly or in part, and when it returns.
 fn look_at_tiers(reports: &[TierReport], were_degraded: &mut Vec<bool>, notices: &Notices) {
     were_degraded.resize(reports.len(), false);
     for (report, was_degraded) in reports.iter().zip(were_degraded) {
@@ -60,7 +59,7 @@ fn look_at_tiers(reports: &[TierReport], were_degraded: &mut Vec<bool>, notices:
     }
 }
 
-/// Says what tiers have found that they have not made, each time that it changes.
+/// Logs foreign files found by the tiers, on every change.
 fn look_for_foreign(reports: &[TierReport], foreign: &mut Vec<Option<String>>, notices: &Notices) {
     foreign.resize(reports.len(), None);
     for (report, foreign) in reports.iter().zip(foreign) {
@@ -75,7 +74,8 @@ fn look_for_foreign(reports: &[TierReport], foreign: &mut Vec<Option<String>>, n
     }
 }
 
-/// Says when everything was purged because nobody knows what the log of purges has had. Gives how often that was so far.
+/// Logs when everything was purged because purges may have been missed in the shared log. Returns the number
+/// of those occasions so far.
 fn look_at_log(engine: &Engine, before: u64, notices: &Notices) -> u64 {
     let lost = engine.cache.fleet().map_or(0, |fleet| fleet.lost);
     if lost > before {

@@ -1,8 +1,8 @@
-//! Pages of the application that somebody watches: each is followed once, however many watch it.
+//! Watched pages of the application: each is followed once, for all its subscribers.
 //!
-//! Who follows one looks at what anybody would be given of it, whenever something was stored for its url or
-//! something was purged. Where its route says so, it is kept fresh as well, as if somebody asked for it all the
-//! time: or nothing would ever change.
+//! A follower looks up the page as an anonymous request would find it, whenever a response is stored for its
+//! URL or something is purged. If the route allows it, the page is also kept fresh as if it were requested
+//! continuously; otherwise nothing would ever change.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -21,16 +21,16 @@ use crate::config::Watching;
 use crate::in_force::{InForce, Life};
 use crate::session::{Caller, Freshened, PlainGet, Session, client_address, visitor_scheme};
 
-/// Between two looks: what changes all the time is told so often.
+/// Minimum interval between two lookups of a page, and so between two notifications.
 const PACE: Duration = Duration::from_millis(50);
-/// Between two requests for the same page.
+/// Minimum interval between two requests for the same page.
 const REFRESH_PACE: Duration = Duration::from_secs(1);
-/// The same where the page is an error.
+/// Minimum interval if the page is an error.
 const ERROR_PACE: Duration = Duration::from_secs(30);
-/// Until the next attempt where the answer may not be kept.
+/// Interval between attempts if the response may not be stored.
 const UNWATCHABLE_PACE: Duration = Duration::from_mins(1);
 
-/// All of them.
+/// All watched pages.
 pub(crate) struct WatchedPages {
     life: Weak<Life>,
     pages: Mutex<Pages>,
@@ -47,7 +47,7 @@ struct Pages {
     new_of: HashMap<Network, usize>,
 }
 
-/// A page, and the address of the first who watched it.
+/// A page, and the address of its first subscriber.
 struct Followed {
     page: Weak<PageTopic>,
     network: Network,
@@ -89,7 +89,7 @@ impl Pages {
         Ok(self.remove(&name).and_then(|page| page.upgrade()))
     }
 
-    /// Forgets those that nobody watches any more.
+    /// Removes pages without subscribers.
     fn forget_left(&mut self) {
         let held = &mut self.held;
         self.all.retain(|_, followed| {
@@ -123,7 +123,7 @@ impl Pages {
     }
 }
 
-/// What tells pages apart.
+/// Identity of a page.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Name {
     scheme: Scheme,
@@ -146,7 +146,7 @@ impl WatchedPages {
         }
     }
 
-    /// The page of this path and query, for whoever sends a request.
+    /// Finds or creates the page with this path and query, for a client's request.
     pub(crate) fn find(
         &self,
         request: &OriginRequest,
@@ -164,7 +164,7 @@ impl WatchedPages {
         if routes.all(|route| route.watch == Watching::Off) {
             return Err(PageError::NoneAllowed);
         }
-        // As the first who watches it is at this address, the application is told that it is for him.
+        // The application sees the address of the first subscriber.
         let address = client_address(fields).unwrap_or(Ipv4Addr::LOCALHOST.into());
         if Follower::new(&in_force, &name, address).allowed() == Watching::Off {
             return Err(PageError::NotAllowed);
@@ -195,7 +195,7 @@ impl WatchedPages {
     }
 }
 
-/// Follows a page for as long as somebody watches it.
+/// Follows a page while it has subscribers.
 async fn follow(life: Weak<Life>, name: Name, address: IpAddr, page: Weak<PageTopic>) {
     let Some(left) = page.upgrade().map(|page| page.on_last_left()) else {
         return;
@@ -209,10 +209,10 @@ async fn follow(life: Weak<Life>, name: Name, address: IpAddr, page: Weak<PageTo
             return;
         };
         let follower = Follower::new(&in_force, &name, address);
-        // Before the look: what changes after it is not missed.
+        // Subscribed before the lookup, so that no later change is missed.
         watchers = follower.watchers(watchers);
         let Some(watching) = &mut watchers else {
-            // There are too many; there may be fewer later.
+            // The limit of watchers is reached, perhaps only for a while.
             sleep(UNWATCHABLE_PACE).await;
             continue;
         };
@@ -234,20 +234,20 @@ async fn next_look(at: Option<Instant>) {
     }
 }
 
-/// What was seen of a page.
+/// State of a follower: what was last seen of the page.
 #[derive(Default)]
 struct Seen {
-    /// What was there, by when it was asked for, and its version.
+    /// Latest version of the page, and the time when it was requested.
     shown: Option<(Time, u64)>,
-    /// Something was there at some time.
+    /// The page was present at some time.
     was_shown: bool,
-    /// There was a purge since.
+    /// The page was purged since.
     purge: bool,
-    /// The application is not asked before.
+    /// Earliest time of the next origin request.
     not_before: Option<Instant>,
 }
 
-/// Who tells of changes.
+/// Subscriptions to changes of the page in the cache.
 struct Watchers {
     watched: WatchTarget,
     url: Watcher,
@@ -266,7 +266,7 @@ impl Watchers {
     }
 }
 
-/// Looks at a page as somebody without cookies and credentials would.
+/// Looks up a page as a client without cookies and credentials.
 struct Follower {
     session: Session,
     plain: PlainGet,
@@ -283,7 +283,7 @@ impl Follower {
         }
     }
 
-    /// What its route allows.
+    /// Permissions of the route for watched pages.
     fn allowed(&self) -> Watching {
         let engine = &self.in_force.shared.engine;
         let found = engine.find(&self.session.request(self.plain.head()));
@@ -293,7 +293,7 @@ impl Follower {
         self.in_force.config.routes[found.route].watch
     }
 
-    /// Those who tell of changes; others where another configuration has it stored under another key.
+    /// Returns the subscriptions to changes, renewed if the configuration stores the page under another key.
     fn watchers(&self, before: Option<Watchers>) -> Option<Watchers> {
         let engine = &self.in_force.shared.engine;
         let watched = engine.watched(&self.session.request(self.plain.head()));
@@ -315,11 +315,12 @@ impl Follower {
         engine.peek(&request, engine.clock.now())
     }
 
-    /// Looks, tells what is new, and has what is out of date renewed. Says when to look again by itself.
+    /// Looks up the page, publishes changes, and renews it if it is out of date. Returns the time of the next
+    /// lookup.
     async fn look(&self, seen: &mut Seen, page: &PageTopic) -> Option<Instant> {
         let allowed = self.allowed();
         if allowed == Watching::Off {
-            // It was allowed when the first came.
+            // It was allowed when the first subscriber came.
             page.publish(PageStatus::Unwatchable);
             return Some(Instant::now() + UNWATCHABLE_PACE);
         }
@@ -339,7 +340,8 @@ impl Follower {
         let pause = match self.session.freshen(&self.plain).await {
             Freshened::Asked => REFRESH_PACE,
             Freshened::NotKept => {
-                // What was kept before may be kept again: the application may be in trouble.
+                // A page that was storable before may be so again: the application may have a temporary
+                // failure.
                 if !seen.was_shown {
                     page.publish(PageStatus::Unwatchable);
                 }
@@ -348,7 +350,7 @@ impl Follower {
         };
         let peek = self.peek();
         seen.take(peek.as_ref(), page);
-        // Whoever makes up urls must not have the application say each second that there is nothing.
+        // Invented URLs must not cause an origin request per second.
         let is_error = peek.as_ref().is_some_and(|peek| peek.status() >= 400);
         let pause = if is_error { ERROR_PACE } else { pause };
         seen.not_before = Some(now + pause);
@@ -357,7 +359,7 @@ impl Follower {
     }
 }
 
-/// How the content of a page is had, which is read only if somebody wants to be told it.
+/// Returns a loader of the page's content, which is read only if a subscriber asks for it.
 fn content_of(peek: &Peek) -> Option<FindContent> {
     peek.may_have_content(MAX_INLINE).then(|| {
         let peek = peek.clone();
@@ -370,12 +372,12 @@ fn content_of(peek: &Peek) -> Option<FindContent> {
 }
 
 impl Seen {
-    /// Tells what is new.
+    /// Publishes changes.
     fn take(&mut self, peek: Option<&Peek>, page: &PageTopic) {
         let Some(peek) = peek else {
             if std::mem::take(&mut self.purge) && self.shown.take().is_some() {
                 page.publish(PageStatus::Purged);
-                // Who purges wants another one to be seen.
+                // After a purge, a new version is expected at once.
                 self.not_before = None;
             }
             return;

@@ -1,5 +1,5 @@
-//! One request to an origin, from the moment it wants a place until the last byte of its answer. It is counted each
-//! time it is sent, and not before.
+//! Metrics of one origin request, from its arrival at the queue to the last byte of its response. Every
+//! attempt to send it is counted.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,14 +15,14 @@ use super::threads::Writer;
 use super::{ErrorKind, Figures, Measure, Named, OriginFigures, RecentError, UpstreamId, Url};
 use crate::traces::OpenSpan;
 
-/// The figures that a group of servers adds to.
+/// Metrics of an upstream group.
 #[derive(Clone, Debug)]
 pub(crate) struct GroupFigures {
     figures: Arc<Figures>,
     upstream: UpstreamId,
 }
 
-/// A request to an origin.
+/// A request to an origin, for metrics, errors and traces.
 pub(crate) struct AskedOrigin {
     of: GroupFigures,
     route: RouteId,
@@ -30,14 +30,14 @@ pub(crate) struct AskedOrigin {
     host: Bytes,
     target: Bytes,
     is_refresh: bool,
-    /// When it was sent, once it was.
+    /// Time of the latest attempt, once it was sent.
     sent: Option<Instant>,
     /// Its span, if it is traced.
     span: Option<OpenSpan>,
 }
 
 impl GroupFigures {
-    /// For the group of this name.
+    /// Metrics of the group with this name.
     pub(crate) fn new(figures: &Arc<Figures>, name: &str) -> Self {
         Self {
             upstream: figures.upstream(name),
@@ -45,7 +45,7 @@ impl GroupFigures {
         }
     }
 
-    /// A request that wants a place.
+    /// Begins a request that waits for a permit.
     pub(crate) fn ask(&self, request: &OriginRequest) -> AskedOrigin {
         AskedOrigin {
             of: self.clone(),
@@ -59,8 +59,8 @@ impl GroupFigures {
         }
     }
 
-    /// Counts that fields of the client's request are withheld from one that is sent for everyone. Returns the
-    /// route's name and the names of fields that were not withheld there before.
+    /// Counts a request for everyone from which fields of the client's request were withheld. Returns the
+    /// route's name and the field names that are new there.
     pub(crate) fn withheld(&self, request: &OriginRequest) -> Option<(String, Vec<String>)> {
         if request.withheld.is_empty() {
             return None;
@@ -85,12 +85,12 @@ impl GroupFigures {
 }
 
 impl AskedOrigin {
-    /// It has a place, and a server is chosen now.
+    /// Records that a permit was granted, and that a server is being chosen.
     pub(crate) fn sent(&mut self, now: Instant) {
         self.sent = Some(now);
     }
 
-    /// Counts that it is sent, for the first time or once more.
+    /// Counts an attempt.
     pub(crate) fn count(&self) {
         for figures in self.figures() {
             let refreshes = u64::from(self.is_refresh);
@@ -99,7 +99,7 @@ impl AskedOrigin {
         }
     }
 
-    /// Its answer begins with this status. Says how long that took.
+    /// Records the response's status and returns the time to first byte.
     pub(crate) fn answered(&self, status: u16) -> Duration {
         let took = self.took();
         let class = usize::from(status / 100).saturating_sub(1).min(4);
@@ -116,7 +116,8 @@ impl AskedOrigin {
         took
     }
 
-    /// Its answer is whole, with so much content, and took so long if that says something of the origin.
+    /// Records the end of the response: bytes of content, and its duration if that is representative of the
+    /// origin.
     pub(crate) fn ended(&self, bytes: u64, took: Option<Duration>) {
         for figures in self.figures() {
             figures.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -135,19 +136,19 @@ impl AskedOrigin {
         );
     }
 
-    /// It has no answer.
+    /// Records a failure without a response.
     pub(crate) fn failed(&self, why: &OriginError) {
         if let Some(span) = &self.span {
             span.failed(why.to_string());
         }
-        // That the client's content is broken is no fault of the origin's, nor that it has left.
+        // A broken request body, or a client that left, is no failure of the origin.
         if !matches!(why, OriginError::RequestBody(_) | OriginError::Left) {
             self.count_failure();
             self.error(None, why.to_string());
         }
     }
 
-    /// Its answer broke off.
+    /// Records a truncated response.
     pub(crate) fn broke_off(&self, why: &BodyError) {
         if let Some(span) = &self.span {
             span.failed(format!("the answer broke off: {why}"));
@@ -188,7 +189,7 @@ impl AskedOrigin {
         self.of.figures.origin_of(self.route, self.of.upstream)
     }
 
-    /// How long it takes until now.
+    /// Time since it was sent.
     pub(crate) fn took(&self) -> Duration {
         self.sent.map(|sent| sent.elapsed()).unwrap_or_default()
     }

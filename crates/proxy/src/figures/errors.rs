@@ -1,49 +1,49 @@
-//! What went wrong lately, and why, in bounded memory.
+//! Recent errors with their reasons, in bounded memory.
 
 use std::collections::VecDeque;
 
 use microcache_policy::Time;
 
-/// Errors that are kept, of each kind.
+/// Errors kept, per kind.
 const MOST: usize = 128;
-/// Those that are like one of so many before it are counted with that.
+/// Latest errors of a kind that a new one is compared with, to be merged.
 const ALIKE: usize = 8;
-/// For so many milliseconds after its last time.
+/// Interval in which equal errors are merged, in milliseconds.
 const WHILE: u64 = 10_000;
-/// So many bytes of a reason are kept.
+/// Limit of a reason, in bytes.
 const LONGEST_REASON: usize = 300;
 
-/// Whose error it is.
+/// Side on which an error occurred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
     /// An origin failed, or answered with a status of 500 or more. Clients may have got a stored copy.
     Origin,
-    /// A client got an error of ours.
+    /// A client got an error generated here.
     Answer,
 }
 
-/// Something that went wrong, and how often in short order.
+/// An error, with its repetitions in short order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecentError {
-    /// Whose it is.
+    /// Side on which it occurred.
     pub kind: ErrorKind,
-    /// When it was so the last time.
+    /// Time of its last occurrence.
     pub at: Time,
-    /// How often.
+    /// Number of occurrences.
     pub count: u64,
     /// The name of the route, if it was known.
     pub route: Option<String>,
     /// The name of the upstream group, of an origin's.
     pub upstream: Option<String>,
-    /// The url of the last time, or its beginning; none of a request that could not be read.
+    /// URL of its last occurrence, possibly cut; `None` if the request could not be parsed.
     pub url: Option<String>,
     /// The status that the origin sent, or the client got.
     pub status: Option<u16>,
-    /// Why.
+    /// Reason.
     pub reason: String,
 }
 
-/// The last ones of each kind, so that clients who send nonsense hide no failure of an origin.
+/// Latest errors of each kind, so that malformed requests of clients displace no failure of an origin.
 #[derive(Default)]
 pub(super) struct Errors {
     origin: VecDeque<RecentError>,
@@ -82,7 +82,7 @@ impl Errors {
 }
 
 impl RecentError {
-    /// Whether another one is the same once more.
+    /// Returns true if the other error is a repetition.
     fn is_like(&self, other: &Self) -> bool {
         other.at.since(self.at) < WHILE
             && self.status == other.status

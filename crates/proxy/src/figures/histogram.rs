@@ -1,4 +1,4 @@
-//! Times, counted by their length: every class is an eighth of its octave wide.
+//! Latency histogram; a bucket is an eighth of its octave wide.
 
 use std::array;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use super::threads::Writer;
 
-/// The first classes are so many nanoseconds wide, and an octave begins at each power of two of eight
-/// times that, a microsecond.
+/// Width of the first buckets in nanoseconds. An octave begins at each power of two of eight times that, a
+/// microsecond.
 const UNIT: u64 = 125;
-/// Classes of an octave.
+/// Buckets of an octave.
 const CLASSES: usize = 8;
-/// The last octave ends after more than an hour. What takes longer counts into its last class.
+/// Octaves. The last one ends above one hour; its last bucket takes longer times too.
 const OCTAVES: usize = 32;
 const SIZE: usize = CLASSES * (OCTAVES + 1);
 
-/// The classes, each with the number of times that fell into it.
+/// Bucket counters.
 pub(super) struct Histogram {
     classes: [AtomicU64; SIZE],
     nanos: AtomicU64,
@@ -37,7 +37,7 @@ impl Histogram {
         writer.add(&self.nanos, nanos);
     }
 
-    /// Adds what was recorded to `times`.
+    /// Adds the recorded times to `times`.
     pub(super) fn read_into(&self, times: &mut Latencies) {
         for (sum, class) in times.classes.iter_mut().zip(&self.classes) {
             *sum += class.load(Ordering::Relaxed);
@@ -57,7 +57,7 @@ fn class_of(nanos: u64) -> usize {
     ((octave as usize + 1) * CLASSES + eighth).min(SIZE - 1)
 }
 
-/// Where a class ends, in nanoseconds.
+/// Upper bound of a bucket, in nanoseconds.
 fn end_of(class: usize) -> u64 {
     let (octave, eighth) = (class / CLASSES, class % CLASSES);
     match octave.checked_sub(1) {
@@ -66,7 +66,7 @@ fn end_of(class: usize) -> u64 {
     }
 }
 
-/// How long something took, each time that was measured.
+/// A snapshot of a latency histogram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Latencies {
     classes: Box<[u64; SIZE]>,
@@ -83,23 +83,23 @@ impl Default for Latencies {
 }
 
 impl Latencies {
-    /// How many times there are.
+    /// Number of recorded times.
     pub fn count(&self) -> u64 {
         self.classes.iter().sum()
     }
 
-    /// All of them together.
+    /// Sum of the recorded times.
     pub const fn total(&self) -> Duration {
         Duration::from_nanos(self.nanos)
     }
 
-    /// Their mean; `None` if there is none.
+    /// Mean; `None` if nothing was recorded.
     pub fn mean(&self) -> Option<Duration> {
         let mean = self.nanos.checked_div(self.count())?;
         Some(Duration::from_nanos(mean))
     }
 
-    /// So many in a thousand took no longer than this, within an eighth; `None` if there is none.
+    /// Percentile in thousandths, accurate to an eighth; `None` if nothing was recorded.
     pub fn longest_of(&self, per_mille: u64) -> Option<Duration> {
         let all = self.count();
         let wanted = all.saturating_mul(per_mille).div_ceil(1000).max(1);
@@ -111,13 +111,13 @@ impl Latencies {
         enough.map(|class| Duration::from_nanos(end_of(class)))
     }
 
-    /// How many took less than two to this power microseconds.
+    /// Number of times below two to this power microseconds.
     pub fn below(&self, power: usize) -> u64 {
         let end = CLASSES * (power + 1);
         self.classes.iter().take(end).sum()
     }
 
-    /// With those of another.
+    /// Adds another histogram.
     pub fn add(&mut self, other: &Self) {
         for (sum, more) in self.classes.iter_mut().zip(other.classes.iter()) {
             *sum += more;
@@ -125,7 +125,7 @@ impl Latencies {
         self.nanos = self.nanos.wrapping_add(other.nanos);
     }
 
-    /// Those that came after it was like this earlier.
+    /// Times recorded since an earlier snapshot.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut since = self.clone();
@@ -136,7 +136,7 @@ impl Latencies {
         since
     }
 
-    /// The same in as little space as it takes, to be kept.
+    /// Compact form for storage.
     pub fn kept(&self) -> KeptLatencies {
         let classes = self.classes.iter().enumerate();
         let classes = classes.filter(|(_, times)| **times > 0);
@@ -148,7 +148,7 @@ impl Latencies {
         }
     }
 
-    /// With those that were kept.
+    /// Adds a compact histogram.
     pub fn add_kept(&mut self, kept: &KeptLatencies) {
         for &(class, times) in &kept.classes {
             self.classes[usize::from(class)] += times;
@@ -169,7 +169,7 @@ impl FromIterator<Duration> for Latencies {
     }
 }
 
-/// [`Latencies`] of a short while, of which most classes are empty.
+/// [`Latencies`] of a short interval, without the empty buckets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeptLatencies {
     classes: Box<[(u16, u64)]>,

@@ -1,9 +1,8 @@
-//! What was done, in numbers: requests and bytes by route, how long hits and origins took, which urls
-//! there is most of, and what went wrong lately.
+//! Metrics: requests and bytes by route, latencies of hits and origins, top URLs, recent errors.
 //!
-//! What a hit adds to belongs to its thread and is added up when somebody asks (`threads`); what costs
-//! more than an addition is done for one hit in sixteen (`sample`). Everything has a bound, and nothing
-//! that a client sends makes a name.
+//! Counters of the hit path are per thread and summed up when they are read (`threads`); anything dearer than
+//! an addition is sampled, one hit in sixteen (`sample`). Everything is bounded, and names never come from
+//! clients.
 
 mod asked;
 mod errors;
@@ -44,23 +43,23 @@ use withheld::WithheldNames;
 
 use crate::traces::Traces;
 
-/// Routes, and upstream groups, that have figures of their own, also those that there are no more. What
-/// is beyond goes under one name.
+/// Limit of routes, and of upstream groups, with metrics of their own, removed ones included. The others
+/// share [`OTHERS`].
 const MOST_NAMES: usize = 1000;
-/// That name.
+/// Name of the routes or groups beyond the limit.
 const OTHERS: &str = "(others)";
-/// Outcomes there are.
+/// Number of outcomes.
 const OUTCOMES: usize = Outcome::ALL.len();
-/// One hit in so many is timed, and seen by [`Figures::top`].
+/// Sampling interval of hit latencies and of [`Figures::top`].
 pub const SAMPLED_ONE_IN: u64 = sample::ONE_IN;
 
-/// All figures of a server.
+/// All metrics of a server.
 pub(crate) struct Figures {
     threads: PerThread<Cells>,
     routes: Names,
     upstreams: Names,
     errors: Mutex<Errors>,
-    /// What was refused because a limit says so.
+    /// Rejections by limits.
     pub(crate) refused: Refused,
     /// Names of request fields that were withheld from origins.
     withheld: WithheldNames,
@@ -69,18 +68,18 @@ pub(crate) struct Figures {
     traces: OnceLock<Arc<Traces>>,
 }
 
-/// Which upstream group.
+/// Index of an upstream group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct UpstreamId(u16);
 
-/// What one thread adds to.
+/// Metrics of one thread.
 struct Cells {
-    /// By number of the route; the first are requests of no route.
+    /// By route number; zero is for requests without a route.
     routes: Box<[OnceLock<Box<RouteCells>>]>,
     top: Mutex<Top>,
 }
 
-/// The same for one route. No two threads share a line of memory.
+/// Metrics of one route and thread, aligned against false sharing.
 #[repr(align(128))]
 struct RouteCells {
     outcomes: [AtomicU64; OUTCOMES],
@@ -89,27 +88,27 @@ struct RouteCells {
     waits: Histogram,
 }
 
-/// Names in the order in which they came, and what origins did under them.
+/// Names in the order of registration, and the origin metrics of each.
 struct Names {
     names: Mutex<Vec<String>>,
     origins: Box<[OnceLock<Box<OriginFigures>>]>,
 }
 
-/// What origins did. All threads add to the same: what is asked of an origin costs so much more.
+/// Origin metrics, shared by all threads: compared with an origin request, contention is cheap.
 #[derive(Default)]
 struct OriginFigures {
     requests: AtomicU64,
     refreshes: AtomicU64,
     withheld: AtomicU64,
     failures: AtomicU64,
-    /// By hundreds: 1xx to 5xx.
+    /// By status class, 1xx to 5xx.
     statuses: [AtomicU64; 5],
     bytes: AtomicU64,
     first_byte: Histogram,
     whole: Histogram,
 }
 
-/// A request that was answered at once.
+/// A request that was answered synchronously.
 pub(crate) struct AtOnce<'a> {
     pub(crate) route: RouteId,
     pub(crate) outcome: Outcome,
@@ -140,29 +139,29 @@ impl Default for Figures {
 }
 
 impl Figures {
-    /// The number of the route of this name, which it has from now on.
+    /// Returns the number of a route, registering its name.
     pub(crate) fn route(&self, name: &str) -> RouteId {
         RouteId(self.routes.number(name))
     }
 
-    /// The same of an upstream group.
+    /// Returns the number of an upstream group, registering its name.
     pub(crate) fn upstream(&self, name: &str) -> UpstreamId {
         UpstreamId(self.upstreams.number(name))
     }
 
-    /// Has requests traced from now on.
+    /// Enables tracing.
     pub(crate) fn trace(&self, traces: Traces) {
         // There is one for each server.
         let _ = self.traces.set(Arc::new(traces));
     }
 
-    /// The tracing of requests, if there is any.
+    /// Tracing, if enabled.
     pub(crate) fn traces(&self) -> Option<&Arc<Traces>> {
         self.traces.get()
     }
 
-    /// Counts a request that was answered at once. Says whether it is one of those that are looked at
-    /// more closely: then its time is wanted.
+    /// Counts a request that was answered synchronously. Returns true if it is sampled, so that its latency
+    /// is to be recorded.
     pub(crate) fn answered_at_once(&self, request: &AtOnce<'_>) -> bool {
         let (cells, writer) = self.cells();
         let route = cells.route(request.route);
@@ -172,32 +171,32 @@ impl Figures {
             return false;
         }
         let amounts = [(Measure::Requests, 1), (Measure::Bytes, request.bytes)];
-        // Nobody waits for whoever reads it; that one misses a sample now and then.
+        // A lock held by a reader is not waited for; the sample is lost.
         if let Some(mut top) = cells.top.try_lock() {
             top.add(request.named, &amounts, sample::ONE_IN, request.now);
         }
         true
     }
 
-    /// How long a hit took that is looked at more closely.
+    /// Records the latency of a sampled hit.
     pub(crate) fn hit_took(&self, route: RouteId, took: Duration) {
         let (cells, writer) = self.cells();
         cells.route(route).hits.record(took, writer);
     }
 
-    /// How long a client waited until its answer began, where that was not at once.
+    /// Records a client's time to first byte, for requests that were not answered synchronously.
     pub(crate) fn waited(&self, route: RouteId, waited: Duration) {
         let (cells, writer) = self.cells();
         cells.route(route).waits.record(waited, writer);
     }
 
-    /// Counts a request that took longer.
+    /// Counts a request that was not answered synchronously.
     pub(crate) fn count(&self, route: RouteId, outcome: Outcome) {
         let (cells, writer) = self.cells();
         writer.add(&cells.route(route).outcomes[outcome as usize], 1);
     }
 
-    /// A request that was counted has come to something else.
+    /// Corrects the outcome of a request that was counted already.
     pub(crate) fn count_instead(&self, route: RouteId, outcome: Outcome, counted: Outcome) {
         let (cells, writer) = self.cells();
         let route = cells.route(route);
@@ -206,18 +205,18 @@ impl Figures {
         writer.add(&route.outcomes[outcome as usize], 1);
     }
 
-    /// Counts bytes of content that were given to a connection.
+    /// Counts bytes of content handed to a connection.
     pub(crate) fn sent(&self, route: RouteId, bytes: u64) {
         let (cells, writer) = self.cells();
         writer.add(&cells.route(route).bytes, bytes);
     }
 
-    /// Adds to what there is most of.
+    /// Adds to the top URLs.
     pub(crate) fn note(&self, named: Named<'_>, amounts: &[(Measure, u64)], now: Time) {
         self.cells().0.top.lock().add(named, amounts, 1, now);
     }
 
-    /// Keeps that a client got an error of ours, and why.
+    /// Records an error response generated here, with its reason.
     pub(crate) fn answered_error(
         &self,
         route: RouteId,
@@ -242,22 +241,22 @@ impl Figures {
         });
     }
 
-    /// Keeps what went wrong.
+    /// Records an error.
     fn error(&self, error: RecentError) {
         self.errors.lock().add(error);
     }
 
-    /// The name of a route; `None` for requests that have none.
+    /// Name of a route; `None` for requests without one.
     pub(crate) fn route_name(&self, route: RouteId) -> Option<String> {
         self.routes.name(route.0)
     }
 
-    /// The name of an upstream group.
+    /// Name of an upstream group.
     pub(crate) fn upstream_name(&self, upstream: UpstreamId) -> Option<String> {
         self.upstreams.name(upstream.0)
     }
 
-    /// The urls that there is most of.
+    /// Top URLs by this measure.
     pub(crate) fn top(&self, measure: Measure, limit: usize) -> TopUrls {
         let now = self.clock.now();
         let mut all = Merged::new(now);
@@ -267,7 +266,7 @@ impl Figures {
         all.most(measure, limit, now)
     }
 
-    /// What went wrong lately, the latest first.
+    /// Recent errors, the latest first.
     pub(crate) fn errors(&self, limit: usize) -> Vec<RecentError> {
         self.errors.lock().latest(limit)
     }
@@ -296,7 +295,7 @@ impl Default for Cells {
 impl Cells {
     fn route(&self, route: RouteId) -> &RouteCells {
         let known = self.routes.get(usize::from(route.0));
-        // Every number is one of theirs.
+        // Every number comes from `Names::number`.
         known.unwrap_or(&self.routes[0]).get_or_init(Box::default)
     }
 }
@@ -320,7 +319,7 @@ impl Names {
         }
     }
 
-    /// From one on; nothing has the number zero.
+    /// Registers a name. Numbers begin with one; zero means none.
     fn number(&self, name: &str) -> u16 {
         let mut names = self.names.lock();
         let known = names.iter().position(|known| known == name);

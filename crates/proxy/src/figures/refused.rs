@@ -1,4 +1,4 @@
-//! What was refused because a limit says so, by reason.
+//! Rejections by limits, counted by reason.
 
 use std::array;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Defines the reasons with their words, so that none is missing from [`Refusal::ALL`].
 macro_rules! refusals {
     ($($(#[doc = $meaning:literal])+ $name:ident = $word:literal,)+) => {
-        /// A limit, and what was refused for it.
+        /// Reason of a rejection: a limit that was exceeded.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Refusal {
             $($(#[doc = $meaning])+ $name,)+
@@ -16,7 +16,7 @@ macro_rules! refusals {
             /// All of them.
             pub const ALL: &[Self] = &[$(Self::$name),+];
 
-            /// The word that metrics and logs use.
+            /// Label in metrics and logs.
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$name => $word,)+
@@ -27,19 +27,19 @@ macro_rules! refusals {
 }
 
 refusals! {
-    /// A connection of an address that has as many as it may (`max_connections_per_address`).
+    /// A connection above the limit of its address (`max_connections_per_address`).
     Address = "address",
-    /// A connection that began with the PROXY protocol, from where nobody may use it.
+    /// A connection that began with a PROXY header from an address that is not trusted to send one.
     ProxyUntrusted = "proxy-untrusted",
-    /// A connection from where the PROXY protocol is to be used, that began with something else.
+    /// A connection that had to begin with a PROXY header, and did not.
     ProxyMalformed = "proxy-malformed",
-    /// The same, whose beginning did not come in time (`client_head_timeout`).
+    /// A PROXY header that did not arrive in time (`client_head_timeout`).
     ProxyLate = "proxy-timeout",
-    /// A connection on which no TLS session could be agreed on.
+    /// A connection whose TLS handshake failed.
     Handshake = "handshake",
-    /// The same, because that did not come to an end in time (`client_head_timeout`).
+    /// A TLS handshake that did not complete in time (`client_head_timeout`).
     HandshakeLate = "handshake-timeout",
-    /// A request whose url is too long (`max_target_size`).
+    /// A request whose URL is too long (`max_target_size`).
     Target = "target",
     /// A request whose head is too large (`max_head_size`, `max_fields`).
     Head = "head",
@@ -49,17 +49,17 @@ refusals! {
     Body = "body",
     /// A request whose body did not come in time (`client_body_timeout`, `client_body_rate`).
     BodyLate = "body-timeout",
-    /// A tunnel or an event stream for which there is no room (`max_tunnels`).
+    /// A tunnel or an event stream above the limit (`max_tunnels`).
     Tunnel = "tunnel",
-    /// A connection of HTTP/2 that made work for nothing (`http2_max_resets`, and bounds without a name).
+    /// An HTTP/2 connection closed for flooding (`http2_max_resets`, and limits without an option).
     Http2 = "http2",
-    /// A request beyond those that a connection of HTTP/2 may have at a time (`http2_max_streams`).
+    /// A request above the stream limit of its HTTP/2 connection (`http2_max_streams`).
     Http2Stream = "http2-stream",
-    /// A request beyond what its route lets through (`rate`).
+    /// A request above the rate limit of its route (`rate`).
     Rate = "rate",
 }
 
-/// How often each was.
+/// Rejection counters by reason.
 pub(crate) struct Refused([AtomicU64; Refusal::ALL.len()]);
 
 impl Default for Refused {
@@ -73,7 +73,7 @@ impl Refused {
         self.0[why as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Each reason, and how often it was.
+    /// Count by reason.
     pub(crate) fn all(&self) -> Vec<(Refusal, u64)> {
         let counts = self.0.iter().map(|count| count.load(Ordering::Relaxed));
         Refusal::ALL.iter().copied().zip(counts).collect()

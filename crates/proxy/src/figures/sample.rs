@@ -1,23 +1,22 @@
-//! Which hits are looked at more closely: one in sixteen, since to read the clock costs as much as to
-//! parse a request.
+//! Sampling of hits: one in sixteen, because reading the clock costs as much as parsing a request.
 
 use std::cell::Cell;
 
-/// On average one hit in so many is looked at.
+/// Average sampling interval.
 pub(super) const ONE_IN: u64 = 16;
 
 thread_local! {
-    /// Hits until the next one that is looked at, and it.
+    /// Hits up to and including the next sampled one.
     static LEFT: Cell<u64> = const { Cell::new(1) };
     static RANDOM: Cell<u64> = const { Cell::new(0x9e37_79b9_7f4a_7c15) };
 }
 
-/// Whether the next hit of this thread is looked at.
+/// Returns true if this thread's next hit is sampled.
 pub(crate) fn is_next() -> bool {
     LEFT.get() == 1
 }
 
-/// Whether this hit is looked at. To be asked once of each.
+/// Counts a hit and returns true if it is sampled. Must be called once per hit.
 pub(super) fn take() -> bool {
     let left = LEFT.get() - 1;
     if left > 0 {
@@ -28,7 +27,7 @@ pub(super) fn take() -> bool {
     true
 }
 
-/// From one to the next. It is random, so that requests which take turns all have theirs.
+/// Distance to the next sample. It is random, so that no periodic request pattern is missed.
 fn gap() -> u64 {
     let mut random = RANDOM.get();
     random ^= random << 13;

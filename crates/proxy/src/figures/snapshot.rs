@@ -1,4 +1,4 @@
-//! All figures as they are at one moment.
+//! A snapshot of all metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,39 +7,39 @@ use microcache_engine::Outcome;
 
 use super::{Figures, Latencies, Names, OUTCOMES, OriginFigures, Refusal};
 
-/// All figures since the start.
+/// All metrics since the start.
 #[derive(Clone, Debug, Default)]
 pub struct FiguresSnapshot {
-    /// Those of each route, also of those that there are no more.
+    /// By route, removed ones included.
     pub routes: Vec<RouteSnapshot>,
-    /// Those of requests of no route: they could not be read.
+    /// Requests without a route: they could not be parsed.
     pub no_route: RouteSnapshot,
-    /// What each upstream group did, by name.
+    /// Origin metrics of each upstream group, by name.
     pub upstreams: Vec<(String, OriginSnapshot)>,
-    /// How often something was refused because a limit says so, by reason.
+    /// Rejections by limits, by reason.
     pub refused: Vec<(Refusal, u64)>,
 }
 
-/// The figures of a route.
+/// Metrics of a route.
 #[derive(Clone, Debug, Default)]
 pub struct RouteSnapshot {
     /// Its name.
     pub name: String,
     /// Requests by outcome, in the order of [`Outcome::ALL`].
     outcomes: [u64; OUTCOMES],
-    /// Bytes of content that clients were sent.
+    /// Bytes of content sent to clients.
     pub bytes: u64,
-    /// How long hits took from the moment they were read until they were given to the connection: one in
-    /// sixteen is timed.
+    /// Latency of hits, from the parsed request until the response is handed to the connection; one in
+    /// sixteen is measured.
     pub hits: Latencies,
-    /// How long clients waited until their answer began, where that was not at once: for the origin, for
-    /// somebody else's fetch, for a tier, or for nothing.
+    /// Clients' time to first byte where the response was not available synchronously: waits for the origin,
+    /// a coalesced fetch, or a tier.
     pub waits: Latencies,
-    /// What its origin did.
+    /// Metrics of its origin requests.
     pub origin: OriginSnapshot,
 }
 
-/// What an origin did.
+/// Origin metrics.
 #[derive(Clone, Debug, Default)]
 pub struct OriginSnapshot {
     /// Requests to it, refreshes included.
@@ -48,15 +48,15 @@ pub struct OriginSnapshot {
     pub refreshes: u64,
     /// Requests for everyone from which fields of the client's request were withheld.
     pub withheld: u64,
-    /// Requests without an answer, or with one that broke off.
+    /// Requests without a response, or with a truncated one.
     pub failures: u64,
-    /// Answers by hundreds: 1xx to 5xx.
+    /// Responses by status class, 1xx to 5xx.
     pub statuses: [u64; 5],
-    /// Bytes of content that came.
+    /// Bytes of content received.
     pub bytes: u64,
-    /// How long answers took to begin.
+    /// Time to first byte.
     pub first_byte: Latencies,
-    /// How long answers took to their end.
+    /// Time to the last byte.
     pub whole: Latencies,
 }
 
@@ -91,7 +91,7 @@ impl Figures {
         }
     }
 
-    /// Adds what all threads have counted for a route.
+    /// Sums up a route's counters of all threads.
     fn read_into(&self, number: usize, route: &mut RouteSnapshot) {
         for cells in self.threads.all() {
             let Some(cells) = cells.routes.get(number).and_then(|cells| cells.get()) else {
@@ -142,38 +142,38 @@ impl FiguresSnapshot {
         self.all().map(RouteSnapshot::requests).sum()
     }
 
-    /// Bytes of content that clients were sent.
+    /// Bytes of content sent to clients.
     pub fn bytes(&self) -> u64 {
         self.all().map(|route| route.bytes).sum()
     }
 
-    /// How long hits took.
+    /// Latency of hits.
     pub fn hits(&self) -> Latencies {
         let mut hits = Latencies::default();
         self.routes.iter().for_each(|route| hits.add(&route.hits));
         hits
     }
 
-    /// How long clients waited that were not answered at once.
+    /// Clients' time to first byte where the response was not available synchronously.
     pub fn waits(&self) -> Latencies {
         let mut waits = Latencies::default();
         self.routes.iter().for_each(|route| waits.add(&route.waits));
         waits
     }
 
-    /// What all origins did.
+    /// Sum over all origins.
     pub fn origin(&self) -> OriginSnapshot {
         let mut all = OriginSnapshot::default();
         self.routes.iter().for_each(|route| all.add(&route.origin));
         all
     }
 
-    /// Requests to the origin that were not needed.
+    /// Origin requests avoided.
     pub fn fetches_avoided(&self) -> u64 {
         self.routes.iter().map(RouteSnapshot::fetches_avoided).sum()
     }
 
-    /// The time that origins would have spent on them.
+    /// Origin time avoided.
     pub fn origin_time_avoided(&self) -> Duration {
         self.routes
             .iter()
@@ -197,16 +197,15 @@ impl RouteSnapshot {
         self.outcomes.iter().sum()
     }
 
-    /// Requests to the origin that were not needed: those answered from a stored response or from
-    /// somebody else's fetch, less the refreshes that this took.
+    /// Origin requests avoided: requests answered from a stored response or a coalesced fetch, less
+    /// background refreshes.
     pub fn fetches_avoided(&self) -> u64 {
         let answered = [Outcome::Hit, Outcome::Stale, Outcome::Collapsed];
         let answered: u64 = answered.iter().map(|&outcome| self.of(outcome)).sum();
         answered.saturating_sub(self.origin.refreshes)
     }
 
-    /// The time that the origin would have spent on them, if each took as long as those of this route
-    /// that it was asked, on average.
+    /// Origin time avoided: avoided requests times the route's mean origin response time.
     pub fn origin_time_avoided(&self) -> Duration {
         let mean = self.origin.whole.mean().unwrap_or_default();
         let seconds = mean.as_secs_f64() * self.fetches_avoided() as f64;

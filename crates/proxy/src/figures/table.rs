@@ -1,30 +1,30 @@
-//! A bounded table of urls, and how much there was of each.
+//! A bounded top-k table of URLs with their counts.
 //!
-//! The space-saving sketch (Metwally, Agrawal, El Abbadi 2005): a new url takes the place of the least, and
-//! begins with its count. No count is too low, none is too high by more than what it began with, and whatever
-//! is more than one in [`PLACES`] of all is in the table. That is so of what was counted; what was added for a sample
-//! stands for things that nobody has counted, and by how much it may be wrong is the table's to remember as well.
+//! The space-saving sketch (Metwally, Agrawal, El Abbadi 2005): a new URL replaces the one with the lowest
+//! count, and starts with that count. No count is too low, none is too high by more than its start, and any
+//! URL with more than one in [`PLACES`] of the total is in the table. Those bounds hold for counted amounts;
+//! the uncertainty of sampled ones is tracked apart ([`Spread`]).
 
 use super::top::Named;
 use super::url::Url;
 
-/// Urls in one table.
+/// Capacity of a table.
 pub(super) const PLACES: usize = 100;
 
-/// So much, or a little more or less.
+/// A count with its error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amount {
-    /// As much as was counted, and as the samples stand for.
+    /// Counted amount, samples scaled up.
     pub seen: u64,
-    /// By so much it may be too high; and too low as well where there are samples.
+    /// Maximum overestimate; with samples also the maximum underestimate.
     pub error: u64,
 }
 
-/// What samples make uncertain.
+/// Statistical error of sampled amounts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Spread {
     variance: u128,
-    /// The most that one request was.
+    /// Largest amount of a single request.
     unit: u64,
 }
 
@@ -32,7 +32,7 @@ impl Spread {
     fn add(&mut self, amount: u64, one_in: u64) {
         self.unit = self.unit.max(amount / one_in);
         if one_in > 1 {
-            // One in n, each by chance: the variance of n times what was taken, by what was taken.
+            // Variance of an n-fold estimate from a sample of one in n.
             let variance = u128::from(amount) * u128::from(amount - amount / one_in);
             self.variance = self.variance.saturating_add(variance);
         }
@@ -43,7 +43,7 @@ impl Spread {
         self.unit = self.unit.max(other.unit);
     }
 
-    /// Three standard deviations; and two samples more than there were, since none says little.
+    /// Returns three standard deviations, with two additional samples, since an empty sample says little.
     pub(super) fn error(self, one_in: u64) -> u64 {
         let sample = u128::from(self.unit.saturating_mul(one_in));
         let unseen = sample.saturating_mul(sample).saturating_mul(2);
@@ -52,14 +52,14 @@ impl Spread {
     }
 }
 
-/// Urls and counts. A miss adds to four of them, and most misses of a large site are of urls that are not in them:
-/// so the least is always at hand.
+/// URLs with their counts. A miss updates four tables, and on a large site most of its URLs are new to them,
+/// so the minimum is kept in a heap.
 #[derive(Default)]
 pub(super) struct Table {
-    /// Half of each hash. They lie in one piece, and many are compared at once.
+    /// Half of each hash, contiguous, so that many are compared at once.
     marks: Vec<u32>,
     places: Vec<Place>,
-    /// A binary heap of the numbers of places: none has more than those below it.
+    /// Min-heap of indices into `places`.
     heap: Vec<u8>,
 }
 
@@ -68,12 +68,12 @@ struct Place {
     amount: Amount,
     spread: Spread,
     url: Url,
-    /// Where it is in the heap.
+    /// Position in the heap.
     rank: usize,
 }
 
 impl Table {
-    /// Adds so much to the url with this hash, for one of so many that are alike.
+    /// Adds an amount to the URL with this hash, for a request sampled as one in `one_in`.
     pub(super) fn add(&mut self, hash: u64, named: Named<'_>, amount: u64, one_in: u64) {
         if let Some(at) = self.find(hash) {
             let place = &mut self.places[at];

@@ -1,4 +1,4 @@
-//! Cells for each thread: only that thread writes them, with plain loads and stores.
+//! Per-thread counters, written with plain loads and stores.
 
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -6,26 +6,25 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-/// Threads at a time that have cells of their own. Those beyond share one, which costs them more and is
-/// as right.
+/// Concurrent threads with counters of their own. The others share one set with atomic additions.
 const THREADS: usize = 256;
 const SHARED: usize = THREADS;
 const UNKNOWN: usize = usize::MAX;
 
-/// What each thread has one of. It is made when the thread first needs it.
+/// One value per thread, created on first use.
 pub(super) struct PerThread<T>(Box<[OnceLock<Box<T>>]>);
 
-/// Who writes a cell.
+/// Concurrency of writes to a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Writer {
-    /// The thread that it belongs to, and nobody else.
+    /// One thread writes it.
     Alone,
-    /// Whoever comes.
+    /// Several threads write it.
     Many,
 }
 
 impl Writer {
-    /// Adds to a cell.
+    /// Adds to a counter.
     pub(super) fn add(self, cell: &AtomicU64, more: u64) {
         match self {
             Self::Alone => {
@@ -44,7 +43,7 @@ impl<T> PerThread<T> {
         Self((0..=SHARED).map(|_| OnceLock::new()).collect())
     }
 
-    /// This thread's, and how it is to be written.
+    /// Returns this thread's value, and how to write it.
     pub(super) fn mine(&self, make: impl FnOnce() -> T) -> (&T, Writer) {
         let number = number();
         let writer = if number == SHARED {
@@ -55,14 +54,13 @@ impl<T> PerThread<T> {
         (self.0[number].get_or_init(|| Box::new(make())), writer)
     }
 
-    /// Those that there are.
+    /// Iterates over the values of all threads.
     pub(super) fn all(&self) -> impl Iterator<Item = &T> {
         self.0.iter().filter_map(OnceLock::get).map(Box::as_ref)
     }
 }
 
-/// Numbers that no thread has. One that ends gives its number back, and the next one goes on in its
-/// cells.
+/// Thread numbers that are free. A number is reused, with its counters, after its thread has ended.
 static NUMBERS: Mutex<Numbers> = Mutex::new(Numbers {
     next: 0,
     free: Vec::new(),
@@ -73,11 +71,11 @@ struct Numbers {
     free: Vec<usize>,
 }
 
-/// The right to a number.
+/// A thread's number, released on drop.
 struct Seat(usize);
 
 thread_local! {
-    /// Beside the seat, because what has nothing to drop is had without a check.
+    /// Separate from `SEAT`, because a thread local without a destructor is read without a check.
     static NUMBER: Cell<usize> = const { Cell::new(UNKNOWN) };
     static SEAT: Seat = Seat::take();
 }
@@ -96,7 +94,7 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        // Whatever this thread still counts while it ends.
+        // For counts while the thread ends.
         NUMBER.set(SHARED);
         if self.0 != SHARED {
             NUMBERS.lock().free.push(self.0);

@@ -1,7 +1,6 @@
-//! Which urls there is most of, by several measures, in bounded memory.
+//! Top URLs by several measures, in bounded memory.
 //!
-//! For each measure there is a [`Table`] for this while and one for the last, so that what was popular yesterday
-//! is forgotten.
+//! Each measure has a [`Table`] for the current interval and one for the last, so that old popularity fades.
 
 use microcache_policy::{Scheme, Time};
 
@@ -10,19 +9,19 @@ pub use super::table::Amount;
 use super::table::{Spread, Table};
 use super::url::Url;
 
-/// How long a table is added to.
+/// Interval of a table, in milliseconds.
 const WHILE: u64 = 300_000;
 
-/// What urls are ordered by.
+/// Measure by which URLs are ranked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// Client requests.
     Requests,
-    /// Bytes of content that were sent to clients.
+    /// Bytes of content sent to clients.
     Bytes,
-    /// Client requests that the origin was asked about, or that waited for somebody else's.
+    /// Client requests that led to an origin request, or waited for a coalesced one.
     Misses,
-    /// Microseconds that the origin took, from the request to the last byte.
+    /// Origin response time in microseconds, to the last byte.
     OriginTime,
 }
 
@@ -30,33 +29,33 @@ impl Measure {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Requests, Self::Bytes, Self::Misses, Self::OriginTime];
 
-    /// Whether hits are among it, of which one in so many is looked at.
+    /// Returns true if the measure includes hits, which are sampled.
     const fn is_sampled(self) -> bool {
         matches!(self, Self::Requests | Self::Bytes)
     }
 }
 
-/// A url, and how much of everything there was of it.
+/// A URL with its amounts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopUrl {
-    /// The url, or its beginning if it is long.
+    /// The URL, cut if it is long.
     pub url: String,
-    /// It is only the beginning.
+    /// The URL was cut.
     pub is_cut: bool,
-    /// By measure, in the order of [`Measure::ALL`]; `None` where it is not among the most.
+    /// By measure, in the order of [`Measure::ALL`]; `None` if it is not in the table of that measure.
     pub amounts: [Option<Amount>; Measure::ALL.len()],
 }
 
-/// What was most, and since when.
+/// Ranking of URLs, and the interval it covers.
 #[derive(Clone, Debug, Default)]
 pub struct TopUrls {
-    /// The most first.
+    /// In descending order.
     pub urls: Vec<TopUrl>,
-    /// For how many milliseconds this was counted.
+    /// Length of the interval, in milliseconds.
     pub millis: u64,
 }
 
-/// What one thread has seen.
+/// Tables of one thread.
 #[derive(Default)]
 pub(super) struct Top {
     began: Time,
@@ -64,7 +63,7 @@ pub(super) struct Top {
     tables: [[Table; 2]; Measure::ALL.len()],
 }
 
-/// The url of a request where it was read.
+/// Parts of a request's URL, borrowed.
 #[derive(Clone, Copy)]
 pub(crate) struct Named<'a> {
     pub(crate) scheme: Scheme,
@@ -73,7 +72,7 @@ pub(crate) struct Named<'a> {
 }
 
 impl Top {
-    /// Adds so much of these to a url, for one of so many requests that are alike.
+    /// Adds amounts to a URL, for a request sampled as one in `one_in`.
     pub(super) fn add(
         &mut self,
         named: Named<'_>,
@@ -93,7 +92,7 @@ impl Top {
         }
     }
 
-    /// Begins new tables if it is time.
+    /// Starts new tables at the end of the interval.
     fn turn(&mut self, now: Time) {
         let age = now.since(self.began);
         if age < WHILE {
@@ -110,7 +109,7 @@ impl Top {
         self.began = now;
     }
 
-    /// Adds what there is to what other threads have seen.
+    /// Merges the tables of this thread into `all`.
     pub(super) fn read_into(&mut self, all: &mut Merged, now: Time) {
         self.turn(now);
         all.since = all.since.min(self.before.unwrap_or(self.began));
@@ -122,7 +121,7 @@ impl Top {
     }
 }
 
-/// What all threads have seen.
+/// Tables of all threads, merged.
 pub(super) struct Merged {
     since: Time,
     urls: std::collections::HashMap<u64, (TopUrl, [Spread; Measure::ALL.len()])>,
@@ -153,10 +152,10 @@ impl Merged {
         }
     }
 
-    /// The most by this measure.
+    /// Ranking by this measure.
     pub(super) fn most(self, measure: Measure, limit: usize, now: Time) -> TopUrls {
-        // What is surely there goes before what may only have taken another's place. What samples make uncertain is
-        // not counted for that: it is the same for all.
+        // Ranked by the lower bound, so that a URL that inherited its count comes last. Sampling errors are
+        // left out of it: they apply to all alike.
         let surely = |url: &TopUrl| {
             let amount = url.amounts[measure as usize].unwrap_or_default();
             (amount.seen - amount.error, amount.seen)
@@ -173,7 +172,7 @@ impl Merged {
     }
 }
 
-/// A url with what its samples may be wrong by.
+/// Adds the sampling error to a URL's amounts.
 fn with_samples((mut url, spreads): (TopUrl, [Spread; Measure::ALL.len()])) -> TopUrl {
     for measure in Measure::ALL.into_iter().filter(|one| one.is_sampled()) {
         if let Some(amount) = &mut url.amounts[measure as usize] {

@@ -1,4 +1,4 @@
-//! Urls that are kept to be shown, in bounded memory.
+//! URLs kept for display, in bounded memory.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -8,12 +8,12 @@ use microcache_policy::key::without_default_port;
 
 use super::top::Named;
 
-/// So many bytes of a url are kept.
+/// Limit of a kept URL, in bytes.
 pub(super) const MOST: usize = 512;
-/// No name is longer; what is, is no host, and is taken as it is written.
+/// Maximum length of a DNS name; a longer host is hashed as it is.
 const LONGEST_HOST: usize = 255;
 
-/// The beginning of a url.
+/// A URL, possibly cut.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Url {
     bytes: Vec<u8>,
@@ -21,8 +21,7 @@ pub(crate) struct Url {
 }
 
 impl Url {
-    /// What distinguishes it from others, however long they are. Nobody outside can tell which two
-    /// have the same.
+    /// Keyed hash of the whole URL, so that clients cannot construct collisions.
     pub(super) fn hash(named: Named<'_>) -> u64 {
         static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
         let host = without_default_port(named.scheme, named.host);
@@ -44,7 +43,7 @@ impl Url {
         url
     }
 
-    /// Puts another one in its place.
+    /// Replaces the URL.
     pub(super) fn set(&mut self, named: Named<'_>) {
         self.bytes.clear();
         self.is_cut = false;
@@ -61,7 +60,7 @@ impl Url {
         }
     }
 
-    /// Adds as much as there is room for.
+    /// Appends as much as fits.
     fn push(&mut self, part: &[u8]) {
         let room = MOST - self.bytes.len();
         self.is_cut |= part.len() > room;

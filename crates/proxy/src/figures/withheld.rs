@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use microcache_engine::RouteId;
 use parking_lot::Mutex;
 
-/// Names that are remembered for a route. Clients invent as many as they like.
+/// Limit of names remembered per route: clients can invent any number.
 const MAX_NAMES: usize = 32;
 /// Bytes of a name that are remembered.
 const MAX_NAME: usize = 64;
@@ -15,7 +15,7 @@ const MAX_NAME: usize = 64;
 pub(super) struct WithheldNames(Mutex<HashMap<RouteId, Vec<String>>>);
 
 impl WithheldNames {
-    /// Those of `names` that are new on this route; empty when the route has its number of names.
+    /// Returns those of `names` that are new on this route; none once the route has its maximum of names.
     pub(super) fn new_of(&self, route: RouteId, names: &[String]) -> Vec<String> {
         let mut routes = self.0.lock();
         let known = routes.entry(route).or_default();

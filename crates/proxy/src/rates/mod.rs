@@ -1,7 +1,7 @@
-//! What routes let through: so many requests in a while of one client, or of whatever else the operator counts by.
+//! Rate limits of routes: requests per interval and client, or per another key.
 //!
-//! A route says whether requests count that reach the origin, or all. Where no route lets through less than there is, nothing of this
-//! exists.
+//! A route counts either all requests or only those that reach the origin. Nothing here exists in memory if
+//! no route has a limit.
 
 pub(crate) mod pace;
 mod table;
@@ -18,24 +18,24 @@ use microcache_policy::Network;
 use pace::{Micros, Pace, TooEarly};
 use table::Table;
 
-/// What routes let through.
+/// Rate limits of all routes.
 pub(crate) struct Rates {
     table: Arc<Table>,
     limits: Box<[Option<Limit>]>,
 }
 
-/// What one route lets through.
+/// Rate limit of one route.
 #[derive(Clone, Debug)]
 pub(crate) struct Limit {
     pub(crate) quota: Quota,
     pub(crate) by: RateBy,
     of: RateOf,
     pace: Pace,
-    /// Each route counts for itself, and goes on counting after a reload.
+    /// Routes are counted separately, across reloads.
     route: RouteId,
 }
 
-/// Whom a request is counted for.
+/// Key that a request is counted under.
 #[derive(Hash)]
 enum Who<'a> {
     Client(Network),
@@ -44,7 +44,7 @@ enum Who<'a> {
 }
 
 impl Rates {
-    /// Those of a configuration. Who has asked how much is known from before.
+    /// Builds the limits of a configuration, keeping the counters of the previous one.
     pub(crate) fn of(
         config: &Config,
         id_of: impl Fn(&str) -> RouteId,
@@ -75,17 +75,17 @@ impl Rates {
         Some(Box::new(Self { table, limits }))
     }
 
-    /// What the route with this number lets through of these, if it does not let all.
+    /// Returns the limit of this route for requests of this kind, if it has one.
     pub(crate) fn limit(&self, route: usize, of: RateOf) -> Option<&Limit> {
         self.any_limit(route).filter(|limit| limit.of == of)
     }
 
-    /// The same of whatever it counts.
+    /// Returns the limit of this route, whichever requests it counts.
     pub(crate) fn any_limit(&self, route: usize) -> Option<&Limit> {
         self.limits.get(route)?.as_ref()
     }
 
-    /// Uses one up, for a request of a client from there.
+    /// Counts a request of this client, or refuses it.
     pub(crate) fn take(
         &self,
         limit: &Limit,
@@ -97,7 +97,7 @@ impl Rates {
         self.table.take(who, limit.pace, micros(now))
     }
 
-    /// How many there would be.
+    /// Requests that the client may still send at once.
     pub(crate) fn left(
         &self,
         limit: &Limit,
@@ -109,14 +109,14 @@ impl Rates {
         self.table.left(who, limit.pace, micros(now))
     }
 
-    /// Those who were forgotten for others while it would still have mattered.
+    /// Number of keys evicted before their quota had recovered.
     pub(crate) fn forgotten(&self) -> u64 {
         self.table.forgotten()
     }
 }
 
 impl Limit {
-    /// Whether all requests count, or those for which the origin is asked.
+    /// Requests that count: all, or those that reach the origin.
     pub(crate) const fn of(&self) -> RateOf {
         self.of
     }
@@ -127,8 +127,8 @@ fn micros(now: Time) -> Micros {
 }
 
 impl RateBy {
-    /// Whom a request of a client from there is counted for. A request without what is counted by is its client's, and so is
-    /// one of which nobody here knows what the application reads: it has more than one, or what only some programs take for it.
+    /// Key of a request. Without a usable value it is counted for the client address, also if the value is
+    /// ambiguous: repeated, or in a form that only some applications accept.
     fn who<'a>(&self, request: &Request<'a>, client: Network) -> Who<'a> {
         let named = match self {
             Self::Address => None,
@@ -161,14 +161,14 @@ impl RateBy {
     }
 }
 
-/// What the pairs of this name say, if every program takes it from them.
+/// Value of the parameter with this name, if every parser would find the same.
 fn named<'a>(
     pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>,
     name: &str,
     is_it: impl Fn(&[u8]) -> bool,
 ) -> Option<Vec<u8>> {
     let could_be = pairs.filter(|(known, _)| cookies::could_be_taken_by(name.as_bytes(), known));
-    // In whatever way a value is encoded, it is one to the application.
+    // Encodings of the same value are the same key.
     let value = |(known, value)| is_it(known).then(|| query::decoded(value).collect());
     let mut values = could_be.map(value);
     let first: Vec<u8> = values.next()??;
@@ -210,7 +210,7 @@ mod tests {
             ("X-Key: a\r\n", "a"),
             ("X-Other: a\r\n", "the client"),
             ("", "the client"),
-            // Nobody frees himself with a second one that the application does not look at.
+            // A second field that the application ignores does not evade the limit.
             ("X-Key: a\r\nX-Key: b\r\n", "the client"),
         ] {
             assert_eq!(who(&header, fields, "/"), expected, "{fields}");
@@ -222,7 +222,8 @@ mod tests {
             ("Cookie: session=b; session=c\r\n", "the client"),
             ("Cookie: session=b\r\nCookie: session=c\r\n", "the client"),
             ("Cookie: session=%62\r\n", "b"),
-            // What the application does not see costs nobody his name, and what it may see frees nobody of it.
+            // Cookies that the application ignores do not change the key; those that it may accept make it
+            // ambiguous.
             ("Cookie: session=b; xsession=c; session.id=d\r\n", "b"),
             ("Cookie: session=b; Session=c\r\n", "the client"),
             ("Cookie: session=b; s%65ssion=c\r\n", "the client"),

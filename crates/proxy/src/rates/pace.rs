@@ -1,29 +1,30 @@
-//! How fast somebody may go on: the generic cell rate algorithm (ITU-T I.371, appendix), which needs one number of each.
+//! Generic cell rate algorithm (GCRA; ITU-T I.371, appendix): a token bucket with a single number as its
+//! state.
 //!
-//! That number is the time until which what somebody had is used up. Each request puts it off by what it takes at the pace, and
-//! one that would put it off too far is refused.
+//! The number is the theoretical arrival time, up to which the quota is used. Each request moves it forward
+//! by its cost, and one that would move it beyond the burst is refused.
 
-/// A time, in microseconds.
+/// Time in microseconds.
 pub(crate) type Micros = u64;
 
-/// So much at once, and so much again in each while.
+/// Rate and burst of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pace {
-    /// What one request takes.
+    /// Cost of a request: the interval between two at the steady rate.
     each: Micros,
-    /// What there is of it at most.
+    /// Capacity: cost times burst.
     depth: Micros,
 }
 
-/// It is too early for another one.
+/// Refusal of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooEarly {
-    /// By so much.
+    /// Time until the next request is allowed.
     pub(crate) by: Micros,
 }
 
 impl Pace {
-    /// For `count` requests in each `per`, of which `burst` may come at once. None of them is zero.
+    /// Allows `count` requests per `per`, with a burst of `burst`. None of them is zero.
     pub(crate) fn new(count: u64, per: Micros, burst: u64) -> Self {
         let each = (per / count.max(1)).max(1);
         Self {
@@ -32,7 +33,7 @@ impl Pace {
         }
     }
 
-    /// Uses one up, where what there was is used up until then, and says so from now on.
+    /// Counts a request, or refuses it; `used_until` is the state.
     pub(crate) fn take(self, used_until: &mut Micros, now: Micros) -> Result<(), TooEarly> {
         *used_until = self.since(*used_until, now);
         let then = *used_until + self.each;
@@ -45,12 +46,12 @@ impl Pace {
         }
     }
 
-    /// How many there are.
+    /// Requests allowed at once.
     pub(crate) fn left(self, used_until: Micros, now: Micros) -> u64 {
         (now + self.depth - self.since(used_until, now)) / self.each
     }
 
-    /// Never further than the depth of now: where another pace was before, nobody waits for longer than this one says.
+    /// Clamps the state to this limit's capacity, so that a state of a slower limit delays nothing further.
     fn since(self, used_until: Micros, now: Micros) -> Micros {
         used_until.clamp(now, now + self.depth)
     }
@@ -91,12 +92,12 @@ mod tests {
         assert_eq!(slow.take(&mut used, now), Ok(()));
         let early = TooEarly { by: SECOND / 10 };
         assert_eq!(fast.take(&mut used, now), Err(early), "nothing is left");
-        // And it is so from then on: he does not wait for a day.
+        // From then on the faster rate applies: no wait of a day.
         assert_eq!(fast.take(&mut used, now + SECOND / 10), Ok(()));
     }
 
     proptest! {
-        /// Whenever they come, no more get through than were there at first and have come since.
+        /// At any arrival times, no more than burst plus earned requests pass.
         #[test]
         fn nobody_is_faster(
             count in 1..1000_u64, seconds in 1..1000_u64, burst in 1..50_u64,

@@ -1,9 +1,9 @@
-//! Who has asked how much, in a table of one size.
+//! Rate-limit states in a table of fixed size.
 //!
-//! Somebody has one of a few places, which a secret chooses. When all of them are taken, the one is given away of whom least
-//! would be forgotten: who was at his limit stays there, however many others there are, and a crowd of new names pushes
-//! out its own. Whoever is forgotten begins anew. So nobody is shut out by others, and nobody frees himself by means of them but by
-//! filling the table with those who have asked more than he.
+//! A key hashes to one of a few slots. If all are taken, the one with the most recovered quota is evicted:
+//! clients at their limit stay, however many others there are, and a flood of new keys evicts its own. An
+//! evicted key starts anew. So no client is locked out by others, and none can reset its limit except by
+//! filling the table with keys closer to theirs.
 
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,13 +12,13 @@ use parking_lot::Mutex;
 
 use super::pace::{Micros, Pace, TooEarly};
 
-/// Places that one has the choice of. They lie side by side.
+/// Slots of a row, adjacent in memory.
 const CHOICE: usize = 8;
 
-/// Who has asked how much.
+/// Rate-limit states by hashed key.
 pub(crate) struct Table {
     rows: Box<[Mutex<[Place; CHOICE]>]>,
-    /// Nobody outside knows where he is, or who else is there.
+    /// Random hash key, so that clients cannot construct collisions.
     secret: RandomState,
     forgotten: AtomicU64,
 }
@@ -26,7 +26,7 @@ pub(crate) struct Table {
 #[derive(Clone, Copy, Default)]
 struct Place {
     name: u64,
-    /// Until when what he had is used up.
+    /// GCRA state: time until which the quota is used up.
     used_until: Micros,
 }
 
@@ -40,17 +40,17 @@ impl Table {
         }
     }
 
-    /// Whether it is as large as one of so many places.
+    /// Returns true if the table has the size for this number of slots.
     pub(crate) fn is_of(&self, places: usize) -> bool {
         self.rows.len() == rows(places)
     }
 
-    /// Those who were forgotten while it would still have mattered.
+    /// Number of states evicted before their quota had recovered.
     pub(crate) fn forgotten(&self) -> u64 {
         self.forgotten.load(Ordering::Relaxed)
     }
 
-    /// Uses one up of what this one may ask.
+    /// Counts a request under this key, or refuses it.
     pub(crate) fn take(&self, who: impl Hash, pace: Pace, now: Micros) -> Result<(), TooEarly> {
         let name = self.secret.hash_one(who);
         let mut row = self.row(name).lock();
@@ -69,7 +69,7 @@ impl Table {
         Ok(())
     }
 
-    /// How many more this one may ask now.
+    /// Requests that this key is allowed at once.
     pub(crate) fn left(&self, who: impl Hash, pace: Pace, now: Micros) -> u64 {
         let name = self.secret.hash_one(who);
         let row = self.row(name).lock();
@@ -94,7 +94,7 @@ mod tests {
     const SECOND: Micros = 1_000_000;
     const NOW: Micros = 1_700_000_000 * SECOND;
 
-    /// Takes as many as there are for this one.
+    /// Takes requests until the first refusal, and counts them.
     fn drain(table: &Table, who: u32, pace: Pace, now: Micros) -> usize {
         (0..1000)
             .take_while(|_| table.take(who, pace, now).is_ok())
@@ -134,7 +134,7 @@ mod tests {
                 "{who} was not forgotten"
             );
         }
-        // Those who have nothing used up any more are no loss.
+        // Evicting a fully recovered state loses nothing.
         let forgotten = table.forgotten();
         for who in 10..18 {
             assert_eq!(table.take(who, pace, NOW + 60 * SECOND), Ok(()));

@@ -1,4 +1,4 @@
-//! Which certificate a client is shown.
+//! Selection of the certificate for a client, by SNI and signature scheme.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -11,20 +11,21 @@ use rustls::sign::CertifiedKey;
 use super::issued::{CertificateReport, Issued};
 
 thread_local! {
-    /// What the handshake that this thread is in the middle of has chosen: rustls does not tell the session.
+    /// Certificate selected in the handshake that this thread is processing; rustls does not report it to the
+    /// session.
     static CHOSEN: RefCell<Option<Shown>> = const { RefCell::new(None) };
 }
 
-/// What was chosen in the handshake that this thread has just looked at.
+/// Takes the certificate that was selected in the latest handshake step of this thread.
 pub(super) fn take_chosen() -> Option<Shown> {
     CHOSEN.take()
 }
 
-/// What a client is shown.
+/// The certificate selected for a client.
 #[derive(Clone, Debug)]
 pub(super) struct Shown {
     pub(super) certificate: Arc<Certificate>,
-    /// It is for the host that the client has named.
+    /// It covers the host in the client's SNI.
     pub(super) is_for_it: bool,
 }
 
@@ -32,14 +33,14 @@ pub(super) struct Shown {
 #[derive(Debug)]
 pub(crate) struct Certificate {
     pub(super) key: Arc<CertifiedKey>,
-    /// The hosts that it is for, in lower case; `*.` stands for one label.
+    /// DNS names in lower case; `*.` stands for one label.
     pub(super) names: Vec<String>,
-    /// Until when it holds, in seconds since 1970.
+    /// Expiry, in seconds since 1970.
     pub(super) not_after: i64,
 }
 
 impl Certificate {
-    /// What those are told who watch.
+    /// Summary for the status API.
     pub(crate) fn report(&self) -> CertificateReport {
         CertificateReport {
             names: self.names.clone(),
@@ -48,7 +49,7 @@ impl Certificate {
         }
     }
 
-    /// Whether it is for this host, which is without a port.
+    /// Returns true if it covers this host, given without a port.
     pub(crate) fn covers(&self, host: &str) -> bool {
         let parent = host.split_once('.').map(|(_, parent)| parent);
         self.names.iter().any(|name| match name.strip_prefix("*.") {
@@ -58,21 +59,22 @@ impl Certificate {
     }
 }
 
-/// All there are.
+/// All certificates that clients can be shown.
 #[derive(Debug)]
 pub(crate) struct Certificates {
-    /// Those for clients who name no host, or one that no certificate is for.
+    /// Certificates for clients without SNI, or with a name that no certificate covers.
     default: Vec<Arc<Certificate>>,
-    /// By name; those with a `*.` by what follows it.
+    /// By DNS name; wildcards by what follows `*.`.
     exact: HashMap<String, Vec<Arc<Certificate>>>,
     wildcard: HashMap<String, Vec<Arc<Certificate>>>,
-    /// Those that an authority has issued, and for which names they are to be shown.
+    /// ACME certificates, and the names for which they are used.
     issued: Option<(Arc<Issued>, Vec<String>)>,
 }
 
 impl Certificates {
-    /// The first one is the default. Of those for one name the first that a client can use is taken, so that there may be one for each kind of key.
-    /// Those that are issued come behind files for the same name, and before those with a `*.`.
+    /// Indexes the certificates by name; the first one is the default. Among those for one name, the first
+    /// whose key type the client supports is used. ACME certificates come behind files for the same name, and
+    /// before wildcards.
     pub(crate) fn new(
         all: &[Arc<Certificate>],
         issued: Option<(Arc<Issued>, Vec<String>)>,
@@ -128,7 +130,7 @@ impl Certificates {
         wanted.then(|| issued.certificate(host)).flatten()
     }
 
-    /// What an authority is shown that wants to see that a name is ours (RFC 8737): `None` if somebody else asks, who is shown nothing.
+    /// Certificate of a pending tls-alpn-01 challenge (RFC 8737); `None` for any other handshake.
     fn challenge(&self, hello: &ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let (issued, _) = self.issued.as_ref()?;
         // It offers nothing else (RFC 8737 §3).
@@ -137,7 +139,7 @@ impl Certificates {
     }
 }
 
-/// Whether a client offers the protocol of challenges, and none that requests could come by.
+/// Returns true if the client offers `acme-tls/1` and no protocol for requests.
 fn is_challenge(hello: &ClientHello<'_>) -> bool {
     let offers = || hello.alpn().into_iter().flatten();
     offers().any(|offer| offer == super::CHALLENGE)

@@ -15,25 +15,25 @@ use rustls::{Error, InconsistentKeys};
 use super::certificates::Certificate;
 use super::x509::Facts;
 
-/// The most that is read of a file.
+/// Limit of a file's size in bytes.
 const LARGEST_FILE: u64 = 1024 * 1024;
-/// The shortest secret of a fleet.
+/// Minimum length of a fleet secret, in bytes.
 const SHORTEST_SECRET: usize = 32;
-/// Set in the mode of a file that every user of the machine may read.
+/// Mode bit of files that every user of the machine can read.
 const WORLD_READABLE: u32 = 0o004;
 
 /// The files of one certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CertificateFiles {
-    /// The certificate, and those that lead to its authority.
+    /// Certificate chain (PEM), the leaf first.
     pub certificate: PathBuf,
-    /// Its key; the same file if none is named.
+    /// Private key (PEM); `None` if it is in the same file.
     pub key: Option<PathBuf>,
-    /// What its authority says of it.
+    /// File with the OCSP response to staple (DER).
     pub ocsp: Option<PathBuf>,
 }
 
-/// Why a file cannot be used.
+/// Reason for which a file cannot be used, and its remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) what: String,
@@ -50,7 +50,7 @@ impl Fault {
 }
 
 impl Fault {
-    /// Whether it names one of these files.
+    /// Returns true if it concerns one of these files.
     pub(crate) fn is_about(&self, files: &CertificateFiles) -> bool {
         let named = [&*files.certificate, files.key_file()];
         named
@@ -65,7 +65,8 @@ impl CertificateFiles {
         self.key.as_ref().unwrap_or(&self.certificate)
     }
 
-    /// Reads them, and holds them against each other and against the time in seconds since 1970.
+    /// Reads the files and checks the key against the certificate, and its validity at `now`, in seconds
+    /// since 1970.
     pub(crate) fn load(&self, provider: &CryptoProvider, now: i64) -> Result<Certificate, Fault> {
         let chain = read_chain(&self.certificate)?;
         let name = self.certificate.display();
@@ -239,7 +240,7 @@ fn decoded(digits: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// What to warn of where every user of the machine may read what is secret.
+/// Returns a warning if every user of the machine can read a secret file.
 pub(crate) fn exposed(file: &Path) -> Option<Fault> {
     let mode = std::fs::metadata(file).ok()?.mode();
     (mode & WORLD_READABLE != 0).then(|| {

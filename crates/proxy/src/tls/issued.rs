@@ -1,8 +1,7 @@
-//! Certificates that an authority has issued to this server while it runs, and what it is shown by which it sees that
-//! the names are ours.
+//! Certificates issued by ACME while the server runs, and pending challenges.
 //!
-//! There is one of it in a process, and a reload changes nothing about it: what was issued holds as long as it does. Who asks the
-//! authority is not here; it puts in what it has got, and takes out what is over.
+//! Process-wide, and unaffected by a reload. The ACME client is elsewhere; it stores here what it obtains,
+//! and removes what has expired.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -18,66 +17,66 @@ use super::certificates::Certificate;
 use super::provider;
 use super::x509::Facts;
 
-/// Where an authority looks for what it has asked for (RFC 8555 §8.3).
+/// URL path of http-01 challenges (RFC 8555 §8.3).
 const WELL_KNOWN: &[u8] = b"/.well-known/acme-challenge/";
-/// The most certificates in a chain; authorities have three.
+/// Limit of certificates in a chain; usual are three.
 const LONGEST_CHAIN: usize = 10;
 
-/// All that was issued, and what is under way.
+/// Issued certificates and pending challenges.
 #[derive(Default)]
 pub struct Issued {
     /// By the name that each is for.
     certificates: RwLock<HashMap<String, Arc<Certificate>>>,
-    /// What is answered at [`WELL_KNOWN`], by the token in the url.
+    /// Key authorizations served under [`WELL_KNOWN`], by token.
     answers: RwLock<HashMap<String, String>>,
-    /// What is shown in a handshake, by the name that it is about.
+    /// Certificates of pending tls-alpn-01 challenges, by name.
     handshakes: RwLock<HashMap<String, Arc<CertifiedKey>>>,
     standings: Mutex<BTreeMap<String, Standing>>,
 }
 
-/// How things stand with the certificate for a name.
+/// State of the ACME certificate for a name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
     /// An order is under way.
     pub is_ordering: bool,
-    /// Why the last one failed, if it did.
+    /// Error of the last order, if it failed.
     pub trouble: Option<String>,
-    /// When the next one is due, in seconds since 1970.
+    /// Time of the next order, in seconds since 1970.
     pub next: Option<i64>,
     /// Orders since the start that brought a certificate.
     pub ordered: u64,
-    /// Those that did not.
+    /// Failed orders since the start.
     pub failed: u64,
 }
 
-/// A certificate that clients may be shown, for those who watch.
+/// Summary of a certificate, for the status API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateReport {
     /// The hosts that it is for; `*.` stands for one label.
     pub names: Vec<String>,
-    /// Until when it holds, in seconds since 1970; `None`: it was not issued yet.
+    /// Expiry, in seconds since 1970; `None` if it has not been issued yet.
     pub expires: Option<i64>,
-    /// How things stand with those that are got from an authority.
+    /// Order state of an ACME certificate.
     pub standing: Option<Standing>,
 }
 
-/// A certificate that was issued, and is good.
+/// An issued certificate that passed all checks.
 #[derive(Clone)]
 pub struct Issue {
     certificate: Arc<Certificate>,
-    /// From when it holds, in seconds since 1970.
+    /// Begin of its validity, in seconds since 1970.
     pub not_before: i64,
     /// Until when.
     pub not_after: i64,
-    /// By which the authority knows its own key.
+    /// Authority key identifier (RFC 5280 §4.2.1.1).
     pub authority_key: Vec<u8>,
-    /// By which it knows this certificate.
+    /// Serial number, as encoded.
     pub serial: Vec<u8>,
 }
 
 impl Issue {
-    /// Reads a chain and its key in PEM form, and holds them against each other, against the name that they were asked
-    /// for, and against the time in seconds since 1970. Says why if they are no good.
+    /// Parses a certificate chain with its key in PEM form. Fails if they do not match each other or `name`,
+    /// or are not valid at `now`, in seconds since 1970.
     pub fn read(pem: &str, name: &str, now: i64) -> Result<Self, String> {
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
         let chain = chain.map_err(|error| format!("the certificates cannot be read: {error}"))?;
@@ -121,7 +120,7 @@ impl Issue {
     }
 }
 
-/// What an authority is about to look for. It is answered until this is dropped.
+/// A pending challenge; it is answered until this is dropped.
 pub struct Expected {
     issued: Arc<Issued>,
     what: What,
@@ -142,13 +141,13 @@ impl Drop for Expected {
 }
 
 impl Issued {
-    /// The one that this process has.
+    /// Returns the store of this process.
     pub fn of_this_process() -> Arc<Self> {
         static ISSUED: LazyLock<Arc<Issued>> = LazyLock::new(Arc::default);
         Arc::clone(&ISSUED)
     }
 
-    /// Has clients shown this certificate from now on.
+    /// Uses this certificate for the name from now on.
     pub fn show(&self, name: &str, issue: &Issue) {
         let certificate = Arc::clone(&issue.certificate);
         self.certificates
@@ -156,7 +155,7 @@ impl Issued {
             .insert(name.to_owned(), certificate);
     }
 
-    /// Forgets all about names that are not among these.
+    /// Removes certificates and states of all other names.
     pub fn keep_only(&self, names: &[String]) {
         self.certificates
             .write()
@@ -164,12 +163,12 @@ impl Issued {
         self.standings.lock().retain(|name, _| names.contains(name));
     }
 
-    /// Notes how things stand with a name.
+    /// Updates the state of a name.
     pub fn note(&self, name: &str, change: impl FnOnce(&mut Standing)) {
         change(self.standings.lock().entry(name.to_owned()).or_default());
     }
 
-    /// Answers this at the url with the token.
+    /// Serves this key authorization for the token (http-01).
     pub fn answer(self: &Arc<Self>, token: &str, answer: &str) -> Expected {
         let token = token.to_owned();
         self.answers
@@ -181,7 +180,7 @@ impl Issued {
         }
     }
 
-    /// Shows this certificate in handshakes about a name that offer nothing but the protocol of challenges.
+    /// Uses this certificate in handshakes for the name that offer `acme-tls/1` only (tls-alpn-01).
     pub fn shake_hands(
         self: &Arc<Self>,
         name: &str,
@@ -192,7 +191,8 @@ impl Issued {
         let chain = vec![CertificateDer::from(certificate)];
         let key = provider().key_provider.load_private_key(key);
         let key = key.map_err(|error| error.to_string())?;
-        // It is not held against its key: the extension that it has is one that nobody else understands.
+        // Key and certificate are not checked against each other: webpki rejects the critical
+        // `acmeIdentifier` extension.
         let key = CertifiedKey::new(chain, key);
         let name = name.to_owned();
         self.handshakes.write().insert(name.clone(), Arc::new(key));
@@ -202,7 +202,7 @@ impl Issued {
         })
     }
 
-    /// What is to be answered at this target, if an authority is about to ask for it.
+    /// Returns the key authorization for an http-01 request target, if one is pending.
     pub(crate) fn answer_at(&self, target: &[u8]) -> Option<String> {
         let token = std::str::from_utf8(target.strip_prefix(WELL_KNOWN)?).ok()?;
         self.answers.read().get(token).cloned()
@@ -219,7 +219,7 @@ impl Issued {
         self.certificates.read().get(name).cloned()
     }
 
-    /// What there is for a name.
+    /// Summary of the certificate for a name.
     pub(crate) fn report(&self, name: &str) -> CertificateReport {
         let standing = self.standings.lock().get(name).cloned();
         CertificateReport {
@@ -230,7 +230,7 @@ impl Issued {
     }
 }
 
-/// Keys are nobody's to read.
+/// Leaves the private keys out.
 impl fmt::Debug for Issued {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Issued")

@@ -1,6 +1,4 @@
-//! TLS: what clients are shown, how their sessions go on, and what is asked of origins.
-//!
-//! [`session`] moves bytes and knows no socket; `crate::connection` has both.
+//! TLS: certificates for clients, sessions and tickets, ACME challenges, and TLS to origins.
 
 mod certificates;
 mod files;
@@ -28,13 +26,13 @@ pub use origins::OriginTls;
 pub(crate) use session::{HELD_BACK, Records, Session};
 pub(crate) use tickets::Tickets;
 
-/// What is spoken on top of TLS, the favourite first (RFC 7301).
+/// ALPN protocols offered to clients, in order of preference (RFC 7301).
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
-/// What an authority offers alone that wants to see that a name is ours (RFC 8737).
+/// ALPN protocol of tls-alpn-01 challenges (RFC 8737).
 const CHALLENGE: &[u8] = b"acme-tls/1";
 
-/// The cryptography of both sides. A key exchange that a later quantum computer cannot undo comes first.
+/// Cryptography of both sides; post-quantum key exchange is preferred.
 pub(crate) fn provider() -> Arc<CryptoProvider> {
     let mut provider = aws_lc_rs::default_provider();
     provider.kx_groups = vec![
@@ -46,7 +44,7 @@ pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(provider)
 }
 
-/// What sessions with clients begin with. TLS 1.2 and 1.3; what came before is refused.
+/// Builds the configuration of sessions with clients: TLS 1.2 and 1.3.
 pub(crate) fn for_clients(
     certificates: Arc<Certificates>,
     tickets: Arc<Tickets>,

@@ -1,4 +1,4 @@
-//! TLS with origins: who is believed to be one, and who we are to them.
+//! TLS with origins: trust anchors and client certificates.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,25 +12,25 @@ use super::files::{CertificateFiles, Fault, read_chain};
 use super::provider;
 use super::verifier::Verifier;
 
-/// What is spoken on top of TLS.
+/// ALPN protocol of HTTP/1.
 const HTTP1: &[u8] = b"http/1.1";
-/// What may be spoken there in its place, where that is wanted (RFC 9113 §3.1).
+/// ALPN protocol of HTTP/2 (RFC 9113 §3.1).
 pub(crate) const HTTP2: &[u8] = b"h2";
 
-/// TLS with the servers of a group whose urls begin with `https`.
+/// TLS with the servers of a group whose URLs begin with `https`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OriginTls {
-    /// The file with the certificates that vouch for them; without it, those of the system do.
+    /// Trust anchors (PEM), also pinned certificates; `None` uses those of the system.
     pub ca: Option<PathBuf>,
-    /// What they are shown if they ask.
+    /// Client certificate for mutual TLS.
     pub certificate: Option<CertificateFiles>,
-    /// The name that their certificates are for; without it, the one in the url.
+    /// Expected name of their certificates; `None` uses the host of the URL.
     pub name: Option<String>,
-    /// What sessions begin with, once the files were read.
+    /// Client configuration, once the files have been read.
     pub(crate) ready: Option<Ready>,
 }
 
-/// What sessions begin with. Two are equal that were made of the same.
+/// A loaded client configuration. Two are equal if their certificates are.
 #[derive(Clone, Debug)]
 pub(crate) struct Ready {
     pub(crate) config: Arc<ClientConfig>,
@@ -46,7 +46,7 @@ impl PartialEq for Ready {
 impl Eq for Ready {}
 
 impl Ready {
-    /// The same for sessions on which HTTP/2 is offered too.
+    /// The configuration with HTTP/2 offered by ALPN.
     pub(crate) fn offering_http2(&self) -> ClientConfig {
         let mut config = ClientConfig::clone(&self.config);
         config.alpn_protocols = vec![HTTP2.to_vec(), HTTP1.to_vec()];
@@ -55,7 +55,7 @@ impl Ready {
 }
 
 impl OriginTls {
-    /// Reads the files that are named, or what the system has.
+    /// Loads the configured files, or the trust anchors of the system.
     pub(crate) fn load(&self, now: i64) -> Result<Ready, Fault> {
         let mut made_of = match &self.ca {
             Some(file) => read_chain(file)?,

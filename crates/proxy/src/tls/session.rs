@@ -1,7 +1,6 @@
-//! One client's TLS, without its socket: records in, plaintext out, and the other way.
+//! A TLS session with a client, without its socket: records in, plaintext out, and the reverse.
 //!
-//! This is the one place that knows rustls' interface for those who bring their own buffers. What a
-//! session owns between two requests is its keys and nothing else.
+//! Encapsulates rustls' unbuffered API. Between two requests a session owns its keys and no buffers.
 
 use std::io::{self, IoSlice};
 use std::sync::Arc;
@@ -15,39 +14,39 @@ use rustls::{Error, ProtocolVersion, ServerConfig};
 
 use super::certificates::{self, Certificate, Shown};
 
-/// The most plaintext in one record, RFC 8446 §5.1.
+/// Limit of plaintext in one record (RFC 8446 §5.1), in bytes.
 const RECORD: usize = 16 * 1024;
-/// The most plaintext that is encrypted at a time: it is in the processor's cache when it is sent.
+/// Plaintext encrypted at a time, in bytes: it stays in the processor's cache until it is sent.
 const BATCH: usize = 4 * RECORD;
-/// What encrypting adds at most to each record: its header, a nonce, the kind of content, a tag.
+/// Maximum overhead of a record in bytes: header, nonce, content type, tag.
 const RECORD_OVERHEAD: usize = 32;
-/// Records that a batch takes at most: pieces that are put together may end one early.
+/// Limit of records in a batch; joined pieces may end a record early.
 const BATCH_RECORDS: usize = 2 * BATCH / RECORD + 1;
-/// What may wait to be sent before the next batch is encrypted behind it.
+/// Bytes that may remain unsent when the next batch is encrypted behind them.
 pub(crate) const HELD_BACK: usize = 4 * 1024;
-/// Room for what rustls has to say itself: answers to updates of keys, alerts.
+/// Space for messages of rustls itself: key updates, alerts.
 const OWN_WORDS: usize = 1024;
 
-/// One client's TLS.
+/// A TLS session with a client.
 pub(crate) struct Session {
     rustls: UnbufferedServerConnection,
-    /// Records of which the rest has not come; mostly none.
+    /// Incomplete records; mostly empty.
     incoming: BytesMut,
-    /// What is to be sent before anything else; mostly nothing.
+    /// Bytes to be sent before anything else; mostly empty.
     pub(crate) outgoing: BytesMut,
     /// The client has said that it sends nothing more.
     has_ended: bool,
     has_failed: bool,
     said_goodbye: bool,
-    /// What the client is shown.
+    /// Certificate selected for the client.
     shown: Option<Shown>,
 }
 
-/// Room for encrypted records. Every thread has one.
+/// Buffer for encrypted records; one per thread.
 pub(crate) struct Records {
     bytes: Box<[u8]>,
     filled: usize,
-    /// Where small pieces are put together.
+    /// Buffer in which small pieces are joined.
     joined: Vec<u8>,
 }
 
@@ -61,7 +60,7 @@ impl Records {
         }
     }
 
-    /// What is to be sent.
+    /// Encrypted bytes to be sent.
     pub(crate) fn filled(&self) -> &[u8] {
         &self.bytes[..self.filled]
     }
@@ -92,33 +91,33 @@ impl Session {
         self.rustls.is_handshaking()
     }
 
-    /// Whether the client has said that it sends nothing more.
+    /// Returns true after the client's `close_notify`.
     pub(crate) const fn has_ended(&self) -> bool {
         self.has_ended
     }
 
-    /// Whether the client can use what comes before its own next word: since TLS 1.3 it has nothing to wait for.
+    /// Returns true if the server may send before the client's next message, as in TLS 1.3.
     pub(crate) fn may_answer_first(&self) -> bool {
         self.rustls.protocol_version() == Some(ProtocolVersion::TLSv1_3)
     }
 
-    /// Whether this is an authority that wants to see that a name is ours, and nothing else.
+    /// Returns true if this is a tls-alpn-01 validation.
     pub(crate) fn is_challenge(&self) -> bool {
         self.rustls.alpn_protocol() == Some(super::CHALLENGE)
     }
 
-    /// Whether HTTP/2 was agreed on.
+    /// Returns true if HTTP/2 was negotiated.
     pub(crate) fn has_agreed_on_http2(&self) -> bool {
         self.rustls.alpn_protocol() == Some(super::HTTP2)
     }
 
-    /// What the client is shown, once it has asked.
+    /// Certificate selected for the client.
     #[cfg(test)]
     pub(crate) fn certificate(&self) -> Option<&Arc<Certificate>> {
         self.shown.as_ref().map(|shown| &shown.certificate)
     }
 
-    /// The same, if it is for the host that the client has named.
+    /// Certificate selected for the client, if it covers the host in its SNI.
     pub(crate) fn certificate_for_host(&self) -> Option<&Arc<Certificate>> {
         let shown = self.shown.as_ref().filter(|shown| shown.is_for_it);
         shown.map(|shown| &shown.certificate)
@@ -185,7 +184,7 @@ impl Session {
         received
     }
 
-    /// Nothing more is taken; the client is told why.
+    /// Stops the session and sends an alert.
     fn fail(&mut self) {
         self.has_failed = true;
         // As long as there is something to send rustls looks at nothing that has come.

@@ -269,7 +269,7 @@ fn the_end_is_told_and_heard() {
     client.send_close_notify();
     exchange(&mut client, &mut session, 4096).unwrap();
     assert!(session.has_ended());
-    // Who sends nothing more is still answered.
+    // A client that has sent close_notify is still answered.
     let mut out = Records::new();
     session.encrypt(&[IoSlice::new(b"x")], &mut out).unwrap();
     assert_eq!(tell(&mut client, out.filled()).unwrap(), b"x");

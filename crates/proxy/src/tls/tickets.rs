@@ -1,8 +1,8 @@
-//! Session tickets: what a client brings along so that its next handshake is a short one.
+//! Session tickets, for abbreviated handshakes.
 //!
-//! They are sealed with keys that change twice a day and are then forgotten one change later, which is
-//! what bounds the harm of a stolen key (RFC 8446 §8.1, RFC 5077 §5.5). The keys outlive a reload and are handed to the
-//! process that takes this one's place. Processes that are given the same secrets derive the same keys from them.
+//! Their keys are rotated twice a day and kept for one more period, which bounds the harm of a stolen key
+//! (RFC 8446 §8.1, RFC 5077 §5.5). The keys survive a reload and are handed over to the next process.
+//! Processes with the same fleet secrets derive the same keys.
 
 use std::fmt;
 use std::sync::{Arc, LazyLock};
@@ -13,12 +13,12 @@ use aws_lc_rs::{hmac, rand};
 use parking_lot::Mutex;
 use rustls::server::ProducesTickets;
 
-/// How long a key seals tickets, in seconds. It opens them for as long again.
+/// Time for which a key seals tickets, in seconds. It opens them for as long again.
 const PERIOD: u64 = 12 * 60 * 60;
 const NAME: usize = 16;
 const SEED: usize = 32;
 
-/// What all keys that belong together are derived from.
+/// Secret that the name and the key are derived from.
 type Seed = [u8; SEED];
 
 /// Seals tickets and opens them.
@@ -28,31 +28,31 @@ pub(crate) struct Tickets {
     keys: Mutex<Keys>,
 }
 
-/// Where keys come from.
+/// Source of the keys.
 enum Source {
-    /// Chance, which nobody else knows.
+    /// Random keys of this process.
     Own,
-    /// Secrets that other processes have as well. The first one seals; all open.
+    /// Secrets shared with other processes. The first one seals; all open.
     Fleet(Vec<Seed>),
 }
 
 /// The keys of one period.
 struct Keys {
     period: u64,
-    /// What they were made of, the current one first; none of a fleet's.
+    /// Seeds of random keys, the current one first; empty for a fleet's.
     seeds: Vec<Seed>,
     /// The first one seals.
     open: Vec<Arc<Key>>,
 }
 
 struct Key {
-    /// By which a ticket says what it was sealed with.
+    /// Key name, which begins a ticket.
     name: [u8; NAME],
     key: LessSafeKey,
 }
 
 impl Tickets {
-    /// With keys of this process's own, which it has only once: a reload changes nothing about them.
+    /// Returns the random keys of this process, which reloads do not change.
     pub(crate) fn of_this_process() -> Arc<Self> {
         static TICKETS: LazyLock<Arc<Tickets>> = LazyLock::new(|| Arc::new(Tickets::own()));
         Arc::clone(&TICKETS)
@@ -62,7 +62,7 @@ impl Tickets {
         Self::from(Source::Own, unix_time)
     }
 
-    /// With keys made of these secrets, of which the first one seals.
+    /// Derives the keys from secrets, of which the first one seals.
     pub(crate) fn of_fleet<'a>(secrets: impl Iterator<Item = &'a [u8]>) -> Self {
         let seed = |secret: &[u8]| derived(secret, b"microcache session tickets");
         Self::from(Source::Fleet(secrets.map(seed).collect()), unix_time)
@@ -81,7 +81,7 @@ impl Tickets {
         }
     }
 
-    /// What another process needs to open what this one has sealed; nothing if it knows already.
+    /// Serialises the keys for the next process; `None` if it can derive them itself.
     pub(crate) fn handover(&self) -> Option<String> {
         self.keys()?;
         let keys = self.keys.lock();
@@ -90,7 +90,7 @@ impl Tickets {
         (!seeds.is_empty()).then(|| format!("{} {}", keys.period, seeds.join(" ")))
     }
 
-    /// Takes up what another process has handed over. What cannot be read is left: clients shake hands anew.
+    /// Takes over keys of another process. Malformed ones are ignored, and clients perform full handshakes.
     pub(crate) fn take_up(&self, handed: &str) {
         let mut words = handed.split(' ');
         let period = words.next().and_then(|period| period.parse().ok());
@@ -105,7 +105,7 @@ impl Tickets {
         }
     }
 
-    /// The keys of now, the one that seals first; `None` if chance has failed.
+    /// Returns the current keys, the sealing one first; `None` if the random generator fails.
     fn keys(&self) -> Option<Vec<Arc<Key>>> {
         let period = (self.now)() / PERIOD;
         let mut keys = self.keys.lock();
@@ -120,7 +120,8 @@ impl Tickets {
 }
 
 impl Keys {
-    /// Those of another period: a new one seals, and the one before opens if that was not long ago.
+    /// Keys of another period: a new one seals, and the previous one still opens if it is of the period
+    /// before.
     fn succeeded(&self, period: u64) -> Option<Self> {
         let mut seeds = vec![[0; SEED]];
         rand::fill(&mut seeds[0]).ok()?;
@@ -135,7 +136,7 @@ impl Keys {
         })
     }
 
-    /// Everybody's clock may be a little fast: keys of the next period open as well.
+    /// Keys of a fleet; those of the next period open as well, since clocks differ.
     fn of_fleet(secrets: &[Seed], period: u64) -> Self {
         let of = |period: u64| {
             let seed = move |secret: &Seed| derived(secret, &period.to_be_bytes());
@@ -198,7 +199,7 @@ impl ProducesTickets for Tickets {
     }
 }
 
-/// Keys are nobody's to read.
+/// Leaves the keys out.
 impl fmt::Debug for Tickets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Tickets")
@@ -298,7 +299,7 @@ mod tests {
         assert_eq!(new.decrypt(&ticket).unwrap(), b"secrets");
         assert_eq!(old.decrypt(&ticket), None);
         assert_eq!(both.handover(), None, "everybody has the secrets");
-        // Who is behind opens what was sealed by who is ahead.
+        // A process whose clock is behind opens tickets of one that is ahead.
         clock.fetch_add(PERIOD, Ordering::Relaxed);
         let ahead = both.encrypt(b"secrets").unwrap();
         clock.fetch_sub(PERIOD, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Who is believed to be an origin.
+//! Verification of origin certificates.
 
 use std::sync::Arc;
 
@@ -10,19 +10,19 @@ use rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
 
 use super::x509::Facts;
 
-/// Believes whom the authorities vouch for, and who shows one of the named certificates itself.
+/// Accepts certificates issued by the trust anchors, and the configured certificates themselves.
 ///
-/// `openssl req -x509` makes certificates of authorities, which no server may show (RFC 5280 §4.2.1.9). Whoever names
-/// such a one means the server that has it.
+/// `openssl req -x509` makes CA certificates, which webpki rejects as server certificates (RFC 5280
+/// §4.2.1.9). An operator who configures one means the server that uses it.
 #[derive(Debug)]
 pub(super) struct Verifier {
     pub(super) authorities: Arc<WebPkiServerVerifier>,
-    /// The certificates that the operator has named.
+    /// Pinned certificates.
     pub(super) named: Vec<CertificateDer<'static>>,
 }
 
 impl Verifier {
-    /// All that there is to see to where a certificate is known byte by byte: its time, and its name.
+    /// Checks validity and name of a pinned certificate.
     fn verify_named(
         certificate: &CertificateDer<'_>,
         name: &ServerName<'_>,

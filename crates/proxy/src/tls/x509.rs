@@ -1,7 +1,6 @@
-//! What has to be known of a certificate before clients see it: when it holds, and for whom.
+//! The fields of an X.509 certificate that the server needs: validity, names, serial, authority key.
 //!
-//! RFC 5280 has a certificate hold much more. Clients judge all of that; this reads the operator's own
-//! files only.
+//! Reads the operator's own files only. Clients verify everything else (RFC 5280).
 
 use std::fmt;
 
@@ -21,16 +20,16 @@ const ALTERNATIVE_NAMES: &[u8] = &[0x55, 0x1d, 0x11];
 /// 2.5.29.35, `authorityKeyIdentifier`.
 const AUTHORITY_KEY: &[u8] = &[0x55, 0x1d, 0x23];
 
-/// What is read of a certificate.
+/// Fields of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Facts {
     pub(super) not_before: Moment,
     pub(super) not_after: Moment,
-    /// The names of hosts, in lower case; `*.` stands for one label.
+    /// DNS names in lower case; `*.` stands for one label.
     pub(super) names: Vec<String>,
-    /// The number that its authority has given it, as it is encoded.
+    /// Serial number, as encoded.
     pub(super) serial: Vec<u8>,
-    /// By which the authority's key is known; empty if it does not say.
+    /// Authority key identifier; empty if absent.
     pub(super) authority_key: Vec<u8>,
 }
 
@@ -44,7 +43,7 @@ pub(super) struct Moment {
 }
 
 impl Facts {
-    /// Reads them; `None` if it is no certificate.
+    /// Parses a certificate (DER); `None` if it is malformed.
     pub(super) fn read(certificate: &[u8]) -> Option<Self> {
         let mut certificate = Der(Der(certificate).take(SEQUENCE)?);
         let mut fields = Der(certificate.take(SEQUENCE)?);
@@ -81,7 +80,7 @@ impl Facts {
     }
 }
 
-/// What an extension is, and the list in it.
+/// Returns the object identifier of an extension, and the list in its value.
 fn opened(extension: &[u8]) -> (Option<&[u8]>, Der<'_>) {
     let mut extension = Der(extension);
     let what = extension.take(OBJECT);
@@ -92,7 +91,7 @@ fn opened(extension: &[u8]) -> (Option<&[u8]>, Der<'_>) {
     (what, Der(listed.unwrap_or_default()))
 }
 
-/// The names of hosts among alternative names.
+/// DNS names among the subject's alternative names.
 fn host_names(mut listed: Der<'_>) -> Vec<String> {
     let mut names = Vec::new();
     while let Some((tag, name)) = listed.next() {

@@ -1,9 +1,8 @@
-//! What is read of a request's body before the request takes a place at the origin.
+//! Reads the beginning of a request body before the request takes a permit of its origin group.
 //!
-//! An application server that has a worker for each connection is held by whoever sends slowly. So
-//! a small body is there as a whole before its request is sent, and a large one has shown that it
-//! moves. A body without a length may be a conversation: it is not waited for any longer than a
-//! moment.
+//! An application server with one worker per connection is occupied by a slow upload. So a small body is read
+//! completely before its request is sent, and a large one up to a limit. A body without a length may be a
+//! conversation: it is read ahead only for a moment.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,11 +15,11 @@ use microcache_engine::origin::{OriginError, OriginRequest};
 use microcache_policy::is_grpc;
 use tokio::time::{Instant, timeout_at};
 
-/// How long the body of a gRPC call is read ahead: most are one message, which comes with the head, and the others are
+/// Read-ahead time of a gRPC body: most are a single message that comes with the head, the others are
 /// conversations.
 const CALL_WAIT: Duration = Duration::from_millis(10);
 
-/// What bodies that are read ahead may take, all those of a group together.
+/// Memory bound of the bodies that a group reads ahead.
 #[derive(Debug)]
 pub(super) struct Room {
     size: u64,
@@ -34,16 +33,16 @@ pub(super) struct Held {
     bytes: u64,
 }
 
-/// How much is read ahead.
+/// Limits of reading ahead, per body.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     /// Of one body.
     pub(super) bytes: usize,
-    /// How long a body that does not say how long it is.
+    /// Time limit for a body without a length.
     pub(super) wait: Duration,
 }
 
-/// How far a body has come.
+/// Progress of a body after reading ahead.
 #[derive(Debug)]
 pub(super) enum Arrived {
     /// All of it is there, and takes so much room until it is sent.
@@ -161,7 +160,7 @@ struct Reading {
 }
 
 impl Reading {
-    /// Whether this first piece is the whole body: it need not be copied.
+    /// Returns true if this first piece is the whole body, so that it need not be copied.
     fn is_all(&self, data: &Bytes) -> bool {
         self.read.is_empty() && self.length == Some(data.len() as u64)
     }

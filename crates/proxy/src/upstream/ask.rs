@@ -1,4 +1,5 @@
-//! One request and one server, up to the head of the answer: which connection it goes on, and when it is sent a second time.
+//! Sends one request to one server, up to the head of the response: chooses the connection and decides about
+//! a retry.
 
 use std::time::Duration;
 
@@ -14,8 +15,8 @@ use super::settings::GroupSettings;
 use super::upload::Upload;
 use crate::figures::AskedOrigin;
 
-/// Requests that cannot be sent twice only go on connections that were in use this recently: what
-/// meets a connection that the server is closing is lost.
+/// Idle limit of connections for requests that cannot be retried: on a connection that the server is closing
+/// they would be lost.
 const UNREPEATABLE_IDLE: Duration = Duration::from_secs(1);
 
 /// A request for one server.
@@ -23,22 +24,22 @@ pub(super) struct Asking<'a> {
     pub(super) settings: &'a GroupSettings,
     pub(super) server: &'a Server,
     pub(super) question: &'a Question,
-    /// It may be sent twice.
+    /// The request may be sent twice.
     pub(super) repeatable: bool,
-    /// It has to have a connection of its own, on which nobody else has been.
+    /// The request needs a new connection that no other client has used.
     pub(super) alone: bool,
-    /// Counts it each time it is sent.
+    /// Counts every attempt.
     pub(super) counted: Option<&'a AskedOrigin>,
 }
 
-/// Where the rest of an answer comes from.
+/// The connection or stream that the response body is read from.
 pub(super) enum Carrier {
     Http1(Connection),
     Http2(http2::Stream),
 }
 
 impl Asking<'_> {
-    /// The server's answer; `Connect` if it cannot even be asked.
+    /// Returns the response head; `Connect` if no connection can be opened.
     pub(super) async fn ask(&self, upload: &mut Upload) -> Result<(Carrier, ResponseHead), Failed> {
         match &self.server.http2 {
             Some(http2) if !self.alone && !self.question.upgrade => {
@@ -54,7 +55,7 @@ impl Asking<'_> {
         }
     }
 
-    /// How long a connection may have been unused.
+    /// The longest idle time of a connection that is used for this request.
     fn idle_limit(&self) -> Duration {
         if self.repeatable {
             self.settings.idle_timeout
@@ -63,7 +64,7 @@ impl Asking<'_> {
         }
     }
 
-    /// An unused connection with HTTP/1, if there is one that can be trusted with the request.
+    /// Takes an idle HTTP/1 connection that is recent enough for this request.
     fn pooled(&self) -> Option<Connection> {
         if self.alone {
             return None;
@@ -96,8 +97,8 @@ impl Asking<'_> {
         ask_on(connection, upload, self.question, silence).await
     }
 
-    /// The answer on a stream. What the server has not begun to work on, and what met a connection that it was closing, goes on a
-    /// newer connection a second time, as it would with HTTP/1.
+    /// Sends the request on an HTTP/2 stream. A request that the server has not processed, or that met a
+    /// connection being closed, is retried once on a newer connection, as with HTTP/1.
     async fn ask_http2(
         &self,
         http2: &Connections,
@@ -151,7 +152,7 @@ impl Asking<'_> {
 }
 
 impl Server {
-    /// What the server's own urls begin with.
+    /// The scheme of the server's own URLs.
     fn scheme(&self) -> Scheme {
         if self.settings.tls {
             Scheme::HTTPS
@@ -160,7 +161,7 @@ impl Server {
         }
     }
 
-    /// Asks whether it is well, on a connection of its own.
+    /// Sends a health check on a connection of its own and returns the status code.
     pub(super) async fn ask_apart(
         &self,
         upload: &mut Upload,
@@ -182,7 +183,7 @@ impl Server {
     }
 }
 
-/// The answer on a new connection with HTTP/1.
+/// Sends the request on a new HTTP/1 connection.
 async fn ask_on(
     mut connection: Connection,
     upload: &mut Upload,

@@ -1,7 +1,6 @@
-//! Which server of a group is next, and which are up.
+//! Load balancing among the servers of a group, and their passive and active health.
 //!
-//! The book is one short lock: a request takes it to choose, when its answer begins, and when it
-//! is over.
+//! One short lock, taken when a server is chosen, when its response begins, and when the request ends.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +13,7 @@ use super::record::Record;
 use super::settings::{GroupSettings, HealthCheck, ServerSettings};
 use crate::notices::{Kind, Notices};
 
-/// What is known of the servers of a group, in the order of their settings.
+/// Health and load of a group's servers, in the order of their settings.
 #[derive(Debug)]
 pub(super) struct Balance {
     fail_limit: u32,
@@ -29,58 +28,58 @@ pub(super) struct Balance {
     reason = "each says something of its own, and they occur in every combination"
 )]
 struct Candidate {
-    /// How the log calls it.
+    /// Name in the log.
     name: Arc<str>,
-    /// The log has a failure of it as the latest word.
+    /// The latest event in the log about this server is a failure.
     is_doubted: bool,
     weight: u64,
     backup: bool,
     outstanding: u64,
     requests: u64,
     failures: u64,
-    /// Smooth weighted round robin among servers that are equally busy.
+    /// Credit of smooth weighted round robin among equally busy servers.
     credit: i64,
     failures_in_a_row: u32,
     last_failure: Option<Instant>,
-    /// Out after failures; from then on one request at a time may try it.
+    /// End of the ejection after failures; from then on, one trial request at a time.
     out_until: Option<Instant>,
     on_trial: bool,
-    /// Out because of active checks.
+    /// Ejected by active health checks.
     unwell: bool,
     checks_in_a_row: u32,
     record: Record,
     down_since: Option<Instant>,
 }
 
-/// What the dashboard shows of a server.
+/// State of a server, for the dashboard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
-    /// Whether requests are sent to it.
+    /// The server is in rotation.
     pub up: bool,
-    /// Requests that are with it now.
+    /// Requests in flight.
     pub outstanding: u64,
-    /// Requests that were sent to it.
+    /// Requests sent to the server.
     pub requests: u64,
-    /// How many of them failed.
+    /// Failed requests.
     pub failures: u64,
-    /// What else it did.
+    /// Further counters.
     pub record: Record,
 }
 
-/// One request's stay with a server.
+/// One request's slot on a server; ends when it is dropped.
 #[derive(Debug)]
 pub(super) struct Turn {
     balance: Arc<Balance>,
-    /// Which server.
+    /// Index of the server in the group.
     pub(super) index: usize,
-    /// All servers were down; this one failed longest ago.
+    /// All servers were down, and this one failed longest ago.
     pub(super) last_resort: bool,
     trial: bool,
     ended: Option<Ended>,
 }
 
-/// How an answer that was received to the end came: so much content, for so much that was sent, and after
-/// so long if that says something of the server.
+/// Totals of a completely received response: bytes of content received and sent, and its duration if that is
+/// representative of the server.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ended {
     pub(super) received: u64,
@@ -93,7 +92,7 @@ impl Balance {
         Self::succeeding(None, settings, notices)
     }
 
-    /// With what another one knows of the same servers.
+    /// Takes over the state of servers that the previous balance has too.
     pub(super) fn succeeding(
         before: Option<&Self>,
         settings: &GroupSettings,
@@ -135,7 +134,7 @@ impl Balance {
         Some(self.give(&mut book, index, last_resort))
     }
 
-    /// The turn of a server that no other can stand in for.
+    /// Chooses a given server, without an alternative.
     pub(super) fn turn_of(self: &Arc<Self>, index: usize) -> Turn {
         self.give(&mut self.book.lock(), index, true)
     }
@@ -155,7 +154,7 @@ impl Balance {
         }
     }
 
-    /// An active check found a server well, or what it saw instead.
+    /// Records the result of an active check; `seen` is the reason of a failed one.
     pub(super) fn checked(&self, index: usize, seen: Result<(), &str>, check: &HealthCheck) {
         let well = seen.is_ok();
         let mut book = self.book.lock();
@@ -227,7 +226,7 @@ impl Candidate {
         }
     }
 
-    /// Takes down when it goes down, and for how long it was.
+    /// Records outages and downtime.
     fn note_standing(&mut self, now: Instant) {
         let is_down = self.unwell || self.out_until.is_some();
         if is_down && self.down_since.is_none() {
@@ -249,8 +248,8 @@ impl Candidate {
         }
     }
 
-    /// Takes over what is known of the same server. Where nobody checks it any more, nobody would find it
-    /// well again.
+    /// Takes over the state of the same server from an earlier configuration. Without active checks, nothing
+    /// would return an ejected server to rotation, so `unwell` is dropped then.
     fn learn(&mut self, known: &Self, is_checked: bool) {
         self.is_doubted = known.is_doubted;
         self.requests = known.requests;
@@ -279,7 +278,7 @@ fn usable(book: &[Candidate], backup: bool, tried: &[usize], now: Instant) -> Ve
         .collect()
 }
 
-/// The candidate with the fewest requests for its weight; among equals, weighted turns.
+/// Returns the server with the fewest requests relative to its weight; among equals, by weighted round robin.
 fn least_busy(book: &mut [Candidate], candidates: &[usize]) -> Option<usize> {
     if let [only] = candidates {
         return Some(*only);
@@ -306,7 +305,7 @@ fn least_busy(book: &mut [Candidate], candidates: &[usize]) -> Option<usize> {
 }
 
 impl Turn {
-    /// The server answered after so long: it is up, whatever it said.
+    /// Records a response and its time to first byte: the server is up, whatever the status.
     pub(super) fn answered(&mut self, status: u16, took: Duration) {
         let mut book = self.balance.book.lock();
         let entry = &mut book[self.index];
@@ -331,29 +330,29 @@ impl Turn {
         }
     }
 
-    /// The server gave no proper answer. Whether that counts against it depends on why.
+    /// Records a failed request; the kind of error decides whether it counts against the server.
     pub(super) fn failed(&mut self, why: &OriginError, now: Instant) {
         let Some((kind, line)) = blame(why) else {
             return;
         };
         self.doubt(kind, &line);
-        // Who says something that makes no sense is there, and may make sense to others.
+        // A server that sends malformed responses is reachable, and others may be well-formed.
         if !matches!(why, OriginError::Malformed(_)) {
             self.count_failure(now);
         }
     }
 
-    /// Its answer was received to the end.
+    /// Records the end of the response.
     pub(super) fn ended(&mut self, ended: Ended) {
         self.ended = Some(ended);
     }
 
-    /// The server began an answer and did not finish it.
+    /// Records a truncated response.
     pub(super) fn broke_off(&mut self, why: &BodyError) {
         self.doubt("origin-truncated", &format!("an answer broke off: {why}"));
     }
 
-    /// Says what is wrong with the server.
+    /// Logs a failure of the server.
     fn doubt(&self, kind: &'static str, what: &str) {
         let mut book = self.balance.book.lock();
         let entry = &mut book[self.index];
@@ -393,7 +392,7 @@ impl Turn {
     }
 }
 
-/// What the log says of a failure that is the server's, and under what kind.
+/// Log kind and message of a failure of the server; `None` if it is not the server's fault.
 fn blame(why: &OriginError) -> Option<(&'static str, String)> {
     match why {
         OriginError::Connect(what) => Some(("origin-connect", format!("cannot connect: {what}"))),

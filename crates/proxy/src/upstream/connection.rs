@@ -13,9 +13,9 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::transport::Transport;
 
-/// What is read at least at once.
+/// Minimum size of a read buffer.
 const READ_MIN: usize = 16 * 1024;
-/// What is read at most at once.
+/// Maximum size of a read buffer.
 const READ_MAX: usize = 64 * 1024;
 /// A buffer with less room than this gives way to a new one.
 const ROOM_MIN: usize = 2 * 1024;
@@ -24,15 +24,15 @@ const ROOM_MIN: usize = 2 * 1024;
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) stream: Transport,
-    /// What was read and not yet made use of.
+    /// Bytes read and not yet parsed.
     pub(super) buf: BytesMut,
     pub(super) timer: Timer,
-    /// The runtime that the socket is registered with.
+    /// Runtime that the socket is registered with.
     pub(super) runtime: Id,
 }
 
 impl Connection {
-    /// Takes over a stream that was opened on the current runtime.
+    /// Wraps a stream that was opened on the current runtime.
     pub(super) fn new(stream: Transport) -> Self {
         Self {
             stream,
@@ -57,14 +57,14 @@ impl Connection {
         pin!(self.stream.read_buf(&mut self.buf)).poll(cx)
     }
 
-    /// Makes ready for the next exchange. The buffer stays, unless frames still hold on to it.
+    /// Prepares the connection for the next exchange. The buffer stays unless frames still reference it.
     pub(super) fn rest(&mut self) {
         if !self.buf.try_reclaim(READ_MIN) {
             self.buf = BytesMut::new();
         }
     }
 
-    /// Nothing but its bytes from now on, beginning with those that were read.
+    /// Turns the connection into a tunnel that begins with the bytes read already.
     pub(super) fn into_tunnel(mut self) -> Tunnel {
         Tunnel {
             early: self.buf.split().freeze(),
@@ -93,31 +93,30 @@ impl Connection {
         Poll::Ready(Ok(written))
     }
 
-    /// Whether an unused connection is still open and the server said nothing on it that nobody
-    /// asked for.
+    /// Returns true if an idle connection is open and the server has sent no unsolicited bytes on it.
     pub(super) fn is_quiet(&mut self) -> bool {
         self.stream.is_quiet()
     }
 }
 
-/// How long a server may be silent. Neither the clock nor the runtime's timers are touched before
-/// there is something to wait for; when the timer goes off too early, it is set again.
+/// Inactivity timeout of a server. Clock and timer are touched only when there is something to wait for; a
+/// timer that fires too early is set again.
 #[derive(Debug, Default)]
 pub(super) struct Timer {
     silence: Duration,
-    /// Counted from the first wait after the silence was begun anew.
+    /// Set at the first wait after a restart.
     deadline: Option<Instant>,
     sleep: Option<Pin<Box<Sleep>>>,
 }
 
 impl Timer {
-    /// Begins anew: from now on so much silence is too much.
+    /// Restarts the timeout with this duration.
     pub(super) fn restart(&mut self, silence: Duration) {
         self.silence = silence;
         self.deadline = None;
     }
 
-    /// Ready once the silence has lasted too long.
+    /// Ready once the timeout has expired.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let silence = self.silence;
         let deadline = *self

@@ -15,17 +15,17 @@ use super::connection::Connection;
 use super::upload::{Sending, Upload};
 use crate::h1::{self, Framing, Limits, parse_response};
 
-/// The 1xx responses to one request; each may put the deadline off.
+/// Limit of 1xx responses to one request; each may extend the deadline.
 pub(super) const MAX_INTERIM: usize = 32;
 
-/// Applications are trusted with larger heads than clients: some set a cookie for every module.
+/// Limits of response heads, larger than those of requests: some applications set a cookie per module.
 pub(super) const ANSWER_LIMITS: Limits = Limits {
     head: 128 * 1024,
     target: 0,
     fields: 1000,
 };
 
-/// What an answer is to be understood by.
+/// Properties of the request that decide how its response is read.
 #[derive(Debug)]
 pub(super) struct Question {
     pub(super) to_head: bool,
@@ -42,7 +42,7 @@ impl Question {
         }
     }
 
-    /// Tells whoever wants to know of a 1xx response.
+    /// Passes a 1xx response on to the client.
     pub(super) fn tell(&self, answer: ResponseHead) {
         if let Some(interims) = &self.interim {
             interims.push(Interim {
@@ -62,20 +62,20 @@ pub(super) struct ResponseHead {
     pub(super) framing: Framing,
     pub(super) length: Option<u64>,
     pub(super) keep_alive: bool,
-    /// The server wants the client to sign in on this connection, or says that he has.
+    /// The server requests or confirms connection-based authentication (NTLM, Negotiate).
     pub(super) challenged: bool,
 }
 
-/// Why there is no answer on this connection.
+/// Failure of an exchange on one connection.
 #[derive(Debug)]
 pub(super) struct Broken {
     pub(super) error: OriginError,
-    /// Some of an answer had come.
+    /// Some bytes of a response had arrived.
     pub(super) answered: bool,
 }
 
-/// Sends and waits for the final head. `silence` is how long the server may neither take nor send
-/// anything.
+/// Sends the request and waits for the final response head. `silence` is the inactivity timeout in both
+/// directions.
 pub(super) async fn exchange(
     connection: &mut Connection,
     upload: &mut Upload,
@@ -144,7 +144,7 @@ fn poll_head(
     }
 }
 
-/// Takes a complete head off the buffer.
+/// Parses a complete head off the buffer.
 fn take_head(
     connection: &mut Connection,
     question: &Question,
@@ -163,7 +163,7 @@ fn take_head(
 }
 
 impl ResponseHead {
-    /// What goes on of a head that was read.
+    /// Keeps what is forwarded of a parsed head.
     pub(super) fn of(head: &h1::ResponseHead<'_>) -> Self {
         let mut fields = kept(head.fields);
         if head.status == 101 {
@@ -182,7 +182,7 @@ impl ResponseHead {
     }
 }
 
-/// The fields that go on: neither those of this connection, nor the length, which is told apart.
+/// Returns the end-to-end fields without `Content-Length`, which [`ResponseHead`] carries apart.
 fn kept(fields: Fields<'_>) -> FieldsBuf {
     let nominated = hop::NominatedFields::by(fields);
     let mut kept = FieldsBuf::with_capacity(fields.as_block().len());

@@ -34,13 +34,13 @@ pub struct Group {
     servers: Vec<Arc<Server>>,
     balance: Arc<Balance>,
     queue: Arc<Queue>,
-    /// For bodies that are read ahead.
+    /// Memory for bodies that are read ahead.
     room: Arc<Room>,
-    /// For connections that belong to one client each.
+    /// Permits for connections that are reserved for one client each.
     seats: Arc<Semaphore>,
     notices: Notices,
     figures: GroupFigures,
-    /// Look-ups, checks and sweeps; they end with the group, or when another one takes its place.
+    /// Name resolution, health checks and pool sweeps; aborted when the group is retired or dropped.
     upkeep: Mutex<JoinSet<()>>,
 }
 
@@ -49,13 +49,13 @@ pub struct Group {
 pub struct GroupSnapshot {
     /// Its name.
     pub name: String,
-    /// Requests that are with it now, tunnels and event streams left out.
+    /// Requests in flight, without tunnels and event streams.
     pub active: usize,
-    /// Requests that wait for others to end.
+    /// Queued requests.
     pub queued: usize,
-    /// The most requests at a time.
+    /// Limit of requests in flight.
     pub max_active: usize,
-    /// The most that wait.
+    /// Limit of queued requests.
     pub max_queued: usize,
     /// Its servers, in the order of the settings.
     pub servers: Vec<ServerSnapshot>,
@@ -64,17 +64,17 @@ pub struct GroupSnapshot {
 /// The state of a server.
 #[derive(Clone, Debug)]
 pub struct ServerSnapshot {
-    /// Which server.
+    /// Its settings.
     pub settings: ServerSettings,
-    /// How it does.
+    /// Its health and counters.
     pub standing: Standing,
-    /// Unused connections to it.
+    /// Idle connections.
     pub idle: usize,
 }
 
 impl Group {
-    /// Starts a group. Its upkeep runs on the current runtime, which should outlive it; what goes
-    /// wrong with its servers is told, and what it does is counted.
+    /// Starts a group. Its background tasks run on the current runtime, which should outlive it; failures of
+    /// its servers are logged and its requests are counted.
     pub(crate) fn start(
         settings: GroupSettings,
         notices: Notices,
@@ -86,8 +86,8 @@ impl Group {
         Self::with(settings, queue, balance, notices, figures)
     }
 
-    /// Starts another one in the place of this one. What is still with this one counts for both, and what is
-    /// known of servers that are in both is not forgotten.
+    /// Starts a replacement with other settings. Both share the queue, so requests in flight count for both;
+    /// the state of servers that are in both is carried over.
     pub fn succeeded_by(&self, settings: GroupSettings) -> Arc<Self> {
         let queue = Arc::clone(&self.queue);
         queue.rebound(queue_bounds(&settings));
@@ -118,7 +118,7 @@ impl Group {
         })
     }
 
-    /// No more requests come than those that are with it: nobody needs to look after it any more.
+    /// Ends the background tasks and closes idle connections; requests in flight continue.
     pub fn retire(&self) {
         self.upkeep.lock().abort_all();
         for server in &self.servers {
@@ -132,12 +132,12 @@ impl Group {
         &self.settings.name
     }
 
-    /// What it was started with.
+    /// The settings it was started with.
     pub const fn settings(&self) -> &GroupSettings {
         &self.settings
     }
 
-    /// How the group does at the moment.
+    /// Current state of the group.
     pub fn snapshot(&self) -> GroupSnapshot {
         let (active, queued) = self.queue.depth();
         let standings = self.balance.standings(Instant::now());
@@ -158,7 +158,7 @@ impl Group {
         }
     }
 
-    /// Asks, and counts it.
+    /// Sends a request and counts it.
     async fn ask(&self, request: OriginRequest) -> Result<OriginResponse, OriginError> {
         let mut counted = Some(self.figures.ask(&request));
         if let Some((route, names)) = self.figures.withheld(&request) {
@@ -182,7 +182,8 @@ impl Group {
         }
     }
 
-    /// Leaves nothing in `counted` if there is an answer: then that goes along with it.
+    /// Sends a request to a server of the group, or to the next one if a server cannot be reached. A response
+    /// takes over `counted`.
     async fn ask_for(
         &self,
         mut request: OriginRequest,
@@ -250,7 +251,7 @@ impl Group {
         Err(unreached)
     }
 
-    /// The same, and says what was asked and what came of it.
+    /// Sends a request and logs it with its outcome.
     async fn ask_and_tell(&self, request: OriginRequest) -> Result<OriginResponse, OriginError> {
         let what = format!(
             "{} {}://{}{}",
@@ -270,8 +271,8 @@ impl Group {
         answer
     }
 
-    /// The connection that is the client's own, and its server's number. One that belongs to a group of
-    /// this name before it was changed is no more than closed.
+    /// Returns the client's authenticated connection and the index of its server. A connection to a server
+    /// that the group no longer has is closed.
     fn own_connection(&self, request: &OriginRequest) -> Option<(usize, KeptConnection)> {
         let own = KeptConnection::of(request, &self.settings.name)?;
         let mut servers = self.servers.iter();
@@ -279,7 +280,7 @@ impl Group {
         Some((index, own))
     }
 
-    /// The answer on the client's own connection, and on no other.
+    /// Sends a request on the client's authenticated connection, and on no other.
     async fn ask_own(
         &self,
         (index, own): (usize, KeptConnection),
@@ -311,7 +312,7 @@ impl Group {
                 let carrier = Carrier::Http1(connection);
                 self.deliver(carrier, upload, stay, &server, owner, answer)
             }
-            // That it closes a connection which nobody used is no failure of the server.
+            // Closing an idle connection is no failure of the server.
             Err(broken) => {
                 if broken.error != OriginError::Disconnected {
                     turn.failed(&broken.error, Instant::now());
@@ -321,7 +322,7 @@ impl Group {
         }
     }
 
-    /// Gives a request a place as soon as there is something to send, and one that is free.
+    /// Reads the body ahead, then waits for a permit.
     async fn admit(&self, request: &mut OriginRequest) -> Result<(Permit, Upload), OriginError> {
         let asked = Instant::now();
         let bounds = Bounds {
@@ -344,7 +345,7 @@ impl Group {
         }
     }
 
-    /// An upload was ended, because another address had none.
+    /// Logs that an upload was ended in favour of another address.
     fn say_gave_way(&self) {
         let name = &self.settings.name;
         let line = format!(
@@ -355,7 +356,7 @@ impl Group {
             .say(Kind::Busy, &format!("{name} uploads"), line);
     }
 
-    /// A request did not get a place among those that are with the group.
+    /// Logs that a request got no permit, and returns the error to answer it with.
     fn no_place(&self, why: NoPlace) -> OriginError {
         if why == NoPlace::Left {
             return OriginError::Left;
@@ -375,7 +376,7 @@ impl Group {
         OriginError::Busy
     }
 
-    /// The answer has begun: from now on it is that which has a place.
+    /// Records the beginning of a response, which takes over the permit.
     fn stay(
         mut turn: Turn,
         counted: &mut Option<AskedOrigin>,
@@ -391,7 +392,7 @@ impl Group {
         }
     }
 
-    /// Hands an answer over: at once if all of it is there, else as it comes.
+    /// Builds the response: complete if the whole body has arrived, else streaming.
     fn deliver(
         &self,
         carrier: Carrier,
@@ -417,7 +418,7 @@ impl Group {
         }
         if is_call || media_type.is_some_and(is_event_stream) {
             silence = self.settings.event_stream_timeout;
-            // What may never end is no render: it must not use up a place for as long as it lives.
+            // A response that may never end is no page render: it must not hold a permit until its end.
             stay.give_place_back();
         }
         response.body = match carrier {
@@ -464,7 +465,7 @@ fn queue_bounds(settings: &GroupSettings) -> QueueBounds {
     }
 }
 
-/// What goes on beside the requests.
+/// Starts the background tasks.
 fn upkeep(
     settings: &GroupSettings,
     servers: &[Arc<Server>],

@@ -1,6 +1,6 @@
-//! Whose a connection to a server is. Mostly everybody's: after an exchange the next request may have
-//! it. But where signing in is a matter of the connection (NTLM, Negotiate), it is the client's who
-//! signed in, or nobody's any more.
+//! Ownership of connections to a server. Most are shared: after an exchange they return to the pool. With
+//! connection-based authentication (NTLM, Negotiate) a connection is reserved for the client that signed in
+//! on it, or closed.
 
 use std::sync::Arc;
 
@@ -12,34 +12,33 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::connection::Connection;
 use super::server::Server;
 
-/// A connection that is kept for one client, with that client's connection. No other is as good for
-/// what he sends: there it would not be his.
+/// A connection that is reserved for one client connection. Credentials are bound to it, so a request of that
+/// client is sent on no other.
 pub(super) struct KeptConnection {
     pub(super) server: Arc<Server>,
     pub(super) connection: Connection,
-    /// One of the connections that may be kept so.
+    /// Permit of the limit `max_signed_in`.
     pub(super) seat: OwnedSemaphorePermit,
 }
 
-/// Who asks, as far as that decides whose the connection is afterwards.
+/// The client of a request, and whether the request signs in.
 pub(super) struct Asker {
     client: Option<Arc<ClientConnection>>,
-    /// The request signs in. It meets no connection that others have used.
+    /// The request authenticates the connection, so it is sent on a new one.
     pub(super) signs_in: bool,
 }
 
-/// Who may use a connection after an exchange.
+/// Owner of a connection after an exchange.
 pub(super) enum Owner {
     Everyone,
-    /// This client, in the group of this name.
+    /// Reserved for this client, in the group of this name.
     Client(Arc<ClientConnection>, Box<str>, OwnedSemaphorePermit),
     Nobody,
 }
 
 impl KeptConnection {
-    /// The connection that this group keeps for the client that sends this request. One that has
-    /// ended meanwhile is forgotten: then he is a stranger to the server again, as he would be
-    /// without a proxy.
+    /// Takes the connection that this group reserves for the client of the request. If the server has closed
+    /// it, the client must sign in again, as without a proxy.
     pub(super) fn of(request: &OriginRequest, group: &str) -> Option<Self> {
         let kept = request.client.as_ref()?.take(group)?;
         let mut own = kept.downcast::<Self>().ok()?;
@@ -48,7 +47,7 @@ impl KeptConnection {
 }
 
 impl Asker {
-    /// Who sends a request with these fields.
+    /// Reads the client and the credentials of a request.
     pub(super) fn of(client: Option<Arc<ClientConnection>>, fields: Fields<'_>) -> Self {
         Self {
             client,
@@ -56,8 +55,8 @@ impl Asker {
         }
     }
 
-    /// Whose the connection is, now that the server has challenged the client or not. Only where it
-    /// has, it knows its users by their connections, and has them kept.
+    /// Decides the owner of the connection after the response. It is reserved only if the client signed in
+    /// and the server took part (`challenged`).
     pub(super) fn owner(self, challenged: bool, group: &str, seats: &Arc<Semaphore>) -> Owner {
         if !(self.signs_in || challenged) {
             return Owner::Everyone;
@@ -72,7 +71,7 @@ impl Asker {
 }
 
 impl Owner {
-    /// Gives a connection that is between two exchanges to its owner.
+    /// Returns an idle connection to its owner.
     pub(super) fn take(self, server: Arc<Server>, mut connection: Connection) {
         match self {
             Self::Everyone => server.idle.put(connection),

@@ -1,5 +1,5 @@
-//! Unused connections to one server. A socket belongs to the runtime it was opened on, so each
-//! runtime gets back only its own.
+//! Pool of idle connections to one server. A socket belongs to the runtime it was opened on, so each runtime
+//! gets back only its own.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::connection::Connection;
 
-/// Unused connections.
+/// A pool of idle connections.
 #[derive(Debug)]
 pub(super) struct Pool {
     max: AtomicUsize,
@@ -44,7 +44,7 @@ struct Idle {
 }
 
 impl Pool {
-    /// Keeps at most `max` connections for so long.
+    /// Keeps at most `max` idle connections, each for `keep`.
     pub(super) fn new(max: usize, keep: Duration) -> Self {
         Self {
             max: AtomicUsize::new(max),
@@ -53,7 +53,7 @@ impl Pool {
         }
     }
 
-    /// A connection of this runtime that was put back no longer ago than `limit` and is quiet.
+    /// Takes the most recent connection of this runtime that has been idle for at most `limit` and is open.
     pub(super) fn take(&self, limit: Duration, now: Instant) -> Option<Connection> {
         let runtime = Handle::current().id();
         let limit = limit.min(self.keep);
@@ -72,7 +72,7 @@ impl Pool {
         }
     }
 
-    /// Takes back a connection that is between two exchanges.
+    /// Returns a connection after an exchange.
     pub(super) fn put(&self, mut connection: Connection) {
         connection.rest();
         let idle = Idle {
@@ -94,7 +94,7 @@ impl Pool {
         drop(surplus);
     }
 
-    /// Closes all there are, and keeps none from now on.
+    /// Closes all connections, and keeps none from now on.
     pub(super) fn close(&self) {
         let all = {
             let mut shelves = self.shelves.lock();
@@ -105,7 +105,7 @@ impl Pool {
         drop(all);
     }
 
-    /// Closes what is too old.
+    /// Closes connections whose idle timeout has passed.
     pub(super) fn sweep(&self) {
         let mut shelves = self.shelves.lock();
         let mut old = Vec::new();
@@ -120,7 +120,7 @@ impl Pool {
         drop(old);
     }
 
-    /// How many there are.
+    /// Number of idle connections.
     pub(super) fn len(&self) -> usize {
         self.shelves.lock().count
     }

@@ -1,16 +1,16 @@
-//! The bound on concurrent requests of a group, and the queue before it.
+//! The limit of concurrent requests of a group, and the queue before it.
 //!
-//! A place that comes free is handed to the next in line; it is never up for grabs while somebody
-//! waits for it. Whoever leaves the queue early passes on what was handed over in the same moment,
-//! because the place travels as a [`Permit`], which gives itself back when it is dropped.
+//! A freed place is handed to the next request in line and is never contended. It travels as a [`Permit`],
+//! which returns it on drop, so that a request that leaves the queue at the moment of the handover passes it
+//! on.
 //!
-//! The addresses of clients take turns, so that many requests of one do not keep the others waiting; and where the
-//! queue is full, the longest line gives way. A request that clients of several addresses wait for stands in the
-//! line of each, and goes with the first that has its turn.
+//! The queue is fair by client address: addresses take turns, and when the queue is full, the longest line
+//! loses its last request. A request that clients of several addresses wait for stands in the line of each,
+//! and is sent at the first turn.
 //!
-//! A request whose body is still on its way keeps its place for as long as its client likes. So
-//! only some of the places are for such uploads, and of those an address takes fewer than it leaves free
-//! ([`shares`]). What an upload has of them is a [`Share`].
+//! A request whose body is still being received can hold its place for as long as its client likes. So only
+//! some places are for such uploads, and of those an address takes fewer than it leaves free ([`shares`]). An
+//! upload's part of that limit is a [`Share`].
 
 mod lines;
 mod shares;
@@ -33,13 +33,13 @@ use tokio::time::{Instant, sleep, timeout};
 use self::lines::Lines;
 use self::shares::{Shares, Taken};
 
-/// A group's places and those who wait for one. Shared by all threads.
+/// Permits and waiting requests of a group. Shared by all threads.
 #[derive(Debug)]
 pub(super) struct Queue {
     state: Mutex<QueueState>,
 }
 
-/// How many may be with a group, and wait for that.
+/// Limits of a queue.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct QueueBounds {
     pub(super) places: usize,
@@ -48,7 +48,7 @@ pub(super) struct QueueBounds {
     /// The most waiting clients; uploads and refreshes have as many of their own, so that no kind
     /// can keep the others out.
     pub(super) length: usize,
-    /// How long they wait.
+    /// Queue timeout.
     pub(super) patience: Duration,
 }
 
@@ -56,13 +56,13 @@ pub(super) struct QueueBounds {
 struct QueueState {
     bounds: QueueBounds,
     taken: usize,
-    /// Those of the taken places that uploads have.
+    /// Places held by uploads.
     shares: Shares,
     tickets: u64,
     turns: u64,
-    /// All who wait, by their tickets.
+    /// Waiting requests by ticket.
     waiting: HashMap<u64, Waiting>,
-    /// Those of them whom clients wait for, and whose bodies are there.
+    /// Lines of the requests that clients wait for and whose bodies are complete.
     clients: Lines,
     uploads: Lines,
     uploads_waiting: usize,
@@ -72,11 +72,11 @@ struct QueueState {
 #[derive(Debug)]
 struct Waiting {
     sender: Sender,
-    /// In whose lines it stands.
+    /// Addresses in whose lines it stands.
     networks: BTreeSet<Network>,
 }
 
-/// What a request waits for.
+/// Channel that grants a waiting request its place.
 #[derive(Debug)]
 enum Sender {
     Place(oneshot::Sender<Permit>),
@@ -98,16 +98,16 @@ impl Refresh {
     }
 }
 
-/// Why a request got no place.
+/// Reason for which a request got no permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoPlace {
-    /// There was none in time, or no room to wait for one.
+    /// The queue is full, or its timeout has passed.
     Full,
     /// Every client that wanted the answer has left.
     Left,
 }
 
-/// A place. Dropping it hands it on.
+/// A place among the concurrent requests. Dropping it hands it to the next in line.
 #[derive(Debug)]
 pub(super) struct Permit {
     /// Empty once the place has been handed on.
@@ -122,7 +122,7 @@ pub(super) struct Share {
     taken: Taken,
 }
 
-/// What comes free.
+/// Resources that are returned to the queue.
 #[derive(Clone, Copy)]
 enum Freed {
     Nothing,
@@ -132,14 +132,14 @@ enum Freed {
     Both(u64),
 }
 
-/// Who is next.
+/// The next request in line.
 enum Next {
     Request(oneshot::Sender<Permit>),
     Upload(oneshot::Sender<(Share, Permit)>, Taken),
 }
 
 impl Queue {
-    /// Nobody is with the group, and nobody waits.
+    /// An empty queue.
     pub(super) fn new(bounds: QueueBounds) -> Arc<Self> {
         Arc::new(Self {
             state: Mutex::new(QueueState {
@@ -149,7 +149,7 @@ impl Queue {
         })
     }
 
-    /// Other bounds from now on. Who has a place keeps it, and who waits gets what there is more.
+    /// Changes the limits. Permits stay valid, and waiting requests get the added places.
     pub(super) fn rebound(self: &Arc<Self>, bounds: QueueBounds) {
         let waiting = {
             let mut state = self.state.lock();
@@ -161,7 +161,7 @@ impl Queue {
         }
     }
 
-    /// Waits for a place, for as long as a client wants the answer or it is a refresh. Dropping the future
+    /// Waits for a permit while a client wants the response, or if it is a refresh. Dropping the future
     /// leaves the queue.
     pub(super) async fn enter(
         self: &Arc<Self>,
@@ -218,8 +218,8 @@ impl Queue {
         }
     }
 
-    /// Waits for a place for a request of this address whose body is not there yet. After half of that time, the upload of
-    /// another address gives way, if one has to.
+    /// Waits for a permit for a request of this address whose body is still being received. After half of the
+    /// timeout, an upload of another address is ended for it, if one has to give way.
     pub(super) async fn enter_upload(
         self: &Arc<Self>,
         network: Network,
@@ -250,7 +250,7 @@ impl Queue {
         granted.ok_or(NoPlace::Full)
     }
 
-    /// How many places are taken, and how many wait for one.
+    /// Numbers of taken places and of waiting requests.
     pub(super) fn depth(&self) -> (usize, usize) {
         let state = self.state.lock();
         (state.taken, state.waiting.len())
@@ -269,7 +269,7 @@ impl Queue {
         }
     }
 
-    /// Takes something back, and hands what is free then to the next in line.
+    /// Takes resources back, and grants a free place to the next in line.
     fn release(self: &Arc<Self>, mut freed: Freed) {
         loop {
             let next = {
@@ -277,8 +277,8 @@ impl Queue {
                 state.take_back(freed);
                 state.next()
             };
-            // Sending wakes a task, so it is done without the lock. Who has just left takes
-            // nothing; what comes back must not come back here through its drop as well.
+            // Sending wakes a task, so it is done without the lock. A request that has just left takes
+            // nothing; the permit that comes back must not be released a second time by its drop.
             match next {
                 None => return,
                 Some(Next::Request(sender)) => match sender.send(self.permit()) {
@@ -305,7 +305,7 @@ impl Queue {
 }
 
 impl QueueBounds {
-    /// With none of either, nothing would ever go on.
+    /// Raises limits of zero to one, without which nothing could be sent.
     fn usable(self) -> Self {
         Self {
             places: self.places.max(1),
@@ -325,7 +325,7 @@ impl QueueState {
         }
     }
 
-    /// Whether one more upload of this address may have a place.
+    /// Returns true if one more upload of this address may have a place.
     fn has_share(&self, network: Network) -> bool {
         self.shares.may_take(network, self.bounds.uploads)
     }
@@ -349,7 +349,7 @@ impl QueueState {
         self.turns
     }
 
-    /// Takes a place in the queue; it is by then certain that no place is free.
+    /// Joins the queue. The caller has checked that no place is free.
     fn join(
         &mut self,
         urgency: &Urgency,
@@ -465,7 +465,7 @@ impl QueueState {
         Some(sender)
     }
 
-    /// Makes room for a refresh that is wanted more than one of those that wait. One that clients wait for stays.
+    /// Displaces a waiting refresh in lower demand, unless clients wait for it.
     fn displace_for(&mut self, refresh: &Refresh) -> Result<(), NoPlace> {
         let now = Instant::now();
         let is_nobodys = |ticket| {
@@ -482,8 +482,8 @@ impl QueueState {
         Ok(())
     }
 
-    /// Takes a place for whoever is next, if there is one: the address whose turn it is among clients and
-    /// uploads, else the refresh that is due or wanted most, else nobody.
+    /// Takes a place for the next request, if there is one: the address whose turn it is among clients and
+    /// uploads, else the refresh that is due or in most demand.
     fn next(&mut self) -> Option<Next> {
         if self.taken >= self.bounds.places {
             return None;

@@ -1,37 +1,37 @@
-//! What a server did, in numbers.
+//! Counters of a server.
 
 use std::time::Duration;
 
-/// What a server did since the start.
+/// Counters of a server since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Record {
     /// Its answers by hundreds of their status: 1xx to 5xx.
     pub statuses: [u64; 5],
-    /// How long all its answers together took to begin.
+    /// Sum of the times to first byte.
     pub first_byte: Duration,
-    /// How many answers came to their end in a time that says something of the server: streams, and what
-    /// its reader takes slowly, do not.
+    /// Completed responses whose duration is representative of the server: neither streams nor those slowed
+    /// down by their reader.
     pub timed: u64,
-    /// How long those took together.
+    /// Sum of their durations.
     pub whole: Duration,
-    /// Bytes of content that came from it.
+    /// Bytes of content received.
     pub received: u64,
-    /// Bytes of content that it was sent.
+    /// Bytes of content sent.
     pub sent: u64,
-    /// How often it went down.
+    /// Number of outages.
     pub outages: u64,
-    /// For how long it was down.
+    /// Total downtime.
     pub downtime: Duration,
     /// Health checks.
     pub checks: u64,
-    /// How many of them it did not pass.
+    /// Failed health checks.
     pub failed_checks: u64,
-    /// Whether it passed the last one.
+    /// Result of the last health check.
     pub last_check: Option<bool>,
 }
 
 impl Record {
-    /// How many answers began.
+    /// Number of responses.
     pub fn answers(&self) -> u64 {
         self.statuses.iter().sum()
     }

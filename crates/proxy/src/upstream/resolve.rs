@@ -13,23 +13,23 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::notices::{Kind, Notices};
 
-/// Look-ups that failed connections ask for are at least this far apart.
+/// Minimum interval between look-ups after failed connections.
 const MIN_LOOKUP_PAUSE: Duration = Duration::from_secs(1);
 
-/// What `localhost` means, whatever a resolver says.
+/// Addresses of `localhost`, whatever a resolver returns.
 const LOOPBACK: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::LOCALHOST),
     IpAddr::V6(Ipv6Addr::LOCALHOST),
 ];
 
-/// Whether a name is one that no resolver is asked about (RFC 6761 §6.3).
+/// Returns true for names that are never sent to a resolver (RFC 6761 §6.3).
 fn is_localhost(host: &str) -> bool {
     let host = host.strip_suffix('.').unwrap_or(host).as_bytes();
     let name = host.rsplit(|&byte| byte == b'.').next();
     name.is_some_and(|name| name.eq_ignore_ascii_case(b"localhost"))
 }
 
-/// Where a server can be reached.
+/// Resolved addresses of a server.
 #[derive(Debug)]
 pub(super) struct Endpoints {
     host: String,
@@ -59,13 +59,13 @@ impl Endpoints {
         }
     }
 
-    /// Whether this is a name, which can come to mean other addresses.
+    /// Returns true for a name, whose addresses can change.
     pub(super) fn is_name(&self) -> bool {
         self.host.parse::<IpAddr>().is_err()
     }
 
-    /// Keeps looking the name up, sooner than planned when connecting failed. Says when that does
-    /// not work, the first time before anybody has asked for anything.
+    /// Resolves the name periodically, and sooner after a failed connection. Failures are logged, the first
+    /// one before any request.
     pub(super) async fn keep_resolving(&self, every: Duration, notices: &Notices) {
         let mut trouble = None;
         loop {

@@ -1,4 +1,4 @@
-//! The rest of an answer: what it holds on to until its end, and its body as HTTP/1 has it.
+//! Response bodies of HTTP/1, and the resources that a response holds until its end.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -21,33 +21,34 @@ use crate::h1::{Decoded, Decoder, Framing};
 /// requests back, so that slow readers of large files cannot keep everyone else waiting.
 const LARGEST_PAGE: u64 = 1024 * 1024;
 
-/// What an answer takes up with the group until its end, whatever protocol it comes by.
+/// Resources of the group that a response holds until its end, in any protocol.
 pub(super) struct Stay {
-    /// Counts as outstanding with the server.
+    /// Counts as in flight at the server.
     pub(super) turn: Turn,
-    /// Takes down how it ends.
+    /// Records how it ends.
     pub(super) asked: Option<AskedOrigin>,
-    /// Its place among the group's concurrent requests, unless it was given back.
+    /// Its place among the group's concurrent requests, unless released early.
     pub(super) permit: Option<Permit>,
 }
 
 impl Stay {
-    /// So much has come until now.
+    /// Reports progress in bytes; a large response gives its permit back.
     pub(super) fn has_received(&mut self, bytes: u64) {
         if bytes > LARGEST_PAGE {
             self.give_place_back();
         }
     }
 
-    /// It goes on, and others need not wait for its end.
+    /// Releases the permit before the end of the response.
     pub(super) fn give_place_back(&mut self) {
         self.permit = None;
     }
 
-    /// All of it came, so much content for so much that was sent.
+    /// Records a completely received response, with the bytes of content received and sent.
     pub(super) fn ended(&mut self, received: u64, sent: u64) {
         if let Some(asked) = &self.asked {
-            // Of what goes on without an end, or is slow because its reader is, the time says nothing.
+            // The duration of a stream, or of a response slowed down by its reader, says nothing about the
+            // server.
             let took = self.permit.is_some().then(|| asked.took());
             asked.ended(received, took);
             self.turn.ended(Ended {
@@ -58,7 +59,7 @@ impl Stay {
         }
     }
 
-    /// The server began it and did not finish.
+    /// Records a truncated response.
     pub(super) fn broke_off(&mut self, why: &BodyError) {
         self.turn.broke_off(why);
         if let Some(asked) = &self.asked {
@@ -67,18 +68,18 @@ impl Stay {
     }
 }
 
-/// What an exchange with HTTP/1 holds on to until its end.
+/// State of an HTTP/1 exchange until the end of the body.
 pub(super) struct Exchange {
     pub(super) connection: Connection,
     pub(super) upload: Upload,
     pub(super) keep_alive: bool,
     pub(super) server: Arc<Server>,
-    /// Who may use the connection afterwards.
+    /// Owner of the connection afterwards.
     pub(super) owner: Owner,
     pub(super) stay: Stay,
 }
 
-/// A body that is being received. Dropping it early closes the connection.
+/// A body being received. Dropping it early closes the connection.
 struct ResponseBody {
     decoder: Decoder,
     /// Gone once the last byte was read.
@@ -88,7 +89,7 @@ struct ResponseBody {
 }
 
 impl Exchange {
-    /// Hands over what follows the head: as one piece if all of it is there, else as it comes.
+    /// Builds the body: complete if all of it has arrived, else streaming.
     pub(super) fn deliver(
         mut self,
         framing: Framing,
@@ -107,9 +108,8 @@ impl Exchange {
         })))
     }
 
-    /// The answer is over. The connection can be used again if nothing of the request is left
-    /// over; so much content came. Bytes behind the answer mean that its length was a lie: no part of it is to be
-    /// believed.
+    /// Ends the exchange. The connection is reused if the request was sent completely. Bytes behind the
+    /// announced length are an error.
     fn finish(mut self, received: u64) -> Result<(), BodyError> {
         if !self.connection.buf.is_empty() {
             let error = BodyError::Malformed("bytes after its end");
@@ -219,7 +219,7 @@ impl ResponseBody {
     }
 }
 
-/// What is wrong with an answer whose body proves to be, before any of it has gone on.
+/// Error of a response whose body fails before any of it was forwarded.
 pub(super) fn no_answer(error: &BodyError) -> OriginError {
     match error {
         BodyError::Malformed(what) => OriginError::Malformed(what),

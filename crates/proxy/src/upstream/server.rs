@@ -1,4 +1,4 @@
-//! One server of a group: the ways to it.
+//! One server of a group, and how connections to it are opened.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::tls::OriginTls;
 pub(super) struct Server {
     pub(super) settings: ServerSettings,
     pub(super) endpoints: Endpoints,
-    /// What it is sent as `Host`, if that is not what the client has sent.
+    /// `Host` sent to the server, if it is not the client's.
     pub(super) host: Option<String>,
     tls: Option<Tls>,
     /// Unused connections with HTTP/1.
@@ -32,34 +32,34 @@ pub(super) struct Server {
     pub(super) http2: Option<Connections>,
 }
 
-/// How TLS is spoken with a server.
+/// TLS client configuration for a server.
 #[derive(Debug)]
 struct Tls {
-    /// Where nothing but HTTP/1 is to be spoken.
+    /// Offers HTTP/1 only (ALPN).
     http1: Arc<ClientConfig>,
-    /// Where HTTP/2 is offered too.
+    /// Offers HTTP/2 as well.
     any: Arc<ClientConfig>,
     /// The name that the server's certificate is for.
     name: ServerName<'static>,
 }
 
-/// A new connection, by what is spoken on it.
+/// A new connection, by the negotiated protocol.
 pub(super) enum Opened {
     Http1(Connection),
     Http2(Arc<http2::Connection>),
 }
 
-/// A way to send a request where HTTP/2 is wanted.
+/// A connection or stream for a request to a server with HTTP/2 enabled.
 pub(super) enum Way {
     /// The server has agreed on HTTP/1 only.
     Http1(Connection),
     Http2(Slot),
 }
 
-/// Why a server has not answered.
+/// Failure to get a response from a server.
 pub(super) struct Failed {
     pub(super) error: OriginError,
-    /// It is the failure of somebody else, who was to open a connection for others too.
+    /// Another request failed to open a connection that this one waited for.
     pub(super) is_shared: bool,
 }
 
@@ -87,20 +87,20 @@ impl Server {
         }
     }
 
-    /// How many connections there are that nobody uses.
+    /// Number of idle connections.
     pub(super) fn unused(&self) -> usize {
         self.idle.len() + self.http2.as_ref().map_or(0, Connections::idle)
     }
 
-    /// Opens a connection on which HTTP/1 is spoken.
+    /// Opens an HTTP/1 connection within `limit`.
     pub(super) async fn connect(&self, limit: Duration) -> Result<Connection, OriginError> {
         let deadline = Instant::now() + limit;
         let transport = self.reach(false, limit, deadline).await?;
         Ok(Connection::new(transport))
     }
 
-    /// Opens a connection: with HTTP/2, if that is wanted and the server speaks it. By TLS it is asked; without, it is
-    /// taken at the operator's word (RFC 9113 §3.3).
+    /// Opens a connection, with HTTP/2 if it is enabled: negotiated by ALPN with TLS, and by prior knowledge
+    /// without (RFC 9113 §3.3).
     pub(super) async fn open(&self, limit: Duration) -> Result<Opened, OriginError> {
         let deadline = Instant::now() + limit;
         let is_wanted = self.http2.is_some();
@@ -115,8 +115,8 @@ impl Server {
         }
     }
 
-    /// A place for a stream on one of the connections with HTTP/2. If there is none, one of those who want it opens another
-    /// connection, and all others wait for that: they will have places on it, or fail as it does.
+    /// Reserves a stream on an HTTP/2 connection. If none has room, one request opens another connection and
+    /// the others wait for it: they get streams on it, or fail with it.
     pub(super) async fn way(
         &self,
         http2: &Connections,

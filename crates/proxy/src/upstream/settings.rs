@@ -1,4 +1,4 @@
-//! What an operator says of an upstream group: plain values, every bound with its default.
+//! Settings of an upstream group: plain values, every limit with its default.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -12,49 +12,48 @@ pub struct GroupSettings {
     pub name: String,
     /// Its servers.
     pub servers: Vec<ServerSettings>,
-    /// The most requests that are with the group at a time.
+    /// Limit of concurrent requests to the group.
     pub max_concurrent: usize,
-    /// How many of them may be requests whose body is not there yet; `None` for half of all.
+    /// Limit of concurrent requests whose body is still being received; `None` is half of `max_concurrent`.
     pub max_uploads: Option<usize>,
-    /// As much of a body is read before its request takes a place.
+    /// Bytes of a request body that are read before the request takes a permit.
     pub upload_buffer: usize,
-    /// What all bodies that are read so may take together.
+    /// Memory for all bodies read ahead, in bytes.
     pub upload_memory: u64,
-    /// How long a body without a length is read so.
+    /// Read-ahead time of a body without a length.
     pub upload_wait: Duration,
-    /// The most clients that wait for a place, and apart from them the most uploads and the most
-    /// refreshes.
+    /// Queue limit, separately for requests of clients, uploads and refreshes.
     pub max_queue: usize,
-    /// How long they wait.
+    /// Queue timeout.
     pub queue_timeout: Duration,
-    /// How long resolving a name and connecting to one of its addresses may take.
+    /// Timeout for resolving a name and connecting to one of its addresses, TLS included.
     pub connect_timeout: Duration,
-    /// How long a server may neither take more of the request nor begin its answer.
+    /// Timeout in which a server must accept more of the request or begin its response.
     pub first_byte_timeout: Duration,
-    /// How long a server may be silent within its answer.
+    /// Timeout between two reads of a response body.
     pub between_bytes_timeout: Duration,
-    /// How long an event stream may be silent: it has nothing to say until something happens.
+    /// Idle timeout of event streams.
     pub event_stream_timeout: Duration,
-    /// How long an unused connection is kept. Many application servers close theirs after 5 s,
-    /// and a request that meets a closing connection may be lost, so this stays below.
+    /// Keep-alive (idle) timeout of pooled connections. Many application servers close theirs after 5 s, and
+    /// a request on a connection that is being closed may be lost, so this is lower.
     pub idle_timeout: Duration,
-    /// The most unused connections kept per server.
+    /// Limit of idle connections per server.
     pub max_idle: usize,
-    /// The most connections that are kept each for the one client who signed in on it.
+    /// Limit of connections reserved for a client that signed in on them (NTLM, Negotiate).
     pub max_signed_in: usize,
-    /// So many failures in a row take a server out.
+    /// Consecutive failures after which a server is ejected.
     pub fail_limit: u32,
-    /// How long it stays out before one request tries it.
+    /// Time before an ejected server gets a trial request.
     pub fail_pause: Duration,
-    /// Active checks, if any.
+    /// Active health checks.
     pub health: Option<HealthCheck>,
-    /// How often names are looked up again.
+    /// Interval of name resolution.
     pub resolve_every: Duration,
-    /// How TLS is spoken where it is.
+    /// TLS settings for servers with TLS.
     pub tls: OriginTls,
-    /// Whether HTTP/2 is spoken with servers that can.
+    /// Offers HTTP/2 to servers.
     pub http2: bool,
-    /// The `Host` that the servers are sent; without it, the one that the client has sent.
+    /// `Host` sent to the servers; `None` forwards the client's.
     pub host: Option<String>,
 }
 
@@ -96,11 +95,11 @@ pub struct ServerSettings {
     pub host: String,
     /// The port.
     pub port: u16,
-    /// Whether TLS is spoken there.
+    /// Connects with TLS.
     pub tls: bool,
-    /// How many requests it takes for each one of a server with weight 1.
+    /// Weight in load balancing, relative to the other servers.
     pub weight: u32,
-    /// Whether it is used only while all others are down.
+    /// Used only while all other servers are down.
     pub backup: bool,
 }
 
@@ -110,7 +109,7 @@ impl ServerSettings {
         if self.tls { "https" } else { "http" }
     }
 
-    /// The port that a url of this scheme has without saying so.
+    /// Default port of the scheme.
     pub const fn default_port(&self) -> u16 {
         if self.tls { 443 } else { 80 }
     }
@@ -127,20 +126,20 @@ impl ServerSettings {
     }
 }
 
-/// How servers are asked whether they are well.
+/// Active health check of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealthCheck {
-    /// What is asked for, with GET.
+    /// Target of the GET request.
     pub path: String,
-    /// How often.
+    /// Interval between checks.
     pub interval: Duration,
-    /// How long connecting and answering may take.
+    /// Timeout of a check, connecting included.
     pub timeout: Duration,
-    /// The status codes of a server that is well.
+    /// Status codes of a healthy server.
     pub expect: RangeInclusive<u16>,
-    /// So many good answers in a row bring a server back.
+    /// Consecutive successes that return a server to rotation.
     pub rise: u32,
-    /// So many bad ones take it out.
+    /// Consecutive failures that eject a server.
     pub fall: u32,
 }
 

@@ -1,4 +1,4 @@
-//! What carries a connection to a server: a socket, or TLS on one.
+//! Transport of a connection to a server: a socket, or TLS on one.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use tokio_rustls::client::TlsStream;
 
 use crate::tls::HTTP2;
 
-/// What carries a connection to a server.
+/// A TCP or TLS stream to a server.
 #[derive(Debug)]
 pub(super) enum Transport {
     Plain(TcpStream),
@@ -19,7 +19,7 @@ pub(super) enum Transport {
 }
 
 impl Transport {
-    /// Whether HTTP/2 was offered by TLS and the server has chosen something else, or nothing.
+    /// Returns true if HTTP/2 was offered by ALPN and the server did not select it.
     pub(super) fn has_declined_http2(&self) -> bool {
         match self {
             Self::Plain(_) => false,
@@ -27,8 +27,9 @@ impl Transport {
         }
     }
 
-    /// Whether nothing has come that nobody asked for, not even the end. The socket itself is asked: what the
-    /// runtime has heard may be older than what would be taken for the next answer. That costs a system call, and is worth it.
+    /// Returns true if nothing unsolicited has arrived, not even the end. Asks the socket itself at the cost
+    /// of a system call: the runtime's readiness may lag, and stale bytes would be taken for the next
+    /// response.
     pub(super) fn is_quiet(&mut self) -> bool {
         match self {
             Self::Plain(socket) => is_empty(socket),
@@ -36,7 +37,7 @@ impl Transport {
                 if is_empty(tls.get_ref().0) {
                     return true;
                 }
-                // It may be something that the session alone is told, such as a ticket.
+                // It may concern the TLS session only, such as a ticket.
                 let mut byte = [0];
                 let mut byte = ReadBuf::new(&mut byte);
                 let mut nobody = Context::from_waker(Waker::noop());
@@ -47,7 +48,7 @@ impl Transport {
     }
 }
 
-/// Whether a socket is open and has nothing to read.
+/// Returns true if a socket is open and has nothing to read.
 fn is_empty(socket: &TcpStream) -> bool {
     let mut byte = [std::mem::MaybeUninit::uninit()];
     let peeked = SockRef::from(socket).peek(&mut byte);
@@ -64,8 +65,8 @@ impl AsyncRead for Transport {
             Self::Plain(socket) => Pin::new(socket).poll_read(cx, buffer),
             Self::Tls(tls) => {
                 let mut tls = Pin::new(&mut **tls);
-                // Whoever waits for an answer has not sent all of the request before this is done. If it cannot be, there may be an answer
-                // all the same.
+                // A read waits for the response, so the request is flushed first. After a failed flush there
+                // may still be a response to read.
                 let _ = tls.as_mut().poll_flush(cx);
                 tls.poll_read(cx, buffer)
             }

@@ -1,5 +1,4 @@
-//! The sending half of an exchange: a request's head and its body, as fast as the server takes them. How they are
-//! written is a matter of the protocol.
+//! The sending half of an exchange: head and body of a request, as fast as the server takes them.
 
 mod http1;
 mod http2;
@@ -19,37 +18,37 @@ use self::http1::Pieces;
 use super::ahead::Held;
 use super::queue::Share;
 
-/// How long a server that should say 100 first is waited for (RFC 9110 §10.1.1).
+/// Time limit for a 100 (Continue) response (RFC 9110 §10.1.1).
 const CONTINUE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// A request on its way out.
 pub(super) struct Upload {
     head: Head,
-    /// A body that is there as a whole.
+    /// The complete body, if it is in memory.
     whole: Bytes,
-    /// A body that comes in pieces.
+    /// A body that is still being received.
     stream: Option<Stream>,
-    /// What is being written.
+    /// Bytes being written.
     out: Pieces,
     sent: u64,
     asked: Instant,
     /// The beginning of the latest attempt.
     began: Instant,
-    /// The body waits for a 100.
+    /// The body waits for a 100 (Continue) response.
     held_back: bool,
-    /// It does so until this goes off.
+    /// Timer of that wait.
     patience: Option<Pin<Box<Sleep>>>,
-    /// The last piece is in `out`, or behind it.
+    /// The last piece is in `out`, or has been written.
     ended: bool,
-    /// The connection takes no more; what was not sent never will be.
+    /// The connection accepts no more bytes; the remainder is never sent.
     cut_off: bool,
-    /// One of the places for uploads, while there is more to come.
+    /// Part of the upload limit, while more of the body is to come.
     share: Option<Share>,
-    /// The room that `whole` takes.
+    /// Read-ahead memory of `whole`.
     held: Option<Held>,
 }
 
-/// What a request begins with, in no protocol's form yet.
+/// Request head, independent of the protocol.
 struct Head {
     method: Method,
     authority: Bytes,
@@ -57,18 +56,18 @@ struct Head {
     fields: FieldsBuf,
     upgrade: bool,
     takes_trailers: bool,
-    /// The client has said how long the body is.
+    /// The client has announced the length of the body.
     says_length: bool,
 }
 
 struct Stream {
     body: Body,
-    /// What is left of the announced length, if there is one.
+    /// Remainder of the announced length.
     left: Option<u64>,
     polled: bool,
 }
 
-/// What comes next of a body.
+/// The next piece of a body.
 enum Next {
     /// Some bytes.
     Data(Bytes),
@@ -78,19 +77,19 @@ enum Next {
     End,
 }
 
-/// What sending waits for.
+/// Reason for which sending pauses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sending {
-    /// Nothing: there is no more to send.
+    /// Nothing: the request has been sent.
     Done,
     /// The server takes no more bytes at the moment.
     Server,
-    /// The client has not sent more yet, or the server is asked first.
+    /// The client has not sent more yet, or a 100 (Continue) is awaited.
     Client,
 }
 
 impl Upload {
-    /// Takes over a request whose body is there.
+    /// Takes over a request with a complete body.
     pub(super) fn whole(request: &mut OriginRequest, held: Option<Held>) -> Self {
         Self {
             held,
@@ -98,7 +97,7 @@ impl Upload {
         }
     }
 
-    /// Takes over a request whose body is still on its way.
+    /// Takes over a request whose body is still being received.
     pub(super) fn in_part(request: &mut OriginRequest, share: Share) -> Self {
         Self {
             share: Some(share),
@@ -152,38 +151,38 @@ impl Upload {
         self.head.fields.fields()
     }
 
-    /// Whether all of the body is still there, so that the request can be sent, or sent again.
+    /// Returns true if no part of a streaming body has been read, so that the request can be sent (again).
     pub(super) fn can_begin(&self) -> bool {
         self.stream.as_ref().is_none_or(|stream| !stream.polled)
     }
 
-    /// How many bytes this connection has taken.
+    /// Bytes accepted by this connection.
     pub(super) const fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// The moment when the request was asked for. What comes before the latest attempt to send it is waiting.
+    /// Sets the time of the request's arrival, from which waiting is measured.
     pub(super) fn asked_at(self, asked: Instant) -> Self {
         Self { asked, ..self }
     }
 
-    /// Time before the latest attempt.
+    /// Time between the request's arrival and the latest attempt.
     pub(super) fn waited(&self) -> Millis {
         self.began.duration_since(self.asked).as_millis() as Millis
     }
 
-    /// Whether the server has been given all of the request.
+    /// Returns true if the whole request has been written.
     pub(super) fn is_complete(&self) -> bool {
         self.ended && self.out.is_empty() && !self.cut_off
     }
 
-    /// The server said 100.
+    /// Handles 100 (Continue).
     pub(super) fn proceed(&mut self) {
         self.held_back = false;
     }
 
-    /// The server has answered. If it did not say 100 before, it does not want the body; and what
-    /// it has heard is not sent again.
+    /// Handles the final response head. Without a 100 before it the body is not sent, and the request is not
+    /// retried.
     pub(super) fn answered(&mut self) {
         self.cut_off |= self.held_back;
         if self.is_complete() {
@@ -192,12 +191,12 @@ impl Upload {
         }
     }
 
-    /// It goes on for as long as both sides speak: other uploads do not wait for it.
+    /// Releases the upload share of a bidirectional stream, for which other uploads need not wait.
     pub(super) fn is_conversation(&mut self) {
         self.share = None;
     }
 
-    /// Starts over, for another connection.
+    /// Starts another attempt.
     fn restart(&mut self, out: Pieces) {
         self.out = out;
         self.sent = 0;
@@ -206,8 +205,8 @@ impl Upload {
         self.cut_off = false;
     }
 
-    /// What the request says of the length of its body; nothing of one that comes without a length, and nothing if there
-    /// is none. RFC 9110 §8.6: methods that expect content say that there is none.
+    /// `Content-Length` of the request; `None` for a chunked body, or without a body unless the method
+    /// expects one (RFC 9110 §8.6).
     fn length(&self) -> Option<u64> {
         let whole = self.whole.len() as u64;
         match &self.stream {
@@ -219,8 +218,8 @@ impl Upload {
         }
     }
 
-    /// Whether a field of the request goes to the server as it is: those that frame a message or concern one connection
-    /// are written by the connection and nowhere else, so that no field a client sent can contradict it.
+    /// Returns true if a field is forwarded. Fields that frame the message or concern one connection are
+    /// generated, so that no client can contradict them.
     fn travels(&self, name: &[u8]) -> bool {
         let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
         let of_connection = match name.len() {
@@ -244,7 +243,8 @@ impl Upload {
         Ok(())
     }
 
-    /// The next piece of the body; nothing while the client has not sent it, or the server is asked for it first.
+    /// Reads the next piece of the body; pending while the client has not sent it or a 100 (Continue) is
+    /// awaited.
     fn next(&mut self, cx: &mut Context<'_>) -> Result<Poll<Next>, OriginError> {
         if self.held_back {
             let patience = self
@@ -299,7 +299,7 @@ impl Head {
 }
 
 impl Stream {
-    /// Takes so many bytes off what was announced.
+    /// Subtracts bytes from the announced length.
     fn count(&mut self, length: usize) -> Result<(), OriginError> {
         if let Some(left) = &mut self.left {
             const TOO_LONG: OriginError =

@@ -1,5 +1,5 @@
-//! The body of an answer, read from its stream as it is asked for. What is not asked for stays with the server, once the stream's
-//! window is full.
+//! Response bodies of HTTP/2, read from the stream on demand. Unread data stays with the server once the
+//! flow-control window is full.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll, Waker};
@@ -16,29 +16,29 @@ use crate::h1::Framing;
 use crate::upstream::response::Stay;
 use crate::upstream::upload::{Sending, Upload};
 
-/// How long the end of a stream is waited for on which all else has come.
+/// Time limit for END_STREAM once all content has arrived.
 const END_PATIENCE: Duration = Duration::from_secs(1);
 
-/// A body that is being received. Dropping it early gives the stream up.
+/// A body being received. Dropping it early resets the stream.
 struct ResponseBody {
     /// Gone once the last byte was read.
     exchange: Option<Exchange>,
-    /// How long it is, where the server has said so.
+    /// The announced length.
     length: Option<u64>,
     received: u64,
     silence: Duration,
-    /// What was read before anybody asked.
+    /// A frame that was read before the first poll.
     ahead: Option<Result<Frame, BodyError>>,
 }
 
-/// What an exchange holds on to until its end.
+/// State of the exchange until the end of the body.
 struct Exchange {
     stream: Stream,
     upload: Upload,
     stay: Stay,
 }
 
-/// Hands over what follows the head: as one piece if all of it is there, else as it comes.
+/// Builds the body: complete if all of it has arrived, else streaming.
 pub(in crate::upstream) fn deliver(
     mut stream: Stream,
     upload: Upload,
@@ -157,15 +157,14 @@ impl ResponseBody {
         BodyError::Disconnected
     }
 
-    /// Whether all of it was received, as far as can be said.
+    /// Returns true if the whole body has been received, as far as is known.
     fn is_over(&self) -> bool {
         let exchange = self.exchange.as_ref();
         self.length == Some(self.received)
             || exchange.is_some_and(|exchange| exchange.stream.content.is_end_stream())
     }
 
-    /// The answer is over. More than was announced means that the length was a lie: no part of it is to be believed; nor
-    /// is there all of it if there is less.
+    /// Ends the exchange. A body that is longer or shorter than announced is an error.
     fn finish(&mut self) -> Result<(), BodyError> {
         let Some(Exchange {
             mut stream,
@@ -194,7 +193,7 @@ impl ResponseBody {
 }
 
 impl Stream {
-    /// The next frame, nothing at the end. Room in the windows is given back for what is taken.
+    /// Reads the next frame, `None` at the end, and releases its flow-control capacity.
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Frame>, BodyError>> {
         loop {
             let data = match self.content.poll_data(cx) {
@@ -221,8 +220,8 @@ impl Stream {
         })
     }
 
-    /// Lets go of a stream on which all was sent and received, without a reset: a server that ends it with a frame of its own does so
-    /// in the next moment.
+    /// Closes a completed stream without RST_STREAM: a server may send END_STREAM in a frame of its own a
+    /// moment later.
     fn close(mut self) {
         if self.content.is_end_stream() {
             return self.slot.has_ended();
@@ -236,7 +235,7 @@ impl Stream {
         });
     }
 
-    /// Takes what has come of the end already.
+    /// Reads what has arrived behind the announced length; data there is an error.
     fn expect_nothing(&mut self) -> Result<(), BodyError> {
         let mut nobody = Context::from_waker(Waker::noop());
         match self.poll_frame(&mut nobody) {

@@ -1,4 +1,4 @@
-//! One connection with HTTP/2: how many are on it, and whether another one may be.
+//! One HTTP/2 connection to a server, and admission of streams to it.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -20,22 +20,23 @@ use super::connections::Wanted;
 use crate::upstream::exchange::ANSWER_LIMITS;
 use crate::upstream::transport::Transport;
 
-/// The most requests on one connection, if the server does not want fewer.
+/// Limit of concurrent streams per connection, unless the server sets a lower one.
 pub(super) const MAX_STREAMS: usize = 100;
-/// As much of an answer may be on its way, or here, before somebody reads it: so much a slow client costs.
+/// Flow-control window of a stream in bytes: the memory that one slow client can occupy.
 const WINDOW: u32 = 256 * 1024;
-/// The same for all of a connection: no slow client takes anything away from the others.
+/// Flow-control window of a connection in bytes: enough for all its streams, so that slow clients do not
+/// stall others.
 const CONNECTION_WINDOW: u32 = MAX_STREAMS as u32 * WINDOW;
-/// As much of a request's body is handed to the connection before that has sent it.
+/// Bytes of a request body buffered in the connection before they are sent.
 const SEND_BUFFER: usize = 64 * 1024;
-/// A connection takes no more requests once so many of those on it were given up, which resets their streams: servers close one on
-/// which too many are reset, and then nothing that is on it is answered. Those that are on it by then may be given up too.
+/// Streams reset early after which a connection takes no new requests: servers close connections with too
+/// many resets, which fails everything on them. Streams that are open by then may still be reset.
 const MAX_GIVEN_UP: usize = 100;
-/// How long frames may still come for them.
+/// Time for which frames of reset streams are still accepted.
 const GIVEN_UP: Duration = Duration::from_secs(10);
-/// A connection that others wait on, and that has been silent for so long, may be a dead one: new requests go elsewhere.
+/// Silence after which a connection with requests in flight is considered dead for new ones.
 const SILENCE: Duration = Duration::from_secs(5);
-/// How long the server may take to hear that the connection is not needed any more.
+/// Time limit for the GOAWAY exchange of a connection that is not needed any more.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// A connection that requests share.
@@ -43,35 +44,35 @@ pub(in crate::upstream) struct Connection {
     requests: SendRequest<Bytes>,
     opened: Instant,
     usage: Mutex<Usage>,
-    /// The connection's task takes leave of the server when this is gone.
+    /// Dropping it makes the connection's task close gracefully.
     _needed: oneshot::Sender<()>,
 }
 
 #[derive(Debug)]
 struct Usage {
     streams: usize,
-    /// When the first of those came, while nobody else was on it.
+    /// Arrival of the first of those streams on an idle connection.
     began: Instant,
-    /// When the server was last heard.
+    /// Time of the last frame from the server.
     heard: Instant,
-    /// So many streams went before both sides had ended them.
+    /// Streams dropped before both sides had ended them.
     given_up: usize,
-    /// No more streams are wanted on it.
+    /// No more streams are opened on it.
     retired: bool,
 }
 
-/// One request's place on a connection. Dropping it makes room for another one.
+/// A stream slot on a connection, released on drop.
 pub(in crate::upstream) struct Slot {
     connection: Arc<Connection>,
-    /// The connection was idle before, and nothing was heard on it since.
+    /// The connection was idle, and nothing has been received on it since.
     pub(super) is_unproven: bool,
-    /// There is a stream, and one of its sides has not ended.
+    /// A stream is open in at least one direction.
     is_under_way: bool,
 }
 
 impl Connection {
-    /// Speaks HTTP/2 on what was opened on the current runtime, where it lives from now on. What the server allows is known
-    /// when this returns: who would send more than that would be turned away.
+    /// Performs the HTTP/2 handshake on the current runtime, to which the connection is bound. Returns after
+    /// the server's SETTINGS, so that its stream limit is known.
     pub(in crate::upstream) async fn open(transport: Transport) -> Result<Arc<Self>, String> {
         let shaken = builder().handshake::<_, Bytes>(transport).await;
         let (requests, mut frames) = shaken.map_err(|error| error.to_string())?;
@@ -100,12 +101,12 @@ impl Connection {
         Ok(connection)
     }
 
-    /// How many streams it takes at a time.
+    /// Limit of concurrent streams.
     pub(super) fn room(&self) -> usize {
         MAX_STREAMS.min(self.requests.current_max_send_streams())
     }
 
-    /// A place on it, if it is good for such a request.
+    /// Reserves a stream if the connection is usable for such a request.
     pub(super) fn join(self: &Arc<Self>, wanted: &Wanted, now: Instant) -> Option<Slot> {
         if wanted
             .opened_after
@@ -133,28 +134,28 @@ impl Connection {
         })
     }
 
-    /// The first place on it.
+    /// Reserves the first stream of a new connection.
     pub(in crate::upstream) fn first_slot(self: &Arc<Self>) -> Result<Slot, OriginError> {
-        // It is as if somebody had been on it ever since.
+        // Treated as if it had been in use since then.
         let slot = self.join(&Wanted::ANY, self.opened);
         slot.ok_or_else(|| OriginError::Connect("it closed the connection at once".into()))
     }
 
-    /// Whether the server takes more requests on it, as far as was heard.
+    /// Returns true if the server still accepts streams, as far as is known.
     fn is_open(&self) -> bool {
         let mut nobody = Context::from_waker(Waker::noop());
         let mut requests = self.requests.clone();
         matches!(requests.poll_ready(&mut nobody), Poll::Ready(Ok(())))
     }
 
-    /// Whether it can be closed: it is over, or has been unused for longer than `keep`.
+    /// Returns true if it can be closed: it has ended, or has been idle for longer than `keep`.
     pub(super) fn is_done_with(&self, keep: Duration, now: Instant) -> bool {
         let usage = self.usage.lock();
         let unused = now.saturating_duration_since(usage.heard);
         usage.retired || (usage.streams == 0 && unused > keep)
     }
 
-    /// Whether nobody is on it.
+    /// Returns true if it has no streams.
     pub(super) fn is_idle(&self) -> bool {
         self.usage.lock().streams == 0
     }
@@ -192,12 +193,12 @@ impl Slot {
         self.is_under_way = false;
     }
 
-    /// Whether the connection was there before this moment.
+    /// Returns true if the connection was opened before this moment.
     pub(in crate::upstream) fn is_older_than(&self, moment: Instant) -> bool {
         self.connection.opened < moment
     }
 
-    /// Whether the connection is still good for a request.
+    /// Returns true if the connection is still usable.
     pub(super) fn is_good(&self) -> bool {
         self.connection.is_open() && !self.connection.usage.lock().retired
     }
@@ -222,14 +223,14 @@ impl Drop for Slot {
     }
 }
 
-/// Reads and writes frames until the connection is over, or for a moment after nobody needs it any more.
+/// Drives the connection until it ends, or for a short time after it is no longer needed.
 async fn keep_up(
     mut frames: h2::client::Connection<Transport, Bytes>,
     unneeded: oneshot::Receiver<()>,
     connection: Weak<Connection>,
 ) {
     tokio::select! {
-        // What ended it is told to those who are on it.
+        // The streams on it receive the error.
         _ = &mut frames => {}
         _ = unneeded => {
             let _ = timeout(FAREWELL, &mut frames).await;

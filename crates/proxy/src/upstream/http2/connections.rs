@@ -16,17 +16,17 @@ use crate::notices::{Kind, Notices};
 use crate::upstream::server::{Opened, Way};
 use crate::upstream::settings::{GroupSettings, ServerSettings};
 
-/// A connection that takes fewer streams at a time is not waited for while somebody else opens it: everybody opens one, as with
-/// HTTP/1.
+/// Stream limit from which requests wait for a connection that is being opened. Below it, every request opens
+/// its own, as with HTTP/1.
 const WORTH_WAITING_FOR: usize = 8;
 
 /// The connections with HTTP/2 to one server.
 #[derive(Debug)]
 pub(in crate::upstream) struct Connections {
-    /// How the log calls the server.
+    /// Name of the server in the log.
     name: String,
     notices: Notices,
-    /// How long an unused one is kept; not at all if none is to be.
+    /// Idle timeout; `None` keeps no idle connection.
     keep: Option<Duration>,
     bundles: Mutex<Vec<(Id, Arc<Bundle>)>>,
     /// Nothing is kept any more.
@@ -37,20 +37,20 @@ pub(in crate::upstream) struct Connections {
     room: AtomicUsize,
 }
 
-/// Those of one runtime.
+/// The connections of one runtime.
 #[derive(Debug, Default)]
 pub(in crate::upstream) struct Bundle {
     /// The oldest first: while it has room, the others become idle and are closed.
     connections: Mutex<Vec<Arc<Connection>>>,
-    /// Whoever opens one holds this.
+    /// Held while a connection is being opened.
     opening: tokio::sync::Mutex<Opening>,
 }
 
-/// How opening a connection went last, if it failed.
+/// Time and error of the last failed attempt to open a connection.
 #[derive(Debug, Default)]
 pub(in crate::upstream) struct Opening(Option<(Instant, OriginError)>);
 
-/// What a connection has to be like to take a request.
+/// Requirements of a request for its connection.
 #[derive(Debug)]
 pub(in crate::upstream) struct Wanted {
     /// If nothing was heard on it since it was idle, it was so no longer.
@@ -85,7 +85,7 @@ impl Connections {
         }
     }
 
-    /// Those of the current runtime.
+    /// The connections of the current runtime.
     pub(in crate::upstream) fn bundle(&self) -> Arc<Bundle> {
         let runtime = Handle::current().id();
         let mut bundles = self.bundles.lock();
@@ -98,12 +98,12 @@ impl Connections {
         bundle
     }
 
-    /// Whether the server agreed on HTTP/1 last.
+    /// Returns true if the server last negotiated HTTP/1.
     pub(in crate::upstream) fn has_been_declined(&self) -> bool {
         self.was_declined.load(Ordering::Relaxed)
     }
 
-    /// Whether one that somebody else is opening will have places for many.
+    /// Returns true if a connection that is being opened will have room for many requests.
     pub(in crate::upstream) fn are_worth_waiting_for(&self) -> bool {
         self.keep.is_some() && self.room.load(Ordering::Relaxed) >= WORTH_WAITING_FOR
     }
@@ -134,7 +134,7 @@ impl Connections {
         }
     }
 
-    /// How many there are that nobody is on.
+    /// Number of idle connections.
     pub(in crate::upstream) fn idle(&self) -> usize {
         let bundles = self.bundles.lock();
         let of = |bundle: &Bundle| {
@@ -154,7 +154,7 @@ impl Connections {
         }
     }
 
-    /// Lets go of all of them; they are closed when nobody is on them any more.
+    /// Drops all connections; each closes after its last stream.
     pub(in crate::upstream) fn close(&self) {
         self.is_closed.store(true, Ordering::Relaxed);
         self.bundles.lock().clear();
@@ -173,7 +173,7 @@ impl Bundle {
             if !slot.is_unproven {
                 return Some(slot);
             }
-            // What the server has said while nobody was on it, such as that it closes, is read before anything is sent.
+            // Frames that arrived while it was idle, such as GOAWAY, are read before anything is sent.
             yield_now().await;
             if slot.is_good() {
                 return Some(slot);
@@ -182,27 +182,27 @@ impl Bundle {
         }
     }
 
-    /// Keeps a new one. Those that are unused give way to it: it would not be needed if they were good for anything.
+    /// Adds a connection and drops idle ones: none of them was usable, or there would be no new one.
     fn put(&self, connection: Arc<Connection>) {
         let mut connections = self.connections.lock();
         connections.retain(|one| !one.is_done_with(Duration::ZERO, Instant::now()));
         connections.push(connection);
     }
 
-    /// Waits for whoever is opening one.
+    /// Waits for the right to open a connection.
     pub(in crate::upstream) async fn opening(&self) -> MutexGuard<'_, Opening> {
         self.opening.lock().await
     }
 }
 
 impl Opening {
-    /// How it failed, if it did so after this moment.
+    /// Returns the error of an attempt that failed after this moment.
     pub(in crate::upstream) fn failed_since(&self, moment: Instant) -> Option<OriginError> {
         let (at, error) = self.0.as_ref()?;
         (*at >= moment).then(|| error.clone())
     }
 
-    /// It has failed like this.
+    /// Records a failed attempt.
     pub(in crate::upstream) fn has_failed(&mut self, error: &OriginError) {
         self.0 = Some((Instant::now(), error.clone()));
     }

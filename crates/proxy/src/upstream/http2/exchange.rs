@@ -1,4 +1,5 @@
-//! One request and the head of its answer, on one stream. Sending and reading go on together, as with HTTP/1.
+//! Sends one request on one stream and reads the head of its response. Both go on concurrently, as with
+//! HTTP/1.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -18,16 +19,16 @@ use crate::upstream::connection::Timer;
 use crate::upstream::exchange::{MAX_INTERIM, Question, ResponseHead};
 use crate::upstream::upload::{Sending, Upload};
 
-/// A stream whose answer has begun. Dropping it early gives it up, and the connection goes on.
+/// A stream whose response has begun. Dropping it early resets the stream; the connection continues.
 pub(in crate::upstream) struct Stream {
     pub(super) send: SendStream<Bytes>,
     pub(super) content: RecvStream,
     pub(super) timer: Timer,
-    /// Goes last: by then the stream has been reset if it has to be.
+    /// Dropped last, after the stream has been reset if necessary.
     pub(super) slot: Slot,
 }
 
-/// A stream whose answer has not begun.
+/// A stream whose response has not begun.
 struct Unanswered {
     answer: ResponseFuture,
     send: SendStream<Bytes>,
@@ -35,14 +36,14 @@ struct Unanswered {
     slot: Slot,
 }
 
-/// What comes of a stream first.
+/// The next response head on a stream.
 enum Head {
     Interim(Response<()>),
     Final(Response<RecvStream>),
 }
 
-/// Sends and waits for the final head. `silence` is how long the server may neither take nor send
-/// anything.
+/// Sends the request and waits for the final response head. `silence` is the inactivity timeout in both
+/// directions.
 pub(in crate::upstream) async fn exchange(
     mut slot: Slot,
     head: Request<()>,

@@ -1,26 +1,26 @@
-//! What a failure of HTTP/2 means for the request that met it.
+//! Retry classification: decides by the HTTP/2 error whether a request may be sent again.
 
 use h2::Reason;
 use microcache_engine::body::BodyError;
 use microcache_engine::origin::OriginError;
 
-/// What breaks the rules of the protocol; the crate that reads frames does not say which.
+/// Protocol errors; the `h2` crate does not say which rule was broken.
 const RULES: &str = "it breaks the rules of HTTP/2";
 
-/// What became of a request without an answer.
+/// Retry class of a request without a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::upstream) enum Fate {
-    /// The server has not begun to work on it, and never will: RFC 9113 §8.7. Any request may be sent again.
+    /// Not processed by the server (RFC 9113 §8.7): any request may be sent again.
     Untouched,
-    /// The connection was lost before a word of the answer, as it happens to one that the server closes in the same moment.
+    /// The connection was lost before the response began, as when the server closes an idle one.
     Lost,
-    /// The server wants it by HTTP/1.
+    /// The server requires HTTP/1 (HTTP_1_1_REQUIRED).
     ForHttp1,
-    /// It was worked on, or may have been.
+    /// The server has processed the request, or may have.
     Worked,
 }
 
-/// Why there is no answer on a stream.
+/// Failure of a stream before its response.
 #[derive(Debug)]
 pub(in crate::upstream) struct Broken {
     pub(in crate::upstream) error: OriginError,
@@ -28,7 +28,7 @@ pub(in crate::upstream) struct Broken {
 }
 
 impl Broken {
-    /// The failure of a request that was worked on.
+    /// Failure of a request that the server may have processed.
     pub(super) const fn worked(error: OriginError) -> Self {
         Self {
             error,
@@ -36,7 +36,7 @@ impl Broken {
         }
     }
 
-    /// What the library says happened before the answer.
+    /// Classifies an error before the response.
     pub(super) fn of(error: &h2::Error) -> Self {
         let (fate, error) = if error.is_go_away() && error.is_remote() {
             // Streams below the last one that the server names go on; to those above nothing will happen.
@@ -50,7 +50,7 @@ impl Broken {
         } else if error.is_reset() {
             (Fate::Worked, OriginError::Malformed(RULES))
         } else if error.is_go_away() {
-            // Somebody's answer broke the rules of the connection. It may be another one.
+            // The protocol error may concern another stream of the connection.
             (Fate::Lost, OriginError::Malformed(RULES))
         } else {
             (Fate::Lost, OriginError::Disconnected)
@@ -58,7 +58,8 @@ impl Broken {
         Self { error, fate }
     }
 
-    /// What is said of it in the end. What was not worked on may go to another server, if it `can_begin` there.
+    /// The error to report. A request that was not processed may go to another server if it `can_begin`
+    /// there.
     pub(in crate::upstream) fn error_for(self, can_begin: bool) -> OriginError {
         match self.fate {
             Fate::Untouched if can_begin => {
@@ -69,7 +70,7 @@ impl Broken {
     }
 }
 
-/// What the library says happened within the answer. However it ended, it is not whole.
+/// Classifies an error within the response, which is truncated in any case.
 pub(super) fn broke_off(error: &h2::Error) -> BodyError {
     if error.is_library() {
         BodyError::Malformed(RULES)

@@ -1,4 +1,4 @@
-//! Those who wait, in a line for each address. The addresses take turns.
+//! Fair queueing: one line of waiting requests per client address, served in turns.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,7 +9,7 @@ use microcache_policy::Network;
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     tickets: Holdings,
-    /// When each address that has a line has its turn; the lowest number is next.
+    /// Turn of each address that has a line; the lowest number is next.
     turn_of: HashMap<Network, u64>,
     turns: BTreeMap<u64, Network>,
 }
@@ -33,19 +33,19 @@ impl Lines {
         }
     }
 
-    /// How many wait in the line of an address.
+    /// Length of an address's line.
     pub(super) fn length(&self, network: Network) -> usize {
         self.tickets.count(network)
     }
 
-    /// Whose turn it is, of those addresses that may have one: the turn, the address, and its first ticket.
+    /// Returns turn, address and first ticket of the next address that may be served.
     pub(super) fn next(&self, may: impl Fn(Network) -> bool) -> Option<(u64, Network, u64)> {
         let mut turns = self.turns.iter();
         let (&turn, &network) = turns.find(|(_, network)| may(**network))?;
         Some((turn, network, self.tickets.oldest(network)?))
     }
 
-    /// An address has had its turn: this is its next, if anybody is left in its line.
+    /// Puts an address behind all others after its turn, if its line is not empty.
     pub(super) fn go_behind(&mut self, network: Network, turn: u64) {
         if let Some(had) = self.turn_of.remove(&network) {
             self.turns.remove(&had);

@@ -1,4 +1,4 @@
-//! What servers send: right, wrong, and not at all.
+//! Responses of servers: valid, malformed, and missing.
 
 use std::future::poll_fn;
 

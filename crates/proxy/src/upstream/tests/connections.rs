@@ -1,4 +1,4 @@
-//! When a connection is used again, and when it must not be.
+//! Reuse of connections, and the cases that forbid it.
 
 use super::*;
 

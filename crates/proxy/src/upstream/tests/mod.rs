@@ -22,7 +22,7 @@ use tokio::time::timeout;
 use super::{Group, GroupSettings, ServerSettings};
 use crate::notices::{Notices, collected};
 
-/// What a step of a test may take; only a hang takes that long.
+/// Time limit of a test step; reached only by a hang.
 const HANG: Duration = Duration::from_mins(1);
 
 /// Long enough to be seen among milliseconds.
@@ -55,7 +55,7 @@ impl Origin {
         self.group_and_log(change).0
     }
 
-    /// A group, and what an operator is told of it.
+    /// A group, and its log.
     fn group_and_log(
         &self,
         change: impl FnOnce(&mut GroupSettings),
@@ -71,7 +71,7 @@ impl Origin {
         Peer { stream }
     }
 
-    /// Whether somebody is connecting right now.
+    /// Returns true if a connection is waiting to be accepted.
     async fn is_called(&self) -> bool {
         tokio::select! {
             biased;
@@ -118,7 +118,7 @@ impl Peer {
             .unwrap();
     }
 
-    /// Whether the proxy closes without another byte.
+    /// Returns true if the proxy closes without another byte.
     async fn is_closed(&mut self) -> bool {
         within(self.stream.read_u8()).await.is_err()
     }

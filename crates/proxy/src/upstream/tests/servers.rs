@@ -6,7 +6,7 @@ use super::*;
 use crate::notices::collected;
 use crate::upstream::HealthCheck;
 
-/// A port nobody listens on.
+/// A port without a listener.
 async fn dead() -> ServerSettings {
     Origin::start().await.server()
 }

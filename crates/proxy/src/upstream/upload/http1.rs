@@ -1,4 +1,4 @@
-//! A request as HTTP/1 has it.
+//! Writes requests as HTTP/1.
 
 use std::io::IoSlice;
 use std::task::{Context, Poll};
@@ -10,7 +10,7 @@ use super::{Next, Sending, Upload};
 use crate::h1::encode;
 use crate::upstream::connection::Connection;
 
-/// What is being written: what frames some bytes of a body, and the bytes.
+/// Bytes being written: a piece of the body and its framing.
 #[derive(Default)]
 pub(super) struct Pieces {
     pub(super) prefix: Bytes,
@@ -19,7 +19,7 @@ pub(super) struct Pieces {
 }
 
 impl Upload {
-    /// Begins, on a connection with HTTP/1.
+    /// Starts an attempt on an HTTP/1 connection.
     pub(in crate::upstream) fn begin_http1(&mut self) {
         let out = Pieces {
             prefix: self.write_head().into(),
@@ -29,7 +29,7 @@ impl Upload {
         self.restart(out);
     }
 
-    /// Sends as much as can be sent now.
+    /// Writes as much as the connection takes.
     pub(in crate::upstream) fn poll_http1(
         &mut self,
         cx: &mut Context<'_>,
@@ -97,7 +97,7 @@ impl Upload {
 }
 
 impl Pieces {
-    /// These bytes, and nothing around them.
+    /// Unframed bytes.
     pub(super) fn plain(data: Bytes) -> Self {
         Self {
             data,

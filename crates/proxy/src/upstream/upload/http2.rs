@@ -89,7 +89,7 @@ impl Upload {
         Ok(Sending::Done)
     }
 
-    /// Sends of what is there as much as there is room for; with the last of it, the end.
+    /// Sends as much of the pending data as fits, and END_STREAM with the last of it.
     fn send_some(&mut self, room: usize, stream: &mut SendStream<Bytes>) {
         let data = &mut self.out.data;
         let some = data.copy_to_bytes(room.min(data.len()));
@@ -99,8 +99,8 @@ impl Upload {
     }
 }
 
-/// How much a stream takes now, of so much that there is; nothing if it takes no more at all. What is sent beyond it
-/// would be kept here, however much it is.
+/// Flow-control capacity of a stream, up to `wanted`; `None` if it is closed. More than that would only be
+/// buffered here.
 fn poll_room(
     cx: &mut Context<'_>,
     stream: &mut SendStream<Bytes>,
@@ -115,8 +115,8 @@ fn poll_room(
     }
 }
 
-/// These fields for the library. What is secret goes on as it is and into no table, where its size would tell of it what it has
-/// in common with what others have sent on the same connection (RFC 7541 §7.1.3).
+/// Converts fields for the `h2` crate. Secrets are never indexed by HPACK: their compressed size would reveal
+/// what they share with other clients' requests on the connection (RFC 7541 §7.1.3).
 fn map_of(fields: Fields<'_>, travels: impl Fn(&[u8]) -> bool) -> Option<HeaderMap> {
     let of_connection = hop::NominatedFields::default();
     let mut map = HeaderMap::new();

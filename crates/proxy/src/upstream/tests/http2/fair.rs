@@ -14,7 +14,7 @@ use tokio::time::sleep;
 use super::*;
 use crate::upstream::tests::uploads::{data, upload};
 
-/// What a server of a test has seen.
+/// Connections and requests that a test server has received.
 #[derive(Default)]
 struct Seen {
     connections: AtomicUsize,

@@ -118,7 +118,7 @@ impl Frames {
         self.send(DATA, END_STREAM, stream, body.as_bytes()).await;
     }
 
-    /// Whether the proxy says goodbye and closes.
+    /// Returns true if the proxy sends GOAWAY and closes.
     pub(super) async fn is_left(&mut self) -> bool {
         while let Some(read) = self.read().await {
             if read.kind == HEADERS {
