@@ -18,50 +18,50 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-/// Bytes per second. An upload that is slower gives way even if it is the only one of its address.
+/// Bytes per second below which an upload may be ended even if it is the only one of its address.
 const SLOW: u64 = 16 * 1024;
-/// For so many seconds an upload is not slow that was fast before.
+/// Seconds for which an upload that was fast before is not slow.
 const AHEAD: u64 = 10;
 
-/// All places that uploads have.
+/// Places held by uploads.
 #[derive(Debug, Default)]
 pub(super) struct Shares {
     taken: HashMap<u64, Holder>,
-    /// Those of them that were not ended.
+    /// Places of uploads that were not ended.
     kept: Holdings,
     last: u64,
 }
 
-/// The upload that has a place.
+/// An upload that holds a place.
 #[derive(Debug)]
 struct Holder {
     network: Network,
     pace: Arc<Mutex<Pace>>,
-    /// Gone once it was ended.
+    /// Taken when the upload is ended.
     end: Option<oneshot::Sender<()>>,
 }
 
-/// How fast an upload is.
+/// Transfer rate of an upload.
 #[derive(Debug)]
 struct Pace {
     began: Instant,
     sent: u64,
-    /// How far it was ahead of [`SLOW`], in bytes, when something came last.
+    /// Bytes received beyond [`SLOW`], at the last piece.
     ahead: u64,
     last: Instant,
 }
 
-/// A place as its upload has it.
+/// A place, as held by its upload.
 #[derive(Debug)]
 pub(super) struct Taken {
     pub(super) number: u64,
     pace: Arc<Mutex<Pace>>,
-    /// Gone when it is known how the upload ended.
+    /// Taken once its result is known.
     ended: Option<oneshot::Receiver<()>>,
 }
 
 impl Shares {
-    /// Whether an address may have one more of so many.
+    /// Returns true if an address may hold one more place of `of`.
     pub(super) fn may_take(&self, network: Network, of: usize) -> bool {
         let free = of.saturating_sub(self.taken.len());
         self.kept.count(network) < free
