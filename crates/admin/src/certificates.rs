@@ -130,7 +130,7 @@ fn now() -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use microcache_proxy::Standing;
+    use microcache_proxy::RenewalState;
 
     use super::*;
 
@@ -144,18 +144,18 @@ mod tests {
             };
             State::of(&report, 1000).as_str()
         };
-        let failed = Standing {
+        let failed = RenewalState {
             trouble: Some("no".to_owned()),
-            ..Standing::default()
+            ..RenewalState::default()
         };
-        let ordering = Standing {
+        let ordering = RenewalState {
             is_ordering: true,
             ..failed.clone()
         };
         assert_eq!(of(Some(1001), None), "valid");
         assert_eq!(of(Some(1000), None), "expired");
-        assert_eq!(of(None, Some(Standing::default())), "missing");
-        assert_eq!(of(Some(2000), Some(Standing::default())), "valid");
+        assert_eq!(of(None, Some(RenewalState::default())), "missing");
+        assert_eq!(of(Some(2000), Some(RenewalState::default())), "valid");
         assert_eq!(of(Some(2000), Some(failed)), "failed");
         assert_eq!(of(None, Some(ordering)), "ordering");
     }

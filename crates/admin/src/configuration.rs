@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use http::StatusCode;
 use microcache_proxy::config::{MistakeView, OptionSource, Plain, Report, Setting, Settings};
-use microcache_proxy::{NotReloaded, NotUpgraded};
+use microcache_proxy::{ReloadError, UpgradeError};
 use serde_json::{Map, Value, json};
 
 use crate::interface::Interface;
@@ -87,19 +87,19 @@ pub(crate) async fn reload(
     })))
 }
 
-fn refused(why: &NotReloaded) -> Problem {
+fn refused(why: &ReloadError) -> Problem {
     let (status, remedy) = match why {
-        NotReloaded::NoFile => (
+        ReloadError::NoFile => (
             StatusCode::CONFLICT,
             "start it with --config FILE; what was typed cannot change",
         ),
-        NotReloaded::Draining => (StatusCode::CONFLICT, "ask the server that takes its place"),
-        NotReloaded::Busy => (StatusCode::TOO_MANY_REQUESTS, "come again in a second"),
-        NotReloaded::Source(_) => (
+        ReloadError::Draining => (StatusCode::CONFLICT, "ask the server that takes its place"),
+        ReloadError::Busy => (StatusCode::TOO_MANY_REQUESTS, "come again in a second"),
+        ReloadError::Source(_) => (
             StatusCode::UNPROCESSABLE_ENTITY,
             "put it right; `microcache check FILE` tells what is wrong with a file",
         ),
-        NotReloaded::NeedsRestart(_) => (
+        ReloadError::NeedsRestart(_) => (
             StatusCode::UNPROCESSABLE_ENTITY,
             "`microcache upgrade` starts a server that has it, and loses no request; or leave it as it was",
         ),
@@ -122,15 +122,15 @@ pub(crate) async fn upgrade(
     }
 }
 
-fn not_upgraded(why: &NotUpgraded) -> Problem {
+fn not_upgraded(why: &UpgradeError) -> Problem {
     let (status, remedy) = match why {
-        NotUpgraded::Draining => (StatusCode::CONFLICT, "ask the server that takes its place"),
-        NotUpgraded::First => (
+        UpgradeError::Draining => (StatusCode::CONFLICT, "ask the server that takes its place"),
+        UpgradeError::First => (
             StatusCode::CONFLICT,
             "start another container, and end this one when that is ready",
         ),
-        NotUpgraded::Busy => (StatusCode::TOO_MANY_REQUESTS, "come again in a second"),
-        NotUpgraded::NotStarted(_) | NotUpgraded::Failed(_) => (
+        UpgradeError::Busy => (StatusCode::TOO_MANY_REQUESTS, "come again in a second"),
+        UpgradeError::NotStarted(_) | UpgradeError::Failed(_) => (
             StatusCode::UNPROCESSABLE_ENTITY,
             "put it right and ask again; this process goes on",
         ),

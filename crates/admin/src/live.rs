@@ -19,7 +19,7 @@ use http::StatusCode;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use hyper::body::Frame;
 use microcache_engine::Outcome;
-use microcache_proxy::FiguresSnapshot;
+use microcache_proxy::MetricsSnapshot;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{MissedTickBehavior, interval};
@@ -205,7 +205,7 @@ pub(crate) async fn watch(interface: Arc<Interface>) {
     seconds.set_missed_tick_behavior(MissedTickBehavior::Skip);
     loop {
         seconds.tick().await;
-        let figures = interface.handle.figures();
+        let figures = interface.handle.metrics();
         let point = point(interface.started.elapsed(), &figures);
         interface.windows().note(point.at, &figures);
         interface
@@ -214,7 +214,7 @@ pub(crate) async fn watch(interface: Arc<Interface>) {
     }
 }
 
-fn point(at: Duration, figures: &FiguresSnapshot) -> Point {
+fn point(at: Duration, figures: &MetricsSnapshot) -> Point {
     Point {
         at,
         requests: figures.requests(),

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use axum::extract::State;
 use microcache_engine::Outcome;
 use microcache_policy::{Coding, SentCoding};
-use microcache_proxy::FiguresSnapshot;
+use microcache_proxy::MetricsSnapshot;
 use microcache_proxy::upstream::ServerSnapshot;
 
 use crate::certificates;
@@ -29,7 +29,7 @@ pub(crate) async fn metrics(
 fn exposition(interface: &Interface) -> String {
     let mut out = Exposition::default();
     let handle = &interface.handle;
-    let figures = handle.figures();
+    let figures = handle.metrics();
     out.gauge("microcache_info", "Which version runs.")
         .sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
     out.gauge("microcache_uptime_seconds", "Seconds since the start.")
@@ -63,7 +63,7 @@ fn exposition(interface: &Interface) -> String {
     out.into_text()
 }
 
-fn fetches(out: &mut Exposition, interface: &Interface, figures: &FiguresSnapshot) {
+fn fetches(out: &mut Exposition, interface: &Interface, figures: &MetricsSnapshot) {
     let engine = interface.handle.engine();
     let cache = &engine.cache;
     out.gauge(
@@ -90,7 +90,7 @@ fn fetches(out: &mut Exposition, interface: &Interface, figures: &FiguresSnapsho
 }
 
 /// Metrics by route. The configuration bounds their number.
-fn routes(out: &mut Exposition, figures: &FiguresSnapshot) {
+fn routes(out: &mut Exposition, figures: &MetricsSnapshot) {
     let routes = &figures.routes;
     out.counter(
         "microcache_route_requests_total",
@@ -168,7 +168,7 @@ fn routes(out: &mut Exposition, figures: &FiguresSnapshot) {
 }
 
 /// Metrics of origin groups.
-fn origins(out: &mut Exposition, figures: &FiguresSnapshot) {
+fn origins(out: &mut Exposition, figures: &MetricsSnapshot) {
     let groups = &figures.upstreams;
     out.counter(
         "microcache_upstream_responses_total",
@@ -386,28 +386,28 @@ fn servers(out: &mut Exposition, servers: &[(&str, String, &ServerSnapshot)]) {
         "microcache_server_up",
         "1 while requests are sent to a server.",
     );
-    each(out, |server| f64::from(u8::from(server.standing.up)));
+    each(out, |server| f64::from(u8::from(server.health.up)));
     out.gauge(
         "microcache_server_active",
         "Requests that are with a server.",
     );
-    each(out, |server| server.standing.outstanding as f64);
+    each(out, |server| server.health.outstanding as f64);
     out.counter(
         "microcache_server_requests_total",
         "Requests sent to a server.",
     );
-    each(out, |server| server.standing.requests as f64);
+    each(out, |server| server.health.requests as f64);
     out.counter(
         "microcache_server_failures_total",
         "How many of them failed.",
     );
-    each(out, |server| server.standing.failures as f64);
+    each(out, |server| server.health.failures as f64);
     out.counter(
         "microcache_server_responses_total",
         "Answers by their status.",
     );
     for (group, address, server) in servers {
-        for (class, count) in CLASSES.iter().zip(server.standing.record.statuses) {
+        for (class, count) in CLASSES.iter().zip(server.health.record.statuses) {
             let labels = [("upstream", *group), ("server", address), ("class", class)];
             out.sample(&labels, count);
         }
@@ -416,35 +416,33 @@ fn servers(out: &mut Exposition, servers: &[(&str, String, &ServerSnapshot)]) {
         "microcache_server_received_bytes_total",
         "Bytes of content that came from a server.",
     );
-    each(out, |server| server.standing.record.received as f64);
+    each(out, |server| server.health.record.received as f64);
     out.counter(
         "microcache_server_sent_bytes_total",
         "Bytes of content that a server was sent.",
     );
-    each(out, |server| server.standing.record.sent as f64);
+    each(out, |server| server.health.record.sent as f64);
     out.counter(
         "microcache_server_first_byte_seconds_total",
         "How long all answers of a server together took to begin.",
     );
-    each(out, |server| {
-        server.standing.record.first_byte.as_secs_f64()
-    });
+    each(out, |server| server.health.record.first_byte.as_secs_f64());
     out.counter(
         "microcache_server_outages_total",
         "How often a server went down.",
     );
-    each(out, |server| server.standing.record.outages as f64);
+    each(out, |server| server.health.record.outages as f64);
     out.counter(
         "microcache_server_downtime_seconds_total",
         "For how long a server was down.",
     );
-    each(out, |server| server.standing.record.downtime.as_secs_f64());
+    each(out, |server| server.health.record.downtime.as_secs_f64());
     out.counter(
         "microcache_server_checks_total",
         "Health checks of a server.",
     );
     for (group, address, server) in servers {
-        let record = &server.standing.record;
+        let record = &server.health.record;
         for (result, count) in [
             ("passed", record.checks - record.failed_checks),
             ("failed", record.failed_checks),
@@ -479,7 +477,7 @@ fn traces(out: &mut Exposition, interface: &Interface) {
 }
 
 /// Requests and connections refused by limits.
-fn refused(out: &mut Exposition, interface: &Interface, figures: &FiguresSnapshot) {
+fn refused(out: &mut Exposition, interface: &Interface, figures: &MetricsSnapshot) {
     out.counter(
         "microcache_refused_total",
         "AdminConnections and requests that were refused because a limit says so, by its reason.",

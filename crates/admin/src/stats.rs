@@ -12,7 +12,7 @@ use microcache_engine::{MadeStats, Outcome};
 use microcache_policy::{Coding, SentCoding};
 use microcache_proxy::upstream::{GroupSnapshot, ServerSnapshot};
 use microcache_proxy::{
-    FiguresSnapshot, Handle, Latencies, OriginSnapshot, RouteSnapshot, TierReport, TraceCounts,
+    Handle, Latencies, MetricsSnapshot, OriginSnapshot, RouteSnapshot, TierReport, TraceCounts,
 };
 use serde_json::{Map, Value, json};
 
@@ -33,7 +33,7 @@ pub(crate) async fn stats(State(interface): State<Arc<Interface>>) -> Json<Value
 /// Statistics for live subscribers.
 pub(crate) fn told(interface: &Interface) -> Value {
     let handle = &interface.handle;
-    let figures = handle.figures();
+    let figures = handle.metrics();
     let engine = handle.engine();
     let origin = figures.origin();
     json!({
@@ -239,7 +239,7 @@ fn tier(report: &TierReport) -> Value {
     })
 }
 
-fn upstreams(handle: &Handle, figures: &FiguresSnapshot) -> Vec<Value> {
+fn upstreams(handle: &Handle, figures: &MetricsSnapshot) -> Vec<Value> {
     let none = OriginSnapshot::default();
     let told = |group: &GroupSnapshot| {
         let known = figures.upstreams.iter();
@@ -261,7 +261,7 @@ fn upstreams(handle: &Handle, figures: &FiguresSnapshot) -> Vec<Value> {
 }
 
 fn server(server: &ServerSnapshot) -> Value {
-    let record = &server.standing.record;
+    let record = &server.health.record;
     let mean = |sum: Duration, count: u64| {
         let count = u32::try_from(count).ok().filter(|&count| count > 0)?;
         Some((sum / count).as_secs_f64() * 1e6)
@@ -271,11 +271,11 @@ fn server(server: &ServerSnapshot) -> Value {
         "port": server.settings.port,
         "weight": server.settings.weight,
         "backup": server.settings.backup,
-        "up": server.standing.up,
-        "active": server.standing.outstanding,
+        "up": server.health.up,
+        "active": server.health.outstanding,
         "idle_connections": server.idle,
-        "requests": server.standing.requests,
-        "failures": server.standing.failures,
+        "requests": server.health.requests,
+        "failures": server.health.failures,
         "responses": statuses(record.statuses),
         "bytes_sent": record.sent,
         "bytes_received": record.received,

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use microcache_proxy::{FiguresSnapshot, KeptLatencies, Latencies};
+use microcache_proxy::{CompactLatencies, Latencies, MetricsSnapshot};
 use serde_json::{Value, json};
 
 use crate::stats::latency;
@@ -38,14 +38,14 @@ struct LatencyTotals {
 struct Second {
     began: Duration,
     ended: Duration,
-    hits: KeptLatencies,
-    waits: KeptLatencies,
-    origin: KeptLatencies,
+    hits: CompactLatencies,
+    waits: CompactLatencies,
+    origin: CompactLatencies,
 }
 
 impl LatencyWindows {
     /// Notes how things stand at that moment after the start.
-    pub(crate) fn note(&mut self, at: Duration, figures: &FiguresSnapshot) {
+    pub(crate) fn note(&mut self, at: Duration, figures: &MetricsSnapshot) {
         self.note_times(at, LatencyTotals::of(figures));
     }
 
@@ -65,7 +65,7 @@ impl LatencyWindows {
     }
 
     /// Each window, the shortest first, up to this moment.
-    pub(crate) fn told(&self, figures: &FiguresSnapshot) -> Vec<Value> {
+    pub(crate) fn told(&self, figures: &MetricsSnapshot) -> Vec<Value> {
         self.told_times(&LatencyTotals::of(figures))
     }
 
@@ -107,7 +107,7 @@ impl LatencyWindows {
 }
 
 impl LatencyTotals {
-    fn of(figures: &FiguresSnapshot) -> Self {
+    fn of(figures: &MetricsSnapshot) -> Self {
         Self {
             hits: figures.hits(),
             waits: figures.waits(),

@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use microcache_bench::demo::{self, DemoOutcome, DemoScreen};
 use microcache_bench::origin::{self, OriginServer};
 use microcache_proxy::config::{Config, Report, Source, SourceError};
-use microcache_proxy::{Inherited, Notices, Server, ServerError};
+use microcache_proxy::{InheritedSockets, Notices, Server, ServerError};
 use tikv_jemallocator::Jemalloc;
 
 use acme::Acme;
@@ -62,7 +62,7 @@ fn main() -> ExitCode {
 }
 
 fn serve(source: Source) -> Result<ExitCode, ServerError> {
-    let mut inherited = match Inherited::receive() {
+    let mut inherited = match InheritedSockets::receive() {
         Ok(inherited) => inherited,
         Err(error) => {
             let why =
@@ -108,7 +108,7 @@ fn serve_with(
     source: Source,
     logs: &Logs,
     admin: AdminListener,
-    inherited: Inherited,
+    inherited: InheritedSockets,
 ) -> Result<ExitCode, ServerError> {
     let notices = Notices::default();
     logs.listen(&notices);

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use microcache_admin::Admin;
 use microcache_proxy::config;
-use microcache_proxy::{Handle, Inherited, ServerError, SharedSecret};
+use microcache_proxy::{Handle, InheritedSockets, ServerError, SharedSecret};
 
 /// The admin interface, or its absence.
 pub(crate) enum AdminListener {
@@ -23,7 +23,7 @@ pub(crate) enum AdminListener {
 /// Binds the admin address. A chosen address that is in use is an error; the default one is not.
 pub(crate) fn bind(
     wanted: &config::Admin,
-    inherited: &mut Inherited,
+    inherited: &mut InheritedSockets,
 ) -> Result<AdminListener, String> {
     let Some(address) = wanted.address else {
         return Ok(AdminListener::Off);

@@ -5,11 +5,11 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-use microcache_proxy::Stage;
+use microcache_proxy::ServerStage;
 use rustix::time::{ClockId, clock_gettime};
 
 /// Notifies the service manager, if there is one.
-pub(crate) fn tell(stage: Stage) {
+pub(crate) fn tell(stage: ServerStage) {
     let Some(place) = env::var_os("NOTIFY_SOCKET") else {
         return;
     };
@@ -25,16 +25,16 @@ pub(crate) fn tell(stage: Stage) {
     }
 }
 
-fn message(stage: Stage) -> String {
+fn message(stage: ServerStage) -> String {
     match stage {
-        Stage::Ready => "READY=1".to_owned(),
-        Stage::Reloading => {
+        ServerStage::Ready => "READY=1".to_owned(),
+        ServerStage::Reloading => {
             // Both fields must be in one message.
             let now = clock_gettime(ClockId::Monotonic);
             let micros = now.tv_sec * 1_000_000 + now.tv_nsec / 1000;
             format!("RELOADING=1\nMONOTONIC_USEC={micros}")
         }
-        Stage::Replaced(process) => format!("MAINPID={process}"),
-        Stage::Stopping => "STOPPING=1".to_owned(),
+        ServerStage::Replaced(process) => format!("MAINPID={process}"),
+        ServerStage::Stopping => "STOPPING=1".to_owned(),
     }
 }

@@ -43,9 +43,9 @@ pub(crate) const TICKETS: &str = "tickets ";
 pub(crate) const LONGEST: usize = 4096;
 
 /// One end of the handover's socket pair.
-pub(crate) struct Line(OwnedFd);
+pub(crate) struct HandoverChannel(OwnedFd);
 
-impl Line {
+impl HandoverChannel {
     /// Returns one end for this process, and one for the other.
     pub(crate) fn pair() -> io::Result<(Self, OwnedFd)> {
         let kind = SocketType::SEQPACKET;
@@ -105,10 +105,10 @@ impl Line {
 
 /// Sockets inherited at the start of the process.
 #[derive(Default)]
-pub struct Inherited {
+pub struct InheritedSockets {
     /// Each with its label from the configuration, or its address.
     sockets: Vec<(String, TcpListener)>,
-    predecessor: Option<Line>,
+    predecessor: Option<HandoverChannel>,
 }
 
 /// Label of a listening socket for this address of the configuration.
@@ -122,7 +122,7 @@ pub(crate) fn label(scheme: Scheme, wanted: SocketAddr) -> String {
 /// Label of the admin socket.
 const ADMIN: &str = "admin";
 
-impl Inherited {
+impl InheritedSockets {
     /// Takes over the inherited sockets. To be called once, at the start.
     pub fn receive() -> io::Result<Self> {
         if std::env::var_os(VARIABLE).is_some() {
@@ -142,7 +142,7 @@ impl Inherited {
     }
 
     fn from_predecessor() -> io::Result<Self> {
-        let line = Line::of(io::stdin().as_fd().try_clone_to_owned()?)?;
+        let line = HandoverChannel::of(io::stdin().as_fd().try_clone_to_owned()?)?;
         let mut sockets = Vec::new();
         loop {
             match line.hear()? {
@@ -227,7 +227,7 @@ impl Inherited {
 
     /// Reports readiness and waits for the permission to accept. Returns the line to the previous process,
     /// which closes when that ends.
-    pub(crate) fn ready(&mut self) -> Option<Line> {
+    pub(crate) fn ready(&mut self) -> Option<HandoverChannel> {
         let line = self.predecessor.take()?;
         // If the previous process has ended, this one may accept too.
         let _ = line.say("ready", None).and_then(|()| line.hear());
@@ -249,8 +249,8 @@ mod tests {
 
     #[test]
     fn a_socket_travels_with_what_it_is_for_and_what_waits_in_it() {
-        let (old, new) = Line::pair().expect("a pair");
-        let new = Line::of(new).expect("an end");
+        let (old, new) = HandoverChannel::pair().expect("a pair");
+        let new = HandoverChannel::of(new).expect("an end");
         let listener = TcpListener::bind("127.0.0.1:0").expect("an address");
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).expect("it waits");
         client.write_all(b"x").expect("sent");

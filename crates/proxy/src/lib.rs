@@ -1,19 +1,19 @@
 //! The server around the engine: configuration, listeners, client connections, upstreams.
 
+mod active;
 mod addresses;
 pub mod config;
 mod connection;
 mod connections;
 mod descriptors;
-mod figures;
 mod files;
 pub mod h1;
 pub mod h2;
 mod handle;
 mod handover;
-mod in_force;
 mod lent;
 mod listener;
+mod metrics;
 mod newcomer;
 mod notices;
 mod predecessor;
@@ -34,22 +34,25 @@ pub mod upstream;
 mod watch;
 mod watched;
 
-pub use figures::{
-    Amount, ErrorKind, FiguresSnapshot, KeptLatencies, Latencies, Measure, OriginSnapshot,
+pub use handle::Handle;
+pub use handover::InheritedSockets;
+pub use metrics::{
+    Amount, CompactLatencies, ErrorKind, Latencies, Measure, MetricsSnapshot, OriginSnapshot,
     RecentError, Refusal, RouteSnapshot, SAMPLED_ONE_IN, TopUrl, TopUrls,
 };
-pub use handle::Handle;
-pub use handover::Inherited;
 pub use microcache_push::{
     FleetStats, MercureStats, PushStats, SharedSecret, SharedSecretError, redacted_target,
 };
 pub use microcache_store::TierReport;
 pub use notices::{Kind, Notices};
-pub use reload::{NotReloaded, Reloaded, Stage};
+pub use reload::{ReloadError, ReloadOutcome, ServerStage};
 pub use room::Taken;
 pub use server::{Server, ServerError, Started, Summary};
 pub use session::explaining::{Fetched, Hosted, Imagined, Outlook, Rated, Read, Refused};
 pub use session::{FinalResponse, Finished, Traced};
-pub use tls::{CertificateFiles, CertificateReport, Expected, Issue, Issued, OriginTls, Standing};
+pub use tls::{
+    CertificateFiles, CertificateReport, IssuedCertificate, IssuedCertificates, OriginTls,
+    PendingChallenge, RenewalState,
+};
 pub use traces::{OriginSpan, TraceCounts, Traces, by_chance, shown_path};
-pub use upgrade::NotUpgraded;
+pub use upgrade::UpgradeError;

@@ -109,11 +109,11 @@ pub(crate) async fn accept(
     }
     shared = shared.latest();
     // Who waits in the queue waits for the process that has taken this one's place.
-    if shared.life.is_replaced() {
+    if shared.lifecycle.is_replaced() {
         return;
     }
     // Their descriptors may be wanted for those who still have to be heard.
-    if let Some(stopped) = shared.life.draining_since() {
+    if let Some(stopped) = shared.lifecycle.draining_since() {
         connections.close_answered(stopped);
     }
     tokio::task::yield_now().await;

@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 
 use crate::connection::{Activity, Connection, NotIntroduced, Transport, introduced};
 use crate::connections::Connections;
-use crate::figures::Refusal;
+use crate::metrics::Refusal;
 use crate::room::Place;
 use crate::session::{Caller, Session};
 use crate::shared::Shared;

@@ -173,14 +173,14 @@ impl Kind {
 /// Sink of log events. Clones share it.
 #[derive(Clone)]
 pub struct Notices {
-    book: Arc<Book>,
+    book: Arc<NoticeState>,
 }
 
-type Tell = Box<dyn Fn(Kind, &str, u64, &str) + Send + Sync>;
+type NoticeSink = Box<dyn Fn(Kind, &str, u64, &str) + Send + Sync>;
 
-struct Book {
+struct NoticeState {
     /// Receives the kind, the subject, the number of suppressed events, and the line.
-    tell: Tell,
+    tell: NoticeSink,
     topics: Mutex<HashMap<(Kind, String), Topic>>,
 }
 
@@ -206,7 +206,7 @@ impl Default for Notices {
 impl Notices {
     fn new(tell: impl Fn(Kind, &str, u64, &str) + Send + Sync + 'static) -> Self {
         Self {
-            book: Arc::new(Book {
+            book: Arc::new(NoticeState {
                 tell: Box::new(tell),
                 topics: Mutex::default(),
             }),

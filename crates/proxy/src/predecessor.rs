@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
-use crate::handover::{LONGEST, Line};
+use crate::handover::{HandoverChannel, LONGEST};
 
 /// Prefix of a purge message.
 const PURGE: &str = "purge ";
@@ -23,7 +23,7 @@ const PURGED: &str = "purged";
 pub(crate) struct Predecessor {
     serves: watch::Sender<bool>,
     /// Set once this process has taken over.
-    line: watch::Sender<Option<Arc<Line>>>,
+    line: watch::Sender<Option<Arc<HandoverChannel>>>,
     /// Number of purges forwarded.
     told: Mutex<u64>,
     /// Number of purges confirmed.
@@ -37,7 +37,7 @@ impl Predecessor {
     }
 
     /// Receives its confirmations until it ends.
-    pub(crate) fn hear_until_end(&self, line: Line) {
+    pub(crate) fn hear_until_end(&self, line: HandoverChannel) {
         let line = Arc::new(line);
         self.line.send_replace(Some(Arc::clone(&line)));
         line.wait_for_ever();
@@ -75,7 +75,7 @@ impl Predecessor {
     }
 
     /// Forwards purges, and returns the number of all forwarded ones.
-    fn tell(&self, line: &Line, words: &[String]) -> Option<u64> {
+    fn tell(&self, line: &HandoverChannel, words: &[String]) -> Option<u64> {
         let mut told = self.told.lock();
         for word in words {
             line.say(word, None).ok()?;
@@ -85,7 +85,7 @@ impl Predecessor {
     }
 
     /// Waits for the line.
-    async fn line(&self) -> Option<Arc<Line>> {
+    async fn line(&self) -> Option<Arc<HandoverChannel>> {
         let mut line = self.line.subscribe();
         let there_is_one = line.wait_for(Option::is_some).await;
         there_is_one.ok().and_then(|line| line.clone())
@@ -113,7 +113,7 @@ fn word(rule: &Rule) -> String {
 }
 
 /// Applies the purges that the successor forwards, until the line closes.
-pub(crate) fn follow_successor(line: &Line, purge: impl Fn(Rule)) {
+pub(crate) fn follow_successor(line: &HandoverChannel, purge: impl Fn(Rule)) {
     line.wait_for_ever();
     while let Ok(Some((word, _))) = line.hear() {
         let encoded = word.strip_prefix(PURGE).map(hex::decode);
@@ -156,8 +156,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_purge_counts_in_both_processes_when_it_is_answered() {
-        let (old, new) = Line::pair().expect("a pair");
-        let new = Line::of(new).expect("an end");
+        let (old, new) = HandoverChannel::pair().expect("a pair");
+        let new = HandoverChannel::of(new).expect("an end");
         let (purge, purged) = mpsc::channel();
         let before = Arc::new(Predecessor::default());
         before.purge(&[tag(1, 1)]).await;
@@ -177,8 +177,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_process_that_ends_is_not_waited_for() {
-        let (old, new) = Line::pair().expect("a pair");
-        let new = Line::of(new).expect("an end");
+        let (old, new) = HandoverChannel::pair().expect("a pair");
+        let new = HandoverChannel::of(new).expect("an end");
         let before = Arc::new(Predecessor::default());
         before.set_serves(true);
         let hears = Arc::clone(&before);

@@ -18,7 +18,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use crate::config::{Report, Source, SourceError};
 use crate::handle::Handle;
 use crate::notices::Kind;
-use crate::upgrade::{NotUpgraded, Program, upgrade};
+use crate::upgrade::{Program, UpgradeError, upgrade};
 
 /// Limit of pending commands; further ones are refused as busy.
 pub(crate) const MAX_WAITING: usize = 16;
@@ -29,7 +29,7 @@ const MOST_TOLD: usize = 8;
 
 /// Result of a successful reload.
 #[derive(Clone, Debug)]
-pub struct Reloaded {
+pub struct ReloadOutcome {
     /// Number of reloads that changed the configuration.
     pub generation: u64,
     /// Options that changed.
@@ -40,7 +40,7 @@ pub struct Reloaded {
 
 /// Reason for which a reload failed.
 #[derive(Debug, thiserror::Error)]
-pub enum NotReloaded {
+pub enum ReloadError {
     /// There is no configuration file.
     #[error("the server was started without a configuration file")]
     NoFile,
@@ -59,14 +59,14 @@ pub enum NotReloaded {
 }
 
 /// A command for the reloader, with the channel for its result.
-pub(crate) enum Asked {
-    Reload(oneshot::Sender<Result<Reloaded, NotReloaded>>),
-    Upgrade(oneshot::Sender<Result<u32, NotUpgraded>>),
+pub(crate) enum ServerCommand {
+    Reload(oneshot::Sender<Result<ReloadOutcome, ReloadError>>),
+    Upgrade(oneshot::Sender<Result<u32, UpgradeError>>),
 }
 
 /// Stage in the life of a server, for its service manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum ServerStage {
     /// It serves, after the start or a reload.
     Ready,
     /// It reloads its configuration.
@@ -78,7 +78,7 @@ pub enum Stage {
 }
 
 /// Callback for stages.
-pub(crate) type OnStage = Arc<dyn Fn(Stage) + Send + Sync>;
+pub(crate) type OnStage = Arc<dyn Fn(ServerStage) + Send + Sync>;
 
 /// Executes reloads and upgrades.
 pub(crate) struct Reloader {
@@ -87,14 +87,14 @@ pub(crate) struct Reloader {
     on_stage: Option<OnStage>,
     hang_up: Signal,
     user_2: Signal,
-    asked: mpsc::Receiver<Asked>,
+    asked: mpsc::Receiver<ServerCommand>,
 }
 
 impl Reloader {
     pub(crate) fn new(
         source: Source,
         on_stage: Option<OnStage>,
-        asked: mpsc::Receiver<Asked>,
+        asked: mpsc::Receiver<ServerCommand>,
     ) -> io::Result<Self> {
         Ok(Self {
             source,
@@ -108,7 +108,7 @@ impl Reloader {
 
     /// Executes commands for as long as it is polled.
     pub(crate) async fn keep_reloading(mut self, handle: &Handle) {
-        let mut files = Watched::default();
+        let mut files = WatchedFiles::default();
         files.look_at(self.files(handle));
         let mut ticks = interval(LOOK_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -125,12 +125,12 @@ impl Reloader {
                 }
                 // A caller that has gone finds the result in the log.
                 Some(asked) = self.asked.recv() => match asked {
-                    Asked::Reload(asked) => {
+                    ServerCommand::Reload(asked) => {
                         files.forget();
                         let _ = asked.send(self.reload(handle, "asked for").await);
                         files.look_at(self.files(handle));
                     }
-                    Asked::Upgrade(asked) => {
+                    ServerCommand::Upgrade(asked) => {
                         let _ = asked.send(self.upgrade(handle).await);
                     }
                 },
@@ -151,12 +151,12 @@ impl Reloader {
         self.source.file.iter().cloned().chain(named).collect()
     }
 
-    async fn upgrade(&self, handle: &Handle) -> Result<u32, NotUpgraded> {
+    async fn upgrade(&self, handle: &Handle) -> Result<u32, UpgradeError> {
         let upgraded = upgrade(&self.program, handle).await;
-        let notices = &handle.in_force().shared.notices;
+        let notices = &handle.active().shared.notices;
         match &upgraded {
             Ok(process) => {
-                self.tell(Stage::Replaced(*process));
+                self.tell(ServerStage::Replaced(*process));
                 let line = format!("process {process} serves in the place of this one");
                 notices.say(Kind::Upgraded, "upgrade", line);
             }
@@ -168,19 +168,19 @@ impl Reloader {
         upgraded
     }
 
-    fn tell(&self, stage: Stage) {
+    fn tell(&self, stage: ServerStage) {
         if let Some(tell) = &self.on_stage {
             tell(stage);
         }
     }
 
-    async fn reload(&self, handle: &Handle, why: &str) -> Result<Reloaded, NotReloaded> {
-        self.tell(Stage::Reloading);
+    async fn reload(&self, handle: &Handle, why: &str) -> Result<ReloadOutcome, ReloadError> {
+        self.tell(ServerStage::Reloading);
         let reloaded = self.try_reload(handle).await;
         if !handle.is_leaving() {
-            self.tell(Stage::Ready);
+            self.tell(ServerStage::Ready);
         }
-        let notices = &handle.in_force().shared.notices;
+        let notices = &handle.active().shared.notices;
         match &reloaded {
             Ok(done) => {
                 let changed = if done.changed.is_empty() {
@@ -191,7 +191,7 @@ impl Reloader {
                 let line = format!("configuration reloaded ({why}); {changed}");
                 notices.say(Kind::Reloaded, "configuration", line);
             }
-            Err(NotReloaded::NoFile) => {
+            Err(ReloadError::NoFile) => {
                 let line = "SIGHUP has no meaning here: the server was started without a configuration file";
                 notices.say(Kind::Server, "SIGHUP", line);
             }
@@ -206,13 +206,13 @@ impl Reloader {
         reloaded
     }
 
-    async fn try_reload(&self, handle: &Handle) -> Result<Reloaded, NotReloaded> {
+    async fn try_reload(&self, handle: &Handle) -> Result<ReloadOutcome, ReloadError> {
         if handle.is_leaving() {
-            return Err(NotReloaded::Draining);
+            return Err(ReloadError::Draining);
         }
         // Without a file, certificates can still be reloaded.
         if self.source.file.is_none() && !handle.config().tls.is_on() {
-            return Err(NotReloaded::NoFile);
+            return Err(ReloadError::NoFile);
         }
         let source = self.source.clone();
         // The file may be on a slow file system.
@@ -225,21 +225,21 @@ impl Reloader {
                 return Err(SourceError::Unreadable { file, error }.into());
             }
         };
-        let in_force = handle.in_force();
-        if let Some(report) = in_force.config.needs_restart_for(&config) {
-            return Err(NotReloaded::NeedsRestart(report));
+        let active = handle.active();
+        if let Some(report) = active.config.needs_restart_for(&config) {
+            return Err(ReloadError::NeedsRestart(report));
         }
         let warnings = config.warnings.clone();
-        let mut changed = in_force.config.settings.changed_by(&config.settings);
-        let is_renewed = in_force.config.tls.read != config.tls.read;
+        let mut changed = active.config.settings.changed_by(&config.settings);
+        let is_renewed = active.config.tls.read != config.tls.read;
         if is_renewed && changed.iter().all(|option| option != "tls") {
             changed.push("tls".to_owned());
         }
         // Also if no option changed: the lines of the options may have.
-        let new = in_force.renewed(config);
+        let new = active.renewed(config);
         let generation = new.shared.generation();
-        handle.life().enter(new);
-        Ok(Reloaded {
+        handle.lifecycle().enter(new);
+        Ok(ReloadOutcome {
             generation,
             changed,
             warnings,
@@ -248,7 +248,7 @@ impl Reloader {
 }
 
 /// Formats the reason in one line, for the log.
-struct InOneLine<'a>(&'a NotReloaded);
+struct InOneLine<'a>(&'a ReloadError);
 
 impl fmt::Display for InOneLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -266,7 +266,7 @@ impl fmt::Display for InOneLine<'_> {
     }
 }
 
-impl NotReloaded {
+impl ReloadError {
     /// The mistakes, if the reload failed because of them.
     pub const fn report(&self) -> Option<&Report> {
         match self {
@@ -281,16 +281,16 @@ impl NotReloaded {
 /// Files polled for changes. They have changed when one differs, and all have been the same for two looks,
 /// because several files are replaced one after the other.
 #[derive(Default)]
-struct Watched {
+struct WatchedFiles {
     files: Vec<PathBuf>,
-    known: Vec<Option<Stamp>>,
-    latest: Vec<Option<Stamp>>,
+    known: Vec<Option<FileStamp>>,
+    latest: Vec<Option<FileStamp>>,
 }
 
 /// Metadata that changes with the content of a file: device, inode, size, modification time.
-type Stamp = (u64, u64, u64, i64, i64);
+type FileStamp = (u64, u64, u64, i64, i64);
 
-impl Watched {
+impl WatchedFiles {
     /// Replaces the list of files. The present state of new ones is the known one.
     fn look_at(&mut self, files: Vec<PathBuf>) {
         let known = files.iter().map(|file| {
@@ -322,7 +322,7 @@ impl Watched {
     }
 }
 
-fn stamp(file: &Path) -> Option<Stamp> {
+fn stamp(file: &Path) -> Option<FileStamp> {
     let file = std::fs::metadata(file).ok()?;
     Some((
         file.dev(),
@@ -347,7 +347,7 @@ mod tests {
         let [path, other, key] = ["a.toml", "b.toml", "key"].map(|name| directory.join(name));
         fs::write(&path, "1").unwrap();
         fs::write(&key, "1").unwrap();
-        let mut files = Watched::default();
+        let mut files = WatchedFiles::default();
         files.look_at(vec![path.clone(), key.clone()]);
         let mut looks = |expected: [bool; 3]| {
             assert_eq!([(); 3].map(|()| files.have_changed()), expected);

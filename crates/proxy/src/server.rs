@@ -17,14 +17,14 @@ use tokio::sync::mpsc;
 use tokio::sync::watch as channel;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
+use crate::active::{ActiveConfig, Lifecycle};
 use crate::config::{Config, Source};
 use crate::connections::Connections;
 use crate::handle::Handle;
-use crate::handover::{Inherited, label};
-use crate::in_force::{InForce, Life};
+use crate::handover::{InheritedSockets, label};
 use crate::listener::{Listening, accept, bind, is_taken};
 use crate::notices::{Kind, Notices};
-use crate::reload::{MAX_WAITING, OnStage, Reloader, Stage};
+use crate::reload::{MAX_WAITING, OnStage, Reloader, ServerStage};
 use crate::session::{Finished, OnFinished};
 use crate::shared::{Shared, keep_updates, start_push};
 use crate::signals::{OnReopen, Signals, StopSignal};
@@ -87,7 +87,7 @@ fn remedy(address: SocketAddr, error: &io::Error) -> String {
 fn take(
     (scheme, wanted): (Scheme, SocketAddr),
     threads: usize,
-    inherited: &mut Inherited,
+    inherited: &mut InheritedSockets,
 ) -> io::Result<Vec<TcpListener>> {
     let handed = inherited.take(scheme, wanted);
     if !handed.is_empty() {
@@ -151,13 +151,13 @@ pub struct Server {
     on_reopen: Option<OnReopen>,
     source: Source,
     on_stage: Option<OnStage>,
-    inherited: Inherited,
+    inherited: InheritedSockets,
     /// Copies of the listening sockets with their labels, for a handover.
     sockets: Vec<(String, OwnedFd)>,
 }
 
 /// Addresses, listeners by thread, and copies of these with their labels.
-type Taken = (
+type BoundSockets = (
     Vec<(Scheme, SocketAddr)>,
     Vec<Vec<Listening>>,
     Vec<(String, OwnedFd)>,
@@ -173,7 +173,7 @@ pub struct Started {
     signals: Signals,
     reloader: Reloader,
     on_stage: Option<OnStage>,
-    inherited: Inherited,
+    inherited: InheritedSockets,
 }
 
 impl Server {
@@ -181,7 +181,7 @@ impl Server {
     pub fn bind(
         config: Config,
         notices: Notices,
-        mut inherited: Inherited,
+        mut inherited: InheritedSockets,
     ) -> Result<Self, ServerError> {
         let bound = Self::take_addresses(&config, &mut inherited);
         let (addresses, listeners, sockets) =
@@ -202,7 +202,10 @@ impl Server {
     }
 
     /// Binds all addresses.
-    fn take_addresses(config: &Config, inherited: &mut Inherited) -> Result<Taken, ServerError> {
+    fn take_addresses(
+        config: &Config,
+        inherited: &mut InheritedSockets,
+    ) -> Result<BoundSockets, ServerError> {
         let threads = config.threads.max(1);
         let mut addresses = Vec::new();
         let mut listeners: Vec<Vec<Listening>> = Vec::new();
@@ -264,7 +267,7 @@ impl Server {
 
     /// Sets a callback for the server's stages.
     #[must_use]
-    pub fn on_stage(mut self, tell: impl Fn(Stage) + Send + Sync + 'static) -> Self {
+    pub fn on_stage(mut self, tell: impl Fn(ServerStage) + Send + Sync + 'static) -> Self {
         self.on_stage = Some(Arc::new(tell));
         self
     }
@@ -289,15 +292,15 @@ impl Server {
         let tiers = tiers.inspect_err(|error| self.inherited.failed(&error.to_string()))?;
         let push = start_push(&self.config);
         let push = push.inspect_err(|error| self.inherited.failed(&error.to_string()))?;
-        let (mut shared, groups) = InForce::start(&self.config, tiers, push, self.notices);
+        let (mut shared, groups) = ActiveConfig::start(&self.config, tiers, push, self.notices);
         let kept = keep_updates(&shared, &self.config);
         kept.inspect_err(|error| self.inherited.failed(&error.to_string()))?;
         shared.on_finished = self.on_finished;
         if let Some(traces) = self.traces {
-            shared.figures.trace(traces);
+            shared.metrics.trace(traces);
         }
         runtime.block_on(load_rules(&shared));
-        let first = InForce {
+        let first = ActiveConfig {
             shared: Arc::new(shared),
             groups,
             config: Arc::new(self.config),
@@ -305,10 +308,12 @@ impl Server {
         let (ask, asked) = mpsc::channel(MAX_WAITING);
         let reloader = Reloader::new(self.source, self.on_stage.clone(), asked)
             .map_err(ServerError::Thread)?;
-        let life = &first.shared.life;
-        life.predecessor.set_serves(self.inherited.takes_over());
+        let lifecycle = &first.shared.lifecycle;
+        lifecycle
+            .predecessor
+            .set_serves(self.inherited.takes_over());
         for (label, socket) in self.sockets {
-            life.listens(label, socket);
+            lifecycle.listens(label, socket);
         }
         Ok(Started {
             addresses: self.addresses,
@@ -348,8 +353,8 @@ impl Started {
             ..
         } = self;
         let tell = |stage| on_stage.iter().for_each(|tell| tell(stage));
-        let shared = &handle.in_force().shared;
-        take_over(&mut inherited, handle.life());
+        let shared = &handle.active().shared;
+        take_over(&mut inherited, handle.lifecycle());
         let (stop, stopped) = channel::channel(false);
         let mut threads = Vec::new();
         for (number, listeners) in listeners.into_iter().enumerate() {
@@ -361,7 +366,7 @@ impl Started {
             threads.push(thread);
         }
         drop(stopped);
-        tell(Stage::Ready);
+        tell(ServerStage::Ready);
         let at_once = runtime.block_on(async {
             tokio::select! {
                 at_once = wait_for_stop(&handle, &stop, signals, &tell) => at_once,
@@ -390,7 +395,7 @@ impl Started {
             let line = "not everything could be written to the tiers in time";
             shared.notices.say(Kind::Server, "", line);
         }
-        if shared.life.is_replaced() {
+        if shared.lifecycle.is_replaced() {
             // The operator's upgrade request gets its response.
             thread::sleep(LAST_ANSWER);
         }
@@ -400,16 +405,16 @@ impl Started {
 }
 
 /// Reports readiness to the previous process, and registers it for as long as it drains.
-fn take_over(inherited: &mut Inherited, life: &Arc<Life>) {
+fn take_over(inherited: &mut InheritedSockets, lifecycle: &Arc<Lifecycle>) {
     let Some(before) = inherited.ready() else {
         return;
     };
-    let predecessor = Arc::clone(&life.predecessor);
+    let predecessor = Arc::clone(&lifecycle.predecessor);
     let hears = thread::Builder::new()
         .name("before".to_owned())
         .spawn(move || predecessor.hear_until_end(before));
     if hears.is_err() {
-        life.predecessor.set_serves(false);
+        lifecycle.predecessor.set_serves(false);
     }
 }
 
@@ -432,7 +437,7 @@ async fn load_rules(shared: &Shared) {
 
 /// Progress of a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ending {
+enum ShutdownPhase {
     NotBegun,
     /// Not ready any more, but still serving until then.
     Delayed(Instant),
@@ -446,24 +451,24 @@ async fn wait_for_stop(
     handle: &Handle,
     stop: &channel::Sender<bool>,
     mut signals: Signals,
-    tell: &impl Fn(Stage),
+    tell: &impl Fn(ServerStage),
 ) -> bool {
-    let shared = &handle.in_force().shared;
-    let mut ending = Ending::NotBegun;
+    let shared = &handle.active().shared;
+    let mut ending = ShutdownPhase::NotBegun;
     loop {
         let delay_is_over = async {
             match ending {
-                Ending::Delayed(until) => sleep_until(until).await,
-                Ending::NotBegun | Ending::Draining => pending().await,
+                ShutdownPhase::Delayed(until) => sleep_until(until).await,
+                ShutdownPhase::NotBegun | ShutdownPhase::Draining => pending().await,
             }
         };
         let signal = tokio::select! {
             signal = signals.next(&shared.notices) => Some(signal),
-            () = shared.life.stop_asked() => None,
+            () = shared.lifecycle.stop_asked() => None,
             () = delay_is_over => None,
             () = stop.closed() => return false,
         };
-        if ending == Ending::Draining {
+        if ending == ShutdownPhase::Draining {
             // An upgrade in progress at the first signal requests a stop, too.
             if signal.is_none() {
                 continue;
@@ -471,29 +476,29 @@ async fn wait_for_stop(
             shared.notices.say(Kind::Server, "", "stopped at once");
             return true;
         }
-        let is_first = ending == Ending::NotBegun;
+        let is_first = ending == ShutdownPhase::NotBegun;
         // After a handover the service continues in another process.
-        if is_first && !shared.life.is_replaced() {
-            tell(Stage::Stopping);
+        if is_first && !shared.lifecycle.is_replaced() {
+            tell(ServerStage::Stopping);
         }
         let delay = handle.config().timeouts.drain_delay;
         let is_delayed = is_first
             && !delay.is_zero()
-            && !shared.life.is_replaced()
+            && !shared.lifecycle.is_replaced()
             && signal != Some(StopSignal::Interrupt);
         ending = if is_delayed {
-            shared.life.leave();
+            shared.lifecycle.leave();
             let line = format!(
                 "not ready any more; new connections are served for {delay:?} (drain_delay), once more to end that"
             );
             shared.notices.say(Kind::Server, "", line);
-            Ending::Delayed(Instant::now() + delay)
+            ShutdownPhase::Delayed(Instant::now() + delay)
         } else {
             let line = "finishing the requests under way; once more to stop at once";
             shared.notices.say(Kind::Server, "", line);
-            shared.life.drain(shared.engine.clock.now());
+            shared.lifecycle.drain(shared.engine.clock.now());
             stop.send_replace(true);
-            Ending::Draining
+            ShutdownPhase::Draining
         };
     }
 }
@@ -530,9 +535,9 @@ fn serve_thread(
                 // A panic logs itself; the connections still drain.
                 let _ = listener.await;
             }
-            let is_replaced = shared.life.is_replaced();
+            let is_replaced = shared.lifecycle.is_replaced();
             let streams = timeouts.drain_streams + FAREWELL;
-            let stopped = shared.life.draining_since().unwrap_or_default();
+            let stopped = shared.lifecycle.draining_since().unwrap_or_default();
             connections.drain(streams, stopped, is_replaced).await;
         };
         let before_the_end = timeouts.drain.saturating_sub(FAREWELL);
@@ -567,14 +572,14 @@ const LAST_ANSWER: Duration = Duration::from_millis(100);
 const FILE_THREADS: usize = 16;
 
 fn summary(shared: &Shared) -> Summary {
-    let (engine, figures) = (&shared.engine, shared.figures.snapshot());
+    let (engine, metrics) = (&shared.engine, shared.metrics.snapshot());
     let memory = engine.cache.memory_stats();
     Summary {
         outcomes: Outcome::ALL
             .iter()
-            .map(|&outcome| (outcome.as_str(), figures.of(outcome)))
+            .map(|&outcome| (outcome.as_str(), metrics.of(outcome)))
             .collect(),
-        origin_requests: figures.origin().requests,
+        origin_requests: metrics.origin().requests,
         evicted: memory.evicted,
         refused: memory.refused,
         tiers: engine.cache.tier_reports(),

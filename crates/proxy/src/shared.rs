@@ -16,19 +16,19 @@ use microcache_push::{BackendError, Hub, MercureOrigin, Push, PushSettings, Watc
 use microcache_store::{MemoryLimits, Tiers};
 use rustls::ServerConfig;
 
+use crate::active::{ActiveConfig, Lifecycle};
 use crate::config::{Cidr, ClientTimeouts, Config, GoesTo, Http2Limits, Watching};
 use crate::connections::FIRST_REQUEST;
-use crate::figures::{Figures, Refusal};
 use crate::files::Files;
 use crate::h1::Limits as HeadLimits;
-use crate::in_force::{InForce, Life};
 use crate::lent::Lent;
+use crate::metrics::{Metrics, Refusal};
 use crate::notices::Notices;
-use crate::rates::Rates;
+use crate::rates::RateLimits;
 use crate::room::{Bounds, Room};
 use crate::routing::Routing;
 use crate::session::{OnFinished, Pseudonym, Strangers};
-use crate::tls::Issued;
+use crate::tls::IssuedCertificates;
 use crate::watched::WatchedPages;
 
 /// Part of the memory that one response may occupy.
@@ -77,21 +77,21 @@ pub(crate) struct Shared {
     /// Port of the redirect from HTTP to HTTPS.
     pub(crate) secure_port: Option<u16>,
     /// Issued certificates and pending challenges, if ACME is enabled.
-    pub(crate) issued: Option<Arc<Issued>>,
+    pub(crate) issued: Option<Arc<IssuedCertificates>>,
     /// Something comes before the cache is asked: one of the two.
     pub(crate) looks_first: bool,
     pub(crate) pseudonym: Arc<Pseudonym>,
     pub(crate) room: Arc<Room>,
     pub(crate) lent: Lent,
     /// Rate limits of routes, if any.
-    pub(crate) rates: Option<Box<Rates>>,
+    pub(crate) rates: Option<Box<RateLimits>>,
     pub(crate) notices: Notices,
-    pub(crate) figures: Arc<Figures>,
+    pub(crate) metrics: Arc<Metrics>,
     /// Untrusted peers that sent `X-Forwarded-Proto`.
     pub(crate) strangers: Arc<Strangers>,
     /// Callback for finished requests.
     pub(crate) on_finished: Option<OnFinished>,
-    pub(crate) life: Arc<Life>,
+    pub(crate) lifecycle: Arc<Lifecycle>,
     /// Generation of the configuration: the number of reloads before it.
     generation: u64,
 }
@@ -103,19 +103,19 @@ impl Shared {
         config: &Config,
         tiers: Tiers,
         notices: Notices,
-        figures: Arc<Figures>,
+        metrics: Arc<Metrics>,
     ) -> Self {
         let object = (config.memory / LARGEST_SHARE).max(tiers.largest());
-        let life = Arc::default();
-        let watched = Arc::new(WatchedPages::new(&life));
+        let lifecycle = Arc::default();
+        let watched = Arc::new(WatchedPages::new(&lifecycle));
         let mercure = start_mercure(None, config);
-        let behind = Behind {
+        let behind = CacheOrigins {
             origins,
             push: push.as_ref(),
             mercure: mercure.as_ref(),
             watched: &watched,
         };
-        let (routes, find, routing) = routes(config, behind, object, &figures);
+        let (routes, find, routing) = routes(config, behind, object, &metrics);
         let lasting = Lasting {
             routing,
             engine: Engine::new(settings(config), routes, find, tiers),
@@ -125,12 +125,12 @@ impl Shared {
             pseudonym: Arc::new(Pseudonym::new()),
             room: Arc::new(Room::new(Bounds::of(config), notices.clone())),
             lent: Lent::new(fill_memory(config), slow_reader_timeout(config)),
-            rates: Rates::of(config, |name| figures.route(name), None),
+            rates: RateLimits::of(config, |name| metrics.route(name), None),
             notices,
-            figures,
+            metrics,
             strangers: Arc::default(),
             on_finished: None,
-            life,
+            lifecycle,
             generation: 0,
         };
         lasting.with(config)
@@ -160,13 +160,13 @@ impl Shared {
         let object = (config.memory / LARGEST_SHARE).max(self.engine.cache.largest_in_tiers());
         let push = self.push.clone().or_else(|| start_push(config).ok()?);
         let mercure = start_mercure(self.mercure.as_ref(), config);
-        let behind = Behind {
+        let behind = CacheOrigins {
             origins,
             push: push.as_ref(),
             mercure: mercure.as_ref(),
             watched: &self.watched,
         };
-        let (routes, find, routing) = routes(config, behind, object, &self.figures);
+        let (routes, find, routing) = routes(config, behind, object, &self.metrics);
         self.room.rebound(Bounds::of(config));
         if let Some(push) = &self.push {
             push.renew_keys(config.push.keys.clone());
@@ -182,16 +182,16 @@ impl Shared {
             lent: self
                 .lent
                 .renewed(fill_memory(config), slow_reader_timeout(config)),
-            rates: Rates::of(
+            rates: RateLimits::of(
                 config,
-                |name| self.figures.route(name),
+                |name| self.metrics.route(name),
                 self.rates.as_deref(),
             ),
             notices: self.notices.clone(),
-            figures: Arc::clone(&self.figures),
+            metrics: Arc::clone(&self.metrics),
             strangers: Arc::clone(&self.strangers),
             on_finished: self.on_finished.clone(),
-            life: Arc::clone(&self.life),
+            lifecycle: Arc::clone(&self.lifecycle),
             generation: self.generation + 1,
         };
         lasting.with(config)
@@ -215,17 +215,19 @@ impl Shared {
 
     /// Counts and logs a rejection.
     pub(crate) fn refused(&self, why: Refusal, line: impl FnOnce() -> String) {
-        self.figures.refused.count(why);
+        self.metrics.refused.count(why);
         self.notices.refused(why.as_str(), line);
     }
 
     /// Returns a newer configuration, if there is one.
     #[inline]
     pub(crate) fn newer(&self) -> Option<Arc<Self>> {
-        if self.life.generation() == self.generation {
+        if self.lifecycle.generation() == self.generation {
             return None;
         }
-        self.life.in_force().map(|InForce { shared, .. }| shared)
+        self.lifecycle
+            .active()
+            .map(|ActiveConfig { shared, .. }| shared)
     }
 
     /// Returns the active configuration.
@@ -240,14 +242,15 @@ impl Shared {
 
     /// Returns true if each connection is closed after its next response.
     pub(crate) fn is_leaving(&self) -> bool {
-        self.life.is_leaving()
+        self.lifecycle.is_leaving()
     }
 
     /// Keep-alive (idle) timeout of client connections; short while draining, when only a request already
     /// under way is awaited.
     pub(crate) fn idle(&self) -> Duration {
         let idle = self.timeouts.idle;
-        let is_stopping = self.life.draining_since().is_some() && !self.life.is_replaced();
+        let is_stopping =
+            self.lifecycle.draining_since().is_some() && !self.lifecycle.is_replaced();
         if is_stopping {
             idle.min(FIRST_REQUEST)
         } else {
@@ -266,12 +269,12 @@ struct Lasting {
     pseudonym: Arc<Pseudonym>,
     room: Arc<Room>,
     lent: Lent,
-    rates: Option<Box<Rates>>,
+    rates: Option<Box<RateLimits>>,
     notices: Notices,
-    figures: Arc<Figures>,
+    metrics: Arc<Metrics>,
     strangers: Arc<Strangers>,
     on_finished: Option<OnFinished>,
-    life: Arc<Life>,
+    lifecycle: Arc<Lifecycle>,
     generation: u64,
 }
 
@@ -305,10 +308,10 @@ impl Lasting {
             lent: self.lent,
             rates: self.rates,
             notices: self.notices,
-            figures: self.figures,
+            metrics: self.metrics,
             strangers: self.strangers,
             on_finished: self.on_finished,
-            life: self.life,
+            lifecycle: self.lifecycle,
             generation: self.generation,
         }
     }
@@ -335,8 +338,11 @@ fn head_limits(config: &Config) -> HeadLimits {
     }
 }
 
-fn issued(config: &Config) -> Option<Arc<Issued>> {
-    config.acme.is_on().then(Issued::of_this_process)
+fn issued(config: &Config) -> Option<Arc<IssuedCertificates>> {
+    config
+        .acme
+        .is_on()
+        .then(IssuedCertificates::of_this_process)
 }
 
 fn slow_reader_timeout(config: &Config) -> Duration {
@@ -394,16 +400,16 @@ pub(crate) fn settings(config: &Config) -> Settings {
 /// Builds the routes and the routing table. Bodies above `object` bytes are stored only if a route allows it.
 fn routes(
     config: &Config,
-    behind: Behind<'_>,
+    behind: CacheOrigins<'_>,
     object: u64,
-    figures: &Figures,
+    metrics: &Metrics,
 ) -> (Vec<Route>, FindRoute, Arc<Routing>) {
     let routes = config
         .routes
         .iter()
         .map(|route| Route {
             name: route.name.clone(),
-            id: figures.route(&route.name),
+            id: metrics.route(&route.name),
             rules: route.rules.clone(),
             pass: route.pass,
             collapse: route.collapse,
@@ -428,14 +434,14 @@ fn routes(
 
 /// Origins behind the cache.
 #[derive(Clone, Copy)]
-struct Behind<'a> {
+struct CacheOrigins<'a> {
     origins: &'a [Arc<dyn Origin>],
     push: Option<&'a Arc<Push>>,
     mercure: Option<&'a Arc<Hub>>,
     watched: &'a Arc<WatchedPages>,
 }
 
-impl Behind<'_> {
+impl CacheOrigins<'_> {
     /// Present if a route leads to it.
     fn push(&self) -> &Arc<Push> {
         self.push

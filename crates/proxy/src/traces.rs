@@ -27,12 +27,12 @@ pub struct TraceCounts {
 }
 
 /// Callback for origin spans.
-type Tell = Box<dyn Fn(&OriginSpan) + Send + Sync>;
+type SpanSink = Box<dyn Fn(&OriginSpan) + Send + Sync>;
 
 /// The tracing of a server.
 pub struct Traces {
     share: f64,
-    tell: Tell,
+    tell: SpanSink,
     counts: Arc<TraceCounts>,
 }
 

@@ -19,7 +19,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use crate::handle::Handle;
-use crate::handover::{Line, TICKETS, VARIABLE};
+use crate::handover::{HandoverChannel, TICKETS, VARIABLE};
 use crate::predecessor::follow_successor;
 use crate::tls::Tickets;
 
@@ -33,7 +33,7 @@ const LAST_LOOK: Duration = Duration::from_millis(50);
 
 /// Reason for which an upgrade failed. This process continues.
 #[derive(Debug, thiserror::Error)]
-pub enum NotUpgraded {
+pub enum UpgradeError {
     /// The server is shutting down.
     #[error("the server is about to end")]
     Draining,
@@ -71,63 +71,63 @@ impl Program {
 /// The new process, which is killed on drop until it has taken over.
 struct Successor {
     process: Child,
-    line: Arc<Line>,
+    line: Arc<HandoverChannel>,
     serves: bool,
 }
 
 /// State of the successor after its latest message.
 #[derive(Debug, PartialEq, Eq)]
-enum Word {
+enum SuccessorState {
     WantsDisk,
     Ready,
 }
 
 /// Starts the new process, and returns its id as soon as it serves. This process is to stop then.
-pub(crate) async fn upgrade(program: &Program, handle: &Handle) -> Result<u32, NotUpgraded> {
-    let life = handle.life();
+pub(crate) async fn upgrade(program: &Program, handle: &Handle) -> Result<u32, UpgradeError> {
+    let lifecycle = handle.lifecycle();
     if handle.is_leaving() {
-        return Err(NotUpgraded::Draining);
+        return Err(UpgradeError::Draining);
     }
     if std::process::id() == 1 {
-        return Err(NotUpgraded::First);
+        return Err(UpgradeError::First);
     }
-    let (program, sockets) = (program.clone(), life.sockets()?);
+    let (program, sockets) = (program.clone(), lifecycle.sockets()?);
     let tickets = handle.config().tls.is_on();
     let tickets = tickets.then(|| Tickets::of_this_process().handover());
     let tickets = tickets.flatten();
     let started = blocking(move || Successor::start(&program, sockets, tickets)).await;
     let (mut successor, mut word) = started?;
-    if word == Word::WantsDisk {
+    if word == SuccessorState::WantsDisk {
         // A purge between the two would be known to neither process.
-        life.begin_handover();
+        lifecycle.begin_handover();
         let went_on = match give_up_disk(handle).await {
             Ok(()) => blocking(move || successor.go_on()).await,
             Err(error) => blocking(move || Err(successor.ended(&format!("disk: {error}")))).await,
         };
         if went_on.is_err() {
-            life.end_handover();
+            lifecycle.end_handover();
             take_back_disk(handle).await;
         }
         (successor, word) = went_on?;
     }
-    debug_assert_eq!(word, Word::Ready);
+    debug_assert_eq!(word, SuccessorState::Ready);
     // The new process accepts from now on, and would miss a purge here.
-    life.begin_handover();
+    lifecycle.begin_handover();
     if let Err(error) = successor.line.say("go", None) {
-        life.end_handover();
+        lifecycle.end_handover();
         take_back_disk(handle).await;
         let why = error.to_string();
         return blocking(move || Err(successor.ended(&why))).await;
     }
     successor.serves = true;
-    life.hand_over(Arc::clone(&successor.line));
+    lifecycle.hand_over(Arc::clone(&successor.line));
     // Without the forwarding, a purge there completes when this process has ended.
     let _ = follow(Arc::clone(&successor.line), handle);
     Ok(successor.process.id())
 }
 
 /// Applies purges that the new process forwards while this one drains.
-fn follow(line: Arc<Line>, handle: &Handle) -> io::Result<()> {
+fn follow(line: Arc<HandoverChannel>, handle: &Handle) -> io::Result<()> {
     let engine = handle.engine();
     let purge = move |rule: Rule| engine.cache.apply_purge(&rule);
     let follow = move || follow_successor(&line, purge);
@@ -136,10 +136,10 @@ fn follow(line: Arc<Line>, handle: &Handle) -> io::Result<()> {
 }
 
 async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, NotUpgraded> + Send + 'static,
-) -> Result<T, NotUpgraded> {
+    work: impl FnOnce() -> Result<T, UpgradeError> + Send + 'static,
+) -> Result<T, UpgradeError> {
     let done = spawn_blocking(work).await;
-    done.unwrap_or_else(|ended| Err(NotUpgraded::Failed(ended.to_string())))
+    done.unwrap_or_else(|ended| Err(UpgradeError::Failed(ended.to_string())))
 }
 
 async fn give_up_disk(handle: &Handle) -> Result<(), TierError> {
@@ -164,7 +164,7 @@ async fn take_back_disk(handle: &Handle) {
     if let Err(error) = handle.engine().cache.take_back_local() {
         let line =
             format!("disk: it cannot be taken back ({error}), and is done without until a restart");
-        let notices = &handle.in_force().shared.notices;
+        let notices = &handle.active().shared.notices;
         notices.say(crate::notices::Kind::TierDown, "disk", line);
     }
 }
@@ -174,8 +174,8 @@ impl Successor {
         program: &Program,
         sockets: Vec<(String, OwnedFd)>,
         tickets: Option<String>,
-    ) -> Result<(Self, Word), NotUpgraded> {
-        let (line, theirs) = Line::pair()?;
+    ) -> Result<(Self, SuccessorState), UpgradeError> {
+        let (line, theirs) = HandoverChannel::pair()?;
         let process = Command::new(&program.path)
             .args(&program.arguments)
             .env(VARIABLE, "1")
@@ -202,22 +202,24 @@ impl Successor {
         successor.hear()
     }
 
-    fn go_on(self) -> Result<(Self, Word), NotUpgraded> {
+    fn go_on(self) -> Result<(Self, SuccessorState), UpgradeError> {
         let mut successor = self;
         if let Err(error) = successor.line.say("go", None) {
             return Err(successor.ended(&error.to_string()));
         }
         match successor.hear()? {
-            (successor, Word::Ready) => Ok((successor, Word::Ready)),
-            (mut successor, Word::WantsDisk) => Err(successor.ended("it asked for the disk twice")),
+            (successor, SuccessorState::Ready) => Ok((successor, SuccessorState::Ready)),
+            (mut successor, SuccessorState::WantsDisk) => {
+                Err(successor.ended("it asked for the disk twice"))
+            }
         }
     }
 
-    fn hear(mut self) -> Result<(Self, Word), NotUpgraded> {
+    fn hear(mut self) -> Result<(Self, SuccessorState), UpgradeError> {
         let why = match self.line.hear() {
             Ok(Some((word, _))) => match (word.as_str(), word.strip_prefix("failed ")) {
-                ("disk", _) => return Ok((self, Word::WantsDisk)),
-                ("ready", _) => return Ok((self, Word::Ready)),
+                ("disk", _) => return Ok((self, SuccessorState::WantsDisk)),
+                ("ready", _) => return Ok((self, SuccessorState::Ready)),
                 (_, Some(why)) => why.to_owned(),
                 (other, None) => format!("it said `{other}`, which means nothing here"),
             },
@@ -227,9 +229,9 @@ impl Successor {
         Err(self.ended(&why))
     }
 
-    fn ended(&mut self, why: &str) -> NotUpgraded {
+    fn ended(&mut self, why: &str) -> UpgradeError {
         self.end();
-        NotUpgraded::Failed(why.to_owned())
+        UpgradeError::Failed(why.to_owned())
     }
 
     /// Waits for the process to end by itself, and kills it otherwise.

@@ -17,8 +17,8 @@ use microcache_push::{FindContent, MAX_INLINE, PageError, PageStatus, PageTopic}
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use crate::active::{ActiveConfig, Lifecycle};
 use crate::config::Watching;
-use crate::in_force::{InForce, Life};
 use crate::session::{Caller, Freshened, PlainGet, Session, client_address, visitor_scheme};
 
 /// Minimum interval between two lookups of a page, and so between two notifications.
@@ -32,12 +32,12 @@ const UNWATCHABLE_PACE: Duration = Duration::from_mins(1);
 
 /// All watched pages.
 pub(crate) struct WatchedPages {
-    life: Weak<Life>,
-    pages: Mutex<Pages>,
+    lifecycle: Weak<Lifecycle>,
+    pages: Mutex<PageIndex>,
 }
 
-struct Pages {
-    all: HashMap<Name, Followed>,
+struct PageIndex {
+    all: HashMap<PageName, FollowedPage>,
     /// Their numbers, by the address that began to watch them.
     held: Holdings,
     last: u64,
@@ -48,7 +48,7 @@ struct Pages {
 }
 
 /// A page, and the address of its first subscriber.
-struct Followed {
+struct FollowedPage {
     page: Weak<PageTopic>,
     network: Network,
     number: u64,
@@ -57,7 +57,7 @@ struct Followed {
 /// The limit of watched pages is reached for this address.
 struct NoRoom;
 
-impl Pages {
+impl PageIndex {
     /// Makes room for another page of this address, which has a quarter of all at most. At the limit, the newest page of
     /// the address with the most is evicted and returned. An address starts no more pages in a second than it leaves to
     /// others: short subscriptions must not cause more origin requests than lasting ones.
@@ -101,17 +101,17 @@ impl Pages {
         });
     }
 
-    fn remove(&mut self, name: &Name) -> Option<Weak<PageTopic>> {
+    fn remove(&mut self, name: &PageName) -> Option<Weak<PageTopic>> {
         let followed = self.all.remove(name)?;
         self.held.remove(followed.network, followed.number);
         Some(followed.page)
     }
 
-    fn add(&mut self, name: Name, page: &Arc<PageTopic>, network: Network) {
+    fn add(&mut self, name: PageName, page: &Arc<PageTopic>, network: Network) {
         // One of the same name that nobody watches any more.
         self.remove(&name);
         self.last += 1;
-        let followed = Followed {
+        let followed = FollowedPage {
             page: Arc::downgrade(page),
             network,
             number: self.last,
@@ -125,17 +125,17 @@ impl Pages {
 
 /// Identity of a page.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Name {
+struct PageName {
     scheme: Scheme,
     host: Bytes,
     target: Bytes,
 }
 
 impl WatchedPages {
-    pub(crate) fn new(life: &Arc<Life>) -> Self {
+    pub(crate) fn new(lifecycle: &Arc<Lifecycle>) -> Self {
         Self {
-            life: Arc::downgrade(life),
-            pages: Mutex::new(Pages {
+            lifecycle: Arc::downgrade(lifecycle),
+            pages: Mutex::new(PageIndex {
                 all: HashMap::new(),
                 held: Holdings::default(),
                 last: 0,
@@ -153,20 +153,23 @@ impl WatchedPages {
         target: &str,
     ) -> Result<Arc<PageTopic>, PageError> {
         let fields = request.fields.fields();
-        let name = Name {
+        let name = PageName {
             scheme: visitor_scheme(fields).unwrap_or(request.scheme),
             host: request.authority.clone(),
             target: Bytes::copy_from_slice(target.as_bytes()),
         };
-        let in_force = self.life.upgrade().and_then(|life| life.in_force());
-        let in_force = in_force.ok_or(PageError::TooMany)?;
-        let mut routes = in_force.config.routes.iter();
+        let active = self
+            .lifecycle
+            .upgrade()
+            .and_then(|lifecycle| lifecycle.active());
+        let active = active.ok_or(PageError::TooMany)?;
+        let mut routes = active.config.routes.iter();
         if routes.all(|route| route.watch == Watching::Off) {
             return Err(PageError::NoneAllowed);
         }
         // The application sees the address of the first subscriber.
         let address = client_address(fields).unwrap_or(Ipv4Addr::LOCALHOST.into());
-        if Follower::new(&in_force, &name, address).allowed() == Watching::Off {
+        if Follower::new(&active, &name, address).allowed() == Watching::Off {
             return Err(PageError::NotAllowed);
         }
         let mut pages = self.pages.lock();
@@ -176,7 +179,7 @@ impl WatchedPages {
         }
         let network = request.audience.networks().pop();
         let network = network.unwrap_or_else(|| Network::of(address));
-        let most = in_force.config.push.max_pages;
+        let most = active.config.push.max_pages;
         let gives_way = pages.make_room(most, network);
         let gives_way = gives_way.map_err(|NoRoom| PageError::TooMany)?;
         let page = Arc::new(PageTopic::new(target));
@@ -186,7 +189,7 @@ impl WatchedPages {
             other.evict();
         }
         tokio::spawn(follow(
-            Weak::clone(&self.life),
+            Weak::clone(&self.lifecycle),
             name,
             address,
             Arc::downgrade(&page),
@@ -196,19 +199,24 @@ impl WatchedPages {
 }
 
 /// Follows a page while it has subscribers.
-async fn follow(life: Weak<Life>, name: Name, address: IpAddr, page: Weak<PageTopic>) {
+async fn follow(
+    lifecycle: Weak<Lifecycle>,
+    name: PageName,
+    address: IpAddr,
+    page: Weak<PageTopic>,
+) {
     let Some(left) = page.upgrade().map(|page| page.on_last_left()) else {
         return;
     };
-    let mut seen = Seen::default();
+    let mut seen = FollowerState::default();
     let mut watchers = None;
     loop {
-        let in_force = life.upgrade().and_then(|life| life.in_force());
+        let active = lifecycle.upgrade().and_then(|lifecycle| lifecycle.active());
         let watched = page.upgrade().filter(|page| !page.is_evicted());
-        let (Some(in_force), Some(watched)) = (in_force, watched) else {
+        let (Some(active), Some(watched)) = (active, watched) else {
             return;
         };
-        let follower = Follower::new(&in_force, &name, address);
+        let follower = Follower::new(&active, &name, address);
         // Subscribed before the lookup, so that no later change is missed.
         watchers = follower.watchers(watchers);
         let Some(watching) = &mut watchers else {
@@ -217,7 +225,7 @@ async fn follow(life: Weak<Life>, name: Name, address: IpAddr, page: Weak<PageTo
             continue;
         };
         let next = follower.look(&mut seen, &watched).await;
-        drop((follower, in_force, watched));
+        drop((follower, active, watched));
         tokio::select! {
             () = watching.changed(&mut seen) => {}
             () = next_look(next) => {}
@@ -236,7 +244,7 @@ async fn next_look(at: Option<Instant>) {
 
 /// State of a follower: what was last seen of the page.
 #[derive(Default)]
-struct Seen {
+struct FollowerState {
     /// Latest version of the page, and the time when it was requested.
     shown: Option<(Time, u64)>,
     /// The page was present at some time.
@@ -248,14 +256,14 @@ struct Seen {
 }
 
 /// Subscriptions to changes of the page in the cache.
-struct Watchers {
+struct PageWatchers {
     watched: WatchTarget,
     url: Watcher,
     purges: Watcher,
 }
 
-impl Watchers {
-    async fn changed(&mut self, seen: &mut Seen) {
+impl PageWatchers {
+    async fn changed(&mut self, seen: &mut FollowerState) {
         tokio::select! {
             notice = self.url.next() => {
                 let purged = |notice| matches!(notice, Notice::Changed(change) if change.kind == ChangeKind::Purged);
@@ -270,39 +278,39 @@ impl Watchers {
 struct Follower {
     session: Session,
     plain: PlainGet,
-    in_force: InForce,
+    active: ActiveConfig,
 }
 
 impl Follower {
-    fn new(in_force: &InForce, name: &Name, address: IpAddr) -> Self {
-        let shared = Arc::clone(&in_force.shared);
+    fn new(active: &ActiveConfig, name: &PageName, address: IpAddr) -> Self {
+        let shared = Arc::clone(&active.shared);
         Self {
             session: Session::new(shared, Caller::at(address), name.scheme),
             plain: PlainGet::of(name.host.clone(), name.target.clone()),
-            in_force: in_force.clone(),
+            active: active.clone(),
         }
     }
 
     /// Permissions of the route for watched pages.
     fn allowed(&self) -> Watching {
-        let engine = &self.in_force.shared.engine;
+        let engine = &self.active.shared.engine;
         let found = engine.find(&self.session.request(self.plain.head()));
         if found.bypass == Some(Bypass::Path) {
             return Watching::Off;
         }
-        self.in_force.config.routes[found.route].watch
+        self.active.config.routes[found.route].watch
     }
 
     /// Returns the subscriptions to changes, renewed if the configuration stores the page under another key.
-    fn watchers(&self, before: Option<Watchers>) -> Option<Watchers> {
-        let engine = &self.in_force.shared.engine;
+    fn watchers(&self, before: Option<PageWatchers>) -> Option<PageWatchers> {
+        let engine = &self.active.shared.engine;
         let watched = engine.watched(&self.session.request(self.plain.head()));
         if before.as_ref().is_some_and(|it| it.watched == watched) {
             return before;
         }
         let url = engine.cache.watch(watched.clone()).ok()?;
         let purges = engine.cache.watch(WatchTarget::Purges).ok()?;
-        Some(Watchers {
+        Some(PageWatchers {
             watched,
             url,
             purges,
@@ -310,14 +318,14 @@ impl Follower {
     }
 
     fn peek(&self) -> Option<Peek> {
-        let engine = &self.in_force.shared.engine;
+        let engine = &self.active.shared.engine;
         let request = self.session.request(self.plain.head());
         engine.peek(&request, engine.clock.now())
     }
 
     /// Looks up the page, publishes changes, and renews it if it is out of date. Returns the time of the next
     /// lookup.
-    async fn look(&self, seen: &mut Seen, page: &PageTopic) -> Option<Instant> {
+    async fn look(&self, seen: &mut FollowerState, page: &PageTopic) -> Option<Instant> {
         let allowed = self.allowed();
         if allowed == Watching::Off {
             // It was allowed when the first subscriber came.
@@ -371,7 +379,7 @@ fn content_of(peek: &Peek) -> Option<FindContent> {
     })
 }
 
-impl Seen {
+impl FollowerState {
     /// Publishes changes.
     fn take(&mut self, peek: Option<&Peek>, page: &PageTopic) {
         let Some(peek) = peek else {

@@ -1,7 +1,7 @@
 //! ACME certificates, obtained and renewed automatically (RFC 8555).
 //!
 //! A separate thread requests certificates, with one task per name, and puts them where handshakes find them
-//! ([`Issued`]). Requests never wait for it, and names do not wait for each other.
+//! ([`IssuedCertificates`]). Requests never wait for it, and names do not wait for each other.
 
 mod account;
 mod authority;
@@ -18,7 +18,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use microcache_proxy::config::{AcmeConfig, Config};
-use microcache_proxy::{Handle, Issue, Issued, Kind, Notices, Stage};
+use microcache_proxy::{Handle, IssuedCertificate, IssuedCertificates, Kind, Notices, ServerStage};
 use tokio::runtime::Builder;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -63,12 +63,12 @@ impl Acme {
     }
 
     /// The stage of the server.
-    pub(crate) fn on_stage(&self, stage: Stage) {
+    pub(crate) fn on_stage(&self, stage: ServerStage) {
         match stage {
-            Stage::Ready => self.look(),
-            Stage::Reloading => {}
+            ServerStage::Ready => self.look(),
+            ServerStage::Reloading => {}
             // The new process manages them from now on.
-            Stage::Replaced(_) | Stage::Stopping => drop(self.wake.send_replace(None)),
+            ServerStage::Replaced(_) | ServerStage::Stopping => drop(self.wake.send_replace(None)),
         }
     }
 
@@ -96,16 +96,16 @@ impl Acme {
 }
 
 /// Loads the stored certificate of a name, if it is usable.
-fn load(storage: &Storage, name: &str) -> Result<Option<Issue>, String> {
+fn load(storage: &Storage, name: &str) -> Result<Option<IssuedCertificate>, String> {
     let stored = storage.read(name);
     let stored =
         stored.map_err(|error| format!("the stored certificate cannot be read: {error}"))?;
     let Some(pem) = stored else {
         return Ok(None);
     };
-    let issue = Issue::read(&pem, name, schedule::now());
+    let issue = IssuedCertificate::read(&pem, name, schedule::now());
     let issue = issue.map_err(|why| format!("the stored certificate is unusable: {why}"))?;
-    Issued::of_this_process().show(name, &issue);
+    IssuedCertificates::of_this_process().show(name, &issue);
     Ok(Some(issue))
 }
 
@@ -133,7 +133,7 @@ fn run(handle: &Handle, notices: &Notices, mut woken: watch::Receiver<Option<u64
                 }
                 stays
             });
-            Issued::of_this_process().keep_only(names);
+            IssuedCertificates::of_this_process().keep_only(names);
             for name in names {
                 keepers.entry(name.clone()).or_insert_with(|| {
                     let keeper = Keeper::new(name, Arc::clone(&together));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use instant_acme::Account;
 use microcache_proxy::config::AcmeConfig;
-use microcache_proxy::{Issue, Issued, Kind, Notices};
+use microcache_proxy::{IssuedCertificate, IssuedCertificates, Kind, Notices};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep};
 
@@ -35,7 +35,7 @@ pub(super) struct SharedState {
     config: Mutex<(AcmeConfig, Validation)>,
     accounts: Accounts,
     orders: Semaphore,
-    issued: Arc<Issued>,
+    issued: Arc<IssuedCertificates>,
     /// The number of reloads.
     rounds: watch::Sender<u64>,
 }
@@ -47,7 +47,7 @@ impl SharedState {
             config: Mutex::new((AcmeConfig::default(), Validation::Http)),
             accounts: Accounts::default(),
             orders: Semaphore::new(ORDERS_AT_ONCE),
-            issued: Issued::of_this_process(),
+            issued: IssuedCertificates::of_this_process(),
             rounds: watch::channel(0).0,
         }
     }
@@ -75,7 +75,7 @@ pub(super) struct Keeper {
     together: Arc<SharedState>,
     woken: watch::Receiver<u64>,
     /// The current certificate, and its storage.
-    held: Option<(Storage, Issue)>,
+    held: Option<(Storage, IssuedCertificate)>,
     /// A certificate that could not be stored yet.
     unsaved: Option<String>,
     renewal: Renewal,
@@ -136,7 +136,7 @@ impl Keeper {
         }
     }
 
-    fn note(&self, change: impl FnOnce(&mut microcache_proxy::Standing)) {
+    fn note(&self, change: impl FnOnce(&mut microcache_proxy::RenewalState)) {
         self.together.issued.note(&self.name, change);
     }
 
@@ -213,7 +213,7 @@ impl Keeper {
         }
         storage.probe(&self.name).map_err(broken)?;
         let pem = self.order(config, way).await?;
-        let issue = Issue::read(&pem, &self.name, schedule::now());
+        let issue = IssuedCertificate::read(&pem, &self.name, schedule::now());
         let issue =
             issue.map_err(|why| Failed::new("the issued certificate", Fault::Certificate, why))?;
         self.together.issued.show(&self.name, &issue);
@@ -228,12 +228,12 @@ impl Keeper {
         Ok(Attempt::Got)
     }
 
-    fn is_newer(&self, kept: &Issue) -> bool {
+    fn is_newer(&self, kept: &IssuedCertificate) -> bool {
         let held = self.held.as_ref();
         held.is_none_or(|(_, held)| held.serial != kept.serial)
     }
 
-    fn hold(&mut self, storage: Storage, issue: Issue) {
+    fn hold(&mut self, storage: Storage, issue: IssuedCertificate) {
         self.held = Some((storage, issue));
         self.renewal = Renewal::default();
     }

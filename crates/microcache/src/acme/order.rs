@@ -7,7 +7,7 @@ use instant_acme::{
     Account, AuthorizationStatus, CertificateIdentifier, ChallengeType, Identifier,
     KeyAuthorization, NewOrder, Order, OrderStatus, RetryPolicy,
 };
-use microcache_proxy::{Expected, Issued};
+use microcache_proxy::{IssuedCertificates, PendingChallenge};
 use rcgen::{CertificateParams, CustomExtension, DistinguishedName, KeyPair};
 use tokio::time::timeout;
 
@@ -39,7 +39,7 @@ pub(super) struct OrderRequest<'a> {
     pub(super) way: Validation,
     /// The certificate to replace, for authorities that track replacements.
     pub(super) replaces: Option<CertificateIdentifier<'static>>,
-    pub(super) issued: &'a Arc<Issued>,
+    pub(super) issued: &'a Arc<IssuedCertificates>,
 }
 
 impl Validation {
@@ -117,7 +117,7 @@ impl OrderRequest<'_> {
         &self,
         order: &mut Order,
         heard: &RetryAfter,
-    ) -> Result<Vec<Expected>, Failed> {
+    ) -> Result<Vec<PendingChallenge>, Failed> {
         let step = self.way.step();
         let failed = |error: &_| Failed::of(step, error, heard.last()).of_challenge();
         let refused = |why: String| Failed::new(step, Fault::Challenge, why);
@@ -147,7 +147,7 @@ impl OrderRequest<'_> {
     }
 
     /// Publishes the answer to a challenge.
-    fn expect(&self, token: &str, answer: &KeyAuthorization) -> Result<Expected, String> {
+    fn expect(&self, token: &str, answer: &KeyAuthorization) -> Result<PendingChallenge, String> {
         match self.way {
             Validation::Http => Ok(self.issued.answer(token, answer.as_str())),
             Validation::Handshake => {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use instant_acme::{CertificateIdentifier, Error};
-use microcache_proxy::Issue;
+use microcache_proxy::IssuedCertificate;
 use microcache_proxy::config::AcmeConfig;
 use rustls::pki_types::Der;
 use tokio::time::timeout;
@@ -30,7 +30,7 @@ pub(super) struct Renewal {
 
 impl Renewal {
     /// Returns the time of the renewal.
-    pub(super) fn due(&self, issue: &Issue) -> i64 {
+    pub(super) fn due(&self, issue: &IssuedCertificate) -> i64 {
         let chosen = self.chosen.map(|(_, chosen)| chosen);
         schedule::renewal(issue.not_before, issue.not_after, chosen)
     }
@@ -46,12 +46,20 @@ impl Renewal {
     }
 
     /// Returns the identifier that an order gives as replaced.
-    pub(super) fn replaces(&self, issue: &Issue) -> Option<CertificateIdentifier<'static>> {
+    pub(super) fn replaces(
+        &self,
+        issue: &IssuedCertificate,
+    ) -> Option<CertificateIdentifier<'static>> {
         (self.is_known && !issue.authority_key.is_empty()).then(|| identifier(issue))
     }
 
     /// Polls the authority. If that fails, the earlier information stays.
-    pub(super) async fn ask(&mut self, accounts: &Accounts, config: &AcmeConfig, issue: &Issue) {
+    pub(super) async fn ask(
+        &mut self,
+        accounts: &Accounts,
+        config: &AcmeConfig,
+        issue: &IssuedCertificate,
+    ) {
         self.ask_at = schedule::now() + MOST_OFTEN;
         if issue.authority_key.is_empty() {
             self.ask_at = schedule::now() + LEAST_OFTEN;
@@ -79,7 +87,7 @@ impl Renewal {
 }
 
 /// RFC 9773 §4.1.
-fn identifier(issue: &Issue) -> CertificateIdentifier<'static> {
+fn identifier(issue: &IssuedCertificate) -> CertificateIdentifier<'static> {
     let (authority, serial) = (&issue.authority_key, &issue.serial);
     CertificateIdentifier::new(Der::from_slice(authority), Der::from_slice(serial)).into_owned()
 }

@@ -10,7 +10,10 @@ use rustls::ServerConfig;
 use super::mistake::{Mistake, Mistakes, Place, Report};
 use super::raw::Table;
 use super::{AcmeConfig, Config};
-use crate::tls::{self, CertificateFiles, CertificateReport, Certificates, Fault, Issued, Tickets};
+use crate::tls::{
+    self, CertificateFiles, CertificateReport, Certificates, IssuedCertificates, Tickets,
+    TlsFileError,
+};
 
 /// The default address of TLS.
 const ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8443);
@@ -121,7 +124,12 @@ impl Config {
         let certificates = self.read_certificates(mistakes);
         let tickets = self.tls.tickets(mistakes);
         let is_on = self.acme.is_on();
-        let issued = is_on.then(|| (Issued::of_this_process(), self.acme.names.clone()));
+        let issued = is_on.then(|| {
+            (
+                IssuedCertificates::of_this_process(),
+                self.acme.names.clone(),
+            )
+        });
         self.tls.read = certificates.iter().map(|one| one.report()).collect();
         let certificates = Arc::new(Certificates::new(&certificates, issued));
         match tls::for_clients(certificates, tickets, is_on) {
@@ -145,7 +153,7 @@ impl Config {
             if let Some(fault) = certificate.and_then(|files| tls::exposed(files.key_file())) {
                 mistakes.warn(at(&place("origin_certificate"), fault));
             }
-            let about = |fault: &Fault| match certificate {
+            let about = |fault: &TlsFileError| match certificate {
                 Some(files) if fault.is_about(files) => "origin_certificate",
                 _ => "origin_ca",
             };
@@ -191,7 +199,7 @@ impl TlsConfig {
     }
 }
 
-pub(super) fn at(place: &Place, fault: Fault) -> Mistake {
+pub(super) fn at(place: &Place, fault: TlsFileError) -> Mistake {
     Mistake::new(place, fault.what).remedy(fault.remedy)
 }
 

@@ -13,9 +13,9 @@ use super::head::{Asked, Ending, be_strict, ending, write_head};
 use super::pending::Pending;
 use super::send::{self, Output};
 use super::{AfterSend, COPY, Connection, FileAnswer, Next};
-use crate::figures;
 use crate::h1::{BadRequest, Framing, RequestHead, Target, parse_request, split_target};
 use crate::h2;
+use crate::metrics;
 use crate::proxy_protocol;
 use crate::session::{Head, Reply};
 
@@ -45,7 +45,7 @@ impl Connection {
             return (0, Some(Next::Http2));
         }
         let now = *read_at.insert(self.session.shared.engine.clock.now());
-        let began = figures::is_next().then(Instant::now);
+        let began = metrics::is_next().then(Instant::now);
         let mut timed = None;
         let mut used = 0;
         let mut next = None;
@@ -87,8 +87,8 @@ impl Connection {
             };
         }
         if let (Some(began), Some(route)) = (began, timed) {
-            let figures = &self.session.shared.figures;
-            figures.hit_took(route, began.elapsed());
+            let metrics = &self.session.shared.metrics;
+            metrics.hit_took(route, began.elapsed());
         }
         (used, next)
     }

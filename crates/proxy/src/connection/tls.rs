@@ -18,14 +18,14 @@ use tokio::net::TcpStream;
 
 use super::socket;
 use crate::proxy_protocol;
-use crate::tls::{Certificate, HELD_BACK, Records, Session};
+use crate::tls::{Certificate, HELD_BACK, RecordBuffer, TlsSession};
 
 /// Read at a time. The longest record is smaller.
 const READ_SIZE: usize = 32 * 1024;
 
 thread_local! {
     static RECEIVED: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_SIZE].into());
-    static RECORDS: RefCell<Records> = RefCell::new(Records::new());
+    static RECORDS: RefCell<RecordBuffer> = RefCell::new(RecordBuffer::new());
 }
 
 /// A client's socket with TLS on it.
@@ -36,7 +36,7 @@ pub(crate) struct Tls {
 }
 
 struct State {
-    session: Session,
+    session: TlsSession,
     /// Plaintext that nobody had room for; mostly none.
     surplus: BytesMut,
     /// The client has begun to speak.
@@ -64,7 +64,7 @@ impl From<io::Error> for NoSession {
 
 impl Tls {
     pub(crate) fn new(socket: TcpStream, config: Arc<ServerConfig>) -> io::Result<Self> {
-        let session = Session::new(config).map_err(io::Error::other)?;
+        let session = TlsSession::new(config).map_err(io::Error::other)?;
         Ok(Self {
             socket,
             state: Mutex::new(State {
@@ -207,7 +207,7 @@ impl Tls {
     fn poll_records(
         &self,
         cx: &mut Context<'_>,
-        session: &Session,
+        session: &TlsSession,
         records: &mut [u8],
     ) -> Poll<io::Result<Option<usize>>> {
         let kept = session.put_kept(records)?;
@@ -253,7 +253,7 @@ impl Tls {
         self.poll_drain(cx, &mut self.state.lock().session)
     }
 
-    fn poll_drain(&self, cx: &mut Context<'_>, session: &mut Session) -> Poll<io::Result<()>> {
+    fn poll_drain(&self, cx: &mut Context<'_>, session: &mut TlsSession) -> Poll<io::Result<()>> {
         let outgoing = &mut session.outgoing;
         while !outgoing.is_empty() {
             let sent = ready!(socket::poll_send(

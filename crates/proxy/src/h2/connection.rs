@@ -24,7 +24,7 @@ use super::timing::Alarm;
 use super::waiting::Waiting;
 use super::write;
 use crate::connection::{Activity, Transport};
-use crate::figures;
+use crate::metrics;
 use crate::session::Session;
 use crate::tls::Certificate;
 
@@ -297,7 +297,7 @@ impl<'a> Connection<'a> {
     /// Takes frames off the front of `input`, as long as there is room for what they lead to. Says
     /// how much was used.
     fn take_input(&mut self, cx: &mut Context<'_>, input: &[u8]) -> usize {
-        let began = figures::is_next().then(Instant::now);
+        let began = metrics::is_next().then(Instant::now);
         let last = self.streams.last();
         let mut used = 0;
         if self.begun == Begun::No {
@@ -323,7 +323,7 @@ impl<'a> Connection<'a> {
             _ => incomplete.then_some(self.now),
         };
         if let (Some(began), Some(route)) = (began, self.timed.take()) {
-            self.session.shared.figures.hit_took(route, began.elapsed());
+            self.session.shared.metrics.hit_took(route, began.elapsed());
         }
         if self.streams.last() > last && self.streams.is_empty() {
             self.quiet = self.now;

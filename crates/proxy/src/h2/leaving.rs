@@ -7,7 +7,7 @@ use super::connection::{Connection, Leaving};
 use super::reason::Reason;
 use super::write;
 use crate::connections::FIRST_REQUEST;
-use crate::figures::Refusal;
+use crate::metrics::Refusal;
 
 /// The answer to it shows that the client has read what was sent before.
 const LAST_CALL: [u8; 8] = *b"lastcall";
@@ -35,8 +35,9 @@ impl Connection<'_> {
     /// last: none that is on its way is lost (RFC 9113 §6.8). As long as connections are accepted, a new
     /// one has a request first: clients send none on a connection that begins with GOAWAY.
     pub(super) fn notice_drain(&mut self) {
-        let life = &self.session.shared.life;
-        let is_due = life.draining_since().is_some() || life.is_leaving() && self.requests > 0;
+        let lifecycle = &self.session.shared.lifecycle;
+        let is_due =
+            lifecycle.draining_since().is_some() || lifecycle.is_leaving() && self.requests > 0;
         if self.leaving == Leaving::No && is_due {
             write::go_away(&mut self.out.bytes, ANY, Reason::NoError, "");
             write::ping(&mut self.out.bytes, LAST_CALL);

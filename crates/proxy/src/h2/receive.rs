@@ -12,7 +12,7 @@ use super::reason::{Fault, Reason};
 use super::section::{Section, Wrong};
 use super::streams::Past;
 use super::write;
-use crate::figures::Refusal;
+use crate::metrics::Refusal;
 
 thread_local! {
     static SECTION: Cell<Option<Box<(Section, Scratch)>>> = const { Cell::new(None) };

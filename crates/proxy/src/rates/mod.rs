@@ -3,7 +3,7 @@
 //! A route counts either all requests or only those that reach the origin. Nothing here exists in memory if
 //! no route has a limit.
 
-pub(crate) mod pace;
+pub(crate) mod gcra;
 mod table;
 
 use std::hash::Hash;
@@ -14,36 +14,36 @@ use microcache_policy::key::{normal_host, split_query};
 use microcache_policy::{Time, cookies, query};
 
 use crate::config::{Config, Quota, RateBy, RateOf};
+use gcra::{Gcra, Micros, TooEarly};
 use microcache_policy::Network;
-use pace::{Micros, Pace, TooEarly};
-use table::Table;
+use table::RateTable;
 
 /// Rate limits of all routes.
-pub(crate) struct Rates {
-    table: Arc<Table>,
-    limits: Box<[Option<Limit>]>,
+pub(crate) struct RateLimits {
+    table: Arc<RateTable>,
+    limits: Box<[Option<RateLimit>]>,
 }
 
 /// Rate limit of one route.
 #[derive(Clone, Debug)]
-pub(crate) struct Limit {
+pub(crate) struct RateLimit {
     pub(crate) quota: Quota,
     pub(crate) by: RateBy,
     of: RateOf,
-    pace: Pace,
+    gcra: Gcra,
     /// Routes are counted separately, across reloads.
     route: RouteId,
 }
 
 /// Key that a request is counted under.
 #[derive(Hash)]
-enum Who<'a> {
+enum RateKey<'a> {
     Client(Network),
     Named(Vec<u8>),
     Url(Vec<u8>, &'a [u8]),
 }
 
-impl Rates {
+impl RateLimits {
     /// Builds the limits of a configuration, keeping the counters of the previous one.
     pub(crate) fn of(
         config: &Config,
@@ -53,8 +53,8 @@ impl Rates {
         let limit = |route: &crate::config::Route| {
             let quota = route.rate.quota?;
             let burst = route.rate.burst.unwrap_or(quota.count);
-            Some(Limit {
-                pace: Pace::new(quota.count, quota.seconds * 1_000_000, burst),
+            Some(RateLimit {
+                gcra: Gcra::new(quota.count, quota.seconds * 1_000_000, burst),
                 quota,
                 by: route.rate.by.clone(),
                 of: route.rate.of,
@@ -65,7 +65,7 @@ impl Rates {
         if limits.iter().all(Option::is_none) {
             return None;
         }
-        let fresh = || Arc::new(Table::new(config.limits.max_rate_keys));
+        let fresh = || Arc::new(RateTable::new(config.limits.max_rate_keys));
         let table = match before {
             Some(before) if before.table.is_of(config.limits.max_rate_keys) => {
                 Arc::clone(&before.table)
@@ -76,37 +76,37 @@ impl Rates {
     }
 
     /// Returns the limit of this route for requests of this kind, if it has one.
-    pub(crate) fn limit(&self, route: usize, of: RateOf) -> Option<&Limit> {
+    pub(crate) fn limit(&self, route: usize, of: RateOf) -> Option<&RateLimit> {
         self.any_limit(route).filter(|limit| limit.of == of)
     }
 
     /// Returns the limit of this route, whichever requests it counts.
-    pub(crate) fn any_limit(&self, route: usize) -> Option<&Limit> {
+    pub(crate) fn any_limit(&self, route: usize) -> Option<&RateLimit> {
         self.limits.get(route)?.as_ref()
     }
 
     /// Counts a request of this client, or refuses it.
     pub(crate) fn take(
         &self,
-        limit: &Limit,
+        limit: &RateLimit,
         request: &Request<'_>,
         client: Network,
         now: Time,
     ) -> Result<(), TooEarly> {
         let who = (limit.route.0, limit.by.who(request, client));
-        self.table.take(who, limit.pace, micros(now))
+        self.table.take(who, limit.gcra, micros(now))
     }
 
     /// Requests that the client may still send at once.
     pub(crate) fn left(
         &self,
-        limit: &Limit,
+        limit: &RateLimit,
         request: &Request<'_>,
         client: Network,
         now: Time,
     ) -> u64 {
         let who = (limit.route.0, limit.by.who(request, client));
-        self.table.left(who, limit.pace, micros(now))
+        self.table.left(who, limit.gcra, micros(now))
     }
 
     /// Number of keys evicted before their quota had recovered.
@@ -115,7 +115,7 @@ impl Rates {
     }
 }
 
-impl Limit {
+impl RateLimit {
     /// Requests that count: all, or those that reach the origin.
     pub(crate) const fn of(&self) -> RateOf {
         self.of
@@ -129,12 +129,12 @@ fn micros(now: Time) -> Micros {
 impl RateBy {
     /// Key of a request. Without a usable value it is counted for the client address, also if the value is
     /// ambiguous: repeated, or in a form that only some applications accept.
-    fn who<'a>(&self, request: &Request<'a>, client: Network) -> Who<'a> {
+    fn who<'a>(&self, request: &Request<'a>, client: Network) -> RateKey<'a> {
         let named = match self {
             Self::Address => None,
             Self::Url => {
                 let host = normal_host(request.scheme, request.host);
-                return Who::Url(host, request.target);
+                return RateKey::Url(host, request.target);
             }
             Self::Header(name) => {
                 let mut all = request.fields.all(name);
@@ -157,7 +157,7 @@ impl RateBy {
                 })
             }
         };
-        named.map_or(Who::Client(client), Who::Named)
+        named.map_or(RateKey::Client(client), RateKey::Named)
     }
 }
 
@@ -190,12 +190,12 @@ mod tests {
             ..Request::of_url(Scheme::Http, b"Example.com", target.as_bytes())
         };
         match by.who(&request, CLIENT) {
-            Who::Client(client) => {
+            RateKey::Client(client) => {
                 assert_eq!(client, CLIENT);
                 "the client".to_owned()
             }
-            Who::Named(value) => String::from_utf8_lossy(&value).into_owned(),
-            Who::Url(host, target) => {
+            RateKey::Named(value) => String::from_utf8_lossy(&value).into_owned(),
+            RateKey::Url(host, target) => {
                 String::from_utf8_lossy(&[&host, target].concat()).into_owned()
             }
         }

@@ -10,27 +10,27 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use super::pace::{Micros, Pace, TooEarly};
+use super::gcra::{Gcra, Micros, TooEarly};
 
 /// Slots of a row, adjacent in memory.
 const CHOICE: usize = 8;
 
 /// Rate-limit states by hashed key.
-pub(crate) struct Table {
-    rows: Box<[Mutex<[Place; CHOICE]>]>,
+pub(crate) struct RateTable {
+    rows: Box<[Mutex<[RateSlot; CHOICE]>]>,
     /// Random hash key, so that clients cannot construct collisions.
     secret: RandomState,
     forgotten: AtomicU64,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Place {
+struct RateSlot {
     name: u64,
     /// GCRA state: time until which the quota is used up.
     used_until: Micros,
 }
 
-impl Table {
+impl RateTable {
     /// Of so many places, or as many more as make the sum a power of two.
     pub(crate) fn new(places: usize) -> Self {
         Self {
@@ -51,33 +51,33 @@ impl Table {
     }
 
     /// Counts a request under this key, or refuses it.
-    pub(crate) fn take(&self, who: impl Hash, pace: Pace, now: Micros) -> Result<(), TooEarly> {
+    pub(crate) fn take(&self, who: impl Hash, gcra: Gcra, now: Micros) -> Result<(), TooEarly> {
         let name = self.secret.hash_one(who);
         let mut row = self.row(name).lock();
         let known = row.iter_mut().find(|place| place.name == name);
         if let Some(place) = known {
-            return pace.take(&mut place.used_until, now);
+            return gcra.take(&mut place.used_until, now);
         }
         let mut used_until = 0;
-        pace.take(&mut used_until, now)?;
+        gcra.take(&mut used_until, now)?;
         if let Some(least) = row.iter_mut().min_by_key(|place| place.used_until) {
             if least.used_until > now {
                 self.forgotten.fetch_add(1, Ordering::Relaxed);
             }
-            *least = Place { name, used_until };
+            *least = RateSlot { name, used_until };
         }
         Ok(())
     }
 
     /// Requests that this key is allowed at once.
-    pub(crate) fn left(&self, who: impl Hash, pace: Pace, now: Micros) -> u64 {
+    pub(crate) fn left(&self, who: impl Hash, gcra: Gcra, now: Micros) -> u64 {
         let name = self.secret.hash_one(who);
         let row = self.row(name).lock();
         let known = row.iter().find(|place| place.name == name);
-        pace.left(known.map_or(0, |place| place.used_until), now)
+        gcra.left(known.map_or(0, |place| place.used_until), now)
     }
 
-    fn row(&self, name: u64) -> &Mutex<[Place; CHOICE]> {
+    fn row(&self, name: u64) -> &Mutex<[RateSlot; CHOICE]> {
         // There is a power of two of them.
         &self.rows[name as usize & (self.rows.len() - 1)]
     }
@@ -95,59 +95,59 @@ mod tests {
     const NOW: Micros = 1_700_000_000 * SECOND;
 
     /// Takes requests until the first refusal, and counts them.
-    fn drain(table: &Table, who: u32, pace: Pace, now: Micros) -> usize {
+    fn drain(table: &RateTable, who: u32, gcra: Gcra, now: Micros) -> usize {
         (0..1000)
-            .take_while(|_| table.take(who, pace, now).is_ok())
+            .take_while(|_| table.take(who, gcra, now).is_ok())
             .count()
     }
 
     #[test]
     fn each_is_counted_by_himself() {
-        let table = Table::new(1000);
+        let table = RateTable::new(1000);
         assert!(table.is_of(1024) && !table.is_of(1025));
-        let pace = Pace::new(10, SECOND, 5);
+        let gcra = Gcra::new(10, SECOND, 5);
         for who in 0..50 {
-            assert_eq!(table.left(who, pace, NOW), 5);
-            assert_eq!(drain(&table, who, pace, NOW), 5, "{who}");
-            assert_eq!(table.left(who, pace, NOW), 0);
+            assert_eq!(table.left(who, gcra, NOW), 5);
+            assert_eq!(drain(&table, who, gcra, NOW), 5, "{who}");
+            assert_eq!(table.left(who, gcra, NOW), 0);
         }
-        assert_eq!(drain(&table, 7, pace, NOW + SECOND / 10), 1);
+        assert_eq!(drain(&table, 7, gcra, NOW + SECOND / 10), 1);
         assert_eq!(table.forgotten(), 0);
     }
 
     #[test]
     fn a_crowd_frees_nobody_and_shuts_nobody_out() {
-        let table = Table::new(64);
+        let table = RateTable::new(64);
         // A row has room for eight: a few of the crowd go on, and most of it is forgotten.
-        let pace = Pace::new(1, SECOND, 5);
+        let gcra = Gcra::new(1, SECOND, 5);
         let at_their_limits = [1, 2, 3];
         for who in at_their_limits {
-            assert_eq!(drain(&table, who, pace, NOW), 5);
+            assert_eq!(drain(&table, who, gcra, NOW), 5);
         }
         for who in 1000..100_000 {
-            assert_eq!(table.take(who, pace, NOW), Ok(()), "{who} is new");
+            assert_eq!(table.take(who, gcra, NOW), Ok(()), "{who} is new");
         }
         assert!(table.forgotten() > 90_000);
         for who in at_their_limits {
             assert!(
-                table.take(who, pace, NOW).is_err(),
+                table.take(who, gcra, NOW).is_err(),
                 "{who} was not forgotten"
             );
         }
         // Evicting a fully recovered state loses nothing.
         let forgotten = table.forgotten();
         for who in 10..18 {
-            assert_eq!(table.take(who, pace, NOW + 60 * SECOND), Ok(()));
+            assert_eq!(table.take(who, gcra, NOW + 60 * SECOND), Ok(()));
         }
         assert_eq!(table.forgotten(), forgotten);
     }
 
     #[test]
     fn a_full_table_still_lets_everybody_ask() {
-        let table = Table::new(8);
-        let pace = Pace::new(1, SECOND, 3);
+        let table = RateTable::new(8);
+        let gcra = Gcra::new(1, SECOND, 3);
         for who in 0..1000 {
-            assert!(drain(&table, who, pace, NOW) >= 3, "{who}");
+            assert!(drain(&table, who, gcra, NOW) >= 3, "{who}");
         }
     }
 }

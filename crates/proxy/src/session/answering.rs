@@ -15,7 +15,7 @@ use super::content::Expectation;
 use super::finished::Account;
 use super::monitor::add_monitor;
 use super::pages;
-use crate::figures::Refusal;
+use crate::metrics::Refusal;
 use crate::notices::Kind;
 use crate::room::{Held, Need, TooMany};
 use crate::shared::Shared;
@@ -158,7 +158,7 @@ impl Answering {
         let held = self.shared.room.hold(need, self.network, now).await;
         let is_endless = matches!(need, Need::Tunnel { .. }) && held.is_ok();
         let held = held.unwrap_or_else(|TooMany| {
-            self.shared.figures.refused.count(Refusal::Tunnel);
+            self.shared.metrics.refused.count(Refusal::Tunnel);
             response = pages::too_many_streams(now);
             Held::default()
         });

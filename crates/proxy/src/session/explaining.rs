@@ -17,9 +17,9 @@ use microcache_push::{LIVE_PATH, MERCURE_PATH};
 use tokio::time::{Instant, timeout_at};
 
 use super::{Caller, Head, OwnedHead, Session, last_hop, pages};
+use crate::active::ActiveConfig;
 use crate::config::{Cidr, Config, GoesTo, RateOf};
 use crate::h1::{BadRequest, Framing, Target, parse_request, split_target};
-use crate::in_force::InForce;
 use crate::routing::AmbiguousPath;
 use crate::shared::Shared;
 
@@ -135,7 +135,7 @@ pub struct Refused {
 /// Says what would become of a request. With `ask`, the origin is asked, and what it says is stored if it
 /// would be.
 pub(crate) async fn explain(
-    InForce { shared, config, .. }: InForce,
+    ActiveConfig { shared, config, .. }: ActiveConfig,
     imagined: &Imagined,
     ask: bool,
 ) -> Result<Outlook, Refused> {

@@ -9,7 +9,7 @@ use microcache_engine::{Body, Outcome, Request, Response, RouteId};
 use microcache_policy::{CacheStatus, FieldBlock, Scheme, Span, Time};
 
 use super::{OwnedHead, Peer};
-use crate::figures::{Measure, Named};
+use crate::metrics::{Measure, RequestUrl};
 use crate::shared::Shared;
 
 /// Who wants to know of each request when it is over.
@@ -163,7 +163,7 @@ impl Account {
         version: Version,
         began: Time,
     ) -> Self {
-        let traces = shared.figures.traces();
+        let traces = shared.metrics.traces();
         let span = traces.and_then(|traces| traces.begin(head.fields.fields(), peer.trusted));
         Self(Some(Box::new(Open {
             span: span.map(Box::new),
@@ -212,17 +212,17 @@ impl Account {
         let Some(open) = &mut self.0 else {
             return;
         };
-        let (figures, outcome) = (&open.shared.figures, response.outcome);
+        let (metrics, outcome) = (&open.shared.metrics, response.outcome);
         if let State::Waits(since) = open.state {
-            figures.waited(open.route, since.elapsed());
+            metrics.waited(open.route, since.elapsed());
         }
         match open.state.answer() {
-            None => figures.count(open.route, outcome),
-            Some(before) => figures.count_instead(open.route, outcome, before.outcome),
+            None => metrics.count(open.route, outcome),
+            Some(before) => metrics.count_instead(open.route, outcome, before.outcome),
         }
         open.state = State::Answered(FinalResponse::of(response, now));
         if outcome == Outcome::Error {
-            figures.answered_error(open.route, Some(open.named()), response, now);
+            metrics.answered_error(open.route, Some(open.named()), response, now);
         }
     }
 
@@ -230,14 +230,14 @@ impl Account {
     pub(crate) fn sent(&mut self, bytes: u64) {
         if let Some(open) = &mut self.0 {
             open.bytes += bytes;
-            open.shared.figures.sent(open.route, bytes);
+            open.shared.metrics.sent(open.route, bytes);
         }
     }
 }
 
 impl Open {
-    fn named(&self) -> Named<'_> {
-        Named {
+    fn named(&self) -> RequestUrl<'_> {
+        RequestUrl {
             scheme: self.scheme,
             host: &self.head.host,
             target: microcache_push::redacted_target(&self.head.target),
@@ -246,12 +246,12 @@ impl Open {
 
     /// Adds it to what there is most of.
     fn note(&self, now: Time) {
-        let figures = &self.shared.figures;
+        let metrics = &self.shared.metrics;
         let asked = match self.state.answer().map(|answer| answer.outcome) {
             Some(Outcome::Hit | Outcome::Stale | Outcome::Error) => 0,
             Some(_) => 1,
             None => {
-                figures.count(self.route, Outcome::Left);
+                metrics.count(self.route, Outcome::Left);
                 0
             }
         };
@@ -260,7 +260,7 @@ impl Open {
             (Measure::Misses, asked),
             (Measure::Bytes, self.bytes),
         ];
-        figures.note(self.named(), &amounts, now);
+        metrics.note(self.named(), &amounts, now);
     }
 }
 

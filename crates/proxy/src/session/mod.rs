@@ -33,7 +33,7 @@ use microcache_policy::key::normal_host;
 use microcache_policy::{FieldBlock, Fields, RequestRules, Scheme, Span, Time, says_https};
 
 use crate::config::RateOf;
-use crate::figures::{AtOnce, Named, Refusal};
+use crate::metrics::{ImmediateResponse, Refusal, RequestUrl};
 use crate::notices::{Kind, TARGET};
 use crate::shared::Shared;
 use crate::traces::Traces;
@@ -230,7 +230,7 @@ impl Session {
 
     /// A client and this server could not agree on a session.
     pub(crate) fn tell_no_session(&self, why: &std::io::Error) {
-        self.shared.figures.refused.count(Refusal::Handshake);
+        self.shared.metrics.refused.count(Refusal::Handshake);
         // Whoever looks for open ports makes many of these.
         let address = self.peer.address();
         tracing::debug!(target: TARGET, kind = "handshake", about = address, "{address}: no TLS session: {why}");
@@ -238,7 +238,7 @@ impl Session {
 
     /// They have not come to an end with it in time.
     pub(crate) fn tell_late_session(&self) {
-        self.shared.figures.refused.count(Refusal::HandshakeLate);
+        self.shared.metrics.refused.count(Refusal::HandshakeLate);
     }
 
     /// What is owed to a request before the origin is asked about it.
@@ -320,10 +320,10 @@ impl Session {
             let line = || format!("{} was answered {status}: {reason}", self.peer.address());
             self.shared.refused(limit, line);
         }
-        let figures = &self.shared.figures;
-        figures.count(RouteId::default(), page.outcome);
-        figures.sent(RouteId::default(), page.length.unwrap_or_default());
-        figures.answered_error(RouteId::default(), None, &page, now);
+        let metrics = &self.shared.metrics;
+        metrics.count(RouteId::default(), page.outcome);
+        metrics.sent(RouteId::default(), page.length.unwrap_or_default());
+        metrics.answered_error(RouteId::default(), None, &page, now);
         if let Some(tell) = &self.shared.on_finished {
             tell(&Finished::refused(&self.peer, version, &page, now));
         }
@@ -396,8 +396,8 @@ impl Session {
         account: Account,
         announced: Option<Announced>,
     ) -> (Answering, Option<ContentSender>) {
-        let (engine, life) = (&self.shared.engine, &self.shared.life);
-        let answer = purge.carry_out(Arc::clone(engine), Arc::clone(&life.predecessor));
+        let (engine, lifecycle) = (&self.shared.engine, &self.shared.lifecycle);
+        let answer = purge.carry_out(Arc::clone(engine), Arc::clone(&lifecycle.predecessor));
         let answer = Box::pin(async move { Ok(answer.await) });
         self.without_content(answer, account, announced)
     }
@@ -430,14 +430,14 @@ impl Session {
         response: &Response,
         now: Time,
     ) -> bool {
-        let (figures, outcome) = (&self.shared.figures, response.outcome);
+        let (metrics, outcome) = (&self.shared.metrics, response.outcome);
         let bytes = finished::content_length(request, response);
-        let named = Named {
+        let named = RequestUrl {
             scheme: request.scheme,
             host: request.host,
             target: microcache_push::redacted_target(request.target),
         };
-        let is_timed = figures.answered_at_once(&AtOnce {
+        let is_timed = metrics.answered_at_once(&ImmediateResponse {
             route,
             outcome,
             bytes,
@@ -445,7 +445,7 @@ impl Session {
             now,
         });
         if outcome == Outcome::Error {
-            figures.answered_error(route, Some(named), response, now);
+            metrics.answered_error(route, Some(named), response, now);
         }
         if let Some(tell) = &self.shared.on_finished {
             tell(&Finished::at_once(request, version, response, bytes, now));
@@ -486,7 +486,7 @@ impl Session {
         let rules = &self.shared.engine.rules(refresh.route()).request;
         let mut incoming = self.incoming(OwnedHead::copied(request), rules, Body::Empty);
         // The client has its answer, and no part of its span is left to be.
-        let traces = self.shared.figures.traces();
+        let traces = self.shared.metrics.traces();
         let span = traces.and_then(|traces| traces.begin(request.fields, request.vouched));
         traced(&mut incoming, span, rules);
         self.shared.engine.refresh(refresh, incoming);

@@ -7,8 +7,8 @@ use microcache_engine::{
 use microcache_policy::key::without_port;
 use microcache_policy::{CacheStatus, Detail, FieldsBuf, Time, date};
 
-use crate::rates::Limit;
-use crate::rates::pace::TooEarly;
+use crate::rates::RateLimit;
+use crate::rates::gcra::TooEarly;
 
 /// The engine was not asked, or gave no answer.
 fn page(status: u16, text: &str, detail: Detail, now: Time) -> Response {
@@ -87,7 +87,7 @@ pub(crate) fn not_purged(status: u16, reason: &str, now: Time) -> Response {
 }
 
 /// To a request that comes too early (draft-ietf-httpapi-ratelimit-headers-11). The name of the policy is no name of the configuration.
-pub(crate) fn too_many(limit: &Limit, early: TooEarly, now: Time) -> Response {
+pub(crate) fn too_many(limit: &RateLimit, early: TooEarly, now: Time) -> Response {
     let seconds = early.by.div_ceil(1_000_000);
     let (policy, quota) = (limit.by.policy(), limit.quota);
     let more = [

@@ -5,8 +5,8 @@ use microcache_policy::Time;
 
 use super::{Session, pages};
 use crate::config::RateOf;
-use crate::figures::Refusal;
-use crate::rates::{Limit, Rates};
+use crate::metrics::Refusal;
+use crate::rates::{RateLimit, RateLimits};
 
 impl Session {
     /// The answer to a request that its route does not let through, where it counts these.
@@ -44,8 +44,8 @@ impl Session {
 
     fn held_back(
         &self,
-        rates: &Rates,
-        limit: &Limit,
+        rates: &RateLimits,
+        limit: &RateLimit,
         request: &Request<'_>,
         now: Time,
     ) -> Option<Response> {

@@ -194,12 +194,12 @@ async fn every_request_is_over_once() {
         "192.0.2.1 GET /left no answer 0",
     ];
     assert_eq!(lines, expected);
-    let figures = session.shared.figures.snapshot();
-    let outcomes = Outcome::ALL.map(|outcome| figures.of(outcome));
+    let metrics = session.shared.metrics.snapshot();
+    let outcomes = Outcome::ALL.map(|outcome| metrics.of(outcome));
     assert_eq!(outcomes, [1, 0, 0, 1, 0, 1, 2, 0, 1], "each once");
-    let (all, routed) = (figures.requests(), figures.routes[0].requests());
+    let (all, routed) = (metrics.requests(), metrics.routes[0].requests());
     assert_eq!((all, routed), (6, 5), "one could not be read");
-    assert_eq!(figures.bytes(), 39 + 37 + 9);
+    assert_eq!(metrics.bytes(), 39 + 37 + 9);
 }
 
 #[tokio::test]

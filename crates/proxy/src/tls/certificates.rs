@@ -8,22 +8,22 @@ use rustls::SignatureScheme;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
-use super::issued::{CertificateReport, Issued};
+use super::issued::{CertificateReport, IssuedCertificates};
 
 thread_local! {
     /// Certificate selected in the handshake that this thread is processing; rustls does not report it to the
     /// session.
-    static CHOSEN: RefCell<Option<Shown>> = const { RefCell::new(None) };
+    static CHOSEN: RefCell<Option<SelectedCertificate>> = const { RefCell::new(None) };
 }
 
 /// Takes the certificate that was selected in the latest handshake step of this thread.
-pub(super) fn take_chosen() -> Option<Shown> {
+pub(super) fn take_chosen() -> Option<SelectedCertificate> {
     CHOSEN.take()
 }
 
 /// The certificate selected for a client.
 #[derive(Clone, Debug)]
-pub(super) struct Shown {
+pub(super) struct SelectedCertificate {
     pub(super) certificate: Arc<Certificate>,
     /// It covers the host in the client's SNI.
     pub(super) is_for_it: bool,
@@ -68,7 +68,7 @@ pub(crate) struct Certificates {
     exact: HashMap<String, Vec<Arc<Certificate>>>,
     wildcard: HashMap<String, Vec<Arc<Certificate>>>,
     /// ACME certificates, and the names for which they are used.
-    issued: Option<(Arc<Issued>, Vec<String>)>,
+    issued: Option<(Arc<IssuedCertificates>, Vec<String>)>,
 }
 
 impl Certificates {
@@ -77,7 +77,7 @@ impl Certificates {
     /// before wildcards.
     pub(crate) fn new(
         all: &[Arc<Certificate>],
-        issued: Option<(Arc<Issued>, Vec<String>)>,
+        issued: Option<(Arc<IssuedCertificates>, Vec<String>)>,
     ) -> Self {
         let mut exact: HashMap<String, Vec<_>> = HashMap::new();
         let mut wildcard: HashMap<String, Vec<_>> = HashMap::new();
@@ -152,7 +152,7 @@ impl ResolvesServerCert for Certificates {
             return self.challenge(&hello);
         }
         let chosen = self.choose(hello.server_name(), hello.signature_schemes())?;
-        CHOSEN.set(Some(Shown {
+        CHOSEN.set(Some(SelectedCertificate {
             certificate: Arc::clone(&chosen),
             is_for_it: hello.server_name().is_some_and(|host| chosen.covers(host)),
         }));

@@ -13,7 +13,7 @@ use rustls::sign::CertifiedKey;
 use rustls::{Error, InconsistentKeys};
 
 use super::certificates::Certificate;
-use super::x509::Facts;
+use super::x509::CertificateFields;
 
 /// Limit of a file's size in bytes.
 const LARGEST_FILE: u64 = 1024 * 1024;
@@ -35,12 +35,12 @@ pub struct CertificateFiles {
 
 /// Reason for which a file cannot be used, and its remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Fault {
+pub(crate) struct TlsFileError {
     pub(crate) what: String,
     pub(crate) remedy: String,
 }
 
-impl Fault {
+impl TlsFileError {
     pub(super) fn new(what: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self {
             what: what.into(),
@@ -49,7 +49,7 @@ impl Fault {
     }
 }
 
-impl Fault {
+impl TlsFileError {
     /// Returns true if it concerns one of these files.
     pub(crate) fn is_about(&self, files: &CertificateFiles) -> bool {
         let named = [&*files.certificate, files.key_file()];
@@ -67,24 +67,30 @@ impl CertificateFiles {
 
     /// Reads the files and checks the key against the certificate, and its validity at `now`, in seconds
     /// since 1970.
-    pub(crate) fn load(&self, provider: &CryptoProvider, now: i64) -> Result<Certificate, Fault> {
+    pub(crate) fn load(
+        &self,
+        provider: &CryptoProvider,
+        now: i64,
+    ) -> Result<Certificate, TlsFileError> {
         let chain = read_chain(&self.certificate)?;
         let name = self.certificate.display();
-        let facts = chain.first().and_then(|first| Facts::read(first));
+        let facts = chain
+            .first()
+            .and_then(|first| CertificateFields::read(first));
         let facts = facts.ok_or_else(|| {
-            Fault::new(
+            TlsFileError::new(
                 format!("the first certificate in {name} cannot be read"),
                 "have it issued again, or copy the file again",
             )
         })?;
         if facts.not_after.unix() < now {
-            return Err(Fault::new(
+            return Err(TlsFileError::new(
                 format!("the certificate in {name} expired on {}", facts.not_after),
                 "renew it; if it is newer than that, set the clock of this machine",
             ));
         }
         if facts.not_before.unix() > now {
-            return Err(Fault::new(
+            return Err(TlsFileError::new(
                 format!(
                     "the certificate in {name} holds from {} on only",
                     facts.not_before
@@ -104,13 +110,13 @@ impl CertificateFiles {
         })
     }
 
-    fn read_key(&self) -> Result<PrivateKeyDer<'static>, Fault> {
+    fn read_key(&self) -> Result<PrivateKeyDer<'static>, TlsFileError> {
         let file = self.key_file();
         let bytes = read(file)?;
         PrivateKeyDer::from_pem_slice(&bytes).map_err(|_| {
             let name = file.display();
             if memchr::memmem::find(&bytes, b"ENCRYPTED").is_some() {
-                return Fault::new(
+                return TlsFileError::new(
                     format!("the key in {name} is protected by a password"),
                     format!("take it off: openssl pkey -in {name} -out FILE"),
                 );
@@ -120,18 +126,18 @@ impl CertificateFiles {
             } else {
                 "name the key's file as well: CERTIFICATE,KEY"
             };
-            Fault::new(format!("{name} holds no private key"), remedy)
+            TlsFileError::new(format!("{name} holds no private key"), remedy)
         })
     }
 
-    fn mismatch(&self, error: &Error) -> Fault {
+    fn mismatch(&self, error: &Error) -> TlsFileError {
         let (certificate, key) = (self.certificate.display(), self.key_file().display());
         match error {
-            Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => Fault::new(
+            Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => TlsFileError::new(
                 format!("the key in {key} is not the one of the certificate in {certificate}"),
                 "name the key that the certificate was asked for with; the server's own certificate comes first in its file",
             ),
-            error => Fault::new(
+            error => TlsFileError::new(
                 format!(
                     "the certificate in {certificate} cannot be used with the key in {key}: {error}"
                 ),
@@ -142,21 +148,21 @@ impl CertificateFiles {
 }
 
 /// The certificates in a file, one at least.
-pub(super) fn read_chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, Fault> {
+pub(super) fn read_chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsFileError> {
     let bytes = read(file)?;
     let name = file.display();
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
     match chain {
         Ok(chain) if !chain.is_empty() => Ok(chain),
-        Ok(_) if bytes.first() == Some(&0x30) => Err(Fault::new(
+        Ok(_) if bytes.first() == Some(&0x30) => Err(TlsFileError::new(
             format!("the certificate in {name} is in DER form"),
             format!("bring it into PEM form: openssl x509 -inform der -in {name} -out FILE"),
         )),
-        Ok(_) => Err(Fault::new(
+        Ok(_) => Err(TlsFileError::new(
             format!("{name} holds no certificate"),
             "name the file that begins with -----BEGIN CERTIFICATE-----, best the one with the whole chain",
         )),
-        Err(error) => Err(Fault::new(
+        Err(error) => Err(TlsFileError::new(
             format!("the certificates in {name} cannot be read: {error}"),
             "copy the file again",
         )),
@@ -164,19 +170,19 @@ pub(super) fn read_chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, Fa
 }
 
 /// An answer of RFC 6960, as the authority gave it.
-fn read_ocsp(file: &Path) -> Result<Vec<u8>, Fault> {
+fn read_ocsp(file: &Path) -> Result<Vec<u8>, TlsFileError> {
     let bytes = read(file)?;
     if bytes.first() == Some(&0x30) {
         return Ok(bytes);
     }
-    Err(Fault::new(
+    Err(TlsFileError::new(
         format!("{} holds no OCSP response in DER form", file.display()),
         "have it written by `openssl ocsp -respout FILE`",
     ))
 }
 
 /// The secrets that a fleet derives the keys of its tickets from, one a line.
-pub(crate) fn read_secrets(file: &Path) -> Result<Vec<Vec<u8>>, Fault> {
+pub(crate) fn read_secrets(file: &Path) -> Result<Vec<Vec<u8>>, TlsFileError> {
     let bytes = read(file)?;
     let lines = bytes.split(|&b| b == b'\n').map(<[u8]>::trim_ascii);
     let secrets: Vec<Vec<u8>> = lines
@@ -185,7 +191,7 @@ pub(crate) fn read_secrets(file: &Path) -> Result<Vec<Vec<u8>>, Fault> {
         .collect();
     let remedy = "make one with: openssl rand -hex 32";
     if secrets.is_empty() {
-        return Err(Fault::new(
+        return Err(TlsFileError::new(
             format!("{} holds no secret", file.display()),
             remedy,
         ));
@@ -199,17 +205,17 @@ pub(crate) fn read_secrets(file: &Path) -> Result<Vec<Vec<u8>>, Fault> {
             at + 1,
             file.display()
         );
-        return Err(Fault::new(what, remedy));
+        return Err(TlsFileError::new(what, remedy));
     }
     Ok(secrets)
 }
 
 /// The key by which an authority knows a customer, as it gives it: in base64, of either alphabet.
-pub(crate) fn read_eab_key(file: &Path) -> Result<Vec<u8>, Fault> {
+pub(crate) fn read_eab_key(file: &Path) -> Result<Vec<u8>, TlsFileError> {
     let bytes = read(file)?;
     let key = decoded(bytes.trim_ascii()).filter(|key| !key.is_empty());
     key.ok_or_else(|| {
-        Fault::new(
+        TlsFileError::new(
             format!("{} holds no key in base64", file.display()),
             "copy the key as the authority shows it, and nothing else",
         )
@@ -241,29 +247,29 @@ fn decoded(digits: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Returns a warning if every user of the machine can read a secret file.
-pub(crate) fn exposed(file: &Path) -> Option<Fault> {
+pub(crate) fn exposed(file: &Path) -> Option<TlsFileError> {
     let mode = std::fs::metadata(file).ok()?.mode();
     (mode & WORLD_READABLE != 0).then(|| {
         let name = file.display();
-        Fault::new(
+        TlsFileError::new(
             format!("every user of this machine may read {name}"),
             format!("chmod o= {name}"),
         )
     })
 }
 
-fn read(file: &Path) -> Result<Vec<u8>, Fault> {
+fn read(file: &Path) -> Result<Vec<u8>, TlsFileError> {
     let mut bytes = Vec::new();
     let read =
         File::open(file).and_then(|open| open.take(LARGEST_FILE + 1).read_to_end(&mut bytes));
     let name = file.display();
     match read {
         Ok(_) if bytes.len() as u64 <= LARGEST_FILE => Ok(bytes),
-        Ok(_) => Err(Fault::new(
+        Ok(_) => Err(TlsFileError::new(
             format!("{name} is larger than 1 MiB"),
             "name the file with the certificate or the key alone",
         )),
-        Err(error) => Err(Fault::new(
+        Err(error) => Err(TlsFileError::new(
             format!("cannot read {name}: {error}"),
             "name a file that the user whom the server runs as may read",
         )),

@@ -15,7 +15,7 @@ use rustls::{Error, InconsistentKeys};
 
 use super::certificates::Certificate;
 use super::provider;
-use super::x509::Facts;
+use super::x509::CertificateFields;
 
 /// URL path of http-01 challenges (RFC 8555 §8.3).
 const WELL_KNOWN: &[u8] = b"/.well-known/acme-challenge/";
@@ -24,19 +24,19 @@ const LONGEST_CHAIN: usize = 10;
 
 /// Issued certificates and pending challenges.
 #[derive(Default)]
-pub struct Issued {
+pub struct IssuedCertificates {
     /// By the name that each is for.
     certificates: RwLock<HashMap<String, Arc<Certificate>>>,
     /// Key authorizations served under [`WELL_KNOWN`], by token.
     answers: RwLock<HashMap<String, String>>,
     /// Certificates of pending tls-alpn-01 challenges, by name.
     handshakes: RwLock<HashMap<String, Arc<CertifiedKey>>>,
-    standings: Mutex<BTreeMap<String, Standing>>,
+    standings: Mutex<BTreeMap<String, RenewalState>>,
 }
 
 /// State of the ACME certificate for a name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct RenewalState {
     /// An order is under way.
     pub is_ordering: bool,
     /// Error of the last order, if it failed.
@@ -57,12 +57,12 @@ pub struct CertificateReport {
     /// Expiry, in seconds since 1970; `None` if it has not been issued yet.
     pub expires: Option<i64>,
     /// Order state of an ACME certificate.
-    pub standing: Option<Standing>,
+    pub standing: Option<RenewalState>,
 }
 
 /// An issued certificate that passed all checks.
 #[derive(Clone)]
-pub struct Issue {
+pub struct IssuedCertificate {
     certificate: Arc<Certificate>,
     /// Begin of its validity, in seconds since 1970.
     pub not_before: i64,
@@ -74,7 +74,7 @@ pub struct Issue {
     pub serial: Vec<u8>,
 }
 
-impl Issue {
+impl IssuedCertificate {
     /// Parses a certificate chain with its key in PEM form. Fails if they do not match each other or `name`,
     /// or are not valid at `now`, in seconds since 1970.
     pub fn read(pem: &str, name: &str, now: i64) -> Result<Self, String> {
@@ -84,7 +84,7 @@ impl Issue {
             return Err(format!("there are more than {LONGEST_CHAIN} certificates"));
         }
         let first = chain.first().ok_or("there is no certificate in it")?;
-        let facts = Facts::read(first).ok_or("the certificate cannot be read")?;
+        let facts = CertificateFields::read(first).ok_or("the certificate cannot be read")?;
         if !facts.names.iter().any(|is_for| is_for == name) {
             let names = facts.names.join(", ");
             return Err(format!("the certificate is for \"{names}\""));
@@ -121,34 +121,34 @@ impl Issue {
 }
 
 /// A pending challenge; it is answered until this is dropped.
-pub struct Expected {
-    issued: Arc<Issued>,
-    what: What,
+pub struct PendingChallenge {
+    issued: Arc<IssuedCertificates>,
+    what: ChallengeKey,
 }
 
-enum What {
+enum ChallengeKey {
     Answer(String),
     Handshake(String),
 }
 
-impl Drop for Expected {
+impl Drop for PendingChallenge {
     fn drop(&mut self) {
         match &self.what {
-            What::Answer(token) => drop(self.issued.answers.write().remove(token)),
-            What::Handshake(name) => drop(self.issued.handshakes.write().remove(name)),
+            ChallengeKey::Answer(token) => drop(self.issued.answers.write().remove(token)),
+            ChallengeKey::Handshake(name) => drop(self.issued.handshakes.write().remove(name)),
         }
     }
 }
 
-impl Issued {
+impl IssuedCertificates {
     /// Returns the store of this process.
     pub fn of_this_process() -> Arc<Self> {
-        static ISSUED: LazyLock<Arc<Issued>> = LazyLock::new(Arc::default);
+        static ISSUED: LazyLock<Arc<IssuedCertificates>> = LazyLock::new(Arc::default);
         Arc::clone(&ISSUED)
     }
 
     /// Uses this certificate for the name from now on.
-    pub fn show(&self, name: &str, issue: &Issue) {
+    pub fn show(&self, name: &str, issue: &IssuedCertificate) {
         let certificate = Arc::clone(&issue.certificate);
         self.certificates
             .write()
@@ -164,19 +164,19 @@ impl Issued {
     }
 
     /// Updates the state of a name.
-    pub fn note(&self, name: &str, change: impl FnOnce(&mut Standing)) {
+    pub fn note(&self, name: &str, change: impl FnOnce(&mut RenewalState)) {
         change(self.standings.lock().entry(name.to_owned()).or_default());
     }
 
     /// Serves this key authorization for the token (http-01).
-    pub fn answer(self: &Arc<Self>, token: &str, answer: &str) -> Expected {
+    pub fn answer(self: &Arc<Self>, token: &str, answer: &str) -> PendingChallenge {
         let token = token.to_owned();
         self.answers
             .write()
             .insert(token.clone(), answer.to_owned());
-        Expected {
+        PendingChallenge {
             issued: Arc::clone(self),
-            what: What::Answer(token),
+            what: ChallengeKey::Answer(token),
         }
     }
 
@@ -186,7 +186,7 @@ impl Issued {
         name: &str,
         certificate: Vec<u8>,
         key: Vec<u8>,
-    ) -> Result<Expected, String> {
+    ) -> Result<PendingChallenge, String> {
         let key = PrivateKeyDer::try_from(key)?;
         let chain = vec![CertificateDer::from(certificate)];
         let key = provider().key_provider.load_private_key(key);
@@ -196,9 +196,9 @@ impl Issued {
         let key = CertifiedKey::new(chain, key);
         let name = name.to_owned();
         self.handshakes.write().insert(name.clone(), Arc::new(key));
-        Ok(Expected {
+        Ok(PendingChallenge {
             issued: Arc::clone(self),
-            what: What::Handshake(name),
+            what: ChallengeKey::Handshake(name),
         })
     }
 
@@ -231,7 +231,7 @@ impl Issued {
 }
 
 /// Leaves the private keys out.
-impl fmt::Debug for Issued {
+impl fmt::Debug for IssuedCertificates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Issued")
     }

@@ -19,11 +19,13 @@ use rustls::{Error, ServerConfig};
 
 pub(crate) use certificates::{Certificate, Certificates};
 pub use files::CertificateFiles;
-pub(crate) use files::{Fault, exposed, read_eab_key, read_secrets};
-pub use issued::{CertificateReport, Expected, Issue, Issued, Standing};
+pub(crate) use files::{TlsFileError, exposed, read_eab_key, read_secrets};
+pub use issued::{
+    CertificateReport, IssuedCertificate, IssuedCertificates, PendingChallenge, RenewalState,
+};
 pub(crate) use origins::HTTP2;
 pub use origins::OriginTls;
-pub(crate) use session::{HELD_BACK, Records, Session};
+pub(crate) use session::{HELD_BACK, RecordBuffer, TlsSession};
 pub(crate) use tickets::Tickets;
 
 /// ALPN protocols offered to clients, in order of preference (RFC 7301).

@@ -8,7 +8,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::sign::SingleCertAndKey;
 use rustls::{ClientConfig, RootCertStore};
 
-use super::files::{CertificateFiles, Fault, read_chain};
+use super::files::{CertificateFiles, TlsFileError, read_chain};
 use super::provider;
 use super::verifier::Verifier;
 
@@ -27,25 +27,25 @@ pub struct OriginTls {
     /// Expected name of their certificates; `None` uses the host of the URL.
     pub name: Option<String>,
     /// Client configuration, once the files have been read.
-    pub(crate) ready: Option<Ready>,
+    pub(crate) ready: Option<LoadedOriginTls>,
 }
 
 /// A loaded client configuration. Two are equal if their certificates are.
 #[derive(Clone, Debug)]
-pub(crate) struct Ready {
+pub(crate) struct LoadedOriginTls {
     pub(crate) config: Arc<ClientConfig>,
     made_of: Vec<CertificateDer<'static>>,
 }
 
-impl PartialEq for Ready {
+impl PartialEq for LoadedOriginTls {
     fn eq(&self, other: &Self) -> bool {
         self.made_of == other.made_of
     }
 }
 
-impl Eq for Ready {}
+impl Eq for LoadedOriginTls {}
 
-impl Ready {
+impl LoadedOriginTls {
     /// The configuration with HTTP/2 offered by ALPN.
     pub(crate) fn offering_http2(&self) -> ClientConfig {
         let mut config = ClientConfig::clone(&self.config);
@@ -56,7 +56,7 @@ impl Ready {
 
 impl OriginTls {
     /// Loads the configured files, or the trust anchors of the system.
-    pub(crate) fn load(&self, now: i64) -> Result<Ready, Fault> {
+    pub(crate) fn load(&self, now: i64) -> Result<LoadedOriginTls, TlsFileError> {
         let mut made_of = match &self.ca {
             Some(file) => read_chain(file)?,
             None => rustls_native_certs::load_native_certs().certs,
@@ -68,8 +68,8 @@ impl OriginTls {
         }
         let builder = ClientConfig::builder_with_provider(provider());
         let versions = builder.with_safe_default_protocol_versions();
-        let versions =
-            versions.map_err(|error| Fault::new(format!("TLS cannot be spoken: {error}"), ""))?;
+        let versions = versions
+            .map_err(|error| TlsFileError::new(format!("TLS cannot be spoken: {error}"), ""))?;
         let authorities = WebPkiServerVerifier::builder_with_provider(roots.into(), provider());
         let verifier = Verifier {
             authorities: authorities.build().map_err(|_| self.nobody_vouches())?,
@@ -87,22 +87,22 @@ impl OriginTls {
             }
         };
         config.alpn_protocols = vec![HTTP1.to_vec()];
-        Ok(Ready {
+        Ok(LoadedOriginTls {
             config: Arc::new(config),
             made_of,
         })
     }
 
-    fn nobody_vouches(&self) -> Fault {
+    fn nobody_vouches(&self) -> TlsFileError {
         match &self.ca {
-            Some(file) => Fault::new(
+            Some(file) => TlsFileError::new(
                 format!(
                     "no certificate in {} can be used to vouch for origins",
                     file.display()
                 ),
                 "name the file with the certificate of the authority, in PEM form",
             ),
-            None => Fault::new(
+            None => TlsFileError::new(
                 "this machine has no certificates that vouch for origins",
                 "install them (ca-certificates), or name your own authority's as `origin_ca`",
             ),

@@ -12,7 +12,7 @@ use rustls::unbuffered::{
 };
 use rustls::{Error, ProtocolVersion, ServerConfig};
 
-use super::certificates::{self, Certificate, Shown};
+use super::certificates::{self, Certificate, SelectedCertificate};
 
 /// Limit of plaintext in one record (RFC 8446 §5.1), in bytes.
 const RECORD: usize = 16 * 1024;
@@ -28,7 +28,7 @@ pub(crate) const HELD_BACK: usize = 4 * 1024;
 const OWN_WORDS: usize = 1024;
 
 /// A TLS session with a client.
-pub(crate) struct Session {
+pub(crate) struct TlsSession {
     rustls: UnbufferedServerConnection,
     /// Incomplete records; mostly empty.
     incoming: BytesMut,
@@ -39,18 +39,18 @@ pub(crate) struct Session {
     has_failed: bool,
     said_goodbye: bool,
     /// Certificate selected for the client.
-    shown: Option<Shown>,
+    shown: Option<SelectedCertificate>,
 }
 
 /// Buffer for encrypted records; one per thread.
-pub(crate) struct Records {
+pub(crate) struct RecordBuffer {
     bytes: Box<[u8]>,
     filled: usize,
     /// Buffer in which small pieces are joined.
     joined: Vec<u8>,
 }
 
-impl Records {
+impl RecordBuffer {
     pub(crate) fn new() -> Self {
         let room = BATCH + BATCH_RECORDS * RECORD_OVERHEAD + HELD_BACK + OWN_WORDS;
         Self {
@@ -74,7 +74,7 @@ impl Records {
     }
 }
 
-impl Session {
+impl TlsSession {
     pub(crate) fn new(config: Arc<ServerConfig>) -> Result<Self, Error> {
         Ok(Self {
             rustls: UnbufferedServerConnection::new(config)?,
@@ -204,7 +204,7 @@ impl Session {
     pub(crate) fn encrypt(
         &mut self,
         pieces: &[IoSlice<'_>],
-        out: &mut Records,
+        out: &mut RecordBuffer,
     ) -> Result<usize, Error> {
         out.filled = 0;
         self.writing(|traffic, outgoing| {
@@ -264,7 +264,7 @@ impl Session {
 fn encrypt_batch<D>(
     traffic: &mut WriteTraffic<'_, D>,
     pieces: &[IoSlice<'_>],
-    out: &mut Records,
+    out: &mut RecordBuffer,
 ) -> Result<usize, EncryptError> {
     let mut taken = 0;
     let mut pieces = pieces.iter().map(|piece| &piece[..]);
@@ -278,7 +278,7 @@ fn encrypt_batch<D>(
         } else {
             whole / RECORD * RECORD
         };
-        let Records {
+        let RecordBuffer {
             bytes,
             filled,
             joined,

@@ -125,7 +125,7 @@ fn connect(config: &Arc<ClientConfig>, host: &str) -> ClientConnection {
 /// Gives the session what the client sends, so many bytes at a time, and the client what it says.
 fn exchange(
     client: &mut ClientConnection,
-    session: &mut Session,
+    session: &mut TlsSession,
     step: usize,
 ) -> Result<Vec<u8>, Error> {
     let mut heard = Vec::new();
@@ -178,7 +178,7 @@ fn what_is_said_on_either_side_arrives_however_it_is_cut() {
         for step in [1, 7, 1000, 32 * 1024] {
             let config = Arc::new(client(version, ALL));
             let mut client = connect(&config, "a.example");
-            let mut session = Session::new(Arc::clone(&server)).unwrap();
+            let mut session = TlsSession::new(Arc::clone(&server)).unwrap();
             exchange(&mut client, &mut session, step).unwrap();
             assert!(!session.is_handshaking() && !client.is_handshaking());
             assert!(session.certificate().unwrap().covers("a.example"));
@@ -196,9 +196,9 @@ fn pieces_are_sent_in_few_records_and_in_order() {
     let server = server(&files, &["a.example"]);
     let config = Arc::new(client(&TLS13, ALL));
     let mut client = connect(&config, "a.example");
-    let mut session = Session::new(server).unwrap();
+    let mut session = TlsSession::new(server).unwrap();
     exchange(&mut client, &mut session, 4096).unwrap();
-    let mut out = Records::new();
+    let mut out = RecordBuffer::new();
     let bytes: Vec<u8> = (0..200_000_u32).map(|n| (n / 7) as u8).collect();
     for (lengths, records) in [
         (&[100][..], 1),
@@ -237,10 +237,10 @@ fn a_ticket_makes_the_next_handshake_a_short_one_in_both_versions() {
             // Another configuration each time, as after a reload.
             let server = server(&files, &["a.example"]);
             let mut client = connect(&config, "a.example");
-            let mut session = Session::new(server).unwrap();
+            let mut session = TlsSession::new(server).unwrap();
             exchange(&mut client, &mut session, 4096).unwrap();
             kinds.push(client.handshake_kind().unwrap());
-            let mut out = Records::new();
+            let mut out = RecordBuffer::new();
             session.encrypt(&[IoSlice::new(b"x")], &mut out).unwrap();
             assert_eq!(tell(&mut client, out.filled()).unwrap(), b"x");
             assert!(
@@ -259,10 +259,10 @@ fn a_ticket_makes_the_next_handshake_a_short_one_in_both_versions() {
 #[test]
 fn the_end_is_told_and_heard() {
     let files = Files::new("end");
-    let mut session = Session::new(server(&files, &["a.example"])).unwrap();
+    let mut session = TlsSession::new(server(&files, &["a.example"])).unwrap();
     session.say_goodbye().unwrap();
     assert!(session.outgoing.is_empty(), "nobody has been greeted");
-    let mut session = Session::new(server(&files, &["a.example"])).unwrap();
+    let mut session = TlsSession::new(server(&files, &["a.example"])).unwrap();
     let config = Arc::new(client(&TLS13, ALL));
     let mut client = connect(&config, "a.example");
     exchange(&mut client, &mut session, 4096).unwrap();
@@ -270,7 +270,7 @@ fn the_end_is_told_and_heard() {
     exchange(&mut client, &mut session, 4096).unwrap();
     assert!(session.has_ended());
     // A client that has sent close_notify is still answered.
-    let mut out = Records::new();
+    let mut out = RecordBuffer::new();
     session.encrypt(&[IoSlice::new(b"x")], &mut out).unwrap();
     assert_eq!(tell(&mut client, out.filled()).unwrap(), b"x");
     for _ in 0..2 {
@@ -292,7 +292,7 @@ fn what_is_no_tls_is_refused_with_an_alert_and_nothing_follows() {
         bytes
     };
     for at in 0..hello().len().min(300) {
-        let mut session = Session::new(Arc::clone(&server)).unwrap();
+        let mut session = TlsSession::new(Arc::clone(&server)).unwrap();
         let mut bytes = hello();
         bytes[at] ^= 0x5a;
         // Some of it means nothing, or something else that is allowed.
@@ -300,13 +300,13 @@ fn what_is_no_tls_is_refused_with_an_alert_and_nothing_follows() {
         if refused {
             assert!(
                 session
-                    .encrypt(&[IoSlice::new(b"x")], &mut Records::new())
+                    .encrypt(&[IoSlice::new(b"x")], &mut RecordBuffer::new())
                     .is_err()
             );
             assert!(session.say_goodbye().is_ok());
         }
     }
-    let mut session = Session::new(server).unwrap();
+    let mut session = TlsSession::new(server).unwrap();
     assert!(session.receive(&mut [0x80; 500], |_| {}).is_err());
     assert_eq!(session.outgoing.first(), Some(&21), "an alert");
 }
@@ -314,7 +314,7 @@ fn what_is_no_tls_is_refused_with_an_alert_and_nothing_follows() {
 #[test]
 fn a_handshake_that_has_no_end_is_not_kept() {
     let files = Files::new("endless");
-    let mut session = Session::new(server(&files, &["a.example"])).unwrap();
+    let mut session = TlsSession::new(server(&files, &["a.example"])).unwrap();
     // A hello of 60,000 bytes, of which they never come to an end.
     let mut record = vec![22, 3, 1, 0x40, 0];
     record.extend([1, 0, 0xea, 0x60]);
@@ -361,7 +361,7 @@ fn clients_are_shown_the_certificate_for_the_host_that_they_name_and_can_use() {
     ] {
         let config = Arc::new(client(&TLS13, schemes));
         let mut client = connect(&config, host);
-        let mut session = Session::new(Arc::clone(&server)).unwrap();
+        let mut session = TlsSession::new(Arc::clone(&server)).unwrap();
         let agreed = exchange(&mut client, &mut session, 4096);
         let shown = session.certificate().filter(|_| agreed.is_ok());
         let shown = shown.map(|one| {
@@ -391,9 +391,9 @@ fn what_an_authority_has_issued_comes_behind_files_and_before_those_for_many_hos
     let key = || KeyPair::generate().unwrap();
     let file = certificate(&files, &["a.example"], &key());
     let many = certificate(&files, &["*.example"], &key());
-    let table = Arc::<Issued>::default();
+    let table = Arc::<IssuedCertificates>::default();
     for name in ["a.example", "b.example", "gone.example"] {
-        let issue = Issue::read(&issued(&[name], &key(), 2030), name, NOW).unwrap();
+        let issue = IssuedCertificate::read(&issued(&[name], &key(), 2030), name, NOW).unwrap();
         table.show(name, &issue);
     }
     let names = ["none", "a", "b"].map(|name| format!("{name}.example"));
@@ -418,7 +418,7 @@ fn what_an_authority_has_issued_comes_behind_files_and_before_those_for_many_hos
     ] {
         let config = Arc::new(client(&TLS13, ALL));
         let mut client = connect(&config, host);
-        let mut session = Session::new(Arc::clone(server)).unwrap();
+        let mut session = TlsSession::new(Arc::clone(server)).unwrap();
         exchange(&mut client, &mut session, 4096).unwrap();
         let shown = session.certificate().unwrap();
         let expected: Arc<Certificate> = expected.unwrap();
@@ -426,17 +426,20 @@ fn what_an_authority_has_issued_comes_behind_files_and_before_those_for_many_hos
     }
     table.keep_only(&[]);
     let config = Arc::new(client(&TLS13, ALL));
-    let mut session = Session::new(alone).unwrap();
+    let mut session = TlsSession::new(alone).unwrap();
     let refused = exchange(&mut connect(&config, "b.example"), &mut session, 4096);
     assert!(refused.is_err(), "there is none at all");
 }
 
 #[test]
 fn challenges_are_answered_as_long_as_they_are_under_way_and_to_nobody_else() {
-    let table = Arc::<Issued>::default();
+    let table = Arc::<IssuedCertificates>::default();
     let key = KeyPair::generate().unwrap();
     let good = issued(&["a.example"], &key, 2030);
-    table.show("a.example", &Issue::read(&good, "a.example", NOW).unwrap());
+    table.show(
+        "a.example",
+        &IssuedCertificate::read(&good, "a.example", NOW).unwrap(),
+    );
     let wanted = Some((Arc::clone(&table), vec!["a.example".to_owned()]));
     let certificates = Arc::new(Certificates::new(&[], wanted));
     let server = for_clients(certificates, Tickets::of_this_process(), true).unwrap();
@@ -444,7 +447,7 @@ fn challenges_are_answered_as_long_as_they_are_under_way_and_to_nobody_else() {
         let mut config = client(&TLS13, ALL);
         config.alpn_protocols = offers.iter().map(|&offer| offer.to_vec()).collect();
         let mut client = connect(&Arc::new(config), host);
-        let mut session = Session::new(Arc::clone(&server)).unwrap();
+        let mut session = TlsSession::new(Arc::clone(&server)).unwrap();
         let agreed = exchange(&mut client, &mut session, 4096);
         agreed.ok().map(|_| session.is_challenge())
     };
@@ -483,12 +486,13 @@ fn challenges_are_answered_as_long_as_they_are_under_way_and_to_nobody_else() {
 fn what_is_issued_is_held_against_what_was_asked_for() {
     let (key, other) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
     let good = issued(&["a.example", "b.example"], &key, 2030);
-    let read = Issue::read(&good, "a.example", NOW).unwrap();
+    let read = IssuedCertificate::read(&good, "a.example", NOW).unwrap();
     assert_eq!(
         (read.not_before, read.not_after),
         (1_735_776_000, 1_893_456_000)
     );
-    let why = |pem: &str, name: &str, now: i64| Issue::read(pem, name, now).err().unwrap();
+    let why =
+        |pem: &str, name: &str, now: i64| IssuedCertificate::read(pem, name, now).err().unwrap();
     let told = why(&good, "c.example", NOW);
     assert_eq!(told, "the certificate is for \"a.example, b.example\"");
     let told = why(&good, "a.example", read.not_after);

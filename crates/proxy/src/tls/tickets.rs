@@ -23,13 +23,13 @@ type Seed = [u8; SEED];
 
 /// Seals tickets and opens them.
 pub(crate) struct Tickets {
-    source: Source,
+    source: KeySource,
     now: fn() -> u64,
-    keys: Mutex<Keys>,
+    keys: Mutex<TicketKeys>,
 }
 
 /// Source of the keys.
-enum Source {
+enum KeySource {
     /// Random keys of this process.
     Own,
     /// Secrets shared with other processes. The first one seals; all open.
@@ -37,15 +37,15 @@ enum Source {
 }
 
 /// The keys of one period.
-struct Keys {
+struct TicketKeys {
     period: u64,
     /// Seeds of random keys, the current one first; empty for a fleet's.
     seeds: Vec<Seed>,
     /// The first one seals.
-    open: Vec<Arc<Key>>,
+    open: Vec<Arc<TicketKey>>,
 }
 
-struct Key {
+struct TicketKey {
     /// Key name, which begins a ticket.
     name: [u8; NAME],
     key: LessSafeKey,
@@ -59,17 +59,17 @@ impl Tickets {
     }
 
     fn own() -> Self {
-        Self::from(Source::Own, unix_time)
+        Self::from(KeySource::Own, unix_time)
     }
 
     /// Derives the keys from secrets, of which the first one seals.
     pub(crate) fn of_fleet<'a>(secrets: impl Iterator<Item = &'a [u8]>) -> Self {
         let seed = |secret: &[u8]| derived(secret, b"microcache session tickets");
-        Self::from(Source::Fleet(secrets.map(seed).collect()), unix_time)
+        Self::from(KeySource::Fleet(secrets.map(seed).collect()), unix_time)
     }
 
-    fn from(source: Source, now: fn() -> u64) -> Self {
-        let keys = Keys {
+    fn from(source: KeySource, now: fn() -> u64) -> Self {
+        let keys = TicketKeys {
             period: 0,
             seeds: Vec::new(),
             open: Vec::new(),
@@ -95,9 +95,9 @@ impl Tickets {
         let mut words = handed.split(' ');
         let period = words.next().and_then(|period| period.parse().ok());
         let seeds: Option<Vec<Seed>> = words.map(seed_of).collect();
-        if let (Source::Own, Some(period), Some(seeds)) = (&self.source, period, seeds) {
-            let open = seeds.iter().filter_map(Key::of).collect();
-            *self.keys.lock() = Keys {
+        if let (KeySource::Own, Some(period), Some(seeds)) = (&self.source, period, seeds) {
+            let open = seeds.iter().filter_map(TicketKey::of).collect();
+            *self.keys.lock() = TicketKeys {
                 period,
                 seeds,
                 open,
@@ -106,20 +106,20 @@ impl Tickets {
     }
 
     /// Returns the current keys, the sealing one first; `None` if the random generator fails.
-    fn keys(&self) -> Option<Vec<Arc<Key>>> {
+    fn keys(&self) -> Option<Vec<Arc<TicketKey>>> {
         let period = (self.now)() / PERIOD;
         let mut keys = self.keys.lock();
         if keys.open.is_empty() || keys.period != period {
             *keys = match &self.source {
-                Source::Own => keys.succeeded(period)?,
-                Source::Fleet(secrets) => Keys::of_fleet(secrets, period),
+                KeySource::Own => keys.succeeded(period)?,
+                KeySource::Fleet(secrets) => TicketKeys::of_fleet(secrets, period),
             };
         }
         Some(keys.open.clone())
     }
 }
 
-impl Keys {
+impl TicketKeys {
     /// Keys of another period: a new one seals, and the previous one still opens if it is of the period
     /// before.
     fn succeeded(&self, period: u64) -> Option<Self> {
@@ -128,7 +128,7 @@ impl Keys {
         if self.period + 1 == period {
             seeds.extend(self.seeds.first());
         }
-        let open = seeds.iter().filter_map(Key::of).collect();
+        let open = seeds.iter().filter_map(TicketKey::of).collect();
         Some(Self {
             period,
             seeds,
@@ -147,13 +147,13 @@ impl Keys {
             .chain(of(period + 1));
         Self {
             period,
-            open: seeds.filter_map(|seed| Key::of(&seed)).collect(),
+            open: seeds.filter_map(|seed| TicketKey::of(&seed)).collect(),
             seeds: Vec::new(),
         }
     }
 }
 
-impl Key {
+impl TicketKey {
     fn of(seed: &Seed) -> Option<Arc<Self>> {
         let mut name = [0; NAME];
         name.copy_from_slice(&derived(seed, b"name")[..NAME]);
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn a_ticket_is_opened_for_one_more_period_and_then_by_nobody() {
         let (now, clock) = clock!(ROTATION);
-        let tickets = Tickets::from(Source::Own, now);
+        let tickets = Tickets::from(KeySource::Own, now);
         let ticket = tickets.encrypt(b"secrets").unwrap();
         assert_eq!(tickets.decrypt(&ticket).unwrap(), b"secrets");
         clock.fetch_add(PERIOD, Ordering::Relaxed);

@@ -8,7 +8,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
 
-use super::x509::Facts;
+use super::x509::CertificateFields;
 
 /// Accepts certificates issued by the trust anchors, and the configured certificates themselves.
 ///
@@ -28,7 +28,7 @@ impl Verifier {
         name: &ServerName<'_>,
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let facts = Facts::read(certificate).ok_or(CertificateError::BadEncoding)?;
+        let facts = CertificateFields::read(certificate).ok_or(CertificateError::BadEncoding)?;
         let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
         if now < facts.not_before.unix() {
             return Err(CertificateError::NotValidYet.into());

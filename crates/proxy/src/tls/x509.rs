@@ -22,9 +22,9 @@ const AUTHORITY_KEY: &[u8] = &[0x55, 0x1d, 0x23];
 
 /// Fields of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Facts {
-    pub(super) not_before: Moment,
-    pub(super) not_after: Moment,
+pub(super) struct CertificateFields {
+    pub(super) not_before: CertificateTime,
+    pub(super) not_after: CertificateTime,
     /// DNS names in lower case; `*.` stands for one label.
     pub(super) names: Vec<String>,
     /// Serial number, as encoded.
@@ -35,14 +35,14 @@ pub(super) struct Facts {
 
 /// A time in a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Moment {
+pub(super) struct CertificateTime {
     year: u32,
     month: u32,
     day: u32,
     second_of_day: u32,
 }
 
-impl Facts {
+impl CertificateFields {
     /// Parses a certificate (DER); `None` if it is malformed.
     pub(super) fn read(certificate: &[u8]) -> Option<Self> {
         let mut certificate = Der(Der(certificate).take(SEQUENCE)?);
@@ -53,8 +53,8 @@ impl Facts {
         fields.take(SEQUENCE)?;
         fields.take(SEQUENCE)?;
         let mut validity = Der(fields.take(SEQUENCE)?);
-        let not_before = Moment::read(&mut validity)?;
-        let not_after = Moment::read(&mut validity)?;
+        let not_before = CertificateTime::read(&mut validity)?;
+        let not_after = CertificateTime::read(&mut validity)?;
         let (mut names, mut authority_key) = (Vec::new(), Vec::new());
         while let Some((tag, value)) = fields.next() {
             if tag == EXTENSIONS {
@@ -102,7 +102,7 @@ fn host_names(mut listed: Der<'_>) -> Vec<String> {
     names
 }
 
-impl Moment {
+impl CertificateTime {
     fn read(from: &mut Der<'_>) -> Option<Self> {
         let (tag, text) = from.next()?;
         let text = std::str::from_utf8(text).ok()?.strip_suffix('Z')?;
@@ -144,7 +144,7 @@ impl Moment {
     }
 }
 
-impl fmt::Display for Moment {
+impl fmt::Display for CertificateTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:04}-{:02}-{:02}", self.year, self.month, self.day)
     }
@@ -213,7 +213,7 @@ mod tests {
         params.not_after = date_time_ymd(2051, 1, 1);
         let key = KeyPair::generate().unwrap();
         let certificate = params.self_signed(&key).unwrap();
-        let facts = Facts::read(certificate.der()).unwrap();
+        let facts = CertificateFields::read(certificate.der()).unwrap();
         assert_eq!(facts.names, ["example.org", "*.example.org"]);
         assert_eq!(facts.not_before.unix(), 1_709_164_800);
         assert_eq!(facts.not_before.to_string(), "2024-02-29");
@@ -228,13 +228,17 @@ mod tests {
         let params = CertificateParams::new(["a".to_owned()]).unwrap();
         let certificate = params.self_signed(&key).unwrap().der().to_vec();
         for length in 0..certificate.len() {
-            assert_eq!(Facts::read(&certificate[..length]), None, "{length}");
+            assert_eq!(
+                CertificateFields::read(&certificate[..length]),
+                None,
+                "{length}"
+            );
         }
         for at in 0..certificate.len() {
             for value in [0, 0x30, 0x7f, 0x80, 0x84, 0xff] {
                 let mut changed = certificate.clone();
                 changed[at] = value;
-                let _ = Facts::read(&changed);
+                let _ = CertificateFields::read(&changed);
             }
         }
     }

@@ -9,7 +9,7 @@ use microcache_engine::body::BodyError;
 use microcache_engine::origin::OriginError;
 use parking_lot::Mutex;
 
-use super::record::Record;
+use super::counters::ServerCounters;
 use super::settings::{GroupSettings, HealthCheck, ServerSettings};
 use crate::notices::{Kind, Notices};
 
@@ -47,13 +47,13 @@ struct Candidate {
     /// Ejected by active health checks.
     unwell: bool,
     checks_in_a_row: u32,
-    record: Record,
+    record: ServerCounters,
     down_since: Option<Instant>,
 }
 
 /// State of a server, for the dashboard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct ServerHealth {
     /// The server is in rotation.
     pub up: bool,
     /// Requests in flight.
@@ -63,25 +63,25 @@ pub struct Standing {
     /// Failed requests.
     pub failures: u64,
     /// Further counters.
-    pub record: Record,
+    pub record: ServerCounters,
 }
 
 /// One request's slot on a server; ends when it is dropped.
 #[derive(Debug)]
-pub(super) struct Turn {
+pub(super) struct Assignment {
     balance: Arc<Balance>,
     /// Index of the server in the group.
     pub(super) index: usize,
     /// All servers were down, and this one failed longest ago.
     pub(super) last_resort: bool,
     trial: bool,
-    ended: Option<Ended>,
+    ended: Option<ResponseTotals>,
 }
 
 /// Totals of a completely received response: bytes of content received and sent, and its duration if that is
 /// representative of the server.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ended {
+pub(super) struct ResponseTotals {
     pub(super) received: u64,
     pub(super) sent: u64,
     pub(super) took: Option<Duration>,
@@ -119,7 +119,7 @@ impl Balance {
     /// Chooses among the servers that were not `tried` yet: the least busy of those that are up,
     /// backups if none is, else the one whose failure is longest ago, because trying is better
     /// than certain failure.
-    pub(super) fn choose(self: &Arc<Self>, tried: &[usize], now: Instant) -> Option<Turn> {
+    pub(super) fn choose(self: &Arc<Self>, tried: &[usize], now: Instant) -> Option<Assignment> {
         let mut book = self.book.lock();
         let index = [false, true].into_iter().find_map(|backup| {
             let usable = usable(&book, backup, tried, now);
@@ -135,17 +135,22 @@ impl Balance {
     }
 
     /// Chooses a given server, without an alternative.
-    pub(super) fn turn_of(self: &Arc<Self>, index: usize) -> Turn {
+    pub(super) fn assign(self: &Arc<Self>, index: usize) -> Assignment {
         self.give(&mut self.book.lock(), index, true)
     }
 
-    fn give(self: &Arc<Self>, book: &mut [Candidate], index: usize, last_resort: bool) -> Turn {
+    fn give(
+        self: &Arc<Self>,
+        book: &mut [Candidate],
+        index: usize,
+        last_resort: bool,
+    ) -> Assignment {
         let entry = &mut book[index];
         let trial = entry.out_until.is_some() && !entry.on_trial;
         entry.on_trial |= trial;
         entry.outstanding += 1;
         entry.requests += 1;
-        Turn {
+        Assignment {
             balance: Arc::clone(self),
             index,
             last_resort,
@@ -170,7 +175,7 @@ impl Balance {
         if entry.checks_in_a_row >= if well { check.rise } else { check.fall } {
             entry.unwell = !well;
             entry.checks_in_a_row = 0;
-            entry.note_standing(Instant::now());
+            entry.note_outage(Instant::now());
             let name = Arc::clone(&entry.name);
             drop(book);
             let (kind, line) = match seen {
@@ -190,10 +195,10 @@ impl Balance {
         }
     }
 
-    pub(super) fn standings(&self, now: Instant) -> Vec<Standing> {
+    pub(super) fn health(&self, now: Instant) -> Vec<ServerHealth> {
         let book = self.book.lock();
         book.iter()
-            .map(|entry| Standing {
+            .map(|entry| ServerHealth {
                 up: entry.is_usable(now) && entry.out_until.is_none(),
                 outstanding: entry.outstanding,
                 requests: entry.requests,
@@ -221,13 +226,13 @@ impl Candidate {
             on_trial: false,
             unwell: false,
             checks_in_a_row: 0,
-            record: Record::default(),
+            record: ServerCounters::default(),
             down_since: None,
         }
     }
 
     /// Records outages and downtime.
-    fn note_standing(&mut self, now: Instant) {
+    fn note_outage(&mut self, now: Instant) {
         let is_down = self.unwell || self.out_until.is_some();
         if is_down && self.down_since.is_none() {
             self.record.outages += 1;
@@ -238,11 +243,11 @@ impl Candidate {
         }
     }
 
-    fn record_at(&self, now: Instant) -> Record {
+    fn record_at(&self, now: Instant) -> ServerCounters {
         let down = self
             .down_since
             .map(|since| now.saturating_duration_since(since));
-        Record {
+        ServerCounters {
             downtime: self.record.downtime + down.unwrap_or_default(),
             ..self.record
         }
@@ -304,7 +309,7 @@ fn least_busy(book: &mut [Candidate], candidates: &[usize]) -> Option<usize> {
     Some(chosen)
 }
 
-impl Turn {
+impl Assignment {
     /// Records a response and its time to first byte: the server is up, whatever the status.
     pub(super) fn answered(&mut self, status: u16, took: Duration) {
         let mut book = self.balance.book.lock();
@@ -315,7 +320,7 @@ impl Turn {
         self.trial = false;
         let was_out = entry.out_until.take().is_some();
         if was_out {
-            entry.note_standing(Instant::now());
+            entry.note_outage(Instant::now());
         }
         if std::mem::take(&mut entry.is_doubted) || was_out {
             let name = Arc::clone(&entry.name);
@@ -343,7 +348,7 @@ impl Turn {
     }
 
     /// Records the end of the response.
-    pub(super) fn ended(&mut self, ended: Ended) {
+    pub(super) fn ended(&mut self, ended: ResponseTotals) {
         self.ended = Some(ended);
     }
 
@@ -380,7 +385,7 @@ impl Turn {
         let pause = self.balance.fail_pause;
         let was_out = entry.out_until.is_some();
         entry.out_until = now.checked_add(pause);
-        entry.note_standing(now);
+        entry.note_outage(now);
         if !was_out {
             let name = Arc::clone(&entry.name);
             drop(book);
@@ -416,7 +421,7 @@ fn blame(why: &OriginError) -> Option<(&'static str, String)> {
     }
 }
 
-impl Drop for Turn {
+impl Drop for Assignment {
     fn drop(&mut self) {
         let mut book = self.balance.book.lock();
         let entry = &mut book[self.index];
@@ -456,7 +461,7 @@ mod tests {
         Balance::new(&settings, notices)
     }
 
-    fn take(balance: &Arc<Balance>, now: Instant) -> Turn {
+    fn take(balance: &Arc<Balance>, now: Instant) -> Assignment {
         balance.choose(&[], now).expect("a server")
     }
 
@@ -465,9 +470,9 @@ mod tests {
             .filter(|&i| i != index)
             .collect();
         for _ in 0..times {
-            let mut turn = balance.choose(&others, now).expect("this server");
-            assert_eq!(turn.index, index);
-            turn.failed(&OriginError::Disconnected, now);
+            let mut assignment = balance.choose(&others, now).expect("this server");
+            assert_eq!(assignment.index, index);
+            assignment.failed(&OriginError::Disconnected, now);
         }
     }
 
@@ -485,10 +490,16 @@ mod tests {
     fn at_once_the_least_busy_for_its_weight_is_next() {
         let balance = balance(&[1, 3], &[]);
         let now = Instant::now();
-        let mut turns: Vec<Turn> = (0..8).map(|_| take(&balance, now)).collect();
-        assert_eq!(turns.iter().filter(|turn| turn.index == 0).count(), 2);
-        turns.retain(|turn| turn.index != 0);
-        assert_eq!(balance.standings(now)[0].outstanding, 0);
+        let mut turns: Vec<Assignment> = (0..8).map(|_| take(&balance, now)).collect();
+        assert_eq!(
+            turns
+                .iter()
+                .filter(|assignment| assignment.index == 0)
+                .count(),
+            2
+        );
+        turns.retain(|assignment| assignment.index != 0);
+        assert_eq!(balance.health(now)[0].outstanding, 0);
         assert_eq!(take(&balance, now).index, 0);
     }
 
@@ -497,9 +508,9 @@ mod tests {
         let balance = balance(&[1, 1], &[]);
         let start = Instant::now();
         fail(&balance, 0, 1, start);
-        assert!(balance.standings(start)[0].up, "once is not enough");
+        assert!(balance.health(start)[0].up, "once is not enough");
         fail(&balance, 0, 1, start);
-        assert!(!balance.standings(start)[0].up);
+        assert!(!balance.health(start)[0].up);
         for _ in 0..5 {
             assert_eq!(take(&balance, start).index, 1);
         }
@@ -519,7 +530,7 @@ mod tests {
         assert_eq!(trial.index, 0);
         trial.answered(200, Duration::ZERO);
         drop((trial, busy));
-        let standing = balance.standings(much_later)[0];
+        let standing = balance.health(much_later)[0];
         assert!(standing.up);
         assert_eq!((standing.failures, standing.outstanding), (3, 0));
     }
@@ -531,7 +542,7 @@ mod tests {
         fail(&balance, 0, 1, now);
         take(&balance, now).answered(200, Duration::ZERO);
         fail(&balance, 0, 1, now);
-        assert!(balance.standings(now)[0].up);
+        assert!(balance.health(now)[0].up);
     }
 
     #[test]
@@ -540,10 +551,13 @@ mod tests {
         let now = Instant::now();
         fail(&balance, 0, 2, now);
         assert_eq!(take(&balance, now).index, 1);
-        assert_eq!(balance.choose(&[1], now).map(|turn| turn.index), Some(2));
+        assert_eq!(
+            balance.choose(&[1], now).map(|assignment| assignment.index),
+            Some(2)
+        );
         fail(&balance, 1, 2, now);
-        let turn = take(&balance, now);
-        assert_eq!((turn.index, turn.last_resort), (2, false));
+        let assignment = take(&balance, now);
+        assert_eq!((assignment.index, assignment.last_resort), (2, false));
     }
 
     #[test]
@@ -552,8 +566,8 @@ mod tests {
         let start = Instant::now();
         fail(&balance, 1, 2, start);
         fail(&balance, 0, 2, start + Duration::from_secs(1));
-        let turn = take(&balance, start + Duration::from_secs(1));
-        assert_eq!((turn.index, turn.last_resort), (1, true));
+        let assignment = take(&balance, start + Duration::from_secs(1));
+        assert_eq!((assignment.index, assignment.last_resort), (1, true));
         let none = balance.choose(&[0, 1], start);
         assert!(none.is_none());
     }
@@ -569,7 +583,7 @@ mod tests {
         let now = Instant::now();
         let up = |well: bool| {
             balance.checked(0, well.then_some(()).ok_or("was answered 500"), &check);
-            balance.standings(now)[0].up
+            balance.health(now)[0].up
         };
         assert_eq!([up(false), up(false), up(true)], [true; 3]);
         assert_eq!([up(false), up(false), up(false)], [true, true, false]);
@@ -591,7 +605,7 @@ mod tests {
         ] {
             take(&balance, now).failed(why, now);
         }
-        let standing = balance.standings(now)[0];
+        let standing = balance.health(now)[0];
         assert!(standing.up && standing.failures == 1, "{standing:?}");
         take(&balance, now).answered(200, Duration::ZERO);
         take(&balance, now).answered(200, Duration::ZERO);

@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWrite};
 use tokio::runtime::{Handle, Id};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::transport::Transport;
+use super::transport::OriginTransport;
 
 /// Minimum size of a read buffer.
 const READ_MIN: usize = 16 * 1024;
@@ -22,23 +22,23 @@ const ROOM_MIN: usize = 2 * 1024;
 
 /// A connection to a server.
 #[derive(Debug)]
-pub(super) struct Connection {
-    pub(super) stream: Transport,
+pub(super) struct OriginConnection {
+    pub(super) stream: OriginTransport,
     /// Bytes read and not yet parsed.
     pub(super) buf: BytesMut,
-    pub(super) timer: Timer,
+    pub(super) timer: InactivityTimer,
     /// Runtime that the socket is registered with.
     pub(super) runtime: Id,
 }
 
-impl Connection {
+impl OriginConnection {
     /// Wraps a stream that was opened on the current runtime.
-    pub(super) fn new(stream: Transport) -> Self {
+    pub(super) fn new(stream: OriginTransport) -> Self {
         Self {
             stream,
             runtime: Handle::current().id(),
             buf: BytesMut::new(),
-            timer: Timer::default(),
+            timer: InactivityTimer::default(),
         }
     }
 
@@ -102,14 +102,14 @@ impl Connection {
 /// Inactivity timeout of a server. Clock and timer are touched only when there is something to wait for; a
 /// timer that fires too early is set again.
 #[derive(Debug, Default)]
-pub(super) struct Timer {
+pub(super) struct InactivityTimer {
     silence: Duration,
     /// Set at the first wait after a restart.
     deadline: Option<Instant>,
     sleep: Option<Pin<Box<Sleep>>>,
 }
 
-impl Timer {
+impl InactivityTimer {
     /// Restarts the timeout with this duration.
     pub(super) fn restart(&mut self, silence: Duration) {
         self.silence = silence;
@@ -147,7 +147,7 @@ mod tests {
     async fn a_deadline_can_be_put_off_and_brought_forward() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        let mut timer = Timer::default();
+        let mut timer = InactivityTimer::default();
         timer.restart(Duration::from_secs(10));
         assert!(poll_fn(|cx| Poll::Ready(timer.poll(cx))).await.is_pending());
         timer.restart(Duration::from_secs(30));

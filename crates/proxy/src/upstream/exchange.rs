@@ -11,8 +11,8 @@ use microcache_engine::origin::{OriginError, OriginRequest};
 use microcache_engine::{Interim, Interims};
 use microcache_policy::{Fields, FieldsBuf, hop, is_challenged};
 
-use super::connection::Connection;
-use super::upload::{Sending, Upload};
+use super::connection::OriginConnection;
+use super::upload::{SendState, Upload};
 use crate::h1::{self, Framing, Limits, parse_response};
 
 /// Limit of 1xx responses to one request; each may extend the deadline.
@@ -27,13 +27,13 @@ pub(super) const ANSWER_LIMITS: Limits = Limits {
 
 /// Properties of the request that decide how its response is read.
 #[derive(Debug)]
-pub(super) struct Question {
+pub(super) struct ExchangeContext {
     pub(super) to_head: bool,
     pub(super) upgrade: bool,
     interim: Option<Interims>,
 }
 
-impl Question {
+impl ExchangeContext {
     pub(super) fn of(request: &mut OriginRequest) -> Self {
         Self {
             to_head: request.method == Method::HEAD,
@@ -68,7 +68,7 @@ pub(super) struct ResponseHead {
 
 /// Failure of an exchange on one connection.
 #[derive(Debug)]
-pub(super) struct Broken {
+pub(super) struct ExchangeFailure {
     pub(super) error: OriginError,
     /// Some bytes of a response had arrived.
     pub(super) answered: bool,
@@ -77,24 +77,24 @@ pub(super) struct Broken {
 /// Sends the request and waits for the final response head. `silence` is the inactivity timeout in both
 /// directions.
 pub(super) async fn exchange(
-    connection: &mut Connection,
+    connection: &mut OriginConnection,
     upload: &mut Upload,
-    question: &Question,
+    context: &ExchangeContext,
     silence: Duration,
-) -> Result<ResponseHead, Broken> {
+) -> Result<ResponseHead, ExchangeFailure> {
     upload.begin_http1();
     for interim_before in 0..=MAX_INTERIM {
         connection.timer.restart(silence);
-        let head = poll_fn(|cx| poll_head(cx, connection, upload, question, silence)).await;
-        let answer = head.map_err(|error| Broken {
+        let head = poll_fn(|cx| poll_head(cx, connection, upload, context, silence)).await;
+        let answer = head.map_err(|error| ExchangeFailure {
             error,
             answered: interim_before > 0 || !connection.buf.is_empty(),
         })?;
         match answer.status {
             100 => upload.proceed(),
-            101 if question.upgrade && upload.is_complete() => return Ok(answer),
+            101 if context.upgrade && upload.is_complete() => return Ok(answer),
             101 => return Err(malformed("switched protocols unasked")),
-            102..=199 => question.tell(answer),
+            102..=199 => context.tell(answer),
             _ => {
                 upload.answered();
                 return Ok(answer);
@@ -104,8 +104,8 @@ pub(super) async fn exchange(
     Err(malformed("too many interim responses"))
 }
 
-const fn malformed(what: &'static str) -> Broken {
-    Broken {
+const fn malformed(what: &'static str) -> ExchangeFailure {
+    ExchangeFailure {
         error: OriginError::Malformed(what),
         answered: true,
     }
@@ -113,12 +113,12 @@ const fn malformed(what: &'static str) -> Broken {
 
 fn poll_head(
     cx: &mut Context<'_>,
-    connection: &mut Connection,
+    connection: &mut OriginConnection,
     upload: &mut Upload,
-    question: &Question,
+    context: &ExchangeContext,
     silence: Duration,
 ) -> Poll<Result<ResponseHead, OriginError>> {
-    if let Some(answer) = take_head(connection, question)? {
+    if let Some(answer) = take_head(connection, context)? {
         return Poll::Ready(Ok(answer));
     }
     let sent = upload.sent();
@@ -130,12 +130,12 @@ fn poll_head(
         match connection.poll_read(cx, 0) {
             Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Err(OriginError::Disconnected)),
             Poll::Ready(Ok(_)) => {
-                if let Some(answer) = take_head(connection, question)? {
+                if let Some(answer) = take_head(connection, context)? {
                     return Poll::Ready(Ok(answer));
                 }
             }
             // While the client is slow to send, the server has a reason to be silent.
-            Poll::Pending if sending == Sending::Client => return Poll::Pending,
+            Poll::Pending if sending == SendState::Client => return Poll::Pending,
             Poll::Pending => {
                 let timeout = connection.timer.poll(cx);
                 return timeout.map(|()| Err(OriginError::Timeout));
@@ -146,13 +146,13 @@ fn poll_head(
 
 /// Parses a complete head off the buffer.
 fn take_head(
-    connection: &mut Connection,
-    question: &Question,
+    connection: &mut OriginConnection,
+    context: &ExchangeContext,
 ) -> Result<Option<ResponseHead>, OriginError> {
     if connection.buf.is_empty() {
         return Ok(None);
     }
-    let parsed = parse_response(&connection.buf, question.to_head, &ANSWER_LIMITS)
+    let parsed = parse_response(&connection.buf, context.to_head, &ANSWER_LIMITS)
         .map_err(OriginError::Malformed)?;
     let Some((head, taken)) = parsed else {
         return Ok(None);

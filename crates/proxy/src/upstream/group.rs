@@ -12,34 +12,34 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::ahead::{Arrived, Bounds, Room, read_ahead};
-use super::ask::{Asking, Carrier};
-use super::balance::{Balance, Standing, Turn};
-use super::exchange::{Question, ResponseHead, exchange};
+use super::attempt::{Carrier, OriginAttempt};
+use super::balance::{Assignment, Balance, ServerHealth};
+use super::exchange::{ExchangeContext, ResponseHead, exchange};
 use super::health;
-use super::http2::{self, Connections};
-use super::owner::{Asker, KeptConnection, Owner};
-use super::queue::{NoPlace, Permit, Queue, QueueBounds};
-use super::response::{Exchange, Stay, no_answer};
-use super::server::{Failed, Server};
+use super::http2::{self, Http2Connections};
+use super::owner::{ClientAuth, Owner, ReservedConnection};
+use super::queue::{Permit, QueueBounds, QueueError, RequestQueue};
+use super::read_ahead::{ReadAhead, ReadAheadBudget, ReadAheadLimits, read_ahead};
+use super::response::{Http1Exchange, InFlight, no_answer};
+use super::server::{OriginServer, ServerFailure};
 use super::settings::{GroupSettings, ServerSettings};
 use super::upload::Upload;
-use crate::figures::{AskedOrigin, Figures, GroupFigures};
+use crate::metrics::{GroupMetrics, Metrics, OriginRequestMetrics};
 use crate::notices::{Kind, Notices, TARGET};
 
 /// A named group of servers that can answer the same requests. Shared by all threads.
 #[derive(Debug)]
 pub struct Group {
     settings: GroupSettings,
-    servers: Vec<Arc<Server>>,
+    servers: Vec<Arc<OriginServer>>,
     balance: Arc<Balance>,
-    queue: Arc<Queue>,
+    queue: Arc<RequestQueue>,
     /// Memory for bodies that are read ahead.
-    room: Arc<Room>,
+    room: Arc<ReadAheadBudget>,
     /// Permits for connections that are reserved for one client each.
-    seats: Arc<Semaphore>,
+    reservations: Arc<Semaphore>,
     notices: Notices,
-    figures: GroupFigures,
+    metrics: GroupMetrics,
     /// Name resolution, health checks and pool sweeps; aborted when the group is retired or dropped.
     upkeep: Mutex<JoinSet<()>>,
 }
@@ -67,7 +67,7 @@ pub struct ServerSnapshot {
     /// Its settings.
     pub settings: ServerSettings,
     /// Its health and counters.
-    pub standing: Standing,
+    pub health: ServerHealth,
     /// Idle connections.
     pub idle: usize,
 }
@@ -78,12 +78,12 @@ impl Group {
     pub(crate) fn start(
         settings: GroupSettings,
         notices: Notices,
-        figures: &Arc<Figures>,
+        metrics: &Arc<Metrics>,
     ) -> Arc<Self> {
-        let queue = Queue::new(queue_bounds(&settings));
+        let queue = RequestQueue::new(queue_bounds(&settings));
         let balance = Balance::new(&settings, notices.clone());
-        let figures = GroupFigures::new(figures, &settings.name);
-        Self::with(settings, queue, balance, notices, figures)
+        let metrics = GroupMetrics::new(metrics, &settings.name);
+        Self::with(settings, queue, balance, notices, metrics)
     }
 
     /// Starts a replacement with other settings. Both share the queue, so requests in flight count for both;
@@ -93,24 +93,24 @@ impl Group {
         queue.rebound(queue_bounds(&settings));
         let notices = self.notices.clone();
         let balance = Balance::succeeding(Some(&self.balance), &settings, notices.clone());
-        Self::with(settings, queue, balance, notices, self.figures.clone())
+        Self::with(settings, queue, balance, notices, self.metrics.clone())
     }
 
     fn with(
         settings: GroupSettings,
-        queue: Arc<Queue>,
+        queue: Arc<RequestQueue>,
         balance: Arc<Balance>,
         notices: Notices,
-        figures: GroupFigures,
+        metrics: GroupMetrics,
     ) -> Arc<Self> {
-        let server = |server: &_| Arc::new(Server::new(&settings, server, &notices));
+        let server = |server: &_| Arc::new(OriginServer::new(&settings, server, &notices));
         let servers: Vec<_> = settings.servers.iter().map(server).collect();
         Arc::new(Self {
             queue,
-            room: Room::new(settings.upload_memory),
-            seats: Arc::new(Semaphore::new(settings.max_signed_in)),
+            room: ReadAheadBudget::new(settings.upload_memory),
+            reservations: Arc::new(Semaphore::new(settings.max_signed_in)),
             upkeep: Mutex::new(upkeep(&settings, &servers, &balance, &notices)),
-            figures,
+            metrics,
             notices,
             balance,
             servers,
@@ -123,7 +123,7 @@ impl Group {
         self.upkeep.lock().abort_all();
         for server in &self.servers {
             server.idle.close();
-            server.http2.iter().for_each(Connections::close);
+            server.http2.iter().for_each(Http2Connections::close);
         }
     }
 
@@ -140,8 +140,8 @@ impl Group {
     /// Current state of the group.
     pub fn snapshot(&self) -> GroupSnapshot {
         let (active, queued) = self.queue.depth();
-        let standings = self.balance.standings(Instant::now());
-        let servers = self.servers.iter().zip(standings);
+        let health = self.balance.health(Instant::now());
+        let servers = self.servers.iter().zip(health);
         GroupSnapshot {
             name: self.settings.name.clone(),
             active,
@@ -149,9 +149,9 @@ impl Group {
             max_active: self.settings.max_concurrent,
             max_queued: self.settings.max_queue,
             servers: servers
-                .map(|(server, standing)| ServerSnapshot {
+                .map(|(server, health)| ServerSnapshot {
                     settings: server.settings.clone(),
-                    standing,
+                    health,
                     idle: server.unused(),
                 })
                 .collect(),
@@ -159,12 +159,12 @@ impl Group {
     }
 
     /// Sends a request and counts it.
-    async fn ask(&self, request: OriginRequest) -> Result<OriginResponse, OriginError> {
-        let mut counted = Some(self.figures.ask(&request));
-        if let Some((route, names)) = self.figures.withheld(&request) {
+    async fn fetch_counted(&self, request: OriginRequest) -> Result<OriginResponse, OriginError> {
+        let mut counted = Some(self.metrics.begin(&request));
+        if let Some((route, names)) = self.metrics.withheld(&request) {
             self.say_withheld(&route, &names);
         }
-        let answer = self.ask_for(request, &mut counted).await;
+        let answer = self.fetch_balanced(request, &mut counted).await;
         if let (Err(error), Some(counted)) = (&answer, &counted) {
             counted.failed(error);
         }
@@ -184,63 +184,63 @@ impl Group {
 
     /// Sends a request to a server of the group, or to the next one if a server cannot be reached. A response
     /// takes over `counted`.
-    async fn ask_for(
+    async fn fetch_balanced(
         &self,
         mut request: OriginRequest,
-        counted: &mut Option<AskedOrigin>,
+        counted: &mut Option<OriginRequestMetrics>,
     ) -> Result<OriginResponse, OriginError> {
         if let Some(host) = &self.settings.host {
             request.authority = Bytes::copy_from_slice(host.as_bytes());
         }
         let (permit, mut upload) = self.admit(&mut request).await?;
-        let question = Question::of(&mut request);
-        if let Some(own) = self.own_connection(&request) {
+        let context = ExchangeContext::of(&mut request);
+        if let Some(own) = self.reserved_connection(&request) {
             let request = &mut request;
             return self
-                .ask_own(own, request, permit, upload, question, counted)
+                .fetch_reserved(own, request, permit, upload, context, counted)
                 .await;
         }
-        let asker = Asker::of(request.client.take(), upload.fields());
+        let auth = ClientAuth::of(request.client.take(), upload.fields());
         let repeatable = request.method.is_idempotent();
         let mut tried = Vec::new();
         let mut unreached = OriginError::Down;
         let mut now = Instant::now();
-        while let Some(mut turn) = self.balance.choose(&tried, now) {
+        while let Some(mut assignment) = self.balance.choose(&tried, now) {
             if let Some(counted) = counted {
                 counted.sent(now);
             }
-            let server = &self.servers[turn.index];
-            let asking = Asking {
+            let server = &self.servers[assignment.index];
+            let attempt = OriginAttempt {
                 settings: &self.settings,
                 server,
-                question: &question,
+                context: &context,
                 repeatable,
-                alone: asker.signs_in,
+                alone: auth.signs_in,
                 counted: counted.as_ref(),
             };
-            match asking.ask(&mut upload).await {
+            match attempt.send(&mut upload).await {
                 Ok((carrier, answer)) => {
-                    let stay = Self::stay(turn, counted, permit, &answer);
+                    let in_flight = Self::in_flight(assignment, counted, permit, &answer);
                     let challenged = answer.challenged;
-                    let owner = || asker.owner(challenged, &self.settings.name, &self.seats);
-                    return self.deliver(carrier, upload, stay, server, owner, answer);
+                    let owner = || auth.owner(challenged, &self.settings.name, &self.reservations);
+                    return self.deliver(carrier, upload, in_flight, server, owner, answer);
                 }
-                Err(Failed {
+                Err(ServerFailure {
                     error: error @ OriginError::Connect(_),
                     is_shared,
                 }) => {
                     now = Instant::now();
                     if !is_shared {
-                        turn.failed(&error, now);
+                        assignment.failed(&error, now);
                     }
-                    tried.push(turn.index);
+                    tried.push(assignment.index);
                     unreached = error;
-                    if turn.last_resort {
+                    if assignment.last_resort {
                         break;
                     }
                 }
-                Err(Failed { error, .. }) => {
-                    turn.failed(&error, Instant::now());
+                Err(ServerFailure { error, .. }) => {
+                    assignment.failed(&error, Instant::now());
                     if error == OriginError::Busy {
                         self.say_gave_way();
                     }
@@ -252,7 +252,7 @@ impl Group {
     }
 
     /// Sends a request and logs it with its outcome.
-    async fn ask_and_tell(&self, request: OriginRequest) -> Result<OriginResponse, OriginError> {
+    async fn fetch_logged(&self, request: OriginRequest) -> Result<OriginResponse, OriginError> {
         let what = format!(
             "{} {}://{}{}",
             request.method,
@@ -261,7 +261,7 @@ impl Group {
             String::from_utf8_lossy(&request.target)
         );
         let began = Instant::now();
-        let answer = self.ask(request).await;
+        let answer = self.fetch_counted(request).await;
         let (name, millis) = (&*self.settings.name, began.elapsed().as_millis());
         let told = match &answer {
             Ok(response) => format!("was answered {}", response.status),
@@ -273,49 +273,49 @@ impl Group {
 
     /// Returns the client's authenticated connection and the index of its server. A connection to a server
     /// that the group no longer has is closed.
-    fn own_connection(&self, request: &OriginRequest) -> Option<(usize, KeptConnection)> {
-        let own = KeptConnection::of(request, &self.settings.name)?;
+    fn reserved_connection(&self, request: &OriginRequest) -> Option<(usize, ReservedConnection)> {
+        let own = ReservedConnection::of(request, &self.settings.name)?;
         let mut servers = self.servers.iter();
         let index = servers.position(|server| Arc::ptr_eq(server, &own.server))?;
         Some((index, own))
     }
 
     /// Sends a request on the client's authenticated connection, and on no other.
-    async fn ask_own(
+    async fn fetch_reserved(
         &self,
-        (index, own): (usize, KeptConnection),
+        (index, own): (usize, ReservedConnection),
         request: &mut OriginRequest,
         permit: Permit,
         mut upload: Upload,
-        question: Question,
-        counted: &mut Option<AskedOrigin>,
+        context: ExchangeContext,
+        counted: &mut Option<OriginRequestMetrics>,
     ) -> Result<OriginResponse, OriginError> {
-        let KeptConnection {
+        let ReservedConnection {
             server,
             mut connection,
-            seat,
+            reservation,
         } = own;
         let Some(client) = request.client.take() else {
             return Err(OriginError::Disconnected);
         };
-        let mut turn = self.balance.turn_of(index);
+        let mut assignment = self.balance.assign(index);
         let silence = self.settings.first_byte_timeout;
         if let Some(counted) = counted {
             counted.sent(Instant::now());
             counted.count();
         }
-        match exchange(&mut connection, &mut upload, &question, silence).await {
+        match exchange(&mut connection, &mut upload, &context, silence).await {
             Ok(answer) => {
-                let stay = Self::stay(turn, counted, permit, &answer);
+                let in_flight = Self::in_flight(assignment, counted, permit, &answer);
                 let name = self.settings.name.as_str();
-                let owner = || Owner::Client(client, name.into(), seat);
+                let owner = || Owner::Client(client, name.into(), reservation);
                 let carrier = Carrier::Http1(connection);
-                self.deliver(carrier, upload, stay, &server, owner, answer)
+                self.deliver(carrier, upload, in_flight, &server, owner, answer)
             }
             // Closing an idle connection is no failure of the server.
             Err(broken) => {
                 if broken.error != OriginError::Disconnected {
-                    turn.failed(&broken.error, Instant::now());
+                    assignment.failed(&broken.error, Instant::now());
                 }
                 Err(broken.error)
             }
@@ -325,17 +325,17 @@ impl Group {
     /// Reads the body ahead, then waits for a permit.
     async fn admit(&self, request: &mut OriginRequest) -> Result<(Permit, Upload), OriginError> {
         let asked = Instant::now();
-        let bounds = Bounds {
+        let bounds = ReadAheadLimits {
             bytes: self.settings.upload_buffer,
             wait: self.settings.upload_wait,
         };
         match read_ahead(request, bounds, &self.room).await? {
-            Arrived::Whole(held) => {
+            ReadAhead::Whole(held) => {
                 let permit = self.queue.enter(&request.urgency, &request.audience).await;
                 let permit = permit.map_err(|why| self.no_place(why))?;
                 Ok((permit, Upload::whole(request, held).asked_at(asked)))
             }
-            Arrived::InPart => {
+            ReadAhead::InPart => {
                 // What has a body is one client's.
                 let network = request.audience.networks().pop().ok_or(OriginError::Left)?;
                 let place = self.queue.enter_upload(network).await;
@@ -357,8 +357,8 @@ impl Group {
     }
 
     /// Logs that a request got no permit, and returns the error to answer it with.
-    fn no_place(&self, why: NoPlace) -> OriginError {
-        if why == NoPlace::Left {
+    fn no_place(&self, why: QueueError) -> OriginError {
+        if why == QueueError::Left {
             return OriginError::Left;
         }
         let GroupSettings {
@@ -377,17 +377,17 @@ impl Group {
     }
 
     /// Records the beginning of a response, which takes over the permit.
-    fn stay(
-        mut turn: Turn,
-        counted: &mut Option<AskedOrigin>,
+    fn in_flight(
+        mut assignment: Assignment,
+        counted: &mut Option<OriginRequestMetrics>,
         permit: Permit,
         answer: &ResponseHead,
-    ) -> Stay {
+    ) -> InFlight {
         let took = counted.as_ref().map(|it| it.answered(answer.status));
-        turn.answered(answer.status, took.unwrap_or_default());
-        Stay {
-            turn,
-            asked: counted.take(),
+        assignment.answered(answer.status, took.unwrap_or_default());
+        InFlight {
+            assignment,
+            metrics: counted.take(),
             permit: Some(permit),
         }
     }
@@ -397,8 +397,8 @@ impl Group {
         &self,
         carrier: Carrier,
         mut upload: Upload,
-        mut stay: Stay,
-        server: &Arc<Server>,
+        mut in_flight: InFlight,
+        server: &Arc<OriginServer>,
         owner: impl FnOnce() -> Owner,
         answer: ResponseHead,
     ) -> Result<OriginResponse, OriginError> {
@@ -419,7 +419,7 @@ impl Group {
         if is_call || media_type.is_some_and(is_event_stream) {
             silence = self.settings.event_stream_timeout;
             // A response that may never end is no page render: it must not hold a permit until its end.
-            stay.give_place_back();
+            in_flight.release_permit();
         }
         response.body = match carrier {
             Carrier::Http1(connection) if answer.status == 101 => {
@@ -428,18 +428,18 @@ impl Group {
                 Body::Empty
             }
             Carrier::Http1(connection) => {
-                let exchange = Exchange {
+                let exchange = Http1Exchange {
                     connection,
                     upload,
                     keep_alive: answer.keep_alive,
                     server: Arc::clone(server),
                     owner: owner(),
-                    stay,
+                    in_flight,
                 };
                 exchange.deliver(answer.framing, silence)?
             }
             Carrier::Http2(stream) => {
-                let body = http2::deliver(stream, upload, stay, answer.framing, silence);
+                let body = http2::deliver(stream, upload, in_flight, answer.framing, silence);
                 body.map_err(|error| no_answer(&error))?
             }
         };
@@ -450,9 +450,9 @@ impl Group {
 impl Origin for Group {
     fn fetch(&self, request: OriginRequest) -> BoxFuture<'_, Result<OriginResponse, OriginError>> {
         if tracing::enabled!(target: TARGET, tracing::Level::DEBUG) {
-            return Box::pin(self.ask_and_tell(request));
+            return Box::pin(self.fetch_logged(request));
         }
-        Box::pin(self.ask(request))
+        Box::pin(self.fetch_counted(request))
     }
 }
 
@@ -468,7 +468,7 @@ fn queue_bounds(settings: &GroupSettings) -> QueueBounds {
 /// Starts the background tasks.
 fn upkeep(
     settings: &GroupSettings,
-    servers: &[Arc<Server>],
+    servers: &[Arc<OriginServer>],
     balance: &Arc<Balance>,
     notices: &Notices,
 ) -> JoinSet<()> {
@@ -495,7 +495,7 @@ fn upkeep(
             ticks.tick().await;
             for server in &servers {
                 server.idle.sweep();
-                server.http2.iter().for_each(Connections::sweep);
+                server.http2.iter().for_each(Http2Connections::sweep);
             }
         }
     });

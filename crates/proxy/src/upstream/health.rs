@@ -8,14 +8,14 @@ use microcache_engine::origin::{OriginError, OriginRequest};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::balance::Balance;
-use super::exchange::Question;
-use super::server::Server;
+use super::exchange::ExchangeContext;
+use super::server::OriginServer;
 use super::settings::HealthCheck;
 use super::upload::Upload;
 
 /// Checks a server for as long as it is polled.
 pub(super) async fn keep_checking(
-    server: &Server,
+    server: &OriginServer,
     index: usize,
     balance: &Balance,
     check: &HealthCheck,
@@ -38,19 +38,19 @@ pub(super) async fn keep_checking(
     }
 }
 
-async fn ask(server: &Server, check: &HealthCheck) -> Result<u16, OriginError> {
+async fn ask(server: &OriginServer, check: &HealthCheck) -> Result<u16, OriginError> {
     let host = server.host.clone();
     let authority = host.unwrap_or_else(|| authority(server));
     let target = Bytes::copy_from_slice(check.path.as_bytes());
     let mut request = OriginRequest::bare(Method::GET, authority.into(), target);
     request.fields.push("User-Agent", "microcache-health-check");
     let mut upload = Upload::whole(&mut request, None);
-    let question = Question::of(&mut request);
-    let status = server.ask_apart(&mut upload, &question, check.timeout);
+    let context = ExchangeContext::of(&mut request);
+    let status = server.check_health(&mut upload, &context, check.timeout);
     status.await
 }
 
-fn authority(server: &Server) -> String {
+fn authority(server: &OriginServer) -> String {
     let host = &server.settings.host;
     match server.settings.port {
         port if port == server.settings.default_port() && host.contains(':') => {

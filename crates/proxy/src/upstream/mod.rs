@@ -1,13 +1,14 @@
-//! The origin's side: groups of servers, what is asked of them, and how much at a time.
+//! Upstream groups: load balancing, queueing and connection pools towards origin servers.
 //!
-//! [`Group`] is where to start reading: what a request sends is read `ahead`, it waits for a place in the `queue`, is given a
-//! server by its `balance`, and that `server` is asked (`ask`): on a connection from its `pool`, a new one, or one that requests
-//! share (`http2`). `exchange` sends it and reads the head of the answer, `response` reads the rest.
+//! Start at [`Group`]: the beginning of the body is read (`read_ahead`), a permit awaited (`queue`), a server
+//! chosen (`balance`), and the request sent to that `server` (`attempt`): on a connection from its `pool`, a new
+//! one, or a shared one with HTTP/2 (`http2`). `exchange` sends it and reads the head of the response, `response`
+//! reads the body.
 
-mod ahead;
-mod ask;
+mod attempt;
 mod balance;
 mod connection;
+mod counters;
 mod exchange;
 mod group;
 mod health;
@@ -15,7 +16,7 @@ mod http2;
 mod owner;
 mod pool;
 mod queue;
-mod record;
+mod read_ahead;
 mod resolve;
 mod response;
 mod server;
@@ -23,9 +24,9 @@ pub mod settings;
 mod transport;
 mod upload;
 
-pub use balance::Standing;
+pub use balance::ServerHealth;
+pub use counters::ServerCounters;
 pub use group::{Group, GroupSnapshot, ServerSnapshot};
-pub use record::Record;
 pub use settings::{GroupSettings, HealthCheck, ServerSettings};
 
 #[cfg(test)]

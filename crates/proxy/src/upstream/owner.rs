@@ -9,20 +9,20 @@ use microcache_engine::origin::OriginRequest;
 use microcache_policy::{Fields, signs_in};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::connection::Connection;
-use super::server::Server;
+use super::connection::OriginConnection;
+use super::server::OriginServer;
 
 /// A connection that is reserved for one client connection. Credentials are bound to it, so a request of that
 /// client is sent on no other.
-pub(super) struct KeptConnection {
-    pub(super) server: Arc<Server>,
-    pub(super) connection: Connection,
+pub(super) struct ReservedConnection {
+    pub(super) server: Arc<OriginServer>,
+    pub(super) connection: OriginConnection,
     /// Permit of the limit `max_signed_in`.
-    pub(super) seat: OwnedSemaphorePermit,
+    pub(super) reservation: OwnedSemaphorePermit,
 }
 
 /// The client of a request, and whether the request signs in.
-pub(super) struct Asker {
+pub(super) struct ClientAuth {
     client: Option<Arc<ClientConnection>>,
     /// The request authenticates the connection, so it is sent on a new one.
     pub(super) signs_in: bool,
@@ -30,13 +30,13 @@ pub(super) struct Asker {
 
 /// Owner of a connection after an exchange.
 pub(super) enum Owner {
-    Everyone,
+    Shared,
     /// Reserved for this client, in the group of this name.
     Client(Arc<ClientConnection>, Box<str>, OwnedSemaphorePermit),
-    Nobody,
+    Discarded,
 }
 
-impl KeptConnection {
+impl ReservedConnection {
     /// Takes the connection that this group reserves for the client of the request. If the server has closed
     /// it, the client must sign in again, as without a proxy.
     pub(super) fn of(request: &OriginRequest, group: &str) -> Option<Self> {
@@ -46,7 +46,7 @@ impl KeptConnection {
     }
 }
 
-impl Asker {
+impl ClientAuth {
     /// Reads the client and the credentials of a request.
     pub(super) fn of(client: Option<Arc<ClientConnection>>, fields: Fields<'_>) -> Self {
         Self {
@@ -57,34 +57,39 @@ impl Asker {
 
     /// Decides the owner of the connection after the response. It is reserved only if the client signed in
     /// and the server took part (`challenged`).
-    pub(super) fn owner(self, challenged: bool, group: &str, seats: &Arc<Semaphore>) -> Owner {
+    pub(super) fn owner(
+        self,
+        challenged: bool,
+        group: &str,
+        reservations: &Arc<Semaphore>,
+    ) -> Owner {
         if !(self.signs_in || challenged) {
-            return Owner::Everyone;
+            return Owner::Shared;
         }
         let client = self.client.filter(|_| self.signs_in && challenged);
-        let seat = client.and_then(|client| {
-            let seat = Arc::clone(seats).try_acquire_owned().ok()?;
-            Some(Owner::Client(client, group.into(), seat))
+        let reservation = client.and_then(|client| {
+            let reservation = Arc::clone(reservations).try_acquire_owned().ok()?;
+            Some(Owner::Client(client, group.into(), reservation))
         });
-        seat.unwrap_or(Owner::Nobody)
+        reservation.unwrap_or(Owner::Discarded)
     }
 }
 
 impl Owner {
     /// Returns an idle connection to its owner.
-    pub(super) fn take(self, server: Arc<Server>, mut connection: Connection) {
+    pub(super) fn take(self, server: Arc<OriginServer>, mut connection: OriginConnection) {
         match self {
-            Self::Everyone => server.idle.put(connection),
-            Self::Client(client, group, seat) => {
+            Self::Shared => server.idle.put(connection),
+            Self::Client(client, group, reservation) => {
                 connection.rest();
-                let own = KeptConnection {
+                let own = ReservedConnection {
                     server,
                     connection,
-                    seat,
+                    reservation,
                 };
                 client.keep(&group, Box::new(own));
             }
-            Self::Nobody => {}
+            Self::Discarded => {}
         }
     }
 }

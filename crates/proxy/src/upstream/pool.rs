@@ -8,26 +8,26 @@ use parking_lot::Mutex;
 use tokio::runtime::{Handle, Id};
 use tokio::time::Instant;
 
-use super::connection::Connection;
+use super::connection::OriginConnection;
 
 /// A pool of idle connections.
 #[derive(Debug)]
 pub(super) struct Pool {
     max: AtomicUsize,
     keep: Duration,
-    shelves: Mutex<Shelves>,
+    shelves: Mutex<IdleByRuntime>,
 }
 
 #[derive(Debug, Default)]
-struct Shelves {
+struct IdleByRuntime {
     count: usize,
     /// Last in, first out: what is used often stays fresh, the rest goes stale at the bottom.
-    by_runtime: Vec<(Id, Vec<Idle>)>,
+    by_runtime: Vec<(Id, Vec<IdleConnection>)>,
 }
 
-impl Shelves {
+impl IdleByRuntime {
     /// There are as many as threads that serve; looking through them is quicker than hashing.
-    fn of(&mut self, runtime: Id) -> &mut Vec<Idle> {
+    fn of(&mut self, runtime: Id) -> &mut Vec<IdleConnection> {
         let known = self.by_runtime.iter().position(|(id, _)| *id == runtime);
         let at = known.unwrap_or_else(|| {
             self.by_runtime.push((runtime, Vec::new()));
@@ -38,9 +38,9 @@ impl Shelves {
 }
 
 #[derive(Debug)]
-struct Idle {
+struct IdleConnection {
     since: Instant,
-    connection: Connection,
+    connection: OriginConnection,
 }
 
 impl Pool {
@@ -54,10 +54,10 @@ impl Pool {
     }
 
     /// Takes the most recent connection of this runtime that has been idle for at most `limit` and is open.
-    pub(super) fn take(&self, limit: Duration, now: Instant) -> Option<Connection> {
+    pub(super) fn take(&self, limit: Duration, now: Instant) -> Option<OriginConnection> {
         let runtime = Handle::current().id();
         let limit = limit.min(self.keep);
-        let recent = |idle: &mut Idle| now.duration_since(idle.since) <= limit;
+        let recent = |idle: &mut IdleConnection| now.duration_since(idle.since) <= limit;
         loop {
             let mut connection = {
                 let mut shelves = self.shelves.lock();
@@ -73,9 +73,9 @@ impl Pool {
     }
 
     /// Returns a connection after an exchange.
-    pub(super) fn put(&self, mut connection: Connection) {
+    pub(super) fn put(&self, mut connection: OriginConnection) {
         connection.rest();
-        let idle = Idle {
+        let idle = IdleConnection {
             since: Instant::now(),
             connection,
         };

@@ -10,7 +10,7 @@
 //!
 //! A request whose body is still being received can hold its place for as long as its client likes. So only
 //! some places are for such uploads, and of those an address takes fewer than it leaves free ([`shares`]). An
-//! upload's part of that limit is a [`Share`].
+//! upload's part of that limit is a [`UploadPermit`].
 
 mod lines;
 mod shares;
@@ -30,12 +30,12 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 
-use self::lines::Lines;
-use self::shares::{Shares, Taken};
+use self::lines::AddressLines;
+use self::shares::{UploadPermits, UploadSlot};
 
 /// Permits and waiting requests of a group. Shared by all threads.
 #[derive(Debug)]
-pub(super) struct Queue {
+pub(super) struct RequestQueue {
     state: Mutex<QueueState>,
 }
 
@@ -57,41 +57,41 @@ struct QueueState {
     bounds: QueueBounds,
     taken: usize,
     /// Places held by uploads.
-    shares: Shares,
+    shares: UploadPermits,
     tickets: u64,
     turns: u64,
     /// Waiting requests by ticket.
-    waiting: HashMap<u64, Waiting>,
+    waiting: HashMap<u64, QueuedRequest>,
     /// Lines of the requests that clients wait for and whose bodies are complete.
-    clients: Lines,
-    uploads: Lines,
+    clients: AddressLines,
+    uploads: AddressLines,
     uploads_waiting: usize,
-    refreshes: BTreeMap<u64, Refresh>,
+    refreshes: BTreeMap<u64, QueuedRefresh>,
 }
 
 #[derive(Debug)]
-struct Waiting {
-    sender: Sender,
+struct QueuedRequest {
+    sender: Grant,
     /// Addresses in whose lines it stands.
     networks: BTreeSet<Network>,
 }
 
 /// Channel that grants a waiting request its place.
 #[derive(Debug)]
-enum Sender {
+enum Grant {
     Place(oneshot::Sender<Permit>),
-    Upload(oneshot::Sender<(Share, Permit)>),
+    Upload(oneshot::Sender<(UploadPermit, Permit)>),
 }
 
 #[derive(Debug)]
-struct Refresh {
+struct QueuedRefresh {
     demand: Arc<AtomicU32>,
     /// From then on it goes before those that are only wanted more: the copy that it is to renew
     /// is in use, and soon could not be any more.
     due: Instant,
 }
 
-impl Refresh {
+impl QueuedRefresh {
     /// The greater goes first.
     fn rank(&self, now: Instant) -> (bool, u32) {
         (self.due <= now, self.demand.load(Ordering::Relaxed))
@@ -100,7 +100,7 @@ impl Refresh {
 
 /// Reason for which a request got no permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NoPlace {
+pub(super) enum QueueError {
     /// The queue is full, or its timeout has passed.
     Full,
     /// Every client that wanted the answer has left.
@@ -111,15 +111,15 @@ pub(super) enum NoPlace {
 #[derive(Debug)]
 pub(super) struct Permit {
     /// Empty once the place has been handed on.
-    queue: Option<Arc<Queue>>,
+    queue: Option<Arc<RequestQueue>>,
 }
 
 /// One of the places that uploads may have. Dropping it, when the body is there, lets the next
 /// upload have one; the place itself stays with its permit.
 #[derive(Debug)]
-pub(super) struct Share {
-    queue: Option<Arc<Queue>>,
-    taken: Taken,
+pub(super) struct UploadPermit {
+    queue: Option<Arc<RequestQueue>>,
+    taken: UploadSlot,
 }
 
 /// Resources that are returned to the queue.
@@ -128,17 +128,17 @@ enum Freed {
     Nothing,
     Place,
     /// By its number.
-    Share(u64),
+    UploadPermit(u64),
     Both(u64),
 }
 
 /// The next request in line.
-enum Next {
+enum NextRequest {
     Request(oneshot::Sender<Permit>),
-    Upload(oneshot::Sender<(Share, Permit)>, Taken),
+    Upload(oneshot::Sender<(UploadPermit, Permit)>, UploadSlot),
 }
 
-impl Queue {
+impl RequestQueue {
     /// An empty queue.
     pub(super) fn new(bounds: QueueBounds) -> Arc<Self> {
         Arc::new(Self {
@@ -167,7 +167,7 @@ impl Queue {
         self: &Arc<Self>,
         urgency: &Urgency,
         audience: &Arc<Audience>,
-    ) -> Result<Permit, NoPlace> {
+    ) -> Result<Permit, QueueError> {
         let is_refresh = matches!(urgency, Urgency::Refresh { .. });
         let (clients, networks) = audience.watch();
         let (ticket, mut receiver, patience) = {
@@ -179,12 +179,12 @@ impl Queue {
                 return Ok(self.permit());
             }
             if networks.is_empty() && !is_refresh {
-                return Err(NoPlace::Left);
+                return Err(QueueError::Left);
             }
             let (ticket, receiver) = state.join(urgency, networks)?;
             (ticket, receiver, bounds.patience)
         };
-        let waiting = Ticket {
+        let waiting = QueueTicket {
             queue: self,
             number: ticket,
         };
@@ -195,13 +195,13 @@ impl Queue {
                 granted = &mut receiver => {
                     drop(waiting);
                     // Without a sender there is none left in whose line it stood.
-                    let permit = granted.map_err(|_displaced| NoPlace::Full)?;
+                    let permit = granted.map_err(|_displaced| QueueError::Full)?;
                     let is_wanted = is_refresh || !audience.is_empty();
-                    return if is_wanted { Ok(permit) } else { Err(NoPlace::Left) };
+                    return if is_wanted { Ok(permit) } else { Err(QueueError::Left) };
                 }
                 changed = clients.changed() => {
                     if audience.is_empty() && !is_refresh {
-                        return Err(NoPlace::Left);
+                        return Err(QueueError::Left);
                     }
                     let (came, left): (Vec<_>, Vec<_>) =
                         changed.into_iter().partition(|it| audience.includes(*it));
@@ -213,7 +213,7 @@ impl Queue {
                         state.step_out(ticket, network);
                     }
                 }
-                () = &mut patience => return Err(NoPlace::Full),
+                () = &mut patience => return Err(QueueError::Full),
             }
         }
     }
@@ -223,7 +223,7 @@ impl Queue {
     pub(super) async fn enter_upload(
         self: &Arc<Self>,
         network: Network,
-    ) -> Result<(Share, Permit), NoPlace> {
+    ) -> Result<(UploadPermit, Permit), QueueError> {
         let (ticket, mut receiver, patience) = {
             let mut state = self.state.lock();
             let bounds = state.bounds;
@@ -234,7 +234,7 @@ impl Queue {
             let (ticket, receiver) = state.join_uploads(network)?;
             (ticket, receiver, bounds.patience)
         };
-        let _waiting = Ticket {
+        let _waiting = QueueTicket {
             queue: self,
             number: ticket,
         };
@@ -247,7 +247,7 @@ impl Queue {
                 granted.ok().and_then(Result::ok)
             }
         };
-        granted.ok_or(NoPlace::Full)
+        granted.ok_or(QueueError::Full)
     }
 
     /// Numbers of taken places and of waiting requests.
@@ -262,8 +262,8 @@ impl Queue {
         }
     }
 
-    fn share(self: &Arc<Self>, taken: Taken) -> Share {
-        Share {
+    fn share(self: &Arc<Self>, taken: UploadSlot) -> UploadPermit {
+        UploadPermit {
             queue: Some(Arc::clone(self)),
             taken,
         }
@@ -281,14 +281,14 @@ impl Queue {
             // nothing; the permit that comes back must not be released a second time by its drop.
             match next {
                 None => return,
-                Some(Next::Request(sender)) => match sender.send(self.permit()) {
+                Some(NextRequest::Request(sender)) => match sender.send(self.permit()) {
                     Ok(()) => return,
                     Err(mut refused) => {
                         refused.queue = None;
                         freed = Freed::Place;
                     }
                 },
-                Some(Next::Upload(sender, taken)) => {
+                Some(NextRequest::Upload(sender, taken)) => {
                     let number = taken.number;
                     match sender.send((self.share(taken), self.permit())) {
                         Ok(()) => return,
@@ -320,7 +320,7 @@ impl QueueState {
         if let Freed::Place | Freed::Both(_) = freed {
             self.taken -= 1;
         }
-        if let Freed::Share(number) | Freed::Both(number) = freed {
+        if let Freed::UploadPermit(number) | Freed::Both(number) = freed {
             self.shares.give_back(number);
         }
     }
@@ -354,7 +354,7 @@ impl QueueState {
         &mut self,
         urgency: &Urgency,
         networks: Vec<Network>,
-    ) -> Result<(u64, oneshot::Receiver<Permit>), NoPlace> {
+    ) -> Result<(u64, oneshot::Receiver<Permit>), QueueError> {
         let (sender, receiver) = oneshot::channel();
         let QueueBounds {
             length, patience, ..
@@ -363,7 +363,7 @@ impl QueueState {
         match urgency {
             Urgency::Client => self.make_room(&networks)?,
             Urgency::Refresh { demand, left } => {
-                let joining = Refresh {
+                let joining = QueuedRefresh {
                     demand: Arc::clone(demand),
                     // Whichever ends first: the copy, or this wait.
                     due: Instant::now() + (*left).min(patience) / 2,
@@ -375,7 +375,7 @@ impl QueueState {
             }
         }
         let ticket = self.ticket();
-        self.add(ticket, Sender::Place(sender));
+        self.add(ticket, Grant::Place(sender));
         if let Some(refresh) = refresh {
             self.refreshes.insert(ticket, refresh);
         }
@@ -388,25 +388,25 @@ impl QueueState {
     fn join_uploads(
         &mut self,
         network: Network,
-    ) -> Result<(u64, oneshot::Receiver<(Share, Permit)>), NoPlace> {
+    ) -> Result<(u64, oneshot::Receiver<(UploadPermit, Permit)>), QueueError> {
         if self.uploads_waiting >= self.bounds.length {
-            let longest = self.uploads.cut_longest(network).ok_or(NoPlace::Full)?;
+            let longest = self.uploads.cut_longest(network).ok_or(QueueError::Full)?;
             self.remove(longest.1);
         }
         let (sender, receiver) = oneshot::channel();
         let ticket = self.ticket();
-        self.add(ticket, Sender::Upload(sender));
+        self.add(ticket, Grant::Upload(sender));
         self.stand(ticket, network);
         Ok((ticket, receiver))
     }
 
     /// Makes room for a client's request, at the cost of the longest line if need be. What others wait for
     /// too only leaves that line.
-    fn make_room(&mut self, networks: &[Network]) -> Result<(), NoPlace> {
+    fn make_room(&mut self, networks: &[Network]) -> Result<(), QueueError> {
         let shortest = networks.iter().min_by_key(|it| self.clients.length(**it));
-        let newcomer = *shortest.ok_or(NoPlace::Left)?;
+        let newcomer = *shortest.ok_or(QueueError::Left)?;
         while self.clients_waiting() >= self.bounds.length {
-            let (network, ticket) = self.clients.cut_longest(newcomer).ok_or(NoPlace::Full)?;
+            let (network, ticket) = self.clients.cut_longest(newcomer).ok_or(QueueError::Full)?;
             self.step_out(ticket, network);
         }
         Ok(())
@@ -416,10 +416,11 @@ impl QueueState {
         self.waiting.len() - self.uploads_waiting - self.refreshes.len()
     }
 
-    fn add(&mut self, ticket: u64, sender: Sender) {
-        self.uploads_waiting += usize::from(matches!(sender, Sender::Upload(_)));
+    fn add(&mut self, ticket: u64, sender: Grant) {
+        self.uploads_waiting += usize::from(matches!(sender, Grant::Upload(_)));
         let networks = BTreeSet::new();
-        self.waiting.insert(ticket, Waiting { sender, networks });
+        self.waiting
+            .insert(ticket, QueuedRequest { sender, networks });
     }
 
     /// Has a ticket stand in the line of an address.
@@ -430,8 +431,8 @@ impl QueueState {
         };
         waiting.networks.insert(network);
         match waiting.sender {
-            Sender::Place(_) => self.clients.join(network, ticket, turn),
-            Sender::Upload(_) => self.uploads.join(network, ticket, turn),
+            Grant::Place(_) => self.clients.join(network, ticket, turn),
+            Grant::Upload(_) => self.uploads.join(network, ticket, turn),
         }
     }
 
@@ -449,12 +450,12 @@ impl QueueState {
     }
 
     /// Takes a ticket out of the queue.
-    fn remove(&mut self, ticket: u64) -> Option<Sender> {
-        let Waiting { sender, networks } = self.waiting.remove(&ticket)?;
+    fn remove(&mut self, ticket: u64) -> Option<Grant> {
+        let QueuedRequest { sender, networks } = self.waiting.remove(&ticket)?;
         self.refreshes.remove(&ticket);
         let lines = match sender {
-            Sender::Place(_) => &mut self.clients,
-            Sender::Upload(_) => {
+            Grant::Place(_) => &mut self.clients,
+            Grant::Upload(_) => {
                 self.uploads_waiting -= 1;
                 &mut self.uploads
             }
@@ -466,7 +467,7 @@ impl QueueState {
     }
 
     /// Displaces a waiting refresh in lower demand, unless clients wait for it.
-    fn displace_for(&mut self, refresh: &Refresh) -> Result<(), NoPlace> {
+    fn displace_for(&mut self, refresh: &QueuedRefresh) -> Result<(), QueueError> {
         let now = Instant::now();
         let is_nobodys = |ticket| {
             let waiting = self.waiting.get(ticket);
@@ -474,9 +475,9 @@ impl QueueState {
         };
         let candidates = self.refreshes.iter().rev().filter(|(t, _)| is_nobodys(t));
         let lowest = candidates.min_by_key(|(_, refresh)| refresh.rank(now));
-        let (&ticket, lowest) = lowest.ok_or(NoPlace::Full)?;
+        let (&ticket, lowest) = lowest.ok_or(QueueError::Full)?;
         if lowest.rank(now) >= refresh.rank(now) {
-            return Err(NoPlace::Full);
+            return Err(QueueError::Full);
         }
         self.remove(ticket);
         Ok(())
@@ -484,7 +485,7 @@ impl QueueState {
 
     /// Takes a place for the next request, if there is one: the address whose turn it is among clients and
     /// uploads, else the refresh that is due or in most demand.
-    fn next(&mut self) -> Option<Next> {
+    fn next(&mut self) -> Option<NextRequest> {
         if self.taken >= self.bounds.places {
             return None;
         }
@@ -499,16 +500,16 @@ impl QueueState {
         let sender = self.remove(next)?;
         self.taken += 1;
         Some(match sender {
-            Sender::Place(sender) => {
+            Grant::Place(sender) => {
                 if let Some((_, network, _)) = client {
                     self.clients.go_behind(network, turn);
                 }
-                Next::Request(sender)
+                NextRequest::Request(sender)
             }
-            Sender::Upload(sender) => {
+            Grant::Upload(sender) => {
                 let (_, network, _) = upload?;
                 self.uploads.go_behind(network, turn);
-                Next::Upload(sender, self.shares.take(network))
+                NextRequest::Upload(sender, self.shares.take(network))
             }
         })
     }
@@ -522,7 +523,7 @@ impl QueueState {
     }
 }
 
-impl Share {
+impl UploadPermit {
     /// So much more of the body has come.
     pub(super) fn count(&self, bytes: usize) {
         self.taken.count(bytes);
@@ -542,21 +543,21 @@ impl Drop for Permit {
     }
 }
 
-impl Drop for Share {
+impl Drop for UploadPermit {
     fn drop(&mut self) {
         if let Some(queue) = self.queue.take() {
-            queue.release(Freed::Share(self.taken.number));
+            queue.release(Freed::UploadPermit(self.taken.number));
         }
     }
 }
 
 /// Leaves the queue when the wait is over, one way or another.
-struct Ticket<'a> {
-    queue: &'a Queue,
+struct QueueTicket<'a> {
+    queue: &'a RequestQueue,
     number: u64,
 }
 
-impl Drop for Ticket<'_> {
+impl Drop for QueueTicket<'_> {
     fn drop(&mut self) {
         self.queue.state.lock().remove(self.number);
     }

@@ -8,50 +8,50 @@ use bytes::Bytes;
 use microcache_engine::body::{Body, BodyError, Frame, Source};
 use microcache_engine::origin::OriginError;
 
-use super::balance::{Ended, Turn};
-use super::connection::Connection;
+use super::balance::{Assignment, ResponseTotals};
+use super::connection::OriginConnection;
 use super::owner::Owner;
 use super::queue::Permit;
-use super::server::Server;
-use super::upload::{Sending, Upload};
-use crate::figures::AskedOrigin;
+use super::server::OriginServer;
+use super::upload::{SendState, Upload};
 use crate::h1::{Decoded, Decoder, Framing};
+use crate::metrics::OriginRequestMetrics;
 
 /// An answer longer than this is a download, not a page: it gives its place among the group's
 /// requests back, so that slow readers of large files cannot keep everyone else waiting.
 const LARGEST_PAGE: u64 = 1024 * 1024;
 
 /// Resources of the group that a response holds until its end, in any protocol.
-pub(super) struct Stay {
+pub(super) struct InFlight {
     /// Counts as in flight at the server.
-    pub(super) turn: Turn,
+    pub(super) assignment: Assignment,
     /// Records how it ends.
-    pub(super) asked: Option<AskedOrigin>,
+    pub(super) metrics: Option<OriginRequestMetrics>,
     /// Its place among the group's concurrent requests, unless released early.
     pub(super) permit: Option<Permit>,
 }
 
-impl Stay {
+impl InFlight {
     /// Reports progress in bytes; a large response gives its permit back.
     pub(super) fn has_received(&mut self, bytes: u64) {
         if bytes > LARGEST_PAGE {
-            self.give_place_back();
+            self.release_permit();
         }
     }
 
     /// Releases the permit before the end of the response.
-    pub(super) fn give_place_back(&mut self) {
+    pub(super) fn release_permit(&mut self) {
         self.permit = None;
     }
 
     /// Records a completely received response, with the bytes of content received and sent.
     pub(super) fn ended(&mut self, received: u64, sent: u64) {
-        if let Some(asked) = &self.asked {
+        if let Some(metrics) = &self.metrics {
             // The duration of a stream, or of a response slowed down by its reader, says nothing about the
             // server.
-            let took = self.permit.is_some().then(|| asked.took());
-            asked.ended(received, took);
-            self.turn.ended(Ended {
+            let took = self.permit.is_some().then(|| metrics.took());
+            metrics.ended(received, took);
+            self.assignment.ended(ResponseTotals {
                 received,
                 sent,
                 took,
@@ -61,34 +61,34 @@ impl Stay {
 
     /// Records a truncated response.
     pub(super) fn broke_off(&mut self, why: &BodyError) {
-        self.turn.broke_off(why);
-        if let Some(asked) = &self.asked {
-            asked.broke_off(why);
+        self.assignment.broke_off(why);
+        if let Some(metrics) = &self.metrics {
+            metrics.broke_off(why);
         }
     }
 }
 
 /// State of an HTTP/1 exchange until the end of the body.
-pub(super) struct Exchange {
-    pub(super) connection: Connection,
+pub(super) struct Http1Exchange {
+    pub(super) connection: OriginConnection,
     pub(super) upload: Upload,
     pub(super) keep_alive: bool,
-    pub(super) server: Arc<Server>,
+    pub(super) server: Arc<OriginServer>,
     /// Owner of the connection afterwards.
     pub(super) owner: Owner,
-    pub(super) stay: Stay,
+    pub(super) in_flight: InFlight,
 }
 
 /// A body being received. Dropping it early closes the connection.
-struct ResponseBody {
+struct Http1Body {
     decoder: Decoder,
     /// Gone once the last byte was read.
-    exchange: Option<Exchange>,
+    exchange: Option<Http1Exchange>,
     silence: Duration,
     received: u64,
 }
 
-impl Exchange {
+impl Http1Exchange {
     /// Builds the body: complete if all of it has arrived, else streaming.
     pub(super) fn deliver(
         mut self,
@@ -100,7 +100,7 @@ impl Exchange {
             return Ok(body);
         }
         self.connection.timer.restart(silence);
-        Ok(Body::Stream(Box::new(ResponseBody {
+        Ok(Body::Stream(Box::new(Http1Body {
             decoder: Decoder::new(framing),
             exchange: Some(self),
             silence,
@@ -113,10 +113,10 @@ impl Exchange {
     fn finish(mut self, received: u64) -> Result<(), BodyError> {
         if !self.connection.buf.is_empty() {
             let error = BodyError::Malformed("bytes after its end");
-            self.stay.broke_off(&error);
+            self.in_flight.broke_off(&error);
             return Err(error);
         }
-        self.stay.ended(received, self.upload.sent());
+        self.in_flight.ended(received, self.upload.sent());
         if self.keep_alive && self.upload.is_complete() {
             self.owner.take(self.server, self.connection);
         }
@@ -126,7 +126,7 @@ impl Exchange {
 
 /// A body that came along with its head. It is copied, so that a small body which is stored does
 /// not keep the whole read buffer alive.
-fn whole_body(connection: &mut Connection, framing: Framing) -> Option<(Body, u64)> {
+fn whole_body(connection: &mut OriginConnection, framing: Framing) -> Option<(Body, u64)> {
     let length = match framing {
         Framing::None => 0,
         Framing::Length(length) => usize::try_from(length).ok()?,
@@ -141,7 +141,7 @@ fn whole_body(connection: &mut Connection, framing: Framing) -> Option<(Body, u6
     Some((body, length as u64))
 }
 
-impl Source for ResponseBody {
+impl Source for Http1Body {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         let mut polled = self.poll(cx);
         // The consumer may know the length and never ask for the end, so it is not waited for.
@@ -156,7 +156,7 @@ impl Source for ResponseBody {
         if let Poll::Ready(Err(why)) = &polled
             && let Some(mut exchange) = self.exchange.take()
         {
-            exchange.stay.broke_off(why);
+            exchange.in_flight.broke_off(why);
         }
         polled.map(Result::transpose)
     }
@@ -164,25 +164,25 @@ impl Source for ResponseBody {
     /// A slow client keeps the connection, but no other request waiting.
     fn is_held_up(&mut self) {
         if let Some(exchange) = &mut self.exchange {
-            exchange.stay.give_place_back();
+            exchange.in_flight.release_permit();
         }
     }
 }
 
-impl ResponseBody {
+impl Http1Body {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Frame>, BodyError>> {
         let Some(exchange) = &mut self.exchange else {
             return Poll::Ready(Ok(None));
         };
         let connection = &mut exchange.connection;
-        let mut sending = Sending::Done;
+        let mut sending = SendState::Done;
         loop {
             match self.decoder.decode(&mut connection.buf)? {
                 Decoded::Frame(frame) => {
                     if let Frame::Data(data) = &frame {
                         self.received += data.len() as u64;
                     }
-                    exchange.stay.has_received(self.received);
+                    exchange.in_flight.has_received(self.received);
                     return Poll::Ready(Ok(Some(frame)));
                 }
                 Decoded::End => return Poll::Ready(Ok(None)),
@@ -203,7 +203,7 @@ impl ResponseBody {
                 Poll::Ready(Ok(_)) => connection.timer.restart(self.silence),
                 Poll::Ready(Err(_)) => return Poll::Ready(Err(BodyError::Disconnected)),
                 // While the client is slow to send, the server has a reason to be silent.
-                Poll::Pending if sending == Sending::Client => return Poll::Pending,
+                Poll::Pending if sending == SendState::Client => return Poll::Pending,
                 Poll::Pending => {
                     let timeout = connection.timer.poll(cx);
                     return timeout.map(|()| Err(BodyError::Timeout));

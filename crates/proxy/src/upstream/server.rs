@@ -9,32 +9,32 @@ use rustls::pki_types::ServerName;
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 
-use super::connection::Connection;
-use super::http2::{self, Connections, Slot, Wanted};
+use super::connection::OriginConnection;
+use super::http2::{self, ConnectionRequirements, Http2Connections, StreamSlot};
 use super::pool::Pool;
-use super::resolve::Endpoints;
+use super::resolve::ServerAddresses;
 use super::settings::{GroupSettings, ServerSettings};
-use super::transport::Transport;
+use super::transport::OriginTransport;
 use crate::notices::Notices;
 use crate::tls::OriginTls;
 
 /// One server of a group.
 #[derive(Debug)]
-pub(super) struct Server {
+pub(super) struct OriginServer {
     pub(super) settings: ServerSettings,
-    pub(super) endpoints: Endpoints,
+    pub(super) endpoints: ServerAddresses,
     /// `Host` sent to the server, if it is not the client's.
     pub(super) host: Option<String>,
-    tls: Option<Tls>,
+    tls: Option<ServerTls>,
     /// Unused connections with HTTP/1.
     pub(super) idle: Pool,
     /// The connections with HTTP/2, where that is wanted.
-    pub(super) http2: Option<Connections>,
+    pub(super) http2: Option<Http2Connections>,
 }
 
 /// TLS client configuration for a server.
 #[derive(Debug)]
-struct Tls {
+struct ServerTls {
     /// Offers HTTP/1 only (ALPN).
     http1: Arc<ClientConfig>,
     /// Offers HTTP/2 as well.
@@ -44,26 +44,26 @@ struct Tls {
 }
 
 /// A new connection, by the negotiated protocol.
-pub(super) enum Opened {
-    Http1(Connection),
-    Http2(Arc<http2::Connection>),
+pub(super) enum NewConnection {
+    Http1(OriginConnection),
+    Http2(Arc<http2::Http2Connection>),
 }
 
 /// A connection or stream for a request to a server with HTTP/2 enabled.
-pub(super) enum Way {
+pub(super) enum RequestChannel {
     /// The server has agreed on HTTP/1 only.
-    Http1(Connection),
-    Http2(Slot),
+    Http1(OriginConnection),
+    Http2(StreamSlot),
 }
 
 /// Failure to get a response from a server.
-pub(super) struct Failed {
+pub(super) struct ServerFailure {
     pub(super) error: OriginError,
     /// Another request failed to open a connection that this one waited for.
     pub(super) is_shared: bool,
 }
 
-impl From<OriginError> for Failed {
+impl From<OriginError> for ServerFailure {
     fn from(error: OriginError) -> Self {
         Self {
             error,
@@ -72,44 +72,44 @@ impl From<OriginError> for Failed {
     }
 }
 
-impl Server {
+impl OriginServer {
     /// A server of a group with these settings.
     pub(super) fn new(group: &GroupSettings, server: &ServerSettings, notices: &Notices) -> Self {
         Self {
             settings: server.clone(),
-            endpoints: Endpoints::new(&server.host, server.port),
+            endpoints: ServerAddresses::new(&server.host, server.port),
             host: group.host.clone(),
-            tls: Tls::with(&group.tls, server),
+            tls: ServerTls::with(&group.tls, server),
             idle: Pool::new(group.max_idle, group.idle_timeout),
             http2: group
                 .http2
-                .then(|| Connections::new(group, server, notices.clone())),
+                .then(|| Http2Connections::new(group, server, notices.clone())),
         }
     }
 
     /// Number of idle connections.
     pub(super) fn unused(&self) -> usize {
-        self.idle.len() + self.http2.as_ref().map_or(0, Connections::idle)
+        self.idle.len() + self.http2.as_ref().map_or(0, Http2Connections::idle)
     }
 
     /// Opens an HTTP/1 connection within `limit`.
-    pub(super) async fn connect(&self, limit: Duration) -> Result<Connection, OriginError> {
+    pub(super) async fn connect(&self, limit: Duration) -> Result<OriginConnection, OriginError> {
         let deadline = Instant::now() + limit;
         let transport = self.reach(false, limit, deadline).await?;
-        Ok(Connection::new(transport))
+        Ok(OriginConnection::new(transport))
     }
 
     /// Opens a connection, with HTTP/2 if it is enabled: negotiated by ALPN with TLS, and by prior knowledge
     /// without (RFC 9113 §3.3).
-    pub(super) async fn open(&self, limit: Duration) -> Result<Opened, OriginError> {
+    pub(super) async fn open(&self, limit: Duration) -> Result<NewConnection, OriginError> {
         let deadline = Instant::now() + limit;
         let is_wanted = self.http2.is_some();
         let transport = self.reach(is_wanted, limit, deadline).await?;
         if !is_wanted || transport.has_declined_http2() {
-            return Ok(Opened::Http1(Connection::new(transport)));
+            return Ok(NewConnection::Http1(OriginConnection::new(transport)));
         }
-        match timeout_at(deadline, http2::Connection::open(transport)).await {
-            Ok(Ok(connection)) => Ok(Opened::Http2(connection)),
+        match timeout_at(deadline, http2::Http2Connection::open(transport)).await {
+            Ok(Ok(connection)) => Ok(NewConnection::Http2(connection)),
             Ok(Err(error)) => Err(unreached(format!("no HTTP/2 session: {error}"))),
             Err(_) => Err(late(limit)),
         }
@@ -117,28 +117,28 @@ impl Server {
 
     /// Reserves a stream on an HTTP/2 connection. If none has room, one request opens another connection and
     /// the others wait for it: they get streams on it, or fail with it.
-    pub(super) async fn way(
+    pub(super) async fn acquire(
         &self,
-        http2: &Connections,
-        wanted: &Wanted,
+        http2: &Http2Connections,
+        wanted: &ConnectionRequirements,
         limit: Duration,
-    ) -> Result<Way, Failed> {
+    ) -> Result<RequestChannel, ServerFailure> {
         let asked = Instant::now();
         let bundle = http2.bundle();
         if let Some(slot) = bundle.take(wanted).await {
-            return Ok(Way::Http2(slot));
+            return Ok(RequestChannel::Http2(slot));
         }
         if !http2.are_worth_waiting_for() {
             return Ok(http2.taken_up(self.open(limit).await?)?);
         }
-        let shared = |error| Failed {
+        let shared = |error| ServerFailure {
             error,
             is_shared: true,
         };
         let opening = timeout_at(asked + limit, bundle.opening()).await;
         let mut opening = opening.map_err(|_| shared(late(limit)))?;
         if let Some(slot) = bundle.take(wanted).await {
-            return Ok(Way::Http2(slot));
+            return Ok(RequestChannel::Http2(slot));
         }
         if let Some(error) = opening.failed_since(asked) {
             return Err(shared(error));
@@ -160,14 +160,14 @@ impl Server {
         offers_http2: bool,
         limit: Duration,
         deadline: Instant,
-    ) -> Result<Transport, OriginError> {
+    ) -> Result<OriginTransport, OriginError> {
         let socket = match self.endpoints.connect(limit).await {
             Ok(socket) => socket,
             Err(error) if error.kind() == std::io::ErrorKind::TimedOut => return Err(late(limit)),
             Err(error) => return Err(unreached(error.to_string())),
         };
         if !self.settings.tls {
-            return Ok(Transport::Plain(socket));
+            return Ok(OriginTransport::Plain(socket));
         }
         let Some(tls) = &self.tls else {
             return Err(unreached("TLS is not set up".to_owned()));
@@ -175,14 +175,14 @@ impl Server {
         let config = if offers_http2 { &tls.any } else { &tls.http1 };
         let connector = TlsConnector::from(Arc::clone(config));
         match timeout_at(deadline, connector.connect(tls.name.clone(), socket)).await {
-            Ok(Ok(session)) => Ok(Transport::Tls(Box::new(session))),
+            Ok(Ok(session)) => Ok(OriginTransport::Tls(Box::new(session))),
             Ok(Err(error)) => Err(unreached(format!("no TLS session: {error}"))),
             Err(_) => Err(late(limit)),
         }
     }
 }
 
-impl Tls {
+impl ServerTls {
     fn with(tls: &OriginTls, server: &ServerSettings) -> Option<Self> {
         let ready = tls.ready.as_ref().filter(|_| server.tls)?;
         let name = tls.name.clone().unwrap_or_else(|| server.host.clone());

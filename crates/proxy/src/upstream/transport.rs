@@ -13,12 +13,12 @@ use crate::tls::HTTP2;
 
 /// A TCP or TLS stream to a server.
 #[derive(Debug)]
-pub(super) enum Transport {
+pub(super) enum OriginTransport {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-impl Transport {
+impl OriginTransport {
     /// Returns true if HTTP/2 was offered by ALPN and the server did not select it.
     pub(super) fn has_declined_http2(&self) -> bool {
         match self {
@@ -55,7 +55,7 @@ fn is_empty(socket: &TcpStream) -> bool {
     matches!(peeked, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
 }
 
-impl AsyncRead for Transport {
+impl AsyncRead for OriginTransport {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -74,7 +74,7 @@ impl AsyncRead for Transport {
     }
 }
 
-impl AsyncWrite for Transport {
+impl AsyncWrite for OriginTransport {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,

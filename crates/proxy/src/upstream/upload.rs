@@ -15,19 +15,19 @@ use microcache_policy::{Fields, FieldsBuf, Millis};
 use tokio::time::{Sleep, sleep};
 
 use self::http1::Pieces;
-use super::ahead::Held;
-use super::queue::Share;
+use super::queue::UploadPermit;
+use super::read_ahead::ReadAheadMemory;
 
 /// Time limit for a 100 (Continue) response (RFC 9110 §10.1.1).
 const CONTINUE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// A request on its way out.
 pub(super) struct Upload {
-    head: Head,
+    head: UploadHead,
     /// The complete body, if it is in memory.
     whole: Bytes,
     /// A body that is still being received.
-    stream: Option<Stream>,
+    stream: Option<BodyStream>,
     /// Bytes being written.
     out: Pieces,
     sent: u64,
@@ -43,13 +43,13 @@ pub(super) struct Upload {
     /// The connection accepts no more bytes; the remainder is never sent.
     cut_off: bool,
     /// Part of the upload limit, while more of the body is to come.
-    share: Option<Share>,
+    share: Option<UploadPermit>,
     /// Read-ahead memory of `whole`.
-    held: Option<Held>,
+    held: Option<ReadAheadMemory>,
 }
 
 /// Request head, independent of the protocol.
-struct Head {
+struct UploadHead {
     method: Method,
     authority: Bytes,
     target: Bytes,
@@ -60,7 +60,7 @@ struct Head {
     says_length: bool,
 }
 
-struct Stream {
+struct BodyStream {
     body: Body,
     /// Remainder of the announced length.
     left: Option<u64>,
@@ -68,7 +68,7 @@ struct Stream {
 }
 
 /// The next piece of a body.
-enum Next {
+enum BodyPiece {
     /// Some bytes.
     Data(Bytes),
     /// The trailer section of a body without a length, and its end.
@@ -79,7 +79,7 @@ enum Next {
 
 /// Reason for which sending pauses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sending {
+pub(super) enum SendState {
     /// Nothing: the request has been sent.
     Done,
     /// The server takes no more bytes at the moment.
@@ -90,7 +90,7 @@ pub(super) enum Sending {
 
 impl Upload {
     /// Takes over a request with a complete body.
-    pub(super) fn whole(request: &mut OriginRequest, held: Option<Held>) -> Self {
+    pub(super) fn whole(request: &mut OriginRequest, held: Option<ReadAheadMemory>) -> Self {
         Self {
             held,
             ..Self::new(request)
@@ -98,7 +98,7 @@ impl Upload {
     }
 
     /// Takes over a request whose body is still being received.
-    pub(super) fn in_part(request: &mut OriginRequest, share: Share) -> Self {
+    pub(super) fn in_part(request: &mut OriginRequest, share: UploadPermit) -> Self {
         Self {
             share: Some(share),
             ..Self::new(request)
@@ -112,14 +112,14 @@ impl Upload {
             Body::Full(bytes) => (bytes, None),
             body => (
                 Bytes::new(),
-                Some(Stream {
+                Some(BodyStream {
                     body,
                     left: request.length,
                     polled: false,
                 }),
             ),
         };
-        let head = Head {
+        let head = UploadHead {
             method: request.method.clone(),
             authority: request.authority.clone(),
             target: request.target.clone(),
@@ -245,7 +245,7 @@ impl Upload {
 
     /// Reads the next piece of the body; pending while the client has not sent it or a 100 (Continue) is
     /// awaited.
-    fn next(&mut self, cx: &mut Context<'_>) -> Result<Poll<Next>, OriginError> {
+    fn next(&mut self, cx: &mut Context<'_>) -> Result<Poll<BodyPiece>, OriginError> {
         if self.held_back {
             let patience = self
                 .patience
@@ -257,7 +257,7 @@ impl Upload {
         }
         let Some(stream) = &mut self.stream else {
             self.ended = true;
-            return Ok(Poll::Ready(Next::End));
+            return Ok(Poll::Ready(BodyPiece::End));
         };
         stream.polled = true;
         loop {
@@ -272,19 +272,19 @@ impl Upload {
                     }
                     // A body of known length is over with its last byte, whenever the client says so.
                     self.ended = stream.left == Some(0);
-                    Next::Data(data)
+                    BodyPiece::Data(data)
                 }
                 Some(Frame::Trailers(_)) if stream.left.is_some() => continue,
                 Some(Frame::Trailers(fields)) => {
                     self.ended = true;
-                    Next::Trailers(fields)
+                    BodyPiece::Trailers(fields)
                 }
                 None if stream.left.is_some_and(|left| left > 0) => {
                     return Err(OriginError::RequestBody(BodyError::Incomplete));
                 }
                 None => {
                     self.ended = true;
-                    Next::End
+                    BodyPiece::End
                 }
             };
             return Ok(Poll::Ready(next));
@@ -292,13 +292,13 @@ impl Upload {
     }
 }
 
-impl Head {
+impl UploadHead {
     fn expects_content(&self) -> bool {
         [Method::POST, Method::PUT, Method::PATCH].contains(&self.method)
     }
 }
 
-impl Stream {
+impl BodyStream {
     /// Subtracts bytes from the announced length.
     fn count(&mut self, length: usize) -> Result<(), OriginError> {
         if let Some(left) = &mut self.left {

@@ -44,7 +44,7 @@ impl Shared {
         if !self.takes_for_purge(request) {
             return None;
         }
-        if self.life.is_handing_over() {
+        if self.lifecycle.is_handing_over() {
             let text =
                 "Another process takes the place of this one: send it again, on a new connection.";
             return Some(Err(pages::not_purged(503, text, now)));

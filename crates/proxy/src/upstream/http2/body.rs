@@ -9,20 +9,20 @@ use bytes::Bytes;
 use microcache_engine::body::{Body, BodyError, Frame, Source};
 use tokio::time::timeout;
 
-use super::exchange::Stream;
-use super::fate::broke_off;
+use super::exchange::ResponseStream;
 use super::fields;
+use super::retry::broke_off;
 use crate::h1::Framing;
-use crate::upstream::response::Stay;
-use crate::upstream::upload::{Sending, Upload};
+use crate::upstream::response::InFlight;
+use crate::upstream::upload::{SendState, Upload};
 
 /// Time limit for END_STREAM once all content has arrived.
 const END_PATIENCE: Duration = Duration::from_secs(1);
 
 /// A body being received. Dropping it early resets the stream.
-struct ResponseBody {
+struct Http2Body {
     /// Gone once the last byte was read.
-    exchange: Option<Exchange>,
+    exchange: Option<Http2Exchange>,
     /// The announced length.
     length: Option<u64>,
     received: u64,
@@ -32,17 +32,17 @@ struct ResponseBody {
 }
 
 /// State of the exchange until the end of the body.
-struct Exchange {
-    stream: Stream,
+struct Http2Exchange {
+    stream: ResponseStream,
     upload: Upload,
-    stay: Stay,
+    in_flight: InFlight,
 }
 
 /// Builds the body: complete if all of it has arrived, else streaming.
 pub(in crate::upstream) fn deliver(
-    mut stream: Stream,
+    mut stream: ResponseStream,
     upload: Upload,
-    stay: Stay,
+    in_flight: InFlight,
     framing: Framing,
     silence: Duration,
 ) -> Result<Body, BodyError> {
@@ -52,11 +52,11 @@ pub(in crate::upstream) fn deliver(
         Framing::Chunked | Framing::UntilClose => None,
     };
     stream.timer.restart(silence);
-    let mut body = ResponseBody {
-        exchange: Some(Exchange {
+    let mut body = Http2Body {
+        exchange: Some(Http2Exchange {
             stream,
             upload,
-            stay,
+            in_flight,
         }),
         length,
         received: 0,
@@ -80,7 +80,7 @@ pub(in crate::upstream) fn deliver(
     Ok(Body::Stream(Box::new(body)))
 }
 
-impl Source for ResponseBody {
+impl Source for Http2Body {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         if let Some(frame) = self.ahead.take() {
             return Poll::Ready(Some(frame));
@@ -101,7 +101,7 @@ impl Source for ResponseBody {
             if *why == BodyError::Timeout {
                 exchange.stream.slot.give_up_connection();
             }
-            exchange.stay.broke_off(why);
+            exchange.in_flight.broke_off(why);
         }
         polled.map(Result::transpose)
     }
@@ -109,17 +109,17 @@ impl Source for ResponseBody {
     /// A slow client keeps the stream, but no other request waiting.
     fn is_held_up(&mut self) {
         if let Some(exchange) = &mut self.exchange {
-            exchange.stay.give_place_back();
+            exchange.in_flight.release_permit();
         }
     }
 }
 
-impl ResponseBody {
+impl Http2Body {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Frame>, BodyError>> {
-        let Some(Exchange {
+        let Some(Http2Exchange {
             stream,
             upload,
-            stay,
+            in_flight,
         }) = &mut self.exchange
         else {
             return Poll::Ready(Ok(None));
@@ -127,12 +127,12 @@ impl ResponseBody {
         if let Poll::Ready(frame) = stream.poll_frame(cx)? {
             if let Some(Frame::Data(data)) = &frame {
                 self.received += data.len() as u64;
-                stay.has_received(self.received);
+                in_flight.has_received(self.received);
             }
             stream.timer.restart(self.silence);
             return Poll::Ready(Ok(frame));
         }
-        let mut sending = Sending::Done;
+        let mut sending = SendState::Done;
         if !upload.is_complete() {
             let sent = upload.sent();
             sending = match upload.poll_http2(cx, &mut stream.send) {
@@ -144,7 +144,7 @@ impl ResponseBody {
             }
         }
         // While the client is slow to send, the server has a reason to be silent.
-        if sending == Sending::Client {
+        if sending == SendState::Client {
             return Poll::Pending;
         }
         let timeout = stream.timer.poll(cx);
@@ -166,10 +166,10 @@ impl ResponseBody {
 
     /// Ends the exchange. A body that is longer or shorter than announced is an error.
     fn finish(&mut self) -> Result<(), BodyError> {
-        let Some(Exchange {
+        let Some(Http2Exchange {
             mut stream,
             upload,
-            mut stay,
+            mut in_flight,
         }) = self.exchange.take()
         else {
             return Ok(());
@@ -181,18 +181,18 @@ impl ResponseBody {
         };
         match &end {
             Ok(()) => {
-                stay.ended(self.received, upload.sent());
+                in_flight.ended(self.received, upload.sent());
                 if upload.is_complete() {
                     stream.close();
                 }
             }
-            Err(why) => stay.broke_off(why),
+            Err(why) => in_flight.broke_off(why),
         }
         end
     }
 }
 
-impl Stream {
+impl ResponseStream {
     /// Reads the next frame, `None` at the end, and releases its flow-control capacity.
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Frame>, BodyError>> {
         loop {

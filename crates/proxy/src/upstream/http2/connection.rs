@@ -16,9 +16,9 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
-use super::connections::Wanted;
+use super::connections::ConnectionRequirements;
 use crate::upstream::exchange::ANSWER_LIMITS;
-use crate::upstream::transport::Transport;
+use crate::upstream::transport::OriginTransport;
 
 /// Limit of concurrent streams per connection, unless the server sets a lower one.
 pub(super) const MAX_STREAMS: usize = 100;
@@ -40,16 +40,16 @@ const SILENCE: Duration = Duration::from_secs(5);
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// A connection that requests share.
-pub(in crate::upstream) struct Connection {
+pub(in crate::upstream) struct Http2Connection {
     requests: SendRequest<Bytes>,
     opened: Instant,
-    usage: Mutex<Usage>,
+    usage: Mutex<StreamUsage>,
     /// Dropping it makes the connection's task close gracefully.
     _needed: oneshot::Sender<()>,
 }
 
 #[derive(Debug)]
-struct Usage {
+struct StreamUsage {
     streams: usize,
     /// Arrival of the first of those streams on an idle connection.
     began: Instant,
@@ -62,18 +62,18 @@ struct Usage {
 }
 
 /// A stream slot on a connection, released on drop.
-pub(in crate::upstream) struct Slot {
-    connection: Arc<Connection>,
+pub(in crate::upstream) struct StreamSlot {
+    connection: Arc<Http2Connection>,
     /// The connection was idle, and nothing has been received on it since.
     pub(super) is_unproven: bool,
     /// A stream is open in at least one direction.
     is_under_way: bool,
 }
 
-impl Connection {
+impl Http2Connection {
     /// Performs the HTTP/2 handshake on the current runtime, to which the connection is bound. Returns after
     /// the server's SETTINGS, so that its stream limit is known.
-    pub(in crate::upstream) async fn open(transport: Transport) -> Result<Arc<Self>, String> {
+    pub(in crate::upstream) async fn open(transport: OriginTransport) -> Result<Arc<Self>, String> {
         let shaken = builder().handshake::<_, Bytes>(transport).await;
         let (requests, mut frames) = shaken.map_err(|error| error.to_string())?;
         poll_fn(|cx| match Pin::new(&mut frames).poll(cx) {
@@ -88,7 +88,7 @@ impl Connection {
         let connection = Arc::new(Self {
             requests,
             opened: now,
-            usage: Mutex::new(Usage {
+            usage: Mutex::new(StreamUsage {
                 streams: 0,
                 began: now,
                 heard: now,
@@ -107,7 +107,11 @@ impl Connection {
     }
 
     /// Reserves a stream if the connection is usable for such a request.
-    pub(super) fn join(self: &Arc<Self>, wanted: &Wanted, now: Instant) -> Option<Slot> {
+    pub(super) fn join(
+        self: &Arc<Self>,
+        wanted: &ConnectionRequirements,
+        now: Instant,
+    ) -> Option<StreamSlot> {
         if wanted
             .opened_after
             .is_some_and(|moment| self.opened <= moment)
@@ -127,7 +131,7 @@ impl Connection {
         usage.began = began;
         usage.streams += 1;
         drop(usage);
-        Some(Slot {
+        Some(StreamSlot {
             connection: Arc::clone(self),
             is_unproven: !unproven.is_zero(),
             is_under_way: false,
@@ -135,9 +139,9 @@ impl Connection {
     }
 
     /// Reserves the first stream of a new connection.
-    pub(in crate::upstream) fn first_slot(self: &Arc<Self>) -> Result<Slot, OriginError> {
+    pub(in crate::upstream) fn first_slot(self: &Arc<Self>) -> Result<StreamSlot, OriginError> {
         // Treated as if it had been in use since then.
-        let slot = self.join(&Wanted::ANY, self.opened);
+        let slot = self.join(&ConnectionRequirements::ANY, self.opened);
         slot.ok_or_else(|| OriginError::Connect("it closed the connection at once".into()))
     }
 
@@ -166,13 +170,13 @@ impl Connection {
     }
 }
 
-impl fmt::Debug for Connection {
+impl fmt::Debug for Http2Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Connection({:?})", *self.usage.lock())
     }
 }
 
-impl Slot {
+impl StreamSlot {
     /// Begins the one stream.
     pub(super) fn begin(
         &mut self,
@@ -214,7 +218,7 @@ impl Slot {
     }
 }
 
-impl Drop for Slot {
+impl Drop for StreamSlot {
     fn drop(&mut self) {
         let mut usage = self.connection.usage.lock();
         usage.streams -= 1;
@@ -225,9 +229,9 @@ impl Drop for Slot {
 
 /// Drives the connection until it ends, or for a short time after it is no longer needed.
 async fn keep_up(
-    mut frames: h2::client::Connection<Transport, Bytes>,
+    mut frames: h2::client::Connection<OriginTransport, Bytes>,
     unneeded: oneshot::Receiver<()>,
-    connection: Weak<Connection>,
+    connection: Weak<Http2Connection>,
 ) {
     tokio::select! {
         // The streams on it receive the error.

@@ -11,9 +11,9 @@ use tokio::sync::MutexGuard;
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
-use super::connection::{Connection, MAX_STREAMS, Slot};
+use super::connection::{Http2Connection, MAX_STREAMS, StreamSlot};
 use crate::notices::{Kind, Notices};
-use crate::upstream::server::{Opened, Way};
+use crate::upstream::server::{NewConnection, RequestChannel};
 use crate::upstream::settings::{GroupSettings, ServerSettings};
 
 /// Stream limit from which requests wait for a connection that is being opened. Below it, every request opens
@@ -22,13 +22,13 @@ const WORTH_WAITING_FOR: usize = 8;
 
 /// The connections with HTTP/2 to one server.
 #[derive(Debug)]
-pub(in crate::upstream) struct Connections {
+pub(in crate::upstream) struct Http2Connections {
     /// Name of the server in the log.
     name: String,
     notices: Notices,
     /// Idle timeout; `None` keeps no idle connection.
     keep: Option<Duration>,
-    bundles: Mutex<Vec<(Id, Arc<Bundle>)>>,
+    bundles: Mutex<Vec<(Id, Arc<RuntimeConnections>)>>,
     /// Nothing is kept any more.
     is_closed: AtomicBool,
     /// The last one that was opened speaks HTTP/1.
@@ -39,9 +39,9 @@ pub(in crate::upstream) struct Connections {
 
 /// The connections of one runtime.
 #[derive(Debug, Default)]
-pub(in crate::upstream) struct Bundle {
+pub(in crate::upstream) struct RuntimeConnections {
     /// The oldest first: while it has room, the others become idle and are closed.
-    connections: Mutex<Vec<Arc<Connection>>>,
+    connections: Mutex<Vec<Arc<Http2Connection>>>,
     /// Held while a connection is being opened.
     opening: tokio::sync::Mutex<Opening>,
 }
@@ -52,14 +52,14 @@ pub(in crate::upstream) struct Opening(Option<(Instant, OriginError)>);
 
 /// Requirements of a request for its connection.
 #[derive(Debug)]
-pub(in crate::upstream) struct Wanted {
+pub(in crate::upstream) struct ConnectionRequirements {
     /// If nothing was heard on it since it was idle, it was so no longer.
     pub(in crate::upstream) idle: Duration,
     /// It is newer than this: on an older one the request was turned away.
     pub(in crate::upstream) opened_after: Option<Instant>,
 }
 
-impl Wanted {
+impl ConnectionRequirements {
     /// Any at all.
     pub(super) const ANY: Self = Self {
         idle: Duration::MAX,
@@ -67,7 +67,7 @@ impl Wanted {
     };
 }
 
-impl Connections {
+impl Http2Connections {
     /// There are none yet.
     pub(in crate::upstream) fn new(
         group: &GroupSettings,
@@ -86,14 +86,14 @@ impl Connections {
     }
 
     /// The connections of the current runtime.
-    pub(in crate::upstream) fn bundle(&self) -> Arc<Bundle> {
+    pub(in crate::upstream) fn bundle(&self) -> Arc<RuntimeConnections> {
         let runtime = Handle::current().id();
         let mut bundles = self.bundles.lock();
         let known = bundles.iter().find(|(id, _)| *id == runtime);
         if let Some((_, bundle)) = known {
             return Arc::clone(bundle);
         }
-        let bundle = Arc::<Bundle>::default();
+        let bundle = Arc::<RuntimeConnections>::default();
         bundles.push((runtime, Arc::clone(&bundle)));
         bundle
     }
@@ -109,9 +109,12 @@ impl Connections {
     }
 
     /// A new connection, with the first place on it, is there for others too.
-    pub(in crate::upstream) fn taken_up(&self, opened: Opened) -> Result<Way, OriginError> {
+    pub(in crate::upstream) fn taken_up(
+        &self,
+        opened: NewConnection,
+    ) -> Result<RequestChannel, OriginError> {
         match opened {
-            Opened::Http1(connection) => {
+            NewConnection::Http1(connection) => {
                 self.room.store(1, Ordering::Relaxed);
                 if !self.was_declined.swap(true, Ordering::Relaxed) {
                     let line = format!(
@@ -120,16 +123,16 @@ impl Connections {
                     );
                     self.notices.say(Kind::NoHttp2, &self.name, line);
                 }
-                Ok(Way::Http1(connection))
+                Ok(RequestChannel::Http1(connection))
             }
-            Opened::Http2(connection) => {
+            NewConnection::Http2(connection) => {
                 self.room.store(connection.room(), Ordering::Relaxed);
                 self.was_declined.store(false, Ordering::Relaxed);
                 let slot = connection.first_slot()?;
                 if self.keep.is_some() && !self.is_closed.load(Ordering::Relaxed) {
                     self.bundle().put(connection);
                 }
-                Ok(Way::Http2(slot))
+                Ok(RequestChannel::Http2(slot))
             }
         }
     }
@@ -137,7 +140,7 @@ impl Connections {
     /// Number of idle connections.
     pub(in crate::upstream) fn idle(&self) -> usize {
         let bundles = self.bundles.lock();
-        let of = |bundle: &Bundle| {
+        let of = |bundle: &RuntimeConnections| {
             let connections = bundle.connections.lock();
             connections.iter().filter(|one| one.is_idle()).count()
         };
@@ -161,9 +164,12 @@ impl Connections {
     }
 }
 
-impl Bundle {
+impl RuntimeConnections {
     /// A place on one of them.
-    pub(in crate::upstream) async fn take(&self, wanted: &Wanted) -> Option<Slot> {
+    pub(in crate::upstream) async fn take(
+        &self,
+        wanted: &ConnectionRequirements,
+    ) -> Option<StreamSlot> {
         loop {
             let slot = {
                 let now = Instant::now();
@@ -183,7 +189,7 @@ impl Bundle {
     }
 
     /// Adds a connection and drops idle ones: none of them was usable, or there would be no new one.
-    fn put(&self, connection: Arc<Connection>) {
+    fn put(&self, connection: Arc<Http2Connection>) {
         let mut connections = self.connections.lock();
         connections.retain(|one| !one.is_done_with(Duration::ZERO, Instant::now()));
         connections.push(connection);

@@ -12,32 +12,32 @@ use h2::{RecvStream, SendStream};
 use http::{Request, Response};
 use microcache_engine::origin::OriginError;
 
-use super::connection::Slot;
-use super::fate::{Broken, Fate};
+use super::connection::StreamSlot;
 use super::fields;
-use crate::upstream::connection::Timer;
-use crate::upstream::exchange::{MAX_INTERIM, Question, ResponseHead};
-use crate::upstream::upload::{Sending, Upload};
+use super::retry::{RetryClass, StreamFailure};
+use crate::upstream::connection::InactivityTimer;
+use crate::upstream::exchange::{ExchangeContext, MAX_INTERIM, ResponseHead};
+use crate::upstream::upload::{SendState, Upload};
 
 /// A stream whose response has begun. Dropping it early resets the stream; the connection continues.
-pub(in crate::upstream) struct Stream {
+pub(in crate::upstream) struct ResponseStream {
     pub(super) send: SendStream<Bytes>,
     pub(super) content: RecvStream,
-    pub(super) timer: Timer,
+    pub(super) timer: InactivityTimer,
     /// Dropped last, after the stream has been reset if necessary.
-    pub(super) slot: Slot,
+    pub(super) slot: StreamSlot,
 }
 
 /// A stream whose response has not begun.
-struct Unanswered {
+struct PendingStream {
     answer: ResponseFuture,
     send: SendStream<Bytes>,
-    timer: Timer,
-    slot: Slot,
+    timer: InactivityTimer,
+    slot: StreamSlot,
 }
 
 /// The next response head on a stream.
-enum Head {
+enum StreamHead {
     Interim(Response<()>),
     Final(Response<RecvStream>),
 }
@@ -45,25 +45,25 @@ enum Head {
 /// Sends the request and waits for the final response head. `silence` is the inactivity timeout in both
 /// directions.
 pub(in crate::upstream) async fn exchange(
-    mut slot: Slot,
+    mut slot: StreamSlot,
     head: Request<()>,
     upload: &mut Upload,
-    question: &Question,
+    context: &ExchangeContext,
     silence: Duration,
-) -> Result<(Stream, ResponseHead), Broken> {
+) -> Result<(ResponseStream, ResponseHead), StreamFailure> {
     let is_all = upload.begin_http2();
     let Ok((answer, send)) = slot.begin(head, is_all) else {
         // The connection was over already: nothing was sent.
         slot.give_up_connection();
-        return Err(Broken {
+        return Err(StreamFailure {
             error: OriginError::Disconnected,
-            fate: Fate::Untouched,
+            retry: RetryClass::NotProcessed,
         });
     };
-    let mut stream = Unanswered {
+    let mut stream = PendingStream {
         answer,
         send,
-        timer: Timer::default(),
+        timer: InactivityTimer::default(),
         slot,
     };
     for interim_before in 0..=MAX_INTERIM {
@@ -71,24 +71,24 @@ pub(in crate::upstream) async fn exchange(
         let head = poll_fn(|cx| stream.poll_head(cx, upload, silence)).await;
         let head = head.map_err(|mut broken| {
             if interim_before > 0 {
-                broken.fate = Fate::Worked;
+                broken.retry = RetryClass::Processed;
             }
             broken
         })?;
         stream.slot.has_heard();
         match head {
-            Head::Final(answer) => {
-                let head = fields::head(&answer, question.to_head).map_err(malformed)?;
+            StreamHead::Final(answer) => {
+                let head = fields::head(&answer, context.to_head).map_err(malformed)?;
                 upload.answered();
                 return Ok((stream.answered(answer.into_body()), head));
             }
-            Head::Interim(interim) => {
-                let head = fields::head(&interim, question.to_head).map_err(malformed)?;
+            StreamHead::Interim(interim) => {
+                let head = fields::head(&interim, context.to_head).map_err(malformed)?;
                 match head.status {
                     100 => upload.proceed(),
                     // RFC 9113 §8.6.
                     101 => return Err(malformed("switched protocols within HTTP/2")),
-                    _ => question.tell(head),
+                    _ => context.tell(head),
                 }
             }
         }
@@ -96,43 +96,43 @@ pub(in crate::upstream) async fn exchange(
     Err(malformed("too many interim responses"))
 }
 
-const fn malformed(what: &'static str) -> Broken {
-    Broken::worked(OriginError::Malformed(what))
+const fn malformed(what: &'static str) -> StreamFailure {
+    StreamFailure::processed(OriginError::Malformed(what))
 }
 
-impl Unanswered {
+impl PendingStream {
     fn poll_head(
         &mut self,
         cx: &mut Context<'_>,
         upload: &mut Upload,
         silence: Duration,
-    ) -> Poll<Result<Head, Broken>> {
+    ) -> Poll<Result<StreamHead, StreamFailure>> {
         match self.answer.poll_informational(cx) {
-            Poll::Ready(Some(Ok(interim))) => return Poll::Ready(Ok(Head::Interim(interim))),
-            Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(Broken::of(&error))),
+            Poll::Ready(Some(Ok(interim))) => return Poll::Ready(Ok(StreamHead::Interim(interim))),
+            Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(StreamFailure::of(&error))),
             Poll::Ready(None) | Poll::Pending => {}
         }
         match Pin::new(&mut self.answer).poll(cx) {
-            Poll::Ready(Ok(answer)) => return Poll::Ready(Ok(Head::Final(answer))),
-            Poll::Ready(Err(error)) => return Poll::Ready(Err(Broken::of(&error))),
+            Poll::Ready(Ok(answer)) => return Poll::Ready(Ok(StreamHead::Final(answer))),
+            Poll::Ready(Err(error)) => return Poll::Ready(Err(StreamFailure::of(&error))),
             Poll::Pending => {}
         }
         let sent = upload.sent();
         let sending = upload.poll_http2(cx, &mut self.send);
-        let sending = sending.map_err(Broken::worked)?;
+        let sending = sending.map_err(StreamFailure::processed)?;
         if upload.sent() > sent {
             self.timer.restart(silence);
         }
         // While the client is slow to send, the server has a reason to be silent.
-        if sending == Sending::Client || self.timer.poll(cx).is_pending() {
+        if sending == SendState::Client || self.timer.poll(cx).is_pending() {
             return Poll::Pending;
         }
         self.slot.give_up_connection();
-        Poll::Ready(Err(Broken::worked(OriginError::Timeout)))
+        Poll::Ready(Err(StreamFailure::processed(OriginError::Timeout)))
     }
 
-    fn answered(self, content: RecvStream) -> Stream {
-        Stream {
+    fn answered(self, content: RecvStream) -> ResponseStream {
+        ResponseStream {
             send: self.send,
             content,
             timer: self.timer,

@@ -1,18 +1,19 @@
-//! HTTP/2 with servers: many requests share a connection.
+//! HTTP/2 to servers: many requests share a connection.
 //!
-//! [`Connections`] are those to one server, a few for each runtime. A request gets a [`Slot`] on one of them, and `exchange` makes a
-//! [`Stream`] of it; `fields` holds the answer to the rules of HTTP/1's, `body` reads the rest, and `fate` says what a failure means for the
-//! request. Frames are the `h2` crate's (docs/decisions/http2.md).
+//! [`Http2Connections`] are those to one server, a few per runtime. A request reserves a [`StreamSlot`] on one of
+//! them, and `exchange` opens a [`ResponseStream`]; `fields` validates the response by the rules of HTTP/1, `body`
+//! reads its content, and `retry` classifies failures. Framing is done by the `h2` crate
+//! (docs/decisions/http2.md).
 
 mod body;
 mod connection;
 mod connections;
 mod exchange;
-mod fate;
 mod fields;
+mod retry;
 
 pub(super) use body::deliver;
-pub(super) use connection::{Connection, Slot};
-pub(super) use connections::{Connections, Wanted};
-pub(super) use exchange::{Stream, exchange};
-pub(super) use fate::Fate;
+pub(super) use connection::{Http2Connection, StreamSlot};
+pub(super) use connections::{ConnectionRequirements, Http2Connections};
+pub(super) use exchange::{ResponseStream, exchange};
+pub(super) use retry::RetryClass;

@@ -7,14 +7,14 @@ use microcache_policy::Network;
 
 /// The lines of all addresses, as tickets. One ticket may stand in several of them.
 #[derive(Debug, Default)]
-pub(super) struct Lines {
+pub(super) struct AddressLines {
     tickets: Holdings,
     /// Turn of each address that has a line; the lowest number is next.
     turn_of: HashMap<Network, u64>,
     turns: BTreeMap<u64, Network>,
 }
 
-impl Lines {
+impl AddressLines {
     /// Puts a ticket at the end of its address's line. If that has none yet, it begins with this turn.
     pub(super) fn join(&mut self, network: Network, ticket: u64, turn: u64) {
         self.tickets.add(network, ticket);

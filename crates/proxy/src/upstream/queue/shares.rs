@@ -25,8 +25,8 @@ const AHEAD: u64 = 10;
 
 /// Places held by uploads.
 #[derive(Debug, Default)]
-pub(super) struct Shares {
-    taken: HashMap<u64, Holder>,
+pub(super) struct UploadPermits {
+    taken: HashMap<u64, SlotHolder>,
     /// Places of uploads that were not ended.
     kept: Holdings,
     last: u64,
@@ -34,16 +34,16 @@ pub(super) struct Shares {
 
 /// An upload that holds a place.
 #[derive(Debug)]
-struct Holder {
+struct SlotHolder {
     network: Network,
-    pace: Arc<Mutex<Pace>>,
+    pace: Arc<Mutex<UploadRate>>,
     /// Taken when the upload is ended.
     end: Option<oneshot::Sender<()>>,
 }
 
 /// Transfer rate of an upload.
 #[derive(Debug)]
-struct Pace {
+struct UploadRate {
     began: Instant,
     sent: u64,
     /// Bytes received beyond [`SLOW`], at the last piece.
@@ -53,14 +53,14 @@ struct Pace {
 
 /// A place, as held by its upload.
 #[derive(Debug)]
-pub(super) struct Taken {
+pub(super) struct UploadSlot {
     pub(super) number: u64,
-    pace: Arc<Mutex<Pace>>,
+    pace: Arc<Mutex<UploadRate>>,
     /// Taken once its result is known.
     ended: Option<oneshot::Receiver<()>>,
 }
 
-impl Shares {
+impl UploadPermits {
     /// Returns true if an address may hold one more place of `of`.
     pub(super) fn may_take(&self, network: Network, of: usize) -> bool {
         let free = of.saturating_sub(self.taken.len());
@@ -68,18 +68,18 @@ impl Shares {
     }
 
     /// Takes a place.
-    pub(super) fn take(&mut self, network: Network) -> Taken {
+    pub(super) fn take(&mut self, network: Network) -> UploadSlot {
         self.last += 1;
         let (end, ended) = oneshot::channel();
-        let pace = Arc::new(Mutex::new(Pace::new()));
-        let holder = Holder {
+        let pace = Arc::new(Mutex::new(UploadRate::new()));
+        let holder = SlotHolder {
             network,
             pace: Arc::clone(&pace),
             end: Some(end),
         };
         self.taken.insert(self.last, holder);
         self.kept.add(network, self.last);
-        Taken {
+        UploadSlot {
             number: self.last,
             pace,
             ended: Some(ended),
@@ -116,7 +116,7 @@ impl Shares {
     }
 }
 
-impl Pace {
+impl UploadRate {
     fn new() -> Self {
         let now = Instant::now();
         Self {
@@ -150,7 +150,7 @@ impl Pace {
     }
 }
 
-impl Taken {
+impl UploadSlot {
     /// So much more has come.
     pub(super) fn count(&self, bytes: usize) {
         self.pace.lock().count(bytes as u64, Instant::now());
@@ -179,13 +179,13 @@ mod tests {
         Network::from_bits(bits)
     }
 
-    fn has_to_end(taken: &mut Taken) -> bool {
+    fn has_to_end(taken: &mut UploadSlot) -> bool {
         let mut cx = Context::from_waker(Waker::noop());
         taken.poll_ended(&mut cx).is_ready()
     }
 
     /// Takes as many as one address may have.
-    fn fill(shares: &mut Shares, network: Network, of: usize) -> Vec<Taken> {
+    fn fill(shares: &mut UploadPermits, network: Network, of: usize) -> Vec<UploadSlot> {
         let mut taken = Vec::new();
         while shares.may_take(network, of) {
             taken.push(shares.take(network));
@@ -195,7 +195,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn many_addresses_that_fill_all_places_give_way_to_the_next() {
-        let mut shares = Shares::default();
+        let mut shares = UploadPermits::default();
         let mut all: Vec<_> = (1..=6)
             .map(|number| fill(&mut shares, address(number), 32))
             .collect();
@@ -229,7 +229,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn where_each_address_has_one_only_a_slow_upload_gives_way() {
-        let mut shares = Shares::default();
+        let mut shares = UploadPermits::default();
         let mut all: Vec<_> = (1..=4).map(|number| shares.take(address(number))).collect();
         for second in 1..=60 {
             tokio::time::advance(Duration::from_secs(1)).await;
@@ -243,7 +243,7 @@ mod tests {
                 }
             }
         }
-        let ended = |all: &mut [Taken]| all.iter_mut().map(has_to_end).collect::<Vec<_>>();
+        let ended = |all: &mut [UploadSlot]| all.iter_mut().map(has_to_end).collect::<Vec<_>>();
         assert_eq!(shares.end_one_for(address(5)), Some(address(2)));
         assert_eq!(ended(&mut all), [false, true, false, false]);
         assert_eq!(shares.end_one_for(address(5)), Some(address(1)));

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::atomic::AtomicUsize;
 use std::task::{Context, Poll, Waker};
 
-type Entering<T = Permit> = Pin<Box<dyn Future<Output = Result<T, NoPlace>> + Send>>;
+type Entering<T = Permit> = Pin<Box<dyn Future<Output = Result<T, QueueError>> + Send>>;
 
 const LONG: Duration = Duration::from_mins(1);
 const A: Network = Network::from_bits(1);
@@ -21,8 +21,8 @@ fn bounds(places: usize, uploads: usize, length: usize, patience: Duration) -> Q
     }
 }
 
-fn queue(places: usize, uploads: usize, length: usize, patience: Duration) -> Arc<Queue> {
-    Queue::new(bounds(places, uploads, length, patience))
+fn queue(places: usize, uploads: usize, length: usize, patience: Duration) -> Arc<RequestQueue> {
+    RequestQueue::new(bounds(places, uploads, length, patience))
 }
 
 fn refresh(demand: &Arc<AtomicU32>) -> Urgency {
@@ -42,7 +42,7 @@ fn demand(n: u32) -> Arc<AtomicU32> {
 }
 
 /// Begins to wait, for a client of A or for a refresh: the queue knows of it when this returns.
-fn enter(queue: &Arc<Queue>, urgency: Urgency) -> Entering {
+fn enter(queue: &Arc<RequestQueue>, urgency: Urgency) -> Entering {
     let audience = match urgency {
         Urgency::Client => Audience::of(A),
         Urgency::Refresh { .. } => Arc::default(),
@@ -51,7 +51,7 @@ fn enter(queue: &Arc<Queue>, urgency: Urgency) -> Entering {
 }
 
 /// The same for these clients.
-fn enter_for(queue: &Arc<Queue>, urgency: Urgency, audience: Arc<Audience>) -> Entering {
+fn enter_for(queue: &Arc<RequestQueue>, urgency: Urgency, audience: Arc<Audience>) -> Entering {
     let queue = Arc::clone(queue);
     let mut entering: Entering = Box::pin(async move { queue.enter(&urgency, &audience).await });
     assert!(poll(&mut entering).is_none(), "there should be no place");
@@ -59,14 +59,14 @@ fn enter_for(queue: &Arc<Queue>, urgency: Urgency, audience: Arc<Audience>) -> E
 }
 
 /// The same for an upload.
-fn enter_upload(queue: &Arc<Queue>, network: Network) -> Entering<(Share, Permit)> {
+fn enter_upload(queue: &Arc<RequestQueue>, network: Network) -> Entering<(UploadPermit, Permit)> {
     let queue = Arc::clone(queue);
     let mut entering: Entering<_> = Box::pin(async move { queue.enter_upload(network).await });
     assert!(poll(&mut entering).is_none(), "there should be no place");
     entering
 }
 
-fn poll<T>(entering: &mut Entering<T>) -> Option<Result<T, NoPlace>> {
+fn poll<T>(entering: &mut Entering<T>) -> Option<Result<T, QueueError>> {
     let mut cx = Context::from_waker(Waker::noop());
     match entering.as_mut().poll(&mut cx) {
         Poll::Ready(result) => Some(result),
@@ -78,7 +78,7 @@ fn granted<T>(entering: &mut Entering<T>) -> Option<T> {
     poll(entering).map(|result| result.expect("a place"))
 }
 
-async fn taken(queue: &Arc<Queue>) -> Permit {
+async fn taken(queue: &Arc<RequestQueue>) -> Permit {
     queue
         .enter(&Urgency::Client, &Audience::of(A))
         .await
@@ -181,7 +181,7 @@ async fn uploads_have_some_of_the_places_and_their_own_line() {
     let (share, place) = queue.enter_upload(A).await.expect("a place");
     let (second_share, second) = queue.enter_upload(B).await.expect("another");
     let mut upload = enter_upload(&queue, C);
-    assert_eq!(queue.enter_upload(A).await.err(), Some(NoPlace::Full));
+    assert_eq!(queue.enter_upload(A).await.err(), Some(QueueError::Full));
     let third = taken(&queue).await;
     let mut client = enter(&queue, Urgency::Client);
     assert_eq!(queue.depth(), (3, 2));
@@ -229,27 +229,27 @@ async fn a_full_queue_refuses_each_kind_for_itself() {
     let _client = enter(&queue, Urgency::Client);
     assert_eq!(
         queue.enter(&Urgency::Client, &Audience::of(A)).await.err(),
-        Some(NoPlace::Full)
+        Some(QueueError::Full)
     );
     assert_eq!(
         queue.enter(&refresh(&warm), &Arc::default()).await.err(),
-        Some(NoPlace::Full)
+        Some(QueueError::Full)
     );
     let _hot = enter(&queue, refresh(&hot));
     assert_eq!(
         poll(&mut displaced).map(Result::err),
-        Some(Some(NoPlace::Full))
+        Some(Some(QueueError::Full))
     );
     assert_eq!(queue.depth(), (1, 2));
-    let closed = Queue::new(bounds(1, 1, 0, LONG));
+    let closed = RequestQueue::new(bounds(1, 1, 0, LONG));
     let _place = taken(&closed).await;
     assert_eq!(
         closed.enter(&Urgency::Client, &Audience::of(A)).await.err(),
-        Some(NoPlace::Full)
+        Some(QueueError::Full)
     );
     assert_eq!(
         closed.enter(&refresh(&hot), &Arc::default()).await.err(),
-        Some(NoPlace::Full)
+        Some(QueueError::Full)
     );
 }
 
@@ -259,7 +259,7 @@ async fn patience_ends() {
     let place = taken(&queue).await;
     assert_eq!(
         queue.enter(&Urgency::Client, &Audience::of(A)).await.err(),
-        Some(NoPlace::Full)
+        Some(QueueError::Full)
     );
     assert_eq!(queue.depth(), (1, 0));
     drop(place);
@@ -335,7 +335,7 @@ fn threads_never_take_more_places_than_there_are_and_none_waits_for_ever() {
     assert_eq!(served.load(Ordering::SeqCst), THREADS * ROUNDS - left);
 }
 
-fn enter_by(queue: &Arc<Queue>, network: Network) -> Entering {
+fn enter_by(queue: &Arc<RequestQueue>, network: Network) -> Entering {
     enter_for(queue, Urgency::Client, Audience::of(network))
 }
 
@@ -377,19 +377,19 @@ async fn the_longest_line_of_a_full_queue_gives_way_and_no_other() {
     let place = taken(&queue).await;
     let mut many: Vec<_> = (0..4).map(|_| enter_by(&queue, A)).collect();
     let refused = queue.enter(&Urgency::Client, &Audience::of(A)).await;
-    assert_eq!(refused.err(), Some(NoPlace::Full), "it displaces nobody");
+    assert_eq!(refused.err(), Some(QueueError::Full), "it displaces nobody");
     let first = enter_by(&queue, B);
     assert_eq!(
         poll(&mut many[3]).map(Result::err),
-        Some(Some(NoPlace::Full))
+        Some(Some(QueueError::Full))
     );
     let second = enter_by(&queue, C);
     assert_eq!(
         poll(&mut many[2]).map(Result::err),
-        Some(Some(NoPlace::Full))
+        Some(Some(QueueError::Full))
     );
     let refused = queue.enter(&Urgency::Client, &Audience::of(B)).await;
-    assert_eq!(refused.err(), Some(NoPlace::Full), "they would be even");
+    assert_eq!(refused.err(), Some(QueueError::Full), "they would be even");
     let mut waiting = vec![many.remove(0), many.remove(0), first, second];
     assert_eq!(order(place, &mut waiting), [0, 2, 3, 1]);
 }
@@ -408,7 +408,7 @@ async fn a_shared_fetch_goes_with_the_first_address_that_has_its_turn_and_outliv
     assert!(poll(&mut shared).is_none());
     assert_eq!(
         poll(&mut many[2]).map(Result::err),
-        Some(Some(NoPlace::Full))
+        Some(Some(QueueError::Full))
     );
     let mut waiting = vec![many.remove(0), many.remove(0), shared, last];
     assert_eq!(order(place, &mut waiting), [0, 2, 3, 1]);
@@ -443,7 +443,10 @@ async fn a_request_whose_clients_have_left_is_not_sent() {
     drop(leader);
     assert!(poll(&mut left).is_none(), "one of them is still there");
     drop(other);
-    assert_eq!(poll(&mut left).map(Result::err), Some(Some(NoPlace::Left)));
+    assert_eq!(
+        poll(&mut left).map(Result::err),
+        Some(Some(QueueError::Left))
+    );
     // What goes on without its client is sent.
     let kept = audience.join(A);
     let mut renewal = enter_for(&queue, Urgency::Client, Arc::clone(&audience));
@@ -455,7 +458,7 @@ async fn a_request_whose_clients_have_left_is_not_sent() {
     let place = queue.enter(&Urgency::Client, &Arc::default()).await;
     let place = place.expect("it need not wait");
     let nobody = queue.enter(&Urgency::Client, &Arc::default()).await;
-    assert_eq!(nobody.err(), Some(NoPlace::Left));
+    assert_eq!(nobody.err(), Some(QueueError::Left));
     drop(place);
 }
 
@@ -472,7 +475,10 @@ async fn one_address_has_half_of_the_places_for_uploads() {
     slow.push(queue.enter_upload(B).await.expect("a place"));
     // The line is full as well: the longest gives way.
     let mut third = enter_upload(&queue, C);
-    assert_eq!(poll(&mut most).map(Result::err), Some(Some(NoPlace::Full)));
+    assert_eq!(
+        poll(&mut most).map(Result::err),
+        Some(Some(QueueError::Full))
+    );
     drop(visitor);
     assert!(poll(&mut more).is_none(), "its address has its part");
     drop(granted(&mut third).expect("a place"));

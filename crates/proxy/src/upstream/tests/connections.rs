@@ -25,7 +25,7 @@ async fn connections_are_used_again() {
     };
     tokio::join!(asking, serving);
     assert!(!origin.is_called().await);
-    assert_eq!(group.snapshot().servers[0].standing.requests, 3);
+    assert_eq!(group.snapshot().servers[0].health.requests, 3);
 }
 
 /// After this first answer, the next request comes on a new connection.
@@ -124,7 +124,7 @@ async fn a_get_that_met_a_closing_connection_is_sent_again() {
         assert_eq!(get(&group).await, Ok(got(200, "second")));
     };
     tokio::join!(asking, serving);
-    assert_eq!(group.snapshot().servers[0].standing.failures, 0);
+    assert_eq!(group.snapshot().servers[0].health.failures, 0);
 }
 
 #[tokio::test]
@@ -209,7 +209,7 @@ async fn giving_an_answer_up_closes_its_connection() {
         drop(response);
         let snapshot = group.snapshot();
         assert_eq!(
-            (snapshot.active, snapshot.servers[0].standing.outstanding),
+            (snapshot.active, snapshot.servers[0].health.outstanding),
             (0, 0)
         );
     };

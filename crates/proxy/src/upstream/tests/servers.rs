@@ -32,8 +32,8 @@ async fn who_cannot_be_reached_is_passed_over() {
     };
     tokio::join!(asking, serving);
     let servers = group.snapshot().servers;
-    assert!(!servers[0].standing.up && servers[1].standing.up);
-    assert_eq!(servers[0].standing.failures, 3, "then it was out");
+    assert!(!servers[0].health.up && servers[1].health.up);
+    assert_eq!(servers[0].health.failures, 3, "then it was out");
 }
 
 #[tokio::test]
@@ -50,7 +50,7 @@ async fn with_nobody_to_reach_there_is_an_error_each_time() {
         let error = get(&group).await.unwrap_err();
         assert!(matches!(error, OriginError::Connect(_)), "{error}");
     }
-    assert!(!group.snapshot().servers[0].standing.up);
+    assert!(!group.snapshot().servers[0].health.up);
     let refused = format!("origin 127.0.0.1:{port}: cannot connect: Connection refused");
     let down = format!("origin 127.0.0.1:{port} is down after 3 failures in a row");
     let told = told.lock().clone();
@@ -80,7 +80,7 @@ async fn a_server_that_comes_back_is_found() {
     let origin = Origin { listener };
     let (answer, _) = tokio::join!(get(&group), origin.serve(OK));
     assert_eq!(answer, Ok(got(200, "ok")));
-    assert!(group.snapshot().servers[0].standing.up);
+    assert!(group.snapshot().servers[0].health.up);
 }
 
 #[tokio::test]
@@ -199,7 +199,7 @@ async fn servers_are_asked_whether_they_are_well() {
             ..HealthCheck::default()
         });
     });
-    let up = || group.snapshot().servers[0].standing.up;
+    let up = || group.snapshot().servers[0].health.up;
     let sick = "HTTP/1.1 503 Sick\r\nContent-Length: 0\r\n\r\n";
     let mut peer = origin.accept().await;
     let head = peer.head().await;

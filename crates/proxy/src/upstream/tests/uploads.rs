@@ -132,7 +132,7 @@ async fn a_body_that_breaks_its_word_breaks_the_connection() {
         };
         let (answer, ()) = tokio::join!(fetch(&group, asked), serving);
         assert!(matches!(answer, Err(OriginError::RequestBody(_))));
-        assert_eq!(group.snapshot().servers[0].standing.failures, 0);
+        assert_eq!(group.snapshot().servers[0].health.failures, 0);
     }
 }
 

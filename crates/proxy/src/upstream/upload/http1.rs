@@ -6,9 +6,9 @@ use std::task::{Context, Poll};
 use bytes::{Buf, Bytes};
 use microcache_engine::origin::OriginError;
 
-use super::{Next, Sending, Upload};
+use super::{BodyPiece, SendState, Upload};
 use crate::h1::encode;
-use crate::upstream::connection::Connection;
+use crate::upstream::connection::OriginConnection;
 
 /// Bytes being written: a piece of the body and its framing.
 #[derive(Default)]
@@ -33,13 +33,13 @@ impl Upload {
     pub(in crate::upstream) fn poll_http1(
         &mut self,
         cx: &mut Context<'_>,
-        connection: &mut Connection,
-    ) -> Result<Sending, OriginError> {
+        connection: &mut OriginConnection,
+    ) -> Result<SendState, OriginError> {
         self.keeps_its_place(cx)?;
         while !self.cut_off {
             if !self.out.is_empty() {
                 match connection.poll_write(cx, &self.out.slices()) {
-                    Poll::Pending => return Ok(Sending::Server),
+                    Poll::Pending => return Ok(SendState::Server),
                     Poll::Ready(Ok(written)) => {
                         self.sent += written as u64;
                         self.out.advance(written);
@@ -55,11 +55,11 @@ impl Upload {
             let is_chunked = self.is_chunked();
             match self.next(cx)? {
                 Poll::Ready(next) => self.out = Pieces::of(next, is_chunked),
-                Poll::Pending => return Ok(Sending::Client),
+                Poll::Pending => return Ok(SendState::Client),
             }
         }
         self.share = None;
-        Ok(Sending::Done)
+        Ok(SendState::Done)
     }
 
     fn is_chunked(&self) -> bool {
@@ -105,11 +105,11 @@ impl Pieces {
         }
     }
 
-    fn of(next: Next, is_chunked: bool) -> Self {
+    fn of(next: BodyPiece, is_chunked: bool) -> Self {
         match next {
-            Next::Data(data) if !is_chunked => Self::plain(data),
-            Next::Data(data) if data.is_empty() => Self::default(),
-            Next::Data(data) => {
+            BodyPiece::Data(data) if !is_chunked => Self::plain(data),
+            BodyPiece::Data(data) if data.is_empty() => Self::default(),
+            BodyPiece::Data(data) => {
                 let mut size = Vec::with_capacity(2 + 2 * size_of::<usize>());
                 encode::chunk_size(&mut size, data.len());
                 Self {
@@ -118,7 +118,7 @@ impl Pieces {
                     suffix: encode::CHUNK_END,
                 }
             }
-            Next::Trailers(fields) => {
+            BodyPiece::Trailers(fields) => {
                 let mut out = Vec::new();
                 encode::trailers(&mut out, fields.fields());
                 Self {
@@ -126,11 +126,11 @@ impl Pieces {
                     ..Self::default()
                 }
             }
-            Next::End if is_chunked => Self {
+            BodyPiece::End if is_chunked => Self {
                 suffix: encode::BODY_END,
                 ..Self::default()
             },
-            Next::End => Self::default(),
+            BodyPiece::End => Self::default(),
         }
     }
 

@@ -11,7 +11,7 @@ use microcache_engine::origin::OriginError;
 use microcache_policy::{Fields, hop};
 
 use super::http1::Pieces;
-use super::{Next, Sending, Upload};
+use super::{BodyPiece, SendState, Upload};
 
 impl Upload {
     /// The head of the request for a server whose urls have this scheme. Nothing if it is one that only HTTP/1 can say:
@@ -51,12 +51,12 @@ impl Upload {
         &mut self,
         cx: &mut Context<'_>,
         stream: &mut SendStream<Bytes>,
-    ) -> Result<Sending, OriginError> {
+    ) -> Result<SendState, OriginError> {
         self.keeps_its_place(cx)?;
         while !self.cut_off {
             if !self.out.is_empty() {
                 match poll_room(cx, stream, self.out.data.len()) {
-                    Poll::Pending => return Ok(Sending::Server),
+                    Poll::Pending => return Ok(SendState::Server),
                     Poll::Ready(Some(room)) => self.send_some(room, stream),
                     // It may have answered before it closed the stream, so reading goes on.
                     Poll::Ready(None) => self.cut_off = true,
@@ -67,26 +67,26 @@ impl Upload {
                 break;
             }
             let sent = match self.next(cx)? {
-                Poll::Pending => return Ok(Sending::Client),
-                Poll::Ready(Next::Data(data)) if data.is_empty() => {
+                Poll::Pending => return Ok(SendState::Client),
+                Poll::Ready(BodyPiece::Data(data)) if data.is_empty() => {
                     // What would have ended the stream has to do so all the same.
                     self.ended = false;
                     continue;
                 }
-                Poll::Ready(Next::Data(data)) => {
+                Poll::Ready(BodyPiece::Data(data)) => {
                     self.out = Pieces::plain(data);
                     continue;
                 }
-                Poll::Ready(Next::Trailers(fields)) => {
+                Poll::Ready(BodyPiece::Trailers(fields)) => {
                     let trailers = map_of(fields.fields(), |_| true).unwrap_or_default();
                     stream.send_trailers(trailers)
                 }
-                Poll::Ready(Next::End) => stream.send_data(Bytes::new(), true),
+                Poll::Ready(BodyPiece::End) => stream.send_data(Bytes::new(), true),
             };
             self.cut_off |= sent.is_err();
         }
         self.share = None;
-        Ok(Sending::Done)
+        Ok(SendState::Done)
     }
 
     /// Sends as much of the pending data as fits, and END_STREAM with the last of it.

@@ -122,7 +122,7 @@ async fn many_requests_at_once_share_a_connection() {
     assert_eq!(seen.connections.load(Ordering::Relaxed), 1);
     let snapshot = group.snapshot();
     assert_eq!((snapshot.active, snapshot.servers[0].idle), (0, 1));
-    assert_eq!(snapshot.servers[0].standing.requests, 100);
+    assert_eq!(snapshot.servers[0].health.requests, 100);
 }
 
 #[tokio::test]

@@ -47,7 +47,7 @@ async fn check(
     assert!(!origin.is_called().await, "it was asked twice");
     let snapshot = group.snapshot();
     assert_eq!(
-        (snapshot.active, snapshot.servers[0].standing.outstanding),
+        (snapshot.active, snapshot.servers[0].health.outstanding),
         (0, 0)
     );
     peer
@@ -79,7 +79,7 @@ async fn what_a_server_did_not_begin_before_it_closes_is_asked_for_elsewhere() {
     peer.answer(1, "first").await;
     assert_eq!(came(first).await, Ok(got(200, "first")));
     assert!(peer.is_left().await);
-    assert_eq!(group.snapshot().servers[0].standing.failures, 0);
+    assert_eq!(group.snapshot().servers[0].health.failures, 0);
 }
 
 /// A connection that was answered on once, and then idle for two seconds.
@@ -172,7 +172,7 @@ async fn what_is_refused_twice_goes_to_another_server() {
     let stream = peer.request().await;
     peer.answer(stream, "taken").await;
     assert_eq!(came(asked).await, Ok(got(200, "taken")));
-    assert_eq!(group.snapshot().servers[0].standing.failures, 1);
+    assert_eq!(group.snapshot().servers[0].health.failures, 1);
 }
 
 #[tokio::test]
@@ -263,7 +263,7 @@ async fn what_is_reset_behind_its_end_is_whole() {
     peer.write(&frames).await;
     assert_eq!(came(asked).await, Ok(got(200, "whole")));
     assert!(feed.is_closed(), "nobody waits for the rest");
-    assert_eq!(group.snapshot().servers[0].standing.failures, 0);
+    assert_eq!(group.snapshot().servers[0].health.failures, 0);
 }
 
 /// Whatever reason it gives, what is reset is not whole.
@@ -446,7 +446,7 @@ async fn who_waits_for_a_connection_that_fails_fails_with_it() {
         !origin.is_called().await,
         "one connection was tried for all of them"
     );
-    assert_eq!(group.snapshot().servers[0].standing.failures, 1);
+    assert_eq!(group.snapshot().servers[0].health.failures, 1);
     drop(peer);
 }
 
@@ -651,7 +651,7 @@ async fn a_server_is_asked_whether_it_is_well_as_it_speaks() {
             ..HealthCheck::default()
         });
     });
-    let up = || group.snapshot().servers[0].standing.up;
+    let up = || group.snapshot().servers[0].health.up;
     for (status, before) in [("503", true), ("200", false), ("200", true)] {
         let mut peer = Frames::accept(&origin).await;
         assert_eq!(up(), before);

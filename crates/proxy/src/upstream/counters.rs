@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Counters of a server since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Record {
+pub struct ServerCounters {
     /// Its answers by hundreds of their status: 1xx to 5xx.
     pub statuses: [u64; 5],
     /// Sum of the times to first byte.
@@ -30,7 +30,7 @@ pub struct Record {
     pub last_check: Option<bool>,
 }
 
-impl Record {
+impl ServerCounters {
     /// Number of responses.
     pub fn answers(&self) -> u64 {
         self.statuses.iter().sum()

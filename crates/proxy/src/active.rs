@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use crate::config::Config;
-use crate::handover::Line;
+use crate::handover::HandoverChannel;
 use crate::notices::Notices;
 use crate::predecessor::Predecessor;
 use crate::shared::Shared;
@@ -25,7 +25,7 @@ use crate::upstream::Group;
 
 /// A configuration with the objects built from it.
 #[derive(Clone)]
-pub(crate) struct InForce {
+pub(crate) struct ActiveConfig {
     pub(crate) shared: Arc<Shared>,
     pub(crate) groups: Arc<[Arc<Group>]>,
     pub(crate) config: Arc<Config>,
@@ -33,10 +33,10 @@ pub(crate) struct InForce {
 
 /// State of a server that survives reloads.
 #[derive(Default)]
-pub(crate) struct Life {
+pub(crate) struct Lifecycle {
     /// Number of reloads.
     generation: AtomicU64,
-    in_force: Mutex<Option<InForce>>,
+    active: Mutex<Option<ActiveConfig>>,
     /// Shutting down: readiness fails, and each response closes its connection.
     leaving: AtomicBool,
     /// Time when the server stopped accepting, in milliseconds; 0 before.
@@ -47,13 +47,13 @@ pub(crate) struct Life {
     /// A handover is in progress, or complete.
     handing_over: AtomicBool,
     /// Line to the successor; closing it reports the end of this process.
-    successor: Mutex<Option<Arc<Line>>>,
+    successor: Mutex<Option<Arc<HandoverChannel>>>,
     replaced: watch::Sender<bool>,
     /// The previous process, while it drains.
     pub(crate) predecessor: Arc<Predecessor>,
 }
 
-impl InForce {
+impl ActiveConfig {
     /// Starts the upstream groups on the current runtime, and builds the shared state.
     pub(crate) fn start(
         config: &Config,
@@ -61,13 +61,13 @@ impl InForce {
         push: Option<Arc<Push>>,
         notices: Notices,
     ) -> (Shared, Arc<[Arc<Group>]>) {
-        let figures = Arc::default();
+        let metrics = Arc::default();
         let groups: Arc<[_]> = config
             .upstreams
             .iter()
-            .map(|settings| Group::start(settings.clone(), notices.clone(), &figures))
+            .map(|settings| Group::start(settings.clone(), notices.clone(), &metrics))
             .collect();
-        let shared = Shared::before((&origins(&groups), push), config, tiers, notices, figures);
+        let shared = Shared::before((&origins(&groups), push), config, tiers, notices, metrics);
         (shared, groups)
     }
 
@@ -87,7 +87,7 @@ impl InForce {
                     Some(before) => before.succeeded_by(settings.clone()),
                     None => {
                         let notices = self.shared.notices.clone();
-                        Group::start(settings.clone(), notices, &self.shared.figures)
+                        Group::start(settings.clone(), notices, &self.shared.metrics)
                     }
                 }
             })
@@ -105,7 +105,7 @@ fn origins(groups: &[Arc<Group>]) -> Vec<Arc<dyn Origin>> {
     groups.iter().map(origin).collect()
 }
 
-impl Life {
+impl Lifecycle {
     /// Number of reloads.
     pub(crate) fn generation(&self) -> u64 {
         // A reader that sees another number takes the lock, which orders the accesses.
@@ -113,14 +113,14 @@ impl Life {
     }
 
     /// Returns the active configuration; `None` before the start.
-    pub(crate) fn in_force(&self) -> Option<InForce> {
-        self.in_force.lock().clone()
+    pub(crate) fn active(&self) -> Option<ActiveConfig> {
+        self.active.lock().clone()
     }
 
     /// Activates a configuration. Groups that are not part of it end with their last request.
-    pub(crate) fn enter(&self, new: InForce) {
+    pub(crate) fn enter(&self, new: ActiveConfig) {
         let (generation, groups) = (new.shared.generation(), Arc::clone(&new.groups));
-        let before = self.in_force.lock().replace(new);
+        let before = self.active.lock().replace(new);
         self.generation.store(generation, Ordering::Relaxed);
         for group in before.iter().flat_map(|before| before.groups.iter()) {
             if !groups.iter().any(|stays| Arc::ptr_eq(stays, group)) {
@@ -179,7 +179,7 @@ impl Life {
     }
 
     /// Completes a handover, and stops this process.
-    pub(crate) fn hand_over(&self, successor: Arc<Line>) {
+    pub(crate) fn hand_over(&self, successor: Arc<HandoverChannel>) {
         *self.successor.lock() = Some(successor);
         self.replaced.send_replace(true);
         self.ask_to_stop();

@@ -60,15 +60,15 @@ refusals! {
 }
 
 /// Rejection counters by reason.
-pub(crate) struct Refused([AtomicU64; Refusal::ALL.len()]);
+pub(crate) struct RefusalCounters([AtomicU64; Refusal::ALL.len()]);
 
-impl Default for Refused {
+impl Default for RefusalCounters {
     fn default() -> Self {
         Self(array::from_fn(|_| AtomicU64::new(0)))
     }
 }
 
-impl Refused {
+impl RefusalCounters {
     pub(crate) fn count(&self, why: Refusal) {
         self.0[why as usize].fetch_add(1, Ordering::Relaxed);
     }
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn each_is_counted_by_itself() {
-        let refused = Refused::default();
+        let refused = RefusalCounters::default();
         for (number, why) in Refusal::ALL.iter().enumerate() {
             (0..number).for_each(|_| refused.count(*why));
         }

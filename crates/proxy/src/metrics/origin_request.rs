@@ -11,20 +11,22 @@ use microcache_engine::body::BodyError;
 use microcache_engine::origin::{OriginError, OriginRequest, Urgency};
 use microcache_policy::Scheme;
 
-use super::threads::Writer;
-use super::{ErrorKind, Figures, Measure, Named, OriginFigures, RecentError, UpstreamId, Url};
+use super::threads::WriteMode;
+use super::{
+    DisplayUrl, ErrorKind, Measure, Metrics, OriginMetrics, RecentError, RequestUrl, UpstreamId,
+};
 use crate::traces::OpenSpan;
 
 /// Metrics of an upstream group.
 #[derive(Clone, Debug)]
-pub(crate) struct GroupFigures {
-    figures: Arc<Figures>,
+pub(crate) struct GroupMetrics {
+    metrics: Arc<Metrics>,
     upstream: UpstreamId,
 }
 
 /// A request to an origin, for metrics, errors and traces.
-pub(crate) struct AskedOrigin {
-    of: GroupFigures,
+pub(crate) struct OriginRequestMetrics {
+    of: GroupMetrics,
     route: RouteId,
     scheme: Scheme,
     host: Bytes,
@@ -36,18 +38,18 @@ pub(crate) struct AskedOrigin {
     span: Option<OpenSpan>,
 }
 
-impl GroupFigures {
+impl GroupMetrics {
     /// Metrics of the group with this name.
-    pub(crate) fn new(figures: &Arc<Figures>, name: &str) -> Self {
+    pub(crate) fn new(metrics: &Arc<Metrics>, name: &str) -> Self {
         Self {
-            upstream: figures.upstream(name),
-            figures: Arc::clone(figures),
+            upstream: metrics.upstream(name),
+            metrics: Arc::clone(metrics),
         }
     }
 
     /// Begins a request that waits for a permit.
-    pub(crate) fn ask(&self, request: &OriginRequest) -> AskedOrigin {
-        AskedOrigin {
+    pub(crate) fn begin(&self, request: &OriginRequest) -> OriginRequestMetrics {
+        OriginRequestMetrics {
             of: self.clone(),
             route: request.route,
             scheme: request.scheme,
@@ -65,26 +67,26 @@ impl GroupFigures {
         if request.withheld.is_empty() {
             return None;
         }
-        for figures in self.figures.origin_of(request.route, self.upstream) {
-            figures.withheld.fetch_add(1, Ordering::Relaxed);
+        for metrics in self.metrics.origin_of(request.route, self.upstream) {
+            metrics.withheld.fetch_add(1, Ordering::Relaxed);
         }
         let new = self
-            .figures
+            .metrics
             .withheld
             .new_of(request.route, &request.withheld);
-        let route = self.figures.route_name(request.route)?;
+        let route = self.metrics.route_name(request.route)?;
         (!new.is_empty()).then_some((route, new))
     }
 
     fn span(&self, request: &OriginRequest) -> Option<OpenSpan> {
-        let (span, traces) = (request.span?, self.figures.traces()?);
-        let upstream = self.figures.upstream_name(self.upstream);
+        let (span, traces) = (request.span?, self.metrics.traces()?);
+        let upstream = self.metrics.upstream_name(self.upstream);
         let upstream = upstream.unwrap_or_default();
         Some(OpenSpan::new(traces, span, request, upstream))
     }
 }
 
-impl AskedOrigin {
+impl OriginRequestMetrics {
     /// Records that a permit was granted, and that a server is being chosen.
     pub(crate) fn sent(&mut self, now: Instant) {
         self.sent = Some(now);
@@ -92,10 +94,10 @@ impl AskedOrigin {
 
     /// Counts an attempt.
     pub(crate) fn count(&self) {
-        for figures in self.figures() {
+        for metrics in self.metrics() {
             let refreshes = u64::from(self.is_refresh);
-            figures.requests.fetch_add(1, Ordering::Relaxed);
-            figures.refreshes.fetch_add(refreshes, Ordering::Relaxed);
+            metrics.requests.fetch_add(1, Ordering::Relaxed);
+            metrics.refreshes.fetch_add(refreshes, Ordering::Relaxed);
         }
     }
 
@@ -106,9 +108,9 @@ impl AskedOrigin {
         if let Some(span) = &self.span {
             span.answered(status);
         }
-        for figures in self.figures() {
-            figures.statuses[class].fetch_add(1, Ordering::Relaxed);
-            figures.first_byte.record(took, Writer::Many);
+        for metrics in self.metrics() {
+            metrics.statuses[class].fetch_add(1, Ordering::Relaxed);
+            metrics.first_byte.record(took, WriteMode::Many);
         }
         if status >= 500 {
             self.error(Some(status), format!("the origin answered {status}"));
@@ -119,20 +121,20 @@ impl AskedOrigin {
     /// Records the end of the response: bytes of content, and its duration if that is representative of the
     /// origin.
     pub(crate) fn ended(&self, bytes: u64, took: Option<Duration>) {
-        for figures in self.figures() {
-            figures.bytes.fetch_add(bytes, Ordering::Relaxed);
+        for metrics in self.metrics() {
+            metrics.bytes.fetch_add(bytes, Ordering::Relaxed);
             if let Some(took) = took {
-                figures.whole.record(took, Writer::Many);
+                metrics.whole.record(took, WriteMode::Many);
             }
         }
         let Some(took) = took else {
             return;
         };
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        self.of.figures.note(
+        self.of.metrics.note(
             self.named(),
             &[(Measure::OriginTime, micros)],
-            self.of.figures.clock.now(),
+            self.of.metrics.clock.now(),
         );
     }
 
@@ -158,35 +160,35 @@ impl AskedOrigin {
     }
 
     fn count_failure(&self) {
-        for figures in self.figures() {
-            figures.failures.fetch_add(1, Ordering::Relaxed);
+        for metrics in self.metrics() {
+            metrics.failures.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     fn error(&self, status: Option<u16>, reason: String) {
-        let figures = &self.of.figures;
-        figures.error(RecentError {
+        let metrics = &self.of.metrics;
+        metrics.error(RecentError {
             kind: ErrorKind::Origin,
-            at: figures.clock.now(),
+            at: metrics.clock.now(),
             count: 1,
-            route: figures.route_name(self.route),
-            upstream: figures.upstream_name(self.of.upstream),
-            url: Some(Url::new(self.named()).to_string()),
+            route: metrics.route_name(self.route),
+            upstream: metrics.upstream_name(self.of.upstream),
+            url: Some(DisplayUrl::new(self.named()).to_string()),
             status,
             reason,
         });
     }
 
-    fn named(&self) -> Named<'_> {
-        Named {
+    fn named(&self) -> RequestUrl<'_> {
+        RequestUrl {
             scheme: self.scheme,
             host: &self.host,
             target: &self.target,
         }
     }
 
-    fn figures(&self) -> [&OriginFigures; 2] {
-        self.of.figures.origin_of(self.route, self.of.upstream)
+    fn metrics(&self) -> [&OriginMetrics; 2] {
+        self.of.metrics.origin_of(self.route, self.of.upstream)
     }
 
     /// Time since it was sent.

@@ -9,60 +9,64 @@ const RULES: &str = "it breaks the rules of HTTP/2";
 
 /// Retry class of a request without a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::upstream) enum Fate {
+pub(in crate::upstream) enum RetryClass {
     /// Not processed by the server (RFC 9113 §8.7): any request may be sent again.
-    Untouched,
+    NotProcessed,
     /// The connection was lost before the response began, as when the server closes an idle one.
-    Lost,
+    ConnectionLost,
     /// The server requires HTTP/1 (HTTP_1_1_REQUIRED).
-    ForHttp1,
+    RequiresHttp1,
     /// The server has processed the request, or may have.
-    Worked,
+    Processed,
 }
 
 /// Failure of a stream before its response.
 #[derive(Debug)]
-pub(in crate::upstream) struct Broken {
+pub(in crate::upstream) struct StreamFailure {
     pub(in crate::upstream) error: OriginError,
-    pub(in crate::upstream) fate: Fate,
+    pub(in crate::upstream) retry: RetryClass,
 }
 
-impl Broken {
+impl StreamFailure {
     /// Failure of a request that the server may have processed.
-    pub(super) const fn worked(error: OriginError) -> Self {
+    pub(super) const fn processed(error: OriginError) -> Self {
         Self {
             error,
-            fate: Fate::Worked,
+            retry: RetryClass::Processed,
         }
     }
 
     /// Classifies an error before the response.
     pub(super) fn of(error: &h2::Error) -> Self {
-        let (fate, error) = if error.is_go_away() && error.is_remote() {
+        let (retry, error) = if error.is_go_away() && error.is_remote() {
             // Streams below the last one that the server names go on; to those above nothing will happen.
-            (Fate::Untouched, OriginError::Disconnected)
+            (RetryClass::NotProcessed, OriginError::Disconnected)
         } else if error.is_reset() && error.is_remote() {
             match error.reason() {
-                Some(Reason::REFUSED_STREAM) => (Fate::Untouched, OriginError::Disconnected),
-                Some(Reason::HTTP_1_1_REQUIRED) => (Fate::ForHttp1, OriginError::Disconnected),
-                _ => (Fate::Worked, OriginError::Disconnected),
+                Some(Reason::REFUSED_STREAM) => {
+                    (RetryClass::NotProcessed, OriginError::Disconnected)
+                }
+                Some(Reason::HTTP_1_1_REQUIRED) => {
+                    (RetryClass::RequiresHttp1, OriginError::Disconnected)
+                }
+                _ => (RetryClass::Processed, OriginError::Disconnected),
             }
         } else if error.is_reset() {
-            (Fate::Worked, OriginError::Malformed(RULES))
+            (RetryClass::Processed, OriginError::Malformed(RULES))
         } else if error.is_go_away() {
             // The protocol error may concern another stream of the connection.
-            (Fate::Lost, OriginError::Malformed(RULES))
+            (RetryClass::ConnectionLost, OriginError::Malformed(RULES))
         } else {
-            (Fate::Lost, OriginError::Disconnected)
+            (RetryClass::ConnectionLost, OriginError::Disconnected)
         };
-        Self { error, fate }
+        Self { error, retry }
     }
 
     /// The error to report. A request that was not processed may go to another server if it `can_begin`
     /// there.
     pub(in crate::upstream) fn error_for(self, can_begin: bool) -> OriginError {
-        match self.fate {
-            Fate::Untouched if can_begin => {
+        match self.retry {
+            RetryClass::NotProcessed if can_begin => {
                 OriginError::Connect("it turned the request away twice".into())
             }
             _ => self.error,

@@ -9,7 +9,7 @@ pub(crate) type Micros = u64;
 
 /// Rate and burst of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Pace {
+pub(crate) struct Gcra {
     /// Cost of a request: the interval between two at the steady rate.
     each: Micros,
     /// Capacity: cost times burst.
@@ -23,7 +23,7 @@ pub(crate) struct TooEarly {
     pub(crate) by: Micros,
 }
 
-impl Pace {
+impl Gcra {
     /// Allows `count` requests per `per`, with a burst of `burst`. None of them is zero.
     pub(crate) fn new(count: u64, per: Micros, burst: u64) -> Self {
         let each = (per / count.max(1)).max(1);
@@ -67,26 +67,26 @@ mod tests {
 
     #[test]
     fn so_many_at_once_and_then_one_after_the_other() {
-        let pace = Pace::new(10, SECOND, 3);
+        let gcra = Gcra::new(10, SECOND, 3);
         let now = 5000 * SECOND;
         let mut used = 0;
         for left in [3, 2, 1] {
-            assert_eq!(pace.left(used, now), left);
-            assert_eq!(pace.take(&mut used, now), Ok(()));
+            assert_eq!(gcra.left(used, now), left);
+            assert_eq!(gcra.take(&mut used, now), Ok(()));
         }
-        assert_eq!(pace.left(used, now), 0);
+        assert_eq!(gcra.left(used, now), 0);
         let early = TooEarly { by: SECOND / 10 };
-        assert_eq!(pace.take(&mut used, now), Err(early));
+        assert_eq!(gcra.take(&mut used, now), Err(early));
         let later = now + SECOND / 10;
-        assert_eq!(pace.take(&mut used, later - 1), Err(TooEarly { by: 1 }));
-        assert_eq!(pace.take(&mut used, later), Ok(()));
-        assert!(pace.take(&mut used, later).is_err());
-        assert_eq!(pace.left(used, later + SECOND), 3, "no more than at first");
+        assert_eq!(gcra.take(&mut used, later - 1), Err(TooEarly { by: 1 }));
+        assert_eq!(gcra.take(&mut used, later), Ok(()));
+        assert!(gcra.take(&mut used, later).is_err());
+        assert_eq!(gcra.left(used, later + SECOND), 3, "no more than at first");
     }
 
     #[test]
     fn another_pace_forgives_what_was_asked_under_the_last() {
-        let (slow, fast) = (Pace::new(1, 86_400 * SECOND, 1), Pace::new(10, SECOND, 1));
+        let (slow, fast) = (Gcra::new(1, 86_400 * SECOND, 1), Gcra::new(10, SECOND, 1));
         let now = 5000 * SECOND;
         let mut used = 0;
         assert_eq!(slow.take(&mut used, now), Ok(()));
@@ -103,14 +103,14 @@ mod tests {
             count in 1..1000_u64, seconds in 1..1000_u64, burst in 1..50_u64,
             waits in prop::collection::vec(0..SECOND, 1..300),
         ) {
-            let pace = Pace::new(count, seconds * SECOND, burst);
+            let gcra = Gcra::new(count, seconds * SECOND, burst);
             let start = 1_700_000_000 * SECOND;
             let (mut now, mut used, mut taken) = (start, 0, 0);
             for wait in waits {
                 now += wait;
-                let left = pace.left(used, now);
+                let left = gcra.left(used, now);
                 prop_assert!(left <= burst);
-                match pace.take(&mut used, now) {
+                match gcra.take(&mut used, now) {
                     Ok(()) => {
                         prop_assert!(left > 0);
                         taken += 1;
@@ -118,12 +118,12 @@ mod tests {
                     Err(TooEarly { by }) => {
                         prop_assert!(left == 0 && by > 0);
                         // It is right to the microsecond.
-                        let takes = |at| pace.take(&mut used.clone(), at).is_ok();
+                        let takes = |at| gcra.take(&mut used.clone(), at).is_ok();
                         prop_assert!(takes(now + by) && !takes(now + by - 1));
                     }
                 }
             }
-            let earned = (now - start) / pace.each;
+            let earned = (now - start) / gcra.each;
             prop_assert!(taken <= burst + earned);
         }
     }

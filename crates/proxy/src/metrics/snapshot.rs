@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use microcache_engine::Outcome;
 
-use super::{Figures, Latencies, Names, OUTCOMES, OriginFigures, Refusal};
+use super::{Latencies, Metrics, NameRegistry, OUTCOMES, OriginMetrics, Refusal};
 
 /// All metrics since the start.
 #[derive(Clone, Debug, Default)]
-pub struct FiguresSnapshot {
+pub struct MetricsSnapshot {
     /// By route, removed ones included.
     pub routes: Vec<RouteSnapshot>,
     /// Requests without a route: they could not be parsed.
@@ -60,10 +60,10 @@ pub struct OriginSnapshot {
     pub whole: Latencies,
 }
 
-impl Figures {
+impl Metrics {
     /// All of them.
-    pub(crate) fn snapshot(&self) -> FiguresSnapshot {
-        let origins = |names: &Names| -> Vec<_> {
+    pub(crate) fn snapshot(&self) -> MetricsSnapshot {
+        let origins = |names: &NameRegistry| -> Vec<_> {
             let known = names.names.lock().clone().into_iter();
             known
                 .enumerate()
@@ -73,7 +73,7 @@ impl Figures {
         let mut no_route = RouteSnapshot::default();
         self.read_into(0, &mut no_route);
         let routes = origins(&self.routes).into_iter().enumerate();
-        FiguresSnapshot {
+        MetricsSnapshot {
             routes: routes
                 .map(|(at, (name, origin))| {
                     let mut route = RouteSnapshot {
@@ -107,14 +107,14 @@ impl Figures {
     }
 }
 
-impl Names {
+impl NameRegistry {
     fn read(&self, number: usize) -> OriginSnapshot {
         let origin = self.origins.get(number).and_then(|origin| origin.get());
         origin.map(|origin| origin.read()).unwrap_or_default()
     }
 }
 
-impl OriginFigures {
+impl OriginMetrics {
     fn read(&self) -> OriginSnapshot {
         let mut snapshot = OriginSnapshot {
             requests: read(&self.requests),
@@ -131,7 +131,7 @@ impl OriginFigures {
     }
 }
 
-impl FiguresSnapshot {
+impl MetricsSnapshot {
     /// All client requests with this outcome.
     pub fn of(&self, outcome: Outcome) -> u64 {
         self.all().map(|route| route.of(outcome)).sum()

@@ -16,14 +16,14 @@ pub(super) struct PerThread<T>(Box<[OnceLock<Box<T>>]>);
 
 /// Concurrency of writes to a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Writer {
+pub(super) enum WriteMode {
     /// One thread writes it.
     Alone,
     /// Several threads write it.
     Many,
 }
 
-impl Writer {
+impl WriteMode {
     /// Adds to a counter.
     pub(super) fn add(self, cell: &AtomicU64, more: u64) {
         match self {
@@ -44,12 +44,12 @@ impl<T> PerThread<T> {
     }
 
     /// Returns this thread's value, and how to write it.
-    pub(super) fn mine(&self, make: impl FnOnce() -> T) -> (&T, Writer) {
+    pub(super) fn mine(&self, make: impl FnOnce() -> T) -> (&T, WriteMode) {
         let number = number();
         let writer = if number == SHARED {
-            Writer::Many
+            WriteMode::Many
         } else {
-            Writer::Alone
+            WriteMode::Alone
         };
         (self.0[number].get_or_init(|| Box::new(make())), writer)
     }
@@ -61,26 +61,26 @@ impl<T> PerThread<T> {
 }
 
 /// Thread numbers that are free. A number is reused, with its counters, after its thread has ended.
-static NUMBERS: Mutex<Numbers> = Mutex::new(Numbers {
+static NUMBERS: Mutex<ThreadNumbers> = Mutex::new(ThreadNumbers {
     next: 0,
     free: Vec::new(),
 });
 
-struct Numbers {
+struct ThreadNumbers {
     next: usize,
     free: Vec<usize>,
 }
 
 /// A thread's number, released on drop.
-struct Seat(usize);
+struct ThreadNumber(usize);
 
 thread_local! {
     /// Separate from `SEAT`, because a thread local without a destructor is read without a check.
     static NUMBER: Cell<usize> = const { Cell::new(UNKNOWN) };
-    static SEAT: Seat = Seat::take();
+    static SEAT: ThreadNumber = ThreadNumber::take();
 }
 
-impl Seat {
+impl ThreadNumber {
     fn take() -> Self {
         let mut numbers = NUMBERS.lock();
         let number = numbers.free.pop().unwrap_or_else(|| {
@@ -92,7 +92,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for ThreadNumber {
     fn drop(&mut self) {
         // For counts while the thread ends.
         NUMBER.set(SHARED);

@@ -5,8 +5,8 @@
 //! URL with more than one in [`PLACES`] of the total is in the table. Those bounds hold for counted amounts;
 //! the uncertainty of sampled ones is tracked apart ([`Spread`]).
 
-use super::top::Named;
-use super::url::Url;
+use super::top::RequestUrl;
+use super::url::DisplayUrl;
 
 /// Capacity of a table.
 pub(super) const PLACES: usize = 100;
@@ -55,26 +55,26 @@ impl Spread {
 /// URLs with their counts. A miss updates four tables, and on a large site most of its URLs are new to them,
 /// so the minimum is kept in a heap.
 #[derive(Default)]
-pub(super) struct Table {
+pub(super) struct TopTable {
     /// Half of each hash, contiguous, so that many are compared at once.
     marks: Vec<u32>,
-    places: Vec<Place>,
+    places: Vec<TopEntry>,
     /// Min-heap of indices into `places`.
     heap: Vec<u8>,
 }
 
-struct Place {
+struct TopEntry {
     hash: u64,
     amount: Amount,
     spread: Spread,
-    url: Url,
+    url: DisplayUrl,
     /// Position in the heap.
     rank: usize,
 }
 
-impl Table {
+impl TopTable {
     /// Adds an amount to the URL with this hash, for a request sampled as one in `one_in`.
-    pub(super) fn add(&mut self, hash: u64, named: Named<'_>, amount: u64, one_in: u64) {
+    pub(super) fn add(&mut self, hash: u64, named: RequestUrl<'_>, amount: u64, one_in: u64) {
         if let Some(at) = self.find(hash) {
             let place = &mut self.places[at];
             place.amount.seen = place.amount.seen.saturating_add(amount);
@@ -106,7 +106,7 @@ impl Table {
     }
 
     /// Hash, url, count and uncertainty of each.
-    pub(super) fn all(&self) -> impl Iterator<Item = (u64, &Url, Amount, Spread)> {
+    pub(super) fn all(&self) -> impl Iterator<Item = (u64, &DisplayUrl, Amount, Spread)> {
         let places = self.places.iter();
         places.map(|place| (place.hash, &place.url, place.amount, place.spread))
     }
@@ -128,20 +128,20 @@ impl Table {
         None
     }
 
-    fn begin(&mut self, hash: u64, named: Named<'_>, amount: u64, one_in: u64) {
+    fn begin(&mut self, hash: u64, named: RequestUrl<'_>, amount: u64, one_in: u64) {
         let mut spread = Spread::default();
         spread.add(amount, one_in);
         let rank = self.heap.len();
         self.heap.push(self.places.len() as u8);
         self.marks.push(mark(hash));
-        self.places.push(Place {
+        self.places.push(TopEntry {
             hash,
             amount: Amount {
                 seen: amount,
                 error: 0,
             },
             spread,
-            url: Url::new(named),
+            url: DisplayUrl::new(named),
             rank,
         });
         self.rise(rank);
@@ -194,7 +194,7 @@ mod tests {
 
     use super::*;
 
-    const NAMED: Named<'_> = Named {
+    const NAMED: RequestUrl<'_> = RequestUrl {
         scheme: Scheme::Http,
         host: b"a.example",
         target: b"/",
@@ -204,7 +204,7 @@ mod tests {
         /// Beside a table that is looked through for the least.
         #[test]
         fn the_least_gives_its_place_up(adds in prop::collection::vec((0..300_u64, 0..50_u64), 0..2000)) {
-            let mut table = Table::default();
+            let mut table = TopTable::default();
             let mut known: Vec<(u64, Amount)> = Vec::new();
             for (url, amount) in adds {
                 // Marks that are alike are not enough.

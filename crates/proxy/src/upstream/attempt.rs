@@ -7,45 +7,48 @@ use http::uri::Scheme;
 use microcache_engine::origin::OriginError;
 use tokio::time::Instant;
 
-use super::connection::Connection;
-use super::exchange::{Question, ResponseHead, exchange};
-use super::http2::{self, Connections, Fate, Wanted};
-use super::server::{Failed, Opened, Server, Way};
+use super::connection::OriginConnection;
+use super::exchange::{ExchangeContext, ResponseHead, exchange};
+use super::http2::{self, ConnectionRequirements, Http2Connections, RetryClass};
+use super::server::{NewConnection, OriginServer, RequestChannel, ServerFailure};
 use super::settings::GroupSettings;
 use super::upload::Upload;
-use crate::figures::AskedOrigin;
+use crate::metrics::OriginRequestMetrics;
 
 /// Idle limit of connections for requests that cannot be retried: on a connection that the server is closing
 /// they would be lost.
 const UNREPEATABLE_IDLE: Duration = Duration::from_secs(1);
 
 /// A request for one server.
-pub(super) struct Asking<'a> {
+pub(super) struct OriginAttempt<'a> {
     pub(super) settings: &'a GroupSettings,
-    pub(super) server: &'a Server,
-    pub(super) question: &'a Question,
+    pub(super) server: &'a OriginServer,
+    pub(super) context: &'a ExchangeContext,
     /// The request may be sent twice.
     pub(super) repeatable: bool,
     /// The request needs a new connection that no other client has used.
     pub(super) alone: bool,
     /// Counts every attempt.
-    pub(super) counted: Option<&'a AskedOrigin>,
+    pub(super) counted: Option<&'a OriginRequestMetrics>,
 }
 
 /// The connection or stream that the response body is read from.
 pub(super) enum Carrier {
-    Http1(Connection),
-    Http2(http2::Stream),
+    Http1(OriginConnection),
+    Http2(http2::ResponseStream),
 }
 
-impl Asking<'_> {
+impl OriginAttempt<'_> {
     /// Returns the response head; `Connect` if no connection can be opened.
-    pub(super) async fn ask(&self, upload: &mut Upload) -> Result<(Carrier, ResponseHead), Failed> {
+    pub(super) async fn send(
+        &self,
+        upload: &mut Upload,
+    ) -> Result<(Carrier, ResponseHead), ServerFailure> {
         match &self.server.http2 {
-            Some(http2) if !self.alone && !self.question.upgrade => {
-                self.ask_http2(http2, upload).await
+            Some(http2) if !self.alone && !self.context.upgrade => {
+                self.send_http2(http2, upload).await
             }
-            _ => Ok(self.ask_http1(self.pooled(), upload).await?),
+            _ => Ok(self.send_http1(self.pooled(), upload).await?),
         }
     }
 
@@ -65,7 +68,7 @@ impl Asking<'_> {
     }
 
     /// Takes an idle HTTP/1 connection that is recent enough for this request.
-    fn pooled(&self) -> Option<Connection> {
+    fn pooled(&self) -> Option<OriginConnection> {
         if self.alone {
             return None;
         }
@@ -73,15 +76,15 @@ impl Asking<'_> {
         self.server.idle.take(self.idle_limit(), now)
     }
 
-    async fn ask_http1(
+    async fn send_http1(
         &self,
-        pooled: Option<Connection>,
+        pooled: Option<OriginConnection>,
         upload: &mut Upload,
     ) -> Result<(Carrier, ResponseHead), OriginError> {
         let silence = self.settings.first_byte_timeout;
         if let Some(mut connection) = pooled {
             self.count();
-            match exchange(&mut connection, upload, self.question, silence).await {
+            match exchange(&mut connection, upload, self.context, silence).await {
                 Ok(answer) => return Ok((Carrier::Http1(connection), answer)),
                 // The server closed it while it was unused, or in the same moment.
                 Err(broken)
@@ -94,54 +97,54 @@ impl Asking<'_> {
         }
         let connection = self.server.connect(self.settings.connect_timeout).await?;
         self.count();
-        ask_on(connection, upload, self.question, silence).await
+        send_on(connection, upload, self.context, silence).await
     }
 
     /// Sends the request on an HTTP/2 stream. A request that the server has not processed, or that met a
     /// connection being closed, is retried once on a newer connection, as with HTTP/1.
-    async fn ask_http2(
+    async fn send_http2(
         &self,
-        http2: &Connections,
+        http2: &Http2Connections,
         upload: &mut Upload,
-    ) -> Result<(Carrier, ResponseHead), Failed> {
+    ) -> Result<(Carrier, ResponseHead), ServerFailure> {
         let scheme = self.server.scheme();
-        let mut wanted = Wanted {
+        let mut wanted = ConnectionRequirements {
             idle: self.idle_limit(),
             opened_after: None,
         };
         loop {
             let Some(head) = upload.http2_head(scheme.clone()) else {
-                return Ok(self.ask_http1(self.pooled(), upload).await?);
+                return Ok(self.send_http1(self.pooled(), upload).await?);
             };
             if http2.has_been_declined()
                 && let Some(connection) = self.pooled()
             {
-                return Ok(self.ask_http1(Some(connection), upload).await?);
+                return Ok(self.send_http1(Some(connection), upload).await?);
             }
             let began = Instant::now();
             let limit = self.settings.connect_timeout;
             let silence = self.settings.first_byte_timeout;
-            let slot = match self.server.way(http2, &wanted, limit).await? {
-                Way::Http1(connection) => {
+            let slot = match self.server.acquire(http2, &wanted, limit).await? {
+                RequestChannel::Http1(connection) => {
                     self.count();
-                    return Ok(ask_on(connection, upload, self.question, silence).await?);
+                    return Ok(send_on(connection, upload, self.context, silence).await?);
                 }
-                Way::Http2(slot) => slot,
+                RequestChannel::Http2(slot) => slot,
             };
             let was_in_use = slot.is_older_than(began);
             self.count();
-            let broken = match http2::exchange(slot, head, upload, self.question, silence).await {
+            let broken = match http2::exchange(slot, head, upload, self.context, silence).await {
                 Ok((stream, answer)) => return Ok((Carrier::Http2(stream), answer)),
                 Err(broken) => broken,
             };
             let can_begin = upload.can_begin();
-            let once_more = match broken.fate {
-                Fate::ForHttp1 if can_begin => {
-                    return Ok(self.ask_http1(self.pooled(), upload).await?);
+            let once_more = match broken.retry {
+                RetryClass::RequiresHttp1 if can_begin => {
+                    return Ok(self.send_http1(self.pooled(), upload).await?);
                 }
-                Fate::Untouched => can_begin,
-                Fate::Lost => can_begin && self.repeatable && was_in_use,
-                Fate::ForHttp1 | Fate::Worked => false,
+                RetryClass::NotProcessed => can_begin,
+                RetryClass::ConnectionLost => can_begin && self.repeatable && was_in_use,
+                RetryClass::RequiresHttp1 | RetryClass::Processed => false,
             };
             if !once_more || wanted.opened_after.is_some() {
                 return Err(broken.error_for(can_begin).into());
@@ -151,7 +154,7 @@ impl Asking<'_> {
     }
 }
 
-impl Server {
+impl OriginServer {
     /// The scheme of the server's own URLs.
     fn scheme(&self) -> Scheme {
         if self.settings.tls {
@@ -162,35 +165,35 @@ impl Server {
     }
 
     /// Sends a health check on a connection of its own and returns the status code.
-    pub(super) async fn ask_apart(
+    pub(super) async fn check_health(
         &self,
         upload: &mut Upload,
-        question: &Question,
+        context: &ExchangeContext,
         limit: Duration,
     ) -> Result<u16, OriginError> {
         let connection = match (self.open(limit).await?, upload.http2_head(self.scheme())) {
-            (Opened::Http2(connection), Some(head)) => {
+            (NewConnection::Http2(connection), Some(head)) => {
                 let slot = connection.first_slot()?;
-                let answer = http2::exchange(slot, head, upload, question, limit).await;
+                let answer = http2::exchange(slot, head, upload, context, limit).await;
                 let answer = answer.map_err(|broken| broken.error_for(true))?;
                 return Ok(answer.1.status);
             }
-            (Opened::Http1(connection), _) => connection,
-            (Opened::Http2(_), None) => self.connect(limit).await?,
+            (NewConnection::Http1(connection), _) => connection,
+            (NewConnection::Http2(_), None) => self.connect(limit).await?,
         };
-        let answer = ask_on(connection, upload, question, limit).await;
+        let answer = send_on(connection, upload, context, limit).await;
         answer.map(|(_, answer)| answer.status)
     }
 }
 
 /// Sends the request on a new HTTP/1 connection.
-async fn ask_on(
-    mut connection: Connection,
+async fn send_on(
+    mut connection: OriginConnection,
     upload: &mut Upload,
-    question: &Question,
+    context: &ExchangeContext,
     silence: Duration,
 ) -> Result<(Carrier, ResponseHead), OriginError> {
-    let answer = exchange(&mut connection, upload, question, silence).await;
+    let answer = exchange(&mut connection, upload, context, silence).await;
     answer
         .map(|answer| (Carrier::Http1(connection), answer))
         .map_err(|broken| broken.error)

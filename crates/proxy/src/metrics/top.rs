@@ -1,13 +1,13 @@
 //! Top URLs by several measures, in bounded memory.
 //!
-//! Each measure has a [`Table`] for the current interval and one for the last, so that old popularity fades.
+//! Each measure has a [`TopTable`] for the current interval and one for the last, so that old popularity fades.
 
 use microcache_policy::{Scheme, Time};
 
 use super::sample;
 pub use super::table::Amount;
-use super::table::{Spread, Table};
-use super::url::Url;
+use super::table::{Spread, TopTable};
+use super::url::DisplayUrl;
 
 /// Interval of a table, in milliseconds.
 const WHILE: u64 = 300_000;
@@ -57,31 +57,31 @@ pub struct TopUrls {
 
 /// Tables of one thread.
 #[derive(Default)]
-pub(super) struct Top {
+pub(super) struct ThreadTop {
     began: Time,
     before: Option<Time>,
-    tables: [[Table; 2]; Measure::ALL.len()],
+    tables: [[TopTable; 2]; Measure::ALL.len()],
 }
 
 /// Parts of a request's URL, borrowed.
 #[derive(Clone, Copy)]
-pub(crate) struct Named<'a> {
+pub(crate) struct RequestUrl<'a> {
     pub(crate) scheme: Scheme,
     pub(crate) host: &'a [u8],
     pub(crate) target: &'a [u8],
 }
 
-impl Top {
+impl ThreadTop {
     /// Adds amounts to a URL, for a request sampled as one in `one_in`.
     pub(super) fn add(
         &mut self,
-        named: Named<'_>,
+        named: RequestUrl<'_>,
         amounts: &[(Measure, u64)],
         one_in: u64,
         now: Time,
     ) {
         self.turn(now);
-        let hash = Url::hash(named);
+        let hash = DisplayUrl::hash(named);
         for &(measure, amount) in amounts {
             self.tables[measure as usize][0].add(
                 hash,
@@ -110,7 +110,7 @@ impl Top {
     }
 
     /// Merges the tables of this thread into `all`.
-    pub(super) fn read_into(&mut self, all: &mut Merged, now: Time) {
+    pub(super) fn read_into(&mut self, all: &mut MergedTop, now: Time) {
         self.turn(now);
         all.since = all.since.min(self.before.unwrap_or(self.began));
         for (measure, tables) in Measure::ALL.into_iter().zip(&self.tables) {
@@ -122,12 +122,12 @@ impl Top {
 }
 
 /// Tables of all threads, merged.
-pub(super) struct Merged {
+pub(super) struct MergedTop {
     since: Time,
     urls: std::collections::HashMap<u64, (TopUrl, [Spread; Measure::ALL.len()])>,
 }
 
-impl Merged {
+impl MergedTop {
     pub(super) fn new(now: Time) -> Self {
         Self {
             since: now,
@@ -135,7 +135,7 @@ impl Merged {
         }
     }
 
-    fn merge(&mut self, measure: Measure, table: &Table) {
+    fn merge(&mut self, measure: Measure, table: &TopTable) {
         for (hash, url, amount, spread) in table.all() {
             let (known, spreads) = self.urls.entry(hash).or_insert_with(|| {
                 let url = TopUrl {
@@ -191,23 +191,23 @@ mod tests {
 
     const START: Time = Time::from_millis(1_000_000);
 
-    fn named(target: &str) -> Named<'_> {
-        Named {
+    fn named(target: &str) -> RequestUrl<'_> {
+        RequestUrl {
             scheme: Scheme::Http,
             host: b"a.example",
             target: target.as_bytes(),
         }
     }
 
-    fn most(top: &mut Top, measure: Measure, limit: usize, now: Time) -> TopUrls {
-        let mut all = Merged::new(now);
+    fn most(top: &mut ThreadTop, measure: Measure, limit: usize, now: Time) -> TopUrls {
+        let mut all = MergedTop::new(now);
         top.read_into(&mut all, now);
         all.most(measure, limit, now)
     }
 
     #[test]
     fn what_is_often_is_found_among_a_million_that_are_not() {
-        let mut top = Top::default();
+        let mut top = ThreadTop::default();
         for number in 0..1_000_000_u64 {
             let target = format!("/once/{number}?{}", "x".repeat((number % 7) as usize));
             top.add(named(&target), &[(Measure::Requests, 1)], 1, START);
@@ -227,10 +227,10 @@ mod tests {
 
     #[test]
     fn a_host_is_one_however_it_is_written() {
-        let mut top = Top::default();
+        let mut top = ThreadTop::default();
         for host in ["a.example", "A.Example", "a.example:80", "a.example:8080"] {
             let host = host.as_bytes();
-            let named = Named { host, ..named("/") };
+            let named = RequestUrl { host, ..named("/") };
             top.add(named, &[(Requests, 1)], 1, START);
         }
         let urls = most(&mut top, Requests, 9, START).urls;
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn every_measure_has_an_order_of_its_own() {
-        let mut top = Top::default();
+        let mut top = ThreadTop::default();
         top.add(named("/a"), &[(Requests, 3), (Bytes, 10)], 1, START);
         top.add(
             named("/b"),
@@ -249,7 +249,7 @@ mod tests {
             1,
             START,
         );
-        let first = |top: &mut Top, measure| most(top, measure, 1, START).urls.pop();
+        let first = |top: &mut ThreadTop, measure| most(top, measure, 1, START).urls.pop();
         assert_eq!(first(&mut top, Requests).unwrap().url, "http://a.example/a");
         let by_bytes = first(&mut top, Bytes).unwrap();
         assert_eq!(by_bytes.url, "http://a.example/b");
@@ -260,10 +260,11 @@ mod tests {
 
     #[test]
     fn what_was_often_is_forgotten() {
-        let mut top = Top::default();
-        let add =
-            |top: &mut Top, target, now| top.add(named(target), &[(Measure::Requests, 1)], 1, now);
-        let urls = |top: &mut Top, now| most(top, Measure::Requests, 9, now).urls.len();
+        let mut top = ThreadTop::default();
+        let add = |top: &mut ThreadTop, target, now| {
+            top.add(named(target), &[(Measure::Requests, 1)], 1, now)
+        };
+        let urls = |top: &mut ThreadTop, now| most(top, Measure::Requests, 9, now).urls.len();
         add(&mut top, "/old", START);
         let next = START.plus(WHILE);
         add(&mut top, "/new", next);
@@ -276,7 +277,7 @@ mod tests {
 
     #[test]
     fn a_long_url_is_cut_and_still_itself() {
-        let mut top = Top::default();
+        let mut top = ThreadTop::default();
         let long = format!("/{}", "é".repeat(32 * 1024));
         for last in ["1", "2", "2"] {
             top.add(
@@ -304,7 +305,7 @@ mod tests {
         let mut outside = 0;
         for hits in [1_u64, 3, 40, 1_000] {
             for number in 0..urls {
-                let mut top = Top::default();
+                let mut top = ThreadTop::default();
                 top.add(named("/"), &[(Requests, 1), (Bytes, 100)], 1, START);
                 // Other requests come between.
                 for _ in 0..number % 37 {
@@ -330,7 +331,7 @@ mod tests {
         }
         assert!(outside <= urls * 8 / 100, "{outside} of {}", urls * 8);
         // What is not sampled is as sure as ever.
-        let mut top = Top::default();
+        let mut top = ThreadTop::default();
         top.add(named("/"), &[(Misses, 1), (OriginTime, 70)], 1, START);
         let found = most(&mut top, Misses, 1, START).urls.remove(0);
         let errors = found.amounts.map(|amount| amount.map(|it| it.error));

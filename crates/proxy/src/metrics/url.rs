@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use microcache_policy::key::without_default_port;
 
-use super::top::Named;
+use super::top::RequestUrl;
 
 /// Limit of a kept URL, in bytes.
 pub(super) const MOST: usize = 512;
@@ -15,14 +15,14 @@ const LONGEST_HOST: usize = 255;
 
 /// A URL, possibly cut.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Url {
+pub(crate) struct DisplayUrl {
     bytes: Vec<u8>,
     is_cut: bool,
 }
 
-impl Url {
+impl DisplayUrl {
     /// Keyed hash of the whole URL, so that clients cannot construct collisions.
-    pub(super) fn hash(named: Named<'_>) -> u64 {
+    pub(super) fn hash(named: RequestUrl<'_>) -> u64 {
         static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
         let host = without_default_port(named.scheme, named.host);
         let mut lower = [0; LONGEST_HOST];
@@ -37,14 +37,14 @@ impl Url {
         KEY.hash_one((named.scheme.as_str(), host, named.target))
     }
 
-    pub(super) fn new(named: Named<'_>) -> Self {
+    pub(super) fn new(named: RequestUrl<'_>) -> Self {
         let mut url = Self::default();
         url.set(named);
         url
     }
 
     /// Replaces the URL.
-    pub(super) fn set(&mut self, named: Named<'_>) {
+    pub(super) fn set(&mut self, named: RequestUrl<'_>) {
         self.bytes.clear();
         self.is_cut = false;
         self.push(named.scheme.as_str().as_bytes());
@@ -72,7 +72,7 @@ impl Url {
     }
 }
 
-impl fmt::Display for Url {
+impl fmt::Display for DisplayUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&String::from_utf8_lossy(&self.bytes))
     }

@@ -21,21 +21,21 @@ const CALL_WAIT: Duration = Duration::from_millis(10);
 
 /// Memory bound of the bodies that a group reads ahead.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct ReadAheadBudget {
     size: u64,
     used: AtomicU64,
 }
 
 /// Some of the room, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Held {
-    room: Arc<Room>,
+pub(super) struct ReadAheadMemory {
+    room: Arc<ReadAheadBudget>,
     bytes: u64,
 }
 
 /// Limits of reading ahead, per body.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bounds {
+pub(super) struct ReadAheadLimits {
     /// Of one body.
     pub(super) bytes: usize,
     /// Time limit for a body without a length.
@@ -44,14 +44,14 @@ pub(super) struct Bounds {
 
 /// Progress of a body after reading ahead.
 #[derive(Debug)]
-pub(super) enum Arrived {
+pub(super) enum ReadAhead {
     /// All of it is there, and takes so much room until it is sent.
-    Whole(Option<Held>),
+    Whole(Option<ReadAheadMemory>),
     /// There is more to come, as fast as the client sends it.
     InPart,
 }
 
-impl Room {
+impl ReadAheadBudget {
     pub(super) fn new(size: u64) -> Arc<Self> {
         Arc::new(Self {
             size,
@@ -59,15 +59,15 @@ impl Room {
         })
     }
 
-    fn none_of(self: &Arc<Self>) -> Held {
-        Held {
+    fn none_of(self: &Arc<Self>) -> ReadAheadMemory {
+        ReadAheadMemory {
             room: Arc::clone(self),
             bytes: 0,
         }
     }
 }
 
-impl Held {
+impl ReadAheadMemory {
     /// Takes more, if there is as much.
     fn grow(&mut self, by: usize) -> bool {
         let by = by as u64;
@@ -82,7 +82,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for ReadAheadMemory {
     fn drop(&mut self) {
         self.room.used.fetch_sub(self.bytes, Ordering::Relaxed);
     }
@@ -92,17 +92,17 @@ impl Drop for Held {
 /// what is still to come. A client that wants to be asked for its body is asked by the origin.
 pub(super) async fn read_ahead(
     request: &mut OriginRequest,
-    bounds: Bounds,
-    room: &Arc<Room>,
-) -> Result<Arrived, OriginError> {
+    bounds: ReadAheadLimits,
+    room: &Arc<ReadAheadBudget>,
+) -> Result<ReadAhead, OriginError> {
     if !matches!(request.body, Body::Stream(_)) {
-        return Ok(Arrived::Whole(None));
+        return Ok(ReadAhead::Whole(None));
     }
     if bounds.bytes == 0 || request.fields.fields().contains("expect") {
-        return Ok(Arrived::InPart);
+        return Ok(ReadAhead::InPart);
     }
     let rest = std::mem::replace(&mut request.body, Body::Empty);
-    let mut reading = Reading {
+    let mut reading = BodyReader {
         length: request.length,
         read: BytesMut::new(),
         held: room.none_of(),
@@ -126,7 +126,7 @@ pub(super) async fn read_ahead(
         match frame.transpose().map_err(OriginError::RequestBody)? {
             Some(Frame::Data(data)) if reading.is_all(&data) => {
                 request.body = Body::Full(data);
-                return Ok(Arrived::Whole(None));
+                return Ok(ReadAhead::Whole(None));
             }
             Some(Frame::Data(data)) => {
                 if !reading.take(&data, bounds.bytes) {
@@ -139,7 +139,7 @@ pub(super) async fn read_ahead(
             Some(Frame::Trailers(trailers)) => {
                 reading.rest = Body::Empty;
                 request.body = reading.into_body(Some(Frame::Trailers(trailers)));
-                return Ok(Arrived::Whole(None));
+                return Ok(ReadAhead::Whole(None));
             }
             None if reading.length.is_some() => {
                 return Err(OriginError::RequestBody(BodyError::Incomplete));
@@ -148,18 +148,18 @@ pub(super) async fn read_ahead(
         }
     };
     request.body = reading.into_body(unread);
-    Ok(Arrived::InPart)
+    Ok(ReadAhead::InPart)
 }
 
 /// A body that is being read ahead.
-struct Reading {
+struct BodyReader {
     length: Option<u64>,
     read: BytesMut,
-    held: Held,
+    held: ReadAheadMemory,
     rest: Body,
 }
 
-impl Reading {
+impl BodyReader {
     /// Returns true if this first piece is the whole body, so that it need not be copied.
     fn is_all(&self, data: &Bytes) -> bool {
         self.read.is_empty() && self.length == Some(data.len() as u64)
@@ -176,13 +176,13 @@ impl Reading {
         fits
     }
 
-    fn whole(self, request: &mut OriginRequest) -> Arrived {
+    fn whole(self, request: &mut OriginRequest) -> ReadAhead {
         request.body = Body::Full(self.read.freeze());
-        Arrived::Whole(Some(self.held))
+        ReadAhead::Whole(Some(self.held))
     }
 
     fn into_body(self, unread: Option<Frame>) -> Body {
-        Body::Stream(Box::new(Ahead {
+        Body::Stream(Box::new(PrefixedBody {
             read: Some((self.read.freeze(), self.held)).filter(|(read, _)| !read.is_empty()),
             unread,
             rest: self.rest,
@@ -191,13 +191,13 @@ impl Reading {
 }
 
 /// A body of which some was read: that first, then the rest.
-struct Ahead {
-    read: Option<(Bytes, Held)>,
+struct PrefixedBody {
+    read: Option<(Bytes, ReadAheadMemory)>,
     unread: Option<Frame>,
     rest: Body,
 }
 
-impl Source for Ahead {
+impl Source for PrefixedBody {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         if let Some((read, _)) = self.read.take() {
             return Poll::Ready(Some(Ok(Frame::Data(read))));

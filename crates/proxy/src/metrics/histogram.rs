@@ -4,7 +4,7 @@ use std::array;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::threads::Writer;
+use super::threads::WriteMode;
 
 /// Width of the first buckets in nanoseconds. An octave begins at each power of two of eight times that, a
 /// microsecond.
@@ -31,7 +31,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    pub(super) fn record(&self, took: Duration, writer: Writer) {
+    pub(super) fn record(&self, took: Duration, writer: WriteMode) {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         writer.add(&self.classes[class_of(nanos)], 1);
         writer.add(&self.nanos, nanos);
@@ -137,10 +137,10 @@ impl Latencies {
     }
 
     /// Compact form for storage.
-    pub fn kept(&self) -> KeptLatencies {
+    pub fn kept(&self) -> CompactLatencies {
         let classes = self.classes.iter().enumerate();
         let classes = classes.filter(|(_, times)| **times > 0);
-        KeptLatencies {
+        CompactLatencies {
             classes: classes
                 .map(|(class, &times)| (class as u16, times))
                 .collect(),
@@ -149,7 +149,7 @@ impl Latencies {
     }
 
     /// Adds a compact histogram.
-    pub fn add_kept(&mut self, kept: &KeptLatencies) {
+    pub fn add_kept(&mut self, kept: &CompactLatencies) {
         for &(class, times) in &kept.classes {
             self.classes[usize::from(class)] += times;
         }
@@ -171,7 +171,7 @@ impl FromIterator<Duration> for Latencies {
 
 /// [`Latencies`] of a short interval, without the empty buckets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct KeptLatencies {
+pub struct CompactLatencies {
     classes: Box<[(u16, u64)]>,
     nanos: u64,
 }
@@ -183,7 +183,7 @@ mod tests {
     fn of(nanos: impl IntoIterator<Item = u64>) -> Latencies {
         let histogram = Histogram::default();
         for nanos in nanos {
-            histogram.record(Duration::from_nanos(nanos), Writer::Alone);
+            histogram.record(Duration::from_nanos(nanos), WriteMode::Alone);
         }
         let mut times = Latencies::default();
         histogram.read_into(&mut times);

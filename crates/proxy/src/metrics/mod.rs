@@ -4,9 +4,9 @@
 //! an addition is sampled, one hit in sixteen (`sample`). Everything is bounded, and names never come from
 //! clients.
 
-mod asked;
 mod errors;
 mod histogram;
+mod origin_request;
 mod refused;
 mod sample;
 mod snapshot;
@@ -25,20 +25,20 @@ use microcache_engine::{Body, Clock, Outcome, Response, RouteId};
 use microcache_policy::{Detail, Time};
 use parking_lot::Mutex;
 
-pub(crate) use asked::{AskedOrigin, GroupFigures};
 use errors::Errors;
 pub use errors::{ErrorKind, RecentError};
 use histogram::Histogram;
-pub use histogram::{KeptLatencies, Latencies};
+pub use histogram::{CompactLatencies, Latencies};
+pub(crate) use origin_request::{GroupMetrics, OriginRequestMetrics};
 pub use refused::Refusal;
-use refused::Refused;
+use refused::RefusalCounters;
 pub(crate) use sample::is_next;
-pub use snapshot::{FiguresSnapshot, OriginSnapshot, RouteSnapshot};
-use threads::{PerThread, Writer};
-pub(crate) use top::Named;
+pub use snapshot::{MetricsSnapshot, OriginSnapshot, RouteSnapshot};
+use threads::{PerThread, WriteMode};
+pub(crate) use top::RequestUrl;
 pub use top::{Amount, Measure, TopUrl, TopUrls};
-use top::{Merged, Top};
-pub(crate) use url::Url;
+use top::{MergedTop, ThreadTop};
+pub(crate) use url::DisplayUrl;
 use withheld::WithheldNames;
 
 use crate::traces::Traces;
@@ -50,17 +50,17 @@ const MOST_NAMES: usize = 1000;
 const OTHERS: &str = "(others)";
 /// Number of outcomes.
 const OUTCOMES: usize = Outcome::ALL.len();
-/// Sampling interval of hit latencies and of [`Figures::top`].
+/// Sampling interval of hit latencies and of [`Metrics::top`].
 pub const SAMPLED_ONE_IN: u64 = sample::ONE_IN;
 
 /// All metrics of a server.
-pub(crate) struct Figures {
-    threads: PerThread<Cells>,
-    routes: Names,
-    upstreams: Names,
+pub(crate) struct Metrics {
+    threads: PerThread<ThreadMetrics>,
+    routes: NameRegistry,
+    upstreams: NameRegistry,
     errors: Mutex<Errors>,
     /// Rejections by limits.
-    pub(crate) refused: Refused,
+    pub(crate) refused: RefusalCounters,
     /// Names of request fields that were withheld from origins.
     withheld: WithheldNames,
     clock: Clock,
@@ -73,15 +73,15 @@ pub(crate) struct Figures {
 pub(crate) struct UpstreamId(u16);
 
 /// Metrics of one thread.
-struct Cells {
+struct ThreadMetrics {
     /// By route number; zero is for requests without a route.
-    routes: Box<[OnceLock<Box<RouteCells>>]>,
-    top: Mutex<Top>,
+    routes: Box<[OnceLock<Box<RouteCounters>>]>,
+    top: Mutex<ThreadTop>,
 }
 
 /// Metrics of one route and thread, aligned against false sharing.
 #[repr(align(128))]
-struct RouteCells {
+struct RouteCounters {
     outcomes: [AtomicU64; OUTCOMES],
     bytes: AtomicU64,
     hits: Histogram,
@@ -89,14 +89,14 @@ struct RouteCells {
 }
 
 /// Names in the order of registration, and the origin metrics of each.
-struct Names {
+struct NameRegistry {
     names: Mutex<Vec<String>>,
-    origins: Box<[OnceLock<Box<OriginFigures>>]>,
+    origins: Box<[OnceLock<Box<OriginMetrics>>]>,
 }
 
 /// Origin metrics, shared by all threads: compared with an origin request, contention is cheap.
 #[derive(Default)]
-struct OriginFigures {
+struct OriginMetrics {
     requests: AtomicU64,
     refreshes: AtomicU64,
     withheld: AtomicU64,
@@ -109,28 +109,28 @@ struct OriginFigures {
 }
 
 /// A request that was answered synchronously.
-pub(crate) struct AtOnce<'a> {
+pub(crate) struct ImmediateResponse<'a> {
     pub(crate) route: RouteId,
     pub(crate) outcome: Outcome,
     pub(crate) bytes: u64,
-    pub(crate) named: Named<'a>,
+    pub(crate) named: RequestUrl<'a>,
     pub(crate) now: Time,
 }
 
-impl std::fmt::Debug for Figures {
+impl std::fmt::Debug for Metrics {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Figures")
     }
 }
 
-impl Default for Figures {
+impl Default for Metrics {
     fn default() -> Self {
         Self {
             threads: PerThread::new(),
-            routes: Names::new(),
-            upstreams: Names::new(),
+            routes: NameRegistry::new(),
+            upstreams: NameRegistry::new(),
             errors: Mutex::default(),
-            refused: Refused::default(),
+            refused: RefusalCounters::default(),
             withheld: WithheldNames::default(),
             clock: Clock::start(),
             traces: OnceLock::new(),
@@ -138,7 +138,7 @@ impl Default for Figures {
     }
 }
 
-impl Figures {
+impl Metrics {
     /// Returns the number of a route, registering its name.
     pub(crate) fn route(&self, name: &str) -> RouteId {
         RouteId(self.routes.number(name))
@@ -162,7 +162,7 @@ impl Figures {
 
     /// Counts a request that was answered synchronously. Returns true if it is sampled, so that its latency
     /// is to be recorded.
-    pub(crate) fn answered_at_once(&self, request: &AtOnce<'_>) -> bool {
+    pub(crate) fn answered_at_once(&self, request: &ImmediateResponse<'_>) -> bool {
         let (cells, writer) = self.cells();
         let route = cells.route(request.route);
         writer.add(&route.outcomes[request.outcome as usize], 1);
@@ -212,7 +212,7 @@ impl Figures {
     }
 
     /// Adds to the top URLs.
-    pub(crate) fn note(&self, named: Named<'_>, amounts: &[(Measure, u64)], now: Time) {
+    pub(crate) fn note(&self, named: RequestUrl<'_>, amounts: &[(Measure, u64)], now: Time) {
         self.cells().0.top.lock().add(named, amounts, 1, now);
     }
 
@@ -220,7 +220,7 @@ impl Figures {
     pub(crate) fn answered_error(
         &self,
         route: RouteId,
-        named: Option<Named<'_>>,
+        named: Option<RequestUrl<'_>>,
         page: &Response,
         now: Time,
     ) {
@@ -235,7 +235,7 @@ impl Figures {
             count: 1,
             route: self.route_name(route),
             upstream: None,
-            url: named.map(|named| Url::new(named).to_string()),
+            url: named.map(|named| DisplayUrl::new(named).to_string()),
             status: Some(page.status),
             reason: format!("{}: {}", detail.unwrap_or("error"), text.trim_end()),
         });
@@ -259,7 +259,7 @@ impl Figures {
     /// Top URLs by this measure.
     pub(crate) fn top(&self, measure: Measure, limit: usize) -> TopUrls {
         let now = self.clock.now();
-        let mut all = Merged::new(now);
+        let mut all = MergedTop::new(now);
         for cells in self.threads.all() {
             cells.top.lock().read_into(&mut all, now);
         }
@@ -271,19 +271,19 @@ impl Figures {
         self.errors.lock().latest(limit)
     }
 
-    fn origin_of(&self, route: RouteId, upstream: UpstreamId) -> [&OriginFigures; 2] {
+    fn origin_of(&self, route: RouteId, upstream: UpstreamId) -> [&OriginMetrics; 2] {
         [
             self.routes.origin(route.0),
             self.upstreams.origin(upstream.0),
         ]
     }
 
-    fn cells(&self) -> (&Cells, Writer) {
-        self.threads.mine(Cells::default)
+    fn cells(&self) -> (&ThreadMetrics, WriteMode) {
+        self.threads.mine(ThreadMetrics::default)
     }
 }
 
-impl Default for Cells {
+impl Default for ThreadMetrics {
     fn default() -> Self {
         Self {
             routes: (0..=MOST_NAMES + 1).map(|_| OnceLock::new()).collect(),
@@ -292,15 +292,15 @@ impl Default for Cells {
     }
 }
 
-impl Cells {
-    fn route(&self, route: RouteId) -> &RouteCells {
+impl ThreadMetrics {
+    fn route(&self, route: RouteId) -> &RouteCounters {
         let known = self.routes.get(usize::from(route.0));
-        // Every number comes from `Names::number`.
+        // Every number comes from `NameRegistry::number`.
         known.unwrap_or(&self.routes[0]).get_or_init(Box::default)
     }
 }
 
-impl Default for RouteCells {
+impl Default for RouteCounters {
     fn default() -> Self {
         Self {
             outcomes: array::from_fn(|_| AtomicU64::new(0)),
@@ -311,7 +311,7 @@ impl Default for RouteCells {
     }
 }
 
-impl Names {
+impl NameRegistry {
     fn new() -> Self {
         Self {
             names: Mutex::default(),
@@ -342,7 +342,7 @@ impl Names {
         self.names.lock().get(at).cloned()
     }
 
-    fn origin(&self, number: u16) -> &OriginFigures {
+    fn origin(&self, number: u16) -> &OriginMetrics {
         let known = self.origins.get(usize::from(number));
         known.unwrap_or(&self.origins[0]).get_or_init(Box::default)
     }
