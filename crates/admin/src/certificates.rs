@@ -28,10 +28,10 @@ enum State {
 
 impl State {
     fn of(report: &CertificateReport, now: i64) -> Self {
-        let standing = report.standing.as_ref();
+        let renewal = report.renewal.as_ref();
         match report.expires {
-            _ if standing.is_some_and(|standing| standing.is_ordering) => Self::Ordering,
-            _ if standing.is_some_and(|standing| standing.trouble.is_some()) => Self::Failed,
+            _ if renewal.is_some_and(|renewal| renewal.is_ordering) => Self::Ordering,
+            _ if renewal.is_some_and(|renewal| renewal.trouble.is_some()) => Self::Failed,
             None => Self::Missing,
             Some(expires) if expires <= now => Self::Expired,
             Some(_) => Self::Valid,
@@ -53,16 +53,16 @@ impl State {
 pub(crate) fn told(handle: &Handle) -> Vec<Value> {
     let now = now();
     let one = |report: &CertificateReport| {
-        let standing = report.standing.as_ref();
+        let renewal = report.renewal.as_ref();
         json!({
             "names": report.names,
-            "source": if standing.is_some() { "acme" } else { "file" },
+            "source": if renewal.is_some() { "acme" } else { "file" },
             "state": State::of(report, now).as_str(),
             "expires": report.expires,
-            "last_error": standing.and_then(|standing| standing.trouble.clone()),
-            "next": standing.and_then(|standing| standing.next),
-            "ordered": standing.map(|standing| standing.ordered),
-            "failed": standing.map(|standing| standing.failed),
+            "last_error": renewal.and_then(|renewal| renewal.trouble.clone()),
+            "next": renewal.and_then(|renewal| renewal.next),
+            "ordered": renewal.map(|renewal| renewal.ordered),
+            "failed": renewal.map(|renewal| renewal.failed),
         })
     };
     handle.certificates().iter().map(one).collect()
@@ -73,7 +73,7 @@ pub(crate) fn warnings(handle: &Handle) -> Vec<String> {
     let now = now();
     let one = |report: &CertificateReport| {
         let names = report.names.join(", ");
-        let trouble = report.standing.as_ref().and_then(|s| s.trouble.as_ref());
+        let trouble = report.renewal.as_ref().and_then(|s| s.trouble.as_ref());
         match (report.expires, trouble) {
             (None, _) => Some(format!("{names}: there is no certificate yet")),
             (Some(expires), _) if expires <= now => {
@@ -115,9 +115,9 @@ pub(crate) fn expose(out: &mut Exposition, handle: &Handle) {
         "Orders of certificates by what became of them.",
     );
     for report in &certificates {
-        if let (Some(name), Some(standing)) = (report.names.first(), &report.standing) {
-            out.sample(&[("name", name), ("result", "ok")], standing.ordered)
-                .sample(&[("name", name), ("result", "failed")], standing.failed);
+        if let (Some(name), Some(renewal)) = (report.names.first(), &report.renewal) {
+            out.sample(&[("name", name), ("result", "ok")], renewal.ordered)
+                .sample(&[("name", name), ("result", "failed")], renewal.failed);
         }
     }
 }
@@ -136,11 +136,11 @@ mod tests {
 
     #[test]
     fn a_failure_is_seen_before_the_certificate_ends_and_an_order_while_it_goes_on() {
-        let of = |expires, standing| {
+        let of = |expires, renewal| {
             let report = CertificateReport {
                 names: vec!["a.example".to_owned()],
                 expires,
-                standing,
+                renewal,
             };
             State::of(&report, 1000).as_str()
         };

@@ -26,15 +26,15 @@ use crate::upstream::GroupSnapshot;
 #[derive(Clone)]
 pub struct Handle {
     lifecycle: Arc<Lifecycle>,
-    asked: mpsc::Sender<ServerCommand>,
+    commands: mpsc::Sender<ServerCommand>,
 }
 
 impl Handle {
     /// Activates the initial configuration.
-    pub(crate) fn new(first: ActiveConfig, asked: mpsc::Sender<ServerCommand>) -> Self {
+    pub(crate) fn new(first: ActiveConfig, commands: mpsc::Sender<ServerCommand>) -> Self {
         let lifecycle = Arc::clone(&first.shared.lifecycle);
         lifecycle.enter(first);
-        Self { lifecycle, asked }
+        Self { lifecycle, commands }
     }
 
     pub(crate) const fn lifecycle(&self) -> &Arc<Lifecycle> {
@@ -146,7 +146,7 @@ impl Handle {
     /// Reloads the configuration. It becomes active as a whole, or not at all.
     pub async fn reload(&self) -> Result<ReloadOutcome, ReloadError> {
         let (asked, done) = oneshot::channel();
-        match self.asked.try_send(ServerCommand::Reload(asked)) {
+        match self.commands.try_send(ServerCommand::Reload(asked)) {
             Ok(()) => done.await.unwrap_or(Err(ReloadError::Draining)),
             Err(mpsc::error::TrySendError::Full(_)) => Err(ReloadError::Busy),
             Err(mpsc::error::TrySendError::Closed(_)) => Err(ReloadError::Draining),
@@ -157,7 +157,7 @@ impl Handle {
     /// new process once it serves; this one then drains and ends.
     pub async fn upgrade(&self) -> Result<u32, UpgradeError> {
         let (asked, done) = oneshot::channel();
-        match self.asked.try_send(ServerCommand::Upgrade(asked)) {
+        match self.commands.try_send(ServerCommand::Upgrade(asked)) {
             Ok(()) => done.await.unwrap_or(Err(UpgradeError::Draining)),
             Err(mpsc::error::TrySendError::Full(_)) => Err(UpgradeError::Busy),
             Err(mpsc::error::TrySendError::Closed(_)) => Err(UpgradeError::Draining),

@@ -87,14 +87,14 @@ pub(crate) struct Reloader {
     on_stage: Option<OnStage>,
     hang_up: Signal,
     user_2: Signal,
-    asked: mpsc::Receiver<ServerCommand>,
+    commands: mpsc::Receiver<ServerCommand>,
 }
 
 impl Reloader {
     pub(crate) fn new(
         source: Source,
         on_stage: Option<OnStage>,
-        asked: mpsc::Receiver<ServerCommand>,
+        commands: mpsc::Receiver<ServerCommand>,
     ) -> io::Result<Self> {
         Ok(Self {
             source,
@@ -102,7 +102,7 @@ impl Reloader {
             on_stage,
             hang_up: signal(SignalKind::hangup())?,
             user_2: signal(SignalKind::user_defined2())?,
-            asked,
+            commands,
         })
     }
 
@@ -124,7 +124,7 @@ impl Reloader {
                     let _ = self.upgrade(handle).await;
                 }
                 // A caller that has gone finds the result in the log.
-                Some(asked) = self.asked.recv() => match asked {
+                Some(asked) = self.commands.recv() => match asked {
                     ServerCommand::Reload(asked) => {
                         files.forget();
                         let _ = asked.send(self.reload(handle, "asked for").await);

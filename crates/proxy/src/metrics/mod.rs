@@ -119,7 +119,7 @@ pub(crate) struct ImmediateResponse<'a> {
 
 impl std::fmt::Debug for Metrics {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Figures")
+        f.write_str("Metrics")
     }
 }
 

@@ -45,7 +45,7 @@ impl Certificate {
         CertificateReport {
             names: self.names.clone(),
             expires: Some(self.not_after),
-            standing: None,
+            renewal: None,
         }
     }
 

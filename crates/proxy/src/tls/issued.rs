@@ -31,7 +31,7 @@ pub struct IssuedCertificates {
     answers: RwLock<HashMap<String, String>>,
     /// Certificates of pending tls-alpn-01 challenges, by name.
     handshakes: RwLock<HashMap<String, Arc<CertifiedKey>>>,
-    standings: Mutex<BTreeMap<String, RenewalState>>,
+    renewals: Mutex<BTreeMap<String, RenewalState>>,
 }
 
 /// State of the ACME certificate for a name.
@@ -57,7 +57,7 @@ pub struct CertificateReport {
     /// Expiry, in seconds since 1970; `None` if it has not been issued yet.
     pub expires: Option<i64>,
     /// Order state of an ACME certificate.
-    pub standing: Option<RenewalState>,
+    pub renewal: Option<RenewalState>,
 }
 
 /// An issued certificate that passed all checks.
@@ -160,12 +160,12 @@ impl IssuedCertificates {
         self.certificates
             .write()
             .retain(|name, _| names.contains(name));
-        self.standings.lock().retain(|name, _| names.contains(name));
+        self.renewals.lock().retain(|name, _| names.contains(name));
     }
 
     /// Updates the state of a name.
     pub fn note(&self, name: &str, change: impl FnOnce(&mut RenewalState)) {
-        change(self.standings.lock().entry(name.to_owned()).or_default());
+        change(self.renewals.lock().entry(name.to_owned()).or_default());
     }
 
     /// Serves this key authorization for the token (http-01).
@@ -221,11 +221,11 @@ impl IssuedCertificates {
 
     /// Summary of the certificate for a name.
     pub(crate) fn report(&self, name: &str) -> CertificateReport {
-        let standing = self.standings.lock().get(name).cloned();
+        let renewal = self.renewals.lock().get(name).cloned();
         CertificateReport {
             names: vec![name.to_owned()],
             expires: self.certificate(name).map(|one| one.not_after),
-            standing: Some(standing.unwrap_or_default()),
+            renewal: Some(renewal.unwrap_or_default()),
         }
     }
 }
