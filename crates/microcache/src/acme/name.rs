@@ -366,7 +366,7 @@ fn until(unix: i64) -> Duration {
 mod tests {
     use super::*;
 
-    /// The test's time passes, and the clock stands still: as if somebody set it back again and again.
+    /// Retries follow elapsed time, even if the wall clock is set back repeatedly.
     #[tokio::test(start_paused = true)]
     async fn what_has_failed_is_tried_again_in_time_whatever_the_clock_says() {
         let together = SharedState::new(Notices::default());

@@ -1,4 +1,4 @@
-//! `microcache fetch`: what is on its command line.
+//! Command line of `microcache fetch`.
 
 mod request;
 
@@ -13,11 +13,11 @@ use reqwest::Url;
 
 use super::{Message, file, switch, texts};
 
-/// What the directory takes where nobody says otherwise, and the least that is of use.
+/// Default size of the cache directory, in bytes.
 const CACHE_SIZE: u64 = 1 << 30;
 const LEAST_CACHE_SIZE: u64 = 1 << 20;
 
-/// What is to be fetched, and how.
+/// Parsed command line of `microcache fetch`.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Fetch {
     pub(crate) url: Url,
@@ -26,44 +26,44 @@ pub(crate) struct Fetch {
     /// The body of the request.
     pub(crate) data: Option<Vec<u8>>,
     pub(crate) usage: Usage,
-    /// How long the response is fresh, whatever its server says.
+    /// Freshness lifetime that overrides the server's.
     pub(crate) max_age: Option<Duration>,
     pub(crate) shown: Shown,
-    /// What the cache did is told.
+    /// Prints how the cache handled the request.
     pub(crate) explain: bool,
-    /// The heads of requests and answers are shown.
+    /// Prints the heads of requests and responses.
     pub(crate) verbose: bool,
-    /// Neither progress nor pauses are shown.
+    /// Prints neither progress nor pauses.
     pub(crate) silent: bool,
-    /// The body of an error is printed like any other.
+    /// Prints the body of an error like any other.
     pub(crate) no_fail: bool,
-    /// The file that gets the body.
+    /// Output file of the body.
     pub(crate) output: Option<PathBuf>,
-    /// The directory of the cache, where it is not the usual one.
+    /// Directory of the cache, if not the default.
     pub(crate) cache: Option<PathBuf>,
     pub(crate) cache_size: u64,
     pub(crate) timeout: Option<Duration>,
-    /// How often a request is sent again that failed for now.
+    /// Number of retries after transient failures.
     pub(crate) retries: u32,
     pub(crate) cacert: Option<PathBuf>,
-    /// Every certificate is taken.
+    /// Accepts every certificate.
     pub(crate) insecure: bool,
-    /// The proxy, where it is not the one of the environment.
+    /// Proxy, if not that of the environment.
     pub(crate) proxy: Option<Proxy>,
 }
 
-/// The way to servers.
+/// Proxy to use.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Proxy {
-    /// None, whatever the environment says.
+    /// No proxy, overriding the environment.
     None,
     At(Url),
 }
 
-/// How the cache is used.
+/// Use of the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Usage {
-    /// As RFC 9111 says.
+    /// As RFC 9111 specifies.
     Usual,
     Offline,
     Reload,
@@ -71,7 +71,7 @@ pub(crate) enum Usage {
     NoStore,
 }
 
-/// The flags that say so. They exclude each other.
+/// Flags for the use of the cache, mutually exclusive.
 const USAGES: [(&str, Usage, &str); 4] = [
     (
         "offline",
@@ -95,7 +95,7 @@ const USAGES: [(&str, Usage, &str); 4] = [
     ),
 ];
 
-/// What is printed of the response.
+/// Parts of the response that are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shown {
     Body,
@@ -105,7 +105,7 @@ pub(crate) enum Shown {
     Head,
 }
 
-/// Flags of `curl` that are taken and change nothing.
+/// Flags of `curl` that are accepted without effect.
 const WITHOUT_EFFECT: [(&str, Option<char>, &str); 3] = [
     (
         "location",
@@ -211,7 +211,7 @@ fn cache_flags() -> Vec<Arg> {
     flags
 }
 
-/// How a server is reached, and believed.
+/// Flags of connection and TLS.
 fn way_flags() -> Vec<Arg> {
     vec![
         flag("timeout", Some('m'), "DURATION")
@@ -392,7 +392,7 @@ mod tests {
         }
     }
 
-    /// What a value says may be secret, and may be meant for the terminal.
+    /// Rejected values may be secret, or contain control characters, and are not printed.
     #[test]
     fn values_that_are_refused_are_not_printed() {
         for arguments in [

@@ -1,4 +1,4 @@
-//! Who is asked: servers, with a cache in front of them that lies in a directory.
+//! An HTTP client with a private cache in a directory.
 
 use std::env;
 use std::path::PathBuf;
@@ -15,16 +15,16 @@ use sha2::{Digest, Sha256};
 use super::{Ended, say, trust, verbose};
 use crate::cli::{Fetch, Proxy, Usage};
 
-/// What memory takes at most: the response, while it arrives and is written to the directory. Larger ones than
-/// [`LARGEST`] are written while they arrive.
+/// Memory for responses in transit to the directory, in bytes. Those above [`LARGEST`] are written while they
+/// arrive.
 const MEMORY: u64 = 64 << 20;
 const LARGEST: u64 = 8 << 20;
-/// A body that takes longer to arrive is not stored.
+/// Time limit for a body to be stored.
 const LONGEST: Duration = Duration::from_hours(2);
-/// A server that says nothing for so long is given up.
+/// Inactivity timeout of a server.
 const SILENCE: Duration = Duration::from_mins(1);
 
-/// The cache, and the client that asks it.
+/// The cache with its client.
 pub(super) struct Cached {
     pub(super) cache: Cache,
     client: Client,
@@ -51,7 +51,7 @@ impl Cached {
         Ok(Self { cache, client })
     }
 
-    /// The response to the request.
+    /// Sends the request through the cache.
     pub(super) async fn ask(&self, fetch: &Fetch, usage: Usage) -> Result<Response, Error> {
         let mode = match usage {
             Usage::Usual => CacheMode::Default,
@@ -81,8 +81,8 @@ impl Cached {
     }
 }
 
-/// By the proxy of the command line, where there is one. `NO_PROXY` counts for that too, as it does for `curl`. Without
-/// one the builder takes those of the environment.
+/// Sets the proxy of the command line, if there is one; `NO_PROXY` applies to it, as with `curl`. Otherwise
+/// the builder uses those of the environment.
 fn through_proxy(
     builder: ClientBuilder,
     proxy: Option<&Proxy>,
@@ -98,16 +98,16 @@ fn through_proxy(
     }
 }
 
-/// Whether the environment excepts every host from proxies. The client takes `*` for names alone, and not for addresses.
+/// Returns true if the environment exempts every host from proxies. The client applies `*` to names only, not
+/// to addresses.
 fn is_all_direct() -> bool {
     let names = ["NO_PROXY", "no_proxy"];
     let list = names.into_iter().find_map(|name| env::var(name).ok());
     list.is_some_and(|list| list.split(',').any(|entry| entry.trim() == "*"))
 }
 
-/// The part of the key beside the URL: cookies, all other fields that do not come with every request, and `--insecure`.
-/// Servers rarely name them in `Vary`. Credentials are part of each key in a private cache. Only a hash of the fields
-/// becomes part of the key.
+/// Part of the cache key besides the URL: a hash of cookies, other specific fields and `--insecure`. Servers
+/// rarely name them in `Vary`. Credentials are part of every key of a private cache.
 fn identity(fetch: &Fetch) -> Option<Bytes> {
     let tells = |(name, value): &(&HeaderName, &HeaderValue)| {
         let name = name.as_str().as_bytes();
@@ -131,7 +131,7 @@ fn identity(fetch: &Fetch) -> Option<Bytes> {
     is_told.then(|| Bytes::copy_from_slice(&hash.finalize()))
 }
 
-/// A private cache behind which is the directory, if that can be used.
+/// A private cache, with the directory as its tier if that is usable.
 async fn cache(fetch: &Fetch) -> Result<Cache, Ended> {
     let builder = || {
         let builder = Cache::private().memory(MEMORY).max_object(LARGEST);

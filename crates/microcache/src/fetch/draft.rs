@@ -1,7 +1,7 @@
-//! A file that is being written, beside the one that it will be.
+//! A temporary file beside its final name, renamed when it is complete.
 //!
-//! Whoever writes one has its lock. The system lets go of that when the process ends, however it ends: so the next one
-//! who writes the same file knows what was left behind by one that was killed, and removes it.
+//! The writer holds a lock on it, which the system releases when the process ends in any way. So the next
+//! writer of the same file recognises the remains of a killed one, and removes them.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata, OpenOptions, Permissions, TryLockError};
@@ -13,13 +13,13 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-/// So much of a file's name, in bytes, is in the name of its draft: that must not be too long for a name.
+/// Bytes of the file's name in the draft's name, which must not be too long.
 const NAME: usize = 200;
-/// How the name of a draft ends, behind a number.
+/// Suffix of a draft's name, behind a random number.
 const ENDING: &[u8] = b".microcache.part";
-/// In a folder with more than so many files nobody looks for what was left behind.
+/// Limit of directory entries up to which remains are searched for.
 const LOOKED_AT: usize = 10_000;
-/// How often another name is tried, because somebody took the file for one that was left behind.
+/// Attempts to create a draft, in case another process removes it as remains before it is locked.
 const TRIES: usize = 10;
 
 /// A draft. Dropped before it is published, it is removed.
@@ -31,7 +31,7 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// Whoever may read the file that it replaces may read it, and nobody else.
+    /// Creates a draft with the permissions of the file that it replaces, or with the default ones.
     pub(super) fn begin(becomes: PathBuf, replaced: Option<&Metadata>) -> io::Result<(File, Self)> {
         remove_left_behind(&becomes);
         let mode = if replaced.is_some() { 0o600 } else { 0o666 };
@@ -49,7 +49,8 @@ impl Draft {
         Ok((file, draft))
     }
 
-    /// Gives it its name. What is in it is on the disk already, and the name follows where that can be asked for.
+    /// Renames the draft to its final name. Its content has been synced before, and the directory is synced
+    /// where possible.
     pub(super) fn publish(self) -> io::Result<()> {
         fs::rename(&self.path, &self.becomes)?;
         let _ = File::open(folder_of(&self.becomes)).and_then(|folder| folder.sync_all());
@@ -57,17 +58,17 @@ impl Draft {
     }
 }
 
-/// What was published is not there any more.
+/// Removes the draft, unless it was published.
 impl Drop for Draft {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// A new file under a name that nobody has, with its lock.
+/// Creates a file under an unused name, and locks it.
 fn create(becomes: &Path, mode: u32) -> io::Result<(File, PathBuf)> {
     for _ in 0..TRIES {
-        // The number of a process comes again, and a draft of one that was killed may still be there.
+        // Process ids are reused, and a draft of a killed process may still be there.
         let unique = RandomState::new().build_hasher().finish();
         let number = format!("{unique:016x}");
         let name = [&beginning(becomes), number.as_bytes(), ENDING].concat();
@@ -79,17 +80,17 @@ fn create(becomes: &Path, mode: u32) -> io::Result<(File, PathBuf)> {
             .mode(mode)
             .open(&path)?;
         match file.try_lock() {
-            // Where there are no locks, nothing is ever taken for left behind.
+            // Without locks, nothing is considered abandoned.
             Err(TryLockError::Error(_)) => return Ok((file, path)),
             Ok(()) if file.metadata()?.nlink() > 0 => return Ok((file, path)),
-            // Somebody has found it between these two steps.
+            // Another process removed it before it was locked.
             Ok(()) | Err(TryLockError::WouldBlock) => {}
         }
     }
     Err(ErrorKind::ResourceBusy.into())
 }
 
-/// Removes the drafts of this file whose writers are gone.
+/// Removes abandoned drafts of this file.
 fn remove_left_behind(becomes: &Path) {
     let Ok(entries) = fs::read_dir(folder_of(becomes)) else {
         return;
@@ -107,7 +108,7 @@ fn remove_left_behind(becomes: &Path) {
 }
 
 fn remove_if_left(path: &Path) -> io::Result<()> {
-    // Who opens a pipe does not wait for the other end.
+    // Opening a pipe must not block.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let flags = flags.bits().cast_signed();
     let file = OpenOptions::new()
@@ -120,7 +121,7 @@ fn remove_if_left(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether this is the name of a draft of the file whose drafts' names begin like this.
+/// Returns true if this is the name of a draft whose name begins like this.
 fn is_draft(name: &OsStr, beginning: &[u8]) -> bool {
     let number = name.as_bytes().strip_prefix(beginning);
     let number = number.and_then(|rest| rest.strip_suffix(ENDING));
@@ -163,7 +164,7 @@ mod tests {
         assert_eq!(folder_of(Path::new("/page")), Path::new("/"));
     }
 
-    /// What is being written stays, what nobody writes any more goes, and so does nothing else.
+    /// Locked drafts and other files stay; only abandoned drafts are removed.
     #[test]
     fn what_was_left_behind_is_removed() {
         let name = format!("microcache-draft-{}", std::process::id());

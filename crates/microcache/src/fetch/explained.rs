@@ -1,4 +1,4 @@
-//! What the cache did, in plain words.
+//! Explains in plain words how the cache handled a request.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use reqwest::Response;
 use super::told;
 use crate::cli::{Fetch, Shown, Usage};
 
-/// One line.
+/// Formats the explanation in one line.
 pub(super) fn line(
     fetch: &Fetch,
     response: &Response,
@@ -100,7 +100,7 @@ fn what(fetch: &Fetch, info: CacheInfo, status: u16) -> String {
     }
 }
 
-/// Whether what came is stored.
+/// Tells if the response is stored.
 fn kept(info: CacheInfo) -> String {
     if info.stored {
         format!("; it is stored, {}", fresh(info))
@@ -109,7 +109,7 @@ fn kept(info: CacheInfo) -> String {
     }
 }
 
-/// How long it may be used without asking.
+/// Tells the remaining freshness lifetime.
 fn fresh(info: CacheInfo) -> String {
     match info.fresh_for {
         Some(left) if !left.is_zero() => format!("fresh for {}", short(left)),
@@ -117,7 +117,7 @@ fn fresh(info: CacheInfo) -> String {
     }
 }
 
-/// Why, in the words of `docs/caching-rules.md`.
+/// Reason, in the words of `docs/caching-rules.md`.
 fn why(info: CacheInfo) -> String {
     let details = &Detail::ALL;
     let detail = info
@@ -129,7 +129,7 @@ fn why(info: CacheInfo) -> String {
     }
 }
 
-/// A span as people say it.
+/// Formats a duration for humans.
 pub(super) fn short(span: Duration) -> String {
     let seconds = span.as_secs();
     match seconds {

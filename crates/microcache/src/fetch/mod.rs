@@ -1,4 +1,4 @@
-//! `microcache fetch`: a url, or what a cache has of it that commands share.
+//! `microcache fetch`: fetches a URL through a cache that commands share.
 
 mod client;
 mod draft;
@@ -25,30 +25,30 @@ use self::transfer::transfer;
 use crate::cli::{Fetch, Proxy};
 use crate::{BAD_USAGE, tell};
 
-/// There is no answer, or not all of it.
+/// Exit code: no response, or an incomplete one.
 const NO_ANSWER: u8 = 1;
-/// Nothing is stored, and nobody was to be asked.
+/// Exit code: nothing is stored, and `--offline` forbids requests.
 const NOT_STORED: u8 = 3;
-/// The server's answer is an error.
+/// Exit code: the server's response is an error.
 const HTTP_ERROR: u8 = 4;
-/// Where the answer was to go, it cannot.
+/// Exit code: the output cannot be written.
 const NO_OUTPUT: u8 = 5;
 
-/// How long a command waits, once it has printed everything, until all of it is stored too.
+/// Time limit for writes to the cache after all output has been printed.
 const SETTLING: Duration = Duration::from_secs(10);
-/// How long a command that ends early waits for a file that is just being opened.
+/// Time limit for an output file being opened when the command ends early.
 const OPENING: Duration = Duration::from_millis(200);
-/// Why it is not done.
+/// Reason for which the command failed.
 enum Ended {
-    /// The command line names something that cannot be used.
+    /// An argument cannot be used.
     Unusable(String),
     NoAnswer(String),
     NotStored(String),
     HttpError(String),
     NoOutput(String),
-    /// Whoever reads has had enough.
+    /// The reader of standard output has closed it.
     NobodyReads,
-    /// By this signal.
+    /// Interrupted by this signal.
     Interrupted(u8),
 }
 
@@ -60,7 +60,7 @@ impl Ended {
             Self::NotStored(_) => NOT_STORED,
             Self::HttpError(_) => HTTP_ERROR,
             Self::NoOutput(_) | Self::NobodyReads => NO_OUTPUT,
-            // As shells say it.
+            // Exit code of shells.
             Self::Interrupted(signal) => 128 + *signal,
         }
     }
@@ -77,7 +77,7 @@ impl Ended {
     }
 }
 
-/// Fetches it, prints it, and stores it.
+/// Fetches, prints and stores the response.
 pub(crate) fn run(fetch: &Fetch) -> ExitCode {
     let runtime = match Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -92,7 +92,7 @@ pub(crate) fn run(fetch: &Fetch) -> ExitCode {
             signal = signals::caught() => Err(Ended::Interrupted(signal)),
         }
     });
-    // What a disk or a reader still holds up ends with the process; but a file that is being opened is removed first.
+    // Blocked writes end with the process; but a file that is being opened is removed first.
     runtime.shutdown_timeout(if ended.is_ok() {
         Duration::ZERO
     } else {
@@ -126,7 +126,7 @@ async fn work(fetch: &Fetch) -> Result<(), Ended> {
             told(&fetch.url)
         ))),
     };
-    // What was given up is not waited for: it ends with the process, and so does its claim.
+    // An abandoned fetch is not waited for: it ends with the process, and so does its claim.
     if matches!(done, Ok(_) | Err(Ended::HttpError(_))) {
         let is_settled = settle(&cached, left().min(SETTLING)).await;
         if is_settled && is_stored && (fetch.explain || fetch.verbose) {
@@ -136,13 +136,13 @@ async fn work(fetch: &Fetch) -> Result<(), Ended> {
     done
 }
 
-/// Waits until what came is stored, and what was stale is renewed. Says whether it is.
+/// Waits until the response is stored, and a background refresh complete. Returns true if they are.
 async fn settle(cached: &Cached, most: Duration) -> bool {
     let settled = timeout(most, cached.cache.settled()).await;
     for trouble in cached.cache.troubles() {
         say(&format!("the cache: {trouble}"));
     }
-    // What is stale and may be used is good without that.
+    // A stale response that may be served needs no refresh.
     let was_fetched = cached.cache.stats().requests(Outcome::Stale) == 0;
     if settled.is_err() && was_fetched {
         say("the cache takes too long to store what came; it is not stored");
@@ -150,10 +150,10 @@ async fn settle(cached: &Cached, most: Duration) -> bool {
     settled.is_ok()
 }
 
-/// Says so if what was going to be stored is not: how long a body is may be known at its end only.
+/// Warns if the response was not stored, for instance because its body was too long.
 fn tell_if_dropped(cached: &Cached) {
     let stats = cached.cache.stats();
-    // A redirection that was written is one of them.
+    // A stored redirect counts as well.
     if stats.tiers.iter().all(|tier| tier.written < stats.stored) {
         say(
             "it is not stored after all: no directory takes it, it is larger than a quarter of that (--cache-size), \
@@ -169,7 +169,7 @@ fn not_stored(fetch: &Fetch) -> Ended {
     ))
 }
 
-/// Why there is no answer, and what to do.
+/// Explains a failed request, with a remedy.
 fn unreached(fetch: &Fetch, error: &Error) -> String {
     let asked = error.inner::<reqwest::Error>();
     let url = asked.and_then(reqwest::Error::url);
@@ -190,7 +190,7 @@ fn unreached(fetch: &Fetch, error: &Error) -> String {
     format!("no answer from {url}{way}: {why}{remedy}")
 }
 
-/// What the last of those says who were asked why.
+/// Message of the innermost error.
 fn deepest(error: &dyn StdError) -> String {
     let mut last = error;
     while let Some(source) = last.source() {
@@ -199,10 +199,10 @@ fn deepest(error: &dyn StdError) -> String {
     last.to_string()
 }
 
-/// A url as it is told: without a password, and without what servers do not see.
+/// URL for messages: without user, password and fragment.
 fn told(url: &Url) -> Url {
     let mut url = url.clone();
-    // They fail where there can be none.
+    // Fails for URLs that cannot have them.
     let _ = url.set_username("").and_then(|()| url.set_password(None));
     url.set_fragment(None);
     url

@@ -1,4 +1,5 @@
-//! Where the response goes: to standard output as it arrives, or into a file, which has its name once it is complete.
+//! Output of the response: to standard output as it arrives, or into a file that gets its name once it is
+//! complete.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Stdout, Write};
@@ -16,13 +17,13 @@ use tokio::task::spawn_blocking;
 use super::Ended;
 use super::draft::Draft;
 
-/// Pieces that wait to be written. Whoever reads slowly has the server wait.
+/// Pieces queued for writing; a slow reader causes back-pressure on the server.
 const WAITING: usize = 8;
 
-/// Names of standard output. Opened by its name, a file that it was redirected to would be replaced.
+/// Names of standard output. Opening them by name would replace the file that it is redirected to.
 const PRINTED: [&str; 4] = ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
 
-/// Where it goes. Dropped before it is finished, it leaves no file behind.
+/// An output. Dropped before it is finished, it leaves no file behind.
 pub(super) struct Output {
     name: String,
     pieces: mpsc::Sender<Bytes>,
@@ -31,7 +32,7 @@ pub(super) struct Output {
     has_begun: bool,
 }
 
-/// Whether this is a name of standard output.
+/// Returns true for names of standard output.
 pub(super) fn is_printed(path: &Path) -> bool {
     PRINTED.iter().any(|name| path == Path::new(name))
 }
@@ -43,15 +44,15 @@ impl Output {
             return Ok(Self::to(printed, "standard output".to_owned(), None));
         };
         let (name, path) = (path.display().to_string(), path.to_owned());
-        // A pipe may have no reader yet. Whoever waits for one can be interrupted.
+        // Opening a pipe waits for its reader, and must be interruptible.
         let opened = spawn_blocking(move || open(path)).await;
         let opened = opened.map_err(io::Error::other).flatten();
         let (sink, draft) = opened.map_err(|error| unwritten(&name, &error))?;
         Ok(Self::to(sink, name, draft))
     }
 
-    /// Whether nothing of it is where it cannot be taken back: in a pipe, which its reader sees closed too, or on a
-    /// terminal.
+    /// Returns true if incomplete output can be undone: not for a terminal or a pipe, whose reader also sees
+    /// it closed.
     pub(super) const fn can_be_taken_back(&self) -> bool {
         self.draft.is_some() || !self.has_begun
     }
@@ -64,9 +65,9 @@ impl Output {
         Err(self.why().await)
     }
 
-    /// Waits until all of it is written.
+    /// Waits until everything is written.
     pub(super) async fn finish(mut self) -> Result<(), Ended> {
-        // Nothing more comes.
+        // Closes the queue.
         self.pieces = mpsc::channel(1).0;
         match (&mut self.written).await {
             Ok(Ok(())) => {}
@@ -81,7 +82,7 @@ impl Output {
         let has_begun = matches!(sink, Sink::Open(_));
         let (pieces, waiting) = mpsc::channel(WAITING);
         let (done, written) = oneshot::channel();
-        // A thread of its own: whoever reads may take his time.
+        // A thread of its own, because the reader may be slow.
         thread::spawn(move || {
             let _ = done.send(write_all(sink, waiting));
         });
@@ -94,7 +95,7 @@ impl Output {
         }
     }
 
-    /// Why nothing more is written.
+    /// Reason for which writing stopped.
     async fn why(&mut self) -> Ended {
         match (&mut self.written).await {
             Ok(Err(error)) => unwritten(&self.name, &error),
@@ -103,12 +104,12 @@ impl Output {
     }
 }
 
-/// What is written to.
+/// Destination of the output.
 enum Sink {
     Printed(Stdout),
     /// A pipe or a device.
     Open(File),
-    /// A file that is given its name when it is complete.
+    /// A temporary file, renamed when it is complete.
     Draft(File),
 }
 
@@ -126,8 +127,8 @@ impl Sink {
         }
     }
 
-    /// All is written. A file has to be on its disk before it takes the place of another one: else there may be
-    /// neither when the power fails. Where that cannot be asked for, it is as good as it gets.
+    /// Ends the output. A file is synced before it replaces another one, or a power failure could lose both.
+    /// Where syncing is not supported, it is skipped.
     fn end(self) -> io::Result<()> {
         match self {
             Self::Printed(mut printed) => printed.flush(),
@@ -154,10 +155,11 @@ fn unwritten(name: &str, error: &io::Error) -> Ended {
     Ended::NoOutput(format!("cannot write to {name}: {error}"))
 }
 
-/// The file to write to. A link stays, and what it leads to is replaced. A device or a pipe is written to as it is.
+/// Opens the output. A symbolic link is kept, and its target replaced. A device or a pipe is written to
+/// directly.
 fn open(path: PathBuf) -> io::Result<(Sink, Option<Draft>)> {
-    // What the path leads to is looked up once, by the system: it does not follow the link that somebody else has put
-    // into a folder of everybody's.
+    // The path is resolved once, by the system, which does not follow links of other users in a shared
+    // directory.
     let there = match rustix::fs::open(&path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
         Ok(there) => File::from(there),
         Err(Errno::NOENT) => return begin(path, None),
@@ -177,7 +179,7 @@ fn begin(path: PathBuf, replaced: Option<&Metadata>) -> io::Result<(Sink, Option
     Ok((Sink::Draft(file), Some(draft)))
 }
 
-/// Status and header, as HTTP/1.1 writes them.
+/// Formats the head of the response as HTTP/1.1.
 pub(super) fn head(response: &Response) -> Bytes {
     let status = response.status();
     let reason = status.canonical_reason().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The progress of a body that takes its time, on the last line of a terminal.
+//! Progress of a slow download, on the last line of a terminal.
 
 use std::io::{self, IsTerminal};
 use std::time::Duration;
@@ -10,16 +10,16 @@ use tokio::time::sleep;
 use super::output::is_printed;
 use crate::cli::Fetch;
 
-/// Nothing is shown of what is done sooner.
+/// Delay before progress is shown.
 const QUICK: Duration = Duration::from_secs(1);
-/// How often it is drawn.
+/// Interval of updates.
 const PACE: Duration = Duration::from_millis(200);
 
 const WAITING: &str = "no answer yet, {elapsed}";
 const OF_UNKNOWN_LENGTH: &str = "{bytes}, {binary_bytes_per_sec}";
 const OF_KNOWN_LENGTH: &str = "{bytes} of {total_bytes}, {binary_bytes_per_sec}, {eta} left";
 
-/// A line that is drawn until this is dropped, or nothing where none is wanted.
+/// A progress line, removed on drop; empty if not wanted.
 pub(super) struct Progress(Option<Shown>);
 
 struct Shown {
@@ -43,7 +43,7 @@ impl Progress {
         Self(Some(Shown { line, beginning }))
     }
 
-    /// A body begins, of this length if it is known.
+    /// Starts a body, of this length if it is known.
     pub(super) fn body(&self, length: Option<u64>) {
         if let Self(Some(Shown { line, .. })) = self {
             line.reset();
@@ -58,14 +58,14 @@ impl Progress {
         }
     }
 
-    /// So much more of it is there.
+    /// Adds received bytes.
     pub(super) fn add(&self, bytes: usize) {
         if let Self(Some(Shown { line, .. })) = self {
             line.inc(bytes as u64);
         }
     }
 
-    /// The answer is given up, and another one is waited for.
+    /// Resets the line for another attempt.
     pub(super) fn again(&self) {
         if let Self(Some(Shown { line, .. })) = self {
             line.reset();
@@ -74,7 +74,7 @@ impl Progress {
         }
     }
 
-    /// Prints something without the line in its way.
+    /// Prints something with the line removed.
     pub(super) fn aside(&self, print: impl FnOnce()) {
         match self {
             Self(Some(Shown { line, .. })) => line.suspend(print),
@@ -92,7 +92,7 @@ impl Drop for Progress {
     }
 }
 
-/// Whether somebody sees it, and it gets in nothing's way: not between the lines of what is printed.
+/// Returns true if standard error is a terminal, and the line would not mix with printed output.
 fn is_wanted(fetch: &Fetch) -> bool {
     let body_is_on_terminal =
         fetch.output.as_deref().is_none_or(is_printed) && io::stdout().is_terminal();

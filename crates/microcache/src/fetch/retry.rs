@@ -1,4 +1,4 @@
-//! Whether a request is sent once more, and when.
+//! Retry policy: repeats failed requests with exponential back-off.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -8,12 +8,12 @@ use microcache_client::Error;
 
 use crate::cli::Fetch;
 
-/// Between the first two requests; each later pause is twice as long.
+/// First pause; each later one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause, unless `--timeout` leaves time for a longer one that the server asks for.
 const LONGEST_PAUSE: Duration = Duration::from_mins(10);
 
-/// The tries that are left.
+/// Remaining attempts.
 pub(super) struct Retries {
     left: u32,
     pause: Duration,
@@ -21,14 +21,14 @@ pub(super) struct Retries {
     is_repeatable: bool,
 }
 
-/// What is done about a failure.
+/// Reaction to a failure.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// The request is sent again after this pause, and so many tries are left then.
+    /// Retries after this pause, with so many attempts left.
     Again { pause: Duration, left: u32 },
     /// The server asks for a pause that is too long.
     TooLong(Duration),
-    /// It is no failure that goes by, or no try is left.
+    /// Not a transient failure, or no attempt left.
     End,
 }
 
@@ -43,7 +43,7 @@ impl Retries {
         }
     }
 
-    /// After an answer.
+    /// Decides after a response.
     pub(super) fn after_answer(&mut self, status: StatusCode, headers: &HeaderMap) -> Next {
         if !is_transient(status) {
             return Next::End;
@@ -51,7 +51,7 @@ impl Retries {
         self.next(retry_after(headers, SystemTime::now()))
     }
 
-    /// After none. A request that changes something is sent again only if it cannot have been received.
+    /// Decides after an error. A non-idempotent request is retried only if it cannot have been received.
     pub(super) fn after_error(&mut self, error: &Error) -> Next {
         let asked = error.inner::<reqwest::Error>();
         let is_unsent = asked.is_some_and(reqwest::Error::is_connect);
@@ -63,7 +63,7 @@ impl Retries {
         self.next(None)
     }
 
-    /// After a body that broke off, of which nothing was given away.
+    /// Decides after a truncated body of which nothing was output.
     pub(super) fn after_break(&mut self) -> Next {
         if self.is_repeatable {
             return self.next(None);
@@ -95,7 +95,7 @@ impl Retries {
     }
 }
 
-/// Statuses after which the next answer may be another, as `curl --retry` has them.
+/// Transient statuses, as in `curl --retry`.
 fn is_transient(status: StatusCode) -> bool {
     matches!(
         status.as_u16(),
@@ -103,11 +103,11 @@ fn is_transient(status: StatusCode) -> bool {
     )
 }
 
-/// How long the server wants to be left alone: seconds, or a date.
+/// Delay of a `Retry-After` field: seconds, or a date.
 fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
-        // More than can be counted is for ever.
+        // An overflow is treated as infinite.
         return Some(Duration::from_secs(value.parse().unwrap_or(u64::MAX)));
     }
     let until = httpdate::parse_http_date(value).ok()?;
@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(next(Some(3_600), "1200"), again(1_200));
         assert_eq!(next(Some(5), "10"), long(10));
         assert_eq!(next(Some(1), "0"), Next::End, "the time is up before");
-        // What is no time says nothing.
+        // Invalid values are ignored.
         for value in ["", "-5", "soon", "1.5"] {
             assert_eq!(next(None, value), again(1), "{value}");
         }

@@ -1,4 +1,4 @@
-//! Being told to end.
+//! Signals that end the command.
 
 use std::fs;
 use std::future::poll_fn;
@@ -6,8 +6,8 @@ use std::task::Poll;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Ready when somebody wants it to end: a terminal that closes, Ctrl-C, or `kill`. Gives the signal's number. What
-/// whoever started it has it ignore, as `nohup` does, is ignored.
+/// Waits for SIGHUP, SIGINT or SIGTERM, and returns the signal's number. Signals that are ignored at the
+/// start, as with `nohup`, stay ignored.
 pub(super) async fn caught() -> u8 {
     let kinds = [
         (1, SignalKind::hangup()),
@@ -19,7 +19,7 @@ pub(super) async fn caught() -> u8 {
     let caught = kinds
         .into_iter()
         .filter(|(number, _)| ignored >> (number - 1) & 1 == 0);
-    // Where one cannot be waited for, it ends the process as the system has it.
+    // A signal without a handler ends the process by default.
     let mut caught: Vec<(u8, Signal)> = caught
         .filter_map(|(number, kind)| Some((number, signal(kind).ok()?)))
         .collect();
@@ -32,7 +32,7 @@ pub(super) async fn caught() -> u8 {
     .await
 }
 
-/// The signals that a process ignores, each a bit, as the system tells.
+/// Bit mask of ignored signals, from `/proc`.
 fn ignored(status: &str) -> u64 {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())

@@ -1,4 +1,4 @@
-//! One url, asked for until there is an answer, and printed.
+//! Fetches one URL, with retries, and prints the response.
 
 use std::time::{Duration, Instant};
 
@@ -16,13 +16,13 @@ use super::{Ended, deepest, explained, not_stored, say, told, unreached, verbose
 use crate::cli::{Fetch, Shown, Usage};
 use crate::tell;
 
-/// So much of an error's body is read, which is not printed, but may be stored.
+/// Bytes of an error body that are read, because it may be stored.
 const LONGEST_ERROR: u64 = 1 << 20;
 
-/// The fields by which somebody says what he has.
+/// Request fields that make a request conditional.
 const CONDITIONS: [HeaderName; 2] = [IF_MODIFIED_SINCE, IF_NONE_MATCH];
 
-/// Asks and prints. `is_stored` says afterwards whether what came was going to be stored.
+/// Fetches and prints. `is_stored` is set if the response was going to be stored.
 pub(super) async fn transfer(
     fetch: &Fetch,
     cached: &Cached,
@@ -41,7 +41,7 @@ pub(super) async fn transfer(
             Attempt::Done => return Ok(()),
             Attempt::Again(pause) => sleep(pause).await,
         }
-        // What has just failed is not taken for an answer because it was stored.
+        // A stored error must not answer the retry.
         if transfer.usage == Usage::Usual {
             transfer.usage = Usage::NoCache;
         }
@@ -59,7 +59,7 @@ struct Transfer<'a> {
 
 enum Attempt {
     Done,
-    /// After this pause.
+    /// Retry after this pause.
     Again(Duration),
 }
 
@@ -107,7 +107,7 @@ impl Transfer<'_> {
             let url = told(response.url());
             return Err(Ended::NoAnswer(format!("{url} answered {what}")));
         }
-        // What the one who asks has is what there is. It stays where it is.
+        // The client's copy is valid, and stays.
         if status == StatusCode::NOT_MODIFIED && fetch.shown == Shown::Body {
             return Ok(Attempt::Done);
         }
@@ -143,7 +143,7 @@ impl Transfer<'_> {
         Ok(Attempt::Done)
     }
 
-    /// Says what went wrong and that it is tried again, or ends with that.
+    /// Reports the failure and the retry, or fails.
     fn again(
         &self,
         next: Next,
@@ -174,7 +174,7 @@ impl Transfer<'_> {
     }
 }
 
-/// What the cache did, and the head of what was stored, which no server has sent now.
+/// Prints the explanation, and the head of a stored response.
 fn show(fetch: &Fetch, response: &Response, info: Option<CacheInfo>, took: Duration) {
     if !fetch.explain && !fetch.verbose {
         return;
@@ -194,7 +194,7 @@ fn show(fetch: &Fetch, response: &Response, info: Option<CacheInfo>, took: Durat
     }
 }
 
-/// Reads what is not printed, so that it can be stored.
+/// Reads an unprinted body, so that it can be stored.
 async fn drain(response: &mut Response) {
     let mut read = 0;
     while let Ok(Some(piece)) = response.chunk().await {
@@ -205,17 +205,17 @@ async fn drain(response: &mut Response) {
     }
 }
 
-/// What an answer says that is no good, if that is what it says.
+/// Message for an error status, if it is one.
 fn error_of(response: &Response) -> Option<String> {
     let (url, status) = (told(response.url()), response.status());
     if status.as_u16() >= 400 {
         let reason = status.canonical_reason().unwrap_or("an error");
         return Some(format!("{url} answered {} {reason}", status.as_u16()));
     }
-    // The others lead nowhere.
+    // Other 3xx statuses are no redirects.
     let leads_on = matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308);
     let location = response.headers().get(LOCATION).filter(|_| leads_on)?;
-    // A password in it is told as little as one in the url.
+    // A password is hidden, as in the request's URL.
     let place = str::from_utf8(location.as_bytes()).ok();
     let place = place.and_then(|place| response.url().join(place).ok());
     let place = place.map_or_else(|| format!("{location:?}"), |place| told(&place).to_string());
@@ -224,7 +224,7 @@ fn error_of(response: &Response) -> Option<String> {
     ))
 }
 
-/// What nobody has asked for, if that is what is answered.
+/// Message for a status that the request did not ask for (101, 206, 304), if it is one.
 fn unasked(fetch: &Fetch, status: StatusCode) -> Option<&'static str> {
     let says = |names: &[HeaderName]| names.iter().any(|name| fetch.headers.contains_key(name));
     match status {

@@ -1,4 +1,4 @@
-//! Which servers are believed to be who they say.
+//! Verification of server certificates.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, Signatur
 
 use crate::cli::Fetch;
 
-/// As the command line has it.
+/// Builds the TLS configuration from the command line.
 pub(super) fn config(fetch: &Fetch) -> Result<ClientConfig, String> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
@@ -30,7 +30,7 @@ pub(super) fn config(fetch: &Fetch) -> Result<ClientConfig, String> {
     Ok(config)
 }
 
-/// These authorities, or those of the system (or of `SSL_CERT_FILE` and `SSL_CERT_DIR`).
+/// Trust anchors from a file, or those of the system (`SSL_CERT_FILE`, `SSL_CERT_DIR`).
 fn roots(cacert: Option<&Path>) -> Result<RootCertStore, String> {
     let certificates = match cacert {
         Some(path) => CertificateDer::pem_file_iter(path)
@@ -46,11 +46,11 @@ fn roots(cacert: Option<&Path>) -> Result<RootCertStore, String> {
             "--cacert {path}: there is no certificate in it, in PEM form"
         ));
     }
-    // Without any, http is spoken all the same, and https says that nobody is believed.
+    // Without any, http works all the same, and https fails verification.
     Ok(roots)
 }
 
-/// Takes every certificate (`--insecure`). The server still has to hold its key.
+/// Accepts every certificate (`--insecure`). The handshake's signature is still verified.
 #[derive(Debug)]
 struct Anyone(Arc<CryptoProvider>);
 

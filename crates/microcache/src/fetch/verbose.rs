@@ -1,5 +1,5 @@
-//! The heads of requests and answers, as `curl -v` shows them. Secrets are left out, since what is on a terminal or in the
-//! log of a build is copied to where others read it.
+//! Prints the heads of requests and responses, as `curl -v`. Secrets are left out, because terminals and
+//! build logs are copied.
 
 use std::fmt::Write;
 
@@ -24,7 +24,7 @@ pub(super) fn show(exchange: &Exchange<'_>) {
     }
 }
 
-/// The head of a request. Over https it is agreed on while connecting which version of HTTP is spoken.
+/// Formats the head of a request. Over https the version of HTTP is negotiated later.
 fn request_lines(request: &Request) -> String {
     let url = request.url();
     let version = if url.scheme() == "http" {
@@ -47,12 +47,12 @@ fn request_lines(request: &Request) -> String {
     lines
 }
 
-/// The head of an answer.
+/// Formats the head of a response.
 pub(super) fn response_lines(response: &Response) -> String {
     let status = response.status();
     let reason = status.canonical_reason().unwrap_or_default();
     let version = match response.version() {
-        // As it is written where HTTP/2 is.
+        // As written by HTTP/2 tools.
         Version::HTTP_2 => "HTTP/2".to_owned(),
         version => format!("{version:?}"),
     };
@@ -84,7 +84,7 @@ fn push_fields(lines: &mut String, mark: char, fields: &HeaderMap) {
     }
 }
 
-/// A value as it is shown: without what is secret, and without what a terminal would obey.
+/// Value for display: without secrets and control characters.
 fn shown(name: &HeaderName, value: &HeaderValue) -> String {
     let text = String::from_utf8_lossy(value.as_bytes());
     if *name == AUTHORIZATION || *name == PROXY_AUTHORIZATION {

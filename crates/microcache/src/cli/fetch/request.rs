@@ -1,4 +1,4 @@
-//! What is sent: method, fields and body, and by which proxy.
+//! Request options of `microcache fetch`: method, fields, body and proxy.
 
 use std::fs;
 use std::io::{self, Read};
@@ -15,7 +15,7 @@ use reqwest::Url;
 use super::{Proxy, flag};
 use crate::cli::texts;
 
-/// Of a body that nothing else is said of, as browsers send forms.
+/// Default content type of a body, as for HTML forms.
 const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlencoded");
 
 pub(super) fn flags() -> Vec<Arg> {
@@ -64,7 +64,7 @@ pub(super) fn method(matches: &ArgMatches) -> Result<Method, String> {
     }
 }
 
-/// The body: what is given several times is one form.
+/// Builds the body; repeated values form one form.
 pub(super) fn data(matches: &ArgMatches) -> Result<Option<Vec<u8>>, String> {
     let parts = texts(matches, "data");
     let parts: Result<Vec<_>, _> = parts.iter().map(|part| content(part)).collect();
@@ -86,7 +86,7 @@ fn content(part: &str) -> Result<Vec<u8>, String> {
     Ok(content)
 }
 
-/// The fields of `-H`, `-A`, `-u` and `-d`. A field that `-H` names counts before the flag for it.
+/// Builds the fields from `-H`, `-A`, `-u` and `-d`. A field of `-H` overrides the other flags.
 pub(super) fn headers(matches: &ArgMatches) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
     for line in texts(matches, "header") {
@@ -132,7 +132,7 @@ fn field(line: &str) -> Result<(HeaderName, HeaderValue), String> {
     Ok((name, value))
 }
 
-/// A proxy's url, or its host and port; nothing is none. It may have a password, which no message repeats.
+/// Parses a proxy's URL, or host and port; an empty value is none. No message repeats its password.
 pub(super) fn proxy(matches: &ArgMatches) -> Result<Option<Proxy>, String> {
     let Some(text) = matches.get_one::<String>("proxy") else {
         return Ok(None);
