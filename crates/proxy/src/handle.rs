@@ -10,16 +10,15 @@ use microcache_push::{FleetStats, Hub, MercureStats, Push, PushStats};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::active::{ActiveConfig, Lifecycle};
+use crate::commands::{ReloadError, ReloadOutcome, ServerCommand, UpgradeError};
 use crate::config::Config;
 use crate::handover::admin_label;
 use crate::metrics::{Measure, MetricsSnapshot, RecentError, TopUrls};
 use crate::rates::RateLimits;
-use crate::reload::{ReloadError, ReloadOutcome, ServerCommand};
 use crate::room::Taken;
 use crate::session::explaining::{self, Imagined, Outlook, Refused};
 use crate::tls::{CertificateReport, IssuedCertificates};
 use crate::traces::Traces;
-use crate::upgrade::UpgradeError;
 use crate::upstream::GroupSnapshot;
 
 /// A running server, as seen by its operator interfaces (admin API, signals, command line).
@@ -34,7 +33,10 @@ impl Handle {
     pub(crate) fn new(first: ActiveConfig, commands: mpsc::Sender<ServerCommand>) -> Self {
         let lifecycle = Arc::clone(&first.shared.lifecycle);
         lifecycle.enter(first);
-        Self { lifecycle, commands }
+        Self {
+            lifecycle,
+            commands,
+        }
     }
 
     pub(crate) const fn lifecycle(&self) -> &Arc<Lifecycle> {

@@ -2,6 +2,7 @@
 
 mod active;
 mod addresses;
+mod commands;
 pub mod config;
 mod connection;
 mod connections;
@@ -34,6 +35,7 @@ pub mod upstream;
 mod watch;
 mod watched;
 
+pub use commands::{ReloadError, ReloadOutcome, UpgradeError};
 pub use handle::Handle;
 pub use handover::InheritedSockets;
 pub use metrics::{
@@ -45,7 +47,7 @@ pub use microcache_push::{
 };
 pub use microcache_store::TierReport;
 pub use notices::{Kind, Notices};
-pub use reload::{ReloadError, ReloadOutcome, ServerStage};
+pub use reload::ServerStage;
 pub use room::Taken;
 pub use server::{Server, ServerError, Started, Summary};
 pub use session::explaining::{Fetched, Hosted, Imagined, Outlook, Rated, Read, Refused};
@@ -55,4 +57,3 @@ pub use tls::{
     PendingChallenge, RenewalState,
 };
 pub use traces::{OriginSpan, TraceCounts, Traces, by_chance, shown_path};
-pub use upgrade::UpgradeError;

@@ -11,58 +11,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::config::{Report, Source, SourceError};
+use crate::commands::{ReloadError, ReloadOutcome, ServerCommand, UpgradeError};
+use crate::config::{Source, SourceError};
 use crate::handle::Handle;
 use crate::notices::Kind;
-use crate::upgrade::{Program, UpgradeError, upgrade};
+use crate::upgrade::{Program, upgrade};
 
-/// Limit of pending commands; further ones are refused as busy.
-pub(crate) const MAX_WAITING: usize = 16;
 /// Interval between two looks at the watched files.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Limit of mistakes in the log; `microcache check` lists all.
 const MOST_TOLD: usize = 8;
-
-/// Result of a successful reload.
-#[derive(Clone, Debug)]
-pub struct ReloadOutcome {
-    /// Number of reloads that changed the configuration.
-    pub generation: u64,
-    /// Options that changed.
-    pub changed: Vec<String>,
-    /// Warnings about the new configuration.
-    pub warnings: Report,
-}
-
-/// Reason for which a reload failed.
-#[derive(Debug, thiserror::Error)]
-pub enum ReloadError {
-    /// There is no configuration file.
-    #[error("the server was started without a configuration file")]
-    NoFile,
-    /// The file cannot be read or parsed, or has mistakes.
-    #[error("{0}")]
-    Source(#[from] SourceError),
-    /// A change needs a restart.
-    #[error("{0}")]
-    NeedsRestart(Report),
-    /// The server is shutting down.
-    #[error("the server is about to end")]
-    Draining,
-    /// Too many commands are pending.
-    #[error("{MAX_WAITING} others wait for a reload")]
-    Busy,
-}
-
-/// A command for the reloader, with the channel for its result.
-pub(crate) enum ServerCommand {
-    Reload(oneshot::Sender<Result<ReloadOutcome, ReloadError>>),
-    Upgrade(oneshot::Sender<Result<u32, UpgradeError>>),
-}
 
 /// Stage in the life of a server, for its service manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -262,18 +224,6 @@ impl fmt::Display for InOneLine<'_> {
         match report.count().saturating_sub(MOST_TOLD) {
             0 => Ok(()),
             more => write!(f, "; and {more} more, which `microcache check` tells"),
-        }
-    }
-}
-
-impl ReloadError {
-    /// The mistakes, if the reload failed because of them.
-    pub const fn report(&self) -> Option<&Report> {
-        match self {
-            Self::Source(SourceError::Mistakes(report)) | Self::NeedsRestart(report) => {
-                Some(report)
-            }
-            _ => None,
         }
     }
 }

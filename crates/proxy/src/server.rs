@@ -18,13 +18,14 @@ use tokio::sync::watch as channel;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::active::{ActiveConfig, Lifecycle};
+use crate::commands::MAX_WAITING;
 use crate::config::{Config, Source};
 use crate::connections::Connections;
 use crate::handle::Handle;
 use crate::handover::{InheritedSockets, label};
 use crate::listener::{Listening, accept, bind, is_taken};
 use crate::notices::{Kind, Notices};
-use crate::reload::{MAX_WAITING, OnStage, Reloader, ServerStage};
+use crate::reload::{OnStage, Reloader, ServerStage};
 use crate::session::{Finished, OnFinished};
 use crate::shared::{Shared, keep_updates, start_push};
 use crate::signals::{OnReopen, Signals, StopSignal};

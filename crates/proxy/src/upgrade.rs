@@ -18,6 +18,7 @@ use microcache_store::TierError;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
+use crate::commands::UpgradeError;
 use crate::handle::Handle;
 use crate::handover::{HandoverChannel, TICKETS, VARIABLE};
 use crate::predecessor::follow_successor;
@@ -30,26 +31,6 @@ const SETTLE: Duration = Duration::from_secs(5);
 /// Polls for a failed successor's reason and exit.
 const LAST_LOOKS: u32 = 40;
 const LAST_LOOK: Duration = Duration::from_millis(50);
-
-/// Reason for which an upgrade failed. This process continues.
-#[derive(Debug, thiserror::Error)]
-pub enum UpgradeError {
-    /// The server is shutting down.
-    #[error("the server is about to end")]
-    Draining,
-    /// The process is the first of a container, which would end with it.
-    #[error("this is process 1: what it runs in would end with it")]
-    First,
-    /// The new process could not be started.
-    #[error("{0}")]
-    NotStarted(#[from] io::Error),
-    /// The new process has ended, or reported an error.
-    #[error("the new process does not serve: {0}")]
-    Failed(String),
-    /// Too many commands are pending.
-    #[error("others wait for the same")]
-    Busy,
-}
 
 /// Command line of this process, for its successor.
 #[derive(Clone, Debug)]

@@ -38,10 +38,10 @@ pub(crate) struct WatchedPages {
 
 struct PageIndex {
     all: HashMap<PageName, FollowedPage>,
-    /// Their numbers, by the address that began to watch them.
+    /// Numbers of the pages, by the address of their first subscriber.
     held: Holdings,
     last: u64,
-    /// When it was begun to count those that are new, and how many were since, in all and by address.
+    /// Begin of the interval in which new pages are counted, in total and by address.
     counted_from: Instant,
     new: usize,
     new_of: HashMap<Network, usize>,
@@ -108,7 +108,7 @@ impl PageIndex {
     }
 
     fn add(&mut self, name: PageName, page: &Arc<PageTopic>, network: Network) {
-        // One of the same name that nobody watches any more.
+        // An entry of the same name without subscribers.
         self.remove(&name);
         self.last += 1;
         let followed = FollowedPage {

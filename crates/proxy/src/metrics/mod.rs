@@ -35,10 +35,9 @@ use refused::RefusalCounters;
 pub(crate) use sample::is_next;
 pub use snapshot::{MetricsSnapshot, OriginSnapshot, RouteSnapshot};
 use threads::{PerThread, WriteMode};
-pub(crate) use top::RequestUrl;
 pub use top::{Amount, Measure, TopUrl, TopUrls};
 use top::{MergedTop, ThreadTop};
-pub(crate) use url::DisplayUrl;
+pub(crate) use url::{DisplayUrl, RequestUrl};
 use withheld::WithheldNames;
 
 use crate::traces::Traces;

@@ -5,8 +5,7 @@
 //! URL with more than one in [`PLACES`] of the total is in the table. Those bounds hold for counted amounts;
 //! the uncertainty of sampled ones is tracked apart ([`Spread`]).
 
-use super::top::RequestUrl;
-use super::url::DisplayUrl;
+use super::url::{DisplayUrl, RequestUrl};
 
 /// Capacity of a table.
 pub(super) const PLACES: usize = 100;

@@ -2,12 +2,12 @@
 //!
 //! Each measure has a [`TopTable`] for the current interval and one for the last, so that old popularity fades.
 
-use microcache_policy::{Scheme, Time};
+use microcache_policy::Time;
 
 use super::sample;
 pub use super::table::Amount;
 use super::table::{Spread, TopTable};
-use super::url::DisplayUrl;
+use super::url::{DisplayUrl, RequestUrl};
 
 /// Interval of a table, in milliseconds.
 const WHILE: u64 = 300_000;
@@ -61,14 +61,6 @@ pub(super) struct ThreadTop {
     began: Time,
     before: Option<Time>,
     tables: [[TopTable; 2]; Measure::ALL.len()],
-}
-
-/// Parts of a request's URL, borrowed.
-#[derive(Clone, Copy)]
-pub(crate) struct RequestUrl<'a> {
-    pub(crate) scheme: Scheme,
-    pub(crate) host: &'a [u8],
-    pub(crate) target: &'a [u8],
 }
 
 impl ThreadTop {
@@ -185,6 +177,8 @@ fn with_samples((mut url, spreads): (TopUrl, [Spread; Measure::ALL.len()])) -> T
 
 #[cfg(test)]
 mod tests {
+    use microcache_policy::Scheme;
+
     use super::*;
 
     use Measure::{Bytes, Misses, OriginTime, Requests};

@@ -4,14 +4,21 @@ use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::LazyLock;
 
+use microcache_policy::Scheme;
 use microcache_policy::key::without_default_port;
-
-use super::top::RequestUrl;
 
 /// Limit of a kept URL, in bytes.
 pub(super) const MOST: usize = 512;
 /// Maximum length of a DNS name; a longer host is hashed as it is.
 const LONGEST_HOST: usize = 255;
+
+/// Parts of a request's URL, borrowed.
+#[derive(Clone, Copy)]
+pub(crate) struct RequestUrl<'a> {
+    pub(crate) scheme: Scheme,
+    pub(crate) host: &'a [u8],
+    pub(crate) target: &'a [u8],
+}
 
 /// A URL, possibly cut.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -8,7 +8,8 @@ use rustls::SignatureScheme;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
-use super::issued::{CertificateReport, IssuedCertificates};
+use super::certificate::Certificate;
+use super::issued::IssuedCertificates;
 
 thread_local! {
     /// Certificate selected in the handshake that this thread is processing; rustls does not report it to the
@@ -27,36 +28,6 @@ pub(super) struct SelectedCertificate {
     pub(super) certificate: Arc<Certificate>,
     /// It covers the host in the client's SNI.
     pub(super) is_for_it: bool,
-}
-
-/// A certificate with its key.
-#[derive(Debug)]
-pub(crate) struct Certificate {
-    pub(super) key: Arc<CertifiedKey>,
-    /// DNS names in lower case; `*.` stands for one label.
-    pub(super) names: Vec<String>,
-    /// Expiry, in seconds since 1970.
-    pub(super) not_after: i64,
-}
-
-impl Certificate {
-    /// Summary for the status API.
-    pub(crate) fn report(&self) -> CertificateReport {
-        CertificateReport {
-            names: self.names.clone(),
-            expires: Some(self.not_after),
-            renewal: None,
-        }
-    }
-
-    /// Returns true if it covers this host, given without a port.
-    pub(crate) fn covers(&self, host: &str) -> bool {
-        let parent = host.split_once('.').map(|(_, parent)| parent);
-        self.names.iter().any(|name| match name.strip_prefix("*.") {
-            Some(suffix) => parent.is_some_and(|parent| parent.eq_ignore_ascii_case(suffix)),
-            None => name.eq_ignore_ascii_case(host),
-        })
-    }
 }
 
 /// All certificates that clients can be shown.

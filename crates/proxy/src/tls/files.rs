@@ -12,7 +12,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use rustls::{Error, InconsistentKeys};
 
-use super::certificates::Certificate;
+use super::certificate::Certificate;
 use super::x509::CertificateFields;
 
 /// Limit of a file's size in bytes.

@@ -13,7 +13,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use rustls::{Error, InconsistentKeys};
 
-use super::certificates::Certificate;
+use super::certificate::{Certificate, CertificateReport, RenewalState};
 use super::provider;
 use super::x509::CertificateFields;
 
@@ -32,32 +32,6 @@ pub struct IssuedCertificates {
     /// Certificates of pending tls-alpn-01 challenges, by name.
     handshakes: RwLock<HashMap<String, Arc<CertifiedKey>>>,
     renewals: Mutex<BTreeMap<String, RenewalState>>,
-}
-
-/// State of the ACME certificate for a name.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RenewalState {
-    /// An order is under way.
-    pub is_ordering: bool,
-    /// Error of the last order, if it failed.
-    pub trouble: Option<String>,
-    /// Time of the next order, in seconds since 1970.
-    pub next: Option<i64>,
-    /// Orders since the start that brought a certificate.
-    pub ordered: u64,
-    /// Failed orders since the start.
-    pub failed: u64,
-}
-
-/// Summary of a certificate, for the status API.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CertificateReport {
-    /// The hosts that it is for; `*.` stands for one label.
-    pub names: Vec<String>,
-    /// Expiry, in seconds since 1970; `None` if it has not been issued yet.
-    pub expires: Option<i64>,
-    /// Order state of an ACME certificate.
-    pub renewal: Option<RenewalState>,
 }
 
 /// An issued certificate that passed all checks.

@@ -1,5 +1,6 @@
 //! TLS: certificates for clients, sessions and tickets, ACME challenges, and TLS to origins.
 
+mod certificate;
 mod certificates;
 mod files;
 mod issued;
@@ -17,12 +18,12 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::server::NoServerSessionStorage;
 use rustls::{Error, ServerConfig};
 
-pub(crate) use certificates::{Certificate, Certificates};
+pub(crate) use certificate::Certificate;
+pub use certificate::{CertificateReport, RenewalState};
+pub(crate) use certificates::Certificates;
 pub use files::CertificateFiles;
 pub(crate) use files::{TlsFileError, exposed, read_eab_key, read_secrets};
-pub use issued::{
-    CertificateReport, IssuedCertificate, IssuedCertificates, PendingChallenge, RenewalState,
-};
+pub use issued::{IssuedCertificate, IssuedCertificates, PendingChallenge};
 pub(crate) use origins::HTTP2;
 pub use origins::OriginTls;
 pub(crate) use session::{HELD_BACK, RecordBuffer, TlsSession};

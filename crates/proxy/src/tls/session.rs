@@ -12,7 +12,8 @@ use rustls::unbuffered::{
 };
 use rustls::{Error, ProtocolVersion, ServerConfig};
 
-use super::certificates::{self, Certificate, SelectedCertificate};
+use super::certificate::Certificate;
+use super::certificates::{self, SelectedCertificate};
 
 /// Limit of plaintext in one record (RFC 8446 §5.1), in bytes.
 const RECORD: usize = 16 * 1024;

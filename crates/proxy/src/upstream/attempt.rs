@@ -8,7 +8,7 @@ use microcache_engine::origin::OriginError;
 use tokio::time::Instant;
 
 use super::connection::OriginConnection;
-use super::exchange::{ExchangeContext, ResponseHead, exchange};
+use super::exchange::{ExchangeContext, OriginHead, exchange};
 use super::http2::{self, ConnectionRequirements, Http2Connections, RetryClass};
 use super::server::{NewConnection, OriginServer, RequestChannel, ServerFailure};
 use super::settings::GroupSettings;
@@ -43,7 +43,7 @@ impl OriginAttempt<'_> {
     pub(super) async fn send(
         &self,
         upload: &mut Upload,
-    ) -> Result<(Carrier, ResponseHead), ServerFailure> {
+    ) -> Result<(Carrier, OriginHead), ServerFailure> {
         match &self.server.http2 {
             Some(http2) if !self.alone && !self.context.upgrade => {
                 self.send_http2(http2, upload).await
@@ -80,7 +80,7 @@ impl OriginAttempt<'_> {
         &self,
         pooled: Option<OriginConnection>,
         upload: &mut Upload,
-    ) -> Result<(Carrier, ResponseHead), OriginError> {
+    ) -> Result<(Carrier, OriginHead), OriginError> {
         let silence = self.settings.first_byte_timeout;
         if let Some(mut connection) = pooled {
             self.count();
@@ -106,7 +106,7 @@ impl OriginAttempt<'_> {
         &self,
         http2: &Http2Connections,
         upload: &mut Upload,
-    ) -> Result<(Carrier, ResponseHead), ServerFailure> {
+    ) -> Result<(Carrier, OriginHead), ServerFailure> {
         let scheme = self.server.scheme();
         let mut wanted = ConnectionRequirements {
             idle: self.idle_limit(),
@@ -192,7 +192,7 @@ async fn send_on(
     upload: &mut Upload,
     context: &ExchangeContext,
     silence: Duration,
-) -> Result<(Carrier, ResponseHead), OriginError> {
+) -> Result<(Carrier, OriginHead), OriginError> {
     let answer = exchange(&mut connection, upload, context, silence).await;
     answer
         .map(|answer| (Carrier::Http1(connection), answer))

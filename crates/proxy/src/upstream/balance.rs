@@ -68,7 +68,7 @@ pub struct ServerHealth {
 
 /// One request's slot on a server; ends when it is dropped.
 #[derive(Debug)]
-pub(super) struct Assignment {
+pub(super) struct ServerAssignment {
     balance: Arc<Balance>,
     /// Index of the server in the group.
     pub(super) index: usize,
@@ -119,7 +119,11 @@ impl Balance {
     /// Chooses among the servers that were not `tried` yet: the least busy of those that are up,
     /// backups if none is, else the one whose failure is longest ago, because trying is better
     /// than certain failure.
-    pub(super) fn choose(self: &Arc<Self>, tried: &[usize], now: Instant) -> Option<Assignment> {
+    pub(super) fn choose(
+        self: &Arc<Self>,
+        tried: &[usize],
+        now: Instant,
+    ) -> Option<ServerAssignment> {
         let mut book = self.book.lock();
         let index = [false, true].into_iter().find_map(|backup| {
             let usable = usable(&book, backup, tried, now);
@@ -135,7 +139,7 @@ impl Balance {
     }
 
     /// Chooses a given server, without an alternative.
-    pub(super) fn assign(self: &Arc<Self>, index: usize) -> Assignment {
+    pub(super) fn assign(self: &Arc<Self>, index: usize) -> ServerAssignment {
         self.give(&mut self.book.lock(), index, true)
     }
 
@@ -144,13 +148,13 @@ impl Balance {
         book: &mut [Candidate],
         index: usize,
         last_resort: bool,
-    ) -> Assignment {
+    ) -> ServerAssignment {
         let entry = &mut book[index];
         let trial = entry.out_until.is_some() && !entry.on_trial;
         entry.on_trial |= trial;
         entry.outstanding += 1;
         entry.requests += 1;
-        Assignment {
+        ServerAssignment {
             balance: Arc::clone(self),
             index,
             last_resort,
@@ -309,7 +313,7 @@ fn least_busy(book: &mut [Candidate], candidates: &[usize]) -> Option<usize> {
     Some(chosen)
 }
 
-impl Assignment {
+impl ServerAssignment {
     /// Records a response and its time to first byte: the server is up, whatever the status.
     pub(super) fn answered(&mut self, status: u16, took: Duration) {
         let mut book = self.balance.book.lock();
@@ -421,7 +425,7 @@ fn blame(why: &OriginError) -> Option<(&'static str, String)> {
     }
 }
 
-impl Drop for Assignment {
+impl Drop for ServerAssignment {
     fn drop(&mut self) {
         let mut book = self.balance.book.lock();
         let entry = &mut book[self.index];
@@ -461,7 +465,7 @@ mod tests {
         Balance::new(&settings, notices)
     }
 
-    fn take(balance: &Arc<Balance>, now: Instant) -> Assignment {
+    fn take(balance: &Arc<Balance>, now: Instant) -> ServerAssignment {
         balance.choose(&[], now).expect("a server")
     }
 
@@ -490,7 +494,7 @@ mod tests {
     fn at_once_the_least_busy_for_its_weight_is_next() {
         let balance = balance(&[1, 3], &[]);
         let now = Instant::now();
-        let mut turns: Vec<Assignment> = (0..8).map(|_| take(&balance, now)).collect();
+        let mut turns: Vec<ServerAssignment> = (0..8).map(|_| take(&balance, now)).collect();
         assert_eq!(
             turns
                 .iter()

@@ -43,7 +43,7 @@ impl ExchangeContext {
     }
 
     /// Passes a 1xx response on to the client.
-    pub(super) fn tell(&self, answer: ResponseHead) {
+    pub(super) fn tell(&self, answer: OriginHead) {
         if let Some(interims) = &self.interim {
             interims.push(Interim {
                 status: answer.status,
@@ -55,7 +55,7 @@ impl ExchangeContext {
 
 /// A final response head.
 #[derive(Debug)]
-pub(super) struct ResponseHead {
+pub(super) struct OriginHead {
     pub(super) status: u16,
     /// End-to-end fields without `Content-Length`; with 101 also `Upgrade`.
     pub(super) fields: FieldsBuf,
@@ -81,7 +81,7 @@ pub(super) async fn exchange(
     upload: &mut Upload,
     context: &ExchangeContext,
     silence: Duration,
-) -> Result<ResponseHead, ExchangeFailure> {
+) -> Result<OriginHead, ExchangeFailure> {
     upload.begin_http1();
     for interim_before in 0..=MAX_INTERIM {
         connection.timer.restart(silence);
@@ -117,7 +117,7 @@ fn poll_head(
     upload: &mut Upload,
     context: &ExchangeContext,
     silence: Duration,
-) -> Poll<Result<ResponseHead, OriginError>> {
+) -> Poll<Result<OriginHead, OriginError>> {
     if let Some(answer) = take_head(connection, context)? {
         return Poll::Ready(Ok(answer));
     }
@@ -148,7 +148,7 @@ fn poll_head(
 fn take_head(
     connection: &mut OriginConnection,
     context: &ExchangeContext,
-) -> Result<Option<ResponseHead>, OriginError> {
+) -> Result<Option<OriginHead>, OriginError> {
     if connection.buf.is_empty() {
         return Ok(None);
     }
@@ -157,12 +157,12 @@ fn take_head(
     let Some((head, taken)) = parsed else {
         return Ok(None);
     };
-    let answer = ResponseHead::of(&head);
+    let answer = OriginHead::of(&head);
     connection.buf.advance(taken);
     Ok(Some(answer))
 }
 
-impl ResponseHead {
+impl OriginHead {
     /// Keeps what is forwarded of a parsed head.
     pub(super) fn of(head: &h1::ResponseHead<'_>) -> Self {
         let mut fields = kept(head.fields);
@@ -182,7 +182,7 @@ impl ResponseHead {
     }
 }
 
-/// Returns the end-to-end fields without `Content-Length`, which [`ResponseHead`] carries apart.
+/// Returns the end-to-end fields without `Content-Length`, which [`OriginHead`] carries apart.
 fn kept(fields: Fields<'_>) -> FieldsBuf {
     let nominated = hop::NominatedFields::by(fields);
     let mut kept = FieldsBuf::with_capacity(fields.as_block().len());

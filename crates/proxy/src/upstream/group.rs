@@ -13,14 +13,14 @@ use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::attempt::{Carrier, OriginAttempt};
-use super::balance::{Assignment, Balance, ServerHealth};
-use super::exchange::{ExchangeContext, ResponseHead, exchange};
+use super::balance::{Balance, ServerAssignment, ServerHealth};
+use super::exchange::{ExchangeContext, OriginHead, exchange};
 use super::health;
 use super::http2::{self, Http2Connections};
 use super::owner::{ClientAuth, Owner, ReservedConnection};
 use super::queue::{Permit, QueueBounds, QueueError, RequestQueue};
 use super::read_ahead::{ReadAhead, ReadAheadBudget, ReadAheadLimits, read_ahead};
-use super::response::{Http1Exchange, InFlight, no_answer};
+use super::response::{Http1Exchange, InFlightResponse, no_answer};
 use super::server::{OriginServer, ServerFailure};
 use super::settings::{GroupSettings, ServerSettings};
 use super::upload::Upload;
@@ -378,14 +378,14 @@ impl Group {
 
     /// Records the beginning of a response, which takes over the permit.
     fn in_flight(
-        mut assignment: Assignment,
+        mut assignment: ServerAssignment,
         counted: &mut Option<OriginRequestMetrics>,
         permit: Permit,
-        answer: &ResponseHead,
-    ) -> InFlight {
+        answer: &OriginHead,
+    ) -> InFlightResponse {
         let took = counted.as_ref().map(|it| it.answered(answer.status));
         assignment.answered(answer.status, took.unwrap_or_default());
-        InFlight {
+        InFlightResponse {
             assignment,
             metrics: counted.take(),
             permit: Some(permit),
@@ -397,10 +397,10 @@ impl Group {
         &self,
         carrier: Carrier,
         mut upload: Upload,
-        mut in_flight: InFlight,
+        mut in_flight: InFlightResponse,
         server: &Arc<OriginServer>,
         owner: impl FnOnce() -> Owner,
-        answer: ResponseHead,
+        answer: OriginHead,
     ) -> Result<OriginResponse, OriginError> {
         let mut response = OriginResponse {
             status: answer.status,
@@ -474,10 +474,10 @@ fn upkeep(
 ) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     for (index, server) in servers.iter().enumerate() {
-        if server.endpoints.is_name() {
+        if server.addresses.is_name() {
             let (server, notices) = (Arc::clone(server), notices.clone());
             let every = settings.resolve_every;
-            tasks.spawn(async move { server.endpoints.keep_resolving(every, &notices).await });
+            tasks.spawn(async move { server.addresses.keep_resolving(every, &notices).await });
         }
         if let Some(check) = settings.health.clone() {
             let (server, balance) = (Arc::clone(server), Arc::clone(balance));

@@ -71,14 +71,14 @@ struct QueueState {
 
 #[derive(Debug)]
 struct QueuedRequest {
-    sender: Grant,
+    sender: PermitSender,
     /// Addresses in whose lines it stands.
     networks: BTreeSet<Network>,
 }
 
 /// Channel that grants a waiting request its place.
 #[derive(Debug)]
-enum Grant {
+enum PermitSender {
     Place(oneshot::Sender<Permit>),
     Upload(oneshot::Sender<(UploadPermit, Permit)>),
 }
@@ -375,7 +375,7 @@ impl QueueState {
             }
         }
         let ticket = self.ticket();
-        self.add(ticket, Grant::Place(sender));
+        self.add(ticket, PermitSender::Place(sender));
         if let Some(refresh) = refresh {
             self.refreshes.insert(ticket, refresh);
         }
@@ -395,7 +395,7 @@ impl QueueState {
         }
         let (sender, receiver) = oneshot::channel();
         let ticket = self.ticket();
-        self.add(ticket, Grant::Upload(sender));
+        self.add(ticket, PermitSender::Upload(sender));
         self.stand(ticket, network);
         Ok((ticket, receiver))
     }
@@ -416,8 +416,8 @@ impl QueueState {
         self.waiting.len() - self.uploads_waiting - self.refreshes.len()
     }
 
-    fn add(&mut self, ticket: u64, sender: Grant) {
-        self.uploads_waiting += usize::from(matches!(sender, Grant::Upload(_)));
+    fn add(&mut self, ticket: u64, sender: PermitSender) {
+        self.uploads_waiting += usize::from(matches!(sender, PermitSender::Upload(_)));
         let networks = BTreeSet::new();
         self.waiting
             .insert(ticket, QueuedRequest { sender, networks });
@@ -431,8 +431,8 @@ impl QueueState {
         };
         waiting.networks.insert(network);
         match waiting.sender {
-            Grant::Place(_) => self.clients.join(network, ticket, turn),
-            Grant::Upload(_) => self.uploads.join(network, ticket, turn),
+            PermitSender::Place(_) => self.clients.join(network, ticket, turn),
+            PermitSender::Upload(_) => self.uploads.join(network, ticket, turn),
         }
     }
 
@@ -450,12 +450,12 @@ impl QueueState {
     }
 
     /// Takes a ticket out of the queue.
-    fn remove(&mut self, ticket: u64) -> Option<Grant> {
+    fn remove(&mut self, ticket: u64) -> Option<PermitSender> {
         let QueuedRequest { sender, networks } = self.waiting.remove(&ticket)?;
         self.refreshes.remove(&ticket);
         let lines = match sender {
-            Grant::Place(_) => &mut self.clients,
-            Grant::Upload(_) => {
+            PermitSender::Place(_) => &mut self.clients,
+            PermitSender::Upload(_) => {
                 self.uploads_waiting -= 1;
                 &mut self.uploads
             }
@@ -500,13 +500,13 @@ impl QueueState {
         let sender = self.remove(next)?;
         self.taken += 1;
         Some(match sender {
-            Grant::Place(sender) => {
+            PermitSender::Place(sender) => {
                 if let Some((_, network, _)) = client {
                     self.clients.go_behind(network, turn);
                 }
                 NextRequest::Request(sender)
             }
-            Grant::Upload(sender) => {
+            PermitSender::Upload(sender) => {
                 let (_, network, _) = upload?;
                 self.uploads.go_behind(network, turn);
                 NextRequest::Upload(sender, self.shares.take(network))

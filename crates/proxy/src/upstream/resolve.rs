@@ -31,25 +31,25 @@ fn is_localhost(host: &str) -> bool {
 
 /// Resolved addresses of a server.
 #[derive(Debug)]
-pub(super) struct ServerAddresses {
+pub(super) struct OriginAddresses {
     host: String,
     port: u16,
-    known: Mutex<Arc<[ServerAddress]>>,
+    known: Mutex<Arc<[OriginAddress]>>,
     next: AtomicUsize,
     doubted: Notify,
 }
 
 #[derive(Debug)]
-struct ServerAddress {
+struct OriginAddress {
     address: SocketAddr,
     /// The last attempt to connect failed: it is tried after the others until the next look-up.
     failed: AtomicBool,
 }
 
-impl ServerAddresses {
+impl OriginAddresses {
     pub(super) fn new(host: &str, port: u16) -> Self {
         let literal = host.parse::<IpAddr>().ok();
-        let known = literal.map(|ip| ServerAddress::new(SocketAddr::new(ip, port)));
+        let known = literal.map(|ip| OriginAddress::new(SocketAddr::new(ip, port)));
         Self {
             host: host.to_owned(),
             port,
@@ -104,7 +104,7 @@ impl ServerAddresses {
         notices.say(kind, &whom, line);
     }
 
-    async fn look_up(&self) -> io::Result<Arc<[ServerAddress]>> {
+    async fn look_up(&self) -> io::Result<Arc<[OriginAddress]>> {
         let mut addresses: Vec<SocketAddr> = Vec::new();
         if is_localhost(&self.host) {
             addresses.extend(LOOPBACK.map(|ip| SocketAddr::new(ip, self.port)));
@@ -121,7 +121,7 @@ impl ServerAddresses {
                 "the name has no address",
             ));
         }
-        let found: Arc<[ServerAddress]> = addresses.into_iter().map(ServerAddress::new).collect();
+        let found: Arc<[OriginAddress]> = addresses.into_iter().map(OriginAddress::new).collect();
         *self.known.lock() = Arc::clone(&found);
         Ok(found)
     }
@@ -157,7 +157,7 @@ impl ServerAddresses {
 
     /// In turn, with those that failed last. The loopback addresses are one machine, not several: the second is for an
     /// application that does not listen on the first, and no share of the requests is for another user's program there.
-    fn in_order<'a>(&self, known: &'a [ServerAddress]) -> Vec<&'a ServerAddress> {
+    fn in_order<'a>(&self, known: &'a [OriginAddress]) -> Vec<&'a OriginAddress> {
         let first = if is_localhost(&self.host) {
             0
         } else {
@@ -170,7 +170,7 @@ impl ServerAddresses {
     }
 }
 
-impl ServerAddress {
+impl OriginAddress {
     const fn new(address: SocketAddr) -> Self {
         Self {
             address,
@@ -185,9 +185,9 @@ mod tests {
     use crate::notices::collected;
     use tokio::net::TcpListener;
 
-    fn endpoints(addresses: &[SocketAddr]) -> ServerAddresses {
-        let endpoints = ServerAddresses::new("several.invalid", 1);
-        *endpoints.known.lock() = addresses.iter().copied().map(ServerAddress::new).collect();
+    fn endpoints(addresses: &[SocketAddr]) -> OriginAddresses {
+        let endpoints = OriginAddresses::new("several.invalid", 1);
+        *endpoints.known.lock() = addresses.iter().copied().map(OriginAddress::new).collect();
         endpoints
     }
 
@@ -200,11 +200,11 @@ mod tests {
     #[tokio::test]
     async fn localhost_needs_no_resolver() {
         for name in ["localhost", "LOCALHOST.", "shop.localhost"] {
-            let found = ServerAddresses::new(name, 80).look_up().await.unwrap();
+            let found = OriginAddresses::new(name, 80).look_up().await.unwrap();
             let addresses: Vec<_> = found.iter().map(|it| it.address.to_string()).collect();
             assert_eq!(addresses, ["127.0.0.1:80", "[::1]:80"], "{name}");
         }
-        let localhost = ServerAddresses::new("localhost", 80);
+        let localhost = OriginAddresses::new("localhost", 80);
         let known = localhost.look_up().await.unwrap();
         for _ in 0..3 {
             assert!(localhost.in_order(&known)[0].address.is_ipv4());
@@ -217,7 +217,7 @@ mod tests {
     async fn names_and_literals_connect() {
         let (_listener, address) = listener().await;
         for host in ["localhost", "127.0.0.1"] {
-            let endpoints = ServerAddresses::new(host, address.port());
+            let endpoints = OriginAddresses::new(host, address.port());
             assert_eq!(endpoints.is_name(), host == "localhost");
             let stream = endpoints.connect(Duration::from_secs(30)).await.unwrap();
             assert_eq!(stream.peer_addr().unwrap(), address);
@@ -247,8 +247,8 @@ mod tests {
         let (dead, dead_address) = listener().await;
         drop(dead);
         let (_alive, alive) = listener().await;
-        let endpoints = Arc::new(ServerAddresses::new("localhost", alive.port()));
-        *endpoints.known.lock() = [ServerAddress::new(dead_address)].into_iter().collect();
+        let endpoints = Arc::new(OriginAddresses::new("localhost", alive.port()));
+        *endpoints.known.lock() = [OriginAddress::new(dead_address)].into_iter().collect();
         assert!(endpoints.connect(Duration::from_secs(30)).await.is_err());
         let resolving = Arc::clone(&endpoints);
         let resolver = tokio::spawn(async move {
@@ -264,14 +264,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_name_without_an_address_is_an_error() {
-        let endpoints = ServerAddresses::new("none.invalid", 80);
+        let endpoints = OriginAddresses::new("none.invalid", 80);
         assert!(endpoints.connect(Duration::from_secs(30)).await.is_err());
     }
 
     #[tokio::test]
     async fn a_name_that_does_not_resolve_is_told_once_and_so_is_its_return() {
         let (notices, told) = collected();
-        let endpoints = ServerAddresses::new("none.invalid", 80);
+        let endpoints = OriginAddresses::new("none.invalid", 80);
         let every = Duration::from_millis(1);
         let resolving = endpoints.keep_resolving(every * 1000, &notices);
         tokio::select! {
@@ -290,7 +290,7 @@ mod tests {
             "{first}"
         );
         endpoints.tell(None, &notices);
-        *endpoints.known.lock() = [ServerAddress::new(([127, 0, 0, 1], 80).into())].into();
+        *endpoints.known.lock() = [OriginAddress::new(([127, 0, 0, 1], 80).into())].into();
         endpoints.tell(Some("why"), &notices);
         // The third within a second, and the second of its kind.
         notices.settle();

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use microcache_engine::body::{Body, BodyError, Frame, Source};
 use microcache_engine::origin::OriginError;
 
-use super::balance::{Assignment, ResponseTotals};
+use super::balance::{ResponseTotals, ServerAssignment};
 use super::connection::OriginConnection;
 use super::owner::Owner;
 use super::queue::Permit;
@@ -22,16 +22,16 @@ use crate::metrics::OriginRequestMetrics;
 const LARGEST_PAGE: u64 = 1024 * 1024;
 
 /// Resources of the group that a response holds until its end, in any protocol.
-pub(super) struct InFlight {
+pub(super) struct InFlightResponse {
     /// Counts as in flight at the server.
-    pub(super) assignment: Assignment,
+    pub(super) assignment: ServerAssignment,
     /// Records how it ends.
     pub(super) metrics: Option<OriginRequestMetrics>,
     /// Its place among the group's concurrent requests, unless released early.
     pub(super) permit: Option<Permit>,
 }
 
-impl InFlight {
+impl InFlightResponse {
     /// Reports progress in bytes; a large response gives its permit back.
     pub(super) fn has_received(&mut self, bytes: u64) {
         if bytes > LARGEST_PAGE {
@@ -76,7 +76,7 @@ pub(super) struct Http1Exchange {
     pub(super) server: Arc<OriginServer>,
     /// Owner of the connection afterwards.
     pub(super) owner: Owner,
-    pub(super) in_flight: InFlight,
+    pub(super) in_flight: InFlightResponse,
 }
 
 /// A body being received. Dropping it early closes the connection.

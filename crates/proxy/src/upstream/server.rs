@@ -12,7 +12,7 @@ use tokio_rustls::TlsConnector;
 use super::connection::OriginConnection;
 use super::http2::{self, ConnectionRequirements, Http2Connections, StreamSlot};
 use super::pool::Pool;
-use super::resolve::ServerAddresses;
+use super::resolve::OriginAddresses;
 use super::settings::{GroupSettings, ServerSettings};
 use super::transport::OriginTransport;
 use crate::notices::Notices;
@@ -22,7 +22,7 @@ use crate::tls::OriginTls;
 #[derive(Debug)]
 pub(super) struct OriginServer {
     pub(super) settings: ServerSettings,
-    pub(super) endpoints: ServerAddresses,
+    pub(super) addresses: OriginAddresses,
     /// `Host` sent to the server, if it is not the client's.
     pub(super) host: Option<String>,
     tls: Option<ServerTls>,
@@ -77,7 +77,7 @@ impl OriginServer {
     pub(super) fn new(group: &GroupSettings, server: &ServerSettings, notices: &Notices) -> Self {
         Self {
             settings: server.clone(),
-            endpoints: ServerAddresses::new(&server.host, server.port),
+            addresses: OriginAddresses::new(&server.host, server.port),
             host: group.host.clone(),
             tls: ServerTls::with(&group.tls, server),
             idle: Pool::new(group.max_idle, group.idle_timeout),
@@ -161,7 +161,7 @@ impl OriginServer {
         limit: Duration,
         deadline: Instant,
     ) -> Result<OriginTransport, OriginError> {
-        let socket = match self.endpoints.connect(limit).await {
+        let socket = match self.addresses.connect(limit).await {
             Ok(socket) => socket,
             Err(error) if error.kind() == std::io::ErrorKind::TimedOut => return Err(late(limit)),
             Err(error) => return Err(unreached(error.to_string())),

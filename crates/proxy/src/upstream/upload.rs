@@ -2,6 +2,7 @@
 
 mod http1;
 mod http2;
+mod pieces;
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -14,7 +15,7 @@ use microcache_engine::origin::{OriginError, OriginRequest};
 use microcache_policy::{Fields, FieldsBuf, Millis};
 use tokio::time::{Sleep, sleep};
 
-use self::http1::Pieces;
+use self::pieces::Pieces;
 use super::queue::UploadPermit;
 use super::read_ahead::ReadAheadMemory;
 

@@ -13,7 +13,7 @@ use super::exchange::ResponseStream;
 use super::fields;
 use super::retry::broke_off;
 use crate::h1::Framing;
-use crate::upstream::response::InFlight;
+use crate::upstream::response::InFlightResponse;
 use crate::upstream::upload::{SendState, Upload};
 
 /// Time limit for END_STREAM once all content has arrived.
@@ -35,14 +35,14 @@ struct Http2Body {
 struct Http2Exchange {
     stream: ResponseStream,
     upload: Upload,
-    in_flight: InFlight,
+    in_flight: InFlightResponse,
 }
 
 /// Builds the body: complete if all of it has arrived, else streaming.
 pub(in crate::upstream) fn deliver(
     mut stream: ResponseStream,
     upload: Upload,
-    in_flight: InFlight,
+    in_flight: InFlightResponse,
     framing: Framing,
     silence: Duration,
 ) -> Result<Body, BodyError> {

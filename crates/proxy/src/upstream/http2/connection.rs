@@ -16,7 +16,6 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
-use super::connections::ConnectionRequirements;
 use crate::upstream::exchange::ANSWER_LIMITS;
 use crate::upstream::transport::OriginTransport;
 
@@ -46,6 +45,23 @@ pub(in crate::upstream) struct Http2Connection {
     usage: Mutex<StreamUsage>,
     /// Dropping it makes the connection's task close gracefully.
     _needed: oneshot::Sender<()>,
+}
+
+/// Requirements of a request for its connection.
+#[derive(Debug)]
+pub(in crate::upstream) struct ConnectionRequirements {
+    /// If nothing was heard on it since it was idle, it was so no longer.
+    pub(in crate::upstream) idle: Duration,
+    /// It is newer than this: on an older one the request was turned away.
+    pub(in crate::upstream) opened_after: Option<Instant>,
+}
+
+impl ConnectionRequirements {
+    /// Any at all.
+    const ANY: Self = Self {
+        idle: Duration::MAX,
+        opened_after: None,
+    };
 }
 
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use tokio::sync::MutexGuard;
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
-use super::connection::{Http2Connection, MAX_STREAMS, StreamSlot};
+use super::connection::{ConnectionRequirements, Http2Connection, MAX_STREAMS, StreamSlot};
 use crate::notices::{Kind, Notices};
 use crate::upstream::server::{NewConnection, RequestChannel};
 use crate::upstream::settings::{GroupSettings, ServerSettings};
@@ -49,23 +49,6 @@ pub(in crate::upstream) struct RuntimeConnections {
 /// Time and error of the last failed attempt to open a connection.
 #[derive(Debug, Default)]
 pub(in crate::upstream) struct Opening(Option<(Instant, OriginError)>);
-
-/// Requirements of a request for its connection.
-#[derive(Debug)]
-pub(in crate::upstream) struct ConnectionRequirements {
-    /// If nothing was heard on it since it was idle, it was so no longer.
-    pub(in crate::upstream) idle: Duration,
-    /// It is newer than this: on an older one the request was turned away.
-    pub(in crate::upstream) opened_after: Option<Instant>,
-}
-
-impl ConnectionRequirements {
-    /// Any at all.
-    pub(super) const ANY: Self = Self {
-        idle: Duration::MAX,
-        opened_after: None,
-    };
-}
 
 impl Http2Connections {
     /// There are none yet.

@@ -16,7 +16,7 @@ use super::connection::StreamSlot;
 use super::fields;
 use super::retry::{RetryClass, StreamFailure};
 use crate::upstream::connection::InactivityTimer;
-use crate::upstream::exchange::{ExchangeContext, MAX_INTERIM, ResponseHead};
+use crate::upstream::exchange::{ExchangeContext, MAX_INTERIM, OriginHead};
 use crate::upstream::upload::{SendState, Upload};
 
 /// A stream whose response has begun. Dropping it early resets the stream; the connection continues.
@@ -50,7 +50,7 @@ pub(in crate::upstream) async fn exchange(
     upload: &mut Upload,
     context: &ExchangeContext,
     silence: Duration,
-) -> Result<(ResponseStream, ResponseHead), StreamFailure> {
+) -> Result<(ResponseStream, OriginHead), StreamFailure> {
     let is_all = upload.begin_http2();
     let Ok((answer, send)) = slot.begin(head, is_all) else {
         // The connection was over already: nothing was sent.

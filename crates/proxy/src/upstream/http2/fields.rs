@@ -7,16 +7,16 @@ use microcache_policy::FieldsBuf;
 
 use crate::h1::body::read_trailers;
 use crate::h1::parse_response;
-use crate::upstream::exchange::{ANSWER_LIMITS, ResponseHead};
+use crate::upstream::exchange::{ANSWER_LIMITS, OriginHead};
 
 /// A head, final or not.
-pub(super) fn head<B>(answer: &Response<B>, to_head: bool) -> Result<ResponseHead, &'static str> {
+pub(super) fn head<B>(answer: &Response<B>, to_head: bool) -> Result<OriginHead, &'static str> {
     let mut lines = b"HTTP/1.1 ".to_vec();
     lines.extend_from_slice(answer.status().as_str().as_bytes());
     lines.extend_from_slice(b"\r\n");
     write(&mut lines, answer.headers())?;
     match parse_response(&lines, to_head, &ANSWER_LIMITS)? {
-        Some((head, length)) if length == lines.len() => Ok(ResponseHead::of(&head)),
+        Some((head, length)) if length == lines.len() => Ok(OriginHead::of(&head)),
         _ => Err("a head that ends before its end"),
     }
 }

@@ -13,7 +13,7 @@ mod fields;
 mod retry;
 
 pub(super) use body::deliver;
-pub(super) use connection::{Http2Connection, StreamSlot};
-pub(super) use connections::{ConnectionRequirements, Http2Connections};
+pub(super) use connection::{ConnectionRequirements, Http2Connection, StreamSlot};
+pub(super) use connections::Http2Connections;
 pub(super) use exchange::{ResponseStream, exchange};
 pub(super) use retry::RetryClass;

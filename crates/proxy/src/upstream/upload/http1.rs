@@ -1,22 +1,13 @@
 //! Writes requests as HTTP/1.
 
-use std::io::IoSlice;
 use std::task::{Context, Poll};
 
-use bytes::{Buf, Bytes};
 use microcache_engine::origin::OriginError;
 
+use super::pieces::Pieces;
 use super::{BodyPiece, SendState, Upload};
 use crate::h1::encode;
 use crate::upstream::connection::OriginConnection;
-
-/// Bytes being written: a piece of the body and its framing.
-#[derive(Default)]
-pub(super) struct Pieces {
-    pub(super) prefix: Bytes,
-    pub(super) data: Bytes,
-    suffix: &'static [u8],
-}
 
 impl Upload {
     /// Starts an attempt on an HTTP/1 connection.
@@ -97,14 +88,6 @@ impl Upload {
 }
 
 impl Pieces {
-    /// Unframed bytes.
-    pub(super) fn plain(data: Bytes) -> Self {
-        Self {
-            data,
-            ..Self::default()
-        }
-    }
-
     fn of(next: BodyPiece, is_chunked: bool) -> Self {
         match next {
             BodyPiece::Data(data) if !is_chunked => Self::plain(data),
@@ -133,27 +116,11 @@ impl Pieces {
             BodyPiece::End => Self::default(),
         }
     }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.prefix.is_empty() && self.data.is_empty() && self.suffix.is_empty()
-    }
-
-    fn slices(&self) -> [IoSlice<'_>; 3] {
-        [&self.prefix[..], &self.data[..], self.suffix].map(IoSlice::new)
-    }
-
-    fn advance(&mut self, mut written: usize) {
-        for piece in [&mut self.prefix, &mut self.data] {
-            let part = written.min(piece.len());
-            piece.advance(part);
-            written -= part;
-        }
-        self.suffix = self.suffix.get(written..).unwrap_or_default();
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
     use http::Method;
     use microcache_engine::body::Body;
     use microcache_engine::origin::OriginRequest;

@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri, Version};
 use microcache_engine::origin::OriginError;
 use microcache_policy::{Fields, hop};
 
-use super::http1::Pieces;
+use super::pieces::Pieces;
 use super::{BodyPiece, SendState, Upload};
 
 impl Upload {
