@@ -58,7 +58,7 @@ pub(crate) struct Shared {
     pub(crate) trusted_proxies: Vec<Cidr>,
     /// Proxies whose connections begin with a PROXY header.
     proxy_protocol: Vec<Cidr>,
-    /// Addresses that may purge with the PURGE method.
+    /// Addresses that may send purge requests through the proxy, as plugins do.
     pub(crate) purge_from: Vec<Cidr>,
     /// Limit of request bodies, by number of the route.
     max_bodies: Box<[u64]>,
@@ -78,7 +78,7 @@ pub(crate) struct Shared {
     pub(crate) secure_port: Option<u16>,
     /// Issued certificates and pending challenges, if ACME is enabled.
     pub(crate) issued: Option<Arc<IssuedCertificates>>,
-    /// Something comes before the cache is asked: one of the two.
+    /// A redirect to HTTPS or an ACME challenge has to be checked before the cache.
     pub(crate) looks_first: bool,
     pub(crate) pseudonym: Arc<Pseudonym>,
     pub(crate) room: Arc<Room>,

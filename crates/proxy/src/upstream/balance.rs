@@ -307,7 +307,7 @@ fn least_busy(book: &mut [Candidate], candidates: &[usize]) -> Option<usize> {
         book[i].credit += weight;
         total += weight;
     }
-    // Of equals the last wins in `max_by_key`, and the first is to win.
+    // `max_by_key` returns the last of equals, but the first is wanted.
     let chosen = equals.into_iter().rev().max_by_key(|&i| book[i].credit)?;
     book[chosen].credit -= total;
     Some(chosen)

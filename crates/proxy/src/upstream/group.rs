@@ -1,4 +1,4 @@
-//! An upstream group: from a request to the answer of one of its servers.
+//! An upstream group: sends a request to one of its servers and returns the response.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -336,7 +336,7 @@ impl Group {
                 Ok((permit, Upload::whole(request, held).asked_at(asked)))
             }
             ReadAhead::InPart => {
-                // What has a body is one client's.
+                // A request with a body belongs to one client.
                 let network = request.audience.networks().pop().ok_or(OriginError::Left)?;
                 let place = self.queue.enter_upload(network).await;
                 let (share, permit) = place.map_err(|why| self.no_place(why))?;
@@ -423,7 +423,7 @@ impl Group {
         }
         response.body = match carrier {
             Carrier::Http1(connection) if answer.status == 101 => {
-                // Nor is a websocket.
+                // The same holds for a WebSocket.
                 response.tunnel = Some(Box::new(connection.into_tunnel()));
                 Body::Empty
             }

@@ -43,10 +43,10 @@ pub(super) struct RequestQueue {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct QueueBounds {
     pub(super) places: usize,
-    /// The most places that uploads have.
+    /// Limit of uploads.
     pub(super) uploads: usize,
-    /// The most waiting clients; uploads and refreshes have as many of their own, so that no kind
-    /// can keep the others out.
+    /// Queue limit of clients' requests; uploads and refreshes have the same limit each, so that no kind
+    /// excludes the others.
     pub(super) length: usize,
     /// Queue timeout.
     pub(super) patience: Duration,
@@ -86,13 +86,13 @@ enum PermitSender {
 #[derive(Debug)]
 struct QueuedRefresh {
     demand: Arc<AtomicU32>,
-    /// From then on it goes before those that are only wanted more: the copy that it is to renew
-    /// is in use, and soon could not be any more.
+    /// From then on it has priority over refreshes in higher demand: its stale copy is in use, and soon
+    /// unusable.
     due: Instant,
 }
 
 impl QueuedRefresh {
-    /// The greater goes first.
+    /// Priority; the greater is first.
     fn rank(&self, now: Instant) -> (bool, u32) {
         (self.due <= now, self.demand.load(Ordering::Relaxed))
     }
@@ -103,7 +103,7 @@ impl QueuedRefresh {
 pub(super) enum QueueError {
     /// The queue is full, or its timeout has passed.
     Full,
-    /// Every client that wanted the answer has left.
+    /// Every client that waited for the response has left.
     Left,
 }
 
@@ -114,8 +114,8 @@ pub(super) struct Permit {
     queue: Option<Arc<RequestQueue>>,
 }
 
-/// One of the places that uploads may have. Dropping it, when the body is there, lets the next
-/// upload have one; the place itself stays with its permit.
+/// One of the places of uploads. Dropping it when the body is complete admits the next upload; the permit
+/// itself stays valid.
 #[derive(Debug)]
 pub(super) struct UploadPermit {
     queue: Option<Arc<RequestQueue>>,
@@ -127,7 +127,7 @@ pub(super) struct UploadPermit {
 enum Freed {
     Nothing,
     Place,
-    /// By its number.
+    /// By number of the upload.
     UploadPermit(u64),
     Both(u64),
 }
@@ -173,7 +173,7 @@ impl RequestQueue {
         let (ticket, mut receiver, patience) = {
             let mut state = self.state.lock();
             let bounds = state.bounds;
-            // What need not wait is sent, even if its client has left by now.
+            // Without waiting, a request is sent even if its client has left.
             if state.taken < bounds.places {
                 state.taken += 1;
                 return Ok(self.permit());
@@ -330,8 +330,8 @@ impl QueueState {
         self.shares.may_take(network, self.bounds.uploads)
     }
 
-    /// Ends an upload for the first of this address, if one has to give way to it. The address whose it was has had
-    /// its turn.
+    /// Ends an upload for the first one of this address, if necessary. That counts as a turn of the address
+    /// whose upload was ended.
     fn end_upload_for(&mut self, newcomer: Network) {
         if let Some(network) = self.shares.end_one_for(newcomer) {
             let turn = self.turn();
@@ -365,7 +365,7 @@ impl QueueState {
             Urgency::Refresh { demand, left } => {
                 let joining = QueuedRefresh {
                     demand: Arc::clone(demand),
-                    // Whichever ends first: the copy, or this wait.
+                    // Half of the remaining stale lifetime or of the queue timeout, whichever is shorter.
                     due: Instant::now() + (*left).min(patience) / 2,
                 };
                 if self.refreshes.len() >= length {
@@ -400,8 +400,8 @@ impl QueueState {
         Ok((ticket, receiver))
     }
 
-    /// Makes room for a client's request, at the cost of the longest line if need be. What others wait for
-    /// too only leaves that line.
+    /// Makes room for a client's request, if necessary at the cost of the longest line. A request that other
+    /// addresses wait for too only leaves that line.
     fn make_room(&mut self, networks: &[Network]) -> Result<(), QueueError> {
         let shortest = networks.iter().min_by_key(|it| self.clients.length(**it));
         let newcomer = *shortest.ok_or(QueueError::Left)?;
@@ -423,7 +423,7 @@ impl QueueState {
             .insert(ticket, QueuedRequest { sender, networks });
     }
 
-    /// Has a ticket stand in the line of an address.
+    /// Adds a ticket to the line of an address.
     fn stand(&mut self, ticket: u64, network: Network) {
         let turn = self.turn();
         let Some(waiting) = self.waiting.get_mut(&ticket) else {
@@ -436,7 +436,7 @@ impl QueueState {
         }
     }
 
-    /// Takes a ticket out of the line of an address, and out of the queue if it stands in no other and is no
+    /// Removes a ticket from the line of an address, and from the queue if it stands in no other and is no
     /// refresh.
     fn step_out(&mut self, ticket: u64, network: Network) {
         self.clients.leave(network, ticket);
@@ -449,7 +449,7 @@ impl QueueState {
         }
     }
 
-    /// Takes a ticket out of the queue.
+    /// Removes a ticket from the queue.
     fn remove(&mut self, ticket: u64) -> Option<PermitSender> {
         let QueuedRequest { sender, networks } = self.waiting.remove(&ticket)?;
         self.refreshes.remove(&ticket);
@@ -516,7 +516,7 @@ impl QueueState {
 
     fn next_refresh(&self) -> Option<u64> {
         let now = Instant::now();
-        // Of equals the last wins in `max_by_key`, and the first in line is to win.
+        // `max_by_key` returns the last of equals, but the first in line is wanted.
         let waiting = self.refreshes.iter().rev();
         let first = waiting.max_by_key(|(_, refresh)| refresh.rank(now))?;
         Some(*first.0)
@@ -524,7 +524,7 @@ impl QueueState {
 }
 
 impl UploadPermit {
-    /// So much more of the body has come.
+    /// Counts received bytes of the body.
     pub(super) fn count(&self, bytes: usize) {
         self.taken.count(bytes);
     }
@@ -551,7 +551,7 @@ impl Drop for UploadPermit {
     }
 }
 
-/// Leaves the queue when the wait is over, one way or another.
+/// Leaves the queue on drop.
 struct QueueTicket<'a> {
     queue: &'a RequestQueue,
     number: u64,

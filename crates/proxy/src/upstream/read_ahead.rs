@@ -26,7 +26,7 @@ pub(super) struct ReadAheadBudget {
     used: AtomicU64,
 }
 
-/// Some of the room, until it is dropped.
+/// Memory reserved in the budget, released on drop.
 #[derive(Debug)]
 pub(super) struct ReadAheadMemory {
     room: Arc<ReadAheadBudget>,
@@ -36,7 +36,7 @@ pub(super) struct ReadAheadMemory {
 /// Limits of reading ahead, per body.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReadAheadLimits {
-    /// Of one body.
+    /// Limit of bytes.
     pub(super) bytes: usize,
     /// Time limit for a body without a length.
     pub(super) wait: Duration,
@@ -45,9 +45,9 @@ pub(super) struct ReadAheadLimits {
 /// Progress of a body after reading ahead.
 #[derive(Debug)]
 pub(super) enum ReadAhead {
-    /// All of it is there, and takes so much room until it is sent.
+    /// The body is complete, and holds this memory until it is sent.
     Whole(Option<ReadAheadMemory>),
-    /// There is more to come, as fast as the client sends it.
+    /// More is to be received.
     InPart,
 }
 
@@ -68,7 +68,7 @@ impl ReadAheadBudget {
 }
 
 impl ReadAheadMemory {
-    /// Takes more, if there is as much.
+    /// Reserves more bytes, if available.
     fn grow(&mut self, by: usize) -> bool {
         let by = by as u64;
         let used = self.room.used.fetch_add(by, Ordering::Relaxed) + by;
@@ -88,8 +88,8 @@ impl Drop for ReadAheadMemory {
     }
 }
 
-/// Reads as much of the request's body as these bounds allow, and leaves it there together with
-/// what is still to come. A client that wants to be asked for its body is asked by the origin.
+/// Reads as much of the body as these limits allow, and puts it back in front of the rest. With `Expect:
+/// 100-continue` nothing is read: the origin decides about the body.
 pub(super) async fn read_ahead(
     request: &mut OriginRequest,
     bounds: ReadAheadLimits,
@@ -190,7 +190,7 @@ impl BodyReader {
     }
 }
 
-/// A body of which some was read: that first, then the rest.
+/// A body whose beginning was read: that first, then the rest.
 struct PrefixedBody {
     read: Option<(Bytes, ReadAheadMemory)>,
     unread: Option<Frame>,

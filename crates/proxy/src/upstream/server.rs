@@ -26,9 +26,9 @@ pub(super) struct OriginServer {
     /// `Host` sent to the server, if it is not the client's.
     pub(super) host: Option<String>,
     tls: Option<ServerTls>,
-    /// Unused connections with HTTP/1.
+    /// Idle HTTP/1 connections.
     pub(super) idle: Pool,
-    /// The connections with HTTP/2, where that is wanted.
+    /// HTTP/2 connections, if enabled.
     pub(super) http2: Option<Http2Connections>,
 }
 
@@ -39,7 +39,7 @@ struct ServerTls {
     http1: Arc<ClientConfig>,
     /// Offers HTTP/2 as well.
     any: Arc<ClientConfig>,
-    /// The name that the server's certificate is for.
+    /// Expected name of the server's certificate.
     name: ServerName<'static>,
 }
 
@@ -51,7 +51,7 @@ pub(super) enum NewConnection {
 
 /// A connection or stream for a request to a server with HTTP/2 enabled.
 pub(super) enum RequestChannel {
-    /// The server has agreed on HTTP/1 only.
+    /// The server negotiated HTTP/1.
     Http1(OriginConnection),
     Http2(StreamSlot),
 }

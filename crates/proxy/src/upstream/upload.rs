@@ -22,7 +22,7 @@ use super::read_ahead::ReadAheadMemory;
 /// Time limit for a 100 (Continue) response (RFC 9110 §10.1.1).
 const CONTINUE_PATIENCE: Duration = Duration::from_secs(1);
 
-/// A request on its way out.
+/// A request being sent.
 pub(super) struct Upload {
     head: UploadHead,
     /// The complete body, if it is in memory.
@@ -271,7 +271,7 @@ impl Upload {
                     if let Some(share) = &self.share {
                         share.count(data.len());
                     }
-                    // A body of known length is over with its last byte, whenever the client says so.
+                    // A body of known length ends with its last byte, without waiting for the client's end.
                     self.ended = stream.left == Some(0);
                     BodyPiece::Data(data)
                 }

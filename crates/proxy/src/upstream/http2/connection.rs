@@ -38,7 +38,7 @@ const SILENCE: Duration = Duration::from_secs(5);
 /// Time limit for the GOAWAY exchange of a connection that is not needed any more.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// A connection that requests share.
+/// A connection shared by requests.
 pub(in crate::upstream) struct Http2Connection {
     requests: SendRequest<Bytes>,
     opened: Instant,
@@ -50,14 +50,14 @@ pub(in crate::upstream) struct Http2Connection {
 /// Requirements of a request for its connection.
 #[derive(Debug)]
 pub(in crate::upstream) struct ConnectionRequirements {
-    /// If nothing was heard on it since it was idle, it was so no longer.
+    /// Longest idle time, if nothing has been received on it since.
     pub(in crate::upstream) idle: Duration,
-    /// It is newer than this: on an older one the request was turned away.
+    /// Opened after this moment: on an older one the request was refused.
     pub(in crate::upstream) opened_after: Option<Instant>,
 }
 
 impl ConnectionRequirements {
-    /// Any at all.
+    /// No requirements.
     const ANY: Self = Self {
         idle: Duration::MAX,
         opened_after: None,
@@ -138,7 +138,7 @@ impl Http2Connection {
         let room = self.room();
         let mut usage = self.usage.lock();
         let began = if usage.streams == 0 { now } else { usage.began };
-        // How long it had been idle, if nothing was heard on it since.
+        // Idle time, if nothing has been received since.
         let unproven = began.saturating_duration_since(usage.heard);
         let silence = now.saturating_duration_since(began.max(usage.heard));
         if usage.retired || unproven > wanted.idle || silence > SILENCE || usage.streams >= room {
@@ -180,7 +180,7 @@ impl Http2Connection {
         self.usage.lock().streams == 0
     }
 
-    /// No more requests go on it. Those that are on it go on.
+    /// Stops opening streams; open ones continue.
     fn retire(&self) {
         self.usage.lock().retired = true;
     }
@@ -193,7 +193,7 @@ impl fmt::Debug for Http2Connection {
 }
 
 impl StreamSlot {
-    /// Begins the one stream.
+    /// Opens the stream.
     pub(super) fn begin(
         &mut self,
         head: Request<()>,
@@ -208,7 +208,7 @@ impl StreamSlot {
         Ok(begun)
     }
 
-    /// Both sides have ended the stream: letting go of it resets nothing.
+    /// Records that both sides have ended the stream, so that dropping it resets nothing.
     pub(super) fn has_ended(&mut self) {
         self.is_under_way = false;
     }
@@ -223,12 +223,12 @@ impl StreamSlot {
         self.connection.is_open() && !self.connection.usage.lock().retired
     }
 
-    /// The server has sent something for this request.
+    /// Records that the server has sent something.
     pub(super) fn has_heard(&self) {
         self.connection.usage.lock().heard = Instant::now();
     }
 
-    /// The server did not answer, or not properly: others had better not be sent there.
+    /// Retires the connection, because its server did not respond, or not properly.
     pub(super) fn give_up_connection(&self) {
         self.connection.retire();
     }
@@ -263,7 +263,8 @@ async fn keep_up(
 
 fn builder() -> Builder {
     let mut builder = Builder::new();
-    // Heads are held to the limits of HTTP/1 when they are read. Here each field counts for 32 bytes more (RFC 9113 §6.5.2).
+    // Heads are checked against the limits of HTTP/1 later. Here each field counts 32 bytes more (RFC 9113
+    // §6.5.2).
     let head = ANSWER_LIMITS.head + 32 * ANSWER_LIMITS.fields;
     builder
         .enable_push(false)

@@ -1,4 +1,4 @@
-//! The connections with HTTP/2 to one server: a few for each runtime, since a socket belongs to the one it was opened on.
+//! HTTP/2 connections to one server: a few per runtime, since a socket is bound to the one it was opened on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -20,7 +20,7 @@ use crate::upstream::settings::{GroupSettings, ServerSettings};
 /// its own, as with HTTP/1.
 const WORTH_WAITING_FOR: usize = 8;
 
-/// The connections with HTTP/2 to one server.
+/// HTTP/2 connections to one server.
 #[derive(Debug)]
 pub(in crate::upstream) struct Http2Connections {
     /// Name of the server in the log.
@@ -29,11 +29,11 @@ pub(in crate::upstream) struct Http2Connections {
     /// Idle timeout; `None` keeps no idle connection.
     keep: Option<Duration>,
     bundles: Mutex<Vec<(Id, Arc<RuntimeConnections>)>>,
-    /// Nothing is kept any more.
+    /// No connection is kept any more.
     is_closed: AtomicBool,
-    /// The last one that was opened speaks HTTP/1.
+    /// The last connection negotiated HTTP/1.
     was_declined: AtomicBool,
-    /// So many requests at a time the last one takes.
+    /// Stream limit of the last connection.
     room: AtomicUsize,
 }
 
@@ -51,7 +51,7 @@ pub(in crate::upstream) struct RuntimeConnections {
 pub(in crate::upstream) struct Opening(Option<(Instant, OriginError)>);
 
 impl Http2Connections {
-    /// There are none yet.
+    /// Starts without connections.
     pub(in crate::upstream) fn new(
         group: &GroupSettings,
         server: &ServerSettings,
@@ -91,7 +91,7 @@ impl Http2Connections {
         self.keep.is_some() && self.room.load(Ordering::Relaxed) >= WORTH_WAITING_FOR
     }
 
-    /// A new connection, with the first place on it, is there for others too.
+    /// Adds a new connection for all requests, and reserves its first stream.
     pub(in crate::upstream) fn taken_up(
         &self,
         opened: NewConnection,
@@ -130,7 +130,7 @@ impl Http2Connections {
         bundles.iter().map(|(_, bundle)| of(bundle)).sum()
     }
 
-    /// Lets go of those that have been unused for too long.
+    /// Closes connections whose idle timeout has passed.
     pub(in crate::upstream) fn sweep(&self) {
         let now = Instant::now();
         let keep = self.keep.unwrap_or_default();
@@ -148,7 +148,7 @@ impl Http2Connections {
 }
 
 impl RuntimeConnections {
-    /// A place on one of them.
+    /// Reserves a stream on one of them.
     pub(in crate::upstream) async fn take(
         &self,
         wanted: &ConnectionRequirements,
