@@ -1,7 +1,15 @@
 //! The operators' interface: purges, entries, statistics, health, metrics, and a dashboard.
 //!
-//! It listens on an address of its own, on a thread of its own, and stands above the proxy, which does
-//! not know that it exists. [`api`] has the list of all there is.
+//! It listens on an address of its own (`server`), on a thread of its own, and stands above the proxy, which does not know
+//! that it exists: everything is seen through `microcache_proxy::Handle`. `access` controls who may use it, `api` lists
+//! the endpoints, and `openapi.json` describes them; a test compares the two.
+//!
+//! - A purge by URL takes the path of a request as far as its key, so query parameters that a route ignores are ignored
+//!   by purges too (`scopes`, `purges`).
+//! - `live` builds one snapshot per second for all viewers of the dashboard and waits for none of them; `windows` keeps the
+//!   latencies of the last minutes. The dashboard's files are in `assets`, served by `dashboard` under a policy that
+//!   lets them load nothing else.
+//! - `explain` reports the decisions of the serving path about a hypothetical request.
 
 mod access;
 mod api;

@@ -1,4 +1,14 @@
-//! The server around the engine: configuration, listeners, client connections, upstreams.
+//! The server around the engine: configuration, listeners, client connections, origin groups.
+//!
+//! - **Connections**: `listener` accepts, one listening socket per thread and address; `connection` carries HTTP/1 and TLS,
+//!   [`h2`] HTTP/2. Both are faces of `session`, which knows no wire format.
+//! - **Origins**: [`upstream`] queues, balances and pools; `files` is an origin that is a directory; documents and the
+//!   Mercure hub are origins of the push crate; `watched` follows pages with subscribers.
+//! - **Configuration**: [`config`] defines every option once. A reload (`reload`) builds new shared state with the same
+//!   cache, permits and counters; a connection compares one number between two requests and switches then.
+//! - **Upgrade**: `upgrade` starts another process and hands it the sockets over its standard input (`handover`). The old
+//!   process drains once the new one serves.
+//! - **Observability**: `metrics` counts every request once; `notices` bounds what is logged; `traces` samples.
 
 mod active;
 mod addresses;
