@@ -4,7 +4,8 @@ use bytes::BytesMut;
 use microcache_engine::Frame;
 use microcache_policy::Fields;
 use microcache_proxy::h1::{
-    Decoded, Decoder, Framing, Limits, RequestHead, ResponseHead, parse_request, parse_response,
+    BodyDecoder, DecodedBody, Framing, HeadLimits, RequestHead, ResponseHead, parse_request,
+    parse_response,
 };
 
 /// Names and values in order.
@@ -36,19 +37,21 @@ pub enum BodyEnd {
 /// Takes the framing off the body at the front of `input`, fed in pieces of `step` bytes. Also
 /// returns how many bytes it took.
 pub fn read_body(framing: Framing, input: &[u8], step: usize) -> (Body, usize) {
-    let mut decoder = Decoder::new(framing);
+    let mut decoder = BodyDecoder::new(framing);
     let mut buf = BytesMut::new();
     let mut pieces = input.chunks(step.max(1));
     let mut fed = 0;
     let mut body = Body::default();
     loop {
         match decoder.decode(&mut buf) {
-            Ok(Decoded::Frame(Frame::Data(data))) => {
+            Ok(DecodedBody::Frame(Frame::Data(data))) => {
                 assert!(!data.is_empty(), "a frame without bytes");
                 body.data.extend_from_slice(&data);
             }
-            Ok(Decoded::Frame(Frame::Trailers(fields))) => body.trailers = lines(fields.fields()),
-            Ok(Decoded::NeedMore) => {
+            Ok(DecodedBody::Frame(Frame::Trailers(fields))) => {
+                body.trailers = lines(fields.fields())
+            }
+            Ok(DecodedBody::NeedMore) => {
                 let Some(piece) = pieces.next() else {
                     if decoder.eof().is_ok() {
                         body.end = BodyEnd::Complete;
@@ -58,7 +61,7 @@ pub fn read_body(framing: Framing, input: &[u8], step: usize) -> (Body, usize) {
                 fed += piece.len();
                 buf.extend_from_slice(piece);
             }
-            Ok(Decoded::End) => {
+            Ok(DecodedBody::End) => {
                 body.end = BodyEnd::Complete;
                 break;
             }
@@ -105,7 +108,7 @@ pub fn read_requests(input: &[u8]) -> (Vec<Request<'_>>, Stop) {
     let mut requests = Vec::new();
     let mut rest = input;
     loop {
-        let (head, length) = match parse_request(rest, &Limits::default()) {
+        let (head, length) = match parse_request(rest, &HeadLimits::default()) {
             Ok(Some(parsed)) => parsed,
             Ok(None) => return (requests, Stop::NeedMore),
             Err(_) => return (requests, Stop::Refused),
@@ -143,7 +146,7 @@ pub struct Response<'a> {
 pub fn read_response(input: &[u8]) -> Option<Response<'_>> {
     let mut rest = input;
     loop {
-        let (head, length) = parse_response(rest, false, &Limits::default()).ok()??;
+        let (head, length) = parse_response(rest, false, &HeadLimits::default()).ok()??;
         let (raw_head, after) = rest.split_at(length);
         if matches!(head.status, 100 | 102..=199) {
             rest = after;

@@ -6,7 +6,7 @@
 use std::net::IpAddr;
 
 use libfuzzer_sys::fuzz_target;
-use microcache_proxy::proxy_protocol::{LONGEST, Source, is_begun, read};
+use microcache_proxy::proxy_protocol::{LONGEST, ProxySource, is_begun, read};
 
 fuzz_target!(|input: &[u8]| {
     let whole = read(input);
@@ -24,7 +24,7 @@ fuzz_target!(|input: &[u8]| {
             );
             assert!(length <= LONGEST && is_begun(input));
             assert_eq!(read(&input[..length]), whole);
-            if let Source::Client(address) = source {
+            if let ProxySource::Client(address) = source {
                 assert!(is_said(&input[..length], address));
             }
         }

@@ -6,16 +6,16 @@
 use libfuzzer_sys::fuzz_target;
 use microcache_fuzz::hyper_reading;
 use microcache_fuzz::our_reading::{BodyEnd, Request, Stop, lines, read_requests};
-use microcache_proxy::h1::{Limits, Target, parse_request, split_target};
+use microcache_proxy::h1::{HeadLimits, RequestTarget, parse_request, split_target};
 
-const SMALL: Limits = Limits {
+const SMALL: HeadLimits = HeadLimits {
     head: 96,
     target: 16,
     fields: 3,
 };
 
 fuzz_target!(|input: &[u8]| {
-    for limits in [Limits::default(), SMALL] {
+    for limits in [HeadLimits::default(), SMALL] {
         more_bytes_never_change_a_reading(input, &limits);
     }
     let (ours, stop) = read_requests(input);
@@ -27,7 +27,7 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
-fn more_bytes_never_change_a_reading(input: &[u8], limits: &Limits) {
+fn more_bytes_never_change_a_reading(input: &[u8], limits: &HeadLimits) {
     let whole = parse_request(input, limits);
     let step = input.len() / 64 + 1;
     for length in (0..input.len()).step_by(step) {
@@ -137,10 +137,10 @@ fn same_head(ours: &Request<'_>, theirs: &http::request::Parts) {
     });
     let authority = theirs.uri.authority().map(http::uri::Authority::as_str);
     match split_target(ours.head.method, ours.head.target) {
-        Ok(Target::Origin(target)) => {
+        Ok(RequestTarget::Origin(target)) => {
             assert_eq!((path.as_deref(), authority), (Some(target), None));
         }
-        Ok(Target::Absolute {
+        Ok(RequestTarget::Absolute {
             authority: ours,
             path: our_path,
             ..
@@ -152,8 +152,8 @@ fn same_head(ours: &Request<'_>, theirs: &http::request::Parts) {
                 our_path => assert_eq!(path.as_deref(), Some(our_path)),
             }
         }
-        Ok(Target::Authority(ours)) => assert_eq!(authority.map(str::as_bytes), Some(ours)),
-        Ok(Target::Asterisk) => assert_eq!(path.as_deref(), Some(&b"*"[..])),
+        Ok(RequestTarget::Authority(ours)) => assert_eq!(authority.map(str::as_bytes), Some(ours)),
+        Ok(RequestTarget::Asterisk) => assert_eq!(path.as_deref(), Some(&b"*"[..])),
         Err(_) => {}
     }
 }

@@ -6,7 +6,7 @@
 use libfuzzer_sys::fuzz_target;
 use microcache_fuzz::hyper_reading;
 use microcache_fuzz::our_reading::{BodyEnd, Response, lines, read_response};
-use microcache_proxy::h1::{Limits, parse_response};
+use microcache_proxy::h1::{HeadLimits, parse_response};
 
 fuzz_target!(|input: &[u8]| {
     more_bytes_never_change_a_reading(input);
@@ -22,10 +22,10 @@ fuzz_target!(|input: &[u8]| {
 
 fn more_bytes_never_change_a_reading(input: &[u8]) {
     for to_head in [false, true] {
-        let whole = parse_response(input, to_head, &Limits::default());
+        let whole = parse_response(input, to_head, &HeadLimits::default());
         let step = input.len() / 64 + 1;
         for length in (0..input.len()).step_by(step) {
-            match parse_response(&input[..length], to_head, &Limits::default()) {
+            match parse_response(&input[..length], to_head, &HeadLimits::default()) {
                 Ok(None) => {}
                 Err(_) => assert!(whole.is_err(), "refused at {length} and then taken"),
                 Ok(Some(part)) => {

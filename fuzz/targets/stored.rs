@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
-use microcache_proxy::h1::{Limits, parse_response};
+use microcache_proxy::h1::{HeadLimits, parse_response};
 use microcache_store::Content;
 use microcache_store::Epoch;
 use microcache_store::encoding::{
@@ -61,7 +61,7 @@ fn check(encoded: &Bytes, body: Bytes) {
 
     // The fields must not be able to end the head they are sent in, nor to frame the body.
     let head = [b"HTTP/1.1 200 OK\r\n", stored.fields().as_block(), b"\r\n"].concat();
-    let roomy = Limits {
+    let roomy = HeadLimits {
         head: usize::MAX,
         target: 0,
         fields: usize::MAX,

@@ -5,7 +5,7 @@ mod support;
 
 use std::hint::black_box;
 
-use microcache_proxy::h1::{Limits, parse_request, parse_response, split_target};
+use microcache_proxy::h1::{HeadLimits, parse_request, parse_response, split_target};
 use support::{BROWSER_FIELDS, Case};
 
 const RESPONSE: &str = "HTTP/1.1 200 OK\r\n\
@@ -24,7 +24,7 @@ fn request(fields: &str) -> Box<dyn FnMut()> {
          Host: www.example.com\r\n{fields}\r\n"
     );
     Box::new(move || {
-        let parsed = parse_request(black_box(head.as_bytes()), &Limits::default());
+        let parsed = parse_request(black_box(head.as_bytes()), &HeadLimits::default());
         let (request, length) = parsed.expect("a valid head").expect("a whole head");
         assert_eq!(length, head.len());
         black_box(split_target(request.method, request.target)).expect("a path");
@@ -33,7 +33,11 @@ fn request(fields: &str) -> Box<dyn FnMut()> {
 
 fn response() -> Box<dyn FnMut()> {
     Box::new(|| {
-        let parsed = parse_response(black_box(RESPONSE.as_bytes()), false, &Limits::default());
+        let parsed = parse_response(
+            black_box(RESPONSE.as_bytes()),
+            false,
+            &HeadLimits::default(),
+        );
         let (response, length) = parsed.expect("a valid head").expect("a whole head");
         assert_eq!((response.status, length), (200, RESPONSE.len()));
     })

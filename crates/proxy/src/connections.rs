@@ -1,4 +1,4 @@
-//! The connections of one thread: who they are, and how they end when the server does.
+//! Open connections of one thread: their activity, closing idle ones, and draining.
 
 use std::future::{Future, pending};
 use std::pin::Pin;
@@ -14,40 +14,40 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 
-use crate::connection::{Activity, Doing};
+use crate::connection::{Activity, ConnectionState};
 use microcache_policy::Network;
 
-/// How long a connection that has never had a request, or whose last answer did not close it, is waited for
-/// once the server stops: a request may be on its way.
+/// Time that a connection without a first request, or whose last response did not close it, stays open once the
+/// server stops: a request may be in flight.
 pub(crate) const FIRST_REQUEST: Duration = Duration::from_secs(1);
 
-/// The connections of one thread.
+/// Open connections of one thread.
 #[derive(Default)]
-pub(crate) struct Connections {
-    open: Mutex<Slab<Seat>>,
-    /// Woken when the last one has left.
+pub(crate) struct ThreadConnections {
+    open: Mutex<Slab<OpenConnection>>,
+    /// Notified when the last one has closed.
     empty: Notify,
 }
 
-struct Seat {
+struct OpenConnection {
     task: AbortHandle,
     activity: Arc<Activity>,
 }
 
-/// A connection that waits for a request.
-pub(crate) struct Idle {
-    /// Who is at the other end.
+/// An idle connection.
+pub(crate) struct IdleConnection {
+    /// Network of the client.
     pub(crate) network: Network,
-    /// Since when it waits.
+    /// Time since when it is idle.
     pub(crate) since: Time,
-    /// Whether it has had a request before.
+    /// `true` after the first response.
     pub(crate) answered: bool,
     task: AbortHandle,
     activity: Arc<Activity>,
 }
 
-impl Idle {
-    /// Closes it, unless a request has come meanwhile.
+impl IdleConnection {
+    /// Closes the connection unless a request has arrived. Returns `true` if it was closed.
     pub(crate) fn close(&self) -> bool {
         let dismissed = self.activity.dismiss();
         if dismissed {
@@ -57,8 +57,8 @@ impl Idle {
     }
 }
 
-impl Connections {
-    /// Does the work of a connection from now on.
+impl ThreadConnections {
+    /// Spawns the task of a connection.
     pub(crate) fn spawn(
         self: &Arc<Self>,
         activity: Arc<Activity>,
@@ -66,41 +66,41 @@ impl Connections {
     ) {
         let mut open = self.open.lock();
         let vacant = open.vacant_entry();
-        let leave = Leave {
+        let leave = Unregister {
             connections: Arc::clone(self),
             at: vacant.key(),
         };
-        let task = tokio::spawn(Seated { work, leave });
-        vacant.insert(Seat {
+        let task = tokio::spawn(RegisteredTask { work, leave });
+        vacant.insert(OpenConnection {
             task: task.abort_handle(),
             activity,
         });
     }
 
-    /// Calls `see` with whose each is, and with those that wait for a request.
-    pub(crate) fn each(&self, mut see: impl FnMut(Network, Option<Idle>)) {
+    /// Calls `see` with the network of each connection, and with those that are idle.
+    pub(crate) fn each(&self, mut see: impl FnMut(Network, Option<IdleConnection>)) {
         for (_, seat) in self.open.lock().iter() {
             let network = seat.activity.network();
-            let idle = match seat.activity.doing() {
-                Doing::Idle { since, answered } => Some(Idle {
+            let idle = match seat.activity.state() {
+                ConnectionState::Idle { since, answered } => Some(IdleConnection {
                     network,
                     since,
                     answered,
                     task: seat.task.clone(),
                     activity: Arc::clone(&seat.activity),
                 }),
-                Doing::Busy | Doing::Endless => None,
+                ConnectionState::Busy | ConnectionState::Endless => None,
             };
             see(network, idle);
         }
     }
 
-    /// Ends those that have waited for another request since before `stopped`, at once; those that never had
-    /// one, tunnels and event streams a little later. Returns when all have ended. Those that begin to wait
-    /// later end by themselves: they may have one more request.
+    /// Closes connections idle since before `stopped` at once; those without a first request, tunnels and event
+    /// streams a little later. Returns when all have ended. Connections that become idle later close by
+    /// themselves, after one more request at most.
     ///
-    /// Once another process has taken this one's place nothing is urgent: those that wait are closed with their next
-    /// answer, so that none loses a request that is on its way.
+    /// When another process has replaced this one, idle connections are closed with their next response
+    /// instead, so that none loses a request in flight.
     pub(crate) async fn drain(&self, streams: Duration, stopped: Time, is_replaced: bool) {
         let start = Instant::now();
         let ending = async {
@@ -109,13 +109,13 @@ impl Connections {
                     self.close_answered(stopped);
                     sleep_until(start + FIRST_REQUEST).await;
                     self.close(
-                        |doing| matches!(doing, Doing::Idle { since, .. } if since <= stopped),
+                        |doing| matches!(doing, ConnectionState::Idle { since, .. } if since <= stopped),
                     );
                 }
             };
             let endless = async {
                 sleep_until(start + streams).await;
-                self.close(|doing| doing == Doing::Endless);
+                self.close(|doing| doing == ConnectionState::Endless);
             };
             tokio::join!(silent, endless);
             pending::<()>().await;
@@ -126,17 +126,17 @@ impl Connections {
         }
     }
 
-    /// Ends those that have had an answer and wait for another request since before this time.
+    /// Closes connections that have had a response and are idle since before this time.
     pub(crate) fn close_answered(&self, stopped: Time) {
         self.close(
-            |doing| matches!(doing, Doing::Idle { answered: true, since } if since < stopped),
+            |doing| matches!(doing, ConnectionState::Idle { answered: true, since } if since < stopped),
         );
     }
 
-    fn close(&self, which: impl Fn(Doing) -> bool) {
+    fn close(&self, which: impl Fn(ConnectionState) -> bool) {
         let open = self.open.lock();
         let seats = open.iter().map(|(_, seat)| seat);
-        let chosen = seats.filter(|seat| which(seat.activity.doing()));
+        let chosen = seats.filter(|seat| which(seat.activity.state()));
         let tasks: Vec<_> = chosen.map(|seat| seat.task.clone()).collect();
         drop(open);
         tasks.iter().for_each(AbortHandle::abort);
@@ -154,16 +154,16 @@ impl Connections {
 }
 
 pin_project! {
-    /// The work of a connection, which leaves when it is done. An `async` block would have room for the work twice:
-    /// where it is kept until the block begins, and where it is polled.
-    struct Seated<Work> {
+    /// Task of a connection, which unregisters itself when done. An `async` block would reserve space for the
+    /// work twice: for the captured value and for the polled one.
+    struct RegisteredTask<Work> {
         #[pin]
         work: Work,
-        leave: Leave,
+        leave: Unregister,
     }
 }
 
-impl<Work: Future<Output = ()>> Future for Seated<Work> {
+impl<Work: Future<Output = ()>> Future for RegisteredTask<Work> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -171,12 +171,12 @@ impl<Work: Future<Output = ()>> Future for Seated<Work> {
     }
 }
 
-struct Leave {
-    connections: Arc<Connections>,
+struct Unregister {
+    connections: Arc<ThreadConnections>,
     at: usize,
 }
 
-impl Drop for Leave {
+impl Drop for Unregister {
     fn drop(&mut self) {
         let mut open = self.connections.open.lock();
         open.remove(self.at);

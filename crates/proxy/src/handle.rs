@@ -10,13 +10,13 @@ use microcache_push::{FleetStats, Hub, MercureStats, Push, PushStats};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::active::{ActiveConfig, Lifecycle};
+use crate::admission::ConnectionUsage;
 use crate::commands::{ReloadError, ReloadOutcome, ServerCommand, UpgradeError};
 use crate::config::Config;
 use crate::handover::admin_label;
 use crate::metrics::{Measure, MetricsSnapshot, RecentError, TopUrls};
 use crate::rates::RateLimits;
-use crate::room::Taken;
-use crate::session::explaining::{self, Imagined, Outlook, Refused};
+use crate::session::explaining::{self, InvalidRequest, RequestExplanation, SimulatedRequest};
 use crate::tls::{CertificateReport, IssuedCertificates};
 use crate::traces::Traces;
 use crate::upstream::GroupSnapshot;
@@ -85,12 +85,19 @@ impl Handle {
 
     /// Explains the decisions for a hypothetical request. With `ask`, the request is sent to the origin, and
     /// the response is stored if it is storable.
-    pub async fn explain(&self, imagined: &Imagined, ask: bool) -> Result<Outlook, Refused> {
+    pub async fn explain(
+        &self,
+        imagined: &SimulatedRequest,
+        ask: bool,
+    ) -> Result<RequestExplanation, InvalidRequest> {
         explaining::explain(self.active(), imagined, ask).await
     }
 
     /// Numbers of the variants that a hypothetical request selects: see [`Engine::variants_for`].
-    pub async fn variants_for(&self, imagined: &Imagined) -> Result<Vec<u64>, Refused> {
+    pub async fn variants_for(
+        &self,
+        imagined: &SimulatedRequest,
+    ) -> Result<Vec<u64>, InvalidRequest> {
         explaining::variants(self.active().shared, imagined).await
     }
 
@@ -136,8 +143,8 @@ impl Handle {
     }
 
     /// Connections in use, with their limits.
-    pub fn connections(&self) -> Taken {
-        self.active().shared.room.taken()
+    pub fn connections(&self) -> ConnectionUsage {
+        self.active().shared.connection_limits.usage()
     }
 
     /// Returns true if the server is shutting down, and should get no new connections.

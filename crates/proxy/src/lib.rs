@@ -10,8 +10,9 @@
 //!   process drains once the new one serves.
 //! - **Observability**: `metrics` counts every request once; `notices` bounds what is logged; `traces` samples.
 
+mod accepted;
 mod active;
-mod addresses;
+mod admission;
 mod commands;
 pub mod config;
 mod connection;
@@ -22,16 +23,15 @@ pub mod h1;
 pub mod h2;
 mod handle;
 mod handover;
-mod lent;
 mod listener;
 mod metrics;
-mod newcomer;
 mod notices;
+mod per_address;
+mod pinned;
 mod predecessor;
 pub mod proxy_protocol;
 mod rates;
 mod reload;
-mod room;
 mod routing;
 mod server;
 mod session;
@@ -45,6 +45,7 @@ pub mod upstream;
 mod watch;
 mod watched;
 
+pub use admission::ConnectionUsage;
 pub use commands::{ReloadError, ReloadOutcome, UpgradeError};
 pub use handle::Handle;
 pub use handover::InheritedSockets;
@@ -58,10 +59,12 @@ pub use microcache_push::{
 pub use microcache_store::TierReport;
 pub use notices::{Kind, Notices};
 pub use reload::ServerStage;
-pub use room::Taken;
 pub use server::{Server, ServerError, Started, Summary};
-pub use session::explaining::{Fetched, Hosted, Imagined, Outlook, Rated, Read, Refused};
-pub use session::{FinalResponse, Finished, Traced};
+pub use session::explaining::{
+    BuiltinService, FetchedResponse, InvalidRequest, ParsedRequest, RateLimitState,
+    RequestExplanation, SimulatedRequest,
+};
+pub use session::{FinalResponse, FinishedRequest, TraceState};
 pub use tls::{
     CertificateFiles, CertificateReport, IssuedCertificate, IssuedCertificates, OriginTls,
     PendingChallenge, RenewalState,

@@ -1,4 +1,4 @@
-//! Accepting connections: one listener per thread and address, so that the kernel spreads them.
+//! Accepts connections: one listener per thread and address, so that the kernel distributes them.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -13,23 +13,22 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use crate::connections::Connections;
-use crate::newcomer::{serve, serve_late};
+use crate::accepted::{serve, serve_late};
+use crate::connections::ThreadConnections;
 use crate::shared::Shared;
 
-/// A socket that listens, and how clients reach it.
-pub(crate) struct Listening {
+/// A bound listener, with the scheme of its clients.
+pub(crate) struct BoundListener {
     pub(crate) socket: TcpListener,
     pub(crate) scheme: Scheme,
 }
 
-/// Connections the kernel holds for us before we take them.
+/// Length of the kernel's accept queue.
 const BACKLOG: i32 = 4096;
-/// How long to wait when the machine has no file descriptor left for a connection: those that were
-/// told to go have gone by then.
+/// Pause when no file descriptor is left for a connection; dismissed connections have closed by then.
 const NO_DESCRIPTOR_PAUSE: Duration = Duration::from_millis(10);
 
-/// A listening socket that shares its address with those of the other threads.
+/// Binds a listener that shares its address with those of the other threads (`SO_REUSEPORT`).
 pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(
         Domain::for_address(address),
@@ -47,8 +46,8 @@ pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// Whether another process listens there already: sharing an address with oneself is meant,
-/// sharing it with somebody else would take half of his requests.
+/// Returns `true` if another process listens on this address. Sharing is intended among the threads of one
+/// process only: another process would receive half of the requests.
 pub(crate) fn is_taken(address: SocketAddr) -> io::Result<bool> {
     if address.port() == 0 {
         return Ok(false);
@@ -66,14 +65,14 @@ pub(crate) fn is_taken(address: SocketAddr) -> io::Result<bool> {
     }
 }
 
-/// Accepts until the server is told to stop, then takes what the kernel has queued, and closes the
-/// listener. With as many connections open as allowed, others give way; if none can, one more is
-/// held back and the next ones wait in the kernel.
+/// Accepts connections until the server stops, then serves those in the kernel's queue and closes the listener.
+/// At the connection limit idle connections are closed; without any, one more is held back and the next ones
+/// wait in the kernel.
 pub(crate) async fn accept(
     listener: tokio::net::TcpListener,
     scheme: Scheme,
     mut shared: Arc<Shared>,
-    connections: Arc<Connections>,
+    connections: Arc<ThreadConnections>,
     mut stopped: watch::Receiver<bool>,
 ) {
     let mut stop = pin!(async move {
@@ -88,31 +87,33 @@ pub(crate) async fn accept(
             Ok((stream, peer)) => {
                 shared = shared.latest();
                 let from = (peer.ip(), scheme);
-                let place = tokio::select! {
+                let permit = tokio::select! {
                     biased;
-                    place = shared.room.place(&shared.engine.clock) => place,
+                    permit = shared.connection_limits.admit(&shared.engine.clock) => permit,
                     () = &mut stop => {
                         serve_late(stream, from, &shared, &connections);
                         break;
                     }
                 };
-                let Some(place) = place else { return };
-                serve(stream, from, place, &shared, &connections);
+                let Some(permit) = permit else { return };
+                serve(stream, from, permit, &shared, &connections);
             }
             Err(error) if is_exhaustion(&error) => {
-                shared.room.make_room(shared.engine.clock.now());
+                shared
+                    .connection_limits
+                    .close_idle(shared.engine.clock.now());
                 sleep(NO_DESCRIPTOR_PAUSE).await;
             }
-            // The client left before it was accepted; the next one is already there.
+            // The client left before it was accepted; try the next one.
             Err(_) => {}
         }
     }
     shared = shared.latest();
-    // Who waits in the queue waits for the process that has taken this one's place.
+    // Queued connections are for the process that has replaced this one.
     if shared.lifecycle.is_replaced() {
         return;
     }
-    // Their descriptors may be wanted for those who still have to be heard.
+    // Idle connections may hold the descriptors that the queued ones need.
     if let Some(stopped) = shared.lifecycle.draining_since() {
         connections.close_answered(stopped);
     }
@@ -120,7 +121,7 @@ pub(crate) async fn accept(
     let mut listener = listener.into_std().ok();
     while let Some(open) = listener.take() {
         let (queued, exhausted) = queued(&open);
-        // What comes into the queue from now on is reset. So nothing else is done before closing.
+        // Connections queued from now on are reset, so the listener is closed first.
         if exhausted {
             listener = Some(open);
         } else {
@@ -135,7 +136,7 @@ pub(crate) async fn accept(
     }
 }
 
-/// What the kernel has queued for a listener, and whether there was no descriptor for all of it.
+/// Takes the kernel's accept queue of a listener. `true`: descriptors ran out before its end.
 fn queued(listener: &TcpListener) -> (Vec<(TcpStream, SocketAddr)>, bool) {
     let mut queued = Vec::new();
     let exhausted = loop {

@@ -1,43 +1,45 @@
-//! The PROXY protocol, versions 1 and 2: what a proxy that only passes bytes on says first, of the client that it
-//! passes them on for. There is no I/O in here.
+//! Parser of the PROXY protocol, versions 1 and 2: the header in which a TCP proxy names its client. There is
+//! no I/O in here.
 //!
-//! Whoever is believed here can say that he is anybody. So it is read from those only whom the operator has named, one
-//! header at the very beginning of a connection, and strictly: what may not be is the end of the connection, and nothing
-//! is guessed. (<https://www.haproxy.org/download/2.9/doc/proxy-protocol.txt>)
+//! A sender of this header can claim any address. So it is read from configured addresses only, once at the
+//! very beginning of a connection, and strictly: any error closes the connection, nothing is guessed.
+//! (<https://www.haproxy.org/download/2.9/doc/proxy-protocol.txt>)
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The longest header that is read, in bytes: those of version 2 may bring along what nobody here wants to know.
+/// Longest accepted header in bytes: version 2 may carry optional fields.
 pub const LONGEST: usize = 4096;
 
-/// A header of version 1 is a line of so many bytes at most, its end included.
+/// Longest header of version 1 in bytes, with its line end.
 const LONGEST_LINE: usize = 107;
 const LINE: &[u8] = b"PROXY ";
-/// What headers of version 2 begin with: no request and no handshake does.
+/// Signature of version 2, which begins no request and no handshake.
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
-/// The signature, version and command, family and transport, and the length of the rest.
+/// Bytes of the signature, version and command, family and transport, and length of the rest.
 const FIXED: usize = 16;
-/// The type of the piece of a header of version 2 that holds its checksum.
+/// Type of the optional field with the checksum (`PP2_TYPE_CRC32C`).
 const CHECKSUM: u8 = 0x03;
 
-/// Who is at the other end, as the proxy says.
+/// Origin of a connection according to its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum ProxySource {
     /// A client at this address.
     Client(IpAddr),
-    /// A client of whom the proxy knows no address.
+    /// A client whose address the proxy does not know.
     Unknown,
-    /// The proxy itself, which looks whether all is well.
+    /// The proxy itself, for a health check.
     Proxy,
 }
 
-/// What is wrong with a header.
+/// Error of a header, with its reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Malformed(pub &'static str);
+pub struct BadProxyHeader(pub &'static str);
 
-/// Reads the header at the front, and says how long it is; `None` while it is not complete.
-pub fn read(input: &[u8]) -> Result<Option<(Source, usize)>, Malformed> {
+/// Parses the header at the front. Returns it with its length; `None` while it is incomplete.
+///
+/// Fails on any deviation from the specification; the connection must then be closed.
+pub fn read(input: &[u8]) -> Result<Option<(ProxySource, usize)>, BadProxyHeader> {
     if input.starts_with(LINE) {
         line(input)
     } else if input.starts_with(SIGNATURE) {
@@ -45,48 +47,47 @@ pub fn read(input: &[u8]) -> Result<Option<(Source, usize)>, Malformed> {
     } else if LINE.starts_with(input) || SIGNATURE.starts_with(input) {
         Ok(None)
     } else {
-        Err(Malformed("no header of the PROXY protocol"))
+        Err(BadProxyHeader("no header of the PROXY protocol"))
     }
 }
 
-/// Whether these bytes are the beginning of a header, and of nothing else.
+/// Returns `true` if these bytes are the beginning of a header, and of nothing else.
 pub fn is_begun(input: &[u8]) -> bool {
     input.starts_with(LINE) || input.starts_with(SIGNATURE)
 }
 
-/// `PROXY TCP4 192.0.2.7 198.51.100.1 56324 443`, and the end of the line.
-fn line(input: &[u8]) -> Result<Option<(Source, usize)>, Malformed> {
+/// Parses version 1: `PROXY TCP4 192.0.2.7 198.51.100.1 56324 443` and the line end.
+fn line(input: &[u8]) -> Result<Option<(ProxySource, usize)>, BadProxyHeader> {
     let most = &input[..input.len().min(LONGEST_LINE)];
     let Some(end) = memchr::memchr(b'\n', most) else {
         return if input.len() < LONGEST_LINE {
             Ok(None)
         } else {
-            Err(Malformed("a line of more than 107 bytes"))
+            Err(BadProxyHeader("a line of more than 107 bytes"))
         };
     };
     let text = most[..end]
         .strip_suffix(b"\r")
         .filter(|text| text.iter().all(|byte| (b' '..=b'~').contains(byte)))
         .and_then(|text| std::str::from_utf8(text).ok())
-        .ok_or(Malformed("a line that is no text with CRLF behind it"))?;
+        .ok_or(BadProxyHeader("a line that is no text with CRLF behind it"))?;
     let words: Vec<&str> = text.split(' ').collect();
-    let source = match words[..] {
-        [_, "UNKNOWN", ..] => Some(Source::Unknown),
-        [_, "TCP4", from, to, port, other] => {
-            both::<Ipv4Addr>(from, to, [port, other]).map(|from| Source::Client(from.into()))
-        }
-        [_, "TCP6", from, to, port, other] => {
-            both::<Ipv6Addr>(from, to, [port, other]).map(|from| Source::Client(from.into()))
-        }
-        _ => None,
-    };
+    let source =
+        match words[..] {
+            [_, "UNKNOWN", ..] => Some(ProxySource::Unknown),
+            [_, "TCP4", from, to, port, other] => both::<Ipv4Addr>(from, to, [port, other])
+                .map(|from| ProxySource::Client(from.into())),
+            [_, "TCP6", from, to, port, other] => both::<Ipv6Addr>(from, to, [port, other])
+                .map(|from| ProxySource::Client(from.into())),
+            _ => None,
+        };
     match source {
         Some(source) => Ok(Some((source, end + 1))),
-        None => Err(Malformed("a line without two addresses and two ports")),
+        None => Err(BadProxyHeader("a line without two addresses and two ports")),
     }
 }
 
-/// The first of two addresses, if they and their ports are written as they have to be.
+/// Returns the first of two addresses, if they and their ports are in canonical form.
 fn both<T: std::str::FromStr>(from: &str, to: &str, ports: [&str; 2]) -> Option<T> {
     let is_port = |port: &&str| {
         let plain = port.bytes().all(|byte| byte.is_ascii_digit());
@@ -97,44 +98,46 @@ fn both<T: std::str::FromStr>(from: &str, to: &str, ports: [&str; 2]) -> Option<
     ports.iter().all(is_port).then(|| from.parse().ok())?
 }
 
-/// The form of version 2.
-fn binary(input: &[u8]) -> Result<Option<(Source, usize)>, Malformed> {
+/// Parses version 2.
+fn binary(input: &[u8]) -> Result<Option<(ProxySource, usize)>, BadProxyHeader> {
     let Some((&[.., command, family, high, low], _)) = input.split_first_chunk::<FIXED>() else {
         return Ok(None);
     };
     let length = usize::from(u16::from_be_bytes([high, low]));
     let whole = FIXED + length;
     if whole > LONGEST {
-        return Err(Malformed("a header of more than 4096 bytes"));
+        return Err(BadProxyHeader("a header of more than 4096 bytes"));
     }
     let is_local = match command {
         0x20 => true,
         0x21 => false,
-        _ => return Err(Malformed("another version, or an unknown command")),
+        _ => return Err(BadProxyHeader("another version, or an unknown command")),
     };
-    // How long the addresses are: TCP or UDP, by version 4 or 6, and sockets of one machine.
+    // Bytes of the addresses: TCP or UDP over IPv4 or IPv6, and Unix sockets.
     let addresses = match family {
         0x00 => 0,
         0x11 | 0x12 => 12,
         0x21 | 0x22 => 36,
         0x31 | 0x32 => 216,
-        _ => return Err(Malformed("an unknown family of addresses")),
+        _ => return Err(BadProxyHeader("an unknown family of addresses")),
     };
     let Some(header) = input.get(..whole) else {
         return Ok(None);
     };
-    // What the proxy says of itself, or of nothing that it knows, is not looked at.
+    // Addresses of a LOCAL command or an unspecified family are ignored.
     if is_local || addresses == 0 {
         let source = if is_local {
-            Source::Proxy
+            ProxySource::Proxy
         } else {
-            Source::Unknown
+            ProxySource::Unknown
         };
         return Ok(Some((source, whole)));
     }
     let (said, pieces) = header[FIXED..]
         .split_at_checked(addresses)
-        .ok_or(Malformed("a header that is too short for its addresses"))?;
+        .ok_or(BadProxyHeader(
+            "a header that is too short for its addresses",
+        ))?;
     check_pieces(header, pieces)?;
     let source = match family {
         0x11 | 0x12 => said
@@ -145,41 +148,41 @@ fn binary(input: &[u8]) -> Result<Option<(Source, usize)>, Malformed> {
             .map(|from| IpAddr::from(Ipv6Addr::from(*from))),
         _ => None,
     };
-    let source = source.map_or(Source::Unknown, Source::Client);
+    let source = source.map_or(ProxySource::Unknown, ProxySource::Client);
     Ok(Some((source, whole)))
 }
 
-/// What else a header brings along: type, length and value, one after the other. Of all that only the checksum counts.
-fn check_pieces(header: &[u8], pieces: &[u8]) -> Result<(), Malformed> {
+/// Checks the optional fields (type, length, value). All but the checksum are ignored.
+fn check_pieces(header: &[u8], pieces: &[u8]) -> Result<(), BadProxyHeader> {
     let mut rest = pieces;
     let mut checksum = None;
     while let Some((&[kind, high, low], behind)) = rest.split_first_chunk::<3>() {
         let length = usize::from(u16::from_be_bytes([high, low]));
         let (value, next) = behind
             .split_at_checked(length)
-            .ok_or(Malformed("a piece that is longer than its header"))?;
+            .ok_or(BadProxyHeader("a piece that is longer than its header"))?;
         if kind == CHECKSUM {
             let said = <[u8; 4]>::try_from(value);
-            let said = said.map_err(|_| Malformed("a checksum that is none"))?;
+            let said = said.map_err(|_| BadProxyHeader("a checksum that is none"))?;
             let at = header.len() - behind.len();
             if checksum.replace((at, u32::from_be_bytes(said))).is_some() {
-                return Err(Malformed("two checksums"));
+                return Err(BadProxyHeader("two checksums"));
             }
         }
         rest = next;
     }
     if !rest.is_empty() {
-        return Err(Malformed("a piece that is cut off"));
+        return Err(BadProxyHeader("a piece that is cut off"));
     }
     match checksum {
         Some((at, said)) if crc32c(header, at..at + 4) != said => {
-            Err(Malformed("a checksum of other bytes"))
+            Err(BadProxyHeader("a checksum of other bytes"))
         }
         _ => Ok(()),
     }
 }
 
-/// The checksum of a header (RFC 9260, appendix A), in which these bytes count as zeros.
+/// Returns the CRC-32C of a header (RFC 9260, appendix A) with these bytes taken as zeros.
 fn crc32c(header: &[u8], zeros: std::ops::Range<usize>) -> u32 {
     const REVERSED: u32 = 0x82f6_3b78;
     let mut sum = u32::MAX;
@@ -202,7 +205,7 @@ mod tests {
 
     use super::*;
 
-    /// A header of version 2.
+    /// Returns a header of version 2.
     fn header(command: u8, family: u8, rest: &[u8]) -> Vec<u8> {
         let length = (rest.len() as u16).to_be_bytes();
         [SIGNATURE, &[command, family], &length, rest].concat()
@@ -215,8 +218,8 @@ mod tests {
 
     const V4: [u8; 12] = [192, 0, 2, 7, 10, 0, 0, 1, 0x12, 0x34, 0, 80];
 
-    /// It is read so, however it comes, and nothing behind it.
-    fn check(header: &[u8], expected: Source) {
+    /// Checks the reading at every split, and with bytes behind it.
+    fn check(header: &[u8], expected: ProxySource) {
         for length in 0..header.len() {
             assert_eq!(read(&header[..length]), Ok(None), "{length} of {header:?}");
         }
@@ -227,8 +230,8 @@ mod tests {
         assert!(is_begun(header));
     }
 
-    fn client(address: &str) -> Source {
-        Source::Client(address.parse().expect("an address"))
+    fn client(address: &str) -> ProxySource {
+        ProxySource::Client(address.parse().expect("an address"))
     }
 
     #[test]
@@ -255,10 +258,10 @@ mod tests {
             &format!("PROXY TCP6 {full} {full} 65535 65535\r\n"),
             client(full),
         );
-        check("PROXY UNKNOWN\r\n", Source::Unknown);
+        check("PROXY UNKNOWN\r\n", ProxySource::Unknown);
         let longest = format!("PROXY UNKNOWN {full} {full} 65535 65535\r\n");
         assert_eq!(longest.len(), LONGEST_LINE);
-        check(&longest, Source::Unknown);
+        check(&longest, ProxySource::Unknown);
     }
 
     #[test]
@@ -312,13 +315,16 @@ mod tests {
                 header(0x21, 0x22, &[&v6[..], &noise].concat()),
                 client("2001:db8::7"),
             ),
-            (header(0x21, 0x31, &[b'/'; 216]), Source::Unknown),
-            (header(0x21, 0x00, b""), Source::Unknown),
-            (header(0x21, 0x00, b"whatever"), Source::Unknown),
-            (header(0x20, 0x00, b""), Source::Proxy),
-            (header(0x20, 0x11, &V4), Source::Proxy),
-            (header(0x20, 0x11, b"cut"), Source::Proxy),
-            (header(0x20, 0x00, &[0; LONGEST - FIXED]), Source::Proxy),
+            (header(0x21, 0x31, &[b'/'; 216]), ProxySource::Unknown),
+            (header(0x21, 0x00, b""), ProxySource::Unknown),
+            (header(0x21, 0x00, b"whatever"), ProxySource::Unknown),
+            (header(0x20, 0x00, b""), ProxySource::Proxy),
+            (header(0x20, 0x11, &V4), ProxySource::Proxy),
+            (header(0x20, 0x11, b"cut"), ProxySource::Proxy),
+            (
+                header(0x20, 0x00, &[0; LONGEST - FIXED]),
+                ProxySource::Proxy,
+            ),
         ] {
             check(&header, expected);
         }
@@ -354,7 +360,7 @@ mod tests {
 
     #[test]
     fn a_checksum_is_that_of_the_header_without_it() {
-        // The value that everybody gives for it.
+        // The standard check value.
         assert_eq!(crc32c(b"123456789", 0..0), 0xe306_9283);
         assert_eq!(crc32c(&[0; 32], 0..0), 0x8a91_36aa);
         let made = |before: &[u8], behind: &[u8]| {
@@ -367,18 +373,18 @@ mod tests {
         };
         for (header, kind) in [made(b"", b""), made(&piece(1, b"h2"), &piece(4, b"xy"))] {
             check(&header, client("192.0.2.7"));
-            // Of another kind, the piece is no checksum.
+            // With another type, the field is no checksum.
             for at in (SIGNATURE.len()..header.len()).filter(|at| *at != kind) {
                 let mut other = header.clone();
                 other[at] ^= 1;
-                let is_read = matches!(read(&other), Ok(Some((Source::Client(_), _))));
+                let is_read = matches!(read(&other), Ok(Some((ProxySource::Client(_), _))));
                 assert!(!is_read, "{at} of {header:?}");
             }
         }
     }
 
     proptest! {
-        /// More bytes never change a reading, and nothing is read beyond the bound.
+        /// More bytes never change a reading, and nothing is read beyond the limit.
         #[test]
         fn bytes_are_a_header_or_refused(
             begins in prop::sample::select(vec![&b""[..], LINE, SIGNATURE, b"PROXY TCP4 1.2.3.4 ", b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0"]),

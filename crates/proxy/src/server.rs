@@ -20,13 +20,13 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use crate::active::{ActiveConfig, Lifecycle};
 use crate::commands::MAX_WAITING;
 use crate::config::{Config, Source};
-use crate::connections::Connections;
+use crate::connections::ThreadConnections;
 use crate::handle::Handle;
 use crate::handover::{InheritedSockets, label};
-use crate::listener::{Listening, accept, bind, is_taken};
+use crate::listener::{BoundListener, accept, bind, is_taken};
 use crate::notices::{Kind, Notices};
 use crate::reload::{OnStage, Reloader, ServerStage};
-use crate::session::{Finished, OnFinished};
+use crate::session::{FinishedRequest, OnFinished};
 use crate::shared::{Shared, keep_updates, start_push};
 use crate::signals::{OnReopen, Signals, StopSignal};
 use crate::tiers::{self, TierStartError};
@@ -144,7 +144,7 @@ pub struct Summary {
 pub struct Server {
     addresses: Vec<(Scheme, SocketAddr)>,
     /// Listeners by thread.
-    listeners: Vec<Vec<Listening>>,
+    listeners: Vec<Vec<BoundListener>>,
     config: Config,
     notices: Notices,
     on_finished: Option<OnFinished>,
@@ -160,14 +160,14 @@ pub struct Server {
 /// Addresses, listeners by thread, and copies of these with their labels.
 type BoundSockets = (
     Vec<(Scheme, SocketAddr)>,
-    Vec<Vec<Listening>>,
+    Vec<Vec<BoundListener>>,
     Vec<(String, OwnedFd)>,
 );
 
 /// A server with tiers and state loaded, which does not accept yet.
 pub struct Started {
     addresses: Vec<(Scheme, SocketAddr)>,
-    listeners: Vec<Vec<Listening>>,
+    listeners: Vec<Vec<BoundListener>>,
     handle: Handle,
     /// Runtime for signals, name resolution and health checks.
     runtime: Runtime,
@@ -209,7 +209,7 @@ impl Server {
     ) -> Result<BoundSockets, ServerError> {
         let threads = config.threads.max(1);
         let mut addresses = Vec::new();
-        let mut listeners: Vec<Vec<Listening>> = Vec::new();
+        let mut listeners: Vec<Vec<BoundListener>> = Vec::new();
         listeners.resize_with(threads, Vec::new);
         let mut sockets = Vec::new();
         let plain = config.listen.iter().map(|&address| (Scheme::Http, address));
@@ -229,7 +229,7 @@ impl Server {
                 sockets.push((label(scheme, wanted), copy.into()));
             }
             for (number, socket) in shared_out(taken, threads).map_err(failed)? {
-                listeners[number].push(Listening { socket, scheme });
+                listeners[number].push(BoundListener { socket, scheme });
             }
         }
         if let ([address, ..], false) = (inherited.left().as_slice(), inherited.takes_over()) {
@@ -240,7 +240,10 @@ impl Server {
 
     /// Sets a callback for every finished request. It blocks the serving thread.
     #[must_use]
-    pub fn on_finished(mut self, tell: impl Fn(&Finished<'_>) + Send + Sync + 'static) -> Self {
+    pub fn on_finished(
+        mut self,
+        tell: impl Fn(&FinishedRequest<'_>) + Send + Sync + 'static,
+    ) -> Self {
         self.on_finished = Some(Arc::new(tell));
         self
     }
@@ -505,7 +508,7 @@ async fn wait_for_stop(
 }
 
 fn serve_thread(
-    listeners: Vec<Listening>,
+    listeners: Vec<BoundListener>,
     shared: &Arc<Shared>,
     mut stopped: channel::Receiver<bool>,
 ) -> io::Result<()> {
@@ -514,8 +517,8 @@ fn serve_thread(
         .max_blocking_threads(FILE_THREADS)
         .build()?;
     runtime.block_on(async {
-        let connections = Arc::new(Connections::default());
-        shared.room.add(&connections);
+        let connections = Arc::new(ThreadConnections::default());
+        shared.connection_limits.add(&connections);
         let mut accepting = Vec::new();
         for listener in listeners {
             let socket = tokio::net::TcpListener::from_std(listener.socket)?;

@@ -17,17 +17,17 @@ use microcache_store::{MemoryLimits, Tiers};
 use rustls::ServerConfig;
 
 use crate::active::{ActiveConfig, Lifecycle};
+use crate::admission::{ConnectionLimits, LimitSettings};
 use crate::config::{Cidr, ClientTimeouts, Config, GoesTo, Http2Limits, Watching};
 use crate::connections::FIRST_REQUEST;
-use crate::files::Files;
-use crate::h1::Limits as HeadLimits;
-use crate::lent::Lent;
+use crate::files::DirectoryOrigin;
+use crate::h1::HeadLimits;
 use crate::metrics::{Metrics, Refusal};
 use crate::notices::Notices;
+use crate::pinned::PinnedBytes;
 use crate::rates::RateLimits;
-use crate::room::{Bounds, Room};
 use crate::routing::Routing;
-use crate::session::{OnFinished, Pseudonym, Strangers};
+use crate::session::{OnFinished, Pseudonym, UntrustedForwarders};
 use crate::tls::IssuedCertificates;
 use crate::watched::WatchedPages;
 
@@ -81,15 +81,15 @@ pub(crate) struct Shared {
     /// A redirect to HTTPS or an ACME challenge has to be checked before the cache.
     pub(crate) looks_first: bool,
     pub(crate) pseudonym: Arc<Pseudonym>,
-    pub(crate) room: Arc<Room>,
-    pub(crate) lent: Lent,
-    /// Rate limits of routes, if any.
+    pub(crate) connection_limits: Arc<ConnectionLimits>,
+    pub(crate) pinned: PinnedBytes,
+    /// What routes let through; `None` where none lets through less than there is.
     pub(crate) rates: Option<Box<RateLimits>>,
     pub(crate) notices: Notices,
     pub(crate) metrics: Arc<Metrics>,
-    /// Untrusted peers that sent `X-Forwarded-Proto`.
-    pub(crate) strangers: Arc<Strangers>,
-    /// Callback for finished requests.
+    /// Who has said that the visitor came by TLS, and was not believed.
+    pub(crate) untrusted_forwarders: Arc<UntrustedForwarders>,
+    /// Who is told of each request when it is over.
     pub(crate) on_finished: Option<OnFinished>,
     pub(crate) lifecycle: Arc<Lifecycle>,
     /// Generation of the configuration: the number of reloads before it.
@@ -123,12 +123,15 @@ impl Shared {
             mercure,
             watched,
             pseudonym: Arc::new(Pseudonym::new()),
-            room: Arc::new(Room::new(Bounds::of(config), notices.clone())),
-            lent: Lent::new(fill_memory(config), slow_reader_timeout(config)),
+            connection_limits: Arc::new(ConnectionLimits::new(
+                LimitSettings::of(config),
+                notices.clone(),
+            )),
+            pinned: PinnedBytes::new(fill_memory(config), slow_reader_timeout(config)),
             rates: RateLimits::of(config, |name| metrics.route(name), None),
             notices,
             metrics,
-            strangers: Arc::default(),
+            untrusted_forwarders: Arc::default(),
             on_finished: None,
             lifecycle,
             generation: 0,
@@ -167,7 +170,7 @@ impl Shared {
             watched: &self.watched,
         };
         let (routes, find, routing) = routes(config, behind, object, &self.metrics);
-        self.room.rebound(Bounds::of(config));
+        self.connection_limits.resize(LimitSettings::of(config));
         if let Some(push) = &self.push {
             push.renew_keys(config.push.keys.clone());
         }
@@ -178,10 +181,10 @@ impl Shared {
             mercure,
             watched: Arc::clone(&self.watched),
             pseudonym: Arc::clone(&self.pseudonym),
-            room: Arc::clone(&self.room),
-            lent: self
-                .lent
-                .renewed(fill_memory(config), slow_reader_timeout(config)),
+            connection_limits: Arc::clone(&self.connection_limits),
+            pinned: self
+                .pinned
+                .with_limit(fill_memory(config), slow_reader_timeout(config)),
             rates: RateLimits::of(
                 config,
                 |name| self.metrics.route(name),
@@ -189,7 +192,7 @@ impl Shared {
             ),
             notices: self.notices.clone(),
             metrics: Arc::clone(&self.metrics),
-            strangers: Arc::clone(&self.strangers),
+            untrusted_forwarders: Arc::clone(&self.untrusted_forwarders),
             on_finished: self.on_finished.clone(),
             lifecycle: Arc::clone(&self.lifecycle),
             generation: self.generation + 1,
@@ -197,8 +200,8 @@ impl Shared {
         lasting.with(config)
     }
 
-    /// Returns true if connections from this address begin with a PROXY header.
-    pub(crate) fn expects_introduction(&self, peer: IpAddr) -> bool {
+    /// Whether connections from there begin with the PROXY protocol.
+    pub(crate) fn expects_proxy_header(&self, peer: IpAddr) -> bool {
         let mut blocks = self.proxy_protocol.iter();
         blocks.any(|block| block.contains(peer))
     }
@@ -267,12 +270,12 @@ struct Lasting {
     mercure: Option<Arc<Hub>>,
     watched: Arc<WatchedPages>,
     pseudonym: Arc<Pseudonym>,
-    room: Arc<Room>,
-    lent: Lent,
+    connection_limits: Arc<ConnectionLimits>,
+    pinned: PinnedBytes,
     rates: Option<Box<RateLimits>>,
     notices: Notices,
     metrics: Arc<Metrics>,
-    strangers: Arc<Strangers>,
+    untrusted_forwarders: Arc<UntrustedForwarders>,
     on_finished: Option<OnFinished>,
     lifecycle: Arc<Lifecycle>,
     generation: u64,
@@ -304,12 +307,12 @@ impl Lasting {
             issued: issued(config),
             looks_first: secure_port.is_some() || config.acme.is_on(),
             pseudonym: self.pseudonym,
-            room: self.room,
-            lent: self.lent,
+            connection_limits: self.connection_limits,
+            pinned: self.pinned,
             rates: self.rates,
             notices: self.notices,
             metrics: self.metrics,
-            strangers: self.strangers,
+            untrusted_forwarders: self.untrusted_forwarders,
             on_finished: self.on_finished,
             lifecycle: self.lifecycle,
             generation: self.generation,
@@ -417,7 +420,7 @@ fn routes(
             max_object: route.max_object.unwrap_or(object),
             origin: match &route.goes_to {
                 GoesTo::Upstream(number) => Arc::clone(&behind.origins[*number]),
-                GoesTo::Files(root) => Arc::new(Files::new(root.clone())),
+                GoesTo::Files(root) => Arc::new(DirectoryOrigin::new(root.clone())),
                 GoesTo::Push => Arc::clone(behind.push()) as Arc<dyn Origin>,
                 GoesTo::Mercure => behind.mercure(),
                 GoesTo::Watch => behind.watch(),

@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::active::{ActiveConfig, Lifecycle};
 use crate::config::Watching;
-use crate::session::{Caller, Freshened, PlainGet, Session, client_address, visitor_scheme};
+use crate::session::{Caller, PlainGet, RefreshOutcome, Session, client_address, visitor_scheme};
 
 /// Minimum interval between two lookups of a page, and so between two notifications.
 const PACE: Duration = Duration::from_millis(50);
@@ -346,8 +346,8 @@ impl Follower {
             return Some(at);
         }
         let pause = match self.session.freshen(&self.plain).await {
-            Freshened::Asked => REFRESH_PACE,
-            Freshened::NotKept => {
+            RefreshOutcome::Requested => REFRESH_PACE,
+            RefreshOutcome::NotStored => {
                 // A page that was storable before may be so again: the application may have a temporary
                 // failure.
                 if !seen.was_shown {

@@ -5,7 +5,7 @@ use http::Method;
 use microcache_engine::Decision;
 use microcache_policy::Detail;
 use microcache_policy::key::split_query;
-use microcache_proxy::{Hosted, Outlook};
+use microcache_proxy::{BuiltinService, RequestExplanation};
 
 use super::phrases::ExplanationStep;
 
@@ -33,39 +33,41 @@ enum Meaning {
 }
 
 /// Returns true if the response comes from memory, like a hit.
-pub(super) fn is_at_hand(place: Hosted, outlook: &Outlook) -> bool {
+pub(super) fn is_at_hand(place: BuiltinService, outlook: &RequestExplanation) -> bool {
     matches!(meaning(place, outlook), Meaning::Read)
 }
 
-fn meaning(place: Hosted, outlook: &Outlook) -> Meaning {
+fn meaning(place: BuiltinService, outlook: &RequestExplanation) -> Meaning {
     let request = &outlook.request;
     let (path, _) = split_query(&request.target);
     let passes_for = match outlook.explained.decision {
         Decision::Pass(_, detail) => detail,
         _ => None,
     };
-    let documents = matches!(place, Hosted::Documents { .. });
+    let documents = matches!(place, BuiltinService::Documents { .. });
     match (&request.method, passes_for, place) {
-        (&Method::GET | &Method::HEAD, _, Hosted::Script) => Meaning::Read,
-        (&Method::GET | &Method::HEAD, _, Hosted::Hub) => Meaning::Stream,
-        (&Method::GET | &Method::HEAD, _, Hosted::Subscriptions) => Meaning::WhoSubscribes,
-        (&Method::POST, _, Hosted::Hub) => Meaning::Publish,
-        (&Method::GET | &Method::HEAD, _, Hosted::Documents { is_let: false, .. }) => {
+        (&Method::GET | &Method::HEAD, _, BuiltinService::Script) => Meaning::Read,
+        (&Method::GET | &Method::HEAD, _, BuiltinService::Hub) => Meaning::Stream,
+        (&Method::GET | &Method::HEAD, _, BuiltinService::Subscriptions) => Meaning::WhoSubscribes,
+        (&Method::POST, _, BuiltinService::Hub) => Meaning::Publish,
+        (&Method::GET | &Method::HEAD, _, BuiltinService::Documents { is_let: false, .. }) => {
             Meaning::Private
         }
         (&Method::GET, _, _) if request.upgrade => Meaning::Socket,
         // What ends with a slash names no document.
-        (&Method::GET, Some(Detail::EventStream), Hosted::Documents { .. })
+        (&Method::GET, Some(Detail::EventStream), BuiltinService::Documents { .. })
             if !path.ends_with(b"/") =>
         {
             Meaning::Stream
         }
-        (&Method::GET | &Method::HEAD, _, Hosted::Documents { is_there, .. }) => match passes_for {
-            _ if !is_there => Meaning::Missing,
-            Some(why) => Meaning::ReadPast(why),
-            None => Meaning::Read,
-        },
-        (&Method::GET | &Method::HEAD, _, Hosted::Watch) => {
+        (&Method::GET | &Method::HEAD, _, BuiltinService::Documents { is_there, .. }) => {
+            match passes_for {
+                _ if !is_there => Meaning::Missing,
+                Some(why) => Meaning::ReadPast(why),
+                None => Meaning::Read,
+            }
+        }
+        (&Method::GET | &Method::HEAD, _, BuiltinService::Watch) => {
             let fields = request.fields();
             let accepts = fields.get("accept").unwrap_or_default();
             let mut accepted = accepts.split(|&byte| byte == b',');
@@ -83,9 +85,9 @@ fn meaning(place: Hosted, outlook: &Outlook) -> Meaning {
 }
 
 /// The whole in a sentence.
-pub(super) fn sentence(place: Hosted, outlook: &Outlook) -> String {
+pub(super) fn sentence(place: BuiltinService, outlook: &RequestExplanation) -> String {
     let what = match (place, meaning(place, outlook)) {
-        (Hosted::Script, Meaning::Read) => {
+        (BuiltinService::Script, Meaning::Read) => {
             "It is the script that has pages update themselves, and comes out of this program"
         }
         (_, Meaning::Read) => {
@@ -101,10 +103,10 @@ pub(super) fn sentence(place: Hosted, outlook: &Outlook) -> String {
             "It is answered 401 or 403: what is there is private, and the request shows no token that names it"
         }
         (_, Meaning::Missing) => "It is answered 404: there is no such document",
-        (Hosted::Watch, Meaning::Stream) => {
+        (BuiltinService::Watch, Meaning::Stream) => {
             "It is a subscription: an event stream of what changes of the documents and pages that it names"
         }
-        (Hosted::Hub, Meaning::Stream) => {
+        (BuiltinService::Hub, Meaning::Stream) => {
             "It is a subscription: an event stream of updates of the topics that it names, if it may have one"
         }
         (_, Meaning::Stream) => {
@@ -130,13 +132,13 @@ pub(super) fn sentence(place: Hosted, outlook: &Outlook) -> String {
     format!("{what}. The application is not asked.")
 }
 
-const fn publishing(place: Hosted) -> &'static str {
+const fn publishing(place: BuiltinService) -> &'static str {
     match place {
-        Hosted::Documents {
+        BuiltinService::Documents {
             has_publishers: true,
             ..
         } => "It changes documents, and tells all who watch them, if it brings the secret",
-        Hosted::Hub => {
+        BuiltinService::Hub => {
             "It publishes an update to all who subscribe to its topics, if it brings a token"
         }
         _ => "It is answered 403: nobody may change documents",
@@ -144,37 +146,37 @@ const fn publishing(place: Hosted) -> &'static str {
 }
 
 /// Steps of the explanation after the route.
-pub(super) fn steps(place: Hosted, outlook: &Outlook) -> Vec<ExplanationStep> {
+pub(super) fn steps(place: BuiltinService, outlook: &RequestExplanation) -> Vec<ExplanationStep> {
     let mut steps = vec![what_it_is(place)];
-    if matches!(place, Hosted::Hub | Hosted::Subscriptions) {
+    if matches!(place, BuiltinService::Hub | BuiltinService::Subscriptions) {
         return steps;
     }
     steps.extend(what_becomes(meaning(place, outlook)));
-    if let Hosted::Documents { has_publishers, .. } = place {
+    if let BuiltinService::Documents { has_publishers, .. } = place {
         steps.push(who_publishes(has_publishers));
     }
     steps
 }
 
-fn what_it_is(place: Hosted) -> ExplanationStep {
+fn what_it_is(place: BuiltinService) -> ExplanationStep {
     match place {
-        Hosted::Documents { .. } => ExplanationStep::new(
+        BuiltinService::Documents { .. } => ExplanationStep::new(
             "no application is asked: what is at such a path are documents that are put in",
             "`push` names what their paths begin with; neither the host nor the query counts, and purges touch nothing there",
         ),
-        Hosted::Watch => ExplanationStep::new(
+        BuiltinService::Watch => ExplanationStep::new(
             "no application is asked: this path is for those who watch documents and pages",
             "it is there where `push` names documents, or `watch` of a route lets its pages be watched",
         ),
-        Hosted::Hub => ExplanationStep::new(
+        BuiltinService::Hub => ExplanationStep::new(
             "no application is asked: this path is the Mercure hub's",
             "it is there where `mercure_publisher_key_file` names the key that tokens are checked with",
         ),
-        Hosted::Subscriptions => ExplanationStep::new(
+        BuiltinService::Subscriptions => ExplanationStep::new(
             "no application is asked: under this path the Mercure hub tells who subscribes",
             "it is there where `mercure_subscriptions` is set",
         ),
-        Hosted::Script => ExplanationStep::new(
+        BuiltinService::Script => ExplanationStep::new(
             "no application is asked: the script is a part of this program",
             "it is there where `push` names documents, or `watch` of a route lets its pages be watched",
         ),

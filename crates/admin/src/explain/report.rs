@@ -5,14 +5,14 @@ use microcache_policy::{
     CacheStatus, Detail, Forward, Millis, ResponseExplanation, ResponseFacts, Reuse, Storable,
     Times,
 };
-use microcache_proxy::{Fetched, Outlook};
+use microcache_proxy::{FetchedResponse, RequestExplanation};
 use serde_json::{Value, json};
 
 use super::phrases::{ExplanationStep, span, text};
 use super::{builtin_routes, steps, stored};
 
 /// All there is to say, for programs and people.
-pub(super) fn report(outlook: &Outlook) -> Value {
+pub(super) fn report(outlook: &RequestExplanation) -> Value {
     let explained = &outlook.explained;
     let mut steps = steps::steps(outlook);
     let selected = explained.variants.iter().find(|one| one.is_selected);
@@ -59,7 +59,7 @@ fn names(names: &[Vec<u8>]) -> Vec<String> {
 }
 
 /// One word for what becomes of it.
-fn verdict(outlook: &Outlook) -> &'static str {
+fn verdict(outlook: &RequestExplanation) -> &'static str {
     if outlook.own.is_some() {
         return "own";
     }
@@ -81,7 +81,7 @@ fn verdict(outlook: &Outlook) -> &'static str {
 }
 
 /// Returns true if the response comes, or would come, from the cache; `None` if only the origin could decide.
-fn cacheable(outlook: &Outlook, fetched: Option<&FetchReport<'_>>) -> Option<bool> {
+fn cacheable(outlook: &RequestExplanation, fetched: Option<&FetchReport<'_>>) -> Option<bool> {
     if let Some(answer) = fetched {
         return Some(answer.stored.is_ok());
     }
@@ -107,7 +107,7 @@ fn cacheable(outlook: &Outlook, fetched: Option<&FetchReport<'_>>) -> Option<boo
     }
 }
 
-fn is_open(outlook: &Outlook) -> bool {
+fn is_open(outlook: &RequestExplanation) -> bool {
     cacheable(outlook, None).is_none()
 }
 
@@ -121,7 +121,7 @@ fn unknown() -> ExplanationStep {
 }
 
 /// The whole in a sentence.
-fn sentence(outlook: &Outlook, fetched: Option<&FetchReport<'_>>) -> String {
+fn sentence(outlook: &RequestExplanation, fetched: Option<&FetchReport<'_>>) -> String {
     let explained = &outlook.explained;
     if let (Some(place), None) = (outlook.hosted, outlook.own) {
         return builtin_routes::sentence(place, outlook);
@@ -206,7 +206,7 @@ pub(super) fn others_wait(explained: &Explained) -> String {
 }
 
 /// The `Cache-Status` value of the response.
-fn status_of(outlook: &Outlook) -> String {
+fn status_of(outlook: &RequestExplanation) -> String {
     let own = outlook.own.map(|detail| CacheStatus {
         detail: Some(detail),
         ..CacheStatus::default()
@@ -221,7 +221,7 @@ fn field(status: &CacheStatus) -> String {
 }
 
 /// The request, of its fields the names.
-fn request(outlook: &Outlook) -> Value {
+fn request(outlook: &RequestExplanation) -> Value {
     let read = &outlook.request;
     let names = read.fields().iter().map(|(name, _)| text(name));
     json!({
@@ -234,7 +234,7 @@ fn request(outlook: &Outlook) -> Value {
 
 /// The origin's response and the decision about it.
 struct FetchReport<'a> {
-    fetched: &'a Fetched,
+    fetched: &'a FetchedResponse,
     /// Status of the origin's own response; 304 if it confirmed the stored one.
     status: u16,
     /// It lies in the cache, or would, if nothing lay there; or why not.
@@ -247,7 +247,7 @@ struct FetchReport<'a> {
 }
 
 impl<'a> FetchReport<'a> {
-    fn of(fetched: &'a Fetched, outlook: &Outlook) -> Self {
+    fn of(fetched: &'a FetchedResponse, outlook: &RequestExplanation) -> Self {
         let explained = &outlook.explained;
         let answer = &fetched.answer;
         let is_aside = matches!(
@@ -350,7 +350,7 @@ fn not_stored(why: Detail) -> ExplanationStep {
 }
 
 /// Explains a storable response.
-fn kept(fetched: &Fetched, is_there: bool) -> Result<(), ExplanationStep> {
+fn kept(fetched: &FetchedResponse, is_there: bool) -> Result<(), ExplanationStep> {
     if is_there || !fetched.is_whole {
         return Ok(());
     }
@@ -363,8 +363,8 @@ fn kept(fetched: &Fetched, is_there: bool) -> Result<(), ExplanationStep> {
 
 /// Storage decision about a response, with the reason against it.
 fn judged(
-    fetched: &Fetched,
-    outlook: &Outlook,
+    fetched: &FetchedResponse,
+    outlook: &RequestExplanation,
     status: u16,
     is_aside: bool,
 ) -> Result<(), ExplanationStep> {

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use http::StatusCode;
-use microcache_proxy::{Imagined, Refused};
+use microcache_proxy::{InvalidRequest, SimulatedRequest};
 use serde::Deserialize;
 
 use crate::problem::Problem;
@@ -65,12 +65,12 @@ impl ExplainRequest {
     }
 
     /// The head of the request, as its client would send it.
-    pub(crate) fn imagined(&self) -> Result<Imagined, Problem> {
+    pub(crate) fn imagined(&self) -> Result<SimulatedRequest, Problem> {
         self.imagined_at(&scopes::address(&self.url)?)
     }
 
     /// The same of a client that comes by http, and of one that comes by https.
-    pub(crate) fn imagined_by_both(&self) -> Result<[Imagined; 2], Problem> {
+    pub(crate) fn imagined_by_both(&self) -> Result<[SimulatedRequest; 2], Problem> {
         let mut url = scopes::address(&self.url)?;
         url.is_secure = false;
         let plain = self.imagined_at(&url)?;
@@ -78,7 +78,7 @@ impl ExplainRequest {
         Ok([plain, self.imagined_at(&url)?])
     }
 
-    fn imagined_at(&self, url: &scopes::TargetUrl) -> Result<Imagined, Problem> {
+    fn imagined_at(&self, url: &scopes::TargetUrl) -> Result<SimulatedRequest, Problem> {
         let method = self.method()?;
         let mut lines = vec![format!("{method} {} HTTP/1.1", url.target)];
         let mut named = Vec::new();
@@ -111,7 +111,7 @@ impl ExplainRequest {
             ));
         }
         lines.push("\r\n".to_owned());
-        Ok(Imagined {
+        Ok(SimulatedRequest {
             head: lines.join("\r\n").into_bytes(),
             address: self.address()?,
             is_secure: url.is_secure,
@@ -167,7 +167,7 @@ fn read_header(line: &str) -> Result<(&str, &str), Problem> {
 }
 
 /// A request that the parser refused.
-pub(crate) fn refused(refused: &Refused) -> Problem {
+pub(crate) fn refused(refused: &InvalidRequest) -> Problem {
     let status = StatusCode::from_u16(refused.status).unwrap_or(StatusCode::BAD_REQUEST);
     let what = format!(
         "the request would be refused with {} before it is looked at: {}",

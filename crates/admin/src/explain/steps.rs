@@ -5,7 +5,7 @@ use microcache_policy::{
     Detail, Explanation, Fields, Forward, Handling, OmittedFields, Reuse, RevalidationReason,
     cookies, key,
 };
-use microcache_proxy::{Outlook, Rated, Read};
+use microcache_proxy::{ParsedRequest, RateLimitState, RequestExplanation};
 use serde_json::{Value, json};
 
 use super::builtin_routes;
@@ -14,8 +14,8 @@ use super::report::others_wait;
 use crate::entries::location;
 
 /// All steps until it is known where the answer comes from.
-pub(super) fn steps(outlook: &Outlook) -> Vec<ExplanationStep> {
-    let Outlook {
+pub(super) fn steps(outlook: &RequestExplanation) -> Vec<ExplanationStep> {
+    let RequestExplanation {
         request, explained, ..
     } = outlook;
     let mut steps = vec![ExplanationStep::new(
@@ -91,8 +91,8 @@ fn left_out(explained: &Explained) -> Option<ExplanationStep> {
 }
 
 /// Rate limit of the route.
-fn rated(rated: &Rated) -> ExplanationStep {
-    let Rated {
+fn rated(rated: &RateLimitState) -> ExplanationStep {
+    let RateLimitState {
         quota, by, left, ..
     } = rated;
     let of = if rated.only_misses {
@@ -123,7 +123,7 @@ fn by_itself(detail: Detail, remembered: Option<Detail>) -> ExplanationStep {
 }
 
 /// Classifies the request: cacheable, pass, or personal.
-fn asked_for(request: &Read, explained: &Explained) -> ExplanationStep {
+fn asked_for(request: &ParsedRequest, explained: &Explained) -> ExplanationStep {
     const STRAIGHT: &str = "it goes straight to the application, and nothing of it is stored";
     if explained.passes {
         return ExplanationStep::new(STRAIGHT, "the route says `pass`")
@@ -162,7 +162,7 @@ fn asked_for(request: &Read, explained: &Explained) -> ExplanationStep {
 }
 
 /// Names, without values, of the fields that make the request personal.
-fn credentials(request: &Read, explained: &Explained) -> String {
+fn credentials(request: &ParsedRequest, explained: &Explained) -> String {
     let mut all = Vec::new();
     if explained.facts.credentials().authorization {
         let names = microcache_policy::identities(request.fields(), &explained.rules);
@@ -189,7 +189,7 @@ fn credentials(request: &Read, explained: &Explained) -> String {
 }
 
 /// The cache key.
-fn keyed(request: &Read, explained: &Explained) -> ExplanationStep {
+fn keyed(request: &ParsedRequest, explained: &Explained) -> ExplanationStep {
     let told = key_of(request, explained);
     let names = |of: &str| -> Vec<String> {
         let all = told[of].as_array().into_iter().flatten();
@@ -212,7 +212,7 @@ fn keyed(request: &Read, explained: &Explained) -> ExplanationStep {
 }
 
 /// Parts of the key besides the URL, by name only.
-pub(super) fn key_of(request: &Read, explained: &Explained) -> Value {
+pub(super) fn key_of(request: &ParsedRequest, explained: &Explained) -> Value {
     let rules = &explained.rules;
     let left_out = key::left_out(&request.target, &rules.key).map(|parameter| {
         let name = parameter.split(|&b| b == b'=').next();
@@ -235,7 +235,10 @@ pub(super) fn key_of(request: &Read, explained: &Explained) -> Value {
     })
 }
 
-fn believed<'a>(request: &'a Read, explained: &'a Explained) -> impl Iterator<Item = String> + 'a {
+fn believed<'a>(
+    request: &'a ParsedRequest,
+    explained: &'a Explained,
+) -> impl Iterator<Item = String> + 'a {
     let fields: Fields<'a> = request.fields();
     let names =
         microcache_policy::trust::keyed_by(fields, request.vouched, &explained.rules.request);

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use http::Version;
 use microcache_engine::{Request, clock};
 use microcache_proxy::config::{Config, LogForm};
-use microcache_proxy::{Finished, by_chance};
+use microcache_proxy::{FinishedRequest, by_chance};
 
 use super::form::{escape_text, push_common_date, push_date, push_number, quote_json, quote_text};
 use super::writer::Writer;
@@ -36,8 +36,8 @@ struct Facts<'a> {
 }
 
 impl AccessLog {
-    /// Writes the line of a request, if it is logged, without blocking.
-    pub(super) fn write(&self, finished: &Finished<'_>) {
+    /// Writes the line of a request, if it gets one. Nobody waits for it.
+    pub(super) fn write(&self, finished: &FinishedRequest<'_>) {
         thread_local! {
             static LINE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
         }
@@ -54,7 +54,7 @@ impl AccessLog {
         });
     }
 
-    fn line(&self, out: &mut Vec<u8>, finished: &Finished<'_>, sample: Option<f64>) {
+    fn line(&self, out: &mut Vec<u8>, finished: &FinishedRequest<'_>, sample: Option<f64>) {
         let answer = finished.answer;
         let facts = Facts {
             status: answer.map_or(CLIENT_LEFT, |answer| answer.status),
@@ -84,7 +84,7 @@ impl AccessLog {
         Some(&self.config.routes[found].name)
     }
 
-    fn text(&self, out: &mut Vec<u8>, finished: &Finished<'_>, facts: &Facts<'_>) {
+    fn text(&self, out: &mut Vec<u8>, finished: &FinishedRequest<'_>, facts: &Facts<'_>) {
         out.extend_from_slice(finished.address.as_bytes());
         out.extend_from_slice(b" - - [");
         push_common_date(out, clock::date(finished.began));
@@ -134,7 +134,7 @@ impl AccessLog {
         }
     }
 
-    fn json(&self, out: &mut Vec<u8>, finished: &Finished<'_>, facts: &Facts<'_>) {
+    fn json(&self, out: &mut Vec<u8>, finished: &FinishedRequest<'_>, facts: &Facts<'_>) {
         out.extend_from_slice(b"{\"time\":\"");
         push_date(out, clock::date(finished.began));
         out.extend_from_slice(b"\",\"client\":");
@@ -190,7 +190,7 @@ impl AccessLog {
         out.push(b'}');
     }
 
-    fn field<'a>(&self, finished: &Finished<'a>, name: &str) -> Option<&'a [u8]> {
+    fn field<'a>(&self, finished: &FinishedRequest<'a>, name: &str) -> Option<&'a [u8]> {
         let value = finished.request?.fields.get(name)?;
         Some(if name == "Referer" {
             self.shown(value)
@@ -209,7 +209,7 @@ impl AccessLog {
 }
 
 /// The client as announced by a trusted proxy.
-fn forwarded_for<'a>(finished: &Finished<'a>) -> Option<&'a [u8]> {
+fn forwarded_for<'a>(finished: &FinishedRequest<'a>) -> Option<&'a [u8]> {
     let request = finished.request.filter(|request| request.vouched)?;
     request.fields.get("X-Forwarded-For")
 }

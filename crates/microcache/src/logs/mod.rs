@@ -15,7 +15,7 @@ use std::panic;
 use std::time::Duration;
 
 use microcache_proxy::config::{Config, LogForm, LogLevel, LogPlace};
-use microcache_proxy::{Finished, Kind, Notices, ServerError};
+use microcache_proxy::{FinishedRequest, Kind, Notices, ServerError};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -97,11 +97,11 @@ impl Logs {
     }
 
     /// Returns the function that logs a request, if the access log is on.
-    pub(crate) fn access(&self) -> Option<impl Fn(&Finished<'_>) + Send + Sync + 'static> {
+    pub(crate) fn access(&self) -> Option<impl Fn(&FinishedRequest<'_>) + Send + Sync + 'static> {
         let writer = self.writer(self.config.logs.access.as_ref()?)?.clone();
         let config = self.config.clone();
         let log = AccessLog { writer, config };
-        Some(move |finished: &Finished<'_>| log.write(finished))
+        Some(move |finished: &FinishedRequest<'_>| log.write(finished))
     }
 
     /// Returns the function that reopens the files, if there are any.

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use microcache_proxy::config::Config;
-use microcache_proxy::{Finished, Notices, TraceCounts, Traced, Traces};
+use microcache_proxy::{FinishedRequest, Notices, TraceCounts, TraceState, Traces};
 
 use sender::Sender;
 
@@ -65,12 +65,14 @@ impl Exporter {
     }
 
     /// Returns the observer of finished requests.
-    pub(crate) fn requests(&self) -> impl Fn(&Finished<'_>) + Send + Sync + 'static {
+    pub(crate) fn requests(&self) -> impl Fn(&FinishedRequest<'_>) + Send + Sync + 'static {
         let (exporter, traces) = (self.clone(), self.traces());
-        move |finished: &Finished<'_>| {
+        move |finished: &FinishedRequest<'_>| {
             let span = match (finished.traced, &finished.request) {
-                (Traced::Yes(span), _) => Some(span),
-                (Traced::Undecided, Some(request)) => traces.begin(request.fields, request.vouched),
+                (TraceState::Yes(span), _) => Some(span),
+                (TraceState::Undecided, Some(request)) => {
+                    traces.begin(request.fields, request.vouched)
+                }
                 _ => None,
             };
             if let Some(span) = span {

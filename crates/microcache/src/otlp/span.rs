@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use microcache_policy::Time;
 use microcache_policy::trace::Span;
 use microcache_proxy::config::Config;
-use microcache_proxy::{Finished, OriginSpan, shown_path};
+use microcache_proxy::{FinishedRequest, OriginSpan, shown_path};
 use serde_json::{Value, json};
 
 /// The kinds of span, server and client, in OTLP.
@@ -20,7 +20,7 @@ const ERROR: u8 = 2;
 const LONGEST_HOST: usize = 255;
 
 /// The span of a request of a client.
-pub(super) fn of_request(span: Span, finished: &Finished<'_>, config: &Config) -> String {
+pub(super) fn of_request(span: Span, finished: &FinishedRequest<'_>, config: &Config) -> String {
     let mut attributes = Vec::new();
     let mut name = "request".to_owned();
     if let Some(request) = &finished.request {

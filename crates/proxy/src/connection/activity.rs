@@ -1,4 +1,4 @@
-//! What a connection is doing, for those who look for one that can be closed.
+//! Activity of a connection: idle, busy or endless, for closing idle connections.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,40 +8,40 @@ use microcache_policy::Network;
 
 /// A request is under way.
 const BUSY: u64 = u64::MAX;
-/// A tunnel or an event stream, which has no end of its own.
+/// A tunnel or an event stream is under way; neither ends by itself.
 const ENDLESS: u64 = u64::MAX - 1;
-/// It was told to go.
+/// The connection was dismissed and is about to close.
 const LEAVING: u64 = u64::MAX - 2;
-/// Set in the others, which are times, once a request was answered.
+/// Flag of the idle states, which are times: set once a request was answered.
 const ANSWERED: u64 = 1;
 
-/// What a connection is doing. The connection itself and whoever wants its place both change it, so
-/// that none is taken away from under a request.
+/// Activity of a connection in one atomic word. The connection and the connection limits both change it by
+/// compare-and-swap, so that no connection is closed during a request.
 #[derive(Debug)]
 pub(crate) struct Activity {
     state: AtomicU64,
-    /// Whom it is a connection of. Behind a proxy that is known only when that has said so.
+    /// Network of the client. Behind a proxy it is known only after the PROXY header.
     network: AtomicU64,
 }
 
-/// What others see of a connection.
+/// Activity of a connection as seen from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Doing {
-    /// It waits for a request.
+pub(crate) enum ConnectionState {
+    /// Waiting for a request.
     Idle {
-        /// Since its last answer, or since it was accepted.
+        /// Time of the last response, or of the accept.
         since: Time,
-        /// Whether there ever was one.
+        /// Set after the first response.
         answered: bool,
     },
-    /// It has a request, or is on its way out.
+    /// A request is under way, or the connection is closing.
     Busy,
-    /// It is a tunnel or an event stream.
+    /// A tunnel or an event stream is under way.
     Endless,
 }
 
 impl Activity {
-    /// Of a connection that was accepted now, from there.
+    /// Activity of a connection accepted now, from this network.
     pub(crate) fn new(now: Time, network: Network) -> Self {
         Self {
             state: AtomicU64::new(now.as_millis() << 1),
@@ -49,72 +49,72 @@ impl Activity {
         }
     }
 
-    /// Of a connection that still waits for a place.
-    pub(crate) const fn standing(network: Network) -> Self {
+    /// Activity of a connection that still waits for its permit.
+    pub(crate) const fn awaiting_permit(network: Network) -> Self {
         Self {
             state: AtomicU64::new(BUSY),
             network: AtomicU64::new(network.bits()),
         }
     }
 
-    /// Whom it is a connection of.
+    /// Returns the network of the client.
     pub(crate) fn network(&self) -> Network {
         Network::from_bits(self.network.load(Ordering::Relaxed))
     }
 
-    /// It is somebody else's than it seemed.
-    pub(crate) fn belongs_to(&self, network: Network) {
+    /// Replaces the peer's network by the client's, once the PROXY header is known.
+    pub(crate) fn set_network(&self, network: Network) {
         self.network.store(network.bits(), Ordering::Relaxed);
     }
 
-    pub(crate) fn doing(&self) -> Doing {
+    pub(crate) fn state(&self) -> ConnectionState {
         match self.state.load(Ordering::SeqCst) {
-            BUSY | LEAVING => Doing::Busy,
-            ENDLESS => Doing::Endless,
-            idle => Doing::Idle {
+            BUSY | LEAVING => ConnectionState::Busy,
+            ENDLESS => ConnectionState::Endless,
+            idle => ConnectionState::Idle {
                 since: Time::from_millis(idle >> 1),
                 answered: idle & ANSWERED != 0,
             },
         }
     }
 
-    /// Requests were answered at once. Says whether the connection may go on.
+    /// Records requests that were answered at once. Returns `false` if the connection was dismissed.
     pub(crate) fn answered(&self, now: Time) -> bool {
         self.change(now.as_millis() << 1 | ANSWERED)
     }
 
-    /// A request takes longer. Says whether it may begin.
+    /// Records the start of a request. Returns `false` if the connection was dismissed.
     pub(crate) fn begin(&self) -> bool {
         self.change(BUSY)
     }
 
-    /// Another request has begun beside others.
+    /// Records another concurrent request.
     pub(crate) fn goes_on(&self) {
         self.state.store(BUSY, Ordering::SeqCst);
     }
 
-    /// The request that began has no end of its own.
+    /// Marks the request as a tunnel or an event stream.
     pub(crate) fn has_no_end(&self) {
         self.state.store(ENDLESS, Ordering::SeqCst);
     }
 
-    /// The time without a place, in which no request can begin, is over.
-    pub(crate) fn seated(&self, now: Time) {
+    /// Makes the connection idle once it has its permit; before, no request can begin.
+    pub(crate) fn admitted(&self, now: Time) {
         self.state.store(now.as_millis() << 1, Ordering::SeqCst);
     }
 
-    /// The request that began has been answered.
+    /// Records the end of the request.
     pub(crate) fn end(&self, now: Time) {
         self.state
             .store(now.as_millis() << 1 | ANSWERED, Ordering::SeqCst);
     }
 
-    /// Takes a connection that waits for a request out of use; `false` if it does not wait.
+    /// Dismisses an idle connection; `false` if it is not idle.
     pub(crate) fn dismiss(&self) -> bool {
         self.change(LEAVING)
     }
 
-    /// Only from one of the idle states, which nobody else may have changed meanwhile.
+    /// Replaces an idle state only, by compare-and-swap.
     fn change(&self, to: u64) -> bool {
         let from = self.state.load(Ordering::SeqCst);
         from < LEAVING
@@ -133,26 +133,26 @@ mod tests {
     fn who_has_a_request_is_not_dismissed_and_who_is_dismissed_gets_none() {
         let network = |last| Network::of(std::net::IpAddr::from([10, 0, 0, last]));
         let activity = Activity::new(Time::from_millis(5), network(1));
-        let idle = |since, answered| Doing::Idle {
+        let idle = |since, answered| ConnectionState::Idle {
             since: Time::from_millis(since),
             answered,
         };
-        assert_eq!(activity.doing(), idle(5, false));
+        assert_eq!(activity.state(), idle(5, false));
         assert!(activity.answered(Time::from_millis(6)));
-        assert_eq!(activity.doing(), idle(6, true));
+        assert_eq!(activity.state(), idle(6, true));
         assert!(activity.begin());
         assert!(!activity.dismiss());
         activity.has_no_end();
-        assert_eq!(activity.doing(), Doing::Endless);
+        assert_eq!(activity.state(), ConnectionState::Endless);
         assert!(!activity.dismiss());
         activity.end(Time::from_millis(7));
-        assert_eq!(activity.doing(), idle(7, true));
+        assert_eq!(activity.state(), idle(7, true));
         assert!(activity.dismiss());
         assert!(!activity.dismiss());
         assert!(!activity.begin());
         assert!(!activity.answered(Time::from_millis(8)));
         assert_eq!(activity.network(), network(1));
-        activity.belongs_to(network(2));
+        activity.set_network(network(2));
         assert_eq!(activity.network(), network(2));
     }
 }

@@ -1,4 +1,4 @@
-//! The writing half of a connection while a request is under way.
+//! Writing half of a connection while a request is under way.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -12,46 +12,50 @@ use tokio::time::timeout;
 
 use super::COPY;
 use super::file;
-use super::head::{Asked, Ending, be_strict, ending, whole, write_head, write_interim};
-use super::send::Output;
+use super::head::{
+    BodyEnding, ResponseFraming, be_strict, ending, whole, write_head, write_interim,
+};
+use super::presence::ClientPresence;
+use super::send::OutputQueue;
 use super::transport::WriteHalf;
-use super::watch::Watch;
 use crate::h1::encode;
-use crate::session::{Account, Answered, Answering, Event, is_bodiless, pages};
+use crate::session::{
+    AdmittedResponse, OngoingRequest, RequestAccount, RequestEvent, is_bodiless, pages,
+};
 
-/// Room for what a response head has beside its fields.
+/// Bytes reserved for a response head in addition to its fields.
 const HEAD_ROOM: usize = 256;
-/// Small pieces of a body are collected up to this size before they are written.
+/// Size in bytes up to which small pieces of a body are collected before a write.
 pub(super) const PART: usize = 32 * 1024;
-/// A client that has taken nothing for so long holds its body up.
+/// Time without progress after which the body's source is informed of a slow client.
 const HELD_UP: Duration = Duration::from_secs(2);
 
-/// How far an answer was sent.
-pub(super) enum Sent {
-    /// To its end, and another request may follow.
+/// Progress of a response.
+pub(super) enum ResponseProgress {
+    /// Complete; another request may follow.
     Open,
-    /// To its end, and none may.
+    /// Complete; the connection closes.
     Close,
-    /// Until nothing more of this body was there, which may be so for long.
-    SoFar(Body, Ending),
+    /// All that was available is sent. More of this body may take long.
+    SoFar(Body, BodyEnding),
 }
 
-/// The writing half of the connection, and how the client wants its answer.
-pub(super) struct Client<'a> {
+/// Writing half of the connection, with the framing that the client expects.
+pub(super) struct ClientWriter<'a> {
     writer: WriteHalf<'a>,
-    pub(super) asked: Asked,
+    pub(super) asked: ResponseFraming,
     stall: Duration,
-    watch: &'a Watch,
-    /// What clients are told who came by TLS.
+    watch: &'a ClientPresence,
+    /// Value of `Strict-Transport-Security`, for clients on TLS.
     strict: Option<&'a str>,
 }
 
-impl<'a> Client<'a> {
+impl<'a> ClientWriter<'a> {
     pub(super) const fn new(
         writer: WriteHalf<'a>,
-        asked: Asked,
+        asked: ResponseFraming,
         stall: Duration,
-        watch: &'a Watch,
+        watch: &'a ClientPresence,
         strict: Option<&'a str>,
     ) -> Self {
         Self {
@@ -63,24 +67,24 @@ impl<'a> Client<'a> {
         }
     }
 
-    pub(super) async fn send(&mut self, output: Output) -> std::io::Result<()> {
+    pub(super) async fn send(&mut self, output: OutputQueue) -> std::io::Result<()> {
         let _sending = self.watch.sending();
         output.send(&mut self.writer, self.stall).await
     }
 
-    /// Waits for the final answer; passes 1xx on, and the permission to send the body.
+    /// Waits for the final response. Passes on interim responses, and sends 100 when the body is wanted.
     pub(super) async fn wait_for(
         &mut self,
-        mut answering: Answering,
-    ) -> std::io::Result<Box<Answered>> {
+        mut answering: OngoingRequest,
+    ) -> std::io::Result<Box<AdmittedResponse>> {
         loop {
             match answering.next().await {
-                Event::Answer(answered) => return Ok(answered),
-                Event::Interim(interim) => self.pass_interim(&interim).await?,
-                Event::Continue(go) => {
+                RequestEvent::Answer(answered) => return Ok(answered),
+                RequestEvent::Interim(interim) => self.pass_interim(&interim).await?,
+                RequestEvent::Continue(go) => {
                     let proceed = Bytes::from_static(b"HTTP/1.1 100 Continue\r\n\r\n");
-                    self.send(Output::bytes(proceed)).await?;
-                    // Whoever reads the body is gone only if the whole exchange is.
+                    self.send(OutputQueue::bytes(proceed)).await?;
+                    // The receiver is dropped only together with the whole exchange.
                     let _ = go.send(());
                 }
             }
@@ -88,23 +92,23 @@ impl<'a> Client<'a> {
     }
 
     async fn pass_interim(&mut self, interim: &Interim) -> std::io::Result<()> {
-        // HTTP/1.0 knows no interim responses.
+        // HTTP/1.0 has no interim responses.
         if self.asked.http10 {
             return Ok(());
         }
         let mut out = Vec::new();
         write_interim(&mut out, interim);
-        self.send(Output::bytes(out.into())).await
+        self.send(OutputQueue::bytes(out.into())).await
     }
 
-    /// Writes head and body; of one that `goes_on`, what is there.
+    /// Writes head and body; for a body that `goes_on`, the part that is available.
     pub(super) async fn respond(
         &mut self,
         response: Response,
         goes_on: bool,
-        account: &mut Account,
+        account: &mut RequestAccount,
         now: Time,
-    ) -> std::io::Result<Sent> {
+    ) -> std::io::Result<ResponseProgress> {
         let ending = ending(&response, self.asked);
         let mut ended = is_bodiless(response.status, self.asked.head_only);
         let small = match &response.body {
@@ -119,11 +123,11 @@ impl<'a> Client<'a> {
         account.sent(small.len() as u64);
         ended |= !small.is_empty();
         let mut body = response.body;
-        let mut output = Output::bytes(head.into());
+        let mut output = OutputQueue::bytes(head.into());
         let mut nothing_sent = true;
         while !ended {
             if let Body::File(file) = &mut body
-                && ending == Ending::Counted
+                && ending == BodyEnding::Counted
                 && let Some(socket) = self.writer.as_socket()
             {
                 let _sending = self.watch.sending();
@@ -133,14 +137,14 @@ impl<'a> Client<'a> {
                 self.send(std::mem::take(&mut output)).await?;
                 nothing_sent = false;
             }
-            // The head waits for the first piece of the body only if that is there already.
+            // The head waits for the first piece of the body only if that is available already.
             let frame = match poll_once(&mut body).await {
                 Poll::Ready(frame) => frame,
                 Poll::Pending => {
                     nothing_sent = false;
                     self.send(std::mem::take(&mut output)).await?;
                     if goes_on {
-                        return Ok(Sent::SoFar(body, ending));
+                        return Ok(ResponseProgress::SoFar(body, ending));
                     }
                     body.frame().await
                 }
@@ -161,15 +165,15 @@ impl<'a> Client<'a> {
             }
         }
         self.send(output).await?;
-        Ok(if self.asked.keep_alive && ending != Ending::Close {
-            Sent::Open
+        Ok(if self.asked.keep_alive && ending != BodyEnding::Close {
+            ResponseProgress::Open
         } else {
-            Sent::Close
+            ResponseProgress::Close
         })
     }
 
-    /// Sends a part of a body. Its source is told of a client that takes its time.
-    async fn send_of(&mut self, body: &mut Body, output: Output) -> std::io::Result<()> {
+    /// Sends part of a body, and informs its source of a slow client.
+    async fn send_of(&mut self, body: &mut Body, output: OutputQueue) -> std::io::Result<()> {
         let mut sending = pin!(self.send(output));
         if let Ok(sent) = timeout(HELD_UP, &mut sending).await {
             return sent;
@@ -178,32 +182,37 @@ impl<'a> Client<'a> {
         sending.await
     }
 
-    /// The answer of the origin turned out to be broken before any of it was sent on.
-    async fn broke_off(&mut self, account: &mut Account, now: Time) -> std::io::Result<Sent> {
+    /// Replaces a response that broke off before any of it was sent.
+    async fn broke_off(
+        &mut self,
+        account: &mut RequestAccount,
+        now: Time,
+    ) -> std::io::Result<ResponseProgress> {
         let page = pages::broke_off(now);
         account.answered(&page, now);
         if !self.asked.head_only {
             account.sent(page.length.unwrap_or_default());
         }
         self.asked.keep_alive = false;
-        self.send(Output::bytes(whole(&page, self.asked))).await?;
-        Ok(Sent::Close)
+        self.send(OutputQueue::bytes(whole(&page, self.asked)))
+            .await?;
+        Ok(ResponseProgress::Close)
     }
 }
 
-/// Adds a frame to what is to be sent. Says whether more may follow.
+/// Adds a frame to the output. Returns `false` after the last one.
 pub(super) fn push_frame(
-    output: &mut Output,
+    output: &mut OutputQueue,
     frame: Option<Result<Frame, BodyError>>,
-    ending: Ending,
+    ending: BodyEnding,
 ) -> std::io::Result<bool> {
     match frame {
-        // The client learns of it by the connection's end: no last chunk, or too few bytes.
+        // The client detects it by the connection's end: the last chunk or some bytes are missing.
         Some(Err(error)) => Err(std::io::Error::other(error)),
         Some(Ok(Frame::Data(data))) => {
-            if ending == Ending::Chunked && data.is_empty() {
-                // A chunk of nothing would be the end.
-            } else if ending == Ending::Chunked {
+            if ending == BodyEnding::Chunked && data.is_empty() {
+                // An empty chunk would end the body.
+            } else if ending == BodyEnding::Chunked {
                 let mut size = Vec::with_capacity(12);
                 encode::chunk_size(&mut size, data.len());
                 output.push(size.into());
@@ -215,7 +224,7 @@ pub(super) fn push_frame(
             Ok(true)
         }
         Some(Ok(Frame::Trailers(fields))) => {
-            if ending == Ending::Chunked {
+            if ending == BodyEnding::Chunked {
                 let mut last = Vec::new();
                 encode::trailers(&mut last, fields.fields());
                 output.push(last.into());
@@ -223,7 +232,7 @@ pub(super) fn push_frame(
             Ok(false)
         }
         None => {
-            if ending == Ending::Chunked {
+            if ending == BodyEnding::Chunked {
                 output.push(Bytes::from_static(encode::BODY_END));
             }
             Ok(false)

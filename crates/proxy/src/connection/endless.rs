@@ -1,6 +1,5 @@
-//! An answer without an end, as server-sent events are, or a WebSocket that ends in this process. Thousands may be
-//! open, and most of the time nothing happens to them: what the request needed is gone by then, and the rest is
-//! polled by hand.
+//! Responses without an end: server-sent events, and WebSockets that end in this process. Thousands may be open
+//! and idle, so the state of the request is dropped and the rest is polled by hand.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -13,41 +12,46 @@ use microcache_engine::{Body, Duplex, Tunnel};
 use tokio::io::AsyncWrite;
 use tokio::time::{Sleep, sleep};
 
-use super::feed::{Feed, Hearing};
-use super::head::Ending;
-use super::send::Output;
+use super::feed::{EndlessSource, InputState};
+use super::head::BodyEnding;
+use super::send::OutputQueue;
 use super::{Connection, INPUT};
-use crate::room::Held;
-use crate::session::Account;
+use crate::admission::ResponsePermits;
+use crate::session::RequestAccount;
 
-/// What a client may send ahead meanwhile.
+/// Bytes that a client may send ahead meanwhile.
 pub(super) const MAX_AHEAD: usize = 64 * 1024;
 
-/// The rest of an answer whose head is sent.
+/// Remainder of a response whose head is sent.
 pub(super) struct Endless {
-    feed: Feed,
-    /// What the socket has not taken yet; mostly nothing.
-    unsent: Option<Box<Unsent>>,
-    account: Account,
-    _held: Held,
+    feed: EndlessSource,
+    /// Output that the socket has not taken yet; usually none.
+    unsent: Option<Box<UnsentOutput>>,
+    account: RequestAccount,
+    _held: ResponsePermits,
 }
 
-struct Unsent {
-    output: Output,
-    /// When the client is given up because of that.
+struct UnsentOutput {
+    output: OutputQueue,
+    /// Deadline of a client that takes nothing.
     stall: Option<Pin<Box<Sleep>>>,
 }
 
-impl Unsent {
-    fn of(output: Output) -> Box<Self> {
+impl UnsentOutput {
+    fn of(output: OutputQueue) -> Box<Self> {
         let stall = None;
         Box::new(Self { output, stall })
     }
 }
 
 impl Endless {
-    pub(super) fn body(body: Body, ending: Ending, account: Account, held: Held) -> Self {
-        let feed = Feed::Body(body, ending);
+    pub(super) fn body(
+        body: Body,
+        ending: BodyEnding,
+        account: RequestAccount,
+        held: ResponsePermits,
+    ) -> Self {
+        let feed = EndlessSource::Body(body, ending);
         Self {
             feed,
             unsent: None,
@@ -56,12 +60,12 @@ impl Endless {
         }
     }
 
-    /// A tunnel that leads to nowhere else.
-    pub(super) fn socket(tunnel: Tunnel, account: Account, held: Held) -> Self {
+    /// Response of a WebSocket that ends in this process.
+    pub(super) fn socket(tunnel: Tunnel, account: RequestAccount, held: ResponsePermits) -> Self {
         let early = Some(tunnel.early).filter(|early| !early.is_empty());
         Self {
-            feed: Feed::Socket(tunnel.io, Hearing::Open),
-            unsent: early.map(|early| Unsent::of(Output::bytes(early))),
+            feed: EndlessSource::Socket(tunnel.io, InputState::Open),
+            unsent: early.map(|early| UnsentOutput::of(OutputQueue::bytes(early))),
             account,
             _held: held,
         }
@@ -69,11 +73,12 @@ impl Endless {
 }
 
 impl Connection {
-    /// Sends what comes, until it ends after all or the client leaves. Says whether all of it was sent.
+    /// Sends the body as it arrives, until it ends or the client leaves. Returns `true` if it was sent
+    /// completely.
     pub(super) async fn send_endless(&mut self, mut answer: Box<Endless>) -> bool {
         poll_fn(|cx| {
-            // What the client has asked for by now is known when it is told what comes next.
-            if let Feed::Socket(io, hearing) = &mut answer.feed {
+            // Input is handed over first, so that the next output already takes it into account.
+            if let EndlessSource::Socket(io, hearing) = &mut answer.feed {
                 let heard = self.poll_heard(cx, io, hearing);
                 if heard.is_ready() {
                     return Poll::Ready(false);
@@ -83,9 +88,9 @@ impl Connection {
                 return Poll::Ready(sent.is_ok());
             }
             match answer.feed {
-                Feed::Socket(..) => Poll::Pending,
-                // What has come was sent first, whatever the client does with its end.
-                Feed::Body(..) | Feed::Over => self.poll_gone(cx).map(|()| false),
+                EndlessSource::Socket(..) => Poll::Pending,
+                // Pending output goes first, whatever the client does to its sending side.
+                EndlessSource::Body(..) | EndlessSource::Over => self.poll_gone(cx).map(|()| false),
             }
         })
         .await
@@ -112,20 +117,20 @@ impl Connection {
                 }
                 answer.unsent = None;
             }
-            if matches!(answer.feed, Feed::Over) {
+            if matches!(answer.feed, EndlessSource::Over) {
                 return Poll::Ready(Ok(()));
             }
             let (unsent, goes_on) =
                 ready!(answer.feed.poll_send(cx, &self.stream, &mut answer.account))?;
-            answer.unsent = unsent.map(Unsent::of);
+            answer.unsent = unsent.map(UnsentOutput::of);
             if !goes_on {
-                answer.feed = Feed::Over;
+                answer.feed = EndlessSource::Over;
             }
         }
     }
 
-    /// Only the client can end such an answer: by closing its sending side, if it does nothing else. One that sends much
-    /// meanwhile is not listened to any more, and is as good as gone.
+    /// Waits for the client to leave. Closing its sending side counts, as it is the only way to end such a
+    /// response; so does sending more than [`MAX_AHEAD`] bytes.
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         INPUT.with_borrow_mut(|scratch| {
             while self.input.len() < MAX_AHEAD {
@@ -138,12 +143,12 @@ impl Connection {
         })
     }
 
-    /// Hands on what the client sends. As long as that is not taken, no more is read.
+    /// Passes on input of the client. Reads no more until that is taken (back-pressure).
     fn poll_heard(
         &mut self,
         cx: &mut Context<'_>,
         io: &mut Box<dyn Duplex>,
-        hearing: &mut Hearing,
+        hearing: &mut InputState,
     ) -> Poll<()> {
         loop {
             while !self.input.is_empty() {
@@ -152,9 +157,9 @@ impl Connection {
                     Ok(taken) => self.input.advance(taken),
                 }
             }
-            // Most say nothing most of the time.
+            // Most clients are silent most of the time.
             self.input = BytesMut::new();
-            if *hearing == Hearing::Ended {
+            if *hearing == InputState::Ended {
                 return Poll::Pending;
             }
             let read = INPUT.with_borrow_mut(|scratch| {
@@ -165,16 +170,16 @@ impl Connection {
                 return Poll::Ready(());
             }
             if self.input.is_empty() {
-                *hearing = Hearing::Ended;
-                // What it still has to say it says.
+                *hearing = InputState::Ended;
+                // Shutting down flushes what is left to send.
                 ready!(Pin::new(&mut *io).poll_shutdown(cx)).ok();
             }
         }
     }
 }
 
-impl Unsent {
-    /// Ready when the client has taken nothing for so long.
+impl UnsentOutput {
+    /// Ready once the client has taken nothing for the duration of `patience`.
     fn poll_stalled(&mut self, cx: &mut Context<'_>, patience: Duration) -> Poll<()> {
         let stall = self.stall.get_or_insert_with(|| Box::pin(sleep(patience)));
         stall.as_mut().poll(cx)

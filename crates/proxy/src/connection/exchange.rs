@@ -1,4 +1,4 @@
-//! A request that the origin has to be asked about: both directions at once, with back-pressure.
+//! Requests that go to the origin: both directions at once, with back-pressure.
 
 use std::future::{Future, pending, poll_fn};
 use std::pin::{Pin, pin};
@@ -11,41 +11,41 @@ use microcache_engine::Body;
 use tokio::io::AsyncReadExt;
 
 use super::Connection;
-use super::client::{Client, Sent};
+use super::client::{ClientWriter, ResponseProgress};
 use super::endless::{Endless, MAX_AHEAD};
-use super::head::Ending;
-use super::pending::Pending;
-use super::request_body::Pump;
+use super::head::BodyEnding;
+use super::pending::PendingRequest;
+use super::presence::ClientPresence;
+use super::request_body::RequestBodyReader;
 use super::transport::ReadHalf;
-use super::watch::Watch;
 
-/// What has become of a request.
-pub(super) enum Exchanged {
-    /// It is answered, or nobody wants that any more. Says whether the connection can go on.
+/// Outcome of an exchange.
+pub(super) enum ExchangeOutcome {
+    /// The response is complete, or the client has left. `true`: the connection can be reused.
     Whole(bool),
-    /// The answer has no end. If it ends after all: says whether the connection can go on.
+    /// The response has no end. `true`: the connection can be reused if it ends after all.
     SoFar(Box<Endless>, bool),
 }
 
-const OVER: Exchanged = Exchanged::Whole(false);
+const OVER: ExchangeOutcome = ExchangeOutcome::Whole(false);
 
 impl Connection {
-    /// Asks the origin and answers the client.
-    pub(super) async fn exchange(&mut self, pending: Pending) -> Exchanged {
+    /// Sends the request to the origin and the response to the client.
+    pub(super) async fn exchange(&mut self, pending: PendingRequest) -> ExchangeOutcome {
         let announced = pending.announced();
         let (answering, content) =
             self.session
                 .ask(pending.unanswered, pending.asked.version(), announced);
-        let pump = content.map(|content| Pump::new(pending.framing, content));
+        let pump = content.map(|content| RequestBodyReader::new(pending.framing, content));
         let body_complete = AtomicBool::new(pump.is_none());
-        let watch = Watch::default();
+        let watch = ClientPresence::default();
         let shared = &self.session.shared;
         let timeouts = shared.timeouts;
-        // It outlives what is sent here: a tunnel is a part of the request.
+        // Outlives the response here: a tunnel is part of the request.
         let mut account;
         let (tunnel, held) = {
             let (reader, writer) = self.stream.split();
-            let mut client = Client::new(
+            let mut client = ClientWriter::new(
                 writer,
                 pending.asked,
                 timeouts.write,
@@ -74,7 +74,7 @@ impl Connection {
                 }
             }
             let tunnel = response.tunnel.take();
-            // A body that the origin did not want to the end leaves the connection in its middle.
+            // A body that the origin did not read to its end leaves the connection in the middle of a message.
             let unread = !body_complete.load(Ordering::Relaxed);
             client.asked.keep_alive &= !shared.is_leaving();
             client.asked.keep_alive &= !unread || matches!(response.body, Body::Stream(_));
@@ -86,12 +86,12 @@ impl Connection {
                 until_gone(&mut reading, sending).await
             };
             match sent {
-                Some(Ok(Sent::Open)) => {}
-                Some(Ok(Sent::Close)) if tunnel.is_some() => {}
-                Some(Ok(Sent::SoFar(body, ending))) => {
-                    let go_on = keep_alive && ending != Ending::Close;
+                Some(Ok(ResponseProgress::Open)) => {}
+                Some(Ok(ResponseProgress::Close)) if tunnel.is_some() => {}
+                Some(Ok(ResponseProgress::SoFar(body, ending))) => {
+                    let go_on = keep_alive && ending != BodyEnding::Close;
                     let rest = Endless::body(body, ending, account, answered.held);
-                    return Exchanged::SoFar(Box::new(rest), go_on);
+                    return ExchangeOutcome::SoFar(Box::new(rest), go_on);
                 }
                 _ => return OVER,
             }
@@ -99,35 +99,38 @@ impl Connection {
         };
         if let Some(tunnel) = tunnel {
             if !tunnel.has_descriptor {
-                return Exchanged::SoFar(Box::new(Endless::socket(*tunnel, account, held)), false);
+                return ExchangeOutcome::SoFar(
+                    Box::new(Endless::socket(*tunnel, account, held)),
+                    false,
+                );
             }
             self.tunnel(*tunnel, &mut account).await;
             return OVER;
         }
-        Exchanged::Whole(body_complete.load(Ordering::Relaxed))
+        ExchangeOutcome::Whole(body_complete.load(Ordering::Relaxed))
     }
 }
 
-/// What goes on at the client's end meanwhile.
+/// Reading half of the connection during an exchange.
 pub(super) struct ReadSide<'a> {
     pub(super) reader: ReadHalf<'a>,
-    pub(super) watch: &'a Watch,
-    /// For a client that sends nothing more.
+    pub(super) watch: &'a ClientPresence,
+    /// Timeout of a client that sends nothing more.
     pub(super) patience: Duration,
 }
 
 impl ReadSide<'_> {
-    /// Reads the request body, and then waits for the client to leave. Resolves when it has left.
+    /// Reads the request body, then waits for the client to leave. Resolves when it has left.
     pub(super) async fn run(
         mut self,
         input: &mut BytesMut,
-        pump: Option<Pump>,
+        pump: Option<RequestBodyReader>,
         complete: &AtomicBool,
     ) {
         if let Some(pump) = pump {
             pump.run(&mut self.reader, input, complete).await;
             if !complete.load(Ordering::Relaxed) {
-                // What is left of the body cannot be told from a next request.
+                // The rest of the body cannot be distinguished from a next request.
                 return pending().await;
             }
         }
@@ -142,7 +145,7 @@ impl ReadSide<'_> {
     }
 }
 
-/// The future's result, or `None` if the client left before.
+/// Returns the future's result; `None` if the client left first.
 async fn until_gone<T>(
     gone: &mut Pin<&mut impl Future<Output = ()>>,
     mut work: Pin<&mut impl Future<Output = T>>,

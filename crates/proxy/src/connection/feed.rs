@@ -1,4 +1,4 @@
-//! What an answer without an end is made of, sent as it comes.
+//! Source of a response without an end, sent as it arrives.
 
 use std::io;
 use std::pin::Pin;
@@ -9,38 +9,38 @@ use microcache_engine::{Body, Duplex, Frame};
 use tokio::io::{AsyncRead, ReadBuf};
 
 use super::client::{PART, push_frame};
-use super::head::Ending;
-use super::send::{Output, write_now};
-use super::{COPY, INPUT, OUTPUT, Transport};
+use super::head::BodyEnding;
+use super::send::{OutputQueue, write_now};
+use super::{COPY, ClientTransport, INPUT, OUTPUT};
 use crate::h1::encode;
-use crate::session::Account;
+use crate::session::RequestAccount;
 
-/// Where it comes from.
-pub(super) enum Feed {
-    Body(Body, Ending),
-    /// The far end of a socket. What the client sends goes there, until it sends nothing more.
-    Socket(Box<dyn Duplex>, Hearing),
-    /// Nothing more comes.
+/// Source of the output.
+pub(super) enum EndlessSource {
+    Body(Body, BodyEnding),
+    /// The far end of a WebSocket. Receives the client's input until the client closes its sending side.
+    Socket(Box<dyn Duplex>, InputState),
+    /// No more output.
     Over,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Hearing {
+pub(super) enum InputState {
     Open,
     Ended,
 }
 
-/// What was not taken at once, and whether more may come.
-type Sent = (Option<Output>, bool);
+/// Output that the socket did not take, and whether more may follow.
+type FeedProgress = (Option<OutputQueue>, bool);
 
-impl Feed {
-    /// Sends as much of what comes next as is taken at once.
+impl EndlessSource {
+    /// Sends as much of the available output as the socket takes.
     pub(super) fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
-        stream: &Transport,
-        account: &mut Account,
-    ) -> Poll<io::Result<Sent>> {
+        stream: &ClientTransport,
+        account: &mut RequestAccount,
+    ) -> Poll<io::Result<FeedProgress>> {
         match self {
             Self::Body(body, ending) => send_body(cx, (body, *ending), stream, account),
             Self::Socket(io, _) => send_socket(cx, io, stream, account),
@@ -49,13 +49,13 @@ impl Feed {
     }
 }
 
-/// Small pieces are put together: one plain write is cheaper than many, or one of many parts.
+/// Small pieces are joined: one plain write is cheaper than several, or than a vectored one.
 fn send_body(
     cx: &mut Context<'_>,
-    (body, ending): (&mut Body, Ending),
-    stream: &Transport,
-    account: &mut Account,
-) -> Poll<io::Result<Sent>> {
+    (body, ending): (&mut Body, BodyEnding),
+    stream: &ClientTransport,
+    account: &mut RequestAccount,
+) -> Poll<io::Result<FeedProgress>> {
     OUTPUT.with_borrow_mut(|small| {
         small.clear();
         let mut next = body.poll_frame(cx);
@@ -64,7 +64,7 @@ fn send_body(
             && small.len() < PART
         {
             account.sent(data.len() as u64);
-            if ending == Ending::Chunked {
+            if ending == BodyEnding::Chunked {
                 encode::frame(small, frame);
             } else {
                 small.extend_from_slice(data);
@@ -92,9 +92,9 @@ fn send_body(
 fn send_socket(
     cx: &mut Context<'_>,
     io: &mut Box<dyn Duplex>,
-    stream: &Transport,
-    account: &mut Account,
-) -> Poll<io::Result<Sent>> {
+    stream: &ClientTransport,
+    account: &mut RequestAccount,
+) -> Poll<io::Result<FeedProgress>> {
     INPUT.with_borrow_mut(|space| {
         let mut read = ReadBuf::new(space);
         let mut before = 0;

@@ -1,4 +1,4 @@
-//! Stored bodies that lie in files: from the disk's cache to the socket inside the kernel.
+//! Stored bodies in files: sent from the page cache to the socket with `sendfile`.
 
 use std::io;
 use std::sync::atomic::AtomicBool;
@@ -9,17 +9,17 @@ use rustix::io::{ReadWriteFlags, preadv2};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::client::{Client, Sent};
+use super::client::{ClientWriter, ResponseProgress};
 use super::exchange::ReadSide;
-use super::send::Output;
-use super::watch::Watch;
+use super::presence::ClientPresence;
+use super::send::OutputQueue;
 use super::{Connection, FileAnswer, socket};
 
-/// Sent at a time, after a look whether it can be without waiting for the disk.
+/// Bytes sent at a time, after a check that they are in the page cache.
 const WINDOW: u64 = 1024 * 1024;
 
 impl Connection {
-    /// Sends an answer whose body lies in a file. Says whether the connection can go on.
+    /// Sends a response whose body lies in a file. Returns whether the connection can be reused.
     pub(super) async fn send_file(&mut self, answer: FileAnswer) -> bool {
         let FileAnswer {
             response,
@@ -32,8 +32,9 @@ impl Connection {
         let nothing_to_read = AtomicBool::new(true);
         let (reader, writer) = self.stream.split();
         let timeouts = shared.timeouts;
-        let watch = Watch::default();
-        let mut client = Client::new(writer, asked, timeouts.write, &watch, self.session.strict());
+        let watch = ClientPresence::default();
+        let mut client =
+            ClientWriter::new(writer, asked, timeouts.write, &watch, self.session.strict());
         let reading = ReadSide {
             reader,
             watch: &watch,
@@ -46,17 +47,17 @@ impl Connection {
         };
         tokio::select! {
             biased;
-            answered = answering => matches!(answered, Ok(Sent::Open)),
+            answered = answering => matches!(answered, Ok(ResponseProgress::Open)),
             () = reading => false,
         }
     }
 }
 
-/// Sends the head, and as much of a verified body as lies in the disk's cache; what does not is
-/// left, to be read where waiting is allowed. So is the head if that is everything.
+/// Sends the head, and as much of a verified body as the page cache holds. The rest is left to be read on a
+/// thread that may block; so is the head if it would be sent alone.
 pub(super) async fn send(
     stream: &TcpStream,
-    head: &mut Output,
+    head: &mut OutputQueue,
     body: &mut FileReader,
     stall: Duration,
 ) -> io::Result<()> {
@@ -85,7 +86,7 @@ pub(super) async fn send(
     Ok(())
 }
 
-/// Whether a byte of a file can be had without waiting.
+/// Returns `true` if a byte of a file can be read without waiting for the disk.
 fn is_cached(file: &std::fs::File, at: u64) -> bool {
     let mut byte = [0];
     let mut pieces = [io::IoSliceMut::new(&mut byte)];

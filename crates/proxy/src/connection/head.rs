@@ -1,4 +1,4 @@
-//! Response heads as they go out.
+//! Serialisation of response heads.
 
 use bytes::Bytes;
 use http::{StatusCode, Version};
@@ -6,27 +6,27 @@ use microcache_engine::{Body, Interim, Response};
 
 use crate::session::{STRICT, is_bodiless, never_has_content, strict_unless_said};
 
-/// How the end of a response body is marked.
+/// Framing that ends a response body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
-    /// There is no body, or `Content-Length` tells.
+pub(crate) enum BodyEnding {
+    /// `Content-Length`, or no body.
     Counted,
-    /// By the last chunk.
+    /// The last chunk.
     Chunked,
-    /// By closing the connection.
+    /// The end of the connection.
     Close,
 }
 
-/// What the request's head means for the response's.
+/// Properties of a request that decide how its response is framed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct ResponseFraming {
     pub(crate) head_only: bool,
     pub(crate) http10: bool,
     pub(crate) keep_alive: bool,
 }
 
-impl Asked {
-    /// The version of HTTP that the request came by.
+impl ResponseFraming {
+    /// Returns the HTTP version of the request.
     pub(crate) const fn version(self) -> Version {
         if self.http10 {
             Version::HTTP_10
@@ -36,19 +36,24 @@ impl Asked {
     }
 }
 
-/// How the end of this response's body will be marked.
-pub(crate) fn ending(response: &Response, asked: Asked) -> Ending {
+/// Returns the framing of this response's body (RFC 9112 §6.3).
+pub(crate) fn ending(response: &Response, asked: ResponseFraming) -> BodyEnding {
     if is_bodiless(response.status, asked.head_only) || response.length.is_some() {
-        Ending::Counted
+        BodyEnding::Counted
     } else if asked.http10 {
-        Ending::Close
+        BodyEnding::Close
     } else {
-        Ending::Chunked
+        BodyEnding::Chunked
     }
 }
 
 /// Writes the head of a final response.
-pub(crate) fn write_head(out: &mut Vec<u8>, response: &Response, asked: Asked, ending: Ending) {
+pub(crate) fn write_head(
+    out: &mut Vec<u8>,
+    response: &Response,
+    asked: ResponseFraming,
+    ending: BodyEnding,
+) {
     write_status_line(out, response.status);
     out.extend_from_slice(response.fields().as_block());
     if let Some(age) = response.age {
@@ -59,7 +64,7 @@ pub(crate) fn write_head(out: &mut Vec<u8>, response: &Response, asked: Asked, e
     out.extend_from_slice(b"Cache-Status: ");
     response.cache_status.write(out);
     out.extend_from_slice(b"\r\n");
-    if ending == Ending::Chunked {
+    if ending == BodyEnding::Chunked {
         out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
     } else if let Some(length) = response.length
         && !never_has_content(response.status)
@@ -70,7 +75,7 @@ pub(crate) fn write_head(out: &mut Vec<u8>, response: &Response, asked: Asked, e
     }
     if response.status == 101 {
         out.extend_from_slice(b"Connection: upgrade\r\n");
-    } else if !asked.keep_alive || ending == Ending::Close {
+    } else if !asked.keep_alive || ending == BodyEnding::Close {
         out.extend_from_slice(b"Connection: close\r\n");
     } else if asked.http10 {
         out.extend_from_slice(b"Connection: keep-alive\r\n");
@@ -78,7 +83,7 @@ pub(crate) fn write_head(out: &mut Vec<u8>, response: &Response, asked: Asked, e
     out.extend_from_slice(b"\r\n");
 }
 
-/// Has the client come by TLS only from now on, in a head that was written last.
+/// Adds `Strict-Transport-Security` to the head written last, unless the response has its own.
 pub(crate) fn be_strict(out: &mut Vec<u8>, response: &Response, policy: Option<&str>) {
     if let Some(policy) = strict_unless_said(policy, response) {
         // Before the empty line.
@@ -89,24 +94,24 @@ pub(crate) fn be_strict(out: &mut Vec<u8>, response: &Response, policy: Option<&
     }
 }
 
-/// Writes a 1xx response.
+/// Writes an interim response (1xx).
 pub(crate) fn write_interim(out: &mut Vec<u8>, interim: &Interim) {
     write_status_line(out, interim.status);
     out.extend_from_slice(interim.fields.fields().as_block());
     out.extend_from_slice(b"\r\n");
 }
 
-/// The last answer on a connection.
-pub(crate) const LAST: Asked = Asked {
+/// Framing of the last response on a connection.
+pub(crate) const LAST: ResponseFraming = ResponseFraming {
     head_only: false,
     http10: false,
     keep_alive: false,
 };
 
-/// Head and body of a response of our own.
-pub(crate) fn whole(page: &Response, asked: Asked) -> Bytes {
+/// Returns head and body of a generated response.
+pub(crate) fn whole(page: &Response, asked: ResponseFraming) -> Bytes {
     let mut out = Vec::with_capacity(512);
-    write_head(&mut out, page, asked, Ending::Counted);
+    write_head(&mut out, page, asked, BodyEnding::Counted);
     if let Body::Full(body) = &page.body
         && !asked.head_only
     {

@@ -1,4 +1,4 @@
-//! Requests that can be answered at once, out of one buffer.
+//! Hot path: requests that are answered at once, out of one buffer.
 
 use std::borrow::Cow;
 use std::task::Context;
@@ -9,40 +9,40 @@ use http::Method;
 use microcache_engine::{Body, Response, RouteId};
 use microcache_policy::{Time, upgrade};
 
-use super::head::{Asked, Ending, be_strict, ending, write_head};
-use super::pending::Pending;
-use super::send::{self, Output};
-use super::{AfterSend, COPY, Connection, FileAnswer, Next};
-use crate::h1::{BadRequest, Framing, RequestHead, Target, parse_request, split_target};
+use super::head::{BodyEnding, ResponseFraming, be_strict, ending, write_head};
+use super::pending::PendingRequest;
+use super::send::{self, OutputQueue};
+use super::{AfterSend, COPY, Connection, FileAnswer, HitLoopExit};
+use crate::h1::{BadRequest, Framing, RequestHead, RequestTarget, parse_request, split_target};
 use crate::h2;
 use crate::metrics;
 use crate::proxy_protocol;
-use crate::session::{Head, Reply};
+use crate::session::{ParsedHead, Reply};
 
-/// Answers to pipelined requests are collected up to this size before they are written.
+/// Size in bytes up to which responses to pipelined requests are collected before a write.
 const BATCH: usize = 64 * 1024;
 
 /// Host and target.
-type Addressed<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
+type HostAndTarget<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
 
-/// Whether these bytes, as far as they can be read, begin a HEAD: its answers have no content.
+/// Returns `true` if these bytes, complete or not, begin a HEAD, whose responses have no content.
 pub(super) fn is_head(input: &[u8]) -> bool {
     let start = input.iter().position(|b| !b"\r\n".contains(b));
     start.is_some_and(|start| input[start..].starts_with(b"HEAD "))
 }
 
 impl Connection {
-    /// Serves the requests in `input` as long as they are hits, and says how much of it was used.
+    /// Serves the requests in `input` as long as they are hits. Returns the number of bytes consumed.
     pub(super) fn serve_buffer(
         &mut self,
         cx: &mut Context<'_>,
         input: &[u8],
         out: &mut Vec<u8>,
         read_at: &mut Option<Time>,
-    ) -> (usize, Option<Next>) {
+    ) -> (usize, Option<HitLoopExit>) {
         self.session.catch_up();
         if self.requests == 0 && self.stream.has_agreed_on_http2() {
-            return (0, Some(Next::Http2));
+            return (0, Some(HitLoopExit::Http2));
         }
         let now = *read_at.insert(self.session.shared.engine.clock.now());
         let began = metrics::is_next().then(Instant::now);
@@ -50,16 +50,16 @@ impl Connection {
         let mut used = 0;
         let mut next = None;
         while next.is_none() && used < input.len() {
-            // Looked at where it lies: to move a head costs as much as to read a field of it.
+            // Parsed in place: moving a head costs as much as reading one of its fields.
             match &parse_request(&input[used..], &self.session.shared.head_limits) {
                 Ok(None) => break,
                 Err(bad) => match self.is_http2(&input[used..], used) {
-                    None if self.is_introduction(input) => {
-                        self.session.refuse_introduction();
-                        next = Some(Next::Close);
+                    None if self.is_proxy_header(input) => {
+                        self.session.refuse_proxy_header();
+                        next = Some(HitLoopExit::Close);
                     }
-                    None => next = Some(Next::Refuse(*bad, is_head(&input[used..]))),
-                    Some(true) => next = Some(Next::Http2),
+                    None => next = Some(HitLoopExit::Refuse(*bad, is_head(&input[used..]))),
+                    Some(true) => next = Some(HitLoopExit::Http2),
                     Some(false) => break,
                 },
                 Ok(Some((head, length))) => {
@@ -74,15 +74,15 @@ impl Connection {
             }
         }
         if used > 0 && next.is_none() && !self.activity.answered(now) {
-            next = Some(Next::Close);
+            next = Some(HitLoopExit::Close);
         }
         if !out.is_empty() {
-            // Answers that are ready go first, whatever comes next.
+            // Completed responses go first, whatever comes next.
             let flushed = self.flush(cx, out, &Bytes::new(), AfterSend::Continue);
             next = match (flushed, next) {
                 (None, next) => next,
                 (Some(unsent), None) => Some(unsent),
-                (Some(Next::Send(output, _)), Some(next)) => Some(next.after(output)),
+                (Some(HitLoopExit::Send(output, _)), Some(next)) => Some(next.after(output)),
                 (Some(other), Some(_)) => Some(other),
             };
         }
@@ -93,17 +93,16 @@ impl Connection {
         (used, next)
     }
 
-    /// Whether what is no HTTP/1 is the preface of HTTP/2, by a client that knows that it is spoken here
-    /// (RFC 9113 §3.3); `Some(false)` while it may become one. Behind requests it is none: somebody else
-    /// may have put it there.
+    /// Checks for the HTTP/2 preface of a client with prior knowledge (RFC 9113 §3.3); `Some(false)` while it
+    /// is incomplete. Not recognised behind a request, where a third party may have injected it.
     fn is_http2(&self, input: &[u8], behind: usize) -> Option<bool> {
         let is_first = behind == 0 && self.requests == 0;
         let is_begun = h2::PREFACE.starts_with(&input[..input.len().min(h2::PREFACE.len())]);
         (is_first && is_begun).then_some(input.len() >= h2::PREFACE.len())
     }
 
-    /// Whether a connection begins as one of the PROXY protocol does, where nobody may use it.
-    fn is_introduction(&self, input: &[u8]) -> bool {
+    /// Returns `true` if the connection begins with a PROXY header that is not allowed here.
+    fn is_proxy_header(&self, input: &[u8]) -> bool {
         self.requests == 0 && proxy_protocol::is_begun(input)
     }
 
@@ -114,17 +113,17 @@ impl Connection {
         now: Time,
         out: &mut Vec<u8>,
         timed: &mut Option<RouteId>,
-    ) -> Option<Next> {
+    ) -> Option<HitLoopExit> {
         let (host, target) = match self.target(head) {
             Ok(target) => target,
-            Err(bad) => return Some(Next::Refuse(bad, head.method == b"HEAD")),
+            Err(bad) => return Some(HitLoopExit::Refuse(bad, head.method == b"HEAD")),
         };
-        // The parser has seen that it is a token, which is all that a method has to be.
+        // The parser has checked that it is a token, the only requirement on a method.
         let Ok(method) = Method::from_bytes(head.method) else {
-            return Some(Next::Refuse(BadRequest::METHOD, false));
+            return Some(HitLoopExit::Refuse(BadRequest::METHOD, false));
         };
         let has_body = !matches!(head.framing, Framing::None | Framing::Length(0));
-        let request = self.session.request(Head {
+        let request = self.session.request(ParsedHead {
             method: &method,
             host: &host,
             target: &target,
@@ -134,7 +133,7 @@ impl Connection {
         });
         let shared = &self.session.shared;
         let is_last = shared.is_leaving() || self.requests >= shared.requests_per_connection;
-        let mut asked = Asked {
+        let mut asked = ResponseFraming {
             head_only: method == Method::HEAD,
             http10: head.http10,
             keep_alive: head.keep_alive && !is_last,
@@ -142,7 +141,7 @@ impl Connection {
         let mut reply = None;
         let route = self.session.serve(&request, now, &mut reply);
         if let Some(Reply::Now(response)) = &reply {
-            // An answer that leaves a request body unread must be the connection's last.
+            // A response that leaves a request body unread must be the connection's last.
             asked.keep_alive &= !has_body;
             if !matches!(response.body, Body::File(_)) {
                 let is_timed =
@@ -155,49 +154,49 @@ impl Connection {
             }
         }
         Some(match reply? {
-            Reply::Now(response) => Next::SendFile(Box::new(FileAnswer {
+            Reply::Now(response) => HitLoopExit::SendFile(Box::new(FileAnswer {
                 account: self
                     .session
                     .account_of(route, &request, asked.version(), &response, now),
                 response,
                 asked,
-                unsent: Output::default(),
+                unsent: OutputQueue::default(),
             })),
-            Reply::Ask(unanswered) => {
-                Next::Ask(Box::new(Pending::new(unanswered, head, has_body, asked)))
-            }
+            Reply::Ask(unanswered) => HitLoopExit::Ask(Box::new(PendingRequest::new(
+                unanswered, head, has_body, asked,
+            ))),
         })
     }
 
-    /// Host and target as the request means them, whatever its form.
-    fn target<'a>(&'a self, head: &RequestHead<'a>) -> Result<Addressed<'a>, BadRequest> {
+    /// Returns host and target of a request, whatever the form of its target.
+    fn target<'a>(&'a self, head: &RequestHead<'a>) -> Result<HostAndTarget<'a>, BadRequest> {
         let host = head
             .host
             .unwrap_or(self.session.shared.default_host.as_bytes());
-        // Nearly every target has this form, and the parser has seen that its bytes are right.
+        // Nearly every target has this form, and the parser has validated its bytes.
         if head.target.starts_with(b"/") && head.method != b"CONNECT" {
             return Ok((host.into(), head.target.into()));
         }
         match split_target(head.method, head.target)? {
-            Target::Origin(target) => Ok((host.into(), target.into())),
-            Target::Asterisk => Ok((host.into(), b"*".into())),
-            Target::Absolute {
+            RequestTarget::Origin(target) => Ok((host.into(), target.into())),
+            RequestTarget::Asterisk => Ok((host.into(), b"*".into())),
+            RequestTarget::Absolute {
                 authority, path, ..
             } => Ok((authority.into(), path)),
-            Target::Authority(_) => Err(BadRequest::METHOD),
+            RequestTarget::Authority(_) => Err(BadRequest::METHOD),
         }
     }
 
-    /// Puts an answer with a whole body behind those that are ready.
+    /// Appends a response with a complete body to the batch.
     fn answer(
         &mut self,
         cx: &mut Context<'_>,
         response: &Response,
-        asked: Asked,
+        asked: ResponseFraming,
         out: &mut Vec<u8>,
-    ) -> Option<Next> {
+    ) -> Option<HitLoopExit> {
         let ending = ending(response, asked);
-        debug_assert_eq!(ending, Ending::Counted, "a stored body has a length");
+        debug_assert_eq!(ending, BodyEnding::Counted, "a stored body has a length");
         write_head(out, response, asked, ending);
         be_strict(out, response, self.session.strict());
         let after = if asked.keep_alive {
@@ -217,28 +216,28 @@ impl Connection {
             if after == AfterSend::Continue {
                 return None;
             }
-            let output = Output::bytes(Bytes::copy_from_slice(out));
+            let output = OutputQueue::bytes(Bytes::copy_from_slice(out));
             out.clear();
-            return Some(Next::Send(output, after));
+            return Some(HitLoopExit::Send(output, after));
         }
         self.flush(cx, out, body, after)
     }
 
-    /// Writes what is ready. What the socket does not take is to be sent later.
+    /// Writes the batch. Returns what the socket did not take.
     fn flush(
         &mut self,
         cx: &mut Context<'_>,
         out: &mut Vec<u8>,
         body: &Bytes,
         after: AfterSend,
-    ) -> Option<Next> {
+    ) -> Option<HitLoopExit> {
         let rest = send::write_now(&self.stream, cx, out, body);
         out.clear();
         match rest {
             Ok(None) if after == AfterSend::Continue => None,
-            Ok(None) => Some(Next::Send(Output::bytes(Bytes::new()), after)),
-            Ok(Some(rest)) => Some(Next::Send(rest, after)),
-            Err(_) => Some(Next::Close),
+            Ok(None) => Some(HitLoopExit::Send(OutputQueue::bytes(Bytes::new()), after)),
+            Ok(Some(rest)) => Some(HitLoopExit::Send(rest, after)),
+            Err(_) => Some(HitLoopExit::Close),
         }
     }
 }

@@ -1,21 +1,22 @@
 //! One client connection.
 //!
-//! Hits are served in [`Connection::poll_hits`] without leaving the poll: bytes are read into a
-//! buffer that the thread's connections share, answers are put together in another, and an idle
-//! connection owns neither. Everything that has to wait is an [`exchange`].
+//! Hits are served in [`Connection::poll_hits`] without leaving the poll: bytes are read into a buffer that the
+//! thread's connections share, responses are assembled in another, and an idle connection owns neither.
+//! Everything that has to wait is an [`exchange`].
 
 mod activity;
 mod client;
+mod deadline;
 mod endless;
 mod exchange;
 mod feed;
 mod file;
 mod head;
 mod hits;
-mod introduction;
-mod lent_pages;
-mod patience;
+mod memfd_copies;
 mod pending;
+mod presence;
+mod proxy_header;
 mod request_body;
 mod send;
 mod socket;
@@ -24,7 +25,6 @@ mod tests;
 mod tls;
 mod transport;
 mod tunnel;
-mod watch;
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -38,26 +38,25 @@ use microcache_engine::Response;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
+use crate::admission::ConnectionPermit;
 use crate::h1::BadRequest;
 use crate::h2;
-use crate::room::Place;
-use crate::session::{Account, Session};
-pub(crate) use activity::{Activity, Doing};
-use exchange::Exchanged;
-use head::{Asked, LAST, whole};
+use crate::session::{RequestAccount, Session};
+pub(crate) use activity::{Activity, ConnectionState};
+use deadline::ClientDeadline;
+use exchange::ExchangeOutcome;
+use head::{LAST, ResponseFraming, whole};
 use hits::is_head;
-pub(crate) use introduction::{NotIntroduced, introduced};
-pub(crate) use lent_pages::COPIES;
-use patience::Patience;
-use pending::Pending;
-use send::Output;
-use tls::NoSession;
-pub(crate) use transport::Transport;
+pub(crate) use memfd_copies::COPIES;
+use pending::PendingRequest;
+pub(crate) use proxy_header::{ProxyHeaderError, read_proxy_header};
+use send::OutputQueue;
+use tls::HandshakeError;
+pub(crate) use transport::ClientTransport;
 
-/// Read at a time; one read takes a burst of pipelined requests.
+/// Bytes read at a time; one read takes a burst of pipelined requests.
 const READ_SIZE: usize = 32 * 1024;
-/// Bodies up to this size are copied behind their head: one plain write is cheaper than a
-/// vectored one.
+/// Size in bytes up to which a body is copied behind its head: one plain write is cheaper than a vectored one.
 const COPY: usize = 8 * 1024;
 
 thread_local! {
@@ -65,44 +64,44 @@ thread_local! {
     static OUTPUT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A client's connection.
+/// A client connection that speaks HTTP/1, and HTTP/2 after its preface.
 pub(crate) struct Connection {
-    stream: Transport,
+    stream: ClientTransport,
     session: Session,
-    /// For those who want to close idle connections.
+    /// Shared with the connection limits, which close idle connections.
     activity: Arc<Activity>,
-    /// What was read and not yet used; mostly nothing.
+    /// Input that is not consumed yet; usually none.
     input: BytesMut,
-    patience: Patience,
-    /// Requests that it had.
+    patience: ClientDeadline,
+    /// Number of requests so far.
     requests: u64,
-    /// One of the connections that may be open at a time.
-    _place: Place,
+    /// Admission of this connection; released on drop.
+    _permit: ConnectionPermit,
 }
 
-/// Why the loop over hits was left.
-enum Next {
-    /// The client is gone, or was waited for long enough.
+/// Reason for leaving the loop over hits.
+enum HitLoopExit {
+    /// The client has left or timed out.
     Close,
-    /// The socket takes no more for now, or the answer needs more than a hit.
-    Send(Output, AfterSend),
-    /// The origin must be asked.
-    Ask(Box<Pending>),
+    /// The socket takes no more for now, or the response needs more than a hit.
+    Send(OutputQueue, AfterSend),
+    /// The request has to wait, usually for the origin.
+    Ask(Box<PendingRequest>),
     /// The body lies in a file.
     SendFile(Box<FileAnswer>),
-    /// The request cannot be read. Was it a HEAD?
+    /// The request is malformed. `true` after a HEAD.
     Refuse(BadRequest, bool),
     /// The client speaks HTTP/2.
     Http2,
 }
 
-/// An answer whose body lies in a file.
+/// A response whose body lies in a file.
 struct FileAnswer {
     response: Response,
-    asked: Asked,
-    account: Account,
-    /// Answers to earlier requests that the socket has not taken yet.
-    unsent: Output,
+    asked: ResponseFraming,
+    account: RequestAccount,
+    /// Responses to earlier requests that the socket has not taken yet.
+    unsent: OutputQueue,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,12 +112,12 @@ enum AfterSend {
 
 impl Connection {
     pub(crate) fn new(
-        mut stream: Transport,
+        mut stream: ClientTransport,
         session: Session,
         activity: Arc<Activity>,
-        place: Place,
+        permit: ConnectionPermit,
     ) -> Self {
-        // Without it a small answer behind a large one waits for an acknowledgement.
+        // Without it a small response behind a large one waits for an acknowledgement.
         let _ = stream.socket().set_nodelay(true);
         let shared = &session.shared;
         let idle = shared.idle();
@@ -127,10 +126,10 @@ impl Connection {
             stream,
             activity,
             input: BytesMut::new(),
-            patience: Patience::new(now, idle),
+            patience: ClientDeadline::new(now, idle),
             requests: 0,
             session,
-            _place: place,
+            _permit: permit,
         }
     }
 
@@ -144,8 +143,8 @@ impl Connection {
     }
 
     async fn serve_all(&mut self) {
-        // Boxed, as all that an idle connection has no use for: it would carry it with it.
-        if matches!(self.stream, Transport::Tls(_)) && !Box::pin(self.shake_hands()).await {
+        // Boxed, like everything an idle connection does not need, to keep its future small.
+        if matches!(self.stream, ClientTransport::Tls(_)) && !Box::pin(self.shake_hands()).await {
             return Box::pin(self.linger()).await;
         }
         loop {
@@ -155,28 +154,30 @@ impl Connection {
             }
             self.stream.in_answer(true);
             let go_on = match next {
-                Next::Close => {
+                HitLoopExit::Close => {
                     self.stream.in_answer(false);
                     return;
                 }
-                Next::Send(output, after) => {
+                HitLoopExit::Send(output, after) => {
                     Box::pin(self.send(output)).await && after == AfterSend::Continue
                 }
-                Next::Ask(pending) => {
+                HitLoopExit::Ask(pending) => {
                     let exchanged = Box::pin(self.exchange(*pending)).await;
                     if self.input.is_empty() {
-                        // Room was made to read into.
+                        // Reading has allocated.
                         self.input = BytesMut::new();
                     }
                     match exchanged {
-                        Exchanged::Whole(go_on) => go_on,
-                        Exchanged::SoFar(answer, go_on) => self.send_endless(answer).await && go_on,
+                        ExchangeOutcome::Whole(go_on) => go_on,
+                        ExchangeOutcome::SoFar(answer, go_on) => {
+                            self.send_endless(answer).await && go_on
+                        }
                     }
                 }
-                Next::SendFile(answer) => Box::pin(self.send_file(*answer)).await,
-                Next::Http2 => return Box::pin(self.http2()).await,
-                Next::Refuse(bad, head_only) => {
-                    let page = Output::bytes(self.refuse(bad, head_only));
+                HitLoopExit::SendFile(answer) => Box::pin(self.send_file(*answer)).await,
+                HitLoopExit::Http2 => return Box::pin(self.http2()).await,
+                HitLoopExit::Refuse(bad, head_only) => {
+                    let page = OutputQueue::bytes(self.refuse(bad, head_only));
                     Box::pin(self.send(page)).await;
                     false
                 }
@@ -190,10 +191,10 @@ impl Connection {
         }
     }
 
-    /// Sends what the socket did not take at once. Says whether the client has taken it.
-    async fn send(&mut self, output: Output) -> bool {
-        let loan = self.session.shared.lent.lend(output.holds());
-        let (stall, in_all) = loan.patience(self.session.shared.timeouts.write);
+    /// Sends what the socket did not take at once. Returns `false` if the client is gone.
+    async fn send(&mut self, output: OutputQueue) -> bool {
+        let pin = self.session.shared.pinned.pin(output.holds());
+        let (stall, in_all) = pin.timeouts(self.session.shared.timeouts.write);
         let mut writer = self.stream.writer();
         let sending = output.send(&mut writer, stall);
         match in_all {
@@ -202,47 +203,46 @@ impl Connection {
         }
     }
 
-    /// Agrees with the client on a TLS session. Says whether there is one.
+    /// Performs the TLS handshake. Returns `true` if it succeeded.
     async fn shake_hands(&mut self) -> bool {
-        let Transport::Tls(tls) = &self.stream else {
+        let ClientTransport::Tls(tls) = &self.stream else {
             return true;
         };
         let timeouts = self.session.shared.timeouts;
         match timeout(timeouts.head, tls.handshake()).await {
-            // No request comes on it, and none would be answered (RFC 8737 §3).
+            // An ACME challenge connection carries no requests (RFC 8737 §3).
             Ok(Ok(())) if tls.is_challenge() => false,
             Ok(Ok(())) => {
                 self.expect_more();
                 true
             }
-            Ok(Err(NoSession::Introduction)) => {
-                self.session.refuse_introduction();
+            Ok(Err(HandshakeError::ProxyHeader)) => {
+                self.session.refuse_proxy_header();
                 false
             }
-            Ok(Err(NoSession::PlainHttp)) => {
+            Ok(Err(HandshakeError::PlainHttp)) => {
                 tls.answer_bare(&self.refuse(BadRequest::NOT_TLS, false));
-                let _ = Output::default()
+                let _ = OutputQueue::default()
                     .send(&mut self.stream.writer(), timeouts.write)
                     .await;
                 false
             }
-            Ok(Err(NoSession::Failed(error))) => {
-                self.session.tell_no_session(&error);
+            Ok(Err(HandshakeError::Failed(error))) => {
+                self.session.report_failed_handshake(&error);
                 false
             }
             Err(_) => {
-                self.session.tell_late_session();
+                self.session.report_handshake_timeout();
                 false
             }
         }
     }
 
-    /// Serves what can be served at once, until something cannot.
-    fn poll_hits(&mut self, cx: &mut Context<'_>) -> Poll<Next> {
+    /// Serves hits until a request needs more than that.
+    fn poll_hits(&mut self, cx: &mut Context<'_>) -> Poll<HitLoopExit> {
         INPUT.with_borrow_mut(|scratch| {
             OUTPUT.with_borrow_mut(|out| {
-                // What the clock said when the last requests were read; reading it again costs
-                // as much as parsing one.
+                // Time of the last read: reading the clock again costs as much as parsing a request.
                 let mut now = None;
                 loop {
                     out.clear();
@@ -254,21 +254,21 @@ impl Connection {
                         if let Some(next) = next {
                             return Poll::Ready(next);
                         }
-                        // More of the same head does not put its deadline off.
+                        // More bytes of the same head do not extend its deadline.
                         if used > 0 {
                             self.expect_more();
                         }
                     }
                     let read = match self.stream.poll_recv(cx, scratch) {
-                        Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Next::Close),
+                        Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(HitLoopExit::Close),
                         Poll::Ready(Ok(length)) => &scratch[..length],
                         Poll::Pending => {
                             let now = now.unwrap_or_else(|| self.session.shared.engine.clock.now());
                             ready!(self.patience.poll_expired(cx, now));
                             return Poll::Ready(if self.input.is_empty() {
-                                Next::Close
+                                HitLoopExit::Close
                             } else {
-                                Next::Refuse(BadRequest::TIMEOUT, is_head(&self.input))
+                                HitLoopExit::Refuse(BadRequest::TIMEOUT, is_head(&self.input))
                             });
                         }
                     };
@@ -292,8 +292,7 @@ impl Connection {
         })
     }
 
-    /// Gives the client its time anew: for the rest of a head if there is the beginning of one,
-    /// else for the next request.
+    /// Restarts the timeout: of the head if it has begun, else of the keep-alive period.
     fn expect_more(&mut self) {
         let shared = &self.session.shared;
         let span = if self.input.is_empty() {
@@ -304,28 +303,29 @@ impl Connection {
         self.patience.expect(shared.engine.clock.now(), span);
     }
 
-    /// The page for a request that cannot be read.
+    /// Returns the error response to a malformed request.
     fn refuse(&self, bad: BadRequest, head_only: bool) -> Bytes {
         let page = self
             .session
             .refuse(bad.status(), bad.reason(), Version::HTTP_11);
-        whole(&page, Asked { head_only, ..LAST })
+        whole(&page, ResponseFraming { head_only, ..LAST })
     }
 
-    /// The client speaks HTTP/2: from here on that is another face's.
+    /// Continues with HTTP/2.
     async fn http2(&mut self) {
         self.stream.in_answer(false);
-        self.activity.seated(self.session.shared.engine.clock.now());
+        self.activity
+            .admitted(self.session.shared.engine.clock.now());
         let input = std::mem::take(&mut self.input);
         let (stream, session) = (&mut self.stream, &mut self.session);
-        let connection = h2::Connection::new(stream, session, &self.activity, input);
-        if connection.serve().await == h2::Ended::Told {
+        let connection = h2::Http2Connection::new(stream, session, &self.activity, input);
+        if connection.serve().await == h2::CloseReason::GoAway {
             self.linger().await;
         }
     }
 
-    /// Closes such that the client can read what was sent last: unread input at closing time
-    /// would reset the connection and take the answer along.
+    /// Closes the connection so that the client can read the last response: unread input at the close would
+    /// cause a reset that discards it.
     async fn linger(&mut self) {
         const PATIENCE: Duration = Duration::from_secs(2);
         const MOST: usize = 1024 * 1024;
@@ -345,9 +345,9 @@ impl Connection {
     }
 }
 
-impl Next {
-    /// The same, once `unsent` answers to earlier requests are out.
-    fn after(self, unsent: Output) -> Self {
+impl HitLoopExit {
+    /// Same step after sending `unsent` responses to earlier requests.
+    fn after(self, unsent: OutputQueue) -> Self {
         match self {
             Self::Send(output, after) => Self::Send(unsent.and(output), after),
             Self::Ask(mut pending) => {
@@ -358,7 +358,7 @@ impl Next {
                 answer.unsent = unsent;
                 Self::SendFile(answer)
             }
-            // The answers before it are not taken, so this one would not be either.
+            // If the earlier responses cannot be sent, neither can this one.
             Self::Refuse(..) => Self::Send(unsent, AfterSend::Close),
             Self::Close => Self::Close,
             Self::Http2 => Self::Http2,

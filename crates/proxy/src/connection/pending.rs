@@ -1,27 +1,27 @@
-//! A request that outlives the buffer it was read from.
+//! Requests that outlive the buffer they were read from.
 
-use super::head::Asked;
-use super::send::Output;
+use super::head::ResponseFraming;
+use super::send::OutputQueue;
 use crate::h1::{Framing, RequestHead};
-use crate::session::{Announced, Unanswered};
+use crate::session::{AnnouncedContent, DeferredRequest};
 
-/// A request that is under way.
-pub(super) struct Pending {
-    pub(super) unanswered: Box<Unanswered>,
+/// A request under way.
+pub(super) struct PendingRequest {
+    pub(super) unanswered: Box<DeferredRequest>,
     /// `None`: there is no body.
     pub(super) framing: Framing,
     pub(super) expects_continue: bool,
-    pub(super) asked: Asked,
-    /// Answers to earlier requests that the socket has not taken yet.
-    pub(super) unsent: Output,
+    pub(super) asked: ResponseFraming,
+    /// Responses to earlier requests that the socket has not taken yet.
+    pub(super) unsent: OutputQueue,
 }
 
-impl Pending {
+impl PendingRequest {
     pub(super) fn new(
-        unanswered: Box<Unanswered>,
+        unanswered: Box<DeferredRequest>,
         head: &RequestHead<'_>,
         has_body: bool,
-        asked: Asked,
+        asked: ResponseFraming,
     ) -> Self {
         Self {
             unanswered,
@@ -32,18 +32,18 @@ impl Pending {
             },
             expects_continue: head.expect_continue,
             asked,
-            unsent: Output::default(),
+            unsent: OutputQueue::default(),
         }
     }
 
-    /// What the request says of its body.
-    pub(super) fn announced(&self) -> Option<Announced> {
+    /// Returns length and expectation of the request's body; `None` without one.
+    pub(super) fn announced(&self) -> Option<AnnouncedContent> {
         let length = match self.framing {
             Framing::None => return None,
             Framing::Length(length) => Some(length),
             Framing::Chunked | Framing::UntilClose => None,
         };
-        Some(Announced {
+        Some(AnnouncedContent {
             length,
             expects_continue: self.expects_continue,
         })

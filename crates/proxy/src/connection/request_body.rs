@@ -1,4 +1,4 @@
-//! A request body on its way from the client's socket to the session.
+//! Request bodies on their way from the client's socket to the session.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -7,29 +7,29 @@ use microcache_engine::{BodyError, Frame};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::{Instant, timeout};
 
-use crate::h1::{Decoded, Decoder, Framing};
+use crate::h1::{BodyDecoder, DecodedBody, Framing};
 use crate::session::ContentSender;
 
-/// How much is read from the socket at a time.
+/// Bytes read at a time.
 const READ_SIZE: usize = 64 * 1024;
 
-/// Reads a body from the socket.
-pub(super) struct Pump {
-    decoder: Decoder,
+/// Reads a request body from the socket and passes it on.
+pub(super) struct RequestBodyReader {
+    decoder: BodyDecoder,
     content: ContentSender,
 }
 
-impl Pump {
-    /// For a body with this framing.
+impl RequestBodyReader {
+    /// Reader of a body with this framing.
     pub(super) fn new(framing: Framing, content: ContentSender) -> Self {
         Self {
-            decoder: Decoder::new(framing),
+            decoder: BodyDecoder::new(framing),
             content,
         }
     }
 
-    /// Moves the body until its end; then sets `complete`. Returns without setting it when the
-    /// body was malformed, stalled, or nobody wants the rest.
+    /// Reads the body to its end, then sets `complete`. Returns without setting it when the body was malformed
+    /// or stalled, or the receiver is gone.
     pub(super) async fn run(
         mut self,
         socket: &mut (impl AsyncRead + Unpin),
@@ -54,7 +54,7 @@ impl Pump {
         }
     }
 
-    /// The next frame, `None` at the end.
+    /// Returns the next frame; `None` at the end.
     async fn next(
         &mut self,
         socket: &mut (impl AsyncRead + Unpin),
@@ -62,9 +62,9 @@ impl Pump {
     ) -> Result<Option<Frame>, BodyError> {
         loop {
             match self.decoder.decode(buffer)? {
-                Decoded::Frame(frame) => return Ok(Some(frame)),
-                Decoded::End => return Ok(None),
-                Decoded::NeedMore => {}
+                DecodedBody::Frame(frame) => return Ok(Some(frame)),
+                DecodedBody::End => return Ok(None),
+                DecodedBody::NeedMore => {}
             }
             buffer.reserve(READ_SIZE);
             let asked = Instant::now();

@@ -1,4 +1,4 @@
-//! Bytes on their way to the client.
+//! Output of a connection that is still to be sent.
 
 use std::fs::File;
 use std::future::poll_fn;
@@ -14,47 +14,47 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::transport::{Transport, WriteHalf};
-use super::{lent_pages, socket};
+use super::transport::{ClientTransport, WriteHalf};
+use super::{memfd_copies, socket};
 
-/// So many pieces are given to the system at once.
+/// Most slices in one vectored write.
 const MAX_AT_ONCE: usize = 16;
 
-/// Bytes that are still to be sent.
+/// Bytes and pages still to be sent, in order.
 #[derive(Debug, Default)]
-pub(crate) struct Output {
-    pieces: SmallVec<[Piece; 4]>,
-    /// What stays in memory until it is sent, beside the pieces: the part of a body that the socket
-    /// has taken already lies in one piece with the rest.
+pub(crate) struct OutputQueue {
+    pieces: SmallVec<[OutputPart; 4]>,
+    /// Memory in bytes that is held until the output is sent, in addition to the parts: a partly sent body
+    /// keeps its whole allocation.
     pins: usize,
 }
 
-/// One of several things to be sent after each other.
+/// One part of the output.
 #[derive(Debug)]
-enum Piece {
+enum OutputPart {
     Bytes(Bytes),
-    Pages(Pages),
+    Pages(FilePages),
 }
 
-/// The rest of a file whose pages a socket can be lent.
+/// Remainder of a file that is sent with `sendfile`.
 #[derive(Debug)]
-struct Pages {
+struct FilePages {
     file: Arc<File>,
     at: u64,
     end: u64,
 }
 
-impl Piece {
+impl OutputPart {
     const fn len(&self) -> usize {
         match self {
             Self::Bytes(bytes) => bytes.len(),
-            // No more than the body in memory that it is a copy of.
+            // At most the size of the body in memory that it copies.
             Self::Pages(pages) => (pages.end - pages.at) as usize,
         }
     }
 }
 
-impl Output {
+impl OutputQueue {
     pub(crate) fn bytes(bytes: Bytes) -> Self {
         let mut output = Self::default();
         output.push(bytes);
@@ -63,28 +63,28 @@ impl Output {
 
     pub(crate) fn push(&mut self, bytes: Bytes) {
         if !bytes.is_empty() {
-            self.pieces.push(Piece::Bytes(bytes));
+            self.pieces.push(OutputPart::Bytes(bytes));
         }
     }
 
-    /// How many bytes there are.
+    /// Returns the number of bytes left to send.
     pub(crate) fn len(&self) -> usize {
-        self.pieces.iter().map(Piece::len).sum()
+        self.pieces.iter().map(OutputPart::len).sum()
     }
 
-    /// How many bytes stay in memory until it is sent.
+    /// Returns the memory in bytes that the output holds.
     pub(crate) fn holds(&self) -> usize {
         self.len() + self.pins
     }
 
-    /// Both, one after the other.
+    /// Appends another output.
     pub(crate) fn and(mut self, other: Self) -> Self {
         self.pieces.extend(other.pieces);
         self.pins += other.pins;
         self
     }
 
-    /// Sends everything; a client that takes nothing for `stall` is given up.
+    /// Sends everything. Fails if the client takes nothing for the duration of `stall`.
     pub(crate) async fn send(
         mut self,
         stream: &mut WriteHalf<'_>,
@@ -92,15 +92,15 @@ impl Output {
     ) -> io::Result<()> {
         while let Some(first) = self.pieces.first_mut() {
             let written = match first {
-                Piece::Bytes(_) => self.write_bytes(stream, stall).await?,
-                Piece::Pages(pages) => pages.lend_to(stream, stall).await?,
+                OutputPart::Bytes(_) => self.write_bytes(stream, stall).await?,
+                OutputPart::Pages(pages) => pages.lend_to(stream, stall).await?,
             };
             if written == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
             }
             self.advance(written);
         }
-        // What carries the bytes may have taken more than the socket has.
+        // TLS may have accepted more than the socket has.
         let at_once = poll_fn(|cx| Poll::Ready(Pin::new(&mut *stream).poll_flush(cx)));
         match at_once.await {
             Poll::Ready(flushed) => flushed,
@@ -108,11 +108,11 @@ impl Output {
         }
     }
 
-    /// Writes of the bytes that come first as much as is taken.
+    /// Writes as much of the leading bytes as the socket takes.
     async fn write_bytes(&self, stream: &mut WriteHalf<'_>, stall: Duration) -> io::Result<usize> {
         let mut slices = [IoSlice::new(&[]); MAX_AT_ONCE];
         let slices = self.gather(&mut slices);
-        // Mostly the socket takes it at once, and no timer is needed.
+        // Usually the socket takes them at once, and no timer is needed.
         let at_once = poll_fn(|cx| {
             Poll::Ready(match slices {
                 [one] => Pin::new(&mut *stream).poll_write(cx, one),
@@ -125,22 +125,24 @@ impl Output {
         }
     }
 
-    /// The bytes that come first.
+    /// Collects the leading bytes into slices.
     fn gather<'a, 's>(&'a self, slices: &'s mut [IoSlice<'a>; MAX_AT_ONCE]) -> &'s [IoSlice<'a>] {
         let mut count = 0;
         for (slice, piece) in slices.iter_mut().zip(&self.pieces) {
-            let Piece::Bytes(bytes) = piece else { break };
+            let OutputPart::Bytes(bytes) = piece else {
+                break;
+            };
             *slice = IoSlice::new(bytes);
             count += 1;
         }
         &slices[..count]
     }
 
-    /// Sends what is taken at once; ready when that is all. There are no pages in it.
+    /// Sends what the socket takes at once; ready when everything is sent. Must not contain pages.
     pub(crate) fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
-        stream: &Transport,
+        stream: &ClientTransport,
     ) -> Poll<io::Result<()>> {
         while !self.pieces.is_empty() {
             let mut slices = [IoSlice::new(&[]); MAX_AT_ONCE];
@@ -153,14 +155,13 @@ impl Output {
         stream.poll_flush(cx)
     }
 
-    /// Sends everything, while the system is told that more follows at once: what does leaves in the same
-    /// packet.
+    /// Sends everything with `MSG_MORE`: the kernel joins it with the next write into one packet.
     pub(crate) async fn send_before_more(
         mut self,
         stream: &TcpStream,
         stall: Duration,
     ) -> io::Result<()> {
-        while let Some(Piece::Bytes(bytes)) = self.pieces.first() {
+        while let Some(OutputPart::Bytes(bytes)) = self.pieces.first() {
             match socket::try_send_before_more(stream, bytes) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => self.advance(written),
@@ -182,17 +183,17 @@ impl Output {
         let gone = gone.count();
         self.pieces.drain(..gone);
         match self.pieces.first_mut() {
-            Some(Piece::Bytes(bytes)) => bytes.advance(written),
-            Some(Piece::Pages(pages)) => pages.at += written as u64,
+            Some(OutputPart::Bytes(bytes)) => bytes.advance(written),
+            Some(OutputPart::Pages(pages)) => pages.at += written as u64,
             None => {}
         }
     }
 }
 
-impl Pages {
-    /// Lends as much as is taken, and says how much that was.
+impl FilePages {
+    /// Sends pages with `sendfile`, as much as the socket takes. Returns the number of bytes.
     async fn lend_to(&self, stream: &WriteHalf<'_>, stall: Duration) -> io::Result<usize> {
-        // They are put before sockets only.
+        // Pages are only used on plain sockets.
         let socket = stream.as_socket().ok_or(io::ErrorKind::Unsupported)?;
         loop {
             match socket::try_send_file(socket, &self.file, self.at, self.end) {
@@ -207,13 +208,13 @@ impl Pages {
 
 /// Writes `head` and `body` without waiting. Returns what the socket did not take.
 pub(crate) fn write_now(
-    stream: &Transport,
+    stream: &ClientTransport,
     cx: &mut Context<'_>,
     head: &[u8],
     body: &Bytes,
-) -> io::Result<Option<Output>> {
-    if let Transport::Plain(socket) = stream
-        && let Some(copy) = lent_pages::copy_of(body)
+) -> io::Result<Option<OutputQueue>> {
+    if let ClientTransport::Plain(socket) = stream
+        && let Some(copy) = memfd_copies::copy_of(body)
     {
         return lend_now(socket, head, copy, body.len());
     }
@@ -241,16 +242,16 @@ pub(crate) fn write_now(
             }
         }
     }
-    Ok(stream.holds_back().then(Output::default))
+    Ok(stream.holds_back().then(OutputQueue::default))
 }
 
-/// The same with a body whose pages the socket is lent.
+/// Same for a body whose pages are sent with `sendfile`.
 fn lend_now(
     socket: &TcpStream,
     head: &[u8],
     body: Arc<File>,
     length: usize,
-) -> io::Result<Option<Output>> {
+) -> io::Result<Option<OutputQueue>> {
     let mut done = 0;
     while done < head.len() + length {
         let sent = match head.get(done..) {
@@ -262,7 +263,7 @@ fn lend_now(
             Ok(sent) => done += sent,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 let mut rest = rest_of(head, done);
-                rest.pieces.push(Piece::Pages(Pages {
+                rest.pieces.push(OutputPart::Pages(FilePages {
                     file: body,
                     at: rest.pins as u64,
                     end: length as u64,
@@ -275,9 +276,9 @@ fn lend_now(
     Ok(None)
 }
 
-/// What is left of a head when so much was taken of it and the body behind it.
-fn rest_of(head: &[u8], done: usize) -> Output {
-    let mut rest = Output::default();
+/// Returns the rest of a head after `done` bytes of it and the body behind it.
+fn rest_of(head: &[u8], done: usize) -> OutputQueue {
+    let mut rest = OutputQueue::default();
     rest.push(Bytes::copy_from_slice(&head[done.min(head.len())..]));
     rest.pins = done.saturating_sub(head.len());
     rest

@@ -1,5 +1,5 @@
-//! Reading and writing a socket with the system calls themselves. The C library's `recv` and `send`
-//! are cancellation points, which in a process with threads costs a fiftieth of a hit.
+//! System calls on a socket. The C library's `recv` and `send` are cancellation points, which in a process with
+//! threads costs a fiftieth of a hit.
 
 use std::fs::File;
 use std::io::{self, IoSlice};
@@ -10,7 +10,7 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
-/// Reads what is there.
+/// Reads the available bytes.
 pub(super) fn poll_recv(
     stream: &TcpStream,
     cx: &mut Context<'_>,
@@ -22,8 +22,8 @@ pub(super) fn poll_recv(
         let tried = stream.try_io(Interest::READABLE, || {
             let (length, _) = recv(stream, &mut *buffer, RecvFlags::empty())?;
             received = Some(length);
-            // A short read has emptied the socket. The runtime is told so, and waits for the next
-            // bytes without another read that would find nothing.
+            // A short read has emptied the socket. Clearing the readiness avoids another read that would find
+            // nothing.
             if length > 0 && length < buffer.len() {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
@@ -34,7 +34,7 @@ pub(super) fn poll_recv(
             (None, Err(error)) if error.kind() != io::ErrorKind::WouldBlock => {
                 return Poll::Ready(Err(error));
             }
-            // The readiness was out of date; asking for it again waits.
+            // The readiness was out of date; polling it again waits.
             (None, _) => {}
         }
     }
@@ -62,14 +62,14 @@ pub(super) fn poll_send(
     }
 }
 
-/// Writes as much as the socket takes at once, and lets it wait for what is written next.
+/// Writes as much as the socket takes at once with `MSG_MORE`, to be joined with the next write.
 pub(super) fn try_send_before_more(stream: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
     stream.try_io(Interest::WRITABLE, || {
         Ok(send(stream, bytes, SendFlags::NOSIGNAL | SendFlags::MORE)?)
     })
 }
 
-/// Sends the bytes of a file from `start` to `end` as far as the socket takes them at once.
+/// Sends the bytes of a file from `start` to `end`, as far as the socket takes them at once.
 pub(super) fn try_send_file(
     stream: &TcpStream,
     file: &File,

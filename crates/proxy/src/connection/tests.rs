@@ -1,4 +1,4 @@
-//! A panic is one request's alone: real connections before an origin that panics.
+//! A panic affects one request only: real connections before an origin that panics.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::endless::Endless;
-use super::{Activity, Connection, Transport};
+use super::{Activity, ClientTransport, Connection};
 use crate::config::{Config, Input};
 use crate::notices::Notices;
 use crate::session::{Caller, Session};
 use crate::shared::Shared;
 
-/// Answers everything but what it panics at.
+/// Answers everything except the targets it panics at.
 struct Faulty;
 
 impl Origin for Faulty {
@@ -75,18 +75,19 @@ async fn start() -> SocketAddr {
         loop {
             let (stream, peer) = listener.accept().await.unwrap();
             let clock = shared.engine.clock;
-            let place = shared.room.place(&clock).await.unwrap();
+            let permit = shared.connection_limits.admit(&clock).await.unwrap();
             let caller = Caller::at(peer.ip());
             let activity = Arc::new(Activity::new(clock.now(), caller.network()));
             let session = Session::new(Arc::clone(&shared), caller, Scheme::Http);
-            let connection = Connection::new(Transport::Plain(stream), session, activity, place);
+            let connection =
+                Connection::new(ClientTransport::Plain(stream), session, activity, permit);
             tokio::spawn(connection.serve());
         }
     });
     address
 }
 
-/// The answer to the last request on a connection.
+/// Returns the response to the last request on a connection.
 async fn answer(address: SocketAddr, method: &str, target: &str) -> String {
     let mut client = TcpStream::connect(address).await.unwrap();
     let request = format!("{method} {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
@@ -102,7 +103,7 @@ async fn check(method: &str, target: &str, expected: &str) {
 
 async fn check_that(method: &str, target: &str, expected: impl Fn(&str) -> bool) {
     let address = start().await;
-    // The second waits for the first one's answer where that can be shared.
+    // The second waits for the first one's response where that can be shared.
     let both = tokio::join!(
         answer(address, method, target),
         answer(address, method, target)
@@ -126,8 +127,8 @@ async fn who_asks_for_everyone() {
 
 #[tokio::test]
 async fn in_the_middle_of_a_body_that_everyone_reads() {
-    // Whoever comes when the first body has failed asks for one, and that may fail behind its head:
-    // then it is visibly not whole.
+    // A request after the failed body is sent again, and may fail behind its head: then the response is visibly
+    // incomplete.
     check_that("GET", "/panic-in-body", |answer| {
         let broke_off = answer.starts_with("HTTP/1.1 200 ")
             && answer.contains("Transfer-Encoding: chunked")
@@ -137,12 +138,13 @@ async fn in_the_middle_of_a_body_that_everyone_reads() {
     .await;
 }
 
-/// What a function's future takes.
+/// Returns the size of a function's future.
 const fn size_of_future<Arguments, Future>(_: &impl Fn(Arguments) -> Future) -> usize {
     size_of::<Future>()
 }
 
-/// Ten thousand of them wait for a request, or for the next event, and none should carry what it needs for more.
+/// Ten thousand of them wait for a request or for the next event: none should carry state that it does not
+/// need.
 #[test]
 fn a_connection_that_waits_is_small() {
     assert!(size_of_future(&Connection::serve) <= 512);

@@ -1,8 +1,9 @@
 //! TLS on a socket.
 //!
-//! Records are read into a buffer that the thread's connections share and opened there; what is sent is
-//! sealed in another, and goes out with one call as long as the socket takes it. A connection owns only what cannot be
-//! finished: the beginning of a record, plaintext that nobody had room for, and records that the socket has not taken.
+//! Records are read into a buffer that the thread's connections share and decrypted there; output is encrypted
+//! in another, and leaves with one call as long as the socket takes it. A connection owns only what is
+//! incomplete: the beginning of a record, plaintext that did not fit the reader's buffer, and records that the
+//! socket has not taken.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -20,7 +21,7 @@ use super::socket;
 use crate::proxy_protocol;
 use crate::tls::{Certificate, HELD_BACK, RecordBuffer, TlsSession};
 
-/// Read at a time. The longest record is smaller.
+/// Bytes read at a time. The longest record is smaller.
 const READ_SIZE: usize = 32 * 1024;
 
 thread_local! {
@@ -29,40 +30,40 @@ thread_local! {
 }
 
 /// A client's socket with TLS on it.
-pub(crate) struct Tls {
+pub(crate) struct TlsSocket {
     socket: TcpStream,
-    /// Both halves of the connection need it, one after the other: nobody ever waits for it.
+    /// Used by both halves of the connection in turn, so the lock is never contended.
     state: Mutex<State>,
 }
 
 struct State {
     session: TlsSession,
-    /// Plaintext that nobody had room for; mostly none.
+    /// Plaintext that did not fit the reader's buffer; usually none.
     surplus: BytesMut,
-    /// The client has begun to speak.
+    /// The client has sent its first bytes.
     has_begun: bool,
-    /// It is in the middle of an answer.
+    /// A response is under way.
     in_answer: bool,
 }
 
-/// Why there is no session.
+/// Reasons for a failed handshake.
 #[derive(Debug)]
-pub(crate) enum NoSession {
+pub(crate) enum HandshakeError {
     /// The client speaks HTTP without TLS.
     PlainHttp,
-    /// It speaks the PROXY protocol.
-    Introduction,
-    /// It has gone, or offers nothing that can be agreed on. It has been told.
+    /// The client sent a PROXY header.
+    ProxyHeader,
+    /// The connection failed, or nothing acceptable was offered; the alert has been sent.
     Failed(io::Error),
 }
 
-impl From<io::Error> for NoSession {
+impl From<io::Error> for HandshakeError {
     fn from(error: io::Error) -> Self {
         Self::Failed(error)
     }
 }
 
-impl Tls {
+impl TlsSocket {
     pub(crate) fn new(socket: TcpStream, config: Arc<ServerConfig>) -> io::Result<Self> {
         let session = TlsSession::new(config).map_err(io::Error::other)?;
         Ok(Self {
@@ -76,16 +77,16 @@ impl Tls {
         })
     }
 
-    /// Agrees with the client on everything that comes before its first request.
-    pub(crate) async fn handshake(&self) -> Result<(), NoSession> {
+    /// Performs the handshake.
+    pub(crate) async fn handshake(&self) -> Result<(), HandshakeError> {
         poll_fn(|cx| self.poll_handshake(cx)).await
     }
 
-    fn poll_handshake(&self, cx: &mut Context<'_>) -> Poll<Result<(), NoSession>> {
+    fn poll_handshake(&self, cx: &mut Context<'_>) -> Poll<Result<(), HandshakeError>> {
         let mut state = self.state.lock();
         loop {
             let is_done = !state.session.is_handshaking();
-            // What is left to say goes along with the answer if there is a request already.
+            // The end of the handshake goes out with the first response if a request is already here.
             let may_wait = is_done && state.session.may_answer_first() && !state.surplus.is_empty();
             if !may_wait {
                 ready!(self.poll_drain(cx, &mut state.session))?;
@@ -103,38 +104,38 @@ impl Tls {
                 let Some(length) = ready!(self.poll_records(cx, session, records))? else {
                     return Poll::Ready(Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()));
                 };
-                // The records of TLS begin with a small number, and requests with a method.
+                // TLS records begin with a small number, requests with a method.
                 let is_first = !std::mem::replace(has_begun, true);
                 if is_first && proxy_protocol::is_begun(&records[..length]) {
-                    return Poll::Ready(Err(NoSession::Introduction));
+                    return Poll::Ready(Err(HandshakeError::ProxyHeader));
                 }
                 if is_first && records[0].is_ascii_uppercase() {
-                    return Poll::Ready(Err(NoSession::PlainHttp));
+                    return Poll::Ready(Err(HandshakeError::PlainHttp));
                 }
                 let taken = session.receive(&mut records[..length], |plain| {
                     surplus.extend_from_slice(plain);
                 });
-                Poll::Ready(taken.map_err(|error| NoSession::Failed(io::Error::other(error))))
+                Poll::Ready(taken.map_err(|error| HandshakeError::Failed(io::Error::other(error))))
             });
             if let Err(failed) = ready!(taken) {
-                // The client is told why, if it listens.
+                // Sends the alert, if the client still reads.
                 let _ = self.poll_drain(cx, &mut state.session);
                 return Poll::Ready(Err(failed));
             }
         }
     }
 
-    /// Whether this is an authority that wants to see that a name is ours. It has seen all that there is.
+    /// Returns `true` if this is an ACME validation (tls-alpn-01); it needs no more than the handshake.
     pub(crate) fn is_challenge(&self) -> bool {
         self.state.lock().session.is_challenge()
     }
 
-    /// Whether HTTP/2 was agreed on, so that nothing else may be spoken (RFC 9113 §3.2).
+    /// Returns `true` if ALPN selected HTTP/2, which excludes HTTP/1 (RFC 9113 §3.2).
     pub(crate) fn has_agreed_on_http2(&self) -> bool {
         self.state.lock().session.has_agreed_on_http2()
     }
 
-    /// What the client was shown, if it is for the host that it has named.
+    /// Returns the certificate presented to the client, if it covers the host of its SNI.
     pub(crate) fn certificate_for_host(&self) -> Option<Arc<Certificate>> {
         self.state.lock().session.certificate_for_host().cloned()
     }
@@ -147,12 +148,12 @@ impl Tls {
         &self.socket
     }
 
-    /// Has an answer sent with the next flush that TLS has no part in.
+    /// Sends a plaintext response with the next flush, instead of TLS.
     pub(super) fn answer_bare(&self, answer: &[u8]) {
         self.state.lock().session.outgoing.extend_from_slice(answer);
     }
 
-    /// Gives up to `room` bytes of plaintext to `take`, and says how many. None are the end.
+    /// Passes up to `room` bytes of plaintext to `take`. Returns their number; 0 is the end.
     pub(super) fn poll_receive(
         &self,
         cx: &mut Context<'_>,
@@ -177,7 +178,7 @@ impl Tls {
                 if session.has_ended() {
                     return Poll::Ready(Ok(0));
                 }
-                // Without a farewell the end is one all the same: what HTTP sends says by itself whether it is whole.
+                // A missing close_notify counts as the end: HTTP's own framing detects truncation.
                 let Some(length) = ready!(self.poll_records(cx, session, records))? else {
                     return Poll::Ready(Ok(0));
                 };
@@ -195,7 +196,7 @@ impl Tls {
                 if taken > 0 {
                     return Poll::Ready(Ok(taken));
                 }
-                // What was nothing for the reader may want an answer, such as that there is no renegotiation.
+                // Records without plaintext may still require a reply, such as a refused renegotiation.
                 if let Poll::Ready(Err(error)) = self.poll_drain(cx, session) {
                     return Poll::Ready(Err(error));
                 }
@@ -203,7 +204,7 @@ impl Tls {
         })
     }
 
-    /// Reads behind the records that are not complete yet. Says how many bytes there are then; `None` at the end.
+    /// Reads more bytes behind the incomplete record. Returns their total number; `None` at the end.
     fn poll_records(
         &self,
         cx: &mut Context<'_>,
@@ -215,7 +216,7 @@ impl Tls {
         Poll::Ready(Ok((read > 0).then_some(kept + read)))
     }
 
-    /// Takes as much as is sealed at a time, and sends it. What the socket does not take is held back.
+    /// Encrypts one batch and sends it. Holds back what the socket does not take.
     pub(super) fn poll_send(
         &self,
         cx: &mut Context<'_>,
@@ -272,7 +273,7 @@ impl Tls {
         Poll::Ready(Ok(()))
     }
 
-    /// Says that nothing more comes, and closes this side.
+    /// Sends close_notify and shuts this side down.
     pub(super) fn poll_shutdown(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let session = &mut self.state.lock().session;
         session.say_goodbye().map_err(io::Error::other)?;
@@ -285,8 +286,8 @@ impl Tls {
     }
 }
 
-impl Drop for Tls {
-    /// Says that nothing more comes, if that is so and needs no waiting.
+impl Drop for TlsSocket {
+    /// Sends close_notify if that is due and possible without waiting.
     fn drop(&mut self) {
         let State {
             session, in_answer, ..

@@ -1,7 +1,7 @@
-//! What carries a connection's bytes.
+//! Byte stream of a connection: a plain socket, or one with TLS.
 //!
-//! The face reads and writes through it without knowing what lies below. On a plain socket every call is
-//! the socket's own.
+//! The protocols read and write through it without knowing which. On a plain socket every call is the socket's
+//! own.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -13,35 +13,35 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, tcp};
 
 use super::socket;
-use super::tls::Tls;
+use super::tls::TlsSocket;
 
-/// What carries a connection's bytes.
-pub(crate) enum Transport {
-    /// A socket, and nothing between.
+/// Byte stream of a connection.
+pub(crate) enum ClientTransport {
+    /// A plain socket.
     Plain(TcpStream),
-    /// A socket with TLS on it.
-    Tls(Box<Tls>),
+    /// A socket with TLS.
+    Tls(Box<TlsSocket>),
 }
 
-/// The half that is read from.
+/// Reading half.
 pub(crate) enum ReadHalf<'a> {
     Plain(tcp::ReadHalf<'a>),
-    Tls(&'a Tls),
+    Tls(&'a TlsSocket),
 }
 
-/// The half that is written to.
+/// Writing half.
 pub(crate) enum WriteHalf<'a> {
     Plain(tcp::WriteHalf<'a>),
-    Tls(&'a Tls),
+    Tls(&'a TlsSocket),
 }
 
-impl Transport {
-    /// A socket that TLS is to be spoken on, beginning with these settings.
+impl ClientTransport {
+    /// Starts TLS on a socket, with these settings.
     pub(crate) fn tls(socket: TcpStream, settings: Arc<ServerConfig>) -> io::Result<Self> {
-        Ok(Self::Tls(Box::new(Tls::new(socket, settings)?)))
+        Ok(Self::Tls(Box::new(TlsSocket::new(socket, settings)?)))
     }
 
-    /// Reads what is there; nothing at the end.
+    /// Reads the available bytes; 0 at the end.
     pub(crate) fn poll_recv(
         &self,
         cx: &mut Context<'_>,
@@ -59,8 +59,7 @@ impl Transport {
         }
     }
 
-    /// Takes as much as can be sent now. What was taken may still be held back, see
-    /// [`Self::holds_back`].
+    /// Takes as much as can be sent now. Some of it may still be buffered, see [`Self::holds_back`].
     pub(crate) fn poll_send(
         &self,
         cx: &mut Context<'_>,
@@ -72,7 +71,7 @@ impl Transport {
         }
     }
 
-    /// Ready when no bytes that were taken wait for the socket to take them.
+    /// Ready when the socket has taken all buffered bytes.
     pub(crate) fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Plain(_) => Poll::Ready(Ok(())),
@@ -80,7 +79,7 @@ impl Transport {
         }
     }
 
-    /// Whether bytes that were taken wait for the socket to take them. A flush waits until none do.
+    /// Returns `true` while the socket has not taken all buffered bytes. A flush waits for that.
     pub(crate) fn holds_back(&self) -> bool {
         match self {
             Self::Plain(_) => false,
@@ -88,7 +87,7 @@ impl Transport {
         }
     }
 
-    /// Whether nothing but HTTP/2 may be spoken.
+    /// Returns `true` if ALPN selected HTTP/2.
     pub(crate) fn has_agreed_on_http2(&self) -> bool {
         match self {
             Self::Plain(_) => false,
@@ -96,7 +95,7 @@ impl Transport {
         }
     }
 
-    /// The socket below.
+    /// Returns the underlying socket.
     pub(crate) const fn socket(&mut self) -> &mut TcpStream {
         match self {
             Self::Plain(socket) => socket,
@@ -104,7 +103,7 @@ impl Transport {
         }
     }
 
-    /// Whether an answer is under way from now on: what ends in the middle of one must not look complete.
+    /// Marks a response as under way: on drop, no close_notify makes a truncated one look complete.
     pub(crate) fn in_answer(&mut self, is_under_way: bool) {
         match self {
             Self::Plain(_) => {}
@@ -112,12 +111,12 @@ impl Transport {
         }
     }
 
-    /// The half that is written to, for those who wait until it is taken.
+    /// Returns the writing half.
     pub(crate) fn writer(&mut self) -> WriteHalf<'_> {
         self.split().1
     }
 
-    /// Both halves, for those who read while they write.
+    /// Returns both halves, for reading and writing concurrently.
     pub(crate) fn split(&mut self) -> (ReadHalf<'_>, WriteHalf<'_>) {
         match self {
             Self::Plain(socket) => {
@@ -130,9 +129,9 @@ impl Transport {
 }
 
 impl ReadHalf<'_> {
-    /// Resolves when the socket has an error, as after a reset.
+    /// Resolves when the socket has an error, such as a reset.
     pub(crate) async fn failed(&self) {
-        // An error of the question is one of the socket.
+        // An error while waiting is an error of the socket.
         let _ = match self {
             Self::Plain(reader) => reader.ready(Interest::ERROR).await,
             Self::Tls(tls) => tls.socket_ref().ready(Interest::ERROR).await,
@@ -141,7 +140,7 @@ impl ReadHalf<'_> {
 }
 
 impl WriteHalf<'_> {
-    /// The socket, if what is written to it needs no more than to be copied there.
+    /// Returns the socket if output needs no encryption, as `sendfile` requires.
     pub(crate) fn as_socket(&self) -> Option<&TcpStream> {
         match self {
             Self::Plain(writer) => Some(writer.as_ref()),

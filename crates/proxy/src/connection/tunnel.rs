@@ -1,4 +1,4 @@
-//! A connection that has left HTTP: bytes both ways.
+//! Connections after an upgrade: bytes in both directions.
 
 use std::future::poll_fn;
 use std::io;
@@ -11,27 +11,28 @@ use microcache_engine::Tunnel;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf, split};
 
 use super::Connection;
-use super::patience::while_moving;
-use crate::session::Account;
+use super::deadline::while_moving;
+use crate::session::RequestAccount;
 
 impl Connection {
-    /// Bytes both ways until both sides have ended, or neither has said anything for too long. When
-    /// one side has ended, the other one may be talking to nobody, and gets less time. What goes to the
-    /// client counts when it has gone: nobody knows whether this is still there at the end.
-    pub(super) async fn tunnel(&mut self, tunnel: Tunnel, account: &mut Account) {
+    /// Copies bytes both ways until both sides have ended or the idle timeout has passed, which is shorter once
+    /// one side has ended. Bytes to the client are accounted as they are sent, because the account may be
+    /// dropped before the end.
+    pub(super) async fn tunnel(&mut self, tunnel: Tunnel, account: &mut RequestAccount) {
         let timeouts = self.session.shared.timeouts;
         let early = std::mem::take(&mut self.input);
         let one_ended = AtomicBool::new(false);
         let both = async {
             let (from_client, to_client) = self.stream.split();
-            let mut to_client = Counted {
+            let mut to_client = CountingWriter {
                 to: to_client,
                 account,
             };
             to_client.write_all(&tunnel.early).await?;
             to_client.flush().await?;
             let (from_origin, to_origin) = split(tunnel.io);
-            // What came early goes first, but the other side may take no more of it before it has been listened to.
+            // Early input goes first. The origin may read no more of it until its own output is read, so both
+            // directions run at once.
             tokio::try_join!(
                 one_way(early.into(), from_client, to_origin, &one_ended),
                 one_way(Vec::new(), from_origin, to_client, &one_ended),
@@ -44,18 +45,18 @@ impl Connection {
                 timeouts.tunnel
             }
         };
-        // How a tunnel ends is between the two ends of it.
+        // An error of a tunnel concerns its two ends only.
         let _ = while_moving(both, silence).await;
     }
 }
 
-/// A way out on which all that goes is counted.
-struct Counted<'a, W> {
+/// A writer that accounts the bytes sent.
+struct CountingWriter<'a, W> {
     to: W,
-    account: &'a mut Account,
+    account: &'a mut RequestAccount,
 }
 
-impl<W: AsyncWrite + Unpin> AsyncWrite for Counted<'_, W> {
+impl<W: AsyncWrite + Unpin> AsyncWrite for CountingWriter<'_, W> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -84,26 +85,26 @@ async fn one_way(
     mut to: impl AsyncWrite + Unpin,
     ended: &AtomicBool,
 ) -> io::Result<()> {
-    let mut flow = Flow { held, gone: 0 };
+    let mut flow = CopyDirection { held, gone: 0 };
     poll_fn(|cx| flow.poll(cx, &mut from, &mut to)).await?;
     ended.store(true, Ordering::Relaxed);
     to.shutdown().await
 }
 
-/// Read at a time.
+/// Bytes read at a time.
 const READ_SIZE: usize = 8 * 1024;
-/// So often at a time, if both sides are ready all the time.
+/// Most reads in a row before other tasks get their turn.
 const MAX_READS: usize = 32;
 
-/// One direction. Most tunnels are silent most of the time, and hold no buffer then.
-struct Flow {
-    /// What was read, and could not be written.
+/// One direction of a tunnel. It owns no buffer while it is silent.
+struct CopyDirection {
+    /// Bytes read that could not be written.
     held: Vec<u8>,
-    /// So much of it could.
+    /// Number of these that have been written.
     gone: usize,
 }
 
-impl Flow {
+impl CopyDirection {
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -141,7 +142,7 @@ impl Flow {
                 }
             }
         }
-        // Others have their turn.
+        // Yields to other tasks.
         cx.waker().wake_by_ref();
         Poll::Pending
     }
@@ -155,7 +156,7 @@ fn poll_some(
     let written = ready!(Pin::new(to).poll_write(cx, bytes))?;
     Poll::Ready(match written {
         0 => Err(io::ErrorKind::WriteZero.into()),
-        // Nobody writes more than there is.
+        // A writer takes at most what it was given.
         written => Ok(written.min(bytes.len())),
     })
 }

@@ -1,4 +1,4 @@
-//! What is answered from a directory.
+//! Responses from files of a directory.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -15,23 +15,23 @@ use microcache_policy::{
 };
 
 use super::content::content;
-use super::found::{Found, Lies, look, open_root};
+use super::lookup::{FileLookup, OpenedFile, look, open_root};
 use super::path::named;
 use super::{METHODS, Root, bare};
 
-/// Codings that may lie beside a file, and what their names end with; the first is mostly the smallest.
+/// Codings of precompressed files with their suffixes; usually smallest first.
 const CODINGS: [(&str, &str); 3] = [("br", ".br"), ("zstd", ".zst"), ("gzip", ".gz")];
 
 /// A request for a file.
-pub(super) struct Asked {
+pub(super) struct FileRequest {
     pub(super) method: Method,
     pub(super) target: Bytes,
     pub(super) fields: FieldsBuf,
     pub(super) now: Time,
 }
 
-/// Answers it. To be called where waiting is allowed.
-pub(super) fn answer(root: &Root, asked: &Asked) -> Result<OriginResponse, OriginError> {
+/// Answers a request. Blocks on the disk.
+pub(super) fn answer(root: &Root, asked: &FileRequest) -> Result<OriginResponse, OriginError> {
     if !METHODS.contains(&asked.method) {
         let mut refused = bare(405);
         refused.fields.push("Allow", "GET, HEAD");
@@ -52,17 +52,18 @@ pub(super) fn answer(root: &Root, asked: &Asked) -> Result<OriginResponse, Origi
         named.path.clone()
     };
     match look(&within, &path).map_err(failed)? {
-        Lies::File(found) => {
-            let chosen = Chosen::of(root, asked, &within, path, found).map_err(failed)?;
+        FileLookup::File(found) => {
+            let chosen =
+                FileRepresentation::of(root, asked, &within, path, found).map_err(failed)?;
             chosen.answer(asked).map_err(failed)
         }
-        Lies::Folder if !named.is_folder => Ok(is_a_folder(&asked.target)),
-        Lies::Folder | Lies::Nothing => Ok(bare(404)),
-        Lies::Forbidden => Ok(bare(403)),
+        FileLookup::Folder if !named.is_folder => Ok(is_a_folder(&asked.target)),
+        FileLookup::Folder | FileLookup::Nothing => Ok(bare(404)),
+        FileLookup::Forbidden => Ok(bare(403)),
     }
 }
 
-/// Links inside a folder are relative to it, with its slash.
+/// Redirects to the URL with a slash, which relative links in a directory index need.
 fn is_a_folder(target: &[u8]) -> OriginResponse {
     let (path, _) = split_query(target);
     let query = &target[path.len()..];
@@ -71,22 +72,22 @@ fn is_a_folder(target: &[u8]) -> OriginResponse {
     moved
 }
 
-/// The file that answers a request, and how it is coded.
-struct Chosen {
-    found: Found,
+/// The file to send, with its coding.
+struct FileRepresentation {
+    found: OpenedFile,
     coding: Option<&'static str>,
-    /// There are others for those who accept other codings.
+    /// Other codings exist, so the response varies by `Accept-Encoding`.
     varies: bool,
     path: PathBuf,
 }
 
-impl Chosen {
+impl FileRepresentation {
     fn of(
         root: &Root,
-        asked: &Asked,
+        asked: &FileRequest,
         within: &File,
         path: PathBuf,
-        found: Found,
+        found: OpenedFile,
     ) -> io::Result<Self> {
         let mut chosen = Self {
             found,
@@ -101,7 +102,7 @@ impl Chosen {
         for (coding, ending) in CODINGS {
             let mut beside = chosen.path.clone().into_os_string();
             beside.push(ending);
-            if let Lies::File(found) = look(within, Path::new(&beside))? {
+            if let FileLookup::File(found) = look(within, Path::new(&beside))? {
                 chosen.varies = true;
                 if chosen.coding.is_none() && accepted.has(coding) {
                     (chosen.found, chosen.coding) = (found, Some(coding));
@@ -111,7 +112,7 @@ impl Chosen {
         Ok(chosen)
     }
 
-    fn answer(self, asked: &Asked) -> io::Result<OriginResponse> {
+    fn answer(self, asked: &FileRequest) -> io::Result<OriginResponse> {
         let length = self.found.about.len();
         let now = asked.now;
         let mut fields = self.fields(now);
@@ -183,7 +184,7 @@ impl Chosen {
     }
 }
 
-/// Text is in UTF-8, as it is everywhere now.
+/// Text is labelled as UTF-8.
 fn media_type(path: &Path) -> String {
     let kind = mime_guess::from_path(path).first_or_octet_stream();
     if kind.type_() == "text" && kind.get_param("charset").is_none() {
@@ -198,8 +199,8 @@ fn modified(about: &Metadata) -> Time {
     Time::from_millis(seconds * 1000)
 }
 
-/// Two states of a file differ in it: what is written in place changes the time, what is put in its place has
-/// another number.
+/// Returns the entity tag of a file's state: writing in place changes the time, replacing the file changes its
+/// inode.
 fn entity_tag(about: &Metadata) -> String {
     let changed = (about.mtime(), about.mtime_nsec());
     format!(

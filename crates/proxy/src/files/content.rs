@@ -1,4 +1,4 @@
-//! The content of a file on its way.
+//! Content of files.
 
 use std::fs::File;
 use std::io;
@@ -11,10 +11,10 @@ use bytes::Bytes;
 use microcache_engine::{Body, BodyError, Frame, Source};
 use tokio::task::{JoinHandle, spawn_blocking};
 
-/// Read at a time; what is not larger is read at once.
+/// Bytes read at a time; smaller files are read at once.
 const PIECE: u64 = 128 * 1024;
 
-/// The bytes of a file from `first` on, so many of them. To be called where waiting is allowed.
+/// Returns `length` bytes of a file from `first` on. Blocks on the disk.
 pub(super) fn content(file: File, first: u64, length: u64) -> io::Result<Body> {
     if length == 0 {
         return Ok(Body::Empty);
@@ -22,7 +22,7 @@ pub(super) fn content(file: File, first: u64, length: u64) -> io::Result<Body> {
     if length <= PIECE {
         return Ok(Body::Full(read(&file, first, length)?));
     }
-    Ok(Body::Stream(Box::new(Reading {
+    Ok(Body::Stream(Box::new(PiecewiseReader {
         file: Arc::new(file),
         at: first,
         end: first.saturating_add(length),
@@ -36,15 +36,15 @@ fn read(file: &File, at: u64, length: u64) -> io::Result<Bytes> {
     Ok(piece.into())
 }
 
-/// A file that is read piece by piece, as somebody takes them.
-struct Reading {
+/// A file that is read piece by piece, on demand.
+struct PiecewiseReader {
     file: Arc<File>,
     at: u64,
     end: u64,
     under_way: Option<JoinHandle<io::Result<Bytes>>>,
 }
 
-impl Source for Reading {
+impl Source for PiecewiseReader {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         let length = PIECE.min(self.end - self.at);
         if length == 0 {
@@ -58,7 +58,7 @@ impl Source for Reading {
         let piece = ready!(Pin::new(under_way).poll(cx));
         self.under_way = None;
         self.at += length;
-        // It has become shorter, or cannot be read: the client must not take what it has for the whole.
+        // Truncated or unreadable: the client must detect that its content is incomplete.
         let piece = piece.map_err(io::Error::other).flatten();
         Poll::Ready(Some(
             piece.map(Frame::Data).map_err(|_| BodyError::Incomplete),

@@ -1,4 +1,4 @@
-//! Where links lead.
+//! Resolution of symbolic links.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -9,20 +9,20 @@ use rustix::fs::readlinkat;
 
 use super::path::is_hidden;
 
-/// The most links on one path, as Linux has it.
+/// Most links on one path, as in Linux.
 const MAX_LINKS: usize = 40;
 
-/// The path to which the links on another one lead, without a link, `..` or a hidden part in it. `None` where they lead
-/// out of the directory, to what is hidden, or nowhere.
+/// Resolves the links of a path, to one without links, `..` or hidden parts. `None` if they lead out of the
+/// directory, to a hidden file, or nowhere.
 ///
-/// Links may change meanwhile: whoever opens it has the system refuse those that have come.
+/// Links may change meanwhile: the path must be opened without following any.
 pub(super) fn target(root: &File, path: &Path) -> Option<PathBuf> {
     let mut ahead: Vec<OsString> = Vec::new();
     push(&mut ahead, path)?;
     let (mut found, mut links) = (PathBuf::new(), 0);
     while let Some(name) = ahead.pop() {
         if name == ".." {
-            // It is no link, so this is the folder above.
+            // It is no link, so this is the parent directory.
             found.pop().then_some(())?;
             continue;
         }
@@ -30,7 +30,7 @@ pub(super) fn target(root: &File, path: &Path) -> Option<PathBuf> {
             return None;
         }
         found.push(&name);
-        // What is no link, or is not there, is for the one who opens it to say.
+        // Other files and missing ones are handled when the path is opened.
         if let Ok(link) = readlinkat(root, &found, Vec::new()) {
             links += 1;
             found.pop();
@@ -46,8 +46,7 @@ pub(super) fn target(root: &File, path: &Path) -> Option<PathBuf> {
     Some(found)
 }
 
-/// Puts the parts of a path before those that are still ahead, the first one last. There is none from the root of
-/// the system.
+/// Pushes the parts of a path to the stack, the first one on top. `None` for an absolute path.
 fn push(ahead: &mut Vec<OsString>, path: &Path) -> Option<()> {
     for part in path.components().rev() {
         match part {

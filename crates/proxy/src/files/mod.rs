@@ -1,12 +1,12 @@
-//! An origin that is a directory.
+//! Origin that serves a directory.
 //!
-//! To the cache it is an origin like any other: what it answers is kept as the route says, and asked about again
-//! with its validators. Everything that may wait for the disk is done on threads that may.
+//! The cache treats it like any other origin: responses are stored by the rules of the route and revalidated by
+//! their validators. Blocking file operations run on threads that may block.
 
 mod answer;
 mod content;
-mod found;
 mod links;
+mod lookup;
 mod path;
 #[cfg(test)]
 mod tests;
@@ -19,26 +19,26 @@ use microcache_engine::origin::BoxFuture;
 use microcache_engine::{Body, Clock, Origin, OriginError, OriginRequest, OriginResponse};
 use tokio::task::spawn_blocking;
 
-use answer::{Asked, answer};
+use answer::{FileRequest, answer};
 
-/// A directory whose files are the answers.
+/// Configuration of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Root {
-    /// The directory.
+    /// Path of the directory.
     pub folder: PathBuf,
-    /// What stands for a folder.
+    /// Name of the index file.
     pub index: String,
-    /// Beside a file may lie the same in another coding: `.br`, `.zst`, `.gz`.
+    /// Serve precompressed files next to the plain ones: `.br`, `.zst`, `.gz`.
     pub precompressed: bool,
 }
 
-/// The origin of a route that has a directory.
-pub(crate) struct Files {
+/// Origin of a route with a directory.
+pub(crate) struct DirectoryOrigin {
     root: Arc<Root>,
     clock: Clock,
 }
 
-impl Files {
+impl DirectoryOrigin {
     pub(crate) fn new(root: Root) -> Self {
         Self {
             root: Arc::new(root),
@@ -47,11 +47,11 @@ impl Files {
     }
 }
 
-impl Origin for Files {
+impl Origin for DirectoryOrigin {
     fn fetch(&self, request: OriginRequest) -> BoxFuture<'_, Result<OriginResponse, OriginError>> {
         let (root, now) = (Arc::clone(&self.root), self.clock.now());
         Box::pin(async move {
-            let asked = Asked {
+            let asked = FileRequest {
                 method: request.method,
                 target: request.target,
                 fields: request.fields,
@@ -63,7 +63,7 @@ impl Origin for Files {
     }
 }
 
-/// An answer without content.
+/// Returns a response without content.
 fn bare(status: u16) -> OriginResponse {
     OriginResponse {
         status,
@@ -75,5 +75,5 @@ fn bare(status: u16) -> OriginResponse {
     }
 }
 
-/// The methods that files have.
+/// Allowed methods.
 const METHODS: [Method; 2] = [Method::GET, Method::HEAD];

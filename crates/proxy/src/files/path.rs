@@ -1,4 +1,4 @@
-//! Which file a target names.
+//! Mapping of request targets to paths.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -7,18 +7,18 @@ use std::path::PathBuf;
 use microcache_policy::key::split_query;
 use microcache_policy::percent;
 
-/// What a target names, below the directory.
+/// Path of a target, below the directory.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Named {
-    /// Without the folder's slash; empty for the directory itself.
+pub(super) struct TargetPath {
+    /// Path without the trailing slash; empty for the directory itself.
     pub(super) path: PathBuf,
-    /// It is to be a folder.
+    /// The target ends in a slash, so it names a directory.
     pub(super) is_folder: bool,
 }
 
-/// Reads the path of a target. What no link leads to names nothing: `..` and `.`, empty segments, a slash or a
-/// NUL behind a percent sign, and hidden files but for what is well known (RFC 8615).
-pub(super) fn named(target: &[u8]) -> Option<Named> {
+/// Parses the path of a target. `None` for targets that no link has: `..` and `.`, empty segments, an encoded
+/// slash or NUL, and hidden files except `.well-known` (RFC 8615).
+pub(super) fn named(target: &[u8]) -> Option<TargetPath> {
     let (path, _query) = split_query(target);
     let path = path.strip_prefix(b"/")?;
     let (path, is_folder) = match path.strip_suffix(b"/") {
@@ -28,7 +28,7 @@ pub(super) fn named(target: &[u8]) -> Option<Named> {
     let mut named = PathBuf::new();
     if path.is_empty() {
         // "//" would be an empty segment.
-        return (target.first_chunk() != Some(b"//")).then_some(Named {
+        return (target.first_chunk() != Some(b"//")).then_some(TargetPath {
             path: named,
             is_folder,
         });
@@ -40,13 +40,13 @@ pub(super) fn named(target: &[u8]) -> Option<Named> {
         }
         named.push(OsString::from_vec(segment));
     }
-    Some(Named {
+    Some(TargetPath {
         path: named,
         is_folder,
     })
 }
 
-/// Whether a file or folder of this name is nobody's to see.
+/// Returns `true` for the names of hidden files and directories.
 pub(super) fn is_hidden(name: &[u8]) -> bool {
     name.first() == Some(&b'.') && name != b".well-known"
 }

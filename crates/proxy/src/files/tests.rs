@@ -1,4 +1,4 @@
-//! A directory that is asked.
+//! Responses of an origin that is a directory.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -9,9 +9,9 @@ use microcache_engine::{Frame, OriginError, OriginResponse};
 use microcache_policy::{FieldsBuf, Time};
 
 use super::Root;
-use super::answer::{Asked, answer};
+use super::answer::{FileRequest, answer};
 
-/// A directory beside something that it must not lead to.
+/// A directory next to files that must not be reachable.
 struct Site {
     outside: PathBuf,
     root: Root,
@@ -47,7 +47,7 @@ impl Site {
             lines.push(name, value);
         }
         let target = target.as_bytes().to_vec().into();
-        let asked = Asked {
+        let asked = FileRequest {
             method,
             target,
             fields: lines,
@@ -147,7 +147,7 @@ async fn links_that_stay_inside_are_followed_and_no_others() {
     ] {
         assert_eq!(site.ask(out, &[]).status, 404, "{out}");
     }
-    // What is hidden stays hidden, whatever leads there.
+    // Hidden files stay hidden, whichever way leads there.
     fs::create_dir_all(at(".git/objects")).expect("a folder");
     fs::create_dir_all(at(".well-known")).expect("a folder");
     for file in [
@@ -192,10 +192,10 @@ async fn links_that_stay_inside_are_followed_and_no_others() {
     ] {
         assert_eq!(text(site.ask(shown, &[])).await, content, "{shown}");
     }
-    // A pipe would wait for somebody to write.
+    // Opening a pipe would block until it has a writer.
     rustix::fs::mkfifoat(rustix::fs::CWD, at("pipe"), rustix::fs::Mode::RUSR).expect("a pipe");
     assert_eq!(site.ask("/pipe", &[]).status, 404);
-    // Another directory in its place is meant from then on.
+    // After a switch of the link, the other directory is served.
     let other = site.outside.join("other");
     fs::create_dir_all(&other).expect("a folder");
     fs::write(other.join("index.html"), "<p>new").expect("a file");
@@ -237,7 +237,7 @@ async fn validators_and_ranges_are_kept() {
         (beyond.status, field(&beyond, "content-range")),
         (416, "bytes */7".to_owned())
     );
-    // Another file of the same size and time is another one.
+    // Another file of the same size and time has another tag.
     let path = site.root.folder.join("index.html");
     let time = fs::metadata(&path)
         .and_then(|about| about.modified())
@@ -301,6 +301,6 @@ async fn the_smallest_that_is_accepted_is_sent() {
         assert_eq!(field(&answer, "content-type"), "text/html; charset=utf-8");
         assert_eq!(text(answer).await, content);
     }
-    // One that has no others does not vary.
+    // A file without precompressed ones does not vary.
     assert_eq!(field(&site.ask("/a%20b.css", &accept("br")), "vary"), "");
 }

@@ -1,4 +1,4 @@
-//! Where a body ends, and what its bytes are: the three framings of RFC 9112 §6.
+//! Decoding of message bodies: the three framings of RFC 9112 §6.
 
 use bytes::{Buf, Bytes, BytesMut};
 use microcache_engine::body::{BodyError, Frame};
@@ -9,16 +9,16 @@ use super::head::Framing;
 use super::lines::line;
 use super::syntax::{MAX_LENGTH, line_end, value_span};
 
-/// Digits of a chunk size: what fits 64 bits.
+/// Most digits of a chunk size, which is 64 bits.
 const MAX_SIZE_DIGITS: usize = 16;
-/// Chunk extensions of one body, all together. Nobody uses them; they are read over.
+/// Limit of all chunk extensions of one body, in bytes. They are skipped.
 const MAX_EXTENSIONS: usize = 4 * 1024;
-/// The trailer section.
+/// Limit of a trailer section, in bytes.
 const MAX_TRAILERS: usize = 8 * 1024;
 
-/// Takes the framing off a body.
+/// Removes the framing of a body.
 #[derive(Debug)]
-pub struct Decoder {
+pub struct BodyDecoder {
     state: BodyState,
     extensions: usize,
 }
@@ -34,19 +34,19 @@ enum BodyState {
     End,
 }
 
-/// One step of a [`Decoder`].
+/// One step of a [`BodyDecoder`].
 #[derive(Debug)]
-pub enum Decoded {
-    /// A piece of the body.
+pub enum DecodedBody {
+    /// Next piece of the body.
     Frame(Frame),
-    /// More bytes must be read first.
+    /// More input is needed.
     NeedMore,
-    /// The body is over. What is left in the buffer is not part of it.
+    /// End of the body. What is left in the buffer belongs to the next message.
     End,
 }
 
-impl Decoder {
-    /// For a body framed like this.
+impl BodyDecoder {
+    /// Decoder of a body with this framing.
     pub const fn new(framing: Framing) -> Self {
         let state = match framing {
             Framing::None | Framing::Length(0) => BodyState::End,
@@ -60,18 +60,20 @@ impl Decoder {
         }
     }
 
-    /// Takes the next piece off the front of `buf`.
-    pub fn decode(&mut self, buf: &mut BytesMut) -> Result<Decoded, BodyError> {
+    /// Decodes the next piece off the front of `buf`.
+    ///
+    /// Fails with [`BodyError`] if the framing is malformed or a limit is exceeded.
+    pub fn decode(&mut self, buf: &mut BytesMut) -> Result<DecodedBody, BodyError> {
         self.step(buf).map_err(BodyError::Malformed)
     }
 
-    fn step(&mut self, buf: &mut BytesMut) -> Result<Decoded, &'static str> {
+    fn step(&mut self, buf: &mut BytesMut) -> Result<DecodedBody, &'static str> {
         loop {
             if self.state == BodyState::End {
-                return Ok(Decoded::End);
+                return Ok(DecodedBody::End);
             }
             if buf.is_empty() {
-                return Ok(Decoded::NeedMore);
+                return Ok(DecodedBody::NeedMore);
             }
             match self.state {
                 BodyState::Length(left) => {
@@ -80,13 +82,13 @@ impl Decoder {
                         0 => BodyState::End,
                         left => BodyState::Length(left),
                     };
-                    return Ok(Decoded::Frame(Frame::Data(data)));
+                    return Ok(DecodedBody::Frame(Frame::Data(data)));
                 }
                 BodyState::UntilClose => {
-                    return Ok(Decoded::Frame(Frame::Data(buf.split().freeze())));
+                    return Ok(DecodedBody::Frame(Frame::Data(buf.split().freeze())));
                 }
                 BodyState::Size => match self.size_line(buf)? {
-                    None => return Ok(Decoded::NeedMore),
+                    None => return Ok(DecodedBody::NeedMore),
                     Some(0) => self.state = BodyState::Trailers,
                     Some(size) => self.state = BodyState::Chunk(size),
                 },
@@ -96,11 +98,11 @@ impl Decoder {
                         0 => BodyState::ChunkEnd,
                         left => BodyState::Chunk(left),
                     };
-                    return Ok(Decoded::Frame(Frame::Data(data)));
+                    return Ok(DecodedBody::Frame(Frame::Data(data)));
                 }
                 BodyState::ChunkEnd => match line_end(buf) {
                     Err(_) => return Err("a chunk longer than its size"),
-                    Ok(None) => return Ok(Decoded::NeedMore),
+                    Ok(None) => return Ok(DecodedBody::NeedMore),
                     Ok(Some(())) => {
                         buf.advance(2);
                         self.state = BodyState::Size;
@@ -108,19 +110,20 @@ impl Decoder {
                 },
                 BodyState::Trailers => {
                     let Some(trailers) = read_trailers(buf)? else {
-                        return Ok(Decoded::NeedMore);
+                        return Ok(DecodedBody::NeedMore);
                     };
                     self.state = BodyState::End;
                     if !trailers.fields().as_block().is_empty() {
-                        return Ok(Decoded::Frame(Frame::Trailers(trailers)));
+                        return Ok(DecodedBody::Frame(Frame::Trailers(trailers)));
                     }
                 }
-                BodyState::End => return Ok(Decoded::End),
+                BodyState::End => return Ok(DecodedBody::End),
             }
         }
     }
 
-    /// The peer closed. That ends a body only if nothing else does.
+    /// Reports the end of the connection: an error unless the framing is [`Framing::UntilClose`] or the body is
+    /// complete.
     pub const fn eof(&mut self) -> Result<(), BodyError> {
         match self.state {
             BodyState::UntilClose | BodyState::End => {
@@ -131,12 +134,12 @@ impl Decoder {
         }
     }
 
-    /// Whether the body is over.
+    /// Returns `true` once the body is complete.
     pub fn is_end(&self) -> bool {
         self.state == BodyState::End
     }
 
-    /// How many bytes are known to follow; 0 if that is not known.
+    /// Returns the number of bytes known to follow; 0 if unknown.
     pub const fn expected(&self) -> u64 {
         match self.state {
             BodyState::Length(left) | BodyState::Chunk(left) => left,
@@ -144,9 +147,8 @@ impl Decoder {
         }
     }
 
-    /// The size line: digits, extensions that are read over, CRLF. White space is legal before the
-    /// first extension (RFC 9112 §7.1.1), but parsers disagree on what follows digits, so it is
-    /// refused.
+    /// Parses the line with the chunk size: digits, extensions (skipped), CRLF. White space before the first
+    /// extension is legal (RFC 9112 §7.1.1), but is refused, as parsers disagree on bytes behind the digits.
     fn size_line(&mut self, buf: &mut BytesMut) -> Result<Option<u64>, &'static str> {
         let digits = buf
             .iter()
@@ -190,7 +192,7 @@ fn take(buf: &mut BytesMut, limit: u64) -> Bytes {
     buf.split_to(length).freeze()
 }
 
-/// The trailer section, up to and with its empty line.
+/// Parses the trailer section with the empty line that ends it; `None` while it is incomplete.
 pub(crate) fn read_trailers(buf: &mut BytesMut) -> Result<Option<FieldsBuf>, &'static str> {
     let mut kept = FieldsBuf::new();
     let mut at = 0;
@@ -222,8 +224,8 @@ pub(crate) fn read_trailers(buf: &mut BytesMut) -> Result<Option<FieldsBuf>, &'s
     }
 }
 
-/// RFC 9110 §6.5.1: nothing that frames, routes, authenticates or controls a message can come
-/// after it.
+/// Returns `true` if a field is allowed in trailers: none for framing, routing, authentication or control of a
+/// message (RFC 9110 §6.5.1).
 pub(crate) fn may_trail(name: &[u8]) -> bool {
     const FORBIDDEN: [&str; 37] = [
         "Age",
@@ -287,25 +289,25 @@ mod tests {
         left: Vec<u8>,
     }
 
-    /// Feeds `raw` in pieces of `step` bytes; `Ok(None)` if the body is not over at its end.
+    /// Decodes `raw` in pieces of `step` bytes; `Ok(None)` if the body is incomplete at its end.
     fn read(framing: Framing, raw: &[u8], step: usize) -> Result<Option<Read>, BodyError> {
-        let mut decoder = Decoder::new(framing);
+        let mut decoder = BodyDecoder::new(framing);
         let mut buf = BytesMut::new();
         let mut data = Vec::new();
         let mut trailers = Vec::new();
         let mut pieces = raw.chunks(step);
         loop {
             match decoder.decode(&mut buf)? {
-                Decoded::Frame(Frame::Data(bytes)) => {
+                DecodedBody::Frame(Frame::Data(bytes)) => {
                     assert!(!bytes.is_empty());
                     data.extend_from_slice(&bytes);
                 }
-                Decoded::Frame(Frame::Trailers(fields)) => trailers = fields.into_block(),
-                Decoded::NeedMore => match pieces.next() {
+                DecodedBody::Frame(Frame::Trailers(fields)) => trailers = fields.into_block(),
+                DecodedBody::NeedMore => match pieces.next() {
                     Some(piece) => buf.extend_from_slice(piece),
                     None => return Ok(None),
                 },
-                Decoded::End => break,
+                DecodedBody::End => break,
             }
         }
         let left = [&buf[..], &pieces.collect::<Vec<_>>().concat()].concat();
@@ -370,9 +372,9 @@ mod tests {
                 Err(BodyError::Incomplete),
             ),
         ] {
-            let mut decoder = Decoder::new(framing);
+            let mut decoder = BodyDecoder::new(framing);
             let mut buf = BytesMut::from(raw);
-            while let Decoded::Frame(_) = decoder.decode(&mut buf).unwrap() {}
+            while let DecodedBody::Frame(_) = decoder.decode(&mut buf).unwrap() {}
             assert_eq!(decoder.eof(), end, "{framing:?} {}", raw.escape_ascii());
         }
     }

@@ -1,15 +1,15 @@
-//! The chunked coding of RFC 9112 §7.1, the writing half.
+//! Encoding of the chunked transfer coding (RFC 9112 §7.1).
 
 use microcache_engine::body::Frame;
 use microcache_policy::Fields;
 
-/// What follows a chunk's bytes.
+/// Line end behind the bytes of a chunk.
 pub const CHUNK_END: &[u8] = b"\r\n";
-/// What ends a body without trailers.
+/// End of a body without trailers.
 pub const BODY_END: &[u8] = b"0\r\n\r\n";
 
-/// Writes one frame; nothing for data without bytes, because a chunk of none would end the body.
-/// Trailers end it; [`BODY_END`] is for bodies without.
+/// Encodes one frame. Empty data is skipped, because an empty chunk would end the body. Trailers end it; a body
+/// without them ends with [`BODY_END`].
 pub fn frame(out: &mut Vec<u8>, frame: &Frame) {
     match frame {
         Frame::Data(data) => {
@@ -23,7 +23,7 @@ pub fn frame(out: &mut Vec<u8>, frame: &Frame) {
     }
 }
 
-/// Writes the line before a chunk of `size` bytes.
+/// Encodes the line before a chunk of `size` bytes.
 pub fn chunk_size(out: &mut Vec<u8>, size: usize) {
     let digits = (usize::BITS - size.leading_zeros()).div_ceil(4).max(1);
     for digit in (0..digits).rev() {
@@ -32,7 +32,7 @@ pub fn chunk_size(out: &mut Vec<u8>, size: usize) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Writes the last chunk and the trailer section.
+/// Encodes the last chunk and the trailer section.
 pub fn trailers(out: &mut Vec<u8>, fields: Fields<'_>) {
     out.extend_from_slice(b"0\r\n");
     out.extend_from_slice(fields.as_block());

@@ -1,10 +1,10 @@
-//! Chunk extensions (RFC 9112 §7.1.1). Nobody uses them. They are read as the grammar has them, so
-//! that nobody finds the end of their line in another place.
+//! Chunk extensions (RFC 9112 §7.1.1). They have no use here, but are parsed by their grammar, so that every
+//! parser on the way finds the same end of the line.
 
 use super::syntax::{TOKEN, VALUE, span};
 
-/// Whether these bytes between a chunk's size and the end of its line are extensions or nothing.
-/// They hold nothing but what a field value may.
+/// Returns `true` if these bytes between a chunk size and its line end are extensions, or empty. They may
+/// contain the characters of field values only.
 pub(super) fn is_extension(mut bytes: &[u8]) -> bool {
     while !bytes.is_empty() {
         let Some(rest) = one(bytes) else {
@@ -15,8 +15,8 @@ pub(super) fn is_extension(mut bytes: &[u8]) -> bool {
     true
 }
 
-/// What follows the extension at the front: `;name` or `;name=value`, the value a token or quoted,
-/// with white space around the separators.
+/// Returns the bytes behind the first extension: `;name` or `;name=value`, the value a token or quoted, with
+/// white space around the separators.
 fn one(bytes: &[u8]) -> Option<&[u8]> {
     let rest = after_space(bytes).strip_prefix(b";")?;
     let rest = token(after_space(rest))?;
@@ -34,13 +34,13 @@ fn after_space(bytes: &[u8]) -> &[u8] {
     &bytes[spaces.count()..]
 }
 
-/// What follows the token at the front.
+/// Returns the bytes behind the first token.
 fn token(bytes: &[u8]) -> Option<&[u8]> {
     let (token, rest) = bytes.split_at(span(bytes, TOKEN));
     (!token.is_empty()).then_some(rest)
 }
 
-/// What follows the quoted string (RFC 9110 §5.6.4) whose first quote has been taken off.
+/// Returns the bytes behind a quoted string (RFC 9110 §5.6.4) whose opening quote is removed.
 fn after_quote(mut bytes: &[u8]) -> Option<&[u8]> {
     loop {
         bytes = match bytes {

@@ -1,26 +1,26 @@
-//! Request and response heads: read in place, in one pass, without allocation.
+//! Parsers of request and response heads: in place, in one pass, without allocation.
 
 use microcache_policy::Fields;
 
-use super::lines::{Section, section};
+use super::lines::{FieldLines, section};
 use super::syntax::{TOKEN, line_end, span, target_span, value_span};
 use super::target::authority;
 
-/// Empty lines some clients send after a body (RFC 9112 §2.2); more of them are noise.
+/// Most empty lines accepted before a request line, as some clients send one after a body (RFC 9112 §2.2).
 const MAX_LEADING_LINES: usize = 2;
 
-/// How large a head may be.
+/// Limits of a message head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// All of it, in bytes.
+pub struct HeadLimits {
+    /// Size of the whole head, in bytes.
     pub head: usize,
-    /// The request target, in bytes.
+    /// Size of the request target, in bytes.
     pub target: usize,
-    /// The number of field lines.
+    /// Number of field lines.
     pub fields: usize,
 }
 
-impl Default for Limits {
+impl Default for HeadLimits {
     fn default() -> Self {
         Self {
             head: 32 * 1024,
@@ -30,61 +30,61 @@ impl Default for Limits {
     }
 }
 
-/// Where a body ends.
+/// Framing of a body (RFC 9112 §6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// There is none.
+    /// No body.
     None,
-    /// After so many bytes.
+    /// `Content-Length`, in bytes.
     Length(u64),
-    /// After the last chunk.
+    /// Chunked transfer coding.
     Chunked,
-    /// Where the connection ends; responses only.
+    /// End of the connection; responses only.
     UntilClose,
 }
 
-/// A request head.
+/// Head of a request.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct RequestHead<'a> {
-    /// The method, a token.
+    /// Method: a token.
     pub method: &'a [u8],
-    /// The target as it came; see [`split_target`](super::split_target).
+    /// Request target as received; see [`split_target`](super::split_target).
     pub target: &'a [u8],
-    /// Whether the version is 1.0; else it is 1.1.
+    /// HTTP/1.0 if `true`, else HTTP/1.1.
     pub http10: bool,
-    /// Every field line.
+    /// All field lines.
     pub fields: Fields<'a>,
-    /// Where the body ends.
+    /// Framing of the body.
     pub framing: Framing,
-    /// Whether another request may follow on the connection.
+    /// Keep-alive: another request may follow on the connection.
     pub keep_alive: bool,
-    /// The Host field, without an empty port; always there with HTTP/1.1.
+    /// Value of Host, without an empty port; always present in HTTP/1.1.
     pub host: Option<&'a [u8]>,
-    /// The client asks for another protocol (RFC 9110 §7.8).
+    /// An upgrade to another protocol is requested (RFC 9110 §7.8).
     pub upgrade: bool,
-    /// The client waits for a 100 before it sends the body.
+    /// The client expects a 100 before it sends the body.
     pub expect_continue: bool,
 }
 
-/// A response head.
+/// Head of a response.
 #[derive(Clone, Copy, Debug)]
 pub struct ResponseHead<'a> {
-    /// 100 to 599.
+    /// Status code, 100 to 599.
     pub status: u16,
-    /// Whether the version is 1.0; else it is 1.1.
+    /// HTTP/1.0 if `true`, else HTTP/1.1.
     pub http10: bool,
-    /// Every field line.
+    /// All field lines.
     pub fields: Fields<'a>,
-    /// Where the body ends.
+    /// Framing of the body.
     pub framing: Framing,
-    /// What Content-Length says, on answers without a body too.
+    /// Value of Content-Length, also on responses without a body.
     pub length: Option<u64>,
-    /// Whether another request may follow on the connection.
+    /// Keep-alive: another request may follow on the connection.
     pub keep_alive: bool,
 }
 
-/// Why a request is refused. The connection cannot be used any further.
+/// Error of a malformed or refused request. The connection cannot be used any further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct BadRequest {
@@ -101,17 +101,17 @@ impl BadRequest {
         status: 431,
         reason: "too many fields",
     };
-    /// A method that is not taken.
+    /// Method that is not supported.
     pub(crate) const METHOD: Self = Self {
         status: 405,
         reason: "this method is not taken here",
     };
-    /// Requests are taken by TLS only.
+    /// Request without TLS on a listener with TLS.
     pub(crate) const NOT_TLS: Self = Self {
         status: 400,
         reason: "this port takes requests by TLS: the address begins with https://",
     };
-    /// The head did not arrive in time.
+    /// Head that did not arrive in time.
     pub(crate) const TIMEOUT: Self = Self {
         status: 408,
         reason: "the request head did not arrive in time",
@@ -136,19 +136,21 @@ impl BadRequest {
         }
     }
 
-    /// The status to answer with: 400, 405, 408, 414, 431, 501 or 505.
+    /// Returns the status of the response: 400, 405, 408, 414, 431, 501 or 505.
     pub const fn status(&self) -> u16 {
         self.status
     }
 
-    /// What is wrong, for the log and the error page.
+    /// Returns the reason, for the log and the error page.
     pub const fn reason(&self) -> &'static str {
         self.reason
     }
 }
 
-/// Reads the request head at the front of `buf`, and how many bytes it took. `None` while it is
-/// incomplete; what already breaks a rule is refused without waiting for the rest.
+/// Parses the request head at the front of `buf`, and returns it with its length in bytes; `None` while it is
+/// incomplete.
+///
+/// Fails with [`BadRequest`] as soon as a rule is violated, without waiting for the rest.
 #[expect(
     clippy::inline_always,
     reason = "a hit pays for the call, which others make only now and then"
@@ -156,7 +158,7 @@ impl BadRequest {
 #[inline(always)]
 pub fn parse_request<'a>(
     buf: &'a [u8],
-    limits: &Limits,
+    limits: &HeadLimits,
 ) -> Result<Option<(RequestHead<'a>, usize)>, BadRequest> {
     let mut head = buf;
     for _ in 0..MAX_LEADING_LINES {
@@ -181,7 +183,7 @@ pub fn parse_request<'a>(
 #[inline(always)]
 fn request<'a>(
     buf: &'a [u8],
-    limits: &Limits,
+    limits: &HeadLimits,
 ) -> Result<Option<(RequestHead<'a>, usize)>, BadRequest> {
     let Some(line) = request_line(buf, limits)? else {
         return Ok(None);
@@ -189,7 +191,7 @@ fn request<'a>(
     let Some(section) = section(&buf[line.length..], limits.fields)? else {
         return Ok(None);
     };
-    let Section { fields, facts, .. } = section;
+    let FieldLines { fields, facts, .. } = section;
     facts.check_framing(line.http10)?;
     let host = match facts.host {
         _ if facts.hosts > 1 => return Err(BadRequest::malformed("more than one Host")),
@@ -229,7 +231,10 @@ struct RequestLine<'a> {
     reason = "a hit pays for the call, which others make only now and then"
 )]
 #[inline(always)]
-fn request_line<'a>(buf: &'a [u8], limits: &Limits) -> Result<Option<RequestLine<'a>>, BadRequest> {
+fn request_line<'a>(
+    buf: &'a [u8],
+    limits: &HeadLimits,
+) -> Result<Option<RequestLine<'a>>, BadRequest> {
     let method_length = span(buf, TOKEN);
     let Some((method, [separator, rest @ ..])) = buf.split_at_checked(method_length) else {
         return Ok(None);
@@ -260,10 +265,10 @@ fn request_line<'a>(buf: &'a [u8], limits: &Limits) -> Result<Option<RequestLine
     }))
 }
 
-/// What ends a request line; `#` is any digit.
+/// End of a request line; `#` is any digit.
 const VERSION_LINE: &[u8] = b"HTTP/#.#\r\n";
 
-/// Whether the version is 1.0.
+/// Parses the version; `true` is HTTP/1.0.
 #[inline]
 fn request_version(rest: &[u8]) -> Result<Option<bool>, BadRequest> {
     if rest.starts_with(b"HTTP/1.1\r\n") {
@@ -281,7 +286,7 @@ fn request_version(rest: &[u8]) -> Result<Option<bool>, BadRequest> {
     }
 }
 
-/// Whether `bytes`, as far as it reaches, follows `pattern`, in which `#` is any digit.
+/// Returns `true` if `bytes`, complete or not, match `pattern`, in which `#` is any digit.
 fn fits(bytes: &[u8], pattern: &[u8]) -> bool {
     bytes
         .iter()
@@ -292,12 +297,14 @@ fn fits(bytes: &[u8], pattern: &[u8]) -> bool {
         })
 }
 
-/// Reads the response head at the front of `buf`, and how many bytes it took; `None` while it is
-/// incomplete. `to_head` says that the request was a HEAD, whose answers have no body.
+/// Parses the response head at the front of `buf`, and returns it with its length in bytes; `None` while it is
+/// incomplete. `to_head`: the request was a HEAD, whose responses have no body.
+///
+/// Fails with the reason if the head violates RFC 9112.
 pub fn parse_response<'a>(
     buf: &'a [u8],
     to_head: bool,
-    limits: &Limits,
+    limits: &HeadLimits,
 ) -> Result<Option<(ResponseHead<'a>, usize)>, &'static str> {
     match response(buf, to_head, limits)? {
         Some((_, length)) if length > limits.head => Err(BadRequest::HEAD_TOO_LARGE.reason),
@@ -309,7 +316,7 @@ pub fn parse_response<'a>(
 fn response<'a>(
     buf: &'a [u8],
     to_head: bool,
-    limits: &Limits,
+    limits: &HeadLimits,
 ) -> Result<Option<(ResponseHead<'a>, usize)>, &'static str> {
     let Some(line) = status_line(buf)? else {
         return Ok(None);
@@ -318,7 +325,7 @@ fn response<'a>(
     else {
         return Ok(None);
     };
-    let Section { fields, facts, .. } = section;
+    let FieldLines { fields, facts, .. } = section;
     facts.check_framing(line.http10).map_err(|bad| bad.reason)?;
     let bodiless = matches!(line.status, 100..=199 | 204);
     let framing = match facts.length {
@@ -327,7 +334,8 @@ fn response<'a>(
         Some(length) => Framing::Length(length),
         None => Framing::UntilClose,
     };
-    // Whoever announces a body where none can be may well send it, as the next answer's beginning.
+    // A sender that announces a body on a status without one may send it, as the beginning of the next
+    // response.
     let contradicts_itself = bodiless && (facts.chunked || facts.length.is_some_and(|n| n > 0));
     let head = ResponseHead {
         status: line.status,
@@ -348,7 +356,7 @@ struct StatusLine {
     length: usize,
 }
 
-/// What begins a status line; `#` is any digit.
+/// Beginning of a status line; `#` is any digit.
 const STATUS_LINE: &[u8] = b"HTTP/1.# ###";
 
 fn status_line(buf: &[u8]) -> Result<Option<StatusLine>, &'static str> {
@@ -369,7 +377,7 @@ fn status_line(buf: &[u8]) -> Result<Option<StatusLine>, &'static str> {
     if !(100..=599).contains(&status) {
         return Err("the status is out of range");
     }
-    // RFC 9112 §4 wants the space before the reason even if there is no reason; many leave it out.
+    // RFC 9112 §4 requires the space even without a reason phrase; many servers omit it.
     let reason = match rest.first() {
         Some(b' ') => value_span(rest),
         Some(b'\r' | b'\n') | None => 0,

@@ -1,4 +1,4 @@
-//! Field lines: checked byte by byte, with the facts that frame a message picked up on the way.
+//! Parser of field lines: validates each byte, and collects the fields that frame a message on the way.
 
 use microcache_policy::Fields;
 use microcache_policy::fields::split_list;
@@ -7,15 +7,15 @@ use super::head::BadRequest;
 use super::syntax::{MAX_LENGTH, TOKEN, line_end, span, value_span};
 
 /// One `name: value` line.
-pub(super) struct Line<'a> {
+pub(super) struct FieldLine<'a> {
     pub(super) name: &'a [u8],
     pub(super) value: &'a [u8],
-    /// With the line's end.
+    /// Bytes of the line, with its end.
     pub(super) length: usize,
 }
 
-/// Reads the line at the front of `bytes`; `None` while it is incomplete.
-pub(super) fn line(bytes: &[u8]) -> Result<Option<Line<'_>>, &'static str> {
+/// Parses the line at the front of `bytes`; `None` while it is incomplete.
+pub(super) fn line(bytes: &[u8]) -> Result<Option<FieldLine<'_>>, &'static str> {
     let name_end = span(bytes, TOKEN);
     match bytes.get(name_end) {
         None => return Ok(None),
@@ -28,24 +28,24 @@ pub(super) fn line(bytes: &[u8]) -> Result<Option<Line<'_>>, &'static str> {
     let (name, rest) = bytes.split_at(name_end);
     let rest = &rest[1..];
     let (value, rest) = rest.split_at(value_span(rest));
-    Ok(line_end(rest)?.map(|()| Line {
+    Ok(line_end(rest)?.map(|()| FieldLine {
         name,
         value: value.trim_ascii(),
         length: name_end + 1 + value.len() + 2,
     }))
 }
 
-/// The field section of a head.
-pub(super) struct Section<'a> {
+/// Field section of a head.
+pub(super) struct FieldLines<'a> {
     pub(super) fields: Fields<'a>,
-    pub(super) facts: Facts<'a>,
-    /// With the empty line that ends it.
+    pub(super) facts: FramingFields<'a>,
+    /// Bytes of the section, with the empty line that ends it.
     pub(super) length: usize,
 }
 
-/// Reads a field section of at most `limit` lines; `None` while it is incomplete.
-pub(super) fn section(bytes: &[u8], limit: usize) -> Result<Option<Section<'_>>, BadRequest> {
-    let mut facts = Facts::default();
+/// Parses a field section of at most `limit` lines; `None` while it is incomplete.
+pub(super) fn section(bytes: &[u8], limit: usize) -> Result<Option<FieldLines<'_>>, BadRequest> {
+    let mut facts = FramingFields::default();
     let mut at = 0;
     let mut count = 0;
     loop {
@@ -55,7 +55,7 @@ pub(super) fn section(bytes: &[u8], limit: usize) -> Result<Option<Section<'_>>,
             Some(b'\r' | b'\n') => {
                 return Ok(line_end(rest)
                     .map_err(BadRequest::malformed)?
-                    .map(|()| Section {
+                    .map(|()| FieldLines {
                         fields: Fields::new(&bytes[..at]),
                         facts,
                         length: at + 2,
@@ -75,10 +75,10 @@ pub(super) fn section(bytes: &[u8], limit: usize) -> Result<Option<Section<'_>>,
     }
 }
 
-/// What the fields say about the message and its connection.
+/// Values of the fields that frame a message or control its connection.
 #[derive(Default)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts")]
-pub(super) struct Facts<'a> {
+pub(super) struct FramingFields<'a> {
     pub(super) hosts: usize,
     pub(super) host: Option<&'a [u8]>,
     pub(super) length: Option<u64>,
@@ -90,10 +90,10 @@ pub(super) struct Facts<'a> {
     pub(super) expect_continue: bool,
 }
 
-impl<'a> Facts<'a> {
-    fn note(&mut self, line: &Line<'a>) -> Result<(), BadRequest> {
+impl<'a> FramingFields<'a> {
+    fn note(&mut self, line: &FieldLine<'a>) -> Result<(), BadRequest> {
         let value = line.value;
-        // The length alone tells most fields from those that matter here.
+        // The length alone excludes most fields.
         let is = |name: &[u8]| line.name.eq_ignore_ascii_case(name);
         match line.name.len() {
             4 if is(b"host") => {
@@ -120,8 +120,8 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// RFC 9112 §6.3 lets identical lengths be folded into one. Nobody honest sends them, so they
-    /// are refused with the others.
+    /// Refuses repeated lengths. RFC 9112 §6.3 allows folding identical ones, but no legitimate sender repeats
+    /// them.
     fn note_length(&mut self, value: &[u8]) -> Result<(), BadRequest> {
         if self.length.is_some() {
             return Err(BadRequest::malformed("more than one Content-Length"));
@@ -153,8 +153,7 @@ impl<'a> Facts<'a> {
         Ok(())
     }
 
-    /// RFC 9112 §6.1: both framings at once, or chunks from a peer that cannot know them, are how
-    /// requests are smuggled.
+    /// Refuses requests that could be smuggled: both framings at once, or chunks from HTTP/1.0 (RFC 9112 §6.1).
     pub(super) fn check_framing(&self, http10: bool) -> Result<(), BadRequest> {
         match (self.chunked, self.length) {
             (true, Some(_)) => Err(BadRequest::malformed(
@@ -165,7 +164,7 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// RFC 9112 §9.3.
+    /// Returns `true` if the connection persists (RFC 9112 §9.3).
     pub(super) const fn persistent(&self, http10: bool) -> bool {
         !self.close && (!http10 || self.keep_alive)
     }

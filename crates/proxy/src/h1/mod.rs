@@ -1,7 +1,7 @@
-//! HTTP/1 as bytes: heads, bodies, and what is refused. There is no I/O in here.
+//! HTTP/1 codec: heads and bodies. There is no I/O in here.
 //!
-//! Both sides of the proxy read with this code, and it is strict: what two parsers could read in
-//! two ways is refused, because that difference is what request smuggling is made of.
+//! Used towards clients and origins. It is strict: input that two parsers could interpret differently is
+//! refused, because such differences enable request smuggling.
 
 pub mod body;
 pub mod encode;
@@ -11,8 +11,8 @@ mod lines;
 pub(crate) mod syntax;
 pub mod target;
 
-pub use body::{Decoded, Decoder};
+pub use body::{BodyDecoder, DecodedBody};
 pub use head::{
-    BadRequest, Framing, Limits, RequestHead, ResponseHead, parse_request, parse_response,
+    BadRequest, Framing, HeadLimits, RequestHead, ResponseHead, parse_request, parse_response,
 };
-pub use target::{Target, split_target};
+pub use target::{RequestTarget, split_target};

@@ -1,23 +1,22 @@
-//! Which bytes may stand where: one table, one look-up per byte.
+//! Character classes of HTTP/1: one table, one look-up per byte.
 
 use microcache_policy::syntax::is_tchar;
 
-/// RFC 9110 §5.6.2 `tchar`: methods and field names.
+/// Characters of tokens (RFC 9110 §5.6.2 `tchar`): methods and field names.
 pub(crate) const TOKEN: u8 = 1;
-/// RFC 9110 §5.5: what a field value or reason phrase may hold, white space included.
+/// Characters of field values and reason phrases (RFC 9110 §5.5), white space included.
 pub(super) const VALUE: u8 = 2;
-/// What a URI is made of (RFC 3986 §2), but for `#`: it starts a fragment, which is never sent
-/// (RFC 9112 §3.2).
+/// Characters of URIs (RFC 3986 §2) except `#`: fragments are never sent (RFC 9112 §3.2).
 const URI: u8 = 4;
-/// A registered name or an IPv4 address (RFC 3986 §3.2.2). The comma is legal there, but proxies
-/// that join repeated Host lines make it ambiguous.
+/// Characters of a registered name or an IPv4 address (RFC 3986 §3.2.2). The comma, though legal there, is
+/// excluded: proxies that join repeated Host lines make it ambiguous.
 pub(super) const HOST: u8 = 8;
-/// Beside what a URI is made of, what browsers leave as it is in a query (the query
-/// percent-encode set of the URL standard): `?family=a|b`, `?filter={}`.
+/// Characters that browsers leave unencoded in a query, in addition to [`URI`] (the query percent-encode set of
+/// the URL standard): `?family=a|b`, `?filter={}`.
 const QUERY: u8 = 16;
 
-/// The longest body, and the longest chunk: others count in 64 bits with a sign, and what does not
-/// fit there is read in two ways.
+/// Largest body and largest chunk, in bytes: other implementations use signed 64-bit integers, and would read
+/// larger lengths differently.
 pub(crate) const MAX_LENGTH: u64 = i64::MAX as u64;
 
 static CLASS: [u8; 256] = classes();
@@ -59,7 +58,7 @@ const fn contains(set: &[u8], byte: u8) -> bool {
     false
 }
 
-/// How many bytes at the front are of `class`.
+/// Returns the number of leading bytes in `class`.
 pub(crate) fn span(bytes: &[u8], class: u8) -> usize {
     bytes
         .iter()
@@ -67,19 +66,19 @@ pub(crate) fn span(bytes: &[u8], class: u8) -> usize {
         .unwrap_or(bytes.len())
 }
 
-/// How many bytes at the front may stand in a request target.
+/// Returns the number of leading bytes that are allowed in a request target.
 pub(crate) fn target_span(bytes: &[u8]) -> usize {
     let plain = span(bytes, URI);
     let (front, rest) = bytes.split_at(plain);
     match rest.first() {
-        // Mostly the target ends here; what only a query may have is looked for where there is one.
+        // Most targets end here; the wider class is only checked within a query.
         None | Some(b' ') => plain,
         Some(_) if front.contains(&b'?') => plain + span(rest, QUERY),
         Some(_) => plain,
     }
 }
 
-/// `span(bytes, VALUE)`, sixteen bytes at a step: values are most of a head.
+/// Same as `span(bytes, VALUE)`, sixteen bytes at a time: values are most of a head.
 #[expect(
     clippy::needless_bitwise_bool,
     reason = "without branches the compiler tests all sixteen at once"
@@ -98,7 +97,7 @@ pub(crate) fn value_span(bytes: &[u8]) -> usize {
     plain + span(&bytes[plain..], VALUE)
 }
 
-/// Whether `\r\n` stands at the front; `None` while that cannot be said yet.
+/// Checks for a leading `\r\n`; `None` while it is incomplete.
 pub(super) fn line_end(bytes: &[u8]) -> Result<Option<()>, &'static str> {
     match bytes {
         [] | [b'\r'] => Ok(None),

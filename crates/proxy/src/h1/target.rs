@@ -5,32 +5,36 @@ use std::borrow::Cow;
 use super::head::BadRequest;
 use super::syntax::{HOST, span, target_span};
 
-/// A request target, taken apart.
+/// Request target, split into its parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target<'a> {
-    /// `/path?query`.
+pub enum RequestTarget<'a> {
+    /// Origin form: `/path?query`.
     Origin(&'a [u8]),
-    /// `http://host/path?query`. The authority stands in for the Host field (RFC 9112 §3.2.2).
+    /// Absolute form: `http://host/path?query`. Its authority replaces the Host field (RFC 9112 §3.2.2).
     Absolute {
-        /// Whether the scheme is `https`.
+        /// The scheme is `https` if `true`, else `http`.
         secure: bool,
         /// Host and port, without user information and without an empty port.
         authority: &'a [u8],
-        /// Path and query; an absent path is `/`, and with OPTIONS and no query `*`.
+        /// Path and query; an absent path is `/`, and `*` for OPTIONS without a query.
         path: Cow<'a, [u8]>,
     },
-    /// `host:port` of a CONNECT.
+    /// Authority form: `host:port` of a CONNECT.
     Authority(&'a [u8]),
-    /// The `*` of an OPTIONS.
+    /// Asterisk form: `*` of an OPTIONS.
     Asterisk,
 }
 
-/// Takes the target of a request with this method apart.
-pub fn split_target<'a>(method: &[u8], target: &'a [u8]) -> Result<Target<'a>, BadRequest> {
+/// Splits the target of a request with this method.
+///
+/// Fails if the form does not suit the method, or the authority is invalid.
+pub fn split_target<'a>(method: &[u8], target: &'a [u8]) -> Result<RequestTarget<'a>, BadRequest> {
     if method == b"CONNECT" {
-        // RFC 9110 §9.3.6: here a port is not left out.
+        // RFC 9110 §9.3.6: the port is mandatory here.
         return match authority(target) {
-            Some(authority) if authority.len() == target.len() => Ok(Target::Authority(authority)),
+            Some(authority) if authority.len() == target.len() => {
+                Ok(RequestTarget::Authority(authority))
+            }
             _ => Err(BadRequest::malformed("CONNECT without an authority")),
         };
     }
@@ -38,13 +42,13 @@ pub fn split_target<'a>(method: &[u8], target: &'a [u8]) -> Result<Target<'a>, B
         _ if target_span(target) != target.len() => Err(BadRequest::malformed(
             "a byte that no request target may have",
         )),
-        [b'/', ..] => Ok(Target::Origin(target)),
-        b"*" if method == b"OPTIONS" => Ok(Target::Asterisk),
+        [b'/', ..] => Ok(RequestTarget::Origin(target)),
+        b"*" if method == b"OPTIONS" => Ok(RequestTarget::Asterisk),
         _ => split_absolute(method, target),
     }
 }
 
-fn split_absolute<'a>(method: &[u8], target: &'a [u8]) -> Result<Target<'a>, BadRequest> {
+fn split_absolute<'a>(method: &[u8], target: &'a [u8]) -> Result<RequestTarget<'a>, BadRequest> {
     let (secure, rest) = if let Some(rest) = strip_scheme(target, b"http://") {
         (false, rest)
     } else if let Some(rest) = strip_scheme(target, b"https://") {
@@ -62,11 +66,11 @@ fn split_absolute<'a>(method: &[u8], target: &'a [u8]) -> Result<Target<'a>, Bad
     let path = match path.first() {
         Some(b'/') => Cow::Borrowed(path),
         Some(_) => Cow::Owned([b"/", path].concat()),
-        // RFC 9112 §3.2.4: asked of the server itself, by way of a proxy.
+        // RFC 9112 §3.2.4: a request to the server itself, through a proxy.
         None if method == b"OPTIONS" => Cow::Borrowed(&b"*"[..]),
         None => Cow::Borrowed(&b"/"[..]),
     };
-    Ok(Target::Absolute {
+    Ok(RequestTarget::Absolute {
         secure,
         authority,
         path,
@@ -78,8 +82,8 @@ fn strip_scheme<'a>(target: &'a [u8], scheme: &[u8]) -> Option<&'a [u8]> {
     front.eq_ignore_ascii_case(scheme).then_some(rest)
 }
 
-/// A host with an optional port and nothing else: no user information, no list. A port that is left
-/// empty means the same as none (RFC 3986 §3.2.3), and is left out with its colon.
+/// Validates a host with an optional port: no user information, no list. An empty port equals none (RFC 3986
+/// §3.2.3) and is removed with its colon.
 pub fn authority(authority: &[u8]) -> Option<&[u8]> {
     let rest = if let [b'[', rest @ ..] = authority {
         let (address, rest) = rest.split_at(memchr::memchr(b']', rest)?);
@@ -112,8 +116,8 @@ pub fn authority(authority: &[u8]) -> Option<&[u8]> {
 mod tests {
     use super::*;
 
-    fn absolute<'a>(secure: bool, authority: &'a str, path: &'a str) -> Target<'a> {
-        Target::Absolute {
+    fn absolute<'a>(secure: bool, authority: &'a str, path: &'a str) -> RequestTarget<'a> {
+        RequestTarget::Absolute {
             secure,
             authority: authority.as_bytes(),
             path: Cow::Borrowed(path.as_bytes()),
@@ -123,8 +127,8 @@ mod tests {
     #[test]
     fn every_form_is_taken_apart() {
         for (method, target, expected) in [
-            ("GET", "/", Target::Origin(b"/")),
-            ("GET", "//h/x?y=/", Target::Origin(b"//h/x?y=/")),
+            ("GET", "/", RequestTarget::Origin(b"/")),
+            ("GET", "//h/x?y=/", RequestTarget::Origin(b"//h/x?y=/")),
             ("GET", "http://h", absolute(false, "h", "/")),
             ("GET", "http://h?x", absolute(false, "h", "/?x")),
             ("GET", "HTTP://h:80/a?b", absolute(false, "h:80", "/a?b")),
@@ -132,13 +136,13 @@ mod tests {
             ("GET", "http://h:", absolute(false, "h", "/")),
             ("GET", "http://h:/", absolute(false, "h", "/")),
             ("GET", "http://[::1]:?x", absolute(false, "[::1]", "/?x")),
-            ("GET", "/a?b|{c}", Target::Origin(b"/a?b|{c}")),
-            ("OPTIONS", "*", Target::Asterisk),
+            ("GET", "/a?b|{c}", RequestTarget::Origin(b"/a?b|{c}")),
+            ("OPTIONS", "*", RequestTarget::Asterisk),
             ("OPTIONS", "http://h", absolute(false, "h", "*")),
             ("OPTIONS", "http://h:", absolute(false, "h", "*")),
             ("OPTIONS", "http://h/", absolute(false, "h", "/")),
             ("OPTIONS", "http://h?", absolute(false, "h", "/?")),
-            ("CONNECT", "h:443", Target::Authority(b"h:443")),
+            ("CONNECT", "h:443", RequestTarget::Authority(b"h:443")),
         ] {
             assert_eq!(
                 split_target(method.as_bytes(), target.as_bytes()),

@@ -1,4 +1,4 @@
-//! Answers on their way to the client: their heads at once, their content in turns.
+//! Responses on their way to the client: heads at once, content in turns.
 
 use std::task::{Context, Poll};
 
@@ -6,44 +6,52 @@ use bytes::Bytes;
 use microcache_engine::{Body, BodyError, Frame, Response};
 use microcache_policy::is_grpc;
 
-use super::connection::Connection;
+use super::connection::Http2Connection;
 use super::frame::MAX_PAYLOAD;
-use super::reason::Reason;
-use super::stream::{Answer, End, Sending, Sink, Wait};
+use super::reason::ErrorCode;
+use super::stream::{ContentSink, EventHandle, ResponseEnd, SendingResponse, StreamResponse};
+use super::stream_events::StreamEvent;
 use super::tunnel::{agreed, seems_agreed};
-use super::waiting::Step;
 use super::write;
-use crate::room::Held;
-use crate::session::{Account, Answered, Answering, Event, is_bodiless, pages};
+use crate::admission::ResponsePermits;
+use crate::session::{
+    AdmittedResponse, OngoingRequest, RequestAccount, RequestEvent, is_bodiless, pages,
+};
 
-/// What a connection may hold of bodies that are read for it alone: the streams together, while each
-/// waits for its turn. Beyond it nothing more is read.
+/// Memory limit of bodies that are read for this connection alone, over all streams, in bytes. At the limit no
+/// more is read.
 const MAX_HELD: usize = 1024 * 1024;
 
-impl Connection<'_> {
-    /// Goes on with what was waited for.
-    pub(super) fn take_step(&mut self, cx: &mut Context<'_>, id: u32, step: Step) {
+impl Http2Connection<'_> {
+    /// Continues after an awaited event.
+    pub(super) fn take_step(&mut self, cx: &mut Context<'_>, id: u32, step: StreamEvent) {
         if self.streams.get(id).is_none() {
             return;
         }
         match step {
-            Step::Told(answering, event) => self.told(cx, id, answering, event),
-            Step::Next(body, frame) => self.take_next(cx, id, body, frame),
-            Step::Room(sender, is_wanted) => self.has_room(cx, id, sender, is_wanted),
-            Step::Panicked => self.reset(id, Reason::Internal),
+            StreamEvent::Session(answering, event) => self.told(cx, id, answering, event),
+            StreamEvent::Body(body, frame) => self.take_next(cx, id, body, frame),
+            StreamEvent::Room(sender, is_wanted) => self.has_room(cx, id, sender, is_wanted),
+            StreamEvent::Panicked => self.reset(id, ErrorCode::Internal),
         }
     }
 
-    fn told(&mut self, cx: &mut Context<'_>, id: u32, mut answering: Box<Answering>, event: Event) {
+    fn told(
+        &mut self,
+        cx: &mut Context<'_>,
+        id: u32,
+        mut answering: Box<OngoingRequest>,
+        event: RequestEvent,
+    ) {
         match event {
-            Event::Interim(interim) => self.write_interim(id, &interim),
-            Event::Continue(go) => {
+            RequestEvent::Interim(interim) => self.write_interim(id, &interim),
+            RequestEvent::Continue(go) => {
                 self.write_continue(id);
-                // Whoever reads the content is gone only if the whole request is.
+                // The receiver is dropped only together with the whole request.
                 let _ = go.send(());
             }
-            Event::Answer(answered) => {
-                let Answered {
+            RequestEvent::Answer(answered) => {
+                let AdmittedResponse {
                     response,
                     is_endless,
                     account,
@@ -53,26 +61,26 @@ impl Connection<'_> {
                     stream.is_endless = is_endless;
                 }
                 self.answer(cx, id, response, account, held);
-                return self.tell_endless();
+                return self.mark_endless();
             }
         }
-        let waits = self.waiting.wait(cx, id, async move {
+        let waits = self.pending_events.wait(cx, id, async move {
             let event = answering.next().await;
-            Step::Told(answering, event)
+            StreamEvent::Session(answering, event)
         });
         if let Some(stream) = self.streams.get(id) {
-            stream.answer = Answer::Awaited(waits);
+            stream.answer = StreamResponse::Awaited(waits);
         }
     }
 
-    /// Sends the head of an answer, and what is there of its content in turn.
+    /// Sends the head of a response, and queues its content.
     pub(super) fn answer(
         &mut self,
         cx: &mut Context<'_>,
         id: u32,
         mut response: Response,
-        mut account: Account,
-        held: Held,
+        mut account: RequestAccount,
+        held: ResponsePermits,
     ) {
         let Some(stream) = self.streams.get(id) else {
             return;
@@ -92,44 +100,44 @@ impl Connection<'_> {
         let tunnel = response.tunnel.take();
         let is_tunnel = tunnel.is_some();
         if let (Some(tunnel), Some(content)) = (tunnel, &mut stream.content) {
-            content.sender = Some(Sink::Tunnel(agreed(&mut response, *tunnel)));
-            // The client is told another status than the origin has said.
+            content.sender = Some(ContentSink::Tunnel(agreed(&mut response, *tunnel)));
+            // The client receives a different status than the origin sent.
             account.answered(&response, self.now);
         }
         let mut begun = if is_bodiless(response.status, head_only) {
-            (Bytes::new(), End::Here, false)
+            (Bytes::new(), ResponseEnd::Here, false)
         } else if let Some(begun) = begin(cx, &mut response.body) {
             begun
         } else {
-            // It turned out to be broken before any of it was sent on.
+            // It broke off before any of it was sent.
             response = pages::broke_off(self.now);
             account.answered(&response, self.now);
             match &response.body {
-                Body::Full(page) => (page.clone(), End::Here, false),
-                _ => (Bytes::new(), End::Here, false),
+                Body::Full(page) => (page.clone(), ResponseEnd::Here, false),
+                _ => (Bytes::new(), ResponseEnd::Here, false),
             }
         };
         let (piece, end, is_held) = &mut begun;
-        let ends = piece.is_empty() && matches!(end, End::Here);
+        let ends = piece.is_empty() && matches!(end, ResponseEnd::Here);
         self.write_head(id, &response, ends);
         if ends {
             return self.finish(id);
         }
-        // What memory has let go of lives on for those who are being sent it.
+        // An evicted body lives on until its readers have taken it.
         let whole = !*is_held && !piece.is_empty();
-        let loan = whole.then(|| self.session.shared.lent.lend(piece.len()));
-        let patience = loan
+        let pin = whole.then(|| self.session.shared.pinned.pin(piece.len()));
+        let patience = pin
             .as_ref()
-            .map(|loan| loan.patience(self.session.shared.timeouts.write));
+            .map(|pin| pin.timeouts(self.session.shared.timeouts.write));
         let deadline = patience.and_then(|(_, in_all)| in_all);
         if *is_held {
             self.held += piece.len();
         }
-        let sending = Sending {
-            body: matches!(end, End::Unknown).then_some(response.body),
-            waits: Wait::default(),
+        let sending = SendingResponse {
+            body: matches!(end, ResponseEnd::Unknown).then_some(response.body),
+            waits: EventHandle::default(),
             piece: std::mem::take(piece),
-            end: std::mem::replace(end, End::Here),
+            end: std::mem::replace(end, ResponseEnd::Here),
             account,
             stall: self.stall(),
             deadline: deadline.map(|span| self.now.plus(span.as_millis() as u64)),
@@ -137,10 +145,10 @@ impl Connection<'_> {
             is_held: *is_held,
             is_held_up: false,
             _held: held,
-            _loan: loan,
+            _pin: pin,
         };
         if let Some(stream) = self.streams.get(id) {
-            stream.answer = Answer::Sending(Box::new(sending));
+            stream.answer = StreamResponse::Sending(Box::new(sending));
         }
         self.read_on(cx, id);
         if is_tunnel {
@@ -149,13 +157,13 @@ impl Connection<'_> {
         }
     }
 
-    /// Waits for more of a body, if everything that was there has been sent.
+    /// Waits for more of a body once everything available is sent.
     fn read_on(&mut self, cx: &mut Context<'_>, id: u32) {
         let has_room = self.held < MAX_HELD;
         let Some(sending) = self.streams.get(id).and_then(|it| it.sending()) else {
             return;
         };
-        if !sending.piece.is_empty() || !matches!(sending.end, End::Unknown) {
+        if !sending.piece.is_empty() || !matches!(sending.end, ResponseEnd::Unknown) {
             return;
         }
         if !has_room {
@@ -165,16 +173,16 @@ impl Connection<'_> {
         let Some(mut body) = sending.body.take() else {
             return;
         };
-        let waits = self.waiting.wait(cx, id, async move {
+        let waits = self.pending_events.wait(cx, id, async move {
             let frame = body.frame().await;
-            Step::Next(body, frame)
+            StreamEvent::Body(body, frame)
         });
         if let Some(sending) = self.streams.get(id).and_then(|it| it.sending()) {
             sending.waits = waits;
         }
     }
 
-    /// More of a body is there.
+    /// Handles the next frame of a body.
     fn take_next(
         &mut self,
         cx: &mut Context<'_>,
@@ -196,14 +204,14 @@ impl Connection<'_> {
                 self.moved_in_tunnel(id);
                 self.read_on(cx, id);
             }
-            Some(Ok(Frame::Trailers(trailers))) => sending.end = End::Trailers(trailers),
-            None => sending.end = End::Here,
-            // The client learns of it by the reset: what it has is not all.
-            Some(Err(why)) => self.reset(id, Reason::of(&why)),
+            Some(Ok(Frame::Trailers(trailers))) => sending.end = ResponseEnd::Trailers(trailers),
+            None => sending.end = ResponseEnd::Here,
+            // The client detects the truncation by the reset.
+            Some(Err(why)) => self.reset(id, ErrorCode::of(&why)),
         }
     }
 
-    /// Sends content in turns, as far as the windows and the buffer go. Says whether any was sent.
+    /// Sends content in turns, as far as the windows and the buffer allow. Returns `true` if any was sent.
     pub(super) fn send_content(&mut self, cx: &mut Context<'_>) -> bool {
         let mut moved = false;
         if self.streams.is_empty() {
@@ -225,18 +233,20 @@ impl Connection<'_> {
         moved
     }
 
-    /// Sends one frame of a response, or its end.
+    /// Sends one DATA frame of a response, or its end.
     fn send_some(&mut self, cx: &mut Context<'_>, id: u32) {
         let now = self.now;
         let Some(stream) = self.streams.get(id) else {
             return;
         };
         let most = stream.window.open();
-        let Answer::Sending(sending) = &mut stream.answer else {
+        let StreamResponse::Sending(sending) = &mut stream.answer else {
             return;
         };
         if sending.piece.is_empty() {
-            if let End::Trailers(trailers) = std::mem::replace(&mut sending.end, End::Here) {
+            if let ResponseEnd::Trailers(trailers) =
+                std::mem::replace(&mut sending.end, ResponseEnd::Here)
+            {
                 self.write_trailers(id, trailers.fields());
             } else {
                 write::data(&mut self.out.bytes, id, &[], true);
@@ -245,7 +255,7 @@ impl Connection<'_> {
         }
         let length = sending.piece.len().min(most).min(MAX_PAYLOAD);
         let data = sending.piece.split_to(length.min(self.window.open()));
-        let ends = sending.piece.is_empty() && matches!(sending.end, End::Here);
+        let ends = sending.piece.is_empty() && matches!(sending.end, ResponseEnd::Here);
         sending.account.sent(data.len() as u64);
         sending.stall.sent(data.len(), now);
         self.stall.sent(data.len(), now);
@@ -253,8 +263,8 @@ impl Connection<'_> {
             self.held = self.held.saturating_sub(data.len());
         }
         write::data(&mut self.out.bytes, id, &data, ends);
-        self.budgets.sent_data();
-        // It is no more than either has.
+        self.flood_limits.sent_data();
+        // Limited by both windows before, so neither fails.
         let _ = (stream.window.take(data.len()), self.window.take(data.len()));
         if ends {
             self.finish(id);
@@ -263,21 +273,21 @@ impl Connection<'_> {
         }
     }
 
-    /// The response is complete. What the client still sends, nobody wants (RFC 9113 §8.1).
+    /// Completes a response. The rest of the request is not needed (RFC 9113 §8.1).
     fn finish(&mut self, id: u32) {
         let is_open = self.streams.get(id).is_some_and(|stream| stream.is_open);
         if is_open {
-            self.reset(id, Reason::NoError);
+            self.reset(id, ErrorCode::NoError);
         } else {
             self.forget(id);
         }
     }
 }
 
-/// What a body begins with, what comes behind it, and whether it is read for this client alone;
+/// Polls the beginning of a body: its first piece, its end, and whether it is read for this client alone;
 /// `None` if it is broken.
-fn begin(cx: &mut Context<'_>, body: &mut Body) -> Option<(Bytes, End, bool)> {
-    let whole = |bytes| Some((bytes, End::Here, false));
+fn begin(cx: &mut Context<'_>, body: &mut Body) -> Option<(Bytes, ResponseEnd, bool)> {
+    let whole = |bytes| Some((bytes, ResponseEnd::Here, false));
     match body {
         Body::Empty => return whole(Bytes::new()),
         Body::Full(bytes) => return whole(std::mem::take(bytes)),
@@ -285,11 +295,11 @@ fn begin(cx: &mut Context<'_>, body: &mut Body) -> Option<(Bytes, End, bool)> {
         Body::File(_) | Body::Fill(_) | Body::Stream(_) => {}
     }
     match body.poll_frame(cx) {
-        Poll::Pending => Some((Bytes::new(), End::Unknown, true)),
+        Poll::Pending => Some((Bytes::new(), ResponseEnd::Unknown, true)),
         Poll::Ready(None) => whole(Bytes::new()),
-        Poll::Ready(Some(Ok(Frame::Data(data)))) => Some((data, End::Unknown, true)),
+        Poll::Ready(Some(Ok(Frame::Data(data)))) => Some((data, ResponseEnd::Unknown, true)),
         Poll::Ready(Some(Ok(Frame::Trailers(it)))) => {
-            Some((Bytes::new(), End::Trailers(it), false))
+            Some((Bytes::new(), ResponseEnd::Trailers(it), false))
         }
         Poll::Ready(Some(Err(_))) => None,
     }

@@ -1,5 +1,5 @@
-//! One connection: what is read, what is waited for and what is sent take turns in one poll, until
-//! nothing moves any more. Hits are answered in the poll that read them, and leave in one write.
+//! One HTTP/2 connection: reading, awaited events and writing take turns in one poll until there is no
+//! progress. Hits are answered in the poll that read them, and leave in one write.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -11,125 +11,125 @@ use bytes::{Buf, BytesMut};
 use microcache_engine::RouteId;
 use microcache_policy::Time;
 
-use super::abuse::{Budgets, LEAST_TAKEN};
-use super::flow::{Given, INITIAL, Window};
+use super::flood_limits::{FloodLimits, LEAST_TAKEN};
+use super::flow::{INITIAL, ReceiveWindow, Window};
 use super::frame::{self, HEADER, MAX_PAYLOAD};
 use super::hpack::{Decoder, Encoder};
-use super::out::Out;
-use super::reason::{Fault, Reason};
+use super::out::OutputBuffer;
+use super::reason::{ErrorCode, ProtocolError};
 use super::settings::{Settings, id};
-use super::stream::Stall;
-use super::streams::Streams;
-use super::timing::Alarm;
-use super::waiting::Waiting;
+use super::stream::WriteTimeout;
+use super::stream_events::PendingEvents;
+use super::streams::ClientStreams;
+use super::timing::DeadlineTimer;
 use super::write;
-use crate::connection::{Activity, Transport};
+use crate::connection::{Activity, ClientTransport};
 use crate::metrics;
 use crate::session::Session;
 use crate::tls::Certificate;
 
-/// What a client's connection begins with (RFC 9113 §3.4).
+/// Connection preface of a client (RFC 9113 §3.4).
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// What all requests of a connection may send that nobody has taken yet. Each of them may send
-/// [`INITIAL`] of it.
+/// Receive window of the connection in bytes, shared by all requests; each stream has [`INITIAL`].
 const CONNECTION_WINDOW: u32 = 256 * 1024;
-/// Read at a time.
+/// Bytes read at a time.
 const READ_SIZE: usize = 32 * 1024;
 
 thread_local! {
     static INPUT: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// A client's connection.
-pub(crate) struct Connection<'a> {
-    pub(super) stream: &'a mut Transport,
+/// HTTP/2 connection of a client.
+pub(crate) struct Http2Connection<'a> {
+    pub(super) stream: &'a mut ClientTransport,
     pub(super) session: &'a mut Session,
-    /// The certificate that the connection is bound to: requests for hosts that it is not for are misdirected.
+    /// Certificate presented to the client: requests for hosts that it does not cover are misdirected.
     pub(super) certificate: Option<Arc<Certificate>>,
-    /// For those who want to close idle connections.
+    /// Shared with the connection limits, which close idle connections.
     pub(super) activity: &'a Activity,
-    /// What was read and not yet used; mostly nothing.
+    /// Input that is not consumed yet; usually none.
     pub(super) input: BytesMut,
-    pub(super) begun: Begun,
-    pub(super) out: Out,
+    pub(super) begun: PrefaceState,
+    pub(super) out: OutputBuffer,
     pub(super) decoder: Decoder,
     pub(super) encoder: Encoder,
-    /// What the client wants.
+    /// SETTINGS of the client.
     pub(super) theirs: Settings,
-    /// What may be sent on all streams together.
+    /// Send window of the connection.
     pub(super) window: Window,
-    pub(super) stall: Stall,
-    /// What may be received.
-    pub(super) given: Given,
-    pub(super) streams: Streams,
-    pub(super) block: Option<Block>,
-    pub(super) budgets: Budgets,
-    /// Streams that the client may have open at a time, as it was told.
+    pub(super) stall: WriteTimeout,
+    /// Receive window of the connection.
+    pub(super) receive_window: ReceiveWindow,
+    pub(super) streams: ClientStreams,
+    pub(super) block: Option<PartialBlock>,
+    pub(super) flood_limits: FloodLimits,
+    /// `SETTINGS_MAX_CONCURRENT_STREAMS` sent to the client.
     pub(super) max_streams: usize,
-    /// Requests that it has had.
+    /// Number of requests so far.
     pub(super) requests: u64,
-    pub(super) waiting: Waiting,
-    /// What is held of bodies that are read for this connection alone, in bytes.
+    pub(super) pending_events: PendingEvents,
+    /// Memory in bytes of bodies that are read for this connection alone.
     pub(super) held: usize,
-    /// Some stream could not read more of its body because of it.
+    /// A stream waits for this memory before it reads more of its body.
     pub(super) is_hungry: bool,
-    pub(super) leaving: Leaving,
-    pub(super) alarm: Alarm,
+    pub(super) shutdown: ShutdownState,
+    pub(super) alarm: DeadlineTimer,
     pub(super) now: Time,
-    /// The last time that there was a stream, or the connection began.
+    /// Last time with an open stream, or the start of the connection.
     pub(super) quiet: Time,
-    /// Since when a frame or a field block is incomplete.
+    /// Time since when a frame or a field block is incomplete.
     pub(super) partial: Option<Time>,
-    /// Since when the socket takes nothing.
+    /// Time since when the socket takes nothing.
     pub(super) blocked: Option<Time>,
-    /// The route of a hit whose time is wanted.
+    /// Route to record the hit latency for, if sampled.
     pub(super) timed: Option<RouteId>,
 }
 
-/// How far the beginning of a connection has come.
+/// Progress of the connection preface (RFC 9113 §3.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Begun {
-    /// The preface is still to come.
+pub(super) enum PrefaceState {
+    /// The preface is expected.
     No,
-    /// SETTINGS are.
+    /// The first SETTINGS frame is expected.
     Preface,
     Yes,
 }
 
-/// A field block of which more is to come.
-pub(super) struct Block {
+/// Incomplete field block.
+pub(super) struct PartialBlock {
     pub(super) stream: u32,
     pub(super) ends: bool,
     pub(super) bytes: Vec<u8>,
     pub(super) frames: u32,
 }
 
-/// How a connection comes to its end (RFC 9113 §6.8).
+/// Progress of the shutdown (RFC 9113 §6.8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Leaving {
-    /// It does not.
+pub(super) enum ShutdownState {
+    /// Not shutting down.
     No,
-    /// The client was told to open no more streams; what it opened before it knew is still taken.
+    /// GOAWAY without a stream limit was sent; streams that the client has opened before it arrives are
+    /// accepted.
     Announced(Time),
-    /// It was told which stream was the last.
+    /// GOAWAY with the last accepted stream was sent.
     Last,
-    /// Nothing more is done but to send what is there.
+    /// Pending output is sent, then the connection closes.
     Over,
 }
 
-/// How the work of a connection ended.
+/// Reason for the end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
-    /// The client is gone.
+pub(crate) enum CloseReason {
+    /// The client has left.
     Gone,
-    /// It was told to go.
-    Told,
+    /// GOAWAY was sent.
+    GoAway,
 }
 
-impl<'a> Connection<'a> {
-    /// Goes on with a connection on which the preface is expected, or lies in `input`.
+impl<'a> Http2Connection<'a> {
+    /// Connection whose preface is expected, or lies in `input`.
     pub(crate) fn new(
-        stream: &'a mut Transport,
+        stream: &'a mut ClientTransport,
         session: &'a mut Session,
         activity: &'a Activity,
         input: BytesMut,
@@ -138,8 +138,8 @@ impl<'a> Connection<'a> {
         let write = session.shared.timeouts.write;
         let http2 = session.shared.http2;
         let certificate = match stream {
-            Transport::Plain(_) => None,
-            Transport::Tls(tls) => tls.certificate_for_host(),
+            ClientTransport::Plain(_) => None,
+            ClientTransport::Tls(tls) => tls.certificate_for_host(),
         };
         let mut connection = Self {
             stream,
@@ -147,24 +147,24 @@ impl<'a> Connection<'a> {
             session,
             activity,
             input,
-            begun: Begun::No,
-            out: Out::default(),
+            begun: PrefaceState::No,
+            out: OutputBuffer::default(),
             decoder: Decoder::default(),
             encoder: Encoder::default(),
             theirs: Settings::default(),
             window: Window::new(INITIAL),
-            stall: Stall::new(write, LEAST_TAKEN),
-            given: Given::new(CONNECTION_WINDOW),
-            streams: Streams::default(),
+            stall: WriteTimeout::new(write, LEAST_TAKEN),
+            receive_window: ReceiveWindow::new(CONNECTION_WINDOW),
+            streams: ClientStreams::default(),
             block: None,
-            budgets: Budgets::new(http2.resets),
+            flood_limits: FloodLimits::new(http2.resets),
             max_streams: http2.streams,
             requests: 0,
-            waiting: Waiting::default(),
+            pending_events: PendingEvents::default(),
             held: 0,
             is_hungry: false,
-            leaving: Leaving::No,
-            alarm: Alarm::new(),
+            shutdown: ShutdownState::No,
+            alarm: DeadlineTimer::new(),
             now,
             quiet: now,
             partial: Some(now),
@@ -175,7 +175,7 @@ impl<'a> Connection<'a> {
         connection
     }
 
-    /// Says what is wanted of the client.
+    /// Sends the server's SETTINGS.
     fn greet(&mut self) {
         let out = &mut self.out.bytes;
         let settings = [
@@ -192,11 +192,11 @@ impl<'a> Connection<'a> {
     }
 
     /// Serves requests until the connection ends.
-    pub(crate) async fn serve(mut self) -> Ended {
+    pub(crate) async fn serve(mut self) -> CloseReason {
         poll_fn(|cx| self.poll(cx)).await
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Ended> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<CloseReason> {
         self.session.catch_up();
         self.now = self.session.shared.engine.clock.now();
         self.out.borrow();
@@ -205,13 +205,13 @@ impl<'a> Connection<'a> {
         polled
     }
 
-    fn poll_all(&mut self, cx: &mut Context<'_>) -> Poll<Ended> {
+    fn poll_all(&mut self, cx: &mut Context<'_>) -> Poll<CloseReason> {
         loop {
             self.notice_drain();
             let mut moved = self.take_steps(cx);
             match self.poll_input(cx) {
                 Ok(taken) => moved |= taken,
-                Err(_gone) => return Poll::Ready(Ended::Gone),
+                Err(_gone) => return Poll::Ready(CloseReason::Gone),
             }
             moved |= self.send_content(cx);
             match self.out.poll_flush(self.stream, cx) {
@@ -219,10 +219,10 @@ impl<'a> Connection<'a> {
                     moved |= sent;
                     self.blocked = None;
                     if self.is_over() {
-                        return Poll::Ready(Ended::Told);
+                        return Poll::Ready(CloseReason::GoAway);
                     }
                 }
-                Poll::Ready(Err(_)) => return Poll::Ready(Ended::Gone),
+                Poll::Ready(Err(_)) => return Poll::Ready(CloseReason::Gone),
                 Poll::Pending => {
                     self.blocked.get_or_insert(self.now);
                 }
@@ -233,16 +233,16 @@ impl<'a> Connection<'a> {
             match self.poll_deadlines(cx) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(true) => {}
-                Poll::Ready(false) => return Poll::Ready(Ended::Gone),
+                Poll::Ready(false) => return Poll::Ready(CloseReason::Gone),
             }
         }
     }
 
-    /// Takes what was waited for. Says whether there was anything.
+    /// Handles awaited events. Returns `true` if there were any.
     fn take_steps(&mut self, cx: &mut Context<'_>) -> bool {
         let mut moved = false;
         while !self.out.is_full()
-            && let Poll::Ready((stream, step)) = self.waiting.poll_next(cx)
+            && let Poll::Ready((stream, step)) = self.pending_events.poll_next(cx)
         {
             moved = true;
             self.take_step(cx, stream, step);
@@ -250,10 +250,10 @@ impl<'a> Connection<'a> {
         moved
     }
 
-    /// Reads what there is, unless too much waits to be sent. Says whether there was anything; an error
-    /// is the client's leaving.
+    /// Reads available input unless too much output is pending. Returns `true` if there was any; an error means
+    /// that the client has left.
     fn poll_input(&mut self, cx: &mut Context<'_>) -> std::io::Result<bool> {
-        if self.leaving == Leaving::Over || self.out.is_full() {
+        if self.shutdown == ShutdownState::Over || self.out.is_full() {
             return Ok(false);
         }
         if !self.input.is_empty() {
@@ -294,19 +294,19 @@ impl<'a> Connection<'a> {
         };
     }
 
-    /// Takes frames off the front of `input`, as long as there is room for what they lead to. Says
-    /// how much was used.
+    /// Handles frames off the front of `input` as long as there is room for the resulting output. Returns the
+    /// number of bytes consumed.
     fn take_input(&mut self, cx: &mut Context<'_>, input: &[u8]) -> usize {
         let began = metrics::is_next().then(Instant::now);
         let last = self.streams.last();
         let mut used = 0;
-        if self.begun == Begun::No {
+        if self.begun == PrefaceState::No {
             match self.take_preface(input) {
                 Some(length) => used = length,
                 None => return 0,
             }
         }
-        while !self.out.is_full() && self.leaving != Leaving::Over {
+        while !self.out.is_full() && self.shutdown != ShutdownState::Over {
             let (taken, length) = match frame::read(&input[used..]) {
                 Ok(None) => break,
                 Ok(Some((frame, length))) => (self.take_frame(cx, frame), length),
@@ -328,8 +328,8 @@ impl<'a> Connection<'a> {
         if self.streams.last() > last && self.streams.is_empty() {
             self.quiet = self.now;
             if !self.activity.answered(self.now) {
-                // Its place was given to another one.
-                self.leave(Reason::NoError, "");
+                // The connection was dismissed in favour of another one.
+                self.leave(ErrorCode::NoError, "");
             }
         }
         used
@@ -337,36 +337,36 @@ impl<'a> Connection<'a> {
 
     fn take_preface(&mut self, input: &[u8]) -> Option<usize> {
         if input.starts_with(PREFACE) {
-            self.begun = Begun::Preface;
+            self.begun = PrefaceState::Preface;
             return Some(PREFACE.len());
         }
         if !PREFACE.starts_with(input) {
-            self.leave(Reason::Protocol, "not the preface of HTTP/2");
+            self.leave(ErrorCode::Protocol, "not the preface of HTTP/2");
         }
         None
     }
 
-    /// Ends what broke a rule.
-    pub(super) fn fail(&mut self, fault: Fault) {
+    /// Ends the stream or connection that violated the protocol.
+    pub(super) fn fail(&mut self, fault: ProtocolError) {
         match fault {
-            Fault::Connection(reason, what) => self.leave(reason, what),
-            Fault::Stream(stream, reason, _) => {
+            ProtocolError::Connection(reason, what) => self.leave(reason, what),
+            ProtocolError::Stream(stream, reason, _) => {
                 let what = "too many streams that had to be reset";
                 self.reset(stream, reason);
-                if let Err(calm) = self.budgets.stream_errors.spend(self.now, what) {
+                if let Err(calm) = self.flood_limits.stream_errors.spend(self.now, what) {
                     self.fail(calm);
                 }
             }
         }
     }
 
-    /// Gives a stream up, and says so.
-    pub(super) fn reset(&mut self, stream: u32, reason: Reason) {
+    /// Resets a stream with RST_STREAM.
+    pub(super) fn reset(&mut self, stream: u32, reason: ErrorCode) {
         write::reset(&mut self.out.bytes, stream, reason);
         self.streams.cut_short(stream);
         self.forget(stream);
     }
 }
 
-/// No frame that is taken is longer than what is read at a time.
+/// An accepted frame fits into one read.
 const _: () = assert!(HEADER + MAX_PAYLOAD <= READ_SIZE);

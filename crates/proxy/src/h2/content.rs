@@ -1,5 +1,5 @@
-//! What requests send, on its way to whoever wants it. A window is opened again only when what came
-//! through it was taken, so that nothing piles up here.
+//! Request content on its way to the session. A flow-control window is reopened only for bytes that were taken
+//! (back-pressure).
 
 use std::task::Context;
 use std::time::Duration;
@@ -8,15 +8,15 @@ use bytes::BytesMut;
 use microcache_engine::{BodyError, Frame};
 use microcache_policy::FieldsBuf;
 
-use super::connection::Connection;
-use super::reason::{Fault, Reason};
-use super::stream::{Content, Sink, Wait};
-use super::waiting::Step;
+use super::connection::Http2Connection;
+use super::reason::{ErrorCode, ProtocolError};
+use super::stream::{ContentSink, EventHandle, RequestContent};
+use super::stream_events::StreamEvent;
 use super::write;
 use crate::session::ContentSender;
 
-impl Content {
-    /// Content that somebody may want.
+impl RequestContent {
+    /// Content of a request, before any of it has arrived.
     pub(super) fn new() -> Self {
         Self {
             sender: None,
@@ -24,15 +24,15 @@ impl Content {
             trailers: None,
             is_complete: false,
             handed_on: 0,
-            waits: Wait::default(),
+            waits: EventHandle::default(),
             asked: None,
             silence: None,
         }
     }
 }
 
-impl Connection<'_> {
-    /// A piece of content has come on a stream that is open.
+impl Http2Connection<'_> {
+    /// Handles a DATA frame on an open stream.
     pub(super) fn take_content(
         &mut self,
         cx: &mut Context<'_>,
@@ -40,7 +40,7 @@ impl Connection<'_> {
         data: &[u8],
         flow: usize,
         ends: bool,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), ProtocolError> {
         let now = self.now;
         let Some(stream) = self.streams.get(id) else {
             return Ok(());
@@ -49,22 +49,22 @@ impl Connection<'_> {
             let Some(less) = left.checked_sub(data.len() as u64) else {
                 self.release(flow);
                 let what = "more content than announced";
-                return Err(Fault::Stream(id, Reason::Protocol, what));
+                return Err(ProtocolError::Stream(id, ErrorCode::Protocol, what));
             };
             *left = less;
         }
         if let Some(content) = &mut stream.content {
             content.buffer.extend_from_slice(data);
-            if let (Some(asked), Some(Sink::Request(sender))) =
+            if let (Some(asked), Some(ContentSink::Request(sender))) =
                 (content.asked.take(), &mut content.sender)
             {
                 let waited = Duration::from_millis(now.since(asked));
                 sender.allowance.received(data.len(), waited);
             }
-            // Padding is nobody's.
+            // Padding is released at once.
             self.release_of(id, flow - data.len());
         } else {
-            // Nobody wants it: the stream's window stays closed.
+            // Unwanted content: the stream's window stays closed.
             self.release(flow);
         }
         if ends {
@@ -74,19 +74,19 @@ impl Connection<'_> {
         Ok(())
     }
 
-    /// There is no more of it.
+    /// Ends the content.
     pub(super) fn end_content(
         &mut self,
         cx: &mut Context<'_>,
         id: u32,
         trailers: Option<FieldsBuf>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), ProtocolError> {
         let Some(stream) = self.streams.get(id) else {
             return Ok(());
         };
         if stream.announced.is_some_and(|left| left > 0) {
             let what = "less content than announced";
-            return Err(Fault::Stream(id, Reason::Protocol, what));
+            return Err(ProtocolError::Stream(id, ErrorCode::Protocol, what));
         }
         stream.is_open = false;
         if let Some(content) = &mut stream.content {
@@ -97,12 +97,12 @@ impl Connection<'_> {
         Ok(())
     }
 
-    /// There is room for more content, or nobody wants any more.
+    /// Continues after the receiver has room for more, or was dropped.
     pub(super) fn has_room(
         &mut self,
         cx: &mut Context<'_>,
         id: u32,
-        sender: Sink,
+        sender: ContentSink,
         is_wanted: bool,
     ) {
         let Some(content) = self.streams.get(id).and_then(|it| it.content.as_mut()) else {
@@ -118,7 +118,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Nobody wants any more of it.
+    /// Discards the rest of the content.
     fn drop_content(&mut self, id: u32, taken: usize) {
         let Some(stream) = self.streams.get(id) else {
             return;
@@ -128,19 +128,19 @@ impl Connection<'_> {
         self.release_of(id, taken + unread);
     }
 
-    /// Hands on what has come, if there is room for it.
+    /// Passes on buffered content if there is room for it.
     pub(super) fn hand_on(&mut self, cx: &mut Context<'_>, id: u32) {
         let now = self.now;
         let Some(content) = self.streams.get(id).and_then(|it| it.content.as_mut()) else {
             return;
         };
         let mut sender = match content.sender.take() {
-            Some(Sink::Request(sender)) => sender,
-            Some(Sink::Tunnel(io)) if content.buffer.is_empty() && !content.is_complete => {
-                content.sender = Some(Sink::Tunnel(io));
+            Some(ContentSink::Request(sender)) => sender,
+            Some(ContentSink::Tunnel(io)) if content.buffer.is_empty() && !content.is_complete => {
+                content.sender = Some(ContentSink::Tunnel(io));
                 return;
             }
-            Some(Sink::Tunnel(io)) => {
+            Some(ContentSink::Tunnel(io)) => {
                 let data = content.buffer.split().freeze();
                 content.handed_on = data.len();
                 self.moved_in_tunnel(id);
@@ -165,44 +165,46 @@ impl Connection<'_> {
             self.drop_content(id, 0);
         } else {
             content.asked.get_or_insert(now);
-            content.sender = Some(Sink::Request(sender));
+            content.sender = Some(ContentSink::Request(sender));
         }
     }
 
-    /// Waits for room; what comes meanwhile is kept, as far as the window goes.
+    /// Waits for room. Content that arrives meanwhile is buffered, up to the stream's window.
     pub(super) fn await_room(&mut self, cx: &mut Context<'_>, id: u32, mut sender: ContentSender) {
-        let waits = self.waiting.wait(cx, id, async move {
+        let waits = self.pending_events.wait(cx, id, async move {
             let is_wanted = sender.ready().await;
-            Step::Room(Sink::Request(sender), is_wanted)
+            StreamEvent::Room(ContentSink::Request(sender), is_wanted)
         });
         if let Some(content) = self.streams.get(id).and_then(|it| it.content.as_mut()) {
             content.waits = waits;
         }
     }
 
-    /// The client has sent nothing for too long.
+    /// Fails content whose client has exceeded its timeout.
     pub(super) fn content_is_late(&mut self, id: u32) {
         let content = self.streams.get(id).and_then(|it| it.content.as_mut());
-        if let Some(Sink::Request(sender)) = content.and_then(|content| content.sender.take()) {
+        if let Some(ContentSink::Request(sender)) =
+            content.and_then(|content| content.sender.take())
+        {
             sender.fail(BodyError::Timeout);
         }
         self.drop_content(id, 0);
     }
 
-    /// So much of what has come is held no longer: the windows are opened again.
+    /// Releases bytes of a stream: its window and the connection's are reopened.
     fn release_of(&mut self, id: u32, bytes: usize) {
         if let Some(stream) = self.streams.get(id)
             && stream.is_open
-            && let Some(increment) = stream.given.released(bytes)
+            && let Some(increment) = stream.receive_window.released(bytes)
         {
             write::window_update(&mut self.out.bytes, id, increment);
         }
         self.release(bytes);
     }
 
-    /// The same for the connection alone.
+    /// Releases bytes of the connection's window only.
     pub(super) fn release(&mut self, bytes: usize) {
-        if let Some(increment) = self.given.released(bytes) {
+        if let Some(increment) = self.receive_window.released(bytes) {
             write::window_update(&mut self.out.bytes, 0, increment);
         }
     }

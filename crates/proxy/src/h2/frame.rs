@@ -1,13 +1,13 @@
-//! Frames, read where they lie and held against every rule on their form (RFC 9113 §4, §6).
+//! Parser of frames: in place, with every rule on their form (RFC 9113 §4, §6).
 
-use super::reason::{Fault, Reason};
+use super::reason::{ErrorCode, ProtocolError};
 
-/// What every frame begins with.
+/// Size of a frame header in bytes.
 pub const HEADER: usize = 9;
-/// The longest payload that is taken: what every receiver has to take, and no more (RFC 9113 §4.2).
+/// Largest accepted payload in bytes: the minimum for every receiver (RFC 9113 §4.2).
 pub const MAX_PAYLOAD: usize = 16_384;
 
-/// The kinds of frames that mean something here.
+/// Frame types in use.
 pub(super) mod kind {
     pub(in super::super) const DATA: u8 = 0;
     pub(in super::super) const HEADERS: u8 = 1;
@@ -23,7 +23,7 @@ pub(super) mod kind {
     pub(in super::super) const PRIORITY_UPDATE: u8 = 16;
 }
 
-/// What the flags of frames say.
+/// Frame flags.
 pub(super) mod flag {
     pub(in super::super) const END_STREAM: u8 = 1;
     pub(in super::super) const ACK: u8 = 1;
@@ -32,100 +32,103 @@ pub(super) mod flag {
     pub(in super::super) const PRIORITY: u8 = 32;
 }
 
-/// A frame.
+/// HTTP/2 frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame<'a> {
-    /// Content.
+    /// DATA.
     Data {
-        /// Whose it is.
+        /// Stream identifier.
         stream: u32,
-        /// Without padding.
+        /// Content without padding.
         data: &'a [u8],
-        /// How much of a window it takes: padding counts (RFC 9113 §6.1).
+        /// Flow-controlled size in bytes, which includes padding (RFC 9113 §6.1).
         flow: usize,
-        /// The stream ends with it.
+        /// END_STREAM.
         ends: bool,
     },
-    /// A field section, or its beginning.
+    /// HEADERS.
     Headers {
-        /// Whose it is.
+        /// Stream identifier.
         stream: u32,
-        /// The field block, or its beginning.
+        /// Field block, or its beginning.
         fragment: &'a [u8],
-        /// The stream ends with it.
+        /// END_STREAM.
         ends: bool,
-        /// The field block is complete.
+        /// END_HEADERS.
         complete: bool,
     },
-    /// The old kind of priority, which says nothing any more (RFC 9113 §5.3.2).
+    /// PRIORITY, deprecated and ignored (RFC 9113 §5.3.2).
     Priority,
-    /// A stream is given up.
+    /// RST_STREAM.
     Reset {
-        /// Which one.
+        /// Stream identifier.
         stream: u32,
-        /// Why.
+        /// Error code.
         code: u32,
     },
-    /// What the other side wants: identifiers and values, six bytes each.
+    /// SETTINGS: identifiers and values, six bytes each.
     Settings(&'a [u8]),
-    /// It has taken what we want.
+    /// SETTINGS with ACK.
     SettingsTaken,
-    /// Wants an answer with these bytes.
+    /// PING.
     Ping([u8; 8]),
-    /// Such an answer.
+    /// PING with ACK.
     Pong([u8; 8]),
-    /// The other side opens no more streams of ours, and leaves when there are none.
+    /// GOAWAY.
     GoAway,
-    /// More may be sent, on the whole connection if the stream is 0.
+    /// WINDOW_UPDATE.
     WindowUpdate {
-        /// Where.
+        /// Stream identifier; 0 is the connection.
         stream: u32,
-        /// How much more.
+        /// Window increment in bytes.
         increment: u32,
     },
-    /// The next part of a field block.
+    /// CONTINUATION.
     Continuation {
-        /// Whose it is.
+        /// Stream identifier.
         stream: u32,
-        /// The part.
+        /// Next fragment of the field block.
         fragment: &'a [u8],
-        /// It is the last.
+        /// END_HEADERS.
         complete: bool,
     },
-    /// How urgent a response is (RFC 9218 §7.1).
+    /// PRIORITY_UPDATE (RFC 9218 §7.1).
     PriorityUpdate {
-        /// The request's stream.
+        /// Identifier of the prioritised stream.
         stream: u32,
-        /// As in the field `priority`.
+        /// Value in the syntax of the field `priority`.
         value: &'a [u8],
     },
-    /// Of a kind that nobody here knows (RFC 9113 §4.1).
+    /// Unknown type, which is ignored (RFC 9113 §4.1).
     Unknown,
 }
 
-/// A frame that has its length, and breaks a rule of its form. The length counts the whole frame.
+/// Error of a complete frame that violates a rule on its form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadFrame {
-    /// The rule.
-    pub fault: Fault,
-    /// How many bytes it took.
+    /// The violated rule.
+    pub fault: ProtocolError,
+    /// Size of the whole frame in bytes.
     pub length: usize,
 }
 
-/// Reads the frame at the front of `input`, and how many bytes it took; `None` while it is incomplete.
+/// Parses the frame at the front of `input`, and returns it with its size in bytes; `None` while it is
+/// incomplete.
+///
+/// Fails with [`BadFrame`] if the frame violates RFC 9113 §6.
 pub fn read(input: &[u8]) -> Result<Option<(Frame<'_>, usize)>, BadFrame> {
     let Some((header, rest)) = input.split_first_chunk::<HEADER>() else {
         return Ok(None);
     };
     let [a, b, c, kind, flags, stream @ ..] = *header;
     let payload_length = u32::from_be_bytes([0, a, b, c]) as usize;
-    // The highest bit means nothing (RFC 9113 §4.1).
+    // The reserved bit is ignored (RFC 9113 §4.1).
     let stream = u32::from_be_bytes(stream) & 0x7fff_ffff;
     let length = HEADER + payload_length;
     let bad = |fault| BadFrame { fault, length };
     if payload_length > MAX_PAYLOAD {
         let what = "a frame that is longer than allowed";
-        return Err(bad(Fault::Connection(Reason::FrameSize, what)));
+        return Err(bad(ProtocolError::Connection(ErrorCode::FrameSize, what)));
     }
     let Some(payload) = rest.get(..payload_length) else {
         return Ok(None);
@@ -151,7 +154,7 @@ impl Header {
         self.flags & flag != 0
     }
 
-    fn frame(self, payload: &[u8]) -> Result<Frame<'_>, Fault> {
+    fn frame(self, payload: &[u8]) -> Result<Frame<'_>, ProtocolError> {
         let stream = self.stream;
         Ok(match self.kind {
             kind::DATA => {
@@ -181,7 +184,9 @@ impl Header {
                 }
             }
             kind::SETTINGS => self.settings(payload)?,
-            kind::PUSH_PROMISE => return Err(Fault::protocol("PUSH_PROMISE from a client")),
+            kind::PUSH_PROMISE => {
+                return Err(ProtocolError::protocol("PUSH_PROMISE from a client"));
+            }
             kind::PING => {
                 self.on_no_stream()?;
                 let opaque = *payload
@@ -214,25 +219,27 @@ impl Header {
         })
     }
 
-    fn on_a_stream(self) -> Result<(), Fault> {
+    fn on_a_stream(self) -> Result<(), ProtocolError> {
         if self.stream == 0 {
-            return Err(Fault::protocol("a frame of a stream without one"));
+            return Err(ProtocolError::protocol("a frame of a stream without one"));
         }
         Ok(())
     }
 
-    fn on_no_stream(self) -> Result<(), Fault> {
+    fn on_no_stream(self) -> Result<(), ProtocolError> {
         if self.stream != 0 {
-            return Err(Fault::protocol("a frame of the connection on a stream"));
+            return Err(ProtocolError::protocol(
+                "a frame of the connection on a stream",
+            ));
         }
         Ok(())
     }
 
-    fn without_padding(self, payload: &[u8]) -> Result<&[u8], Fault> {
+    fn without_padding(self, payload: &[u8]) -> Result<&[u8], ProtocolError> {
         if !self.has(flag::PADDED) {
             return Ok(payload);
         }
-        let too_long = Fault::protocol("more padding than there is of the frame");
+        let too_long = ProtocolError::protocol("more padding than there is of the frame");
         let (padding, rest) = payload
             .split_first()
             .ok_or(wrong_size("a padded frame without padding"))?;
@@ -240,8 +247,8 @@ impl Header {
         length.and_then(|it| rest.get(..it)).ok_or(too_long)
     }
 
-    /// A priority of the old kind is skipped, but for what it must not be.
-    fn without_priority(self, payload: &[u8]) -> Result<&[u8], Fault> {
+    /// Skips the priority fields of HEADERS after validating them.
+    fn without_priority(self, payload: &[u8]) -> Result<&[u8], ProtocolError> {
         if !self.has(flag::PRIORITY) {
             return Ok(payload);
         }
@@ -249,26 +256,29 @@ impl Header {
             .split_first_chunk::<5>()
             .ok_or(wrong_size("HEADERS that are too short for their priority"))?;
         if depends_on(*priority) == self.stream {
-            // The field block must be read even so: what comes later refers to it.
-            return Err(Fault::protocol("a stream that depends on itself"));
+            // The field block must still be decoded, as later ones depend on it.
+            return Err(ProtocolError::protocol("a stream that depends on itself"));
         }
         Ok(fragment)
     }
 
-    fn priority(self, payload: &[u8]) -> Result<Frame<'_>, Fault> {
+    fn priority(self, payload: &[u8]) -> Result<Frame<'_>, ProtocolError> {
         self.on_a_stream()?;
-        let of_stream = |reason, what| Fault::Stream(self.stream, reason, what);
+        let of_stream = |reason, what| ProtocolError::Stream(self.stream, reason, what);
         let Some(priority) = payload.as_array::<5>() else {
-            return Err(of_stream(Reason::FrameSize, "PRIORITY of another length"));
+            return Err(of_stream(
+                ErrorCode::FrameSize,
+                "PRIORITY of another length",
+            ));
         };
         if depends_on(*priority) == self.stream {
             let what = "a stream that depends on itself";
-            return Err(of_stream(Reason::Protocol, what));
+            return Err(of_stream(ErrorCode::Protocol, what));
         }
         Ok(Frame::Priority)
     }
 
-    fn settings(self, payload: &[u8]) -> Result<Frame<'_>, Fault> {
+    fn settings(self, payload: &[u8]) -> Result<Frame<'_>, ProtocolError> {
         self.on_no_stream()?;
         match payload.len() {
             0 if self.has(flag::ACK) => Ok(Frame::SettingsTaken),
@@ -279,33 +289,33 @@ impl Header {
         }
     }
 
-    fn window_update(self, payload: &[u8]) -> Result<Frame<'_>, Fault> {
+    fn window_update(self, payload: &[u8]) -> Result<Frame<'_>, ProtocolError> {
         let increment = number(payload).ok_or(wrong_size("WINDOW_UPDATE of another length"))?;
         let stream = self.stream;
         match increment & 0x7fff_ffff {
-            0 if stream == 0 => Err(Fault::protocol("a window is opened by nothing")),
+            0 if stream == 0 => Err(ProtocolError::protocol("a window is opened by nothing")),
             0 => {
                 let what = "a window is opened by nothing";
-                Err(Fault::Stream(stream, Reason::Protocol, what))
+                Err(ProtocolError::Stream(stream, ErrorCode::Protocol, what))
             }
             increment => Ok(Frame::WindowUpdate { stream, increment }),
         }
     }
 
-    fn priority_update(self, payload: &[u8]) -> Result<Frame<'_>, Fault> {
+    fn priority_update(self, payload: &[u8]) -> Result<Frame<'_>, ProtocolError> {
         self.on_no_stream()?;
         let (stream, value) = payload
             .split_first_chunk::<4>()
             .ok_or(wrong_size("PRIORITY_UPDATE that is too short"))?;
         match u32::from_be_bytes(*stream) & 0x7fff_ffff {
-            0 => Err(Fault::protocol("PRIORITY_UPDATE of no stream")),
+            0 => Err(ProtocolError::protocol("PRIORITY_UPDATE of no stream")),
             stream => Ok(Frame::PriorityUpdate { stream, value }),
         }
     }
 }
 
-const fn wrong_size(what: &'static str) -> Fault {
-    Fault::Connection(Reason::FrameSize, what)
+const fn wrong_size(what: &'static str) -> ProtocolError {
+    ProtocolError::Connection(ErrorCode::FrameSize, what)
 }
 
 fn number(payload: &[u8]) -> Option<u32> {

@@ -1,14 +1,14 @@
-//! Response heads as they go out.
+//! Serialisation of response heads.
 
 use microcache_engine::{Interim, Response};
 use microcache_policy::Fields;
 
-use super::connection::Connection;
+use super::connection::Http2Connection;
 use super::hpack::Encoder;
 use super::write;
 use crate::session::{STRICT, never_has_content, strict_unless_said};
 
-impl Connection<'_> {
+impl Http2Connection<'_> {
     /// Sends the head of a final response.
     pub(super) fn write_head(&mut self, id: u32, response: &Response, ends: bool) {
         let strict = strict_unless_said(self.session.strict(), response);
@@ -45,7 +45,7 @@ impl Connection<'_> {
         });
     }
 
-    /// Has the client send its content.
+    /// Sends 100 (Continue).
     pub(super) fn write_continue(&mut self, id: u32) {
         let encoder = &mut self.encoder;
         write::headers(&mut self.out.bytes, id, false, |out| {
@@ -71,7 +71,7 @@ fn fields(encoder: &mut Encoder, out: &mut Vec<u8>, fields: Fields<'_>) {
     }
 }
 
-/// RFC 9113 §8.2.2: what may not be there, whoever has said it.
+/// Returns `true` for connection-specific fields, which HTTP/2 forbids (RFC 9113 §8.2.2).
 fn is_of_connection(name: &[u8]) -> bool {
     let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
     match name.len() {

@@ -1,18 +1,17 @@
-//! HTTP/2 to clients (RFC 9113): another face of the session.
+//! HTTP/2 towards clients (RFC 9113).
 //!
-//! Frames, field blocks, windows and bounds are read and kept without I/O. Nothing is sized or
-//! indexed by what comes from outside without a check, and whatever costs a client nothing has a
-//! bound with a name ([`abuse`]).
+//! Frames, field blocks, windows and limits are I/O-free. Sizes and indices from the peer are validated before
+//! use, and every frame that costs a client nothing has a limit ([`flood_limits`]).
 
-mod abuse;
 mod answers;
 mod connection;
 mod content;
+mod flood_limits;
 mod flow;
 pub mod frame;
+mod goaway;
 mod head;
 pub mod hpack;
-mod leaving;
 mod out;
 mod priority;
 pub mod reason;
@@ -21,10 +20,10 @@ mod requests;
 mod section;
 mod settings;
 mod stream;
+mod stream_events;
 mod streams;
 mod timing;
 mod tunnel;
-mod waiting;
 mod write;
 
-pub(crate) use connection::{Connection, Ended, PREFACE};
+pub(crate) use connection::{CloseReason, Http2Connection, PREFACE};

@@ -1,5 +1,5 @@
-//! Bytes on their way out, put together in a buffer that the thread's connections share: one that
-//! has nothing to send owns none.
+//! Output of a connection, assembled in a buffer that the thread's connections share: without pending output a
+//! connection owns none.
 
 use std::cell::Cell;
 use std::io::{self, IoSlice};
@@ -8,25 +8,25 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::AsyncWrite;
 
-use crate::connection::Transport;
+use crate::connection::ClientTransport;
 
-/// Beyond it, what is there is sent before more is made, and nothing more is read.
+/// Pending bytes above which nothing more is read or produced until they are sent.
 pub(super) const BATCH: usize = 64 * 1024;
 
 thread_local! {
     static SHARED: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// Bytes on their way out.
+/// Pending output.
 #[derive(Debug, Default)]
-pub(super) struct Out {
-    /// Behind what has gone.
+pub(super) struct OutputBuffer {
+    /// Bytes with those already sent at the front.
     pub(super) bytes: Vec<u8>,
     gone: usize,
 }
 
-impl Out {
-    /// Takes the thread's buffer, unless there still is something in one of its own.
+impl OutputBuffer {
+    /// Takes the thread's buffer, unless the connection's own still holds output.
     pub(super) fn borrow(&mut self) {
         if self.bytes.is_empty() {
             self.bytes = SHARED.take();
@@ -34,7 +34,7 @@ impl Out {
         }
     }
 
-    /// Gives it back, unless there is something in it.
+    /// Returns the buffer, unless it holds output.
     pub(super) fn give_back(&mut self) {
         if self.bytes.is_empty() {
             SHARED.set(std::mem::take(&mut self.bytes));
@@ -49,10 +49,10 @@ impl Out {
         self.len() >= BATCH
     }
 
-    /// Sends everything. Says whether anything was sent.
+    /// Sends everything. Returns `true` if any bytes were sent.
     pub(super) fn poll_flush(
         &mut self,
-        stream: &mut Transport,
+        stream: &mut ClientTransport,
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<bool>> {
         let any = !self.bytes.is_empty();

@@ -1,11 +1,11 @@
-//! How urgent a response is (RFC 9218 §4).
+//! Priorities of responses (RFC 9218 §4).
 
-/// What the field `priority` says.
+/// Parameters of the field `priority`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Priority {
-    /// From 0, at once, to 7, in the background.
+    /// Urgency from 0 (highest) to 7 (background).
     pub(crate) urgency: u8,
-    /// It is of use as it arrives, so that others of the same urgency may be sent in between.
+    /// Incremental: useful in parts, so responses of the same urgency may be interleaved.
     pub(crate) incremental: bool,
 }
 
@@ -19,7 +19,7 @@ impl Default for Priority {
 }
 
 impl Priority {
-    /// Reads a value of the field. What cannot be read is left at its default, as the RFC has it.
+    /// Parses a field value. Invalid parameters keep their defaults (RFC 9218 §4).
     pub(crate) fn of(value: &[u8]) -> Self {
         let mut priority = Self::default();
         for member in value.split(|&byte| byte == b',') {

@@ -1,60 +1,60 @@
-//! Why a stream or a connection ends (RFC 9113 §5.4, §7).
+//! Error codes and protocol errors (RFC 9113 §5.4, §7).
 
 use microcache_engine::BodyError;
 
-/// An error code.
+/// Error code (RFC 9113 §7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub enum Reason {
-    /// Nothing went wrong.
+pub enum ErrorCode {
+    /// NO_ERROR.
     NoError = 0,
-    /// The other side broke a rule.
+    /// PROTOCOL_ERROR.
     Protocol = 1,
-    /// Something went wrong here.
+    /// INTERNAL_ERROR.
     Internal = 2,
-    /// More was sent than a window allows.
+    /// FLOW_CONTROL_ERROR.
     FlowControl = 3,
-    /// A frame came on a stream that had ended.
+    /// STREAM_CLOSED: a frame on a stream that has ended.
     StreamClosed = 5,
-    /// A frame has a length that its kind cannot have.
+    /// FRAME_SIZE_ERROR.
     FrameSize = 6,
-    /// Nothing was done for the request: it may be sent again.
+    /// REFUSED_STREAM: the request was not processed and may be retried.
     RefusedStream = 7,
-    /// Nobody wants the stream any more.
+    /// CANCEL.
     Cancel = 8,
-    /// A field block cannot be read.
+    /// COMPRESSION_ERROR: a field block cannot be decoded.
     Compression = 9,
-    /// There was too much of something.
+    /// ENHANCE_YOUR_CALM: a flood limit was exceeded.
     EnhanceYourCalm = 11,
 }
 
-impl Reason {
-    /// What a client is told of a body that breaks off. Where the origin has said by HTTP/2 that it gives up, or that there
-    /// was too much of something, it is that; its other reasons are about its connection with us.
+impl ErrorCode {
+    /// Returns the code for a body that breaks off. CANCEL and ENHANCE_YOUR_CALM of an origin on HTTP/2 are
+    /// passed on; its other codes concern its own connection.
     pub(super) fn of(why: &BodyError) -> Self {
         let said = [Self::Cancel, Self::EnhanceYourCalm];
         let is_it = |reason: &Self| *why == BodyError::Reset(reason.code());
         said.into_iter().find(is_it).unwrap_or(Self::Internal)
     }
 
-    /// As it stands in frames.
+    /// Returns the code as it is sent in frames.
     pub const fn code(self) -> u32 {
         self as u32
     }
 }
 
-/// A rule that the other side broke.
+/// Protocol error of the peer, with its error code and reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// The connection cannot go on.
-    Connection(Reason, &'static str),
-    /// This stream cannot.
-    Stream(u32, Reason, &'static str),
+pub enum ProtocolError {
+    /// Connection error: the connection must be closed (RFC 9113 §5.4.1).
+    Connection(ErrorCode, &'static str),
+    /// Stream error: the stream must be reset (RFC 9113 §5.4.2).
+    Stream(u32, ErrorCode, &'static str),
 }
 
-impl Fault {
-    /// The rule that is broken most often.
+impl ProtocolError {
+    /// Connection error with PROTOCOL_ERROR.
     pub const fn protocol(what: &'static str) -> Self {
-        Self::Connection(Reason::Protocol, what)
+        Self::Connection(ErrorCode::Protocol, what)
     }
 }

@@ -1,4 +1,4 @@
-//! From a head to the session: what can be answered at once is.
+//! Requests: from a decoded head to the session. Hits are answered at once.
 
 use std::task::Context;
 
@@ -6,52 +6,52 @@ use http::{Method, Version};
 use microcache_engine::{Body, Response};
 use microcache_policy::key::without_port;
 
-use super::abuse::LEAST_TAKEN;
-use super::connection::Connection;
-use super::flow::{Given, INITIAL, Window};
+use super::connection::Http2Connection;
+use super::flood_limits::LEAST_TAKEN;
+use super::flow::{INITIAL, ReceiveWindow, Window};
 use super::out::BATCH;
 use super::priority::Priority;
-use super::reason::{Fault, Reason};
-use super::section::{RequestHead, Section, Wrong};
-use super::stream::{Answer, Content, Stall, Stream, Wait};
+use super::reason::{ErrorCode, ProtocolError};
+use super::section::{DecodedHead, FieldSection, SectionError};
+use super::stream::{ClientStream, EventHandle, RequestContent, StreamResponse, WriteTimeout};
+use super::stream_events::StreamEvent;
 use super::tunnel::seems_agreed;
-use super::waiting::Step;
 use super::write;
-use crate::session::{Announced, Head, Reply, Unanswered, is_bodiless, pages};
+use crate::session::{AnnouncedContent, DeferredRequest, ParsedHead, Reply, is_bodiless, pages};
 
-/// What of a request is needed when it is answered.
+/// Properties of a request that its response depends on.
 #[derive(Clone, Copy)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts")]
-pub(super) struct Asked {
+pub(super) struct StreamRequest {
     pub(super) id: u32,
     /// The client has not ended its stream.
     pub(super) is_open: bool,
     pub(super) head_only: bool,
     pub(super) length: Option<u64>,
     pub(super) expects_continue: bool,
-    /// The stream is to become a tunnel.
+    /// Extended CONNECT (RFC 8441).
     pub(super) is_tunnel: bool,
     pub(super) priority: Priority,
 }
 
-impl Connection<'_> {
-    /// A request has come.
+impl Http2Connection<'_> {
+    /// Handles a request.
     pub(super) fn take_request(
         &mut self,
         cx: &mut Context<'_>,
         id: u32,
         ends: bool,
-        section: &mut Section,
-    ) -> Result<(), Fault> {
-        let malformed = |what| Fault::Stream(id, Reason::Protocol, what);
+        section: &mut FieldSection,
+    ) -> Result<(), ProtocolError> {
+        let malformed = |what| ProtocolError::Stream(id, ErrorCode::Protocol, what);
         let head = match section.request() {
             Ok(head) => head,
-            Err(Wrong::Malformed(what)) => {
-                // It is counted and logged as the same is over HTTP/1; the client gets a reset.
+            Err(SectionError::Malformed(what)) => {
+                // Counted and logged as over HTTP/1; the client receives a reset.
                 self.session.refuse(400, what, Version::HTTP_2);
                 return Err(malformed(what));
             }
-            Err(Wrong::Refused(status, reason)) => {
+            Err(SectionError::Refused(status, reason)) => {
                 let page = self.session.refuse(status, reason, Version::HTTP_2);
                 self.answer_now(id, !ends, false, &page);
                 return Ok(());
@@ -69,7 +69,7 @@ impl Connection<'_> {
         let Ok(method) = Method::from_bytes(head.method) else {
             return Err(malformed("a method that may not be"));
         };
-        let asked = Asked {
+        let asked = StreamRequest {
             id,
             is_open: !ends,
             head_only: method == Method::HEAD,
@@ -82,8 +82,8 @@ impl Connection<'_> {
         Ok(())
     }
 
-    /// Whether the client takes this connection for one to a host that it is not to (RFC 9110 §7.4). A proxy that is
-    /// trusted knows what it does.
+    /// Returns `true` if the certificate of this connection does not cover the host (421, RFC 9110 §7.4).
+    /// Trusted proxies are exempt.
     fn is_misdirected(&self, host: &[u8]) -> bool {
         let Some(certificate) = &self.certificate else {
             return false;
@@ -97,10 +97,10 @@ impl Connection<'_> {
         &mut self,
         cx: &mut Context<'_>,
         method: &Method,
-        head: &RequestHead<'_>,
-        asked: Asked,
+        head: &DecodedHead<'_>,
+        asked: StreamRequest,
     ) {
-        let request = self.session.request(Head {
+        let request = self.session.request(ParsedHead {
             method,
             host: head.host,
             target: head.target,
@@ -111,7 +111,7 @@ impl Connection<'_> {
         let mut reply = None;
         let route = self.session.serve(&request, self.now, &mut reply);
         match reply {
-            // Whatever it is, it has not been switched.
+            // A success that is not a tunnel must not look like one.
             Some(Reply::Now(response)) if asked.is_tunnel && seems_agreed(&response) => {
                 let page = pages::not_switched(self.now);
                 self.session
@@ -129,18 +129,18 @@ impl Connection<'_> {
                 let session = &self.session;
                 let account =
                     session.account_of(route, &request, Version::HTTP_2, &response, self.now);
-                let wait = Answer::Awaited(Wait::default());
+                let wait = StreamResponse::Awaited(EventHandle::default());
                 if self.open(asked, None, wait) {
                     self.answer(cx, asked.id, response, account, <_>::default());
                 }
             }
             Some(Reply::Ask(unanswered)) => self.ask(cx, unanswered, asked),
-            // Whoever serves has said something.
-            None => self.reset(asked.id, Reason::Internal),
+            // The session always sets a reply.
+            None => self.reset(asked.id, ErrorCode::Internal),
         }
     }
 
-    /// Whether all of an answer can be sent now.
+    /// Returns `true` if the whole response can be sent now.
     fn fits(&self, response: &Response, head_only: bool) -> bool {
         let length = match &response.body {
             _ if is_bodiless(response.status, head_only) => return true,
@@ -155,7 +155,7 @@ impl Connection<'_> {
                 && (self.streams.is_empty() || !self.streams.any_ready(true))
     }
 
-    /// Answers a request whose answer fits, without remembering anything of it.
+    /// Sends a complete response that fits, without creating a stream.
     fn answer_now(&mut self, id: u32, is_open: bool, head_only: bool, response: &Response) {
         let bytes = match &response.body {
             _ if is_bodiless(response.status, head_only) => &[][..],
@@ -171,54 +171,68 @@ impl Connection<'_> {
             let (piece, behind) = rest.split_at(length);
             write::data(out, id, piece, behind.is_empty());
             rest = behind;
-            self.budgets.sent_data();
+            self.flood_limits.sent_data();
         }
-        // It fits into the window.
+        // Fits the window, as checked before.
         let _ = self.window.take(bytes.len());
         if is_open {
             // RFC 9113 §8.1: the client need not send the rest.
-            write::reset(out, id, Reason::NoError);
+            write::reset(out, id, ErrorCode::NoError);
             self.streams.cut_short(id);
         }
     }
 
-    /// Takes a request to the origin.
-    fn ask(&mut self, cx: &mut Context<'_>, unanswered: Box<Unanswered>, asked: Asked) {
+    /// Sends a request to the origin.
+    fn ask(
+        &mut self,
+        cx: &mut Context<'_>,
+        unanswered: Box<DeferredRequest>,
+        asked: StreamRequest,
+    ) {
         let has_content = asked.is_open && !asked.is_tunnel;
-        let announced = has_content.then_some(Announced {
+        let announced = has_content.then_some(AnnouncedContent {
             length: asked.length,
             expects_continue: asked.expects_continue,
         });
         let (mut answering, sender) = self.session.ask(unanswered, Version::HTTP_2, announced);
-        let content = (sender.is_some() || asked.is_tunnel).then(Content::new);
-        if !self.open(asked, content, Answer::Awaited(Wait::default())) {
+        let content = (sender.is_some() || asked.is_tunnel).then(RequestContent::new);
+        if !self.open(
+            asked,
+            content,
+            StreamResponse::Awaited(EventHandle::default()),
+        ) {
             return;
         }
         if let Some(sender) = sender {
             self.await_room(cx, asked.id, sender);
         }
-        let waits = self.waiting.wait(cx, asked.id, async move {
+        let waits = self.pending_events.wait(cx, asked.id, async move {
             let event = answering.next().await;
-            Step::Told(Box::new(answering), event)
+            StreamEvent::Session(Box::new(answering), event)
         });
         if let Some(stream) = self.streams.get(asked.id) {
-            stream.answer = Answer::Awaited(waits);
+            stream.answer = StreamResponse::Awaited(waits);
         }
     }
 
-    /// Remembers a request. `false` if the connection's place was given to another one meanwhile.
-    fn open(&mut self, asked: Asked, content: Option<Content>, answer: Answer) -> bool {
+    /// Registers a stream. Returns `false` if the connection was dismissed meanwhile.
+    fn open(
+        &mut self,
+        asked: StreamRequest,
+        content: Option<RequestContent>,
+        answer: StreamResponse,
+    ) -> bool {
         if self.streams.is_empty() {
             if !self.activity.begin() {
-                self.leave(Reason::NoError, "");
+                self.leave(ErrorCode::NoError, "");
                 return false;
             }
         } else {
             self.activity.goes_on();
         }
-        let stream = Stream {
+        let stream = ClientStream {
             window: Window::new(self.theirs.window),
-            given: Given::new(INITIAL),
+            receive_window: ReceiveWindow::new(INITIAL),
             priority: asked.priority,
             is_open: asked.is_open,
             is_tunnel: asked.is_tunnel,
@@ -232,7 +246,7 @@ impl Connection<'_> {
         true
     }
 
-    /// The stream is over, in whatever way. What was waited for on it is given up.
+    /// Removes a stream, and cancels its awaited events.
     pub(super) fn forget(&mut self, id: u32) {
         let Some(mut stream) = self.streams.remove(id) else {
             return;
@@ -247,21 +261,21 @@ impl Connection<'_> {
             self.quiet = self.now;
             self.activity.end(self.now);
         } else {
-            self.tell_endless();
+            self.mark_endless();
         }
     }
 
-    /// A connection on which nothing comes to an end by itself is one that may be ended. One without streams is idle, and has said
-    /// so.
-    pub(super) fn tell_endless(&mut self) {
+    /// Marks a connection on which no stream ends by itself as endless, so that it may be closed. One without
+    /// streams is idle already.
+    pub(super) fn mark_endless(&mut self) {
         let is_idle = self.streams.is_empty();
         if !is_idle && self.streams.iter().all(|(_, stream)| stream.is_endless) {
             self.activity.has_no_end();
         }
     }
 
-    /// A new time for a stream's client to make room.
-    pub(super) fn stall(&self) -> Stall {
-        Stall::new(self.session.shared.timeouts.write, LEAST_TAKEN)
+    /// Returns the write timeout of a new response.
+    pub(super) fn stall(&self) -> WriteTimeout {
+        WriteTimeout::new(self.session.shared.timeouts.write, LEAST_TAKEN)
     }
 }

@@ -1,4 +1,4 @@
-//! Field sections of requests, held against RFC 9113 §8 while they are decoded.
+//! Field sections of requests, validated against RFC 9113 §8 while they are decoded.
 
 use std::ops::Range;
 
@@ -6,22 +6,22 @@ use microcache_policy::{Fields, FieldsBuf};
 
 use super::priority::Priority;
 use super::tunnel;
-use crate::h1::Limits;
+use crate::h1::HeadLimits;
 use crate::h1::body::may_trail;
 use crate::h1::syntax::{MAX_LENGTH, TOKEN, span, target_span, value_span};
 use crate::h1::target::authority;
 
-/// What each field counts beyond its bytes (RFC 9113 §6.5.2).
+/// Overhead of each field in bytes (RFC 9113 §6.5.2).
 const OVERHEAD: usize = 32;
 
-/// A field section. One serves all connections of a thread, so that reading a head allocates nothing.
+/// Field section. One per thread serves all connections, so that decoding a head allocates nothing.
 #[derive(Debug, Default)]
-pub(super) struct Section {
-    /// `name: value\r\n`, as everybody reads fields here.
+pub(super) struct FieldSection {
+    /// Fields as `name: value\r\n`, as in HTTP/1.
     lines: Vec<u8>,
-    /// The values of all cookie fields, joined (RFC 9113 §8.2.3).
+    /// Values of all cookie fields, joined (RFC 9113 §8.2.3).
     cookies: Vec<u8>,
-    /// What the pseudo-header fields say, and `host`.
+    /// Values of the pseudo-header fields and of `host`.
     words: Vec<u8>,
     method: Option<Range<usize>>,
     scheme: Option<Range<usize>>,
@@ -33,41 +33,41 @@ pub(super) struct Section {
     expects_continue: bool,
     priority: Priority,
     is_trailer: bool,
-    /// There was a field that is no pseudo-header field.
+    /// A regular field was seen: no more pseudo-header fields may follow.
     begun: bool,
     fields: usize,
     size: usize,
-    limits: Limits,
-    wrong: Option<Wrong>,
+    limits: HeadLimits,
+    wrong: Option<SectionError>,
 }
 
-/// Why a section is no request.
+/// Error of a request's field section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wrong {
-    /// It breaks a rule of HTTP/2: RFC 9113 §8.1.1 wants the stream reset.
+pub(super) enum SectionError {
+    /// Malformed: the stream is reset (RFC 9113 §8.1.1).
     Malformed(&'static str),
-    /// It is answered with this status.
+    /// Refused with this status and reason.
     Refused(u16, &'static str),
 }
 
-/// A request head.
+/// Head of a request.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RequestHead<'a> {
+pub(super) struct DecodedHead<'a> {
     pub(super) method: &'a [u8],
     pub(super) host: &'a [u8],
     pub(super) target: &'a [u8],
     pub(super) fields: Fields<'a>,
-    /// What `content-length` says.
+    /// Value of `content-length`.
     pub(super) length: Option<u64>,
     pub(super) expects_continue: bool,
     pub(super) priority: Priority,
-    /// An extended CONNECT (RFC 8441), which is an upgrade in HTTP/1.
+    /// Extended CONNECT (RFC 8441), which is an upgrade in HTTP/1.
     pub(super) is_tunnel: bool,
 }
 
-impl Section {
-    /// Begins another one.
-    pub(super) fn begin(&mut self, is_trailer: bool, limits: Limits) {
+impl FieldSection {
+    /// Clears the section for the next one.
+    pub(super) fn begin(&mut self, is_trailer: bool, limits: HeadLimits) {
         let (mut lines, mut cookies, mut words) = (
             std::mem::take(&mut self.lines),
             std::mem::take(&mut self.cookies),
@@ -86,7 +86,7 @@ impl Section {
         };
     }
 
-    /// Takes a field. What is wrong with the section is said at its end: it is read to there in any case.
+    /// Adds a field. Errors are reported at the end, as the section must be decoded to its end.
     pub(super) fn take(&mut self, name: &[u8], value: &[u8]) {
         self.fields += 1;
         self.size = self
@@ -96,20 +96,21 @@ impl Section {
             return;
         }
         let taken = if self.size > self.limits.head {
-            Err(Wrong::Refused(431, "the head is too large"))
+            Err(SectionError::Refused(431, "the head is too large"))
         } else if name.starts_with(b":") {
             self.pseudo(name, value)
         } else if self.fields > self.limits.fields.saturating_add(5) {
-            Err(Wrong::Refused(431, "too many fields"))
+            Err(SectionError::Refused(431, "too many fields"))
         } else {
             self.field(name, value)
         };
         self.wrong = taken.err();
     }
 
-    fn pseudo(&mut self, name: &[u8], value: &[u8]) -> Result<(), Wrong> {
-        const TWICE: Wrong = Wrong::Malformed("a pseudo-header field that is there twice");
-        const LATE: Wrong = Wrong::Malformed("a pseudo-header field behind others");
+    fn pseudo(&mut self, name: &[u8], value: &[u8]) -> Result<(), SectionError> {
+        const TWICE: SectionError =
+            SectionError::Malformed("a pseudo-header field that is there twice");
+        const LATE: SectionError = SectionError::Malformed("a pseudo-header field behind others");
         if self.begun {
             return Err(LATE);
         }
@@ -122,7 +123,9 @@ impl Section {
             b":protocol" => Some(&mut self.protocol),
             _ => None,
         };
-        let place = place.ok_or(Wrong::Malformed("a pseudo-header field that is none"))?;
+        let place = place.ok_or(SectionError::Malformed(
+            "a pseudo-header field that is none",
+        ))?;
         let start = self.words.len();
         self.words.extend_from_slice(value);
         match place.replace(start..self.words.len()) {
@@ -131,9 +134,9 @@ impl Section {
         }
     }
 
-    fn field(&mut self, name: &[u8], value: &[u8]) -> Result<(), Wrong> {
-        const NAME: Wrong = Wrong::Malformed("a field name that may not be");
-        const VALUE: Wrong = Wrong::Malformed("a field value that may not be");
+    fn field(&mut self, name: &[u8], value: &[u8]) -> Result<(), SectionError> {
+        const NAME: SectionError = SectionError::Malformed("a field name that may not be");
+        const VALUE: SectionError = SectionError::Malformed("a field value that may not be");
         self.begun = true;
         let is_name = span(name, TOKEN) == name.len()
             && !name.is_empty()
@@ -149,10 +152,10 @@ impl Section {
             // RFC 9113 §8.2.2.
             b"connection" | b"keep-alive" | b"proxy-connection" | b"transfer-encoding"
             | b"upgrade" => {
-                return Err(Wrong::Malformed("a field of the connection"));
+                return Err(SectionError::Malformed("a field of the connection"));
             }
             b"te" if !value.eq_ignore_ascii_case(b"trailers") => {
-                return Err(Wrong::Malformed("te that is not trailers"));
+                return Err(SectionError::Malformed("te that is not trailers"));
             }
             b"cookie" => {
                 if !self.cookies.is_empty() {
@@ -171,18 +174,18 @@ impl Section {
         Ok(())
     }
 
-    /// It stands for the authority where there is none, and else has to say the same.
-    fn host(&mut self, value: &[u8]) -> Result<(), Wrong> {
+    /// Takes `host` for the authority where that is absent; otherwise both must be equal.
+    fn host(&mut self, value: &[u8]) -> Result<(), SectionError> {
         let start = self.words.len();
         self.words.extend_from_slice(value);
         match self.host.replace(start..self.words.len()) {
-            Some(_) => Err(Wrong::Malformed("more than one host")),
+            Some(_) => Err(SectionError::Malformed("more than one host")),
             None => Ok(()),
         }
     }
 
-    fn content_length(&mut self, value: &[u8]) -> Result<(), Wrong> {
-        const LENGTH: Wrong = Wrong::Malformed("content-length is no length");
+    fn content_length(&mut self, value: &[u8]) -> Result<(), SectionError> {
+        const LENGTH: SectionError = SectionError::Malformed("content-length is no length");
         let digits = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
         let number = std::str::from_utf8(value).ok().filter(|_| digits);
         let length: u64 = number.and_then(|it| it.parse().ok()).ok_or(LENGTH)?;
@@ -194,8 +197,8 @@ impl Section {
         }
     }
 
-    /// The end: the request that it is.
-    pub(super) fn request(&mut self) -> Result<RequestHead<'_>, Wrong> {
+    /// Ends the section, and returns it as a request head.
+    pub(super) fn request(&mut self) -> Result<DecodedHead<'_>, SectionError> {
         if let Some(wrong) = self.wrong {
             return Err(wrong);
         }
@@ -204,14 +207,13 @@ impl Section {
         }
         let protocol = self.protocol.clone().and_then(|it| self.words.get(it));
         if let Some(protocol) = protocol {
-            // It becomes a part of the lines.
+            // It is appended to the lines.
             if protocol.is_empty() || span(protocol, TOKEN) != protocol.len() {
-                return Err(Wrong::Malformed("a protocol that may not be"));
+                return Err(SectionError::Malformed("a protocol that may not be"));
             }
-            // RFC 9220 §3: 501 for one that is not known. What an HTTP/1 application makes of others is not what their
-            // clients expect of a stream.
+            // RFC 9220 §3: 501 for an unknown protocol. Others cannot be translated to an HTTP/1 upgrade.
             if !protocol.eq_ignore_ascii_case(tunnel::PROTOCOL) {
-                return Err(Wrong::Refused(
+                return Err(SectionError::Refused(
                     501,
                     "a protocol that is not spoken through here",
                 ));
@@ -220,28 +222,28 @@ impl Section {
         }
         let is_tunnel = protocol.is_some();
         let word = |range: &Option<Range<usize>>| range.clone().and_then(|it| self.words.get(it));
-        let method = word(&self.method).ok_or(Wrong::Malformed("no :method"))?;
+        let method = word(&self.method).ok_or(SectionError::Malformed("no :method"))?;
         if method.is_empty() || span(method, TOKEN) != method.len() {
-            return Err(Wrong::Malformed("a method that may not be"));
+            return Err(SectionError::Malformed("a method that may not be"));
         }
         if is_tunnel && method != b"CONNECT" {
-            return Err(Wrong::Malformed(":protocol without CONNECT"));
+            return Err(SectionError::Malformed(":protocol without CONNECT"));
         }
         let host = host(word(&self.authority), word(&self.host))?;
         if method == b"CONNECT" && !is_tunnel {
-            // RFC 9113 §8.5: there is nothing to connect to here.
+            // RFC 9113 §8.5: CONNECT is not supported.
             return Err(if self.scheme.is_some() || self.path.is_some() {
-                Wrong::Malformed("CONNECT with a scheme or a path")
+                SectionError::Malformed("CONNECT with a scheme or a path")
             } else {
-                Wrong::Refused(405, "this method is not taken here")
+                SectionError::Refused(405, "this method is not taken here")
             });
         }
-        let scheme = word(&self.scheme).ok_or(Wrong::Malformed("no :scheme"))?;
+        let scheme = word(&self.scheme).ok_or(SectionError::Malformed("no :scheme"))?;
         if !scheme.eq_ignore_ascii_case(b"https") && !scheme.eq_ignore_ascii_case(b"http") {
-            return Err(Wrong::Malformed("a scheme that is not HTTP's"));
+            return Err(SectionError::Malformed("a scheme that is not HTTP's"));
         }
-        let target = word(&self.path).ok_or(Wrong::Malformed("no :path"))?;
-        Ok(RequestHead {
+        let target = word(&self.path).ok_or(SectionError::Malformed("no :path"))?;
+        Ok(DecodedHead {
             method: if is_tunnel { b"GET" } else { method },
             host,
             target: self.target(method, target)?,
@@ -253,24 +255,24 @@ impl Section {
         })
     }
 
-    fn target<'a>(&self, method: &[u8], target: &'a [u8]) -> Result<&'a [u8], Wrong> {
+    fn target<'a>(&self, method: &[u8], target: &'a [u8]) -> Result<&'a [u8], SectionError> {
         match target {
             [b'/', ..] => {}
             b"*" if method == b"OPTIONS" => {}
-            _ => return Err(Wrong::Malformed("a :path that is none")),
+            _ => return Err(SectionError::Malformed("a :path that is none")),
         }
         if target.len() > self.limits.target {
-            return Err(Wrong::Refused(414, "the request target is too long"));
+            return Err(SectionError::Refused(414, "the request target is too long"));
         }
         if target_span(target) != target.len() {
             let what = "a byte that no request target may have";
-            return Err(Wrong::Refused(400, what));
+            return Err(SectionError::Refused(400, what));
         }
         Ok(target)
     }
 
-    /// The end: the trailer section that it is, without what may not be in one.
-    pub(super) fn trailers(&self) -> Result<FieldsBuf, Wrong> {
+    /// Ends the section, and returns it as trailers, without fields that are not allowed there.
+    pub(super) fn trailers(&self) -> Result<FieldsBuf, SectionError> {
         if let Some(wrong) = self.wrong {
             return Err(wrong);
         }
@@ -280,17 +282,22 @@ impl Section {
     }
 }
 
-/// The host that is asked (RFC 9113 §8.3.1).
-fn host<'a>(authority_word: Option<&'a [u8]>, field: Option<&'a [u8]>) -> Result<&'a [u8], Wrong> {
+/// Returns the host of the request (RFC 9113 §8.3.1).
+fn host<'a>(
+    authority_word: Option<&'a [u8]>,
+    field: Option<&'a [u8]>,
+) -> Result<&'a [u8], SectionError> {
     let said = authority_word
         .or(field)
-        .ok_or(Wrong::Malformed("no :authority and no host"))?;
-    let host = authority(said).ok_or(Wrong::Refused(400, "the authority is invalid"))?;
+        .ok_or(SectionError::Malformed("no :authority and no host"))?;
+    let host = authority(said).ok_or(SectionError::Refused(400, "the authority is invalid"))?;
     let same = |field| authority(field).is_some_and(|it: &[u8]| it.eq_ignore_ascii_case(host));
     if field.is_none_or(same) {
         Ok(host)
     } else {
-        Err(Wrong::Malformed("host says something else than :authority"))
+        Err(SectionError::Malformed(
+            "host says something else than :authority",
+        ))
     }
 }
 

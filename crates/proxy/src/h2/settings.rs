@@ -1,7 +1,7 @@
-//! What the other side wants (RFC 9113 §6.5).
+//! SETTINGS of the peer (RFC 9113 §6.5).
 
 use super::flow::{INITIAL, LARGEST};
-use super::reason::{Fault, Reason};
+use super::reason::{ErrorCode, ProtocolError};
 
 /// Identifiers of settings.
 pub(crate) mod id {
@@ -17,13 +17,13 @@ pub(crate) mod id {
     pub(crate) const NO_RFC7540_PRIORITIES: u16 = 9;
 }
 
-/// What is asked of this side. What it says of frames and streams is of no interest here: longer
-/// frames than every receiver takes are never sent, and no streams are opened.
+/// SETTINGS of the client. Its frame size and number of streams are ignored: larger frames are never sent, and
+/// no streams are opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
-    /// The bound of the table that responses are encoded with.
+    /// Size limit of the HPACK table for responses, in bytes.
     pub(crate) table_size: usize,
-    /// The window of each new stream.
+    /// Initial window of streams, in bytes.
     pub(crate) window: u32,
 }
 
@@ -37,34 +37,36 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Takes what a frame says, in its order; `told` hears each bound of the table.
+    /// Applies the settings of a frame in their order; `set_table_size` receives each size of the HPACK table.
+    ///
+    /// Fails if a value is not allowed or a window overflows.
     pub(crate) fn take(
         &mut self,
         payload: &[u8],
-        mut told: impl FnMut(usize),
-    ) -> Result<(), Fault> {
+        mut set_table_size: impl FnMut(usize),
+    ) -> Result<(), ProtocolError> {
         for pair in payload.as_chunks::<6>().0 {
             let [a, b, value @ ..] = *pair;
             let value = u32::from_be_bytes(value);
             match u16::from_be_bytes([a, b]) {
                 id::HEADER_TABLE_SIZE => {
                     self.table_size = value as usize;
-                    told(self.table_size);
+                    set_table_size(self.table_size);
                 }
                 id::INITIAL_WINDOW_SIZE if value > LARGEST => {
                     let what = "a window that is larger than any may be";
-                    return Err(Fault::Connection(Reason::FlowControl, what));
+                    return Err(ProtocolError::Connection(ErrorCode::FlowControl, what));
                 }
                 id::INITIAL_WINDOW_SIZE => self.window = value,
                 id::ENABLE_PUSH | id::ENABLE_CONNECT_PROTOCOL | id::NO_RFC7540_PRIORITIES
                     if value > 1 =>
                 {
-                    return Err(Fault::protocol("a setting that is neither 0 nor 1"));
+                    return Err(ProtocolError::protocol("a setting that is neither 0 nor 1"));
                 }
                 id::MAX_FRAME_SIZE if !(16_384..1 << 24).contains(&value) => {
-                    return Err(Fault::protocol("a frame size that may not be"));
+                    return Err(ProtocolError::protocol("a frame size that may not be"));
                 }
-                // RFC 9113 §6.5.2: what is not known is ignored.
+                // RFC 9113 §6.5.2: unknown settings are ignored.
                 _ => {}
             }
         }
@@ -76,7 +78,7 @@ impl Settings {
 mod tests {
     use super::*;
 
-    fn taken(pairs: &[(u16, u32)]) -> Result<Settings, Fault> {
+    fn taken(pairs: &[(u16, u32)]) -> Result<Settings, ProtocolError> {
         let mut out = Vec::new();
         super::super::write::settings(&mut out, pairs);
         let mut settings = Settings::default();
@@ -92,16 +94,16 @@ mod tests {
         };
         assert_eq!(settings, Ok(expected));
         for (pair, reason) in [
-            ((2, 2), Reason::Protocol),
-            ((4, LARGEST + 1), Reason::FlowControl),
-            ((5, 16_383), Reason::Protocol),
-            ((5, 1 << 24), Reason::Protocol),
-            ((8, 2), Reason::Protocol),
-            ((9, 2), Reason::Protocol),
+            ((2, 2), ErrorCode::Protocol),
+            ((4, LARGEST + 1), ErrorCode::FlowControl),
+            ((5, 16_383), ErrorCode::Protocol),
+            ((5, 1 << 24), ErrorCode::Protocol),
+            ((8, 2), ErrorCode::Protocol),
+            ((9, 2), ErrorCode::Protocol),
         ] {
             let refused = taken(&[pair]);
             assert!(
-                matches!(refused, Err(Fault::Connection(is, _)) if is == reason),
+                matches!(refused, Err(ProtocolError::Connection(is, _)) if is == reason),
                 "{refused:?}"
             );
         }

@@ -7,111 +7,110 @@ use futures_util::future::AbortHandle;
 use microcache_engine::Body;
 use microcache_policy::{FieldsBuf, Time};
 
-use super::flow::{Given, Window};
+use super::flow::{ReceiveWindow, Window};
 use super::priority::Priority;
-use super::tunnel::ToOrigin;
-use crate::lent::Loan;
-use crate::room::Held;
-use crate::session::{Account, Allowance, ContentSender};
+use super::tunnel::OriginWriter;
+use crate::admission::ResponsePermits;
+use crate::pinned::PinGuard;
+use crate::session::{Allowance, ContentSender, RequestAccount};
 
-/// A request under way.
+/// State of a stream.
 #[expect(clippy::struct_excessive_bools, reason = "independent facts")]
-pub(super) struct Stream {
-    /// What of the response may be sent.
+pub(super) struct ClientStream {
+    /// Send window of the response.
     pub(super) window: Window,
-    /// What of the request's content may come.
-    pub(super) given: Given,
+    /// Receive window of the request's content.
+    pub(super) receive_window: ReceiveWindow,
     pub(super) priority: Priority,
-    /// The client has not ended it yet.
+    /// The client has not ended the stream.
     pub(super) is_open: bool,
-    /// The request was an extended CONNECT (RFC 8441).
+    /// Extended CONNECT (RFC 8441).
     pub(super) is_tunnel: bool,
     /// The request was a HEAD.
     pub(super) head_only: bool,
-    /// What the client said of the length of its content, less what has come.
+    /// Remaining bytes of the announced `content-length`.
     pub(super) announced: Option<u64>,
-    pub(super) content: Option<Content>,
-    pub(super) answer: Answer,
-    /// It goes on until somebody has enough.
+    pub(super) content: Option<RequestContent>,
+    pub(super) answer: StreamResponse,
+    /// Tunnel or event stream, which does not end by itself.
     pub(super) is_endless: bool,
 }
 
-/// The content of a request, on its way to whoever wants it.
-pub(super) struct Content {
-    /// Away while there is no room for more.
-    pub(super) sender: Option<Sink>,
-    /// What has come and was not handed on; never more than the stream's window.
+/// Content of a request, on its way to its receiver.
+pub(super) struct RequestContent {
+    /// Receiver; `None` while it is awaited.
+    pub(super) sender: Option<ContentSink>,
+    /// Content not passed on yet; at most the stream's window.
     pub(super) buffer: BytesMut,
     pub(super) trailers: Option<FieldsBuf>,
     pub(super) is_complete: bool,
-    /// What was handed on and not yet taken.
+    /// Bytes passed on and not yet taken.
     pub(super) handed_on: usize,
-    pub(super) waits: Wait,
-    /// Since when the client is waited for.
+    pub(super) waits: EventHandle,
+    /// Time since when the client is waited for.
     pub(super) asked: Option<Time>,
-    /// The client may be silent for so many milliseconds, however little it has sent: it is in a conversation.
+    /// Timeout in milliseconds that replaces the least rate: the client takes part in a dialogue.
     pub(super) silence: Option<u64>,
 }
 
-/// Whoever wants the content.
-pub(super) enum Sink {
-    /// The session, for a request.
+/// Receiver of content.
+pub(super) enum ContentSink {
+    /// The session, for a request body.
     Request(ContentSender),
-    /// The origin's connection, which has become the stream's.
-    Tunnel(ToOrigin),
+    /// The origin's connection, for a tunnel.
+    Tunnel(OriginWriter),
 }
 
-/// The answer to a request.
-pub(super) enum Answer {
-    /// It is waited for.
-    Awaited(#[expect(dead_code, reason = "it ends with the stream")] Wait),
-    /// It is being sent.
-    Sending(Box<Sending>),
+/// Response of a stream.
+pub(super) enum StreamResponse {
+    /// Awaited.
+    Awaited(#[expect(dead_code, reason = "it ends with the stream")] EventHandle),
+    /// Being sent.
+    Sending(Box<SendingResponse>),
 }
 
 /// A response whose head was sent.
-pub(super) struct Sending {
-    /// Where the rest comes from; away while that is waited for.
+pub(super) struct SendingResponse {
+    /// Rest of the body; `None` while its next frame is awaited.
     pub(super) body: Option<Body>,
-    pub(super) waits: Wait,
-    /// What comes next.
+    pub(super) waits: EventHandle,
+    /// Piece that is sent next.
     pub(super) piece: Bytes,
-    pub(super) end: End,
-    pub(super) account: Account,
-    pub(super) stall: Stall,
-    /// When a client that takes little by little is given up, while others want what it holds, or a
-    /// tunnel in which nothing moves.
+    pub(super) end: ResponseEnd,
+    pub(super) account: RequestAccount,
+    pub(super) stall: WriteTimeout,
+    /// Deadline of a slow client that pins memory, or of an idle tunnel.
     pub(super) deadline: Option<Time>,
     pub(super) is_tunnel: bool,
-    /// What of the piece is held for this client alone.
+    /// The piece is held for this client alone.
     pub(super) is_held: bool,
-    /// The source was told that its bytes are taken slowly.
+    /// The body's source was informed of a slow client.
     pub(super) is_held_up: bool,
-    pub(super) _held: Held,
-    pub(super) _loan: Option<Loan>,
+    pub(super) _held: ResponsePermits,
+    pub(super) _pin: Option<PinGuard>,
 }
 
-/// What comes behind the piece that is sent.
-pub(super) enum End {
+/// Continuation of a response behind its current piece.
+pub(super) enum ResponseEnd {
     /// More of the body, or its end.
     Unknown,
-    /// The end.
+    /// End of the body.
     Here,
     /// Trailers.
     Trailers(FieldsBuf),
 }
 
-/// Something that is waited for, and given up with what waits.
+/// Handle of an awaited event, which is cancelled on drop.
 #[derive(Debug, Default)]
-pub(super) struct Wait(Option<AbortHandle>);
+pub(super) struct EventHandle(Option<AbortHandle>);
 
-impl Wait {
+impl EventHandle {
     pub(super) const fn until(handle: Option<AbortHandle>) -> Self {
         Self(handle)
     }
 }
 
-impl Drop for Wait {
+impl Drop for EventHandle {
     fn drop(&mut self) {
         if let Some(handle) = &self.0 {
             handle.abort();
@@ -119,14 +118,14 @@ impl Drop for Wait {
     }
 }
 
-/// How long a client that opens no window is waited for. What it takes earns it time again, at the
-/// slowest rate that is accepted: a window that is opened by a byte now and then is as good as none.
-pub(super) struct Stall {
+/// Write timeout of a response. Bytes taken extend it at the least accepted rate, so opening the window by a
+/// byte now and then does not help.
+pub(super) struct WriteTimeout {
     since: Option<Time>,
     allowance: Allowance,
 }
 
-impl Stall {
+impl WriteTimeout {
     pub(super) fn new(most: Duration, rate: u64) -> Self {
         Self {
             since: None,
@@ -134,12 +133,12 @@ impl Stall {
         }
     }
 
-    /// Nothing can be sent from now on.
+    /// Starts the timeout: nothing can be sent.
     pub(super) fn begin(&mut self, now: Time) {
         self.since.get_or_insert(now);
     }
 
-    /// So much was sent.
+    /// Records bytes sent.
     pub(super) fn sent(&mut self, bytes: usize, now: Time) {
         if let Some(since) = self.since.take() {
             let waited = Duration::from_millis(now.since(since));
@@ -157,29 +156,29 @@ impl Stall {
     }
 }
 
-impl Stream {
-    /// Whether something of it can be sent, on a connection whose window is open or not.
+impl ClientStream {
+    /// Returns `true` if something can be sent; `connection_open`: the connection's window is open.
     pub(super) fn is_ready(&self, connection_open: bool) -> bool {
-        let Answer::Sending(sending) = &self.answer else {
+        let StreamResponse::Sending(sending) = &self.answer else {
             return false;
         };
         if sending.piece.is_empty() {
-            !matches!(sending.end, End::Unknown)
+            !matches!(sending.end, ResponseEnd::Unknown)
         } else {
             connection_open && self.window.open() > 0
         }
     }
 
-    pub(super) fn sending(&mut self) -> Option<&mut Sending> {
+    pub(super) fn sending(&mut self) -> Option<&mut SendingResponse> {
         match &mut self.answer {
-            Answer::Sending(sending) => Some(sending),
-            Answer::Awaited(_) => None,
+            StreamResponse::Sending(sending) => Some(sending),
+            StreamResponse::Awaited(_) => None,
         }
     }
 
-    /// What of it is held for this client alone, in bytes of the window that the connection shares.
+    /// Returns the bytes of the connection's window that this stream occupies.
     pub(super) fn unread(&self) -> usize {
-        let unread = |content: &Content| content.buffer.len() + content.handed_on;
+        let unread = |content: &RequestContent| content.buffer.len() + content.handed_on;
         self.content.as_ref().map_or(0, unread)
     }
 }

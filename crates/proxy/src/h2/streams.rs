@@ -1,43 +1,43 @@
-//! The streams of one connection: those under way, and what is remembered of those that were.
+//! The streams of one connection, open and recently closed.
 
 use std::collections::BTreeMap;
 
-use super::flow::Overflow;
-use super::reason::{Fault, Reason};
-use super::stream::Stream;
+use super::flow::WindowOverflow;
+use super::reason::{ErrorCode, ProtocolError};
+use super::stream::ClientStream;
 
-/// How many frames of one response go out before it is another's turn, if it is of no use in parts.
+/// DATA frames of one response before the next gets its turn, unless it is incremental.
 const TURN: u32 = 4;
 
-/// The streams of one connection.
+/// Streams of one connection.
 #[derive(Default)]
-pub(super) struct Streams {
-    open: BTreeMap<u32, Stream>,
-    /// The highest that was ever opened.
+pub(super) struct ClientStreams {
+    open: BTreeMap<u32, ClientStream>,
+    /// Highest identifier opened so far.
     last: u32,
-    /// Which of the last 128 that could have been opened were; the lowest bit is the last.
+    /// Bitmap of the last 128 identifiers: those that were opened; the lowest bit is the last.
     opened: u128,
-    /// Which of them were ended here before the client did.
+    /// Bitmap of those that were reset here before the client ended them.
     cut_short: u128,
-    /// Whose turn it is, and how many frames he has had.
+    /// Stream that sends, and its number of frames so far.
     turn: u32,
     frames: u32,
 }
 
-/// What a stream is that is not open.
+/// State of a stream that is not open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Past {
-    /// It may be opened.
+pub(super) enum InactiveStream {
+    /// Idle: may be opened.
     Idle,
-    /// It was ended here: what still comes was sent before the client knew.
+    /// Reset here: frames in flight are ignored.
     CutShort,
-    /// Both sides have ended it.
+    /// Closed by both sides.
     Ended,
-    /// A later one was opened before it.
+    /// Skipped: a later one was opened first.
     Skipped,
 }
 
-impl Streams {
+impl ClientStreams {
     pub(super) fn last(&self) -> u32 {
         self.last
     }
@@ -50,11 +50,11 @@ impl Streams {
         self.open.is_empty()
     }
 
-    pub(super) fn get(&mut self, id: u32) -> Option<&mut Stream> {
+    pub(super) fn get(&mut self, id: u32) -> Option<&mut ClientStream> {
         self.open.get_mut(&id)
     }
 
-    pub(super) fn iter(&mut self) -> impl Iterator<Item = (u32, &mut Stream)> {
+    pub(super) fn iter(&mut self) -> impl Iterator<Item = (u32, &mut ClientStream)> {
         self.open.iter_mut().map(|(id, stream)| (*id, stream))
     }
 
@@ -62,34 +62,36 @@ impl Streams {
         self.open.keys().copied().collect()
     }
 
-    /// What a stream is that is not open.
-    pub(super) fn past(&self, id: u32) -> Past {
+    /// Returns the state of a stream that is not open.
+    pub(super) fn past(&self, id: u32) -> InactiveStream {
         if id > self.last {
-            return Past::Idle;
+            return InactiveStream::Idle;
         }
         let bit = |set: u128| set.checked_shr((self.last - id) / 2).unwrap_or(0) & 1 == 1;
         if bit(self.cut_short) {
-            Past::CutShort
+            InactiveStream::CutShort
         } else if bit(self.opened) {
-            Past::Ended
+            InactiveStream::Ended
         } else {
-            Past::Skipped
+            InactiveStream::Skipped
         }
     }
 
-    /// A stream is opened that was idle.
-    pub(super) fn open(&mut self, id: u32) -> Result<(), Fault> {
+    /// Opens an idle stream.
+    pub(super) fn open(&mut self, id: u32) -> Result<(), ProtocolError> {
         if id.is_multiple_of(2) {
-            return Err(Fault::protocol("a client's stream with an even number"));
+            return Err(ProtocolError::protocol(
+                "a client's stream with an even number",
+            ));
         }
         match self.past(id) {
-            Past::Idle => {}
-            Past::Skipped | Past::CutShort => {
-                return Err(Fault::protocol("a stream that is opened too late"));
+            InactiveStream::Idle => {}
+            InactiveStream::Skipped | InactiveStream::CutShort => {
+                return Err(ProtocolError::protocol("a stream that is opened too late"));
             }
-            Past::Ended => {
+            InactiveStream::Ended => {
                 let what = "a stream that is opened again";
-                return Err(Fault::Connection(Reason::StreamClosed, what));
+                return Err(ProtocolError::Connection(ErrorCode::StreamClosed, what));
             }
         }
         let by = (id - self.last).div_ceil(2);
@@ -99,40 +101,40 @@ impl Streams {
         Ok(())
     }
 
-    /// Remembers that the last one, or one that was open, was ended here before the client did.
+    /// Records that the latest or an open stream was reset here before the client ended it.
     pub(super) fn cut_short(&mut self, id: u32) {
         let back = self.last.checked_sub(id).map(|between| between / 2);
         let bit = back.and_then(|back| 1u128.checked_shl(back));
         self.cut_short |= bit.unwrap_or(0);
     }
 
-    pub(super) fn insert(&mut self, id: u32, stream: Stream) {
+    pub(super) fn insert(&mut self, id: u32, stream: ClientStream) {
         self.open.insert(id, stream);
     }
 
-    pub(super) fn remove(&mut self, id: u32) -> Option<Stream> {
+    pub(super) fn remove(&mut self, id: u32) -> Option<ClientStream> {
         self.open.remove(&id)
     }
 
-    /// The window that streams begin with has changed by so much (RFC 9113 §6.9.2).
-    pub(super) fn shift_windows(&mut self, by: i64) -> Result<(), Overflow> {
+    /// Adjusts all send windows after a change of the initial size (RFC 9113 §6.9.2).
+    pub(super) fn shift_windows(&mut self, by: i64) -> Result<(), WindowOverflow> {
         self.open
             .values_mut()
             .try_for_each(|stream| stream.window.shift(by))
     }
 
-    /// Whether anything can be sent.
+    /// Returns `true` if any stream can send.
     pub(super) fn any_ready(&self, connection_open: bool) -> bool {
         self.open
             .values()
             .any(|stream| stream.is_ready(connection_open))
     }
 
-    /// Who sends next: of those that can, the most urgent (RFC 9218 §10), and of these one after the
-    /// other. Those that are of use in parts give way after each frame.
+    /// Returns the stream that sends next: the most urgent first (RFC 9218 §10), in turns among equals;
+    /// incremental ones yield after each frame.
     pub(super) fn next(&mut self, connection_open: bool) -> Option<u32> {
-        let ready = |stream: &Stream| stream.is_ready(connection_open);
-        let urgency = |stream: &Stream| stream.priority.urgency;
+        let ready = |stream: &ClientStream| stream.is_ready(connection_open);
+        let urgency = |stream: &ClientStream| stream.priority.urgency;
         let most = self
             .open
             .values()
@@ -160,39 +162,39 @@ mod tests {
 
     #[test]
     fn what_was_is_remembered_for_a_while() {
-        let mut streams = Streams::default();
-        assert_eq!(streams.past(1), Past::Idle);
+        let mut streams = ClientStreams::default();
+        assert_eq!(streams.past(1), InactiveStream::Idle);
         for id in [1, 5, 7] {
             streams.open(id).expect("it was idle");
         }
         streams.cut_short(5);
-        let past = |streams: &Streams| [1, 3, 5, 7, 9].map(|id| streams.past(id));
+        let past = |streams: &ClientStreams| [1, 3, 5, 7, 9].map(|id| streams.past(id));
         let expected = [
-            Past::Ended,
-            Past::Skipped,
-            Past::CutShort,
-            Past::Ended,
-            Past::Idle,
+            InactiveStream::Ended,
+            InactiveStream::Skipped,
+            InactiveStream::CutShort,
+            InactiveStream::Ended,
+            InactiveStream::Idle,
         ];
         assert_eq!(past(&streams), expected);
         assert!(matches!(
             streams.open(2),
-            Err(Fault::Connection(Reason::Protocol, _))
+            Err(ProtocolError::Connection(ErrorCode::Protocol, _))
         ));
         assert!(matches!(
             streams.open(3),
-            Err(Fault::Connection(Reason::Protocol, _))
+            Err(ProtocolError::Connection(ErrorCode::Protocol, _))
         ));
         assert!(matches!(
             streams.open(7),
-            Err(Fault::Connection(Reason::StreamClosed, _))
+            Err(ProtocolError::Connection(ErrorCode::StreamClosed, _))
         ));
         streams.open(5 + 2 * 127).expect("it was idle");
         assert_eq!(
             (streams.past(5), streams.past(3)),
-            (Past::CutShort, Past::Skipped)
+            (InactiveStream::CutShort, InactiveStream::Skipped)
         );
         streams.open((1 << 31) - 1).expect("it was idle");
-        assert_eq!(streams.past(5), Past::Skipped);
+        assert_eq!(streams.past(5), InactiveStream::Skipped);
     }
 }

@@ -1,4 +1,4 @@
-//! How long a client is waited for, whatever it is that it does not do.
+//! Timeouts of a connection and its streams.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,21 +8,21 @@ use std::time::Duration;
 use microcache_policy::Time;
 use tokio::time::{Instant, Sleep, sleep};
 
-use super::connection::{Connection, Leaving};
-use super::reason::{Fault, Reason};
-use super::stream::{Sending, Sink, Stream};
+use super::connection::{Http2Connection, ShutdownState};
+use super::reason::{ErrorCode, ProtocolError};
+use super::stream::{ClientStream, ContentSink, SendingResponse};
 
-/// A client that has taken nothing for so long holds its body up.
+/// Milliseconds without progress after which the body's source is informed of a slow client.
 const HELD_UP: u64 = 2000;
 
-/// Rings no later than it is wanted to, and is moved only when it rings too early.
-pub(super) struct Alarm {
+/// Timer that fires no later than needed, and is moved only when it fires too early.
+pub(super) struct DeadlineTimer {
     timer: Pin<Box<Sleep>>,
-    /// When it rings, if it was wound.
+    /// Time at which it fires, if set.
     at: Option<Time>,
 }
 
-impl Alarm {
+impl DeadlineTimer {
     pub(super) fn new() -> Self {
         Self {
             timer: Box::pin(sleep(Duration::MAX)),
@@ -30,7 +30,7 @@ impl Alarm {
         }
     }
 
-    /// Ready once it is time.
+    /// Ready once the deadline has passed.
     fn poll(&mut self, cx: &mut Context<'_>, deadline: Time, now: Time) -> Poll<()> {
         if now >= deadline {
             return Poll::Ready(());
@@ -48,8 +48,8 @@ impl Alarm {
     }
 }
 
-impl Connection<'_> {
-    /// Ready when something was waited for long enough: whether the connection goes on then.
+impl Http2Connection<'_> {
+    /// Ready when a deadline has passed; `true` if the connection continues.
     pub(super) fn poll_deadlines(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         self.note_stalls();
         loop {
@@ -66,7 +66,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Whatever could be sent if there were a window for it waits from now on.
+    /// Starts the write timeout of streams that a closed window blocks.
     fn note_stalls(&mut self) {
         let (now, connection_open) = (self.now, self.window.open() > 0);
         let mut stalled = false;
@@ -88,13 +88,13 @@ impl Connection<'_> {
         }
     }
 
-    /// The first time at which somebody was waited for long enough.
+    /// Returns the earliest deadline.
     fn deadline(&mut self) -> Option<Time> {
         let timeouts = self.session.shared.timeouts;
         let after = |since: Option<Time>, span: Duration| {
             since.map(|since| since.plus(span.as_millis() as u64))
         };
-        if self.leaving == Leaving::Over {
+        if self.shutdown == ShutdownState::Over {
             return after(self.blocked, timeouts.write);
         }
         let body = timeouts.body.max(timeouts.head);
@@ -119,7 +119,7 @@ impl Connection<'_> {
         first.into_iter().chain(of_streams).min()
     }
 
-    /// Does what is to be done by now. Says whether the connection goes on.
+    /// Handles passed deadlines. Returns `true` if the connection continues.
     fn is_late(&mut self) -> bool {
         let (now, timeouts) = (self.now, self.session.shared.timeouts);
         let is_late = |since: Option<Time>, span: Duration| {
@@ -130,7 +130,7 @@ impl Connection<'_> {
         }
         if self.stall.deadline().is_some_and(|it| now >= it) {
             self.leave(
-                Reason::EnhanceYourCalm,
+                ErrorCode::EnhanceYourCalm,
                 "the connection's window stays closed",
             );
             return true;
@@ -143,13 +143,13 @@ impl Connection<'_> {
             || in_block && is_late(self.partial, timeouts.head)
         {
             self.leave(
-                Reason::EnhanceYourCalm,
+                ErrorCode::EnhanceYourCalm,
                 "a frame that does not come to its end",
             );
             return true;
         }
         if self.streams.is_empty() && is_late(Some(self.quiet), timeouts.idle) {
-            self.leave(Reason::NoError, "");
+            self.leave(ErrorCode::NoError, "");
             return true;
         }
         self.late_streams();
@@ -179,14 +179,14 @@ impl Connection<'_> {
             let deadlines = [sending.stall.deadline(), sending.deadline];
             if deadlines.into_iter().flatten().any(|it| now >= it) {
                 let what = "a window that stays closed";
-                self.fail(Fault::Stream(id, Reason::Cancel, what));
+                self.fail(ProtocolError::Stream(id, ErrorCode::Cancel, what));
             }
         }
     }
 }
 
-/// When somebody was waited for long enough on a stream.
-fn deadline(stream: &mut Stream) -> Option<Time> {
+/// Returns the deadline of a stream.
+fn deadline(stream: &mut ClientStream) -> Option<Time> {
     let content = content_deadline(stream);
     let Some(sending) = stream.sending() else {
         return content;
@@ -199,16 +199,15 @@ fn deadline(stream: &mut Stream) -> Option<Time> {
     of_sending.into_iter().flatten().chain(content).min()
 }
 
-fn held_up_at(sending: &Sending) -> Option<Time> {
+fn held_up_at(sending: &SendingResponse) -> Option<Time> {
     let since = sending.stall.since().filter(|_| !sending.is_held_up)?;
     sending.body.as_ref().map(|_| since.plus(HELD_UP))
 }
 
-/// When a client that sends no content was waited for long enough. While its window is closed it is not
-/// waited for.
-fn content_deadline(stream: &Stream) -> Option<Time> {
+/// Returns the read deadline of request content; `None` while the window is closed.
+fn content_deadline(stream: &ClientStream) -> Option<Time> {
     let content = stream.content.as_ref()?;
-    let Sink::Request(sender) = content.sender.as_ref()? else {
+    let ContentSink::Request(sender) = content.sender.as_ref()? else {
         return None;
     };
     let left = || sender.allowance.left().as_millis() as u64;

@@ -1,5 +1,5 @@
-//! Other protocols on a stream (RFC 8441): an extended CONNECT becomes the upgrade that the origin
-//! knows, and its connection the rest of the stream, both ways.
+//! WebSockets over HTTP/2 (RFC 8441): an extended CONNECT becomes an HTTP/1 upgrade towards the origin, whose
+//! connection then carries the rest of the stream.
 
 use std::hash::{BuildHasher, RandomState};
 use std::mem::MaybeUninit;
@@ -12,24 +12,24 @@ use microcache_policy::FieldsBuf;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf, ReadHalf, WriteHalf, split};
 
-use super::connection::Connection;
-use super::stream::Sink;
-use super::waiting::Step;
+use super::connection::Http2Connection;
+use super::stream::ContentSink;
+use super::stream_events::StreamEvent;
 
-/// Read from the origin at a time.
+/// Bytes read from the origin at a time.
 const READ_SIZE: usize = 8 * 1024;
 
-/// The origin's end of a tunnel, which is written to.
-pub(super) type ToOrigin = WriteHalf<Box<dyn microcache_engine::Duplex>>;
+/// Writing half of the origin's connection.
+pub(super) type OriginWriter = WriteHalf<Box<dyn microcache_engine::Duplex>>;
 
-/// The same, which is read from.
-struct FromOrigin {
+/// Reading half of the origin's connection.
+struct OriginReader {
     early: Bytes,
-    /// Locked by nobody: it makes the half one that may be looked at from elsewhere.
+    /// Makes the half `Sync`; never contended.
     io: Mutex<ReadHalf<Box<dyn microcache_engine::Duplex>>>,
 }
 
-impl Source for FromOrigin {
+impl Source for OriginReader {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         if !self.early.is_empty() {
             let early = std::mem::take(&mut self.early);
@@ -46,14 +46,14 @@ impl Source for FromOrigin {
     }
 }
 
-/// The protocol that streams may speak.
+/// The protocol that extended CONNECT supports.
 pub(super) const PROTOCOL: &[u8] = b"websocket";
 
-/// What the origin's side is asked with in place of a CONNECT: fields that only HTTP/1 has.
+/// Adds the fields of an HTTP/1 upgrade in place of CONNECT.
 pub(super) fn ask_in_http1(lines: &mut Vec<u8>) {
     lines.extend_from_slice(b"connection: upgrade\r\nupgrade: ");
     lines.extend_from_slice(PROTOCOL);
-    // RFC 6455 §4.1: it shows that the answer is one to this request, and is no secret.
+    // RFC 6455 §4.1: it pairs the response with the request, and is no secret.
     lines.extend_from_slice(b"\r\nsec-websocket-key: ");
     let random = RandomState::new();
     let number = u128::from(random.hash_one(0)) << 64 | u128::from(random.hash_one(1));
@@ -61,7 +61,7 @@ pub(super) fn ask_in_http1(lines: &mut Vec<u8>) {
     lines.extend_from_slice(b"\r\n");
 }
 
-/// Sixteen bytes in base64: 22 digits, of which the last has four bits more, and the padding.
+/// Returns sixteen bytes in base64: 22 digits, of which the last has four bits of padding, and `==`.
 fn base64(number: u128) -> [u8; 24] {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let digit = |at: usize| {
@@ -74,8 +74,8 @@ fn base64(number: u128) -> [u8; 24] {
     std::array::from_fn(|at| if at < 22 { digit(at) } else { b'=' })
 }
 
-/// Whether an extended CONNECT must not be answered so: its client would take the tunnel for open (RFC 8441 §4), and the
-/// content of an ordinary answer for what the application says in it.
+/// Returns `true` for a response that a client of extended CONNECT would take for an open tunnel (RFC 8441 §4),
+/// although the protocol was not switched.
 pub(super) fn seems_agreed(response: &Response) -> bool {
     let is_switched = || {
         let mut protocols = response.fields().members("upgrade");
@@ -90,8 +90,8 @@ pub(super) fn seems_agreed(response: &Response) -> bool {
     }
 }
 
-/// The answer to an extended CONNECT that the origin has agreed to: there is no 101 in HTTP/2.
-pub(super) fn agreed(response: &mut Response, tunnel: Tunnel) -> ToOrigin {
+/// Converts the origin's 101 to the 200 of HTTP/2, and returns the writing half of its connection.
+pub(super) fn agreed(response: &mut Response, tunnel: Tunnel) -> OriginWriter {
     let mut fields = FieldsBuf::from(response.fields());
     fields.remove("sec-websocket-accept");
     fields.remove("upgrade");
@@ -100,34 +100,34 @@ pub(super) fn agreed(response: &mut Response, tunnel: Tunnel) -> ToOrigin {
     response.status = 200;
     response.fields = Some(fields.into());
     response.length = None;
-    response.body = Body::Stream(Box::new(FromOrigin { early, io }));
+    response.body = Body::Stream(Box::new(OriginReader { early, io }));
     to_origin
 }
 
-impl Connection<'_> {
-    /// Writes to the origin's end of a tunnel; with no bytes, ends it.
+impl Http2Connection<'_> {
+    /// Writes to the origin's connection; an empty slice shuts it down.
     pub(super) fn write_on(
         &mut self,
         cx: &mut Context<'_>,
         id: u32,
-        mut io: ToOrigin,
+        mut io: OriginWriter,
         data: Bytes,
     ) {
-        let waits = self.waiting.wait(cx, id, async move {
+        let waits = self.pending_events.wait(cx, id, async move {
             let goes_on = if data.is_empty() {
                 let _ = io.shutdown().await;
                 false
             } else {
                 io.write_all(&data).await.is_ok() && io.flush().await.is_ok()
             };
-            Step::Room(Sink::Tunnel(io), goes_on)
+            StreamEvent::Room(ContentSink::Tunnel(io), goes_on)
         });
         if let Some(content) = self.streams.get(id).and_then(|it| it.content.as_mut()) {
             content.waits = waits;
         }
     }
 
-    /// Something has moved in a tunnel.
+    /// Restarts the idle timeout of a tunnel.
     pub(super) fn moved_in_tunnel(&mut self, id: u32) {
         let deadline = self.tunnel_deadline();
         if let Some(sending) = self.streams.get(id).and_then(|it| it.sending())
@@ -137,7 +137,7 @@ impl Connection<'_> {
         }
     }
 
-    /// When a tunnel in which nothing moves is over.
+    /// Returns the idle deadline of a tunnel.
     pub(super) fn tunnel_deadline(&self) -> microcache_policy::Time {
         let span = self.session.shared.timeouts.tunnel;
         self.now.plus(span.as_millis() as u64)

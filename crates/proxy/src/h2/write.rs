@@ -1,9 +1,9 @@
-//! Frames as they are sent. What is sent is never longer than every receiver has to take.
+//! Serialisation of frames, never larger than every receiver accepts.
 
 use super::frame::{HEADER, MAX_PAYLOAD, flag, kind};
-use super::reason::Reason;
+use super::reason::ErrorCode;
 
-/// Adds the header of a frame.
+/// Writes a frame header.
 pub(crate) fn header(out: &mut Vec<u8>, length: usize, kind: u8, flags: u8, stream: u32) {
     debug_assert!(length <= MAX_PAYLOAD, "{length}");
     let mut header = [0; HEADER];
@@ -14,14 +14,14 @@ pub(crate) fn header(out: &mut Vec<u8>, length: usize, kind: u8, flags: u8, stre
     out.extend_from_slice(&header);
 }
 
-/// Adds a piece of content.
+/// Writes a DATA frame.
 pub(crate) fn data(out: &mut Vec<u8>, stream: u32, data: &[u8], ends: bool) {
     let flags = if ends { flag::END_STREAM } else { 0 };
     header(out, data.len(), kind::DATA, flags, stream);
     out.extend_from_slice(data);
 }
 
-/// Adds a field section, whose block `block` adds: it is put together where it is sent from.
+/// Writes HEADERS and CONTINUATION frames. `block` writes the field block in place.
 pub(crate) fn headers(
     out: &mut Vec<u8>,
     stream: u32,
@@ -51,13 +51,13 @@ pub(crate) fn headers(
     }
 }
 
-/// Gives a stream up.
-pub(crate) fn reset(out: &mut Vec<u8>, stream: u32, reason: Reason) {
+/// Writes RST_STREAM.
+pub(crate) fn reset(out: &mut Vec<u8>, stream: u32, reason: ErrorCode) {
     header(out, 4, kind::RESET, 0, stream);
     out.extend_from_slice(&reason.code().to_be_bytes());
 }
 
-/// Says what is wanted.
+/// Writes SETTINGS.
 pub(crate) fn settings(out: &mut Vec<u8>, settings: &[(u16, u32)]) {
     header(out, settings.len() * 6, kind::SETTINGS, 0, 0);
     for (identifier, value) in settings {
@@ -66,31 +66,31 @@ pub(crate) fn settings(out: &mut Vec<u8>, settings: &[(u16, u32)]) {
     }
 }
 
-/// Says that the other side's were taken.
+/// Writes SETTINGS with ACK.
 pub(crate) fn settings_taken(out: &mut Vec<u8>) {
     header(out, 0, kind::SETTINGS, flag::ACK, 0);
 }
 
-/// Asks for an answer with these bytes.
+/// Writes PING.
 pub(crate) fn ping(out: &mut Vec<u8>, opaque: [u8; 8]) {
     header(out, 8, kind::PING, 0, 0);
     out.extend_from_slice(&opaque);
 }
 
-/// Gives one.
+/// Writes PING with ACK.
 pub(crate) fn pong(out: &mut Vec<u8>, opaque: [u8; 8]) {
     header(out, 8, kind::PING, flag::ACK, 0);
     out.extend_from_slice(&opaque);
 }
 
-/// Opens a window.
+/// Writes WINDOW_UPDATE.
 pub(crate) fn window_update(out: &mut Vec<u8>, stream: u32, increment: u32) {
     header(out, 4, kind::WINDOW_UPDATE, 0, stream);
     out.extend_from_slice(&increment.to_be_bytes());
 }
 
-/// Says that no stream behind `last` is taken, and why.
-pub(crate) fn go_away(out: &mut Vec<u8>, last: u32, reason: Reason, what: &str) {
+/// Writes GOAWAY; streams above `last` are refused.
+pub(crate) fn go_away(out: &mut Vec<u8>, last: u32, reason: ErrorCode, what: &str) {
     header(out, 8 + what.len(), kind::GO_AWAY, 0, 0);
     out.extend_from_slice(&last.to_be_bytes());
     out.extend_from_slice(&reason.code().to_be_bytes());
@@ -106,13 +106,13 @@ mod tests {
     fn what_is_written_is_read() {
         let mut out = Vec::new();
         data(&mut out, 1, b"abc", true);
-        reset(&mut out, 3, Reason::Cancel);
+        reset(&mut out, 3, ErrorCode::Cancel);
         settings(&mut out, &[(3, 128)]);
         settings_taken(&mut out);
         ping(&mut out, *b"12345678");
         pong(&mut out, *b"87654321");
         window_update(&mut out, 5, 7);
-        go_away(&mut out, 5, Reason::NoError, "bye");
+        go_away(&mut out, 5, ErrorCode::NoError, "bye");
         let mut frames = Vec::new();
         let mut rest = &out[..];
         while let Some((frame, length)) = read(rest).expect("what is written is right") {

@@ -1,4 +1,4 @@
-//! A request that the origin is asked about, until its answer begins.
+//! Requests under way to the origin, until the response begins.
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,58 +11,58 @@ use microcache_engine::{BoxFuture, Failure, Interim, Interims, NoResponse, Origi
 use microcache_policy::Network;
 use tokio::sync::oneshot;
 
-use super::content::Expectation;
-use super::finished::Account;
+use super::content::ContinueExpectation;
+use super::finished::RequestAccount;
 use super::monitor::add_monitor;
 use super::pages;
+use crate::admission::{PermitKind, ResponsePermits, TunnelLimitReached};
 use crate::metrics::Refusal;
 use crate::notices::Kind;
-use crate::room::{Held, Need, TooMany};
 use crate::shared::Shared;
 
-/// A request under way. Dropping it gives the request up.
-pub(crate) struct Answering {
+/// A request under way. Dropping it cancels the request.
+pub(crate) struct OngoingRequest {
     answer: BoxFuture<'static, Result<Response, NoResponse>>,
     interims: Interims,
-    expectation: Option<Expectation>,
-    /// The answer, while an interim one goes first.
+    expectation: Option<ContinueExpectation>,
+    /// Response held back while an interim one goes first.
     response: Option<Response>,
     shared: Arc<Shared>,
-    account: Account,
-    /// What is asked for, where pages say how they can be watched.
+    account: RequestAccount,
+    /// Path and query, on routes whose pages announce where they can be watched.
     watched: Option<Bytes>,
     /// The address for which its answer counts if it has no end.
     network: Option<Network>,
 }
 
-/// What a client is to be told while it waits.
-pub(crate) enum Event {
-    /// This 1xx response.
+/// Event of a request under way.
+pub(crate) enum RequestEvent {
+    /// Interim response (1xx).
     Interim(Interim),
-    /// That its content is wanted: it waits for a 100. Then this is to be sent.
+    /// The request's content is wanted, and its client expects a 100. Fired once that is sent.
     Continue(oneshot::Sender<()>),
-    /// The final response. Nothing comes behind it.
-    Answer(Box<Answered>),
+    /// Final response; the last event.
+    Answer(Box<AdmittedResponse>),
 }
 
-/// The final response to a request.
-pub(crate) struct Answered {
+/// Final response to a request.
+pub(crate) struct AdmittedResponse {
     pub(crate) response: Response,
-    /// It goes on until somebody has enough: a tunnel or an event stream.
+    /// Tunnel or event stream, which does not end by itself.
     pub(crate) is_endless: bool,
-    /// To be told of what is sent.
-    pub(crate) account: Account,
-    /// What it needs of the room that all share; to be kept until it is sent.
-    pub(crate) held: Held,
+    /// Account of the request, for the bytes sent.
+    pub(crate) account: RequestAccount,
+    /// Permits of the response, to be kept until it is sent.
+    pub(crate) held: ResponsePermits,
 }
 
-impl Answering {
+impl OngoingRequest {
     pub(super) fn new(
         answer: BoxFuture<'static, Result<Response, NoResponse>>,
         interims: Interims,
-        expectation: Option<Expectation>,
+        expectation: Option<ContinueExpectation>,
         shared: Arc<Shared>,
-        account: Account,
+        account: RequestAccount,
     ) -> Self {
         Self {
             answer,
@@ -76,12 +76,12 @@ impl Answering {
         }
     }
 
-    /// For this path and query, which may be watched.
+    /// Sets path and query of a page that can be watched.
     pub(super) fn of_watched(self, watched: Option<Bytes>) -> Self {
         Self { watched, ..self }
     }
 
-    /// For a client at this address.
+    /// Sets the client's address.
     pub(super) fn of_client(self, network: Network) -> Self {
         Self {
             network: Some(network),
@@ -89,8 +89,8 @@ impl Answering {
         }
     }
 
-    /// What comes next. The answer is the last.
-    pub(crate) async fn next(&mut self) -> Event {
+    /// Returns the next event. [`RequestEvent::Answer`] is the last.
+    pub(crate) async fn next(&mut self) -> RequestEvent {
         let response = match self.response.take() {
             Some(response) => response,
             None => match poll_fn(|cx| self.poll(cx)).await {
@@ -98,27 +98,27 @@ impl Answering {
                 Err(event) => return event,
             },
         };
-        // One that arrived together with the answer still comes first.
+        // An interim response that arrived together with the final one still goes first.
         if let Some(interim) = self.interims.take() {
             self.response = Some(response);
-            return Event::Interim(interim);
+            return RequestEvent::Interim(interim);
         }
-        Event::Answer(Box::new(self.settle(response).await))
+        RequestEvent::Answer(Box::new(self.settle(response).await))
     }
 
-    /// The final response, or what comes before it.
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Response, Event>> {
+    /// Polls for the final response, or an event before it.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Response, RequestEvent>> {
         if let Poll::Ready(interim) = self.interims.poll_next(cx) {
-            return Poll::Ready(Err(Event::Interim(interim)));
+            return Poll::Ready(Err(RequestEvent::Interim(interim)));
         }
-        if let Some(Expectation { wanted, .. }) = &mut self.expectation
+        if let Some(ContinueExpectation { wanted, .. }) = &mut self.expectation
             && let Poll::Ready(wanted) = Pin::new(wanted).poll(cx)
-            && let Some(Expectation { go, .. }) = self.expectation.take()
+            && let Some(ContinueExpectation { go, .. }) = self.expectation.take()
             && wanted.is_ok()
         {
-            return Poll::Ready(Err(Event::Continue(go)));
+            return Poll::Ready(Err(RequestEvent::Continue(go)));
         }
-        // A panic in one request is that request's alone.
+        // A panic affects its own request only.
         let answer = catch_unwind(AssertUnwindSafe(|| self.answer.as_mut().poll(cx)));
         let engine = &self.shared.engine;
         let Ok(answer) = answer else {
@@ -130,14 +130,14 @@ impl Answering {
                 self.shared.refused_body(why, address);
             }
             if matches!(failed.cause, Failure::TooManyWait) {
-                self.say_too_many_wait();
+                self.report_too_many_waiters();
             }
             pages::failed(&failed, engine.clock.now())
         };
         answer.map(|answer| Ok(answer.unwrap_or_else(page)))
     }
 
-    fn say_too_many_wait(&self) {
+    fn report_too_many_waiters(&self) {
         let address = self.account.address().unwrap_or_default();
         let line = format!(
             "a request of {address} was answered 503: as many of that address wait for one page as may (a tenth of `max_waiters`), \
@@ -147,27 +147,31 @@ impl Answering {
         self.shared.notices.say(Kind::Busy, "waiters", line);
     }
 
-    /// Finds room for the answer.
-    async fn settle(&mut self, mut response: Response) -> Answered {
+    /// Acquires the permits of the response, or replaces it if the limit is reached.
+    async fn settle(&mut self, mut response: Response) -> AdmittedResponse {
         if let Some(target) = &self.watched {
             add_monitor(target, &mut response);
         }
         let engine = &self.shared.engine;
         let now = engine.clock.now();
-        let need = Need::of(&response);
-        let held = self.shared.room.hold(need, self.network, now).await;
-        let is_endless = matches!(need, Need::Tunnel { .. }) && held.is_ok();
-        let held = held.unwrap_or_else(|TooMany| {
+        let need = PermitKind::of(&response);
+        let held = self
+            .shared
+            .connection_limits
+            .acquire(need, self.network, now)
+            .await;
+        let is_endless = matches!(need, PermitKind::Tunnel { .. }) && held.is_ok();
+        let held = held.unwrap_or_else(|TunnelLimitReached| {
             self.shared.metrics.refused.count(Refusal::Tunnel);
             response = pages::too_many_streams(now);
-            Held::default()
+            ResponsePermits::default()
         });
         let mut account = std::mem::take(&mut self.account);
         account.answered(&response, now);
         if is_endless {
             account.goes_on();
         }
-        Answered {
+        AdmittedResponse {
             response,
             is_endless,
             account,

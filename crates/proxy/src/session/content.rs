@@ -1,7 +1,6 @@
-//! The content of a request on its way from its connection to whoever wants it.
+//! Request content on its way from the client's connection to the origin's.
 //!
-//! The face reads the connection, the origin's exchange wants the bytes: a channel of one frame lies
-//! between them, so a slow origin slows the client down and nothing piles up.
+//! The channel holds one frame, so a slow origin slows the client down (back-pressure) and nothing accumulates.
 
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -10,28 +9,28 @@ use microcache_engine::{Body, BodyError, Frame, Source};
 use microcache_policy::{FieldForwarding, FieldPatterns, RequestRules, field_forwarding};
 use tokio::sync::{mpsc, oneshot};
 
-/// What a request says of the content that follows its head.
+/// Framing and expectation of a request's content.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Announced {
-    /// How long it is, if it says so.
+pub(crate) struct AnnouncedContent {
+    /// Announced length in bytes, if any.
     pub(crate) length: Option<u64>,
-    /// The client sends it when it is told to go on.
+    /// The client waits for a 100 before it sends the content.
     pub(crate) expects_continue: bool,
 }
 
-/// A step of it; `None` is the end.
-type Step = Result<Option<Frame>, BodyError>;
+/// Next frame of the content; `None` is the end.
+type ContentStep = Result<Option<Frame>, BodyError>;
 
-/// The end that the origin reads from.
-struct Receiver {
-    /// Each step, and whether the end is behind it.
-    steps: mpsc::Receiver<(Step, bool)>,
+/// Receiving half of the channel, read by the exchange with the origin.
+struct ContentReceiver {
+    /// Frames, each with a flag for the last one.
+    steps: mpsc::Receiver<(ContentStep, bool)>,
     ended: bool,
-    /// Says once that somebody wants the content: a client that expects a 100 waits for this.
+    /// Fires once when the content is wanted, for clients that expect a 100.
     wanted: Option<oneshot::Sender<()>>,
 }
 
-impl Source for Receiver {
+impl Source for ContentReceiver {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         if let Some(wanted) = self.wanted.take() {
             let _ = wanted.send(());
@@ -44,60 +43,61 @@ impl Source for Receiver {
                 self.ended = is_last;
                 step
             }
-            // Half of what the client wanted to send must not pass for the whole.
+            // Truncated content must not pass for complete.
             None => Err(BodyError::Disconnected),
         };
         Poll::Ready(step.transpose())
     }
 }
 
-/// The end that the face fills. To drop it before the end breaks the content off.
-pub(crate) struct Sender {
-    steps: mpsc::Sender<(Step, bool)>,
-    /// Holds the face back until the client was told to go on.
+/// Sending half of the channel, filled by the client's connection. Dropping it before the end breaks the
+/// content off.
+pub(crate) struct ContentSender {
+    steps: mpsc::Sender<(ContentStep, bool)>,
+    /// Delays the content until the client has received its 100.
     go: Option<oneshot::Receiver<()>>,
-    /// How long the client is waited for.
+    /// Read timeout of the client.
     pub(crate) allowance: Allowance,
-    /// Bytes that may still come.
+    /// Bytes left of the size limit.
     room: u64,
-    /// What the origin does not see, also behind the content.
+    /// Rules for trailers.
     rules: Box<RequestRules>,
 }
 
-/// The hold on content that is only sent when wanted.
-pub(super) struct Expectation {
+/// The client's expectation of a 100, until the content is wanted.
+pub(super) struct ContinueExpectation {
     pub(super) wanted: oneshot::Receiver<()>,
     pub(super) go: oneshot::Sender<()>,
 }
 
-/// The two ends of content of so many bytes at most, and the client's expectation if it has one.
+/// Creates a channel for at most this many bytes, with the client's expectation if it has one.
 pub(super) fn channel(
-    announced: Announced,
+    announced: AnnouncedContent,
     most: u64,
     allowance: Allowance,
     rules: &RequestRules,
-) -> (Body, Sender, Option<Expectation>) {
+) -> (Body, ContentSender, Option<ContinueExpectation>) {
     let (sender, steps) = mpsc::channel(1);
     let (mut wanted_sender, mut expectation, mut go_receiver) = (None, None, None);
     if announced.expects_continue {
         let (wanted_in, wanted) = oneshot::channel();
         let (go, go_out) = oneshot::channel();
         wanted_sender = Some(wanted_in);
-        expectation = Some(Expectation { wanted, go });
+        expectation = Some(ContinueExpectation { wanted, go });
         go_receiver = Some(go_out);
     }
-    let body = Body::Stream(Box::new(Receiver {
+    let body = Body::Stream(Box::new(ContentReceiver {
         steps,
         ended: false,
         wanted: wanted_sender,
     }));
-    let sender = Sender {
+    let sender = ContentSender {
         steps: sender,
         go: go_receiver,
         allowance,
         room: most,
         rules: Box::new(RequestRules {
-            // A trailer has no say on who asks for what, whoever may have one in the head.
+            // Trailers never identify a client, even where such fields are allowed in heads.
             kept_fields: FieldPatterns::default(),
             ..rules.clone()
         }),
@@ -105,9 +105,8 @@ pub(super) fn channel(
     (body, sender, expectation)
 }
 
-impl Sender {
-    /// Waits until there is room for a frame. `false` if nobody wants any more, or the client was
-    /// not told to send it.
+impl ContentSender {
+    /// Waits for room for a frame. `false` if the receiver is gone, or the client got no 100.
     pub(crate) async fn ready(&mut self) -> bool {
         if let Some(go) = self.go.take()
             && go.await.is_err()
@@ -117,7 +116,8 @@ impl Sender {
         self.steps.reserve().await.is_ok()
     }
 
-    /// Sends a frame, after [`Self::ready`], and says whether it is the last. One that is too much is the end.
+    /// Sends a frame, after [`Self::ready`]. `is_last` marks the last one. Exceeding the size limit ends the
+    /// content with an error.
     pub(crate) fn send(&mut self, mut frame: Frame, is_last: bool) {
         if let Frame::Data(data) = &frame {
             match self.room.checked_sub(data.len() as u64) {
@@ -133,29 +133,28 @@ impl Sender {
         self.step(Ok(Some(frame)), is_last);
     }
 
-    /// There is nothing more, after [`Self::ready`].
+    /// Ends the content, after [`Self::ready`].
     pub(crate) fn end(self) {
         self.step(Ok(None), true);
     }
 
-    /// There will be nothing more, and it is not all, after [`Self::ready`].
+    /// Breaks the content off, after [`Self::ready`].
     pub(crate) fn fail(self, why: BodyError) {
         self.step(Err(why), true);
     }
 
-    fn step(&self, step: Step, is_last: bool) {
-        // There is room, unless nobody wants it any more.
+    fn step(&self, step: ContentStep, is_last: bool) {
+        // There is room, unless the receiver is gone.
         let _ = self.steps.try_send((step, is_last));
     }
 }
 
-/// How long somebody who sends content may still be waited for. Waiting uses it up; what arrives
-/// earns it again at the slowest rate that is accepted, but never more than there was at first. So
-/// the silent run out of it, and so do those who send a byte now and then.
+/// Read timeout with a least rate. Waiting uses it up; bytes received restore it at the least rate, up to its
+/// initial value. So it ends for a silent client, and for one that sends a byte now and then.
 pub(crate) struct Allowance {
     left: Duration,
     most: Duration,
-    /// Bytes per second; 0 accepts any.
+    /// Least rate in bytes per second; 0 accepts any.
     rate: u64,
 }
 
@@ -168,12 +167,12 @@ impl Allowance {
         }
     }
 
-    /// How long the next piece may take.
+    /// Returns the time that the next piece may take.
     pub(crate) fn left(&self) -> Duration {
         self.left
     }
 
-    /// So many bytes have come after so long.
+    /// Records bytes received after this wait.
     pub(crate) fn received(&mut self, bytes: usize, waited: Duration) {
         let nanos = (bytes as u64).saturating_mul(1_000_000_000);
         let earned = nanos
@@ -200,9 +199,9 @@ mod tests {
         Frame::Data(Bytes::from_static(bytes))
     }
 
-    /// What arrives of content that a face sends so.
-    async fn arrived(send: impl AsyncFnOnce(Sender)) -> (Vec<u8>, Option<BodyError>) {
-        let announced = Announced {
+    /// Returns the content that arrives when a connection sends like this.
+    async fn arrived(send: impl AsyncFnOnce(ContentSender)) -> (Vec<u8>, Option<BodyError>) {
+        let announced = AnnouncedContent {
             length: None,
             expects_continue: false,
         };
@@ -282,7 +281,7 @@ mod tests {
 
     #[tokio::test]
     async fn content_that_is_only_sent_when_wanted_waits_for_the_word() {
-        let announced = Announced {
+        let announced = AnnouncedContent {
             length: None,
             expects_continue: true,
         };
@@ -300,7 +299,7 @@ mod tests {
         };
         let (frame, (), ()) = tokio::join!(body.frame(), face, client);
         assert!(matches!(frame, Some(Ok(Frame::Data(_)))), "{frame:?}");
-        // Nobody wants it: the client is not told to go on.
+        // The content is not wanted, so the client gets no 100.
         let (_body, mut sender, expectation) =
             channel(announced, 8, Allowance::new(SECOND, 0), &rules);
         drop(expectation);

@@ -1,7 +1,5 @@
-//! Requests that nobody has sent: what would become of them, for operators.
-//!
-//! They are read by the parser of real ones, so that what is refused there is refused here, and they take
-//! the way of those: only that nothing is counted, told or logged.
+//! Simulated requests, for the operator's `explain`: read by the same parser, validated and routed like real
+//! ones, but not counted, logged or traced.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -16,129 +14,130 @@ use microcache_policy::{CacheStatus, Detail, FieldBlock, Fields, Scheme, Time, u
 use microcache_push::{LIVE_PATH, MERCURE_PATH};
 use tokio::time::{Instant, timeout_at};
 
-use super::{Caller, Head, OwnedHead, Session, last_hop, pages};
+use super::{Caller, OwnedHead, ParsedHead, Session, last_hop, pages};
 use crate::active::ActiveConfig;
 use crate::config::{Cidr, Config, GoesTo, RateOf};
-use crate::h1::{BadRequest, Framing, Target, parse_request, split_target};
+use crate::h1::{BadRequest, Framing, RequestTarget, parse_request, split_target};
 use crate::routing::AmbiguousPath;
 use crate::shared::Shared;
 
-/// How long the origin is waited for, with all of its answer. The command line waits for half a minute.
+/// Time limit of the origin's complete response. The command line waits 30 seconds.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A request that nobody has sent.
+/// A simulated request.
 #[derive(Clone, Debug)]
-pub struct Imagined {
-    /// Its head, as it would come by HTTP/1.1.
+pub struct SimulatedRequest {
+    /// Head in HTTP/1.1 syntax.
     pub head: Vec<u8>,
-    /// Who would send it; where nobody is named, a client of this machine, or the proxy that ends TLS.
+    /// Address of the client. Default: a loopback address, or the proxy that terminates TLS.
     pub address: Option<IpAddr>,
-    /// The visitor came by TLS, which ends before it gets here.
+    /// TLS was terminated by a proxy in front.
     pub is_secure: bool,
 }
 
-/// What would become of a request.
+/// Explanation of a simulated request.
 #[derive(Debug)]
-pub struct Outlook {
-    /// The request, as it was read.
-    pub request: Read,
-    /// What the engine makes of it.
+pub struct RequestExplanation {
+    /// The request as parsed.
+    pub request: ParsedRequest,
+    /// Decision of the engine.
     pub explained: Explained,
-    /// Why it is answered here nevertheless, if it is.
+    /// Reason for a generated response, which takes precedence.
     pub own: Option<Detail>,
-    /// What of this server answers it in the application's place, if anything does.
-    pub hosted: Option<Hosted>,
-    /// What its route lets through, if not all.
-    pub rated: Option<Rated>,
-    /// What the origin has said, if it was asked.
-    pub fetched: Option<Fetched>,
+    /// Built-in service that answers instead of the application.
+    pub hosted: Option<BuiltinService>,
+    /// Rate limit of the route.
+    pub rated: Option<RateLimitState>,
+    /// Response of the origin, if it was asked.
+    pub fetched: Option<FetchedResponse>,
 }
 
-/// What answers in the place of an application.
+/// Built-in service that answers in place of an application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hosted {
-    /// The documents that are put in.
+pub enum BuiltinService {
+    /// Published documents.
     Documents {
-        /// There is one at its path.
+        /// A document exists at the path.
         is_there: bool,
-        /// Whoever asks may read it: it is not private, or he shows that he may.
+        /// The document is public, or the request has a valid token.
         is_let: bool,
-        /// There is a secret, and so somebody who may change them.
+        /// A publishers' secret is configured, so documents can change.
         has_publishers: bool,
     },
-    /// Those who watch several documents, or pages.
+    /// Subscriptions to several documents, or to pages.
     Watch,
-    /// The script that has pages update themselves.
+    /// The script that updates pages.
     Script,
     /// The Mercure hub.
     Hub,
-    /// Where it tells who subscribes.
+    /// The hub's subscription API.
     Subscriptions,
 }
 
-/// A request as it was read.
+/// A request as parsed.
 #[derive(Debug)]
-pub struct Read {
-    /// The method.
+pub struct ParsedRequest {
+    /// Method.
     pub method: Method,
-    /// The host, as it stands in keys.
+    /// Host in its normalised form, as in cache keys.
     pub host: Vec<u8>,
-    /// Path and query, as they came.
+    /// Path and query as received.
     pub target: Vec<u8>,
-    /// Its field lines.
+    /// Field lines.
     pub fields: FieldBlock,
-    /// The peer is a trusted proxy, and is believed what it says of the client's request.
+    /// The peer is a trusted proxy, whose forwarding fields are believed.
     pub vouched: bool,
     /// Content would follow.
     pub has_body: bool,
-    /// It asks for another protocol.
+    /// An upgrade is requested.
     pub upgrade: bool,
 }
 
-/// What the origin has said.
+/// Response of the origin.
 #[derive(Debug)]
-pub struct Fetched {
-    /// The answer, without its body; or the page in its place.
+pub struct FetchedResponse {
+    /// Response without its body, or the generated error response.
     pub answer: Response,
-    /// There was none.
+    /// The origin gave no response.
     pub failed: bool,
-    /// When it was asked.
+    /// Time of the request.
     pub asked: Time,
-    /// When it answered.
+    /// Time of the response.
     pub answered: Time,
-    /// All of the body has come, if it is stored.
+    /// The body was complete, if it is stored.
     pub is_whole: bool,
 }
 
-/// What a route lets through.
+/// Rate limit of a route.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rated {
-    /// So many in such a while.
+pub struct RateLimitState {
+    /// Quota and its period.
     pub quota: String,
-    /// Whom they are counted for, as the option has it.
+    /// Client attribute it is counted by, as in the option.
     pub by: String,
-    /// Those alone for which the origin is asked.
+    /// Only cache misses count.
     pub only_misses: bool,
-    /// So many more would be let through now.
+    /// Requests left now.
     pub left: u64,
 }
 
-/// Why a request would not be looked at.
+/// Error of a simulated request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refused {
-    /// The status of the answer.
+pub struct InvalidRequest {
+    /// Status of the response.
     pub status: u16,
-    /// What is wrong.
+    /// Reason.
     pub reason: &'static str,
 }
 
-/// Says what would become of a request. With `ask`, the origin is asked, and what it says is stored if it
-/// would be.
+/// Explains a request. With `ask`, the request is sent to the origin and its response stored if it may be.
+///
+/// Fails with the error response of a request that cannot be parsed.
 pub(crate) async fn explain(
     ActiveConfig { shared, config, .. }: ActiveConfig,
-    imagined: &Imagined,
+    imagined: &SimulatedRequest,
     ask: bool,
-) -> Result<Outlook, Refused> {
+) -> Result<RequestExplanation, InvalidRequest> {
     let (session, read) = imagined.read(&shared)?;
     let engine = &shared.engine;
     let mut explained = engine.explain(&session.request(read.head())).await;
@@ -146,12 +145,12 @@ pub(crate) async fn explain(
     let own = session.answers_itself(&read, &explained, rated.as_ref());
     let hosted = session.hosted(&read, &config, explained.route());
     let mut fetched = None;
-    // Where there is no application, there is nobody to ask.
+    // Without an application there is no origin to ask.
     if ask && own.is_none() && hosted.is_none() {
         fetched = Some(session.fetch(&read, &explained).await);
         explained.variants = engine.explain(&session.request(read.head())).await.variants;
     }
-    Ok(Outlook {
+    Ok(RequestExplanation {
         request: read,
         explained,
         own,
@@ -161,27 +160,27 @@ pub(crate) async fn explain(
     })
 }
 
-/// The numbers of the variants that stand for a request.
+/// Returns the identifiers of the variants stored for a request.
 pub(crate) async fn variants(
     shared: Arc<Shared>,
-    imagined: &Imagined,
-) -> Result<Vec<u64>, Refused> {
+    imagined: &SimulatedRequest,
+) -> Result<Vec<u64>, InvalidRequest> {
     let (session, read) = imagined.read(&shared)?;
     let engine = &shared.engine;
     Ok(engine.variants_for(&session.request(read.head())).await)
 }
 
-impl Imagined {
-    /// Reads it as it would be read off a connection.
-    fn read(&self, shared: &Arc<Shared>) -> Result<(Session, Read), Refused> {
-        // Where TLS is spoken here, nobody has to have ended it before.
+impl SimulatedRequest {
+    /// Parses the request as on a connection of its client.
+    fn read(&self, shared: &Arc<Shared>) -> Result<(Session, ParsedRequest), InvalidRequest> {
+        // With TLS here, there is no proxy in front to terminate it.
         let (scheme, terminators) = match &shared.tls {
             Some(_) if self.is_secure => (Scheme::Https, &[][..]),
             _ => (Scheme::Http, &shared.trusted_proxies[..]),
         };
         let caller = Caller::at(self.sender(terminators));
         let session = Session::new(Arc::clone(shared), caller, scheme);
-        let read = session.read(self).map_err(|bad| Refused {
+        let read = session.read(self).map_err(|bad| InvalidRequest {
             status: bad.status(),
             reason: bad.reason(),
         })?;
@@ -200,22 +199,22 @@ impl Imagined {
 }
 
 impl Session {
-    /// Reads a request as it would be read off a connection.
-    fn read(&self, imagined: &Imagined) -> Result<Read, BadRequest> {
+    /// Parses the request as on this connection.
+    fn read(&self, imagined: &SimulatedRequest) -> Result<ParsedRequest, BadRequest> {
         let parsed = parse_request(&imagined.head, &self.shared.head_limits)?;
-        // Of what does not end the rest would be waited for.
+        // An incomplete head would be waited for.
         let (head, _) = parsed.ok_or(BadRequest::TIMEOUT)?;
         let host = head.host.unwrap_or_default();
         let (host, target) = match split_target(head.method, head.target)? {
-            Target::Origin(target) => (host, target.to_vec()),
-            Target::Asterisk => (host, b"*".to_vec()),
-            Target::Absolute {
+            RequestTarget::Origin(target) => (host, target.to_vec()),
+            RequestTarget::Asterisk => (host, b"*".to_vec()),
+            RequestTarget::Absolute {
                 authority, path, ..
             } => (authority, path.into_owned()),
-            Target::Authority(_) => return Err(BadRequest::METHOD),
+            RequestTarget::Authority(_) => return Err(BadRequest::METHOD),
         };
         let method = Method::from_bytes(head.method).map_err(|_| BadRequest::METHOD)?;
-        Ok(Read {
+        Ok(ParsedRequest {
             method,
             host: normal_host(self.peer.scheme, host),
             target,
@@ -226,13 +225,12 @@ impl Session {
         })
     }
 
-    /// Why a request is answered here, whatever the engine makes of it: the same as
-    /// [`Self::beyond_hits`] and what follows it.
+    /// Returns the reason for a generated response, in the order of [`Self::beyond_hits`] and what follows it.
     fn answers_itself(
         &self,
-        read: &Read,
+        read: &ParsedRequest,
         explained: &Explained,
-        rated: Option<&Rated>,
+        rated: Option<&RateLimitState>,
     ) -> Option<Detail> {
         let request = self.request(read.head());
         let decision = explained.decision;
@@ -259,17 +257,22 @@ impl Session {
         }
     }
 
-    /// What of this server has the answers of a route, if no application has.
-    fn hosted(&self, read: &Read, config: &Config, route: usize) -> Option<Hosted> {
+    /// Returns the built-in service that answers on a route.
+    fn hosted(
+        &self,
+        read: &ParsedRequest,
+        config: &Config,
+        route: usize,
+    ) -> Option<BuiltinService> {
         let (path, _) = split_query(&read.target);
         let push = self.shared.push.as_ref();
         match config.routes.get(route)?.goes_to {
             GoesTo::Upstream(_) | GoesTo::Files(_) => None,
-            GoesTo::Watch if path == LIVE_PATH.as_bytes() => Some(Hosted::Script),
-            GoesTo::Watch => Some(Hosted::Watch),
-            GoesTo::Mercure if path == MERCURE_PATH.as_bytes() => Some(Hosted::Hub),
-            GoesTo::Mercure => Some(Hosted::Subscriptions),
-            GoesTo::Push => Some(Hosted::Documents {
+            GoesTo::Watch if path == LIVE_PATH.as_bytes() => Some(BuiltinService::Script),
+            GoesTo::Watch => Some(BuiltinService::Watch),
+            GoesTo::Mercure if path == MERCURE_PATH.as_bytes() => Some(BuiltinService::Hub),
+            GoesTo::Mercure => Some(BuiltinService::Subscriptions),
+            GoesTo::Push => Some(BuiltinService::Documents {
                 is_there: push.is_some_and(|push| push.at_hand(&read.target).is_some()),
                 is_let: push.is_some_and(|push| push.is_readable_by(path, read.fields.fields())),
                 has_publishers: config.push.keys.publisher_secret.is_some(),
@@ -277,8 +280,8 @@ impl Session {
         }
     }
 
-    /// What the route of a request lets through. It is looked at, and none of it is used up.
-    fn rated(&self, read: &Read, explained: &Explained) -> Option<Rated> {
+    /// Returns the rate limit of the request's route, without counting the request.
+    fn rated(&self, read: &ParsedRequest, explained: &Explained) -> Option<RateLimitState> {
         let rates = self.shared.rates.as_deref()?;
         let request = self.request(read.head());
         let client = self
@@ -289,7 +292,7 @@ impl Session {
             None => vec![explained.route()],
         };
         let limits = routes.into_iter().filter_map(|it| rates.any_limit(it));
-        let all = limits.map(|limit| Rated {
+        let all = limits.map(|limit| RateLimitState {
             quota: limit.quota.to_string(),
             by: limit.by.to_string(),
             only_misses: limit.of() == RateOf::Misses,
@@ -298,8 +301,8 @@ impl Session {
         all.min_by_key(|rated| rated.left)
     }
 
-    /// The routes of a request whose path can be read in several ways that matter.
-    fn ambiguous(&self, read: &Read, explained: &Explained) -> Option<AmbiguousPath> {
+    /// Returns the routes of a path that can be interpreted in several ways.
+    fn ambiguous(&self, read: &ParsedRequest, explained: &Explained) -> Option<AmbiguousPath> {
         if explained.bypass != Some(Bypass::Path) {
             return None;
         }
@@ -307,8 +310,8 @@ impl Session {
         routing.ambiguous(&read.method, &read.host, &read.target)
     }
 
-    /// Has the origin asked, and takes its answer to the end if it is stored.
-    async fn fetch(&self, read: &Read, explained: &Explained) -> Fetched {
+    /// Sends the request to the origin, and reads its response to the end if it is stored.
+    async fn fetch(&self, read: &ParsedRequest, explained: &Explained) -> FetchedResponse {
         let engine = &self.shared.engine;
         let rules = &engine.rules(explained.route()).request;
         let head = OwnedHead {
@@ -332,10 +335,10 @@ impl Session {
             Err(_) => pages::failed(&too_late(explained), answered),
         };
         let body = std::mem::replace(&mut answer.body, Body::Empty);
-        // What nobody stores is not read.
+        // A response that is not stored is not read.
         let is_whole = !answer.cache_status.stored
             || !matches!(body, Body::Empty) && timeout_at(deadline, drain(body)).await == Ok(true);
-        Fetched {
+        FetchedResponse {
             answer,
             failed,
             asked,
@@ -345,9 +348,9 @@ impl Session {
     }
 }
 
-impl Read {
-    fn head(&self) -> Head<'_> {
-        Head {
+impl ParsedRequest {
+    fn head(&self) -> ParsedHead<'_> {
+        ParsedHead {
             method: &self.method,
             host: &self.host,
             target: &self.target,
@@ -357,7 +360,7 @@ impl Read {
         }
     }
 
-    /// Its field lines.
+    /// Returns the field lines.
     pub fn fields(&self) -> Fields<'_> {
         self.fields.fields()
     }
@@ -373,7 +376,7 @@ fn too_late(explained: &Explained) -> NoResponse {
     }
 }
 
-/// Takes a body to its end. Says whether it came to one.
+/// Reads a body to its end. Returns `true` if it was complete.
 pub(super) async fn drain(mut body: Body) -> bool {
     while let Some(frame) = body.frame().await {
         if frame.is_err() {

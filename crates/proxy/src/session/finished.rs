@@ -1,4 +1,4 @@
-//! What is known of a request when it is over: all that a line of an access log can say.
+//! Record of a finished request, for the access log.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,56 +12,56 @@ use super::{OwnedHead, Peer};
 use crate::metrics::{Measure, RequestUrl};
 use crate::shared::Shared;
 
-/// Who wants to know of each request when it is over.
-pub(crate) type OnFinished = Arc<dyn Fn(&Finished<'_>) + Send + Sync>;
+/// Callback for each finished request.
+pub(crate) type OnFinished = Arc<dyn Fn(&FinishedRequest<'_>) + Send + Sync>;
 
-/// A request that is over.
+/// A finished request.
 #[derive(Clone, Copy, Debug)]
-pub struct Finished<'a> {
-    /// The address of the client.
+pub struct FinishedRequest<'a> {
+    /// Address of the client.
     pub address: &'a str,
-    /// The request; `None` if it could not be read.
+    /// The request; `None` if it could not be parsed.
     pub request: Option<Request<'a>>,
-    /// The version of HTTP that it came by.
+    /// HTTP version of the request.
     pub version: Version,
-    /// What it was answered; `None` if the client left before.
+    /// Final response; `None` if the client left before it.
     pub answer: Option<FinalResponse>,
-    /// Bytes of content that were given to the connection.
+    /// Bytes of content passed to the connection.
     pub bytes: u64,
-    /// When the head had been read.
+    /// Time at which the head was read.
     pub began: Time,
-    /// When it was over.
+    /// Time of the end.
     pub ended: Time,
-    /// Whether it is traced.
-    pub traced: Traced,
+    /// Trace of the request.
+    pub traced: TraceState,
 }
 
-/// Whether a request is traced.
+/// Tracing state of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Traced {
-    /// It was answered at once, and nobody has asked that yet.
+pub enum TraceState {
+    /// Answered at once; sampling is not decided yet.
     Undecided,
-    /// It is not.
+    /// Not traced.
     No,
-    /// It is.
+    /// Traced, with its span.
     Yes(Span),
 }
 
-/// The final response to a request.
+/// Final response to a request.
 #[derive(Clone, Copy, Debug)]
 pub struct FinalResponse {
-    /// The status code.
+    /// Status code.
     pub status: u16,
-    /// What the request counts as.
+    /// Outcome in the metrics.
     pub outcome: Outcome,
-    /// What the cache did.
+    /// Cache-Status (RFC 9211).
     pub cache_status: CacheStatus,
-    /// When it was known.
+    /// Time at which the response began.
     pub at: Time,
 }
 
-impl<'a> Finished<'a> {
-    /// A request that was answered in the moment it was read, with a whole body.
+impl<'a> FinishedRequest<'a> {
+    /// Records a request that was answered at once, with a complete body.
     pub(super) fn at_once(
         request: &Request<'a>,
         version: Version,
@@ -77,11 +77,11 @@ impl<'a> Finished<'a> {
             bytes,
             began: now,
             ended: now,
-            traced: Traced::Undecided,
+            traced: TraceState::Undecided,
         }
     }
 
-    /// A request that could not be read, and was answered with this page.
+    /// Records a request that could not be parsed, and its error response.
     pub(super) fn refused(peer: &'a Peer, version: Version, page: &Response, now: Time) -> Self {
         Self {
             address: peer.address(),
@@ -91,12 +91,12 @@ impl<'a> Finished<'a> {
             bytes: page.length.unwrap_or_default(),
             began: now,
             ended: now,
-            traced: Traced::No,
+            traced: TraceState::No,
         }
     }
 }
 
-/// How much content goes with an answer that has a whole body.
+/// Returns the bytes of content of a response with a complete body.
 pub(super) fn content_length(request: &Request<'_>, response: &Response) -> u64 {
     match &response.body {
         _ if *request.method == Method::HEAD => 0,
@@ -117,12 +117,12 @@ impl FinalResponse {
     }
 }
 
-/// A request that takes longer. It is counted when it is answered; when it is dropped the request is
-/// over, however it ended: that is told once. Empty only where it was handed on.
+/// Account of a request that is not answered at once. Counts the request when it is answered, and reports it
+/// once when dropped. Empty after it was handed on.
 #[derive(Default)]
-pub(crate) struct Account(Option<Box<Open>>);
+pub(crate) struct RequestAccount(Option<Box<OpenRequest>>);
 
-struct Open {
+struct OpenRequest {
     shared: Arc<Shared>,
     route: RouteId,
     head: OwnedHead,
@@ -133,14 +133,14 @@ struct Open {
     state: State,
     bytes: u64,
     began: Time,
-    /// Its span, if it is traced, which few are.
+    /// Span, if the request is traced, which few are.
     span: Option<Box<Span>>,
 }
 
-/// How far it is.
+/// Progress of the request.
 enum State {
     Read,
-    /// The client waits for its answer since then.
+    /// Waiting for the response since then.
     Waits(Instant),
     Answered(FinalResponse),
 }
@@ -154,7 +154,7 @@ impl State {
     }
 }
 
-impl Account {
+impl RequestAccount {
     pub(super) fn open(
         shared: &Arc<Shared>,
         route: RouteId,
@@ -165,7 +165,7 @@ impl Account {
     ) -> Self {
         let traces = shared.metrics.traces();
         let span = traces.and_then(|traces| traces.begin(head.fields.fields(), peer.trusted));
-        Self(Some(Box::new(Open {
+        Self(Some(Box::new(OpenRequest {
             span: span.map(Box::new),
             shared: Arc::clone(shared),
             route,
@@ -180,24 +180,24 @@ impl Account {
         })))
     }
 
-    /// The address of the client.
+    /// Returns the address of the client.
     pub(super) fn address(&self) -> Option<&str> {
         self.0.as_ref().map(|open| &*open.address)
     }
 
-    /// The span of the request, if it is traced.
+    /// Returns the span of the request, if it is traced.
     pub(super) fn span(&self) -> Option<Span> {
         self.0.as_ref()?.span.as_deref().copied()
     }
 
-    /// The client waits from now on until the request is answered.
+    /// Starts the time that the client waits for its response.
     pub(super) fn waits(&mut self) {
         if let Some(open) = &mut self.0 {
             open.state = State::Waits(Instant::now());
         }
     }
 
-    /// The answer may go on for long: of the request only that is kept which somebody is told at the end.
+    /// Drops everything but what the final report needs, for a response that may take long.
     pub(super) fn goes_on(&mut self) {
         if let Some(open) = &mut self.0
             && open.shared.on_finished.is_none()
@@ -207,7 +207,7 @@ impl Account {
         }
     }
 
-    /// The request has this answer; the last one counts.
+    /// Records a response; the last one counts.
     pub(crate) fn answered(&mut self, response: &Response, now: Time) {
         let Some(open) = &mut self.0 else {
             return;
@@ -226,7 +226,7 @@ impl Account {
         }
     }
 
-    /// So much content was given to the connection.
+    /// Records bytes of content passed to the connection.
     pub(crate) fn sent(&mut self, bytes: u64) {
         if let Some(open) = &mut self.0 {
             open.bytes += bytes;
@@ -235,7 +235,7 @@ impl Account {
     }
 }
 
-impl Open {
+impl OpenRequest {
     fn named(&self) -> RequestUrl<'_> {
         RequestUrl {
             scheme: self.scheme,
@@ -244,7 +244,7 @@ impl Open {
         }
     }
 
-    /// Adds it to what there is most of.
+    /// Adds the request to the top lists.
     fn note(&self, now: Time) {
         let metrics = &self.shared.metrics;
         let asked = match self.state.answer().map(|answer| answer.outcome) {
@@ -264,7 +264,7 @@ impl Open {
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenRequest {
     fn drop(&mut self) {
         let now = self.shared.engine.clock.now();
         self.note(now);
@@ -285,7 +285,7 @@ impl Drop for Open {
             signed_in: false,
             ttl: None,
         };
-        tell(&Finished {
+        tell(&FinishedRequest {
             address: &self.address,
             request: Some(request),
             version: self.version,
@@ -296,7 +296,7 @@ impl Drop for Open {
             traced: self
                 .span
                 .as_deref()
-                .map_or(Traced::No, |span| Traced::Yes(*span)),
+                .map_or(TraceState::No, |span| TraceState::Yes(*span)),
         });
     }
 }
@@ -305,9 +305,9 @@ impl Drop for Open {
 mod tests {
     use super::*;
 
-    /// Each event stream that is open has one.
+    /// Each open event stream has one.
     #[test]
     fn what_is_known_of_a_request_under_way_is_small() {
-        assert!(size_of::<Open>() <= 256);
+        assert!(size_of::<OpenRequest>() <= 256);
     }
 }

@@ -1,4 +1,4 @@
-//! The field lines that go on to the origin, and who the origin is told has asked.
+//! Request fields for the origin, and the client that they name.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -16,17 +16,17 @@ use crate::config::Cidr;
 use microcache_policy::Network;
 use microcache_policy::network::address;
 
-/// Whose a connection is.
+/// Client of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Caller {
-    /// His address. That of a client behind a proxy that speaks the PROXY protocol may be unknown.
+    /// Address. Unknown for some clients behind a proxy with the PROXY protocol.
     address: Option<IpAddr>,
-    /// That proxy's.
+    /// Address of that proxy.
     through: Option<IpAddr>,
 }
 
 impl Caller {
-    /// Whoever has connected.
+    /// A direct client.
     pub(crate) const fn at(address: IpAddr) -> Self {
         Self {
             address: Some(address),
@@ -34,7 +34,7 @@ impl Caller {
         }
     }
 
-    /// Whom a proxy at this address has connected for.
+    /// A client behind a proxy with the PROXY protocol.
     pub(crate) const fn through(proxy: IpAddr, address: Option<IpAddr>) -> Self {
         Self {
             address,
@@ -42,27 +42,27 @@ impl Caller {
         }
     }
 
-    /// Whom he is counted as. All of whom a proxy knows nothing are one.
+    /// Returns the network that the client is counted as. All clients of unknown address are one.
     pub(crate) fn network(&self) -> Network {
         let known = self.address.or(self.through);
         known.map_or(Network::from_bits(0), Network::of)
     }
 
-    /// Whether he is at an address in one of these blocks.
+    /// Returns `true` if the client's address is in one of these blocks.
     pub(crate) fn is_in(&self, blocks: &[Cidr]) -> bool {
         let is_in = |address| blocks.iter().any(|range| range.contains(address));
         self.address.is_some_and(is_in)
     }
 }
 
-/// Who is at the other end of a connection, and how he reached us.
+/// Peer of a connection, with the form of its address in requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     caller: Caller,
-    /// His address, as it is written in every request that goes on.
+    /// Address as written in every forwarded request.
     text: Arc<str>,
     is_v6: bool,
-    /// It is a proxy of the operator's.
+    /// The peer is a trusted proxy.
     pub(crate) trusted: bool,
     pub(crate) scheme: Scheme,
 }
@@ -70,7 +70,7 @@ pub(crate) struct Peer {
 impl Peer {
     pub(crate) fn new(caller: Caller, scheme: Scheme, trusted: &[Cidr]) -> Self {
         let address = caller.address.map(|address| address.to_canonical());
-        // RFC 7239 §6.3 has the same word.
+        // As in RFC 7239 §6.3.
         let text = address.map_or_else(|| "unknown".to_owned(), |address| address.to_string());
         Self {
             caller,
@@ -81,13 +81,13 @@ impl Peer {
         }
     }
 
-    /// Decides anew whether he is believed.
+    /// Re-evaluates trust after a change of the configuration.
     pub(crate) fn judge(&mut self, trusted: &[Cidr]) {
         self.trusted = self.caller.is_in(trusted);
     }
 
-    /// Whom a request is from: whoever is at the other end, or whom he has asked for if he is trusted. Of those whom he
-    /// names, the last who is not trusted as well has named the others, who may be anybody.
+    /// Returns the client of a request: the peer, or the last address in the forwarding fields that is not a
+    /// trusted proxy, if the peer is one. Addresses before that are not reliable.
     pub(crate) fn client(&self, request: Fields<'_>, trusted: &[Cidr]) -> Network {
         let mut known = self.caller.network();
         if !self.trusted {
@@ -106,7 +106,7 @@ impl Peer {
         known
     }
 
-    /// The proxy that has said who he is, by the PROXY protocol.
+    /// Returns the address of the proxy with the PROXY protocol.
     pub(crate) const fn through(&self) -> Option<IpAddr> {
         self.caller.through
     }
@@ -120,9 +120,8 @@ impl Peer {
     }
 }
 
-/// The fields to send to the origin for a request of `peer`, with those of an upgrade if it is to be
-/// passed on; without `Host`, which is whoever writes the request's to say. Which of them travel is
-/// for [`field_forwarding`] to say.
+/// Returns the fields for the origin's request, with those of an upgrade if it is passed on, and without
+/// `Host`, which the writer of the request adds. [`field_forwarding`] decides which fields are forwarded.
 pub(crate) fn outgoing(
     method: &Method,
     request: Fields<'_>,
@@ -168,24 +167,24 @@ pub(crate) fn outgoing(
     fields
 }
 
-/// Peers that are not trusted and have said that the visitor came by TLS. To be overwritten is right for
-/// a stranger; for the operator's own terminator it means redirects without end.
+/// Untrusted peers that claim that the visitor used TLS. Overwriting their claim is right for a stranger; for
+/// the operator's own TLS terminator it causes endless redirects.
 #[derive(Debug, Default)]
-pub(crate) struct Strangers {
+pub(crate) struct UntrustedForwarders {
     told: Mutex<Vec<Arc<str>>>,
 }
 
-/// So many of them are told of. Everybody can make himself one.
-const MOST_STRANGERS: usize = 8;
+/// Most of them to report; the set is controlled by clients.
+const MOST_REPORTED: usize = 8;
 
-impl Strangers {
-    /// What to tell of a request, if it is the first of its kind from this peer.
+impl UntrustedForwarders {
+    /// Returns the notice for a request, if it is this peer's first of the kind.
     pub(crate) fn notice(&self, request: Fields<'_>, peer: &Peer) -> Option<String> {
         if peer.trusted || peer.scheme == Scheme::Https || !says_https(request) {
             return None;
         }
         let mut told = self.told.lock();
-        if told.len() >= MOST_STRANGERS || told.contains(&peer.text) {
+        if told.len() >= MOST_REPORTED || told.contains(&peer.text) {
             return None;
         }
         told.push(Arc::clone(&peer.text));
@@ -197,7 +196,7 @@ impl Strangers {
     }
 }
 
-/// Who has asked, and for which host.
+/// Returns the fields with the client, the host and the scheme.
 fn forwarding(known: Fields<'_>, host: &[u8], peer: &Peer) -> [(&'static str, Vec<u8>); 4] {
     let address = peer.text.as_bytes();
     let mut element = Vec::with_capacity(64 + host.len());
@@ -295,10 +294,10 @@ mod tests {
         };
         let client = told(false, "192.0.2.7", "for=192.0.2.7");
         assert_eq!(fields(Some("192.0.2.7")), client);
-        // Another proxy of the operator's, which adds to what it was told.
+        // Another trusted proxy, which appends to the fields it received.
         let (trusted, address, _) = fields(Some("10.0.0.2"));
         assert_eq!((trusted, &*address), (true, "6.6.6.6, 10.0.0.2"));
-        // Of whom nothing is known, nothing is believed.
+        // An unknown address is never trusted.
         assert_eq!(fields(None), told(false, "unknown", "for=unknown"));
         let unknown = Caller::through(proxy, None);
         assert_eq!(unknown.network(), Caller::at(proxy).network());
@@ -359,7 +358,7 @@ mod tests {
         assert_eq!(fields.get("forwarded"), Some(element));
         let says_so = Fields::new(b"X-Forwarded-Proto: https\r\n");
         assert_eq!(
-            Strangers::default().notice(says_so, &peer),
+            UntrustedForwarders::default().notice(says_so, &peer),
             None,
             "it is so"
         );
@@ -418,10 +417,10 @@ mod tests {
     #[test]
     fn a_terminator_that_nobody_trusts_is_told_of_once() {
         let trusted = ["10.0.0.0/8".parse().unwrap()];
-        let strangers = Strangers::default();
+        let forwarders = UntrustedForwarders::default();
         let notice = |address: &str, block: &str| {
             let peer = Peer::new(at(address), Scheme::Http, &trusted);
-            strangers.notice(Fields::new(block.as_bytes()), &peer)
+            forwarders.notice(Fields::new(block.as_bytes()), &peer)
         };
         for block in [
             "Accept: */*\r\n",
@@ -442,7 +441,7 @@ mod tests {
         assert!(notice("192.0.2.2", standard).is_some());
         for last in 3..=50 {
             let told = notice(&format!("192.0.2.{last}"), https);
-            assert_eq!(told.is_some(), last <= MOST_STRANGERS, "{last}");
+            assert_eq!(told.is_some(), last <= MOST_REPORTED, "{last}");
         }
     }
 }

@@ -1,22 +1,22 @@
-//! What the heads of responses have in common, however they are written.
+//! Rules for response heads that all HTTP versions share.
 
 use microcache_engine::Response;
 use microcache_policy::Scheme;
 
 use super::Session;
 
-/// Has the client come by TLS only from now on (RFC 6797 §6.1).
+/// Field that makes browsers use TLS only (RFC 6797 §6.1).
 pub(crate) const STRICT: &str = "Strict-Transport-Security";
 
 impl Session {
-    /// What clients are told who came by TLS: not to come without it. Others must not be told (RFC 6797 §7.2).
+    /// Returns the `Strict-Transport-Security` for clients on TLS; it is not sent without TLS (RFC 6797 §7.2).
     pub(crate) fn strict(&self) -> Option<&str> {
         let policy = self.shared.strict.as_deref();
         policy.filter(|_| self.peer.scheme == Scheme::Https)
     }
 }
 
-/// This policy, unless the application says its own.
+/// Returns this policy, unless the application sends its own.
 pub(crate) fn strict_unless_said<'a>(
     policy: Option<&'a str>,
     response: &Response,
@@ -24,12 +24,12 @@ pub(crate) fn strict_unless_said<'a>(
     policy.filter(|_| response.fields().get(STRICT).is_none())
 }
 
-/// Whether no content follows the head of a response with this status.
+/// Returns `true` if a response with this status has no content.
 pub(crate) const fn is_bodiless(status: u16, head_only: bool) -> bool {
     head_only || never_has_content(status)
 }
 
-/// RFC 9110 §6.4.1: these end with their head, whatever it says.
+/// Returns `true` for statuses without content in any case (RFC 9110 §6.4.1).
 pub(crate) const fn never_has_content(status: u16) -> bool {
     matches!(status, 100..=199 | 204 | 304)
 }

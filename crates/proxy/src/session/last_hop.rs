@@ -1,15 +1,15 @@
-//! Requests that must not go any further than here (RFC 9110 §7.6.2).
+//! Requests that must not be forwarded: `Max-Forwards` (RFC 9110 §7.6.2).
 
 use http::Method;
 use microcache_engine::{Body, Outcome, Request, Response, clock};
 use microcache_policy::fields::is_one_of;
 use microcache_policy::{CacheStatus, Detail, FieldsBuf, MaxForwards, Time, date, max_forwards};
 
-/// What TRACE gives back: the way of the request, and nothing that a proxy on this way may have
-/// added for the application alone (§9.3.8 leaves sensitive fields out).
+/// Request fields that TRACE reflects: those of its path, without sensitive ones (RFC 9110 §9.3.8) or any that
+/// a proxy may have added for the application alone.
 const TRACED: [&str; 3] = ["host", "via", "max-forwards"];
 
-/// Our own answer to a request that may not be passed on; `None` to all others.
+/// Returns the response to a request that must not be forwarded; `None` for all others.
 pub(crate) fn answer(request: &Request<'_>, now: Time) -> Option<Response> {
     if max_forwards(request.method, request.fields) != MaxForwards::Last {
         return None;
@@ -21,7 +21,7 @@ pub(crate) fn answer(request: &Request<'_>, now: Time) -> Option<Response> {
         let seen = reflection(request);
         (200, Some(seen.len() as u64), Body::Full(seen.into()))
     } else {
-        // What the target allows is for the application to say, and it must not be asked.
+        // The allowed methods are the application's to list, which must not be asked.
         (204, None, Body::Empty)
     };
     Some(Response {
@@ -39,7 +39,7 @@ pub(crate) fn answer(request: &Request<'_>, now: Time) -> Option<Response> {
     })
 }
 
-/// The request as it came here.
+/// Returns the request as received.
 fn reflection(request: &Request<'_>) -> Vec<u8> {
     let mut seen = FieldsBuf::new();
     for (name, value) in request.fields {

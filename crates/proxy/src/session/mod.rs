@@ -1,8 +1,7 @@
-//! What every protocol owes a request, between a connection and the engine.
+//! Requests between a connection and the engine, independent of the HTTP version.
 //!
-//! A face reads requests off a connection, has them answered here, and writes the answers; HTTP/1
-//! (`crate::connection`) is one. Nothing here knows a socket, how messages are framed, or whether a
-//! connection goes on.
+//! A connection parses requests, has them answered here, and writes the responses; see `crate::connection` and
+//! `crate::h2`. Sockets, message framing and keep-alive are not known here.
 
 mod answering;
 mod content;
@@ -37,40 +36,40 @@ use crate::metrics::{ImmediateResponse, Refusal, RequestUrl};
 use crate::notices::{Kind, TARGET};
 use crate::shared::Shared;
 use crate::traces::Traces;
-pub(crate) use answering::{Answered, Answering, Event};
-pub(crate) use content::{Allowance, Announced, Sender as ContentSender};
-pub(crate) use finished::{Account, OnFinished};
-pub use finished::{FinalResponse, Finished, Traced};
+pub(crate) use answering::{AdmittedResponse, OngoingRequest, RequestEvent};
+pub(crate) use content::{Allowance, AnnouncedContent, ContentSender};
+pub use finished::{FinalResponse, FinishedRequest, TraceState};
+pub(crate) use finished::{OnFinished, RequestAccount};
 use forwarding::outgoing;
-pub(crate) use forwarding::{Caller, Peer, Strangers};
+pub(crate) use forwarding::{Caller, Peer, UntrustedForwarders};
 pub(crate) use heads::{STRICT, is_bodiless, never_has_content, strict_unless_said};
 pub(crate) use pseudonym::Pseudonym;
-use purging::Purge;
-pub(crate) use watching::{Freshened, PlainGet, client_address, visitor_scheme};
+use purging::AuthorizedPurge;
+pub(crate) use watching::{PlainGet, RefreshOutcome, client_address, visitor_scheme};
 
-/// What the requests of one connection have in common.
+/// State that the requests of one connection share.
 pub(crate) struct Session {
     pub(crate) shared: Arc<Shared>,
     peer: Peer,
-    /// What the origin's side keeps for this client alone, once something was asked of it.
+    /// Origin connection of this client alone, once one was needed.
     client: Option<Arc<ClientConnection>>,
 }
 
-/// A request head as a face has read it.
+/// Request head as parsed by a connection.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Head<'a> {
+pub(crate) struct ParsedHead<'a> {
     pub(crate) method: &'a Method,
     pub(crate) host: &'a [u8],
-    /// The raw path and query.
+    /// Path and query, not decoded.
     pub(crate) target: &'a [u8],
     pub(crate) fields: Fields<'a>,
     /// Content follows.
     pub(crate) has_body: bool,
-    /// The client wants to leave HTTP, for a protocol that may travel.
+    /// An upgrade is requested, to a protocol that can be forwarded.
     pub(crate) upgrade: bool,
 }
 
-/// The same, copied out of the buffer that it was read into.
+/// Owned copy of a [`ParsedHead`], independent of the input buffer.
 #[derive(Clone, Debug)]
 struct OwnedHead {
     method: Method,
@@ -81,36 +80,36 @@ struct OwnedHead {
     upgrade: bool,
 }
 
-/// What a request gets without waiting.
+/// Immediate outcome of a request.
 pub(crate) enum Reply {
-    /// This answer. Its body is whole, or lies in a file.
+    /// Response whose body is complete, or lies in a file.
     Now(Response),
-    /// Nothing yet: it takes its time, with [`Session::ask`].
-    Ask(Box<Unanswered>),
+    /// The response takes time: see [`Session::ask`].
+    Ask(Box<DeferredRequest>),
 }
 
-/// A request whose answer has to be waited for.
-pub(crate) struct Unanswered {
-    wanted: Wanted,
+/// A request whose response has to be waited for.
+pub(crate) struct DeferredRequest {
+    wanted: DeferredSource,
     route: RouteId,
     head: OwnedHead,
     began: Time,
 }
 
-/// What is waited for.
+/// Source of the awaited response.
 #[expect(
     clippy::large_enum_variant,
     reason = "it lies in the box of what is unanswered, and nearly always is the larger one"
 )]
-enum Wanted {
+enum DeferredSource {
     /// The origin.
     Origin(FetchPlan),
-    /// A purge, until it is written down.
-    Purge(Purge),
+    /// A purge, until it is in the journal.
+    Purge(AuthorizedPurge),
 }
 
 impl Session {
-    /// For a connection of this client, on which requests come by this scheme.
+    /// Session of a connection of this client with this scheme.
     pub(crate) fn new(shared: Arc<Shared>, caller: Caller, scheme: Scheme) -> Self {
         Self {
             peer: Peer::new(caller, scheme, &shared.trusted_proxies),
@@ -119,7 +118,7 @@ impl Session {
         }
     }
 
-    /// Has what is in force now hold for the next request. To be called between two of them.
+    /// Adopts the active configuration. Called between two requests.
     #[inline]
     pub(crate) fn catch_up(&mut self) {
         if let Some(newer) = self.shared.newer() {
@@ -128,13 +127,13 @@ impl Session {
         }
     }
 
-    /// Whether the client is a proxy that is trusted.
+    /// Returns `true` if the client is a trusted proxy.
     pub(crate) const fn is_trusted(&self) -> bool {
         self.peer.trusted
     }
 
-    /// A request of this connection.
-    pub(crate) fn request<'a>(&'a self, head: Head<'a>) -> Request<'a> {
+    /// Returns a request on this connection.
+    pub(crate) fn request<'a>(&'a self, head: ParsedHead<'a>) -> Request<'a> {
         Request {
             method: head.method,
             scheme: self.peer.scheme,
@@ -150,11 +149,11 @@ impl Session {
         }
     }
 
-    /// Answers a request if that needs no waiting. Whoever writes the answer says how it ended, with
-    /// [`Self::finished`] or an [`Account`].
+    /// Answers a request if that needs no waiting. The caller reports its end, with [`Self::finished`] or an
+    /// [`RequestAccount`].
     ///
-    /// The reply is put where it is to be read from: to hand it on by value is a good part of what a
-    /// hit costs. Says which route it was.
+    /// The reply is an out-parameter: returning it by value is a considerable part of a hit's cost. Returns the
+    /// route's index.
     pub(crate) fn serve(
         &self,
         request: &Request<'_>,
@@ -169,7 +168,7 @@ impl Session {
         }
         let engine = &self.shared.engine;
         let mut route = RouteId::default();
-        // A panic in one request is that request's alone.
+        // A panic affects its own request only.
         let served = catch_unwind(AssertUnwindSafe(|| {
             let found = engine.find(request);
             route = engine.id_of(found);
@@ -197,13 +196,13 @@ impl Session {
         route
     }
 
-    /// The answer to a request that has nothing to do with the application.
+    /// Returns the response to a request that is independent of routes: ACME challenges and redirects to TLS.
     fn before_all_else(&self, request: &Request<'_>, now: Time) -> Option<Response> {
         self.challenge(request, now)
             .or_else(|| self.elsewhere(request, now))
     }
 
-    /// The answer to an authority that wants to see that a name is ours. What nobody is about to ask for is the application's.
+    /// Returns the response to an ACME http-01 challenge. Unknown tokens are passed to the application.
     fn challenge(&self, request: &Request<'_>, now: Time) -> Option<Response> {
         let issued = self.shared.issued.as_ref()?;
         if !matches!(*request.method, Method::GET | Method::HEAD) {
@@ -213,35 +212,35 @@ impl Session {
         Some(pages::challenge(answer, now))
     }
 
-    /// The answer to a request that is to come by TLS.
+    /// Returns the redirect of a request that has to use TLS.
     fn elsewhere(&self, request: &Request<'_>, now: Time) -> Option<Response> {
         let port = self.shared.secure_port?;
-        // Who names no host is shown no way: he would be shown the application's.
+        // A request without a host is not redirected: the target would be the application's host.
         let host = match request.host {
             host if host == self.shared.default_host.as_bytes() => &b""[..],
             host => host,
         };
         let came_by_tls =
             request.scheme == Scheme::Https || request.vouched && says_https(request.fields);
-        // Applications purge where they always have.
+        // Purges of applications are accepted without TLS.
         let stays = came_by_tls || self.shared.takes_for_purge(request);
         (!stays).then(|| pages::elsewhere(host, request.target, port, now))
     }
 
-    /// A client and this server could not agree on a session.
-    pub(crate) fn tell_no_session(&self, why: &std::io::Error) {
+    /// Reports a failed TLS handshake.
+    pub(crate) fn report_failed_handshake(&self, why: &std::io::Error) {
         self.shared.metrics.refused.count(Refusal::Handshake);
-        // Whoever looks for open ports makes many of these.
+        // Port scanners cause many of these.
         let address = self.peer.address();
         tracing::debug!(target: TARGET, kind = "handshake", about = address, "{address}: no TLS session: {why}");
     }
 
-    /// They have not come to an end with it in time.
-    pub(crate) fn tell_late_session(&self) {
+    /// Reports a TLS handshake that timed out.
+    pub(crate) fn report_handshake_timeout(&self) {
         self.shared.metrics.refused.count(Refusal::HandshakeLate);
     }
 
-    /// What is owed to a request before the origin is asked about it.
+    /// Returns the response to a request that is no hit, if it must not reach the origin.
     fn beyond_hits(
         &self,
         served: Served,
@@ -263,7 +262,7 @@ impl Session {
         }
     }
 
-    /// The answer to a request that the cache has none for, if it is ours to give.
+    /// Returns the generated response to a cache miss, if there is one.
     fn before_the_origin(
         &self,
         question: FetchPlan,
@@ -272,7 +271,7 @@ impl Session {
         now: Time,
     ) -> Reply {
         let later = |wanted| {
-            Reply::Ask(Box::new(Unanswered {
+            Reply::Ask(Box::new(DeferredRequest {
                 wanted,
                 route,
                 head: OwnedHead::copied(request),
@@ -281,32 +280,32 @@ impl Session {
         };
         let through = self.peer.through();
         let answer = match self.shared.purge_asked(request, through, now) {
-            Some(Ok(purge)) => return later(Wanted::Purge(purge)),
+            Some(Ok(purge)) => return later(DeferredSource::Purge(purge)),
             Some(Err(refused)) => Some(refused),
             None => last_hop::answer(request, now)
                 .or_else(|| self.beyond_rate(question.route(), RateOf::Misses, request, now)),
         };
         match answer {
             Some(response) => Reply::Now(response),
-            None => later(Wanted::Origin(question)),
+            None => later(DeferredSource::Origin(question)),
         }
     }
 
-    /// Something of a connection by HTTP/2 was refused, because there was too much of it.
-    pub(crate) fn tell_refused(&self, why: Refusal, what: &str) {
+    /// Reports that a limit of HTTP/2 was exceeded.
+    pub(crate) fn report_refused(&self, why: Refusal, what: &str) {
         let line = || format!("{}, by HTTP/2: {what}", self.peer.address());
         self.shared.refused(why, line);
     }
 
-    /// A connection begins with the PROXY protocol where it must not: nothing of it is believed, and it ends.
-    pub(crate) fn refuse_introduction(&self) {
+    /// Reports a PROXY header where it is not allowed; the connection is closed.
+    pub(crate) fn refuse_proxy_header(&self) {
         let address = self.peer.address();
         self.shared.refused(Refusal::ProxyUntrusted, || {
             format!("{address} begins with the PROXY protocol, and is not in `proxy_protocol`: its connections are closed")
         });
     }
 
-    /// The page for a request that cannot be read.
+    /// Returns the error response to a request that cannot be parsed.
     pub(crate) fn refuse(&self, status: u16, reason: &str, version: Version) -> Response {
         let now = self.shared.engine.clock.now();
         let page = pages::refused(status, reason, now);
@@ -325,20 +324,19 @@ impl Session {
         metrics.sent(RouteId::default(), page.length.unwrap_or_default());
         metrics.answered_error(RouteId::default(), None, &page, now);
         if let Some(tell) = &self.shared.on_finished {
-            tell(&Finished::refused(&self.peer, version, &page, now));
+            tell(&FinishedRequest::refused(&self.peer, version, &page, now));
         }
         page
     }
 
-    /// Takes a request to the origin, with the content that it has announced. Whoever reads the
-    /// content off the connection gives it to the [`ContentSender`].
+    /// Starts a request to the origin. The connection passes the announced content to the [`ContentSender`].
     pub(crate) fn ask(
         &mut self,
-        unanswered: Box<Unanswered>,
+        unanswered: Box<DeferredRequest>,
         version: Version,
-        announced: Option<Announced>,
-    ) -> (Answering, Option<ContentSender>) {
-        let Unanswered {
+        announced: Option<AnnouncedContent>,
+    ) -> (OngoingRequest, Option<ContentSender>) {
+        let DeferredRequest {
             wanted,
             route,
             head,
@@ -346,13 +344,14 @@ impl Session {
         } = *unanswered;
         let mut account = self.account(route, head.clone(), version, began);
         let question = match wanted {
-            Wanted::Origin(question) => question,
-            Wanted::Purge(purge) => return self.purge(purge, account, announced),
+            DeferredSource::Origin(question) => question,
+            DeferredSource::Purge(purge) => return self.purge(purge, account, announced),
         };
         let most = self
             .shared
             .max_body(&question, &self.request(head.borrowed()));
-        let is_too_large = |announced: Announced| announced.length.is_some_and(|it| it > most);
+        let is_too_large =
+            |announced: AnnouncedContent| announced.length.is_some_and(|it| it > most);
         if announced.is_some_and(is_too_large) {
             let page = pages::too_large(self.shared.engine.clock.now());
             self.shared
@@ -385,30 +384,31 @@ impl Session {
         let network = incoming.network;
         let answer = Arc::clone(&self.shared.engine).ask(question, incoming);
         let shared = Arc::clone(&self.shared);
-        let answering = Answering::new(Box::pin(answer), interims, expectation, shared, account);
+        let answering =
+            OngoingRequest::new(Box::pin(answer), interims, expectation, shared, account);
         (answering.of_watched(watched).of_client(network), sender)
     }
 
     /// Carries a purge out.
     fn purge(
         &self,
-        purge: Purge,
-        account: Account,
-        announced: Option<Announced>,
-    ) -> (Answering, Option<ContentSender>) {
+        purge: AuthorizedPurge,
+        account: RequestAccount,
+        announced: Option<AnnouncedContent>,
+    ) -> (OngoingRequest, Option<ContentSender>) {
         let (engine, lifecycle) = (&self.shared.engine, &self.shared.lifecycle);
         let answer = purge.carry_out(Arc::clone(engine), Arc::clone(&lifecycle.predecessor));
         let answer = Box::pin(async move { Ok(answer.await) });
         self.without_content(answer, account, announced)
     }
 
-    /// For an answer that needs nothing of what the request announces: that is not read, and so the connection's last.
+    /// Returns an immediate response. Announced content is not read, so it is the last on its connection.
     fn without_content(
         &self,
         answer: BoxFuture<'static, Result<Response, NoResponse>>,
-        account: Account,
-        announced: Option<Announced>,
-    ) -> (Answering, Option<ContentSender>) {
+        account: RequestAccount,
+        announced: Option<AnnouncedContent>,
+    ) -> (OngoingRequest, Option<ContentSender>) {
         let timeouts = &self.shared.timeouts;
         let sender = announced.map(|announced| {
             let allowance = Allowance::new(timeouts.body, timeouts.body_rate);
@@ -417,11 +417,11 @@ impl Session {
             sender
         });
         let shared = Arc::clone(&self.shared);
-        let answering = Answering::new(answer, Interims::default(), None, shared, account);
+        let answering = OngoingRequest::new(answer, Interims::default(), None, shared, account);
         (answering, sender)
     }
 
-    /// The request was answered, and with that it is over. Says whether it is wanted how long that took.
+    /// Reports a request that was answered at once. Returns `true` if its latency is to be recorded.
     pub(crate) fn finished(
         &self,
         route: RouteId,
@@ -448,12 +448,14 @@ impl Session {
             metrics.answered_error(route, Some(named), response, now);
         }
         if let Some(tell) = &self.shared.on_finished {
-            tell(&Finished::at_once(request, version, response, bytes, now));
+            tell(&FinishedRequest::at_once(
+                request, version, response, bytes, now,
+            ));
         }
         is_timed
     }
 
-    /// The same for an answer that is still to be sent.
+    /// Returns the account of a request whose response is still to be sent.
     pub(crate) fn account_of(
         &self,
         route: RouteId,
@@ -461,18 +463,24 @@ impl Session {
         version: Version,
         response: &Response,
         now: Time,
-    ) -> Account {
+    ) -> RequestAccount {
         let mut account = self.account(route, OwnedHead::copied(request), version, now);
         account.answered(response, now);
         account
     }
 
-    fn account(&self, route: RouteId, head: OwnedHead, version: Version, began: Time) -> Account {
-        Account::open(&self.shared, route, head, &self.peer, version, began)
+    fn account(
+        &self,
+        route: RouteId,
+        head: OwnedHead,
+        version: Version,
+        began: Time,
+    ) -> RequestAccount {
+        RequestAccount::open(&self.shared, route, head, &self.peer, version, began)
     }
 
-    /// The answer to a request that was sent from here, and that is no hit: that led here. A failure of
-    /// the origin is what it is to those who sent it on, so stored copies are used.
+    /// Returns the response to a request that this process has sent itself, unless it is a hit. It counts as a
+    /// failure of the origin for the sender, which may then serve a stale response.
     fn loop_detected(&self, fields: Fields<'_>, now: Time) -> Option<Response> {
         if !self.shared.pseudonym.is_in(fields) {
             return None;
@@ -485,14 +493,14 @@ impl Session {
     fn refresh(&self, refresh: Refresh, request: &Request<'_>) {
         let rules = &self.shared.engine.rules(refresh.route()).request;
         let mut incoming = self.incoming(OwnedHead::copied(request), rules, Body::Empty);
-        // The client has its answer, and no part of its span is left to be.
+        // The client has its response, so no part of the span remains.
         let traces = self.shared.metrics.traces();
         let span = traces.and_then(|traces| traces.begin(request.fields, request.vouched));
         traced(&mut incoming, span, rules);
         self.shared.engine.refresh(refresh, incoming);
     }
 
-    /// What the engine needs to ask the origin, on behalf of nobody yet.
+    /// Returns the engine's request to the origin, independent of a client.
     fn incoming(&self, head: OwnedHead, rules: &RequestRules, body: Body) -> Incoming {
         let fields = head.fields.fields();
         let mut outgoing = outgoing(
@@ -504,7 +512,7 @@ impl Session {
             rules,
         );
         outgoing.push("Via", self.shared.pseudonym.via());
-        if let Some(line) = self.shared.strangers.notice(fields, &self.peer) {
+        if let Some(line) = self.shared.untrusted_forwarders.notice(fields, &self.peer) {
             self.shared
                 .notices
                 .say(Kind::NotTrusted, self.peer.address(), line);
@@ -533,8 +541,7 @@ impl Session {
     }
 }
 
-/// Makes what is asked of the origin a part of a trace, if it is to be: then the application's spans are
-/// parts of this one.
+/// Continues the trace in the request to the origin, so that the application's spans join it.
 fn traced(incoming: &mut Incoming, span: Option<Span>, rules: &RequestRules) {
     incoming.span = span;
     if let Some(span) = span
@@ -545,8 +552,8 @@ fn traced(incoming: &mut Incoming, span: Option<Span>, rules: &RequestRules) {
 }
 
 impl OwnedHead {
-    fn borrowed(&self) -> Head<'_> {
-        Head {
+    fn borrowed(&self) -> ParsedHead<'_> {
+        ParsedHead {
             method: &self.method,
             host: &self.host,
             target: &self.target,
@@ -556,7 +563,7 @@ impl OwnedHead {
         }
     }
 
-    /// One allocation for all of it but the host, which goes on as it is keyed.
+    /// Copies a request with a single allocation, apart from the host, which is forwarded as in the key.
     fn copied(request: &Request<'_>) -> Self {
         let (fields, target) = FieldBlock::copied_with(request.fields, &[request.target]);
         Self {

@@ -1,7 +1,7 @@
-//! How pages say where they can be watched (RFC 5989), on routes that have them watched.
+//! Links from responses to the address where they can be watched (RFC 5989), on routes with `watch`.
 //!
-//! It is said of each answer when it is written, and not stored with it: one that is stored may be given to several urls,
-//! and another configuration has no other copies.
+//! Added when a response is written, not when it is stored: a stored one may serve several URLs, and another
+//! configuration shares it.
 
 use microcache_engine::{Outcome, Response};
 use microcache_policy::{FieldBlock, FieldsBuf};
@@ -10,7 +10,7 @@ use microcache_push::{MonitorValidator, monitor_link};
 use super::{Reply, Session};
 
 impl Session {
-    /// Says where what is answered at once can be watched, if its route allows that.
+    /// Adds the link to an immediate response, if its route allows it.
     #[cold]
     #[inline(never)]
     pub(super) fn add_monitor(&self, route: usize, target: &[u8], reply: &mut Option<Reply>) {
@@ -22,7 +22,7 @@ impl Session {
     }
 }
 
-/// Says where this can be watched: what everybody is given, and nothing else changes in a way that anybody is told of.
+/// Adds the link to a 200 that is shared between clients. Changes of private responses are not published.
 pub(super) fn add_monitor(target: &[u8], response: &mut Response) {
     let is_everybodys = match response.outcome {
         Outcome::Hit | Outcome::Stale | Outcome::Revalidated | Outcome::Collapsed => true,
@@ -31,7 +31,7 @@ pub(super) fn add_monitor(target: &[u8], response: &mut Response) {
     if response.status != 200 || !is_everybodys {
         return;
     }
-    // Another version than this one is told to whoever comes with its tag; who has none is told which one there is.
+    // Subscribers compare entity tags; without one, the first event carries the current tag.
     let fields = response.fields();
     let has = fields
         .get("etag")

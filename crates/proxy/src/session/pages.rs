@@ -1,4 +1,4 @@
-//! The pages that are not the application's: short, plain, and never stored.
+//! Generated responses: short plain text, never stored.
 
 use bytes::Bytes;
 use microcache_engine::{
@@ -10,7 +10,7 @@ use microcache_policy::{CacheStatus, Detail, FieldsBuf, Time, date};
 use crate::rates::RateLimit;
 use crate::rates::gcra::TooEarly;
 
-/// The engine was not asked, or gave no answer.
+/// Response without a decision of the engine.
 fn page(status: u16, text: &str, detail: Detail, now: Time) -> Response {
     let cache_status = CacheStatus {
         detail: Some(detail),
@@ -19,18 +19,18 @@ fn page(status: u16, text: &str, detail: Detail, now: Time) -> Response {
     plain(status, text, cache_status, now)
 }
 
-/// To a request that cannot be read.
+/// Response to a request that cannot be parsed.
 pub(crate) fn refused(status: u16, reason: &str, now: Time) -> Response {
     page(status, reason, Detail::BadRequest, now)
 }
 
-/// To a request whose path can be read as that of a route that guards what is there.
+/// Response to a path that another interpretation assigns to a protected route.
 pub(crate) fn ambiguous_path(now: Time) -> Response {
     let text = "The path can be read in more than one way.";
     page(400, text, Detail::AmbiguousPath, now)
 }
 
-/// To a request that is to come by TLS, at this port (RFC 9110 §15.4.9). Whoever names no host is shown no way.
+/// Redirect to TLS at this port, as 308 (RFC 9110 §15.4.9). Without a host there is no target.
 pub(crate) fn elsewhere(host: &[u8], target: &[u8], port: u16, now: Time) -> Response {
     let bare = std::str::from_utf8(without_port(host)).unwrap_or_default();
     if bare.is_empty() || !target.starts_with(b"/") {
@@ -55,7 +55,7 @@ pub(crate) fn elsewhere(host: &[u8], target: &[u8], port: u16, now: Time) -> Res
     }
 }
 
-/// To an authority that wants to see that a name is ours (RFC 8555 §8.3): this, and nothing behind it.
+/// Response to an ACME http-01 challenge (RFC 8555 §8.3): the key authorization alone.
 pub(crate) fn challenge(answer: String, now: Time) -> Response {
     let body = Bytes::from(answer);
     let page = plain(200, "", CacheStatus::default(), now);
@@ -67,13 +67,13 @@ pub(crate) fn challenge(answer: String, now: Time) -> Response {
     }
 }
 
-/// To a request that was sent from here.
+/// Response to a request that this process has sent itself.
 pub(crate) fn leads_back(now: Time) -> Response {
     let text = "The way to the application leads back here.";
     page(502, text, Detail::Loop, now)
 }
 
-/// To a purge that is in force.
+/// Response to a successful purge.
 pub(crate) fn purged(told: &str, now: Time) -> Response {
     Response {
         outcome: Outcome::Pass,
@@ -81,12 +81,13 @@ pub(crate) fn purged(told: &str, now: Time) -> Response {
     }
 }
 
-/// To one that is not.
+/// Response to a refused or failed purge.
 pub(crate) fn not_purged(status: u16, reason: &str, now: Time) -> Response {
     page(status, reason, Detail::Purge, now)
 }
 
-/// To a request that comes too early (draft-ietf-httpapi-ratelimit-headers-11). The name of the policy is no name of the configuration.
+/// Response to a request above the rate limit (draft-ietf-httpapi-ratelimit-headers-11). The policy's name does
+/// not reveal the configuration.
 pub(crate) fn too_many(limit: &RateLimit, early: TooEarly, now: Time) -> Response {
     let seconds = early.by.div_ceil(1_000_000);
     let (policy, quota) = (limit.by.policy(), limit.quota);
@@ -105,7 +106,7 @@ pub(crate) fn too_many(limit: &RateLimit, early: TooEarly, now: Time) -> Respons
     }
 }
 
-/// The same page with more fields.
+/// Adds fields to a response.
 fn with(page: Response, more: &[(&str, String)]) -> Response {
     let mut fields = FieldsBuf::new();
     fields.extend_if(page.fields(), |_, _| true);
@@ -118,37 +119,37 @@ fn with(page: Response, more: &[(&str, String)]) -> Response {
     }
 }
 
-/// To a request that says that its body is larger than it may be.
+/// Response to a request whose announced body is too large.
 pub(crate) fn too_large(now: Time) -> Response {
     let text = "The request body is too large.";
     page(413, text, Detail::RequestBody, now)
 }
 
-/// To a request that ran into a fault of ours. The panic itself is in the log.
+/// Response to a request whose handling panicked. The panic is in the log.
 pub(crate) fn panicked(now: Time) -> Response {
     let text = "This request failed. The others go on.";
     page(500, text, Detail::InternalError, now)
 }
 
-/// Instead of a tunnel or an event stream for which there is no room.
+/// Response in place of a tunnel or an event stream above their limit.
 pub(crate) fn too_many_streams(now: Time) -> Response {
     let text = "There are too many open streams. Please try again.";
     page(503, text, Detail::TooManyTunnels, now)
 }
 
-/// To an extended CONNECT that the application has answered without changing the protocol.
+/// Response to an extended CONNECT whose protocol the application has not switched.
 pub(crate) fn not_switched(now: Time) -> Response {
     let text = "The application does not speak this protocol here.";
     page(502, text, Detail::Upgrade, now)
 }
 
-/// Instead of an answer that turned out to be broken before any of it was sent on.
+/// Response in place of one that broke off before any of it was sent.
 pub(crate) fn broke_off(now: Time) -> Response {
     let text = "The application did not give a proper answer.";
     page(502, text, Detail::OriginMalformed, now)
 }
 
-/// To a request that the engine has no response for.
+/// Response in place of one that the engine could not get.
 pub(crate) fn failed(failed: &NoResponse, now: Time) -> Response {
     let (status, text) = match &failed.cause {
         Failure::OnlyIfCached => (

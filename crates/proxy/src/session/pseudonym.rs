@@ -1,34 +1,33 @@
-//! How this process calls itself in the `Via` of its requests (RFC 9110 §7.6.3): a name that no other
-//! process has, so that a request which comes back is known, and several Microcaches in a row are
-//! not taken for a loop.
+//! Pseudonym of this process in the `Via` of its requests (RFC 9110 §7.6.3), unique so that a loop is detected
+//! while several instances in a row are not mistaken for one.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 
 use microcache_policy::Fields;
 
-/// The name of this process.
+/// Pseudonym of this process.
 pub(crate) struct Pseudonym {
-    /// The protocol and the name, as they are written.
+    /// Protocol and pseudonym, as written in `Via`.
     via: String,
 }
 
 impl Pseudonym {
-    /// One that nobody can guess: who knew it could pass for a loop.
+    /// Random pseudonym. A client that could guess it could fake a loop.
     pub(crate) fn new() -> Self {
-        // The keys of the hashes are random.
+        // The hash keys are random.
         let half = || RandomState::new().hash_one(0);
         Self {
             via: format!("1.1 microcache-{:016x}{:016x}", half(), half()),
         }
     }
 
-    /// What is added to `Via`.
+    /// Returns the element to append to `Via`.
     pub(crate) fn via(&self) -> &str {
         &self.via
     }
 
-    /// Whether a request was sent from here.
+    /// Returns `true` if this process has sent the request.
     pub(super) fn is_in(&self, request: Fields<'_>) -> bool {
         let name = |member: &[u8]| {
             let mut words = member.split(u8::is_ascii_whitespace);

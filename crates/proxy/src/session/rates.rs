@@ -1,4 +1,4 @@
-//! What a route does not let through.
+//! Rate limits of routes.
 
 use microcache_engine::{Request, Response};
 use microcache_policy::Time;
@@ -9,7 +9,7 @@ use crate::metrics::Refusal;
 use crate::rates::{RateLimit, RateLimits};
 
 impl Session {
-    /// The answer to a request that its route does not let through, where it counts these.
+    /// Returns the response to a request above the rate limit of its route.
     #[inline]
     pub(super) fn beyond_rate(
         &self,
@@ -23,8 +23,9 @@ impl Session {
         self.held_back(rates, limit, request, now)
     }
 
-    /// The answer to a request whose path can be read as that of other routes, if it is not to go on: it counts on each
-    /// of them, whatever they count, because it is never answered from memory.
+    /// Returns the response to a request whose path can be interpreted as that of other routes, if it is
+    /// refused. It counts on each of them, even on those that count misses only, because it is never served
+    /// from memory.
     pub(super) fn ambiguous_path(
         &self,
         route: usize,
@@ -49,7 +50,7 @@ impl Session {
         request: &Request<'_>,
         now: Time,
     ) -> Option<Response> {
-        // Applications purge as fast as they have to.
+        // Purges are not limited.
         if self.shared.takes_for_purge(request) {
             return None;
         }

@@ -1,4 +1,4 @@
-//! The session without a wire: what its faces can rely on.
+//! The session without a connection: guarantees to HTTP/1 and HTTP/2.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use crate::config::{Config, Input};
 use crate::notices::Notices;
 use crate::shared::settings;
 
-/// Remembers what it was asked. Sends a hint first, and reads what it is sent.
+/// Origin that records requests, sends an interim response first, and reads request bodies.
 #[derive(Default)]
 struct Echo {
     asked: Mutex<Vec<String>>,
@@ -59,7 +59,7 @@ impl Origin for Echo {
     }
 }
 
-/// A cache before an [`Echo`], and one line for each request that is over.
+/// A cache before an [`Echo`], with one line for each finished request.
 struct World {
     config: Config,
     shared: Shared,
@@ -93,7 +93,7 @@ impl World {
         }
     }
 
-    /// One session for each scheme.
+    /// Returns one session for each scheme.
     fn sessions(self) -> (Session, Session, Arc<Echo>, Arc<Mutex<Vec<String>>>) {
         let caller = Caller::at("192.0.2.1".parse().expect("an address"));
         let shared = Arc::new(self.shared);
@@ -106,7 +106,7 @@ impl World {
     }
 }
 
-fn line(finished: &Finished<'_>) -> String {
+fn line(finished: &FinishedRequest<'_>) -> String {
     let method = finished.request.map(|request| request.method.as_str());
     let target = finished.request.map(|request| request.target);
     let target = String::from_utf8_lossy(target.unwrap_or_default());
@@ -119,8 +119,8 @@ fn line(finished: &Finished<'_>) -> String {
     format!("{} {method} {target} {answer} {bytes}", finished.address)
 }
 
-fn head<'a>(method: &'a Method, target: &'a str, fields: &'a str) -> Head<'a> {
-    Head {
+fn head<'a>(method: &'a Method, target: &'a str, fields: &'a str) -> ParsedHead<'a> {
+    ParsedHead {
         method,
         host: b"a",
         target: target.as_bytes(),
@@ -136,8 +136,8 @@ fn reply(session: &Session, request: &Request<'_>, now: Time) -> (RouteId, Reply
     (route, reply.expect("every request gets one"))
 }
 
-/// What a face without a wire gets: the status, or what came before it.
-async fn told(session: &mut Session, head: &Head<'_>) -> Vec<u16> {
+/// Returns the statuses that a client receives, interim ones first.
+async fn told(session: &mut Session, head: &ParsedHead<'_>) -> Vec<u16> {
     let now = session.shared.engine.clock.now();
     let request = session.request(*head);
     let unanswered = match reply(session, &request, now) {
@@ -151,9 +151,9 @@ async fn told(session: &mut Session, head: &Head<'_>) -> Vec<u16> {
     let mut told = Vec::new();
     loop {
         match answering.next().await {
-            Event::Interim(interim) => told.push(interim.status),
-            Event::Continue(_) => told.push(100),
-            Event::Answer(mut answered) => {
+            RequestEvent::Interim(interim) => told.push(interim.status),
+            RequestEvent::Continue(_) => told.push(100),
+            RequestEvent::Answer(mut answered) => {
                 told.push(answered.response.status);
                 while let Some(Ok(Frame::Data(data))) = answered.response.body.frame().await {
                     answered.account.sent(data.len() as u64);
@@ -177,7 +177,7 @@ async fn every_request_is_over_once() {
         session.refuse(431, "too much", Version::HTTP_11).status,
         431
     );
-    // A client that leaves before the answer.
+    // A client that leaves before the response.
     let now = session.shared.engine.clock.now();
     let left = session.request(head(&get, "/left", ""));
     if let (_, Reply::Ask(unanswered)) = reply(&session, &left, now) {
@@ -207,7 +207,7 @@ async fn the_scheme_is_the_connections_and_goes_to_the_origin() {
     let (mut plain, mut tls, origin, _) = World::new().sessions();
     let get = Method::GET;
     assert_eq!(told(&mut plain, &head(&get, "/", "")).await, [103, 200]);
-    // By the other scheme it is another resource.
+    // With the other scheme it is another resource.
     assert_eq!(told(&mut tls, &head(&get, "/", "")).await, [103, 200]);
     assert_eq!(told(&mut tls, &head(&get, "/", "")).await, [200]);
     let asked = origin.asked.lock();
@@ -224,7 +224,7 @@ async fn content_is_asked_for_when_somebody_wants_it_and_broken_content_is_the_c
         let (_, Reply::Ask(unanswered)) = reply(&session, &session.request(post), now) else {
             panic!("nobody but the application can answer it");
         };
-        let announced = Announced {
+        let announced = AnnouncedContent {
             length: None,
             expects_continue: true,
         };
@@ -242,12 +242,12 @@ async fn content_is_asked_for_when_somebody_wants_it_and_broken_content_is_the_c
         let answer = async {
             loop {
                 match answering.next().await {
-                    Event::Interim(_) => {}
-                    Event::Continue(go) => {
+                    RequestEvent::Interim(_) => {}
+                    RequestEvent::Continue(go) => {
                         continued.fetch_add(1, Ordering::Relaxed);
                         go.send(()).expect("the content waits for it");
                     }
-                    Event::Answer(answered) => return answered.response,
+                    RequestEvent::Answer(answered) => return answered.response,
                 }
             }
         };

@@ -1,4 +1,4 @@
-//! Requests of nobody in particular: what everybody is given who says nothing of himself.
+//! Requests of the push side for public pages, without cookies and credentials.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -11,27 +11,26 @@ use microcache_policy::{CacheStatus, Fields, FieldsBuf, Scheme, says_https};
 use tokio::time::timeout;
 
 use super::explaining::drain;
-use super::{Head, OwnedHead, Session};
+use super::{OwnedHead, ParsedHead, Session};
 use microcache_policy::network::address;
 
-/// What `live.js` takes. Who asks with the same words is given the same where the application answers each of
-/// them otherwise.
+/// `Accept` of `live.js`. Clients with the same value share a variant where the application varies by it.
 const TYPES: &str = "text/html,*/*;q=0.8";
-/// What browsers take.
+/// `Accept-Encoding` of browsers.
 const CODINGS: &str = "gzip, deflate, br, zstd";
-/// How long an answer may take, with all of its body.
+/// Time limit of a complete response.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A GET without cookies and credentials.
 pub(crate) struct PlainGet(OwnedHead);
 
-/// What became of having a page renewed.
+/// Outcome of refreshing a watched page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Freshened {
-    /// The application is asked, or was.
-    Asked,
-    /// What it answers is not kept.
-    NotKept,
+pub(crate) enum RefreshOutcome {
+    /// The application is being asked, or was.
+    Requested,
+    /// Its response is not stored.
+    NotStored,
 }
 
 impl PlainGet {
@@ -49,8 +48,8 @@ impl PlainGet {
         })
     }
 
-    pub(crate) fn head(&self) -> Head<'_> {
-        Head {
+    pub(crate) fn head(&self) -> ParsedHead<'_> {
+        ParsedHead {
             method: &self.0.method,
             host: &self.0.host,
             target: &self.0.target,
@@ -62,25 +61,27 @@ impl PlainGet {
 }
 
 impl Session {
-    /// Has what is stored for a request renewed, if it is not fresh.
-    pub(crate) async fn freshen(&self, plain: &PlainGet) -> Freshened {
+    /// Revalidates the stored response to a request unless it is fresh.
+    pub(crate) async fn freshen(&self, plain: &PlainGet) -> RefreshOutcome {
         let engine = &self.shared.engine;
         let served = engine.serve(&self.request(plain.head()), engine.clock.now());
         let question = match served {
-            Served::Now(_) => return Freshened::Asked,
+            Served::Now(_) => return RefreshOutcome::Requested,
             Served::NowAndRefresh(_, refresh) => {
                 self.refresh(refresh, &self.request(plain.head()));
-                return Freshened::Asked;
+                return RefreshOutcome::Requested;
             }
             Served::Ask(question @ FetchPlan::Coalesced(_)) => question,
-            Served::Ask(FetchPlan::Direct(_)) | Served::Failed(_) => return Freshened::NotKept,
+            Served::Ask(FetchPlan::Direct(_)) | Served::Failed(_) => {
+                return RefreshOutcome::NotStored;
+            }
         };
         let rules = &engine.rules(question.route()).request;
         let incoming = self.incoming(plain.0.clone(), rules, Body::Empty);
         let asked = async {
             let mut answer = Arc::clone(engine).ask(question, incoming).await.ok()?;
-            let is_kept = may_be_kept(&answer.cache_status) || answer.status >= 500;
-            // What nobody stores is not read.
+            let is_kept = may_be_stored(&answer.cache_status) || answer.status >= 500;
+            // A response that is not stored is not read.
             let body = std::mem::replace(&mut answer.body, Body::Empty);
             if is_kept {
                 drain(body).await;
@@ -88,26 +89,26 @@ impl Session {
             Some(is_kept)
         };
         match timeout(PATIENCE, asked).await {
-            Ok(Some(false)) if self.is_not_kept(plain) => Freshened::NotKept,
-            _ => Freshened::Asked,
+            Ok(Some(false)) if self.is_not_stored(plain) => RefreshOutcome::NotStored,
+            _ => RefreshOutcome::Requested,
         }
     }
 
-    /// Somebody else's fetch may have brought it.
-    fn is_not_kept(&self, plain: &PlainGet) -> bool {
+    /// A concurrent fetch may have stored it.
+    fn is_not_stored(&self, plain: &PlainGet) -> bool {
         let engine = &self.shared.engine;
         let request = self.request(plain.head());
         engine.peek(&request, engine.clock.now()).is_none()
     }
 }
 
-/// Whether the application lets its answer be kept. A response that was shared with other requests is one that may be,
-/// and so is one that was not stored for no reason of its own: a purge came first.
-const fn may_be_kept(status: &CacheStatus) -> bool {
+/// Returns true if the application allows its response to be stored: it was stored or shared with other requests, or only a
+/// purge came in between.
+const fn may_be_stored(status: &CacheStatus) -> bool {
     status.stored || status.collapsed || status.detail.is_none()
 }
 
-/// How whoever sends a request reached the first of those who passed it on, by what it says when it goes on.
+/// Returns the scheme that the visitor used, by the forwarding fields of an outgoing request.
 pub(crate) fn visitor_scheme(fields: Fields<'_>) -> Option<Scheme> {
     fields.contains("x-forwarded-proto").then(|| {
         if says_https(fields) {
@@ -118,7 +119,7 @@ pub(crate) fn visitor_scheme(fields: Fields<'_>) -> Option<Scheme> {
     })
 }
 
-/// The address of whoever has connected, by what a request says when it goes on.
+/// Returns the address of the peer, by the forwarding fields of an outgoing request.
 pub(crate) fn client_address(fields: Fields<'_>) -> Option<IpAddr> {
     fields.members("x-forwarded-for").last().and_then(address)
 }

@@ -13,13 +13,13 @@ use microcache_policy::{Fields, FieldsBuf, hop, is_challenged};
 
 use super::connection::OriginConnection;
 use super::upload::{SendState, Upload};
-use crate::h1::{self, Framing, Limits, parse_response};
+use crate::h1::{self, Framing, HeadLimits, parse_response};
 
 /// Limit of 1xx responses to one request; each may extend the deadline.
 pub(super) const MAX_INTERIM: usize = 32;
 
 /// Limits of response heads, larger than those of requests: some applications set a cookie per module.
-pub(super) const ANSWER_LIMITS: Limits = Limits {
+pub(super) const ANSWER_LIMITS: HeadLimits = HeadLimits {
     head: 128 * 1024,
     target: 0,
     fields: 1000,

@@ -14,7 +14,7 @@ use super::owner::Owner;
 use super::queue::Permit;
 use super::server::OriginServer;
 use super::upload::{SendState, Upload};
-use crate::h1::{Decoded, Decoder, Framing};
+use crate::h1::{BodyDecoder, DecodedBody, Framing};
 use crate::metrics::OriginRequestMetrics;
 
 /// An answer longer than this is a download, not a page: it gives its place among the group's
@@ -81,7 +81,7 @@ pub(super) struct Http1Exchange {
 
 /// A body being received. Dropping it early closes the connection.
 struct Http1Body {
-    decoder: Decoder,
+    decoder: BodyDecoder,
     /// Gone once the last byte was read.
     exchange: Option<Http1Exchange>,
     silence: Duration,
@@ -101,7 +101,7 @@ impl Http1Exchange {
         }
         self.connection.timer.restart(silence);
         Ok(Body::Stream(Box::new(Http1Body {
-            decoder: Decoder::new(framing),
+            decoder: BodyDecoder::new(framing),
             exchange: Some(self),
             silence,
             received: 0,
@@ -178,15 +178,15 @@ impl Http1Body {
         let mut sending = SendState::Done;
         loop {
             match self.decoder.decode(&mut connection.buf)? {
-                Decoded::Frame(frame) => {
+                DecodedBody::Frame(frame) => {
                     if let Frame::Data(data) = &frame {
                         self.received += data.len() as u64;
                     }
                     exchange.in_flight.has_received(self.received);
                     return Poll::Ready(Ok(Some(frame)));
                 }
-                Decoded::End => return Poll::Ready(Ok(None)),
-                Decoded::NeedMore => {}
+                DecodedBody::End => return Poll::Ready(Ok(None)),
+                DecodedBody::NeedMore => {}
             }
             if !exchange.upload.is_complete() {
                 let sent = exchange.upload.sent();

@@ -124,7 +124,7 @@ const RESPONSES: &[ResponseRow] = &[
 ];
 
 fn refusal(raw: &[u8]) -> Option<(u16, &'static str)> {
-    match parse_request(raw, &Limits::default()) {
+    match parse_request(raw, &HeadLimits::default()) {
         Ok(Some(_)) => None,
         Ok(None) => panic!("incomplete: {}", raw.escape_ascii()),
         Err(refused) => Some((refused.status(), refused.reason())),
@@ -158,7 +158,7 @@ fn request_lines_and_hosts_that_are_refused() {
 
 #[test]
 fn what_grows_over_its_limit_is_refused_before_it_ends() {
-    let limits = Limits {
+    let limits = HeadLimits {
         head: 200,
         target: 50,
         fields: 3,
@@ -195,7 +195,7 @@ fn a_request_head_says_what_it_says() {
     let raw = b"\r\nPATCH /a?b=c|d HTTP/1.1\r\nhOsT: ex.org:80\r\nX:  1\t\r\nEmpty:\r\n\
         Transfer-Encoding:\tChunked \r\nConnection: x, Upgrade\r\nConnection: close\r\n\
         Upgrade: websocket\r\nExpect: 100-Continue\r\n\r\nrest";
-    let (head, length) = parse_request(raw, &Limits::default()).unwrap().unwrap();
+    let (head, length) = parse_request(raw, &HeadLimits::default()).unwrap().unwrap();
     assert_eq!(&raw[length..], b"rest");
     assert_eq!(head.method, b"PATCH");
     assert_eq!(head.target, b"/a?b=c|d");
@@ -210,7 +210,7 @@ fn a_request_head_says_what_it_says() {
 #[test]
 fn connections_persist_as_their_version_says() {
     for &(raw, keep_alive, framing) in PERSISTENCE {
-        let (head, length) = parse_request(raw, &Limits::default()).unwrap().unwrap();
+        let (head, length) = parse_request(raw, &HeadLimits::default()).unwrap().unwrap();
         assert_eq!(length, raw.len());
         assert_eq!(
             (head.keep_alive, head.framing),
@@ -221,21 +221,21 @@ fn connections_persist_as_their_version_says() {
     }
     for host in ["a", "a:", "a:80", "[::1]:"] {
         let raw = format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n");
-        let (head, _) = parse_request(raw.as_bytes(), &Limits::default())
+        let (head, _) = parse_request(raw.as_bytes(), &HeadLimits::default())
             .unwrap()
             .unwrap();
         assert_eq!(head.host, Some(host.trim_end_matches(':').as_bytes()));
     }
     let old =
         b"GET / HTTP/1.0\r\nConnection: upgrade\r\nUpgrade: x\r\nExpect: 100-continue\r\n\r\n";
-    let (head, _) = parse_request(old, &Limits::default()).unwrap().unwrap();
+    let (head, _) = parse_request(old, &HeadLimits::default()).unwrap().unwrap();
     assert!(!head.upgrade && !head.expect_continue);
 }
 
 #[test]
 fn responses_are_framed_by_status_method_and_fields() {
     for &(raw, to_head, status, framing, length, keep_alive) in RESPONSES {
-        let (head, taken) = parse_response(raw, to_head, &Limits::default())
+        let (head, taken) = parse_response(raw, to_head, &HeadLimits::default())
             .unwrap()
             .unwrap();
         assert_eq!(taken, raw.len());
@@ -274,7 +274,7 @@ fn malformed_responses_are_refused() {
         b"ICY 200 OK\r\n\r\n",
         b"<html>",
     ] {
-        let parsed = parse_response(raw, false, &Limits::default());
+        let parsed = parse_response(raw, false, &HeadLimits::default());
         assert!(parsed.is_err(), "{}", raw.escape_ascii());
     }
 }
@@ -292,11 +292,11 @@ proptest! {
     #[test]
     fn arbitrary_bytes_never_panic(start in head_start(), rest: Vec<u8>) {
         let raw = [start, rest].concat();
-        if let Ok(Some((head, length))) = parse_request(&raw, &Limits::default()) {
+        if let Ok(Some((head, length))) = parse_request(&raw, &HeadLimits::default()) {
             prop_assert!(length <= raw.len());
             prop_assert!(head.fields.iter().all(|(name, _)| !name.is_empty()));
         }
-        if let Ok(Some((_, length))) = parse_response(&raw, false, &Limits::default()) {
+        if let Ok(Some((_, length))) = parse_response(&raw, false, &HeadLimits::default()) {
             prop_assert!(length <= raw.len());
         }
     }
@@ -313,7 +313,7 @@ proptest! {
         let skipped = "\r\n".repeat(empty_lines);
         let request = format!("{skipped}{method} {target} HTTP/1.1\r\nHost: h\r\n{lines}{tail}\r\n");
         let response = format!("HTTP/1.1 200 {target}\r\n{lines}{tail}\r\n");
-        let limits = Limits::default();
+        let limits = HeadLimits::default();
         for end in 0..request.len() {
             prop_assert!(parse_request(&request.as_bytes()[..end], &limits).unwrap().is_none());
         }

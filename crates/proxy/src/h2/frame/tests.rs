@@ -107,7 +107,10 @@ fn every_kind_is_read() {
 #[test]
 fn what_breaks_a_rule_is_refused() {
     let connection = |reason| (None, reason);
-    let (protocol, size) = (connection(Reason::Protocol), connection(Reason::FrameSize));
+    let (protocol, size) = (
+        connection(ErrorCode::Protocol),
+        connection(ErrorCode::FrameSize),
+    );
     for (kind, flags, stream, payload, expected) in [
         (kind::DATA, 0, 0, &b"ab"[..], protocol),
         (kind::DATA, 8, 1, b"", size),
@@ -122,14 +125,14 @@ fn what_breaks_a_rule_is_refused() {
             0,
             3,
             b"\0\0\0\x01",
-            (Some(3), Reason::FrameSize),
+            (Some(3), ErrorCode::FrameSize),
         ),
         (
             kind::PRIORITY,
             0,
             3,
             b"\x80\0\0\x03\x10",
-            (Some(3), Reason::Protocol),
+            (Some(3), ErrorCode::Protocol),
         ),
         (kind::RESET, 0, 0, b"\0\0\0\x08", protocol),
         (kind::RESET, 0, 3, b"\0\0\0", size),
@@ -147,7 +150,7 @@ fn what_breaks_a_rule_is_refused() {
             0,
             3,
             b"\x80\0\0\0",
-            (Some(3), Reason::Protocol),
+            (Some(3), ErrorCode::Protocol),
         ),
         (kind::WINDOW_UPDATE, 0, 3, b"\0\0\0", size),
         (kind::CONTINUATION, 0, 0, b"y", protocol),
@@ -159,8 +162,8 @@ fn what_breaks_a_rule_is_refused() {
         let bytes = frame(kind, flags, stream, payload);
         let refused = read(&bytes).expect_err("it breaks a rule");
         let seen = match refused.fault {
-            Fault::Connection(reason, _) => (None, reason),
-            Fault::Stream(stream, reason, _) => (Some(stream), reason),
+            ProtocolError::Connection(reason, _) => (None, reason),
+            ProtocolError::Stream(stream, reason, _) => (Some(stream), reason),
         };
         assert_eq!(
             (seen, refused.length),

@@ -1,10 +1,10 @@
-//! From a field block to fields (RFC 7541 §3, §6).
+//! Decoder of field blocks (RFC 7541 §3, §6).
 
-use super::table::Table;
+use super::table::DynamicTable;
 use super::{TABLE_SIZE, fixed, huffman, integer};
 
-/// A field block that cannot be read. What follows cannot be either: the table is not what the
-/// other side thinks it is.
+/// Error of a field block that cannot be decoded. It ends the connection, as the dynamic tables are out of
+/// sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadBlock(pub &'static str);
@@ -12,7 +12,7 @@ pub struct BadBlock(pub &'static str);
 const CUT_OFF: BadBlock = BadBlock("a field block that is cut off");
 const NO_ENTRY: BadBlock = BadBlock("an index that no table has");
 
-/// Where strings are put together. One serves all connections of a thread.
+/// Buffers for decoded strings. One per thread serves all connections.
 #[derive(Debug, Default)]
 pub struct Scratch {
     name: Vec<u8>,
@@ -22,21 +22,23 @@ pub struct Scratch {
 /// Decodes the field blocks of one connection, in their order.
 #[derive(Debug)]
 pub struct Decoder {
-    table: Table,
+    table: DynamicTable,
 }
 
 impl Default for Decoder {
     fn default() -> Self {
         Self {
-            table: Table::new(TABLE_SIZE),
+            table: DynamicTable::new(TABLE_SIZE),
         }
     }
 }
 
 impl Decoder {
-    /// Gives every field of a whole block to `take`. It has to be read to its end, however little
-    /// of it is wanted: what comes later refers to it. A field that refers to an entry costs no
-    /// more than its reference, however large the entry is, unless `take` copies it.
+    /// Decodes a complete block and passes every field to `take`. All of it is decoded, even if it is not
+    /// needed, as later blocks depend on it. A reference to an entry costs no more than its own bytes, however
+    /// large the entry, unless `take` copies it.
+    ///
+    /// Fails with [`BadBlock`] if the block is malformed.
     pub fn decode(
         &mut self,
         block: &[u8],
@@ -46,7 +48,7 @@ impl Decoder {
         let mut rest = block;
         let mut begun = false;
         while let Some(&first) = rest.first() {
-            // RFC 7541 §4.2: a change of the size comes before all fields.
+            // RFC 7541 §4.2: a change of the table size precedes all fields.
             if first & 0xe0 == 0x20 {
                 if begun {
                     return Err(BadBlock("the table is resized behind a field"));
@@ -78,7 +80,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// A field that is written out, or its value alone.
+    /// Decodes a literal field, or its value alone.
     fn literal(
         &self,
         rest: &mut &[u8],
@@ -102,7 +104,7 @@ impl Decoder {
     }
 }
 
-fn lookup(table: &Table, index: usize) -> Result<(&[u8], &[u8]), BadBlock> {
+fn lookup(table: &DynamicTable, index: usize) -> Result<(&[u8], &[u8]), BadBlock> {
     match index.checked_sub(fixed::LEN + 1) {
         Some(age) => table.get(age),
         None => fixed::get(index),
@@ -110,8 +112,7 @@ fn lookup(table: &Table, index: usize) -> Result<(&[u8], &[u8]), BadBlock> {
     .ok_or(NO_ENTRY)
 }
 
-/// Takes a string off the front (RFC 7541 §5.2). It is no longer than what is left of the block
-/// allows, so neither is what is decoded.
+/// Decodes a string (RFC 7541 §5.2). Its length is limited by the rest of the block, and so is the decoded one.
 fn string(rest: &mut &[u8], out: &mut Vec<u8>) -> Result<(), BadBlock> {
     let coded = rest.first().ok_or(CUT_OFF)? & 0x80 != 0;
     let length = integer::read(rest, 7).ok_or(CUT_OFF)?;

@@ -1,35 +1,34 @@
-//! From the fields of responses to field blocks.
+//! Encoder of response fields.
 //!
-//! What a connection is sent for the first time is written out: it may never be sent again, and
-//! most of it never is. What is sent for the second time goes into the table, and from then on is
-//! one byte or two. So dates and tags leave the table alone, and nothing has to be known of names.
+//! A field sent for the first time on a connection is a literal without indexing, because most are never sent
+//! again. The second time it is inserted into the table, and from then on takes a byte or two. So dates and
+//! entity tags do not pollute the table, without a list of names.
 
-use super::table::Table;
+use super::table::DynamicTable;
 use super::{TABLE_SIZE, fixed, huffman, integer};
 
-/// Where what was sent is looked for. A power of two.
+/// Slots of the hash table over fields sent before. A power of two.
 const SLOTS: usize = 64;
-/// Entries that are larger than this part of the table would push too much out of it.
+/// Entries above this fraction of the table are not inserted.
 const SHARE: usize = 8;
 
-/// Encodes the field blocks of one connection, in their order, without allocating for any but
-/// those fields that go into the table.
+/// Encodes the field blocks of one connection, in their order. Allocates only for fields that are inserted into
+/// the table.
 #[derive(Debug)]
 pub struct Encoder {
-    table: Table,
-    /// A mark of what was last sent and belongs there.
+    table: DynamicTable,
+    /// Fingerprint of the field last sent in each slot.
     seen: [u16; SLOTS],
-    /// Which entry of the table was last put there, counted from 1 as they came.
+    /// Insertion number of the entry last inserted from each slot, counted from 1.
     entry: [u32; SLOTS],
-    /// What the other side has to be told of the table's bound: the least it was meanwhile, and what
-    /// it is (RFC 7541 §4.2).
+    /// Pending size updates of the table: the smallest size meanwhile, and the current one (RFC 7541 §4.2).
     resized: Option<(usize, usize)>,
 }
 
 impl Default for Encoder {
     fn default() -> Self {
         Self {
-            table: Table::new(TABLE_SIZE),
+            table: DynamicTable::new(TABLE_SIZE),
             seen: [0; SLOTS],
             entry: [0; SLOTS],
             resized: None,
@@ -38,7 +37,7 @@ impl Default for Encoder {
 }
 
 impl Encoder {
-    /// The other side allows the table so much. No more than by default is made use of.
+    /// Applies the peer's limit of the table size, in bytes. At most the default is used.
     pub fn allow(&mut self, size: usize) {
         let size = size.min(TABLE_SIZE);
         if size == self.table.max() && self.resized.is_none() {
@@ -79,9 +78,9 @@ impl Encoder {
         }
     }
 
-    /// Adds a field. Its name may have any case; what is sent is in lower case (RFC 9113 §8.2.1).
+    /// Adds a field. Names are converted to lower case (RFC 9113 §8.2.1).
     pub fn field(&mut self, out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
-        // RFC 7541 §7.1.3: a secret must not be found out by what becomes shorter after it.
+        // RFC 7541 §7.1.3: a secret must not be guessed by the compression of later fields.
         if name.eq_ignore_ascii_case(b"set-cookie") {
             return literal(out, 0x10, 4, fixed::of_response(name), name, value);
         }
@@ -96,7 +95,7 @@ impl Encoder {
             return literal(out, 0, 4, known, name, value);
         }
         literal_coded(out, known, name, value);
-        // The name is in lower case there, whatever it was.
+        // Static names are in lower case.
         if known == 0 {
             self.table.insert(&name.to_ascii_lowercase(), value);
         } else if let Some((name, _)) = fixed::get(known) {
@@ -105,8 +104,7 @@ impl Encoder {
         self.entry[slot] = self.table.inserted();
     }
 
-    /// How many entries came after the one that was put there, if it is still in the table and
-    /// this field.
+    /// Returns the age of the entry inserted from this slot, if it is still in the table and equals this field.
     fn age_at(&self, slot: usize, name: &[u8], value: &[u8]) -> Option<usize> {
         if self.entry[slot] == 0 {
             return None;
@@ -117,7 +115,7 @@ impl Encoder {
     }
 }
 
-/// A number that most other fields do not have; never 0, the mark of nothing.
+/// Returns a fingerprint of a field; never 0, which marks an empty slot.
 fn mark(name: &[u8], value: &[u8]) -> u16 {
     let edge = |bytes: &[u8]| {
         let first = bytes.first_chunk::<8>();
@@ -148,7 +146,7 @@ fn literal(out: &mut Vec<u8>, pattern: u8, prefix: u32, known: usize, name: &[u8
     out.extend_from_slice(value);
 }
 
-/// A field that goes into the table, and is sent this once: it is worth being made shorter.
+/// Encodes a literal with incremental indexing. It is sent once, so Huffman coding pays.
 fn literal_coded(out: &mut Vec<u8>, known: usize, name: &[u8], value: &[u8]) {
     integer::write(out, 0x40, 6, known);
     if known == 0 {

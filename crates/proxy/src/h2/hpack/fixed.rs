@@ -1,6 +1,6 @@
 //! The static table (RFC 7541, appendix A).
 
-/// How many entries there are; the dynamic table begins behind them.
+/// Number of entries; the dynamic table begins behind them.
 pub(super) const LEN: usize = ENTRIES.len();
 
 #[rustfmt::skip]
@@ -23,13 +23,13 @@ static ENTRIES: [(&str, &str); 61] = [
     ("www-authenticate", ""),
 ];
 
-/// Name and value of the entry with this index, counted from 1.
+/// Returns name and value of the entry with this index, counted from 1.
 pub(super) fn get(index: usize) -> Option<(&'static [u8], &'static [u8])> {
     let (name, value) = ENTRIES.get(index.checked_sub(1)?)?;
     Some((name.as_bytes(), value.as_bytes()))
 }
 
-/// The index of a name that responses have, in any case; 0 if there is none.
+/// Returns the index of a response field name in any case; 0 if there is none.
 pub(super) fn of_response(name: &[u8]) -> usize {
     let candidates: &[usize] = match name.len() {
         3 => &[21, 60],

@@ -1,9 +1,9 @@
 //! The Huffman code of strings (RFC 7541 §5.2 and appendix B).
 //!
-//! The code is canonical: codes of one length follow each other as their bytes do. So the lengths
-//! say it all, and both tables are made of them when this is compiled.
+//! The code is canonical: codes of one length are consecutive, in the order of their bytes. So both tables are
+//! computed from the lengths at compile time.
 
-/// How long the code of each byte is, in bits.
+/// Code length of each byte, in bits.
 #[rustfmt::skip]
 const LENGTHS: [u8; 256] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28,
@@ -24,36 +24,36 @@ const LENGTHS: [u8; 256] = [
     26, 27, 26, 26, 27, 27, 27, 27, 27, 28, 27, 27, 27, 27, 27, 26,
 ];
 
-/// No code is longer; that of the end of a string, which is never sent, is the last of these.
+/// Longest code in bits; that of EOS, which is never sent, is the last of these.
 const LONGEST: u8 = 30;
-/// Every inner node of the tree of codes, which has a leaf for each byte and one for the end.
+/// Inner nodes of the code tree, which has a leaf for each byte and one for EOS.
 const NODES: usize = 256;
-/// In a [`Branch`]: there is no node behind it, but the byte in the low bits.
+/// Flag of a [`Branch`]: a leaf, with its byte in the low bits.
 const LEAF: u16 = 0x100;
-/// The same for the end of a string.
+/// Flag of a [`Branch`]: the leaf of EOS.
 const END: u16 = 0x200;
 
 const CODES: [u32; 256] = codes();
-static STEPS: [[Step; 16]; NODES] = steps();
+static STEPS: [[Transition; 16]; NODES] = steps();
 static PADDING: [bool; NODES] = padding();
 
-/// What follows a bit at a node: a node, or one of the above.
+/// Successor of a node after one bit: a node index, [`LEAF`] or [`END`].
 type Branch = u16;
 
-/// What four bits come to from a node.
+/// Transition from a node by four bits.
 #[derive(Clone, Copy)]
-struct Step {
+struct Transition {
     next: u8,
-    /// No code goes so.
+    /// The bits are no code.
     fails: bool,
     byte: Option<u8>,
 }
 
-/// Not a Huffman code: the end of the string within it, or padding that is too long or not of ones.
+/// Error: EOS within the string, or padding that is too long or not all ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NotHuffman;
 
-/// Adds what `coded` stands for to `out`.
+/// Decodes `coded` and appends it to `out`.
 pub(super) fn decode(coded: &[u8], out: &mut Vec<u8>) -> Result<(), NotHuffman> {
     let mut node = 0;
     for byte in coded {
@@ -73,7 +73,7 @@ pub(super) fn decode(coded: &[u8], out: &mut Vec<u8>) -> Result<(), NotHuffman> 
     }
 }
 
-/// How many bytes `plain` has when it is coded.
+/// Returns the encoded size of `plain` in bytes.
 pub(super) fn coded_len(plain: &[u8]) -> usize {
     let bits: usize = plain
         .iter()
@@ -82,7 +82,7 @@ pub(super) fn coded_len(plain: &[u8]) -> usize {
     bits.div_ceil(8)
 }
 
-/// Adds the code of `plain` to `out`.
+/// Encodes `plain` and appends it to `out`.
 pub(super) fn encode(plain: &[u8], out: &mut Vec<u8>) {
     let (mut bits, mut count) = (0u64, 0);
     for &byte in plain {
@@ -146,9 +146,9 @@ const fn tree() -> [[Branch; 2]; NODES] {
     tree
 }
 
-const fn steps() -> [[Step; 16]; NODES] {
+const fn steps() -> [[Transition; 16]; NODES] {
     let tree = tree();
-    let nothing = Step {
+    let nothing = Transition {
         next: 0,
         fails: false,
         byte: None,
@@ -166,9 +166,9 @@ const fn steps() -> [[Step; 16]; NODES] {
     steps
 }
 
-/// No code is shorter than five bits, so that four complete one at most.
-const fn step(tree: &[[Branch; 2]; NODES], from: usize, bits: usize) -> Step {
-    let mut step = Step {
+/// Computes a transition. No code is shorter than five bits, so four complete at most one.
+const fn step(tree: &[[Branch; 2]; NODES], from: usize, bits: usize) -> Transition {
+    let mut step = Transition {
         next: 0,
         fails: false,
         byte: None,
@@ -193,7 +193,7 @@ const fn step(tree: &[[Branch; 2]; NODES], from: usize, bits: usize) -> Step {
     step
 }
 
-/// Where a string may end: after fewer than eight ones.
+/// Marks the nodes where a string may end: after fewer than eight ones.
 const fn padding() -> [bool; NODES] {
     let tree = tree();
     let mut padding = [false; NODES];
@@ -257,11 +257,11 @@ mod tests {
     #[test]
     fn what_is_no_code_is_refused() {
         for code in [
-            // The end of a string, and with something behind it.
+            // EOS, alone and followed by more.
             "3fffffff",
             "fffffffc",
             "fffffffffc",
-            // Eight ones and more are too much padding.
+            // Padding of eight ones and more.
             "ff",
             "f1ff",
             "1fff",

@@ -1,10 +1,10 @@
 //! Integers with a prefix (RFC 7541 §5.1).
 
-/// The largest there is any use for: no length or index comes near it.
+/// Largest accepted value, far beyond any length or index.
 const LARGEST: usize = 1 << 24;
 
-/// Takes an integer off the front of `block`, of whose first byte the low `prefix` bits count.
-/// `None` if it is cut off, or too large for any use.
+/// Decodes an integer off the front of `block`, in whose first byte the low `prefix` bits count. `None` if it
+/// is truncated or above [`LARGEST`].
 pub(super) fn read(block: &mut &[u8], prefix: u32) -> Option<usize> {
     let full = (1 << prefix) - 1;
     let mut value = usize::from(*block.split_off_first()?) & full;
@@ -21,7 +21,7 @@ pub(super) fn read(block: &mut &[u8], prefix: u32) -> Option<usize> {
     None
 }
 
-/// Adds an integer to `out`, the first byte of which has `pattern` above its prefix.
+/// Encodes an integer to `out`; `pattern` fills the bits above the prefix of its first byte.
 pub(super) fn write(out: &mut Vec<u8>, pattern: u8, prefix: u32, value: usize) {
     let full = (1usize << prefix) - 1;
     if value < full {

@@ -1,5 +1,5 @@
-//! Field sections as HTTP/2 compresses them (RFC 7541). There is no I/O in here, and nothing is
-//! trusted: any bytes are decoded to fields or refused, within bounds that do not depend on them.
+//! Header compression for HTTP/2: HPACK (RFC 7541). There is no I/O in here. Any input is decoded or refused,
+//! within limits that do not depend on it.
 
 mod decoder;
 mod encoder;
@@ -11,11 +11,10 @@ mod table;
 pub use decoder::{BadBlock, Decoder, Scratch};
 pub use encoder::Encoder;
 
-/// The bound of a dynamic table before anything else is said (RFC 9113 §6.5.2). It is never
-/// changed for what clients send.
+/// Initial size of a dynamic table in bytes (RFC 9113 §6.5.2). The size for requests is never changed.
 pub const TABLE_SIZE: usize = 4096;
 
-/// The bytes that hexadecimal digits stand for.
+/// Returns the bytes of hexadecimal digits.
 #[cfg(test)]
 fn hex(digits: &str) -> Vec<u8> {
     let digits: Vec<_> = digits.bytes().filter(u8::is_ascii_hexdigit).collect();

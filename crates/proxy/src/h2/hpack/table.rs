@@ -1,37 +1,37 @@
-//! The dynamic table (RFC 7541 §2.3.2, §4): what was sent before, newest first, within a bound.
+//! The dynamic table (RFC 7541 §2.3.2, §4): earlier fields, newest first, within a size limit.
 
 use std::collections::VecDeque;
 
-/// What an entry counts beyond its bytes (RFC 7541 §4.1).
+/// Overhead of an entry in bytes (RFC 7541 §4.1).
 const OVERHEAD: usize = 32;
 
-/// A dynamic table. One that is empty owns no memory; a full one has its bytes in one piece.
+/// Dynamic table. An empty one owns no memory; a full one has its bytes in one allocation.
 #[derive(Debug)]
-pub(super) struct Table {
-    /// Names and values of the entries, oldest first, behind what has gone.
+pub(super) struct DynamicTable {
+    /// Names and values of the entries, oldest first, behind those of evicted ones.
     bytes: Vec<u8>,
-    entries: VecDeque<Entry>,
+    entries: VecDeque<TableEntry>,
     size: usize,
     max: usize,
-    /// How many entries there ever were.
+    /// Number of insertions so far.
     inserted: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct TableEntry {
     at: usize,
     name: usize,
     value: usize,
 }
 
-impl Entry {
+impl TableEntry {
     const fn size(self) -> usize {
         self.name + self.value + OVERHEAD
     }
 }
 
-impl Table {
-    /// An empty table for so many bytes, as RFC 7541 counts them.
+impl DynamicTable {
+    /// Empty table of this size in bytes, by RFC 7541 §4.1.
     pub(super) const fn new(max: usize) -> Self {
         Self {
             bytes: Vec::new(),
@@ -42,7 +42,7 @@ impl Table {
         }
     }
 
-    /// Name and value of the entry that came so many before the newest.
+    /// Returns name and value of the entry of this age; 0 is the newest.
     pub(super) fn get(&self, age: usize) -> Option<(&[u8], &[u8])> {
         let newest = self.entries.len().checked_sub(1)?;
         let entry = *self.entries.get(newest.checked_sub(age)?)?;
@@ -51,7 +51,7 @@ impl Table {
         Some((name, rest.get(..entry.value)?))
     }
 
-    /// Adds an entry; others go to make room for it. One that is larger than the table empties it.
+    /// Inserts an entry, and evicts others for it. One larger than the table empties it.
     pub(super) fn insert(&mut self, name: &[u8], value: &[u8]) {
         let size = name.len() + value.len() + OVERHEAD;
         self.shrink_to(self.max.saturating_sub(size));
@@ -64,7 +64,7 @@ impl Table {
         let at = self.bytes.len();
         self.bytes.extend_from_slice(name);
         self.bytes.extend_from_slice(value);
-        self.entries.push_back(Entry {
+        self.entries.push_back(TableEntry {
             at,
             name: name.len(),
             value: value.len(),
@@ -73,24 +73,24 @@ impl Table {
         self.inserted = self.inserted.wrapping_add(1);
     }
 
-    /// Bounds it anew.
+    /// Changes the size limit, and evicts entries above it.
     pub(super) fn resize(&mut self, max: usize) {
         self.max = max;
         self.shrink_to(max);
     }
 
-    /// Its bound.
+    /// Returns the size limit in bytes.
     pub(super) const fn max(&self) -> usize {
         self.max
     }
 
-    /// What its entries count.
+    /// Returns the size of the entries in bytes.
     #[cfg(test)]
     pub(super) const fn size(&self) -> usize {
         self.size
     }
 
-    /// How many entries there ever were.
+    /// Returns the number of insertions so far.
     pub(super) const fn inserted(&self) -> u32 {
         self.inserted
     }
@@ -104,7 +104,7 @@ impl Table {
         }
     }
 
-    /// Moves the entries to the front of their bytes.
+    /// Moves the entries to the front of the buffer.
     fn close_up(&mut self) {
         let start = self.entries.front().map_or(self.bytes.len(), |it| it.at);
         self.bytes.drain(..start);
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn the_oldest_go_first_and_what_is_too_large_empties_it() {
-        let mut table = Table::new(100);
+        let mut table = DynamicTable::new(100);
         assert_eq!(table.get(0), None);
         table.insert(b"a", b"1");
         table.insert(b"b", b"22");
@@ -149,7 +149,7 @@ mod tests {
             max in 0usize..400,
             entries in proptest::collection::vec((".{0,40}", ".{0,90}"), 0..60),
         ) {
-            let mut table = Table::new(max);
+            let mut table = DynamicTable::new(max);
             let mut model: Vec<(String, String)> = Vec::new();
             for (name, value) in entries {
                 table.insert(name.as_bytes(), value.as_bytes());

@@ -23,7 +23,7 @@ fn lines(text: &str) -> Vec<Field> {
     text.lines().map(|it| line(it.trim())).collect()
 }
 
-/// C.3 and C.4: requests on one connection, plain and coded.
+/// C.3 and C.4: requests on one connection, plain and Huffman-coded.
 #[test]
 fn requests_one_after_the_other() {
     let first = ":method: GET\n:scheme: http\n:path: /\n:authority: www.example.com";
@@ -49,7 +49,7 @@ fn requests_one_after_the_other() {
     }
 }
 
-/// C.5 and C.6: responses in a table of 256 bytes, so that entries have to go.
+/// C.5 and C.6: responses with a table of 256 bytes, which evicts entries.
 #[test]
 fn responses_in_a_small_table() {
     let first = ":status: 302\ncache-control: private\ndate: Mon, 21 Oct 2013 20:13:21 GMT\n\
@@ -83,7 +83,7 @@ fn responses_in_a_small_table() {
     }
 }
 
-/// C.2: each form of a field by itself.
+/// C.2: each field representation by itself.
 #[test]
 fn every_form_of_a_field() {
     for (block, expected) in [
@@ -105,23 +105,23 @@ fn every_form_of_a_field() {
 #[test]
 fn what_cannot_be_read_is_refused() {
     for block in [
-        // Index 0, indices behind both tables, an index that is cut off.
+        // Index 0, indices behind both tables, a truncated index.
         "80",
         "be",
         "ff00",
         "ff",
         "7f0000",
-        // A size beyond what was allowed, and one behind a field.
+        // A table size above the limit, and one behind a field.
         "3fe21f",
         "8220",
-        // Strings that are cut off, or no code.
+        // Truncated strings and invalid codes.
         "40",
         "4005616263",
         "400161",
         "40016105",
         "408101ff",
         "0081ff00",
-        // A length beyond any use.
+        // A length above the limit.
         "007fffffffff7f",
     ] {
         let refused = decoded(&mut Decoder::default(), &hex(block));

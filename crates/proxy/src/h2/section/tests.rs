@@ -4,8 +4,8 @@ const GET: &str = ":method: GET\n:scheme: http\n:path: /a?b\n:authority: a.examp
 
 const CONNECT: &str = ":method: CONNECT\n:scheme: http\n:path: /\n:authority: a\n";
 
-fn section(text: &str, is_trailer: bool, limits: Limits) -> Section {
-    let mut section = Section::default();
+fn section(text: &str, is_trailer: bool, limits: HeadLimits) -> FieldSection {
+    let mut section = FieldSection::default();
     section.begin(is_trailer, limits);
     for line in text.lines() {
         let at = line[1..].find(": ").expect("a field") + 1;
@@ -14,8 +14,8 @@ fn section(text: &str, is_trailer: bool, limits: Limits) -> Section {
     section
 }
 
-fn wrong(text: &str) -> Wrong {
-    let mut section = section(text, false, Limits::default());
+fn wrong(text: &str) -> SectionError {
+    let mut section = section(text, false, HeadLimits::default());
     section.request().map(|_| ()).expect_err(text)
 }
 
@@ -24,7 +24,7 @@ fn a_request_is_read() {
     let text = format!(
         "{GET}cookie: a=1\nx-a: 1\ncookie: b=2\npriority: u=1\ncontent-length: 5\nexpect: 100-continue"
     );
-    let mut section = section(&text, false, Limits::default());
+    let mut section = section(&text, false, HeadLimits::default());
     let head = section.request().expect("it is right");
     assert_eq!(
         (head.method, head.host, head.target),
@@ -44,7 +44,7 @@ fn a_request_is_read() {
             "c",
         ),
     ] {
-        let mut section = super::tests::section(text, false, Limits::default());
+        let mut section = super::tests::section(text, false, HeadLimits::default());
         assert_eq!(
             section.request().expect("it is right").host,
             host.as_bytes()
@@ -55,7 +55,7 @@ fn a_request_is_read() {
 #[test]
 fn an_extended_connect_is_an_upgrade() {
     let text = format!("{CONNECT}:protocol: websocket\nsec-websocket-version: 13");
-    let mut section = section(&text, false, Limits::default());
+    let mut section = section(&text, false, HeadLimits::default());
     let head = section.request().expect("it is right");
     assert_eq!((head.method, head.is_tunnel), (&b"GET"[..], true));
     assert_eq!(head.fields.get("upgrade"), Some(&b"websocket"[..]));
@@ -98,7 +98,7 @@ fn what_is_malformed_is_no_request() {
         &format!("{GET}content-length: 5\ncontent-length: 6"),
         &format!("{GET}content-length: 9223372036854775808"),
     ] {
-        assert!(matches!(wrong(text), Wrong::Malformed(_)), "{text}");
+        assert!(matches!(wrong(text), SectionError::Malformed(_)), "{text}");
     }
 }
 
@@ -128,7 +128,7 @@ fn what_is_too_much_or_makes_no_sense_has_an_answer() {
         (&format!("{CONNECT}:protocol: foo"), 501),
     ] {
         assert!(
-            matches!(wrong(text), Wrong::Refused(is, _) if is == status),
+            matches!(wrong(text), SectionError::Refused(is, _) if is == status),
             "{text}"
         );
     }
@@ -139,13 +139,13 @@ fn trailers_have_no_pseudo_header_fields() {
     let trailers = section(
         "x-sum: 1\nauthorization: a\ncontent-length: 5\nhost: b\ncookie: c\nif-match: d",
         true,
-        Limits::default(),
+        HeadLimits::default(),
     )
     .trailers();
     assert_eq!(
         trailers.map(FieldsBuf::into_block),
         Ok(b"x-sum: 1\r\n".to_vec())
     );
-    let wrong = section(":path: /", true, Limits::default()).trailers();
-    assert!(matches!(wrong, Err(Wrong::Malformed(_))));
+    let wrong = section(":path: /", true, HeadLimits::default()).trailers();
+    assert!(matches!(wrong, Err(SectionError::Malformed(_))));
 }

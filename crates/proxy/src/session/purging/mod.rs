@@ -1,9 +1,9 @@
-//! Purges as plugins of applications send them, by methods and fields of their own, to the address
-//! that visitors use: who may, what is named, and what he is told.
+//! Purge requests of application plugins, with their own methods and fields, on the address of visitors:
+//! authorization, parsing and response.
 
-mod asked;
-mod asker;
+mod authorization;
 mod pattern;
+mod request;
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -18,29 +18,29 @@ use crate::notices::Kind;
 use crate::predecessor::Predecessor;
 use crate::shared::Shared;
 
-/// A purge that is to be put in force.
-pub(super) struct Purge {
+/// An authorized purge to carry out.
+pub(super) struct AuthorizedPurge {
     named: Vec<(Scope, Strength)>,
 }
 
-/// So many names are repeated in an answer.
-const MOST_TOLD: usize = 16;
+/// Most names repeated in a response.
+const MOST_NAMES: usize = 16;
 
 impl Shared {
-    /// Whether a request is a purge here, and goes no further.
+    /// Returns `true` if a request is a purge here, which is never forwarded.
     pub(super) fn takes_for_purge(&self, request: &Request<'_>) -> bool {
-        !self.purge_from.is_empty() && asked::is_purge(request.method)
+        !self.purge_from.is_empty() && request::is_purge(request.method)
     }
 
-    /// The purge that a request asks for, or the answer to one who may not, or cannot be understood.
-    /// `None` if it asks for something else, or nobody may ask for that here. A proxy that has said who asks could have
-    /// named anybody: it has to be one who may.
+    /// Returns the purge that a request asks for, or the response to an unauthorized or malformed one. `None`
+    /// for other requests, and where purges are not allowed to any address. A proxy with the PROXY protocol can
+    /// claim any client, so its own address has to be authorized too.
     pub(super) fn purge_asked(
         &self,
         request: &Request<'_>,
         through: Option<IpAddr>,
         now: Time,
-    ) -> Option<Result<Purge, Response>> {
+    ) -> Option<Result<AuthorizedPurge, Response>> {
         if !self.takes_for_purge(request) {
             return None;
         }
@@ -51,7 +51,7 @@ impl Shared {
         }
         let blocks = &self.purge_from;
         let may = |proxy| blocks.iter().any(|block| block.contains(proxy));
-        if !through.is_none_or(may) || !asker::is_within(blocks, request) {
+        if !through.is_none_or(may) || !authorization::is_within(blocks, request) {
             let line = format!(
                 "{} was refused to {}: that, or an address behind it, is not in `purge_from`",
                 request.method, request.address
@@ -62,17 +62,16 @@ impl Shared {
         }
         let scope_of_url =
             |host: &[u8], target: &[u8]| self.engine.scope_of_url(request.scheme, host, target);
-        let read = asked::read(request, scope_of_url);
+        let read = request::read(request, scope_of_url);
         Some(
-            read.map(|named| Purge { named })
+            read.map(|named| AuthorizedPurge { named })
                 .map_err(|refusal| pages::not_purged(400, &refusal.to_string(), now)),
         )
     }
 }
 
-impl Purge {
-    /// Puts it in force, whether or not somebody waits for the answer: plugins that must not keep an
-    /// editor waiting hang up at once.
+impl AuthorizedPurge {
+    /// Carries the purge out, even if the client hangs up: plugins that must not delay an editor do so at once.
     pub(super) fn carry_out(
         self,
         engine: Arc<Engine>,
@@ -95,18 +94,18 @@ impl Purge {
     }
 }
 
-/// What the answer to a purge says.
+/// Returns the text of the response to a purge.
 fn told(purged: &Purged) -> String {
     let mut text = String::new();
     // Writing to a string does not fail.
-    for rule in purged.rules.iter().take(MOST_TOLD) {
+    for rule in purged.rules.iter().take(MOST_NAMES) {
         let how = match rule.strength {
             Strength::Hard => "purged",
             Strength::Soft => "purged, softly",
         };
         let _ = writeln!(text, "{how}: {}", rule.scope);
     }
-    let more = purged.rules.len().saturating_sub(MOST_TOLD);
+    let more = purged.rules.len().saturating_sub(MOST_NAMES);
     if more > 0 {
         let _ = writeln!(text, "and {more} more");
     }

@@ -1,10 +1,10 @@
-//! The regular expressions of plugins, as far as they are nothing but a way to write a list, one
-//! location, or everything. Nothing here matches anything: what is more than that is not understood.
+//! Regular expressions of plugins, as far as they are equivalent to a list, one location, or everything. They
+//! are translated, not matched; any other expression is refused.
 
-/// How deep groups can be within each other. Plugins need two.
+/// Deepest nesting of groups. Plugins need two.
 const MAX_DEPTH: usize = 4;
 
-/// What stands around a name so that it matches no part of a longer one.
+/// Prefixes and suffixes that anchor a name in a list.
 const BEFORE: [&[u8]; 7] = [
     b"(^|,)",
     b"(?:^|,)",
@@ -26,14 +26,14 @@ const BEHIND: [&[u8]; 9] = [
     b"\\b",
 ];
 
-/// Whether a pattern takes anything.
+/// Returns `true` if a pattern matches everything.
 pub(super) fn is_everything(pattern: &[u8]) -> bool {
     const ALL: [&[u8]; 7] = [b".*", b".+", b"*", b"^.*$", b"^.+$", b"^.*", b".*$"];
     ALL.contains(&pattern.trim_ascii())
 }
 
-/// The names of a list, whatever separates them: commas, white space, or the `|` of a regular
-/// expression, with the groups and bounds that belong to one. `None` if it says more.
+/// Returns the names in a list: separated by commas or white space, or an alternation with its groups and
+/// anchors. `None` for other expressions.
 pub(super) fn names(pattern: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut names = Vec::new();
     collect(pattern, 0, &mut names)?;
@@ -58,7 +58,7 @@ fn collect(pattern: &[u8], depth: usize, names: &mut Vec<Vec<u8>>) -> Option<()>
     Some(())
 }
 
-/// What stands between the `|` outside of groups. `None` if groups are not closed.
+/// Splits at `|` outside of groups. `None` if groups are not closed.
 fn choices(pattern: &[u8]) -> Option<Vec<&[u8]>> {
     let (mut choices, mut start, mut depth) = (Vec::new(), 0, 0_usize);
     let mut escaped = false;
@@ -79,10 +79,10 @@ fn choices(pattern: &[u8]) -> Option<Vec<&[u8]>> {
     (depth == 0).then_some(choices)
 }
 
-/// The inside of a group that is all there is.
+/// Returns the inside of a group that spans the whole expression.
 fn group(pattern: &[u8]) -> Option<&[u8]> {
     let inner = pattern.strip_prefix(b"(")?.strip_suffix(b")")?;
-    // Else the first parenthesis is closed before the end, as in `(a)(b)`.
+    // Otherwise the first parenthesis is closed before the end, as in `(a)(b)`.
     choices(inner)?;
     Some(inner.strip_prefix(b"?:").unwrap_or(inner))
 }
@@ -101,7 +101,7 @@ fn without_bounds(mut name: &[u8]) -> &[u8] {
     }
 }
 
-/// Some sites put a `#` on either side of each tag.
+/// Removes the `#` that some sites put around each tag.
 fn without_marks(name: &[u8]) -> &[u8] {
     let name = name.strip_prefix(b"#").unwrap_or(name);
     match name.strip_suffix(b"#") {
@@ -110,8 +110,8 @@ fn without_marks(name: &[u8]) -> &[u8] {
     }
 }
 
-/// What a pattern matches that matches one text. A dot counts for a dot: hardly anybody escapes it.
-/// So does what is in `plain`.
+/// Returns the text that a literal pattern matches. A dot counts as a dot, as plugins rarely escape it. Bytes
+/// in `plain` have no special meaning.
 fn literal(pattern: &[u8], plain: &[u8]) -> Option<Vec<u8>> {
     let mut text = Vec::with_capacity(pattern.len());
     let mut bytes = pattern.iter().copied();
@@ -126,22 +126,22 @@ fn literal(pattern: &[u8], plain: &[u8]) -> Option<Vec<u8>> {
     Some(text)
 }
 
-/// Urls of a host.
+/// URLs of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Urls {
+pub(super) enum UrlMatch {
     All,
     /// One path and query.
     One(Vec<u8>),
-    /// Those that begin like this.
+    /// A prefix of path and query.
     Beginning(Vec<u8>),
 }
 
-/// The urls that a pattern matches. One that is not held to the end of an url matches all that go on
-/// behind it. `None` if it says more than that. What is in `plain` has no meaning of its own.
-pub(super) fn urls(pattern: &[u8], plain: &[u8]) -> Option<Urls> {
+/// Returns the URLs that a pattern matches; a prefix unless it is anchored at the end. `None` for other
+/// expressions. Bytes in `plain` have no special meaning.
+pub(super) fn urls(pattern: &[u8], plain: &[u8]) -> Option<UrlMatch> {
     let pattern = pattern.trim_ascii();
     if is_everything(pattern) {
-        return Some(Urls::All);
+        return Some(UrlMatch::All);
     }
     let (is_held, rest) = match pattern.strip_prefix(b"^") {
         Some(rest) => (true, rest),
@@ -155,22 +155,22 @@ pub(super) fn urls(pattern: &[u8], plain: &[u8]) -> Option<Urls> {
         && !exact.ends_with(b"\\")
         && !exact.ends_with(b".*")
     {
-        return literal(exact, plain).map(Urls::One);
+        return literal(exact, plain).map(UrlMatch::One);
     }
     let rest = rest.strip_suffix(b".*$").unwrap_or(rest);
     beginning(rest, |path| literal(path, plain))
 }
 
-/// The urls that a request target means which may end in a wildcard, and is no pattern besides.
-pub(super) fn target(target: &[u8]) -> Urls {
+/// Returns the URLs of a request target, which may end in a wildcard and is otherwise literal.
+pub(super) fn target(target: &[u8]) -> UrlMatch {
     if target.ends_with(b"*") {
-        beginning(target, |path| Some(path.to_vec())).unwrap_or(Urls::All)
+        beginning(target, |path| Some(path.to_vec())).unwrap_or(UrlMatch::All)
     } else {
-        Urls::One(target.to_vec())
+        UrlMatch::One(target.to_vec())
     }
 }
 
-fn beginning(pattern: &[u8], read: impl Fn(&[u8]) -> Option<Vec<u8>>) -> Option<Urls> {
+fn beginning(pattern: &[u8], read: impl Fn(&[u8]) -> Option<Vec<u8>>) -> Option<UrlMatch> {
     let path = pattern
         .strip_suffix(b"(.*)")
         .or_else(|| pattern.strip_suffix(b".*"))
@@ -178,9 +178,9 @@ fn beginning(pattern: &[u8], read: impl Fn(&[u8]) -> Option<Vec<u8>>) -> Option<
         .unwrap_or(pattern);
     let path = read(path)?;
     Some(if matches!(&path[..], b"" | b"/") {
-        Urls::All
+        UrlMatch::All
     } else {
-        Urls::Beginning(path)
+        UrlMatch::Beginning(path)
     })
 }
 
@@ -243,7 +243,7 @@ mod tests {
         ] {
             check(pattern, None);
         }
-        // Neither deep nor long ones cost more than their length.
+        // Neither nesting nor length costs more than linear time.
         let deep = ["(".repeat(30_000), ")".repeat(30_000)].concat();
         check(&deep, None);
         check(&"(".repeat(60_000), None);
@@ -252,15 +252,15 @@ mod tests {
 
     #[test]
     fn urls_are_one_or_begin_alike() {
-        let check = |pattern: &str, expected: Option<Urls>| {
+        let check = |pattern: &str, expected: Option<UrlMatch>| {
             assert_eq!(urls(pattern.as_bytes(), b"?"), expected, "{pattern}");
         };
-        let one = |path: &str| Some(Urls::One(path.into()));
-        let beginning = |path: &str| Some(Urls::Beginning(path.into()));
-        check(".*", Some(Urls::All));
-        check("^/.*$", Some(Urls::All));
-        check("/.*", Some(Urls::All));
-        check("/", Some(Urls::All));
+        let one = |path: &str| Some(UrlMatch::One(path.into()));
+        let beginning = |path: &str| Some(UrlMatch::Beginning(path.into()));
+        check(".*", Some(UrlMatch::All));
+        check("^/.*$", Some(UrlMatch::All));
+        check("/.*", Some(UrlMatch::All));
+        check("/", Some(UrlMatch::All));
         check("^/$", one("/"));
         check("^/news$", one("/news"));
         check("^/a\\.css\\?v=1$", one("/a.css?v=1"));
@@ -288,9 +288,9 @@ mod tests {
 
     #[test]
     fn targets_may_end_in_a_wildcard() {
-        assert_eq!(target(b"/a(b"), Urls::One(b"/a(b".to_vec()));
-        assert_eq!(target(b"/a.*"), Urls::Beginning(b"/a".to_vec()));
-        assert_eq!(target(b"/a/*"), Urls::Beginning(b"/a/".to_vec()));
-        assert_eq!(target(b"/*"), Urls::All);
+        assert_eq!(target(b"/a(b"), UrlMatch::One(b"/a(b".to_vec()));
+        assert_eq!(target(b"/a.*"), UrlMatch::Beginning(b"/a".to_vec()));
+        assert_eq!(target(b"/a/*"), UrlMatch::Beginning(b"/a/".to_vec()));
+        assert_eq!(target(b"/*"), UrlMatch::All);
     }
 }

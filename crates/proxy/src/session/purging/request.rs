@@ -1,4 +1,4 @@
-//! What a purge names, as the plugins of applications write it.
+//! Parser of purge requests, as plugins of applications write them.
 
 use std::fmt;
 
@@ -10,54 +10,54 @@ use microcache_policy::Fields;
 use microcache_policy::key::normal_host;
 use microcache_policy::tags::MAX_TAG_LENGTH;
 
-use super::pattern::{self, Urls};
+use super::pattern::{self, UrlMatch};
 
-/// The most names in one request. Magento puts what fits into 7680 bytes into one, which is some 360.
+/// Most names in one request. Magento sends up to 7680 bytes in one, some 360 names.
 const MAX_NAMES: usize = 512;
 
-/// How a field names tags.
+/// Syntax of a field with tags.
 #[derive(Clone, Copy)]
-enum Form {
-    /// A list in which each of these bytes separates.
+enum TagSyntax {
+    /// List with these separator bytes.
     List(&'static [u8]),
-    /// A list, or the pattern that plugins make of one.
+    /// List, or the regular expression that plugins build from one.
     Pattern,
 }
 
-/// Request fields with tags; what is named in the third column is purged softly.
-const TAGS: [(&str, Form, Strength); 9] = [
-    ("Cache-Tag", Form::List(b","), Strength::Hard),
-    ("Surrogate-Key", Form::List(b" \t"), Strength::Hard),
-    ("xkey", Form::List(b", \t"), Strength::Hard),
-    ("xkey-purge", Form::List(b", \t"), Strength::Hard),
-    ("xkey-softpurge", Form::List(b", \t"), Strength::Soft),
-    ("Cache-Tags", Form::Pattern, Strength::Hard),
-    ("X-Cache-Tags", Form::Pattern, Strength::Hard),
-    ("Purge-Cache-Tags", Form::Pattern, Strength::Hard),
-    ("X-Magento-Tags-Pattern", Form::Pattern, Strength::Hard),
+/// Request fields with tags: name, syntax, and strength of the purge.
+const TAGS: [(&str, TagSyntax, Strength); 9] = [
+    ("Cache-Tag", TagSyntax::List(b","), Strength::Hard),
+    ("Surrogate-Key", TagSyntax::List(b" \t"), Strength::Hard),
+    ("xkey", TagSyntax::List(b", \t"), Strength::Hard),
+    ("xkey-purge", TagSyntax::List(b", \t"), Strength::Hard),
+    ("xkey-softpurge", TagSyntax::List(b", \t"), Strength::Soft),
+    ("Cache-Tags", TagSyntax::Pattern, Strength::Hard),
+    ("X-Cache-Tags", TagSyntax::Pattern, Strength::Hard),
+    ("Purge-Cache-Tags", TagSyntax::Pattern, Strength::Hard),
+    ("X-Magento-Tags-Pattern", TagSyntax::Pattern, Strength::Hard),
 ];
 
-/// Fields that ask for a soft purge.
+/// Fields that request a soft purge.
 const SOFT: [&str; 3] = ["Soft-Purge", "X-Soft-Purge", "Fastly-Soft-Purge"];
 
-/// Fields with a pattern of urls, of any method.
+/// Fields with a URL pattern, for any method.
 const URLS: [&str; 2] = ["X-Ban-Regex", "X-Purge-Regex"];
-/// The same, of BAN.
+/// Fields of BAN with a URL pattern.
 const BAN_URLS: [&str; 3] = ["X-Url", "X-Ban-Url", "Ban-Url"];
-/// Fields of BAN with a pattern of hosts.
+/// Fields of BAN with a host pattern.
 const BAN_HOSTS: [&str; 3] = ["X-Host", "X-Ban-Host", "Ban-Host"];
-/// Fields of BAN with a pattern of types.
+/// Fields of BAN with a media type pattern.
 const BAN_TYPES: [&str; 2] = ["X-Content-Type", "Ban-Content-Type"];
 
-/// What cannot be understood, and what to write.
+/// Error of a purge request: its reason, and a correct form.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Refusal {
+pub(super) struct PurgeRequestError {
     field: &'static str,
     what: String,
     remedy: &'static str,
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for PurgeRequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             field,
@@ -68,8 +68,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Whether a request by this method is a purge. Methods are compared as they are (RFC 9110 §9.1), and no
-/// field stands in for one.
+/// Returns `true` for purge methods. Methods are case-sensitive (RFC 9110 §9.1), and no field overrides them.
 pub(super) fn is_purge(method: &Method) -> bool {
     matches!(
         method.as_str(),
@@ -77,12 +76,12 @@ pub(super) fn is_purge(method: &Method) -> bool {
     )
 }
 
-/// What a request names: its tags; without any, urls. Nothing is guessed: what cannot be understood is
-/// refused as a whole.
+/// Parses the scopes of a purge: tags, or without any, URLs. Fails as a whole if any part is not understood;
+/// nothing is guessed.
 pub(super) fn read(
     request: &Request<'_>,
     scope_of_url: impl Fn(&[u8], &[u8]) -> Scope,
-) -> Result<Vec<(Scope, Strength)>, Refusal> {
+) -> Result<Vec<(Scope, Strength)>, PurgeRequestError> {
     let is_soft = is_soft(request.fields)?;
     let mut named = match tags(request.fields)? {
         Some(named) => named,
@@ -92,7 +91,7 @@ pub(super) fn read(
             .collect(),
     };
     if named.len() > MAX_NAMES {
-        return Err(Refusal {
+        return Err(PurgeRequestError {
             field: "names",
             what: format!("{} in one request, of {MAX_NAMES} at most", named.len()),
             remedy: "send several requests, or purge what they have in common",
@@ -106,7 +105,7 @@ pub(super) fn read(
     Ok(named)
 }
 
-fn is_soft(fields: Fields<'_>) -> Result<bool, Refusal> {
+fn is_soft(fields: Fields<'_>) -> Result<bool, PurgeRequestError> {
     let mut is_soft = false;
     for name in SOFT {
         for value in fields.all(name) {
@@ -120,9 +119,8 @@ fn is_soft(fields: Fields<'_>) -> Result<bool, Refusal> {
     Ok(is_soft)
 }
 
-/// The tags that are named. `None` if no field names tags: one that is there and names none is a
-/// mistake, and not the wish to purge something else.
-fn tags(fields: Fields<'_>) -> Result<Option<Vec<(Scope, Strength)>>, Refusal> {
+/// Parses the tags. `None` without a field for tags; an empty field is an error, not a purge of something else.
+fn tags(fields: Fields<'_>) -> Result<Option<Vec<(Scope, Strength)>>, PurgeRequestError> {
     let mut named = Vec::new();
     for (field, form, strength) in TAGS {
         for value in fields.all(field) {
@@ -138,13 +136,17 @@ fn tags(fields: Fields<'_>) -> Result<Option<Vec<(Scope, Strength)>>, Refusal> {
     Ok((!named.is_empty()).then_some(named))
 }
 
-fn names(field: &'static str, form: Form, value: &[u8]) -> Result<Vec<Scope>, Refusal> {
+fn names(
+    field: &'static str,
+    form: TagSyntax,
+    value: &[u8],
+) -> Result<Vec<Scope>, PurgeRequestError> {
     const LIST: &str =
         "write a list of tags, without patterns, or purge by the interface for operators";
     let names = match form {
-        Form::Pattern if pattern::is_everything(value) => return Ok(vec![Scope::Everything]),
-        Form::Pattern => pattern::names(value).ok_or_else(|| refused(field, value, LIST))?,
-        Form::List(separators) => value
+        TagSyntax::Pattern if pattern::is_everything(value) => return Ok(vec![Scope::Everything]),
+        TagSyntax::Pattern => pattern::names(value).ok_or_else(|| refused(field, value, LIST))?,
+        TagSyntax::List(separators) => value
             .split(|byte| separators.contains(byte))
             .map(|name| name.trim_ascii().to_vec())
             .filter(|name| !name.is_empty())
@@ -163,16 +165,16 @@ fn names(field: &'static str, form: Form, value: &[u8]) -> Result<Vec<Scope>, Re
         .collect())
 }
 
-/// The urls that are named.
+/// Parses the URLs.
 fn locations(
     request: &Request<'_>,
     scope_of_url: impl Fn(&[u8], &[u8]) -> Scope,
-) -> Result<Vec<Scope>, Refusal> {
+) -> Result<Vec<Scope>, PurgeRequestError> {
     let hosts = hosts(request)?;
     let urls = urls(request)?;
     let Some(hosts) = hosts else {
         return match urls {
-            Urls::All => Ok(vec![Scope::Everything]),
+            UrlMatch::All => Ok(vec![Scope::Everything]),
             _ => Err(refused(
                 BAN_HOSTS[0],
                 b".*",
@@ -183,15 +185,15 @@ fn locations(
     Ok(hosts
         .into_iter()
         .map(|host| match &urls {
-            Urls::All => Scope::Host(host.into()),
-            Urls::One(target) => scope_of_url(&host, target),
-            Urls::Beginning(path) => Scope::prefixed(host.into(), Bytes::copy_from_slice(path)),
+            UrlMatch::All => Scope::Host(host.into()),
+            UrlMatch::One(target) => scope_of_url(&host, target),
+            UrlMatch::Beginning(path) => Scope::prefixed(host.into(), Bytes::copy_from_slice(path)),
         })
         .collect())
 }
 
-/// The hosts, as keys have them; `None` stands for all. The request's own is meant where no other is.
-fn hosts(request: &Request<'_>) -> Result<Option<Vec<Vec<u8>>>, Refusal> {
+/// Parses the hosts, in the form of keys; `None` is all of them. Default: the request's own host.
+fn hosts(request: &Request<'_>) -> Result<Option<Vec<Vec<u8>>>, PurgeRequestError> {
     let Some((field, value)) = first(request, &BAN_HOSTS) else {
         return Ok(Some(vec![normal_host(request.scheme, request.host)]));
     };
@@ -209,7 +211,7 @@ fn hosts(request: &Request<'_>) -> Result<Option<Vec<Vec<u8>>>, Refusal> {
     }
 }
 
-fn urls(request: &Request<'_>) -> Result<Urls, Refusal> {
+fn urls(request: &Request<'_>) -> Result<UrlMatch, PurgeRequestError> {
     const PATH: &str =
         "write a path as in ^/news$, the beginning of one as in ^/news/, or .* for all";
     if let Some((field, value)) = first(request, &BAN_TYPES)
@@ -225,7 +227,7 @@ fn urls(request: &Request<'_>) -> Result<Urls, Refusal> {
         return pattern::urls(value, b"").ok_or_else(|| refused(field, value, PATH));
     }
     if request.method.as_str() == "PURGEALL" {
-        return Ok(Urls::All);
+        return Ok(UrlMatch::All);
     }
     let method = request.fields.get("x-purge-method").unwrap_or_default();
     if !method.trim_ascii().eq_ignore_ascii_case(b"regex") {
@@ -236,7 +238,7 @@ fn urls(request: &Request<'_>) -> Result<Urls, Refusal> {
         .ok_or_else(|| refused("X-Purge-Method", request.target, PATH))
 }
 
-/// The first of these fields that a BAN has.
+/// Returns the first of these fields, on a BAN.
 fn first<'a>(request: &Request<'a>, names: &[&'static str]) -> Option<(&'static str, &'a [u8])> {
     if request.method.as_str() != "BAN" {
         return None;
@@ -246,11 +248,11 @@ fn first<'a>(request: &Request<'a>, names: &[&'static str]) -> Option<(&'static 
         .find_map(|name| Some((*name, request.fields.get(name)?)))
 }
 
-fn refused(field: &'static str, value: &[u8], remedy: &'static str) -> Refusal {
+fn refused(field: &'static str, value: &[u8], remedy: &'static str) -> PurgeRequestError {
     const LONGEST: usize = 100;
     let shown = value[..value.len().min(LONGEST)].escape_ascii();
     let rest = if value.len() > LONGEST { "…" } else { "" };
-    Refusal {
+    PurgeRequestError {
         field,
         what: format!("`{shown}{rest}` is not understood"),
         remedy,
@@ -278,7 +280,7 @@ mod tests {
         }
     }
 
-    fn ask(line: &str, fields: &str) -> Result<Vec<(Scope, Strength)>, Refusal> {
+    fn ask(line: &str, fields: &str) -> Result<Vec<(Scope, Strength)>, PurgeRequestError> {
         let (method, target) = line.split_once(' ').expect("a method and a target");
         let method: Method = method.parse().expect("a method");
         let request = Request {
@@ -377,7 +379,7 @@ mod tests {
             "X-Ban-Url: ^/x$\r\nX-Ban-Host: a.example\r\n",
             &["url a.example/x"],
         );
-        // Of a purge these fields mean nothing: it names its url itself.
+        // PURGE ignores these fields: its target is the URL.
         check(
             "PURGE /y",
             "X-Url: ^/x$\r\nX-Host: a.example\r\n",

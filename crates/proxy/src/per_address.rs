@@ -1,8 +1,8 @@
-//! How many connections each client has, and how many one may have.
+//! Limits of connections per address.
 //!
-//! A client beyond that pays with connections of its own that wait for a request, those that have waited longest first;
-//! with none of them, the new one is refused. So one address does not take all the room there is, whatever it does
-//! with it, and browsers behind it find their connections closed where those were of no use.
+//! At its limit, a client's idle connections are closed for a new one, longest idle first; without any, the new
+//! one is refused. So one address cannot take all connections, and browsers behind it lose only connections
+//! that are idle.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -14,29 +14,30 @@ use parking_lot::Mutex;
 
 use microcache_policy::Network;
 
-/// To look for connections that wait takes longer the more there are. For one address it is done so often at most.
-const LOOK_AGAIN: Millis = 50;
+/// Least time in milliseconds between two searches for idle connections of an address, whose cost grows with
+/// their number.
+const SEARCH_INTERVAL: Millis = 50;
 
-/// The connections of each client.
-pub(crate) struct Addresses {
+/// Number of connections per address, and their limit.
+pub(crate) struct AddressLimits {
     most: AtomicUsize,
-    counts: Mutex<HashMap<Network, Count>>,
+    counts: Mutex<HashMap<Network, AddressCount>>,
 }
 
 #[derive(Default)]
-struct Count {
+struct AddressCount {
     open: usize,
-    /// When nobody was found who could give way.
-    in_vain: Option<Time>,
+    /// Time of the last search that found no idle connection.
+    fruitless_search: Option<Time>,
 }
 
-/// One of a client's connections, as long as it is kept.
-pub(crate) struct Guest {
-    addresses: Arc<Addresses>,
+/// One connection of a client; counted until it is dropped.
+pub(crate) struct AddressPermit {
+    addresses: Arc<AddressLimits>,
     network: Network,
 }
 
-impl Addresses {
+impl AddressLimits {
     pub(crate) fn new(most: usize) -> Self {
         Self {
             most: AtomicUsize::new(most),
@@ -44,8 +45,8 @@ impl Addresses {
         }
     }
 
-    /// So many of each from now on. Nobody loses one.
-    pub(crate) fn rebound(&self, most: usize) {
+    /// Changes the limit. Open connections stay.
+    pub(crate) fn resize(&self, most: usize) {
         self.most.store(most, Ordering::Relaxed);
     }
 
@@ -53,41 +54,41 @@ impl Addresses {
         self.most.load(Ordering::Relaxed)
     }
 
-    /// Takes one more connection in. Where there are enough, `make_room` closes some that wait, and says how many.
+    /// Admits one more connection. At the limit, `close_idle` closes idle ones and returns their number.
     pub(crate) fn admit(
         self: &Arc<Self>,
         network: Network,
         now: Time,
-        make_room: impl FnOnce() -> usize,
-    ) -> Option<Guest> {
+        close_idle: impl FnOnce() -> usize,
+    ) -> Option<AddressPermit> {
         let most = self.most();
         let is_full = {
             let mut counts = self.counts.lock();
             let count = counts.entry(network).or_default();
             let is_full = count.open >= most;
-            let looked = |at: Time| now.since(at) < LOOK_AGAIN;
-            if is_full && count.in_vain.is_some_and(looked) {
+            let looked = |at: Time| now.since(at) < SEARCH_INTERVAL;
+            if is_full && count.fruitless_search.is_some_and(looked) {
                 return None;
             }
-            // Counted before those leave that are told to: the lock is not held while they are looked for.
+            // Counted before the closed ones are gone: the lock is not held during the search.
             count.open += 1;
             is_full
         };
-        let guest = Guest {
+        let permit = AddressPermit {
             addresses: Arc::clone(self),
             network,
         };
-        if is_full && make_room() == 0 {
+        if is_full && close_idle() == 0 {
             if let Some(count) = self.counts.lock().get_mut(&network) {
-                count.in_vain = Some(now);
+                count.fruitless_search = Some(now);
             }
             return None;
         }
-        Some(guest)
+        Some(permit)
     }
 }
 
-impl Drop for Guest {
+impl Drop for AddressPermit {
     fn drop(&mut self) {
         if let Entry::Occupied(mut entry) = self.addresses.counts.lock().entry(self.network) {
             let count = entry.get_mut();
@@ -113,7 +114,7 @@ mod tests {
 
     #[test]
     fn each_has_so_many_and_gives_them_back() {
-        let all = Arc::new(Addresses::new(2));
+        let all = Arc::new(AddressLimits::new(2));
         let none = || 0;
         let one = all.admit(network(1), at(0), none);
         let two = all.admit(network(1), at(0), none);
@@ -124,13 +125,13 @@ mod tests {
         assert!(all.admit(network(1), at(0), none).is_some());
         drop(two);
         assert!(all.counts.lock().is_empty(), "nothing is kept of nobody");
-        all.rebound(0);
+        all.resize(0);
         assert!(all.admit(network(1), at(0), none).is_none());
     }
 
     #[test]
     fn who_has_enough_gives_up_what_waits_and_is_not_looked_at_all_the_time() {
-        let all = Arc::new(Addresses::new(1));
+        let all = Arc::new(AddressLimits::new(1));
         let first = all.admit(network(1), at(0), || panic!("there is room"));
         let second = all.admit(network(1), at(0), || 1);
         assert!(second.is_some(), "another one leaves for it");

@@ -1,4 +1,4 @@
-//! What a proxy that passes bytes on says first: read off a socket, and nothing of what is behind it.
+//! Reads the PROXY header off a socket, without consuming bytes behind it.
 
 use std::io;
 use std::net::IpAddr;
@@ -8,39 +8,39 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::proxy_protocol::{self, LONGEST, Malformed, Source};
+use crate::proxy_protocol::{self, BadProxyHeader, LONGEST, ProxySource};
 use crate::session::Caller;
 
-/// Why nobody knows whose a connection is.
+/// Reasons for a missing client address.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum NotIntroduced {
-    /// It begins with something else.
+pub(crate) enum ProxyHeaderError {
+    /// The connection does not begin with a valid header.
     #[error("{0}")]
-    Malformed(#[from] Malformed),
-    /// It does not begin.
+    Malformed(#[from] BadProxyHeader),
+    /// The header did not arrive in time.
     #[error("nothing came in time (client_head_timeout)")]
     Late,
-    /// It is over.
+    /// The connection failed or was closed.
     #[error("{0}")]
     Gone(#[from] io::Error),
 }
 
-/// Whom a proxy at this address has connected for.
-pub(crate) async fn introduced(
+/// Reads the header that the proxy at this address sends, and returns its client.
+pub(crate) async fn read_proxy_header(
     socket: &mut TcpStream,
     proxy: IpAddr,
     patience: Duration,
-) -> Result<Caller, NotIntroduced> {
+) -> Result<Caller, ProxyHeaderError> {
     let read = timeout(patience, read(socket)).await;
-    Ok(match read.map_err(|_| NotIntroduced::Late)?? {
-        Source::Client(address) => Caller::through(proxy, Some(address)),
-        Source::Unknown => Caller::through(proxy, None),
-        Source::Proxy => Caller::at(proxy),
+    Ok(match read.map_err(|_| ProxyHeaderError::Late)?? {
+        ProxySource::Client(address) => Caller::through(proxy, Some(address)),
+        ProxySource::Unknown => Caller::through(proxy, None),
+        ProxySource::Proxy => Caller::at(proxy),
     })
 }
 
-/// Bytes are looked at where they wait, and taken from there once it is known that they belong to the header.
-async fn read(socket: &mut TcpStream) -> Result<Source, NotIntroduced> {
+/// Bytes are peeked at, and consumed only once they are known to belong to the header.
+async fn read(socket: &mut TcpStream) -> Result<ProxySource, ProxyHeaderError> {
     let mut header = vec![0; LONGEST];
     let mut taken = 0;
     loop {

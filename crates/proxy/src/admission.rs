@@ -1,10 +1,9 @@
-//! How many descriptors clients may take: one for each connection, and another one towards the
-//! origin for as long as a tunnel, an event stream or a long body goes on.
+//! Admission of connections by file descriptors: one for each connection, and another one towards the origin
+//! for the duration of a tunnel, an event stream or a long body.
 //!
-//! When there are no more, connections that wait for a request give way: of the address that has
-//! most of them, those that have waited longest. One address with many connections shuts nobody
-//! out but itself, and a connection on which only parts of a head have come waits like any other.
-//! Tunnels and event streams are not ended for others, so an address leaves a tenth of them from the beginning.
+//! At the limit idle connections are closed: of the address that has most of them, those that have been idle
+//! longest. One address with many connections thus harms only itself, and a connection with a partial request
+//! head counts as idle. Tunnels and event streams are not closed for others, so one address leaves a tenth of them free.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -19,57 +18,56 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use crate::addresses::{Addresses, Guest};
 use crate::config::Config;
-use crate::connections::{Connections, Idle};
+use crate::connections::{IdleConnection, ThreadConnections};
 use crate::descriptors;
 use crate::notices::{Kind, Notices};
+use crate::per_address::{AddressLimits, AddressPermit};
 use microcache_policy::Network;
 
-/// An address gives one of so many of its connections at a time, so that looking for them is not
-/// done for each.
+/// One in this many connections of an address is closed at a time, to amortise the search.
 const SHARE: usize = 64;
-/// A connection that never had a request gives way after so many milliseconds: its first one may be
-/// on its way.
-const GIVES_WAY_AFTER: Millis = 200;
-/// Who waits for a place looks so often for somebody who can give way.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
-/// How long a tunnel waits for the descriptor of a connection that was told to go.
+/// Time in milliseconds before a connection without a first request may be closed: the request may be in
+/// flight.
+const FIRST_REQUEST_GRACE: Millis = 200;
+/// Interval at which a connection that waits for a permit searches for an idle one.
+const SEARCH_INTERVAL: Duration = Duration::from_millis(50);
+/// Time that a tunnel waits for the descriptor of a closed connection.
 const DESCRIPTOR_WAIT: Duration = Duration::from_secs(1);
-/// An unfinished body up to this size has the place with the origin that it began with.
-const LARGEST_PAGE: u64 = 1024 * 1024;
-/// Tunnels and event streams may be one in so many of all descriptors, and take twice that.
+/// Size in bytes up to which an unfinished body keeps its slot in the origin's queue.
+const LARGEST_QUEUED_BODY: u64 = 1024 * 1024;
+/// Share of all descriptors that tunnels and event streams may be (one in this many); they take twice that.
 const TUNNELS_SHARE: usize = 4;
-/// An address may have nine in ten of all connections, so that something is left for others, and as many as these in
-/// any case: behind one address there may be a whole country. Of tunnels and event streams it may have the same part.
+/// Share of all connections for one address, so that others can connect; at least [`ADDRESS_LEAST`], as a whole
+/// country may be behind one address. The same share of tunnels and event streams.
 const ADDRESS_SHARE: (usize, usize) = (9, 10);
 const ADDRESS_LEAST: usize = 1024;
 
-/// The descriptors that clients may take.
-pub(crate) struct Room {
-    connections: Seats,
-    descriptors: Seats,
-    tunnels: Seats,
-    addresses: Arc<Addresses>,
-    /// The tunnels and event streams of each address: one connection with HTTP/2 can have many.
-    tunnels_of: Arc<Addresses>,
-    threads: Mutex<Vec<Arc<Connections>>>,
+/// Limits of connections and tunnels, by the file descriptors that they take.
+pub(crate) struct ConnectionLimits {
+    connections: Slots,
+    descriptors: Slots,
+    tunnels: Slots,
+    addresses: Arc<AddressLimits>,
+    /// Tunnels and event streams of each address: one HTTP/2 connection can have many.
+    address_tunnels: Arc<AddressLimits>,
+    threads: Mutex<Vec<Arc<ThreadConnections>>>,
     accepted: AtomicU64,
     dismissed: AtomicU64,
     notices: Notices,
 }
 
-/// What there is room for.
+/// Numbers of the limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Bounds {
+pub(crate) struct LimitSettings {
     descriptors: usize,
     connections: usize,
     tunnels: usize,
     per_address: usize,
 }
 
-impl Bounds {
-    /// What a configuration leaves room for.
+impl LimitSettings {
+    /// Limits that a configuration allows.
     pub(crate) fn of(config: &Config) -> Self {
         let limits = &config.limits;
         let descriptors = descriptors::for_clients(config);
@@ -83,7 +81,7 @@ impl Bounds {
         }
     }
 
-    /// So many descriptors, within bounds on what they are for.
+    /// Limits within this number of descriptors.
     fn new(descriptors: usize, max_connections: Option<usize>, max_tunnels: Option<usize>) -> Self {
         let connections = max_connections.unwrap_or(descriptors).min(descriptors);
         let tunnels = max_tunnels.unwrap_or((descriptors / TUNNELS_SHARE).max(1));
@@ -97,19 +95,19 @@ impl Bounds {
     }
 
     /// The most tunnels and event streams of one address.
-    const fn tunnels_of_one(&self) -> usize {
+    const fn tunnels_per_address(&self) -> usize {
         let (part, of) = ADDRESS_SHARE;
         self.tunnels - self.tunnels / of * (of - part)
     }
 }
 
-/// So many of something, of which there may come to be more or fewer.
-struct Seats {
+/// A semaphore whose size can change.
+struct Slots {
     free: Arc<Semaphore>,
     all: AtomicUsize,
 }
 
-impl Seats {
+impl Slots {
     fn new(all: usize) -> Self {
         Self {
             free: Arc::new(Semaphore::new(all)),
@@ -133,8 +131,8 @@ impl Seats {
         Arc::clone(&self.free).acquire_owned().await.ok()
     }
 
-    /// So many from now on. Those that are too many and taken are not given out again.
-    fn rebound(&self, all: usize) {
+    /// Changes the size. Surplus permits that are in use are not issued again.
+    fn resize(&self, all: usize) {
         let before = self.all.swap(all, Ordering::Relaxed);
         self.free.add_permits(all.saturating_sub(before));
         let surplus = before.saturating_sub(all);
@@ -152,77 +150,76 @@ impl Seats {
     }
 }
 
-/// What clients have taken, of what there is for them.
+/// Connections and tunnels in use, and their limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Taken {
-    /// Client connections.
+pub struct ConnectionUsage {
+    /// Open client connections.
     pub connections: usize,
-    /// Those of them that wait for a request.
+    /// Idle client connections, included in `connections`.
     pub idle: usize,
-    /// The most connections at a time.
+    /// Limit of connections.
     pub max_connections: usize,
-    /// Connections that were accepted, since the start.
+    /// Connections accepted since the start.
     pub accepted: u64,
-    /// Connections that were closed while they waited for a request, to make room.
+    /// Idle connections closed to admit others, since the start.
     pub dismissed: u64,
-    /// Tunnels and event streams.
+    /// Open tunnels and event streams.
     pub tunnels: usize,
-    /// The most of those at a time.
+    /// Limit of tunnels and event streams.
     pub max_tunnels: usize,
 }
 
-/// What a connection holds.
-pub(crate) struct Place {
+/// Admission of one connection; released on drop.
+pub(crate) struct ConnectionPermit {
     _connection: OwnedSemaphorePermit,
     _descriptor: OwnedSemaphorePermit,
-    /// Once it is known whose it is, unless his connections are not counted.
-    _guest: Option<Guest>,
+    /// Count of the client's address, unless its connections are not limited.
+    _address: Option<AddressPermit>,
 }
 
-impl Place {
-    /// It counts as one of this client's connections.
+impl ConnectionPermit {
+    /// Adds the count of the client's address.
     #[must_use]
-    pub(crate) fn of(self, guest: Option<Guest>) -> Self {
+    pub(crate) fn of(self, address: Option<AddressPermit>) -> Self {
         Self {
-            _guest: guest,
+            _address: address,
             ..self
         }
     }
 }
 
-/// What a response holds beside its client's place, as long as it goes on.
+/// Permits of a response in addition to its connection's; released on drop.
 #[derive(Default)]
-pub(crate) struct Held {
+pub(crate) struct ResponsePermits {
     _descriptor: Option<OwnedSemaphorePermit>,
     _tunnel: Option<OwnedSemaphorePermit>,
-    /// One of those that its address may have.
-    _guest: Option<Guest>,
+    /// Count of the client's address.
+    _address: Option<AddressPermit>,
 }
 
-/// What a response needs beside its client's place.
+/// Permits that a response needs in addition to its connection's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Need {
-    /// It is here, or has one of the origin's places as long as it goes on.
+pub(crate) enum PermitKind {
+    /// None: it is local, or keeps its slot in the origin's queue.
     Nothing,
-    /// It may be long, and gives that place back when it is.
+    /// A descriptor: it may be long, and then gives up its slot in the origin's queue.
     Descriptor,
-    /// It is a tunnel or an event stream, and goes on until somebody has enough. What documents are told of comes
-    /// from here, and has no descriptor.
+    /// A tunnel or an event stream. Subscriptions to documents are local and need no descriptor.
     Tunnel { has_descriptor: bool },
 }
 
-/// There are as many tunnels and event streams as there may be.
+/// Error: the limit of tunnels and event streams is reached.
 #[derive(Debug)]
-pub(crate) struct TooMany;
+pub(crate) struct TunnelLimitReached;
 
-impl Room {
-    pub(crate) fn new(bounds: Bounds, notices: Notices) -> Self {
+impl ConnectionLimits {
+    pub(crate) fn new(bounds: LimitSettings, notices: Notices) -> Self {
         Self {
-            connections: Seats::new(bounds.connections),
-            descriptors: Seats::new(bounds.descriptors),
-            tunnels: Seats::new(bounds.tunnels),
-            addresses: Arc::new(Addresses::new(bounds.per_address)),
-            tunnels_of: Arc::new(Addresses::new(bounds.tunnels_of_one())),
+            connections: Slots::new(bounds.connections),
+            descriptors: Slots::new(bounds.descriptors),
+            tunnels: Slots::new(bounds.tunnels),
+            addresses: Arc::new(AddressLimits::new(bounds.per_address)),
+            address_tunnels: Arc::new(AddressLimits::new(bounds.tunnels_per_address())),
             threads: Mutex::default(),
             accepted: AtomicU64::new(0),
             dismissed: AtomicU64::new(0),
@@ -230,22 +227,22 @@ impl Room {
         }
     }
 
-    /// Other bounds from now on. Nobody who has a place loses it.
-    pub(crate) fn rebound(&self, bounds: Bounds) {
-        self.connections.rebound(bounds.connections);
-        self.descriptors.rebound(bounds.descriptors);
-        self.tunnels.rebound(bounds.tunnels);
-        self.addresses.rebound(bounds.per_address);
-        self.tunnels_of.rebound(bounds.tunnels_of_one());
+    /// Changes the limits. Permits in use stay.
+    pub(crate) fn resize(&self, bounds: LimitSettings) {
+        self.connections.resize(bounds.connections);
+        self.descriptors.resize(bounds.descriptors);
+        self.tunnels.resize(bounds.tunnels);
+        self.addresses.resize(bounds.per_address);
+        self.address_tunnels.resize(bounds.tunnels_per_address());
     }
 
-    /// What clients have taken.
-    pub(crate) fn taken(&self) -> Taken {
+    /// Returns connections and tunnels in use.
+    pub(crate) fn usage(&self) -> ConnectionUsage {
         let mut idle = 0;
         for connections in self.threads.lock().iter() {
             connections.each(|_, waits| idle += usize::from(waits.is_some()));
         }
-        Taken {
+        ConnectionUsage {
             connections: self.connections.taken(),
             idle,
             max_connections: self.connections.all(),
@@ -256,47 +253,47 @@ impl Room {
         }
     }
 
-    /// Takes the connections of one more thread into account.
-    pub(crate) fn add(&self, connections: &Arc<Connections>) {
+    /// Registers the connections of one more thread.
+    pub(crate) fn add(&self, connections: &Arc<ThreadConnections>) {
         self.threads.lock().push(Arc::clone(connections));
     }
 
-    /// A place for a connection that was accepted. Without one, somebody else's is taken; if all
-    /// have requests, it waits for the first of them that has not.
-    pub(crate) async fn place(&self, clock: &Clock) -> Option<Place> {
+    /// Waits for a permit of an accepted connection. At the limit an idle connection is closed for it; without
+    /// any, it waits for the first one.
+    pub(crate) async fn admit(&self, clock: &Clock) -> Option<ConnectionPermit> {
         self.accepted.fetch_add(1, Ordering::Relaxed);
-        if let Some(place) = self.free_place() {
+        if let Some(place) = self.try_admit() {
             return Some(place);
         }
         let line = "no room for another connection: idle ones are closed (max_connections, file descriptors)";
         self.notices.say(Kind::NoRoom, "connections", line);
         let mut place = pin!(async {
-            Some(Place {
+            Some(ConnectionPermit {
                 _connection: self.connections.take().await?,
                 _descriptor: self.descriptors.take().await?,
-                _guest: None,
+                _address: None,
             })
         });
         loop {
-            self.make_room(clock.now());
-            if let Ok(place) = timeout(LOOK_AGAIN, &mut place).await {
+            self.close_idle(clock.now());
+            if let Ok(place) = timeout(SEARCH_INTERVAL, &mut place).await {
                 return place;
             }
         }
     }
 
-    fn free_place(&self) -> Option<Place> {
-        Some(Place {
+    fn try_admit(&self) -> Option<ConnectionPermit> {
+        Some(ConnectionPermit {
             _connection: self.connections.try_take()?,
             _descriptor: self.descriptors.try_take()?,
-            _guest: None,
+            _address: None,
         })
     }
 
-    /// One of the connections that a client may have. If he has as many, those of his that wait for a request give way.
-    pub(crate) fn guest(&self, network: Network, now: Time) -> Option<Guest> {
+    /// Counts one connection of a client; `None` at its limit, if none of its connections is idle.
+    pub(crate) fn admit_address(&self, network: Network, now: Time) -> Option<AddressPermit> {
         let make_room = || {
-            let mut idle: Vec<Idle> = Vec::new();
+            let mut idle: Vec<IdleConnection> = Vec::new();
             let mut count: usize = 0;
             for connections in self.threads.lock().iter() {
                 connections.each(|one, waits| {
@@ -311,98 +308,98 @@ impl Room {
         self.addresses.admit(network, now, make_room)
     }
 
-    /// How many connections a client may have.
+    /// Returns the limit of connections per address.
     pub(crate) fn per_address(&self) -> usize {
         self.addresses.most()
     }
 
-    /// Takes what a response to this address needs beside its client's place.
-    pub(crate) async fn hold(
+    /// Acquires the permits that a response to this address needs.
+    pub(crate) async fn acquire(
         &self,
-        need: Need,
+        need: PermitKind,
         network: Option<Network>,
         now: Time,
-    ) -> Result<Held, TooMany> {
+    ) -> Result<ResponsePermits, TunnelLimitReached> {
         match need {
-            Need::Nothing => Ok(Held::default()),
-            // Counted if there is one, so that others do not come; not refused if there is none,
-            // because most are over soon.
-            Need::Descriptor => Ok(Held {
+            PermitKind::Nothing => Ok(ResponsePermits::default()),
+            // Counted if available, to keep other connections out; not refused otherwise, because most are
+            // short.
+            PermitKind::Descriptor => Ok(ResponsePermits {
                 _descriptor: self.descriptors.try_take(),
-                ..Held::default()
+                ..ResponsePermits::default()
             }),
-            Need::Tunnel { has_descriptor } => {
-                self.hold_tunnel_of(network, has_descriptor, now).await
+            PermitKind::Tunnel { has_descriptor } => {
+                self.acquire_tunnel_for(network, has_descriptor, now).await
             }
         }
     }
 
-    async fn hold_tunnel_of(
+    async fn acquire_tunnel_for(
         &self,
         network: Option<Network>,
         has_descriptor: bool,
         now: Time,
-    ) -> Result<Held, TooMany> {
-        let mut guest = None;
+    ) -> Result<ResponsePermits, TunnelLimitReached> {
+        let mut address = None;
         if let Some(network) = network {
-            let admitted = self.tunnels_of.admit(network, now, || 0);
-            guest = Some(admitted.ok_or_else(|| {
+            let admitted = self.address_tunnels.admit(network, now, || 0);
+            address = Some(admitted.ok_or_else(|| {
                 let line = format!(
                     "a tunnel or an event stream was refused: its address has {} of them already, nine in ten of `max_tunnels`; \
                      a proxy or CDN of yours belongs into `trusted_proxies`, so that its clients are told apart",
-                    self.tunnels_of.most()
+                    self.address_tunnels.most()
                 );
                 self.notices.say(Kind::NoRoom, "tunnels of one address", line);
-                TooMany
+                TunnelLimitReached
             })?);
         }
-        let held = self.hold_tunnel(has_descriptor, now).await.ok_or_else(|| {
+        let permits = self.acquire_tunnel(has_descriptor, now).await.ok_or_else(|| {
             let line = format!(
                 "a tunnel or an event stream was refused: there are too many, or no descriptors (max_tunnels is {})",
                 self.tunnels.all()
             );
             self.notices.say(Kind::NoRoom, "tunnels", line);
-            TooMany
+            TunnelLimitReached
         })?;
-        Ok(Held {
-            _guest: guest,
-            ..held
+        Ok(ResponsePermits {
+            _address: address,
+            ..permits
         })
     }
 
-    async fn hold_tunnel(&self, has_descriptor: bool, now: Time) -> Option<Held> {
+    async fn acquire_tunnel(&self, has_descriptor: bool, now: Time) -> Option<ResponsePermits> {
         let tunnel = Some(self.tunnels.try_take()?);
         if !has_descriptor {
-            return Some(Held {
+            return Some(ResponsePermits {
                 _tunnel: tunnel,
-                ..Held::default()
+                ..ResponsePermits::default()
             });
         }
         let descriptor = match self.descriptors.try_take() {
             Some(descriptor) => descriptor,
-            None if self.make_room(now) == 0 => return None,
+            None if self.close_idle(now) == 0 => return None,
             None => timeout(DESCRIPTOR_WAIT, self.descriptors.take())
                 .await
                 .ok()??,
         };
-        Some(Held {
+        Some(ResponsePermits {
             _descriptor: Some(descriptor),
             _tunnel: tunnel,
-            ..Held::default()
+            ..ResponsePermits::default()
         })
     }
 
-    /// Closes connections that wait for a request. Says how many.
-    pub(crate) fn make_room(&self, now: Time) -> usize {
+    /// Closes idle connections. Returns their number.
+    pub(crate) fn close_idle(&self, now: Time) -> usize {
         let mut counts: HashMap<Network, usize> = HashMap::new();
-        let mut idle: Vec<Idle> = Vec::new();
+        let mut idle: Vec<IdleConnection> = Vec::new();
         for connections in self.threads.lock().iter() {
             connections.each(|network, waits| {
                 *counts.entry(network).or_default() += 1;
                 idle.extend(waits);
             });
         }
-        let count = |idle: &Idle| counts.get(&idle.network).copied().unwrap_or(0);
+        let count = |idle: &IdleConnection| counts.get(&idle.network).copied().unwrap_or(0);
         let busiest = idle
             .iter()
             .max_by_key(|idle| (count(idle), Reverse(idle.since)));
@@ -410,14 +407,14 @@ impl Room {
             return 0;
         };
         let (from, share) = (busiest.network, count(busiest).div_ceil(SHARE));
-        // If its connections are all too new, they will not be for long; nobody else pays for them.
+        // If all of its connections are too new, they will not be for long; other addresses are left alone.
         idle.retain(|idle| idle.network == from);
         self.dismiss(idle, share, now)
     }
 
-    /// Closes as many of these as may go, those first that have waited longest. Says how many.
-    fn dismiss(&self, mut idle: Vec<Idle>, share: usize, now: Time) -> usize {
-        idle.retain(|idle| idle.answered || now.since(idle.since) >= GIVES_WAY_AFTER);
+    /// Closes as many of these as allowed, longest idle first. Returns their number.
+    fn dismiss(&self, mut idle: Vec<IdleConnection>, share: usize, now: Time) -> usize {
+        idle.retain(|idle| idle.answered || now.since(idle.since) >= FIRST_REQUEST_GRACE);
         idle.sort_unstable_by_key(|idle| idle.since);
         let closed = idle.iter().filter(|idle| idle.close()).take(share).count();
         self.dismissed.fetch_add(closed as u64, Ordering::Relaxed);
@@ -425,8 +422,8 @@ impl Room {
     }
 }
 
-impl Need {
-    /// What this response needs.
+impl PermitKind {
+    /// Returns the permits that this response needs.
     pub(crate) fn of(response: &Response) -> Self {
         let is_event_stream = |value| microcache_policy::request::is_event_stream(value);
         let length = response.length;
@@ -441,7 +438,7 @@ impl Need {
         if media_type.is_some_and(is_event_stream) {
             let has_descriptor = source.has_descriptor();
             Self::Tunnel { has_descriptor }
-        } else if length.is_none_or(|length| length > LARGEST_PAGE) {
+        } else if length.is_none_or(|length| length > LARGEST_QUEUED_BODY) {
             Self::Descriptor
         } else {
             Self::Nothing
@@ -468,19 +465,19 @@ mod tests {
     }
     use State::{Answered, Busy, New};
 
-    fn room(bounds: Bounds) -> Room {
-        Room::new(bounds, Notices::default())
+    fn limits(bounds: LimitSettings) -> ConnectionLimits {
+        ConnectionLimits::new(bounds, Notices::default())
     }
 
     fn network(address: &str) -> Network {
         Network::of(address.parse().expect("an address"))
     }
 
-    /// Connections of one thread: address, since when, and what they do.
+    /// Connections of one thread: address, time, and state.
     async fn check(all: &[(&str, u64, State)], dismissed: Option<usize>) {
-        let room = room(Bounds::new(all.len(), None, None));
-        let connections = Arc::new(Connections::default());
-        room.add(&connections);
+        let limits = limits(LimitSettings::new(all.len(), None, None));
+        let connections = Arc::new(ThreadConnections::default());
+        limits.add(&connections);
         let mut activities = Vec::new();
         for &(address, since, state) in all {
             let network = network(address);
@@ -489,7 +486,7 @@ mod tests {
             if state == Answered {
                 activity.end(Time::from_millis(since));
             }
-            let place = room.free_place();
+            let place = limits.try_admit();
             assert!(place.is_some());
             let work = async move {
                 let _place = place;
@@ -498,13 +495,13 @@ mod tests {
             connections.spawn(Arc::clone(&activity), work);
             activities.push(activity);
         }
-        assert_eq!(room.make_room(NOW), usize::from(dismissed.is_some()));
+        assert_eq!(limits.close_idle(NOW), usize::from(dismissed.is_some()));
         for (index, activity) in activities.iter().enumerate() {
             let can_begin = Some(index) != dismissed && all[index].2 != Busy;
             assert_eq!(activity.begin(), can_begin, "{index} of {all:?}");
         }
         if dismissed.is_some() {
-            assert!(room.place(&Clock::start()).await.is_some());
+            assert!(limits.admit(&Clock::start()).await.is_some());
         }
     }
 
@@ -513,7 +510,7 @@ mod tests {
         let (one, many) = ("10.0.0.1", "10.0.0.2");
         let both = [(one, 1, New), (many, 3, Answered), (many, 2, New)];
         check(&both, Some(2)).await;
-        // Those that are busy count for their address, and are left alone.
+        // Busy connections count for their address, and stay open.
         let busy = [(one, 1, New), (many, 1, Busy), (many, 9, New)];
         check(&busy, Some(2)).await;
         let all_busy = [(one, 1, New), (many, 1, Busy), (many, 9, Busy)];
@@ -528,7 +525,7 @@ mod tests {
         check(&[(one, 1, Busy), (many, 2, Busy)], None).await;
         check(&[(one, 9_999, New)], None).await;
         check(&[(one, 9_999, Answered)], Some(0)).await;
-        // Nor does anybody else instead of it.
+        // Nor is one of another address closed instead.
         let new = [(one, 1, Answered), (many, 9_998, New), (many, 9_999, New)];
         check(&new, None).await;
         let known = [(one, 1, New), (many, 9_998, New), (many, 9_999, Answered)];
@@ -544,87 +541,90 @@ mod tests {
 
     #[tokio::test]
     async fn who_has_a_place_keeps_it_when_there_come_to_be_fewer() {
-        let room = room(Bounds::new(4, None, None));
-        let mut places: Vec<_> = (0..4).map_while(|_| room.free_place()).collect();
-        room.rebound(Bounds::new(4, Some(2), None));
+        let limits = limits(LimitSettings::new(4, None, None));
+        let mut places: Vec<_> = (0..4).map_while(|_| limits.try_admit()).collect();
+        limits.resize(LimitSettings::new(4, Some(2), None));
         assert_eq!(places.len(), 4);
         for left in [3, 2, 1] {
             places.pop();
             yield_now().await;
-            assert_eq!(room.free_place().is_some(), left < 2, "{left} are left");
+            assert_eq!(limits.try_admit().is_some(), left < 2, "{left} are left");
         }
-        room.rebound(Bounds::new(4, Some(3), None));
-        places.extend((0..4).map_while(|_| room.free_place()));
+        limits.resize(LimitSettings::new(4, Some(3), None));
+        places.extend((0..4).map_while(|_| limits.try_admit()));
         assert_eq!(places.len(), 3);
-        assert_eq!(room.taken().max_connections, 3);
+        assert_eq!(limits.usage().max_connections, 3);
     }
 
     #[tokio::test]
     async fn tunnels_are_bounded_and_take_two_descriptors() {
-        let room = room(Bounds::new(4, Some(3), Some(2)));
-        let one = room.free_place().unwrap();
-        let first = room.hold_tunnel(true, NOW).await.unwrap();
-        let other = room.free_place().unwrap();
-        let _second = room.hold_tunnel(true, NOW).await.unwrap();
-        assert!(room.free_place().is_none(), "no descriptor is left");
-        assert!(room.hold_tunnel(true, NOW).await.is_none(), "nor a tunnel");
+        let limits = limits(LimitSettings::new(4, Some(3), Some(2)));
+        let one = limits.try_admit().unwrap();
+        let first = limits.acquire_tunnel(true, NOW).await.unwrap();
+        let other = limits.try_admit().unwrap();
+        let _second = limits.acquire_tunnel(true, NOW).await.unwrap();
+        assert!(limits.try_admit().is_none(), "no descriptor is left");
+        assert!(
+            limits.acquire_tunnel(true, NOW).await.is_none(),
+            "nor a tunnel"
+        );
         drop(first);
-        assert!(room.free_place().is_some());
+        assert!(limits.try_admit().is_some());
         drop((one, other));
-        let places: Vec<_> = (0..4).map_while(|_| room.free_place()).collect();
+        let places: Vec<_> = (0..4).map_while(|_| limits.try_admit()).collect();
         assert_eq!(places.len(), 3, "as many as may be connected");
     }
 
     #[tokio::test]
     async fn an_address_leaves_a_tenth_of_the_tunnels_to_others() {
-        let room = room(Bounds::new(100, None, Some(20)));
-        let need = Need::Tunnel {
+        let limits = limits(LimitSettings::new(100, None, Some(20)));
+        let need = PermitKind::Tunnel {
             has_descriptor: false,
         };
-        let hold = async |address| room.hold(need, Some(network(address)), NOW).await;
+        let acquire = async |address| limits.acquire(need, Some(network(address)), NOW).await;
         let mut streams = Vec::new();
-        while let Ok(held) = hold("10.0.0.1").await {
-            streams.push(held);
+        while let Ok(permits) = acquire("10.0.0.1").await {
+            streams.push(permits);
         }
         assert_eq!(streams.len(), 18);
-        let other = hold("10.0.0.2").await;
+        let other = acquire("10.0.0.2").await;
         assert!(other.is_ok());
-        assert!(hold("10.0.0.1").await.is_err());
+        assert!(acquire("10.0.0.1").await.is_err());
         streams.pop();
-        assert!(hold("10.0.0.1").await.is_ok(), "one has ended");
-        room.rebound(Bounds::new(100, None, Some(9)));
+        assert!(acquire("10.0.0.1").await.is_ok(), "one has ended");
+        limits.resize(LimitSettings::new(100, None, Some(9)));
         drop((streams, other));
         yield_now().await;
         let mut streams = Vec::new();
-        while let Ok(held) = hold("10.0.0.3").await {
-            streams.push(held);
+        while let Ok(permits) = acquire("10.0.0.3").await {
+            streams.push(permits);
         }
         assert_eq!(streams.len(), 9, "of so few, one address may have all");
     }
 
     #[tokio::test]
     async fn who_subscribes_to_documents_takes_one_descriptor() {
-        let room = room(Bounds::new(4, None, Some(4)));
-        let _places: Vec<_> = (0..3).map_while(|_| room.free_place()).collect();
+        let limits = limits(LimitSettings::new(4, None, Some(4)));
+        let _places: Vec<_> = (0..3).map_while(|_| limits.try_admit()).collect();
         let mut streams = Vec::new();
         for _ in 0..4 {
-            streams.push(room.hold_tunnel(false, NOW).await.expect("a place"));
+            streams.push(limits.acquire_tunnel(false, NOW).await.expect("a place"));
         }
-        assert!(room.free_place().is_some(), "descriptors are left");
+        assert!(limits.try_admit().is_some(), "descriptors are left");
         assert!(
-            room.hold_tunnel(false, NOW).await.is_none(),
+            limits.acquire_tunnel(false, NOW).await.is_none(),
             "as many as may be"
         );
     }
 
     #[tokio::test]
     async fn who_has_as_many_as_he_may_gives_up_those_that_wait() {
-        let room = room(Bounds {
+        let limits = limits(LimitSettings {
             per_address: 2,
-            ..Bounds::new(8, None, None)
+            ..LimitSettings::new(8, None, None)
         });
-        let connections = Arc::new(Connections::default());
-        room.add(&connections);
+        let connections = Arc::new(ThreadConnections::default());
+        limits.add(&connections);
         let mut activities = Vec::new();
         for (address, state) in [
             ("10.0.0.1", Busy),
@@ -632,8 +632,8 @@ mod tests {
             ("10.0.0.2", New),
         ] {
             let network = network(address);
-            let place = room.free_place().expect("a place");
-            let guest = room.guest(network, NOW).expect("one of two");
+            let place = limits.try_admit().expect("a place");
+            let guest = limits.admit_address(network, NOW).expect("one of two");
             let activity = Arc::new(Activity::new(Time::from_millis(1), network));
             assert!(state == New || activity.begin());
             if state == Answered {
@@ -645,7 +645,7 @@ mod tests {
             });
             activities.push(activity);
         }
-        let third = room.guest(network("10.0.0.1"), NOW);
+        let third = limits.admit_address(network("10.0.0.1"), NOW);
         assert!(
             third.is_some() && !activities[1].begin(),
             "the idle one leaves"
@@ -653,18 +653,21 @@ mod tests {
         assert!(activities[2].begin(), "nobody else does");
         yield_now().await;
         assert!(
-            room.guest(network("10.0.0.1"), NOW).is_none(),
+            limits.admit_address(network("10.0.0.1"), NOW).is_none(),
             "none is idle"
         );
-        assert!(room.guest(network("10.0.0.2"), NOW).is_some());
+        assert!(limits.admit_address(network("10.0.0.2"), NOW).is_some());
         drop(third);
-        assert!(room.guest(network("10.0.0.1"), NOW).is_some());
+        assert!(limits.admit_address(network("10.0.0.1"), NOW).is_some());
     }
 
     #[test]
     fn an_address_leaves_room_for_others() {
-        let bounds = Bounds::new(20_000, None, None);
+        let bounds = LimitSettings::new(20_000, None, None);
         assert_eq!((bounds.connections, bounds.per_address), (20_000, 18_000));
-        assert_eq!(Bounds::new(100, None, None).per_address, ADDRESS_LEAST);
+        assert_eq!(
+            LimitSettings::new(100, None, None).per_address,
+            ADDRESS_LEAST
+        );
     }
 }

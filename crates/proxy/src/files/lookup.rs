@@ -1,4 +1,4 @@
-//! Opening what was named, and nothing outside the directory.
+//! Opens files, and nothing outside the directory.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -9,37 +9,37 @@ use rustix::io::Errno;
 
 use super::links;
 
-/// A file, and what is known of it.
+/// An open file with its metadata.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct OpenedFile {
     pub(super) file: File,
     pub(super) about: Metadata,
 }
 
-/// What lies at a path.
+/// Result of a look-up.
 #[derive(Debug)]
-pub(super) enum Lies {
-    File(Found),
+pub(super) enum FileLookup {
+    File(OpenedFile),
     Folder,
-    /// Nothing that may be read as a file: a device, a socket; or a link that leads out.
+    /// Not found, or not a regular file, or a link out of the directory.
     Nothing,
-    /// The system does not let us.
+    /// Permission denied.
     Forbidden,
 }
 
-/// The directory is opened anew each time: whoever puts another one in its place by a link means the other one.
+/// Opens the directory. Done for each request, so that a symbolic link can be switched to another one.
 pub(super) fn open_root(folder: &Path) -> io::Result<File> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(openat(CWD, folder, flags, Mode::empty())?.into())
 }
 
-/// Looks what lies at a path below the directory, which names nothing hidden. The system itself sees to it that neither
-/// `..` nor a link leads out; links are followed here, because one may lead to what is hidden.
-pub(super) fn look(root: &File, path: &Path) -> io::Result<Lies> {
+/// Looks up a path below the directory. The kernel refuses `..` and links (`openat2`); links are resolved here,
+/// because one may lead to a hidden file.
+pub(super) fn look(root: &File, path: &Path) -> io::Result<FileLookup> {
     let opened = match open(root, path) {
         Err(Errno::LOOP) => match links::target(root, path) {
             Some(path) => open(root, &path),
-            None => return Ok(Lies::Nothing),
+            None => return Ok(FileLookup::Nothing),
         },
         opened => opened,
     };
@@ -53,29 +53,29 @@ pub(super) fn look(root: &File, path: &Path) -> io::Result<Lies> {
             | Errno::NAMETOOLONG
             | Errno::NXIO,
         ) => {
-            return Ok(Lies::Nothing);
+            return Ok(FileLookup::Nothing);
         }
-        Err(Errno::ACCESS | Errno::PERM) => return Ok(Lies::Forbidden),
+        Err(Errno::ACCESS | Errno::PERM) => return Ok(FileLookup::Forbidden),
         Err(error) => return Err(error.into()),
     };
     let about = file.metadata()?;
     Ok(if about.is_file() {
-        Lies::File(Found { file, about })
+        FileLookup::File(OpenedFile { file, about })
     } else if about.is_dir() {
-        Lies::Folder
+        FileLookup::Folder
     } else {
-        Lies::Nothing
+        FileLookup::Nothing
     })
 }
 
-/// Opens what lies at a path on which there is no link.
+/// Opens a path without links.
 fn open(root: &File, path: &Path) -> Result<File, Errno> {
-    // Somebody may have put a named pipe there, which would wait for a writer.
+    // Opening a named pipe would otherwise block until it has a writer.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     let within = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     loop {
         match openat2(root, path, flags, Mode::empty(), within) {
-            // Something was renamed meanwhile.
+            // A concurrent rename.
             Err(Errno::AGAIN | Errno::INTR) => {}
             opened => return opened.map(File::from),
         }

@@ -1,4 +1,4 @@
-//! Who asks for a purge.
+//! Authorization of purge requests by address.
 
 use std::net::IpAddr;
 
@@ -7,7 +7,7 @@ use microcache_policy::network::address;
 
 use crate::config::Cidr;
 
-/// Fields in which proxies say whom they ask for, with nothing but addresses in them.
+/// Forwarding fields that contain addresses only.
 const CLIENTS: [&str; 5] = [
     "x-forwarded-for",
     "x-real-ip",
@@ -16,11 +16,10 @@ const CLIENTS: [&str; 5] = [
     "cf-connecting-ip",
 ];
 
-/// Whether everybody whom a request came from or through is in one of these blocks.
+/// Returns `true` if the peer, and every client that the request names, is in one of these blocks.
 ///
-/// The peer always has to be. What a request says of those before him can only take away: a load
-/// balancer in the block must not let in whoever is behind it, trusted or not; and to lie about
-/// oneself leads nowhere.
+/// The peer always has to be. Forwarding fields can only deny: a load balancer in a block must not admit the
+/// clients behind it, and a forged field gains nothing.
 pub(super) fn is_within(blocks: &[Cidr], request: &Request<'_>) -> bool {
     let is_in = |address: Option<IpAddr>| {
         address.is_some_and(|address| blocks.iter().any(|block| block.contains(address)))
@@ -32,7 +31,7 @@ pub(super) fn is_within(blocks: &[Cidr], request: &Request<'_>) -> bool {
             .flat_map(|name| fields.all(name))
             .flat_map(|line| line.split(|&b| b == b','))
             .all(|member| is_in(address(member)))
-        // Cut without a regard to quotes: what is hidden in some of them is seen too.
+        // Split without regard to quotes, so that quoted addresses are checked too.
         && fields
             .all("forwarded")
             .flat_map(|line| line.split(|&b| b == b',' || b == b';'))
@@ -40,7 +39,7 @@ pub(super) fn is_within(blocks: &[Cidr], request: &Request<'_>) -> bool {
             .all(|node| is_in(address(node)))
 }
 
-/// The value of a `for` pair (RFC 7239 §5.2).
+/// Returns the value of a `for` pair (RFC 7239 §5.2).
 fn forwarded_for(pair: &[u8]) -> Option<&[u8]> {
     let at = pair.iter().position(|&b| b == b'=')?;
     let (name, value) = (&pair[..at], &pair[at + 1..]);

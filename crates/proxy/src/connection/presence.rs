@@ -1,4 +1,4 @@
-//! Whether a client is still there while it waits for its answer.
+//! Detection of clients that leave while they wait for a response.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,28 +7,28 @@ use tokio::time::sleep;
 
 use super::transport::ReadHalf;
 
-/// What is known of a client's presence.
+/// Presence of a client.
 ///
-/// A client that has closed its sending side may still read: RFC 9112 §9.6 lets it. But one that
-/// has left altogether looks the same until something is sent to it and is answered with a reset.
-/// So it is taken for gone when it has waited for so long without anything having been sent to it.
+/// A client that has closed its sending side may still read (RFC 9112 §9.6). One that has left altogether looks
+/// the same until it answers a write with a reset. So a half-closed client counts as gone once it has waited
+/// for the given time without anything having been sent to it.
 #[derive(Default)]
-pub(super) struct Watch {
+pub(super) struct ClientPresence {
     half_closed: AtomicBool,
     endless: AtomicBool,
-    /// How often sending began, and how often it ended.
+    /// Number of writes begun and ended.
     begun: AtomicU64,
     ended: AtomicU64,
 }
 
-/// As long as it lives, bytes are being sent; for those there is another time-out.
-pub(super) struct Sending<'a>(&'a AtomicU64);
+/// Guard of a write to the client, during which the write timeout applies instead.
+pub(super) struct WriteGuard<'a>(&'a AtomicU64);
 
-impl Watch {
-    /// Something is sent to the client from now on.
-    pub(super) fn sending(&self) -> Sending<'_> {
+impl ClientPresence {
+    /// Marks the beginning of a write; the guard marks its end.
+    pub(super) fn sending(&self) -> WriteGuard<'_> {
         self.begun.fetch_add(1, Ordering::Relaxed);
-        Sending(&self.ended)
+        WriteGuard(&self.ended)
     }
 
     fn sent(&self) -> (u64, u64) {
@@ -36,14 +36,14 @@ impl Watch {
         (begun.load(Ordering::Relaxed), ended.load(Ordering::Relaxed))
     }
 
-    /// The answer is a stream without an end, and only the client can end it: by closing its
-    /// sending side, if it does nothing else. Says whether it has done so already.
+    /// Marks the response as endless: the client ends it by closing its sending side. Returns `true` if it has
+    /// done so already.
     pub(super) fn has_no_end(&self) -> bool {
         self.endless.store(true, Ordering::Relaxed);
         self.half_closed.load(Ordering::Relaxed)
     }
 
-    /// The client has closed its sending side. Resolves when it is taken for gone.
+    /// Reports that the client has closed its sending side. Resolves when it counts as gone.
     pub(super) async fn half_closed(&self, reader: &ReadHalf<'_>, patience: Duration) {
         self.half_closed.store(true, Ordering::Relaxed);
         if self.endless.load(Ordering::Relaxed) {
@@ -60,13 +60,13 @@ impl Watch {
         };
         tokio::select! {
             () = silence => {}
-            // A reset: whatever the client has left of the connection, it is nothing.
+            // After a reset the client cannot read either.
             () = reader.failed() => {}
         }
     }
 }
 
-impl Drop for Sending<'_> {
+impl Drop for WriteGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! How long a client is waited for.
+//! Read timeouts of client connections.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -8,15 +8,14 @@ use std::time::Duration;
 use microcache_policy::Time;
 use tokio::time::{Instant, Sleep, sleep};
 
-/// When to give the client up. The timer is moved only when it fires too early, so requests do
-/// not pay for it.
-pub(super) struct Patience {
+/// Deadline of a client. The timer is moved only when it fires too early, so that requests do not pay for it.
+pub(super) struct ClientDeadline {
     pub(super) deadline: Time,
     timer: Pin<Box<Sleep>>,
     rings_at: Time,
 }
 
-impl Patience {
+impl ClientDeadline {
     pub(super) fn new(now: Time, span: Duration) -> Self {
         Self {
             deadline: now.plus(span.as_millis() as u64),
@@ -25,7 +24,7 @@ impl Patience {
         }
     }
 
-    /// Gives the client so long from now on.
+    /// Sets the deadline to `span` from now.
     pub(super) fn expect(&mut self, now: Time, span: Duration) {
         self.deadline = now.plus(span.as_millis() as u64);
         if self.deadline < self.rings_at {
@@ -34,7 +33,7 @@ impl Patience {
         }
     }
 
-    /// Resolves when the client has used its time up.
+    /// Resolves when the deadline has passed.
     pub(super) fn poll_expired(&mut self, cx: &mut Context<'_>, now: Time) -> Poll<()> {
         if now >= self.deadline {
             return Poll::Ready(());
@@ -51,7 +50,7 @@ impl Patience {
     }
 }
 
-/// The work's result, or `None` once nothing has moved in it for as long as `silence` says.
+/// Returns the result of the work; `None` once it has made no progress for the duration that `silence` returns.
 pub(crate) async fn while_moving<T>(
     work: impl Future<Output = T>,
     silence: impl Fn() -> Duration,
@@ -65,7 +64,7 @@ pub(crate) async fn while_moving<T>(
         if end.as_mut().poll(cx).is_ready() {
             return Poll::Ready(None);
         }
-        // It was not the time that woke us, so something has moved.
+        // Not woken by the timer, so there was progress.
         end.as_mut().reset(Instant::now() + silence());
         end.as_mut().poll(cx).map(|()| None)
     })
@@ -92,7 +91,7 @@ mod tests {
             sleep(100 * SECOND).await;
         };
         assert_eq!(while_moving(stalling, || 10 * SECOND).await, None);
-        // Timers count in milliseconds and never fire early.
+        // Timers have millisecond resolution and never fire early.
         assert_eq!(start.elapsed().as_secs(), 19);
     }
 }

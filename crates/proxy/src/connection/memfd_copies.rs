@@ -1,8 +1,8 @@
-//! Copies of large bodies whose pages the system lends to sockets.
+//! Copies of large bodies in anonymous files, for `sendfile`.
 //!
-//! What is sent with `send` is copied into the socket each time. What lies in a file is not: the socket refers to its
-//! pages. So a large body that is asked for again is put into a file that is nothing but memory. Each thread keeps a few of
-//! these, for what it sends often; nobody but the thread knows of them, and they are good for a socket without TLS only.
+//! `send` copies a body into the socket each time; with `sendfile` the socket refers to the file's pages. So a
+//! large body that is requested again is put into a file in memory (memfd). Each thread keeps a few of these,
+//! for its own connections without TLS.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -12,47 +12,47 @@ use std::sync::Arc;
 use bytes::Bytes;
 use rustix::fs::{MemfdFlags, memfd_create};
 
-/// Smaller bodies are sent faster by copying them.
+/// Smallest body in bytes; smaller ones are sent faster by copying.
 pub(super) const LARGE: usize = 48 * 1024;
-/// Larger ones too: for each of so many pages the kernel does more than it takes to copy them.
+/// Largest body in bytes; beyond it the kernel's work per page exceeds the cost of a copy.
 const LARGEST: usize = 256 * 1024;
-/// What the copies of one thread may take.
+/// Memory limit of the copies of one thread, in bytes.
 const BYTES: usize = 8 * 1024 * 1024;
-/// How many copies a thread keeps, and with that descriptors.
+/// Limit of the copies of one thread. Each takes a file descriptor.
 pub(crate) const COPIES: usize = 32;
-/// How many bodies are remembered that were sent once.
+/// Bodies sent once that a thread remembers.
 const SEEN: usize = 32;
 
 thread_local! {
-    static KEPT: RefCell<Kept> = RefCell::default();
+    static CACHE: RefCell<MemfdCopies> = RefCell::default();
 }
 
-/// The copy of a body, if it has been sent often enough to have one.
+/// Returns the copy of a body, if it has been sent often enough to have one.
 pub(super) fn copy_of(body: &Bytes) -> Option<Arc<File>> {
     if !(LARGE..=LARGEST).contains(&body.len()) {
         return None;
     }
-    KEPT.with_borrow_mut(|kept| kept.copy_of(body))
+    CACHE.with_borrow_mut(|copies| copies.copy_of(body))
 }
 
 #[derive(Default)]
-struct Kept {
-    /// The one that was used last comes first.
-    copies: Vec<Copy>,
+struct MemfdCopies {
+    /// Most recently used first.
+    copies: Vec<MemfdCopy>,
     bytes: usize,
-    /// Where bodies lay that were sent once: no more than a hint, something else may lie there now.
+    /// Address and length of bodies sent once. A hint only: the memory may have been reused.
     seen: Vec<(usize, usize)>,
     next: usize,
 }
 
-struct Copy {
-    /// As long as it is held, nothing else lies there.
+struct MemfdCopy {
+    /// Keeps the memory from being reused as long as the copy exists.
     body: Bytes,
     /// `None` if the system has refused one.
     file: Option<Arc<File>>,
 }
 
-impl Kept {
+impl MemfdCopies {
     fn copy_of(&mut self, body: &Bytes) -> Option<Arc<File>> {
         let place = place(body);
         if let Some(at) = self
@@ -86,7 +86,7 @@ impl Kept {
         let body = body.clone();
         self.copies.insert(
             0,
-            Copy {
+            MemfdCopy {
                 body,
                 file: file.clone(),
             },
@@ -95,7 +95,7 @@ impl Kept {
     }
 }
 
-/// Which piece of memory it is.
+/// Returns address and length of a body.
 fn place(body: &Bytes) -> (usize, usize) {
     (body.as_ptr().addr(), body.len())
 }
@@ -117,32 +117,32 @@ mod tests {
 
     #[test]
     fn a_body_has_a_copy_once_it_was_sent() {
-        let mut kept = Kept::default();
+        let mut copies = MemfdCopies::default();
         let (one, other) = (body(1, LARGE), body(2, LARGE));
-        assert!(kept.copy_of(&one).is_none());
-        assert!(kept.copy_of(&other).is_none());
-        let copy = kept.copy_of(&one).expect("it was sent before");
+        assert!(copies.copy_of(&one).is_none());
+        assert!(copies.copy_of(&other).is_none());
+        let copy = copies.copy_of(&one).expect("it was sent before");
         let mut read = vec![0; LARGE];
         copy.read_exact_at(&mut read, 0).unwrap();
         assert_eq!(read, one);
-        assert!(Arc::ptr_eq(&copy, &kept.copy_of(&one).unwrap()));
-        // The same bytes elsewhere are another body, and so is a part of them.
-        assert!(kept.copy_of(&body(1, LARGE)).is_none());
-        assert!(kept.copy_of(&one.slice(1..)).is_none());
+        assert!(Arc::ptr_eq(&copy, &copies.copy_of(&one).unwrap()));
+        // Equal bytes at another address are another body, and so is a part of them.
+        assert!(copies.copy_of(&body(1, LARGE)).is_none());
+        assert!(copies.copy_of(&one.slice(1..)).is_none());
     }
 
     #[test]
     fn what_lies_where_another_one_lay_is_never_taken_for_it() {
-        let mut kept = Kept::default();
+        let mut copies = MemfdCopies::default();
         let one = body(1, LARGE);
-        kept.copy_of(&one);
-        kept.copy_of(&one);
+        copies.copy_of(&one);
+        copies.copy_of(&one);
         drop(one);
-        // The allocator would give the place away at once, were the body not held.
+        // The allocator would reuse the memory at once if the copy did not hold the body.
         for fill in 2..100 {
             let other = body(fill, LARGE);
             for _ in 0..3 {
-                if let Some(copy) = kept.copy_of(&other) {
+                if let Some(copy) = copies.copy_of(&other) {
                     let mut read = vec![0; LARGE];
                     copy.read_exact_at(&mut read, 0).unwrap();
                     assert_eq!(read, other);
@@ -153,33 +153,35 @@ mod tests {
 
     #[test]
     fn copies_are_few_and_the_least_used_gives_way() {
-        let mut kept = Kept::default();
+        let mut copies = MemfdCopies::default();
         let often = body(0, LARGE);
         let mut bodies = Vec::new();
         for fill in 0..3 * COPIES {
-            kept.copy_of(&often);
+            copies.copy_of(&often);
             let one = body(fill as u8, LARGE);
-            kept.copy_of(&one);
-            assert!(kept.copy_of(&one).is_some());
+            copies.copy_of(&one);
+            assert!(copies.copy_of(&one).is_some());
             bodies.push(one);
         }
-        assert_eq!(kept.copies.len(), COPIES);
+        assert_eq!(copies.copies.len(), COPIES);
         assert!(
-            kept.copies
+            copies
+                .copies
                 .iter()
                 .any(|copy| place(&copy.body) == place(&often))
         );
-        assert_eq!(kept.bytes, COPIES * LARGE);
+        assert_eq!(copies.bytes, COPIES * LARGE);
         for fill in 0..COPIES as u8 {
             let large = body(fill, LARGEST);
-            kept.copy_of(&large);
-            kept.copy_of(&large);
+            copies.copy_of(&large);
+            copies.copy_of(&large);
             bodies.push(large);
         }
-        assert!(kept.bytes <= BYTES, "{}", kept.bytes);
+        assert!(copies.bytes <= BYTES, "{}", copies.bytes);
         assert_eq!(
-            kept.bytes,
-            kept.copies
+            copies.bytes,
+            copies
+                .copies
                 .iter()
                 .map(|copy| copy.body.len())
                 .sum::<usize>()
