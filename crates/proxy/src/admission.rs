@@ -3,7 +3,8 @@
 //!
 //! At the limit idle connections are closed: of the address that has most of them, those that have been idle
 //! longest. One address with many connections thus harms only itself, and a connection with a partial request
-//! head counts as idle. Tunnels and event streams are not closed for others, so one address leaves a tenth of them free.
+//! head counts as idle. Tunnels and event streams are never closed for others, so an address may have nine in
+//! ten of them at most.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -94,7 +95,7 @@ impl LimitSettings {
         }
     }
 
-    /// The most tunnels and event streams of one address.
+    /// Returns the limit of tunnels and event streams per address.
     const fn tunnels_per_address(&self) -> usize {
         let (part, of) = ADDRESS_SHARE;
         self.tunnels - self.tunnels / of * (of - part)
@@ -240,7 +241,7 @@ impl ConnectionLimits {
     pub(crate) fn usage(&self) -> ConnectionUsage {
         let mut idle = 0;
         for connections in self.threads.lock().iter() {
-            connections.each(|_, waits| idle += usize::from(waits.is_some()));
+            connections.for_each(|_, waits| idle += usize::from(waits.is_some()));
         }
         ConnectionUsage {
             connections: self.connections.taken(),
@@ -262,12 +263,12 @@ impl ConnectionLimits {
     /// any, it waits for the first one.
     pub(crate) async fn admit(&self, clock: &Clock) -> Option<ConnectionPermit> {
         self.accepted.fetch_add(1, Ordering::Relaxed);
-        if let Some(place) = self.try_admit() {
-            return Some(place);
+        if let Some(permit) = self.try_admit() {
+            return Some(permit);
         }
         let line = "no room for another connection: idle ones are closed (max_connections, file descriptors)";
         self.notices.say(Kind::NoRoom, "connections", line);
-        let mut place = pin!(async {
+        let mut permit = pin!(async {
             Some(ConnectionPermit {
                 _connection: self.connections.take().await?,
                 _descriptor: self.descriptors.take().await?,
@@ -276,8 +277,8 @@ impl ConnectionLimits {
         });
         loop {
             self.close_idle(clock.now());
-            if let Ok(place) = timeout(SEARCH_INTERVAL, &mut place).await {
-                return place;
+            if let Ok(permit) = timeout(SEARCH_INTERVAL, &mut permit).await {
+                return permit;
             }
         }
     }
@@ -292,11 +293,11 @@ impl ConnectionLimits {
 
     /// Counts one connection of a client; `None` at its limit, if none of its connections is idle.
     pub(crate) fn admit_address(&self, network: Network, now: Time) -> Option<AddressPermit> {
-        let make_room = || {
+        let close_idle = || {
             let mut idle: Vec<IdleConnection> = Vec::new();
             let mut count: usize = 0;
             for connections in self.threads.lock().iter() {
-                connections.each(|one, waits| {
+                connections.for_each(|one, waits| {
                     if one == network {
                         count += 1;
                         idle.extend(waits);
@@ -305,7 +306,7 @@ impl ConnectionLimits {
             }
             self.dismiss(idle, count.div_ceil(SHARE), now)
         };
-        self.addresses.admit(network, now, make_room)
+        self.addresses.admit(network, now, close_idle)
     }
 
     /// Returns the limit of connections per address.
@@ -313,7 +314,7 @@ impl ConnectionLimits {
         self.addresses.most()
     }
 
-    /// Acquires the permits that a response to this address needs.
+    /// Acquires the permits that a response to a client in this network needs. `None` is not limited per address.
     pub(crate) async fn acquire(
         &self,
         need: PermitKind,
@@ -394,7 +395,7 @@ impl ConnectionLimits {
         let mut counts: HashMap<Network, usize> = HashMap::new();
         let mut idle: Vec<IdleConnection> = Vec::new();
         for connections in self.threads.lock().iter() {
-            connections.each(|network, waits| {
+            connections.for_each(|network, waits| {
                 *counts.entry(network).or_default() += 1;
                 idle.extend(waits);
             });
@@ -486,10 +487,10 @@ mod tests {
             if state == Answered {
                 activity.end(Time::from_millis(since));
             }
-            let place = limits.try_admit();
-            assert!(place.is_some());
+            let permit = limits.try_admit();
+            assert!(permit.is_some());
             let work = async move {
-                let _place = place;
+                let _permit = permit;
                 pending::<()>().await;
             };
             connections.spawn(Arc::clone(&activity), work);
@@ -519,7 +520,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_has_a_request_or_may_just_be_sending_the_first_does_not() {
+    async fn busy_and_new_connections_stay_open() {
         let (one, many) = ("10.0.0.1", "10.0.0.2");
         check(&[], None).await;
         check(&[(one, 1, Busy), (many, 2, Busy)], None).await;
@@ -540,19 +541,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_has_a_place_keeps_it_when_there_come_to_be_fewer() {
+    async fn permits_in_use_survive_a_smaller_limit() {
         let limits = limits(LimitSettings::new(4, None, None));
-        let mut places: Vec<_> = (0..4).map_while(|_| limits.try_admit()).collect();
+        let mut permits: Vec<_> = (0..4).map_while(|_| limits.try_admit()).collect();
         limits.resize(LimitSettings::new(4, Some(2), None));
-        assert_eq!(places.len(), 4);
+        assert_eq!(permits.len(), 4);
         for left in [3, 2, 1] {
-            places.pop();
+            permits.pop();
             yield_now().await;
             assert_eq!(limits.try_admit().is_some(), left < 2, "{left} are left");
         }
         limits.resize(LimitSettings::new(4, Some(3), None));
-        places.extend((0..4).map_while(|_| limits.try_admit()));
-        assert_eq!(places.len(), 3);
+        permits.extend((0..4).map_while(|_| limits.try_admit()));
+        assert_eq!(permits.len(), 3);
         assert_eq!(limits.usage().max_connections, 3);
     }
 
@@ -571,8 +572,8 @@ mod tests {
         drop(first);
         assert!(limits.try_admit().is_some());
         drop((one, other));
-        let places: Vec<_> = (0..4).map_while(|_| limits.try_admit()).collect();
-        assert_eq!(places.len(), 3, "as many as may be connected");
+        let permits: Vec<_> = (0..4).map_while(|_| limits.try_admit()).collect();
+        assert_eq!(permits.len(), 3, "as many as may be connected");
     }
 
     #[tokio::test]
@@ -603,9 +604,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_subscribes_to_documents_takes_one_descriptor() {
+    async fn a_document_subscription_takes_one_descriptor() {
         let limits = limits(LimitSettings::new(4, None, Some(4)));
-        let _places: Vec<_> = (0..3).map_while(|_| limits.try_admit()).collect();
+        let _permits: Vec<_> = (0..3).map_while(|_| limits.try_admit()).collect();
         let mut streams = Vec::new();
         for _ in 0..4 {
             streams.push(limits.acquire_tunnel(false, NOW).await.expect("a place"));
@@ -618,7 +619,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_has_as_many_as_he_may_gives_up_those_that_wait() {
+    async fn an_address_at_its_limit_loses_idle_connections() {
         let limits = limits(LimitSettings {
             per_address: 2,
             ..LimitSettings::new(8, None, None)
@@ -632,15 +633,15 @@ mod tests {
             ("10.0.0.2", New),
         ] {
             let network = network(address);
-            let place = limits.try_admit().expect("a place");
-            let guest = limits.admit_address(network, NOW).expect("one of two");
+            let permit = limits.try_admit().expect("a place");
+            let address = limits.admit_address(network, NOW).expect("one of two");
             let activity = Arc::new(Activity::new(Time::from_millis(1), network));
             assert!(state == New || activity.begin());
             if state == Answered {
                 activity.end(Time::from_millis(1));
             }
             connections.spawn(Arc::clone(&activity), async move {
-                let _place = place.of(Some(guest));
+                let _permit = permit.of(Some(address));
                 pending::<()>().await;
             });
             activities.push(activity);
@@ -650,7 +651,7 @@ mod tests {
             third.is_some() && !activities[1].begin(),
             "the idle one leaves"
         );
-        assert!(activities[2].begin(), "nobody else does");
+        assert!(activities[2].begin(), "the others stay");
         yield_now().await;
         assert!(
             limits.admit_address(network("10.0.0.1"), NOW).is_none(),

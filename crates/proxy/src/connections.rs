@@ -78,7 +78,7 @@ impl ThreadConnections {
     }
 
     /// Calls `see` with the network of each connection, and with those that are idle.
-    pub(crate) fn each(&self, mut see: impl FnMut(Network, Option<IdleConnection>)) {
+    pub(crate) fn for_each(&self, mut see: impl FnMut(Network, Option<IdleConnection>)) {
         for (_, seat) in self.open.lock().iter() {
             let network = seat.activity.network();
             let idle = match seat.activity.state() {

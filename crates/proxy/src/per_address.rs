@@ -124,13 +124,13 @@ mod tests {
         drop(one);
         assert!(all.admit(network(1), at(0), none).is_some());
         drop(two);
-        assert!(all.counts.lock().is_empty(), "nothing is kept of nobody");
+        assert!(all.counts.lock().is_empty(), "no entry without connections");
         all.resize(0);
         assert!(all.admit(network(1), at(0), none).is_none());
     }
 
     #[test]
-    fn who_has_enough_gives_up_what_waits_and_is_not_looked_at_all_the_time() {
+    fn an_address_at_its_limit_closes_idle_connections_and_is_searched_seldom() {
         let all = Arc::new(AddressLimits::new(1));
         let first = all.admit(network(1), at(0), || panic!("there is room"));
         let second = all.admit(network(1), at(0), || 1);

@@ -83,13 +83,13 @@ pub(crate) struct Shared {
     pub(crate) pseudonym: Arc<Pseudonym>,
     pub(crate) connection_limits: Arc<ConnectionLimits>,
     pub(crate) pinned: PinnedBytes,
-    /// What routes let through; `None` where none lets through less than there is.
+    /// Rate limits of routes, if any.
     pub(crate) rates: Option<Box<RateLimits>>,
     pub(crate) notices: Notices,
     pub(crate) metrics: Arc<Metrics>,
-    /// Who has said that the visitor came by TLS, and was not believed.
+    /// Untrusted peers that sent `X-Forwarded-Proto`.
     pub(crate) untrusted_forwarders: Arc<UntrustedForwarders>,
-    /// Who is told of each request when it is over.
+    /// Callback for finished requests.
     pub(crate) on_finished: Option<OnFinished>,
     pub(crate) lifecycle: Arc<Lifecycle>,
     /// Generation of the configuration: the number of reloads before it.
@@ -200,7 +200,7 @@ impl Shared {
         lasting.with(config)
     }
 
-    /// Whether connections from there begin with the PROXY protocol.
+    /// Returns true if connections from this address begin with a PROXY header.
     pub(crate) fn expects_proxy_header(&self, peer: IpAddr) -> bool {
         let mut blocks = self.proxy_protocol.iter();
         blocks.any(|block| block.contains(peer))

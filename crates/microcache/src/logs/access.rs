@@ -36,7 +36,7 @@ struct Facts<'a> {
 }
 
 impl AccessLog {
-    /// Writes the line of a request, if it gets one. Nobody waits for it.
+    /// Writes the line of a request, if it is logged, without blocking.
     pub(super) fn write(&self, finished: &FinishedRequest<'_>) {
         thread_local! {
             static LINE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };

@@ -89,12 +89,12 @@ impl Activity {
     }
 
     /// Records another concurrent request.
-    pub(crate) fn goes_on(&self) {
+    pub(crate) fn begin_another(&self) {
         self.state.store(BUSY, Ordering::SeqCst);
     }
 
     /// Marks the request as a tunnel or an event stream.
-    pub(crate) fn has_no_end(&self) {
+    pub(crate) fn mark_endless(&self) {
         self.state.store(ENDLESS, Ordering::SeqCst);
     }
 
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_a_request_is_not_dismissed_and_who_is_dismissed_gets_none() {
+    fn a_busy_connection_is_not_dismissed_and_a_dismissed_one_gets_no_request() {
         let network = |last| Network::of(std::net::IpAddr::from([10, 0, 0, last]));
         let activity = Activity::new(Time::from_millis(5), network(1));
         let idle = |since, answered| ConnectionState::Idle {
@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(activity.state(), idle(6, true));
         assert!(activity.begin());
         assert!(!activity.dismiss());
-        activity.has_no_end();
+        activity.mark_endless();
         assert_eq!(activity.state(), ConnectionState::Endless);
         assert!(!activity.dismiss());
         activity.end(Time::from_millis(7));

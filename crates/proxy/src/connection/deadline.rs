@@ -78,7 +78,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[tokio::test(start_paused = true)]
-    async fn what_moves_goes_on_and_what_is_silent_ends() {
+    async fn progress_extends_the_timeout_and_silence_ends_the_work() {
         let moving = async {
             for _ in 0..100 {
                 sleep(9 * SECOND).await;

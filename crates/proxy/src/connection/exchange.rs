@@ -68,8 +68,8 @@ impl Connection {
             let mut response = answered.response;
             account = answered.account;
             if answered.is_endless {
-                self.activity.has_no_end();
-                if response.tunnel.is_none() && watch.has_no_end() {
+                self.activity.mark_endless();
+                if response.tunnel.is_none() && watch.mark_endless() {
                     return OVER;
                 }
             }

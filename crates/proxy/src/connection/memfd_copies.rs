@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_where_another_one_lay_is_never_taken_for_it() {
+    fn a_body_in_reused_memory_is_not_mistaken_for_another() {
         let mut copies = MemfdCopies::default();
         let one = body(1, LARGE);
         copies.copy_of(&one);

@@ -38,7 +38,7 @@ impl ClientPresence {
 
     /// Marks the response as endless: the client ends it by closing its sending side. Returns `true` if it has
     /// done so already.
-    pub(super) fn has_no_end(&self) -> bool {
+    pub(super) fn mark_endless(&self) -> bool {
         self.endless.store(true, Ordering::Relaxed);
         self.half_closed.load(Ordering::Relaxed)
     }

@@ -93,7 +93,7 @@ impl OutputQueue {
         while let Some(first) = self.pieces.first_mut() {
             let written = match first {
                 OutputPart::Bytes(_) => self.write_bytes(stream, stall).await?,
-                OutputPart::Pages(pages) => pages.lend_to(stream, stall).await?,
+                OutputPart::Pages(pages) => pages.send_to(stream, stall).await?,
             };
             if written == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
@@ -192,7 +192,7 @@ impl OutputQueue {
 
 impl FilePages {
     /// Sends pages with `sendfile`, as much as the socket takes. Returns the number of bytes.
-    async fn lend_to(&self, stream: &WriteHalf<'_>, stall: Duration) -> io::Result<usize> {
+    async fn send_to(&self, stream: &WriteHalf<'_>, stall: Duration) -> io::Result<usize> {
         // Pages are only used on plain sockets.
         let socket = stream.as_socket().ok_or(io::ErrorKind::Unsupported)?;
         loop {
@@ -216,7 +216,7 @@ pub(crate) fn write_now(
     if let ClientTransport::Plain(socket) = stream
         && let Some(copy) = memfd_copies::copy_of(body)
     {
-        return lend_now(socket, head, copy, body.len());
+        return send_file_now(socket, head, copy, body.len());
     }
     let total = head.len() + body.len();
     let mut done = 0;
@@ -246,7 +246,7 @@ pub(crate) fn write_now(
 }
 
 /// Same for a body whose pages are sent with `sendfile`.
-fn lend_now(
+fn send_file_now(
     socket: &TcpStream,
     head: &[u8],
     body: Arc<File>,

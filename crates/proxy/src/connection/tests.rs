@@ -116,12 +116,12 @@ async fn check_that(method: &str, target: &str, expected: impl Fn(&str) -> bool)
 }
 
 #[tokio::test]
-async fn who_asks_alone() {
+async fn a_request_that_is_not_shared() {
     check("POST", "/panic", "HTTP/1.1 500 ").await;
 }
 
 #[tokio::test]
-async fn who_asks_for_everyone() {
+async fn a_request_that_is_shared() {
     check("GET", "/panic", "HTTP/1.1 500 ").await;
 }
 

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_form_is_refused() {
+    fn invalid_targets_are_refused() {
         for (method, target) in [
             ("GET", ""),
             ("GET", "*"),

@@ -24,19 +24,26 @@ const MAX_HELD: usize = 1024 * 1024;
 
 impl Http2Connection<'_> {
     /// Continues after an awaited event.
-    pub(super) fn take_step(&mut self, cx: &mut Context<'_>, id: u32, step: StreamEvent) {
+    pub(super) fn handle_stream_event(
+        &mut self,
+        cx: &mut Context<'_>,
+        id: u32,
+        event: StreamEvent,
+    ) {
         if self.streams.get(id).is_none() {
             return;
         }
-        match step {
-            StreamEvent::Session(answering, event) => self.told(cx, id, answering, event),
+        match event {
+            StreamEvent::Session(answering, event) => {
+                self.handle_request_event(cx, id, answering, event)
+            }
             StreamEvent::Body(body, frame) => self.take_next(cx, id, body, frame),
             StreamEvent::Room(sender, is_wanted) => self.has_room(cx, id, sender, is_wanted),
             StreamEvent::Panicked => self.reset(id, ErrorCode::Internal),
         }
     }
 
-    fn told(
+    fn handle_request_event(
         &mut self,
         cx: &mut Context<'_>,
         id: u32,

@@ -208,7 +208,7 @@ impl<'a> Http2Connection<'a> {
     fn poll_all(&mut self, cx: &mut Context<'_>) -> Poll<CloseReason> {
         loop {
             self.notice_drain();
-            let mut moved = self.take_steps(cx);
+            let mut moved = self.handle_stream_events(cx);
             match self.poll_input(cx) {
                 Ok(taken) => moved |= taken,
                 Err(_gone) => return Poll::Ready(CloseReason::Gone),
@@ -239,13 +239,13 @@ impl<'a> Http2Connection<'a> {
     }
 
     /// Handles awaited events. Returns `true` if there were any.
-    fn take_steps(&mut self, cx: &mut Context<'_>) -> bool {
+    fn handle_stream_events(&mut self, cx: &mut Context<'_>) -> bool {
         let mut moved = false;
         while !self.out.is_full()
             && let Poll::Ready((stream, step)) = self.pending_events.poll_next(cx)
         {
             moved = true;
-            self.take_step(cx, stream, step);
+            self.handle_stream_event(cx, stream, step);
         }
         moved
     }

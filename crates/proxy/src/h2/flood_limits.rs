@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_used_up_comes_back_with_time_and_never_beyond_its_bound() {
+    fn tokens_are_refilled_with_time_up_to_the_burst() {
         let mut budget = TokenBucket::new(rate(3, 2));
         let mut spent = |millis| {
             let now = Time::from_millis(millis);

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_is_given_again_in_halves() {
+    fn the_window_is_reopened_by_halves() {
         let mut receive_window = ReceiveWindow::new(100);
         assert_eq!(receive_window.arrived(60), Ok(()));
         assert_eq!(receive_window.released(49), None);

@@ -228,7 +228,7 @@ impl Http2Connection<'_> {
                 return false;
             }
         } else {
-            self.activity.goes_on();
+            self.activity.begin_another();
         }
         let stream = ClientStream {
             window: Window::new(self.theirs.window),
@@ -270,7 +270,7 @@ impl Http2Connection<'_> {
     pub(super) fn mark_endless(&mut self) {
         let is_idle = self.streams.is_empty();
         if !is_idle && self.streams.iter().all(|(_, stream)| stream.is_endless) {
-            self.activity.has_no_end();
+            self.activity.mark_endless();
         }
     }
 

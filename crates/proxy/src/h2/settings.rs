@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_is_taken_and_the_rest_refused() {
+    fn valid_settings_are_applied_and_others_refused() {
         let settings = taken(&[(1, 0), (4, 7), (4, LARGEST), (5, 16_384), (99, 5), (2, 0)]);
         let expected = Settings {
             table_size: 0,

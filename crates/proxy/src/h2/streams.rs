@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_is_remembered_for_a_while() {
+    fn closed_streams_are_remembered_for_a_while() {
         let mut streams = ClientStreams::default();
         assert_eq!(streams.past(1), InactiveStream::Idle);
         for id in [1, 5, 7] {

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_frames_are_parsed() {
         let mut out = Vec::new();
         data(&mut out, 1, b"abc", true);
         reset(&mut out, 3, ErrorCode::Cancel);

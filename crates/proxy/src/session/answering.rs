@@ -169,7 +169,7 @@ impl OngoingRequest {
         let mut account = std::mem::take(&mut self.account);
         account.answered(&response, now);
         if is_endless {
-            account.goes_on();
+            account.release_request();
         }
         AdmittedResponse {
             response,

@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_the_origin_must_not_see_does_not_travel_behind_the_content_either() {
+    async fn trailers_obey_the_rules_for_request_fields() {
         let trailers = arrived(async |mut sender| {
             let block = Fields::new(b"X-Sum: 1\r\nX-Forwarded-For: 6.6.6.6\r\n");
             assert!(sender.ready().await);
@@ -290,12 +290,12 @@ mod tests {
             channel(announced, 8, Allowance::new(SECOND, 0), &rules);
         let expectation = expectation.expect("it was announced");
         let face = async {
-            assert!(sender.ready().await, "it was told to go on");
+            assert!(sender.ready().await, "the client got its 100");
             sender.send(data(b"a"), true);
         };
         let client = async {
-            expectation.wanted.await.expect("somebody reads");
-            expectation.go.send(()).expect("the face waits");
+            expectation.wanted.await.expect("the content is read");
+            expectation.go.send(()).expect("the sender waits");
         };
         let (frame, (), ()) = tokio::join!(body.frame(), face, client);
         assert!(matches!(frame, Some(Ok(Frame::Data(_)))), "{frame:?}");
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn who_keeps_the_rate_never_runs_out() {
+    fn a_client_at_the_least_rate_never_times_out() {
         let mut allowance = Allowance::new(10 * SECOND, 500);
         for _ in 0..1000 {
             allowance.received(4500, 9 * SECOND);
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn who_drips_runs_out() {
+    fn a_dripping_client_times_out() {
         let mut allowance = Allowance::new(10 * SECOND, 500);
         let bytes = (1..100).find(|_| {
             allowance.received(1, SECOND);
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_early_is_no_credit_for_later() {
+    fn early_bytes_do_not_extend_the_timeout() {
         let mut allowance = Allowance::new(10 * SECOND, 500);
         allowance.received(1 << 30, Duration::ZERO);
         assert_eq!(allowance.left(), 10 * SECOND);

@@ -198,7 +198,7 @@ impl RequestAccount {
     }
 
     /// Drops everything but what the final report needs, for a response that may take long.
-    pub(super) fn goes_on(&mut self) {
+    pub(super) fn release_request(&mut self) {
         if let Some(open) = &mut self.0
             && open.shared.on_finished.is_none()
         {
@@ -268,7 +268,7 @@ impl Drop for OpenRequest {
     fn drop(&mut self) {
         let now = self.shared.engine.clock.now();
         self.note(now);
-        let Some(tell) = &self.shared.on_finished else {
+        let Some(on_finished) = &self.shared.on_finished else {
             return;
         };
         let head = &self.head;
@@ -285,7 +285,7 @@ impl Drop for OpenRequest {
             signed_in: false,
             ttl: None,
         };
-        tell(&FinishedRequest {
+        on_finished(&FinishedRequest {
             address: &self.address,
             request: Some(request),
             version: self.version,
@@ -307,7 +307,7 @@ mod tests {
 
     /// Each open event stream has one.
     #[test]
-    fn what_is_known_of_a_request_under_way_is_small() {
+    fn the_account_of_an_open_request_is_small() {
         assert!(size_of::<OpenRequest>() <= 256);
     }
 }

@@ -171,7 +171,7 @@ pub(crate) fn outgoing(
 /// the operator's own TLS terminator it causes endless redirects.
 #[derive(Debug, Default)]
 pub(crate) struct UntrustedForwarders {
-    told: Mutex<Vec<Arc<str>>>,
+    reported: Mutex<Vec<Arc<str>>>,
 }
 
 /// Most of them to report; the set is controlled by clients.
@@ -183,11 +183,11 @@ impl UntrustedForwarders {
         if peer.trusted || peer.scheme == Scheme::Https || !says_https(request) {
             return None;
         }
-        let mut told = self.told.lock();
-        if told.len() >= MOST_REPORTED || told.contains(&peer.text) {
+        let mut reported = self.reported.lock();
+        if reported.len() >= MOST_REPORTED || reported.contains(&peer.text) {
             return None;
         }
-        told.push(Arc::clone(&peer.text));
+        reported.push(Arc::clone(&peer.text));
         let address = &peer.text;
         Some(format!(
             "{address} says that its visitor came by https, and the application was told http, because {address} \
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_proxy_says_of_its_client_is_who_the_client_is() {
+    fn a_proxy_header_names_the_client() {
         let trusted: Vec<Cidr> = vec!["10.0.0.0/8".parse().expect("a block")];
         let proxy = "10.0.0.1".parse().expect("an address");
         let fields = |address: Option<&str>| {
@@ -288,17 +288,17 @@ mod tests {
                 |name| String::from_utf8_lossy(fields.fields().get(name).unwrap()).into_owned();
             (peer.trusted, get("x-forwarded-for"), get("forwarded"))
         };
-        let told = |trusted, address: &str, node: &str| {
+        let reported = |trusted, address: &str, node: &str| {
             let element = format!("{node};host=\"h\";proto=http");
             (trusted, address.to_owned(), element)
         };
-        let client = told(false, "192.0.2.7", "for=192.0.2.7");
+        let client = reported(false, "192.0.2.7", "for=192.0.2.7");
         assert_eq!(fields(Some("192.0.2.7")), client);
         // Another trusted proxy, which appends to the fields it received.
         let (trusted, address, _) = fields(Some("10.0.0.2"));
         assert_eq!((trusted, &*address), (true, "6.6.6.6, 10.0.0.2"));
         // An unknown address is never trusted.
-        assert_eq!(fields(None), told(false, "unknown", "for=unknown"));
+        assert_eq!(fields(None), reported(false, "unknown", "for=unknown"));
         let unknown = Caller::through(proxy, None);
         assert_eq!(unknown.network(), Caller::at(proxy).network());
     }
@@ -431,17 +431,17 @@ mod tests {
         }
         let https = "X-Forwarded-Proto: https\r\n";
         assert_eq!(notice("10.1.2.3", https), None);
-        let told = notice("192.0.2.1", https).unwrap();
+        let reported = notice("192.0.2.1", https).unwrap();
         assert!(
-            told.starts_with("192.0.2.1 ") && told.contains("`trusted_proxies`"),
-            "{told}"
+            reported.starts_with("192.0.2.1 ") && reported.contains("`trusted_proxies`"),
+            "{reported}"
         );
         assert_eq!(notice("192.0.2.1", https), None);
         let standard = "Forwarded: for=a;Proto=\"HTTPS\";host=b\r\n";
         assert!(notice("192.0.2.2", standard).is_some());
         for last in 3..=50 {
-            let told = notice(&format!("192.0.2.{last}"), https);
-            assert_eq!(told.is_some(), last <= MOST_REPORTED, "{last}");
+            let reported = notice(&format!("192.0.2.{last}"), https);
+            assert_eq!(reported.is_some(), last <= MOST_REPORTED, "{last}");
         }
     }
 }

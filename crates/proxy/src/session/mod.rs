@@ -323,8 +323,8 @@ impl Session {
         metrics.count(RouteId::default(), page.outcome);
         metrics.sent(RouteId::default(), page.length.unwrap_or_default());
         metrics.answered_error(RouteId::default(), None, &page, now);
-        if let Some(tell) = &self.shared.on_finished {
-            tell(&FinishedRequest::refused(&self.peer, version, &page, now));
+        if let Some(on_finished) = &self.shared.on_finished {
+            on_finished(&FinishedRequest::refused(&self.peer, version, &page, now));
         }
         page
     }
@@ -447,8 +447,8 @@ impl Session {
         if outcome == Outcome::Error {
             metrics.answered_error(route, Some(named), response, now);
         }
-        if let Some(tell) = &self.shared.on_finished {
-            tell(&FinishedRequest::at_once(
+        if let Some(on_finished) = &self.shared.on_finished {
+            on_finished(&FinishedRequest::at_once(
                 request, version, response, bytes, now,
             ));
         }

@@ -137,7 +137,7 @@ fn reply(session: &Session, request: &Request<'_>, now: Time) -> (RouteId, Reply
 }
 
 /// Returns the statuses that a client receives, interim ones first.
-async fn told(session: &mut Session, head: &ParsedHead<'_>) -> Vec<u16> {
+async fn received(session: &mut Session, head: &ParsedHead<'_>) -> Vec<u16> {
     let now = session.shared.engine.clock.now();
     let request = session.request(*head);
     let unanswered = match reply(session, &request, now) {
@@ -148,17 +148,17 @@ async fn told(session: &mut Session, head: &ParsedHead<'_>) -> Vec<u16> {
         (_, Reply::Ask(unanswered)) => unanswered,
     };
     let (mut answering, _) = session.ask(unanswered, Version::HTTP_11, None);
-    let mut told = Vec::new();
+    let mut received = Vec::new();
     loop {
         match answering.next().await {
-            RequestEvent::Interim(interim) => told.push(interim.status),
-            RequestEvent::Continue(_) => told.push(100),
+            RequestEvent::Interim(interim) => received.push(interim.status),
+            RequestEvent::Continue(_) => received.push(100),
             RequestEvent::Answer(mut answered) => {
-                told.push(answered.response.status);
+                received.push(answered.response.status);
                 while let Some(Ok(Frame::Data(data))) = answered.response.body.frame().await {
                     answered.account.sent(data.len() as u64);
                 }
-                return told;
+                return received;
             }
         }
     }
@@ -168,11 +168,17 @@ async fn told(session: &mut Session, head: &ParsedHead<'_>) -> Vec<u16> {
 async fn every_request_is_over_once() {
     let (mut session, _, _, over) = World::new().sessions();
     let get = Method::GET;
-    assert_eq!(told(&mut session, &head(&get, "/", "")).await, [103, 200]);
-    assert_eq!(told(&mut session, &head(&get, "/", "")).await, [200]);
-    assert_eq!(told(&mut session, &head(&get, "/panic", "")).await, [500]);
+    assert_eq!(
+        received(&mut session, &head(&get, "/", "")).await,
+        [103, 200]
+    );
+    assert_eq!(received(&mut session, &head(&get, "/", "")).await, [200]);
+    assert_eq!(
+        received(&mut session, &head(&get, "/panic", "")).await,
+        [500]
+    );
     let last = head(&Method::TRACE, "/", "Max-Forwards: 0\r\n");
-    assert_eq!(told(&mut session, &last).await, [200]);
+    assert_eq!(received(&mut session, &last).await, [200]);
     assert_eq!(
         session.refuse(431, "too much", Version::HTTP_11).status,
         431
@@ -206,23 +212,23 @@ async fn every_request_is_over_once() {
 async fn the_scheme_is_the_connections_and_goes_to_the_origin() {
     let (mut plain, mut tls, origin, _) = World::new().sessions();
     let get = Method::GET;
-    assert_eq!(told(&mut plain, &head(&get, "/", "")).await, [103, 200]);
+    assert_eq!(received(&mut plain, &head(&get, "/", "")).await, [103, 200]);
     // With the other scheme it is another resource.
-    assert_eq!(told(&mut tls, &head(&get, "/", "")).await, [103, 200]);
-    assert_eq!(told(&mut tls, &head(&get, "/", "")).await, [200]);
+    assert_eq!(received(&mut tls, &head(&get, "/", "")).await, [103, 200]);
+    assert_eq!(received(&mut tls, &head(&get, "/", "")).await, [200]);
     let asked = origin.asked.lock();
     assert_eq!(*asked, ["GET http://a/", "GET https://a/"]);
 }
 
 #[tokio::test]
-async fn content_is_asked_for_when_somebody_wants_it_and_broken_content_is_the_clients_fault() {
+async fn a_100_is_sent_when_content_is_wanted_and_truncated_content_is_a_client_error() {
     let (mut session, _, _, over) = World::new().sessions();
     for breaks_off in [false, true] {
         let mut post = head(&Method::POST, "/", "Expect: 100-continue\r\n");
         post.has_body = true;
         let now = session.shared.engine.clock.now();
         let (_, Reply::Ask(unanswered)) = reply(&session, &session.request(post), now) else {
-            panic!("nobody but the application can answer it");
+            panic!("only the application can answer it");
         };
         let announced = AnnouncedContent {
             length: None,
@@ -272,7 +278,7 @@ fn a_fault_in_the_cache_is_one_requests_500() {
     let now = session.shared.engine.clock.now();
     let request = session.request(head(&Method::GET, "/", ""));
     let (_, Reply::Now(response)) = reply(&session, &request, now) else {
-        panic!("there is nobody to ask");
+        panic!("there is no origin");
     };
     assert_eq!(response.status, 500);
 }

@@ -157,7 +157,7 @@ fn request_lines_and_hosts_that_are_refused() {
 }
 
 #[test]
-fn what_grows_over_its_limit_is_refused_before_it_ends() {
+fn a_head_above_its_limit_is_refused_before_it_is_complete() {
     let limits = HeadLimits {
         head: 200,
         target: 50,

@@ -105,7 +105,7 @@ fn every_kind_is_read() {
 }
 
 #[test]
-fn what_breaks_a_rule_is_refused() {
+fn invalid_frames_are_refused() {
     let connection = |reason| (None, reason);
     let (protocol, size) = (
         connection(ErrorCode::Protocol),

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_responses_have_is_found_in_any_case() {
+    fn names_of_responses_are_found_in_any_case() {
         let requests_alone = [
             "accept-charset",
             "accept-encoding",

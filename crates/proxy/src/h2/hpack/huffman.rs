@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_code_is_refused() {
+    fn invalid_codes_are_refused() {
         for code in [
             // EOS, alone and followed by more.
             "3fffffff",
@@ -276,12 +276,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_encoded_is_decoded(plain: Vec<u8>) {
+        fn encoded_strings_are_decoded(plain: Vec<u8>) {
             prop_assert_eq!(decoded(&coded(&plain)), Ok(plain));
         }
 
         #[test]
-        fn what_is_decoded_is_what_would_be_encoded(code: Vec<u8>) {
+        fn a_decoded_string_has_one_encoding(code: Vec<u8>) {
             if let Ok(plain) = decoded(&code) {
                 prop_assert_eq!(coded(&plain), code);
             }

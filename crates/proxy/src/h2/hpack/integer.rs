@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_or_too_large_is_none() {
+    fn truncated_and_too_large_integers_are_refused() {
         for bytes in [
             &[][..],
             &[31],
@@ -74,7 +74,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_written_is_read(value in 0..=LARGEST, prefix in 1u32..=8, rest: Vec<u8>) {
+        fn written_integers_are_read(value in 0..=LARGEST, prefix in 1u32..=8, rest: Vec<u8>) {
             let mut out = Vec::new();
             write(&mut out, 0, prefix, value);
             out.extend_from_slice(&rest);

@@ -103,7 +103,7 @@ fn every_form_of_a_field() {
 }
 
 #[test]
-fn what_cannot_be_read_is_refused() {
+fn malformed_blocks_are_refused() {
     for block in [
         // Index 0, indices behind both tables, a truncated index.
         "80",
@@ -139,7 +139,7 @@ fn encoded(encoder: &mut Encoder, status: u16, fields: &[Field]) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_sent_again_becomes_a_byte() {
+fn a_repeated_field_takes_one_byte() {
     let mut encoder = Encoder::default();
     let fields = lines("Server: an application\nContent-Type: text/html\nX-Of-Its-Own: some value");
     let lengths = [0; 3].map(|_| encoded(&mut encoder, 200, &fields).len());
@@ -171,7 +171,7 @@ fn a_bound_of_the_other_side_is_kept_and_told() {
 
 proptest! {
     #[test]
-    fn what_was_encoded_is_decoded(
+    fn encoded_blocks_are_decoded(
         heads in proptest::collection::vec(
             (100u16..600, proptest::collection::vec(("[a-zA-Z-]{1,20}", "[ -~]{0,60}"), 0..12), 0usize..5000),
             1..12,

@@ -63,7 +63,7 @@ fn an_extended_connect_is_an_upgrade() {
 }
 
 #[test]
-fn what_is_malformed_is_no_request() {
+fn malformed_sections_are_no_requests() {
     for text in [
         "",
         ":scheme: http\n:path: /\n:authority: a",
@@ -103,7 +103,7 @@ fn what_is_malformed_is_no_request() {
 }
 
 #[test]
-fn what_is_too_much_or_makes_no_sense_has_an_answer() {
+fn sections_above_a_limit_get_a_response() {
     let long = format!("{GET}x: {}", "y".repeat(40_000));
     let many = format!("{GET}{}", "x: y\n".repeat(200));
     let path = format!(

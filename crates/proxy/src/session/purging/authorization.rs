@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_gets_in_through_a_load_balancer() {
+    fn a_load_balancer_does_not_admit_its_clients() {
         let check = |fields: &str, expected| check("10.0.0.1", fields, expected);
         check("X-Forwarded-For: 10.0.0.2, 10.0.0.3\r\n", true);
         check("X-Forwarded-For: 10.0.0.2:4711\r\n", true);

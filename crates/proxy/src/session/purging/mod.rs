@@ -81,13 +81,13 @@ impl AuthorizedPurge {
         let done = tokio::spawn(async move {
             let purged = carrier.cache.purge(self.named).await;
             predecessor.purge(&purged.rules).await;
-            told(&purged)
+            response_text(&purged)
         });
         async move {
             let done = done.await;
             let now = engine.clock.now();
             match done {
-                Ok(told) => pages::purged(&told, now),
+                Ok(response_text) => pages::purged(&response_text, now),
                 Err(_) => pages::panicked(now),
             }
         }
@@ -95,7 +95,7 @@ impl AuthorizedPurge {
 }
 
 /// Returns the text of the response to a purge.
-fn told(purged: &Purged) -> String {
+fn response_text(purged: &Purged) -> String {
     let mut text = String::new();
     // Writing to a string does not fail.
     for rule in purged.rules.iter().take(MOST_NAMES) {

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_more_than_a_list_is_not_understood() {
+    fn other_expressions_than_lists_are_refused() {
         for pattern in [
             "node:[0-9]",
             "node:\\d",

@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_purges_nothing() {
+    fn malformed_requests_purge_nothing() {
         let many = format!("xkey: {}\r\n", "x ".repeat(MAX_NAMES + 1));
         let long = format!("xkey: {}\r\n", "x".repeat(MAX_TAG_LENGTH + 1));
         for (line, fields) in [
