@@ -20,7 +20,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use crate::config::Config;
-use crate::connections::{IdleConnection, ThreadConnections};
+use crate::connections::{IdleClient, ThreadConnections};
 use crate::descriptors;
 use crate::notices::{Kind, Notices};
 use crate::per_address::{AddressLimits, AddressPermit};
@@ -294,7 +294,7 @@ impl ConnectionLimits {
     /// Counts one connection of a client; `None` at its limit, if none of its connections is idle.
     pub(crate) fn admit_address(&self, network: Network, now: Time) -> Option<AddressPermit> {
         let close_idle = || {
-            let mut idle: Vec<IdleConnection> = Vec::new();
+            let mut idle: Vec<IdleClient> = Vec::new();
             let mut count: usize = 0;
             for connections in self.threads.lock().iter() {
                 connections.for_each(|one, waits| {
@@ -393,14 +393,14 @@ impl ConnectionLimits {
     /// Closes idle connections. Returns their number.
     pub(crate) fn close_idle(&self, now: Time) -> usize {
         let mut counts: HashMap<Network, usize> = HashMap::new();
-        let mut idle: Vec<IdleConnection> = Vec::new();
+        let mut idle: Vec<IdleClient> = Vec::new();
         for connections in self.threads.lock().iter() {
             connections.for_each(|network, waits| {
                 *counts.entry(network).or_default() += 1;
                 idle.extend(waits);
             });
         }
-        let count = |idle: &IdleConnection| counts.get(&idle.network).copied().unwrap_or(0);
+        let count = |idle: &IdleClient| counts.get(&idle.network).copied().unwrap_or(0);
         let busiest = idle
             .iter()
             .max_by_key(|idle| (count(idle), Reverse(idle.since)));
@@ -414,7 +414,7 @@ impl ConnectionLimits {
     }
 
     /// Closes as many of these as allowed, longest idle first. Returns their number.
-    fn dismiss(&self, mut idle: Vec<IdleConnection>, share: usize, now: Time) -> usize {
+    fn dismiss(&self, mut idle: Vec<IdleClient>, share: usize, now: Time) -> usize {
         idle.retain(|idle| idle.answered || now.since(idle.since) >= FIRST_REQUEST_GRACE);
         idle.sort_unstable_by_key(|idle| idle.since);
         let closed = idle.iter().filter(|idle| idle.close()).take(share).count();

@@ -35,7 +35,7 @@ struct OpenConnection {
 }
 
 /// An idle connection.
-pub(crate) struct IdleConnection {
+pub(crate) struct IdleClient {
     /// Network of the client.
     pub(crate) network: Network,
     /// Time since when it is idle.
@@ -46,7 +46,7 @@ pub(crate) struct IdleConnection {
     activity: Arc<Activity>,
 }
 
-impl IdleConnection {
+impl IdleClient {
     /// Closes the connection unless a request has arrived. Returns `true` if it was closed.
     pub(crate) fn close(&self) -> bool {
         let dismissed = self.activity.dismiss();
@@ -78,11 +78,11 @@ impl ThreadConnections {
     }
 
     /// Calls `see` with the network of each connection, and with those that are idle.
-    pub(crate) fn for_each(&self, mut see: impl FnMut(Network, Option<IdleConnection>)) {
+    pub(crate) fn for_each(&self, mut see: impl FnMut(Network, Option<IdleClient>)) {
         for (_, seat) in self.open.lock().iter() {
             let network = seat.activity.network();
             let idle = match seat.activity.state() {
-                ConnectionState::Idle { since, answered } => Some(IdleConnection {
+                ConnectionState::Idle { since, answered } => Some(IdleClient {
                     network,
                     since,
                     answered,

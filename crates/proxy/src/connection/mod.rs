@@ -318,7 +318,7 @@ impl Connection {
             .admitted(self.session.shared.engine.clock.now());
         let input = std::mem::take(&mut self.input);
         let (stream, session) = (&mut self.stream, &mut self.session);
-        let connection = h2::Http2Connection::new(stream, session, &self.activity, input);
+        let connection = h2::Http2ServerConnection::new(stream, session, &self.activity, input);
         if connection.serve().await == h2::CloseReason::GoAway {
             self.linger().await;
         }

@@ -7,7 +7,7 @@ use super::head::BadRequest;
 use super::syntax::{MAX_LENGTH, TOKEN, line_end, span, value_span};
 
 /// One `name: value` line.
-pub(super) struct FieldLine<'a> {
+pub(super) struct ParsedLine<'a> {
     pub(super) name: &'a [u8],
     pub(super) value: &'a [u8],
     /// Bytes of the line, with its end.
@@ -15,7 +15,7 @@ pub(super) struct FieldLine<'a> {
 }
 
 /// Parses the line at the front of `bytes`; `None` while it is incomplete.
-pub(super) fn line(bytes: &[u8]) -> Result<Option<FieldLine<'_>>, &'static str> {
+pub(super) fn line(bytes: &[u8]) -> Result<Option<ParsedLine<'_>>, &'static str> {
     let name_end = span(bytes, TOKEN);
     match bytes.get(name_end) {
         None => return Ok(None),
@@ -28,7 +28,7 @@ pub(super) fn line(bytes: &[u8]) -> Result<Option<FieldLine<'_>>, &'static str> 
     let (name, rest) = bytes.split_at(name_end);
     let rest = &rest[1..];
     let (value, rest) = rest.split_at(value_span(rest));
-    Ok(line_end(rest)?.map(|()| FieldLine {
+    Ok(line_end(rest)?.map(|()| ParsedLine {
         name,
         value: value.trim_ascii(),
         length: name_end + 1 + value.len() + 2,
@@ -91,7 +91,7 @@ pub(super) struct FramingFields<'a> {
 }
 
 impl<'a> FramingFields<'a> {
-    fn note(&mut self, line: &FieldLine<'a>) -> Result<(), BadRequest> {
+    fn note(&mut self, line: &ParsedLine<'a>) -> Result<(), BadRequest> {
         let value = line.value;
         // The length alone excludes most fields.
         let is = |name: &[u8]| line.name.eq_ignore_ascii_case(name);

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use microcache_engine::{Body, BodyError, Frame, Response};
 use microcache_policy::is_grpc;
 
-use super::connection::Http2Connection;
+use super::connection::Http2ServerConnection;
 use super::frame::MAX_PAYLOAD;
 use super::reason::ErrorCode;
 use super::stream::{ContentSink, EventHandle, ResponseEnd, SendingResponse, StreamResponse};
@@ -22,7 +22,7 @@ use crate::session::{
 /// more is read.
 const MAX_HELD: usize = 1024 * 1024;
 
-impl Http2Connection<'_> {
+impl Http2ServerConnection<'_> {
     /// Continues after an awaited event.
     pub(super) fn handle_stream_event(
         &mut self,

@@ -40,7 +40,7 @@ thread_local! {
 }
 
 /// HTTP/2 connection of a client.
-pub(crate) struct Http2Connection<'a> {
+pub(crate) struct Http2ServerConnection<'a> {
     pub(super) stream: &'a mut ClientTransport,
     pub(super) session: &'a mut Session,
     /// Certificate presented to the client: requests for hosts that it does not cover are misdirected.
@@ -126,7 +126,7 @@ pub(crate) enum CloseReason {
     GoAway,
 }
 
-impl<'a> Http2Connection<'a> {
+impl<'a> Http2ServerConnection<'a> {
     /// Connection whose preface is expected, or lies in `input`.
     pub(crate) fn new(
         stream: &'a mut ClientTransport,

@@ -8,7 +8,7 @@ use bytes::BytesMut;
 use microcache_engine::{BodyError, Frame};
 use microcache_policy::FieldsBuf;
 
-use super::connection::Http2Connection;
+use super::connection::Http2ServerConnection;
 use super::reason::{ErrorCode, ProtocolError};
 use super::stream::{ContentSink, EventHandle, RequestContent};
 use super::stream_events::StreamEvent;
@@ -31,7 +31,7 @@ impl RequestContent {
     }
 }
 
-impl Http2Connection<'_> {
+impl Http2ServerConnection<'_> {
     /// Handles a DATA frame on an open stream.
     pub(super) fn take_content(
         &mut self,

@@ -3,7 +3,7 @@
 use std::io::IoSlice;
 use std::task::{Context, Waker};
 
-use super::connection::{Http2Connection, ShutdownState};
+use super::connection::{Http2ServerConnection, ShutdownState};
 use super::reason::ErrorCode;
 use super::write;
 use crate::connections::FIRST_REQUEST;
@@ -14,7 +14,7 @@ const LAST_CALL: [u8; 8] = *b"lastcall";
 /// Largest stream identifier, for a GOAWAY that refuses none.
 const ANY: u32 = (1 << 31) - 1;
 
-impl Http2Connection<'_> {
+impl Http2ServerConnection<'_> {
     /// Sends GOAWAY and closes after the pending output.
     pub(super) fn leave(&mut self, reason: ErrorCode, what: &'static str) {
         if self.shutdown == ShutdownState::Over {
@@ -77,7 +77,7 @@ impl Http2Connection<'_> {
     }
 }
 
-impl Drop for Http2Connection<'_> {
+impl Drop for Http2ServerConnection<'_> {
     /// Sends GOAWAY, as far as that is possible without waiting, on a connection that is closed from outside:
     /// dismissed, or idle when the server stops. The client then knows which requests it may retry.
     fn drop(&mut self) {

@@ -3,12 +3,12 @@
 use microcache_engine::{Interim, Response};
 use microcache_policy::Fields;
 
-use super::connection::Http2Connection;
+use super::connection::Http2ServerConnection;
 use super::hpack::Encoder;
 use super::write;
 use crate::session::{STRICT, never_has_content, strict_unless_said};
 
-impl Http2Connection<'_> {
+impl Http2ServerConnection<'_> {
     /// Sends the head of a final response.
     pub(super) fn write_head(&mut self, id: u32, response: &Response, ends: bool) {
         let strict = strict_unless_said(self.session.strict(), response);

@@ -26,4 +26,4 @@ mod timing;
 mod tunnel;
 mod write;
 
-pub(crate) use connection::{CloseReason, Http2Connection, PREFACE};
+pub(crate) use connection::{CloseReason, Http2ServerConnection, PREFACE};

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::task::Context;
 
-use super::connection::{Http2Connection, PartialBlock, PrefaceState, ShutdownState};
+use super::connection::{Http2ServerConnection, PartialBlock, PrefaceState, ShutdownState};
 use super::flood_limits::{BLOCK_FRAMES, TINY};
 use super::frame::Frame;
 use super::hpack::Scratch;
@@ -18,7 +18,7 @@ thread_local! {
     static SECTION: Cell<Option<Box<(FieldSection, Scratch)>>> = const { Cell::new(None) };
 }
 
-impl Http2Connection<'_> {
+impl Http2ServerConnection<'_> {
     pub(super) fn take_frame(
         &mut self,
         cx: &mut Context<'_>,

@@ -6,14 +6,14 @@ use http::{Method, Version};
 use microcache_engine::{Body, Response};
 use microcache_policy::key::without_port;
 
-use super::connection::Http2Connection;
+use super::connection::Http2ServerConnection;
 use super::flood_limits::LEAST_TAKEN;
 use super::flow::{INITIAL, ReceiveWindow, Window};
 use super::out::BATCH;
 use super::priority::Priority;
 use super::reason::{ErrorCode, ProtocolError};
 use super::section::{DecodedHead, FieldSection, SectionError};
-use super::stream::{ClientStream, EventHandle, RequestContent, StreamResponse, WriteTimeout};
+use super::stream::{EventHandle, Http2Stream, RequestContent, StreamResponse, WriteTimeout};
 use super::stream_events::StreamEvent;
 use super::tunnel::seems_agreed;
 use super::write;
@@ -34,7 +34,7 @@ pub(super) struct StreamRequest {
     pub(super) priority: Priority,
 }
 
-impl Http2Connection<'_> {
+impl Http2ServerConnection<'_> {
     /// Handles a request.
     pub(super) fn take_request(
         &mut self,
@@ -230,7 +230,7 @@ impl Http2Connection<'_> {
         } else {
             self.activity.begin_another();
         }
-        let stream = ClientStream {
+        let stream = Http2Stream {
             window: Window::new(self.theirs.window),
             receive_window: ReceiveWindow::new(INITIAL),
             priority: asked.priority,

@@ -16,7 +16,7 @@ use crate::session::{Allowance, ContentSender, RequestAccount};
 
 /// State of a stream.
 #[expect(clippy::struct_excessive_bools, reason = "independent facts")]
-pub(super) struct ClientStream {
+pub(super) struct Http2Stream {
     /// Send window of the response.
     pub(super) window: Window,
     /// Receive window of the request's content.
@@ -156,7 +156,7 @@ impl WriteTimeout {
     }
 }
 
-impl ClientStream {
+impl Http2Stream {
     /// Returns `true` if something can be sent; `connection_open`: the connection's window is open.
     pub(super) fn is_ready(&self, connection_open: bool) -> bool {
         let StreamResponse::Sending(sending) = &self.answer else {

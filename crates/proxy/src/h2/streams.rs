@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::flow::WindowOverflow;
 use super::reason::{ErrorCode, ProtocolError};
-use super::stream::ClientStream;
+use super::stream::Http2Stream;
 
 /// DATA frames of one response before the next gets its turn, unless it is incremental.
 const TURN: u32 = 4;
@@ -12,7 +12,7 @@ const TURN: u32 = 4;
 /// Streams of one connection.
 #[derive(Default)]
 pub(super) struct ClientStreams {
-    open: BTreeMap<u32, ClientStream>,
+    open: BTreeMap<u32, Http2Stream>,
     /// Highest identifier opened so far.
     last: u32,
     /// Bitmap of the last 128 identifiers: those that were opened; the lowest bit is the last.
@@ -50,11 +50,11 @@ impl ClientStreams {
         self.open.is_empty()
     }
 
-    pub(super) fn get(&mut self, id: u32) -> Option<&mut ClientStream> {
+    pub(super) fn get(&mut self, id: u32) -> Option<&mut Http2Stream> {
         self.open.get_mut(&id)
     }
 
-    pub(super) fn iter(&mut self) -> impl Iterator<Item = (u32, &mut ClientStream)> {
+    pub(super) fn iter(&mut self) -> impl Iterator<Item = (u32, &mut Http2Stream)> {
         self.open.iter_mut().map(|(id, stream)| (*id, stream))
     }
 
@@ -108,11 +108,11 @@ impl ClientStreams {
         self.cut_short |= bit.unwrap_or(0);
     }
 
-    pub(super) fn insert(&mut self, id: u32, stream: ClientStream) {
+    pub(super) fn insert(&mut self, id: u32, stream: Http2Stream) {
         self.open.insert(id, stream);
     }
 
-    pub(super) fn remove(&mut self, id: u32) -> Option<ClientStream> {
+    pub(super) fn remove(&mut self, id: u32) -> Option<Http2Stream> {
         self.open.remove(&id)
     }
 
@@ -133,8 +133,8 @@ impl ClientStreams {
     /// Returns the stream that sends next: the most urgent first (RFC 9218 §10), in turns among equals;
     /// incremental ones yield after each frame.
     pub(super) fn next(&mut self, connection_open: bool) -> Option<u32> {
-        let ready = |stream: &ClientStream| stream.is_ready(connection_open);
-        let urgency = |stream: &ClientStream| stream.priority.urgency;
+        let ready = |stream: &Http2Stream| stream.is_ready(connection_open);
+        let urgency = |stream: &Http2Stream| stream.priority.urgency;
         let most = self
             .open
             .values()

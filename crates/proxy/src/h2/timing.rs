@@ -8,9 +8,9 @@ use std::time::Duration;
 use microcache_policy::Time;
 use tokio::time::{Instant, Sleep, sleep};
 
-use super::connection::{Http2Connection, ShutdownState};
+use super::connection::{Http2ServerConnection, ShutdownState};
 use super::reason::{ErrorCode, ProtocolError};
-use super::stream::{ClientStream, ContentSink, SendingResponse};
+use super::stream::{ContentSink, Http2Stream, SendingResponse};
 
 /// Milliseconds without progress after which the body's source is informed of a slow client.
 const HELD_UP: u64 = 2000;
@@ -48,7 +48,7 @@ impl DeadlineTimer {
     }
 }
 
-impl Http2Connection<'_> {
+impl Http2ServerConnection<'_> {
     /// Ready when a deadline has passed; `true` if the connection continues.
     pub(super) fn poll_deadlines(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         self.note_stalls();
@@ -186,7 +186,7 @@ impl Http2Connection<'_> {
 }
 
 /// Returns the deadline of a stream.
-fn deadline(stream: &mut ClientStream) -> Option<Time> {
+fn deadline(stream: &mut Http2Stream) -> Option<Time> {
     let content = content_deadline(stream);
     let Some(sending) = stream.sending() else {
         return content;
@@ -205,7 +205,7 @@ fn held_up_at(sending: &SendingResponse) -> Option<Time> {
 }
 
 /// Returns the read deadline of request content; `None` while the window is closed.
-fn content_deadline(stream: &ClientStream) -> Option<Time> {
+fn content_deadline(stream: &Http2Stream) -> Option<Time> {
     let content = stream.content.as_ref()?;
     let ContentSink::Request(sender) = content.sender.as_ref()? else {
         return None;

@@ -12,7 +12,7 @@ use microcache_policy::FieldsBuf;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf, ReadHalf, WriteHalf, split};
 
-use super::connection::Http2Connection;
+use super::connection::Http2ServerConnection;
 use super::stream::ContentSink;
 use super::stream_events::StreamEvent;
 
@@ -104,7 +104,7 @@ pub(super) fn agreed(response: &mut Response, tunnel: Tunnel) -> OriginWriter {
     to_origin
 }
 
-impl Http2Connection<'_> {
+impl Http2ServerConnection<'_> {
     /// Writes to the origin's connection; an empty slice shuts it down.
     pub(super) fn write_on(
         &mut self,

@@ -74,10 +74,10 @@ pub(crate) fn leads_back(now: Time) -> Response {
 }
 
 /// Response to a successful purge.
-pub(crate) fn purged(told: &str, now: Time) -> Response {
+pub(crate) fn purged(text: &str, now: Time) -> Response {
     Response {
         outcome: Outcome::Pass,
-        ..page(200, told.trim_end(), Detail::Purge, now)
+        ..page(200, text.trim_end(), Detail::Purge, now)
     }
 }
 
