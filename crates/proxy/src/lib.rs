@@ -1,7 +1,7 @@
 //! The server around the engine: configuration, listeners, client connections, origin groups.
 //!
 //! - **Connections**: `listener` accepts, one listening socket per thread and address; `connection` carries HTTP/1 and TLS,
-//!   [`h2`] HTTP/2. Both are faces of `session`, which knows no wire format.
+//!   [`h2`] HTTP/2. Both hand requests to `session`, which knows no wire format.
 //! - **Origins**: [`upstream`] queues, balances and pools; `files` is an origin that is a directory; documents and the
 //!   Mercure hub are origins of the push crate; `watched` follows pages with subscribers.
 //! - **Configuration**: [`config`] defines every option once. A reload (`reload`) builds new shared state with the same

@@ -20,7 +20,7 @@ use super::reason::{ErrorCode, ProtocolError};
 use super::settings::{Settings, id};
 use super::stream::WriteTimeout;
 use super::stream_events::PendingEvents;
-use super::streams::ClientStreams;
+use super::streams::Http2Streams;
 use super::timing::DeadlineTimer;
 use super::write;
 use crate::connection::{Activity, ClientTransport};
@@ -60,7 +60,7 @@ pub(crate) struct Http2ServerConnection<'a> {
     pub(super) stall: WriteTimeout,
     /// Receive window of the connection.
     pub(super) receive_window: ReceiveWindow,
-    pub(super) streams: ClientStreams,
+    pub(super) streams: Http2Streams,
     pub(super) block: Option<PartialBlock>,
     pub(super) flood_limits: FloodLimits,
     /// `SETTINGS_MAX_CONCURRENT_STREAMS` sent to the client.
@@ -155,7 +155,7 @@ impl<'a> Http2ServerConnection<'a> {
             window: Window::new(INITIAL),
             stall: WriteTimeout::new(write, LEAST_TAKEN),
             receive_window: ReceiveWindow::new(CONNECTION_WINDOW),
-            streams: ClientStreams::default(),
+            streams: Http2Streams::default(),
             block: None,
             flood_limits: FloodLimits::new(http2.resets),
             max_streams: http2.streams,

@@ -11,7 +11,7 @@ const TURN: u32 = 4;
 
 /// Streams of one connection.
 #[derive(Default)]
-pub(super) struct ClientStreams {
+pub(super) struct Http2Streams {
     open: BTreeMap<u32, Http2Stream>,
     /// Highest identifier opened so far.
     last: u32,
@@ -37,7 +37,7 @@ pub(super) enum InactiveStream {
     Skipped,
 }
 
-impl ClientStreams {
+impl Http2Streams {
     pub(super) fn last(&self) -> u32 {
         self.last
     }
@@ -162,13 +162,13 @@ mod tests {
 
     #[test]
     fn closed_streams_are_remembered_for_a_while() {
-        let mut streams = ClientStreams::default();
+        let mut streams = Http2Streams::default();
         assert_eq!(streams.past(1), InactiveStream::Idle);
         for id in [1, 5, 7] {
             streams.open(id).expect("it was idle");
         }
         streams.cut_short(5);
-        let past = |streams: &ClientStreams| [1, 3, 5, 7, 9].map(|id| streams.past(id));
+        let past = |streams: &Http2Streams| [1, 3, 5, 7, 9].map(|id| streams.past(id));
         let expected = [
             InactiveStream::Ended,
             InactiveStream::Skipped,
