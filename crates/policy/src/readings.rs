@@ -56,12 +56,20 @@ fn has_odd(block: &[u8; BLOCK]) -> bool {
 
 /// Returns true for a byte that makes a path ambiguous.
 #[inline]
+#[expect(
+    clippy::needless_bitwise_bool,
+    reason = "without branches the loop is vectorised"
+)]
 fn is_odd(byte: u8) -> bool {
     (byte == b'%') | (byte == b';')
 }
 
 /// Returns true if the second byte is odd, or if the two begin an empty segment or one with a dot.
 #[inline]
+#[expect(
+    clippy::needless_bitwise_bool,
+    reason = "without branches the loop is vectorised"
+)]
 fn is_odd_pair(first: u8, second: u8) -> bool {
     is_odd(second) | (first == b'/') & ((second == b'/') | (second == b'.'))
 }

@@ -84,7 +84,7 @@ fn check_account(
         ),
         StaleWindowSource::Route => assert_eq!(window, response.rules.stale_while_revalidate),
         StaleWindowSource::Forbidden | StaleWindowSource::Zero => {
-            assert_eq!(window, 0, "{account:?} {response:?}")
+            assert_eq!(window, 0, "{account:?} {response:?}");
         }
     }
     assert_eq!(
