@@ -155,7 +155,6 @@ impl MetaResponse {
 
 /// An item as a server gives it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct Item {
     /// The value.
     pub value: Bytes,
