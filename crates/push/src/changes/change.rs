@@ -91,12 +91,23 @@ impl DocumentContent {
     }
 }
 
-/// Returns the size class of the allocator: four between one power of two and the next.
+/// The largest size class that is not in pages of its own, in bytes.
+const MAX_SMALL: usize = 14 * 1024;
+/// One page, which jemalloc adds to each allocation in pages: it begins at a random offset (`cache_oblivious`).
+const PAGE: usize = 4096;
+
+/// Returns what the allocator takes for an allocation: its size class, of which there are four between one power of two
+/// and the next, and a page where it is large.
 const fn allocated(bytes: usize) -> usize {
     if bytes <= 128 {
         return bytes.next_multiple_of(16);
     }
-    bytes.next_multiple_of(bytes.next_power_of_two() / 8)
+    let class = bytes.next_multiple_of(bytes.next_power_of_two() / 8);
+    if class <= MAX_SMALL {
+        class
+    } else {
+        class + PAGE
+    }
 }
 
 /// The two reference counts of an `Arc`, in bytes.
@@ -126,9 +137,11 @@ mod tests {
             (250, 256),
             (256, 256),
             (257, 320),
-            (16 * 1024, 16 * 1024),
-            (16 * 1024 + 1, 20 * 1024),
-            (1 << 20, 1 << 20),
+            (14 * 1024, 14 * 1024),
+            (14 * 1024 + 1, 20 * 1024),
+            (20 * 1024, 24 * 1024),
+            (20 * 1024 + 1, 28 * 1024),
+            (1 << 20, (1 << 20) + 4096),
         ] {
             assert_eq!(allocated(bytes), expected, "{bytes}");
         }
