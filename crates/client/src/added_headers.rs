@@ -82,15 +82,14 @@ fn default_headers(text: &str, own: &HeaderValue) -> Option<Vec<(HeaderName, Hea
     }
     loop {
         let (name, after) = rest.strip_prefix('"')?.split_once("\": ")?;
-        let (value, after) = match after.strip_prefix("Sensitive") {
-            Some(after) => (own.clone(), after),
-            None => {
-                let (value, after) = after.strip_prefix('"')?.split_once('"')?;
-                if value.contains('\\') {
-                    return None;
-                }
-                (value.parse().ok()?, after)
+        let (value, after) = if let Some(after) = after.strip_prefix("Sensitive") {
+            (own.clone(), after)
+        } else {
+            let (value, after) = after.strip_prefix('"')?.split_once('"')?;
+            if value.contains('\\') {
+                return None;
             }
+            (value.parse().ok()?, after)
         };
         lines.push((name.parse().ok()?, value));
         rest = match after.strip_prefix(", ") {

@@ -118,7 +118,7 @@ impl PageTopic {
     }
 
     /// Ends the topic in favour of another page. Event streams end, so that their clients reconnect and count anew; long
-    /// polls and WebSockets receive `unwatchable`.
+    /// polls and sockets receive `unwatchable`.
     pub fn evict(&self) {
         let state = self.state.lock();
         self.is_evicted.store(true, Ordering::Relaxed);
