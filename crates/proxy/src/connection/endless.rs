@@ -1,4 +1,4 @@
-//! Responses without an end: server-sent events, and WebSockets that end in this process. Thousands may be open
+//! Responses without an end: server-sent events, and WebSocket sessions that end in this process. Thousands may be open
 //! and idle, so the state of the request is dropped and the rest is polled by hand.
 
 use std::future::{Future, poll_fn};

@@ -273,7 +273,7 @@ impl TlsSocket {
         Poll::Ready(Ok(()))
     }
 
-    /// Sends close_notify and shuts this side down.
+    /// Sends `close_notify` and shuts this side down.
     pub(super) fn poll_shutdown(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let session = &mut self.state.lock().session;
         session.say_goodbye().map_err(io::Error::other)?;
@@ -287,7 +287,7 @@ impl TlsSocket {
 }
 
 impl Drop for TlsSocket {
-    /// Sends close_notify if that is due and possible without waiting.
+    /// Sends `close_notify` if that is due and possible without waiting.
     fn drop(&mut self) {
         let State {
             session, in_answer, ..

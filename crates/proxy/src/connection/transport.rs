@@ -103,7 +103,7 @@ impl ClientTransport {
         }
     }
 
-    /// Marks a response as under way: on drop, no close_notify makes a truncated one look complete.
+    /// Marks a response as under way: on drop, no `close_notify` makes a truncated one look complete.
     pub(crate) fn in_answer(&mut self, is_under_way: bool) {
         match self {
             Self::Plain(_) => {}

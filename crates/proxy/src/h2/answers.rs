@@ -35,7 +35,7 @@ impl Http2ServerConnection<'_> {
         }
         match event {
             StreamEvent::Session(answering, event) => {
-                self.handle_request_event(cx, id, answering, event)
+                self.handle_request_event(cx, id, answering, event);
             }
             StreamEvent::Body(body, frame) => self.take_next(cx, id, body, frame),
             StreamEvent::Room(sender, is_wanted) => self.has_room(cx, id, sender, is_wanted),

@@ -360,7 +360,7 @@ impl<'a> Http2ServerConnection<'a> {
         }
     }
 
-    /// Resets a stream with RST_STREAM.
+    /// Resets a stream with `RST_STREAM`.
     pub(super) fn reset(&mut self, stream: u32, reason: ErrorCode) {
         write::reset(&mut self.out.bytes, stream, reason);
         self.streams.cut_short(stream);

@@ -43,7 +43,7 @@ pub enum Frame<'a> {
         data: &'a [u8],
         /// Flow-controlled size in bytes, which includes padding (RFC 9113 §6.1).
         flow: usize,
-        /// END_STREAM.
+        /// `END_STREAM`.
         ends: bool,
     },
     /// HEADERS.
@@ -52,14 +52,14 @@ pub enum Frame<'a> {
         stream: u32,
         /// Field block, or its beginning.
         fragment: &'a [u8],
-        /// END_STREAM.
+        /// `END_STREAM`.
         ends: bool,
-        /// END_HEADERS.
+        /// `END_HEADERS`.
         complete: bool,
     },
     /// PRIORITY, deprecated and ignored (RFC 9113 §5.3.2).
     Priority,
-    /// RST_STREAM.
+    /// `RST_STREAM`.
     Reset {
         /// Stream identifier.
         stream: u32,
@@ -76,7 +76,7 @@ pub enum Frame<'a> {
     Pong([u8; 8]),
     /// GOAWAY.
     GoAway,
-    /// WINDOW_UPDATE.
+    /// `WINDOW_UPDATE`.
     WindowUpdate {
         /// Stream identifier; 0 is the connection.
         stream: u32,
@@ -89,10 +89,10 @@ pub enum Frame<'a> {
         stream: u32,
         /// Next fragment of the field block.
         fragment: &'a [u8],
-        /// END_HEADERS.
+        /// `END_HEADERS`.
         complete: bool,
     },
-    /// PRIORITY_UPDATE (RFC 9218 §7.1).
+    /// `PRIORITY_UPDATE` (RFC 9218 §7.1).
     PriorityUpdate {
         /// Identifier of the prioritised stream.
         stream: u32,

@@ -6,30 +6,30 @@ use microcache_engine::BodyError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum ErrorCode {
-    /// NO_ERROR.
+    /// `NO_ERROR`.
     NoError = 0,
-    /// PROTOCOL_ERROR.
+    /// `PROTOCOL_ERROR`.
     Protocol = 1,
-    /// INTERNAL_ERROR.
+    /// `INTERNAL_ERROR`.
     Internal = 2,
-    /// FLOW_CONTROL_ERROR.
+    /// `FLOW_CONTROL_ERROR`.
     FlowControl = 3,
-    /// STREAM_CLOSED: a frame on a stream that has ended.
+    /// `STREAM_CLOSED`: a frame on a stream that has ended.
     StreamClosed = 5,
-    /// FRAME_SIZE_ERROR.
+    /// `FRAME_SIZE_ERROR`.
     FrameSize = 6,
-    /// REFUSED_STREAM: the request was not processed and may be retried.
+    /// `REFUSED_STREAM`: the request was not processed and may be retried.
     RefusedStream = 7,
     /// CANCEL.
     Cancel = 8,
-    /// COMPRESSION_ERROR: a field block cannot be decoded.
+    /// `COMPRESSION_ERROR`: a field block cannot be decoded.
     Compression = 9,
-    /// ENHANCE_YOUR_CALM: a flood limit was exceeded.
+    /// `ENHANCE_YOUR_CALM`: a flood limit was exceeded.
     EnhanceYourCalm = 11,
 }
 
 impl ErrorCode {
-    /// Returns the code for a body that breaks off. CANCEL and ENHANCE_YOUR_CALM of an origin on HTTP/2 are
+    /// Returns the code for a body that breaks off. CANCEL and `ENHANCE_YOUR_CALM` of an origin on HTTP/2 are
     /// passed on; its other codes concern its own connection.
     pub(super) fn of(why: &BodyError) -> Self {
         let said = [Self::Cancel, Self::EnhanceYourCalm];
@@ -53,7 +53,7 @@ pub enum ProtocolError {
 }
 
 impl ProtocolError {
-    /// Connection error with PROTOCOL_ERROR.
+    /// Connection error with `PROTOCOL_ERROR`.
     pub const fn protocol(what: &'static str) -> Self {
         Self::Connection(ErrorCode::Protocol, what)
     }

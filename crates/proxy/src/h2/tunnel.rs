@@ -1,4 +1,4 @@
-//! WebSockets over HTTP/2 (RFC 8441): an extended CONNECT becomes an HTTP/1 upgrade towards the origin, whose
+//! WebSocket over HTTP/2 (RFC 8441): an extended CONNECT becomes an HTTP/1 upgrade towards the origin, whose
 //! connection then carries the rest of the stream.
 
 use std::hash::{BuildHasher, RandomState};

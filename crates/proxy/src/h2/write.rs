@@ -51,7 +51,7 @@ pub(crate) fn headers(
     }
 }
 
-/// Writes RST_STREAM.
+/// Writes `RST_STREAM`.
 pub(crate) fn reset(out: &mut Vec<u8>, stream: u32, reason: ErrorCode) {
     header(out, 4, kind::RESET, 0, stream);
     out.extend_from_slice(&reason.code().to_be_bytes());
@@ -83,7 +83,7 @@ pub(crate) fn pong(out: &mut Vec<u8>, opaque: [u8; 8]) {
     out.extend_from_slice(&opaque);
 }
 
-/// Writes WINDOW_UPDATE.
+/// Writes `WINDOW_UPDATE`.
 pub(crate) fn window_update(out: &mut Vec<u8>, stream: u32, increment: u32) {
     header(out, 4, kind::WINDOW_UPDATE, 0, stream);
     out.extend_from_slice(&increment.to_be_bytes());

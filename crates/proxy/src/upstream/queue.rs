@@ -243,7 +243,7 @@ impl RequestQueue {
             Ok(granted) => granted.ok(),
             Err(_elapsed) => {
                 self.state.lock().end_upload_for(network);
-                let granted = timeout(patience - half, receiver).await;
+                let granted = timeout(patience.saturating_sub(half), receiver).await;
                 granted.ok().and_then(Result::ok)
             }
         };

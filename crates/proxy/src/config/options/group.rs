@@ -180,7 +180,7 @@ pub(in crate::config) const GROUP: &[Opt<GroupSettings>] = &[
         m.put(
             &mut g.tls.certificate,
             v.parse(certificate_and_key).map(Some),
-        )
+        );
     }),
     optional("origin_name", Text("NAME"), "app.internal")
         .unset("the host in the URL")

@@ -22,7 +22,7 @@ pub(in crate::config) const LIMITS: &[Opt<Config>] = &[
             m.put(
                 &mut c.limits.max_connections,
                 v.count(1..=10_000_000).map(Some),
-            )
+            );
         }),
     optional("max_connections_per_address", Number, "200")
         .unset("nine tenths of `max_connections`, at least 1024")
@@ -64,7 +64,7 @@ pub(in crate::config) const LIMITS: &[Opt<Config>] = &[
             m.put(
                 &mut c.limits.target_bytes,
                 v.size(&HEAD).map(|n| n as usize),
-            )
+            );
         }),
     opt("max_fields", Number, "100")
         .help("Maximum header fields of a request; more get 431")

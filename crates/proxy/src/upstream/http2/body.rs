@@ -16,7 +16,7 @@ use crate::h1::Framing;
 use crate::upstream::response::InFlightResponse;
 use crate::upstream::upload::{SendState, Upload};
 
-/// Time limit for END_STREAM once all content has arrived.
+/// Time limit for `END_STREAM` once all content has arrived.
 const END_PATIENCE: Duration = Duration::from_secs(1);
 
 /// A body being received. Dropping it early resets the stream.
@@ -220,7 +220,7 @@ impl ResponseStream {
         })
     }
 
-    /// Closes a completed stream without RST_STREAM: a server may send END_STREAM in a frame of its own a
+    /// Closes a completed stream without `RST_STREAM`: a server may send `END_STREAM` in a frame of its own a
     /// moment later.
     fn close(mut self) {
         if self.content.is_end_stream() {

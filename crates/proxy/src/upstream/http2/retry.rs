@@ -14,7 +14,7 @@ pub(in crate::upstream) enum RetryClass {
     NotProcessed,
     /// The connection was lost before the response began, as when the server closes an idle one.
     ConnectionLost,
-    /// The server requires HTTP/1 (HTTP_1_1_REQUIRED).
+    /// The server requires HTTP/1 (`HTTP_1_1_REQUIRED`).
     RequiresHttp1,
     /// The server has processed the request, or may have.
     Processed,

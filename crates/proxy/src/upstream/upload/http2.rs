@@ -89,7 +89,7 @@ impl Upload {
         Ok(SendState::Done)
     }
 
-    /// Sends as much of the pending data as fits, and END_STREAM with the last of it.
+    /// Sends as much of the pending data as fits, and `END_STREAM` with the last of it.
     fn send_some(&mut self, room: usize, stream: &mut SendStream<Bytes>) {
         let data = &mut self.out.data;
         let some = data.copy_to_bytes(room.min(data.len()));

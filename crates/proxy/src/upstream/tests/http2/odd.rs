@@ -536,7 +536,7 @@ async fn a_connection_on_which_many_were_given_up_takes_no_more_and_the_others_g
     assert!(peer.is_left().await);
 }
 
-/// A known length ends the body, and many servers send END_STREAM a moment later.
+/// A known length ends the body, and many servers send `END_STREAM` a moment later.
 #[tokio::test]
 async fn an_answer_whose_end_comes_by_itself_is_not_reset() {
     let origin = Origin::start().await;
