@@ -1,4 +1,4 @@
-//! HealthReport and readiness for service managers and load balancers.
+//! Health and readiness for service managers and load balancers.
 
 use std::sync::Arc;
 

@@ -32,7 +32,7 @@ use crate::stats;
 const MAX_WATCHERS: usize = 32;
 /// The seconds that are remembered.
 const HISTORY: usize = 600;
-/// LiveEvents that wait for a watcher before it loses some: the history and the first snapshot.
+/// Events that wait for a watcher before it loses some: the history and the first snapshot.
 const SLACK: usize = 2;
 /// Snapshots that a watcher may lose one after the other.
 const MOST_LOST: usize = 30;
@@ -183,7 +183,7 @@ impl LiveSubscriber {
     }
 }
 
-/// LiveEvents as they come (the format of `EventSource`), for as long as the client likes.
+/// Events as they come (the format of `EventSource`), for as long as the client likes.
 pub(crate) async fn stream(
     State(interface): State<Arc<Interface>>,
     Extension(cut): Extension<Cut>,

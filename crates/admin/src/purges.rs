@@ -75,7 +75,7 @@ pub(crate) struct PurgeView {
     /// Reason why the purge may not survive a restart or reach other processes.
     #[serde(skip_serializing_if = "Option::is_none")]
     persist_error: Option<String>,
-    /// PurgeProgress, if one purge is requested.
+    /// Progress, if one purge is requested.
     #[serde(flatten)]
     progress: Option<PurgeProgress>,
 }

@@ -256,7 +256,7 @@ mod tests {
     fn what_was_often_is_forgotten() {
         let mut top = ThreadTop::default();
         let add = |top: &mut ThreadTop, target, now| {
-            top.add(named(target), &[(Measure::Requests, 1)], 1, now)
+            top.add(named(target), &[(Measure::Requests, 1)], 1, now);
         };
         let urls = |top: &mut ThreadTop, now| most(top, Measure::Requests, 9, now).urls.len();
         add(&mut top, "/old", START);
