@@ -19,6 +19,7 @@ const LEAST_CACHE_SIZE: u64 = 1 << 20;
 
 /// Parsed command line of `microcache fetch`.
 #[derive(Debug, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "one for each switch")]
 pub(crate) struct Fetch {
     pub(crate) url: Url,
     pub(crate) method: Method,
@@ -256,7 +257,7 @@ fn fetch(matches: &ArgMatches) -> Result<Fetch, String> {
     };
     let method = request::method(matches)?;
     let is_read = matches!(method, Method::GET | Method::HEAD);
-    if usage == Usage::Offline && !(is_read && !request::has_data(matches)) {
+    if usage == Usage::Offline && (!is_read || request::has_data(matches)) {
         let what = "only what GET and HEAD ask for without a body is stored";
         return Err(format!("--offline: {what}"));
     }

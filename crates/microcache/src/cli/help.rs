@@ -158,8 +158,7 @@ mod tests {
     fn help_of(command: Option<&str>, flag: &str) -> String {
         let words = ["microcache"].into_iter().chain(command).chain([flag]);
         match parse(words.map(Into::into)) {
-            Err(Message::Help(text)) => text,
-            Ok(Job::Print(text)) => text,
+            Err(Message::Help(text)) | Ok(Job::Print(text)) => text,
             other => panic!("{command:?}: {other:?}"),
         }
     }

@@ -119,15 +119,15 @@ async fn work(fetch: &Fetch) -> Result<(), Ended> {
     };
     let cached = Cached::new(fetch).await?;
     let mut is_stored = false;
-    let done = match timeout(left(), transfer(fetch, &cached, &mut is_stored)).await {
-        Ok(done) => done,
-        Err(_) => Err(Ended::NoAnswer(format!(
+    let done = timeout(left(), transfer(fetch, &cached, &mut is_stored)).await;
+    let done = done.unwrap_or_else(|_elapsed| {
+        Err(Ended::NoAnswer(format!(
             "{} took longer than --timeout allows",
             told(&fetch.url)
-        ))),
-    };
+        )))
+    });
     // An abandoned fetch is not waited for: it ends with the process, and so does its claim.
-    if matches!(done, Ok(_) | Err(Ended::HttpError(_))) {
+    if matches!(done, Ok(()) | Err(Ended::HttpError(_))) {
         let is_settled = settle(&cached, left().min(SETTLING)).await;
         if is_settled && is_stored && (fetch.explain || fetch.verbose) {
             tell_if_dropped(&cached);

@@ -71,7 +71,7 @@ impl Transfer<'_> {
             Ok(response) => response,
             Err(error) => {
                 let next = self.retries.after_error(&error);
-                return self.again(next, || unreached(fetch, &error), Ended::NoAnswer);
+                return self.again(&next, || unreached(fetch, &error), Ended::NoAnswer);
             }
         };
         let took = began.elapsed();
@@ -92,7 +92,7 @@ impl Transfer<'_> {
                 Next::TooLong(_) if fetch.no_fail => {}
                 next => {
                     drain(&mut response).await;
-                    return self.again(next, || error, Ended::HttpError);
+                    return self.again(&next, || error, Ended::HttpError);
                 }
             }
         }
@@ -135,7 +135,7 @@ impl Transfer<'_> {
                     };
                     let url = told(&self.fetch.url);
                     let why = || format!("the answer of {url} broke off: {}", deepest(&error));
-                    return self.again(next, why, Ended::NoAnswer);
+                    return self.again(&next, why, Ended::NoAnswer);
                 }
             }
         }
@@ -146,12 +146,12 @@ impl Transfer<'_> {
     /// Reports the failure and the retry, or fails.
     fn again(
         &self,
-        next: Next,
+        next: &Next,
         why: impl FnOnce() -> String,
         ended: impl FnOnce(String) -> Ended,
     ) -> Result<Attempt, Ended> {
         let why = why();
-        match next {
+        match *next {
             Next::Again { pause, left } => {
                 if !self.fetch.silent {
                     let pause = explained::short(pause);

@@ -1,4 +1,4 @@
-//! A server that is taken out behind HAProxy, which asks `/v1/ready`: no connection is lost.
+//! A server that is taken out behind `HAProxy`, which asks `/v1/ready`: no connection is lost.
 
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -12,7 +12,7 @@ use crate::support::{Client, Origin, Proxy, Reply, config_file, eventually, left
 /// Connections that are open at one time.
 const VISITORS: usize = 4;
 
-/// A real HAProxy, which gives each connection to one server, and to no second one if that fails.
+/// A real `HAProxy`, which gives each connection to one server, and to no second one if that fails.
 struct Haproxy {
     child: Child,
     address: SocketAddr,
@@ -24,7 +24,7 @@ impl Haproxy {
     fn before(servers: &[(SocketAddr, SocketAddr)]) -> Option<Self> {
         let socket = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr());
         let address = socket.expect("a free port");
-        let lines: String = servers
+        let lines = servers
             .iter()
             .enumerate()
             .map(|(number, (visitors, operators))| {
@@ -34,7 +34,8 @@ impl Haproxy {
                     operators.port()
                 )
             })
-            .collect();
+            .collect::<Vec<_>>()
+            .concat();
         let text = format!(
             "defaults\n mode tcp\n retries 0\n timeout connect 5s\n timeout client 30s\n timeout server 30s\n timeout check 5s\n\
              frontend f\n bind {address}\n default_backend b\n\

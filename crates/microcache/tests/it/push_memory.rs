@@ -59,21 +59,21 @@ fn documents_take_what_is_counted(length: usize) {
     let before = proxy.resident();
     let count = fill(&proxy, length);
     let stats = Operator::at(admin).get("/v1/stats");
-    let counted = stats["push"]["bytes"].as_u64().expect("a number");
-    assert!(counted > (32 << 20) * 9 / 10, "{counted}");
+    let charged = stats["push"]["bytes"].as_u64().expect("a number");
+    assert!(charged > (32 << 20) * 9 / 10, "{charged}");
     // What was freed meanwhile is given back within seconds.
-    let most = counted * 115 / 100 + BESIDE;
+    let most = charged * 115 / 100 + BESIDE;
     let mut least = u64::MAX;
     eventually("what is freed to be given back", || {
         let taken = proxy.resident().saturating_sub(before);
         if taken < least {
             least = taken;
-            println!("{count} of {length} bytes: {taken}, of which {counted} are counted");
+            println!("{count} of {length} bytes: {taken}, of which {charged} are counted");
         }
         (taken <= most).then_some(())
     });
     // What is not taken is not counted either.
-    assert!(least > counted * 7 / 10, "{least} of {counted}");
+    assert!(least > charged * 7 / 10, "{least} of {charged}");
 }
 
 #[test]

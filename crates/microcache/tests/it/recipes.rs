@@ -187,7 +187,7 @@ fn recipes() -> Vec<Recipe> {
     let texts = files
         .iter()
         .filter(|file| file.extension().is_some_and(|end| end == "md"));
-    texts.flat_map(|file| of_document(file)).collect()
+    texts.flat_map(of_document).collect()
 }
 
 fn of_document(file: &PathBuf) -> Vec<Recipe> {

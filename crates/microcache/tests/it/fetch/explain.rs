@@ -245,10 +245,8 @@ fn what_is_said_is_what_the_next_command_finds() {
 /// Whether the answer of that row may not be used stale.
 fn origin_is_strict(row: usize) -> bool {
     let strict = ["no-cache", "must-revalidate"];
-    let fields = ROWS[row].0.iter();
-    fields.fold(false, |is_strict, field| {
-        is_strict || strict.iter().any(|word| field.contains(word))
-    })
+    let mut fields = ROWS[row].0.iter();
+    fields.any(|field| strict.iter().any(|word| field.contains(word)))
 }
 
 #[test]
