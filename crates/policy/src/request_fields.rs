@@ -190,9 +190,12 @@ fn is_unkeyed_address(name: &[u8], rules: &Rules, known: &VaryNames) -> bool {
 /// Returns true for a list of addresses. A trusted proxy may forward any text of its client in such a field, and an
 /// application may echo it: a shared fetch sends only the addresses of the list.
 fn holds_addresses(value: &[u8]) -> bool {
-    value
-        .split(|&byte| byte == b',')
-        .all(|one| address(one).is_some())
+    value.split(|&byte| byte == b',').all(names_client)
+}
+
+/// Returns true for an address, and for the word in its place (RFC 7239 §6.2).
+fn names_client(member: &[u8]) -> bool {
+    address(member).is_some() || member.trim_ascii().eq_ignore_ascii_case(b"unknown")
 }
 
 /// The names of the fields that a shared fetch would withhold, one per line; empty if there are none.
@@ -316,7 +319,7 @@ impl SharedRequest {
                     if is_unkeyed_address(name, rules, known) && !holds_addresses(value) =>
                 {
                     let members = value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
-                    let kept: Vec<_> = members.filter(|one| address(one).is_some()).collect();
+                    let kept: Vec<_> = members.filter(|one| names_client(one)).collect();
                     if !kept.is_empty() {
                         addresses.push(name, kept.join(&b", "[..]));
                     }
@@ -566,6 +569,7 @@ mod tests {
                 "X-Forwarded-For: 1.2.3.4, ::1",
             ),
             ("X-Forwarded-For: <b>, 1.2.3.4", "X-Forwarded-For: 1.2.3.4"),
+            ("X-Forwarded-For: unknown", "X-Forwarded-For: unknown"),
             ("X-Real-IP: \"[::1]:80\"", "X-Real-IP: \"[::1]:80\""),
             ("X-Real-IP: anna", ""),
             ("CF-Connecting-IP: ", ""),

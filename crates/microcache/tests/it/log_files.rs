@@ -321,7 +321,11 @@ fn a_log_that_cannot_be_written_is_refused_before_anything_is_served() {
         (
             ["--access-log", directory.trim_end_matches('/')],
             1,
-            ["cannot write to ", "Is a directory", "name a file in it"],
+            [
+                "cannot write to ",
+                "Is a directory",
+                "write the name of a file in it",
+            ],
         ),
         (
             ["--access-log", "syslog"],

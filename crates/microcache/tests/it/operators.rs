@@ -286,7 +286,7 @@ fn nothing_is_done_for_a_web_page_of_somebody_elses() {
         "Sec-Fetch-Site: cross-site",
     ] {
         let host = format!("Host: {admin}");
-        let mut lines = vec!["Content-Type: application/json", "Content-Length: 20", line];
+        let mut lines = vec!["Content-Type: application/json", "Content-Length: 13", line];
         if !line.starts_with("Host") {
             lines.push(&host);
         }
@@ -299,7 +299,7 @@ fn nothing_is_done_for_a_web_page_of_somebody_elses() {
     // What a form can send needs nobody's leave.
     let mut client = Client::connect(admin);
     client.send(format!(
-        "POST /v1/purges HTTP/1.1\r\nHost: {admin}\r\nContent-Type: text/plain\r\nContent-Length: 20\r\n\r\n{body}"
+        "POST /v1/purges HTTP/1.1\r\nHost: {admin}\r\nContent-Type: text/plain\r\nContent-Length: 13\r\n\r\n{body}"
     ));
     assert_eq!(client.response().status, 415);
     proxy.get("/").assert_hit();

@@ -429,7 +429,7 @@ fn what_cannot_be_private_is_a_mistake() {
         "{told}"
     );
     let told = refusal(&["--push-private", "/live/p"]);
-    assert!(told.contains("begins and ends with a slash"), "{told}");
+    assert!(told.contains("must begin and end with a slash"), "{told}");
 }
 
 /// Whoever publishes is answered as everywhere.

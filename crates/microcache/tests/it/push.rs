@@ -461,7 +461,11 @@ fn who_subscribes_to_too_much_is_refused() {
         .0
         .get_with(&stars(2000, 1), &["X-Forwarded-For: 10.0.0.0"]);
     assert_eq!((more.status, more.field("retry-after")), (503, Some("1")));
-    assert!(more.text().contains("from your address"), "{}", more.text());
+    assert!(
+        more.text().contains("per client address"),
+        "{}",
+        more.text()
+    );
     greedy.extend((32..128).map(subscribe));
     let another = live.0.get(&stars(2000, 1));
     assert_eq!(

@@ -65,12 +65,12 @@ fn documents_take_what_is_counted(length: usize) {
     let most = charged * 115 / 100 + BESIDE;
     let mut least = u64::MAX;
     eventually("what is freed to be given back", || {
-        let taken = proxy.resident().saturating_sub(before);
-        if taken < least {
-            least = taken;
-            println!("{count} of {length} bytes: {taken}, of which {charged} are counted");
+        let used = proxy.resident().saturating_sub(before);
+        if used < least {
+            least = used;
+            println!("{count} of {length} bytes: {used}, of which {charged} are counted");
         }
-        (taken <= most).then_some(())
+        (used <= most).then_some(())
     });
     // What is not taken is not counted either.
     assert!(least > charged * 7 / 10, "{least} of {charged}");

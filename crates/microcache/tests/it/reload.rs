@@ -335,7 +335,7 @@ fn what_is_in_force_is_told_with_who_said_so_and_without_secrets() {
     check(top, "max_connections", &Value::Null, "default", None);
     assert_eq!(
         option(top, "max_connections")["default"],
-        "what file descriptors allow"
+        "as many as file descriptors allow"
     );
     let (own, other) = (&config["upstreams"][0], &config["upstreams"][1]);
     assert_eq!(

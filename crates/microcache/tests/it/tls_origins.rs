@@ -253,7 +253,7 @@ fn what_cannot_vouch_is_refused_at_the_start() {
             ],
             "expired on 2001-01-01",
         ),
-        (&["--origin-name", "a b"], "write the name of a host"),
+        (&["--origin-name", "a b"], "write a host name"),
         (&["--origin-host", "a/b"], "write HOST or HOST:PORT"),
     ] {
         let (code, said) = Proxy::refusal(&[flags, &["https://localhost:9"]].concat());

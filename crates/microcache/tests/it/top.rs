@@ -190,7 +190,7 @@ fn documents_and_subscribers_have_a_line_where_there_are_any() {
         let terminal = Terminal::start(&script(&format!("--admin {admin}"), &pid));
         let shown = if has_line {
             let _events = Events::begin(proxy.ask_with("/live/x", &["Accept: text/event-stream"]));
-            terminal.shows("1 subscribe  events ")
+            terminal.shows("1 subscribers  events ")
         } else {
             terminal.shows("busiest urls")
         };

@@ -165,19 +165,19 @@ fn what_a_lying_authority_says_is_told_and_never_shown() {
     for (lie, told) in [
         (
             Lie::OtherName,
-            "what was issued: the certificate is for \"blog.example\"",
+            "the issued certificate: the certificate is for \"blog.example\"",
         ),
         (
             Lie::OtherKey,
-            "what was issued: the certificate is for another key",
+            "the issued certificate: the certificate is for another key",
         ),
         (
             Lie::Expired,
-            "what was issued: the certificate expired on 2001-01-01",
+            "the issued certificate: the certificate expired on 2001-01-01",
         ),
         (
             Lie::NoCertificate,
-            "what was issued: there is no certificate in it",
+            "the issued certificate: there is no certificate in it",
         ),
         (Lie::Endless, "issuing: https://localhost:"),
         (

@@ -171,6 +171,6 @@ fn what_does_not_become_smaller_is_tried_once() {
         in_coding(&proxy, "/text", "br");
     }
     let metrics = metrics(admin);
-    let useless = "microcache_compression_dropped_total{why=\"useless\"} 1\n";
-    assert!(metrics.contains(useless), "{metrics}");
+    let incompressible = "microcache_compression_dropped_total{why=\"incompressible\"} 1\n";
+    assert!(metrics.contains(incompressible), "{metrics}");
 }

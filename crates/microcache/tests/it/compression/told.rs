@@ -89,5 +89,5 @@ fn what_was_sent_is_counted_by_coding_and_logged() {
     let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
     let row = shown.lines().find(|line| line.contains("compressed"));
     let row = row.unwrap_or_else(|| panic!("{shown}"));
-    assert!(row.contains("2 answers, 1 br, 1 gzip, "), "{row}");
+    assert!(row.contains("2 responses, 1 br, 1 gzip, "), "{row}");
 }

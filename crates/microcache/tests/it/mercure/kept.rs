@@ -155,7 +155,7 @@ fn a_torn_end_is_cut_off_and_a_damage_set_aside() {
     let whole = fs::read(kept.log()).expect("a log");
     fs::write(kept.log(), &whole[..whole.len() - 3]).expect("written");
     let hub = kept.hub(&[]);
-    hub.proxy.output_with("mercure.log is not all there");
+    hub.proxy.output_with("mercure.log is incomplete");
     assert_eq!(hub.remembered(), ["1", "2", "3"]);
     hub.end("KILL");
     let mut damaged = fs::read(kept.log()).expect("a log");
@@ -191,7 +191,7 @@ fn the_log_is_written_anew_as_soon_as_there_is_room_for_that() {
         hub.published(&format!("topic=a&id={id}&data={data}"));
         assert_eq!(events.event().0, id.to_string());
     }
-    hub.proxy.output_with("cannot be written anew");
+    hub.proxy.output_with("cannot be compacted");
     fs::remove_dir(kept.0.join("mercure.new")).expect("it is empty");
     // That is tried again when there is another megabyte.
     for id in 100..200 {
@@ -202,7 +202,7 @@ fn the_log_is_written_anew_as_soon_as_there_is_room_for_that() {
         (length < 3 << 19).then_some(())
     });
     let output = hub.proxy.output();
-    assert_eq!(output.matches("cannot be written anew").count(), 1);
+    assert_eq!(output.matches("cannot be compacted").count(), 1);
     // Nobody else has the directory meanwhile.
     let key = hub.directory.join("key").display().to_string();
     let directory = kept.0.display().to_string();

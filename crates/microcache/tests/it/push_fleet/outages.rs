@@ -55,7 +55,7 @@ fn documents_are_answered_and_told_while_redis_is_away() {
         let mut late = node.subscribe("/live/x", &[]);
         assert_eq!(told(&mut late).0, "put");
         let health = Client::connect(admin).get("/v1/health").text();
-        assert!(health.contains("changes are refused"), "{health}");
+        assert!(health.contains("writes are rejected"), "{health}");
         let ready = Client::connect(admin).get("/v1/ready");
         assert_eq!(ready.status, 200, "it has all documents");
         nodes.redis.thaw();

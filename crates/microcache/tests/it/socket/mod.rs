@@ -445,7 +445,7 @@ fn many_who_send_one_long_order_each_cost_little_more_than_that() {
         socket.client().send(last);
         expect(
             socket,
-            r#""why":"say {\"subscribe\": URL}, {\"unsubscribe\": URL} or {\"get\": URL}"}"#,
+            r#""why":"unknown command; use {\"subscribe\": URL}, {\"unsubscribe\": URL} or {\"get\": URL}"}"#,
         );
     }
 }

@@ -40,7 +40,7 @@ fn a_mistake_in_an_option_is_told_with_its_place() {
         ),
         (
             r#"disk = "/var/cache/microcache,1KiB""#,
-            "the size is from 1MiB",
+            "the size must be from 1MiB",
         ),
         (r"disk = 1", ""),
         (r#"disk_max_object = "1B""#, "1KiB"),
