@@ -436,7 +436,7 @@ proptest! {
         let [sfv::ListEntry::Item(item)] = list.as_slice() else { panic!("one item expected") };
         prop_assert_eq!(item.params.contains_key("hit"), hit);
         prop_assert_eq!(item.params.contains_key("fwd"), !hit && fwd.is_some());
-        prop_assert_eq!(item.params.contains_key("ttl"), ttl.is_some());
+        prop_assert_eq!(item.params.contains_key("ttl"), hit && ttl.is_some());
         prop_assert_eq!(item.params.contains_key("detail"), detail.is_some());
     }
 
