@@ -49,7 +49,7 @@ pub fn read_body(framing: Framing, input: &[u8], step: usize) -> (Body, usize) {
                 body.data.extend_from_slice(&data);
             }
             Ok(DecodedBody::Frame(Frame::Trailers(fields))) => {
-                body.trailers = lines(fields.fields())
+                body.trailers = lines(fields.fields());
             }
             Ok(DecodedBody::NeedMore) => {
                 let Some(piece) = pieces.next() else {
