@@ -122,15 +122,12 @@ fn decoded(path: &[u8]) -> Vec<u8> {
     let digit = |at: usize| path.get(at).and_then(|&byte| char::from(byte).to_digit(16));
     let (mut out, mut at) = (Vec::new(), 0);
     while let Some(&byte) = path.get(at) {
-        match (byte, digit(at + 1), digit(at + 2)) {
-            (b'%', Some(high), Some(low)) => {
-                out.push((high * 16 + low) as u8);
-                at += 3;
-            }
-            _ => {
-                out.push(byte);
-                at += 1;
-            }
+        if let (b'%', Some(high), Some(low)) = (byte, digit(at + 1), digit(at + 2)) {
+            out.push((high * 16 + low) as u8);
+            at += 3;
+        } else {
+            out.push(byte);
+            at += 1;
         }
     }
     out

@@ -243,6 +243,7 @@ mod tests {
                 }
             }
         }
+        tokio::time::advance(Duration::from_secs(1)).await;
         let ended = |all: &mut [UploadSlot]| all.iter_mut().map(has_to_end).collect::<Vec<_>>();
         assert_eq!(shares.end_one_for(address(5)), Some(address(2)));
         assert_eq!(ended(&mut all), [false, true, false, false]);

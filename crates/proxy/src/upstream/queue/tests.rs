@@ -472,9 +472,9 @@ async fn one_address_has_half_of_the_places_for_uploads() {
     let mut more = enter_upload(&queue, A);
     let mut most = enter_upload(&queue, A);
     let visitor = queue.enter_upload(B).await.expect("a place");
-    slow.push(queue.enter_upload(B).await.expect("a place"));
-    // The line is full as well: the longest gives way.
-    let mut third = enter_upload(&queue, C);
+    slow.push(queue.enter_upload(C).await.expect("a place"));
+    // The queue is full as well: the address with most gives way.
+    let mut third = enter_upload(&queue, B);
     assert_eq!(
         poll(&mut most).map(Result::err),
         Some(Some(QueueError::Full))
