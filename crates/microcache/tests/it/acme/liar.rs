@@ -182,14 +182,14 @@ fn what_a_lying_authority_says_is_told_and_never_shown() {
         (Lie::Endless, "issuing: https://localhost:"),
         (
             Lie::NoJson,
-            "the account: what it answers cannot be understood",
+            "the account: its answer cannot be parsed",
         ),
-        (Lie::PlainUrls, "that is no https:// url"),
-        (Lie::ManyNames, "it wants more than one name to be ours"),
+        (Lie::PlainUrls, "not an https:// URL"),
+        (Lie::ManyNames, "it demands the validation of several names"),
         (Lie::TooOften, "the order: too many (rateLimited)"),
         (
             Lie::Page,
-            "it answers 503 Service Unavailable: <h1>maintenance</h1>",
+            "status 503 Service Unavailable: <h1>maintenance</h1>",
         ),
     ] {
         let own = CertificateFile::new(&["localhost"]);
