@@ -96,7 +96,7 @@ fn a_bad_command_line_gets_one_line_and_a_remedy() {
     for (arguments, says) in [
         (&[][..], "microcache http://localhost:3000"),
         (&["localhost:3000"], "write http://localhost:3000"),
-        (&["http://localhost/a"], "leave it out"),
+        (&["http://localhost/a"], "remove the path"),
         (&["--tll", "1s", "http://a"], "'--ttl'"),
         (
             &["--ttl", "1", "http://a"],

@@ -30,7 +30,7 @@ pub(crate) struct Bench {
 const EXAMPLES: &str = "\
 microcache bench http://localhost:8080/ -c 64 -d 30s
 microcache bench http://localhost:8080/ --rate 2000 --fail-if 'p99>50ms'
-microcache bench --urls urls.txt --users 3000 --think 0s..10s --html report.html
+microcache bench --urls urls.txt --users 3000 --think 0s..10s --html out.html
 microcache bench --subscribe 1000 --publish 100ms \\
     -H 'Authorization: Bearer SECRET' http://localhost:8080/live/x";
 

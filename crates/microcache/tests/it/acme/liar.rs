@@ -180,10 +180,7 @@ fn what_a_lying_authority_says_is_told_and_never_shown() {
             "the issued certificate: there is no certificate in it",
         ),
         (Lie::Endless, "issuing: https://localhost:"),
-        (
-            Lie::NoJson,
-            "the account: its answer cannot be parsed",
-        ),
+        (Lie::NoJson, "the account: its answer cannot be parsed"),
         (Lie::PlainUrls, "not an https:// URL"),
         (Lie::ManyNames, "it demands the validation of several names"),
         (Lie::TooOften, "the order: too many (rateLimited)"),
