@@ -192,7 +192,7 @@ fn what_is_freed_goes_back_while_nothing_happens() {
     });
     assert!(proxy.resident() > before + (100 << 20));
     let operator = Operator::at(admin);
-    operator.purge(&json!({ "everything": true }));
+    operator.purge(&json!({ "all": true }));
     eventually("what was purged to leave memory", || {
         (operator.get("/v1/purges")["total"] == 0).then_some(())
     });
