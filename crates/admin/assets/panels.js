@@ -70,7 +70,7 @@ export function showLatency(stats, seconds, words) {
 }
 
 export function showFetches(stats) {
-  const { under_way: fetches, waiting, most_wanted: wanted } = stats.fetches;
+  const { in_progress: fetches, waiting, most_awaited: wanted } = stats.fetches;
   say("fetches", count(fetches));
   say("fetches-words", `${many(fetches, "fetch", "fetches")} under way`);
   say("waiting", count(waiting));
