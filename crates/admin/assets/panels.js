@@ -275,5 +275,5 @@ export function showRoutes(stats) {
 export function showProcess(stats) {
   say("process", `${stats.version}, up ${span(stats.uptime_seconds)}`);
   const taken = stats.connections;
-  say("clients", `${count(taken.open)} client ${many(taken.open, "connection")}, ${count(taken.tunnels)} ${many(taken.tunnels, "tunnel")} and streams; ${count(stats.purges.active_rules)} ${many(stats.purges.live, "purge")} at work`);
+  say("clients", `${count(taken.open)} client ${many(taken.open, "connection")}, ${count(taken.tunnels)} ${many(taken.tunnels, "tunnel")} and streams; ${count(stats.purges.active_rules)} ${many(stats.purges.active_rules, "purge")} at work`);
 }
