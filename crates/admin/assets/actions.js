@@ -73,9 +73,9 @@ function stored(variant) {
 }
 
 /** Why, with the section of the RFC and what to change. */
-function step({ what, because, rfc, remedy }) {
-  const item = make("li", {}, make("b", {}, ...prose(what)), " ", ...prose(because), rfc ? make("span", { class: "rfc" }, ` (${rfc})`) : "");
-  if (remedy) item.append(make("div", {}, "To change it: ", ...prose(remedy)));
+function step({ message, reason, rfc, hint }) {
+  const item = make("li", {}, make("b", {}, ...prose(message)), " ", ...prose(reason), rfc ? make("span", { class: "rfc" }, ` (${rfc})`) : "");
+  if (hint) item.append(make("div", {}, "To change it: ", ...prose(hint)));
   return item;
 }
 

@@ -163,7 +163,7 @@ fn it_shows_the_server_and_purges_the_marked_url_and_leaves_the_terminal_as_it_w
     let routes = terminal.shows("default");
     assert!(routes.contains("Tab errors, urls"), "{routes}");
     terminal.press("e");
-    terminal.shows("nothing has gone wrong lately");
+    terminal.shows("no recent errors");
     terminal.press("u");
     terminal.shows("busiest urls");
     terminal.press("q");
@@ -241,7 +241,7 @@ fn who_cannot_be_reached_is_said_before_and_while_it_is_watched() {
     terminal.shows("memory");
     proxy.terminate();
     proxy.wait();
-    terminal.shows("lost, trying again");
+    terminal.shows("connection lost, retrying");
     terminal.press("q");
     check_restored(&terminal, 0);
     drop(fs::remove_file(pid));
