@@ -5,7 +5,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use microcache_store::content::BLOCK;
-use microcache_store::disk::format::{Prefix, check_body};
+use microcache_store::disk::format::{FilePrefix, check_body};
 use xxhash_rust::xxh3::xxh3_64;
 
 fuzz_target!(|input: &[u8]| {
@@ -20,13 +20,13 @@ fuzz_target!(|input: &[u8]| {
 
 /// Reads a file as the tier does.
 fn check(file: &[u8]) -> Option<()> {
-    let prefix = Prefix::decode(file, file.len() as u64).ok()?;
+    let prefix = FilePrefix::decode(file, file.len() as u64).ok()?;
     // These lie within the file, or decoding would have failed.
     let head = &file[prefix.head()];
     let body = &file[prefix.body().start as usize..prefix.body().end as usize];
     let table = &file[prefix.body().end as usize..];
     prefix.check_head(file, head).ok()?;
-    assert_eq!(prefix.encode(head), file[..Prefix::LEN]);
+    assert_eq!(prefix.encode(head), file[..FilePrefix::LEN]);
     let sums = prefix.sums(table).ok()?;
     assert_eq!(sums.len() as u64, prefix.body_len.div_ceil(BLOCK));
     check_body(body, &sums).ok()?;
@@ -45,11 +45,11 @@ fn sealed(input: &[u8]) -> Option<Vec<u8>> {
         .chunks(BLOCK as usize)
         .flat_map(|block| xxh3_64(block).to_le_bytes())
         .collect();
-    let prefix = Prefix {
+    let prefix = FilePrefix {
         id: microcache_store::EntryId::of(head),
         expires: u64::from(head_len),
         head_len: u32::from(head_len),
-        body_offset: Prefix::LEN as u32 + u32::from(head_len),
+        body_offset: FilePrefix::LEN as u32 + u32::from(head_len),
         body_len: body.len() as u64,
         table_sum: xxh3_64(&table),
     };

@@ -8,8 +8,8 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
-use microcache_store::memcached::protocol::{MetaResponse, Unreadable, read_answer};
-use microcache_store::memcached::value::{Value, whole};
+use microcache_store::memcached::protocol::{MetaResponse, ProtocolError, read_answer};
+use microcache_store::memcached::value::{ItemValue, whole};
 use tokio::io::BufReader;
 
 const MAX_VALUE: usize = 1000;
@@ -41,7 +41,7 @@ fn read_all(input: &[u8], buffer: usize) -> (Vec<MetaResponse>, String) {
 }
 
 /// All input is there, so there is nothing to wait for.
-fn read_next(reader: &mut BufReader<&[u8]>) -> Result<MetaResponse, Unreadable> {
+fn read_next(reader: &mut BufReader<&[u8]>) -> Result<MetaResponse, ProtocolError> {
     let reading = pin!(read_answer(reader, MAX_VALUE));
     match reading.poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => answer,
@@ -51,12 +51,12 @@ fn read_next(reader: &mut BufReader<&[u8]>) -> Result<MetaResponse, Unreadable> 
 
 /// What is read is written in the same way, and promises no more than it may.
 fn decode(item: &Bytes) {
-    match Value::decode(item, MAX_OBJECT) {
+    match ItemValue::decode(item, MAX_OBJECT) {
         None => {}
-        Some(Value::Whole { head, body }) => {
+        Some(ItemValue::Whole { head, body }) => {
             assert_eq!([&whole(&head)[..], &body].concat(), item[..]);
         }
-        Some(Value::Manifest(manifest)) => {
+        Some(ItemValue::Manifest(manifest)) => {
             assert_eq!(manifest.encode(), item);
             assert!(manifest.body_len <= MAX_OBJECT);
             assert!(manifest.sums.len() * 8 <= item.len());

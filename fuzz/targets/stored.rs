@@ -9,7 +9,7 @@ use microcache_proxy::h1::{HeadLimits, parse_response};
 use microcache_store::Content;
 use microcache_store::Epoch;
 use microcache_store::encoding::{
-    Head, Record, checksum, encode, encode_unstorable, encode_varies,
+    RecordHead, TierRecord, checksum, encode, encode_unstorable, encode_varies,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -30,32 +30,32 @@ fuzz_target!(|input: &[u8]| {
 });
 
 fn check(encoded: &Bytes, body: Bytes) {
-    let Ok(head) = Head::decode(encoded) else {
+    let Ok(head) = RecordHead::decode(encoded) else {
         return;
     };
     let key = head.key.clone();
     let (length, sum) = (body.len() as u64, checksum(&body));
     let stored = match head.with_body(Content::Bytes(body)) {
         Err(_) => return,
-        Ok(Record::Varies(varies)) => {
-            let again = Head::decode(&encode_varies(&key, &varies, Epoch::now())).expect("our own");
+        Ok(TierRecord::Varies(varies)) => {
+            let again = RecordHead::decode(&encode_varies(&key, &varies, Epoch::now())).expect("our own");
             assert!(matches!(
                 again.with_body(Content::default()),
-                Ok(Record::Varies(read)) if read == varies
+                Ok(TierRecord::Varies(read)) if read == varies
             ));
             return;
         }
-        Ok(Record::Unstorable) => {
-            let again = Head::decode(&encode_unstorable(&key)).expect("our own");
+        Ok(TierRecord::Unstorable) => {
+            let again = RecordHead::decode(&encode_unstorable(&key)).expect("our own");
             assert!(matches!(
                 again.with_body(Content::default()),
-                Ok(Record::Unstorable)
+                Ok(TierRecord::Unstorable)
             ));
             return;
         }
-        Ok(Record::Response(stored)) => *stored,
+        Ok(TierRecord::Response(stored)) => *stored,
     };
-    let again = Head::decode(&encode(&key, &stored, (length, sum), Epoch::now())).expect("our own");
+    let again = RecordHead::decode(&encode(&key, &stored, (length, sum), Epoch::now())).expect("our own");
     assert_eq!(again.key, key);
     assert!((200..=599).contains(&stored.status));
 

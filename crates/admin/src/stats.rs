@@ -227,8 +227,8 @@ fn tier(report: &TierReport) -> Value {
         "dropped": report.dropped,
         "removals_dropped": report.not_removed,
         "latency_microseconds": {
-            "p50": report.slowest_of(50),
-            "p99": report.slowest_of(99),
+            "p50": report.latency_percentile(50),
+            "p99": report.latency_percentile(99),
         },
         "entries": report.stats.entries,
         "bytes": report.stats.bytes,

@@ -13,7 +13,9 @@ use microcache_policy::{
     Coding, Compress, DictionaryCoding, FieldsBuf, Handling, NotCompressed, OriginView, Rules,
     Scheme, SentCoding, Time, VaryNames,
 };
-use microcache_store::{Encoded, Encodings, Hit, Making, Stored, Task};
+use microcache_store::{
+    BodyEncodings, EncodingMethod, EncodingTask, Hit, ResponseEncodings, Stored,
+};
 
 use crate::body::Body;
 use crate::cache::Cache;
@@ -44,7 +46,7 @@ pub(crate) struct CodingChoice<'h> {
     is_whole: bool,
     /// The client has a dictionary.
     compares: Option<DictionaryCoding>,
-    tasks: [Option<Task>; 2],
+    tasks: [Option<EncodingTask>; 2],
 }
 
 impl Engine {
@@ -102,7 +104,7 @@ impl Engine {
         &self,
         look: &LookupContext<'_>,
         hit: &Hit,
-        encoded: &'h Encoded,
+        encoded: &'h ResponseEncodings,
     ) -> CodingChoice<'h> {
         let compress = &self.rules(look.route).compress;
         let request = look.request.fields;
@@ -127,7 +129,7 @@ impl Engine {
                 }
                 choice.is_whole = true;
             }
-            choice.tasks[0] = Some(Task::Encode(Making::Quickly(best)));
+            choice.tasks[0] = Some(EncodingTask::Encode(EncodingMethod::Fast(best)));
             let made = |coding| Some((SentCoding::Plain(coding), bodies.body(coding)?));
             choice.sent = wanted.codings().find_map(made).ok_or_else(|| {
                 if bodies.is_useless(best) {
@@ -147,7 +149,7 @@ impl Engine {
         &self,
         look: &LookupContext<'_>,
         hit: &Hit,
-        bodies: &'h Encodings,
+        bodies: &'h BodyEncodings,
         choice: &mut CodingChoice<'h>,
     ) {
         let compress = &self.rules(look.route).compress;
@@ -164,7 +166,7 @@ impl Engine {
         let mut bases = bodies.bases();
         let base = bases.find(|base| base.version().hash() == Some(&wanted));
         let Some(difference) = base.and_then(|base| base.difference(coding)) else {
-            choice.tasks[1] = Some(Task::Compare(coding));
+            choice.tasks[1] = Some(EncodingTask::Compare(coding));
             if choice.sent == Err(NotCompressed::NotAccepted) {
                 choice.sent = Err(NotCompressed::NotReady);
             }
@@ -188,7 +190,7 @@ impl Engine {
     }
 
     /// Queues a background task, unless it is queued already or the queue is full.
-    fn have_done(&self, key: &[u8], encoded: &Encoded, task: Task, demand: u32) {
+    fn have_done(&self, key: &[u8], encoded: &ResponseEncodings, task: EncodingTask, demand: u32) {
         let (encodings, compressor) = (encoded.bodies(), &self.cache.compressor);
         if !encodings.is_claimed(task) && compressor.has_place(demand) && encodings.claim(task) {
             let job = CompressionJob {
@@ -204,14 +206,14 @@ impl Engine {
 
     /// Queues thorough compression if it pays for the rest of the response's life at the present
     /// request rate. The job runs when the threads are idle.
-    fn be_thorough(&self, key: &[u8], hit: &Hit, encoded: &Encoded, now: Time) {
+    fn be_thorough(&self, key: &[u8], hit: &Hit, encoded: &ResponseEncodings, now: Time) {
         let quick = encoded.bodies().body(Coding::Brotli);
         let quick = quick.map_or(0, Bytes::len) as u64;
         let left = hit.lifetime.usable_until().since(now);
         let age = now.since(hit.began).max(1);
         let expected = u64::from(hit.uses()).saturating_mul(left) / age;
         if pays(hit.body.len(), quick, expected) {
-            self.have_done(key, encoded, Task::Encode(Making::Thoroughly), 0);
+            self.have_done(key, encoded, EncodingTask::Encode(EncodingMethod::Best), 0);
         }
     }
 
@@ -235,14 +237,14 @@ impl Engine {
         };
         let again = |task| self.have_done(key, encoded, task, before.uses().max(1));
         for &coding in &rules.compress.codings {
-            let task = Task::Encode(Making::Quickly(coding));
+            let task = EncodingTask::Encode(EncodingMethod::Fast(coding));
             if old.bodies().is_claimed(task) {
                 again(task);
             }
         }
         for coding in DictionaryCoding::ALL {
             if rules.compress.dictionaries && encoded.bodies().is_expected(coding) {
-                again(Task::Compare(coding));
+                again(EncodingTask::Compare(coding));
             }
         }
     }
@@ -281,8 +283,8 @@ pub(crate) fn with_encodings_of(
     let is_small = |stored: &Stored| stored.body.len() <= LARGEST_DICTIONARY;
     let is_dictionary = rules.compress.dictionaries && is_small(before);
     if is_dictionary && is_small(&stored) && unsuited(rules, &stored).is_none() {
-        let encodings = Encodings::after(before, VERSIONS, room);
-        return stored.with_encodings(Encoded::of(Arc::new(encodings)));
+        let encodings = BodyEncodings::after(before, VERSIONS, room);
+        return stored.with_encodings(ResponseEncodings::of(Arc::new(encodings)));
     }
     stored
 }
@@ -304,7 +306,7 @@ fn is_secure(request: &Request<'_>) -> bool {
 pub(crate) fn confirmed(rules: &Rules, stored: Stored, before: &Stored) -> Stored {
     match before.known_encoded() {
         Some(encoded) if unsuited(rules, &stored).is_none() => {
-            let encoded = Encoded::of(Arc::clone(encoded.bodies()));
+            let encoded = ResponseEncodings::of(Arc::clone(encoded.bodies()));
             stored.with_encodings(encoded)
         }
         _ => stored,
@@ -341,7 +343,7 @@ pub(crate) fn named_by_origin(rules: &Rules, named: VaryNames, before: &VaryName
 }
 
 /// The encodings of a stored response, if these rules allow compression.
-fn encoded_by<'h>(rules: &Rules, stored: &'h Stored) -> Option<&'h Encoded> {
+fn encoded_by<'h>(rules: &Rules, stored: &'h Stored) -> Option<&'h ResponseEncodings> {
     let may_be = |stored: &Stored| unsuited(rules, stored).is_none();
     stored.encoded(rules.compress.number, may_be)
 }

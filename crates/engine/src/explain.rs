@@ -12,7 +12,7 @@ use microcache_policy::{
     Detail, FieldBlock, Lifetime, NotCompressed, OmittedFields, RequestFacts, Rules, SentCoding,
     SharedRequest, Time, VaryNames,
 };
-use microcache_store::{Encoded, Hit, Object, Stored};
+use microcache_store::{Hit, Object, ResponseEncodings, Stored};
 
 use bytes::Bytes;
 
@@ -286,7 +286,7 @@ impl Engine {
         if let Some(why) = unsuited(rules, hit) {
             return Some(Err(why));
         }
-        let none = Encoded::of(Arc::default());
+        let none = ResponseEncodings::of(Arc::default());
         let encoded = hit.known_encoded().unwrap_or(&none);
         let sent = self.choice(look, hit, encoded).sent;
         Some(sent.map(|(coding, body)| Compressed {

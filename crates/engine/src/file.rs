@@ -70,7 +70,7 @@ impl FileReader {
     /// needed.
     fn at_hand(&self) -> Option<Bytes> {
         let room = usize::try_from(self.remaining()).unwrap_or(usize::MAX);
-        self.body.read_at_hand(self.at, room.min(AT_HAND))
+        self.body.read_cached(self.at, room.min(AT_HAND))
     }
 
     /// The next bytes, `None` at the end.

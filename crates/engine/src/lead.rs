@@ -10,7 +10,7 @@ use microcache_policy::{
     add_validators, is_origin_failure, is_refusal, on_error, refreshed, same_representation, vary,
     withheld_names,
 };
-use microcache_store::{Claimed, Hit, Memory};
+use microcache_store::{ClaimGuard, Hit, Memory};
 
 use crate::body::Body;
 use crate::cache::ChangeKind;
@@ -71,7 +71,7 @@ impl Engine {
         fetch: Fetch,
         mut response: OriginResponse,
         times: &ExchangeTimes,
-        claimed: Option<Claimed>,
+        claimed: Option<ClaimGuard>,
     ) {
         let (route, now) = (&self.routes[fetch.route], times.response);
         complete(&mut response.fields, &route.rules, now);
@@ -101,7 +101,7 @@ impl Engine {
                 let filling = Arc::clone(&copy.filling);
                 let view = filling.leader_request.origin_view(&route.rules);
                 self.cache
-                    .learn(&leader, filling.learnt(&route.rules), &view);
+                    .learn(&leader, filling.key_update(&route.rules), &view);
                 let number = fetch.route;
                 fetch.conclude(self, &leader, Verdict::Storable(copy));
                 self.fill(leader, &filling, body, number, claimed).await;
@@ -117,7 +117,7 @@ impl Engine {
     /// processes learn of it for as long as requests here are not coalesced (hit-for-miss), instead
     /// of each claiming in turn. An entry that was to be revalidated stays, and a response to
     /// credentials says nothing about other requests.
-    fn give_claim_up(&self, leader: &Leader, fetch: &Fetch, claimed: Option<Claimed>) {
+    fn give_claim_up(&self, leader: &Leader, fetch: &Fetch, claimed: Option<ClaimGuard>) {
         let lasts = Duration::from_millis(self.settings.hit_for_miss);
         if let Some(claimed) = claimed
             && fetch.stored.is_none()
@@ -246,7 +246,7 @@ impl Engine {
         stored: &Hit,
         mut update: OriginResponse,
         times: &ExchangeTimes,
-        claimed: Option<Claimed>,
+        claimed: Option<ClaimGuard>,
     ) {
         let (route, key) = (&self.routes[fetch.route], leader.key());
         complete(&mut update.fields, &route.rules, times.response);
@@ -261,7 +261,7 @@ impl Engine {
         );
         let renewed = |fields, lifetime| {
             let renewed = self.renewed(key, stored, fields, lifetime, &view, times.began);
-            Memory::hold(renewed)
+            Memory::detached_hit(renewed)
         };
         let verdict = match merged.storable {
             Storable::Yes(lifetime) => {

@@ -45,7 +45,7 @@ impl Engine {
         if reuse(&lifetime, facts, now) != Reuse::Fresh {
             return None;
         }
-        Some(Memory::hold(Stored::new(
+        Some(Memory::detached_hit(Stored::new(
             response.status,
             fields.fields(),
             page.body.into(),

@@ -15,7 +15,7 @@ use microcache_policy::{
     RequestFacts, ResponseFacts, Rules, Storable, Time, TooManyTags, date, fields_to_store,
     storable,
 };
-use microcache_store::{Claimed, Spooling, Stored, TagNumbers, clock};
+use microcache_store::{BodySpool, ClaimGuard, Stored, TagNumbers, clock};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use crate::body::{Body, BodyError, Frame};
@@ -126,7 +126,7 @@ impl Engine {
         filling: &Filling,
         mut body: Body,
         route: usize,
-        mut claimed: Option<Claimed>,
+        mut claimed: Option<ClaimGuard>,
     ) {
         let (fill, route) = (&filling.fill, &self.routes[route]);
         let _ending = EndOfBody(fill);
@@ -202,7 +202,7 @@ impl Engine {
             if !is_read {
                 spool.ready().await;
             } else if self.settings.clients == Clients::Program
-                && !spool.goes_on(STALLED_TIER).await
+                && !spool.makes_progress(STALLED_TIER).await
             {
                 return BodyDestination::Nothing;
             }
@@ -248,7 +248,7 @@ impl Engine {
         leader: Leader,
         route: &Route,
         whole: CompleteBody<'_>,
-        claimed: Option<Claimed>,
+        claimed: Option<ClaimGuard>,
     ) {
         let (filling, end) = (whole.filling, Ok(whole.trailers));
         let with_body = |body: Bytes| {
@@ -299,7 +299,7 @@ enum BodyDestination {
     /// Memory, as it is small enough so far.
     InMemory,
     /// A tier, while it arrives: it is too large for memory.
-    Spool(Spooling),
+    Spool(BodySpool),
     /// None: it is no longer stored.
     Nothing,
 }
@@ -311,7 +311,7 @@ impl BodyDestination {
         pushed: PushResult,
         chunk: Bytes,
         fits: bool,
-        claimed: &mut Option<Claimed>,
+        claimed: &mut Option<ClaimGuard>,
     ) -> Self {
         let (spool, chunks) = match (self, pushed) {
             (Self::InMemory, PushResult::Kept) => return Self::InMemory,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use microcache_policy::vary::{self, Selection};
 use microcache_policy::{Detail, OriginView, Reuse, Time, on_error, reuse};
-use microcache_store::{Claimed, Hit, Stored, Turn};
+use microcache_store::{ClaimGuard, FetchClaim, Hit, Stored};
 use tokio::time::{Instant, sleep};
 
 use crate::cache::flight::Leader;
@@ -22,7 +22,7 @@ pub(crate) enum TierLookup {
     /// A usable response, and the tier it comes from.
     Found(Hit, Detail),
     /// The origin has to be asked, possibly under a claim that other processes respect.
-    Ask(Option<Claimed>),
+    Ask(Option<ClaimGuard>),
 }
 
 impl Engine {
@@ -44,7 +44,7 @@ impl Engine {
                 // It is not written to the tiers, where other processes find it just as this one
                 // has, so the claim is released. It was read after these rules, so they do not
                 // cover it.
-                hit.note_purges_checked(leader.since());
+                hit.set_purges_checked(leader.since());
                 self.cache.promote(leader, &hit, &self.origin_view(fetch));
                 TierLookup::Found(hit, Detail::MemcachedPage)
             }
@@ -69,8 +69,8 @@ impl Engine {
                     scope = TierScope::InSharedTiers;
                     continue;
                 }
-                TierSearch::Found(found) => match self.cache.turn_to_renew(&found).await {
-                    Turn::Ours(claimed) => {
+                TierSearch::Found(found) => match self.cache.claim_renewal(&found).await {
+                    FetchClaim::Granted(claimed) => {
                         return self.unless_renewed(leader, fetch, *found, claimed).await;
                     }
                     turn => {
@@ -80,13 +80,13 @@ impl Engine {
                 },
             };
             match turn {
-                Turn::Free => return TierLookup::Ask(None),
-                Turn::Ours(claimed) => return TierLookup::Ask(Some(claimed)),
+                FetchClaim::NotNeeded => return TierLookup::Ask(None),
+                FetchClaim::Granted(claimed) => return TierLookup::Ask(Some(claimed)),
                 // The process that holds the claim may still store a response.
-                Turn::Theirs if Instant::now() >= deadline => {
+                FetchClaim::HeldElsewhere if Instant::now() >= deadline => {
                     return TierLookup::Ask(None);
                 }
-                Turn::Theirs => {
+                FetchClaim::HeldElsewhere => {
                     sleep(pause).await;
                     pause = (pause * 2).min(LONGEST_PAUSE);
                 }
@@ -101,7 +101,7 @@ impl Engine {
         leader: &Leader,
         fetch: &mut Fetch,
         found: TierHit,
-        claimed: Claimed,
+        claimed: ClaimGuard,
     ) -> TierLookup {
         self.keep_for_validation(leader, fetch, found);
         let request = self.origin_view(fetch);
@@ -207,7 +207,7 @@ impl Engine {
         if fetch.stored.as_ref().is_none_or(newer) && !found.is_purged {
             let hit = found.into_hit();
             let view = self.origin_view(fetch);
-            self.cache.learn(leader, hit.learnt(view.rules), &view);
+            self.cache.learn(leader, hit.key_update(view.rules), &view);
             // If the origin fails, it may be served after all.
             self.cache.promote(leader, &hit, &view);
             fetch.stored = Some(hit);

@@ -225,7 +225,7 @@ fn tier(report: &TierReport) -> String {
     if report.not_removed > 0 {
         let _ = write!(out, "; {} failed", count(report.not_removed, "removal"));
     }
-    if let Some(micros) = report.slowest_of(99) {
+    if let Some(micros) = report.latency_percentile(99) {
         let _ = write!(out, "; look-ups p99 {micros} us");
     }
     if let (Some(entries), Some(bytes)) = (stats.entries, stats.bytes) {

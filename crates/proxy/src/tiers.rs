@@ -1,7 +1,9 @@
 //! The tiers behind memory, started as the configuration says.
 
 use microcache_store::disk::{Disk, DiskError, DiskSettings};
-use microcache_store::memcached::{InvalidSettings, Memcached, MemcachedSettings, Pages};
+use microcache_store::memcached::{
+    ApplicationPages, InvalidSettings, Memcached, MemcachedSettings,
+};
 use microcache_store::redis::{Redis, RedisSettings, RedisStartError};
 use microcache_store::{AnyTier, TierLimits, Tiers};
 use tokio::runtime::Handle;
@@ -75,7 +77,7 @@ pub(crate) async fn start(
             servers: config.memcached.clone(),
             deadline: config.memcached_timeout,
             max_object: config.memcached_max_object,
-            pages: config.memcached_pages.clone().map(|key| Pages {
+            pages: config.memcached_pages.clone().map(|key| ApplicationPages {
                 key,
                 default_type: config.memcached_pages_type.clone(),
             }),

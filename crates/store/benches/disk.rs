@@ -1,10 +1,10 @@
-//! A million small objects on disk: what a start costs, what they take in memory, and how well the
-//! bound is kept.
+//! Benchmark of a disk tier with a million small objects: cost of a start, memory, and adherence to the
+//! capacity.
 //!
 //!     cargo bench -p microcache-store --bench disk -- [--cold] [COUNT [DIRECTORY]]
 //!
-//! It needs 4 KiB of disk for each object. With `--cold`, which only root may ask for, the system forgets before the
-//! restart what it has of any disk in memory.
+//! Requires 4 KiB of disk per object. With `--cold` (root only), the page cache is dropped before the
+//! restart.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,17 +14,17 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use microcache_store::disk::{Disk, DiskSettings};
-use microcache_store::{Entry, EntryId, Put, Tier};
+use microcache_store::{Entry, EntryId, PutOutcome, Tier};
 use tokio::runtime::{Builder, Runtime};
 
 const OBJECT: usize = 2048;
 const HEAD: usize = 400;
-/// What each of them takes: a block, and a name in a directory.
+/// Space of an object: a block and a directory entry.
 const ON_DISK: u64 = BLOCK + 80;
 const BLOCK: u64 = 4096;
 const WRITERS: u64 = 4;
 const DAY: Duration = Duration::from_hours(24);
-/// Given to the process that is the restart.
+/// Argument of the child process that performs the restart.
 const RESTART: &str = "--restart";
 
 fn main() {
@@ -138,7 +138,7 @@ fn put_all(runtime: &Runtime, disk: &Arc<Disk>, from: u64, to: u64) {
             tokio::spawn(async move {
                 for number in (from + writer..to).step_by(WRITERS as usize) {
                     let put = disk.put(id(number), entry(number), DAY).await;
-                    assert_eq!(put, Ok(Put::Stored));
+                    assert_eq!(put, Ok(PutOutcome::Stored));
                 }
             })
         });
@@ -164,7 +164,7 @@ fn entry(number: u64) -> Entry {
     }
 }
 
-/// The memory of this process, in bytes.
+/// Memory of this process, in bytes.
 fn resident() -> u64 {
     let status = fs::read_to_string("/proc/self/status").expect("Linux");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -174,13 +174,13 @@ fn resident() -> u64 {
         * 1024
 }
 
-/// What the system has of the disk in memory makes a restart look better than one of the machine.
+/// Drops the page cache, which would make the restart look faster than after a reboot.
 fn forget_what_was_read() {
     rustix::fs::sync();
     fs::write("/proc/sys/vm/drop_caches", "3").expect("only root may");
 }
 
-/// What the directory takes, with all directories in it.
+/// Space occupied by the directory tree.
 fn used(directory: &Path) -> u64 {
     let entries = fs::read_dir(directory).expect("a directory");
     let own = fs::metadata(directory).expect("a directory").len();

@@ -1,5 +1,5 @@
-//! What time it is: for ages, which no setting of the machine's clock changes, and as a date, by
-//! that clock as it is set now.
+//! Time sources: a monotonic time line for ages, unaffected by changes of the wall clock, and dates
+//! according to the current wall clock.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -8,24 +8,23 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use microcache_policy::{Millis, Time};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// A wall clock that is off by less has not been set: this much is the pace of a clock that is being
-/// corrected, and how late a thread may be between two looks at clocks.
+/// Deviation of the wall clock, in milliseconds, up to which it does not count as set: room for clock
+/// slewing and for delays between two clock readings.
 const STEP: u64 = 20;
 
-static MACHINE: LazyLock<Machine> = LazyLock::new(Machine::start);
+static MACHINE: LazyLock<SystemClocks> = LazyLock::new(SystemClocks::start);
 
-/// The time line of this process: the date at its start, and from there the time that has passed,
-/// with that in which the machine slept.
+/// Time line of this process: the date at its start plus the time since then, including system suspend.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
-    /// Tests pause and advance it.
+    /// Tokio's instant, so that tests can pause and advance it.
     started: tokio::time::Instant,
-    /// Where it was then, but for the sleep.
+    /// Position on the time line at that instant, excluding suspend.
     base: Time,
 }
 
 impl Clock {
-    /// Starts at the machine's time.
+    /// Starts at the current position of the time line.
     pub fn start() -> Self {
         Self {
             started: tokio::time::Instant::now(),
@@ -33,37 +32,37 @@ impl Clock {
         }
     }
 
-    /// The time now.
+    /// Returns the current position on the time line.
     pub fn now(&self) -> Time {
         let awake = self.base.plus(self.started.elapsed().as_millis() as u64);
         awake.plus(MACHINE.slept(awake))
     }
 
-    /// The date now.
+    /// Returns the current date.
     pub fn date(&self) -> Time {
         date(self.now())
     }
 }
 
-/// A moment of the time line as a date, by the wall clock as it is set now.
+/// Converts a position on the time line to a date by the current wall clock.
 pub fn date(time: Time) -> Time {
     time.shifted(MACHINE.set_by.load(Ordering::Relaxed))
 }
 
-/// How the moments of a record are read: in what the machine has been up, by those who run on the same
-/// boot of it, and else by the date.
+/// Reference for timestamps in stored records: system uptime for readers on the same boot of the same
+/// machine, otherwise the date.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Epoch {
-    /// What leads from the time line to the date.
+    /// Offset from the time line to the date, in milliseconds.
     date: i64,
-    /// Which boot of which machine; 0 if that is not known.
+    /// Hash of machine and boot; 0 if unknown.
     boot: u64,
-    /// What leads from the time line to how long the machine has been up.
+    /// Offset from the time line to the system uptime, in milliseconds.
     uptime: i64,
 }
 
 impl Epoch {
-    /// This process's now.
+    /// Returns the current reference of this process.
     pub fn now() -> Self {
         Self {
             date: MACHINE.set_by.load(Ordering::Relaxed),
@@ -72,7 +71,7 @@ impl Epoch {
         }
     }
 
-    /// The same after the wall clock has been set.
+    /// Returns the reference after the wall clock has been set by `by` milliseconds.
     #[cfg(test)]
     pub(crate) const fn set_by(self, by: i64) -> Self {
         Self {
@@ -81,18 +80,18 @@ impl Epoch {
         }
     }
 
-    /// The same for a record that other machines read: it says the date alone.
+    /// Returns the reference for records read on other machines, which contains the date alone.
     #[must_use]
     pub const fn anywhere(self) -> Self {
         Self { boot: 0, ..self }
     }
 
-    /// A moment as it is written.
+    /// Converts a position on the time line to the date to be stored.
     pub const fn date_of(&self, time: Time) -> Time {
         time.shifted(self.date)
     }
 
-    /// What is written beside: the boot, and what leads from the date to the uptime.
+    /// Returns the numbers to be stored with the date: boot, and offset from date to uptime.
     pub const fn to_numbers(self) -> [u64; 2] {
         if self.boot == 0 {
             return [0, 0];
@@ -101,7 +100,7 @@ impl Epoch {
         [self.boot, uptime]
     }
 
-    /// The moment that a date means which was written with these numbers.
+    /// Converts a stored date with its numbers to a position on the time line.
     pub const fn moment(&self, date: Time, [boot, uptime]: [u64; 2]) -> Time {
         if boot == 0 || boot != self.boot {
             return date.shifted(self.date.saturating_neg());
@@ -111,26 +110,26 @@ impl Epoch {
     }
 }
 
-/// The machine's clocks, looked at once in a millisecond at most: before the next one nothing that runs
-/// can see that the machine slept, for to freeze and thaw its processes takes longer.
+/// Clocks of the system, read at most once per millisecond. Suspend takes longer than that, so no code can
+/// observe it between two readings.
 #[derive(Debug)]
-struct Machine {
-    /// When it was looked at first.
+struct SystemClocks {
+    /// Instant of the first reading.
     began: Instant,
-    /// The date then, at which the time line begins.
+    /// Date of the first reading, where the time line begins.
     date: Time,
-    /// What the boot's clock was ahead of the one that stops while the machine sleeps.
+    /// Lead of `CLOCK_BOOTTIME` over `CLOCK_MONOTONIC` at that instant.
     ahead: Millis,
     boot: u64,
     uptime: i64,
-    /// The moment of the latest look.
+    /// Position of the latest reading.
     looked: AtomicU64,
     slept: AtomicU64,
-    /// By how much the wall clock has been set since.
+    /// Change of the wall clock since the start, in milliseconds.
     set_by: AtomicI64,
 }
 
-impl Machine {
+impl SystemClocks {
     fn start() -> Self {
         let (began, date) = (Instant::now(), system_time());
         let uptime = uptime().cast_signed() - date.as_millis().cast_signed();
@@ -146,12 +145,12 @@ impl Machine {
         }
     }
 
-    /// The time line without the sleep.
+    /// Position on the time line, excluding suspend.
     fn awake(&self) -> Time {
         self.date.plus(self.began.elapsed().as_millis() as u64)
     }
 
-    /// For how long the machine has slept, at a moment of the time line without the sleep.
+    /// Returns the time spent suspended up to a position that excludes suspend.
     fn slept(&self, awake: Time) -> Millis {
         if self.looked.load(Ordering::Relaxed) != awake.as_millis() {
             self.look(awake, ahead(), system_time());
@@ -162,7 +161,7 @@ impl Machine {
     #[cold]
     fn look(&self, awake: Time, ahead: Millis, date: Time) {
         self.looked.store(awake.as_millis(), Ordering::Relaxed);
-        // A thread that has to wait between the two clocks sees too little, never too much.
+        // A thread preempted between the two clock readings measures too little, never too much.
         let seen = ahead.saturating_sub(self.ahead);
         let slept = self.slept.fetch_max(seen, Ordering::Relaxed).max(seen);
         let now = self.awake().plus(slept);
@@ -178,7 +177,7 @@ fn system_time() -> Time {
     Time::from_millis(since.map_or(0, |since| since.as_millis() as u64))
 }
 
-/// What the boot's clock is ahead of the one that stops while the machine sleeps.
+/// Lead of `CLOCK_BOOTTIME` over `CLOCK_MONOTONIC`: the total time spent suspended.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn ahead() -> Millis {
     use rustix::time::{ClockId, clock_gettime};
@@ -187,7 +186,7 @@ fn ahead() -> Millis {
     up.saturating_sub(millis(clock_gettime(ClockId::Monotonic)))
 }
 
-/// For how long the machine has been up, with its sleep.
+/// System uptime, including suspend.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn uptime() -> Millis {
     use rustix::time::{ClockId, clock_gettime};
@@ -201,7 +200,7 @@ fn millis(time: rustix::time::Timespec) -> Millis {
     seconds.saturating_add(time.tv_nsec.unsigned_abs() / 1_000_000)
 }
 
-/// Elsewhere the time in which the machine sleeps is not seen.
+/// Other systems do not report the time spent suspended.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const fn ahead() -> Millis {
     0
@@ -212,8 +211,7 @@ const fn uptime() -> Millis {
     0
 }
 
-/// This boot of this machine, as a number; 0 where the system has no name for it. A container may have a
-/// clock of its own.
+/// Returns a hash that identifies the boot and the time namespace; 0 if the system provides no boot id.
 fn boot() -> u64 {
     let Ok(mut id) = std::fs::read("/proc/sys/kernel/random/boot_id") else {
         return 0;
@@ -230,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_set_moves_dates_and_no_ages() {
-        let machine = Machine::start();
+        let machine = SystemClocks::start();
         let look = |set: Time| machine.look(machine.awake(), machine.ahead, set);
         look(machine.awake().plus(2 * HOUR));
         let set_by = machine.set_by.load(Ordering::Relaxed).unsigned_abs();
@@ -245,7 +243,7 @@ mod tests {
 
     #[test]
     fn sleep_counts_once_and_is_no_setting() {
-        let machine = Machine::start();
+        let machine = SystemClocks::start();
         for (slept, expected) in [(0, 0), (HOUR, HOUR), (HOUR - 7, HOUR), (2 * HOUR, 2 * HOUR)] {
             let date = machine.awake().plus(expected);
             machine.look(machine.awake(), machine.ahead + slept, date);
@@ -268,7 +266,7 @@ mod tests {
     fn a_moment_is_read_by_the_uptime_on_its_boot_and_by_the_date_elsewhere() {
         let epoch = |boot, date: i64, uptime| Epoch { date, boot, uptime };
         let moment = Time::from_millis(10 * HOUR);
-        // The writer's clock was set by an hour after its start, the reader began when it was right.
+        // The writer's wall clock was set by an hour after its start, the reader started afterwards.
         let writer = epoch(7, 3_600_000, -1_000);
         let (written, numbers) = (writer.date_of(moment), writer.to_numbers());
         assert_eq!(written, Time::from_millis(11 * HOUR));

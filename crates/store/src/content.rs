@@ -1,4 +1,4 @@
-//! A stored body: in memory, or in a file.
+//! Stored bodies, in memory or in a file.
 
 use std::fs::File;
 use std::io;
@@ -10,69 +10,69 @@ use std::sync::{Arc, Weak};
 use bytes::Bytes;
 use rustix::io::{ReadWriteFlags, preadv2};
 
-use crate::encoding::checksum;
+use crate::checksum::checksum;
 
-/// A whole body.
+/// Complete body.
 #[derive(Clone, Debug)]
 pub enum Content {
-    /// In memory.
+    /// Body in memory.
     Bytes(Bytes),
-    /// In an open file. It stays readable while it is held, even if the file is removed.
+    /// Body in an open file, which stays readable while it is referenced, even if its name is removed.
     File(Arc<FileBody>),
-    /// In a file that whoever opened it may close.
-    Lent(LentFile),
+    /// Body in a file whose owner may close it at any time.
+    Weak(WeakFile),
 }
 
-/// A body in a file that is open for as long as somebody else wants: to remember where a body is
-/// must not keep a descriptor and a removed file's blocks.
+/// Weak reference to a body in an open file: it keeps neither the descriptor nor the blocks of a removed
+/// file alive.
 #[derive(Clone, Debug)]
-pub struct LentFile {
+pub struct WeakFile {
     file: Weak<FileBody>,
     len: u64,
 }
 
 impl Content {
-    /// Its length in bytes.
+    /// Length in bytes.
     pub fn len(&self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
             Self::File(file) => file.len(),
-            Self::Lent(lent) => lent.len,
+            Self::Weak(weak) => weak.len,
         }
     }
 
-    /// Whether there is nothing in it.
+    /// Returns whether the length is zero.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The bytes, if they are in memory.
+    /// Returns the bytes of a body in memory.
     pub const fn bytes(&self) -> Option<&Bytes> {
         match self {
             Self::Bytes(bytes) => Some(bytes),
-            Self::File(_) | Self::Lent(_) => None,
+            Self::File(_) | Self::Weak(_) => None,
         }
     }
 
-    /// The file it is in, if it is in one that is open.
+    /// Returns the file of a body, unless it is closed.
     pub fn file(&self) -> Option<Arc<FileBody>> {
         match self {
             Self::Bytes(_) => None,
             Self::File(file) => Some(Arc::clone(file)),
-            Self::Lent(lent) => lent.file.upgrade(),
+            Self::Weak(weak) => weak.file.upgrade(),
         }
     }
 
-    /// Whether it was in a file that has been closed.
+    /// Returns whether the file of a weak reference has been closed.
     pub fn is_gone(&self) -> bool {
-        matches!(self, Self::Lent(lent) if lent.file.strong_count() == 0)
+        matches!(self, Self::Weak(weak) if weak.file.strong_count() == 0)
     }
 
-    /// The same without a hold on its file.
+    /// Converts to a weak reference; bodies in memory are unchanged.
     #[must_use]
-    pub fn lent(self) -> Self {
+    pub fn downgraded(self) -> Self {
         match self {
-            Self::File(file) => Self::Lent(LentFile {
+            Self::File(file) => Self::Weak(WeakFile {
                 file: Arc::downgrade(&file),
                 len: file.len(),
             }),
@@ -80,12 +80,12 @@ impl Content {
         }
     }
 
-    /// The memory it takes.
+    /// Memory used, in bytes.
     pub fn heap_size(&self) -> usize {
         match self {
             Self::Bytes(bytes) => bytes.len(),
             Self::File(file) => file.heap_size(),
-            Self::Lent(_) => size_of::<FileBody>(),
+            Self::Weak(_) => size_of::<FileBody>(),
         }
     }
 }
@@ -102,30 +102,34 @@ impl From<Bytes> for Content {
     }
 }
 
-/// Blocks of this size have a checksum each, so that a part can be read and believed without the
-/// rest.
+/// Block size in bytes. Each block has its own checksum, so that a range can be read and verified on its
+/// own.
 pub const BLOCK: u64 = 128 * 1024;
 
-/// A body in an open file.
+/// Body in an open file.
 #[derive(Debug)]
 pub struct FileBody {
     file: File,
     offset: u64,
     len: u64,
-    /// One for each block.
+    /// Checksum of each block.
     sums: Box<[u64]>,
-    /// Every block has been read and was right.
+    /// `true` if every block has been read and verified.
     verified: AtomicBool,
-    /// A block could not be read, or was not what was written.
+    /// `true` if a block was unreadable or failed its checksum.
     damaged: AtomicBool,
-    /// Somebody used it since whoever keeps it last looked.
+    /// Use bit for eviction, set by reads and cleared by [`Self::take_used`].
     used: AtomicBool,
-    /// Whoever has found it damaged empties it.
+    /// `true` if the file is truncated once damage is found.
     is_emptied: bool,
 }
 
 impl FileBody {
-    /// The body of `len` bytes at `offset`, with the checksum of each [`BLOCK`].
+    /// Creates the body of `len` bytes at `offset`, with the checksum of each [`BLOCK`].
+    ///
+    /// # Errors
+    ///
+    /// `InvalidData` if the number of checksums does not match the length.
     pub fn new(file: File, offset: u64, len: u64, sums: Box<[u64]>) -> io::Result<Self> {
         if sums.len() as u64 != len.div_ceil(BLOCK) {
             return Err(damaged());
@@ -142,40 +146,44 @@ impl FileBody {
         })
     }
 
-    /// The same; when it turns out damaged, the file is emptied, and nobody meets the damage again. Else whoever keeps
-    /// it has to see to that.
+    /// Truncates the file when damage is found, so that no later reader meets it. Otherwise its owner must
+    /// remove it.
     #[must_use]
-    pub const fn emptied_when_damaged(mut self) -> Self {
+    pub const fn truncated_when_damaged(mut self) -> Self {
         self.is_emptied = true;
         self
     }
 
-    /// Its length in bytes.
+    /// Length in bytes.
     pub const fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether there is nothing in it.
+    /// Returns whether the length is zero.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The memory it takes.
+    /// Memory used, in bytes.
     pub fn heap_size(&self) -> usize {
         size_of::<Self>() + size_of_val(&*self.sums)
     }
 
-    /// Whether it is the same body, wherever it lies.
+    /// Returns whether both bodies have the same length and checksums.
     pub fn is_same_as(&self, other: &Self) -> bool {
         self.len == other.len && self.sums == other.sums
     }
 
-    /// How many blocks there are.
+    /// Number of blocks.
     pub fn blocks(&self) -> u64 {
         self.sums.len() as u64
     }
 
-    /// Reads one block and checks it. Blocks the thread.
+    /// Reads and verifies one block. Blocks the thread.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidData` if the checksum does not match, or the error of the read.
     pub fn read_block(&self, number: u64) -> io::Result<Bytes> {
         let sum = usize::try_from(number)
             .ok()
@@ -191,8 +199,8 @@ impl FileBody {
         }
     }
 
-    /// Up to `room` bytes from there on, of a body that has been checked, as far as the system has them in memory.
-    pub fn read_at_hand(&self, at: u64, room: usize) -> Option<Bytes> {
+    /// Reads up to `room` bytes from offset `at` of a verified body, provided they are in the page cache.
+    pub fn read_cached(&self, at: u64, room: usize) -> Option<Bytes> {
         let (file, offset) = self.verified()?;
         let left = self.len.checked_sub(at)?;
         let mut bytes = vec![0; room.min(usize::try_from(left).unwrap_or(usize::MAX))];
@@ -202,46 +210,50 @@ impl FileBody {
         (read > 0).then(|| bytes.into())
     }
 
-    /// Notes that every block has been read and was right, or has just been written.
+    /// Records that every block has been verified or just been written.
     pub fn mark_verified(&self) {
         self.verified.store(true, Ordering::Release);
     }
 
-    /// Notes that a block could not be read, or was not what was written.
+    /// Records that a block was unreadable or failed its checksum.
     pub fn mark_damaged(&self) {
         self.damaged.store(true, Ordering::Release);
         if self.is_emptied {
-            // It was opened to be read. Where it may not be written to, the next one has the same to say of it.
+            // The descriptor is read-only, so the file is reopened for writing. If that is not permitted,
+            // the next reader finds the damage again.
             let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
             let opened = File::options().write(true).open(path);
             let _ = opened.and_then(|file| file.set_len(0));
         }
     }
 
-    /// Whether a block could not be read, or was not what was written.
+    /// Returns whether a block was unreadable or failed its checksum.
     pub fn is_damaged(&self) -> bool {
         self.damaged.load(Ordering::Acquire)
     }
 
-    /// The file and where the body begins in it, once all of it has been checked: it may then be
-    /// sent without passing through here.
+    /// Returns the file and the body's offset once every block has been verified, so that it may be sent
+    /// with sendfile(2).
     pub fn verified(&self) -> Option<(&File, u64)> {
         self.verified
             .load(Ordering::Acquire)
             .then_some((&self.file, self.offset))
     }
 
-    /// Notes a use, for whoever decides what to keep.
+    /// Sets the use bit, for eviction.
     pub fn touch(&self) {
         self.used.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it was used since this was last asked.
+    /// Clears the use bit. Returns its previous value.
     pub fn take_used(&self) -> bool {
         self.used.swap(false, Ordering::Relaxed)
     }
 }
 
 fn damaged() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "a stored body is damaged")
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        "checksum mismatch in a stored body",
+    )
 }

@@ -1,104 +1,108 @@
-//! The one encoding of what a tier keeps: a head that says everything but the body, and the body.
+//! Encoding of stored responses for tiers: a head with everything but the body, and the body.
 //!
-//! A fixed part, then key, vary, selection, fields and tags. The head carries the body's length and
-//! checksum, and a checksum over itself.
+//! The head consists of a fixed part, then key, Vary names, selection, fields and tags. It contains length
+//! and checksum of the body, and a checksum of itself.
 
 use bytes::Bytes;
 use microcache_policy::vary::VaryNames;
 use microcache_policy::{FieldBlock, Lifetime, Time};
 use xxhash_rust::xxh3::xxh3_64;
 
+pub use crate::checksum::checksum;
 use crate::clock::Epoch;
 use crate::content::Content;
+use crate::log_position::{LOG_COPIES, LogPositions};
 use crate::stored::Stored;
 use crate::tags::TagNumbers;
-use crate::tier::{LOG_COPIES, LogPositions};
+use crate::tier::ListEntry;
 
 const MAGIC: [u8; 4] = *b"MCS\x03";
-/// The same with one number more: a position in the second copy of the log of purges.
+/// Format with one more number: a position in the second copy of the purge log.
 const MAGIC_OF_TWO: [u8; 4] = *b"MCS\x04";
-/// The same with two more: a boot of the machine, and what leads from its dates to the uptime.
+/// Format with two more numbers: the boot id, and the offset from its dates to the uptime.
 const MAGIC_OF_BOOT: [u8; 4] = *b"MCS\x05";
 const NUMBERS: usize = 7;
 const PARTS: usize = 5;
-/// The fixed part, but for its numbers.
+/// Length of the fixed part without its numbers.
 const FIXED: usize = 4 + 2 + Lifetime::ENCODED_LEN + PARTS * 4 + 8;
-/// Stands where a status would, in the record that says what a key varies on.
+/// Status of a record that contains the Vary names of a key.
 const VARIES: u16 = 0;
-/// The same, in the record that says that the responses of a key are not stored.
+/// Status of a record that marks the responses of a key as not storable.
 const UNSTORABLE: u16 = 1;
 
-/// Why bytes are not a record.
+/// Reasons why bytes are not a valid record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Corrupt {
-    /// It starts with something else, or another version.
+pub enum DecodeError {
+    /// Other magic number or version.
     #[error("not a stored response of this version")]
     Version,
-    /// The lengths in the head and the number of bytes disagree.
-    #[error("truncated, or with bytes to spare")]
+    /// The lengths in the head do not add up.
+    #[error("length mismatch")]
     Length,
     /// A checksum does not match.
     #[error("checksum mismatch")]
     Checksum,
-    /// A value is out of its range.
-    #[error("impossible value")]
+    /// A value is out of range.
+    #[error("value out of range")]
     Value,
 }
 
-/// What a tier keeps under one id.
+/// Record of a tier.
 #[derive(Debug)]
-pub enum Record {
-    /// A response.
+pub enum TierRecord {
+    /// Stored response.
     Response(Box<Stored>),
-    /// Responses of this key differ by request fields, and have ids of their own.
-    Varies(Varies),
-    /// What the origin has answered a moment ago could not be stored: nobody need wait for another to bring it.
+    /// Vary names of the key: its responses are stored under ids of their own.
+    Varies(VaryRecord),
+    /// The latest response of the origin was not storable, so waiting for another process to store one is
+    /// pointless.
     Unstorable,
 }
 
-/// What the responses of a key vary on.
+/// Vary names of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Varies {
-    /// The request fields.
+pub struct VaryRecord {
+    /// Request field names.
     pub names: VaryNames,
-    /// Part of the variants' ids. When this record is purged, so are they: the next one has
-    /// another number.
+    /// Part of the variants' ids. Purging this record makes them unreachable, since the next one gets
+    /// another generation.
     pub generation: u64,
-    /// When the request was sent that brought it.
+    /// Time of the request whose response brought the names.
     pub began: Time,
-    /// How long the record is kept. Variants that are to be found for longer have it renewed.
+    /// Expiry of the record, extended by variants that live longer.
     pub until: Time,
 }
 
-/// What a head says, before its body is there.
+/// Decoded head, before its body is available.
 #[derive(Debug)]
-pub struct Head {
-    /// The key it is stored under.
+pub struct RecordHead {
+    /// Cache key.
     pub key: Bytes,
-    /// The length of the body that belongs to it.
+    /// Length of the body, in bytes.
     pub body_len: u64,
-    /// The status code.
+    /// Status code.
     pub status: u16,
-    /// How long it may be used.
+    /// Freshness lifetime and age.
     pub lifetime: Lifetime,
-    /// The request fields that select it.
+    /// Vary names.
     pub vary: VaryNames,
-    /// What they said.
+    /// Values of these request fields.
     pub selection: Bytes,
-    /// The field lines.
+    /// Header fields.
     pub fields: FieldBlock,
-    /// When the request was sent that brought it.
+    /// Time of the request.
     pub began: Time,
-    /// Of what a key varies on: see [`Varies::until`].
+    /// Expiry of a Vary record; see [`VaryRecord::until`].
     until: Time,
     pub(crate) body_sum: u64,
-    /// By what it may be purged together with others.
+    /// Surrogate keys, for purges by tag.
     pub tags: TagNumbers,
-    /// A response's: see [`Stored::purges_known`]. The first of what a key varies on: its generation.
+    /// Log positions of a response, see [`Stored::purges_known`]; for a Vary record, the first one is its
+    /// generation.
     numbers: LogPositions,
 }
 
-/// The head of a response whose body has this length and [`checksum`]. Times are written as dates.
+/// Encodes the head of a response whose body has this length and [`checksum`]. Times are stored as dates.
 pub fn encode(
     key: &[u8],
     stored: &Stored,
@@ -122,28 +126,23 @@ pub fn encode(
     assemble(stored.status, numbers, lifetime, parts)
 }
 
-/// The record that says what a key varies on. It has no body.
-pub fn encode_varies(key: &[u8], varies: &Varies, epoch: Epoch) -> Bytes {
+/// Encodes a Vary record, which has no body.
+pub fn encode_varies(key: &[u8], varies: &VaryRecord, epoch: Epoch) -> Bytes {
     let began = epoch.date_of(varies.began).as_millis();
     let [boot, uptime] = epoch.to_numbers();
     let (empty, generation) = (checksum(&[]), varies.generation);
     let numbers = [0, empty, began, generation, 0, boot, uptime];
-    // It has no selection of its own.
+    // The selection is unused here and holds the expiry.
     let until = epoch.date_of(varies.until).as_millis().to_le_bytes();
     let parts = [key, varies.names.as_bytes(), &until, &[], &[]];
     assemble(VARIES, numbers, [0; Lifetime::ENCODED_LEN], parts)
 }
 
-/// The record that says that what answers a key could not be stored. It has no body.
+/// Encodes a record that marks the responses of a key as not storable. It has no body.
 pub fn encode_unstorable(key: &[u8]) -> Bytes {
     let numbers = [0, checksum(&[]), 0, 0, 0, 0, 0];
     let parts = [key, &[], &[], &[], &[]];
     assemble(UNSTORABLE, numbers, [0; Lifetime::ENCODED_LEN], parts)
-}
-
-/// The checksum of a body.
-pub fn checksum(body: &[u8]) -> u64 {
-    xxh3_64(body)
 }
 
 fn assemble(
@@ -154,8 +153,8 @@ fn assemble(
 ) -> Bytes {
     let room = FIXED + NUMBERS * 8 + parts.iter().map(|part| part.len()).sum::<usize>();
     let mut out = Vec::with_capacity(room);
-    // Most tiers that machines share keep one copy of the log, and processes from before know no other
-    // form.
+    // The shortest form that fits: most shared tiers have one copy of the log, and earlier versions know
+    // only that form.
     let (magic, numbers) = match numbers {
         [.., 0, 0, _] => (MAGIC, &numbers[..4]),
         [.., 0, _] => (MAGIC_OF_TWO, &numbers[..5]),
@@ -180,19 +179,23 @@ fn assemble(
     out.into()
 }
 
-impl Head {
-    /// Reads a head.
-    pub fn decode(bytes: &Bytes) -> Result<Self, Corrupt> {
+impl RecordHead {
+    /// Decodes a head.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] if the bytes are not a valid head.
+    pub fn decode(bytes: &Bytes) -> Result<Self, DecodeError> {
         Self::decode_in(bytes, Epoch::now())
     }
 
-    fn decode_in(bytes: &Bytes, epoch: Epoch) -> Result<Self, Corrupt> {
+    fn decode_in(bytes: &Bytes, epoch: Epoch) -> Result<Self, DecodeError> {
         let mut rest = &bytes[..];
         let count = match take(&mut rest)? {
             MAGIC => 4,
             MAGIC_OF_TWO => 5,
             MAGIC_OF_BOOT => NUMBERS,
-            _ => return Err(Corrupt::Version),
+            _ => return Err(DecodeError::Version),
         };
         let status = u16::from_le_bytes(take(&mut rest)?);
         let mut numbers = [0; NUMBERS];
@@ -208,19 +211,19 @@ impl Head {
         let checksum_at = bytes.len() - rest.len();
         let sum = u64::from_le_bytes(take(&mut rest)?);
         if rest.len() != lengths.iter().sum::<usize>() {
-            return Err(Corrupt::Length);
+            return Err(DecodeError::Length);
         }
         if head_checksum(&bytes[..checksum_at], rest) != sum {
-            return Err(Corrupt::Checksum);
+            return Err(DecodeError::Checksum);
         }
         let mut parts = bytes.slice(FIXED + count * 8..);
         let [key, vary, selection, fields, tags] = lengths.map(|length| parts.split_to(length));
-        // A checksum is no proof of origin: a shared tier may hold what somebody else wrote.
+        // A checksum is no proof of origin: another program may have written to a shared tier.
         if !matches!(status, VARIES | UNSTORABLE | 200..=599) {
-            return Err(Corrupt::Value);
+            return Err(DecodeError::Value);
         }
         let moment = |date| epoch.moment(date, [boot, uptime]);
-        let lifetime = Lifetime::from_bytes(&lifetime).ok_or(Corrupt::Value)?;
+        let lifetime = Lifetime::from_bytes(&lifetime).ok_or(DecodeError::Value)?;
         let until = match selection.first_chunk() {
             Some(until) if status == VARIES => {
                 moment(Time::from_millis(u64::from_le_bytes(*until)))
@@ -233,17 +236,17 @@ impl Head {
             body_sum,
             status,
             lifetime: lifetime.received_at(moment(lifetime.response_time())),
-            vary: VaryNames::from_bytes(&vary).ok_or(Corrupt::Value)?,
+            vary: VaryNames::from_bytes(&vary).ok_or(DecodeError::Value)?,
             selection,
-            fields: FieldBlock::of_stored(fields).ok_or(Corrupt::Value)?,
-            tags: TagNumbers::from_bytes(&tags).ok_or(Corrupt::Value)?,
+            fields: FieldBlock::of_stored(fields).ok_or(DecodeError::Value)?,
+            tags: TagNumbers::from_bytes(&tags).ok_or(DecodeError::Value)?,
             numbers: [first, second],
             began: moment(Time::from_millis(began)),
             until,
         })
     }
 
-    /// Of the log of purges that processes share: see [`Stored::purges_known`].
+    /// Log positions up to which purges are known; see [`Stored::purges_known`].
     pub const fn purges_known(&self) -> LogPositions {
         if self.is_response() {
             self.numbers
@@ -252,38 +255,46 @@ impl Head {
         }
     }
 
-    /// Whether it is a response's.
+    /// Returns whether it is the head of a response.
     pub const fn is_response(&self) -> bool {
         self.status >= 200
     }
 
-    /// The record, once its body is there. A body in memory is checked; one in a file checks what
-    /// is read of it, and is refused once that was wrong.
-    pub fn with_body(self, body: Content) -> Result<Record, Corrupt> {
+    /// Combines the head with its body. A body in memory is verified now, one in a file block by block on
+    /// reads.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] if length or checksum do not match, or the file is known to be damaged.
+    pub fn with_body(self, body: Content) -> Result<TierRecord, DecodeError> {
         let is_right = match &body {
-            _ if body.len() != self.body_len => return Err(Corrupt::Length),
+            _ if body.len() != self.body_len => return Err(DecodeError::Length),
             Content::Bytes(bytes) => checksum(bytes) == self.body_sum,
             Content::File(file) => !file.is_damaged(),
-            Content::Lent(_) => false,
+            Content::Weak(_) => false,
         };
         if is_right {
             self.with_checked_body(body)
         } else {
-            Err(Corrupt::Checksum)
+            Err(DecodeError::Checksum)
         }
     }
 
-    /// The same with a body that its tier has found to be what was stored with this head.
-    pub fn with_checked_body(self, body: Content) -> Result<Record, Corrupt> {
+    /// Combines the head with a body that the tier has already verified.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError::Length`] if the length does not match.
+    pub fn with_checked_body(self, body: Content) -> Result<TierRecord, DecodeError> {
         if body.len() != self.body_len {
-            return Err(Corrupt::Length);
+            return Err(DecodeError::Length);
         }
         let purges_known = self.purges_known();
         if self.status == UNSTORABLE {
-            return Ok(Record::Unstorable);
+            return Ok(TierRecord::Unstorable);
         }
         if self.status == VARIES {
-            return Ok(Record::Varies(Varies {
+            return Ok(TierRecord::Varies(VaryRecord {
                 names: self.vary,
                 generation: self.numbers[0],
                 began: self.began,
@@ -301,12 +312,20 @@ impl Head {
         );
         let stored = stored.with_tags(self.tags);
         let stored = stored.with_purges_known(purges_known);
-        Ok(Record::Response(Box::new(stored)))
+        Ok(TierRecord::Response(Box::new(stored)))
     }
 }
 
-fn take<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], Corrupt> {
-    let (first, after) = rest.split_first_chunk().ok_or(Corrupt::Length)?;
+impl ListEntry {
+    /// Decodes the head of a response; `None` for other records and damaged ones.
+    pub fn response(&self) -> Option<RecordHead> {
+        let head = RecordHead::decode(&self.head).ok();
+        head.filter(RecordHead::is_response)
+    }
+}
+
+fn take<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], DecodeError> {
+    let (first, after) = rest.split_first_chunk().ok_or(DecodeError::Length)?;
     *rest = after;
     Ok(*first)
 }
@@ -346,10 +365,10 @@ mod tests {
             let stored = stored(b"a: b\r\n", b"body".to_vec(), b"").with_purges_known(known);
             let bytes = encoded(&stored, b"key");
             assert!(bytes.starts_with(&magic));
-            let head = Head::decode(&bytes).expect("it is one");
+            let head = RecordHead::decode(&bytes).expect("it is one");
             assert_eq!((head.purges_known(), &head.key[..]), (known, &b"key"[..]));
             for length in 0..bytes.len() {
-                assert!(Head::decode(&bytes.slice(..length)).is_err());
+                assert!(RecordHead::decode(&bytes.slice(..length)).is_err());
             }
         }
     }
@@ -369,15 +388,15 @@ mod tests {
         let head = |epoch: Epoch| encode(b"key", &stored, (4, checksum(b"body")), epoch);
         for set_by in [0, 7_200_000, -7_200_000] {
             let bytes = head(boot.set_by(set_by));
-            let here = Head::decode_in(&bytes, boot).expect("a head");
+            let here = RecordHead::decode_in(&bytes, boot).expect("a head");
             assert_eq!((here.began, here.lifetime.response_time()), (off, off));
             for length in 0..bytes.len() {
-                assert!(Head::decode(&bytes.slice(..length)).is_err());
+                assert!(RecordHead::decode(&bytes.slice(..length)).is_err());
             }
-            // Another machine has the date alone.
+            // Another machine uses the date alone.
             let bytes = head(boot.set_by(set_by).anywhere());
             assert!(bytes.starts_with(&MAGIC));
-            let elsewhere = Head::decode_in(&bytes, boot).expect("a head");
+            let elsewhere = RecordHead::decode_in(&bytes, boot).expect("a head");
             assert_eq!(elsewhere.began, off.shifted(set_by));
         }
     }
@@ -386,31 +405,34 @@ mod tests {
     fn a_foreign_version_is_told_apart() {
         let mut bytes = encoded(&stored(b"A: b\r\n", b"body".to_vec(), b""), b"key").to_vec();
         bytes[3] = 9;
-        assert_eq!(Head::decode(&bytes.into()).err(), Some(Corrupt::Version));
+        assert_eq!(
+            RecordHead::decode(&bytes.into()).err(),
+            Some(DecodeError::Version)
+        );
     }
 
     #[test]
     fn what_a_key_varies_on_comes_back() {
-        let varies = Varies {
+        let varies = VaryRecord {
             names: VaryNames::default(),
             generation: 42,
             began: Time::from_secs(7),
             until: Time::from_secs(8),
         };
-        let head = Head::decode(&encode_varies(b"key", &varies, Epoch::now())).unwrap();
+        let head = RecordHead::decode(&encode_varies(b"key", &varies, Epoch::now())).unwrap();
         assert_eq!(head.key, &b"key"[..]);
         match head.with_body(Content::default()) {
-            Ok(Record::Varies(read)) => assert_eq!(read, varies),
+            Ok(TierRecord::Varies(read)) => assert_eq!(read, varies),
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
     fn that_nothing_is_stored_comes_back() {
-        let head = Head::decode(&encode_unstorable(b"key")).expect("a head");
+        let head = RecordHead::decode(&encode_unstorable(b"key")).expect("a head");
         assert!(head.key == b"key"[..] && !head.is_response());
         let record = head.with_body(Content::default());
-        assert!(matches!(record, Ok(Record::Unstorable)), "{record:?}");
+        assert!(matches!(record, Ok(TierRecord::Unstorable)), "{record:?}");
     }
 
     #[test]
@@ -431,8 +453,8 @@ mod tests {
         ] {
             let bytes = encoded(&stored(bad, vec![], b""), b"key");
             assert_eq!(
-                Head::decode(&bytes).err(),
-                Some(Corrupt::Value),
+                RecordHead::decode(&bytes).err(),
+                Some(DecodeError::Value),
                 "{}",
                 bad.escape_ascii()
             );
@@ -442,8 +464,11 @@ mod tests {
     #[test]
     fn another_body_is_noticed() {
         let bytes = encoded(&stored(b"", b"body".to_vec(), b""), b"key");
-        for (other, why) in [(&b"bodi"[..], Corrupt::Checksum), (b"bod", Corrupt::Length)] {
-            let head = Head::decode(&bytes).unwrap();
+        for (other, why) in [
+            (&b"bodi"[..], DecodeError::Checksum),
+            (b"bod", DecodeError::Length),
+        ] {
+            let head = RecordHead::decode(&bytes).unwrap();
             let content = Content::Bytes(Bytes::from_static(other));
             assert_eq!(head.with_body(content).err(), Some(why));
         }
@@ -453,9 +478,9 @@ mod tests {
         #[test]
         fn encoding_is_the_identity(body_bytes in proptest::collection::vec(any::<u8>(), 0..40_000), key in proptest::collection::vec(any::<u8>(), 0..300), selection in proptest::collection::vec(any::<u8>(), 0..50)) {
             let one = stored(b"A: b\r\nC: d\r\n", body_bytes, &selection);
-            let head = Head::decode(&encoded(&one, &key)).unwrap();
+            let head = RecordHead::decode(&encoded(&one, &key)).unwrap();
             prop_assert_eq!(&head.key[..], &key[..]);
-            let Ok(Record::Response(two)) = head.with_body(one.body.clone()) else {
+            let Ok(TierRecord::Response(two)) = head.with_body(one.body.clone()) else {
                 return Err(TestCaseError::fail("not a response"));
             };
             prop_assert_eq!(&one.fields, &two.fields);
@@ -470,12 +495,12 @@ mod tests {
             let mut bytes = encoded(&stored(b"A: b\r\n", b"the body".to_vec(), b"sel"), b"key").to_vec();
             let at = at.index(bytes.len());
             bytes[at] ^= 1 << bit;
-            prop_assert!(Head::decode(&bytes.into()).is_err());
+            prop_assert!(RecordHead::decode(&bytes.into()).is_err());
         }
 
         #[test]
         fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-            let _ = Head::decode(&bytes.into());
+            let _ = RecordHead::decode(&bytes.into());
         }
     }
 }

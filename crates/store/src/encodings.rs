@@ -1,5 +1,5 @@
-//! What a stored body is in other codings: made once for it, in the background, and gone with it. No tier has
-//! it: it is made again.
+//! Encoded versions of a stored body, computed once in the background and dropped with it. Tiers do not
+//! store them.
 
 use std::mem;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
@@ -10,150 +10,152 @@ use microcache_policy::compression::encoded_fields;
 use microcache_policy::dictionaries::DictionaryHash;
 use microcache_policy::{Coding, DictionaryCoding, FieldBlock, Fields, SentCoding};
 
-use crate::stored::Stored;
-
-/// One way to encode a body.
+/// Way to encode a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Making {
-    /// As well as is done while somebody waits for nothing but the next request.
-    Quickly(Coding),
-    /// With Brotli, as well as can be done.
-    Thoroughly,
+pub enum EncodingMethod {
+    /// Fast compression, for the next requests.
+    Fast(Coding),
+    /// Brotli at its best level.
+    Best,
 }
 
-impl Making {
+impl EncodingMethod {
     const NUMBER: usize = Coding::ALL.len() + 1;
 
-    /// The coding that comes out.
+    /// Resulting content coding.
     pub const fn coding(self) -> Coding {
         match self {
-            Self::Quickly(coding) => coding,
-            Self::Thoroughly => Coding::Brotli,
+            Self::Fast(coding) => coding,
+            Self::Best => Coding::Brotli,
         }
     }
 
     const fn index(self) -> usize {
         match self {
-            Self::Quickly(coding) => coding as usize,
-            Self::Thoroughly => Coding::ALL.len(),
+            Self::Fast(coding) => coding as usize,
+            Self::Best => Coding::ALL.len(),
         }
     }
 }
 
-/// Something to be done with a body in the background.
+/// Background task for a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Task {
-    /// To encode it for everybody.
-    Encode(Making),
-    /// To say by what it differs from each version that clients may have.
+pub enum EncodingTask {
+    /// Compress the body.
+    Encode(EncodingMethod),
+    /// Compute its deltas from the versions that clients may have (RFC 9842).
     Compare(DictionaryCoding),
 }
 
-impl Task {
+impl EncodingTask {
     const fn bit(self) -> u8 {
         1 << match self {
             Self::Encode(making) => making.index(),
-            Self::Compare(coding) => Making::NUMBER + coding as usize,
+            Self::Compare(coding) => EncodingMethod::NUMBER + coding as usize,
         }
     }
 }
 
-/// A body that clients may have.
+/// Version of a body that clients may have as a dictionary.
 #[derive(Debug)]
-pub struct Version {
+pub struct DictionaryVersion {
     body: Bytes,
     hash: OnceLock<DictionaryHash>,
 }
 
-impl Version {
+impl DictionaryVersion {
     const fn new(body: Bytes) -> Self {
         let hash = OnceLock::new();
         Self { body, hash }
     }
 
-    /// Its bytes.
+    /// Bytes of the version.
     pub const fn body(&self) -> &Bytes {
         &self.body
     }
 
-    /// Its hash, if it has been worked out.
+    /// Hash of the version, if already computed.
     pub fn hash(&self) -> Option<&DictionaryHash> {
         self.hash.get()
     }
 
-    /// Its hash, which is worked out once.
+    /// Hash of the version, computed on the first call.
     pub fn hash_or(&self, hash: impl FnOnce(&[u8]) -> DictionaryHash) -> &DictionaryHash {
         self.hash.get_or_init(|| hash(&self.body))
     }
 }
 
-/// A version that clients may have, and by what another body differs from it.
+/// Dictionary version with the deltas of the current body from it.
 #[derive(Debug)]
-pub struct Base {
-    version: Arc<Version>,
-    /// Each once it has been made; empty if it was not worth it.
+pub struct DictionaryBase {
+    version: Arc<DictionaryVersion>,
+    /// Deltas; empty if not worthwhile.
     differences: [OnceLock<Bytes>; DictionaryCoding::ALL.len()],
 }
 
-impl Base {
-    fn of(version: Arc<Version>) -> Self {
+impl DictionaryBase {
+    fn of(version: Arc<DictionaryVersion>) -> Self {
         Self {
             version,
             differences: Default::default(),
         }
     }
 
-    /// The version.
-    pub fn version(&self) -> &Version {
+    /// Dictionary version.
+    pub fn version(&self) -> &DictionaryVersion {
         &self.version
     }
 
-    /// By what the body differs from it, if that has been made and was worth it.
+    /// Delta of the body from this version, if computed and worthwhile.
     pub fn difference(&self, coding: DictionaryCoding) -> Option<&Bytes> {
         let difference = self.differences[coding as usize].get()?;
         (!difference.is_empty()).then_some(difference)
     }
 
-    /// Keeps what was made; nothing if it was not worth it.
+    /// Stores a delta; empty if not worthwhile.
     pub(crate) fn put(&self, coding: DictionaryCoding, bytes: Bytes) {
         let _ = self.differences[coding as usize].set(bytes);
     }
 
-    /// What it takes without the version's body.
+    /// Memory used, in bytes, excluding the body of the version.
     fn heap_size(&self) -> usize {
         let made = self.differences.iter().filter_map(OnceLock::get);
-        size_of::<Self>() + size_of::<Version>() + made.map(Bytes::len).sum::<usize>()
+        size_of::<Self>() + size_of::<DictionaryVersion>() + made.map(Bytes::len).sum::<usize>()
     }
 }
 
-/// One body in other codings. Responses whose body is the same share it.
+/// Encoded versions of one body, shared by all responses with that body.
 #[derive(Debug, Default)]
-pub struct Encodings {
-    /// The body itself, which is what most clients have while it is the latest, once anybody has asked by it.
-    own: OnceLock<Box<Base>>,
-    /// Earlier versions of the body, the latest first.
-    earlier: Box<[Base]>,
-    /// Each once it has been made; empty if it was not worth it.
-    made: [OnceLock<Bytes>; Making::NUMBER],
-    /// What somebody has been asked to do, or has done.
+pub struct BodyEncodings {
+    /// The body itself as a dictionary, which most clients have while it is current; set on the first
+    /// request that names it.
+    own: OnceLock<Box<DictionaryBase>>,
+    /// Earlier versions of the body, latest first.
+    earlier: Box<[DictionaryBase]>,
+    /// Compressed bodies; empty if not worthwhile.
+    made: [OnceLock<Bytes>; EncodingMethod::NUMBER],
+    /// Bitmap of tasks that were started or completed.
     claimed: AtomicU8,
-    /// For so many versions, this one included, what differs is made unasked, by coding.
+    /// Number of further versions whose deltas are computed in advance, by coding.
     expected: [AtomicU8; DictionaryCoding::ALL.len()],
 }
 
-impl Encodings {
-    /// What differs is made unasked for so many versions after somebody has asked for it.
+impl BodyEncodings {
+    /// Number of versions for which deltas are computed in advance after a request for one.
     const EXPECTED: u8 = 8;
 
-    /// Those of a body that comes in the place of this one, as many earlier versions as there may be and as there
-    /// is room for.
-    pub fn after(before: &Stored, most: usize, room: u64) -> Self {
-        let known = before.known_encoded().map(|encoded| &encoded.bodies);
+    /// Returns the encodings of a body that replaces `body`, whose encodings are `known`.
+    pub(crate) fn succeeding(
+        known: Option<&Self>,
+        body: Option<&Bytes>,
+        most: usize,
+        room: u64,
+    ) -> Self {
         let own = known.and_then(|known| known.own.get());
         let own = own.map(|own| Arc::clone(&own.version));
         let latest = own.or_else(|| {
-            let body = before.body.bytes()?.clone();
-            Some(Arc::new(Version::new(body)))
+            let body = body?.clone();
+            Some(Arc::new(DictionaryVersion::new(body)))
         });
         let earlier = known.map_or(&[][..], |known| &known.earlier);
         let mut left = room;
@@ -162,10 +164,10 @@ impl Encodings {
             .chain(earlier.iter().map(|one| Arc::clone(&one.version)))
             .take(most)
             .map_while(|version| {
-                // What differs takes at most a quarter more.
+                // A delta takes at most a quarter of the size.
                 let size = version.body.len() as u64;
                 left = left.checked_sub(size + size / 4)?;
-                Some(Base::of(version))
+                Some(DictionaryBase::of(version))
             });
         let expected = DictionaryCoding::ALL.map(|coding| {
             let before = known.map_or(0, |known| known.expected(coding));
@@ -178,19 +180,23 @@ impl Encodings {
         }
     }
 
-    /// The versions that clients may have, as far as they are known: the body itself first, then the latest.
-    pub fn bases(&self) -> impl Iterator<Item = &Base> {
+    /// Dictionary versions that clients may have: the body itself, then earlier ones, latest first.
+    pub fn bases(&self) -> impl Iterator<Item = &DictionaryBase> {
         let own = self.own.get().map(Box::as_ref);
         own.into_iter().chain(self.earlier.iter())
     }
 
-    /// Makes the body itself known as one of them.
-    pub fn know_itself(&self, body: &Bytes) {
-        let own = || Box::new(Base::of(Arc::new(Version::new(body.clone()))));
+    /// Makes the body itself available as a dictionary.
+    pub fn use_as_dictionary(&self, body: &Bytes) {
+        let own = || {
+            Box::new(DictionaryBase::of(Arc::new(DictionaryVersion::new(
+                body.clone(),
+            ))))
+        };
         self.own.get_or_init(own);
     }
 
-    /// Somebody has asked by what the body differs from a version.
+    /// Records a request for a delta.
     pub fn expect(&self, coding: DictionaryCoding) {
         let expected = &self.expected[coding as usize];
         if expected.load(Ordering::Relaxed) != Self::EXPECTED {
@@ -198,7 +204,7 @@ impl Encodings {
         }
     }
 
-    /// Whether somebody may be expected to ask by what the body differs from a version.
+    /// Returns whether requests for deltas are expected.
     pub fn is_expected(&self, coding: DictionaryCoding) -> bool {
         self.expected(coding) > 0
     }
@@ -207,40 +213,40 @@ impl Encodings {
         self.expected[coding as usize].load(Ordering::Relaxed)
     }
 
-    /// Whether the caller is the first to want it done.
-    pub fn claim(&self, task: Task) -> bool {
+    /// Claims a task. Returns whether the caller is to perform it.
+    pub fn claim(&self, task: EncodingTask) -> bool {
         let bit = task.bit();
-        // Mostly somebody was.
+        // Avoids the write in the common case.
         self.claimed.load(Ordering::Relaxed) & bit == 0
             && self.claimed.fetch_or(bit, Ordering::Relaxed) & bit == 0
     }
 
-    /// It could not be done now: the next one who wants it may try again.
-    pub fn give_up(&self, task: Task) {
+    /// Gives up a claimed task, so that a later request may retry it.
+    pub fn give_up(&self, task: EncodingTask) {
         self.claimed.fetch_and(!task.bit(), Ordering::Relaxed);
     }
 
-    /// Whether it was asked for.
-    pub fn is_claimed(&self, task: Task) -> bool {
+    /// Returns whether a task has been claimed.
+    pub fn is_claimed(&self, task: EncodingTask) -> bool {
         self.claimed.load(Ordering::Relaxed) & task.bit() != 0
     }
 
-    /// The body in a coding, as small as it was made, if that was worth it.
+    /// Best compressed body in a coding, if worthwhile.
     pub fn body(&self, coding: Coding) -> Option<&Bytes> {
-        let best = (coding == Coding::Brotli).then_some(Making::Thoroughly);
-        let makings = best.into_iter().chain([Making::Quickly(coding)]);
+        let best = (coding == Coding::Brotli).then_some(EncodingMethod::Best);
+        let makings = best.into_iter().chain([EncodingMethod::Fast(coding)]);
         let mut made = makings.filter_map(|making| self.made[making.index()].get());
         made.find(|bytes| !bytes.is_empty())
     }
 
-    /// Whether it was tried in this coding, and is not worth it.
+    /// Returns whether compression with this coding was tried and is not worthwhile.
     pub fn is_useless(&self, coding: Coding) -> bool {
-        let made = self.made[Making::Quickly(coding).index()].get();
+        let made = self.made[EncodingMethod::Fast(coding).index()].get();
         made.is_some_and(Bytes::is_empty) && self.body(coding).is_none()
     }
 
-    /// Keeps what was made; nothing if it was not worth it.
-    pub(crate) fn put(&self, making: Making, bytes: Bytes) {
+    /// Stores a compressed body; empty if not worthwhile.
+    pub(crate) fn put(&self, making: EncodingMethod, bytes: Bytes) {
         let _ = self.made[making.index()].set(bytes);
     }
 
@@ -250,38 +256,38 @@ impl Encodings {
         size_of::<Self>()
             + made.map(Bytes::len).sum::<usize>()
             + bodies.sum::<usize>()
-            + self.bases().map(Base::heap_size).sum::<usize>()
+            + self.bases().map(DictionaryBase::heap_size).sum::<usize>()
     }
 }
 
-/// A stored response in other codings: bodies, and the heads that go with them.
+/// Encoded versions of a stored response: bodies, and their heads.
 #[derive(Debug)]
-pub struct Encoded {
-    bodies: Arc<Encodings>,
+pub struct ResponseEncodings {
+    bodies: Arc<BodyEncodings>,
     heads: [OnceLock<FieldBlock>; SentCoding::ALL.len()],
 }
 
-impl Encoded {
-    /// Of a response with this body, of which these are known.
-    pub fn of(bodies: Arc<Encodings>) -> Self {
+impl ResponseEncodings {
+    /// Creates the encodings of a response with these bodies.
+    pub fn of(bodies: Arc<BodyEncodings>) -> Self {
         Self {
             bodies,
             heads: Default::default(),
         }
     }
 
-    /// The bodies.
-    pub const fn bodies(&self) -> &Arc<Encodings> {
+    /// Encoded bodies.
+    pub const fn bodies(&self) -> &Arc<BodyEncodings> {
         &self.bodies
     }
 
-    /// The head that goes with a body in this coding, of a response with these fields.
+    /// Returns the head for a body in this coding, derived from the response's fields.
     pub fn head(&self, coding: SentCoding, stored: Fields<'_>) -> &FieldBlock {
         let head = || FieldBlock::from(encoded_fields(stored, coding.as_str()));
         self.heads[coding.index()].get_or_init(head)
     }
 
-    /// What it takes beside the response, which has a head of so many bytes.
+    /// Memory used, in bytes, in addition to the response with a head of `head` bytes.
     pub(crate) fn heap_size(&self, head: usize) -> usize {
         let of_all = Coding::ALL
             .iter()
@@ -295,23 +301,23 @@ impl Encoded {
     }
 }
 
-/// The place for it in a stored response: empty until somebody asks for what may be there.
+/// Lazily created encodings of a stored response.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Place(OnceLock<Arc<Encoded>>);
+pub(crate) struct LazyEncodings(OnceLock<Arc<ResponseEncodings>>);
 
-impl Place {
-    pub(crate) fn of(encoded: Encoded) -> Self {
+impl LazyEncodings {
+    pub(crate) fn of(encoded: ResponseEncodings) -> Self {
         Self(OnceLock::from(Arc::new(encoded)))
     }
 
-    /// What is there.
-    pub(crate) fn known(&self) -> Option<&Encoded> {
+    /// Encodings, if already created.
+    pub(crate) fn known(&self) -> Option<&ResponseEncodings> {
         self.0.get().map(Arc::as_ref)
     }
 
-    /// The same, from now on.
-    pub(crate) fn get(&self) -> &Encoded {
-        let begin = || Arc::new(Encoded::of(Arc::default()));
+    /// Encodings, created on the first call.
+    pub(crate) fn get(&self) -> &ResponseEncodings {
+        let begin = || Arc::new(ResponseEncodings::of(Arc::default()));
         self.0.get_or_init(begin)
     }
 
@@ -322,16 +328,17 @@ impl Place {
     }
 }
 
-/// Whether there may be anything at its place, and by which settings that was decided; 0 before it was.
+/// Cached decision whether a response may have encodings, tagged with the settings it was made under; 0 if
+/// undecided.
 #[derive(Debug, Default)]
-pub(crate) struct Decided(AtomicU32);
+pub(crate) struct CachedDecision(AtomicU32);
 
-impl Decided {
+impl CachedDecision {
     const MAY_BE: u32 = 1;
     const DECIDED: u32 = 2;
 
-    /// Whether there may be by the settings of this number, of which all but the last two bits count. Whoever asks
-    /// first by these says it.
+    /// Returns the decision under the settings with this number, of which all but the last two bits count,
+    /// computing it if they have changed.
     pub(crate) fn may_be(&self, settings: u32, decide: impl FnOnce() -> bool) -> bool {
         let forbidden = settings & !3 | Self::DECIDED;
         let mut decided = self.0.load(Ordering::Relaxed);
@@ -343,7 +350,7 @@ impl Decided {
     }
 }
 
-impl Clone for Decided {
+impl Clone for CachedDecision {
     fn clone(&self) -> Self {
         Self(AtomicU32::new(self.0.load(Ordering::Relaxed)))
     }
@@ -356,15 +363,16 @@ mod tests {
     use super::*;
     use crate::content::Content;
     use crate::memory::{Hit, Memory, MemoryLimits, Revision};
+    use crate::stored::Stored;
 
-    const BR: Making = Making::Quickly(Coding::Brotli);
+    const BR: EncodingMethod = EncodingMethod::Fast(Coding::Brotli);
     const DCZ: DictionaryCoding = DictionaryCoding::Dcz;
 
     #[test]
     fn each_is_claimed_once() {
-        let encodings = Encodings::default();
-        let [br, thorough] = [BR, Making::Thoroughly].map(Task::Encode);
-        let [dcb, dcz] = DictionaryCoding::ALL.map(Task::Compare);
+        let encodings = BodyEncodings::default();
+        let [br, thorough] = [BR, EncodingMethod::Best].map(EncodingTask::Encode);
+        let [dcb, dcz] = DictionaryCoding::ALL.map(EncodingTask::Compare);
         for task in [br, thorough, dcb, dcz] {
             assert!(encodings.claim(task));
             assert!(!encodings.claim(task));
@@ -377,13 +385,13 @@ mod tests {
 
     #[test]
     fn the_smallest_that_was_worth_it_is_the_body() {
-        let encodings = Encodings::default();
+        let encodings = BodyEncodings::default();
         assert_eq!(encodings.body(Coding::Brotli), None);
-        encodings.put(Making::Quickly(Coding::Gzip), Bytes::new());
+        encodings.put(EncodingMethod::Fast(Coding::Gzip), Bytes::new());
         assert_eq!(encodings.body(Coding::Gzip), None);
         encodings.put(BR, Bytes::from_static(b"quick"));
         assert_eq!(encodings.body(Coding::Brotli).unwrap(), "quick");
-        encodings.put(Making::Thoroughly, Bytes::new());
+        encodings.put(EncodingMethod::Best, Bytes::new());
         assert_eq!(encodings.body(Coding::Brotli).unwrap(), "quick");
         assert_eq!(encodings.body(Coding::Gzip), None);
         assert!(encodings.is_useless(Coding::Gzip));
@@ -392,7 +400,7 @@ mod tests {
 
     #[test]
     fn all_of_it_is_counted() {
-        let place = Place::default();
+        let place = LazyEncodings::default();
         assert_eq!(place.heap_size(100), 0);
         place.get();
         let empty = place.heap_size(100);
@@ -403,7 +411,7 @@ mod tests {
 
     #[test]
     fn it_is_decided_once_by_the_same_settings() {
-        let decided = Decided::default();
+        let decided = CachedDecision::default();
         assert!(!decided.may_be(0, || false));
         assert!(!decided.may_be(0, || true), "it was decided");
         assert!(decided.may_be(u32::MAX, || true), "others allow it");
@@ -439,11 +447,11 @@ mod tests {
         kept.expect("it is small")
     }
 
-    fn encodings(hit: &Hit) -> Arc<Encodings> {
+    fn encodings(hit: &Hit) -> Arc<BodyEncodings> {
         Arc::clone(hit.encoded(1, |_| true).expect("it may be").bodies())
     }
 
-    fn attach(memory: &Memory, to: &Arc<Encodings>, body: &'static str) -> bool {
+    fn attach(memory: &Memory, to: &Arc<BodyEncodings>, body: &'static str) -> bool {
         memory.attach(&KEY.into(), to, BR, Bytes::from_static(body.as_bytes()))
     }
 
@@ -471,7 +479,7 @@ mod tests {
         assert!(attach(&memory, &made_for, "small"));
         assert_eq!(made_for.body(Coding::Brotli).unwrap(), "small");
         assert!(memory.stats().bytes >= before + 5);
-        // An operator's purge may leave it stale; its body is the same.
+        // A purge may leave the response stale; its body is unchanged.
         memory.revise(&KEY.into(), |_| Revision::Expire(Time::default()));
         assert!(attach(&memory, &made_for, "again"));
         assert_eq!(made_for.body(Coding::Brotli).unwrap(), "small", "once");
@@ -485,7 +493,7 @@ mod tests {
         assert_eq!(memory.body_of(KEY, &old), None);
         assert!(!attach(&memory, &old, "small"));
         assert_eq!(old.body(Coding::Brotli), None);
-        // And not with the one that has come in its place, be its body the same.
+        // Not shared with its successor, even if the body is the same.
         let new = put(&memory, "a body");
         let made_for = encodings(&new);
         assert!(!attach(&memory, &old, "small"));
@@ -502,33 +510,33 @@ mod tests {
         let bodies = ["first body", "second body", "third body"];
         let mut before = put(&memory, "zeroth body");
         for body in bodies {
-            let encodings = Encodings::after(&before, 2, 1000);
-            let encoded = Encoded::of(Arc::new(encodings));
+            let encodings = BodyEncodings::after(&before, 2, 1000);
+            let encoded = ResponseEncodings::of(Arc::new(encodings));
             let hit = put(&memory, body);
-            before = Memory::hold(hit.with_lifetime(hit.lifetime).with_encodings(encoded));
+            before = Memory::detached_hit(hit.with_lifetime(hit.lifetime).with_encodings(encoded));
         }
-        let kept = |encodings: &Encodings| -> Vec<Bytes> {
-            let versions = encodings.bases().map(Base::version);
+        let kept = |encodings: &BodyEncodings| -> Vec<Bytes> {
+            let versions = encodings.bases().map(DictionaryBase::version);
             versions.map(|version| version.body().clone()).collect()
         };
         let encoded = before.known_encoded().unwrap();
         assert_eq!(kept(encoded.bodies()), ["second body", "first body"]);
         assert!(before.heap_size() > before.own_size() + 20);
         assert_eq!(
-            kept(&Encodings::after(&before, 8, 26)),
+            kept(&BodyEncodings::after(&before, 8, 26)),
             ["third body", "second body"]
         );
-        assert_eq!(kept(&Encodings::after(&before, 8, 11)), [""; 0]);
-        // Each is named once, whoever asks, and keeps its name.
+        assert_eq!(kept(&BodyEncodings::after(&before, 8, 11)), [""; 0]);
+        // Each is hashed once and keeps its name.
         let bodies = encoded.bodies();
-        bodies.know_itself(before.body.bytes().unwrap());
+        bodies.use_as_dictionary(before.body.bytes().unwrap());
         let names = || bodies.bases().map(|base| base.version().hash().copied());
         assert_eq!(names().collect::<Vec<_>>(), [None; 3]);
         for (base, name) in bodies.bases().zip([[1; 32], [2; 32], [3; 32]]) {
             assert_eq!(base.version().hash_or(|_| name), &name);
             assert_eq!(base.version().hash_or(|_| [9; 32]), &name);
         }
-        let after = Encodings::after(&before, 2, 1000);
+        let after = BodyEncodings::after(&before, 2, 1000);
         assert_eq!(kept(&after), ["third body", "second body"]);
         let names: Vec<_> = after.bases().map(|base| base.version().hash()).collect();
         assert_eq!(names, [Some(&[1; 32]), Some(&[2; 32])]);
@@ -543,10 +551,10 @@ mod tests {
         let mut versions = 0;
         while encodings(&before).is_expected(DCZ) {
             assert!(!encodings(&before).is_expected(other));
-            let after = Encodings::after(&before, 8, 1000);
-            let encoded = Encoded::of(Arc::new(after));
+            let after = BodyEncodings::after(&before, 8, 1000);
+            let encoded = ResponseEncodings::of(Arc::new(after));
             let stored = before.with_lifetime(before.lifetime);
-            before = Memory::hold(stored.with_encodings(encoded));
+            before = Memory::detached_hit(stored.with_encodings(encoded));
             versions += 1;
         }
         assert_eq!(versions, 8);
@@ -556,7 +564,7 @@ mod tests {
     fn what_differs_is_kept_with_the_response_and_counted() {
         let memory = memory();
         let made_for = encodings(&put(&memory, "a body"));
-        made_for.know_itself(&Bytes::from_static(b"a body"));
+        made_for.use_as_dictionary(&Bytes::from_static(b"a body"));
         let base = made_for.bases().next().unwrap();
         let before = memory.stats().bytes;
         let attach = |bytes: &'static [u8]| {

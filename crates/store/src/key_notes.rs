@@ -1,35 +1,36 @@
-//! What is remembered of a key beside its responses: what they vary on, which codings are in use, and
-//! whose answers turned out not to be storable.
+//! Per-key notes besides the stored responses: Vary names, codings in use, and selections that are not
+//! storable.
 
 use microcache_policy::vary::{self, Codings, ObservedCodings, Selection, VaryNames};
-use microcache_policy::{Detail, Fields, OriginView, Rules, Time};
+use microcache_policy::{Detail, OriginView, Time};
 
+use crate::key_update::KeyUpdate;
 use crate::stored::Stored;
 
-/// What is known about the responses of a key, beside those that are there.
+/// Notes about the responses of a key.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KeyNotes {
-    /// The request fields that tell requests for this key apart.
+    /// Request fields on which the responses vary.
     pub(crate) vary: VaryNames,
-    /// Until then a response that names fewer of them in its `Vary` counts as if it named all: what
-    /// an origin leaves out of the answer to one client is not to answer the others.
+    /// Until this time, a response that lists fewer names in its Vary counts as varying on all of them, so
+    /// that an origin's omission in one response does not leak it to other clients.
     pub(crate) varies_until: Time,
     pub(crate) codings: ObservedCodings,
-    /// Requests whose answers turned out not to be storable.
-    marks: Vec<Mark>,
+    /// Selections whose responses were not storable.
+    marks: Vec<UnstorableMark>,
 }
 
-/// Until then the answers to requests that say this are expected not to be storable, and nobody
-/// waits for somebody else's.
+/// Mark on a selection: until it expires, responses are expected not to be storable, so requests are not
+/// coalesced.
 #[derive(Clone, Debug)]
-struct Mark {
+struct UnstorableMark {
     selection: Box<[u8]>,
     until: Time,
-    /// Why the last one was not.
+    /// Reason of the latest one.
     why: Detail,
 }
 
-/// Nothing is known.
+/// Empty notes.
 pub(crate) static NOTHING: KeyNotes = KeyNotes {
     vary: VaryNames::NONE,
     varies_until: Time::from_millis(0),
@@ -38,16 +39,16 @@ pub(crate) static NOTHING: KeyNotes = KeyNotes {
 };
 
 impl KeyNotes {
-    /// Selections of a key that are marked as not storable. Beyond it the oldest mark goes.
+    /// Maximum of marks per key; the oldest one is dropped.
     const MARKS: usize = 8;
-    /// The same for those who keep many, of which most say nothing.
-    pub(crate) fn kept(self) -> Option<Box<Self>> {
+    /// Converts to a compact form: `None` if empty, as most are.
+    pub(crate) fn compact(self) -> Option<Box<Self>> {
         let says_nothing =
             self.vary.is_empty() && self.codings == ObservedCodings::NONE && self.marks.is_empty();
         (!says_nothing).then(|| Box::new(self))
     }
 
-    /// The names that a response of this key counts as varying on, which itself names `named`.
+    /// Returns the names that a response varies on, given those it lists itself.
     pub(crate) fn vary_of(&self, named: VaryNames, now: Time) -> VaryNames {
         const LONGEST: usize = 1024;
         if now >= self.varies_until {
@@ -68,9 +69,9 @@ impl KeyNotes {
         selection
     }
 
-    pub(crate) fn learn(&mut self, response: Learnt<'_>, now: Time) {
+    pub(crate) fn learn(&mut self, response: KeyUpdate<'_>, now: Time) {
         let vary = self.vary_of(response.vary.clone(), now);
-        // Mostly there is nothing that it could leave out.
+        // The check is skipped in the common case without names.
         let named = || vary::of_response(response.fields, &response.rules.vary_ignored).names();
         let until = if vary.is_empty() || named().contains(&vary) {
             response.usable_until
@@ -90,14 +91,14 @@ impl KeyNotes {
         self.varies_until = self.varies_until.max(until);
         if self.vary != vary {
             self.vary = vary;
-            // They were written for other names.
+            // Marks refer to the previous names.
             self.marks = Vec::new();
         }
     }
 
     pub(crate) fn mark(&mut self, selection: &[u8], why: Detail, until: Time, now: Time) {
         let others = self.marks.iter();
-        let mut marks: Vec<Mark> = others
+        let mut marks: Vec<UnstorableMark> = others
             .filter(|mark| now < mark.until && mark.selection[..] != *selection)
             .cloned()
             .collect();
@@ -105,7 +106,7 @@ impl KeyNotes {
             marks.remove(0);
         }
         let selection = selection.into();
-        marks.push(Mark {
+        marks.push(UnstorableMark {
             selection,
             until,
             why,
@@ -117,7 +118,7 @@ impl KeyNotes {
         self.marks.retain(|mark| mark.selection[..] != *selection);
     }
 
-    /// Why the last answer to such a request was not storable, if that is remembered.
+    /// Reason why the latest response to this selection was not storable, while marked.
     pub(crate) fn marked(&self, selection: &[u8], now: Time) -> Option<Detail> {
         let mut marks = self.marks.iter();
         let mark = marks.find(|mark| now < mark.until && mark.selection[..] == *selection);
@@ -126,35 +127,22 @@ impl KeyNotes {
 
     pub(crate) fn heap_size(&self) -> usize {
         let marks = self.marks.iter();
-        let marks: usize = marks.map(|m| size_of::<Mark>() + m.selection.len()).sum();
+        let marks: usize = marks
+            .map(|m| size_of::<UnstorableMark>() + m.selection.len())
+            .sum();
         size_of::<Self>() + self.vary.as_bytes().len() + marks
     }
 }
 
-/// What a response tells about its key.
-#[derive(Clone, Copy, Debug)]
-pub struct Learnt<'a> {
-    /// Its field lines.
-    pub fields: Fields<'a>,
-    /// The rules of its route.
-    pub rules: &'a Rules,
-    /// The request fields that select it.
-    pub vary: &'a VaryNames,
-    /// What they said.
-    pub selection: &'a [u8],
-    /// When it is of no use any more.
-    pub usable_until: Time,
-}
-
-/// Which variants a request selects. What it says is worked out once for those that vary on the same.
-pub(crate) struct Selects<'a, 's> {
+/// Matcher of a request's variants. The selection is computed once per set of Vary names.
+pub(crate) struct VariantMatcher<'a, 's> {
     request: &'a OriginView<'a>,
     telling: Codings,
     selection: Selection,
     written_for: Option<&'s VaryNames>,
 }
 
-impl<'a, 's> Selects<'a, 's> {
+impl<'a, 's> VariantMatcher<'a, 's> {
     pub(crate) fn by(request: &'a OriginView<'a>, notes: &KeyNotes) -> Self {
         Self {
             request,

@@ -1,13 +1,16 @@
-//! Where responses live. Memory is the place every hit comes from; tiers lie behind it.
+//! Storage of responses: memory, which serves every hit, and the tiers behind it.
 
-pub mod beneath;
+mod checksum;
 pub mod clock;
 pub mod content;
+pub mod dir_handle;
 pub mod directory;
 pub mod disk;
 pub mod encoding;
 pub mod encodings;
 mod key_notes;
+mod key_update;
+mod log_position;
 pub mod memcached;
 pub mod memory;
 pub mod ownership;
@@ -22,17 +25,22 @@ pub mod tiers;
 pub use clock::{Clock, Epoch};
 pub use content::{Content, FileBody};
 pub use directory::{Directory, DirectoryError, DirectorySettings};
-pub use encoding::Varies;
-pub use encodings::{Base, Encoded, Encodings, Making, Task, Version};
-pub use key_notes::Learnt;
+pub use encoding::VaryRecord;
+pub use encodings::{
+    BodyEncodings, DictionaryBase, DictionaryVersion, EncodingMethod, EncodingTask,
+    ResponseEncodings,
+};
+pub use key_update::KeyUpdate;
 pub use memcached::{Memcached, MemcachedSettings};
 pub use memory::{Hit, Key, Memory, MemoryLimits, MemoryStats, Object, Revision, TooLarge};
 pub use ownership::OwnershipError;
 pub use stored::Stored;
 pub use tags::TagNumbers;
 pub use tier::{
-    AnyTier, Claim, Entry, EntryId, Got, JournalRecords, LOG_COPIES, Listed, Listing, LocalTier,
-    LogPage, LogPositions, Page, Put, SharedTier, Tier, TierError, TierStats, Token, count_in_log,
-    has_read, in_log, log_number, log_of, new_log,
+    AnyTier, ApplicationPage, Claim, Entry, EntryId, GetOutcome, JournalRecords, LOG_COPIES,
+    ListEntry, Listing, LocalTier, LogPage, LogPositions, PutOutcome, SharedTier, Tier, TierError,
+    TierStats, Token, count_in_log, has_read, in_log, log_number, log_of, new_log,
 };
-pub use tiers::{Claimed, Found, Lookup, Removal, Spooling, TierLimits, TierReport, Tiers, Turn};
+pub use tiers::{
+    BodySpool, ClaimGuard, FetchClaim, Removal, TierEntry, TierLimits, TierReply, TierReport, Tiers,
+};

@@ -1,4 +1,4 @@
-//! The memory tier: sharded, bounded in bytes, synchronous.
+//! Memory tier: sharded, bounded in bytes, synchronous.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -14,22 +14,23 @@ use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 use smallvec::SmallVec;
 
 use crate::content::{Content, FileBody};
-use crate::encodings::{Base, Encodings, Making};
-use crate::key_notes::{KeyNotes, Learnt, NOTHING, Selects};
+use crate::encodings::{BodyEncodings, DictionaryBase, EncodingMethod};
+use crate::key_notes::{KeyNotes, NOTHING, VariantMatcher};
+use crate::key_update::KeyUpdate;
 use crate::stored::Stored;
 
-/// The bounds of the memory tier.
+/// Limits of the memory tier.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryLimits {
-    /// Bodies, heads, keys and index together, in bytes.
+    /// Capacity for bodies, heads, keys and index, in bytes.
     pub capacity: u64,
-    /// The largest response that is kept, body and head together. At most a quarter of a shard.
+    /// Maximum size of a response, body and head, in bytes; at most a quarter of a shard.
     pub object: u64,
-    /// Responses kept side by side for one key.
+    /// Maximum number of variants per key.
     pub variants: usize,
 }
 
-/// All that is known about one key.
+/// Cached responses of one key, with notes about it.
 #[derive(Debug)]
 pub struct Object {
     notes: Option<Box<KeyNotes>>,
@@ -37,19 +38,19 @@ pub struct Object {
     weight: u64,
 }
 
-/// With its counts it fills one piece of the allocator's; the next larger one has 320 bytes.
+/// With the counts of its `Arc`, it fills one size class of the allocator; the next one has 320 bytes.
 const _: () = assert!(size_of::<Object>() + 2 * size_of::<usize>() <= 256);
 
 impl Object {
-    /// What one key costs beside the bytes it owns: this struct and its count, the key's own
-    /// header, its counts, a slot and two hashes in the index, and what the allocator rounds up.
-    /// `tests/it/memory.rs` holds the sum against what the process really uses.
+    /// Memory per key in addition to owned bytes: this struct with its counts, the header and counts of the
+    /// key, a slot and two hashes in the index, and rounding by the allocator. `tests/it/memory.rs` compares
+    /// the sum with the memory of the process.
     const OVERHEAD: u64 = size_of::<Self>() as u64 + 192;
 
     fn new(notes: KeyNotes, variants: SmallVec<[Stored; 1]>) -> Self {
         let owned: usize = variants.iter().map(Stored::heap_size).sum();
         let spilled = variants.len().saturating_sub(1) * size_of::<Stored>();
-        let notes = notes.kept();
+        let notes = notes.compact();
         let of_notes = notes.as_ref().map_or(0, |it| it.heap_size());
         let weight = (owned + spilled + of_notes) as u64;
         Self {
@@ -64,51 +65,49 @@ impl Object {
         self.notes.as_deref().unwrap_or(&NOTHING)
     }
 
-    /// How many responses are kept for this key.
+    /// Variants stored for this key.
     pub fn variants(&self) -> &[Stored] {
         &self.variants
     }
 
-    /// What a request says in the fields that tell requests for this key apart: the same for those
-    /// whose answer can be one.
+    /// Returns the selection of a request: equal for requests that can share a response.
     pub fn selection(&self, request: &OriginView<'_>) -> Selection {
         self.notes().selection(request)
     }
 
-    /// The request fields that tell requests for this key apart, and what a request says in them.
-    pub fn told_apart_by(&self, request: &OriginView<'_>) -> (&VaryNames, Selection) {
+    /// Returns the Vary names of the key, with the values of a request in these fields.
+    pub fn vary_and_selection(&self, request: &OriginView<'_>) -> (&VaryNames, Selection) {
         let mut selection = Selection::new();
         vary::select(&self.notes().vary, request, &mut selection);
         (&self.notes().vary, selection)
     }
 
-    /// All responses that a request selects.
+    /// Iterates over the variants that a request selects.
     pub fn selected<'a>(&'a self, request: &'a OriginView<'a>) -> impl Iterator<Item = &'a Stored> {
-        let mut selects = Selects::by(request, self.notes());
+        let mut selects = VariantMatcher::by(request, self.notes());
         self.variants.iter().filter(move |one| selects.one(one))
     }
 
-    /// The names that a response of this key counts as varying on, which itself names `named`.
+    /// Returns the names that a response varies on, given those it lists itself.
     pub fn vary_of(&self, named: VaryNames, now: Time) -> VaryNames {
         self.notes().vary_of(named, now)
     }
 
-    /// Why the answer to a request with this [`Object::selection`] is expected not to be storable, if it is.
+    /// Returns why responses to this [`Object::selection`] are expected not to be storable, if they are.
     pub fn uncacheable(&self, selection: &[u8], now: Time) -> Option<Detail> {
         self.notes().marked(selection, now)
     }
 
-    /// The response that a request selects, the latest if there are several; the object again if
-    /// there is none.
+    /// Returns the latest variant that a request selects, or the object if there is none.
     #[inline]
     pub fn select(self: Arc<Self>, request: &OriginView<'_>, now: Time) -> Result<Hit, Arc<Self>> {
-        let mut selects = Selects::by(request, self.notes());
+        let mut selects = VariantMatcher::by(request, self.notes());
         let index = self.variants.iter().rposition(|one| selects.one(one));
         match index {
             Some(index) => {
-                // Alone it has nobody to give way to.
+                // The use only matters for evicting one of several variants.
                 if self.variants.len() > 1 {
-                    self.variants[index].note_use(now);
+                    self.variants[index].record_use(now);
                 }
                 Hit::new(self, index)
             }
@@ -116,18 +115,18 @@ impl Object {
         }
     }
 
-    /// Whether a body was in a file that has been closed: it is to be looked for where it was.
+    /// Returns whether the file of a body has been closed, so that it is to be looked up in its tier again.
     pub fn has_lost_a_file(&self) -> bool {
         self.variants.iter().any(|stored| stored.body.is_gone())
     }
 }
 
-/// A response in memory, held for as long as somebody looks at it.
+/// Reference to a response in memory, which outlives its eviction.
 #[derive(Clone, Debug)]
 pub struct Hit {
     object: Arc<Object>,
     index: usize,
-    /// The file its body is in, held open.
+    /// File of the body, kept open.
     file: Option<Arc<FileBody>>,
 }
 
@@ -140,12 +139,12 @@ impl Deref for Hit {
 }
 
 impl Hit {
-    /// `Err` if the body was in a file that has been closed.
+    /// Fails if the file of the body has been closed.
     #[inline]
     fn new(object: Arc<Object>, index: usize) -> Result<Self, Arc<Object>> {
         let body = &object.variants[index].body;
         let file = body.file();
-        if file.is_none() && matches!(body, Content::Lent(_)) {
+        if file.is_none() && matches!(body, Content::Weak(_)) {
             return Err(object);
         }
         Ok(Self {
@@ -155,59 +154,59 @@ impl Hit {
         })
     }
 
-    /// The file that the body is in, if it is not in memory.
+    /// File of the body, if it is not in memory.
     pub const fn file(&self) -> Option<&Arc<FileBody>> {
         self.file.as_ref()
     }
 
-    /// What else is known about its key.
+    /// All stored data of the key.
     pub fn object(&self) -> &Object {
         &self.object
     }
 }
 
-/// A response was not taken: it is larger than the object limit.
+/// Error: the response exceeds the object limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLarge;
 
-/// What becomes of a response that is looked at again.
+/// Decision on a variant by [`Memory::revise`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Revision {
-    /// It stays as it is.
+    /// Keep unchanged.
     Keep,
-    /// It is stale since that moment.
+    /// Mark as stale since this time.
     Expire(Time),
-    /// It goes.
+    /// Remove.
     Drop,
 }
 
-/// What the memory tier holds and has done.
+/// Statistics of the memory tier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryStats {
-    /// Keys held.
+    /// Number of keys.
     pub keys: u64,
-    /// Bytes held, everything counted.
+    /// Memory used, in bytes.
     pub bytes: u64,
-    /// The bound on `bytes`.
+    /// Limit of `bytes`.
     pub capacity: u64,
-    /// Keys that had to leave for others.
+    /// Number of evicted keys.
     pub evicted: u64,
-    /// Responses that were not taken.
+    /// Number of rejected responses.
     pub refused: u64,
 }
 
-/// A key, held once for all who speak of it.
+/// Cache key, shared by its users.
 pub type Key = Arc<[u8]>;
 
-/// The memory tier.
+/// Memory tier.
 #[derive(Debug)]
 pub struct Memory {
-    cache: Cache<Key, Arc<Object>, Weigh, RandomState, CountEvictions>,
-    /// A change of an object reads the old one first; two changes of one key take turns.
+    cache: Cache<Key, Arc<Object>, ObjectWeight, RandomState, EvictionCounter>,
+    /// Locks, striped by key, that serialize the read-modify-write of an object.
     turns: Box<[Mutex<()>]>,
     hasher: RandomState,
     limits: MemoryLimits,
-    /// The most responses of one key, which may change.
+    /// Maximum number of variants per key, which may be reloaded.
     variants: AtomicUsize,
     evicted: Arc<AtomicU64>,
     refused: AtomicU64,
@@ -215,18 +214,19 @@ pub struct Memory {
 
 impl Memory {
     const TURNS: usize = 64;
-    /// The index is laid out for objects of this size; other sizes only cost some rehashing.
+    /// Assumed mean size of an object, in bytes, for the layout of the index; other sizes cost some
+    /// rehashing.
     const TYPICAL_OBJECT: u64 = 8 * 1024;
-    /// A shard has to hold at least four of the largest objects, or its share of the capacity
-    /// would refuse what the whole could hold.
+    /// Minimum number of the largest objects per shard; otherwise a shard would reject what the tier as a
+    /// whole could hold.
     const LARGEST_PER_SHARD: u64 = 4;
     const MAX_SHARDS: u64 = 64;
 
-    /// An empty memory with these bounds.
+    /// Creates an empty tier with these limits.
     pub fn new(limits: MemoryLimits) -> Self {
         let per_shard = limits.object.max(1) * Self::LARGEST_PER_SHARD;
         let shards = (limits.capacity / per_shard).clamp(1, Self::MAX_SHARDS);
-        // quick_cache rounds up to a power of two; the smaller power keeps the shards large.
+        // quick_cache rounds up to a power of two; rounding down first keeps the shards large.
         let shards = 1 << shards.ilog2();
         let evicted = Arc::new(AtomicU64::new(0));
         let options = OptionsBuilder::new()
@@ -237,9 +237,9 @@ impl Memory {
             .expect("capacity and estimate are both set");
         let cache = Cache::with_options(
             options,
-            Weigh,
+            ObjectWeight,
             RandomState::default(),
-            CountEvictions(Arc::clone(&evicted)),
+            EvictionCounter(Arc::clone(&evicted)),
         );
         Self {
             cache,
@@ -252,24 +252,28 @@ impl Memory {
         }
     }
 
-    /// Keeps so many responses of one key from now on.
-    pub fn rebound(&self, variants: usize) {
+    /// Changes the maximum number of variants per key.
+    pub fn set_max_variants(&self, variants: usize) {
         self.variants.store(variants, Ordering::Relaxed);
     }
 
-    /// The bounds that it began with.
+    /// Limits at the start.
     pub fn limits(&self) -> &MemoryLimits {
         &self.limits
     }
 
-    /// What is known about a key.
+    /// Returns the object of a key.
     #[inline]
     pub fn get(&self, key: &[u8]) -> Option<Arc<Object>> {
         self.cache.get(key)
     }
 
-    /// Keeps the answer to a request, in the place of what the request selected before. Where there
-    /// is no room for another variant, the least recently used one goes.
+    /// Stores a response in place of the variant that the request selected before. If the key has too many
+    /// variants, the least recently used one is evicted.
+    ///
+    /// # Errors
+    ///
+    /// [`TooLarge`] if it exceeds the object limit.
     pub fn put(
         &self,
         key: &Key,
@@ -287,9 +291,9 @@ impl Memory {
             .as_ref()
             .map(|old| old.notes().clone())
             .unwrap_or_default();
-        notes.learn(stored.learnt(request.rules), now);
+        notes.learn(stored.key_update(request.rules), now);
         notes.unmark(&notes.selection(request));
-        let mut selects = Selects::by(request, &notes);
+        let mut selects = VariantMatcher::by(request, &notes);
         let mut variants: SmallVec<[Stored; 1]> = SmallVec::new();
         for one in old.iter().flat_map(|old| &old.variants) {
             if selects.one(one)
@@ -302,7 +306,7 @@ impl Memory {
         }
         self.make_room(&mut variants, stored.heap_size());
         let file = stored.body.file();
-        let body = stored.body.clone().lent();
+        let body = stored.body.clone().downgraded();
         variants.push(stored.with_body(body));
         let index = variants.len() - 1;
         let object = Arc::new(Object::new(notes, variants));
@@ -314,8 +318,8 @@ impl Memory {
         })
     }
 
-    /// Lets go of variants until one more of this size may come: those that nobody has asked for
-    /// again first, so that requests of all sorts do not push out what is in use.
+    /// Evicts variants until one of this size fits, those never reused first, so that scans do not evict
+    /// variants in use.
     fn make_room(&self, variants: &mut SmallVec<[Stored; 1]>, size: usize) {
         let bound = self.largest_key();
         let weight = |all: &[Stored]| all.iter().map(Stored::heap_size).sum::<usize>() + size;
@@ -323,8 +327,8 @@ impl Memory {
         while variants.len() >= most || weight(variants) as u64 > bound {
             let least = variants.iter().enumerate().min_by_key(|(at, one)| {
                 let used = one.last_use();
-                // Of those used at the same time the first has been of use for longest; of those that
-                // never were, it has been of no use for longest.
+                // Among variants last used in the same tick, the newer one goes first; among those never
+                // used, the older one.
                 (used, if used == 0 { *at } else { usize::MAX - at })
             });
             let Some((at, _)) = least else {
@@ -334,39 +338,37 @@ impl Memory {
         }
     }
 
-    /// The most that the responses of one key may take: what is heavier than a shard would be dropped without
-    /// a word.
+    /// Maximum size of all variants of one key; `quick_cache` silently drops anything heavier than a shard.
     fn largest_key(&self) -> u64 {
         self.limits.object * (Self::LARGEST_PER_SHARD - 1)
     }
 
-    /// The body that something is made of, if it is still there.
-    pub fn body_of(&self, key: &[u8], encodings: &Arc<Encodings>) -> Option<Bytes> {
+    /// Returns the body that these encodings were derived from, if it is still stored.
+    pub fn body_of(&self, key: &[u8], encodings: &Arc<BodyEncodings>) -> Option<Bytes> {
         let object = self.cache.peek(key)?;
         let mut variants = object.variants.iter();
         let one = variants.find(|one| has(one, encodings))?;
         one.body.bytes().cloned()
     }
 
-    /// Keeps what was made of a body with the response that has it. Not if that is not there any more: what
-    /// has come in its place has another body; and not if there is no room for it. It is counted as the
-    /// response's.
+    /// Attaches an encoded body to its response, which is charged for it. Returns `false` if the response
+    /// has been replaced or there is no room.
     pub fn attach(
         &self,
         key: &Key,
-        encodings: &Arc<Encodings>,
-        making: Making,
+        encodings: &Arc<BodyEncodings>,
+        making: EncodingMethod,
         body: Bytes,
     ) -> bool {
         self.attach_with(key, encodings, body.len(), || encodings.put(making, body))
     }
 
-    /// The same with what differs from one of its bases.
+    /// Attaches a delta from one of its dictionary versions; see [`Self::attach`].
     pub fn attach_difference(
         &self,
         key: &Key,
-        encodings: &Arc<Encodings>,
-        base: &Base,
+        encodings: &Arc<BodyEncodings>,
+        base: &DictionaryBase,
         coding: DictionaryCoding,
         bytes: Bytes,
     ) -> bool {
@@ -376,7 +378,7 @@ impl Memory {
     fn attach_with(
         &self,
         key: &Key,
-        encodings: &Arc<Encodings>,
+        encodings: &Arc<BodyEncodings>,
         size: usize,
         put: impl FnOnce(),
     ) -> bool {
@@ -393,8 +395,8 @@ impl Memory {
         is_kept
     }
 
-    /// A response held like one in memory, before it is.
-    pub fn hold(stored: Stored) -> Hit {
+    /// Creates a hit for a response that is not stored.
+    pub fn detached_hit(stored: Stored) -> Hit {
         let file = stored.body.file();
         let variants = SmallVec::from_iter([stored]);
         Hit {
@@ -404,13 +406,13 @@ impl Memory {
         }
     }
 
-    /// Notes what the answer to a request tells about its key before it is there, so that those who
-    /// wait for it can be told apart. `announce` is told what the request says from then on, before
-    /// anybody else can know it.
+    /// Learns Vary names and codings from the head of a response in progress, so that waiting requests can
+    /// be separated. `announce` receives the new selection of the request before any other thread can see
+    /// it.
     pub fn learn(
         &self,
         key: &Key,
-        response: Learnt<'_>,
+        response: KeyUpdate<'_>,
         request: &OriginView<'_>,
         now: Time,
         announce: impl FnOnce(&[u8]),
@@ -423,7 +425,7 @@ impl Memory {
         });
     }
 
-    /// Notes that responses of this key are known to vary on these names, until then.
+    /// Records that responses of this key vary on these names, until `until`.
     pub fn learn_vary(&self, key: &Key, names: &VaryNames, until: Time, now: Time) {
         self.change(key, |notes, _| {
             let vary = notes.vary_of(names.clone(), now);
@@ -433,8 +435,8 @@ impl Memory {
         });
     }
 
-    /// Notes that the answers to such requests are not storable for now, and why this one was not. `named`
-    /// is what it said that it varies on.
+    /// Marks the selection of a request as not storable, with the reason. `named` are the names in the
+    /// response's own Vary.
     pub fn mark_uncacheable(
         &self,
         key: &Key,
@@ -453,10 +455,10 @@ impl Memory {
         });
     }
 
-    /// Forgets what a request selects of a key.
+    /// Removes the variants that a request selects.
     pub fn remove_selected(&self, key: &Key, request: &OriginView<'_>) {
         self.change(key, |notes, variants| {
-            let mut selects = Selects::by(request, notes);
+            let mut selects = VariantMatcher::by(request, notes);
             let stays: Vec<bool> = variants.iter().map(|one| !selects.one(one)).collect();
             let mut stays = stays.into_iter();
             variants.retain(|_| stays.next().unwrap_or(true));
@@ -464,7 +466,7 @@ impl Memory {
         });
     }
 
-    /// Looks at every response of a key again. Says how many were dropped.
+    /// Applies a decision to each variant of a key. Returns the number of removed ones.
     pub fn revise(&self, key: &Key, mut revise: impl FnMut(&Stored) -> Revision) -> usize {
         let mut dropped = 0;
         self.change(key, |_, variants| {
@@ -488,19 +490,19 @@ impl Memory {
         dropped
     }
 
-    /// Everything there is, in no order. What comes or goes meanwhile may be left out. Nobody waits for
-    /// it: one key at a time is looked at under a lock.
+    /// Iterates over all keys, in no particular order; concurrent changes may be missed. Locks are held for
+    /// one key at a time.
     pub fn entries(&self) -> impl Iterator<Item = (Key, Arc<Object>)> {
         self.cache.iter()
     }
 
-    /// Forgets a key. Says whether anything was there.
+    /// Removes a key. Returns whether it existed.
     pub fn remove(&self, key: &[u8]) -> bool {
         let _turn = self.turn(key);
         self.cache.remove(key).is_some()
     }
 
-    /// What it holds and has done.
+    /// Returns the statistics.
     pub fn stats(&self) -> MemoryStats {
         MemoryStats {
             keys: self.cache.len() as u64,
@@ -511,7 +513,7 @@ impl Memory {
         }
     }
 
-    /// Has something changed in what is known about a key; unless `change` says that nothing did.
+    /// Replaces the object of a key, unless `change` returns `false`.
     fn change(
         &self,
         key: &Key,
@@ -535,27 +537,27 @@ impl Memory {
     }
 }
 
-/// Whether these are what its body is in other codings.
-fn has(stored: &Stored, encodings: &Arc<Encodings>) -> bool {
+/// Returns whether the response has these encodings.
+fn has(stored: &Stored, encodings: &Arc<BodyEncodings>) -> bool {
     let known = stored.known_encoded();
     known.is_some_and(|known| Arc::ptr_eq(known.bodies(), encodings))
 }
 
 #[derive(Clone, Debug)]
-struct Weigh;
+struct ObjectWeight;
 
-impl Weighter<Key, Arc<Object>> for Weigh {
+impl Weighter<Key, Arc<Object>> for ObjectWeight {
     fn weight(&self, key: &Key, object: &Arc<Object>) -> u64 {
         object.weight + key.len() as u64 + Object::OVERHEAD
     }
 }
 
 #[derive(Clone, Debug)]
-struct CountEvictions(Arc<AtomicU64>);
+struct EvictionCounter(Arc<AtomicU64>);
 
-impl Lifecycle<Key, Arc<Object>> for CountEvictions {
+impl Lifecycle<Key, Arc<Object>> for EvictionCounter {
     type RequestState = ();
-    /// Unlike `on_evict`, this is not called for what is replaced.
+    /// Unlike `on_evict`, this is not called for replaced objects.
     fn before_evict(&self, (): &mut (), _: &Key, _: &mut Arc<Object>) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }

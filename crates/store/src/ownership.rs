@@ -1,5 +1,5 @@
-//! Whose a directory is. What lies in one that others may write to is nothing to believe, and nothing to remove: they
-//! can put links, other records or another journal there.
+//! Ownership checks of directories. A directory that other users can write to is not trusted: they could
+//! plant links, records or a journal.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -8,37 +8,41 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, fstat};
 use rustix::process::geteuid;
 
-/// Why a directory is not trusted.
+/// Reasons why a directory is not trusted.
 #[derive(Debug, thiserror::Error)]
 pub enum OwnershipError {
-    /// The system does not say whose it is.
+    /// Its owner cannot be determined.
     #[error("{} cannot be used: {source}", directory.display())]
     Unusable {
-        /// Which.
+        /// The directory.
         directory: PathBuf,
-        /// Its reason.
+        /// Error of the system call.
         source: io::Error,
     },
-    /// It is neither ours nor root's.
-    #[error("{} belongs to another user ({owner}, and this is {us}): choose a directory of your own", directory.display())]
+    /// It belongs neither to this user nor to root.
+    #[error("{} belongs to another user (uid {owner}; running as uid {us}): choose a directory owned by this user", directory.display())]
     Foreign {
-        /// Which.
+        /// The directory.
         directory: PathBuf,
-        /// The number of that user.
+        /// Its owner's user id.
         owner: u32,
-        /// The number of the user that this process runs as.
+        /// User id of this process.
         us: u32,
     },
-    /// Its group, or everyone, may write to it.
-    #[error("others than its owner may write to {0}: run `chmod go-w {0}`, or choose a new directory below it", directory.display())]
+    /// It is writable by its group or by everyone.
+    #[error("{0} is writable by other users: run `chmod go-w {0}`, or choose a new directory below it", directory.display())]
     Writable {
-        /// Which.
+        /// The directory.
         directory: PathBuf,
     },
 }
 
-/// Checks that an open directory belongs to this process's user, or root, and that no one else may write to it. Its
-/// path is for the message.
+/// Checks that an open directory belongs to this user or to root, and is not writable by others. `path` is
+/// used in messages only.
+///
+/// # Errors
+///
+/// [`OwnershipError`] if it is not trusted.
 pub fn check(path: &Path, directory: impl AsFd) -> Result<(), OwnershipError> {
     let stat = fstat(directory).map_err(|error| OwnershipError::Unusable {
         directory: path.into(),
@@ -56,7 +60,7 @@ fn judge(path: &Path, owner: u32, mode: u32, us: u32) -> Result<(), OwnershipErr
             us,
         });
     }
-    // The sticky bit is no help: it keeps others from removing what is there, not from being first.
+    // The sticky bit prevents removals by other users, but not planted files.
     if Mode::from_raw_mode(mode).intersects(Mode::WGRP | Mode::WOTH) {
         return Err(OwnershipError::Writable { directory });
     }
@@ -80,11 +84,13 @@ mod tests {
         for (owner, mode, us) in [(7, 0o700, 7), (7, 0o755, 7), (0, 0o755, 7), (0, 0o2755, 0)] {
             assert_eq!(verdict(owner, mode, us), "trusted", "{owner} {mode:o} {us}");
         }
-        let foreign =
-            "/d belongs to another user (8, and this is 7): choose a directory of your own";
+        let foreign = "/d belongs to another user (uid 8; running as uid 7): choose a directory owned by this user";
         assert_eq!(verdict(8, 0o700, 7), foreign);
-        assert!(verdict(8, 0o777, 0).starts_with("/d belongs to another user (8, and this is 0)"));
-        let open = "others than its owner may write to /d: run `chmod go-w /d`, or choose a new directory below it";
+        assert!(
+            verdict(8, 0o777, 0)
+                .starts_with("/d belongs to another user (uid 8; running as uid 0)")
+        );
+        let open = "/d is writable by other users: run `chmod go-w /d`, or choose a new directory below it";
         for (owner, mode, us) in [(7, 0o770, 7), (7, 0o702, 7), (0, 0o1777, 7), (0, 0o2777, 0)] {
             assert_eq!(verdict(owner, mode, us), open, "{owner} {mode:o} {us}");
         }

@@ -1,16 +1,16 @@
-//! Numbers that differ from process to process and from call to call. Not for secrets.
+//! Random numbers that differ by process and call. Not cryptographically secure.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-/// Any number.
+/// Returns a random number.
 pub fn number() -> u64 {
-    // Keys from the system for each thread, and other ones for each state.
+    // `RandomState` is seeded by the system per thread, and differs by instance.
     RandomState::new().hash_one(())
 }
 
-/// A pause, shorter or longer by up to `spread` of it: what many do after one event should not
-/// happen at one moment.
+/// Returns a duration that deviates by a random fraction of up to `spread`, so that processes do not act in
+/// lockstep.
 pub(crate) fn jittered(pause: Duration, spread: f64) -> Duration {
     let share = (number() >> 11) as f64 / (1_u64 << 53) as f64;
     pause.mul_f64(1.0 - spread + 2.0 * spread * share)

@@ -1,4 +1,4 @@
-//! A stored response.
+//! Stored responses.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -7,67 +7,68 @@ use microcache_policy::vary::VaryNames;
 use microcache_policy::{FieldBlock, Fields, Lifetime, Millis, Rules, Time};
 
 use crate::content::Content;
-use crate::encodings::{Decided, Encoded, Place};
-use crate::key_notes::Learnt;
+use crate::encodings::{BodyEncodings, CachedDecision, LazyEncodings, ResponseEncodings};
+use crate::key_update::KeyUpdate;
+use crate::log_position::{LOG_COPIES, LogPositions};
 use crate::tags::TagNumbers;
-use crate::tier::{LOG_COPIES, LogPositions};
 
-/// A complete response, ready to be sent.
+/// Complete response.
 #[derive(Debug)]
 pub struct Stored {
-    /// The status code.
+    /// Status code.
     pub status: u16,
-    /// The field lines as they will be sent; no framing, no `Age`.
+    /// Header fields as sent, without framing fields and `Age`.
     pub fields: FieldBlock,
-    /// The whole body.
+    /// Complete body.
     pub body: Content,
-    /// How long it may be used.
+    /// Freshness lifetime and age.
     pub lifetime: Lifetime,
-    varies: Option<Arc<Varies>>,
-    /// When the request was sent that brought it: a purge after that moment means this response.
+    varies: Option<Arc<VarySelection>>,
+    /// Time of the request that fetched it; a later purge applies to this response.
     pub began: Time,
-    /// By what it may be purged together with others.
+    /// Surrogate keys, for purges by tag.
     pub tags: TagNumbers,
-    /// See [`Stored::purges_known`]. In a box, because in memory nobody needs it and each byte counts.
+    /// See [`Stored::purges_known`]. Boxed, since it is `None` in memory, where size matters.
     purges_known: Option<Box<LogPositions>>,
-    /// Every purge up to the one of this number has been held against it.
+    /// Number of the latest purge rule that has been checked against this response.
     purges_checked: AtomicU64,
-    /// How often it was the answer, about: two that count at the same moment count one.
+    /// Approximate number of uses; concurrent ones may be counted once.
     uses: AtomicU32,
-    refresh: OnceLock<Arc<Refresh>>,
-    encodings: Place,
-    may_be_encoded: Decided,
-    /// When it was last used, in units of [`Stored::TICK`]; 0 if never.
+    refresh: OnceLock<Arc<RevalidationState>>,
+    encodings: LazyEncodings,
+    may_be_encoded: CachedDecision,
+    /// Time of the last use, in units of [`Stored::TICK`]; 0 if never used.
     used: AtomicU32,
 }
 
-/// The request fields that selected a response, and what they said, normalised.
+/// Request fields that selected a response, with their normalized values.
 #[derive(Debug)]
-struct Varies {
+struct VarySelection {
     names: VaryNames,
     selection: Box<[u8]>,
 }
 
-impl Varies {
+impl VarySelection {
     fn heap_size(&self) -> usize {
         size_of::<Self>() + self.names.as_bytes().len() + self.selection.len()
     }
 }
 
-/// What is going on about renewing a response. Not part of its value.
+/// State of the revalidation of a response, not part of its value.
 #[derive(Debug, Default)]
-struct Refresh {
+struct RevalidationState {
     not_before: AtomicU64,
     demand: Arc<AtomicU32>,
 }
 
 impl Stored {
-    /// Bodies up to this size share one allocation with their fields: one cache miss less per hit.
+    /// Size up to which bodies share one allocation with their fields, in bytes, which saves a cache miss
+    /// per hit.
     pub const COMPACT: usize = 16 * 1024;
-    /// Uses are told apart that lie further apart than this. A use within the same tick writes nothing.
+    /// Resolution of the last use, in milliseconds. Further uses within a tick write nothing.
     const TICK: Millis = 16;
 
-    /// Puts a response together.
+    /// Creates a stored response.
     pub fn new(
         status: u16,
         fields: Fields<'_>,
@@ -82,7 +83,7 @@ impl Stored {
             _ => &[],
         };
         let (fields, together) = FieldBlock::copied_with(fields, &[own]);
-        let varies = Varies {
+        let varies = VarySelection {
             names: vary,
             selection: selection.into(),
         };
@@ -103,19 +104,19 @@ impl Stored {
             purges_checked: AtomicU64::new(0),
             uses: AtomicU32::new(0),
             refresh: OnceLock::new(),
-            encodings: Place::default(),
-            may_be_encoded: Decided::default(),
+            encodings: LazyEncodings::default(),
+            may_be_encoded: CachedDecision::default(),
             used: AtomicU32::new(0),
         }
     }
 
-    /// The same with these tags.
+    /// Sets the tags.
     #[must_use]
     pub fn with_tags(self, tags: TagNumbers) -> Self {
         Self { tags, ..self }
     }
 
-    /// The same, brought by somebody who knew of the purges up to these positions.
+    /// Sets the log positions up to which purges were known when it was fetched.
     #[must_use]
     pub fn with_purges_known(self, purges_known: LogPositions) -> Self {
         let is_any = purges_known.iter().any(|position| *position > 0);
@@ -125,36 +126,36 @@ impl Stored {
         }
     }
 
-    /// Which purges of the log that processes share were known to whoever brought it, before it was asked
-    /// for: those up to this position in each copy. A later one means this response, whatever the clocks say.
+    /// Position in each copy of the shared purge log up to which purges were known before the response was
+    /// requested. Later ones apply to it, regardless of clocks.
     pub fn purges_known(&self) -> LogPositions {
         let known = self.purges_known.as_deref();
         known.copied().unwrap_or([0; LOG_COPIES])
     }
 
-    /// Every purge up to the one of this number has been held against it.
+    /// Returns the number of the latest purge rule that has been checked.
     pub fn purges_checked(&self) -> u64 {
         self.purges_checked.load(Ordering::Relaxed)
     }
 
-    /// Notes that.
-    pub fn note_purges_checked(&self, number: u64) {
+    /// Records that the purge rules up to this number have been checked.
+    pub fn set_purges_checked(&self, number: u64) {
         self.purges_checked.fetch_max(number, Ordering::Relaxed);
     }
 
-    /// How often it was the answer.
+    /// Approximate number of uses.
     pub fn uses(&self) -> u32 {
         self.uses.load(Ordering::Relaxed)
     }
 
-    /// Counts one more answer.
+    /// Counts a use.
     pub fn count_use(&self) {
-        // A hit does not wait for the other cores here.
+        // A separate load and store, to avoid a locked instruction per hit.
         let uses = self.uses().saturating_add(1);
         self.uses.store(uses, Ordering::Relaxed);
     }
 
-    /// The request fields that selected it.
+    /// Vary names.
     #[inline]
     pub fn vary(&self) -> &VaryNames {
         self.varies
@@ -162,20 +163,20 @@ impl Stored {
             .map_or(&VaryNames::NONE, |it| &it.names)
     }
 
-    /// What those fields said, normalised.
+    /// Normalized values of these request fields.
     #[inline]
     pub fn selection(&self) -> &[u8] {
         self.varies.as_ref().map_or(&[], |it| &it.selection)
     }
 
-    /// The field lines.
+    /// Header fields.
     pub fn fields(&self) -> Fields<'_> {
         self.fields.fields()
     }
 
-    /// What it tells about its key.
-    pub fn learnt<'a>(&'a self, rules: &'a Rules) -> Learnt<'a> {
-        Learnt {
+    /// Returns the properties that update the notes of its key.
+    pub fn key_update<'a>(&'a self, rules: &'a Rules) -> KeyUpdate<'a> {
+        KeyUpdate {
             fields: self.fields(),
             rules,
             vary: self.vary(),
@@ -184,8 +185,8 @@ impl Stored {
         }
     }
 
-    /// The same response with another lifetime, for memory: revalidated, or expired by a purge. Up to where its
-    /// bringer had read the log of purges does not come along: in memory it is held against each that comes.
+    /// Copies the response with another lifetime, after a revalidation or a purge. The log positions are
+    /// dropped: in memory, each purge is checked as it arrives.
     #[must_use]
     pub fn with_lifetime(&self, lifetime: Lifetime) -> Self {
         Self {
@@ -206,27 +207,31 @@ impl Stored {
         }
     }
 
-    /// The same, whose body others have made something of already.
+    /// Sets encodings of the same body that were made for another response.
     #[must_use]
-    pub fn with_encodings(self, encoded: Encoded) -> Self {
+    pub fn with_encodings(self, encoded: ResponseEncodings) -> Self {
         Self {
-            encodings: Place::of(encoded),
+            encodings: LazyEncodings::of(encoded),
             ..self
         }
     }
 
-    /// It in other codings. Whoever asks first by settings of this number says whether there may be any.
-    pub fn encoded(&self, settings: u32, may_be: impl FnOnce(&Self) -> bool) -> Option<&Encoded> {
+    /// Returns the encodings. `may_be` decides whether there may be any, once per number of the settings.
+    pub fn encoded(
+        &self,
+        settings: u32,
+        may_be: impl FnOnce(&Self) -> bool,
+    ) -> Option<&ResponseEncodings> {
         let may_be = self.may_be_encoded.may_be(settings, || may_be(self));
         may_be.then(|| self.encodings.get())
     }
 
-    /// The same, if anybody has asked for it who might have it.
-    pub fn known_encoded(&self) -> Option<&Encoded> {
+    /// Returns the encodings, if already created.
+    pub fn known_encoded(&self) -> Option<&ResponseEncodings> {
         self.encodings.known()
     }
 
-    /// The same, with all that is going on about it.
+    /// Copies the response with the state of its revalidation.
     pub(crate) fn copy(&self) -> Self {
         Self {
             refresh: self.refresh.clone(),
@@ -234,31 +239,31 @@ impl Stored {
         }
     }
 
-    /// When it was last used, in ticks; 0 if never. Only to be compared.
+    /// Time of the last use, in ticks, for comparison only; 0 if never used.
     pub(crate) fn last_use(&self) -> u32 {
         self.used.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn note_use(&self, now: Time) {
+    pub(crate) fn record_use(&self, now: Time) {
         let tick = (now.as_millis() / Self::TICK) as u32;
         if self.last_use() != tick {
             self.used.store(tick, Ordering::Relaxed);
         }
     }
 
-    /// It takes the place of another one, and is in use as that was.
+    /// Takes over the last use of the response that it replaces.
     pub(crate) fn inherit_use(&self, other: &Self) {
         self.used.fetch_max(other.last_use(), Ordering::Relaxed);
     }
 
-    /// The same response with its body elsewhere.
+    /// Replaces the body by another representation of the same bytes.
     #[must_use]
     pub fn with_body(self, body: Content) -> Self {
         Self { body, ..self }
     }
 
-    /// Counts one more use of the stale copy, and says whether the caller is the one to refresh
-    /// it. The next one is asked no sooner than `pause` from now.
+    /// Counts a use of the stale response, and returns whether the caller is to revalidate it. No other
+    /// caller is selected for `pause` milliseconds.
     pub fn claim_refresh(&self, now: Time, pause: Millis) -> bool {
         let refresh = self.refresh.get_or_init(Arc::default);
         refresh.demand.fetch_add(1, Ordering::Relaxed);
@@ -275,22 +280,31 @@ impl Stored {
                 .is_ok()
     }
 
-    /// How often the stale copy was asked for since it expired.
+    /// Number of uses since the response became stale.
     pub fn demand(&self) -> &Arc<AtomicU32> {
         &self.refresh.get_or_init(Arc::default).demand
     }
 
-    /// The bytes this response owns, beside the struct itself.
+    /// Memory owned by this response, in bytes, excluding the struct itself.
     pub fn heap_size(&self) -> usize {
         self.own_size() + self.encodings.heap_size(self.fields().as_block().len())
     }
 
-    /// The same without what was made of its body.
+    /// Memory owned, in bytes, excluding encodings.
     pub(crate) fn own_size(&self) -> usize {
         self.fields().as_block().len()
             + self.varies.as_ref().map_or(0, |it| it.heap_size())
             + self.body.heap_size()
             + self.tags.heap_size()
+    }
+}
+
+impl BodyEncodings {
+    /// Returns the encodings of a body that replaces that of `before`, with at most `most` earlier versions
+    /// that fit into `room` bytes.
+    pub fn after(before: &Stored, most: usize, room: u64) -> Self {
+        let known = before.known_encoded().map(|encoded| &**encoded.bodies());
+        Self::succeeding(known, before.body.bytes(), most, room)
     }
 }
 

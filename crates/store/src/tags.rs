@@ -1,45 +1,45 @@
-//! The tags of a stored response, as numbers: a purge compares them, and nobody else reads them.
+//! Surrogate keys (tags) of a stored response, as hashes that a purge compares.
 
 use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The numbers of a response's tags and groups, sorted. Two names with one number are purged together:
-/// that costs a fetch, and needs four billion names to be likely.
+/// Sorted hashes of the tags and groups of a response. A collision causes a needless purge, and is likely
+/// only among four billion names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TagNumbers(Option<Arc<[u64]>>);
 
 impl TagNumbers {
-    /// The length of a number in the encoded form.
+    /// Length of an encoded hash, in bytes.
     const ENCODED: usize = 8;
 
-    /// Whether there is none.
+    /// Returns whether there are no tags.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
-    /// Each of them.
+    /// Iterates over the hashes.
     pub fn iter(&self) -> impl Iterator<Item = u64> {
         self.0.iter().flat_map(|all| all.iter().copied())
     }
 
-    /// Whether this one is among them.
+    /// Returns whether a hash is among them.
     pub fn contains(&self, number: u64) -> bool {
         let all = self.0.as_deref().unwrap_or_default();
         all.binary_search(&number).is_ok()
     }
 
-    /// The memory they take.
+    /// Memory used, in bytes.
     pub fn heap_size(&self) -> usize {
         self.0.as_deref().map_or(0, size_of_val)
     }
 
-    /// The form in which a tier keeps them.
+    /// Encodes the hashes for a tier.
     pub fn to_bytes(&self) -> Vec<u8> {
         self.iter().flat_map(u64::to_le_bytes).collect()
     }
 
-    /// Reads the encoded form. `None` if it is not one.
+    /// Decodes the hashes; `None` if the length is invalid.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (numbers, rest) = bytes.as_chunks::<{ Self::ENCODED }>();
         let numbers = numbers.iter().map(|number| u64::from_le_bytes(*number));
@@ -56,8 +56,8 @@ impl FromIterator<u64> for TagNumbers {
     }
 }
 
-/// The number of a name that has these parts, the same in every process and after a restart.
-pub fn number_of(kind: u8, parts: &[&[u8]]) -> u64 {
+/// Returns the hash of a name with these parts, the same in every process.
+pub fn tag_number(kind: u8, parts: &[&[u8]]) -> u64 {
     let mut all = vec![kind];
     for part in parts {
         all.extend_from_slice(&(part.len() as u64).to_le_bytes());
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn parts_do_not_run_into_each_other() {
-        assert_ne!(number_of(0, &[b"ab", b"c"]), number_of(0, &[b"a", b"bc"]));
-        assert_ne!(number_of(0, &[b"a"]), number_of(1, &[b"a"]));
+        assert_ne!(tag_number(0, &[b"ab", b"c"]), tag_number(0, &[b"a", b"bc"]));
+        assert_ne!(tag_number(0, &[b"a"]), tag_number(1, &[b"a"]));
     }
 }

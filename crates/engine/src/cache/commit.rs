@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use microcache_policy::vary::VaryNames;
 use microcache_policy::{Detail, Millis, Network, OriginView, Time};
-use microcache_store::{Claimed, Hit, Key, Learnt, Memory, Spooling, Stored, TagNumbers};
+use microcache_store::{BodySpool, ClaimGuard, Hit, Key, KeyUpdate, Memory, Stored, TagNumbers};
 
 use super::Cache;
 use super::changes::ChangeKind;
@@ -30,7 +30,7 @@ impl Cache {
         leader: &Leader,
         stored: Stored,
         request: &OriginView<'_>,
-        claimed: Option<Claimed>,
+        claimed: Option<ClaimGuard>,
         kind: ChangeKind,
     ) -> bool {
         let key = leader.key();
@@ -46,7 +46,7 @@ impl Cache {
                 }
                 return hit.is_some();
             }
-            let held = Memory::hold(stored);
+            let held = Memory::detached_hit(stored);
             let _ = self.put(key, held.with_lifetime(held.lifetime), request);
             self.tiers.store(key, &held, claimed, self.clock.now());
             self.changes.notify(key, &held, kind);
@@ -70,13 +70,13 @@ impl Cache {
     }
 
     /// Opens a tier's spool for a body that is too large for memory, if a tier takes it.
-    pub(crate) fn spool(&self, claimed: &mut Option<Claimed>) -> Option<Spooling> {
+    pub(crate) fn spool(&self, claimed: &mut Option<ClaimGuard>) -> Option<BodySpool> {
         self.tiers.spool(claimed)
     }
 
     /// Records, before the body is complete, which request fields a leader's answer varies on, so
     /// that waiters for other variants are separated.
-    pub(crate) fn learn(&self, leader: &Leader, answer: Learnt<'_>, request: &OriginView<'_>) {
+    pub(crate) fn learn(&self, leader: &Leader, answer: KeyUpdate<'_>, request: &OriginView<'_>) {
         if answer.vary.is_empty() || leader.is_purged() {
             return;
         }
@@ -103,8 +103,13 @@ impl Cache {
     }
 
     /// Marks a claimed entry as unstorable for the processes that share a tier, for this time.
-    pub(crate) fn note_unstorable_in_tiers(&self, key: &[u8], claimed: Claimed, lasts: Duration) {
-        self.tiers.note_unstorable(key, claimed, lasts);
+    pub(crate) fn note_unstorable_in_tiers(
+        &self,
+        key: &[u8],
+        claimed: ClaimGuard,
+        lasts: Duration,
+    ) {
+        self.tiers.mark_unstorable(key, claimed, lasts);
     }
 
     /// Marks the response to such a request as too large to be stored, until this time.
@@ -146,7 +151,7 @@ impl Cache {
         let newest = self.rules.newest();
         let is_current = !self.is_purged_since(leader, &stored.tags);
         if is_current {
-            stored.note_purges_checked(newest);
+            stored.set_purges_checked(newest);
         }
         is_current
     }

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use foldhash::fast::RandomState;
 use microcache_policy::vary::VaryNames;
 use microcache_policy::{Detail, FieldBlock, Fields, Lifetime, Network, Rules, Time};
-use microcache_store::{Hit, Key, Learnt, LogPositions, TagNumbers};
+use microcache_store::{Hit, Key, KeyUpdate, LogPositions, TagNumbers};
 use tokio::time::Instant;
 
 use super::rule::RuleSubject;
@@ -80,8 +80,8 @@ pub enum SharedAnswer {
 
 impl Filling {
     /// The facts about the key that the response reveals.
-    pub(crate) fn learnt<'a>(&'a self, rules: &'a Rules) -> Learnt<'a> {
-        Learnt {
+    pub(crate) fn key_update<'a>(&'a self, rules: &'a Rules) -> KeyUpdate<'a> {
+        KeyUpdate {
             fields: self.fields.fields(),
             rules,
             vary: &self.vary,

@@ -84,7 +84,7 @@ impl Cache {
         let newest = self.rules.newest();
         let held = RuleSubject::stored(key, &hit);
         if self.covered(held, hit.purges_checked()).is_none() {
-            hit.note_purges_checked(newest);
+            hit.set_purges_checked(newest);
             return MemoryLookup::Response(hit);
         }
         self.revise(&key.into());
@@ -106,7 +106,7 @@ impl Cache {
         let Some(object) = self.memory.get(key) else {
             return Vec::new();
         };
-        let (names, selection) = object.told_apart_by(request);
+        let (names, selection) = object.vary_and_selection(request);
         let number = |one: &Stored| variant_number(key, one.vary(), one.selection());
         let selected = object.selected(request).map(number);
         let next = variant_number(key, names, &selection);

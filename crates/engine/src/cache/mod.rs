@@ -144,7 +144,7 @@ impl Cache {
 
     /// Replaces the limits.
     pub(crate) fn rebound(&self, variants: usize, flights: FlightLimits) {
-        self.memory.rebound(variants);
+        self.memory.set_max_variants(variants);
         self.flights.rebound(flights);
     }
 

@@ -3,8 +3,11 @@
 use std::time::Duration;
 
 use microcache_policy::{Detail, Millis, OriginView, Time};
-use microcache_store::encoding::Head;
-use microcache_store::{Found, Hit, LogPositions, Lookup, Memory, Page, Stored, Turn, Varies};
+use microcache_store::encoding::RecordHead;
+use microcache_store::{
+    ApplicationPage, FetchClaim, Hit, LogPositions, Memory, Stored, TierEntry, TierReply,
+    VaryRecord,
+};
 
 use super::Cache;
 use super::flight::Leader;
@@ -32,12 +35,12 @@ pub(crate) enum TierSearch {
     Found(Box<TierHit>),
     /// No entry that the request selects, and the right to ask the origin, or the process that has
     /// it.
-    Missing(Turn),
+    Missing(FetchClaim),
 }
 
 /// An entry found in a tier.
 pub(crate) struct TierHit {
-    found: Found,
+    found: TierEntry,
     /// It was purged after it was stored: it may only serve for a revalidation in that tier.
     pub(crate) is_purged: bool,
 }
@@ -58,7 +61,7 @@ impl TierHit {
     }
 
     pub(crate) fn into_hit(self) -> Hit {
-        Memory::hold(self.found.stored)
+        Memory::detached_hit(self.found.stored)
     }
 }
 
@@ -82,13 +85,13 @@ impl Cache {
         is_usable: impl FnOnce(&Stored) -> bool,
     ) -> Option<(Hit, Detail)> {
         let purges = self.flights.purges(key);
-        let found = self.tiers.try_look(key, request)?;
+        let found = self.tiers.try_find(key, request)?;
         let tier = Detail::Tier(found.tier());
         let mut stored = found.stored;
         if self.is_tier_entry_purged(key, &mut stored) || !is_usable(&stored) {
             return None;
         }
-        let hit = Memory::hold(stored);
+        let hit = Memory::detached_hit(stored);
         // An open file is as near as memory.
         if hit.body.bytes().is_some() && !self.is_purged(key, &hit) {
             self.flights.unless_purged(key, purges, || {
@@ -110,8 +113,8 @@ impl Cache {
             TierScope::InSharedTiers => self.tiers.find_shared(leader.key(), request).await,
         };
         match lookup {
-            Lookup::Found(found) => TierSearch::Found(Box::new(self.found(leader.key(), found))),
-            Lookup::Missing(turn, others) => {
+            TierReply::Found(found) => TierSearch::Found(Box::new(self.found(leader.key(), found))),
+            TierReply::Missing(turn, others) => {
                 self.learn_from_others(leader, others);
                 TierSearch::Missing(turn)
             }
@@ -139,12 +142,16 @@ impl Cache {
     }
 
     /// Claims the revalidation of a response found in a shared tier.
-    pub(crate) async fn turn_to_renew(&self, found: &TierHit) -> Turn {
-        self.tiers.turn_to_renew(&found.found).await
+    pub(crate) async fn claim_renewal(&self, found: &TierHit) -> FetchClaim {
+        self.tiers.claim_renewal(&found.found).await
     }
 
     /// The page that an application itself stores in a tier for this request.
-    pub(crate) async fn application_page(&self, host: &[u8], target: &[u8]) -> Option<Page> {
+    pub(crate) async fn application_page(
+        &self,
+        host: &[u8],
+        target: &[u8],
+    ) -> Option<ApplicationPage> {
         self.tiers.page(host, target).await
     }
 
@@ -159,7 +166,7 @@ impl Cache {
         });
     }
 
-    fn found(&self, key: &[u8], mut found: Found) -> TierHit {
+    fn found(&self, key: &[u8], mut found: TierEntry) -> TierHit {
         let is_purged = self.is_tier_entry_purged(key, &mut found.stored);
         TierHit { found, is_purged }
     }
@@ -171,7 +178,7 @@ impl Cache {
         let newest = self.rules.newest();
         let (at, purges_known) = (stored.began, stored.purges_known());
         let covered = self.covered_in_tier(RuleSubject::stored(key, stored), key, at, purges_known);
-        stored.note_purges_checked(newest);
+        stored.set_purges_checked(newest);
         if let Some(Covered::Soft(at)) = covered {
             stored.lifetime.expire(at);
         }
@@ -183,7 +190,7 @@ impl Cache {
     }
 
     /// Checks whether an entry of a tier is purged, though not removed yet.
-    pub(super) fn is_purged_in_tier(&self, head: &Head) -> bool {
+    pub(super) fn is_purged_in_tier(&self, head: &RecordHead) -> bool {
         let (at, purges_known) = (head.began, head.purges_known());
         self.covered_in_tier(RuleSubject::head(head), &head.key, at, purges_known)
             == Some(Covered::Hard)
@@ -209,7 +216,7 @@ impl Cache {
 
     /// Records the fields that other variants of the key vary on: a response that does not name
     /// them must not be served for all of them.
-    fn learn_from_others(&self, leader: &Leader, others: Option<Varies>) {
+    fn learn_from_others(&self, leader: &Leader, others: Option<VaryRecord>) {
         let Some(others) = others else { return };
         if !leader.is_purged() && !self.purges.covers(leader.key(), others.began) {
             let until = others.began.plus(OTHERS_COUNT);

@@ -5,8 +5,8 @@ use std::fmt;
 use bytes::Bytes;
 use microcache_policy::tags::{Tag, TagKind};
 use microcache_policy::{Scheme, Time, VaryNames, glob, key};
-use microcache_store::encoding::Head;
-use microcache_store::tags::number_of;
+use microcache_store::encoding::RecordHead;
+use microcache_store::tags::tag_number;
 use microcache_store::{Epoch, Stored, TagNumbers};
 
 /// A purge of a scope: issued once, checked against every older entry, and the same in all
@@ -128,7 +128,7 @@ const FETCH: u8 = b'f';
 /// The number of a variant: a hash of its key, the fields it varies on, and their values in its
 /// request. The same in every process.
 pub fn variant_number(key: &[u8], vary: &VaryNames, selection: &[u8]) -> u64 {
-    number_of(VARIANT, &[key, vary.as_bytes(), selection])
+    tag_number(VARIANT, &[key, vary.as_bytes(), selection])
 }
 
 impl Scope {
@@ -149,11 +149,11 @@ impl Scope {
         match self {
             Self::Everything => 0,
             Self::Host(host) | Self::Prefix { host, .. } | Self::Glob { host, .. } => {
-                number_of(HOST, &[host])
+                tag_number(HOST, &[host])
             }
-            Self::Url { host, target } => number_of(URL, &[host, target]),
+            Self::Url { host, target } => tag_number(URL, &[host, target]),
             Self::Variant { variant, .. } => *variant,
-            Self::Tag(name) => number_of(TAG, &[name]),
+            Self::Tag(name) => tag_number(TAG, &[name]),
             Self::Group { scheme, host, name } => group(*scheme, host, name),
         }
     }
@@ -161,7 +161,7 @@ impl Scope {
     /// That number, and the one of fetches under way that it also covers.
     pub(super) fn numbers(&self) -> impl Iterator<Item = u64> + use<> {
         let of_fetches = match self {
-            Self::Variant { host, target, .. } => Some(number_of(FETCH, &[host, target])),
+            Self::Variant { host, target, .. } => Some(tag_number(FETCH, &[host, target])),
             _ => None,
         };
         [Some(self.number()), of_fetches].into_iter().flatten()
@@ -333,7 +333,7 @@ impl Rule {
 }
 
 fn group(scheme: Scheme, host: &[u8], name: &[u8]) -> u64 {
-    number_of(GROUP, &[scheme.as_str().as_bytes(), host, name])
+    tag_number(GROUP, &[scheme.as_str().as_bytes(), host, name])
 }
 
 /// The numbers of a response's tags and groups, as in rules.
@@ -342,7 +342,7 @@ pub(crate) fn tag_numbers<'a>(key: &[u8], tags: impl Iterator<Item = Tag<'a>>) -
         return TagNumbers::default();
     };
     tags.map(|tag| match tag.kind {
-        TagKind::Tag => number_of(TAG, &[tag.name]),
+        TagKind::Tag => tag_number(TAG, &[tag.name]),
         TagKind::Group => group(scheme, host, tag.name),
     })
     .collect()
@@ -365,7 +365,7 @@ impl<'a> RuleSubject<'a> {
     }
 
     /// A stored response of which only the head is read.
-    pub(super) fn head(head: &'a Head) -> Self {
+    pub(super) fn head(head: &'a RecordHead) -> Self {
         Self::of_variant(&head.key, &head.tags, &head.vary, &head.selection)
     }
 
@@ -417,11 +417,11 @@ impl<'a> EntryNames<'a> {
         };
         let target = key::join_query(path, query);
         Self {
-            host: number_of(HOST, &[host]),
-            url: number_of(URL, &[host, &target]),
+            host: tag_number(HOST, &[host]),
+            url: tag_number(URL, &[host, &target]),
             variant: match held.variant {
                 Some((vary, selection)) => variant_number(held.key, vary, selection),
-                None => number_of(FETCH, &[host, &target]),
+                None => tag_number(FETCH, &[host, &target]),
             },
             location: [host, &target].concat(),
             tags: held.tags,

@@ -133,7 +133,7 @@ impl Cache {
             if covered.is_some() {
                 self.rules.note_hit(held, one.purges_checked());
             }
-            one.note_purges_checked(newest);
+            one.set_purges_checked(newest);
             match covered {
                 None => Revision::Keep,
                 Some(Covered::Soft(at)) => {

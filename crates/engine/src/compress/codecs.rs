@@ -6,7 +6,7 @@ use brotli::enc::BrotliEncoderParams;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use microcache_policy::Coding;
-use microcache_store::Making;
+use microcache_store::EncodingMethod;
 
 const GZIP: u32 = 6;
 const BROTLI: i32 = 5;
@@ -15,12 +15,12 @@ const BROTLI_THOROUGH: i32 = 11;
 const ZSTD: i32 = 9;
 
 /// Encodes a body; empty if it saves less than a sixteenth, which is not worth decoding.
-pub(super) fn encoded(making: Making, body: &[u8]) -> io::Result<Vec<u8>> {
+pub(super) fn encoded(making: EncodingMethod, body: &[u8]) -> io::Result<Vec<u8>> {
     let encoded = match making {
-        Making::Quickly(Coding::Gzip) => gzip(body),
-        Making::Quickly(Coding::Brotli) => brotli(body, BROTLI),
-        Making::Quickly(Coding::Zstd) => zstd::bulk::compress(body, ZSTD),
-        Making::Thoroughly => brotli(body, BROTLI_THOROUGH),
+        EncodingMethod::Fast(Coding::Gzip) => gzip(body),
+        EncodingMethod::Fast(Coding::Brotli) => brotli(body, BROTLI),
+        EncodingMethod::Fast(Coding::Zstd) => zstd::bulk::compress(body, ZSTD),
+        EncodingMethod::Best => brotli(body, BROTLI_THOROUGH),
     }?;
     let is_worth_it = encoded.len() <= body.len() - body.len() / 16;
     Ok(if is_worth_it { encoded } else { Vec::new() })
@@ -50,11 +50,11 @@ mod tests {
 
     use super::*;
 
-    const ALL: [Making; 4] = [
-        Making::Quickly(Coding::Gzip),
-        Making::Quickly(Coding::Brotli),
-        Making::Quickly(Coding::Zstd),
-        Making::Thoroughly,
+    const ALL: [EncodingMethod; 4] = [
+        EncodingMethod::Fast(Coding::Gzip),
+        EncodingMethod::Fast(Coding::Brotli),
+        EncodingMethod::Fast(Coding::Zstd),
+        EncodingMethod::Best,
     ];
 
     fn decoded(coding: Coding, encoded: &[u8]) -> Vec<u8> {

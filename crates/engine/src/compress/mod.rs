@@ -17,7 +17,7 @@ use std::thread;
 use std::time::Duration;
 
 use microcache_policy::{Coding, DictionaryCoding, SentCoding};
-use microcache_store::{Encodings, Making, Memory, Task};
+use microcache_store::{BodyEncodings, EncodingMethod, EncodingTask, Memory};
 use parking_lot::{Condvar, Mutex};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -235,8 +235,8 @@ impl CompressorState {
         let (counts, began) = (&self.counts, cpu_time());
         let encodings = job.encodings.upgrade();
         let is_kept = encodings.is_some_and(|encodings| match job.task {
-            Task::Encode(making) => self.encode(memory, job, &encodings, making),
-            Task::Compare(coding) => self.compare(memory, job, &encodings, coding),
+            EncodingTask::Encode(making) => self.encode(memory, job, &encodings, making),
+            EncodingTask::Compare(coding) => self.compare(memory, job, &encodings, coding),
         });
         let spent = cpu_time().saturating_sub(began).as_nanos() as u64;
         counts.cpu_nanos.fetch_add(spent, Ordering::Relaxed);
@@ -250,8 +250,8 @@ impl CompressorState {
         &self,
         memory: &Memory,
         job: &CompressionJob,
-        encodings: &Arc<Encodings>,
-        making: Making,
+        encodings: &Arc<BodyEncodings>,
+        making: EncodingMethod,
     ) -> bool {
         let Some(body) = memory.body_of(&job.key, encodings) else {
             return false;
@@ -279,13 +279,13 @@ impl CompressorState {
         &self,
         memory: &Memory,
         job: &CompressionJob,
-        encodings: &Arc<Encodings>,
+        encodings: &Arc<BodyEncodings>,
         coding: DictionaryCoding,
     ) -> bool {
         let Some(body) = memory.body_of(&job.key, encodings) else {
             return false;
         };
-        encodings.know_itself(&body);
+        encodings.use_as_dictionary(&body);
         encodings.bases().all(|base| {
             let dictionary = base.version().body();
             let hash = base.version().hash_or(deltas::hash);
@@ -332,7 +332,7 @@ mod tests {
         CompressionJob {
             key: b"a page"[..].into(),
             encodings: Weak::new(),
-            task: Task::Encode(Making::Quickly(Coding::Gzip)),
+            task: EncodingTask::Encode(EncodingMethod::Fast(Coding::Gzip)),
             demand,
         }
     }

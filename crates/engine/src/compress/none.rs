@@ -4,9 +4,12 @@
 pub(super) mod codecs {
     use std::io;
 
-    use microcache_store::Making;
+    use microcache_store::EncodingMethod;
 
-    pub(in crate::compress) fn encoded(_making: Making, _body: &[u8]) -> io::Result<Vec<u8>> {
+    pub(in crate::compress) fn encoded(
+        _making: EncodingMethod,
+        _body: &[u8],
+    ) -> io::Result<Vec<u8>> {
         Ok(Vec::new())
     }
 }

@@ -2,15 +2,15 @@
 
 use std::sync::Weak;
 
-use microcache_store::{Encodings, Key, Task};
+use microcache_store::{BodyEncodings, EncodingTask, Key};
 
 /// A task on a stored body. It keeps neither the body nor its versions alive: evicted bodies are
 /// not encoded.
 #[derive(Debug)]
 pub(crate) struct CompressionJob {
     pub(crate) key: Key,
-    pub(crate) encodings: Weak<Encodings>,
-    pub(crate) task: Task,
+    pub(crate) encodings: Weak<BodyEncodings>,
+    pub(crate) task: EncodingTask,
     /// Number of hits of the response; 0 for idle-time work.
     pub(crate) demand: u32,
 }
@@ -69,7 +69,7 @@ impl JobQueue {
 #[cfg(test)]
 mod tests {
     use microcache_policy::Coding;
-    use microcache_store::Making;
+    use microcache_store::EncodingMethod;
 
     use super::*;
 
@@ -77,7 +77,7 @@ mod tests {
         CompressionJob {
             key: name.as_bytes().into(),
             encodings: Weak::new(),
-            task: Task::Encode(Making::Quickly(Coding::Gzip)),
+            task: EncodingTask::Encode(EncodingMethod::Fast(Coding::Gzip)),
             demand,
         }
     }

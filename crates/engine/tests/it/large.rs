@@ -10,7 +10,7 @@ use microcache_engine::{
     Response, Settings, Source,
 };
 use microcache_policy::{Fields, FieldsBuf, Rules, Scheme, key};
-use microcache_store::tiers::scripted::{Did, ScriptedTier};
+use microcache_store::tiers::scripted::{ScriptedOperation, ScriptedTier};
 use microcache_store::{AnyTier, EntryId, MemoryLimits, TierLimits, Tiers};
 use tokio::runtime::Handle;
 use tokio::task::yield_now;
@@ -134,7 +134,10 @@ async fn what_is_purged_before_its_name_is_there_does_not_come_back() {
     let key = key::build(Scheme::Http, HOST.as_bytes(), b"/", fields, false, &rules);
     engine.cache.purge_key(&key);
     settle().await;
-    assert!(tier.begun().contains(&Did::Remove(EntryId::of(&key))));
+    assert!(
+        tier.begun()
+            .contains(&ScriptedOperation::Remove(EntryId::of(&key)))
+    );
     tier.names.add_permits(2);
     settle().await;
     assert!(tier.is_empty());

@@ -8,7 +8,7 @@ use microcache_engine::{
     Body, BoxFuture, Engine, Origin, OriginError, OriginRequest, OriginResponse,
 };
 use microcache_policy::{Fields, FieldsBuf, Rules, Scheme, key};
-use microcache_store::tiers::scripted::{Did, ScriptedTier};
+use microcache_store::tiers::scripted::{ScriptedOperation, ScriptedTier};
 use microcache_store::{AnyTier, EntryId, TierLimits, Tiers};
 use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, yield_now};
@@ -77,7 +77,10 @@ async fn it_waits_for_its_own_removals_only() {
         settle().await;
         let slow = post(&engine, "/slow");
         settle().await;
-        assert!(tier.begun().contains(&Did::Remove(id("/slow"))));
+        assert!(
+            tier.begun()
+                .contains(&ScriptedOperation::Remove(id("/slow")))
+        );
         // The next one is independent of the hanging tier.
         let quick = post(&engine, "/quick");
         settle().await;
@@ -85,7 +88,7 @@ async fn it_waits_for_its_own_removals_only() {
         assert_eq!(quick.await.expect("it does not panic"), 200);
         assert!(tier.record(id("/quick")).is_none());
         assert!(!slow.is_finished(), "its own removal is not done");
-        tier.let_go_on(id("/slow"), 1);
+        tier.permit(id("/slow"), 1);
         assert_eq!(slow.await.expect("it does not panic"), 200);
     }
 }

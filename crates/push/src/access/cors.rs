@@ -222,7 +222,7 @@ pub(crate) fn with_response_fields(
     });
     let mut granted = page.with_lifetime(page.lifetime);
     granted.fields = fields.into();
-    Memory::hold(granted)
+    Memory::detached_hit(granted)
 }
 
 /// Answers a CORS preflight request; `None` if it is none or the origin is not allowed.

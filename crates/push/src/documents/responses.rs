@@ -95,5 +95,5 @@ fn response(
     let body = content.body.clone().into();
     let vary = VaryNames::default();
     let stored = Stored::new(200, fields.fields(), body, lifetime, vary, &[], now);
-    Some(Memory::hold(stored))
+    Some(Memory::detached_hit(stored))
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use microcache_store::redis::{Line, RedisSettings, RedisStartError};
+use microcache_store::redis::{DedicatedConnection, RedisSettings, RedisStartError};
 
 use crate::settings::FleetSettings;
 
@@ -32,7 +32,7 @@ impl FleetSettings {
 
 /// A connection to Redis, with the keys of the documents.
 pub(super) struct FleetConnection {
-    pub(super) line: Line,
+    pub(super) line: DedicatedConnection,
     pub(super) documents: String,
     pub(super) changes: String,
     /// Key of the earlier versions.
@@ -44,7 +44,9 @@ impl FleetConnection {
         settings: &FleetSettings,
         patience: Duration,
     ) -> Result<Self, RedisStartError> {
-        let line = Line::start(settings.redis(patience), b"documents that are pushed").await?;
+        let line =
+            DedicatedConnection::start(settings.redis(patience), b"documents that are pushed")
+                .await?;
         Ok(Self {
             documents: line.key("mcd1"),
             changes: line.key("mcd1c"),

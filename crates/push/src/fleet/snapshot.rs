@@ -149,7 +149,8 @@ impl Snapshot {
             let mut range = cmd("XRANGE");
             range.arg(&reader.connection.changes).arg(&from).arg("+");
             range.arg("COUNT").arg(ENTRIES);
-            let Value::Array(entries) = reader.connection.line.ask(&range, PATIENCE).await? else {
+            let Value::Array(entries) = reader.connection.line.request(&range, PATIENCE).await?
+            else {
                 return Err(NoReply::Unreadable);
             };
             let is_last = entries.len() < ENTRIES;
@@ -236,7 +237,7 @@ async fn scan(
         scan.arg(key).arg(cursor);
         scan.arg("COUNT").arg(count);
         let patience = PATIENCE + transfer_time(reader.documents.settings.max_document);
-        let reply = reader.connection.line.ask(&scan, patience).await?;
+        let reply = reader.connection.line.request(&scan, patience).await?;
         let (next, fields): (u64, Vec<Vec<u8>>) =
             from_redis_value(reply).map_err(|_| NoReply::Unreadable)?;
         let (mut bytes, mut found) = (0, 0);

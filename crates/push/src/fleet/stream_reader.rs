@@ -199,7 +199,11 @@ impl StreamReader {
         wait.arg("BLOCK").arg(BLOCK.as_millis() as u64);
         wait.arg("STREAMS").arg(&self.connection.changes);
         wait.arg(format!("{after}-0"));
-        self.connection.line.ask(&wait, PATIENCE).await.map(drop)
+        self.connection
+            .line
+            .request(&wait, PATIENCE)
+            .await
+            .map(drop)
     }
 
     /// Loads all documents.
@@ -255,7 +259,7 @@ impl StreamReader {
     async fn setting(&self, name: &str) -> Option<String> {
         let mut get = cmd("CONFIG");
         get.arg("GET").arg(name);
-        let reply = self.connection.line.ask(&get, PATIENCE).await.ok()?;
+        let reply = self.connection.line.request(&get, PATIENCE).await.ok()?;
         let Value::Array(pair) = reply else {
             return None;
         };

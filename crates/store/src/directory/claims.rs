@@ -1,11 +1,11 @@
-//! Who asks the origin: whoever has the lock of a file that lies where the record will.
+//! Claims of shared directories: the process that fetches an entry holds the lock of a claim file next to
+//! the record.
 //!
-//! The system lets go of the lock when its process ends, so there is nothing to wait for then. A process that lives
-//! keeps it: a claim that ended with its time would keep what is slow to arrive from ever being stored. Only one
-//! that takes longer than anything does ([`LONGEST`]), because it was stopped, gives way. Until when that is, the
-//! file's own time says.
+//! The kernel releases the lock when the process ends, so a crashed process blocks no other. A live process
+//! keeps its claim regardless of `hold`, since slow responses could otherwise never be stored; only after
+//! [`LONGEST`], as for a suspended process, it expires. The mtime of the claim file is the expiry.
 //!
-//! A removal takes the file away, and with it the claim: whoever had it finds that out before it stores.
+//! Removing an entry also removes its claim file; its holder detects that before it stores.
 
 use std::collections::HashMap;
 use std::fs::{File, TryLockError};
@@ -17,44 +17,46 @@ use std::time::{Duration, SystemTime};
 use parking_lot::Mutex;
 use rustix::fs::{AtFlags, statat};
 
-use super::folder::{Folder, Locked, open_own};
-use crate::disk::DiskFailure;
+use super::folder::{LockedFolder, RecordFolder, open_own};
+use crate::disk::error::DiskFailure;
 use crate::tier::{EntryId, Token};
 
-/// How long a process that lives keeps its claim, if it asks for less.
+/// Minimum lifetime of the claim of a live process.
 const LONGEST: Duration = Duration::from_mins(10);
-/// Claims of one process at a time: each has a file open. Beyond them it fetches without.
+/// Maximum of concurrent claims per process, each with an open file. Above it, entries are fetched without a
+/// claim.
 const MAX_CLAIMS: usize = 256;
 
-/// How the file of a claim ends.
+/// Suffix of claim files.
 pub(super) const ENDING: &str = ".claim";
 
 pub(super) fn name(id: EntryId) -> String {
     format!("{id}{ENDING}")
 }
 
-/// What tells a claim from all others for the same id: the time of its file, in nanoseconds.
+/// Timestamp that distinguishes a claim from others on the same id: the mtime of its file, in nanoseconds since
+/// the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Mark(pub(super) u64);
+pub(super) struct ClaimTimestamp(pub(super) u64);
 
-/// A claim of this process.
-pub(super) struct Held {
+/// Claim held by this process.
+pub(super) struct ClaimFile {
     name: String,
     file: File,
-    pub(super) mark: Mark,
+    pub(super) timestamp: ClaimTimestamp,
 }
 
-/// What an attempt to claim an id came to.
-pub(super) enum Attempt {
-    Ours(Held),
-    /// Somebody else has this claim.
-    Theirs(Mark),
+/// Result of an attempt to claim an id.
+pub(super) enum ClaimOutcome {
+    Granted(ClaimFile),
+    /// Held by another process or request.
+    HeldElsewhere(ClaimTimestamp),
 }
 
-impl Held {
-    /// Whether nobody has taken it away. Its name says so: where a file server keeps what is open under another
-    /// one, the file is still there.
-    pub(super) fn stands(&self, folder: &Folder) -> bool {
+impl ClaimFile {
+    /// Returns whether the claim file still has its name. The open descriptor alone is no proof: NFS keeps
+    /// removed files under another name.
+    pub(super) fn stands(&self, folder: &RecordFolder) -> bool {
         let named = statat(folder.fd(), &self.name, AtFlags::SYMLINK_NOFOLLOW);
         let ours = self.file.metadata();
         named.is_ok_and(|named| {
@@ -62,9 +64,9 @@ impl Held {
         })
     }
 
-    /// Ends it.
-    pub(super) fn end(&self, locked: &Locked<'_>) -> Result<(), DiskFailure> {
-        // Another one may have come in its place.
+    /// Removes the claim file.
+    pub(super) fn end(&self, locked: &LockedFolder<'_>) -> Result<(), DiskFailure> {
+        // Another process may have replaced it.
         if self.stands(locked.folder) {
             locked.remove(&self.name)
         } else {
@@ -73,40 +75,45 @@ impl Held {
     }
 }
 
-/// Claims an id, unless somebody else has.
+/// Claims an id.
 pub(super) fn claim(
-    locked: &Locked<'_>,
+    locked: &LockedFolder<'_>,
     id: EntryId,
     hold: Duration,
-) -> Result<Attempt, DiskFailure> {
+) -> Result<ClaimOutcome, DiskFailure> {
     let name = name(id);
     let mut file = open_own(locked.folder.fd(), &name)?;
     if !try_lock(&file)? {
-        let theirs = mark_of(&file)?;
+        let theirs = timestamp_of(&file)?;
         if !theirs.is_over() {
-            return Ok(Attempt::Theirs(theirs));
+            return Ok(ClaimOutcome::HeldElsewhere(theirs));
         }
         locked.remove(&name)?;
         file = open_own(locked.folder.fd(), &name)?;
         if !try_lock(&file)? {
-            return Ok(Attempt::Theirs(mark_of(&file)?));
+            return Ok(ClaimOutcome::HeldElsewhere(timestamp_of(&file)?));
         }
     }
     let until = SystemTime::now() + hold.max(LONGEST);
     file.set_modified(until).map_err(DiskFailure::Disk)?;
-    // As the file system has it, which may keep less of it.
-    let mark = mark_of(&file)?;
-    Ok(Attempt::Ours(Held { name, file, mark }))
+    // Read back, since the file system may store it with less precision.
+    let timestamp = timestamp_of(&file)?;
+    Ok(ClaimOutcome::Granted(ClaimFile {
+        name,
+        file,
+        timestamp,
+    }))
 }
 
-fn mark_of(file: &File) -> Result<Mark, DiskFailure> {
+fn timestamp_of(file: &File) -> Result<ClaimTimestamp, DiskFailure> {
     let file = file.metadata().map_err(DiskFailure::Disk)?;
     let nanoseconds = file.mtime().saturating_mul(1_000_000_000) + file.mtime_nsec();
-    Ok(Mark(nanoseconds.cast_unsigned()))
+    Ok(ClaimTimestamp(nanoseconds.cast_unsigned()))
 }
 
-impl Mark {
-    /// Whether the claim has had its time. One that ends later than anybody may ask for was made by another clock.
+impl ClaimTimestamp {
+    /// Returns whether the claim has expired. An expiry beyond the longest possible one stems from another clock
+    /// and counts as expired.
     fn is_over(self) -> bool {
         let until = SystemTime::UNIX_EPOCH + Duration::from_nanos(self.0);
         let left = until.duration_since(SystemTime::now()).unwrap_or_default();
@@ -122,19 +129,19 @@ fn try_lock(file: &File) -> Result<bool, DiskFailure> {
     }
 }
 
-/// The claims of this process, by their tokens.
+/// Claims of this process, by token.
 #[derive(Default)]
-pub(super) struct Claims {
-    held: Mutex<HashMap<u64, (EntryId, Arc<Held>)>>,
+pub(super) struct ClaimTable {
+    held: Mutex<HashMap<u64, (EntryId, Arc<ClaimFile>)>>,
     next: AtomicU64,
 }
 
-/// There is no such claim any more.
-pub(super) struct Gone;
+/// Error: the claim does not exist.
+pub(super) struct NoSuchClaim;
 
-impl Claims {
-    /// `None` if there are too many.
-    pub(super) fn keep(&self, id: EntryId, held: Held) -> Option<Token> {
+impl ClaimTable {
+    /// Registers a claim; `None` if there are too many.
+    pub(super) fn keep(&self, id: EntryId, held: ClaimFile) -> Option<Token> {
         let mut all = self.held.lock();
         if all.len() >= MAX_CLAIMS {
             return None;
@@ -144,14 +151,14 @@ impl Claims {
         Some(Token(number))
     }
 
-    pub(super) fn get(&self, id: EntryId, token: Token) -> Result<Arc<Held>, Gone> {
+    pub(super) fn get(&self, id: EntryId, token: Token) -> Result<Arc<ClaimFile>, NoSuchClaim> {
         let all = self.held.lock();
         let found = all.get(&token.0).filter(|(of, _)| *of == id);
-        found.map(|(_, held)| Arc::clone(held)).ok_or(Gone)
+        found.map(|(_, held)| Arc::clone(held)).ok_or(NoSuchClaim)
     }
 
-    /// Whoever drops it lets go of it.
-    pub(super) fn take(&self, id: EntryId, token: Token) -> Option<Arc<Held>> {
+    /// Removes a claim from the table. Dropping the last reference releases its lock.
+    pub(super) fn take(&self, id: EntryId, token: Token) -> Option<Arc<ClaimFile>> {
         let mut all = self.held.lock();
         all.get(&token.0).filter(|(of, _)| *of == id)?;
         all.remove(&token.0).map(|(_, held)| held)

@@ -1,5 +1,5 @@
-//! One of the 256 folders in which records lie, by the first two digits of their ids; and its lock, which whoever
-//! gives or takes names there holds for that moment.
+//! Record folder: one of 256, selected by the first two digits of an id, and its lock, which protects
+//! renames and removals in it.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -10,25 +10,24 @@ use std::time::{Duration, Instant};
 use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
 use rustix::io::Errno;
 
-use super::place::{failed, folder_flags, open_or_make};
-use crate::disk::DiskFailure;
+use super::home::{failed, folder_flags, open_or_make};
+use crate::disk::error::DiskFailure;
 use crate::tier::EntryId;
 
-/// How many there are.
+/// Number of record folders.
 pub(super) const FOLDERS: u32 = 256;
-/// How long somebody else may have a lock before whoever waits goes on without. Nobody has one for long, unless
-/// his process was stopped.
+/// Time limit for acquiring a lock. Locks are held briefly, except by a suspended process.
 const PATIENCE: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
-/// The lock of a folder.
+/// Lock file of a folder.
 const LOCK: &str = "lock";
 
-/// A folder.
-pub(super) struct Folder(OwnedFd);
+/// Record folder.
+pub(super) struct RecordFolder(OwnedFd);
 
-impl Folder {
-    /// The one in which the record of an id would be, if it is there.
+impl RecordFolder {
+    /// Opens the folder of an id, if it exists.
     pub(super) fn open(home: &OwnedFd, id: EntryId) -> Result<Option<Self>, DiskFailure> {
         Self::named(home, &name(id))
     }
@@ -37,16 +36,16 @@ impl Folder {
         Self::named(home, &format!("{number:02x}"))
     }
 
-    /// The same; it is made if it is missing.
+    /// Opens the folder of an id, creating it if needed.
     pub(super) fn create(home: &OwnedFd, id: EntryId) -> Result<Self, DiskFailure> {
         let made = open_or_make(home, &name(id));
         made.map(Self).map_err(failed)
     }
 
-    /// Waits for the lock, not for long.
-    pub(super) fn lock(&self) -> Result<Locked<'_>, DiskFailure> {
+    /// Acquires the lock of the folder, for at most [`PATIENCE`].
+    pub(super) fn lock(&self) -> Result<LockedFolder<'_>, DiskFailure> {
         let lock = open_locked(&self.0, LOCK)?;
-        Ok(Locked {
+        Ok(LockedFolder {
             folder: self,
             _lock: lock,
         })
@@ -66,14 +65,14 @@ impl Folder {
     }
 }
 
-/// A folder in which nobody else gives or takes names.
-pub(super) struct Locked<'a> {
-    pub(super) folder: &'a Folder,
+/// Record folder whose lock is held.
+pub(super) struct LockedFolder<'a> {
+    pub(super) folder: &'a RecordFolder,
     _lock: File,
 }
 
-impl Locked<'_> {
-    /// Takes a name away. What is gone already is fine.
+impl LockedFolder<'_> {
+    /// Removes a directory entry. Succeeds if it does not exist.
     pub(super) fn remove(&self, name: &str) -> Result<(), DiskFailure> {
         remove(self.folder.fd(), name)
     }
@@ -86,21 +85,21 @@ pub(super) fn remove(folder: &OwnedFd, name: &str) -> Result<(), DiskFailure> {
     }
 }
 
-/// A file of ours, which is made if it is missing, to read and to write.
+/// Opens a file for reading and writing, creating it if needed.
 pub(super) fn open_own(folder: &OwnedFd, name: &str) -> Result<File, DiskFailure> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let opened = openat(folder, name, flags, Mode::RUSR | Mode::WUSR);
     opened.map(File::from).map_err(failed)
 }
 
-/// The same, once nobody else has its lock.
+/// Opens such a file and acquires its lock.
 pub(super) fn open_locked(folder: &OwnedFd, name: &str) -> Result<File, DiskFailure> {
     let file = open_own(folder, name)?;
     wait_for(|| file.try_lock())?;
     Ok(file)
 }
 
-/// Tries to take a lock until it has it, or had its time.
+/// Polls a lock until it is acquired or [`PATIENCE`] is over.
 pub(super) fn wait_for(take: impl Fn() -> Result<(), TryLockError>) -> Result<(), DiskFailure> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -108,7 +107,7 @@ pub(super) fn wait_for(take: impl Fn() -> Result<(), TryLockError>) -> Result<()
             Ok(()) => return Ok(()),
             Err(TryLockError::Error(error)) => return Err(DiskFailure::Disk(error)),
             Err(TryLockError::WouldBlock) if Instant::now() >= deadline => {
-                let what = "another process has the lock for too long";
+                let what = "timed out waiting for a file lock of another process";
                 return Err(DiskFailure::Disk(io::Error::new(
                     io::ErrorKind::TimedOut,
                     what,

@@ -1,7 +1,7 @@
-//! The log that processes share: one small file, which whoever adds to it has locked.
+//! Purge log shared by all processes: one small file, locked by its writers.
 //!
-//! Positions count on. A log that is damaged, or was cut off when its writer was killed, is begun anew, as another one:
-//! whoever has read the old one notices that something is missing.
+//! Positions increase monotonically. A damaged log, or one truncated by the death of its writer, is
+//! restarted with a new range of positions, so that readers of the old one detect the gap.
 
 use std::fs::File;
 use std::io::Read;
@@ -14,22 +14,23 @@ use rustix::io::Errno;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::folder::{open_locked, wait_for};
-use super::place::failed;
-use crate::disk::DiskFailure;
+use super::home::failed;
+use crate::disk::error::DiskFailure;
 use crate::tier::{LogPage, new_log};
 
 const NAME: &str = "log";
-/// How long the file may become. Then its older half goes.
+/// Maximum size of the file, in bytes. Above it, the older half is dropped.
 const LIMIT: usize = 256 * 1024;
-/// The file begins with it; the last byte is the version of this format.
+/// Magic number; the last byte is the format version.
 const MAGIC: [u8; 4] = *b"MCL\x01";
-/// Before a record: its position, its length, and the checksum of all three.
+/// Size of a record header: position, length, and a checksum of both and the record.
 const OPENING: usize = 8 + 4 + 8;
 
-/// Records and their positions, the oldest first.
-type Records = Vec<(u64, Bytes)>;
+/// Records with their positions, oldest first.
+type LogRecords = Vec<(u64, Bytes)>;
 
-/// Adds records. More than the log takes are said by its beginning, which stands for all there are.
+/// Appends records. Records that exceed the size limit are replaced by `beginning`, which stands for all of
+/// them.
 pub(super) fn append(
     home: &OwnedFd,
     records: &[Bytes],
@@ -64,7 +65,7 @@ pub(super) fn append(
     replace(&file, &all[first..])
 }
 
-/// What came after a position. Where there is no log, one is begun.
+/// Reads the records after a position, starting a log if there is none.
 pub(super) fn read(home: &OwnedFd, after: u64, beginning: &Bytes) -> Result<LogPage, DiskFailure> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let there = match openat(home, NAME, flags, Mode::empty()) {
@@ -95,8 +96,8 @@ pub(super) fn read(home: &OwnedFd, after: u64, beginning: &Bytes) -> Result<LogP
     })
 }
 
-/// What is in a log that is locked, and where it ends. One that is none is begun.
-fn load(file: &File, beginning: &Bytes) -> Result<(Records, usize), DiskFailure> {
+/// Reads a locked log. Returns its records and its end; an invalid log is restarted.
+fn load(file: &File, beginning: &Bytes) -> Result<(LogRecords, usize), DiskFailure> {
     let bytes = contents(file)?;
     if let Some(records) = parse(&bytes) {
         return Ok((records, bytes.len()));
@@ -106,7 +107,7 @@ fn load(file: &File, beginning: &Bytes) -> Result<(Records, usize), DiskFailure>
     Ok((records, MAGIC.len() + OPENING + beginning.len()))
 }
 
-/// A process that is killed in between leaves a log that is cut off.
+/// Overwrites the log. A crash in between leaves a truncated log, which readers detect.
 fn replace(file: &File, records: &[(u64, Bytes)]) -> Result<(), DiskFailure> {
     let mut bytes = MAGIC.to_vec();
     for (position, record) in records {
@@ -126,28 +127,28 @@ fn contents(mut file: &File) -> Result<Bytes, DiskFailure> {
 }
 
 fn encode(position: u64, record: &[u8], bytes: &mut Vec<u8>) {
-    let length = u32::try_from(record.len()).expect("what is longer does not get here");
+    let length = u32::try_from(record.len()).expect("a record is shorter than the size limit");
     let opening = [&position.to_le_bytes()[..], &length.to_le_bytes()].concat();
     bytes.extend_from_slice(&opening);
     bytes.extend_from_slice(&sum(&opening, record).to_le_bytes());
     bytes.extend_from_slice(record);
 }
 
-/// All records; `None` if there are none, or the file is not as it was written.
-fn parse(bytes: &Bytes) -> Option<Records> {
+/// Parses all records; `None` if there are none or the file is damaged.
+fn parse(bytes: &Bytes) -> Option<LogRecords> {
     let mut at = MAGIC.len();
-    let mut records = Records::new();
+    let mut records = LogRecords::new();
     if !bytes.starts_with(&MAGIC) || bytes.len() > LIMIT {
         return None;
     }
     while at < bytes.len() {
         let (opening, rest) = bytes[at..].split_at_checked(OPENING)?;
-        let (fields, told) = opening.split_at(8 + 4);
+        let (fields, stored_sum) = opening.split_at(8 + 4);
         let position = u64::from_le_bytes(*fields.first_chunk()?);
         let length = u32::from_le_bytes(*fields.last_chunk()?) as usize;
         let record = rest.get(..length)?;
         let follows = records.last().is_none_or(|(last, _)| last + 1 == position);
-        if !follows || sum(fields, record).to_le_bytes() != told {
+        if !follows || sum(fields, record).to_le_bytes() != stored_sum {
             return None;
         }
         let start = at + OPENING;

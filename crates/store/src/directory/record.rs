@@ -1,4 +1,4 @@
-//! A record in its file, in the format of the disk tier's files ([`crate::disk::format`]).
+//! Record files, in the format of the disk tier ([`crate::disk::format`]).
 
 use std::fs::File;
 use std::io::{IoSlice, Read, Write};
@@ -12,68 +12,68 @@ use bytes::Bytes;
 use rustix::fs::{AtFlags, Mode, OFlags, openat, renameat, statat};
 use rustix::io::Errno;
 
-use super::folder::{Folder, Locked, remove};
-use super::place::failed;
+use super::folder::{LockedFolder, RecordFolder, remove};
+use super::home::failed;
 use crate::content::{Content, FileBody};
-use crate::disk::DiskFailure;
+use crate::disk::error::DiskFailure;
 use crate::disk::expiry::is_over;
-use crate::disk::format::{Flaw, Prefix, Sums, check_body, table};
+use crate::disk::format::{BlockSums, FilePrefix, FormatError, check_body, table};
 use crate::random;
 use crate::tier::{Entry, EntryId};
 
-/// What a file may have beside its body.
+/// Maximum size of a file in addition to its body, in bytes.
 const HEADS: u64 = 4 * 1024 * 1024;
-/// The time of a file is when it was used last. That is noted so often at most.
+/// Minimum interval between updates of a file's mtime, which is its time of last use.
 const NOTED_EVERY: Duration = Duration::from_mins(1);
-/// So much is left free for the head where the body comes before it is known. It becomes a hole, which takes no room.
+/// Space reserved for the head when the body is written first. It becomes a hole, which occupies no blocks.
 pub(super) const HEAD_ROOM: u64 = 64 * 1024;
-/// How the file of a record ends that is not complete.
+/// Suffix of incomplete record files.
 pub(super) const UNFINISHED: &str = ".new";
 
 pub(super) fn name(id: EntryId) -> String {
     id.to_string()
 }
 
-/// A record that was read, and the file that it is in.
-pub(super) struct Found {
+/// Record with the identity of its file.
+pub(super) struct RecordFile {
     pub(super) entry: Entry,
     inode: (u64, u64),
 }
 
-impl Found {
-    /// Whether no other file has come in its place.
-    pub(super) fn is_still_there(&self, folder: &Folder, id: EntryId) -> bool {
+impl RecordFile {
+    /// Returns whether the file has not been replaced.
+    pub(super) fn is_still_there(&self, folder: &RecordFolder, id: EntryId) -> bool {
         let stat = statat(folder.fd(), name(id), AtFlags::SYMLINK_NOFOLLOW);
         stat.is_ok_and(|stat| (stat.st_dev, stat.st_ino) == self.inode)
     }
 }
 
-/// How large records may be.
+/// Size limits of records.
 #[derive(Clone, Copy)]
-pub(super) struct Bounds {
-    /// The largest body that is kept.
+pub(super) struct SizeLimits {
+    /// Maximum size of a body, in bytes.
     pub(super) object: u64,
-    /// The largest one that is read into memory.
+    /// Maximum size of a body that is read into memory, in bytes.
     pub(super) in_memory: u64,
 }
 
-/// Reads a record. What is over, or too large for us, is not there. A large body stays in its file.
+/// Reads a record. Expired and oversized ones count as missing; a large body stays in its file.
 pub(super) fn read(
-    folder: &Folder,
+    folder: &RecordFolder,
     id: EntryId,
-    bounds: Bounds,
-) -> Result<Option<Found>, DiskFailure> {
-    // Who opens a pipe does not wait for the other end.
+    bounds: SizeLimits,
+) -> Result<Option<RecordFile>, DiskFailure> {
+    // `NONBLOCK` keeps a FIFO from blocking the open.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let mut file = match openat(folder.fd(), name(id), flags, Mode::empty()) {
         Ok(file) => File::from(file),
         Err(Errno::NOENT) => return Ok(None),
-        Err(Errno::LOOP) => return Err(DiskFailure::Flaw(Flaw::Foreign)),
+        Err(Errno::LOOP) => return Err(DiskFailure::Flaw(FormatError::Foreign)),
         Err(error) => return Err(failed(error)),
     };
     let about = file.metadata().map_err(DiskFailure::Disk)?;
     if !about.is_file() {
-        return Err(DiskFailure::Flaw(Flaw::Foreign));
+        return Err(DiskFailure::Flaw(FormatError::Foreign));
     }
     if about.len() > bounds.object.saturating_add(HEADS) {
         return Ok(None);
@@ -86,13 +86,13 @@ pub(super) fn read(
     if entry.is_some() {
         note_use(&file, about.modified().ok());
     }
-    Ok(entry.map(|entry| Found {
+    Ok(entry.map(|entry| RecordFile {
         entry,
         inode: (about.dev(), about.ino()),
     }))
 }
 
-/// Where the directory is read-only, nothing is noted.
+/// Updates the time of last use. Fails silently on a read-only file system.
 fn note_use(file: &File, last: Option<SystemTime>) {
     let now = SystemTime::now();
     let since = last.and_then(|last| now.duration_since(last).ok());
@@ -108,22 +108,22 @@ fn in_memory(file: &mut File, length: u64, id: EntryId) -> Result<Option<Entry>,
     decode(&bytes.into(), id).map_err(DiskFailure::Flaw)
 }
 
-/// What is read of the body is checked when it is.
+/// Opens a record whose body stays in the file; each block is verified when it is read.
 fn in_file(file: &File, length: u64, id: EntryId) -> Result<Option<Entry>, DiskFailure> {
     let read = |length: usize, at: u64| {
         let mut bytes = vec![0; length];
         let read = file.read_exact_at(&mut bytes, at);
         read.map(|()| Bytes::from(bytes)).map_err(DiskFailure::Disk)
     };
-    let opening = read(Prefix::LEN, 0)?;
-    let prefix = Prefix::decode(&opening, length).map_err(DiskFailure::Flaw)?;
+    let opening = read(FilePrefix::LEN, 0)?;
+    let prefix = FilePrefix::decode(&opening, length).map_err(DiskFailure::Flaw)?;
     if prefix.id != id {
-        return Err(DiskFailure::Flaw(Flaw::Id));
+        return Err(DiskFailure::Flaw(FormatError::Id));
     }
     if u64::from(prefix.head_len) > HEADS {
-        return Err(DiskFailure::Flaw(Flaw::Length));
+        return Err(DiskFailure::Flaw(FormatError::Length));
     }
-    let head = read(prefix.head_len as usize, Prefix::LEN as u64)?;
+    let head = read(prefix.head_len as usize, FilePrefix::LEN as u64)?;
     let checked = prefix.check_head(&opening, &head);
     checked.map_err(DiskFailure::Flaw)?;
     if is_over(prefix.expires) {
@@ -134,17 +134,17 @@ fn in_file(file: &File, length: u64, id: EntryId) -> Result<Option<Entry>, DiskF
     let sums = sums.map_err(DiskFailure::Flaw)?;
     let file = file.try_clone().map_err(DiskFailure::Disk)?;
     let body = FileBody::new(file, lies.start, prefix.body_len, sums);
-    let body = body.map_err(DiskFailure::Disk)?.emptied_when_damaged();
+    let body = body.map_err(DiskFailure::Disk)?.truncated_when_damaged();
     Ok(Some(Entry {
         head,
         body: Content::File(Arc::new(body)),
     }))
 }
 
-fn decode(bytes: &Bytes, id: EntryId) -> Result<Option<Entry>, Flaw> {
-    let prefix = Prefix::decode(bytes, bytes.len() as u64)?;
+fn decode(bytes: &Bytes, id: EntryId) -> Result<Option<Entry>, FormatError> {
+    let prefix = FilePrefix::decode(bytes, bytes.len() as u64)?;
     if prefix.id != id {
-        return Err(Flaw::Id);
+        return Err(FormatError::Id);
     }
     let head = bytes.slice(prefix.head());
     prefix.check_head(bytes, &head)?;
@@ -161,23 +161,24 @@ fn decode(bytes: &Bytes, id: EntryId) -> Result<Option<Entry>, Flaw> {
     }))
 }
 
-/// The parts of a file, in their order.
-pub(super) type Parts = [Bytes; 3];
+/// Parts of a record file, in order.
+pub(super) type RecordParts = [Bytes; 3];
 
 pub(super) fn encode(
     id: EntryId,
     head: &Bytes,
     body: &Bytes,
     expires: u64,
-) -> Result<Parts, DiskFailure> {
-    let mut sums = Sums::new();
+) -> Result<RecordParts, DiskFailure> {
+    let mut sums = BlockSums::new();
     sums.update(body);
     let (table, table_sum) = table(&sums.finish());
-    let prefix = Prefix {
+    let prefix = FilePrefix {
         id,
         expires,
         head_len: u32::try_from(head.len()).map_err(|_| DiskFailure::TooLarge)?,
-        body_offset: u32::try_from(Prefix::LEN + head.len()).map_err(|_| DiskFailure::TooLarge)?,
+        body_offset: u32::try_from(FilePrefix::LEN + head.len())
+            .map_err(|_| DiskFailure::TooLarge)?,
         body_len: body.len() as u64,
         table_sum,
     };
@@ -185,21 +186,21 @@ pub(super) fn encode(
     Ok([opening.into(), body.clone(), table.into()])
 }
 
-pub(super) fn length(parts: &Parts) -> u64 {
+pub(super) fn length(parts: &RecordParts) -> u64 {
     parts.iter().map(|part| part.len() as u64).sum()
 }
 
-/// A file under a name that nobody looks for. Dropped before it is published, it is removed; if the process is
-/// killed before that, it is removed when room is made.
-pub(super) struct Draft {
+/// Draft of a record, under a temporary name. Removed on drop unless published; after a crash, eviction
+/// removes it.
+pub(super) struct RecordDraft {
     folder: OwnedFd,
     name: String,
     file: File,
     is_published: bool,
 }
 
-impl Draft {
-    fn create(folder: &Folder) -> Result<Self, DiskFailure> {
+impl RecordDraft {
+    fn create(folder: &RecordFolder) -> Result<Self, DiskFailure> {
         let number = || u128::from(random::number());
         let name = format!("{:032x}.{:016x}{UNFINISHED}", number(), number());
         let flags =
@@ -214,14 +215,18 @@ impl Draft {
         })
     }
 
-    pub(super) fn write(folder: &Folder, parts: &Parts) -> Result<Self, DiskFailure> {
+    pub(super) fn write(folder: &RecordFolder, parts: &RecordParts) -> Result<Self, DiskFailure> {
         let mut draft = Self::create(folder)?;
         write_all(&mut draft.file, parts)?;
         Ok(draft)
     }
 
-    /// Gives it the name of a record, in place of what has that so far.
-    pub(super) fn publish(mut self, locked: &Locked<'_>, id: EntryId) -> Result<(), DiskFailure> {
+    /// Renames the draft to the record of `id`, replacing an existing one.
+    pub(super) fn publish(
+        mut self,
+        locked: &LockedFolder<'_>,
+        id: EntryId,
+    ) -> Result<(), DiskFailure> {
         let renamed = renameat(&self.folder, &self.name, locked.folder.fd(), name(id));
         renamed.map_err(failed)?;
         self.is_published = true;
@@ -229,7 +234,7 @@ impl Draft {
     }
 }
 
-impl Drop for Draft {
+impl Drop for RecordDraft {
     fn drop(&mut self) {
         if !self.is_published {
             let _ = remove(&self.folder, &self.name);
@@ -237,17 +242,17 @@ impl Drop for Draft {
     }
 }
 
-/// A draft whose body comes in pieces, and whose head comes last: room is left for that.
-pub(super) struct Growing {
-    draft: Draft,
-    sums: Sums,
+/// Draft whose body arrives in pieces and whose head is written last, into reserved space.
+pub(super) struct SpooledDraft {
+    draft: RecordDraft,
+    sums: BlockSums,
 }
 
-impl Growing {
-    pub(super) fn begin(folder: &Folder) -> Result<Self, DiskFailure> {
+impl SpooledDraft {
+    pub(super) fn begin(folder: &RecordFolder) -> Result<Self, DiskFailure> {
         Ok(Self {
-            draft: Draft::create(folder)?,
-            sums: Sums::new(),
+            draft: RecordDraft::create(folder)?,
+            sums: BlockSums::new(),
         })
     }
 
@@ -257,20 +262,20 @@ impl Growing {
         Ok(())
     }
 
-    /// Adds what stands around the body. Gives the body as it lies there, too.
+    /// Writes the head and the checksum table. Returns the draft with its body.
     pub(super) fn complete(
         mut self,
         id: EntryId,
         head: &Bytes,
         expires: u64,
-    ) -> Result<(Draft, FileBody), DiskFailure> {
-        if (Prefix::LEN + head.len()) as u64 > HEAD_ROOM {
+    ) -> Result<(RecordDraft, FileBody), DiskFailure> {
+        if (FilePrefix::LEN + head.len()) as u64 > HEAD_ROOM {
             return Err(DiskFailure::TooLarge);
         }
         let length = self.sums.len();
-        let sums = mem::replace(&mut self.sums, Sums::new()).finish();
+        let sums = mem::replace(&mut self.sums, BlockSums::new()).finish();
         let (table, table_sum) = table(&sums);
-        let prefix = Prefix {
+        let prefix = FilePrefix {
             id,
             expires,
             head_len: u32::try_from(head.len()).map_err(|_| DiskFailure::TooLarge)?,
@@ -283,7 +288,7 @@ impl Growing {
         let file = self.draft.file.try_clone().map_err(DiskFailure::Disk)?;
         let body = FileBody::new(file, HEAD_ROOM, length, sums).map_err(DiskFailure::Disk)?;
         body.mark_verified();
-        Ok((self.draft, body.emptied_when_damaged()))
+        Ok((self.draft, body.truncated_when_damaged()))
     }
 
     fn write_at(&self, bytes: &[u8], at: u64) -> Result<(), DiskFailure> {
@@ -292,8 +297,8 @@ impl Growing {
     }
 }
 
-/// What is small goes in one call.
-fn write_all(file: &mut File, parts: &Parts) -> Result<(), DiskFailure> {
+/// Writes all parts, with a single system call for small records.
+fn write_all(file: &mut File, parts: &RecordParts) -> Result<(), DiskFailure> {
     let slices = parts.each_ref().map(|part| IoSlice::new(part));
     let mut written = file.write_vectored(&slices).map_err(DiskFailure::Disk)?;
     for part in parts {

@@ -1,4 +1,5 @@
-//! A body that is too large for memory, on its way into a file while it arrives. Room is taken for it as it grows.
+//! Spool: a body too large for memory, written to a file while it is received. Capacity is reserved as it
+//! grows.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,32 +7,32 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::claims::Claims;
-use super::folder::Folder;
-use super::record::{Growing, HEAD_ROOM};
-use super::{Shared, publish};
+use super::claims::ClaimTable;
+use super::folder::RecordFolder;
+use super::record::{HEAD_ROOM, SpooledDraft};
+use super::state::{DirectoryState, publish};
 use crate::content::Content;
-use crate::disk::DiskFailure;
-use crate::disk::by_turns::ByTurns;
-use crate::disk::crew::Crew;
-use crate::tier::{BoxFuture, EntryId, Put, Spool, TierError, Token};
+use crate::disk::chunked_write::ChunkedWriter;
+use crate::disk::error::DiskFailure;
+use crate::disk::io_pool::IoPool;
+use crate::tier::{BoxFuture, EntryId, PutOutcome, Spool, TierError, Token};
 
 pub(super) struct DirectorySpool {
-    shared: Arc<Shared>,
-    /// Whose turn it is to bring this.
-    claim: (Arc<Claims>, EntryId, Token),
-    body: ByTurns<Growing>,
+    shared: Arc<DirectoryState>,
+    /// Claim under which the body is fetched.
+    claim: (Arc<ClaimTable>, EntryId, Token),
+    body: ChunkedWriter<SpooledDraft>,
 }
 
 impl DirectorySpool {
     pub(super) fn new(
-        shared: Arc<Shared>,
-        writing: Arc<Crew>,
-        claim: (Arc<Claims>, EntryId, Token),
+        shared: Arc<DirectoryState>,
+        writing: Arc<IoPool>,
+        claim: (Arc<ClaimTable>, EntryId, Token),
         place: OwnedSemaphorePermit,
     ) -> Self {
         Self {
-            body: ByTurns::new(writing, shared.settings.max_object, place),
+            body: ChunkedWriter::new(writing, shared.settings.max_object, place),
             shared,
             claim,
         }
@@ -39,8 +40,9 @@ impl DirectorySpool {
 
     fn writer(
         &self,
-    ) -> impl FnOnce(Option<Box<Growing>>, &[Bytes]) -> Result<Box<Growing>, DiskFailure> + Send + 'static
-    {
+    ) -> impl FnOnce(Option<Box<SpooledDraft>>, &[Bytes]) -> Result<Box<SpooledDraft>, DiskFailure>
+    + Send
+    + 'static {
         let (shared, id) = (Arc::clone(&self.shared), self.claim.1);
         move |growing, pieces| {
             let home = shared.place.home()?;
@@ -52,7 +54,7 @@ impl DirectorySpool {
             let mut growing = match growing {
                 None => {
                     take_room(HEAD_ROOM)?;
-                    Box::new(Growing::begin(&Folder::create(&home, id)?)?)
+                    Box::new(SpooledDraft::begin(&RecordFolder::create(&home, id)?)?)
                 }
                 Some(growing) => growing,
             };
@@ -76,7 +78,7 @@ impl Spool for DirectorySpool {
     ) -> BoxFuture<'static, Result<Content, TierError>> {
         Box::pin(async move {
             let (claims, claimed, token) = &self.claim;
-            // What varies lies under an id of its own, and the claim ended when what it varies on was stored.
+            // A variant has its own id, and the claim ended when its Vary record was stored.
             let is_claimed = *claimed == id;
             let claim = is_claimed.then(|| claims.get(id, *token)).transpose();
             let claim = claim.map_err(|_| DiskFailure::Removed)?;
@@ -85,10 +87,10 @@ impl Spool for DirectorySpool {
             let expires = shared.kept_until(expires);
             let job = move || {
                 let (draft, body) = flush()?.complete(id, &head, expires)?;
-                let folder = Folder::create(&*shared.place.home()?, id)?;
+                let folder = RecordFolder::create(&*shared.place.home()?, id)?;
                 match publish(draft, &folder.lock()?, id, claim.as_deref())? {
-                    Put::Stored => Ok(body),
-                    Put::Superseded | Put::Refused => Err(DiskFailure::Removed),
+                    PutOutcome::Stored => Ok(body),
+                    PutOutcome::Superseded | PutOutcome::Refused => Err(DiskFailure::Removed),
                 }
             };
             let body = self.body.writing.run(job).await?;

@@ -1,30 +1,29 @@
-//! What is done beside the requests: counting what is there after a start, and removing what is
-//! over.
+//! Background task: scan of the directory after a start, and removal of expired entries.
 
 use std::io;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use super::crew::Crew;
 use super::expiry::is_over;
-use super::files::Files;
-use super::format::Prefix;
-use super::index::Known;
-use super::layout::Layout;
-use crate::beneath::{self, Folder};
+use super::files::EntryFiles;
+use super::format::FilePrefix;
+use super::index::IndexEntry;
+use super::io_pool::IoPool;
+use super::layout::DiskLayout;
+use crate::dir_handle::{self, DirHandle};
 use crate::tier::EntryId;
 
-/// The scan works for so long, and then rests for as long: it may take its time, since what is
-/// asked for meanwhile is found without it.
+/// Duty cycle of the scan: it works for this long and then sleeps as long. It need not hurry, since lookups
+/// find entries that are not yet indexed.
 const SCAN_AT_ONCE: Duration = Duration::from_millis(10);
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
-/// So many slots of the index are looked at in one go: some ten microseconds.
+/// Number of index slots visited per lock acquisition, about ten microseconds.
 const SWEEP_AT_ONCE: u32 = 4096;
-/// Within so many sweeps every slot is looked at.
+/// Number of sweeps in which every slot is visited once.
 const SWEEPS: u64 = 60;
 
-/// Runs for as long as the disk is in use.
-pub(super) async fn run(files: Weak<Files>, reading: Arc<Crew>) {
+/// Runs until the tier is dropped.
+pub(super) async fn run(files: Weak<EntryFiles>, reading: Arc<IoPool>) {
     let mut hand = 0;
     while let Some(files) = files.upgrade() {
         if !files.is_complete() {
@@ -35,10 +34,10 @@ pub(super) async fn run(files: Weak<Files>, reading: Arc<Crew>) {
     }
 }
 
-/// Counts all files. Errors are reported, and the rest is counted.
-async fn scan(files: &Arc<Files>, reading: &Crew) {
+/// Indexes all files. Errors are reported to the health state, and the scan goes on.
+async fn scan(files: &Arc<EntryFiles>, reading: &IoPool) {
     let mut folder = 0;
-    while folder < Layout::FOLDERS {
+    while folder < DiskLayout::FOLDERS {
         let began = Instant::now();
         let files = Arc::clone(files);
         let job = move || scan_for_a_while(&files, folder);
@@ -56,22 +55,22 @@ async fn scan(files: &Arc<Files>, reading: &Crew) {
     files.set_complete();
 }
 
-fn scan_for_a_while(files: &Files, first: u32) -> (u32, io::Result<()>) {
+fn scan_for_a_while(files: &EntryFiles, first: u32) -> (u32, io::Result<()>) {
     let began = Instant::now();
     let mut result = Ok(());
     if first == 0 {
         result = files.layout.clear_foreign();
     }
-    for folder in first..Layout::FOLDERS {
+    for folder in first..DiskLayout::FOLDERS {
         result = result.and(scan_folder(files, folder));
         if began.elapsed() > SCAN_AT_ONCE {
             return (folder + 1, result);
         }
     }
-    (Layout::FOLDERS, result)
+    (DiskLayout::FOLDERS, result)
 }
 
-fn scan_folder(files: &Files, folder: u32) -> io::Result<()> {
+fn scan_folder(files: &EntryFiles, folder: u32) -> io::Result<()> {
     let Some(open) = files.layout.folder(folder)? else {
         return Ok(());
     };
@@ -81,20 +80,23 @@ fn scan_folder(files: &Files, folder: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// What a file says from outside. Its contents are checked when it is asked for.
-fn look(folder: &Folder, id: EntryId) -> io::Result<Option<Known>> {
+/// Returns the index entry of a file by its status alone. Its contents are verified on lookup.
+fn look(folder: &DirHandle, id: EntryId) -> io::Result<Option<IndexEntry>> {
     let stat = match folder.stat(&id.to_string()) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         stat => stat?,
     };
     let expires = u64::try_from(stat.st_mtime).unwrap_or(0);
     let len = stat.st_size.cast_unsigned();
-    let is_usable = beneath::is_file(&stat) && len >= Prefix::LEN as u64 && !is_over(expires);
-    Ok(is_usable.then(|| Known::new(id, len, expires)).flatten())
+    let is_usable =
+        dir_handle::is_file(&stat) && len >= FilePrefix::LEN as u64 && !is_over(expires);
+    Ok(is_usable
+        .then(|| IndexEntry::new(id, len, expires))
+        .flatten())
 }
 
-/// Removes what is over in the next part of the index, and what could not be removed before.
-async fn sweep(files: Arc<Files>, hand: u32) -> u32 {
+/// Removes expired entries in the next section of the index, and retries failed removals.
+async fn sweep(files: Arc<EntryFiles>, hand: u32) -> u32 {
     let job = move || {
         let slots = files.totals().entries / SWEEPS;
         let (mut hand, mut looked_at) = (hand, 0);
@@ -106,7 +108,7 @@ async fn sweep(files: Arc<Files>, hand: u32) -> u32 {
             hand = next;
             looked_at += u64::from(SWEEP_AT_ONCE);
         }
-        // At the first failure it stops: the next sweep is in a second.
+        // Stops at the first failure; the next sweep retries.
         let mut condemned = files.condemned().into_iter();
         let _ = condemned.try_for_each(|id| files.finish_removal(id, None));
         hand

@@ -1,9 +1,9 @@
-//! The files of a directory and what is known of them: look-ups, room, renames and removals.
+//! Files of a disk tier and their index: lookups, capacity, renames and removals.
 //!
-//! A file gets its name, or loses it, only while its id's stripe is held. So a removal and a
-//! write of one entry happen one after the other, and who shares the stripe can close a file
-//! that it opened without being the last to have it. What is known is behind another lock, which is never held across
-//! a system call: a look-up waits for nobody's disk.
+//! A file gains or loses its name only under the write lock of its id's stripe, which serializes removals
+//! and writes of an entry. A reader that shares the stripe may thus close a file it opened without being the
+//! last to hold it. The index has its own lock, which is never held during a system call, so that lookups
+//! never wait for the disk.
 
 use std::io;
 use std::sync::Arc;
@@ -13,74 +13,72 @@ use bytes::Bytes;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::sync::Notify;
 
+use super::error::{DiskError, DiskFailure};
 use super::expiry::{is_over, now};
-use super::index::Known;
-use super::journal::Journal;
-use super::layout::{self, Layout};
-use super::lock::Lock;
-use super::no_wait::NoWait;
-use super::open::OpenFiles;
-use super::removals::Moment;
-use super::state::{DiskState, Forgotten, Size, Step};
-use super::write::Draft;
-use super::{DiskError, DiskFailure, DiskSettings};
+use super::index::IndexEntry;
+use super::layout::{self, DiskLayout};
+use super::lock::DirectoryLock;
+use super::open_files::OpenFiles;
+use super::recent_removals::RemovalMark;
+use super::settings::DiskSettings;
+use super::state::{DiskState, DiskUsage, RemovedFile, ReserveStep};
 use crate::content::FileBody;
 use crate::tier::{Entry, EntryId};
 
 const STRIPES: usize = 64;
-/// So many entries leave for one step of a new one; if that is not enough, it is not stored.
+/// Maximum of evictions per reservation; if they do not suffice, the new entry is rejected.
 const EVICTIONS_AT_ONCE: usize = 1024;
 
-/// A directory in use.
-pub(super) struct Files {
-    pub(super) layout: Layout,
+/// Directory in use by this process.
+pub(super) struct EntryFiles {
+    pub(super) layout: DiskLayout,
     pub(super) settings: DiskSettings,
-    pub(super) no_wait: NoWait,
-    lock: Mutex<Lock>,
-    /// They can be found without what is known. They change while it is held, so that nobody finds
-    /// what is not known any more.
+    lock: Mutex<DirectoryLock>,
+    /// Open entries, found without the index lock. Changed only while that lock is held, so that an entry
+    /// missing from the index is not found here.
     open: Arc<OpenFiles>,
     state: Mutex<DiskState>,
     stripes: [RwLock<()>; STRIPES],
-    pub(super) journal: Journal,
     evicted: AtomicU64,
     completed: Notify,
 }
 
-/// What is known of an id without looking at the disk.
-pub(super) enum InIndex {
+/// Result of an index lookup, without disk access.
+pub(super) enum IndexLookup {
     Missing,
     Open(Entry),
-    /// It was there at that moment, in a file of so many blocks.
-    Closed(u32, Moment),
-    /// The index did not know yet at that moment.
-    Unknown(Moment),
+    /// Indexed at that moment, with the number of blocks of its file.
+    Closed(u32, RemovalMark),
+    /// Not in the index, which was incomplete at that moment.
+    Unknown(RemovalMark),
 }
 
-/// What there is in all.
-pub(super) struct Totals {
+/// Totals of the index.
+pub(super) struct DiskTotals {
     pub(super) entries: u64,
     pub(super) bytes: u64,
     pub(super) evicted: u64,
 }
 
-impl Files {
-    /// Takes the directory, and makes what is missing in it.
+impl EntryFiles {
+    /// Locks the directory and creates missing subdirectories.
+    ///
+    /// # Errors
+    ///
+    /// [`DiskError`] if the directory is unusable, untrusted or in use.
     pub(super) fn open(mut settings: DiskSettings) -> Result<Self, DiskError> {
         settings.max_object = settings.max_object.min(settings.capacity / 2);
         let directory = layout::open_directory(&settings.directory)?;
-        let lock = Lock::take(&settings.directory, &directory)?;
-        let (layout, is_new) = Layout::new(&settings.directory, directory)?;
+        let lock = DirectoryLock::take(&settings.directory, &directory)?;
+        let (layout, is_new) = DiskLayout::new(&settings.directory, directory)?;
         let cleared = layout.clear_temporaries();
         cleared.map_err(|source| DiskError::unusable(&settings.directory, source))?;
         let open = Arc::new(OpenFiles::new(settings.open_files));
         Ok(Self {
-            no_wait: NoWait::on(layout.open().home()),
             lock: Mutex::new(lock),
             state: Mutex::new(DiskState::new(Arc::clone(&open), is_new)),
             open,
             stripes: [const { RwLock::new(()) }; STRIPES],
-            journal: Journal::default(),
             evicted: AtomicU64::new(0),
             completed: Notify::new(),
             layout,
@@ -88,52 +86,50 @@ impl Files {
         })
     }
 
-    /// Lets another process have the directory.
+    /// Releases the lock of the directory.
     pub(super) fn give_up(&self) -> io::Result<()> {
         self.lock.lock().give_up()
     }
 
-    /// Takes it back. What the other one has done there is found out as files are asked for.
+    /// Reacquires the lock. Changes made by another process in the meantime are discovered on lookup.
     pub(super) fn take_back(&self) -> io::Result<()> {
-        self.lock.lock().take_back()?;
-        self.journal.forget_end();
-        Ok(())
+        self.lock.lock().take_back()
     }
 
-    /// What is known of an id.
-    pub(super) fn look_up(&self, id: EntryId) -> InIndex {
+    /// Looks up an id in the index.
+    pub(super) fn look_up(&self, id: EntryId) -> IndexLookup {
         if let Some(entry) = self.open.get(id) {
-            return InIndex::Open(entry);
+            return IndexLookup::Open(entry);
         }
         let mut state = self.state.lock();
-        let asked = state.removals.now();
+        let moment = state.removals.now();
         match state.index.get(id) {
-            Some(known) if is_over(u64::from(known.expires)) => InIndex::Missing,
-            None if state.is_complete => InIndex::Missing,
-            None => InIndex::Unknown(asked),
+            Some(known) if is_over(u64::from(known.expires)) => IndexLookup::Missing,
+            None if state.is_complete => IndexLookup::Missing,
+            None => IndexLookup::Unknown(moment),
             Some(known) => {
                 state.index.touch(id);
-                // Somebody may have opened it by now.
+                // It may have been opened since the first check.
                 let open = self.open.get(id);
-                open.map_or(InIndex::Closed(known.blocks, asked), InIndex::Open)
+                open.map_or(IndexLookup::Closed(known.blocks, moment), IndexLookup::Open)
             }
         }
     }
 
-    pub(super) fn now(&self) -> Moment {
+    pub(super) fn now(&self) -> RemovalMark {
         self.state.lock().removals.now()
     }
 
-    /// Notes that a file that nobody knew of was found.
-    pub(super) fn found(&self, known: Known, asked: Moment) {
+    /// Indexes a file that was found on disk only, unless its id was removed since `asked`.
+    pub(super) fn adopt_found(&self, known: IndexEntry, since: RemovalMark) {
         let mut state = self.state.lock();
-        if !state.is_settled(known.id) && !state.removals.since(asked, known.id) {
+        if !state.is_settled(known.id) && !state.removals.since(since, known.id) {
             state.index.insert(known);
         }
     }
 
-    /// Keeps a file open for the next one who asks, unless the bound forbids it, or it is no longer
-    /// the one that has the name. Gives the one that is open already, if there is one.
+    /// Keeps a file open for further hits, limits permitting, provided that it still has the name. Returns
+    /// the entry that is open afterwards.
     pub(super) fn keep_open(
         &self,
         id: EntryId,
@@ -145,7 +141,7 @@ impl Files {
         is_it().then(|| self.keep_named(id, head, body))?
     }
 
-    /// The same for who holds or shares the stripe, and has opened the file since.
+    /// Like [`Self::keep_open`], for a caller that holds the stripe since before it opened the file.
     pub(super) fn keep_named(
         &self,
         id: EntryId,
@@ -153,28 +149,32 @@ impl Files {
         body: &Arc<FileBody>,
     ) -> Option<Entry> {
         let state = self.state.lock();
-        // What was removed meanwhile is not to be found any more.
+        // An entry removed in the meantime must not be found again.
         let known = state.index.get(id)?;
         if let Some(entry) = self.open.get(id) {
             return Some(entry);
         }
-        // What was read with it is not kept.
+        // Copied, so that the buffer it was read with is freed.
         let head = Bytes::copy_from_slice(head);
         self.open.admit(id, head, body, known.expires.into());
         self.open.get(id)
     }
 
-    /// Finds room for what is to be written: others leave for it.
+    /// Reserves capacity for a write, evicting other entries as needed.
+    ///
+    /// # Errors
+    ///
+    /// [`DiskFailure::NoRoom`] if eviction does not free enough.
     pub(super) fn reserve(&self, blocks: u64, files: u64) -> Result<(), DiskFailure> {
         for _ in 0..EVICTIONS_AT_ONCE {
             let step = self
                 .state
                 .lock()
-                .reserve(Size { blocks, files }, &self.settings);
+                .reserve(DiskUsage { blocks, files }, &self.settings);
             match step {
-                Step::Reserved => return Ok(()),
-                Step::NoRoom => return Err(DiskFailure::NoRoom),
-                Step::Leaves(id, open) => {
+                ReserveStep::Reserved => return Ok(()),
+                ReserveStep::NoRoom => return Err(DiskFailure::NoRoom),
+                ReserveStep::Leaves(id, open) => {
                     self.finish_removal(id, open).map_err(DiskFailure::Disk)?;
                     self.evicted.fetch_add(1, Ordering::Relaxed);
                 }
@@ -184,44 +184,35 @@ impl Files {
     }
 
     pub(super) fn give_back(&self, blocks: u64, files: u64) {
-        self.state.lock().give_back(Size { blocks, files });
+        self.state.lock().give_back(DiskUsage { blocks, files });
     }
 
-    /// Gives a complete file its name, unless its id was removed since it was begun. It may be kept
-    /// open for the next one who asks.
-    pub(super) fn commit(
+    /// Indexes an entry whose draft is about to be renamed, unless the id was removed since `began`. Returns
+    /// the replaced open file. The caller holds the stripe.
+    pub(super) fn announce(
         &self,
-        mut draft: Draft,
-        id: EntryId,
-        expires: u64,
-        began: Moment,
+        known: IndexEntry,
+        began: RemovalMark,
         open: Option<(Bytes, Arc<FileBody>)>,
-    ) -> Result<(), DiskFailure> {
-        let _stripe = self.stripe(id);
-        let known = Known::new(id, draft.len(), expires).ok_or(DiskFailure::TooLarge)?;
-        // The index comes first: who removes this id from now on finds it there, waits for
-        // the stripe, and removes the file that is about to come.
-        let old = self.state.lock().announce(known, began, open)?;
-        draft.is_counted_elsewhere();
-        if let Err(error) = self.layout.give_name(draft.name(), id) {
-            self.state.lock().take_out(id);
-            return Err(DiskFailure::Disk(error));
-        }
-        draft.was_renamed();
-        drop(old);
-        Ok(())
+    ) -> Result<RemovedFile, DiskFailure> {
+        self.state.lock().announce(known, began, open)
     }
 
-    /// Takes an id out of the index, and says whether there may be a file to remove.
-    pub(super) fn forget(&self, id: EntryId) -> Option<Forgotten> {
+    /// Removes an announced entry from the index after its rename has failed.
+    pub(super) fn withdraw(&self, id: EntryId) {
+        self.state.lock().take_out(id);
+    }
+
+    /// Removes an id from the index. Returns a guard if a file may have to be removed.
+    pub(super) fn forget(&self, id: EntryId) -> Option<RemovedFile> {
         let mut state = self.state.lock();
-        state.removals.note(id);
+        state.removals.record(id);
         state.take_out(id)
     }
 
-    /// Removes the file of what was taken out of the index, unless another has come in its place.
-    /// If that fails, [`Files::condemned`] will say so.
-    pub(super) fn finish_removal(&self, id: EntryId, open: Forgotten) -> io::Result<()> {
+    /// Removes the file of an entry taken from the index, unless it was replaced. A failure leaves the id in
+    /// [`EntryFiles::condemned`].
+    pub(super) fn finish_removal(&self, id: EntryId, open: RemovedFile) -> io::Result<()> {
         let _stripe = self.stripe(id);
         if self.state.lock().condemned.contains_key(&id) {
             self.layout.remove_entry(id)?;
@@ -231,8 +222,8 @@ impl Files {
         Ok(())
     }
 
-    /// Takes out what is over, and says whether there is a file to remove.
-    pub(super) fn forget_expired(&self, id: EntryId) -> Option<Forgotten> {
+    /// Removes an expired entry from the index. Returns a guard if there is a file to remove.
+    pub(super) fn forget_expired(&self, id: EntryId) -> Option<RemovedFile> {
         let mut state = self.state.lock();
         let known = state.index.get(id)?;
         is_over(u64::from(known.expires))
@@ -240,13 +231,12 @@ impl Files {
             .flatten()
     }
 
-    /// Ids whose files are still to be removed: because it is about to happen, or because it failed.
+    /// Ids whose files are yet to be removed: in progress, or failed.
     pub(super) fn condemned(&self) -> Vec<EntryId> {
         self.state.lock().condemned.keys().copied().collect()
     }
 
-    /// Removes a file that is not what it should be, or that was looked for, unless another has come
-    /// in its place.
+    /// Removes a damaged or listed file, provided that `is_it` confirms its identity under the stripe.
     pub(super) fn remove_flawed(
         &self,
         id: EntryId,
@@ -265,12 +255,11 @@ impl Files {
         self.layout.remove_entry(id)
     }
 
-    /// Counts a file that the scan has come upon, or removes it: if `look` does not find it
-    /// usable, or there is no room for it any more.
+    /// Indexes a file found by the scan, or removes it if `look` rejects it or the capacity is exhausted.
     pub(super) fn count(
         &self,
         id: EntryId,
-        look: impl FnOnce() -> io::Result<Option<Known>>,
+        look: impl FnOnce() -> io::Result<Option<IndexEntry>>,
     ) -> io::Result<()> {
         let _stripe = self.stripe(id);
         if self.state.lock().is_settled(id) {
@@ -290,7 +279,7 @@ impl Files {
         self.completed.notify_waiters();
     }
 
-    /// Ready when everything on the disk is in the index.
+    /// Waits until every file on disk is indexed.
     pub(super) async fn complete(&self) {
         loop {
             let completed = self.completed.notified();
@@ -305,12 +294,12 @@ impl Files {
         self.state.lock().is_complete
     }
 
-    /// What is over among `count` slots of the index from `start` on, and where to go on.
+    /// Returns the expired entries among `count` slots from `start`, and the slot to continue at.
     pub(super) fn expired(&self, start: u32, count: u32) -> (Vec<EntryId>, u32) {
         self.state.lock().index.expired(start, count, now())
     }
 
-    /// Puts a directory that somebody removed in its place again.
+    /// Recreates a directory that was removed by another process.
     pub(super) fn repair(&self) -> Result<(), DiskFailure> {
         let failed = |error| match error {
             DiskError::Unusable { source, .. } => DiskFailure::Disk(source),
@@ -320,7 +309,7 @@ impl Files {
         let path = self.layout.directory();
         let directory = layout::open_directory(path).map_err(failed)?;
         if !lock.is_visible() {
-            *lock = Lock::take(path, &directory).map_err(failed)?;
+            *lock = DirectoryLock::take(path, &directory).map_err(failed)?;
         }
         if self.layout.reopen(directory).map_err(failed)? {
             self.state.lock().begin_anew();
@@ -328,26 +317,25 @@ impl Files {
         Ok(())
     }
 
-    pub(super) fn totals(&self) -> Totals {
+    pub(super) fn totals(&self) -> DiskTotals {
         let state = self.state.lock();
         let size = state.size();
-        Totals {
+        DiskTotals {
             entries: state.index.len() as u64,
             bytes: size.bytes(),
             evicted: self.evicted.load(Ordering::Relaxed),
         }
     }
 
-    /// Whether an entry was removed since then, or is on its way out.
-    pub(super) fn was_removed(&self, id: EntryId, began: Moment) -> bool {
+    /// Returns whether an entry was removed since `began`, or is about to be.
+    pub(super) fn was_removed(&self, id: EntryId, began: RemovalMark) -> bool {
         let state = self.state.lock();
         let is_known = state.index.get(id).is_some() || !state.is_complete;
         !is_known || state.condemned.contains_key(&id) || state.removals.since(began, id)
     }
 
-    /// Notes that an entry has another head now, unless it was removed meanwhile. For who holds the
-    /// stripe.
-    pub(super) fn was_renewed(&self, known: Known, began: Moment, head: &Bytes) {
+    /// Records a renewed head, unless the entry was removed in the meantime. The caller holds the stripe.
+    pub(super) fn was_renewed(&self, known: IndexEntry, began: RemovalMark, head: &Bytes) {
         let id = known.id;
         let mut state = self.state.lock();
         let is_gone = state.is_complete && state.index.get(id).is_none();
@@ -357,12 +345,12 @@ impl Files {
         }
     }
 
-    /// Keeps files of this id from getting or losing their name, or another head.
+    /// Read lock of a stripe: no file of this id gains or loses its name or head.
     pub(super) fn share(&self, id: EntryId) -> RwLockReadGuard<'_, ()> {
         self.stripe_of(id).read()
     }
 
-    /// Keeps files of this id from getting or losing their name, unless that is happening now.
+    /// Like [`Self::share`], but `None` if the stripe is locked for writing.
     pub(super) fn try_share(&self, id: EntryId) -> Option<RwLockReadGuard<'_, ()>> {
         self.stripe_of(id).try_read()
     }
@@ -389,7 +377,7 @@ mod tests {
     #[test]
     fn an_open_file_is_found_whatever_is_being_done() {
         let directory = PathBuf::from(format!("/dev/shm/microcache-open-{}", std::process::id()));
-        let files = Files::open(DiskSettings::new(&directory, 1 << 20)).expect("a directory");
+        let files = EntryFiles::open(DiskSettings::new(&directory, 1 << 20)).expect("a directory");
         let files = Arc::new(files);
         let id = EntryId::of(b"key");
         let body = Bytes::from(vec![b'x'; files.settings.inline as usize + 1]);
@@ -400,11 +388,11 @@ mod tests {
         let written = write::write(&files, id, &entry, now() + 1000, files.now());
         assert!(written.is_ok());
         let busy = files.state.lock();
-        assert!(matches!(files.look_up(id), InIndex::Open(_)));
+        assert!(matches!(files.look_up(id), IndexLookup::Open(_)));
         drop(busy);
         let forgotten = files.forget(id).expect("it is there");
-        assert!(matches!(files.look_up(id), InIndex::Missing));
-        // Who had found its file before that keeps it open for nobody.
+        assert!(matches!(files.look_up(id), IndexLookup::Missing));
+        // A lookup that found the file before its removal must not keep it open.
         let body = forgotten.as_ref().expect("it was open").body();
         assert!(files.keep_named(id, &entry.head, &body).is_none());
         assert!(files.open.get(id).is_none());

@@ -1,8 +1,7 @@
-//! What one file holds: a fixed prefix, the head, the body, and the checksum of each block of the
-//! body.
+//! Format of an entry file: fixed prefix, head, body, and a checksum per block of the body.
 //!
-//! The prefix's checksum covers the head too, and the checksum of the table at the end, so
-//! that a reader believes each part as soon as it has read that part and nothing else.
+//! The prefix contains a checksum of prefix, head and checksum table, so that a reader can verify each part
+//! without reading the others.
 
 use std::ops::Range;
 
@@ -11,48 +10,48 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 use crate::content::BLOCK;
 use crate::tier::EntryId;
 
-/// Every file begins with it; the last byte is the version of this format.
+/// Magic number; the last byte is the format version.
 const MAGIC: [u8; 4] = *b"MCD\x01";
 
-/// What stands before the head.
+/// Prefix of an entry file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Prefix {
-    /// Whose entry this is.
+pub struct FilePrefix {
+    /// Id of the entry.
     pub id: EntryId,
-    /// The second, since 1970, from which on it is as if it were not there.
+    /// Expiry, in seconds since the Unix epoch.
     pub expires: u64,
-    /// The length of the head, which follows at once.
+    /// Length of the head, which follows the prefix, in bytes.
     pub head_len: u32,
-    /// Where the body begins. There may be a hole between it and the head.
+    /// Offset of the body, possibly after a hole.
     pub body_offset: u32,
-    /// The length of the body. The table of checksums follows at once, and is the end.
+    /// Length of the body, in bytes. The checksum table follows and ends the file.
     pub body_len: u64,
-    /// The checksum of the table.
+    /// Checksum of the table.
     pub table_sum: u64,
 }
 
-/// Why a file is not an entry.
+/// Reasons why a file is not a valid entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Flaw {
-    /// It begins with something else, or another version.
+pub enum FormatError {
+    /// Other magic number or version.
     #[error("not a file of this format")]
     Foreign,
-    /// The lengths it gives are not those it has.
-    #[error("truncated, or with bytes to spare")]
+    /// The lengths do not add up to that of the file.
+    #[error("file length mismatch")]
     Length,
-    /// Its contents are not what was written.
+    /// The contents do not match their checksum.
     #[error("checksum mismatch")]
     Checksum,
-    /// It was written under another id.
-    #[error("the entry of another id")]
+    /// Entry of another id.
+    #[error("entry of another id")]
     Id,
 }
 
-impl Prefix {
-    /// How long it is.
+impl FilePrefix {
+    /// Length of the prefix, in bytes.
     pub const LEN: usize = 4 + 4 + 4 + 8 + 8 + 16 + 8 + 8;
 
-    /// Its bytes, for a file with this head.
+    /// Encodes the prefix of a file with this head.
     pub fn encode(&self, head: &[u8]) -> [u8; Self::LEN] {
         let mut out = Vec::with_capacity(Self::LEN);
         out.extend_from_slice(&MAGIC);
@@ -67,13 +66,16 @@ impl Prefix {
         out.try_into().expect("the fields' lengths add up")
     }
 
-    /// Reads the prefix at the beginning of a file that is `file_len` long. The head is still to
-    /// be checked.
-    pub fn decode(opening: &[u8], file_len: u64) -> Result<Self, Flaw> {
-        let opening: &[u8; Self::LEN] = opening.first_chunk().ok_or(Flaw::Length)?;
+    /// Decodes the prefix from the beginning of a file of `file_len` bytes. The head is yet to be verified.
+    ///
+    /// # Errors
+    ///
+    /// [`FormatError`] if it is not the prefix of a file of that length.
+    pub fn decode(opening: &[u8], file_len: u64) -> Result<Self, FormatError> {
+        let opening: &[u8; Self::LEN] = opening.first_chunk().ok_or(FormatError::Length)?;
         let mut rest = &opening[..];
         if take::<4>(&mut rest)? != MAGIC {
-            return Err(Flaw::Foreign);
+            return Err(FormatError::Foreign);
         }
         let prefix = Self {
             head_len: u32::from_le_bytes(take(&mut rest)?),
@@ -89,26 +91,29 @@ impl Prefix {
             .checked_add(prefix.body_len)
             .and_then(|end| end.checked_add(table_len));
         if head_end > u64::from(prefix.body_offset) || end != Some(file_len) {
-            return Err(Flaw::Length);
+            return Err(FormatError::Length);
         }
         Ok(prefix)
     }
 
-    /// Whether this is the head that was written with the prefix, whose bytes `opening` begins
-    /// with.
-    pub fn check_head(&self, opening: &[u8], head: &[u8]) -> Result<(), Flaw> {
+    /// Verifies the head against the checksum in `opening`, the encoded prefix.
+    ///
+    /// # Errors
+    ///
+    /// [`FormatError::Checksum`] if it does not match.
+    pub fn check_head(&self, opening: &[u8], head: &[u8]) -> Result<(), FormatError> {
         let (fields, mut rest) = opening
             .split_at_checked(Self::LEN - 8)
-            .ok_or(Flaw::Length)?;
+            .ok_or(FormatError::Length)?;
         let sum = u64::from_le_bytes(take(&mut rest)?);
         if head.len() == self.head_len as usize && seal(fields, head) == sum {
             Ok(())
         } else {
-            Err(Flaw::Checksum)
+            Err(FormatError::Checksum)
         }
     }
 
-    /// The checksum over prefix and head, as it stands in what [`Prefix::decode`] has read.
+    /// Returns the checksum of prefix and head from the encoded prefix.
     pub fn seal(opening: &[u8]) -> u64 {
         let sum = opening
             .get(Self::LEN - 8..)
@@ -116,52 +121,60 @@ impl Prefix {
         sum.map_or(0, |sum| u64::from_le_bytes(*sum))
     }
 
-    /// Where the head lies.
+    /// Range of the head in the file.
     pub const fn head(&self) -> Range<usize> {
         Self::LEN..Self::LEN + self.head_len as usize
     }
 
-    /// Where the body lies.
+    /// Range of the body in the file.
     pub const fn body(&self) -> Range<u64> {
         self.body_offset as u64..self.body_offset as u64 + self.body_len
     }
 
-    /// How long the table is.
+    /// Length of the checksum table, in bytes.
     pub const fn table_len(&self) -> usize {
         self.body_len.div_ceil(BLOCK) as usize * 8
     }
 
-    /// The checksum of each block, from the bytes of the table.
-    pub fn sums(&self, table: &[u8]) -> Result<Box<[u64]>, Flaw> {
+    /// Decodes and verifies the checksum table.
+    ///
+    /// # Errors
+    ///
+    /// [`FormatError`] if its length or checksum does not match.
+    pub fn sums(&self, table: &[u8]) -> Result<Box<[u64]>, FormatError> {
         if table.len() != self.table_len() {
-            return Err(Flaw::Length);
+            return Err(FormatError::Length);
         }
         if xxh3_64(table) != self.table_sum {
-            return Err(Flaw::Checksum);
+            return Err(FormatError::Checksum);
         }
         let (sums, _) = table.as_chunks();
         Ok(sums.iter().map(|sum| u64::from_le_bytes(*sum)).collect())
     }
 }
 
-/// Whether each block of a body has its checksum.
-pub fn check_body(body: &[u8], sums: &[u64]) -> Result<(), Flaw> {
+/// Verifies all blocks of a body.
+///
+/// # Errors
+///
+/// [`FormatError::Checksum`] if one does not match.
+pub fn check_body(body: &[u8], sums: &[u64]) -> Result<(), FormatError> {
     let blocks = body.chunks(BLOCK as usize);
     if blocks.len() == sums.len() && blocks.zip(sums).all(|(block, sum)| xxh3_64(block) == *sum) {
         Ok(())
     } else {
-        Err(Flaw::Checksum)
+        Err(FormatError::Checksum)
     }
 }
 
-/// The checksums of a body that comes in pieces.
-pub(crate) struct Sums {
+/// Incremental block checksums of a body.
+pub(crate) struct BlockSums {
     done: Vec<u64>,
     block: Xxh3,
     len: u64,
 }
 
-impl Sums {
+impl BlockSums {
     pub(crate) fn new() -> Self {
         Self {
             done: Vec::new(),
@@ -183,7 +196,7 @@ impl Sums {
         }
     }
 
-    /// How much there was so far.
+    /// Number of bytes so far.
     pub(crate) const fn len(&self) -> u64 {
         self.len
     }
@@ -201,7 +214,7 @@ impl Sums {
     }
 }
 
-/// The table's bytes, and their checksum.
+/// Encodes the checksum table. Returns it with its own checksum.
 pub(crate) fn table(sums: &[u64]) -> (Vec<u8>, u64) {
     let bytes: Vec<u8> = sums.iter().flat_map(|sum| sum.to_le_bytes()).collect();
     let sum = xxh3_64(&bytes);
@@ -212,8 +225,8 @@ fn seal(fields: &[u8], head: &[u8]) -> u64 {
     xxh3_64(fields) ^ xxh3_64(head).rotate_left(1)
 }
 
-fn take<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], Flaw> {
-    let (first, after) = rest.split_first_chunk().ok_or(Flaw::Length)?;
+fn take<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], FormatError> {
+    let (first, after) = rest.split_first_chunk().ok_or(FormatError::Length)?;
     *rest = after;
     Ok(*first)
 }
@@ -223,8 +236,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn prefix(head_len: u32, body_offset: u32, body_len: u64) -> Prefix {
-        Prefix {
+    fn prefix(head_len: u32, body_offset: u32, body_len: u64) -> FilePrefix {
+        FilePrefix {
             id: EntryId::of(b"key"),
             expires: 1_800_000_000,
             head_len,
@@ -236,7 +249,7 @@ mod tests {
 
     #[test]
     fn lengths_that_lie_are_noticed() {
-        const LEN: u32 = Prefix::LEN as u32;
+        const LEN: u32 = FilePrefix::LEN as u32;
         for (one, file_len, expected) in [
             (prefix(4, LEN + 4, 0), u64::from(LEN) + 4, Ok(())),
             (prefix(4, LEN + 4, 1), u64::from(LEN) + 4 + 1 + 8, Ok(())),
@@ -244,34 +257,48 @@ mod tests {
             (
                 prefix(4, LEN + 4, 1),
                 u64::from(LEN) + 4 + 1,
-                Err(Flaw::Length),
+                Err(FormatError::Length),
             ),
-            (prefix(5, LEN + 4, 0), u64::from(LEN) + 4, Err(Flaw::Length)),
-            (prefix(u32::MAX, LEN, 0), u64::from(LEN), Err(Flaw::Length)),
+            (
+                prefix(5, LEN + 4, 0),
+                u64::from(LEN) + 4,
+                Err(FormatError::Length),
+            ),
+            (
+                prefix(u32::MAX, LEN, 0),
+                u64::from(LEN),
+                Err(FormatError::Length),
+            ),
             (
                 prefix(0, u32::MAX, u64::MAX),
                 u64::from(LEN),
-                Err(Flaw::Length),
+                Err(FormatError::Length),
             ),
             (
                 prefix(0, LEN, u64::MAX - 100),
                 u64::from(LEN),
-                Err(Flaw::Length),
+                Err(FormatError::Length),
             ),
         ] {
             let bytes = one.encode(b"head");
-            let read = Prefix::decode(&bytes, file_len);
+            let read = FilePrefix::decode(&bytes, file_len);
             assert_eq!(read, expected.map(|()| one), "{one:?} in {file_len}");
         }
     }
 
     #[test]
     fn what_is_foreign_or_short_is_noticed() {
-        let bytes = prefix(0, Prefix::LEN as u32, 0).encode(b"");
+        let bytes = prefix(0, FilePrefix::LEN as u32, 0).encode(b"");
         let len = bytes.len() as u64;
-        assert_eq!(Prefix::decode(&[b'x'; 100], len), Err(Flaw::Foreign));
-        assert_eq!(Prefix::decode(&bytes[..59], len), Err(Flaw::Length));
-        assert_eq!(Prefix::decode(b"", 0), Err(Flaw::Length));
+        assert_eq!(
+            FilePrefix::decode(&[b'x'; 100], len),
+            Err(FormatError::Foreign)
+        );
+        assert_eq!(
+            FilePrefix::decode(&bytes[..59], len),
+            Err(FormatError::Length)
+        );
+        assert_eq!(FilePrefix::decode(b"", 0), Err(FormatError::Length));
     }
 
     proptest! {
@@ -281,7 +308,7 @@ mod tests {
             pieces in proptest::collection::vec(1..200_000usize, 1..40),
         ) {
             let body: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
-            let mut sums = Sums::new();
+            let mut sums = BlockSums::new();
             let mut rest = &body[..];
             for piece in pieces {
                 let (now, later) = rest.split_at(piece.min(rest.len()));
@@ -295,7 +322,7 @@ mod tests {
 
         #[test]
         fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            if let Ok(prefix) = Prefix::decode(&bytes, bytes.len() as u64) {
+            if let Ok(prefix) = FilePrefix::decode(&bytes, bytes.len() as u64) {
                 prop_assert!(prefix.head().end <= bytes.len());
             }
         }

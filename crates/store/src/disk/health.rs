@@ -1,28 +1,28 @@
-//! Whether reading, or writing, works; and when to try again if it does not.
+//! Health state of an I/O pool: a circuit breaker with a retry interval.
 
 use std::fmt;
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 
-/// From so many failures in a row on, there is a pause between attempts.
+/// Number of consecutive failures that opens the breaker.
 const PATIENCE: u32 = 3;
 
-/// The health of one kind of work.
-pub(crate) struct Health {
+/// Health state of one kind of operation.
+pub(crate) struct PoolHealth {
     work: &'static str,
     pause: Duration,
-    trouble: Mutex<Option<Trouble>>,
+    trouble: Mutex<Option<FailureState>>,
 }
 
-struct Trouble {
+struct FailureState {
     why: String,
     since: SystemTime,
     failures: u32,
     not_before: Instant,
 }
 
-impl Health {
+impl PoolHealth {
     pub(crate) const fn new(work: &'static str, pause: Duration) -> Self {
         Self {
             work,
@@ -31,7 +31,8 @@ impl Health {
         }
     }
 
-    /// Whether to try at all. In a pause one attempt gets through each time it is over.
+    /// Returns whether to attempt an operation. While the breaker is open, one attempt per interval is
+    /// admitted.
     pub(crate) fn admits(&self) -> bool {
         let mut trouble = self.trouble.lock();
         let Some(trouble) = trouble.as_mut().filter(|it| it.failures >= PATIENCE) else {
@@ -47,7 +48,7 @@ impl Health {
 
     pub(crate) fn failed(&self, why: &dyn fmt::Display) {
         let mut trouble = self.trouble.lock();
-        let trouble = trouble.get_or_insert_with(|| Trouble {
+        let trouble = trouble.get_or_insert_with(|| FailureState {
             why: String::new(),
             since: SystemTime::now(),
             failures: 0,
@@ -62,7 +63,7 @@ impl Health {
         *self.trouble.lock() = None;
     }
 
-    /// What is wrong, and since when.
+    /// Describes the last error and the time of the first one; `None` while healthy.
     pub(crate) fn report(&self) -> Option<String> {
         let trouble = self.trouble.lock();
         let trouble = trouble.as_ref()?;
@@ -77,7 +78,7 @@ mod tests {
 
     #[test]
     fn after_failures_there_is_a_pause_and_one_success_ends_it() {
-        let health = Health::new("writing", Duration::from_hours(1));
+        let health = PoolHealth::new("writing", Duration::from_hours(1));
         for _ in 0..PATIENCE {
             assert!(health.admits());
             health.failed(&"no space");
@@ -92,7 +93,7 @@ mod tests {
 
     #[test]
     fn when_the_pause_is_over_it_is_tried_again() {
-        let health = Health::new("reading", Duration::ZERO);
+        let health = PoolHealth::new("reading", Duration::ZERO);
         (0..9).for_each(|_| health.failed(&"broken"));
         assert!(health.admits());
     }

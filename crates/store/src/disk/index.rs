@@ -1,9 +1,9 @@
-//! What is on the disk, by id, and what has to leave first.
+//! Index of a disk tier by entry id, with its eviction order.
 //!
-//! A million entries take some fifty bytes each: a slot, and the slot's number in a hash table. Slots
-//! are linked into two queues. What is new is on probation, for a tenth of the space, and
-//! leaves at its end unless somebody used it; then it moves to the main queue, where each use is
-//! another round (S3-FIFO, without its list of ghosts).
+//! A million entries take about fifty bytes each: a slot, and its number in a hash table. Slots are linked
+//! into two queues (S3-FIFO without the ghost list): new entries are on probation in a tenth of the space
+//! and are evicted at its end unless they were used; used ones move to the main queue, where each use grants
+//! another round.
 
 use std::hash::BuildHasher;
 
@@ -11,41 +11,41 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as Place;
 
-use super::state::blocks;
+use super::geometry::blocks;
 use crate::tier::EntryId;
 
-/// Probation has one part in this many of what is there.
+/// Inverse fraction of the space reserved for probation.
 const PROBATION: u64 = 10;
-/// Uses beyond this many are not counted.
+/// Maximum of counted uses per entry.
 const MAX_USES: u8 = 3;
-/// So many that were used are passed over in the search for one that was not.
+/// Maximum of used entries skipped in the search for a victim.
 const PATIENCE: u32 = 1000;
 const SLOTS_AT_ONCE: usize = 1024;
 const NONE: u32 = u32::MAX;
 
-/// The index.
-pub(super) struct Index {
+/// Index of a disk tier.
+pub(super) struct DiskIndex {
     table: HashTable<u32>,
     hasher: RandomState,
-    /// In pieces, so that growing neither copies nor doubles.
-    slots: Vec<Vec<Slot>>,
+    /// In chunks, so that growth neither copies nor doubles.
+    slots: Vec<Vec<IndexSlot>>,
     vacant: u32,
-    probation: Ring,
-    main: Ring,
+    probation: SlotList,
+    main: SlotList,
 }
 
-/// What is known of an entry.
+/// Index data of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Known {
+pub(super) struct IndexEntry {
     pub(super) id: EntryId,
-    /// What its file takes on the disk.
+    /// Blocks occupied by its file.
     pub(super) blocks: u32,
-    /// In seconds since 1970.
+    /// Expiry, in seconds since the Unix epoch.
     pub(super) expires: u32,
 }
 
-impl Known {
-    /// `None` for a file that is larger than any can be.
+impl IndexEntry {
+    /// Returns `None` if the file is too large to be counted.
     pub(super) fn new(id: EntryId, file_len: u64, expires: u64) -> Option<Self> {
         Some(Self {
             id,
@@ -55,38 +55,38 @@ impl Known {
     }
 }
 
-struct Slot {
+struct IndexSlot {
     id: [u8; 16],
     blocks: u32,
     expires: u32,
     previous: u32,
     next: u32,
     uses: u8,
-    at: At,
+    at: SlotQueue,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum At {
+enum SlotQueue {
     Vacant,
     Probation,
     Main,
 }
 
-struct Ring {
+struct SlotList {
     first: u32,
     last: u32,
     blocks: u64,
 }
 
-impl Index {
+impl DiskIndex {
     pub(super) fn new() -> Self {
         Self {
             table: HashTable::new(),
             hasher: RandomState::default(),
             slots: Vec::new(),
             vacant: NONE,
-            probation: Ring::new(),
-            main: Ring::new(),
+            probation: SlotList::new(),
+            main: SlotList::new(),
         }
     }
 
@@ -94,16 +94,16 @@ impl Index {
         self.table.len()
     }
 
-    /// The sum of all entries' blocks.
+    /// Total blocks of all entries.
     pub(super) const fn blocks(&self) -> u64 {
         self.probation.blocks + self.main.blocks
     }
 
-    pub(super) fn get(&self, id: EntryId) -> Option<Known> {
+    pub(super) fn get(&self, id: EntryId) -> Option<IndexEntry> {
         self.find(id).map(|number| self.slot(number).known())
     }
 
-    /// Notes a use.
+    /// Counts a use.
     pub(super) fn touch(&mut self, id: EntryId) {
         if let Some(number) = self.find(id) {
             let slot = self.slot_mut(number);
@@ -111,9 +111,8 @@ impl Index {
         }
     }
 
-    /// Adds an entry. In place of an older one of the same id, it takes over its uses, and one
-    /// more: it was renewed because somebody wanted it.
-    pub(super) fn insert(&mut self, known: Known) {
+    /// Inserts an entry. A replaced one passes on its uses, plus one: a renewal is caused by a request.
+    pub(super) fn insert(&mut self, known: IndexEntry) {
         if let Some(number) = self.find(known.id) {
             self.touch(known.id);
             let at = self.slot(number).at;
@@ -124,8 +123,8 @@ impl Index {
             return;
         }
         let number = self.take_vacant();
-        *self.slot_mut(number) = Slot::new(known);
-        self.link_last(number, At::Probation);
+        *self.slot_mut(number) = IndexSlot::new(known);
+        self.link_last(number, SlotQueue::Probation);
         let (slots, hasher) = (&self.slots, &self.hasher);
         self.table
             .insert_unique(hasher.hash_one(known.id), number, |&number| {
@@ -133,7 +132,7 @@ impl Index {
             });
     }
 
-    pub(super) fn remove(&mut self, id: EntryId) -> Option<Known> {
+    pub(super) fn remove(&mut self, id: EntryId) -> Option<IndexEntry> {
         let hash = self.hasher.hash_one(id);
         let slots = &self.slots;
         let place = self.table.entry(
@@ -147,13 +146,13 @@ impl Index {
         let (number, _) = place.remove();
         let known = self.slot(number).known();
         self.unlink(number);
-        self.slot_mut(number).at = At::Vacant;
+        self.slot_mut(number).at = SlotQueue::Vacant;
         self.slot_mut(number).next = std::mem::replace(&mut self.vacant, number);
         Some(known)
     }
 
-    /// Removes the entry that is missed least. `is_used` tells of uses that were not noted here.
-    pub(super) fn evict(&mut self, mut is_used: impl FnMut(EntryId) -> bool) -> Option<Known> {
+    /// Evicts the least useful entry. `is_used` reports uses that are not counted here.
+    pub(super) fn evict(&mut self, mut is_used: impl FnMut(EntryId) -> bool) -> Option<IndexEntry> {
         let mut passed = 0;
         loop {
             let at = self.next_to_leave();
@@ -169,15 +168,14 @@ impl Index {
             passed += 1;
             self.unlink(number);
             self.slot_mut(number).uses = match at {
-                At::Main => uses.saturating_sub(1),
-                At::Probation | At::Vacant => 0,
+                SlotQueue::Main => uses.saturating_sub(1),
+                SlotQueue::Probation | SlotQueue::Vacant => 0,
             };
-            self.link_last(number, At::Main);
+            self.link_last(number, SlotQueue::Main);
         }
     }
 
-    /// Looks at `count` slots from number `start` on, and says which entries in them are over,
-    /// and where to go on.
+    /// Returns the expired entries among `count` slots from `start`, and the slot to continue at.
     pub(super) fn expired(&self, start: u32, count: u32, now: u64) -> (Vec<EntryId>, u32) {
         let total = (self.slots.len() * SLOTS_AT_ONCE) as u32;
         let start = if start < total { start } else { 0 };
@@ -186,21 +184,21 @@ impl Index {
             .map(|number| &self.slots[number as usize / SLOTS_AT_ONCE])
             .zip(start..end)
             .filter_map(|(piece, number)| piece.get(number as usize % SLOTS_AT_ONCE))
-            .filter(|slot| slot.at != At::Vacant && u64::from(slot.expires) <= now)
-            .map(Slot::id)
+            .filter(|slot| slot.at != SlotQueue::Vacant && u64::from(slot.expires) <= now)
+            .map(IndexSlot::id)
             .collect();
         (over, end)
     }
 
-    const fn next_to_leave(&self) -> At {
+    const fn next_to_leave(&self) -> SlotQueue {
         if self.main.first == NONE || self.probation.blocks * PROBATION >= self.blocks() {
             if self.probation.first == NONE {
-                At::Main
+                SlotQueue::Main
             } else {
-                At::Probation
+                SlotQueue::Probation
             }
         } else {
-            At::Main
+            SlotQueue::Main
         }
     }
 
@@ -224,11 +222,11 @@ impl Index {
         }
         let before = (self.slots.len() - 1) * SLOTS_AT_ONCE;
         let piece = self.slots.last_mut().expect("there is one now");
-        piece.push(Slot::VACANT);
+        piece.push(IndexSlot::VACANT);
         (before + piece.len() - 1) as u32
     }
 
-    fn link_last(&mut self, number: u32, at: At) {
+    fn link_last(&mut self, number: u32, at: SlotQueue) {
         let last = self.queue(at).last;
         let slot = self.slot_mut(number);
         (slot.at, slot.previous, slot.next) = (at, last, NONE);
@@ -259,28 +257,28 @@ impl Index {
         self.queue(at).blocks -= blocks;
     }
 
-    fn queue(&mut self, at: At) -> &mut Ring {
+    fn queue(&mut self, at: SlotQueue) -> &mut SlotList {
         match at {
-            At::Main => &mut self.main,
-            At::Probation | At::Vacant => &mut self.probation,
+            SlotQueue::Main => &mut self.main,
+            SlotQueue::Probation | SlotQueue::Vacant => &mut self.probation,
         }
     }
 
-    fn slot(&self, number: u32) -> &Slot {
+    fn slot(&self, number: u32) -> &IndexSlot {
         slot(&self.slots, number)
     }
 
-    fn slot_mut(&mut self, number: u32) -> &mut Slot {
+    fn slot_mut(&mut self, number: u32) -> &mut IndexSlot {
         &mut self.slots[number as usize / SLOTS_AT_ONCE][number as usize % SLOTS_AT_ONCE]
     }
 }
 
-/// The numbers come from the table and the links, and slots are never given back.
-fn slot(slots: &[Vec<Slot>], number: u32) -> &Slot {
+/// Numbers come from the table and the links, and slots are never freed, so indexing cannot fail.
+fn slot(slots: &[Vec<IndexSlot>], number: u32) -> &IndexSlot {
     &slots[number as usize / SLOTS_AT_ONCE][number as usize % SLOTS_AT_ONCE]
 }
 
-impl Slot {
+impl IndexSlot {
     const VACANT: Self = Self {
         id: [0; 16],
         blocks: 0,
@@ -288,10 +286,10 @@ impl Slot {
         previous: NONE,
         next: NONE,
         uses: 0,
-        at: At::Vacant,
+        at: SlotQueue::Vacant,
     };
 
-    fn new(known: Known) -> Self {
+    fn new(known: IndexEntry) -> Self {
         Self {
             id: known.id.to_bytes(),
             blocks: known.blocks,
@@ -304,8 +302,8 @@ impl Slot {
         EntryId::from_bytes(self.id)
     }
 
-    const fn known(&self) -> Known {
-        Known {
+    const fn known(&self) -> IndexEntry {
+        IndexEntry {
             id: self.id(),
             blocks: self.blocks,
             expires: self.expires,
@@ -313,7 +311,7 @@ impl Slot {
     }
 }
 
-impl Ring {
+impl SlotList {
     const fn new() -> Self {
         Self {
             first: NONE,
@@ -330,8 +328,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn known(name: u16, blocks: u32) -> Known {
-        Known {
+    fn known(name: u16, blocks: u32) -> IndexEntry {
+        IndexEntry {
             id: EntryId::of(&name.to_le_bytes()),
             blocks,
             expires: u32::from(name),
@@ -340,12 +338,12 @@ mod tests {
 
     #[test]
     fn a_slot_is_small() {
-        assert_eq!(size_of::<Slot>(), 36);
+        assert_eq!(size_of::<IndexSlot>(), 36);
     }
 
     #[test]
     fn what_was_used_outlives_what_was_not() {
-        let mut index = Index::new();
+        let mut index = DiskIndex::new();
         (0..100).for_each(|name| index.insert(known(name, 1)));
         (0..100)
             .step_by(2)
@@ -359,7 +357,7 @@ mod tests {
 
     #[test]
     fn a_use_seen_elsewhere_counts() {
-        let mut index = Index::new();
+        let mut index = DiskIndex::new();
         (0..10).for_each(|name| index.insert(known(name, 1)));
         let spared = known(0, 1).id;
         let gone: Vec<_> = (0..9)
@@ -371,14 +369,14 @@ mod tests {
 
     #[test]
     fn when_all_are_used_one_leaves_all_the_same() {
-        let mut index = Index::new();
+        let mut index = DiskIndex::new();
         (0..5000).for_each(|name| index.insert(known(name, 1)));
         assert!(index.evict(|_| true).is_some());
     }
 
     #[test]
     fn newcomers_do_not_push_out_what_is_used() {
-        let mut index = Index::new();
+        let mut index = DiskIndex::new();
         (0..100).for_each(|name| index.insert(known(name, 1)));
         (0..100).for_each(|name| index.touch(known(name, 1).id));
         for name in 1000..3000 {
@@ -391,7 +389,7 @@ mod tests {
 
     #[test]
     fn the_expired_are_found_piece_by_piece() {
-        let mut index = Index::new();
+        let mut index = DiskIndex::new();
         (0..3000).for_each(|name| index.insert(known(name, 1)));
         let (mut start, mut over) = (0, 0);
         for _ in 0..31 {
@@ -404,38 +402,38 @@ mod tests {
     }
 
     #[derive(Clone, Debug)]
-    enum Step {
+    enum ModelStep {
         Insert(u16, u32),
         Remove(u16),
         Touch(u16),
         Evict,
     }
 
-    fn step() -> impl Strategy<Value = Step> {
+    fn step() -> impl Strategy<Value = ModelStep> {
         prop_oneof![
-            (0..60u16, 1..9u32).prop_map(|(name, blocks)| Step::Insert(name, blocks)),
-            (0..60u16).prop_map(Step::Remove),
-            (0..60u16).prop_map(Step::Touch),
-            Just(Step::Evict),
+            (0..60u16, 1..9u32).prop_map(|(name, blocks)| ModelStep::Insert(name, blocks)),
+            (0..60u16).prop_map(ModelStep::Remove),
+            (0..60u16).prop_map(ModelStep::Touch),
+            Just(ModelStep::Evict),
         ]
     }
 
     proptest! {
         #[test]
         fn it_holds_what_a_map_would(steps in proptest::collection::vec(step(), 0..300)) {
-            let (mut index, mut model) = (Index::new(), HashMap::new());
+            let (mut index, mut model) = (DiskIndex::new(), HashMap::new());
             for step in steps {
                 match step {
-                    Step::Insert(name, blocks) => {
+                    ModelStep::Insert(name, blocks) => {
                         index.insert(known(name, blocks));
                         model.insert(known(name, blocks).id, known(name, blocks));
                     }
-                    Step::Remove(name) => {
+                    ModelStep::Remove(name) => {
                         let id = known(name, 0).id;
                         prop_assert_eq!(index.remove(id), model.remove(&id));
                     }
-                    Step::Touch(name) => index.touch(known(name, 0).id),
-                    Step::Evict => {
+                    ModelStep::Touch(name) => index.touch(known(name, 0).id),
+                    ModelStep::Evict => {
                         let gone = index.evict(|_| false);
                         prop_assert_eq!(gone.is_some(), !model.is_empty());
                         if let Some(gone) = gone {

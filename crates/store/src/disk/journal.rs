@@ -1,9 +1,7 @@
-//! A small file beside the entries, for what has to outlive the process: records of whoever uses the
-//! tier, one after the other.
+//! Journal: a small append-only file next to the entries, for records that must survive a restart.
 //!
-//! A record counts as written when it is on the disk, and not only with the system. The last one may
-//! be torn, if the process was killed or the power failed while it was written; then nobody was told
-//! that it is there, and it is ignored. Any other damage is said, and the file set aside.
+//! A record counts as written once it is flushed to disk. The last one may be torn by a crash; it was never
+//! acknowledged then and is ignored. Any other damage is reported, and the file set aside.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -14,58 +12,57 @@ use parking_lot::Mutex;
 use rustix::fs::OFlags;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::DiskFailure;
-use super::files::Files;
+use super::error::DiskFailure;
+use super::files::EntryFiles;
 use super::layout::{DAMAGED_JOURNAL, JOURNAL, NEW_JOURNAL};
-use crate::beneath::Folder;
+use crate::dir_handle::DirHandle;
 use crate::tier::JournalRecords;
 
-/// How long the file may become.
+/// Maximum size of the file, in bytes.
 pub const JOURNAL_LIMIT: u64 = 4 * 1024 * 1024;
-/// The file begins with it; the last byte is the version of this format.
+/// Magic number; the last byte is the format version.
 const MAGIC: [u8; 4] = *b"MCJ\x01";
-/// Before a record: its length, a checksum of that, and the checksum of the record.
+/// Size of a record header: length, checksum of the length, checksum of the record.
 const OPENING: usize = 4 + 4 + 8;
 
-/// The journal of a directory. Those who read or write the file take turns.
+/// Journal of a directory. Reads and writes of the file are serialized.
 #[derive(Default)]
-pub(super) struct Journal {
+pub(super) struct DiskJournal {
     state: Mutex<JournalState>,
 }
 
 #[derive(Default)]
 struct JournalState {
-    /// Where the next record belongs, once that is known.
+    /// Offset of the next record, once known.
     end: Option<u64>,
     was_damaged: bool,
 }
 
-/// What a file has in it.
+/// Contents of a journal file.
 #[derive(Debug, PartialEq, Eq)]
-struct Contents {
+struct JournalContents {
     records: Vec<Bytes>,
-    /// Where the last of them ends.
+    /// End of the last valid record.
     end: usize,
     is_damaged: bool,
 }
 
-impl Journal {
-    /// Somebody else may have written to it.
+impl DiskJournal {
+    /// Discards the known end, since another process may have written to the file.
     pub(super) fn forget_end(&self) {
         self.state.lock().end = None;
     }
 
-    /// All records. If the file was damaged, those before the damage; it is set aside then, and
-    /// another one begun with them.
-    pub(super) fn load(&self, files: &Files) -> Result<JournalRecords, DiskFailure> {
+    /// Reads all records. A damaged file is set aside and replaced by the records before the damage.
+    pub(super) fn load(&self, files: &EntryFiles) -> Result<JournalRecords, DiskFailure> {
         let mut state = self.state.lock();
         let open = files.layout.open();
         let bytes = read(open.home()).map_err(DiskFailure::Disk)?;
-        let Contents {
+        let JournalContents {
             records,
             end,
             is_damaged,
-        } = Contents::parse(&bytes);
+        } = JournalContents::parse(&bytes);
         state.end = Some(end as u64);
         if is_damaged {
             state.was_damaged = true;
@@ -81,8 +78,8 @@ impl Journal {
         })
     }
 
-    /// Adds records at the end, in one write.
-    pub(super) fn append(&self, files: &Files, records: &[Bytes]) -> Result<(), DiskFailure> {
+    /// Appends records in one write and flushes them.
+    pub(super) fn append(&self, files: &EntryFiles, records: &[Bytes]) -> Result<(), DiskFailure> {
         let known = self.state.lock().end;
         if known.is_none() {
             self.load(files)?;
@@ -100,7 +97,8 @@ impl Journal {
             opened => opened.map_err(DiskFailure::Disk)?,
         };
         let length = file.metadata().map_err(DiskFailure::Disk)?.len();
-        // Somebody may have removed the whole directory, with all that the records were about.
+        // The directory may have been removed by another process, along with the entries that the records
+        // concern.
         let end = state.end.filter(|end| *end <= length).unwrap_or(0);
         let mut bytes = if end == 0 { MAGIC.to_vec() } else { Vec::new() };
         for record in records {
@@ -119,27 +117,27 @@ impl Journal {
             }
         });
         if written.is_err() {
-            // What is there of it is written over, or ignored as torn.
+            // Truncates a partial write; otherwise it is overwritten later, or ignored as torn.
             let _ = file.set_len(end);
         }
         state.end = Some(if written.is_ok() { new_end } else { end });
         written.map_err(DiskFailure::Disk)
     }
 
-    /// Has these records and no others.
-    pub(super) fn replace(&self, files: &Files, records: &[Bytes]) -> Result<(), DiskFailure> {
+    /// Replaces all records.
+    pub(super) fn replace(&self, files: &EntryFiles, records: &[Bytes]) -> Result<(), DiskFailure> {
         self.state.lock().replace(files, records)
     }
 
-    /// Whether the file was damaged when it was read, and what was behind the damage is lost.
+    /// Returns whether damage was found, so that records may be lost.
     pub(super) fn was_damaged(&self) -> bool {
         self.state.lock().was_damaged
     }
 }
 
 impl JournalState {
-    /// Writes another file and gives it the name.
-    fn replace(&mut self, files: &Files, records: &[Bytes]) -> Result<(), DiskFailure> {
+    /// Writes a new file and renames it to the journal.
+    fn replace(&mut self, files: &EntryFiles, records: &[Bytes]) -> Result<(), DiskFailure> {
         let mut bytes = MAGIC.to_vec();
         for record in records {
             encode(record, &mut bytes);
@@ -165,8 +163,8 @@ impl JournalState {
     }
 }
 
-/// What the file has in it, and one byte more than it may have at most.
-fn read(home: &Folder) -> io::Result<Bytes> {
+/// Reads the file, up to one byte beyond the size limit.
+fn read(home: &DirHandle) -> io::Result<Bytes> {
     let mut bytes = Vec::new();
     let file = match home.file(JOURNAL, OFlags::RDONLY) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Bytes::new()),
@@ -175,20 +173,20 @@ fn read(home: &Folder) -> io::Result<Bytes> {
     if !file.metadata()?.is_file() {
         return Err(io::Error::new(
             ErrorKind::InvalidInput,
-            "the journal is no file",
+            "the journal is not a regular file",
         ));
     }
     file.take(JOURNAL_LIMIT + 1).read_to_end(&mut bytes)?;
     Ok(bytes.into())
 }
 
-/// A new file, in place of whatever has the name.
-fn create(home: &Folder, name: &str) -> io::Result<File> {
+/// Creates a file, replacing an existing one.
+fn create(home: &DirHandle, name: &str) -> io::Result<File> {
     home.remove(name)?;
     home.file_to_write(name, OFlags::CREATE | OFlags::EXCL)
 }
 
-/// What was there behind `end` goes. The bytes are on the disk when this returns.
+/// Truncates the file to `end`, appends the bytes and flushes them.
 fn write_at_end(file: &File, end: u64, bytes: &[u8]) -> io::Result<()> {
     file.set_len(end)?;
     file.write_all_at(bytes, end)?;
@@ -196,7 +194,7 @@ fn write_at_end(file: &File, end: u64, bytes: &[u8]) -> io::Result<()> {
 }
 
 fn encode(record: &[u8], out: &mut Vec<u8>) {
-    // What is longer than the file may be is refused for that.
+    // An oversized record exceeds the limit of the file, which is checked afterwards.
     let length = u32::try_from(record.len())
         .unwrap_or(u32::MAX)
         .to_le_bytes();
@@ -211,14 +209,14 @@ fn sum_of_length(length: [u8; 4]) -> [u8; 4] {
     [a, b, c, d]
 }
 
-/// How a file ends that does not end with a record.
-enum Flaw {
-    /// The rest of what was written last is missing.
+/// Ends of a file that is not fully valid.
+enum TailFlaw {
+    /// Incomplete last write.
     Torn,
     Damaged,
 }
 
-impl Contents {
+impl JournalContents {
     fn parse(bytes: &Bytes) -> Self {
         let mut contents = Self {
             records: Vec::new(),
@@ -239,7 +237,7 @@ impl Contents {
                     contents.records.push(bytes.slice(start..contents.end));
                 }
                 Err(flaw) => {
-                    contents.is_damaged |= matches!(flaw, Flaw::Damaged);
+                    contents.is_damaged |= matches!(flaw, TailFlaw::Damaged);
                     break;
                 }
             }
@@ -248,29 +246,29 @@ impl Contents {
     }
 }
 
-/// How long the record is whose opening stands first.
-fn first(rest: &[u8]) -> Result<usize, Flaw> {
+/// Returns the length of the record at the beginning of `rest`.
+fn first(rest: &[u8]) -> Result<usize, TailFlaw> {
     if is_unwritten(rest) {
-        return Err(Flaw::Torn);
+        return Err(TailFlaw::Torn);
     }
-    let (opening, after) = rest.split_first_chunk::<OPENING>().ok_or(Flaw::Torn)?;
-    let (length, sums) = opening.split_first_chunk::<4>().ok_or(Flaw::Torn)?;
-    let (sum_of_it, sum) = sums.split_first_chunk::<4>().ok_or(Flaw::Torn)?;
+    let (opening, after) = rest.split_first_chunk::<OPENING>().ok_or(TailFlaw::Torn)?;
+    let (length, sums) = opening.split_first_chunk::<4>().ok_or(TailFlaw::Torn)?;
+    let (sum_of_it, sum) = sums.split_first_chunk::<4>().ok_or(TailFlaw::Torn)?;
     if sum_of_length(*length) != *sum_of_it {
-        return Err(Flaw::Damaged);
+        return Err(TailFlaw::Damaged);
     }
     let length = u32::from_le_bytes(*length) as usize;
-    let record = after.get(..length).ok_or(Flaw::Torn)?;
+    let record = after.get(..length).ok_or(TailFlaw::Torn)?;
     if xxh3_64(record).to_le_bytes() == sum {
         Ok(length)
     } else if after.len() == length {
-        Err(Flaw::Torn)
+        Err(TailFlaw::Torn)
     } else {
-        Err(Flaw::Damaged)
+        Err(TailFlaw::Damaged)
     }
 }
 
-/// After a power failure a file may have its length and not its contents.
+/// After a power failure, a file may have its new length but zeros as contents.
 fn is_unwritten(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| *byte == 0)
 }
@@ -288,8 +286,8 @@ mod tests {
         bytes
     }
 
-    fn parse(bytes: &[u8]) -> Contents {
-        Contents::parse(&Bytes::copy_from_slice(bytes))
+    fn parse(bytes: &[u8]) -> JournalContents {
+        JournalContents::parse(&Bytes::copy_from_slice(bytes))
     }
 
     #[test]

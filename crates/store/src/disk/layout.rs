@@ -1,10 +1,11 @@
-//! Where files lie: `DIRECTORY/microcache-v1/xx/ID`, where xx are the id's first two digits.
+//! Directory layout: `DIRECTORY/microcache-v1/xx/ID`, with xx the first two digits of the id.
 //!
-//! With 256 folders, a million files are some 4,000 to each, which today's file systems find as fast as
-//! four; with 65,536 the folders alone would take 256 MiB.
+//! With 256 folders, a million entries are about 4,000 files per folder, which file systems look up quickly;
+//! 65,536 folders would occupy 256 MiB by themselves.
 //!
-//! The directory and our folder in it stay open, and everything is done relative to them: a link leads nowhere. Only
-//! names that are given here are removed, one by one; what has other names is left alone, and said.
+//! The directory and its root folder stay open and all access is relative to them, without following
+//! symbolic links. Only names of the tier's own format are removed, one by one; foreign names are left alone
+//! and reported.
 
 use std::fs::{DirBuilder, File};
 use std::io::{self, ErrorKind};
@@ -17,58 +18,62 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::{OFlags, fstat};
 
-use super::DiskError;
-use crate::beneath::Folder;
+use super::error::DiskError;
+use crate::dir_handle::DirHandle;
 use crate::ownership;
 use crate::tier::EntryId;
 
 const VERSIONS: &str = "microcache-v";
 const HOME: &str = "microcache-v1";
 const TEMPORARY: &str = "tmp";
-/// The journal.
+/// Journal file.
 pub(super) const JOURNAL: &str = "journal";
-/// A journal until it is complete.
+/// Journal under construction.
 pub(super) const NEW_JOURNAL: &str = "journal.new";
-/// A journal that could not be read to its end.
+/// Journal that was set aside because of damage.
 pub(super) const DAMAGED_JOURNAL: &str = "journal.damaged";
-/// So many names that are not ours are said; of the others how many there are.
+/// Maximum of foreign names in reports; further ones are only counted.
 const MAX_NAMED: usize = 8;
 
-/// The tree of one directory.
-pub(super) struct Layout {
+/// Directory tree of a tier.
+pub(super) struct DiskLayout {
     directory: PathBuf,
-    open: RwLock<Arc<Open>>,
+    open: RwLock<Arc<OpenTree>>,
     temporaries: AtomicU64,
-    foreign: Mutex<Foreign>,
+    foreign: Mutex<ForeignNames>,
 }
 
-/// What stays open of it.
-pub(super) struct Open {
-    directory: Folder,
-    home: Folder,
-    temporary: Folder,
+/// Open handles of the tree.
+pub(super) struct OpenTree {
+    directory: DirHandle,
+    home: DirHandle,
+    temporary: DirHandle,
 }
 
-/// Names that are in the way and were not given here.
+/// Foreign names found in the tree.
 #[derive(Default)]
-struct Foreign {
+struct ForeignNames {
     named: Vec<String>,
     more: u64,
 }
 
-/// The directory that was asked for, without what is in it.
-pub(super) fn open_directory(path: &Path) -> Result<Folder, DiskError> {
+/// Opens the configured directory, creating it if needed.
+///
+/// # Errors
+///
+/// [`DiskError`] if it cannot be used, or other users may write to it.
+pub(super) fn open_directory(path: &Path) -> Result<DirHandle, DiskError> {
     let unusable = |source| DiskError::unusable(path, source);
     let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
     made.map_err(unusable)?;
-    let directory = Folder::open(path).map_err(unusable)?;
+    let directory = DirHandle::open(path).map_err(unusable)?;
     ownership::check(path, &directory)?;
     Ok(directory)
 }
 
-impl Open {
-    /// Makes what is missing in a directory. Says whether everything was.
-    fn new(path: &Path, directory: Folder) -> Result<(Self, bool), DiskError> {
+impl OpenTree {
+    /// Opens the tree in a directory, creating what is missing. Returns whether it is new.
+    fn new(path: &Path, directory: DirHandle) -> Result<(Self, bool), DiskError> {
         let at = path.join(HOME);
         let unusable = |source| DiskError::unusable(&at, source);
         let is_new = directory.make_folder(HOME).map_err(unusable)?;
@@ -87,27 +92,27 @@ impl Open {
         Ok((open, is_new))
     }
 
-    pub(super) const fn directory(&self) -> &Folder {
+    pub(super) const fn directory(&self) -> &DirHandle {
         &self.directory
     }
 
-    /// Our folder.
-    pub(super) const fn home(&self) -> &Folder {
+    /// Root folder of this format version.
+    pub(super) const fn home(&self) -> &DirHandle {
         &self.home
     }
 
-    fn folder_of(&self, name: &str) -> io::Result<Folder> {
+    fn folder_of(&self, name: &str) -> io::Result<DirHandle> {
         self.home.folder(&name[..2])
     }
 }
 
-impl Layout {
-    /// How many directories there are for entries.
+impl DiskLayout {
+    /// Number of entry folders.
     pub(super) const FOLDERS: u32 = 256;
 
-    /// Makes what is missing, and says whether everything was.
-    pub(super) fn new(path: &Path, directory: Folder) -> Result<(Self, bool), DiskError> {
-        let (open, is_new) = Open::new(path, directory)?;
+    /// Opens the tree, creating what is missing. Returns whether it is new.
+    pub(super) fn new(path: &Path, directory: DirHandle) -> Result<(Self, bool), DiskError> {
+        let (open, is_new) = OpenTree::new(path, directory)?;
         let layout = Self {
             directory: path.into(),
             open: RwLock::new(Arc::new(open)),
@@ -117,9 +122,9 @@ impl Layout {
         Ok((layout, is_new))
     }
 
-    /// The same again, after it was removed.
-    pub(super) fn reopen(&self, directory: Folder) -> Result<bool, DiskError> {
-        let (open, is_new) = Open::new(&self.directory, directory)?;
+    /// Opens the tree again after it was removed. Returns whether it is new.
+    pub(super) fn reopen(&self, directory: DirHandle) -> Result<bool, DiskError> {
+        let (open, is_new) = OpenTree::new(&self.directory, directory)?;
         *self.open.write() = Arc::new(open);
         Ok(is_new)
     }
@@ -128,11 +133,11 @@ impl Layout {
         &self.directory
     }
 
-    pub(super) fn open(&self) -> Arc<Open> {
+    pub(super) fn open(&self) -> Arc<OpenTree> {
         Arc::clone(&self.open.read())
     }
 
-    /// The path of an entry in our folder.
+    /// Path of an entry, relative to the root folder.
     pub(super) fn path_of(id: EntryId) -> String {
         let name = id.to_string();
         [&name[..2], "/", &name].concat()
@@ -143,7 +148,7 @@ impl Layout {
         self.open().folder_of(&name)?.file(&name, how)
     }
 
-    /// Opens an entry to write to it.
+    /// Opens an entry file for writing.
     pub(super) fn open_entry_to_write(&self, id: EntryId) -> io::Result<File> {
         let name = id.to_string();
         let folder = self.open().folder_of(&name)?;
@@ -156,7 +161,7 @@ impl Layout {
         stat.is_err_and(|error| error.kind() == ErrorKind::NotFound)
     }
 
-    /// Whether a file is still the one that has an entry's name.
+    /// Returns whether an open file still has the name of its entry.
     pub(super) fn is_same(&self, file: impl AsFd, id: EntryId) -> bool {
         let name = id.to_string();
         let named = self.open().folder_of(&name).and_then(|it| it.stat(&name));
@@ -166,7 +171,7 @@ impl Layout {
         }
     }
 
-    /// Removes the file of an entry. A directory in its place is not ours.
+    /// Removes the file of an entry. A directory of that name is foreign and left alone.
     pub(super) fn remove_entry(&self, id: EntryId) -> io::Result<()> {
         let name = id.to_string();
         let folder = match self.open().folder_of(&name) {
@@ -176,7 +181,7 @@ impl Layout {
         self.remove(&folder, &format!("{HOME}/{}", &name[..2]), &name)
     }
 
-    /// Gives a temporary file the name of an entry.
+    /// Renames a temporary file to an entry.
     pub(super) fn give_name(&self, temporary: &str, id: EntryId) -> io::Result<()> {
         let (open, name) = (self.open(), id.to_string());
         let folder = match open.folder_of(&name) {
@@ -189,8 +194,8 @@ impl Layout {
         open.temporary.rename(temporary, &folder, &name)
     }
 
-    /// One of the folders of entries, if it is there. What else has its name is noted.
-    pub(super) fn folder(&self, number: u32) -> io::Result<Option<Folder>> {
+    /// Opens an entry folder, if it exists. Anything else of that name is recorded as foreign.
+    pub(super) fn folder(&self, number: u32) -> io::Result<Option<DirHandle>> {
         let name = format!("{number:02x}");
         match self.open().home.folder(&name) {
             Ok(folder) => Ok(Some(folder)),
@@ -203,8 +208,8 @@ impl Layout {
         }
     }
 
-    /// The ids in a folder. Other names are noted.
-    pub(super) fn ids(&self, number: u32, folder: &Folder) -> io::Result<Vec<EntryId>> {
+    /// Lists the ids in a folder. Other names are recorded as foreign.
+    pub(super) fn ids(&self, number: u32, folder: &DirHandle) -> io::Result<Vec<EntryId>> {
         let mut ids = Vec::new();
         for name in folder.names()? {
             let name = name?;
@@ -216,14 +221,14 @@ impl Layout {
         Ok(ids)
     }
 
-    /// The id that a file of this name in a folder has.
+    /// Parses the file name of an entry in a folder.
     fn id_of(folder: u32, name: &str) -> Option<EntryId> {
         let number = u128::from_str_radix(name, 16).ok();
         let number = number.filter(|_| is_digits(name, 32))?;
         (number >> 120 == u128::from(folder)).then(|| EntryId::from_bytes(number.to_be_bytes()))
     }
 
-    /// A new file under a name that nobody looks for.
+    /// Creates a temporary file. Returns it with its name.
     pub(super) fn create_temporary(&self) -> io::Result<(File, String)> {
         let number = self.temporaries.fetch_add(1, Ordering::Relaxed);
         let name = number.to_string();
@@ -232,7 +237,7 @@ impl Layout {
         Ok((file, name))
     }
 
-    /// Opens a temporary file to be read.
+    /// Opens a temporary file for reading.
     pub(super) fn open_temporary(&self, name: &str) -> io::Result<File> {
         self.open().temporary.file(name, OFlags::NOATIME)
     }
@@ -241,7 +246,7 @@ impl Layout {
         self.open().temporary.remove(name)
     }
 
-    /// Removes what a process left half-written when it was killed.
+    /// Removes temporary files left by a crash.
     pub(super) fn clear_temporaries(&self) -> io::Result<()> {
         let open = self.open();
         self.clear(
@@ -251,7 +256,7 @@ impl Layout {
         )
     }
 
-    /// Removes what other versions of the format have left, and notes what else is in the way in our own.
+    /// Removes the trees of other format versions, and records foreign names in our own.
     pub(super) fn clear_foreign(&self) -> io::Result<()> {
         let open = self.open();
         for name in open.directory.names()? {
@@ -271,8 +276,8 @@ impl Layout {
         Ok(())
     }
 
-    /// Removes the tree of another version, as far as its names are like ours.
-    fn clear_version(&self, directory: &Folder, version: &str) -> io::Result<()> {
+    /// Removes the tree of another version, as far as its names match the format.
+    fn clear_version(&self, directory: &DirHandle, version: &str) -> io::Result<()> {
         let Ok(home) = directory.folder(version) else {
             self.note_foreign("", Some(version));
             return Ok(());
@@ -299,8 +304,13 @@ impl Layout {
         Ok(())
     }
 
-    /// Removes the files that have such names, and notes what has others.
-    fn clear(&self, folder: &Folder, at: &str, is_ours: impl Fn(&str) -> bool) -> io::Result<()> {
+    /// Removes the files whose names match, and records the others as foreign.
+    fn clear(
+        &self,
+        folder: &DirHandle,
+        at: &str,
+        is_ours: impl Fn(&str) -> bool,
+    ) -> io::Result<()> {
         for name in folder.names()?.collect::<io::Result<Vec<_>>>()? {
             match name {
                 Some(name) if is_ours(&name) => self.remove(folder, at, &name)?,
@@ -310,7 +320,7 @@ impl Layout {
         Ok(())
     }
 
-    fn remove(&self, folder: &Folder, at: &str, name: &str) -> io::Result<()> {
+    fn remove(&self, folder: &DirHandle, at: &str, name: &str) -> io::Result<()> {
         match folder.remove(name) {
             Err(error) if error.kind() == ErrorKind::IsADirectory => {
                 self.note_foreign(at, Some(name));
@@ -334,7 +344,7 @@ impl Layout {
         }
     }
 
-    /// What is in the way and was left alone, if there is anything.
+    /// Describes the foreign names, if there are any.
     pub(super) fn foreign(&self) -> Option<String> {
         let foreign = self.foreign.lock();
         let mut names = foreign.named.join(", ");
@@ -342,12 +352,11 @@ impl Layout {
             names = format!("{names} and {} more", foreign.more);
         }
         let directory = self.directory.display();
-        (!names.is_empty())
-            .then(|| format!("not made by Microcache and left alone in {directory}: {names}"))
+        (!names.is_empty()).then(|| format!("foreign files in {directory}: {names}"))
     }
 }
 
-/// Whether our folder may have such a name in it.
+/// Returns whether a name belongs into the root folder.
 fn is_in_home(name: &str) -> bool {
     matches!(name, TEMPORARY | JOURNAL | NEW_JOURNAL | DAMAGED_JOURNAL) || is_digits(name, 2)
 }
@@ -369,10 +378,10 @@ mod tests {
     fn a_path_leads_back_to_its_id() {
         let id = EntryId::of(b"key");
         let (folder, name) = (&id.to_string()[..2], id.to_string());
-        assert_eq!(Layout::path_of(id), format!("{folder}/{name}"));
+        assert_eq!(DiskLayout::path_of(id), format!("{folder}/{name}"));
         let folder = u32::from_str_radix(folder, 16).unwrap();
-        assert_eq!(Layout::id_of(folder, &name), Some(id));
-        assert_eq!(Layout::id_of(folder ^ 1, &name), None);
+        assert_eq!(DiskLayout::id_of(folder, &name), Some(id));
+        assert_eq!(DiskLayout::id_of(folder ^ 1, &name), None);
     }
 
     #[test]
@@ -385,7 +394,7 @@ mod tests {
             "0000000000000000000000000000000G",
             "0000000000000000000000000000000A",
         ] {
-            assert_eq!(Layout::id_of(0, name), None, "{name}");
+            assert_eq!(DiskLayout::id_of(0, name), None, "{name}");
         }
         assert!(is_temporary("17") && !is_temporary("+17") && !is_temporary("017"));
     }

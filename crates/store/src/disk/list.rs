@@ -1,8 +1,7 @@
-//! What lies on the disk, page by page in the order of ids: for who looks for entries by what their
-//! heads say.
+//! Paged listing of the entries on disk, ordered by id, for searches by head.
 //!
-//! A page reads the names of one folder, and the beginnings of so many files. The index knows the
-//! ids too, but not in their order, and to look through it would hold up those who serve.
+//! A page reads the names of one folder and the heads of some files. The index is not used: it is unordered,
+//! and a scan would block lookups.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -11,27 +10,27 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use rustix::io::ReadWriteFlags;
 
-use super::DiskFailure;
-use super::files::Files;
-use super::layout::Layout;
-use super::read::{self, Opened, Source};
-use crate::tier::{EntryId, Listed, Listing};
+use super::error::DiskFailure;
+use super::files::EntryFiles;
+use super::layout::DiskLayout;
+use super::read::{self, EntryFile, FileSource};
+use crate::tier::{EntryId, ListEntry, Listing};
 
-/// A page takes about so long at most; then it is shorter than it might be.
+/// Time limit of a page, after which it is returned early.
 const AT_ONCE: Duration = Duration::from_millis(50);
-/// A page has at most so many entries, whoever asks for more: of heads that have at most 64 KiB.
+/// Maximum of entries per page; heads have up to 64 KiB.
 const MOST: usize = 1024;
 
-/// The entries after an id, or from the first on.
+/// Returns the entries after an id, or from the first one.
 pub(super) fn page(
-    files: &Files,
+    files: &EntryFiles,
     after: Option<EntryId>,
     most: usize,
 ) -> Result<Listing, DiskFailure> {
     let (began, most) = (Instant::now(), most.clamp(1, MOST));
     let [first, ..] = after.map_or([0; 16], EntryId::to_bytes);
     let mut entries = Vec::new();
-    for folder in u32::from(first)..Layout::FOLDERS {
+    for folder in u32::from(first)..DiskLayout::FOLDERS {
         let mut ids = ids(files, folder)?;
         ids.retain(|id| after.is_none_or(|after| *id > after));
         ids.sort_unstable();
@@ -47,8 +46,8 @@ pub(super) fn page(
     Ok(Listing { entries, next })
 }
 
-/// Removes an entry if it is still the one that was seen. Says whether it was.
-pub(super) fn remove(files: &Files, seen: &Listed) -> Result<bool, DiskFailure> {
+/// Removes an entry if it is unchanged since it was listed. Returns whether it was.
+pub(super) fn remove(files: &EntryFiles, seen: &ListEntry) -> Result<bool, DiskFailure> {
     let mut is_gone = false;
     let is_it = || {
         let now = look(files, seen.id);
@@ -61,28 +60,28 @@ pub(super) fn remove(files: &Files, seen: &Listed) -> Result<bool, DiskFailure> 
     Ok(is_gone)
 }
 
-fn ids(files: &Files, folder: u32) -> Result<Vec<EntryId>, DiskFailure> {
+fn ids(files: &EntryFiles, folder: u32) -> Result<Vec<EntryId>, DiskFailure> {
     let open = files.layout.folder(folder).map_err(DiskFailure::Disk)?;
     let ids = open.map(|open| files.layout.ids(folder, &open));
     ids.unwrap_or_else(|| Ok(Vec::new()))
         .map_err(DiskFailure::Disk)
 }
 
-/// What a file says, unless it is over, gone, or not as it should be: that shows when it is asked for.
-fn look(files: &Files, id: EntryId) -> Result<Option<Listed>, DiskFailure> {
+/// Reads the head of an entry. Expired, missing and damaged ones are skipped; damage is handled on lookup.
+fn look(files: &EntryFiles, id: EntryId) -> Result<Option<ListEntry>, DiskFailure> {
     let file: File = match read::open(files, id) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(DiskFailure::Disk(error)),
     };
-    let source = Source {
+    let source = FileSource {
         file: &file,
         flags: ReadWriteFlags::empty(),
     };
-    match Opened::new(source, id, 0) {
-        Ok(Some(opened)) => Ok(Some(Listed {
+    match EntryFile::new(source, id, 0) {
+        Ok(Some(opened)) => Ok(Some(ListEntry {
             id,
-            // What was read with it is not kept.
+            // Copied, so that the buffer it was read with is freed.
             head: Bytes::copy_from_slice(&opened.head),
             version: opened.seal(),
         })),

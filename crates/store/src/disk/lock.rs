@@ -1,4 +1,4 @@
-//! One process to a directory.
+//! Lock file that reserves a directory for one process.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -8,22 +8,25 @@ use std::path::Path;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use super::DiskError;
-use crate::beneath::Folder;
+use super::error::DiskError;
+use crate::dir_handle::DirHandle;
 
 const NAME: &str = "microcache.lock";
 
-/// Held as long as the file is open; the system lets go of it when the process ends, however it
-/// ends.
-pub(super) struct Lock(File);
+/// Directory lock, held while the file is open. The kernel releases it when the process ends.
+pub(super) struct DirectoryLock(File);
 
-impl Lock {
-    /// Takes the lock, or says who has it.
-    pub(super) fn take(path: &Path, directory: &Folder) -> Result<Self, DiskError> {
+impl DirectoryLock {
+    /// Acquires the lock.
+    ///
+    /// # Errors
+    ///
+    /// [`DiskError::Taken`] with the process id of its holder.
+    pub(super) fn take(path: &Path, directory: &DirHandle) -> Result<Self, DiskError> {
         let unusable = |source| DiskError::unusable(path, source);
         let file = directory.file_to_write(NAME, OFlags::CREATE);
         let mut to_write = file.map_err(unusable)?;
-        // A file that stays open for writing would keep the volume from being remounted read-only.
+        // A file open for writing would prevent the volume from being remounted read-only.
         let mut held = directory.file(NAME, OFlags::RDONLY).map_err(unusable)?;
         let mut locked = held.try_lock();
         if matches!(&locked, Err(TryLockError::Error(error)) if needs_writing(error)) {
@@ -35,28 +38,29 @@ impl Lock {
             Err(TryLockError::WouldBlock) => return Err(taken(path, &mut held)),
             Err(TryLockError::Error(source)) => return Err(unusable(source)),
         }
-        // Only a courtesy to the process that comes second: a full disk must not keep us from reading.
+        // The pid only serves the error message of another process; failing on a full disk would prevent
+        // hits.
         let _ = write_pid(&mut to_write);
         Ok(Self(held))
     }
 
-    /// Lets another process have the directory.
+    /// Releases the lock.
     pub(super) fn give_up(&self) -> io::Result<()> {
         self.0.unlock()
     }
 
-    /// Takes it back, or fails if another process has it.
+    /// Reacquires the lock; fails if another process holds it.
     pub(super) fn take_back(&self) -> io::Result<()> {
         self.0.try_lock().map_err(io::Error::from)
     }
 
-    /// Whether the file it is on can still be found by others.
+    /// Returns whether the lock file still has a name.
     pub(super) fn is_visible(&self) -> bool {
         self.0.metadata().is_ok_and(|file| file.nlink() > 0)
     }
 }
 
-/// Whether only a file that is open for writing can be locked, as on NFS (flock(2)).
+/// Returns whether locking needs a file open for writing, as on NFS (flock(2)).
 fn needs_writing(error: &io::Error) -> bool {
     Errno::from_io_error(error) == Some(Errno::BADF)
 }

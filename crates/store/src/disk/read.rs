@@ -1,4 +1,4 @@
-//! Reading a file: as little of it as is needed, and nothing that is not checked.
+//! Blocking reads of entry files: only the necessary parts, each of them verified.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, IoSliceMut};
@@ -8,33 +8,32 @@ use bytes::Bytes;
 use rustix::fs::{OFlags, fstat};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
-use super::DiskFailure;
+use super::error::DiskFailure;
 use super::expiry::is_over;
-use super::files::Files;
-use super::format::{self, Flaw, Prefix};
-use super::index::Known;
-use super::removals::Moment;
-use super::renew::SECOND;
-use super::write::HEAD_ROOM;
-use crate::beneath;
+use super::files::EntryFiles;
+use super::format::{self, FilePrefix, FormatError};
+use super::geometry::{HEAD_ROOM, SECOND};
+use super::index::IndexEntry;
+use super::recent_removals::RemovalMark;
 use crate::content::{BLOCK, Content, FileBody};
+use crate::dir_handle;
 use crate::tier::{Entry, EntryId};
 
-/// Of a file whose body stays in it, so much is read first. It nearly always has all of the head.
+/// Initial read of a file whose body stays in it; nearly always covers the head.
 const OPENING: u64 = 8 * 1024;
-/// Files up to this size are read in one go, if their bodies go to memory.
+/// Size up to which a file is read at once if its body is kept in memory, in bytes.
 const AT_ONCE: u64 = 256 * 1024;
-/// Files up to this size have no hole before the body, and are read in one go anyway.
+/// Size up to which a file cannot have a hole before its body, so that it is read at once in any case.
 const UNBROKEN: u64 = HEAD_ROOM as u64;
-/// When no more files may be open, bodies up to this size are read whole, and larger ones are
-/// not found.
+/// Size up to which bodies are read into memory when the limit of open files is reached; larger ones count
+/// as misses.
 const WHOLE: u64 = 8 * 1024 * 1024;
 
-/// Reads an entry. What is not as it should be is removed.
+/// Reads an entry. Damaged and expired files are removed.
 pub(super) fn read(
-    files: &Files,
+    files: &EntryFiles,
     id: EntryId,
-    asked: Moment,
+    since: RemovalMark,
 ) -> Result<Option<Entry>, DiskFailure> {
     let file = match open(files, id) {
         Ok(file) => file,
@@ -44,30 +43,30 @@ pub(super) fn read(
             forgotten.map_err(DiskFailure::Disk)?;
             return Ok(None);
         }
-        // A link in place of the file.
+        // A symbolic link in place of the file.
         Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
             files
                 .remove_flawed(id, || true)
                 .map_err(DiskFailure::Disk)?;
-            return Err(DiskFailure::Flaw(Flaw::Foreign));
+            return Err(DiskFailure::Flaw(FormatError::Foreign));
         }
         Err(error) => return Err(DiskFailure::Disk(error)),
     };
-    let source = Source {
+    let source = FileSource {
         file: &file,
         flags: ReadWriteFlags::empty(),
     };
     let inline = files.settings.inline;
-    let opened = match Opened::new(source, id, inline) {
-        // Its head may have been about to be renewed: nobody does that now.
+    let opened = match EntryFile::new(source, id, inline) {
+        // The head may have been renewed during the read. The stripe excludes that in the second attempt.
         Err(DiskFailure::Flaw(_)) | Ok(None) => {
             let _shared = files.share(id);
-            Opened::new(source, id, inline)
+            EntryFile::new(source, id, inline)
         }
         opened => opened,
     };
     let read = opened.and_then(|opened| match opened {
-        Some(opened) => opened.entry(files, asked).map(Some),
+        Some(opened) => opened.entry(files, since).map(Some),
         None => Ok(None),
     });
     if let Err(DiskFailure::Flaw(_)) | Ok(None) = read {
@@ -75,28 +74,29 @@ pub(super) fn read(
         files.remove_flawed(id, is_it).map_err(DiskFailure::Disk)?;
     }
     match read {
-        Ok(Some(FromFile::Entry(entry))) => Ok(Some(entry)),
-        Ok(Some(FromFile::TooMany) | None) => Ok(None),
+        Ok(Some(ReadOutcome::Entry(entry))) => Ok(Some(entry)),
+        Ok(Some(ReadOutcome::TooMany) | None) => Ok(None),
         Err(failure) => Err(failure),
     }
 }
 
-/// A file, and how to read it: `NOWAIT` reads what can be had at once, or fails.
+/// File with its read flags: `NOWAIT` fails instead of blocking.
 #[derive(Clone, Copy)]
-pub(super) struct Source<'a> {
+pub(super) struct FileSource<'a> {
     pub(super) file: &'a File,
     pub(super) flags: ReadWriteFlags,
 }
 
-impl Source<'_> {
-    /// `len` was checked against the length of the file. If that has changed since, it is damaged.
+impl FileSource<'_> {
+    /// Reads `len` bytes, which the caller has checked against the length of the file; a shorter file has
+    /// been damaged since.
     fn read_at(self, offset: u64, len: usize) -> Result<Bytes, DiskFailure> {
         let mut buffer = vec![0; len];
         let mut done = 0;
         while done < len {
             let mut rest = [IoSliceMut::new(&mut buffer[done..])];
             match preadv2(self.file, &mut rest, offset + done as u64, self.flags) {
-                Ok(0) => return Err(DiskFailure::Flaw(Flaw::Length)),
+                Ok(0) => return Err(DiskFailure::Flaw(FormatError::Length)),
                 Ok(read) => done += read,
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(DiskFailure::Disk(error.into())),
@@ -106,35 +106,35 @@ impl Source<'_> {
     }
 }
 
-/// A file whose prefix and head have been read and checked.
-pub(super) struct Opened<'a> {
-    source: Source<'a>,
+/// File whose prefix and head have been read and verified.
+pub(super) struct EntryFile<'a> {
+    source: FileSource<'a>,
     file_len: u64,
-    pub(super) prefix: Prefix,
+    pub(super) prefix: FilePrefix,
     pub(super) head: Bytes,
-    /// The head is the one that was written later, in the second place: see [`super::renew`].
+    /// `true` if this head was found in the second position; see [`super::renew`].
     pub(super) is_second: bool,
     seal: u64,
-    /// The beginning of the file, or all of it.
+    /// Beginning of the file, or all of it.
     opening: Bytes,
 }
 
-enum FromFile {
+enum ReadOutcome {
     Entry(Entry),
-    /// It is there, but nobody may open more files now.
+    /// The limit of open files is reached.
     TooMany,
 }
 
-impl<'a> Opened<'a> {
-    /// `None` if what is in it is over.
+impl<'a> EntryFile<'a> {
+    /// Reads prefix and head; `None` if the entry has expired.
     pub(super) fn new(
-        source: Source<'a>,
+        source: FileSource<'a>,
         id: EntryId,
         inline: u64,
     ) -> Result<Option<Self>, DiskFailure> {
         let stat = fstat(source.file).map_err(|error| DiskFailure::Disk(error.into()))?;
-        if !beneath::is_file(&stat) {
-            return Err(DiskFailure::Flaw(Flaw::Foreign));
+        if !dir_handle::is_file(&stat) {
+            return Err(DiskFailure::Flaw(FormatError::Foreign));
         }
         let file_len = stat.st_size.cast_unsigned();
         let at_once = AT_ONCE.min(inline.saturating_add(OPENING)).max(UNBROKEN);
@@ -144,16 +144,16 @@ impl<'a> Opened<'a> {
             OPENING
         };
         let opening = source.read_at(0, wanted as usize)?;
-        let first = Headed::read(source, &opening, 0, id, file_len);
+        let first = HeadPair::read(source, &opening, 0, id, file_len);
         let second = match &first {
             Ok(first) if !first.has_second_place() => None,
             Ok(_) | Err(DiskFailure::Flaw(_)) if file_len > HEAD_ROOM as u64 => {
-                Headed::second(source, &opening, id, file_len)?
+                HeadPair::second(source, &opening, id, file_len)?
             }
             _ => None,
         };
         let is_second = second.is_some();
-        let Headed { prefix, head, seal } = second.map_or(first, Ok)?;
+        let HeadPair { prefix, head, seal } = second.map_or(first, Ok)?;
         Ok((!is_over(prefix.expires)).then_some(Self {
             source,
             file_len,
@@ -165,7 +165,7 @@ impl<'a> Opened<'a> {
         }))
     }
 
-    /// The checksum that this head has had since it was written, and no other one.
+    /// Checksum of prefix and head, which identifies this version of the head.
     pub(super) const fn seal(&self) -> u64 {
         self.seal
     }
@@ -174,27 +174,27 @@ impl<'a> Opened<'a> {
         self.file_len
     }
 
-    fn entry(self, files: &Files, asked: Moment) -> Result<FromFile, DiskFailure> {
+    fn entry(self, files: &EntryFiles, since: RemovalMark) -> Result<ReadOutcome, DiskFailure> {
         let id = self.prefix.id;
-        let known = Known::new(id, self.file_len, self.prefix.expires);
-        files.found(known.ok_or(DiskFailure::Flaw(Flaw::Length))?, asked);
+        let known = IndexEntry::new(id, self.file_len, self.prefix.expires);
+        files.adopt_found(known.ok_or(DiskFailure::Flaw(FormatError::Length))?, since);
         if self.prefix.body_len <= files.settings.inline {
-            return self.whole().map(FromFile::Entry);
+            return self.whole().map(ReadOutcome::Entry);
         }
         let sums = self.sums()?;
         let file = self.source.file.try_clone().map_err(DiskFailure::Disk)?;
         let opened = in_file(file, &self.prefix, sums)?;
         let is_it = || files.layout.is_same(self.source.file, id);
         if let Some(entry) = files.keep_open(id, &self.head, &opened, is_it) {
-            return Ok(FromFile::Entry(entry));
+            return Ok(ReadOutcome::Entry(entry));
         }
         if self.prefix.body_len <= WHOLE {
-            return self.whole().map(FromFile::Entry);
+            return self.whole().map(ReadOutcome::Entry);
         }
-        Ok(FromFile::TooMany)
+        Ok(ReadOutcome::TooMany)
     }
 
-    /// With the body in memory.
+    /// Reads the body into memory.
     pub(super) fn whole(self) -> Result<Entry, DiskFailure> {
         let (body, _) = self.body()?;
         Ok(Entry {
@@ -203,8 +203,8 @@ impl<'a> Opened<'a> {
         })
     }
 
-    /// The checksums of a body that stays where it is. One that is a single block is checked now,
-    /// so that nobody begins to send it in vain.
+    /// Reads the block checksums of a body that stays in the file. A single block is verified at once, so
+    /// that no response starts with a damaged body.
     pub(super) fn sums(&self) -> Result<Box<[u64]>, DiskFailure> {
         if self.prefix.body_len <= BLOCK {
             return Ok(self.body()?.1);
@@ -230,46 +230,46 @@ impl<'a> Opened<'a> {
     }
 }
 
-/// A prefix and its head.
-struct Headed {
-    prefix: Prefix,
+/// Prefix with its head.
+struct HeadPair {
+    prefix: FilePrefix,
     head: Bytes,
     seal: u64,
 }
 
-impl Headed {
-    /// Those at `offset`, where `opening` has been read.
+impl HeadPair {
+    /// Reads the pair at `offset`, where `opening` has been read.
     fn read(
-        source: Source<'_>,
+        source: FileSource<'_>,
         opening: &Bytes,
         offset: usize,
         id: EntryId,
         file_len: u64,
     ) -> Result<Self, DiskFailure> {
-        let prefix = Prefix::decode(opening, file_len).map_err(DiskFailure::Flaw)?;
+        let prefix = FilePrefix::decode(opening, file_len).map_err(DiskFailure::Flaw)?;
         if prefix.id != id {
-            return Err(DiskFailure::Flaw(Flaw::Id));
+            return Err(DiskFailure::Flaw(FormatError::Id));
         }
         let head = if prefix.head().end <= opening.len() {
             opening.slice(prefix.head())
         } else {
-            source.read_at((offset + Prefix::LEN) as u64, prefix.head_len as usize)?
+            source.read_at((offset + FilePrefix::LEN) as u64, prefix.head_len as usize)?
         };
         prefix
             .check_head(opening, &head)
             .map_err(DiskFailure::Flaw)?;
-        let seal = Prefix::seal(opening);
+        let seal = FilePrefix::seal(opening);
         Ok(Self { prefix, head, seal })
     }
 
-    /// Whether there may be another head in the room before the body.
+    /// Returns whether the reserved space before the body may contain another head.
     const fn has_second_place(&self) -> bool {
         self.prefix.body_offset as usize >= HEAD_ROOM && self.prefix.head().end <= SECOND
     }
 
-    /// Those in the second place, if there is something whole. `beginning` was read of the file.
+    /// Reads the pair in the second position, if it is valid. `beginning` is the beginning of the file.
     fn second(
-        source: Source<'_>,
+        source: FileSource<'_>,
         beginning: &Bytes,
         id: EntryId,
         file_len: u64,
@@ -286,10 +286,10 @@ impl Headed {
     }
 }
 
-/// The body in its file, with the checksums that [`Opened::sums`] gave.
+/// Creates the body in its file, with the checksums from [`EntryFile::sums`].
 pub(super) fn in_file(
     file: File,
-    prefix: &Prefix,
+    prefix: &FilePrefix,
     sums: Box<[u64]>,
 ) -> Result<Arc<FileBody>, DiskFailure> {
     let body = FileBody::new(file, prefix.body().start, prefix.body_len, sums);
@@ -300,18 +300,18 @@ pub(super) fn in_file(
     Ok(Arc::new(body))
 }
 
-/// How files are opened. Whoever put something else in place of ours shall not make us wait for it,
-/// or follow it. The time of the last access would be written to the disk at every look: here it is
-/// always before the time of the last change, which is when the entry expires.
+/// Flags for opening entry files. Anything planted in place of a file must neither block the open nor be
+/// followed. `NOATIME` avoids a disk write per read: the access time always precedes the mtime, which is the
+/// expiry.
 pub(super) const READ_ONLY: OFlags = OFlags::RDONLY
     .union(OFlags::CLOEXEC)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOATIME);
 
-pub(super) fn open(files: &Files, id: EntryId) -> io::Result<File> {
+pub(super) fn open(files: &EntryFiles, id: EntryId) -> io::Result<File> {
     match files.layout.open_entry(id, READ_ONLY) {
-        // The file is another user's, who lets us read it.
+        // `NOATIME` is reserved to the owner of the file.
         Err(error) if error.raw_os_error() == Some(Errno::PERM.raw_os_error()) => {
             files.layout.open_entry(id, READ_ONLY - OFlags::NOATIME)
         }

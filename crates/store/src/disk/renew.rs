@@ -1,10 +1,9 @@
-//! Another head for a body that stays where it is.
+//! In-place renewal of an entry's head, without copying the body.
 //!
-//! A file with room before its body has two places for prefix and head, at its beginning and in the
-//! middle of that room. What lies in the second one counts, if there is something whole. A renewal
-//! writes to the one that does not count, and then makes it count: by being whole in the second
-//! place, or by taking the second one's beginning away. So at any moment there is the old head or
-//! the new one, and a process that is killed meanwhile leaves one of them.
+//! A file with reserved space before its body has two positions for prefix and head: its beginning, and the
+//! middle of that space. A valid pair in the second position takes precedence. A renewal writes to the
+//! inactive position and then activates it, either by completing the second one or by erasing its prefix. At
+//! any time either the old or the new head is valid, so a crash leaves one of them.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -14,109 +13,111 @@ use std::time::{Duration, UNIX_EPOCH};
 use bytes::Bytes;
 use rustix::io::ReadWriteFlags;
 
-use super::DiskFailure;
-use super::files::Files;
-use super::format::Prefix;
-use super::index::Known;
-use super::read::{self, Opened, Source};
-use super::removals::Moment;
-use super::write::{self, HEAD_ROOM};
+use super::error::DiskFailure;
+use super::files::EntryFiles;
+use super::format::FilePrefix;
+use super::geometry::{HEAD_ROOM, SECOND};
+use super::index::IndexEntry;
+use super::read::{self, EntryFile, FileSource};
+use super::recent_removals::RemovalMark;
+use super::write;
 use crate::content::Content;
 use crate::tier::{Entry, EntryId};
 
-/// Where the second place begins.
-pub(super) const SECOND: usize = HEAD_ROOM / 2;
-
-/// A head in place of another one.
-pub(super) struct Renewal {
+/// Renewal of an entry's head.
+pub(super) struct HeadRenewal {
     pub(super) id: EntryId,
-    /// The head that it has had so far.
+    /// Expected current head.
     pub(super) from: Bytes,
     pub(super) head: Bytes,
-    /// In seconds since 1970.
+    /// Expiry, in seconds since the Unix epoch.
     pub(super) expires: u64,
-    pub(super) began: Moment,
+    pub(super) began: RemovalMark,
 }
 
-/// What became of it.
-pub(super) enum Renewed {
+/// Outcome of a renewal.
+pub(super) enum RenewalOutcome {
     Done,
-    /// Another entry has come, or this one is gone.
+    /// The entry was removed or replaced.
     NotThere,
 }
 
-/// Renews an entry if it is still what it was. Where the file has no room for that, it is written
-/// anew: only of a body that memory might have taken.
-pub(super) fn renew(files: &Arc<Files>, renewal: &Renewal) -> Result<Renewed, DiskFailure> {
+/// Renews an entry if its head is as expected. A file without reserved space is rewritten, which only
+/// concerns small bodies.
+pub(super) fn renew(
+    files: &Arc<EntryFiles>,
+    renewal: &HeadRenewal,
+) -> Result<RenewalOutcome, DiskFailure> {
     match in_place(files, renewal)? {
-        InPlace::Done => Ok(Renewed::Done),
-        InPlace::NotThere => Ok(Renewed::NotThere),
-        InPlace::NoRoom(body) => {
+        InPlaceOutcome::Done => Ok(RenewalOutcome::Done),
+        InPlaceOutcome::NotThere => Ok(RenewalOutcome::NotThere),
+        InPlaceOutcome::NoRoom(body) => {
             let head = renewal.head.clone();
             let entry = Entry { head, body };
             write::write(files, renewal.id, &entry, renewal.expires, renewal.began)?;
-            Ok(Renewed::Done)
+            Ok(RenewalOutcome::Done)
         }
     }
 }
 
-enum InPlace {
+enum InPlaceOutcome {
     Done,
     NotThere,
-    /// The body, to be written anew.
+    /// No reserved space; the body is to be rewritten.
     NoRoom(Content),
 }
 
-fn in_place(files: &Files, renewal: &Renewal) -> Result<InPlace, DiskFailure> {
+fn in_place(files: &EntryFiles, renewal: &HeadRenewal) -> Result<InPlaceOutcome, DiskFailure> {
     let id = renewal.id;
-    // Nobody else gives the file another head, or takes it away, and nobody is misled who finds
-    // one half-written: he looks again when this is over.
+    // The stripe excludes concurrent renewals and removals; a reader that finds a half-written head retries
+    // under the stripe.
     let _stripe = files.stripe(id);
     if files.was_removed(id, renewal.began) {
-        return Ok(InPlace::NotThere);
+        return Ok(InPlaceOutcome::NotThere);
     }
     let Ok(file) = files.layout.open_entry_to_write(id) else {
-        return Ok(InPlace::NotThere);
+        return Ok(InPlaceOutcome::NotThere);
     };
-    let source = Source {
+    let source = FileSource {
         file: &file,
         flags: ReadWriteFlags::empty(),
     };
-    let opened = match Opened::new(source, id, 0) {
+    let opened = match EntryFile::new(source, id, 0) {
         Ok(Some(opened)) if opened.head == renewal.from => opened,
-        Ok(_) | Err(DiskFailure::Flaw(_)) => return Ok(InPlace::NotThere),
+        Ok(_) | Err(DiskFailure::Flaw(_)) => return Ok(InPlaceOutcome::NotThere),
         Err(failure) => return Err(failure),
     };
-    let new_end = Prefix::LEN + renewal.head.len();
+    let new_end = FilePrefix::LEN + renewal.head.len();
     let has_room = opened.prefix.body_offset as usize >= HEAD_ROOM
         && new_end <= SECOND
         && opened.prefix.head().end <= SECOND;
     if !has_room {
         let again = file.try_clone().map_err(DiskFailure::Disk)?;
         let body = read::in_file(again, &opened.prefix, opened.sums()?)?;
-        return Ok(InPlace::NoRoom(Content::File(body)));
+        return Ok(InPlaceOutcome::NoRoom(Content::File(body)));
     }
     let file_len = opened.file_len();
-    let prefix = Prefix {
+    let prefix = FilePrefix {
         expires: renewal.expires,
         head_len: u32::try_from(renewal.head.len()).map_err(|_| DiskFailure::TooLarge)?,
         ..opened.prefix
     };
     let opening = [&prefix.encode(&renewal.head)[..], &renewal.head].concat();
     write_opening(&file, &opening, opened.is_second).map_err(DiskFailure::Disk)?;
-    // The scan after a restart reads this instead of opening every file.
+    // The scan after a restart reads the mtime instead of opening every file.
     let over = UNIX_EPOCH + Duration::from_secs(renewal.expires);
     file.set_modified(over).map_err(DiskFailure::Disk)?;
-    let known = Known::new(id, file_len, renewal.expires).ok_or(DiskFailure::TooLarge)?;
+    let known = IndexEntry::new(id, file_len, renewal.expires).ok_or(DiskFailure::TooLarge)?;
     files.was_renewed(known, renewal.began, &renewal.head);
-    Ok(InPlace::Done)
+    Ok(InPlaceOutcome::Done)
 }
 
 fn write_opening(file: &File, opening: &[u8], second_counts: bool) -> std::io::Result<()> {
     if second_counts {
         file.write_all_at(opening, 0)?;
-        // All of its prefix, so that nothing of this head comes back when the next one is begun here.
-        file.write_all_at(&[0; Prefix::LEN], SECOND as u64)
+        // Erases the entire prefix, so that a partial write here can never combine with remains of this
+        // head.
+        file.write_all_at(&[0; FilePrefix::LEN], SECOND as u64)
     } else {
         file.write_all_at(opening, SECOND as u64)
     }

@@ -1,4 +1,4 @@
-//! A body that is too large for memory, on its way into a file.
+//! Spool: a body too large for memory, written to a file while it is received.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,39 +6,44 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::DiskFailure;
-use super::by_turns::ByTurns;
-use super::crew::Crew;
+use super::chunked_write::ChunkedWriter;
+use super::error::DiskFailure;
 use super::expiry;
-use super::files::Files;
-use super::removals::Moment;
-use super::write::Draft;
+use super::files::EntryFiles;
+use super::io_pool::IoPool;
+use super::recent_removals::RemovalMark;
+use super::write::EntryDraft;
 use crate::content::Content;
 use crate::tier::{BoxFuture, EntryId, Spool, TierError};
 
 pub(super) struct DiskSpool {
-    files: Arc<Files>,
-    began: Moment,
-    body: ByTurns<Draft>,
+    files: Arc<EntryFiles>,
+    began: RemovalMark,
+    body: ChunkedWriter<EntryDraft>,
 }
 
 impl DiskSpool {
-    pub(super) fn new(files: Arc<Files>, writing: Arc<Crew>, place: OwnedSemaphorePermit) -> Self {
+    pub(super) fn new(
+        files: Arc<EntryFiles>,
+        writing: Arc<IoPool>,
+        place: OwnedSemaphorePermit,
+    ) -> Self {
         Self {
             began: files.now(),
-            body: ByTurns::new(writing, files.settings.max_object, place),
+            body: ChunkedWriter::new(writing, files.settings.max_object, place),
             files,
         }
     }
 
     fn writer(
         &self,
-    ) -> impl FnOnce(Option<Box<Draft>>, &[Bytes]) -> Result<Box<Draft>, DiskFailure> + Send + 'static
-    {
+    ) -> impl FnOnce(Option<Box<EntryDraft>>, &[Bytes]) -> Result<Box<EntryDraft>, DiskFailure>
+    + Send
+    + 'static {
         let files = Arc::clone(&self.files);
         move |draft, pieces| {
             let mut draft = match draft {
-                None => Box::new(Draft::begin_headless(&files)?),
+                None => Box::new(EntryDraft::begin_headless(&files)?),
                 Some(draft) => draft,
             };
             pieces.iter().try_for_each(|piece| draft.append(piece))?;

@@ -1,66 +1,66 @@
-//! What is known of the files, and how much of them there may be.
+//! Index and capacity accounting of a disk tier.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::index::{Index, Known};
-use super::open::{OpenFile, OpenFiles};
-use super::removals::{Moment, Removals};
-use super::{DiskFailure, DiskSettings};
+use super::error::DiskFailure;
+use super::geometry::DISK_BLOCK;
+use super::index::{DiskIndex, IndexEntry};
+use super::open_files::{OpenFile, OpenFiles};
+use super::recent_removals::{RecentRemovals, RemovalMark};
+use super::settings::DiskSettings;
 use crate::content::FileBody;
 use crate::tier::EntryId;
 
-/// What a file takes is counted in blocks of this size, as most disks do.
-pub(super) const DISK_BLOCK: u64 = 4096;
-/// What a file's name takes in its folder, roughly.
+/// Approximate size of a directory entry, in bytes.
 const NAME: u64 = 80;
-/// Until everything is counted, what is written may be this part of the capacity: so much and no
-/// more can the bound be missed by, for the time of the scan.
+/// Inverse fraction of the capacity that may be written before the scan is complete; the capacity can be
+/// exceeded by that much temporarily.
 const BLIND_SHARE: u64 = 64;
 
-/// What is known of the files.
+/// Index and capacity accounting.
 pub(super) struct DiskState {
-    pub(super) index: Index,
+    pub(super) index: DiskIndex,
     pub(super) open: Arc<OpenFiles>,
-    pub(super) removals: Removals,
-    /// For what is being written.
-    reserved: Size,
-    /// Out of the index, but not yet off the disk.
-    leaving: Size,
-    /// What that is: whose files, and how many blocks.
+    pub(super) removals: RecentRemovals,
+    /// Reserved by writes in progress.
+    reserved: DiskUsage,
+    /// Removed from the index, but not yet from disk.
+    leaving: DiskUsage,
+    /// Ids and block counts of those.
     pub(super) condemned: HashMap<EntryId, u32>,
-    /// Written while the index is not complete.
-    blind: Size,
-    /// Whether everything on the disk is in the index.
+    /// Written while the index was incomplete.
+    blind: DiskUsage,
+    /// `true` if all files on disk are indexed.
     pub(super) is_complete: bool,
 }
 
-/// How much room something takes.
+/// Occupied space.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Size {
+pub(super) struct DiskUsage {
     pub(super) blocks: u64,
     pub(super) files: u64,
 }
 
-/// What finding room comes to.
-pub(super) enum Step {
+/// Result of an attempt to reserve space.
+pub(super) enum ReserveStep {
     Reserved,
-    /// This one has left, and its file has to follow.
+    /// This entry was evicted and its file is to be removed.
     Leaves(EntryId, Option<OpenFile>),
     NoRoom,
 }
 
-/// The open file of an entry that is out of the index, if it had one.
-pub(super) type Forgotten = Option<OpenFile>;
+/// Open file of an entry taken from the index, if there was one.
+pub(super) type RemovedFile = Option<OpenFile>;
 
-impl Size {
+impl DiskUsage {
     pub(super) const fn bytes(self) -> u64 {
         self.blocks * DISK_BLOCK + self.files * NAME
     }
 
-    /// One file.
+    /// Returns the size of one file.
     fn of(blocks: u32) -> Self {
         Self {
             blocks: u64::from(blocks),
@@ -82,20 +82,20 @@ impl Size {
 impl DiskState {
     pub(super) fn new(open: Arc<OpenFiles>, is_complete: bool) -> Self {
         Self {
-            index: Index::new(),
+            index: DiskIndex::new(),
             open,
-            removals: Removals::default(),
-            reserved: Size::default(),
-            leaving: Size::default(),
+            removals: RecentRemovals::default(),
+            reserved: DiskUsage::default(),
+            leaving: DiskUsage::default(),
             condemned: HashMap::new(),
-            blind: Size::default(),
+            blind: DiskUsage::default(),
             is_complete,
         }
     }
 
-    /// What is on the disk, or is about to be.
-    pub(super) fn size(&self) -> Size {
-        let mut size = Size {
+    /// Space occupied or reserved on disk.
+    pub(super) fn size(&self) -> DiskUsage {
+        let mut size = DiskUsage {
             blocks: self.index.blocks(),
             files: self.index.len() as u64,
         };
@@ -104,45 +104,45 @@ impl DiskState {
         size
     }
 
-    fn has_room(&self, more: Size, settings: &DiskSettings) -> bool {
+    fn has_room(&self, more: DiskUsage, settings: &DiskSettings) -> bool {
         let mut size = self.size();
         size.add(more);
         size.bytes() <= settings.capacity && size.files <= settings.max_files
     }
 
-    /// The next step on the way to so much room.
-    pub(super) fn reserve(&mut self, more: Size, settings: &DiskSettings) -> Step {
+    /// Reserves space, or evicts one entry towards it.
+    pub(super) fn reserve(&mut self, more: DiskUsage, settings: &DiskSettings) -> ReserveStep {
         if !self.may_write_blind(more, settings) {
-            return Step::NoRoom;
+            return ReserveStep::NoRoom;
         }
         if self.has_room(more, settings) {
             self.reserved.add(more);
             if !self.is_complete {
                 self.blind.add(more);
             }
-            return Step::Reserved;
+            return ReserveStep::Reserved;
         }
         let open = &self.open;
         match self.index.evict(|id| open.take_used(id)) {
             Some(known) => {
                 self.condemn(known.id, known.blocks);
-                Step::Leaves(known.id, self.open.forget(known.id))
+                ReserveStep::Leaves(known.id, self.open.forget(known.id))
             }
-            None => Step::NoRoom,
+            None => ReserveStep::NoRoom,
         }
     }
 
-    /// What was reserved is not needed, or counted elsewhere.
-    pub(super) fn give_back(&mut self, reserved: Size) {
+    /// Releases a reservation that is not needed, or accounted for elsewhere.
+    pub(super) fn give_back(&mut self, reserved: DiskUsage) {
         self.reserved.subtract(reserved);
     }
 
-    /// Puts an entry in the index, whose file is about to get its name and whose room is reserved.
-    /// Gives what it replaces.
+    /// Indexes an entry whose file is about to be renamed and whose space is reserved. Returns the replaced
+    /// open file.
     pub(super) fn announce(
         &mut self,
-        known: Known,
-        began: Moment,
+        known: IndexEntry,
+        began: RemovalMark,
         open: Option<(Bytes, Arc<FileBody>)>,
     ) -> Result<Option<OpenFile>, DiskFailure> {
         if self.removals.since(began, known.id) {
@@ -150,38 +150,38 @@ impl DiskState {
         }
         self.acquit(known.id);
         self.index.insert(known);
-        self.give_back(Size::of(known.blocks));
+        self.give_back(DiskUsage::of(known.blocks));
         let old = self.open.forget(known.id);
         if let Some((head, body)) = open
             && !self.open.admit(known.id, head, &body, known.expires.into())
         {
-            self.open.lend(known.id, &body);
+            self.open.count_still_read(known.id, &body);
         }
         Ok(old)
     }
 
-    /// Puts an entry in the index that the scan has found, if there is room for it.
-    pub(super) fn adopt(&mut self, known: Known, settings: &DiskSettings) -> bool {
-        let has_room = self.has_room(Size::of(known.blocks), settings);
+    /// Indexes an entry found by the scan, capacity permitting.
+    pub(super) fn adopt(&mut self, known: IndexEntry, settings: &DiskSettings) -> bool {
+        let has_room = self.has_room(DiskUsage::of(known.blocks), settings);
         if has_room {
             self.index.insert(known);
         }
         has_room
     }
 
-    /// Takes an entry out of the index; its file has to follow.
-    pub(super) fn take_out(&mut self, id: EntryId) -> Option<Forgotten> {
+    /// Removes an entry from the index; its file is to be removed afterwards.
+    pub(super) fn take_out(&mut self, id: EntryId) -> Option<RemovedFile> {
         let blocks = match self.index.remove(id) {
             Some(known) => known.blocks,
             None if self.is_complete => return None,
-            // There may be a file that was not counted yet.
+            // There may be a file that the scan has not reached yet.
             None => 0,
         };
         self.condemn(id, blocks);
         Some(self.open.forget(id))
     }
 
-    fn may_write_blind(&self, more: Size, settings: &DiskSettings) -> bool {
+    fn may_write_blind(&self, more: DiskUsage, settings: &DiskSettings) -> bool {
         let mut blind = self.blind;
         blind.add(more);
         self.is_complete
@@ -192,37 +192,32 @@ impl DiskState {
     fn condemn(&mut self, id: EntryId, blocks: u32) {
         self.acquit(id);
         self.condemned.insert(id, blocks);
-        self.leaving.add(Size::of(blocks));
+        self.leaving.add(DiskUsage::of(blocks));
     }
 
-    /// The file is gone, or another has its name.
+    /// Records that a file was removed or replaced.
     pub(super) fn acquit(&mut self, id: EntryId) {
         if let Some(blocks) = self.condemned.remove(&id) {
-            self.leaving.subtract(Size::of(blocks));
+            self.leaving.subtract(DiskUsage::of(blocks));
         }
     }
 
-    /// Whether the scan has nothing to add: it is in the index, or on its way out.
+    /// Returns whether the scan can skip the id: indexed, or about to be removed.
     pub(super) fn is_settled(&self, id: EntryId) -> bool {
         self.index.get(id).is_some() || self.condemned.contains_key(&id)
     }
 
-    /// Everything on the disk is in the index now.
+    /// Records that all files on disk are indexed.
     pub(super) fn complete(&mut self) {
         self.is_complete = true;
-        self.blind = Size::default();
+        self.blind = DiskUsage::default();
     }
 
-    /// Everything that was on the disk is gone.
+    /// Resets the state after the directory was removed.
     pub(super) fn begin_anew(&mut self) {
-        self.index = Index::new();
+        self.index = DiskIndex::new();
         self.open.clear();
-        self.blind = Size::default();
+        self.blind = DiskUsage::default();
         self.is_complete = false;
     }
-}
-
-/// How many blocks a file of this length takes.
-pub(super) const fn blocks(len: u64) -> u64 {
-    len.div_ceil(DISK_BLOCK)
 }

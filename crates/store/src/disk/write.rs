@@ -1,8 +1,8 @@
-//! Writing a file: under a temporary name until it is complete.
+//! Writes of entry files, under a temporary name until complete.
 //!
-//! Nothing is forced to the disk. When the process is killed, the system still writes what was
-//! written; the name comes after the contents. When the power fails, a file may have its name and not its
-//! contents: then the checksums do not match, and it is removed when it is asked for.
+//! Nothing is flushed explicitly. After a crash of the process, the kernel completes the writes, and the
+//! rename comes after the contents. After a power failure, a file may have its name but not its contents;
+//! its checksums fail then, and it is removed on lookup.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -12,40 +12,37 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
 
-use super::DiskFailure;
-use super::files::Files;
-use super::format::{self, Prefix, Sums};
-use super::removals::Moment;
-use super::state::blocks;
+use super::error::DiskFailure;
+use super::files::EntryFiles;
+use super::format::{self, BlockSums, FilePrefix};
+use super::geometry::{HEAD_ROOM, blocks};
+use super::index::IndexEntry;
+use super::recent_removals::RemovalMark;
 use crate::content::{Content, FileBody};
 use crate::tier::{Entry, EntryId};
 
-/// So much is written, and room made for it, in one go.
+/// Size of one write, for which space is reserved, in bytes.
 const PIECE: usize = 1024 * 1024;
-/// When the body comes before its head is known, this is left free for prefix and head. It
-/// becomes a hole, which takes no room.
-pub(super) const HEAD_ROOM: usize = 64 * 1024;
-
-/// From this size on there is room before a body, so that its head can be renewed where it is. Of
-/// smaller ones the file is written anew.
+/// Size of a body from which space is reserved so that its head can be renewed in place; smaller files are
+/// rewritten.
 const IN_PLACE_FROM: u64 = 1024 * 1024;
 
-/// Writes an entry. A body that is not answered from memory later stays open.
+/// Writes an entry. A body above the inline limit is kept open.
 pub(super) fn write(
-    files: &Arc<Files>,
+    files: &Arc<EntryFiles>,
     id: EntryId,
     entry: &Entry,
     expires: u64,
-    began: Moment,
+    began: RemovalMark,
 ) -> Result<(), DiskFailure> {
-    let opening = Prefix::LEN + entry.head.len();
+    let opening = FilePrefix::LEN + entry.head.len();
     let is_renewed_in_place = entry.body.len() >= IN_PLACE_FROM;
     let body_offset = if is_renewed_in_place {
         HEAD_ROOM.max(opening)
     } else {
         opening
     };
-    let mut draft = Draft::begin(files, body_offset)?;
+    let mut draft = EntryDraft::begin(files, body_offset)?;
     match (&entry.body, entry.body.file()) {
         (Content::Bytes(bytes), _) => draft.append(bytes)?,
         (_, None) => return Err(DiskFailure::Source(ErrorKind::NotFound.into())),
@@ -59,30 +56,30 @@ pub(super) fn write(
     Ok(())
 }
 
-/// A file under a temporary name, and the room for it. Dropped, both are given back.
-pub(super) struct Draft {
-    files: Arc<Files>,
+/// File under a temporary name, with its reserved space. Both are released on drop.
+pub(super) struct EntryDraft {
+    files: Arc<EntryFiles>,
     file: File,
-    /// Its temporary one.
+    /// Temporary name.
     name: String,
-    /// Written, but not yet to the file: what is small goes there in one call.
+    /// Bytes not yet written: small files are written with a single system call.
     buffer: Vec<u8>,
     body_offset: usize,
-    /// Where the buffer belongs.
+    /// Offset of the buffer.
     at: u64,
-    sums: Sums,
+    sums: BlockSums,
     reserved: u64,
     is_counted: bool,
     has_name: bool,
 }
 
-impl Draft {
-    /// Begins a file whose head is not known yet.
-    pub(super) fn begin_headless(files: &Arc<Files>) -> Result<Self, DiskFailure> {
+impl EntryDraft {
+    /// Creates a draft whose head is written last.
+    pub(super) fn begin_headless(files: &Arc<EntryFiles>) -> Result<Self, DiskFailure> {
         Self::begin(files, HEAD_ROOM)
     }
 
-    fn begin(files: &Arc<Files>, body_offset: usize) -> Result<Self, DiskFailure> {
+    fn begin(files: &Arc<EntryFiles>, body_offset: usize) -> Result<Self, DiskFailure> {
         files.reserve(0, 1)?;
         let created = match files.layout.create_temporary() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => files
@@ -98,14 +95,14 @@ impl Draft {
             buffer: Vec::new(),
             body_offset,
             at: body_offset as u64,
-            sums: Sums::new(),
+            sums: BlockSums::new(),
             reserved: 0,
             is_counted: false,
             has_name: false,
         })
     }
 
-    /// The next piece of the body.
+    /// Appends a part of the body.
     pub(super) fn append(&mut self, bytes: &[u8]) -> Result<(), DiskFailure> {
         self.sums.update(bytes);
         for piece in bytes.chunks(PIECE) {
@@ -114,21 +111,21 @@ impl Draft {
         Ok(())
     }
 
-    /// Writes the rest, and gives the file its name.
+    /// Writes the rest and renames the file to its entry.
     pub(super) fn finish(
         mut self,
         id: EntryId,
         head: &Bytes,
         expires: u64,
-        began: Moment,
+        began: RemovalMark,
     ) -> Result<Arc<FileBody>, DiskFailure> {
-        if Prefix::LEN + head.len() > self.body_offset {
+        if FilePrefix::LEN + head.len() > self.body_offset {
             return Err(DiskFailure::TooLarge);
         }
         let body_len = self.sums.len();
-        let sums = std::mem::replace(&mut self.sums, Sums::new()).finish();
+        let sums = std::mem::replace(&mut self.sums, BlockSums::new()).finish();
         let (table, table_sum) = format::table(&sums);
-        let prefix = Prefix {
+        let prefix = FilePrefix {
             id,
             expires,
             head_len: u32::try_from(head.len()).map_err(|_| DiskFailure::TooLarge)?,
@@ -138,10 +135,10 @@ impl Draft {
         };
         self.buffer(&table)?;
         self.write_opening(&[&prefix.encode(head)[..], head].concat())?;
-        // The scan after a restart reads this instead of opening every file.
+        // The scan after a restart reads the mtime instead of opening every file.
         let over = UNIX_EPOCH + Duration::from_secs(expires);
         self.file.set_modified(over).map_err(DiskFailure::Disk)?;
-        // One that stays open for writing would keep the volume from being remounted read-only.
+        // A file open for writing would prevent the volume from being remounted read-only.
         let file = self.files.layout.open_temporary(&self.name);
         let file = file.map_err(DiskFailure::Disk)?;
         let body =
@@ -151,27 +148,39 @@ impl Draft {
         let files = Arc::clone(&self.files);
         let is_large = body_len > files.settings.inline;
         let open = is_large.then(|| (head.clone(), Arc::clone(&body)));
-        files.commit(self, id, expires, began, open)?;
+        self.commit(id, expires, began, open)?;
         Ok(body)
     }
 
-    pub(super) fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// How long the file is.
-    pub(super) const fn len(&self) -> u64 {
-        self.at + self.buffer.len() as u64
-    }
-
-    /// Notes that its room is no longer a reservation.
-    pub(super) const fn is_counted_elsewhere(&mut self) {
+    /// Renames the complete file to its entry, unless the id was removed since `began`. With `open`, the file
+    /// is kept open for further hits.
+    fn commit(
+        mut self,
+        id: EntryId,
+        expires: u64,
+        began: RemovalMark,
+        open: Option<(Bytes, Arc<FileBody>)>,
+    ) -> Result<(), DiskFailure> {
+        let files = Arc::clone(&self.files);
+        let _stripe = files.stripe(id);
+        let known = IndexEntry::new(id, self.len(), expires).ok_or(DiskFailure::TooLarge)?;
+        // Indexed first: a removal from now on finds the id, waits for the stripe, and removes the renamed
+        // file.
+        let old = files.announce(known, began, open)?;
         self.is_counted = true;
+        if let Err(error) = files.layout.give_name(&self.name, id) {
+            files.withdraw(id);
+            return Err(DiskFailure::Disk(error));
+        }
+        self.has_name = true;
+        drop(self);
+        drop(old);
+        Ok(())
     }
 
-    /// Notes that the file has got its name.
-    pub(super) fn was_renamed(mut self) {
-        self.has_name = true;
+    /// Length of the file.
+    const fn len(&self) -> u64 {
+        self.at + self.buffer.len() as u64
     }
 
     fn buffer(&mut self, bytes: &[u8]) -> Result<(), DiskFailure> {
@@ -196,7 +205,8 @@ impl Draft {
         Ok(())
     }
 
-    /// Writes prefix and head, and what is still in the buffer: in one call if that is all there is.
+    /// Writes prefix and head, and the rest of the buffer, with a single system call if that is the whole
+    /// file.
     fn write_opening(&mut self, opening: &[u8]) -> Result<(), DiskFailure> {
         self.buffer(&[])?;
         if self.at == opening.len() as u64 {
@@ -210,13 +220,13 @@ impl Draft {
     }
 }
 
-impl Drop for Draft {
+impl Drop for EntryDraft {
     fn drop(&mut self) {
         if !self.is_counted {
             self.files.give_back(self.reserved, 1);
         }
         if !self.has_name {
-            // What cannot be removed now is removed at the next start.
+            // Leftovers are removed at the next start.
             let _ = self.files.layout.remove_temporary(&self.name);
         }
     }

@@ -1,44 +1,42 @@
-//! One fetch per fleet: how processes that share servers agree on who asks the origin.
+//! Claims (leases) across processes that share a pool: one fetch per entry and fleet.
 //!
-//! **To bring what is not there** (a fill): `mg k v c f N<hold>`. Of all who ask, the server tells
-//! one that it won (`W`), and puts an empty item there with a number (`c`), which expires after
-//! `hold`. The others are told that somebody is at it (`Z`). The winner stores with
-//! `ms k … C<number>`, which is refused if the item changed (`EX`) or is gone (`NF`): its time was
-//! over, or the record was removed meanwhile. To give up is `md k C<number>`. If the winner dies,
-//! the empty item expires, and the next one to ask wins.
+//! **Fill** of a missing record: `mg k v c f N<hold>`. The server grants the claim to one client (`W`) and
+//! creates an empty item with a CAS number (`c`) that expires after `hold`; others see that it is claimed
+//! (`Z`). The holder stores with `ms k … C<number>`, which fails if the item has changed (`EX`) or is gone
+//! (`NF`): the claim has expired, or the record was removed. `md k C<number>` releases the claim. If the
+//! holder dies, the empty item expires and the next request gets the claim.
 //!
-//! **To renew what is there** (a renewal): memcached's own way, to mark the item as stale, knows
-//! no end: if the winner dies, nobody else is ever told to renew. So an item beside it is the
-//! lock, `ms k:r 0 T<hold> ME`, which only one can add, and which expires. In the same breath
-//! `mg k c N<hold>` reads the number of what is to be renewed; if there is nothing any more, this
-//! is a fill. The winner stores with `ms k … C<number>` as above and then deletes the lock. To
-//! give up is `md k:r`.
+//! **Renewal** of an existing record: memcached's own stale marking has no timeout, so the death of the
+//! holder would prevent any further renewal. Instead, a separate item is the lock, `ms k:r 0 T<hold> ME`,
+//! which only one client can add and which expires. In the same round trip, `mg k c N<hold>` returns the CAS
+//! number of the record; if it is gone, the claim becomes a fill. The holder stores with `ms k … C<number>`
+//! as above, then deletes the lock. `md k:r` releases the claim.
 //!
-//! A claim that is asked for and not answered may have been given, and one that is given back without an
-//! answer may still be there: [`super::unsure`].
+//! A claim request without a response may have been granted, and an unconfirmed release may have failed; see
+//! [`super::pending_claims`].
 //!
-//! A removal deletes both items, so whatever was claimed before it cannot be stored after it.
-//! Numbers come from one server and mean nothing to another: a token says which one gave it.
+//! A removal deletes both items, so nothing claimed before it can be stored after it. CAS numbers are
+//! specific to a server, which is therefore part of the token.
 
 use super::settings::MAX_SERVERS;
 use crate::tier::Token;
 
-/// What a claim was given for.
+/// Purpose of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Purpose {
-    /// There was nothing.
+pub(super) enum ClaimPurpose {
+    /// The record was missing.
     Fill,
-    /// There was something, and there is a lock.
+    /// The record exists, and a lock was added.
     Renewal,
 }
 
-/// A claim that was won.
+/// Claim held by this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Grant {
-    pub(super) purpose: Purpose,
-    /// The server that gave it.
+pub(super) struct ClaimGrant {
+    pub(super) purpose: ClaimPurpose,
+    /// Index of the server that granted it.
     pub(super) server: usize,
-    /// The number the item must still have.
+    /// CAS number that the item must still have.
     pub(super) number: u64,
 }
 
@@ -47,26 +45,26 @@ const SERVER_SHIFT: u32 = 53;
 const NUMBER_MASK: u64 = (1 << SERVER_SHIFT) - 1;
 const SERVER_MASK: u64 = MAX_SERVERS as u64 - 1;
 
-impl Grant {
-    /// As a token. `None` if the server counts beyond what fits: it would have to change an item
-    /// a million times a second for 285 years.
+impl ClaimGrant {
+    /// Encodes the claim as a token; `None` if the CAS number is too large, which takes a million changes
+    /// per second over 285 years.
     pub(super) fn to_token(self) -> Option<Token> {
         let kind = match self.purpose {
-            Purpose::Fill => 0,
-            Purpose::Renewal => RENEWAL,
+            ClaimPurpose::Fill => 0,
+            ClaimPurpose::Renewal => RENEWAL,
         };
         let server = (self.server as u64) << SERVER_SHIFT;
         (self.number <= NUMBER_MASK).then_some(Token(kind | server | self.number))
     }
 }
 
-impl From<Token> for Grant {
+impl From<Token> for ClaimGrant {
     fn from(Token(bits): Token) -> Self {
         Self {
             purpose: if bits & RENEWAL == 0 {
-                Purpose::Fill
+                ClaimPurpose::Fill
             } else {
-                Purpose::Renewal
+                ClaimPurpose::Renewal
             },
             server: (bits >> SERVER_SHIFT & SERVER_MASK) as usize,
             number: bits & NUMBER_MASK,
@@ -80,20 +78,20 @@ mod tests {
 
     #[test]
     fn tokens_come_back() {
-        for purpose in [Purpose::Fill, Purpose::Renewal] {
+        for purpose in [ClaimPurpose::Fill, ClaimPurpose::Renewal] {
             for server in [0, 1, MAX_SERVERS - 1] {
                 for number in [0, 1, NUMBER_MASK] {
-                    let grant = Grant {
+                    let grant = ClaimGrant {
                         purpose,
                         server,
                         number,
                     };
-                    assert_eq!(grant.to_token().map(Grant::from), Some(grant));
+                    assert_eq!(grant.to_token().map(ClaimGrant::from), Some(grant));
                 }
             }
         }
-        let beyond = Grant {
-            purpose: Purpose::Fill,
+        let beyond = ClaimGrant {
+            purpose: ClaimPurpose::Fill,
             server: 0,
             number: NUMBER_MASK + 1,
         };

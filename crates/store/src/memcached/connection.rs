@@ -1,8 +1,7 @@
-//! One pipelined connection. It is opened when there is something to send.
+//! Pipelined connection, opened on demand.
 //!
-//! What cannot be answered in time, or is answered with something unreadable, takes the whole
-//! connection with it: the next one begins with nothing outstanding, so a late answer has nobody
-//! left to be mistaken for an answer to.
+//! A timeout or an unreadable response closes the connection. The next one has no outstanding requests, so a
+//! late response cannot be mistaken for another.
 
 use std::io;
 use std::sync::Arc;
@@ -15,60 +14,60 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::{Instant, timeout_at};
 
-use super::health::Health;
-use super::protocol::{MetaResponse, Request, Unreadable, read_answer};
+use super::health::ServerHealth;
+use super::protocol::{MetaRequest, MetaResponse, ProtocolError, read_answer};
 use super::settings::ServerAddress;
 use crate::tier::TierError;
 
-/// What is read and written at once. Values that are larger bypass it.
+/// Size of the read and write buffers, in bytes; larger values bypass them.
 const BUFFER: usize = 16 * 1024;
 
-/// The answers to a request, in its order.
+/// Responses to a request, in the order of its commands.
 pub(super) type MetaResponses = SmallVec<[MetaResponse; 2]>;
 
-/// A request on its way, and who waits for the answers.
+/// Request in the queue of a connection.
 #[derive(Debug)]
-pub(super) struct Job {
-    pub(super) request: Request,
+pub(super) struct QueuedRequest {
+    pub(super) request: MetaRequest,
     pub(super) deadline: Instant,
     pub(super) reply: oneshot::Sender<Result<MetaResponses, TierError>>,
-    /// One of the bounded number of outstanding requests. The queues themselves have no bound.
+    /// One of the bounded number of outstanding requests; the queues themselves are unbounded.
     pub(super) permit: OwnedSemaphorePermit,
 }
 
-/// A job that has been sent.
-struct Sent {
+/// Request that has been sent.
+struct OutstandingRequest {
     answers: usize,
     deadline: Instant,
     reply: oneshot::Sender<Result<MetaResponses, TierError>>,
     _permit: OwnedSemaphorePermit,
 }
 
-/// Where a connection leads, and whom to tell how it goes.
+/// Address and health state of a connection.
 #[derive(Clone, Debug)]
-pub(super) struct Line {
+pub(super) struct ConnectionTarget {
     pub(super) address: ServerAddress,
-    pub(super) health: Arc<Health>,
+    pub(super) health: Arc<ServerHealth>,
     pub(super) max_value: usize,
 }
 
-/// Why a connection ended.
+/// Reasons why a connection ended.
 #[derive(Debug, thiserror::Error)]
-enum End {
-    #[error("no answer in time")]
+enum ConnectionEnd {
+    #[error("response timeout")]
     Late,
     #[error("{0}")]
-    Unreadable(#[from] Unreadable),
+    Unreadable(#[from] ProtocolError),
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// The server closed it while nobody waited for anything.
-    #[error("it closed an idle connection")]
+    /// The server closed the connection without outstanding requests.
+    #[error("idle connection closed by the server")]
     Idle,
 }
 
-impl Line {
-    /// Does what is asked for until nobody can ask any more.
-    pub(super) async fn run(self, mut jobs: UnboundedReceiver<Job>) {
+impl ConnectionTarget {
+    /// Processes requests until the queue is closed.
+    pub(super) async fn run(self, mut jobs: UnboundedReceiver<QueuedRequest>) {
         while let Some(job) = jobs.recv().await {
             if !self.health.is_in_service() {
                 let _ = job.reply.send(Err(TierError::Down));
@@ -79,13 +78,17 @@ impl Line {
                 continue;
             }
             match self.serve(job, &mut jobs).await {
-                Ok(()) | Err(End::Idle) => {}
+                Ok(()) | Err(ConnectionEnd::Idle) => {}
                 Err(end) => self.health.failed(&end.to_string()),
             }
         }
     }
 
-    async fn serve(&self, first: Job, jobs: &mut UnboundedReceiver<Job>) -> Result<(), End> {
+    async fn serve(
+        &self,
+        first: QueuedRequest,
+        jobs: &mut UnboundedReceiver<QueuedRequest>,
+    ) -> Result<(), ConnectionEnd> {
         let stream = match timeout_at(first.deadline, connect(&self.address)).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {
@@ -94,7 +97,7 @@ impl Line {
             }
             Err(_) => {
                 let _ = first.reply.send(Err(TierError::Timeout));
-                return Err(End::Late);
+                return Err(ConnectionEnd::Late);
             }
         };
         let (read, write) = stream.into_split();
@@ -109,8 +112,8 @@ impl Line {
     async fn read_all(
         &self,
         mut reader: BufReader<OwnedReadHalf>,
-        mut waiting: UnboundedReceiver<Sent>,
-    ) -> Result<(), End> {
+        mut waiting: UnboundedReceiver<OutstandingRequest>,
+    ) -> Result<(), ConnectionEnd> {
         loop {
             let sent = tokio::select! {
                 biased;
@@ -118,9 +121,9 @@ impl Line {
                     Some(sent) => sent,
                     None => return Ok(()),
                 },
-                unasked = reader.fill_buf() => return Err(match unasked? {
-                    [] => End::Idle,
-                    bytes => Unreadable::Foreign(bytes[..bytes.len().min(60)].escape_ascii().to_string()).into(),
+                unsolicited = reader.fill_buf() => return Err(match unsolicited? {
+                    [] => ConnectionEnd::Idle,
+                    bytes => ProtocolError::Foreign(bytes[..bytes.len().min(60)].escape_ascii().to_string()).into(),
                 }),
             };
             let answers = read_answers(&mut reader, sent.answers, self.max_value);
@@ -133,9 +136,9 @@ impl Line {
                     Err(TierError::Failed(error.to_string())),
                     Some(error.into()),
                 ),
-                Err(_) => (Err(TierError::Timeout), Some(End::Late)),
+                Err(_) => (Err(TierError::Timeout), Some(ConnectionEnd::Late)),
             };
-            // Whoever asked may have given up.
+            // The caller may have given up.
             let _ = sent.reply.send(result);
             if let Some(end) = end {
                 return Err(end);
@@ -144,19 +147,19 @@ impl Line {
     }
 }
 
-/// Opens a connection; the name is looked up each time.
+/// Connects to a server, resolving its name each time.
 pub(super) async fn connect(address: &ServerAddress) -> io::Result<TcpStream> {
     let stream = TcpStream::connect((address.host.as_str(), address.port)).await?;
     stream.set_nodelay(true)?;
     Ok(stream)
 }
 
-/// Reads so many answers.
+/// Reads `count` responses.
 pub(super) async fn read_answers(
     reader: &mut BufReader<OwnedReadHalf>,
     count: usize,
     max_value: usize,
-) -> Result<MetaResponses, Unreadable> {
+) -> Result<MetaResponses, ProtocolError> {
     let mut answers = MetaResponses::new();
     while answers.len() < count {
         answers.push(read_answer(reader, max_value).await?);
@@ -164,18 +167,18 @@ pub(super) async fn read_answers(
     Ok(answers)
 }
 
-/// Writes jobs as they come, and flushes when there are no more for now. The reader knows of each
-/// before its first byte is written.
+/// Writes requests as they arrive and flushes when the queue is empty. The reader is informed of each before
+/// its first byte is sent.
 async fn write_all(
     write: OwnedWriteHalf,
-    first: Job,
-    jobs: &mut UnboundedReceiver<Job>,
-    sent: UnboundedSender<Sent>,
-) -> Result<(), End> {
+    first: QueuedRequest,
+    jobs: &mut UnboundedReceiver<QueuedRequest>,
+    sent: UnboundedSender<OutstandingRequest>,
+) -> Result<(), ConnectionEnd> {
     let mut writer = BufWriter::with_capacity(BUFFER, write);
     let mut next = Some(first);
     while let Some(job) = next {
-        let waits = Sent {
+        let waits = OutstandingRequest {
             answers: job.request.answers(),
             deadline: job.deadline,
             reply: job.reply,

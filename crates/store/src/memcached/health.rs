@@ -1,4 +1,4 @@
-//! Whether a server is in service, and what it must be told before it is again.
+//! Health state of a server, with the removals to be delivered before it returns to service.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -9,28 +9,28 @@ use tokio::sync::Notify;
 
 use crate::tier::EntryId;
 
-/// What a server says about itself.
+/// Statistics of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Report {
-    /// Its process.
+pub(super) struct ServerStats {
+    /// Process id.
     pub(super) process: u64,
-    /// The date by its own clock, in seconds.
+    /// Date by the server's clock, in seconds since the Unix epoch.
     pub(super) date: u64,
-    /// How many seconds ago it was started. It holds nothing from before.
+    /// Uptime in seconds; the server holds nothing older.
     pub(super) uptime: u64,
-    /// Items held.
+    /// Number of items.
     pub(super) items: u64,
-    /// Bytes held.
+    /// Stored bytes.
     pub(super) bytes: u64,
-    /// Items that had to leave for others.
+    /// Number of evicted items.
     pub(super) evicted: u64,
 }
 
-/// The state of one server, as this process sees it.
+/// Health state of a server.
 #[derive(Debug)]
-pub(super) struct Health {
+pub(super) struct ServerHealth {
     in_service: AtomicBool,
-    /// In a row.
+    /// Consecutive failures.
     failures: AtomicU32,
     max_failures: u32,
     max_missed: usize,
@@ -40,28 +40,28 @@ pub(super) struct Health {
 
 #[derive(Debug, Default)]
 struct HealthState {
-    /// Why it is out of service.
+    /// Reason for being out of service.
     why: String,
-    /// Records to be removed there before anything is read.
+    /// Removals to be delivered before the server is used again.
     missed: HashSet<EntryId>,
-    /// There were more of them than we remember. Those up to this moment are not known any more.
+    /// Time until which removals were dropped because there were too many.
     forgot: Option<Instant>,
-    report: Option<Report>,
+    report: Option<ServerStats>,
 }
 
-/// What a server that answers again has to be told.
+/// Removals owed to a server that responds again.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Owed {
-    /// Nothing: it is back in service.
+pub(super) enum OwedRemovals {
+    /// None: the server is back in service.
     Nothing,
-    /// To remove these first.
+    /// Removals to be delivered first.
     Removals(Vec<EntryId>),
-    /// We do not know any more what: it may hold anything.
+    /// Unknown removals: the server may hold purged records.
     Unknown,
 }
 
-impl Health {
-    /// In service until it turns out otherwise.
+impl ServerHealth {
+    /// Creates the state of a server in service.
     pub(super) fn new(max_failures: u32, max_missed: usize) -> Self {
         Self {
             in_service: AtomicBool::new(true),
@@ -73,19 +73,19 @@ impl Health {
         }
     }
 
-    /// Whether it may be asked.
+    /// Returns whether requests may be sent.
     pub(super) fn is_in_service(&self) -> bool {
         self.in_service.load(Ordering::Acquire)
     }
 
-    /// It answered.
+    /// Records a response.
     pub(super) fn succeeded(&self) {
         if self.failures.load(Ordering::Relaxed) != 0 {
             self.failures.store(0, Ordering::Relaxed);
         }
     }
 
-    /// It did not, or not in time, or not as it should.
+    /// Records a failure, timeout or protocol error.
     pub(super) fn failed(&self, why: &str) {
         let failures = self
             .failures
@@ -96,7 +96,7 @@ impl Health {
         }
     }
 
-    /// Takes it out of service.
+    /// Takes the server out of service.
     pub(super) fn eject(&self, why: &str) {
         self.take_out(&mut self.state.lock(), why);
     }
@@ -108,14 +108,14 @@ impl Health {
         }
     }
 
-    /// Waits until it is taken out of service.
+    /// Waits until the server is taken out of service.
     pub(super) async fn lost(&self) {
         while self.is_in_service() {
             self.lost.notified().await;
         }
     }
 
-    /// Remembers a removal for later if the server is out of service. If not, it can be told.
+    /// Queues a removal if the server is out of service. Returns whether it was queued.
     pub(super) fn remember_if_lost(&self, id: EntryId, now: Instant) -> bool {
         let mut state = self.state.lock();
         let lost = !self.is_in_service();
@@ -125,43 +125,43 @@ impl Health {
         lost
     }
 
-    /// A removal was not confirmed. Nothing may be read there until it is.
+    /// Queues a removal that was not confirmed, and takes the server out of service until it is.
     pub(super) fn owe(&self, id: EntryId, why: &str, now: Instant) {
         let mut state = self.state.lock();
         state.remember(id, self.max_missed, now);
         self.take_out(&mut state, why);
     }
 
-    /// It answers. Puts it back in service if there is nothing it has to be told first.
-    pub(super) fn answered(&self, report: Report, now: Instant) -> Owed {
+    /// Records the statistics of a responding server, and returns it to service unless removals are owed.
+    pub(super) fn answered(&self, report: ServerStats, now: Instant) -> OwedRemovals {
         let mut state = self.state.lock();
         let before = state.report.replace(report);
         if self.is_in_service() {
-            return Owed::Nothing;
+            return OwedRemovals::Nothing;
         }
         if let Some(forgot) = state.forgot {
-            // Its uptime alone is no proof: a server that was halted tells an old one at first.
+            // The uptime alone is no proof: a resumed process reports an old one at first.
             let is_new = before.is_none_or(|before| report.is_of_another_process(&before));
             let age = Duration::from_secs(report.uptime);
             if !is_new || now.saturating_duration_since(forgot) <= age {
                 state.why = format!(
-                    "more than {} removals could not be delivered; it stays out of service until it is restarted",
+                    "more than {} removals are undelivered; out of service until restarted",
                     self.max_missed
                 );
-                return Owed::Unknown;
+                return OwedRemovals::Unknown;
             }
             state.forgot = None;
         }
         if !state.missed.is_empty() {
-            return Owed::Removals(state.missed.iter().copied().collect());
+            return OwedRemovals::Removals(state.missed.iter().copied().collect());
         }
         state.why = String::new();
         self.failures.store(0, Ordering::Relaxed);
         self.in_service.store(true, Ordering::Release);
-        Owed::Nothing
+        OwedRemovals::Nothing
     }
 
-    /// These removals have been confirmed.
+    /// Records removals as delivered.
     pub(super) fn delivered(&self, ids: &[EntryId]) {
         let mut state = self.state.lock();
         for id in ids {
@@ -169,8 +169,8 @@ impl Health {
         }
     }
 
-    /// What it last said about itself, and why it is out of service.
-    pub(super) fn describe(&self) -> (Option<Report>, Option<String>) {
+    /// Returns the latest statistics while in service, and the reason otherwise.
+    pub(super) fn describe(&self) -> (Option<ServerStats>, Option<String>) {
         let state = self.state.lock();
         if self.is_in_service() {
             (state.report, None)
@@ -180,8 +180,8 @@ impl Health {
     }
 }
 
-impl Report {
-    /// Two processes may have one number, in containers, but not one beginning.
+impl ServerStats {
+    /// Compares process id and start time: in containers the id alone may be the same.
     fn is_of_another_process(&self, other: &Self) -> bool {
         let began = |report: &Self| report.date.saturating_sub(report.uptime);
         self.process != other.process || began(self).abs_diff(began(other)) > 1
@@ -203,7 +203,7 @@ impl HealthState {
 mod tests {
     use super::*;
 
-    const SAME: Report = Report {
+    const SAME: ServerStats = ServerStats {
         process: 7,
         date: 5000,
         uptime: 1000,
@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn failures_in_a_row_end_the_service() {
         let now = Instant::now();
-        let health = Health::new(2, 10);
+        let health = ServerHealth::new(2, 10);
         health.failed("late");
         health.succeeded();
         health.failed("late");
@@ -231,7 +231,7 @@ mod tests {
         health.failed("gone");
         assert!(!health.is_in_service());
         assert_eq!(health.describe(), (None, Some("gone".to_owned())));
-        assert_eq!(health.answered(SAME, now), Owed::Nothing);
+        assert_eq!(health.answered(SAME, now), OwedRemovals::Nothing);
         assert!(health.is_in_service());
         assert_eq!(health.describe(), (Some(SAME), None));
         health.failed("late");
@@ -241,14 +241,14 @@ mod tests {
     #[test]
     fn removals_come_before_service() {
         let now = Instant::now();
-        let health = Health::new(1, 10);
+        let health = ServerHealth::new(1, 10);
         let ids = ids(3);
         assert!(!health.remember_if_lost(ids[0], now));
         health.owe(ids[0], "late", now);
         assert!(!health.is_in_service());
         assert!(health.remember_if_lost(ids[1], now));
         assert!(health.remember_if_lost(ids[1], now));
-        let Owed::Removals(mut owed) = health.answered(SAME, now) else {
+        let OwedRemovals::Removals(mut owed) = health.answered(SAME, now) else {
             panic!("nothing owed");
         };
         assert!(
@@ -260,27 +260,30 @@ mod tests {
         expected.sort_unstable();
         assert_eq!(owed, expected);
         health.delivered(&owed);
-        assert_eq!(health.answered(SAME, now), Owed::Removals(vec![ids[2]]));
+        assert_eq!(
+            health.answered(SAME, now),
+            OwedRemovals::Removals(vec![ids[2]])
+        );
         health.delivered(&ids);
-        assert_eq!(health.answered(SAME, now), Owed::Nothing);
+        assert_eq!(health.answered(SAME, now), OwedRemovals::Nothing);
         assert!(health.is_in_service());
     }
 
-    /// Others may have stored there after it was restarted, and before the purge.
+    /// Another node may have stored a record between the restart and the purge.
     #[test]
     fn a_restarted_server_is_told_as_well() {
         let now = Instant::now();
-        let health = Health::new(1, 10);
-        assert_eq!(health.answered(SAME, now), Owed::Nothing);
+        let health = ServerHealth::new(1, 10);
+        assert_eq!(health.answered(SAME, now), OwedRemovals::Nothing);
         health.owe(ids(1)[0], "late", now);
-        let restarted = Report {
+        let restarted = ServerStats {
             process: 8,
             uptime: 2,
             ..SAME
         };
         assert_eq!(
             health.answered(restarted, now + seconds(10)),
-            Owed::Removals(ids(1))
+            OwedRemovals::Removals(ids(1))
         );
     }
 
@@ -288,50 +291,50 @@ mod tests {
     fn what_was_forgotten_needs_a_restart_after_it() {
         let now = Instant::now();
         let lost_track = || {
-            let health = Health::new(1, 2);
-            assert_eq!(health.answered(SAME, now), Owed::Nothing);
+            let health = ServerHealth::new(1, 2);
+            assert_eq!(health.answered(SAME, now), OwedRemovals::Nothing);
             for id in ids(3) {
                 health.owe(id, "late", now);
             }
             health
         };
         let later = now + seconds(10);
-        let reported = |report: Report| {
+        let reported = |report: ServerStats| {
             let health = lost_track();
             let owed = health.answered(report, later);
             let (_, why) = health.describe();
             let told = why.is_some_and(|why| why.contains("more than 2 removals"));
-            assert_eq!(told, owed == Owed::Unknown);
-            assert_eq!(health.is_in_service(), owed == Owed::Nothing);
+            assert_eq!(told, owed == OwedRemovals::Unknown);
+            assert_eq!(health.is_in_service(), owed == OwedRemovals::Nothing);
             owed
         };
-        assert_eq!(reported(SAME), Owed::Unknown);
-        let halted = Report {
+        assert_eq!(reported(SAME), OwedRemovals::Unknown);
+        let halted = ServerStats {
             uptime: 5,
             date: 4005,
             ..SAME
         };
         assert_eq!(
             reported(halted),
-            Owed::Unknown,
+            OwedRemovals::Unknown,
             "another uptime, the same process"
         );
-        let before_the_purge = Report {
+        let before_the_purge = ServerStats {
             process: 8,
             uptime: 10,
             ..SAME
         };
-        assert_eq!(reported(before_the_purge), Owed::Unknown);
-        let after_the_purge = Report {
+        assert_eq!(reported(before_the_purge), OwedRemovals::Unknown);
+        let after_the_purge = ServerStats {
             process: 8,
             uptime: 9,
             ..SAME
         };
-        assert_eq!(reported(after_the_purge), Owed::Nothing);
-        let in_a_container = Report { uptime: 9, ..SAME };
+        assert_eq!(reported(after_the_purge), OwedRemovals::Nothing);
+        let in_a_container = ServerStats { uptime: 9, ..SAME };
         assert_eq!(
             reported(in_a_container),
-            Owed::Nothing,
+            OwedRemovals::Nothing,
             "the same number, another beginning"
         );
 
@@ -339,7 +342,7 @@ mod tests {
         health.remember_if_lost(ids(1)[0], later);
         assert_eq!(
             health.answered(after_the_purge, later),
-            Owed::Removals(ids(1))
+            OwedRemovals::Removals(ids(1))
         );
     }
 }

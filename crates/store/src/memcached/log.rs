@@ -1,15 +1,14 @@
-//! The log that processes share: an item that counts, and an item for each record.
+//! Shared purge log: a counter item, and one item per record.
 //!
-//! To append is to count on, and then to store the records under the numbers that were passed. Whoever reads
-//! looks at the counter, and at the record it has read last: if that is gone, so may be others. Then it
-//! fetches what is new. A record that does not come, because its writer died
-//! between the two, is taken by a reader for the beginning of a new log, and stored as that: only one of
-//! the two can add it, so that all see the same. A counter that is gone, or is none, begins anew as another log's.
+//! Appending increments the counter and stores the records under the numbers passed. A reader compares the
+//! counter and checks that the last record it has read still exists; otherwise others may be lost, too. A
+//! record missing because its writer died in between is replaced by a reader with the beginning of a new
+//! log; `add` lets only one of the two succeed, so that all readers see the same. A missing or invalid
+//! counter starts a new log.
 //!
-//! There are two copies, on the first two servers that the ring names for it, in service or not: if processes did not
-//! agree on where they are, they would miss each other's records. They know nothing of each other: each is
-//! a log by itself, and what one of them has lost, the other may have (`crates/engine/src/cache/fleet.rs`).
-//! In a pool of one server there is one.
+//! There are two independent copies, on the first two servers of the ring for the log's key, regardless of
+//! their health: all processes must agree on their location. A loss in one copy is covered by the other
+//! (`crates/engine/src/cache/fleet.rs`). A pool of one server has one copy.
 
 use std::time::Duration;
 
@@ -17,51 +16,50 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::Memcached;
 use super::keys::{LOGS, log_record};
-use super::protocol::{MetaResponse, Request, Storing};
-use super::ring::Ring;
-use super::server::{Lane, Server};
+use super::protocol::{MetaRequest, MetaResponse, SetOptions};
+use super::ring::KetamaRing;
+use super::server::{ConnectionLane, PoolServer};
 use crate::tier::{LogPage, TierError, log_number, log_of, new_log};
 
-/// So many records are read at once, and may be added at once.
+/// Maximum of records per read and append.
 const PAGE: u64 = 512;
-/// Who is further behind does not read on: something counts as missing.
+/// Distance from the newest record up to which a reader continues; beyond it, a gap is reported.
 const LENGTH: u64 = 16 * 1024;
-/// After so many seconds a record is forgotten.
+/// Lifetime of a record, in seconds.
 const KEPT: u64 = 7 * 86_400;
-/// How long a record may take to be stored after it was counted.
+/// Time limit for a counted record to be stored.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// All requests about the log go one way.
-const LANE: Lane = Lane(0);
-/// What many items together may take, in deadlines of one.
+/// Lane of all log requests, to keep them in order.
+const LANE: ConnectionLane = ConnectionLane(0);
+/// Timeout of a request with many items, as a multiple of the deadline.
 const DEADLINES: u32 = 4;
 
-/// A copy of the log.
+/// Copy of the log.
 #[derive(Debug)]
 pub(super) struct LogCopy {
-    /// The server that has it.
+    /// Index of its server.
     server: usize,
     name: &'static str,
-    hole: Mutex<Option<Hole>>,
+    hole: Mutex<Option<MissingRecord>>,
 }
 
-/// A record that has been counted and is not there.
+/// Position that was counted but has no record.
 #[derive(Clone, Copy, Debug)]
-struct Hole {
+struct MissingRecord {
     position: u64,
     since: Instant,
 }
 
-/// The same with its server at hand.
+/// Copy of the log with its server.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct LogAt<'a> {
+pub(super) struct LogCopyHandle<'a> {
     copy: &'a LogCopy,
-    server: &'a Server,
+    server: &'a PoolServer,
 }
 
-/// Where the copies are: on the first servers after the log's place on the ring, one on each.
-pub(super) fn copies(ring: &Ring) -> Vec<LogCopy> {
+/// Assigns the copies to the first servers of the ring for the log's key, one each.
+pub(super) fn copies(ring: &KetamaRing) -> Vec<LogCopy> {
     let place = LOGS[0].as_bytes();
     let mut copies: Vec<LogCopy> = Vec::new();
     for name in LOGS {
@@ -77,17 +75,17 @@ pub(super) fn copies(ring: &Ring) -> Vec<LogCopy> {
     copies
 }
 
-impl Memcached {
-    pub(super) fn log_copy(&self, copy: usize) -> Result<LogAt<'_>, TierError> {
-        let copy = self.log.get(copy).ok_or(TierError::Down)?;
-        Ok(LogAt {
-            copy,
-            server: &self.servers[copy.server],
-        })
+impl LogCopy {
+    /// Returns a handle to the copy, given the servers of the pool.
+    pub(super) fn on<'a>(&'a self, servers: &'a [PoolServer]) -> LogCopyHandle<'a> {
+        LogCopyHandle {
+            copy: self,
+            server: &servers[self.server],
+        }
     }
 }
 
-impl LogAt<'_> {
+impl LogCopyHandle<'_> {
     pub(super) async fn append(
         self,
         records: Vec<Bytes>,
@@ -95,14 +93,14 @@ impl LogAt<'_> {
     ) -> Result<(), TierError> {
         let by = records.len() as u64;
         let last = loop {
-            let count = Request::default().count(self.copy.name, by, None);
-            let counted = self.server.ask(LANE, count).await?;
+            let increment = MetaRequest::default().increment(self.copy.name, by, None);
+            let counted = self.server.request(LANE, increment).await?;
             match newest_in(&counted)? {
                 Some(last) => break last,
                 None => self.begin(&beginning).await?,
             }
         };
-        let mut request = Request::default();
+        let mut request = MetaRequest::default();
         for (position, record) in (last - by + 1..).zip(records) {
             request = self.add(request, position, record);
         }
@@ -111,17 +109,18 @@ impl LogAt<'_> {
         match answers.iter().find(|answer| !is_there(answer)) {
             None => Ok(()),
             Some(MetaResponse::NotStored) => Err(TierError::Failed(
-                "a reader was faster than a writer".into(),
+                "a reader has closed the position before the record was stored".into(),
             )),
-            Some(other) => Err(other.is_unexpected()),
+            Some(other) => Err(other.to_unexpected_error()),
         }
     }
 
     pub(super) async fn read(self, after: u64, beginning: Bytes) -> Result<LogPage, TierError> {
         let mut was_unreadable = false;
         let (newest, is_there) = loop {
-            // What was read last stays there for as long as somebody reads on from it.
-            let look = Request::default().get(self.copy.name, None);
+            // The touch extends the lifetime of the last record read, as proof that nothing in between was
+            // lost.
+            let look = MetaRequest::default().get(self.copy.name, None);
             let look = look.touch(&log_record(self.copy.name, after), KEPT);
             let answers = self.server.send(LANE, look, 1)?.await?;
             let [newest, last] = &answers[..] else {
@@ -132,8 +131,8 @@ impl LogAt<'_> {
                 (_, Ok(None)) => self.begin(&beginning).await?,
                 (MetaResponse::Done(item), Err(error)) if !was_unreadable => {
                     was_unreadable = true;
-                    let remove = Request::default().delete(self.copy.name, Some(item.number));
-                    let removed = self.server.ask(LANE, remove).await?;
+                    let remove = MetaRequest::default().delete(self.copy.name, Some(item.number));
+                    let removed = self.server.request(LANE, remove).await?;
                     if let MetaResponse::Refused(_) = removed {
                         return Err(error);
                     }
@@ -166,13 +165,13 @@ impl LogAt<'_> {
         })
     }
 
-    /// Puts a beginning where a record should be, if it has not come for long enough.
+    /// Stores the beginning of a new log at a position whose record has been missing for too long.
     async fn mend_hole(self, position: u64, beginning: Bytes) -> Result<(), TierError> {
         let now = Instant::now();
         let is_old = {
             let mut hole = self.copy.hole.lock();
             let known = hole.filter(|known| known.position == position);
-            let known = known.unwrap_or(Hole {
+            let known = known.unwrap_or(MissingRecord {
                 position,
                 since: now,
             });
@@ -180,31 +179,31 @@ impl LogAt<'_> {
             now.duration_since(known.since) >= PATIENCE
         };
         if is_old {
-            let request = self.add(Request::default(), position, beginning);
-            self.server.ask(LANE, request).await?;
+            let request = self.add(MetaRequest::default(), position, beginning);
+            self.server.request(LANE, request).await?;
         }
         Ok(())
     }
 
-    /// Begins a log where there is none.
+    /// Starts a log if there is none.
     async fn begin(self, beginning: &Bytes) -> Result<(), TierError> {
-        let count = Request::default().count(self.copy.name, 1, Some(new_log() + 1));
-        let counted = self.server.ask(LANE, count).await?;
+        let increment = MetaRequest::default().increment(self.copy.name, 1, Some(new_log() + 1));
+        let counted = self.server.request(LANE, increment).await?;
         let position = newest_in(&counted)?.ok_or(TierError::Down)?;
-        let request = self.add(Request::default(), position, beginning.clone());
-        self.server.ask(LANE, request).await.map(drop)
+        let request = self.add(MetaRequest::default(), position, beginning.clone());
+        self.server.request(LANE, request).await.map(drop)
     }
 
-    fn add(self, request: Request, position: u64, record: Bytes) -> Request {
-        let how = Storing {
+    fn add(self, request: MetaRequest, position: u64, record: Bytes) -> MetaRequest {
+        let how = SetOptions {
             expires: KEPT,
             only_new: true,
-            ..Storing::default()
+            ..SetOptions::default()
         };
         request.set(&log_record(self.copy.name, position), [record], how)
     }
 
-    /// Where to begin to read: after the last record that is missing, of so many.
+    /// Returns the position to start reading from: after the last missing record within [`LENGTH`].
     async fn oldest(self, newest: u64) -> Result<u64, TierError> {
         let mut first = newest;
         while first > newest.saturating_sub(LENGTH) {
@@ -218,12 +217,12 @@ impl LogAt<'_> {
         Ok(first)
     }
 
-    /// The records at these positions, as far as they are there.
+    /// Reads the records at these positions; `None` for missing ones.
     async fn records(self, first: u64, last: u64) -> Result<Vec<Option<Bytes>>, TierError> {
         if last < first {
             return Ok(Vec::new());
         }
-        let mut request = Request::default();
+        let mut request = MetaRequest::default();
         for position in first..=last {
             request = request.get(&log_record(self.copy.name, position), None);
         }
@@ -231,23 +230,24 @@ impl LogAt<'_> {
         let value = |answer: MetaResponse| match answer {
             MetaResponse::Done(item) => Ok(Some(item.value)),
             MetaResponse::Missing => Ok(None),
-            other => Err(other.is_unexpected()),
+            other => Err(other.to_unexpected_error()),
         };
         answers.into_iter().map(value).collect()
     }
 }
 
-/// What the counter says; `None` if there is none.
+/// Value of the counter; `None` if there is none.
 fn newest_in(answer: &MetaResponse) -> Result<Option<u64>, TierError> {
     match answer {
         MetaResponse::Done(item) => {
             let text = str::from_utf8(&item.value).ok();
             let number = text.and_then(|text| text.trim_end().parse().ok());
-            let foreign = || TierError::Failed("the log of purges is something else".to_owned());
+            let foreign =
+                || TierError::Failed("the purge log counter has an invalid value".to_owned());
             let number = number.filter(|number| log_number(*number) > 0);
             number.map(Some).ok_or_else(foreign)
         }
         MetaResponse::Missing => Ok(None),
-        other => Err(other.is_unexpected()),
+        other => Err(other.to_unexpected_error()),
     }
 }

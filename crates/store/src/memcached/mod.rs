@@ -1,9 +1,8 @@
-//! A pool of memcached servers, shared by whoever names the same ones.
+//! Memcached tier: a pool of servers, shared by all processes that are configured with it.
 //!
-//! A record is one item, on the server that libmemcached's ketama ring says. A body that does not
-//! fit lies in pieces beside it, on the same server: a lost server costs its own records and no
-//! others. Servers that fail are left out and their keys go to the next on the ring, see
-//! `docs/decisions/memcached.md`.
+//! A record is one item, on the server selected by libmemcached's ketama ring. A body that does not fit is
+//! split into pieces on the same server, so that a lost server only loses its own records. Keys of failed
+//! servers move to the next one on the ring; see `docs/decisions/memcached.md`.
 
 mod claims;
 mod connection;
@@ -11,15 +10,16 @@ mod health;
 mod keys;
 mod log;
 mod pages;
+mod pending_claims;
 mod pieces;
 mod probe;
 pub mod protocol;
 mod record;
+mod record_item;
 mod ring;
 mod server;
 pub mod settings;
 mod time;
-mod unsure;
 pub mod value;
 
 use std::io;
@@ -33,32 +33,34 @@ use tokio::runtime::Handle;
 
 use crate::content::{Content, FileBody};
 use crate::tier::{
-    BoxFuture, Claim, Entry, EntryId, Got, LogPage, Page, Put, SharedTier, Tier, TierError,
-    TierStats, Token,
+    ApplicationPage, BoxFuture, Claim, Entry, EntryId, GetOutcome, LogPage, PutOutcome, SharedTier,
+    Tier, TierError, TierStats, Token,
 };
-use claims::Grant;
-use log::LogCopy;
-pub use pages::{InvalidPageKey, PageKey, Pages};
-use protocol::{MetaResponse, Request};
-use record::Record;
-use ring::Ring;
-use server::{Lane, Server};
-pub use settings::{InvalidAddress, InvalidSettings, MemcachedSettings, ServerAddress, WhenLost};
+use claims::ClaimGrant;
+use log::{LogCopy, LogCopyHandle};
+pub use pages::{ApplicationPages, InvalidPageKey, PageKey};
+use protocol::{MetaRequest, MetaResponse};
+use record_item::RecordItem;
+use ring::KetamaRing;
+use server::{ConnectionLane, PoolServer};
+pub use settings::{
+    InvalidAddress, InvalidSettings, LostServerPolicy, MemcachedSettings, ServerAddress,
+};
 
-/// What memcached takes unless it is told otherwise. Items of this size are read even if we store
-/// smaller ones: another node may not.
+/// Default item size limit of memcached. Items up to this size are accepted even if smaller ones are
+/// written, since other nodes may be configured differently.
 const USUAL_MAX_ITEM: usize = 1024 * 1024;
 
-/// The pool.
+/// Pool of memcached servers.
 #[derive(Debug)]
 pub struct Memcached {
-    servers: Vec<Server>,
-    ring: Ring,
-    when_lost: WhenLost,
+    servers: Vec<PoolServer>,
+    ring: KetamaRing,
+    when_lost: LostServerPolicy,
     max_item: usize,
     max_object: u64,
-    pages: Option<Pages>,
-    /// Where files are read.
+    pages: Option<ApplicationPages>,
+    /// Runtime for blocking file reads.
     handle: Handle,
     refused: AtomicU64,
     corrupt: AtomicU64,
@@ -66,17 +68,22 @@ pub struct Memcached {
 }
 
 impl Memcached {
-    /// Starts a pool; its tasks run on `handle`. A server that is not there is no error: it is left
-    /// out until it is.
+    /// Starts a pool; its tasks run on `handle`. An unreachable server is no error: it is out of service
+    /// until it responds.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidSettings`] for unusable settings.
     pub fn start(
         settings: MemcachedSettings,
         handle: &Handle,
     ) -> Result<Arc<Self>, InvalidSettings> {
         settings.check()?;
         let max_value = settings.max_item.max(USUAL_MAX_ITEM);
-        let start =
-            |address: &ServerAddress| Server::start(address.clone(), max_value, &settings, handle);
-        let ring = Ring::new(&settings.servers);
+        let start = |address: &ServerAddress| {
+            PoolServer::start(address.clone(), max_value, &settings, handle)
+        };
+        let ring = KetamaRing::new(&settings.servers);
         Ok(Arc::new(Self {
             servers: settings.servers.iter().map(start).collect(),
             log: log::copies(&ring),
@@ -91,13 +98,16 @@ impl Memcached {
         }))
     }
 
-    /// The body that an application keeps under a key of its own. Values with flags are none: a
-    /// client compressed or serialised them.
+    /// Returns the body stored by an application under its own key. Values with client flags are ignored,
+    /// since a client has compressed or serialized them.
     async fn body_at(&self, key: &str) -> Result<Option<Bytes>, TierError> {
         let (_, server) = self.server_of(key).ok_or(TierError::Down)?;
-        let lane = Lane::of(EntryId::of(key.as_bytes()));
+        let lane = ConnectionLane::of(EntryId::of(key.as_bytes()));
         Ok(
-            match server.ask(lane, Request::default().get(key, None)).await? {
+            match server
+                .request(lane, MetaRequest::default().get(key, None))
+                .await?
+            {
                 MetaResponse::Done(item) if item.client_flags == 0 && !item.value.is_empty() => {
                     Some(item.value)
                 }
@@ -106,11 +116,16 @@ impl Memcached {
         )
     }
 
-    fn server_of(&self, key: &str) -> Option<(usize, &Server)> {
+    fn log_copy(&self, copy: usize) -> Result<LogCopyHandle<'_>, TierError> {
+        let copy = self.log.get(copy).ok_or(TierError::Down)?;
+        Ok(copy.on(&self.servers))
+    }
+
+    fn server_of(&self, key: &str) -> Option<(usize, &PoolServer)> {
         let in_service = |index: usize| self.servers[index].is_in_service();
         let index = match self.when_lost {
-            WhenLost::NextServer => self.ring.find(key.as_bytes(), in_service),
-            WhenLost::Miss => {
+            LostServerPolicy::NextServer => self.ring.find(key.as_bytes(), in_service),
+            LostServerPolicy::Miss => {
                 let index = self.ring.find(key.as_bytes(), |_| true);
                 index.filter(|&index| in_service(index))
             }
@@ -118,15 +133,15 @@ impl Memcached {
         Some((index, &self.servers[index]))
     }
 
-    /// The server of a record.
-    fn record(&self, id: EntryId) -> Result<Record<'_>, TierError> {
+    /// Returns the location of a record.
+    fn record(&self, id: EntryId) -> Result<RecordItem<'_>, TierError> {
         let key = keys::record(id);
         let (index, server) = self.server_of(&key).ok_or(TierError::Down)?;
         Ok(self.record_at(id, index, server))
     }
 
-    fn record_at<'a>(&self, id: EntryId, index: usize, server: &'a Server) -> Record<'a> {
-        Record {
+    fn record_at<'a>(&self, id: EntryId, index: usize, server: &'a PoolServer) -> RecordItem<'a> {
+        RecordItem {
             id,
             server,
             index,
@@ -140,10 +155,10 @@ impl Memcached {
         id: EntryId,
         entry: Entry,
         expires: Duration,
-        grant: Option<Grant>,
-    ) -> Result<Put, TierError> {
+        grant: Option<ClaimGrant>,
+    ) -> Result<PutOutcome, TierError> {
         let put = self.try_to_store(id, entry, expires, grant).await;
-        if put == Ok(Put::Refused) {
+        if put == Ok(PutOutcome::Refused) {
             self.refused.fetch_add(1, Ordering::Relaxed);
         }
         put
@@ -154,25 +169,25 @@ impl Memcached {
         id: EntryId,
         entry: Entry,
         expires: Duration,
-        grant: Option<Grant>,
-    ) -> Result<Put, TierError> {
+        grant: Option<ClaimGrant>,
+    ) -> Result<PutOutcome, TierError> {
         let record = self.record(id)?;
         if let Some(grant) = grant.filter(|grant| grant.server != record.index) {
-            // The server that gave it was lost, or is back, and will be asked again. Nobody shall wait
-            // there for what does not come.
+            // The granting server was lost or has returned. Its claim is released, since nothing will be
+            // stored there.
             let giver = &self.servers[grant.server];
             let _ = self.record_at(id, grant.server, giver).release(grant).await;
-            return Ok(Put::Superseded);
+            return Ok(PutOutcome::Superseded);
         }
         if entry.body.len() > self.max_object {
-            return Ok(Put::Refused);
+            return Ok(PutOutcome::Refused);
         }
         let body = self.in_memory(entry.body).await?;
         record.put(entry.head, body, expires, grant).await
     }
 
-    /// Counts what turned out to be no record.
-    fn noted<T>(&self, got: Result<T, TierError>) -> Result<T, TierError> {
+    /// Counts corrupt records.
+    fn count_corrupt<T>(&self, got: Result<T, TierError>) -> Result<T, TierError> {
         if matches!(got, Err(TierError::Corrupt(_))) {
             self.corrupt.fetch_add(1, Ordering::Relaxed);
         }
@@ -183,7 +198,7 @@ impl Memcached {
         let file = match (body.file(), body) {
             (_, Content::Bytes(bytes)) => return Ok(bytes),
             (Some(file), _) => file,
-            (None, _) => return Err(TierError::Failed("its file is closed".into())),
+            (None, _) => return Err(TierError::Failed("the file of the body is closed".into())),
         };
         let read = self.handle.spawn_blocking(move || read_file(&file)).await;
         let read = read.map_err(|error| TierError::Failed(error.to_string()))?;
@@ -197,7 +212,7 @@ impl Tier for Memcached {
     }
 
     fn get(&self, id: EntryId) -> BoxFuture<'_, Result<Option<Entry>, TierError>> {
-        Box::pin(async move { self.noted(self.record(id)?.get().await) })
+        Box::pin(async move { self.count_corrupt(self.record(id)?.get().await) })
     }
 
     fn put(
@@ -205,7 +220,7 @@ impl Tier for Memcached {
         id: EntryId,
         entry: Entry,
         expires: Duration,
-    ) -> BoxFuture<'_, Result<Put, TierError>> {
+    ) -> BoxFuture<'_, Result<PutOutcome, TierError>> {
         Box::pin(self.store(id, entry, expires, None))
     }
 
@@ -215,12 +230,12 @@ impl Tier for Memcached {
         from: Bytes,
         head: Bytes,
         expires: Duration,
-    ) -> BoxFuture<'_, Result<Put, TierError>> {
+    ) -> BoxFuture<'_, Result<PutOutcome, TierError>> {
         Box::pin(async move { self.record(id)?.renew(&from, head, expires, None).await })
     }
 
-    /// From all servers: while one was lost, the record may have been kept on another. What cannot
-    /// be told now is remembered, and that server is out of service until it knows.
+    /// Removes from all servers, since a record may have been stored elsewhere during an outage. An
+    /// undelivered removal is queued, and its server stays out of service until it is delivered.
     fn remove(&self, id: EntryId) -> BoxFuture<'_, Result<(), TierError>> {
         Box::pin(async move {
             let mut removals: Vec<BoxFuture<'_, ()>> = Vec::with_capacity(self.servers.len());
@@ -252,8 +267,12 @@ impl Tier for Memcached {
 }
 
 impl SharedTier for Memcached {
-    fn get_or_claim(&self, id: EntryId, hold: Duration) -> BoxFuture<'_, Result<Got, TierError>> {
-        Box::pin(async move { self.noted(self.record(id)?.get_or_claim(hold).await) })
+    fn get_or_claim(
+        &self,
+        id: EntryId,
+        hold: Duration,
+    ) -> BoxFuture<'_, Result<GetOutcome, TierError>> {
+        Box::pin(async move { self.count_corrupt(self.record(id)?.get_or_claim(hold).await) })
     }
 
     fn head(&self, id: EntryId) -> BoxFuture<'_, Result<Option<Bytes>, TierError>> {
@@ -266,7 +285,7 @@ impl SharedTier for Memcached {
 
     fn release(&self, id: EntryId, token: Token) -> BoxFuture<'_, Result<(), TierError>> {
         Box::pin(async move {
-            let grant = Grant::from(token);
+            let grant = ClaimGrant::from(token);
             let server = self.servers.get(grant.server).ok_or(TierError::Down)?;
             let record = self.record_at(id, grant.server, server);
             record.release(grant).await
@@ -279,7 +298,7 @@ impl SharedTier for Memcached {
         entry: Entry,
         expires: Duration,
         token: Token,
-    ) -> BoxFuture<'_, Result<Put, TierError>> {
+    ) -> BoxFuture<'_, Result<PutOutcome, TierError>> {
         Box::pin(self.store(id, entry, expires, Some(token.into())))
     }
 
@@ -290,7 +309,7 @@ impl SharedTier for Memcached {
         head: Bytes,
         expires: Duration,
         token: Token,
-    ) -> BoxFuture<'_, Result<Put, TierError>> {
+    ) -> BoxFuture<'_, Result<PutOutcome, TierError>> {
         Box::pin(async move {
             let grant = Some(token.into());
             self.record(id)?.renew(&from, head, expires, grant).await
@@ -301,13 +320,13 @@ impl SharedTier for Memcached {
         &self,
         host: &[u8],
         target: &[u8],
-    ) -> Option<BoxFuture<'_, Result<Option<Page>, TierError>>> {
+    ) -> Option<BoxFuture<'_, Result<Option<ApplicationPage>, TierError>>> {
         let pages = self.pages.as_ref()?;
-        let key = pages.key.of(host, target)?;
+        let key = pages.key.build(host, target)?;
         let content_type = pages.content_type(target).to_owned();
         Some(Box::pin(async move {
             let body = self.body_at(&key).await?;
-            Ok(body.map(|body| Page { body, content_type }))
+            Ok(body.map(|body| ApplicationPage { body, content_type }))
         }))
     }
 

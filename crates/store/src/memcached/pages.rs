@@ -1,35 +1,35 @@
-//! Pages that an application already writes for nginx's memcached module: the key is made of
-//! nginx's variables, the value is the body and nothing else. They are read, never written.
+//! Pages written by an application for nginx's memcached module: the key consists of nginx variables, the
+//! value is the plain body. Read-only.
 
 use std::fmt::Write as _;
 use std::str::FromStr;
 
 use microcache_policy::percent;
 
-/// What memcached allows.
+/// Maximum length of a memcached key, in bytes.
 const MAX_KEY: usize = 250;
 
-/// Which pages to look for, and what they are.
+/// Settings for pages in memcached.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pages {
-    /// The key of a page.
+pub struct ApplicationPages {
+    /// Key template.
     pub key: PageKey,
-    /// The `Content-Type` of those whose names do not tell.
+    /// Content-Type of pages without a known file extension.
     pub default_type: String,
 }
 
-/// How a page's key is made of a request, as nginx's `memcached_key` says it: `$uri?$args`.
+/// Key template in the syntax of nginx's `memcached_key`, for example `$uri?$args`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PageKey(Vec<Part>);
+pub struct PageKey(Vec<KeyPart>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
+enum KeyPart {
     Text(String),
-    Variable(Variable),
+    Variable(KeyVariable),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Variable {
+enum KeyVariable {
     Uri,
     Args,
     IsArgs,
@@ -37,25 +37,25 @@ enum Variable {
     Host,
 }
 
-const VARIABLES: [(&str, Variable); 5] = [
-    ("uri", Variable::Uri),
-    ("args", Variable::Args),
-    ("is_args", Variable::IsArgs),
-    ("request_uri", Variable::RequestUri),
-    ("host", Variable::Host),
+const VARIABLES: [(&str, KeyVariable); 5] = [
+    ("uri", KeyVariable::Uri),
+    ("args", KeyVariable::Args),
+    ("is_args", KeyVariable::IsArgs),
+    ("request_uri", KeyVariable::RequestUri),
+    ("host", KeyVariable::Host),
 ];
 
-/// Why text does not say how a key is made.
+/// Reasons why a key template is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidPageKey {
-    /// A variable that is not known here.
-    #[error("`${0}` is none of $uri, $args, $is_args, $request_uri and $host")]
+    /// Unknown variable.
+    #[error("`${0}` is not one of $uri, $args, $is_args, $request_uri and $host")]
     Unknown(String),
-    /// Nothing in it tells one page from another.
-    #[error("a key has to hold $uri or $request_uri, or all pages would be one")]
+    /// The key is the same for all pages.
+    #[error("the key must contain $uri or $request_uri, to distinguish pages")]
     SameForAll,
-    /// memcached would not take it.
-    #[error("a key has {MAX_KEY} bytes at most")]
+    /// The key exceeds memcached's limit.
+    #[error("the key must not exceed {MAX_KEY} bytes")]
     TooLong,
 }
 
@@ -75,11 +75,15 @@ impl FromStr for PageKey {
             let (name, rest) = piece.split_at(end);
             let known = VARIABLES.iter().find(|(known, _)| *known == name);
             let (_, variable) = known.ok_or_else(|| InvalidPageKey::Unknown(name.to_owned()))?;
-            parts.push(Part::Variable(*variable));
+            parts.push(KeyPart::Variable(*variable));
             parts.extend(literal(rest));
         }
-        let tells_pages_apart =
-            |part: &Part| matches!(part, Part::Variable(Variable::Uri | Variable::RequestUri));
+        let tells_pages_apart = |part: &KeyPart| {
+            matches!(
+                part,
+                KeyPart::Variable(KeyVariable::Uri | KeyVariable::RequestUri)
+            )
+        };
         if !parts.iter().any(tells_pages_apart) {
             return Err(InvalidPageKey::SameForAll);
         }
@@ -87,14 +91,14 @@ impl FromStr for PageKey {
     }
 }
 
-fn literal(text: &str) -> Option<Part> {
-    (!text.is_empty()).then(|| Part::Text(text.to_owned()))
+fn literal(text: &str) -> Option<KeyPart> {
+    (!text.is_empty()).then(|| KeyPart::Text(text.to_owned()))
 }
 
 impl PageKey {
-    /// The key of the page that a request asks for. `None` if there can be no such page, or nginx
-    /// would first rewrite the path (`//`, `/./`, `/../`) and we do not follow it there.
-    pub(super) fn of(&self, host: &[u8], target: &[u8]) -> Option<String> {
+    /// Builds the key of a request. `None` if no page can have it, or if nginx would normalize the path
+    /// (`//`, `/./`, `/../`).
+    pub(super) fn build(&self, host: &[u8], target: &[u8]) -> Option<String> {
         if target.first() != Some(&b'/') || target.contains(&b'#') {
             return None;
         }
@@ -107,13 +111,13 @@ impl PageKey {
         let mut key = String::with_capacity(MAX_KEY);
         for part in &self.0 {
             let bytes = match part {
-                Part::Text(text) => text.as_bytes(),
-                Part::Variable(Variable::Uri) => &uri,
-                Part::Variable(Variable::Args) => args,
-                Part::Variable(Variable::IsArgs) if args.is_empty() => b"",
-                Part::Variable(Variable::IsArgs) => b"?",
-                Part::Variable(Variable::RequestUri) => target,
-                Part::Variable(Variable::Host) => &host,
+                KeyPart::Text(text) => text.as_bytes(),
+                KeyPart::Variable(KeyVariable::Uri) => &uri,
+                KeyPart::Variable(KeyVariable::Args) => args,
+                KeyPart::Variable(KeyVariable::IsArgs) if args.is_empty() => b"",
+                KeyPart::Variable(KeyVariable::IsArgs) => b"?",
+                KeyPart::Variable(KeyVariable::RequestUri) => target,
+                KeyPart::Variable(KeyVariable::Host) => &host,
             };
             escape(bytes, &mut key)?;
         }
@@ -121,8 +125,8 @@ impl PageKey {
     }
 }
 
-impl Pages {
-    /// What nginx's table of types says of the end of the path.
+impl ApplicationPages {
+    /// Returns the media type by the file extension of the path, as in nginx's mime.types.
     pub(super) fn content_type(&self, target: &[u8]) -> &str {
         let (path, _) = split(target);
         let name = path.rsplit(|&b| b == b'/').next().unwrap_or_default();
@@ -135,7 +139,7 @@ impl Pages {
     }
 }
 
-/// What applications keep in memcached; the names that nginx's own table gives them.
+/// Common media types by file extension, from nginx's mime.types.
 const TYPES: [(&str, &str); 22] = [
     ("html", "text/html"),
     ("htm", "text/html"),
@@ -168,12 +172,12 @@ fn split(target: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// A path without percent signs, as `$uri` has it.
+/// Decodes the path like `$uri`.
 fn decoded(path: &[u8]) -> Option<Vec<u8>> {
     percent::decoded(path).filter(|decoded| !decoded.contains(&0))
 }
 
-/// Whether nginx would take something out of this path.
+/// Returns whether nginx would normalize this path.
 fn is_rewritten(path: &[u8]) -> bool {
     let mut segments = path.split(|&b| b == b'/').skip(1).peekable();
     while let Some(segment) = segments.next() {
@@ -185,7 +189,7 @@ fn is_rewritten(path: &[u8]) -> bool {
     false
 }
 
-/// The name of a host as `$host` has it: small letters, no port, no dot at its end.
+/// Normalizes the host like `$host`: lower case, without port and trailing dot.
 fn host_name(host: &[u8]) -> Vec<u8> {
     let colon = host.iter().rposition(|&b| b == b':');
     let end = colon.filter(|&at| host[at + 1..].iter().all(u8::is_ascii_digit));
@@ -193,8 +197,7 @@ fn host_name(host: &[u8]) -> Vec<u8> {
     name.strip_suffix(b".").unwrap_or(name).to_ascii_lowercase()
 }
 
-/// Writes what nginx writes: blanks, control characters and percent signs in hexadecimal digits.
-/// Keys that are not UTF-8 are left out.
+/// Escapes like nginx: spaces, control characters and percent signs. `None` for keys that are not UTF-8.
 fn escape(part: &[u8], key: &mut String) -> Option<()> {
     for character in str::from_utf8(part).ok()?.chars() {
         match character {
@@ -211,7 +214,7 @@ mod tests {
 
     fn key(format: &str, target: &str) -> Option<String> {
         let format: PageKey = format.parse().unwrap();
-        format.of(b"Example.com:8080", target.as_bytes())
+        format.build(b"Example.com:8080", target.as_bytes())
     }
 
     #[test]
@@ -282,7 +285,7 @@ mod tests {
 
     #[test]
     fn the_end_of_a_path_tells_the_type() {
-        let pages = Pages {
+        let pages = ApplicationPages {
             key: "$uri".parse().unwrap(),
             default_type: "text/html; charset=utf-8".to_owned(),
         };

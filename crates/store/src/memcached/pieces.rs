@@ -1,59 +1,62 @@
-//! Bodies that do not fit in one item.
+//! Bodies that exceed the item size, stored in pieces.
 
 use std::collections::VecDeque;
 
 use bytes::Bytes;
 
 use super::keys;
-use super::protocol::{Item, MetaResponse, Request, Storing};
-use super::record::Record;
-use super::server::Lane;
+use super::protocol::{MetaItem, MetaRequest, MetaResponse, SetOptions};
+use super::record_item::RecordItem;
+use super::server::ConnectionLane;
 use super::value::Manifest;
 use crate::random;
 use crate::tier::TierError;
 
-/// Pieces of one body that are asked for at once.
+/// Concurrent requests for the pieces of a body.
 const WINDOW: usize = 16;
 
-/// Fetches the pieces of a body. `None` if one is gone, or is not what was stored.
+/// Fetches the pieces of a body. `None` if one is missing or damaged.
 pub(super) async fn fetch(
-    record: &Record<'_>,
+    record: &RecordItem<'_>,
     manifest: &Manifest,
 ) -> Result<Option<Bytes>, TierError> {
-    let items = for_each(record, manifest, |key| Request::default().get(key, None)).await?;
+    let items = for_each(record, manifest, |key| {
+        MetaRequest::default().get(key, None)
+    })
+    .await?;
     let pieces = items.map(|items| items.into_iter().map(|item| item.value).collect::<Vec<_>>());
     Ok(pieces.and_then(|pieces| manifest.assemble(&pieces)))
 }
 
-/// Has the pieces of a body kept for so long from now on. Says whether all of them are still there.
+/// Extends the lifetime of all pieces. Returns whether all of them still exist.
 pub(super) async fn renew(
-    record: &Record<'_>,
+    record: &RecordItem<'_>,
     manifest: &Manifest,
     expires: u64,
 ) -> Result<bool, TierError> {
-    let touch = |key: &str| Request::default().touch(key, expires);
+    let touch = |key: &str| MetaRequest::default().touch(key, expires);
     let items = for_each(record, manifest, touch).await?;
     Ok(items.is_some())
 }
 
-/// Asks something of each piece of a body, some of them at once. `None` if one is gone.
+/// Sends a request for each piece, with a window of concurrent ones. `None` if one is missing.
 async fn for_each(
-    record: &Record<'_>,
+    record: &RecordItem<'_>,
     manifest: &Manifest,
-    ask: impl Fn(&str) -> Request,
-) -> Result<Option<Vec<Item>>, TierError> {
+    request: impl Fn(&str) -> MetaRequest,
+) -> Result<Option<Vec<MetaItem>>, TierError> {
     let mut items = Vec::with_capacity(manifest.sums.len());
-    let mut asked = VecDeque::with_capacity(WINDOW);
+    let mut pending = VecDeque::with_capacity(WINDOW);
     let mut numbers = 0..manifest.sums.len();
     while items.len() < manifest.sums.len() {
-        for number in numbers.by_ref().take(WINDOW - asked.len()) {
+        for number in numbers.by_ref().take(WINDOW - pending.len()) {
             let key = keys::piece(record.id, manifest.generation, number);
-            // Each has the time of those before it, and its own.
-            let deadlines = 1 + asked.len() as u32;
-            let lane = Lane::of(record.id);
-            asked.push_back(record.server.send(lane, ask(&key), deadlines)?);
+            // The deadline covers the preceding requests in the window.
+            let deadlines = 1 + pending.len() as u32;
+            let lane = ConnectionLane::of(record.id);
+            pending.push_back(record.server.send(lane, request(&key), deadlines)?);
         }
-        let Some(next) = asked.pop_front() else {
+        let Some(next) = pending.pop_front() else {
             return Ok(None);
         };
         match next.await?.pop() {
@@ -64,10 +67,9 @@ async fn for_each(
     Ok(Some(items))
 }
 
-/// Stores a body in pieces, before anything says that they are there. `None` if the server does not
-/// take them.
+/// Stores the pieces of a body, before the manifest that refers to them. `None` if the server rejects them.
 pub(super) async fn store(
-    record: &Record<'_>,
+    record: &RecordItem<'_>,
     head: Bytes,
     body: &Bytes,
     expires: u64,
@@ -77,17 +79,17 @@ pub(super) async fn store(
     if manifest.encoded_len() > record.max_item {
         return Ok(None);
     }
-    let how = Storing {
+    let how = SetOptions {
         expires,
-        ..Storing::default()
+        ..SetOptions::default()
     };
     for (number, piece) in body.chunks(record.max_item).enumerate() {
         let key = keys::piece(record.id, generation, number);
-        let request = Request::default().set(&key, [body.slice_ref(piece)], how);
-        match record.ask(request).await? {
+        let request = MetaRequest::default().set(&key, [body.slice_ref(piece)], how);
+        match record.request(request).await? {
             MetaResponse::Done(_) => {}
             MetaResponse::Refused(_) => return Ok(None),
-            other => return Err(other.is_unexpected()),
+            other => return Err(other.to_unexpected_error()),
         }
     }
     Ok(Some(manifest))

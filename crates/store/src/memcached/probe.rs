@@ -1,5 +1,5 @@
-//! Watches one server: asks it now and then how it is, and brings it back after it was lost. There
-//! is one probe for each server, so one that returns is met by one connection.
+//! Health checks of a server, and its recovery. There is one probe per server, so that a returning one is
+//! met by a single connection.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,53 +8,55 @@ use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::{sleep, timeout};
 
-use super::claims::Purpose;
-use super::connection::{Line, MetaResponses, connect, read_answers};
-use super::health::{Owed, Report};
+use super::claims::ClaimPurpose;
+use super::connection::{ConnectionTarget, MetaResponses, connect, read_answers};
+use super::health::{OwedRemovals, ServerStats};
 use super::keys;
-use super::protocol::{MetaResponse, Request, read_line};
-use super::server::is_removed;
+use super::pending_claims::PendingClaims;
+use super::protocol::{MetaRequest, MetaResponse, check_removed, read_line};
 use super::settings::MemcachedSettings;
-use super::unsure::Unsure;
 use crate::random::jittered;
 use crate::tier::{EntryId, TierError};
 
-/// Looking up a name and connecting may take this long. Nobody waits for a probe.
+/// Timeout for name resolution and connect; no request waits for it.
 const CONNECT: Duration = Duration::from_secs(1);
-/// So may the removal of a block of missed records.
+/// Timeout for the delivery of a block of queued removals.
 const DELIVERY: Duration = Duration::from_secs(1);
 const BLOCK: usize = 500;
-/// A server that did not answer gets so much time to do what was asked of it, before claims are
-/// taken back.
+/// Time for a server to complete pending requests before claims are withdrawn.
 const SETTLING: Duration = Duration::from_millis(200);
-/// Pauses differ by this share, so that processes do not come back together.
+/// Jitter of intervals, as a fraction, so that processes do not synchronize.
 const SPREAD: f64 = 0.25;
-/// A server has about a hundred lines of statistics.
+/// Maximum number of lines in `stats`; there are usually about a hundred.
 const MAX_STATISTICS: usize = 1000;
 
-/// Watches one server.
+/// Health probe of a server.
 #[derive(Debug)]
 pub(super) struct Probe {
-    line: Line,
-    unsure: Arc<Unsure>,
+    line: ConnectionTarget,
+    pending_claims: Arc<PendingClaims>,
     deadline: Duration,
     retry_after: Duration,
     retry_after_max: Duration,
     check_every: Duration,
 }
 
-/// A connection of the probe's own.
-struct Visit<'a> {
+/// Connection of a probe.
+struct ProbeConnection<'a> {
     probe: &'a Probe,
     reader: BufReader<OwnedReadHalf>,
     writer: OwnedWriteHalf,
 }
 
 impl Probe {
-    pub(super) fn new(line: Line, unsure: Arc<Unsure>, settings: &MemcachedSettings) -> Self {
+    pub(super) fn new(
+        line: ConnectionTarget,
+        pending_claims: Arc<PendingClaims>,
+        settings: &MemcachedSettings,
+    ) -> Self {
         Self {
             line,
-            unsure,
+            pending_claims,
             deadline: settings.deadline,
             retry_after: settings.retry_after,
             retry_after_max: settings.retry_after_max,
@@ -62,7 +64,7 @@ impl Probe {
         }
     }
 
-    /// Never ends. A server that is not there at the start is out of service at once.
+    /// Runs until aborted. A server that is unreachable at the start is taken out of service at once.
     pub(super) async fn watch(self) {
         let health = &self.line.health;
         let mut pause = self.retry_after;
@@ -74,14 +76,14 @@ impl Probe {
                 pause = self.retry_after;
                 tokio::select! {
                     () = health.lost() => continue,
-                    () = self.unsure.noted() => sleep(SETTLING).await,
+                    () = self.pending_claims.added() => sleep(SETTLING).await,
                     () = sleep(jittered(self.check_every, SPREAD)) => {}
                 }
                 match self.visit().await {
                     Ok(()) => health.succeeded(),
                     Err(why) => {
                         health.failed(&why);
-                        self.unsure.remind();
+                        self.pending_claims.remind();
                     }
                 }
             } else {
@@ -94,14 +96,14 @@ impl Probe {
         }
     }
 
-    /// Asks how the server is, and delivers what it missed.
+    /// Reads the statistics and delivers queued removals and releases.
     async fn visit(&self) -> Result<(), String> {
         let stream = match timeout(CONNECT, connect(&self.line.address)).await {
             Ok(stream) => stream.map_err(|error| error.to_string())?,
-            Err(_) => return Err("no connection in time".to_owned()),
+            Err(_) => return Err("connect timeout".to_owned()),
         };
         let (reader, writer) = stream.into_split();
-        let mut visit = Visit {
+        let mut visit = ProbeConnection {
             probe: self,
             reader: BufReader::new(reader),
             writer,
@@ -110,19 +112,23 @@ impl Probe {
     }
 }
 
-impl Visit<'_> {
+impl ProbeConnection<'_> {
     async fn run(&mut self) -> Result<(), TierError> {
         let deadline = self.probe.deadline;
-        let answers = self.ask(Request::default().noop(), deadline).await?;
+        let answers = self
+            .request(MetaRequest::default().noop(), deadline)
+            .await?;
         if let Some(other) = answers
             .iter()
             .find(|answer| **answer != MetaResponse::Alive)
         {
-            return Err(other.is_unexpected());
+            return Err(other.to_unexpected_error());
         }
         let report = timeout(deadline, self.statistics()).await;
         let report = report.map_err(|_| TierError::Timeout)??;
-        while let Owed::Removals(ids) = self.probe.line.health.answered(report, Instant::now()) {
+        while let OwedRemovals::Removals(ids) =
+            self.probe.line.health.answered(report, Instant::now())
+        {
             for block in ids.chunks(BLOCK) {
                 self.deliver(block).await?;
             }
@@ -130,36 +136,39 @@ impl Visit<'_> {
         self.take_claims_back().await
     }
 
-    /// Of a claim that may be ours or somebody else's, the item and its number are looked at first:
-    /// a record is left alone. Somebody else who loses a claim only asks the origin in vain.
+    /// Withdraws claims of unknown outcome. Item and CAS number are read first, so that a record is never
+    /// deleted. If the claim belongs to another process, that process merely fetches without storing.
     async fn take_claims_back(&mut self) -> Result<(), TierError> {
-        for (id, purpose) in self.probe.unsure.all() {
-            let mut request = Request::default().get(&keys::record(id), None);
-            if purpose == Purpose::Renewal {
+        for (id, purpose) in self.probe.pending_claims.all() {
+            let mut request = MetaRequest::default().get(&keys::record(id), None);
+            if purpose == ClaimPurpose::Renewal {
                 request = request.delete(&keys::lock(id), None);
             }
-            let answers = self.ask(request, DELIVERY).await?;
+            let answers = self.request(request, DELIVERY).await?;
             if let Some(MetaResponse::Done(item)) = answers.first()
                 && item.value.is_empty()
             {
-                let give_back = Request::default().delete(&keys::record(id), Some(item.number));
-                self.ask(give_back, DELIVERY).await?;
+                let release = MetaRequest::default().delete(&keys::record(id), Some(item.number));
+                self.request(release, DELIVERY).await?;
             }
-            self.probe.unsure.take(id);
+            self.probe.pending_claims.take(id);
         }
         Ok(())
     }
 
     async fn deliver(&mut self, ids: &[EntryId]) -> Result<(), TierError> {
-        let removals = ids.iter().copied().fold(Request::default(), keys::remove);
-        is_removed(&self.ask(removals, DELIVERY).await?)?;
+        let removals = ids
+            .iter()
+            .copied()
+            .fold(MetaRequest::default(), keys::remove);
+        check_removed(&self.request(removals, DELIVERY).await?)?;
         self.probe.line.health.delivered(ids);
         Ok(())
     }
 
-    async fn ask(
+    async fn request(
         &mut self,
-        request: Request,
+        request: MetaRequest,
         deadline: Duration,
     ) -> Result<MetaResponses, TierError> {
         let exchange = async {
@@ -176,11 +185,11 @@ impl Visit<'_> {
         answers.map_err(|error| TierError::Failed(error.to_string()))
     }
 
-    async fn statistics(&mut self) -> Result<Report, TierError> {
+    async fn statistics(&mut self) -> Result<ServerStats, TierError> {
         let failed = |error: String| TierError::Failed(error);
         let written = self.writer.write_all(b"stats\r\n").await;
         written.map_err(|error| failed(error.to_string()))?;
-        let mut report = Report::default();
+        let mut report = ServerStats::default();
         for _ in 0..MAX_STATISTICS {
             let line = read_line(&mut self.reader).await;
             let line = line.map_err(|error| failed(error.to_string()))?;
@@ -200,6 +209,6 @@ impl Visit<'_> {
                 _ => {}
             }
         }
-        Err(failed("its statistics do not end".to_owned()))
+        Err(failed("endless statistics".to_owned()))
     }
 }

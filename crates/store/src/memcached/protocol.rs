@@ -1,7 +1,7 @@
-//! memcached's meta protocol, as far as a tier needs it: `mg`, `ms`, `md`, `ma` and `mn`, and the answers.
+//! Meta protocol of memcached, limited to the commands of the tier: `mg`, `ms`, `md`, `ma` and `mn`.
 //!
-//! Responses come in the order of the requests. There is nothing else that ties them together, so
-//! a connection that was not read to the end of every answer is never used again.
+//! Responses arrive in the order of the requests and carry no other correlation, so a connection is never
+//! reused unless every response was read completely.
 
 use std::fmt::Write as _;
 use std::io;
@@ -12,30 +12,30 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 
 use crate::tier::TierError;
 
-/// The longest line a server may answer with.
+/// Maximum length of a response line, in bytes.
 const MAX_LINE: u64 = 2048;
 
-/// Commands that are sent together and answered together.
+/// Pipelined commands.
 #[derive(Debug, Default)]
-pub struct Request {
+pub struct MetaRequest {
     parts: Vec<Bytes>,
     answers: usize,
 }
 
-/// What goes with a value.
+/// Options of a stored item.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Storing {
-    /// After how many seconds it is forgotten: see [`super::time`].
+pub struct SetOptions {
+    /// Lifetime as sent to the server, see [`super::time`].
     pub expires: u64,
-    /// Only if nothing was stored or removed since this was the item's number.
+    /// Stores only if the item still has this CAS number.
     pub only_if: Option<u64>,
-    /// Only if there is nothing yet.
+    /// Stores only if the item does not exist.
     pub only_new: bool,
 }
 
-impl Request {
-    /// Asks for an item: its value, its number, its client's flags. With `claim`, an item that is
-    /// not there is put there, empty, for so many seconds, and the first one to ask is told so.
+impl MetaRequest {
+    /// Reads an item with its CAS number and client flags. With `claim`, a missing item is created empty for
+    /// so many seconds, and the first client to ask is granted the claim.
     #[must_use]
     pub fn get(self, key: &str, claim: Option<u64>) -> Self {
         self.command(match claim {
@@ -44,19 +44,19 @@ impl Request {
         })
     }
 
-    /// The same without the value.
+    /// Reads an item without its value.
     #[must_use]
     pub fn peek(self, key: &str, claim: u64) -> Self {
         self.command(format!("mg {key} c N{claim}\r\n"))
     }
 
-    /// Has an item forgotten after so many seconds from now, and not when it was to be.
+    /// Replaces the lifetime of an item.
     #[must_use]
     pub fn touch(self, key: &str, expires: u64) -> Self {
         self.command(format!("mg {key} T{expires}\r\n"))
     }
 
-    /// Asks in how many seconds an item expires.
+    /// Reads the remaining lifetime of an item.
     #[must_use]
     pub fn lifetime(self, key: &str) -> Self {
         self.command(format!("mg {key} t\r\n"))
@@ -64,7 +64,7 @@ impl Request {
 
     /// Stores a value, given in parts.
     #[must_use]
-    pub fn set(self, key: &str, value: impl IntoIterator<Item = Bytes>, how: Storing) -> Self {
+    pub fn set(self, key: &str, value: impl IntoIterator<Item = Bytes>, how: SetOptions) -> Self {
         let value: SmallVec<[Bytes; 4]> = value.into_iter().collect();
         let length: usize = value.iter().map(Bytes::len).sum();
         let mut line = format!("ms {key} {length} T{}", how.expires);
@@ -81,17 +81,16 @@ impl Request {
         all
     }
 
-    /// Counts an item on by so much, and asks for the sum. With `begin`, an item that is not there is put
-    /// there with that number instead.
+    /// Increments a counter and returns the sum. With `begin`, a missing counter is created with that value.
     #[must_use]
-    pub fn count(self, key: &str, by: u64, begin: Option<u64>) -> Self {
+    pub fn increment(self, key: &str, by: u64, begin: Option<u64>) -> Self {
         self.command(match begin {
             Some(begin) => format!("ma {key} v D{by} N0 J{begin}\r\n"),
             None => format!("ma {key} v D{by}\r\n"),
         })
     }
 
-    /// Removes an item; with a number, only that one.
+    /// Deletes an item; with `only_if`, only if it has this CAS number.
     #[must_use]
     pub fn delete(self, key: &str, only_if: Option<u64>) -> Self {
         self.command(match only_if {
@@ -100,7 +99,7 @@ impl Request {
         })
     }
 
-    /// Asks whether anybody is there.
+    /// Sends a no-op, as a health check.
     #[must_use]
     pub fn noop(self) -> Self {
         self.command("mn\r\n".to_owned())
@@ -112,87 +111,95 @@ impl Request {
         self
     }
 
-    /// The bytes to send, in parts.
+    /// Serialized commands, in parts.
     pub(super) fn parts(&self) -> &[Bytes] {
         &self.parts
     }
 
-    /// How many answers belong to it.
+    /// Number of expected responses.
     pub(super) const fn answers(&self) -> usize {
         self.answers
     }
 }
 
-/// An answer.
+/// Response to a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MetaResponse {
-    /// Done; and the item, where one was asked for.
-    Done(Item),
-    /// There is no such item.
+    /// Success, with the requested properties of the item.
+    Done(MetaItem),
+    /// The item does not exist.
     Missing,
-    /// The item is not the one it was to be.
+    /// The item has another CAS number.
     Changed,
-    /// There is one already.
+    /// The item already exists.
     NotStored,
-    /// Somebody is there.
+    /// Response to a no-op.
     Alive,
-    /// The value is longer than we take, and was read over.
+    /// The value exceeded the size limit and was skipped.
     TooLong,
-    /// The server will not: what it says.
+    /// Error message of the server.
     Refused(String),
 }
 
 impl MetaResponse {
-    /// The error of whoever could not expect this.
-    pub fn is_unexpected(&self) -> TierError {
+    /// Converts a response that is not valid in its context to an error.
+    pub fn to_unexpected_error(&self) -> TierError {
         TierError::Failed(match self {
-            Self::Refused(reason) => format!("the server says: {reason}"),
-            Self::TooLong => "a value is longer than it can be".to_owned(),
-            _ => "an answer that does not belong to the question".to_owned(),
+            Self::Refused(reason) => format!("server error: {reason}"),
+            Self::TooLong => "value exceeds the size limit".to_owned(),
+            _ => "unexpected response".to_owned(),
         })
     }
 }
 
-/// An item as a server gives it.
+/// Checks the responses to removals.
+pub(super) fn check_removed(answers: &[MetaResponse]) -> Result<(), TierError> {
+    let done =
+        |answer: &&MetaResponse| matches!(answer, MetaResponse::Done(_) | MetaResponse::Missing);
+    match answers.iter().find(|answer| !done(answer)) {
+        None => Ok(()),
+        Some(other) => Err(other.to_unexpected_error()),
+    }
+}
+
+/// Item as returned by a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Item {
-    /// The value.
+pub struct MetaItem {
+    /// Value.
     pub value: Bytes,
-    /// Its number: another one after every change.
+    /// CAS number, which changes with every update.
     pub number: u64,
-    /// What the client that stored it wanted to remember. Ours are 0.
+    /// Client flags; 0 in records of this tier.
     pub client_flags: u32,
-    /// The seconds until it expires, where they were asked for; the most there are if it never does.
+    /// Seconds until the item expires, if requested; `u64::MAX` if it never does.
     pub seconds_left: Option<u64>,
-    /// It is not there, or stale, and whoever asked is the one to bring it (`W`).
+    /// `true` if the caller was granted the claim (`W`).
     pub won: bool,
-    /// Somebody else was told to bring it (`Z`).
+    /// `true` if another client was granted the claim (`Z`).
     pub taken: bool,
-    /// Somebody marked it as stale (`X`).
+    /// `true` if another client marked the item as stale (`X`).
     pub stale: bool,
 }
 
-/// Why an answer cannot be read. Nothing after it can be believed.
+/// Reasons why a response is unreadable; the connection must be closed.
 #[derive(Debug, thiserror::Error)]
-pub enum Unreadable {
-    /// The connection ended.
-    #[error("it closed the connection")]
+pub enum ProtocolError {
+    /// The server closed the connection.
+    #[error("connection closed by the server")]
     Closed,
-    /// The connection failed.
+    /// I/O error.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// This is not memcached's protocol, or an error in it.
-    #[error(
-        "it answered {0:?}, which is not memcached's meta protocol (version 1.6 or later, no password)"
-    )]
+    /// Not the meta protocol, or a violation of it.
+    #[error("unexpected response {0:?}; memcached 1.6 or later without authentication is required")]
     Foreign(String),
 }
 
-/// Reads one answer with a value of at most `max_value` bytes. Not to be resumed when dropped.
+/// Reads one response with a value of at most `max_value` bytes. Not cancel-safe.
 pub async fn read_answer<R>(
     reader: &mut BufReader<R>,
     max_value: usize,
-) -> Result<MetaResponse, Unreadable>
+) -> Result<MetaResponse, ProtocolError>
 where
     R: tokio::io::AsyncRead + Unpin,
 {
@@ -201,7 +208,7 @@ where
     if !(rest.is_empty() || rest.starts_with(' ')) {
         return match line.strip_prefix("SERVER_ERROR ") {
             Some(reason) => Ok(MetaResponse::Refused(reason.to_owned())),
-            None => Err(Unreadable::Foreign(line)),
+            None => Err(ProtocolError::Foreign(line)),
         };
     }
     let mut words = rest.split_ascii_whitespace();
@@ -209,27 +216,27 @@ where
         "VA" => {
             let length = words.next().and_then(number);
             let (Some(length), Some(item)) = (length, item(words)) else {
-                return Err(Unreadable::Foreign(line));
+                return Err(ProtocolError::Foreign(line));
             };
             match read_value(reader, length, max_value).await? {
-                Some(value) => Ok(MetaResponse::Done(Item { value, ..item })),
+                Some(value) => Ok(MetaResponse::Done(MetaItem { value, ..item })),
                 None => Ok(MetaResponse::TooLong),
             }
         }
         "HD" => match item(words) {
             Some(item) => Ok(MetaResponse::Done(item)),
-            None => Err(Unreadable::Foreign(line)),
+            None => Err(ProtocolError::Foreign(line)),
         },
         "EN" | "NF" => Ok(MetaResponse::Missing),
         "EX" => Ok(MetaResponse::Changed),
         "NS" => Ok(MetaResponse::NotStored),
         "MN" => Ok(MetaResponse::Alive),
-        _ => Err(Unreadable::Foreign(line)),
+        _ => Err(ProtocolError::Foreign(line)),
     }
 }
 
-/// Reads a line, without its end.
-pub(super) async fn read_line<R>(reader: &mut BufReader<R>) -> Result<String, Unreadable>
+/// Reads a line without its line end.
+pub(super) async fn read_line<R>(reader: &mut BufReader<R>) -> Result<String, ProtocolError>
 where
     R: tokio::io::AsyncRead + Unpin,
 {
@@ -237,21 +244,23 @@ where
     reader.take(MAX_LINE).read_until(b'\n', &mut line).await?;
     match line.strip_suffix(b"\r\n").map(str::from_utf8) {
         Some(Ok(text)) => Ok(text.to_owned()),
-        None if !line.ends_with(b"\n") && (line.len() as u64) < MAX_LINE => Err(Unreadable::Closed),
+        None if !line.ends_with(b"\n") && (line.len() as u64) < MAX_LINE => {
+            Err(ProtocolError::Closed)
+        }
         _ => {
             let beginning = &line[..line.len().min(60)];
-            Err(Unreadable::Foreign(beginning.escape_ascii().to_string()))
+            Err(ProtocolError::Foreign(beginning.escape_ascii().to_string()))
         }
     }
 }
 
-/// Reads a value into memory of exactly its size: it may be kept for long. `None` if it is too
-/// long; the deadline bounds how much of it is read over.
+/// Reads a value into a buffer of exactly its size, since it may be kept. `None` if it exceeds the limit;
+/// the deadline bounds how much is skipped.
 async fn read_value<R>(
     reader: &mut BufReader<R>,
     length: u64,
     max_value: usize,
-) -> Result<Option<Bytes>, Unreadable>
+) -> Result<Option<Bytes>, ProtocolError>
 where
     R: tokio::io::AsyncRead + Unpin,
 {
@@ -260,29 +269,29 @@ where
         let mut rest = reader.take(length);
         while (value.len() as u64) < length {
             if rest.read_buf(&mut value).await? == 0 {
-                return Err(Unreadable::Closed);
+                return Err(ProtocolError::Closed);
             }
         }
         Some(value.freeze())
     } else {
         let over = tokio::io::copy_buf(&mut reader.take(length), &mut tokio::io::sink()).await?;
         if over < length {
-            return Err(Unreadable::Closed);
+            return Err(ProtocolError::Closed);
         }
         None
     };
     let mut end = [0; 2];
     match reader.read_exact(&mut end).await {
         Ok(_) if end == *b"\r\n" => Ok(value),
-        Ok(_) => Err(Unreadable::Foreign(end.escape_ascii().to_string())),
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(Unreadable::Closed),
+        Ok(_) => Err(ProtocolError::Foreign(end.escape_ascii().to_string())),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(ProtocolError::Closed),
         Err(error) => Err(error.into()),
     }
 }
 
-/// What the flags of an answer say; those we did not ask for mean nothing to us.
-fn item<'a>(flags: impl Iterator<Item = &'a str>) -> Option<Item> {
-    let mut item = Item::default();
+/// Parses the flags of a response; unknown ones are ignored.
+fn item<'a>(flags: impl Iterator<Item = &'a str>) -> Option<MetaItem> {
+    let mut item = MetaItem::default();
     for flag in flags {
         match flag.split_at_checked(1)? {
             ("c", value) => item.number = number(value)?,
@@ -298,7 +307,7 @@ fn item<'a>(flags: impl Iterator<Item = &'a str>) -> Option<Item> {
     Some(item)
 }
 
-/// Digits only: Rust's own reading would take a sign.
+/// Parses digits; `str::parse` would accept a sign.
 fn number(text: &str) -> Option<u64> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().ok()).flatten()
@@ -314,7 +323,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .build()
             .unwrap();
-        // Two bytes of buffer: everything that can be in pieces is.
+        // A buffer of two bytes splits everything that can be split.
         [2, 8192]
             .map(|buffer| {
                 runtime.block_on(async {
@@ -341,18 +350,18 @@ mod tests {
 
     #[test]
     fn requests_are_written() {
-        let storing = Storing {
+        let storing = SetOptions {
             expires: 60,
             only_if: Some(5),
             only_new: false,
         };
-        let lock = Storing {
+        let lock = SetOptions {
             expires: 3,
             only_if: None,
             only_new: true,
         };
         let value = [Bytes::from_static(b"head"), Bytes::from_static(b"body")];
-        let request = Request::default()
+        let request = MetaRequest::default()
             .get("k", None)
             .get("k", Some(30))
             .peek("k", 7)
@@ -362,8 +371,8 @@ mod tests {
             .set("k:r", [], lock)
             .delete("k", None)
             .delete("k", Some(9))
-            .count("k", 2, None)
-            .count("k", 1, Some(10))
+            .increment("k", 2, None)
+            .increment("k", 1, Some(10))
             .noop();
         assert_eq!(request.answers(), 12);
         assert_eq!(
@@ -376,22 +385,22 @@ mod tests {
 
     #[test]
     fn answers_are_read_one_after_the_other() {
-        let item = Item {
+        let item = MetaItem {
             value: Bytes::from_static(b"VA\r\n"),
             number: 18_446_744_073_709_551_615,
             client_flags: 16,
-            ..Item::default()
+            ..MetaItem::default()
         };
-        let stub = Item {
+        let stub = MetaItem {
             number: 2,
             won: true,
-            ..Item::default()
+            ..MetaItem::default()
         };
-        let stale = Item {
+        let stale = MetaItem {
             value: Bytes::from_static(b"x"),
             taken: true,
             stale: true,
-            ..Item::default()
+            ..MetaItem::default()
         };
         let long = format!("VA 1001 c1\r\n{}\r\n", "x".repeat(1001));
         let input = [
@@ -405,7 +414,7 @@ mod tests {
             MetaResponse::Done(item),
             MetaResponse::Done(stub),
             MetaResponse::Done(stale),
-            MetaResponse::Done(Item::default()),
+            MetaResponse::Done(MetaItem::default()),
             MetaResponse::Missing,
             MetaResponse::Missing,
             MetaResponse::Changed,
@@ -416,7 +425,7 @@ mod tests {
         ];
         let mut answers = read_all(&input);
         let end = answers.pop();
-        assert_eq!(end, Some(Err(Unreadable::Closed.to_string())));
+        assert_eq!(end, Some(Err(ProtocolError::Closed.to_string())));
         assert_eq!(answers, expected.map(Ok));
     }
 
@@ -446,8 +455,10 @@ mod tests {
             endless.as_str(),
         ] {
             match read_all(foreign.as_bytes()).as_slice() {
-                // "HD é" is only a flag we did not ask for with a value we do not understand.
-                [Err(error)] => assert!(error.contains("meta protocol"), "{foreign}: {error}"),
+                // In "HD é", the flag was not requested and has an invalid value.
+                [Err(error)] => {
+                    assert!(error.contains("unexpected response"), "{foreign}: {error}");
+                }
                 other => panic!("{foreign}: {other:?}"),
             }
         }
@@ -457,13 +468,13 @@ mod tests {
     fn a_cut_answer_is_none() {
         let whole = b"VA 5 c1 f0\r\nhello\r\n";
         for length in 0..whole.len() {
-            let end = Err(Unreadable::Closed.to_string());
+            let end = Err(ProtocolError::Closed.to_string());
             assert_eq!(read_all(&whole[..length]), [end], "{length}");
         }
         let promised = format!("VA {} c1 f0\r\nhello\r\n", u64::MAX);
         assert_eq!(
             read_all(promised.as_bytes()),
-            [Err(Unreadable::Closed.to_string())]
+            [Err(ProtocolError::Closed.to_string())]
         );
     }
 }

@@ -1,22 +1,21 @@
-//! Which server has a key: libmemcached's weighted ketama, so that clients in other languages find
-//! what we keep, and we what they keep.
+//! Server selection by libmemcached's weighted ketama, compatible with clients in other languages.
 
 use super::settings::{DEFAULT_PORT, ServerAddress};
 
-/// Four points come out of each digest.
+/// Number of points per digest.
 const POINTS_PER_DIGEST: usize = 4;
-/// With equal weights every server has this many digests, and four times as many points.
+/// Digests per server for equal weights, that is, 160 points.
 const DIGESTS_PER_SERVER: f32 = 40.0;
 
-/// The ring.
+/// Ketama ring.
 #[derive(Debug)]
-pub(super) struct Ring {
-    /// Sorted by the first.
+pub(super) struct KetamaRing {
+    /// Points with their servers, in order.
     points: Vec<(u32, usize)>,
 }
 
-impl Ring {
-    /// A ring of these servers.
+impl KetamaRing {
+    /// Creates a ring of these servers.
     pub(super) fn new(servers: &[ServerAddress]) -> Self {
         let total: u64 = servers.iter().map(|server| u64::from(server.weight)).sum();
         let mut points = Vec::new();
@@ -32,19 +31,19 @@ impl Ring {
         Self { points }
     }
 
-    /// The server of a key, among those that are wanted: the one with the first point at or after
-    /// the key's, around the ring.
-    pub(super) fn find(&self, key: &[u8], is_wanted: impl Fn(usize) -> bool) -> Option<usize> {
+    /// Returns the server of a key among those accepted by `is_wanted`: the one with the first point at or
+    /// after the hash of the key, clockwise.
+    pub(super) fn find(&self, key: &[u8], accepts: impl Fn(usize) -> bool) -> Option<usize> {
         let hash = little_endian(&md5::compute(key).0[..4]);
         let first = self.points.partition_point(|&(point, _)| point < hash);
         let (before, after) = self.points.split_at(first);
         let mut clockwise = after.iter().chain(before).map(|&(_, server)| server);
-        clockwise.find(|&server| is_wanted(server))
+        clockwise.find(|&server| accepts(server))
     }
 }
 
-/// In single precision, and rounded where libmemcached rounds: some weights would otherwise give
-/// another number of points.
+/// Number of digests of a server, in the single-precision arithmetic of libmemcached, which determines the
+/// number of points for some weights.
 #[expect(clippy::cast_sign_loss, reason = "nothing here is negative")]
 fn digests(weight: u32, total: u64, servers: usize) -> u32 {
     let part = weight as f32 / total as f32;
@@ -75,15 +74,15 @@ mod tests {
         list.split(',').map(|one| one.parse().unwrap()).collect()
     }
 
-    /// The eight servers and some of the keys that libmemcached and its derivatives are tested
-    /// with (`ketama_test_cases`): key, hash, and the last part of the server's address.
+    /// Test vectors of libmemcached (`ketama_test_cases`) with eight servers: key, hash, and last octet of
+    /// the server's address.
     #[test]
     fn the_published_vectors() {
         let servers = servers(
             "10.0.1.1:11211:600,10.0.1.2:11211:300,10.0.1.3:11211:200,10.0.1.4:11211:350,\
              10.0.1.5:11211:1000,10.0.1.6:11211:800,10.0.1.7:11211:950,10.0.1.8:11211:100",
         );
-        let ring = Ring::new(&servers);
+        let ring = KetamaRing::new(&servers);
         for (key, hash, point, last) in [
             (r"SVa_]_V41)", 443_691_461, 445_379_617, 7),
             (r"*/Z;?V(.\8", 1_422_915_503, 1_428_303_028, 1),
@@ -107,34 +106,34 @@ mod tests {
         }
     }
 
-    /// This key hashes to a place after the last point.
+    /// The hash of this key exceeds the last point.
     #[test]
     fn the_ring_closes() {
         let servers = servers(
             "10.0.1.1:11211:600,10.0.1.2:11211:300,10.0.1.3:11211:200,10.0.1.4:11211:350,\
              10.0.1.5:11211:1000,10.0.1.6:11211:800,10.0.1.7:11211:950,10.0.1.8:11211:100",
         );
-        let ring = Ring::new(&servers);
+        let ring = KetamaRing::new(&servers);
         assert_eq!(little_endian(&md5::compute("VDEAAAAA").0[..4]), 0xfffc_d1b5);
         assert!(ring.points.iter().all(|&(point, _)| point < 0xfffc_d1b5));
         let server = ring.find(b"VDEAAAAA", |_| true);
         assert_eq!(server, Some(ring.points[0].1));
     }
 
-    /// Twenty-five equal parts of one are a little less than one in single precision. A client
-    /// with libmemcached was seen to agree.
+    /// The sum of 25 equal fractions is slightly below one in single precision; verified against a client
+    /// based on libmemcached.
     #[test]
     fn equal_weights_are_160_points_each_or_what_rounding_leaves() {
         for (count, points) in [(1, 160), (2, 160), (3, 160), (8, 160), (24, 160), (25, 156)] {
             let list: Vec<String> = (0..count).map(|n| format!("cache{n}:100:7")).collect();
-            let ring = Ring::new(&servers(&list.join(",")));
+            let ring = KetamaRing::new(&servers(&list.join(",")));
             assert_eq!(ring.points.len(), points * count, "{count} servers");
         }
     }
 
     #[test]
     fn only_the_keys_of_a_lost_server_move() {
-        let ring = Ring::new(&servers("a:1,b:1,c:1,d:1"));
+        let ring = KetamaRing::new(&servers("a:1,b:1,c:1,d:1"));
         let mut moved = 0;
         for number in 0..4000 {
             let key = format!("key{number}");

@@ -1,35 +1,34 @@
-//! Which servers, and every bound.
+//! Settings of a memcached pool.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::pages::Pages;
+use super::pages::ApplicationPages;
 
-/// What memcached listens on if nobody says otherwise. On the ring, a server with this port is
-/// called by its host alone.
+/// Default port of memcached. On the ring, servers with this port are identified by host alone.
 pub const DEFAULT_PORT: u16 = 11_211;
 
-/// As many as a claim's token can tell apart.
+/// Maximum number of servers, limited by the token of a claim.
 pub const MAX_SERVERS: usize = 1024;
 
-/// A server of the pool.
+/// Address and weight of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerAddress {
-    /// A name or an address. Its spelling decides the place on the ring, as with libmemcached.
+    /// Host name or address. Its spelling determines the position on the ring, as in libmemcached.
     pub host: String,
-    /// The port.
+    /// Port number.
     pub port: u16,
-    /// Its part of the keys, in proportion to the others' weights.
+    /// Weight, which determines the share of keys.
     pub weight: u32,
 }
 
-/// Why text is no address of a server.
+/// Error: not the address of a server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not host, host:port or host:port:weight")]
+#[error("{0:?} is not a valid address; expected host, host:port or host:port:weight")]
 pub struct InvalidAddress(String);
 
-/// `host`, `host:port` or `host:port:weight`; an IPv6 address stands in brackets.
+/// Parses `host`, `host:port` or `host:port:weight`; IPv6 addresses are enclosed in brackets.
 impl FromStr for ServerAddress {
     type Err = InvalidAddress;
 
@@ -62,7 +61,7 @@ fn split_address(text: &str) -> Option<ServerAddress> {
     (address.weight > 0 && numbers.next().is_none()).then_some(address)
 }
 
-/// `host:port`.
+/// Formats as `host:port`.
 impl fmt::Display for ServerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.host.contains(':') {
@@ -73,49 +72,46 @@ impl fmt::Display for ServerAddress {
     }
 }
 
-/// Where the keys of a server go while it is out of service.
+/// Handling of the keys of a server that is out of service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum WhenLost {
-    /// To the next server on the ring: they are kept again after one miss.
+pub enum LostServerPolicy {
+    /// Use the next server on the ring.
     #[default]
     NextServer,
-    /// Nowhere: they are misses until it is back. Nodes that disagree about which servers are
-    /// in service then never keep one key in two places.
+    /// Treat them as misses, so that nodes with different views of the pool never store a key in two places.
     Miss,
 }
 
-/// A pool of memcached servers: one is a local cache, several share the keys.
+/// Settings of a memcached pool.
 #[derive(Clone, Debug)]
 pub struct MemcachedSettings {
-    /// The servers.
+    /// Servers; one is a local cache, several share the keys.
     pub servers: Vec<ServerAddress>,
-    /// How long one item may take, connecting included. A body in many items may take as many
-    /// times as long, each within its own time.
+    /// Timeout of one item, including connect. A body in several items may take a multiple.
     pub deadline: Duration,
-    /// Connections to each server, opened when they are needed.
+    /// Connections per server, opened on demand.
     pub connections: usize,
-    /// Requests to one server that wait for an answer; beyond this the tier fails at once.
+    /// Maximum of outstanding requests per server; above it, requests fail at once.
     pub max_outstanding: usize,
-    /// Failures in a row after which a server is out of service.
+    /// Consecutive failures after which a server is taken out of service.
     pub failures: u32,
-    /// The pause before a lost server is tried again; it doubles each time and is jittered.
+    /// Initial retry interval of a lost server, doubled after each attempt, with jitter.
     pub retry_after: Duration,
-    /// The longest such pause.
+    /// Maximum retry interval.
     pub retry_after_max: Duration,
-    /// How often a server in service is asked how it is.
+    /// Interval of health checks while in service.
     pub check_every: Duration,
-    /// Where a lost server's keys go.
-    pub when_lost: WhenLost,
-    /// The largest item a server takes; larger records are cut into pieces.
+    /// Handling of the keys of a lost server.
+    pub when_lost: LostServerPolicy,
+    /// Maximum size of an item, in bytes; larger records are split into pieces.
     pub max_item: usize,
-    /// The largest body that is kept.
+    /// Maximum size of a body, in bytes.
     pub max_object: u64,
-    /// Removals remembered for a server that cannot take them now. If there are more, it stays
-    /// out of service until it has been restarted.
+    /// Maximum of queued removals per server. If exceeded, the server stays out of service until it is
+    /// restarted.
     pub max_missed_removals: usize,
-    /// Pages that an application writes for nginx's memcached module. `None`: they are not looked
-    /// for.
-    pub pages: Option<Pages>,
+    /// Pages written for nginx's memcached module; `None` to ignore them.
+    pub pages: Option<ApplicationPages>,
 }
 
 impl Default for MemcachedSettings {
@@ -129,7 +125,7 @@ impl Default for MemcachedSettings {
             retry_after: Duration::from_secs(2),
             retry_after_max: Duration::from_secs(30),
             check_every: Duration::from_secs(10),
-            when_lost: WhenLost::default(),
+            when_lost: LostServerPolicy::default(),
             max_item: 1_000_000,
             max_object: 8 * 1024 * 1024,
             max_missed_removals: 100_000,
@@ -138,23 +134,23 @@ impl Default for MemcachedSettings {
     }
 }
 
-/// Why a pool cannot be.
+/// Reasons why settings are invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSettings {
-    /// There is no server in it.
+    /// No servers.
     #[error("a memcached pool needs at least one server")]
     NoServer,
-    /// There are too many.
-    #[error("a memcached pool has at most {MAX_SERVERS} servers, not {0}")]
+    /// Too many servers.
+    #[error("a memcached pool is limited to {MAX_SERVERS} servers, found {0}")]
     TooManyServers(usize),
-    /// One stands there twice.
-    #[error("the memcached server {0} is named twice")]
+    /// Duplicate server.
+    #[error("duplicate memcached server {0}")]
     Twice(ServerAddress),
-    /// A bound is zero, and nothing would ever work.
-    #[error("memcached: {0} must be more than 0")]
+    /// A value is zero that must be positive.
+    #[error("memcached: {0} must be greater than 0")]
     Zero(&'static str),
-    /// Bodies would be cut into too many pieces, or longer ones than any server takes.
-    #[error("memcached: an item holds {MIN_ITEM} to {MAX_ITEM} bytes, not {0}")]
+    /// The item size is out of range.
+    #[error("memcached: the item size must be {MIN_ITEM} to {MAX_ITEM} bytes, found {0}")]
     ItemSize(usize),
 }
 
@@ -162,7 +158,11 @@ const MIN_ITEM: usize = 64 * 1024;
 const MAX_ITEM: usize = 1024 * 1024 * 1024;
 
 impl MemcachedSettings {
-    /// Whether a pool can be made of this.
+    /// Validates the settings.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidSettings`] for the first invalid value.
     pub fn check(&self) -> Result<(), InvalidSettings> {
         if self.servers.is_empty() {
             return Err(InvalidSettings::NoServer);
@@ -176,19 +176,16 @@ impl MemcachedSettings {
                 return Err(InvalidSettings::Twice(one.clone()));
             }
             if one.weight == 0 {
-                return Err(InvalidSettings::Zero("a weight"));
+                return Err(InvalidSettings::Zero("weight"));
             }
         }
         let bounds = [
-            (self.deadline.is_zero(), "the deadline"),
-            (self.connections == 0, "the number of connections"),
-            (
-                self.max_outstanding == 0,
-                "the number of outstanding requests",
-            ),
-            (self.failures == 0, "the number of failures"),
-            (self.retry_after.is_zero(), "the pause before a retry"),
-            (self.check_every.is_zero(), "the time between checks"),
+            (self.deadline.is_zero(), "deadline"),
+            (self.connections == 0, "connections"),
+            (self.max_outstanding == 0, "max_outstanding"),
+            (self.failures == 0, "failures"),
+            (self.retry_after.is_zero(), "retry_after"),
+            (self.check_every.is_zero(), "check_every"),
         ];
         if let Some((_, what)) = bounds.iter().find(|(is_zero, _)| *is_zero) {
             return Err(InvalidSettings::Zero(what));
@@ -234,7 +231,7 @@ mod tests {
         assert_eq!(pool(&["a", "b", "a:1"]).check(), Ok(()));
         assert_eq!(
             pool(&["a", "a:11211:5"]).check().map_err(|e| e.to_string()),
-            Err("the memcached server a:11211 is named twice".to_owned())
+            Err("duplicate memcached server a:11211".to_owned())
         );
         let many: Vec<String> = (0..=MAX_SERVERS).map(|n| format!("s{n}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
@@ -244,7 +241,7 @@ mod tests {
         );
         let mut zero = pool(&["a"]);
         zero.deadline = Duration::ZERO;
-        assert_eq!(zero.check(), Err(InvalidSettings::Zero("the deadline")));
+        assert_eq!(zero.check(), Err(InvalidSettings::Zero("deadline")));
         let mut small = pool(&["a"]);
         small.max_item = 10;
         assert_eq!(small.check(), Err(InvalidSettings::ItemSize(10)));

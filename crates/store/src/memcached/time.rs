@@ -1,14 +1,14 @@
-//! memcached's clock: whole seconds, and two ways to say when.
+//! Expiration times of memcached, in whole seconds.
 
 use std::time::{Duration, SystemTime};
 
-/// Up to here a server takes a number for a time span, beyond it for a date.
+/// Value up to which the server takes a number as a time span; larger ones are dates.
 const MAX_SPAN: u64 = 30 * 24 * 60 * 60;
-/// Dates have to fit in 31 bits. Nothing that is cached needs to outlast a year.
+/// Maximum lifetime: one year. Dates must fit into 31 bits.
 const MAX: u64 = 365 * 24 * 60 * 60;
 
-/// How to tell a server that something ends after this time. The second that has begun counts
-/// as one there, so one more is given: it ends up to two seconds later, but never too early.
+/// Returns the expiration value for a lifetime. The server counts the current second as a full one, so one
+/// is added: items expire up to two seconds late, but never early.
 pub(super) fn expiry(after: Duration) -> u64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     expiry_at(after, now.map_or(0, |now| now.as_secs()))
@@ -24,7 +24,7 @@ fn expiry_at(after: Duration, now: u64) -> u64 {
     }
 }
 
-/// The most seconds that an item with this expiry can have left.
+/// Returns the longest remaining lifetime, in seconds, of an item with this expiration value.
 pub(super) const fn longest_left(expiry: u64) -> u64 {
     if expiry <= MAX_SPAN { expiry } else { MAX }
 }

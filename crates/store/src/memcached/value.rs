@@ -1,11 +1,11 @@
-//! What is in an item: a record, or the beginning of one whose body is in pieces.
+//! Encoding of items: a whole record, or the manifest of a record in pieces.
 //!
 //! ```text
 //! "mcW\x01" | length of head: u32 | head | body
 //! "mcM\x01" | length of body: u64 | of each piece but the last: u32 | generation: u128
 //!           | checksum of each piece: u64… | head
 //! ```
-//! Numbers are little-endian. The head carries checksums of itself and of the whole body.
+//! Integers are little-endian. The head contains checksums of itself and of the whole body.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -14,38 +14,37 @@ use crate::encoding::checksum;
 const WHOLE: &[u8; 4] = b"mcW\x01";
 const MANIFEST: &[u8; 4] = b"mcM\x01";
 
-/// What an item holds.
+/// Decoded item.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
-    /// All of a record.
+pub enum ItemValue {
+    /// Whole record.
     Whole {
-        /// The head.
+        /// Head.
         head: Bytes,
-        /// The body.
+        /// Body.
         body: Bytes,
     },
-    /// A record whose body is in pieces.
+    /// Manifest of a record in pieces.
     Manifest(Manifest),
 }
 
-/// The beginning of a record whose body is in pieces.
+/// Manifest of a record in pieces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
-    /// The head.
+    /// Head.
     pub head: Bytes,
-    /// The length of the body.
+    /// Length of the body, in bytes.
     pub body_len: u64,
-    /// The length of each piece but the last.
+    /// Length of each piece except the last, in bytes.
     pub piece_len: u32,
-    /// Part of the pieces' names, never used twice.
+    /// Unique part of the pieces' names.
     pub generation: u128,
-    /// The checksum of each piece.
+    /// Checksum of each piece.
     pub sums: Vec<u64>,
 }
 
-impl Value {
-    /// Reads an item. `None`: it is not ours, or damaged, or says that its body is larger than
-    /// `max_object`.
+impl ItemValue {
+    /// Decodes an item. `None` if it is not a valid record or its body exceeds `max_object`.
     pub fn decode(bytes: &Bytes, max_object: u64) -> Option<Self> {
         let mut rest = &bytes[..];
         let magic = take::<4>(&mut rest)?;
@@ -81,7 +80,7 @@ impl Value {
     }
 }
 
-/// What a record in one item begins with; the body follows.
+/// Encodes the beginning of a whole record; the body follows.
 pub fn whole(head: &[u8]) -> Bytes {
     let mut out = BytesMut::with_capacity(8 + head.len());
     out.put_slice(WHOLE);
@@ -91,7 +90,7 @@ pub fn whole(head: &[u8]) -> Bytes {
 }
 
 impl Manifest {
-    /// The manifest of this body.
+    /// Creates the manifest of a body.
     pub fn new(head: Bytes, body: &[u8], piece_len: u32, generation: u128) -> Self {
         Self {
             head,
@@ -102,7 +101,7 @@ impl Manifest {
         }
     }
 
-    /// The item.
+    /// Encodes the item.
     pub fn encode(&self) -> Bytes {
         let mut out = BytesMut::with_capacity(self.encoded_len());
         out.put_slice(MANIFEST);
@@ -116,12 +115,12 @@ impl Manifest {
         out.freeze()
     }
 
-    /// Its length.
+    /// Length of the encoded item, in bytes.
     pub fn encoded_len(&self) -> usize {
         4 + 8 + 4 + 16 + 8 * self.sums.len() + self.head.len()
     }
 
-    /// The body, if this is what belongs into each piece.
+    /// Joins the pieces of the body, if all checksums match.
     pub fn assemble(&self, pieces: &[Bytes]) -> Option<Bytes> {
         let fits = pieces.len() == self.sums.len()
             && pieces.iter().map(|piece| piece.len() as u64).sum::<u64>() == self.body_len
@@ -162,11 +161,11 @@ mod tests {
             (b"", b"b"),
         ] {
             let bytes = Bytes::from([&whole(head), body].concat());
-            let expected = Value::Whole {
+            let expected = ItemValue::Whole {
                 head: Bytes::copy_from_slice(head),
                 body: Bytes::copy_from_slice(body),
             };
-            assert_eq!(Value::decode(&bytes, MAX), Some(expected));
+            assert_eq!(ItemValue::decode(&bytes, MAX), Some(expected));
         }
     }
 
@@ -177,8 +176,8 @@ mod tests {
             let manifest = Manifest::new(Bytes::from_static(b"head"), &body, PIECE as u32, 7);
             let encoded = manifest.encode();
             assert_eq!(encoded.len(), manifest.encoded_len());
-            let read = Value::decode(&encoded, MAX);
-            assert_eq!(read, Some(Value::Manifest(manifest.clone())));
+            let read = ItemValue::decode(&encoded, MAX);
+            assert_eq!(read, Some(ItemValue::Manifest(manifest.clone())));
             assert_eq!(manifest.assemble(&pieces(&body)), Some(body));
         }
     }
@@ -214,22 +213,22 @@ mod tests {
             generation: 1,
             sums: vec![0; 4],
         };
-        assert_eq!(Value::decode(&lies.encode(), MAX), None);
+        assert_eq!(ItemValue::decode(&lies.encode(), MAX), None);
         let few = Manifest {
             body_len: MAX,
             sums: vec![0; 2],
             ..lies
         };
-        assert_eq!(Value::decode(&few.encode(), MAX), None);
+        assert_eq!(ItemValue::decode(&few.encode(), MAX), None);
         let endless = Manifest {
             piece_len: 0,
             ..few.clone()
         };
-        assert_eq!(Value::decode(&endless.encode(), MAX), None);
+        assert_eq!(ItemValue::decode(&endless.encode(), MAX), None);
         let long_head = Bytes::from_static(b"mcW\x01\xff\xff\xff\xffhead");
-        assert_eq!(Value::decode(&long_head, MAX), None);
+        assert_eq!(ItemValue::decode(&long_head, MAX), None);
         let other_version = Bytes::from_static(b"mcW\x02\0\0\0\0");
-        assert_eq!(Value::decode(&other_version, MAX), None);
+        assert_eq!(ItemValue::decode(&other_version, MAX), None);
     }
 
     proptest! {
@@ -237,7 +236,7 @@ mod tests {
         fn arbitrary_bytes_never_panic(kind in 0..3usize, tail in proptest::collection::vec(any::<u8>(), 0..100)) {
             let magic: &[u8] = [&WHOLE[..], &MANIFEST[..], &[]][kind];
             let bytes = Bytes::from([magic, &tail].concat());
-            if let Some(Value::Manifest(manifest)) = Value::decode(&bytes, MAX) {
+            if let Some(ItemValue::Manifest(manifest)) = ItemValue::decode(&bytes, MAX) {
                 prop_assert_eq!(manifest.encode(), bytes);
             }
         }

@@ -1,4 +1,4 @@
-//! Where a server is, and how it is connected to.
+//! Server addresses, and connecting to them.
 
 use std::error::Error;
 use std::fmt;
@@ -15,51 +15,52 @@ use tokio::time::timeout;
 
 use super::settings::RedisSettings;
 
-/// Why the tier cannot be started: a mistake in the settings, never a server that is down.
+/// Reasons why the tier cannot start: invalid settings or a rejected connection, but never an unreachable
+/// server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RedisStartError {
-    /// Not an address.
+    /// Invalid URL.
     #[error("{url}: {why}")]
     Url {
-        /// The address, without user and password.
+        /// URL without user and password.
         url: String,
-        /// What is wrong with it.
+        /// Cause.
         why: String,
     },
-    /// One server has one address; none or several were given.
-    #[error("one address is needed, not {0}: several are for a cluster")]
+    /// Wrong number of URLs: exactly one without a cluster.
+    #[error("exactly one URL is required without a cluster, found {0}")]
     Addresses(usize),
-    /// No address has a host that is known.
-    #[error("{host}: the name cannot be resolved: {why}")]
+    /// No host can be resolved.
+    #[error("cannot resolve {host}: {why}")]
     Unresolvable {
-        /// The host.
+        /// Host name.
         host: String,
-        /// What the system says.
+        /// Error of the resolver.
         why: String,
     },
-    /// It answers, but not as it should.
+    /// The server responds, but cannot be used.
     #[error("{address}: {why}")]
     Refused {
         /// Host and port.
         address: String,
-        /// What is wrong.
+        /// Cause.
         why: String,
     },
-    /// The runtime that should do the work has ended.
-    #[error("there is nothing to run on")]
+    /// The runtime has been shut down.
+    #[error("the runtime has been shut down")]
     Ended,
 }
 
-/// Why a server is not in service.
+/// Reasons why a server is out of service.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
-    /// It may be there later.
+pub(super) enum ConnectError {
+    /// Transient: connecting is retried.
     Unreachable(String),
-    /// It will be no better until somebody changes something.
+    /// Permanent: requires a change of configuration.
     Rejected(String),
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unreachable(why) | Self::Rejected(why) => f.write_str(why),
@@ -67,35 +68,35 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl Refusal {
-    /// What an error while connecting means.
+impl ConnectError {
+    /// Classifies an error of connecting.
     pub(super) fn of(error: &RedisError) -> Self {
         match error.kind() {
             ErrorKind::AuthenticationFailed => {
-                Self::Rejected("it refuses this user and password".to_owned())
+                Self::Rejected("invalid username or password".to_owned())
             }
-            ErrorKind::Parse => Self::Rejected("it does not speak Redis's protocol".to_owned()),
+            ErrorKind::Parse => Self::Rejected("not a Redis server".to_owned()),
             ErrorKind::Io if is_tls(error) => Self::Rejected(format!("TLS: {}", one_line(error))),
             ErrorKind::Io => Self::Unreachable(one_line(error)),
-            // It is starting, or it has lost the others of its cluster, or has too many clients.
+            // The server is starting, isolated from its cluster, or has too many clients.
             _ if error.code().is_some_and(|code| TRANSIENT.contains(&code))
                 || one_line(error).contains("max number of clients") =>
             {
                 Self::Unreachable(one_line(error))
             }
-            _ if error.code() == Some("NOAUTH") => Self::Rejected("it wants a password".to_owned()),
+            _ if error.code() == Some("NOAUTH") => Self::Rejected("password required".to_owned()),
             _ => Self::Rejected(one_line(error)),
         }
     }
 
     fn late() -> Self {
-        Self::Unreachable("it does not answer in time".to_owned())
+        Self::Unreachable("response timeout".to_owned())
     }
 }
 
 const TRANSIENT: [&str; 5] = ["LOADING", "CLUSTERDOWN", "MASTERDOWN", "BUSY", "TRYAGAIN"];
 
-/// The library has no kind for what goes wrong inside TLS, and keeps the cause in an `Arc`.
+/// The library has no error kind for TLS failures, and wraps the cause in an `Arc`.
 fn is_tls(error: &RedisError) -> bool {
     let cause = error.source();
     let cause = cause.and_then(|cause| cause.downcast_ref::<Arc<dyn Error + Send + Sync>>());
@@ -103,7 +104,7 @@ fn is_tls(error: &RedisError) -> bool {
     cause.is_some_and(|cause| cause.kind() == io::ErrorKind::InvalidData)
 }
 
-/// What a server says goes into one line of bounded length.
+/// Formats an error as a single line of bounded length.
 pub(super) fn one_line(error: &RedisError) -> String {
     const MOST: usize = 200;
     let text = error.to_string();
@@ -113,23 +114,23 @@ pub(super) fn one_line(error: &RedisError) -> String {
         .collect()
 }
 
-/// Where a server is, and who we are there.
+/// Address of a server, with credentials.
 #[derive(Clone)]
-pub(super) struct Address {
+pub(super) struct RedisAddress {
     info: ConnectionInfo,
 }
 
-/// The addresses in the settings.
-pub(super) fn read(settings: &RedisSettings) -> Result<Vec<Address>, RedisStartError> {
+/// Parses the URLs of the settings.
+pub(super) fn read(settings: &RedisSettings) -> Result<Vec<RedisAddress>, RedisStartError> {
     let urls = &settings.urls;
     if urls.is_empty() || urls.len() > 1 && !settings.cluster {
         return Err(RedisStartError::Addresses(urls.len()));
     }
-    // Fails if there is one already, which is then used.
+    // Fails if a default provider is installed already, which is then used.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     urls.iter()
         .map(|url| {
-            Address::parse(url, settings).map_err(|why| RedisStartError::Url {
+            RedisAddress::parse(url, settings).map_err(|why| RedisStartError::Url {
                 url: without_secrets(url),
                 why,
             })
@@ -137,9 +138,9 @@ pub(super) fn read(settings: &RedisSettings) -> Result<Vec<Address>, RedisStartE
         .collect()
 }
 
-impl Address {
+impl RedisAddress {
     fn parse(url: &str, settings: &RedisSettings) -> Result<Self, String> {
-        const FORMS: &str = "not of the form redis://user:password@host:port/database, \
+        const FORMS: &str = "expected redis://user:password@host:port/database, \
                              rediss://… or unix:///path";
         if redis::parse_redis_url(url).is_none() {
             return Err(FORMS.to_owned());
@@ -148,10 +149,10 @@ impl Address {
         let mut info = url.into_connection_info().map_err(explain)?;
         let user = info.redis_settings().clone();
         if user.username().is_some() && user.password().is_none() {
-            return Err("a user without a password".to_owned());
+            return Err("the user has no password".to_owned());
         }
         if settings.cluster && user.db() != 0 {
-            return Err("a cluster has no databases".to_owned());
+            return Err("a cluster does not support database numbers".to_owned());
         }
         if matches!(info.addr(), ConnectionAddr::TcpTls { insecure: true, .. }) {
             return Err("#insecure is not supported".to_owned());
@@ -161,7 +162,7 @@ impl Address {
             let client = Client::build_with_tls(info, certificates(settings)).map_err(explain)?;
             info = client.get_connection_info().clone();
         } else if secured {
-            return Err("certificates are for rediss://".to_owned());
+            return Err("certificates require rediss://".to_owned());
         }
         let user = user
             .set_protocol(ProtocolVersion::RESP2)
@@ -171,7 +172,7 @@ impl Address {
         Ok(Self { info })
     }
 
-    /// Another server of the same cluster.
+    /// Returns the address of another server of the same cluster.
     pub(super) fn of_peer(&self, host: String, port: u16) -> Self {
         let mut addr = self.info.addr().clone();
         match &mut addr {
@@ -184,12 +185,12 @@ impl Address {
         Self { info }
     }
 
-    /// Host and port, or a path.
+    /// Host and port, or the path of a socket.
     pub(super) fn name(&self) -> String {
         self.info.addr().to_string()
     }
 
-    /// The host, where there is one.
+    /// Host and port, unless it is a socket.
     pub(super) fn host(&self) -> Option<(&str, u16)> {
         match self.info.addr() {
             ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
@@ -199,7 +200,7 @@ impl Address {
         }
     }
 
-    /// Finds out whether the host is known.
+    /// Checks that the host can be resolved.
     pub(super) async fn resolve(&self) -> Result<(), RedisStartError> {
         let Some((host, port)) = self.host() else {
             return Ok(());
@@ -213,11 +214,11 @@ impl Address {
             })
     }
 
-    /// All connections there should be to this server.
+    /// Opens all connections to the server.
     pub(super) async fn connect_all(
         &self,
         settings: &RedisSettings,
-    ) -> Result<Vec<MultiplexedConnection>, Refusal> {
+    ) -> Result<Vec<MultiplexedConnection>, ConnectError> {
         let mut all = Vec::with_capacity(settings.connections);
         for _ in 0..settings.connections {
             all.push(self.connect(settings).await?);
@@ -225,11 +226,11 @@ impl Address {
         Ok(all)
     }
 
-    /// One connection to a server that has answered.
+    /// Opens a connection and checks that the server responds.
     pub(super) async fn connect(
         &self,
         settings: &RedisSettings,
-    ) -> Result<MultiplexedConnection, Refusal> {
+    ) -> Result<MultiplexedConnection, ConnectError> {
         let connect = async {
             let client = Client::open(self.info.clone())?;
             let config = AsyncConnectionConfig::new()
@@ -239,14 +240,14 @@ impl Address {
             let connection = client.get_multiplexed_async_connection_with_config(&config);
             let mut connection = connection.await?;
             match redis::cmd("PING").exec_async(&mut connection).await {
-                // It cannot write to its disk, which it says to this too. It can be read.
+                // MISCONF: the server cannot write to its disk, but reads succeed.
                 Err(error) if error.code() != Some("MISCONF") => Err(error),
                 _ => Ok(connection),
             }
         };
         match timeout(settings.connect_deadline, connect).await {
-            Ok(connected) => connected.map_err(|error| Refusal::of(&error)),
-            Err(_) => Err(Refusal::late()),
+            Ok(connected) => connected.map_err(|error| ConnectError::of(&error)),
+            Err(_) => Err(ConnectError::late()),
         }
     }
 }
@@ -265,7 +266,7 @@ fn certificates(settings: &RedisSettings) -> TlsCertificates {
     }
 }
 
-/// An address as it may be shown.
+/// Removes credentials from a URL, for messages.
 fn without_secrets(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     let rest = rest.rsplit('@').next().unwrap_or_default();
@@ -284,15 +285,18 @@ mod tests {
             cluster,
             ..RedisSettings::default()
         };
-        let said = match read(&settings) {
+        let message = match read(&settings) {
             Ok(addresses) => {
-                let names: Vec<_> = addresses.iter().map(Address::name).collect();
+                let names: Vec<_> = addresses.iter().map(RedisAddress::name).collect();
                 names.join(" ")
             }
             Err(error) => error.to_string(),
         };
-        assert!(said.contains(expected), "{said}");
-        assert!(!said.contains("secret") && !said.contains('\n'), "{said}");
+        assert!(message.contains(expected), "{message}");
+        assert!(
+            !message.contains("secret") && !message.contains('\n'),
+            "{message}"
+        );
     }
 
     #[test]
@@ -315,22 +319,34 @@ mod tests {
 
     #[test]
     fn mistakes_are_one_line_without_the_password() {
-        check(&[], false, "one address is needed, not 0");
+        check(
+            &[],
+            false,
+            "exactly one URL is required without a cluster, found 0",
+        );
         check(
             &["redis://a", "redis://b"],
             false,
-            "one address is needed, not 2",
+            "exactly one URL is required without a cluster, found 2",
         );
         check(
             &["http://u:secret@host"],
             false,
-            "http://host: not of the form",
+            "http://host: expected redis://",
         );
-        check(&["u:secret@host:6379"], false, "host:6379: not of the form");
+        check(
+            &["u:secret@host:6379"],
+            false,
+            "host:6379: expected redis://",
+        );
         check(&["redis://u:secret@host/x"], false, "Invalid database");
-        check(&["redis://u:secret@host:99999"], false, "not of the form");
-        check(&["redis://user@host"], false, "a user without a password");
-        check(&["redis://host/1"], true, "no databases");
+        check(&["redis://u:secret@host:99999"], false, "expected redis://");
+        check(&["redis://user@host"], false, "the user has no password");
+        check(
+            &["redis://host/1"],
+            true,
+            "does not support database numbers",
+        );
         check(&["rediss://host#insecure"], false, "not supported");
         check(&["unix://?pass=secret"], false, "");
     }
@@ -349,7 +365,7 @@ mod tests {
         let error = read(&settings).err().map(|error| error.to_string());
         assert_eq!(
             error.as_deref(),
-            Some("redis://host: certificates are for rediss://")
+            Some("redis://host: certificates require rediss://")
         );
     }
 }

@@ -1,6 +1,6 @@
-//! Which server of a cluster has which slots.
+//! Slot map of a Redis Cluster.
 //!
-//! Every master is a node with its own fate: one that is lost costs its own records only.
+//! Each master has its own health state, so a lost one only loses its own records.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,103 +10,102 @@ use redis::Value;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-use super::address::{Address, Refusal};
-use super::jittered;
-use super::node::Node;
+use super::address::{ConnectError, RedisAddress};
+use super::node::RedisNode;
 use super::settings::RedisSettings;
 
-/// A cluster of servers.
+/// Redis Cluster.
 pub(super) struct Cluster {
-    /// Where to ask for the others.
-    seeds: Vec<Address>,
+    /// Configured servers, to discover the others.
+    seeds: Vec<RedisAddress>,
     settings: RedisSettings,
-    map: RwLock<Map>,
-    look_again: Notify,
-    /// Servers that slots are being moved to, and that may have none yet. They are let go with the next map.
-    newcomers: Mutex<HashMap<String, Arc<Node>>>,
+    map: RwLock<SlotMap>,
+    refresh: Notify,
+    /// Targets of slot migrations that may not own slots yet, forgotten with the next map.
+    migration_targets: Mutex<HashMap<String, Arc<RedisNode>>>,
 }
 
-/// So many of them are known at a time.
-const MAX_NEWCOMERS: usize = 16;
+/// Maximum of known migration targets.
+const MAX_MIGRATION_TARGETS: usize = 16;
 
 #[derive(Default)]
-struct Map {
-    /// In order.
-    ranges: Vec<Range>,
-    masters: HashMap<String, Master>,
+struct SlotMap {
+    /// Sorted slot ranges.
+    ranges: Vec<SlotRange>,
+    masters: HashMap<String, ClusterMaster>,
 }
 
-struct Master {
-    address: Address,
-    node: Arc<Node>,
+struct ClusterMaster {
+    address: RedisAddress,
+    node: Arc<RedisNode>,
 }
 
-struct Range {
+struct SlotRange {
     first: u16,
     last: u16,
-    node: Arc<Node>,
+    node: Arc<RedisNode>,
 }
 
-/// A range of slots and where it is, as a server says.
+/// Slot range with its master, as reported by a server.
 #[derive(Debug, PartialEq, Eq)]
-struct Assignment {
+struct SlotAssignment {
     first: u16,
     last: u16,
-    /// Nothing means the server that was asked.
+    /// `None` means the server that was queried.
     host: Option<String>,
     port: u16,
 }
 
 impl Cluster {
-    /// Asks for the servers and connects to them.
+    /// Discovers the servers and connects to them. Returns the outcome of the discovery.
     pub(super) async fn start(
-        seeds: Vec<Address>,
+        seeds: Vec<RedisAddress>,
         settings: &RedisSettings,
-    ) -> (Self, Result<(), Refusal>) {
+    ) -> (Self, Result<(), ConnectError>) {
         let cluster = Self {
             seeds,
             settings: settings.clone(),
             map: RwLock::default(),
-            look_again: Notify::new(),
-            newcomers: Mutex::default(),
+            refresh: Notify::new(),
+            migration_targets: Mutex::default(),
         };
-        let outcome = cluster.look().await;
+        let outcome = cluster.update().await;
         if outcome.is_err() {
-            cluster.look_again();
+            cluster.request_update();
         }
         for node in cluster.nodes() {
-            // One that is not there is tried again, and the others do not wait for it.
+            // An unreachable master is retried in the background.
             let _ = node.started().await;
         }
         (cluster, outcome)
     }
 
-    /// Keeps the map right: asks again when an operation went to the wrong place, but not often.
+    /// Updates the map whenever an operation was redirected, with a pause in between.
     pub(super) async fn follow(self: Arc<Self>) {
         loop {
-            self.look_again.notified().await;
-            if self.look().await.is_err() {
-                self.look_again();
+            self.refresh.notified().await;
+            if self.update().await.is_err() {
+                self.request_update();
             }
-            sleep(jittered(self.settings.retry_after)).await;
+            sleep(self.settings.retry_delay()).await;
         }
     }
 
-    /// Asks for the map to be brought up to date.
-    pub(super) fn look_again(&self) {
-        self.look_again.notify_one();
+    /// Requests an update of the map.
+    pub(super) fn request_update(&self) {
+        self.refresh.notify_one();
     }
 
-    /// The master of a slot.
-    pub(super) fn node(&self, slot: u16) -> Option<Arc<Node>> {
+    /// Returns the master of a slot.
+    pub(super) fn node(&self, slot: u16) -> Option<Arc<RedisNode>> {
         let map = self.map.read();
         let after = map.ranges.partition_point(|range| range.first <= slot);
         let range = map.ranges.get(after.checked_sub(1)?)?;
         (slot <= range.last).then(|| Arc::clone(&range.node))
     }
 
-    /// The server at this host and port, which another one has named.
-    pub(super) fn newcomer(&self, place: &str) -> Option<Arc<Node>> {
+    /// Returns the server at `HOST:PORT`, named by a redirection.
+    pub(super) fn migration_target(&self, place: &str) -> Option<Arc<RedisNode>> {
         let (host, port) = place.rsplit_once(':')?;
         let address = self
             .seeds
@@ -116,18 +115,18 @@ impl Cluster {
         if let Some(master) = self.map.read().masters.get(&name) {
             return Some(Arc::clone(&master.node));
         }
-        let mut newcomers = self.newcomers.lock();
-        if newcomers.len() >= MAX_NEWCOMERS && !newcomers.contains_key(&name) {
+        let mut targets = self.migration_targets.lock();
+        if targets.len() >= MAX_MIGRATION_TARGETS && !targets.contains_key(&name) {
             return None;
         }
-        let node = newcomers
+        let node = targets
             .entry(name)
-            .or_insert_with(|| Node::start(address, &self.settings));
+            .or_insert_with(|| RedisNode::start(address, &self.settings));
         Some(Arc::clone(node))
     }
 
-    /// All masters.
-    pub(super) fn nodes(&self) -> Vec<Arc<Node>> {
+    /// Returns all masters.
+    pub(super) fn nodes(&self) -> Vec<Arc<RedisNode>> {
         let map = self.map.read();
         map.masters
             .values()
@@ -135,18 +134,18 @@ impl Cluster {
             .collect()
     }
 
-    /// What is not in service.
+    /// Describes the servers that are out of service.
     pub(super) fn degraded(&self) -> Vec<String> {
         let nodes = self.nodes();
         if nodes.is_empty() {
-            return vec!["no server of the cluster has been reached".to_owned()];
+            return vec!["no server of the cluster is reachable".to_owned()];
         }
         nodes.iter().filter_map(|node| node.degraded()).collect()
     }
 
-    /// Asks one server after the other until one knows.
-    async fn look(&self) -> Result<(), Refusal> {
-        let mut candidates: Vec<Address> = {
+    /// Queries the servers one after the other until one returns the slot map.
+    async fn update(&self) -> Result<(), ConnectError> {
+        let mut candidates: Vec<RedisAddress> = {
             let map = self.map.read();
             map.masters
                 .values()
@@ -156,7 +155,7 @@ impl Cluster {
         candidates.extend(self.seeds.iter().cloned());
         let mut outcome = Ok(());
         for candidate in candidates {
-            match self.ask(&candidate).await {
+            match self.query(&candidate).await {
                 Ok(assignments) => {
                     self.adopt(&candidate, assignments);
                     return Ok(());
@@ -167,63 +166,63 @@ impl Cluster {
         outcome
     }
 
-    async fn ask(&self, address: &Address) -> Result<Vec<Assignment>, Refusal> {
+    async fn query(&self, address: &RedisAddress) -> Result<Vec<SlotAssignment>, ConnectError> {
         let mut connection = address.connect(&self.settings).await?;
         let mut slots = redis::cmd("CLUSTER");
         slots.arg("SLOTS");
         let reply = slots.query_async::<Value>(&mut connection);
         let reply = timeout(self.settings.connect_deadline, reply).await;
-        let reply = reply.map_err(|_| Refusal::Unreachable("it does not answer in time".into()))?;
-        let reply = reply.map_err(|error| Refusal::of(&error))?;
+        let reply = reply.map_err(|_| ConnectError::Unreachable("response timeout".into()))?;
+        let reply = reply.map_err(|error| ConnectError::of(&error))?;
         match assignments(reply) {
             Some(assignments) if !assignments.is_empty() => Ok(assignments),
-            _ => Err(Refusal::Unreachable(
-                "it does not know its cluster yet".into(),
+            _ => Err(ConnectError::Unreachable(
+                "the server has not joined a cluster".into(),
             )),
         }
     }
 
-    /// Keeps the nodes that are still masters, connects to new ones, lets the others go.
-    fn adopt(&self, asked: &Address, assignments: Vec<Assignment>) {
+    /// Replaces the map, keeping the connections of masters that remain.
+    fn adopt(&self, queried: &RedisAddress, assignments: Vec<SlotAssignment>) {
         let mut map = self.map.write();
-        let mut masters: HashMap<String, Master> = HashMap::new();
+        let mut masters: HashMap<String, ClusterMaster> = HashMap::new();
         let mut ranges = Vec::with_capacity(assignments.len());
-        for Assignment {
+        for SlotAssignment {
             first,
             last,
             host,
             port,
         } in assignments
         {
-            let host = host.or_else(|| asked.host().map(|(host, _)| host.to_owned()));
-            let address = asked.of_peer(host.unwrap_or_default(), port);
+            let host = host.or_else(|| queried.host().map(|(host, _)| host.to_owned()));
+            let address = queried.of_peer(host.unwrap_or_default(), port);
             let name = address.name();
             let old = map.masters.remove(&name);
             let master = masters.entry(name).or_insert_with(|| {
-                old.unwrap_or_else(|| Master {
-                    node: Node::start(address.clone(), &self.settings),
+                old.unwrap_or_else(|| ClusterMaster {
+                    node: RedisNode::start(address.clone(), &self.settings),
                     address,
                 })
             });
             let node = Arc::clone(&master.node);
-            ranges.push(Range { first, last, node });
+            ranges.push(SlotRange { first, last, node });
         }
         ranges.sort_by_key(|range| range.first);
-        *map = Map { ranges, masters };
+        *map = SlotMap { ranges, masters };
         drop(map);
-        self.newcomers.lock().clear();
+        self.migration_targets.lock().clear();
     }
 }
 
-/// What `CLUSTER SLOTS` says: for each range its ends, the master and the replicas.
-fn assignments(reply: Value) -> Option<Vec<Assignment>> {
+/// Parses the reply of `CLUSTER SLOTS`: range, master and replicas for each entry.
+fn assignments(reply: Value) -> Option<Vec<SlotAssignment>> {
     let Value::Array(ranges) = reply else {
         return None;
     };
     ranges.iter().map(assignment).collect()
 }
 
-fn assignment(range: &Value) -> Option<Assignment> {
+fn assignment(range: &Value) -> Option<SlotAssignment> {
     let [
         Value::Int(first),
         Value::Int(last),
@@ -242,7 +241,7 @@ fn assignment(range: &Value) -> Option<Assignment> {
         Value::Nil => None,
         _ => return None,
     };
-    Some(Assignment {
+    Some(SlotAssignment {
         first: u16::try_from(*first).ok()?,
         last: u16::try_from(*last).ok()?,
         host,

@@ -1,37 +1,36 @@
-//! The log that processes share: a stream under a key of its own.
+//! Shared purge log: a stream with its own key.
 //!
-//! The id of an entry is `LOG-COUNT`: a number that was chosen at random when the log began, and the server's time in
-//! milliseconds, or one more than the last where that is more. So positions grow in a log, none is given twice when a replica has
-//! taken the place of a master before it had everything, and no clock says what came before what of two logs. Whoever reads
-//! on asks for the record it has read last as well: if that is not there, the log is another one, or was shortened too far, and
-//! something is missing.
+//! The id of an entry is `LOG-COUNT`: a random number chosen when the log was started, and the server's time
+//! in milliseconds, or the previous count plus one if that is greater. Positions thus increase within a log,
+//! none is reused after a failover to a lagging replica, and positions of two logs are unordered. A reader
+//! requests its last record again: if it is missing, the log was replaced or trimmed, and a gap is reported.
 //!
-//! An entry that is not ours would keep readers from what comes after it, or, with an id beyond ours, writers from adding
-//! anything. Whoever meets one begins another log in its place: for all who read it, that is a log that was lost.
+//! A foreign entry would block readers, or, with an id beyond ours, writers. It is replaced by a new log,
+//! which readers treat as a lost one.
 //!
-//! It is read every now and then, and nobody waits on a subscription: that would need a connection of its
-//! own to each server, and the same reading in case a message is lost.
+//! The log is polled. Subscriptions would need a connection to each server, and polling anyway in case a
+//! message is lost.
 
 use bytes::Bytes;
 use redis::Value;
 use tokio::time::Instant;
 
-use super::Connected;
-use super::node::Fault;
+use super::RedisInner;
+use super::node::CommandError;
 use super::record::log_key;
 use crate::tier::{
     EntryId, LogPage, TierError, count_in_log, log_number, log_of, new_log, position,
 };
 
-/// So many records the log keeps, about.
+/// Approximate length of the log, in records.
 const LENGTH: u64 = 64 * 1024;
-/// So many are read at once.
+/// Maximum of records per read.
 const PAGE: usize = 512;
-/// So often a log is begun in a row where there is none that can be read.
+/// Attempts to replace an unreadable log.
 const ATTEMPTS: usize = 3;
 
-/// Begins a log: `begin(log)` puts another one in place of what is there. Arguments of all scripts here: how many records to keep,
-/// the number of a log that begins, what it begins with.
+/// Common part of the scripts: `begin` starts a new log. Arguments: length of the log, number of a new log,
+/// and its first record.
 const BEGIN: &str = "\
     local function add(log, count, record) \
       local id = log .. '-' .. string.format('%.0f', count) \
@@ -43,7 +42,7 @@ const BEGIN: &str = "\
       return ARGV[2], 1 \
     end ";
 
-/// Adds records, which are the other arguments. A stream that does not end as one of ours does is none.
+/// Appends the further arguments as records. A stream that does not end with a valid entry is replaced.
 const APPEND: &str = "\
     local last = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1] \
     local log, count \
@@ -69,24 +68,24 @@ const APPEND: &str = "\
     end \
     return 1";
 
-/// Begins another log if this entry, which cannot be read, is still there.
+/// Starts a new log if this unreadable entry still exists.
 const REPLACE: &str = "\
     if #redis.call('XRANGE', KEYS[1], ARGV[4], ARGV[4]) > 0 then begin() end \
     return 1";
 
-/// It has a place among the servers of a cluster as records have.
+/// Id of the log, which determines its slot in a cluster.
 fn log_id() -> EntryId {
     EntryId::of(b"the log that processes share")
 }
 
-/// What was read of the stream.
-enum Entries {
+/// Entries read from the stream.
+enum LogEntries {
     Readable(Vec<(u64, Bytes)>),
-    /// One of them is not ours: its id.
+    /// A foreign entry, with its id.
     Odd(String),
 }
 
-impl Connected {
+impl RedisInner {
     pub(super) async fn append_to_log(
         &self,
         records: &[Bytes],
@@ -96,7 +95,7 @@ impl Connected {
         for record in records {
             append.arg(&record[..]);
         }
-        self.ask_log(&append).await.map(drop)
+        self.request_log(&append).await.map(drop)
     }
 
     pub(super) async fn read_log(
@@ -105,7 +104,7 @@ impl Connected {
         beginning: &Bytes,
     ) -> Result<LogPage, TierError> {
         if after > 0
-            && let Entries::Readable(mut records) = self.log_from(Some(after)).await?
+            && let LogEntries::Readable(mut records) = self.log_from(Some(after)).await?
             && records.first().is_some_and(|(first, _)| *first == after)
         {
             let has_more = records.len() > PAGE;
@@ -118,13 +117,13 @@ impl Connected {
             });
         }
         let mut was_unreadable = false;
-        // Somebody else may do the same meanwhile, or spoil it again.
+        // Another process may repair or damage the log concurrently.
         for _ in 0..ATTEMPTS {
             match self.log_from(None).await? {
-                Entries::Readable(records) if records.is_empty() => {
+                LogEntries::Readable(records) if records.is_empty() => {
                     self.append_to_log(&[], beginning).await?;
                 }
-                Entries::Readable(records) => {
+                LogEntries::Readable(records) => {
                     return Ok(LogPage {
                         has_more: records.len() > PAGE,
                         records,
@@ -132,19 +131,19 @@ impl Connected {
                         ..LogPage::default()
                     });
                 }
-                Entries::Odd(id) => {
+                LogEntries::Odd(id) => {
                     was_unreadable = true;
                     let mut replace = script(REPLACE, beginning);
                     replace.arg(id);
-                    self.ask_log(&replace).await?;
+                    self.request_log(&replace).await?;
                 }
             }
         }
         Err(unreadable())
     }
 
-    /// The records from a position on, it included, or from the oldest on.
-    async fn log_from(&self, position: Option<u64>) -> Result<Entries, TierError> {
+    /// Reads the records from a position, inclusive, or from the oldest one.
+    async fn log_from(&self, position: Option<u64>) -> Result<LogEntries, TierError> {
         let mut range = redis::cmd("XRANGE");
         range.arg(log_key(log_id()));
         match position {
@@ -152,7 +151,7 @@ impl Connected {
             None => range.arg("-"),
         };
         range.arg("+").arg("COUNT").arg(PAGE + 1);
-        let Value::Array(entries) = self.ask_log(&range).await? else {
+        let Value::Array(entries) = self.request_log(&range).await? else {
             return Err(unreadable());
         };
         let mut records: Vec<(u64, Bytes)> = Vec::with_capacity(entries.len());
@@ -165,17 +164,17 @@ impl Connected {
                 (Some(position), Ok([name, record])) if name == b"r" => {
                     records.push((position, record.into()));
                 }
-                _ => return Ok(Entries::Odd(id)),
+                _ => return Ok(LogEntries::Odd(id)),
             }
         }
-        Ok(Entries::Readable(records))
+        Ok(LogEntries::Readable(records))
     }
 
-    /// A removal of everything that is still to be delivered leaves the log where it is, so it is not
-    /// waited for.
-    async fn ask_log(&self, command: &redis::Cmd) -> Result<Value, TierError> {
+    /// Sends a command for the log. The log survives a pending removal of all records, so it does not wait
+    /// for that.
+    async fn request_log(&self, command: &redis::Cmd) -> Result<Value, TierError> {
         let deadline = Instant::now() + self.settings.write_deadline;
-        let place = self.in_flight.try_acquire().map_err(|_| Fault::Full);
+        let place = self.in_flight.try_acquire().map_err(|_| CommandError::Full);
         let _place = place.map_err(TierError::from)?;
         let reply = self.servers.send(log_id(), command, deadline).await;
         reply.map_err(TierError::from)
@@ -183,7 +182,7 @@ impl Connected {
 }
 
 fn unreadable() -> TierError {
-    TierError::Failed("the log of purges is something else: delete its key".to_owned())
+    TierError::Failed("the purge log is unreadable: delete its key".to_owned())
 }
 
 fn script(text: &str, beginning: &Bytes) -> redis::Cmd {
@@ -197,12 +196,12 @@ fn script(text: &str, beginning: &Bytes) -> redis::Cmd {
     script
 }
 
-/// The id that the record at a position has in the stream.
+/// Stream id of a position.
 fn entry_id(position: u64) -> String {
     format!("{}-{}", log_number(position), count_in_log(position))
 }
 
-/// The position of the record that has such an id; `None` if it is none of ours.
+/// Position of a stream id; `None` if it is foreign.
 fn position_of(id: &str) -> Option<u64> {
     let (log, count) = id.split_once('-')?;
     let (log, count) = (log.parse().ok()?, count.parse().ok()?);

@@ -1,16 +1,16 @@
-//! Redis and Valkey as a tier: one server or a cluster, shared by every process that uses it.
+//! Redis and Valkey tier: one server or a cluster, shared by all processes that use it.
 //!
-//! A record is one string under one key, a claim is another beside it. What has to happen at once
-//! is a script, so that a claim and what is stored with it cannot miss each other.
+//! A record is a string, a claim another one in the same slot. Operations on both are scripts, so that they
+//! are atomic.
 
 mod address;
 mod cluster;
-mod line;
+mod dedicated;
 mod log;
 mod node;
+mod pending_releases;
+mod pending_removals;
 mod record;
-mod releases;
-mod removals;
 mod scripts;
 mod servers;
 mod settings;
@@ -27,71 +27,73 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 pub use self::address::RedisStartError;
-pub use self::line::{Line, NoReply};
+pub use self::dedicated::{DedicatedConnection, NoReply};
 pub use self::scripts::Script;
 pub use self::settings::{ClientCertificate, RedisSettings};
 pub use ::redis::{Cmd, FromRedisValue, Value, cmd, from_redis_value};
 
-use self::node::Fault;
+use self::node::CommandError;
+use self::pending_releases::PendingReleases;
+use self::pending_removals::PendingRemovals;
 use self::record::{claim_key, entry_key};
-use self::releases::Releases;
-use self::removals::Removals;
 use self::scripts::{CLAIM, CLAIM_IF_MISSING, RELEASE, RENEW, STORE_IF_CLAIMED};
-use self::servers::Servers;
+use self::servers::ServerSet;
 use crate::random;
 use crate::tier::{
-    BoxFuture, Claim, Entry, EntryId, Got, LogPage, Page, Put, SharedTier, Tier, TierError,
-    TierStats, Token,
+    ApplicationPage, BoxFuture, Claim, Entry, EntryId, GetOutcome, LogPage, PutOutcome, SharedTier,
+    Tier, TierError, TierStats, Token,
 };
 
-/// So much of a record is read for its head. It nearly always has all of it.
+/// Bytes of a record read for its head; nearly always sufficient.
 const HEAD_AT_ONCE: u64 = 8 * 1024;
 
-/// A Redis or Valkey server, or a cluster of them.
+/// Redis or Valkey tier.
 pub struct Redis {
-    shared: Arc<Connected>,
-    /// They end with the tier.
+    shared: Arc<RedisInner>,
+    /// Tasks that are aborted with the tier.
     _background: JoinSet<()>,
 }
 
-struct Connected {
+struct RedisInner {
     handle: Handle,
-    servers: Servers,
+    servers: ServerSet,
     settings: RedisSettings,
     in_flight: Semaphore,
-    removals: Removals,
-    releases: Releases,
+    removals: PendingRemovals,
+    releases: PendingReleases,
     refused: AtomicU64,
     corrupt: AtomicU64,
 }
 
 impl Redis {
-    /// Connects, and keeps the connections up on `handle`.
+    /// Connects, and maintains the connections on `handle`. An unreachable server is no error and is retried
+    /// in the background.
     ///
-    /// A server that cannot be reached is no error: it is tried again until it is there. One that
-    /// answers and will never do is: it refuses the password, or is no Redis.
+    /// # Errors
+    ///
+    /// [`RedisStartError`] for invalid settings, or if the server rejects the connection or is not Redis.
     pub async fn start(
         settings: RedisSettings,
         handle: &Handle,
     ) -> Result<Arc<Self>, RedisStartError> {
-        let settings = settings.within_reason();
+        let settings = settings.clamped();
         let addresses = address::read(&settings)?;
         let starting = settings.clone();
-        let starting = handle.spawn(async move { Servers::start(addresses, &starting).await });
+        let starting = handle.spawn(async move { ServerSet::start(addresses, &starting).await });
         let servers = starting.await.map_err(|_| RedisStartError::Ended)??;
-        let shared = Arc::new(Connected {
+        let shared = Arc::new(RedisInner {
             handle: handle.clone(),
             servers,
             in_flight: Semaphore::new(settings.max_in_flight),
-            removals: Removals::new(settings.max_removals),
-            releases: Releases::default(),
+            removals: PendingRemovals::new(settings.max_removals),
+            releases: PendingReleases::default(),
             settings,
             refused: AtomicU64::new(0),
             corrupt: AtomicU64::new(0),
         });
         let mut background = JoinSet::new();
-        background.spawn_on(deliver_what_is_owed(Arc::clone(&shared)), handle);
-        if let Servers::Cluster(cluster) = &shared.servers {
+        background.spawn_on(deliver_pending(Arc::clone(&shared)), handle);
+        if let ServerSet::Cluster(cluster) = &shared.servers {
             background.spawn_on(Arc::clone(cluster).follow(), handle);
         }
         Ok(Arc::new(Self {
@@ -117,13 +119,13 @@ impl Tier for Redis {
         Box::pin(self.shared.get(id))
     }
 
-    /// A body in a file is refused: whoever has it there has a disk nearer than this.
+    /// Stores a record. A body in a file is rejected, since it is stored in a nearer tier.
     fn put(
         &self,
         id: EntryId,
         entry: Entry,
         expires: Duration,
-    ) -> BoxFuture<'_, Result<Put, TierError>> {
+    ) -> BoxFuture<'_, Result<PutOutcome, TierError>> {
         Box::pin(async move { self.shared.put(id, &entry, expires, None).await })
     }
 
@@ -133,15 +135,15 @@ impl Tier for Redis {
         from: Bytes,
         head: Bytes,
         expires: Duration,
-    ) -> BoxFuture<'_, Result<Put, TierError>> {
+    ) -> BoxFuture<'_, Result<PutOutcome, TierError>> {
         Box::pin(async move { self.shared.renew(id, &from, &head, expires, None).await })
     }
 
-    /// An error means not yet: the removal is remembered, and until it is delivered this process
-    /// neither reads nor writes what lies under the id.
+    /// Removes a record. After an error the removal is pending; until it is delivered, this process neither
+    /// reads nor writes the record.
     fn remove(&self, id: EntryId) -> BoxFuture<'_, Result<(), TierError>> {
         let shared = Arc::clone(&self.shared);
-        // Goes on if the caller does not wait for it: a purge is never given up.
+        // Runs to completion even if the caller does not wait, since a purge must not be abandoned.
         let handle = &self.shared.handle;
         let removal = handle.spawn(async move { shared.remove(id).await });
         Box::pin(async move { removal.await.unwrap_or(Err(TierError::Down)) })
@@ -161,7 +163,11 @@ impl Tier for Redis {
 }
 
 impl SharedTier for Redis {
-    fn get_or_claim(&self, id: EntryId, hold: Duration) -> BoxFuture<'_, Result<Got, TierError>> {
+    fn get_or_claim(
+        &self,
+        id: EntryId,
+        hold: Duration,
+    ) -> BoxFuture<'_, Result<GetOutcome, TierError>> {
         Box::pin(self.shared.get_or_claim(id, hold))
     }
 
@@ -183,7 +189,7 @@ impl SharedTier for Redis {
         entry: Entry,
         expires: Duration,
         token: Token,
-    ) -> BoxFuture<'_, Result<Put, TierError>> {
+    ) -> BoxFuture<'_, Result<PutOutcome, TierError>> {
         Box::pin(async move { self.shared.put(id, &entry, expires, Some(token)).await })
     }
 
@@ -194,13 +200,17 @@ impl SharedTier for Redis {
         head: Bytes,
         expires: Duration,
         token: Token,
-    ) -> BoxFuture<'_, Result<Put, TierError>> {
+    ) -> BoxFuture<'_, Result<PutOutcome, TierError>> {
         let token = Some(token);
         Box::pin(async move { self.shared.renew(id, &from, &head, expires, token).await })
     }
 
-    /// Applications keep their pages in memcached.
-    fn page(&self, _: &[u8], _: &[u8]) -> Option<BoxFuture<'_, Result<Option<Page>, TierError>>> {
+    /// Applications store pages in memcached only.
+    fn page(
+        &self,
+        _: &[u8],
+        _: &[u8],
+    ) -> Option<BoxFuture<'_, Result<Option<ApplicationPage>, TierError>>> {
         None
     }
 
@@ -223,29 +233,29 @@ impl SharedTier for Redis {
     }
 }
 
-impl Connected {
+impl RedisInner {
     async fn get(&self, id: EntryId) -> Result<Option<Entry>, TierError> {
         self.get_within(id, Instant::now() + self.settings.deadline)
             .await
     }
 
     async fn get_within(&self, id: EntryId, deadline: Instant) -> Result<Option<Entry>, TierError> {
-        let found = self.read(id, self.most(), deadline).await;
+        let found = self.read(id, self.last_byte(), deadline).await;
         self.found(id, found)
     }
 
-    /// The value up to this byte.
-    async fn read(&self, id: EntryId, last: u64, deadline: Instant) -> Result<Value, Fault> {
+    /// Reads the value up to this offset.
+    async fn read(&self, id: EntryId, last: u64, deadline: Instant) -> Result<Value, CommandError> {
         let mut read = redis::cmd("GETRANGE");
         read.arg(entry_key(id)).arg(0).arg(last);
-        self.ask(id, &read, deadline).await
+        self.request(id, &read, deadline).await
     }
 
-    /// It is read for a renewal, for which nobody waits.
+    /// Reads the head of a record, for a renewal in the background.
     async fn head(&self, id: EntryId) -> Result<Option<Bytes>, TierError> {
         let deadline = Instant::now() + self.settings.write_deadline;
         let mut len = HEAD_AT_ONCE;
-        // Once more for a head that is longer, and nothing for one that is longer again.
+        // A longer head is read by a second request.
         for _ in 0..2 {
             let beginning = self.read(id, len - 1, deadline).await;
             let Value::BulkString(beginning) = beginning.map_err(|fault| self.error(id, fault))?
@@ -258,7 +268,7 @@ impl Connected {
                     let head = beginning.split_to(opening as usize);
                     return Ok(Some(head.slice(record::ENVELOPE as usize..)));
                 }
-                Some(longer) if longer <= self.most() => len = longer,
+                Some(longer) if longer <= self.last_byte() => len = longer,
                 _ => break,
             }
         }
@@ -272,40 +282,50 @@ impl Connected {
         head: &[u8],
         expires: Duration,
         token: Option<Token>,
-    ) -> Result<Put, TierError> {
+    ) -> Result<PutOutcome, TierError> {
         let deadline = Instant::now() + self.settings.write_deadline;
         let (from, head) = (record::opening(from), record::opening(head));
-        let mut arguments = vec![from, head, millis(expires), number(self.most())];
+        let mut arguments = vec![from, head, millis(expires), number(self.last_byte())];
         arguments.extend(token.map(|token| number(token.0)));
         let renewed = self.call(&RENEW, id, &arguments, deadline).await;
         self.put_of(id, renewed)
     }
 
-    async fn get_or_claim(self: &Arc<Self>, id: EntryId, hold: Duration) -> Result<Got, TierError> {
+    async fn get_or_claim(
+        self: &Arc<Self>,
+        id: EntryId,
+        hold: Duration,
+    ) -> Result<GetOutcome, TierError> {
         let deadline = Instant::now() + self.settings.deadline;
         if let Some(entry) = self.get_within(id, deadline).await? {
-            return Ok(Got::Entry(entry));
+            return Ok(GetOutcome::Entry(entry));
         }
-        // Asks again whether it is there, because somebody may have stored it between the two.
+        // The script checks again, since another process may have stored the record in between.
         let token = Token(random::number());
-        let attempt = Attempt::new(self, id, token);
-        let arguments = [number(token.0), millis(hold), number(self.most())];
+        let attempt = ClaimAttempt::new(self, id, token);
+        let arguments = [number(token.0), millis(hold), number(self.last_byte())];
         let claimed = self.call(&CLAIM_IF_MISSING, id, &arguments, deadline).await;
         attempt.settle(&claimed);
         if let Ok(Value::Int(mine)) = claimed {
-            return Ok(Got::Missing(claim_of(mine == 1, token)));
+            return Ok(GetOutcome::Missing(claim_of(mine == 1, token)));
         }
-        let neither = || TierError::Failed("neither a record nor a claim".to_owned());
-        self.found(id, claimed)?.map(Got::Entry).ok_or_else(neither)
+        let neither = || TierError::Failed("unexpected reply to a claim".to_owned());
+        self.found(id, claimed)?
+            .map(GetOutcome::Entry)
+            .ok_or_else(neither)
     }
 
-    /// The last byte that is read of a record: one more than is taken, so that what is too long shows.
-    const fn most(&self) -> u64 {
+    /// Offset of the last byte to read: one beyond the limit, to detect larger records.
+    const fn last_byte(&self) -> u64 {
         record::ENVELOPE + self.settings.max_object
     }
 
-    /// What a read brought, if it brought anything.
-    fn found(&self, id: EntryId, reply: Result<Value, Fault>) -> Result<Option<Entry>, TierError> {
+    /// Decodes the reply of a read.
+    fn found(
+        &self,
+        id: EntryId,
+        reply: Result<Value, CommandError>,
+    ) -> Result<Option<Entry>, TierError> {
         let value = match reply.map_err(|fault| self.error(id, fault))? {
             Value::BulkString(value) => value,
             Value::Nil => return Ok(None),
@@ -314,10 +334,10 @@ impl Connected {
         if value.is_empty() {
             return Ok(None);
         }
-        if value.len() as u64 > self.most() {
-            // Another process may have a higher bound: this is no reason to remove it.
+        if value.len() as u64 > self.last_byte() {
+            // Not deleted, since another process may have a higher limit.
             return Err(TierError::Failed(
-                "larger than what is read here".to_owned(),
+                "record exceeds the size limit".to_owned(),
             ));
         }
         match record::decode(Bytes::from(value)) {
@@ -330,7 +350,7 @@ impl Connected {
         let token = Token(random::number());
         let arguments = [number(token.0), millis(hold)];
         let deadline = Instant::now() + self.settings.deadline;
-        let attempt = Attempt::new(self, id, token);
+        let attempt = ClaimAttempt::new(self, id, token);
         let claimed = self.call(&CLAIM, id, &arguments, deadline).await;
         attempt.settle(&claimed);
         match claimed {
@@ -339,17 +359,17 @@ impl Connected {
         }
     }
 
-    /// Gives a claim back: now, or when the server is in service again.
+    /// Releases a claim, or queues the release until the server is back in service.
     async fn release(&self, id: EntryId, token: Token) -> Result<(), TierError> {
         let released = self.release_now(id, token).await;
-        if released.as_ref().is_err_and(Fault::is_passing) {
+        if released.as_ref().is_err_and(CommandError::is_transient) {
             self.releases.add(id, token);
             self.removals.wake();
         }
         released.map_err(|fault| self.error(id, fault))
     }
 
-    async fn release_now(&self, id: EntryId, token: Token) -> Result<(), Fault> {
+    async fn release_now(&self, id: EntryId, token: Token) -> Result<(), CommandError> {
         let deadline = Instant::now() + self.settings.write_deadline;
         let released = self.call(&RELEASE, id, &[number(token.0)], deadline).await;
         released.map(drop)
@@ -361,7 +381,7 @@ impl Connected {
         entry: &Entry,
         expires: Duration,
         token: Option<Token>,
-    ) -> Result<Put, TierError> {
+    ) -> Result<PutOutcome, TierError> {
         let Some(value) = record::encode(entry, self.settings.max_object) else {
             return Ok(self.refuse());
         };
@@ -373,16 +393,20 @@ impl Connected {
         } else {
             let mut store = redis::cmd("SET");
             store.arg(entry_key(id)).arg(value).arg("PX").arg(expires);
-            self.ask(id, &store, deadline).await
+            self.request(id, &store, deadline).await
         };
         self.put_of(id, stored)
     }
 
-    /// What a reply says of a record that was to be stored.
-    fn put_of(&self, id: EntryId, reply: Result<Value, Fault>) -> Result<Put, TierError> {
+    /// Evaluates the reply to a store or renewal.
+    fn put_of(
+        &self,
+        id: EntryId,
+        reply: Result<Value, CommandError>,
+    ) -> Result<PutOutcome, TierError> {
         match reply {
-            Ok(Value::Int(0)) => Ok(Put::Superseded),
-            Ok(_) => Ok(Put::Stored),
+            Ok(Value::Int(0)) => Ok(PutOutcome::Superseded),
+            Ok(_) => Ok(PutOutcome::Stored),
             Err(fault) if fault.is_full() => Ok(self.refuse()),
             Err(fault) => Err(self.error(id, fault)),
         }
@@ -396,7 +420,7 @@ impl Connected {
                 Ok(())
             }
             Err(fault) => {
-                // Again, because another removal of this id may have been delivered meanwhile.
+                // Queued again, since another removal of this id may have been delivered in the meantime.
                 self.removals.add(id);
                 self.removals.wake();
                 Err(self.error(id, fault))
@@ -404,14 +428,14 @@ impl Connected {
         }
     }
 
-    async fn deliver(&self, id: EntryId) -> Result<(), Fault> {
+    async fn deliver(&self, id: EntryId) -> Result<(), CommandError> {
         let deadline = Instant::now() + self.settings.write_deadline;
         let mut remove = redis::cmd("UNLINK");
         remove.arg(entry_key(id)).arg(claim_key(id));
         self.servers.send(id, &remove, deadline).await.map(drop)
     }
 
-    /// Delivers what was remembered, and says whether that was all.
+    /// Delivers pending removals and releases. Returns whether all succeeded.
     async fn deliver_all(&self) -> bool {
         if let Some(overflow) = self.removals.everything() {
             if !self.servers.clear(self.settings.write_deadline).await {
@@ -429,7 +453,7 @@ impl Connected {
         }
         for (id, token) in self.releases.waiting() {
             let released = self.release_now(id, token).await;
-            if released.as_ref().is_err_and(Fault::is_passing) {
+            if released.as_ref().is_err_and(CommandError::is_transient) {
                 all = false;
             } else {
                 self.releases.delivered(token);
@@ -438,42 +462,50 @@ impl Connected {
         all
     }
 
-    /// Sends a command about an id, unless a removal of the id has to be delivered first.
-    async fn ask(&self, id: EntryId, command: &Cmd, deadline: Instant) -> Result<Value, Fault> {
+    /// Sends a command for an id, unless a removal of that id is pending.
+    async fn request(
+        &self,
+        id: EntryId,
+        command: &Cmd,
+        deadline: Instant,
+    ) -> Result<Value, CommandError> {
         if self.removals.covers(id) {
-            return Err(Fault::Down);
+            return Err(CommandError::Down);
         }
-        let _place = self.in_flight.try_acquire().map_err(|_| Fault::Full)?;
+        let _place = self
+            .in_flight
+            .try_acquire()
+            .map_err(|_| CommandError::Full)?;
         self.servers.send(id, command, deadline).await
     }
 
-    /// Calls a script; the server may have forgotten it, after a restart for example.
+    /// Calls a script, sending its text if the server does not know it, for example after a restart.
     async fn call(
         &self,
         script: &Script,
         id: EntryId,
         arguments: &[Vec<u8>],
         deadline: Instant,
-    ) -> Result<Value, Fault> {
+    ) -> Result<Value, CommandError> {
         let keys = [entry_key(id), claim_key(id)];
         let by_hash = script.by_hash(&keys, arguments);
-        match self.ask(id, &by_hash, deadline).await {
+        match self.request(id, &by_hash, deadline).await {
             Err(fault) if fault.is_unknown_script() => {
                 let by_text = script.by_text(&keys, arguments);
-                self.ask(id, &by_text, deadline).await
+                self.request(id, &by_text, deadline).await
             }
             reply => reply,
         }
     }
 
-    fn error(&self, id: EntryId, fault: Fault) -> TierError {
+    fn error(&self, id: EntryId, fault: CommandError) -> TierError {
         if fault.is_wrong_type() {
-            return self.damaged(id, "of another type");
+            return self.damaged(id, "wrong type");
         }
         fault.into()
     }
 
-    /// Counts it and has it removed.
+    /// Counts a corrupt record and queues its removal.
     fn damaged(&self, id: EntryId, what: &str) -> TierError {
         self.corrupt.fetch_add(1, Ordering::Relaxed);
         self.removals.add(id);
@@ -481,36 +513,35 @@ impl Connected {
         TierError::Corrupt(what.to_owned())
     }
 
-    fn refuse(&self) -> Put {
+    fn refuse(&self) -> PutOutcome {
         self.refused.fetch_add(1, Ordering::Relaxed);
-        Put::Refused
+        PutOutcome::Refused
     }
 }
 
-/// A claim that was asked for. If nobody learns whether it was granted, because the answer is late,
-/// the connection broke or whoever asked has left, it is given back: the others would wait for
-/// nothing.
-struct Attempt {
-    /// Nothing once the answer is known.
-    shared: Option<Arc<Connected>>,
+/// Claim request in progress. If its outcome remains unknown, because of a timeout, a lost connection or a
+/// cancelled caller, the claim is released, since other processes would otherwise wait in vain.
+struct ClaimAttempt {
+    /// `None` once the outcome is known.
+    shared: Option<Arc<RedisInner>>,
     id: EntryId,
     token: Token,
 }
 
-impl Attempt {
-    fn new(shared: &Arc<Connected>, id: EntryId, token: Token) -> Self {
+impl ClaimAttempt {
+    fn new(shared: &Arc<RedisInner>, id: EntryId, token: Token) -> Self {
         let shared = Some(Arc::clone(shared));
         Self { shared, id, token }
     }
 
-    fn settle(mut self, reply: &Result<Value, Fault>) {
-        if !reply.as_ref().is_err_and(Fault::is_unanswered) {
+    fn settle(mut self, reply: &Result<Value, CommandError>) {
+        if !reply.as_ref().is_err_and(CommandError::is_unknown_outcome) {
             self.shared = None;
         }
     }
 }
 
-impl Drop for Attempt {
+impl Drop for ClaimAttempt {
     fn drop(&mut self) {
         if let Some(shared) = self.shared.take() {
             let (id, token, handle) = (self.id, self.token, shared.handle.clone());
@@ -519,20 +550,20 @@ impl Drop for Attempt {
     }
 }
 
-async fn deliver_what_is_owed(shared: Arc<Connected>) {
+async fn deliver_pending(shared: Arc<RedisInner>) {
     loop {
         shared.removals.woken().await;
         while !shared.deliver_all().await {
-            tokio::time::sleep(jittered(shared.settings.retry_after)).await;
+            tokio::time::sleep(shared.settings.retry_delay()).await;
         }
     }
 }
 
 fn claim_of(mine: bool, token: Token) -> Claim {
     if mine {
-        Claim::Mine(token)
+        Claim::Granted(token)
     } else {
-        Claim::Theirs
+        Claim::HeldElsewhere
     }
 }
 
@@ -540,13 +571,8 @@ fn number(number: u64) -> Vec<u8> {
     number.to_string().into_bytes()
 }
 
-/// A time as the server takes it: never zero, and nothing it cannot add to the time it is.
+/// Formats a lifetime in milliseconds: never zero, and within the range of the server.
 fn millis(time: Duration) -> Vec<u8> {
     const MOST: Duration = Duration::from_hours(365 * 24);
     number((time.min(MOST).as_millis() as u64).max(1))
-}
-
-/// Between half of a time and one and a half of it, so that processes do not come back together.
-fn jittered(time: Duration) -> Duration {
-    random::jittered(time, 0.5)
 }

@@ -1,7 +1,7 @@
-//! One server: its connections, and whether it is in service.
+//! Connections to a Redis server, and its health state.
 //!
-//! A server goes out of service when a connection breaks, or when one fails some times in a row.
-//! From then on nobody waits for it; one task alone tries it again, at times of its own.
+//! A server is taken out of service when a connection is lost or fails repeatedly. From then on requests
+//! fail at once, and a single task reconnects.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
@@ -11,13 +11,12 @@ use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::address::{Address, Refusal};
-use super::jittered;
+use super::address::{ConnectError, RedisAddress};
 use super::settings::RedisSettings;
 use crate::tier::TierError;
 
-/// A server.
-pub(super) struct Node {
+/// Redis server.
+pub(super) struct RedisNode {
     name: String,
     state: watch::Sender<NodeState>,
     max_failures: u32,
@@ -25,23 +24,23 @@ pub(super) struct Node {
 
 #[derive(Clone)]
 enum NodeState {
-    /// For the first time.
+    /// Initial connection attempt in progress.
     Connecting,
-    Up(Connections),
-    Down(Refusal),
+    Up(ConnectionSet),
+    Down(ConnectError),
 }
 
 #[derive(Clone)]
-struct Connections {
-    /// Which connections they are: what becomes of an operation says nothing about later ones.
+struct ConnectionSet {
+    /// Generation of the connections, so that results of earlier ones are ignored.
     round: u64,
-    all: Arc<[Wire]>,
+    all: Arc<[NodeConnection]>,
 }
 
-/// A connection. One may lead nowhere while the others are in order.
-struct Wire {
+/// Connection with its failure count, since one may stall while the others work.
+struct NodeConnection {
     connection: MultiplexedConnection,
-    /// In a row.
+    /// Consecutive failures.
     failures: AtomicU32,
 }
 
@@ -51,9 +50,9 @@ impl NodeState {
     }
 }
 
-impl Node {
-    /// Begins to connect, and keeps the server connected until the node is dropped.
-    pub(super) fn start(address: Address, settings: &RedisSettings) -> Arc<Self> {
+impl RedisNode {
+    /// Starts to connect, and maintains the connections until the node is dropped.
+    pub(super) fn start(address: RedisAddress, settings: &RedisSettings) -> Arc<Self> {
         let node = Arc::new(Self {
             name: address.name(),
             state: watch::Sender::new(NodeState::Connecting),
@@ -63,8 +62,8 @@ impl Node {
         node
     }
 
-    /// Waits for the first attempt to connect, and says what came of it.
-    pub(super) async fn started(&self) -> Result<(), Refusal> {
+    /// Waits for the initial connection attempt.
+    pub(super) async fn started(&self) -> Result<(), ConnectError> {
         let mut state = self.state.subscribe();
         let state = state.wait_for(|state| !matches!(state, NodeState::Connecting));
         match state.await.as_deref() {
@@ -73,7 +72,7 @@ impl Node {
         }
     }
 
-    /// Why it is not in service, if it is not.
+    /// Describes why the server is out of service; `None` if it is in service.
     pub(super) fn degraded(&self) -> Option<String> {
         match &*self.state.borrow() {
             NodeState::Up(_) => None,
@@ -82,16 +81,15 @@ impl Node {
         }
     }
 
-    /// Sends a command and waits for its reply. Commands with the same `lane` are carried out in
-    /// the order they are sent in.
+    /// Sends a command and waits for its reply. Commands in the same `lane` are executed in order.
     pub(super) async fn send(
         &self,
         lane: u128,
         command: &Cmd,
         deadline: Instant,
-    ) -> Result<Value, Fault> {
+    ) -> Result<Value, CommandError> {
         let NodeState::Up(connections) = self.state.borrow().clone() else {
-            return Err(Fault::Down);
+            return Err(CommandError::Down);
         };
         let wire = &connections.all[(lane % connections.all.len() as u128) as usize];
         let mut connection = wire.connection.clone();
@@ -103,29 +101,32 @@ impl Node {
             }
             Ok(Err(error)) => {
                 self.judge(connections.round, wire, &error);
-                Err(Fault::Said(error))
+                Err(CommandError::Server(error))
             }
             Err(_) => {
-                self.failed(connections.round, wire, "it does not answer in time");
-                Err(Fault::Late)
+                self.failed(connections.round, wire, "response timeout");
+                Err(CommandError::Late)
             }
         }
     }
 
-    /// The same where the keys are being moved to. Waits for a server that was not known before.
+    /// Sends a command to the target of a slot migration, preceded by ASKING. Waits for the connection to a
+    /// newly known server.
     pub(super) async fn send_asking(
         &self,
         command: &Cmd,
         deadline: Instant,
-    ) -> Result<Value, Fault> {
+    ) -> Result<Value, CommandError> {
         let started = timeout_at(deadline, self.started()).await;
-        started.map_err(|_| Fault::Late)?.map_err(|_| Fault::Down)?;
+        started
+            .map_err(|_| CommandError::Late)?
+            .map_err(|_| CommandError::Down)?;
         let NodeState::Up(connections) = self.state.borrow().clone() else {
-            return Err(Fault::Down);
+            return Err(CommandError::Down);
         };
         let wire = &connections.all[0];
         let mut connection = wire.connection.clone();
-        // Nothing comes between the two on their way.
+        // Both commands are sent in one pipeline, since ASKING applies to the next command only.
         let mut both = redis::pipe();
         both.cmd("ASKING").add_command(command.clone());
         let replies = connection.send_packed_commands(&both, 0, 2);
@@ -133,19 +134,19 @@ impl Node {
             Ok(Ok(mut replies)) => replies.pop().unwrap_or(Value::Nil).extract_error(),
             Ok(Err(error)) => Err(error),
             Err(_) => {
-                self.failed(connections.round, wire, "it does not answer in time");
-                return Err(Fault::Late);
+                self.failed(connections.round, wire, "response timeout");
+                return Err(CommandError::Late);
             }
         };
         reply.map_err(|error| {
             self.judge(connections.round, wire, &error);
-            Fault::Said(error)
+            CommandError::Server(error)
         })
     }
 
-    fn judge(&self, round: u64, wire: &Wire, error: &RedisError) {
+    fn judge(&self, round: u64, wire: &NodeConnection, error: &RedisError) {
         if error.is_io_error() || error.kind() == ErrorKind::Parse {
-            self.lose(round, Refusal::of(error));
+            self.lose(round, ConnectError::of(error));
         } else if is_out_of_order(error) {
             self.failed(round, wire, &error.to_string());
         } else {
@@ -153,17 +154,17 @@ impl Node {
         }
     }
 
-    fn failed(&self, round: u64, wire: &Wire, why: &str) {
+    fn failed(&self, round: u64, wire: &NodeConnection, why: &str) {
         if !self.state.borrow().is_up(round) {
             return;
         }
         let failures = wire.failures.fetch_add(1, Ordering::Relaxed) + 1;
         if failures >= self.max_failures {
-            self.lose(round, Refusal::Unreachable(why.to_owned()));
+            self.lose(round, ConnectError::Unreachable(why.to_owned()));
         }
     }
 
-    fn lose(&self, round: u64, why: Refusal) {
+    fn lose(&self, round: u64, why: ConnectError) {
         self.state.send_if_modified(|state| {
             let current = state.is_up(round);
             if current {
@@ -173,13 +174,13 @@ impl Node {
         });
     }
 
-    fn connected(&self, round: u64, all: Result<Vec<MultiplexedConnection>, Refusal>) {
-        let wire = |connection| Wire {
+    fn connected(&self, round: u64, all: Result<Vec<MultiplexedConnection>, ConnectError>) {
+        let wire = |connection| NodeConnection {
             connection,
             failures: AtomicU32::new(0),
         };
         self.state.send_replace(match all {
-            Ok(all) => NodeState::Up(Connections {
+            Ok(all) => NodeState::Up(ConnectionSet {
                 round,
                 all: all.into_iter().map(wire).collect(),
             }),
@@ -188,9 +189,9 @@ impl Node {
     }
 }
 
-/// The life of a server's connections. Holds on to the node for moments only, so that dropping
-/// the node ends it.
-async fn keep(node: Weak<Node>, address: Address, settings: RedisSettings) {
+/// Maintains the connections of a node. Holds a strong reference only briefly, so that dropping the node
+/// ends the task.
+async fn keep(node: Weak<RedisNode>, address: RedisAddress, settings: RedisSettings) {
     for round in 0.. {
         let connections = address.connect_all(&settings).await;
         let Some(alive) = node.upgrade() else { return };
@@ -200,13 +201,13 @@ async fn keep(node: Weak<Node>, address: Address, settings: RedisSettings) {
         if !watch_over(&node, state, &settings).await {
             return;
         }
-        sleep(jittered(settings.retry_after)).await;
+        sleep(settings.retry_delay()).await;
     }
 }
 
-/// Returns when the server is out of service; false if the node is gone.
+/// Waits until the server is out of service; returns `false` if the node was dropped.
 async fn watch_over(
-    node: &Weak<Node>,
+    node: &Weak<RedisNode>,
     mut state: watch::Receiver<NodeState>,
     settings: &RedisSettings,
 ) -> bool {
@@ -218,13 +219,13 @@ async fn watch_over(
         }
         let Some(node) = node.upgrade() else { break };
         let deadline = Instant::now() + settings.write_deadline;
-        // What comes of it, the node notes.
+        // The result is evaluated by the node.
         let _ = node.send(lane, &redis::cmd("PING"), deadline).await;
     }
     false
 }
 
-/// Whether a server that says this is of no use to anybody now.
+/// Returns whether the error means that the server is currently unusable.
 fn is_out_of_order(error: &RedisError) -> bool {
     let ErrorKind::Server(kind) = error.kind() else {
         return error.code() == Some("NOAUTH");
@@ -234,90 +235,92 @@ fn is_out_of_order(error: &RedisError) -> bool {
         | ServerErrorKind::ClusterDown
         | ServerErrorKind::MasterDown
         | ServerErrorKind::ReadOnly => true,
-        // Old servers wrap it if it comes out of a script.
+        // Old servers wrap the error if it is raised by a script.
         ServerErrorKind::ResponseError => error.to_string().contains("-READONLY "),
         _ => false,
     }
 }
 
-/// Why an operation was not carried out.
+/// Reasons why a command failed.
 #[derive(Debug)]
-pub(super) enum Fault {
-    /// The server is out of service, or it is not known which one to ask.
+pub(super) enum CommandError {
+    /// The server is out of service, or the slot has no known master.
     Down,
-    /// No answer within the deadline.
+    /// Timeout.
     Late,
-    /// Too many operations are under way.
+    /// Too many concurrent operations.
     Full,
-    /// What the server said, or the connection.
-    Said(RedisError),
+    /// Error reply of the server, or of the connection.
+    Server(RedisError),
 }
 
-impl Fault {
-    /// Whether the server does not know a script by its hash.
+impl CommandError {
+    /// Returns whether the server does not know a script by its hash.
     pub(super) fn is_unknown_script(&self) -> bool {
-        self.is_said(|error| error.kind() == ErrorKind::Server(ServerErrorKind::NoScript))
+        self.is_server_error(|error| error.kind() == ErrorKind::Server(ServerErrorKind::NoScript))
     }
 
-    /// Whether what lies under a key is something else than a string.
+    /// Returns whether the key holds another type than a string.
     pub(super) fn is_wrong_type(&self) -> bool {
-        // Old servers wrap it if it comes out of a script.
-        self.is_said(|error| error.to_string().contains("WRONGTYPE"))
+        // Old servers wrap the error if it is raised by a script.
+        self.is_server_error(|error| error.to_string().contains("WRONGTYPE"))
     }
 
-    /// Whether the server has no memory for it.
+    /// Returns whether the server is out of memory.
     pub(super) fn is_full(&self) -> bool {
-        // Old servers wrap it if it comes out of a script.
-        self.is_said(|error| error.code() == Some("OOM") || error.to_string().contains("-OOM "))
+        // Old servers wrap the error if it is raised by a script.
+        self.is_server_error(|error| {
+            error.code() == Some("OOM") || error.to_string().contains("-OOM ")
+        })
     }
 
-    /// Whether it may have been carried out all the same.
-    pub(super) fn is_unanswered(&self) -> bool {
+    /// Returns whether the command may have been executed.
+    pub(super) fn is_unknown_outcome(&self) -> bool {
         match self {
             Self::Late => true,
             Self::Down | Self::Full => false,
-            Self::Said(error) => error.is_io_error(),
+            Self::Server(error) => error.is_io_error(),
         }
     }
 
-    /// Whether it may be carried out later.
-    pub(super) fn is_passing(&self) -> bool {
-        matches!(self, Self::Late | Self::Full) || self.is_elsewhere()
+    /// Returns whether a retry may succeed.
+    pub(super) fn is_transient(&self) -> bool {
+        matches!(self, Self::Late | Self::Full) || self.needs_update()
     }
 
-    /// Whether this may mean that another server has to be asked from now on.
-    pub(super) fn is_elsewhere(&self) -> bool {
+    /// Returns whether the slot map may be outdated.
+    pub(super) fn needs_update(&self) -> bool {
         match self {
             Self::Down => true,
             Self::Late | Self::Full => false,
-            Self::Said(error) => {
+            Self::Server(error) => {
                 error.is_cluster_error() || error.is_io_error() || is_out_of_order(error)
             }
         }
     }
 
-    /// Where a slot is being moved to, which does not have this key any more, or not yet: host and port.
-    pub(super) fn moved_to(&self) -> Option<&str> {
+    /// Target of a slot migration (ASK redirection): host and port.
+    pub(super) fn migration_target(&self) -> Option<&str> {
         match self {
-            Self::Said(error) if error.kind() == ErrorKind::Server(ServerErrorKind::Ask) => {
+            Self::Server(error) if error.kind() == ErrorKind::Server(ServerErrorKind::Ask) => {
                 error.redirect_node().map(|(place, _)| place)
             }
             _ => None,
         }
     }
 
-    fn is_said(&self, what: impl Fn(&RedisError) -> bool) -> bool {
-        matches!(self, Self::Said(error) if what(error))
+    fn is_server_error(&self, what: impl Fn(&RedisError) -> bool) -> bool {
+        matches!(self, Self::Server(error) if what(error))
     }
 }
 
-impl From<Fault> for TierError {
-    fn from(fault: Fault) -> Self {
+impl From<CommandError> for TierError {
+    fn from(fault: CommandError) -> Self {
         match fault {
-            Fault::Down => Self::Down,
-            Fault::Late => Self::Timeout,
-            Fault::Full => Self::Failed("too many operations under way".to_owned()),
-            Fault::Said(error) => Self::Failed(super::address::one_line(&error)),
+            CommandError::Down => Self::Down,
+            CommandError::Late => Self::Timeout,
+            CommandError::Full => Self::Failed("too many concurrent operations".to_owned()),
+            CommandError::Server(error) => Self::Failed(super::address::one_line(&error)),
         }
     }
 }

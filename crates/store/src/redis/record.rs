@@ -1,39 +1,39 @@
-//! How a record lies in the server: the names of its keys, and its one string.
+//! Keys and values of records in Redis.
 
 use bytes::Bytes;
 
 use crate::content::Content;
 use crate::tier::{Entry, EntryId};
 
-/// What a value has beside head and body: the length of the head.
+/// Length of a value in addition to head and body: the length field of the head.
 pub(super) const ENVELOPE: u64 = 4;
 
-/// What all keys begin with, and nobody else's do.
+/// Prefix of all keys of the tier.
 pub(super) const PREFIX: &str = "mc1:{";
 
 const SLOTS: u16 = 16384;
 
-/// A cluster places a key by what is in braces, so that a record and its claim are on one server.
+/// Key of a record. The hash tag in braces places record and claim in one slot.
 pub(super) fn entry_key(id: EntryId) -> String {
     format!("{PREFIX}{id}}}")
 }
 
-/// The key that says who brings the record.
+/// Key of a claim.
 pub(super) fn claim_key(id: EntryId) -> String {
     format!("{PREFIX}{id}}}:c")
 }
 
-/// The key of the log that processes share. It is no record, and stays where all records are removed.
+/// Key of the purge log, which is kept when all records are removed.
 pub(super) fn log_key(id: EntryId) -> String {
     format!("mcl1:{{{id}}}")
 }
 
-/// Where a cluster keeps it.
+/// Returns the slot of an id.
 pub(super) fn slot(id: EntryId) -> u16 {
     crc16(id.to_string().as_bytes()) % SLOTS
 }
 
-/// The value of a record; nothing if it is longer than `most`, or lies in a file.
+/// Encodes a record; `None` if it exceeds `most`, or its body is in a file.
 pub(super) fn encode(entry: &Entry, most: u64) -> Option<Vec<u8>> {
     let body = entry.body.bytes()?;
     let head = u32::try_from(entry.head.len()).ok()?;
@@ -48,7 +48,7 @@ pub(super) fn encode(entry: &Entry, most: u64) -> Option<Vec<u8>> {
     Some(value)
 }
 
-/// The record of a value, if it is long enough for the head it promises.
+/// Decodes a record; `None` if it is shorter than its head.
 pub(super) fn decode(mut value: Bytes) -> Option<Entry> {
     let head = u32::from_le_bytes(*value.first_chunk()?) as usize;
     let mut rest = value.split_off(ENVELOPE as usize);
@@ -62,18 +62,18 @@ pub(super) fn decode(mut value: Bytes) -> Option<Entry> {
     })
 }
 
-/// A head as it lies in the value.
+/// Encodes the beginning of a value, up to the end of the head.
 pub(super) fn opening(head: &[u8]) -> Vec<u8> {
     [&(head.len() as u32).to_le_bytes()[..], head].concat()
 }
 
-/// How long the opening of a value is; `None` if this is not its beginning.
+/// Length of the beginning of a value, up to the end of the head; `None` if it is too short to tell.
 pub(super) fn opening_len(beginning: &[u8]) -> Option<u64> {
     let head = u32::from_le_bytes(*beginning.first_chunk()?);
     Some(ENVELOPE + u64::from(head))
 }
 
-/// CRC16/XMODEM, as the cluster specification wants it.
+/// CRC16/XMODEM, as defined by the Redis Cluster specification.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, byte| {
         (0..8).fold(crc ^ u16::from(*byte) << 8, |crc, _| {

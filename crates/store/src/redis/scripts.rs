@@ -1,23 +1,24 @@
-//! What the server does in one go. Both keys of a script are in one slot of a cluster.
+//! Lua scripts. Both keys of a script are in the same slot.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use redis::Cmd;
 
-/// 1 if the claim is the caller's, or 0 if another process has it. A claim that lasts longer than the caller's would
-/// is forged, or of a process with another `claim_timeout`: it is shortened, so that nothing waits for it again and
-/// again. Arguments: token, how long a claim lasts.
+/// Returns 1 if the claim was granted, otherwise 0. A foreign claim that lasts longer than the caller's would,
+/// which is forged or by a process with another `claim_timeout`, is shortened, so that it does not delay
+/// requests again and again. Arguments: token, lifetime.
 const CLAIM_TEXT: &str = "\
     if redis.call('SET', KEYS[2], ARGV[1], 'NX', 'PX', ARGV[2]) then return 1 end \
     local left = redis.call('PTTL', KEYS[2]) \
     if left == -1 or left > tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[2], ARGV[2]) end \
     return 0";
 
-/// The same as a script.
+/// Claims an entry.
 pub(super) static CLAIM: LazyLock<Script> = LazyLock::new(|| Script::new(CLAIM_TEXT));
 
-/// The record, or that if it is missing. One more argument: the last byte wanted of a record.
+/// Returns the record, or claims the entry if it is missing. Additional argument: offset of the last byte to
+/// return.
 pub(super) static CLAIM_IF_MISSING: LazyLock<Script> = LazyLock::new(|| {
     let record = "\
         if redis.call('STRLEN', KEYS[1]) > 0 then \
@@ -26,8 +27,8 @@ pub(super) static CLAIM_IF_MISSING: LazyLock<Script> = LazyLock::new(|| {
     Script::new([record, CLAIM_TEXT].concat())
 });
 
-/// 1 if the claim was the caller's and the record is stored, else 0.
-/// Arguments: token, how long to keep it, the record.
+/// Returns 1 if the record was stored under the caller's claim, otherwise 0. Arguments: token, lifetime,
+/// record.
 pub(super) static STORE_IF_CLAIMED: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
         "if redis.call('GET', KEYS[2]) ~= ARGV[1] then return 0 end \
@@ -37,10 +38,9 @@ pub(super) static STORE_IF_CLAIMED: LazyLock<Script> = LazyLock::new(|| {
     )
 });
 
-/// 1 if the record began with the old head and has the new one now, else 0. Its body stays.
-/// Arguments: old and new head, each with its length before it; how long to keep the record; the most
-/// that it may be long; and a token, if this is to be done, and the claim to be ended, only if the claim
-/// is the caller's.
+/// Returns 1 if the head was replaced, otherwise 0. Arguments: expected and new head, each with its length
+/// field; lifetime of the record; maximum length; optionally a token, to require and release the caller's
+/// claim.
 pub(super) static RENEW: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
         "if ARGV[5] and redis.call('GET', KEYS[2]) ~= ARGV[5] then return 0 end \
@@ -59,7 +59,7 @@ pub(super) static RENEW: LazyLock<Script> = LazyLock::new(|| {
     )
 });
 
-/// Ends the claim if it is the caller's. Argument: token.
+/// Releases the caller's claim. Argument: token.
 pub(super) static RELEASE: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
         "if redis.call('GET', KEYS[2]) == ARGV[1] then redis.call('DEL', KEYS[2]) end \
@@ -67,26 +67,26 @@ pub(super) static RELEASE: LazyLock<Script> = LazyLock::new(|| {
     )
 });
 
-/// A script, and the name the server knows it by once it has seen it.
+/// Lua script with its SHA-1 hash.
 pub struct Script {
     text: Cow<'static, str>,
     hash: String,
 }
 
 impl Script {
-    /// What the server is to do.
+    /// Creates a script from its text.
     pub fn new(text: impl Into<Cow<'static, str>>) -> Self {
         let text = text.into();
         let hash = redis::Script::new(&text).get_hash().to_owned();
         Self { text, hash }
     }
 
-    /// A call by name.
+    /// Returns a call by hash (EVALSHA).
     pub(super) fn by_hash(&self, keys: &[String], arguments: &[impl AsRef<[u8]>]) -> Cmd {
         call("EVALSHA", &self.hash, keys, arguments)
     }
 
-    /// A call that also makes it known.
+    /// Returns a call by text (EVAL), which also loads the script.
     pub(super) fn by_text(&self, keys: &[String], arguments: &[impl AsRef<[u8]>]) -> Cmd {
         call("EVAL", &self.text, keys, arguments)
     }

@@ -1,4 +1,4 @@
-//! Which server an operation goes to.
+//! Routing of commands to servers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,23 +6,27 @@ use std::time::Duration;
 use redis::{Cmd, Value};
 use tokio::time::Instant;
 
-use super::address::{Address, RedisStartError, Refusal};
+use super::address::{ConnectError, RedisAddress, RedisStartError};
 use super::cluster::Cluster;
-use super::node::{Fault, Node};
+use super::node::{CommandError, RedisNode};
 use super::record::{PREFIX, slot};
 use super::settings::RedisSettings;
 use crate::tier::EntryId;
 
-/// The servers there are.
-pub(super) enum Servers {
-    One(Arc<Node>),
+/// Configured servers: a single one, or a cluster.
+pub(super) enum ServerSet {
+    One(Arc<RedisNode>),
     Cluster(Arc<Cluster>),
 }
 
-impl Servers {
-    /// Connects to them, as far as they are there.
+impl ServerSet {
+    /// Connects to the servers. Unreachable ones are retried in the background.
+    ///
+    /// # Errors
+    ///
+    /// [`RedisStartError`] if no host can be resolved or the connection is rejected.
     pub(super) async fn start(
-        addresses: Vec<Address>,
+        addresses: Vec<RedisAddress>,
         settings: &RedisSettings,
     ) -> Result<Self, RedisStartError> {
         let mut unresolved = None;
@@ -41,55 +45,57 @@ impl Servers {
             let (cluster, outcome) = Cluster::start(known, settings).await;
             (Self::Cluster(Arc::new(cluster)), outcome)
         } else {
-            let node = Node::start(first.clone(), settings);
+            let node = RedisNode::start(first.clone(), settings);
             let outcome = node.started().await;
             (Self::One(node), outcome)
         };
         match outcome {
-            Err(Refusal::Rejected(why)) => Err(RedisStartError::Refused { address: name, why }),
-            Ok(()) | Err(Refusal::Unreachable(_)) => Ok(servers),
+            Err(ConnectError::Rejected(why)) => {
+                Err(RedisStartError::Refused { address: name, why })
+            }
+            Ok(()) | Err(ConnectError::Unreachable(_)) => Ok(servers),
         }
     }
 
-    /// Sends a command about an id to the server that has it.
+    /// Sends a command for an id to the server of its slot.
     pub(super) async fn send(
         &self,
         id: EntryId,
         command: &Cmd,
         deadline: Instant,
-    ) -> Result<Value, Fault> {
-        // Commands about one id stay in order.
+    ) -> Result<Value, CommandError> {
+        // Commands for one id share a lane and stay in order.
         let lane = u128::from_be_bytes(id.to_bytes());
         match self {
             Self::One(node) => node.send(lane, command, deadline).await,
             Self::Cluster(cluster) => {
                 let reply = match cluster.node(slot(id)) {
                     Some(node) => node.send(lane, command, deadline).await,
-                    None => Err(Fault::Down),
+                    None => Err(CommandError::Down),
                 };
-                if reply.as_ref().is_err_and(Fault::is_elsewhere) {
-                    cluster.look_again();
+                if reply.as_ref().is_err_and(CommandError::needs_update) {
+                    cluster.request_update();
                 }
                 reply
             }
         }
     }
 
-    /// The server that a slot is being moved to, if that is the fault.
-    pub(super) fn moved_to(&self, fault: &Fault) -> Option<Arc<Node>> {
+    /// Returns the target of a slot migration, if the fault is a redirection to it.
+    pub(super) fn migration_target(&self, fault: &CommandError) -> Option<Arc<RedisNode>> {
         match self {
             Self::One(_) => None,
-            Self::Cluster(cluster) => cluster.newcomer(fault.moved_to()?),
+            Self::Cluster(cluster) => cluster.migration_target(fault.migration_target()?),
         }
     }
 
-    /// Removes all records and claims, and says whether that succeeded everywhere.
+    /// Removes all records and claims. Returns whether that succeeded on all servers.
     pub(super) async fn clear(&self, patience: Duration) -> bool {
         let nodes = match self {
             Self::One(node) => vec![Arc::clone(node)],
             Self::Cluster(cluster) => cluster.nodes(),
         };
-        // Not before all are there: what is cleared would have to be cleared again.
+        // All servers must be in service, since a partial removal would have to be repeated.
         if nodes.is_empty() || nodes.iter().any(|node| node.degraded().is_some()) {
             return false;
         }
@@ -101,7 +107,7 @@ impl Servers {
         true
     }
 
-    /// What is not in service.
+    /// Describes the servers that are out of service.
     pub(super) fn degraded(&self) -> Vec<String> {
         match self {
             Self::One(node) => node.degraded().into_iter().collect(),
@@ -110,8 +116,8 @@ impl Servers {
     }
 }
 
-/// Goes through all keys of a server, so many at a time, and leaves alone what is not ours.
-async fn clear(node: &Node, patience: Duration) -> Result<(), Fault> {
+/// Removes all keys of the tier from a server, in batches of SCAN; other keys are left alone.
+async fn clear(node: &RedisNode, patience: Duration) -> Result<(), CommandError> {
     const AT_A_TIME: u32 = 1000;
     let mut cursor = 0;
     loop {
@@ -120,9 +126,9 @@ async fn clear(node: &Node, patience: Duration) -> Result<(), Fault> {
         scan.arg("COUNT").arg(AT_A_TIME);
         let reply = node.send(0, &scan, Instant::now() + patience).await?;
         let (next, keys): (u64, Vec<Vec<u8>>) =
-            redis::from_redis_value(reply).map_err(|error| Fault::Said(error.into()))?;
+            redis::from_redis_value(reply).map_err(|error| CommandError::Server(error.into()))?;
         for key in keys {
-            // One by one: in a cluster the keys of one command have to be in one slot.
+            // One command per key, since keys of one command must share a slot.
             let mut remove = redis::cmd("UNLINK");
             remove.arg(key);
             node.send(0, &remove, Instant::now() + patience).await?;

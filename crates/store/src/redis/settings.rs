@@ -1,4 +1,4 @@
-//! What can be set, with every bound and its default.
+//! Settings of the Redis tier, with defaults.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,49 +6,48 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 use super::record::ENVELOPE;
+use crate::random;
 
-/// Where the servers are, and what may be asked of them.
+/// Settings of the Redis tier.
 #[derive(Clone)]
 pub struct RedisSettings {
-    /// `redis://user:password@host:port/database`, `rediss://…` for TLS, `unix:///path`. One, or
-    /// for a cluster any of its servers.
+    /// URLs: `redis://user:password@host:port/database`, `rediss://…` for TLS, or `unix:///path`. One, or
+    /// any servers of a cluster.
     pub urls: Vec<String>,
-    /// Whether they are a cluster.
+    /// `true` if the servers form a cluster.
     pub cluster: bool,
-    /// The certificates (PEM) that vouch for the servers; the system's if there are none here.
+    /// CA certificates for the servers, in PEM; those of the system by default.
     pub authorities: Option<Vec<u8>>,
-    /// What this process shows to servers that want a certificate.
+    /// Client certificate for mutual TLS.
     pub certificate: Option<ClientCertificate>,
-    /// How long a read or a claim may take: a request waits for it.
+    /// Timeout of reads and claims, for which a request waits.
     pub deadline: Duration,
-    /// How long a write or a removal may take: nobody waits for it.
+    /// Timeout of writes and removals, which run in the background.
     pub write_deadline: Duration,
-    /// How long it may take to connect.
+    /// Timeout of connecting.
     pub connect_deadline: Duration,
-    /// The connections to each server. More than one, so that a large record is not in the way
-    /// of all small ones.
+    /// Connections per server; several prevent large records from blocking small ones.
     pub connections: usize,
-    /// The operations under way at once. One more fails at once.
+    /// Maximum of concurrent operations; above it, operations fail at once.
     pub max_in_flight: usize,
-    /// The largest record, head and body, that is stored or read.
+    /// Maximum size of a record, head and body, in bytes.
     pub max_object: u64,
-    /// So many failures in a row put a server out of service.
+    /// Consecutive failures after which a server is taken out of service.
     pub max_failures: u32,
-    /// After about this time, between a half and one and a half of it, it is tried again.
+    /// Interval between connection attempts, with a jitter of 50 %.
     pub retry_after: Duration,
-    /// How often a server in service is asked whether it is still there.
+    /// Interval of health checks while in service.
     pub ping_every: Duration,
-    /// The removals that are remembered while they cannot be delivered. One more, and everything
-    /// is removed when the server is back.
+    /// Maximum of pending removals. If exceeded, all records are removed once the server is back.
     pub max_removals: usize,
 }
 
-/// A certificate and its private key, both PEM.
+/// Certificate chain and private key, in PEM.
 #[derive(Clone)]
 pub struct ClientCertificate {
-    /// The chain.
+    /// Certificate chain.
     pub chain: Vec<u8>,
-    /// The key.
+    /// Private key.
     pub key: Vec<u8>,
 }
 
@@ -74,12 +73,18 @@ impl Default for RedisSettings {
 }
 
 impl RedisSettings {
-    /// The server takes no longer string.
+    /// Maximum size of a string in Redis, in bytes.
     const LARGEST_STRING: u64 = 512 * 1024 * 1024;
     const MAX_CONNECTIONS: usize = 64;
 
-    /// The same with what cannot be made something that can.
-    pub(super) fn within_reason(mut self) -> Self {
+    /// Returns a random delay between half and one and a half times [`Self::retry_after`], so that processes do
+    /// not reconnect in lockstep.
+    pub(super) fn retry_delay(&self) -> Duration {
+        random::jittered(self.retry_after, 0.5)
+    }
+
+    /// Clamps the settings to valid ranges.
+    pub(super) fn clamped(mut self) -> Self {
         self.connections = self.connections.clamp(1, Self::MAX_CONNECTIONS);
         self.max_in_flight = self.max_in_flight.clamp(1, Semaphore::MAX_PERMITS);
         self.max_object = self.max_object.min(Self::LARGEST_STRING - ENVELOPE);
@@ -87,7 +92,7 @@ impl RedisSettings {
     }
 }
 
-/// Without the urls, which hold passwords.
+/// Omits the URLs, which may contain passwords.
 impl fmt::Debug for RedisSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisSettings").finish_non_exhaustive()

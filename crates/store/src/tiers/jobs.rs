@@ -1,4 +1,4 @@
-//! Doing what a tier was asked for in the background.
+//! Background jobs of a tier: stores, removals, releases of claims.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,104 +7,94 @@ use std::time::Duration;
 use microcache_policy::{Time, VaryNames, vary};
 use tokio::sync::oneshot;
 
-use super::in_use::{TierInUse, decode};
-use super::lanes::{Job, Lanes};
+use super::active::{ActiveTier, decode};
+use super::job_queue::{StoreJob, TierJob, TierJobQueue};
 use crate::content::Content;
-use crate::encoding::{Head, Record, Varies, checksum, encode, encode_unstorable, encode_varies};
-use crate::memory::Hit;
+use crate::encoding::{
+    RecordHead, TierRecord, VaryRecord, checksum, encode, encode_unstorable, encode_varies,
+};
 use crate::random;
 use crate::stored::Stored;
-use crate::tier::{AnyTier, Entry, EntryId, Put, TierError, Token};
+use crate::tier::{AnyTier, Entry, EntryId, PutOutcome, TierError, Token};
 
-/// The record that says what a key varies on is kept for so much longer than the variant for which it
-/// is written, so that the next ones need not all prolong it.
+/// Additional lifetime of a Vary record over its variants, so that few of them need to extend it.
 const VARIES_LONGER: Duration = Duration::from_mins(1);
-/// A body of this size is not sent again where it lies already. To look for that costs more than to send
-/// a smaller one.
+/// Size of a body, in bytes, from which it is worthwhile to check whether the tier already holds it.
 const KEPT_FROM: u64 = 1024 * 1024;
 
-/// A response on its way into the tier.
-#[derive(Debug)]
-pub(super) struct Storing {
-    pub(super) key: Box<[u8]>,
-    pub(super) response: Hit,
-    pub(super) expires: Duration,
-    pub(super) claim: Option<(EntryId, Token)>,
-    pub(super) charged: u64,
-}
-
-impl TierInUse {
-    /// Has a response written.
-    pub(super) fn ask_to_store(self: &Arc<Self>, storing: Storing) {
+impl ActiveTier {
+    /// Queues the store of a response.
+    pub(super) fn queue_store(self: &Arc<Self>, storing: StoreJob) {
         let lane = EntryId::of(&storing.key);
-        self.ask(lane, Job::Store(Box::new(storing)));
+        self.enqueue(lane, TierJob::Store(Box::new(storing)));
     }
 
-    /// Gives a claim back.
-    pub(super) fn ask_to_release(self: &Arc<Self>, id: EntryId, token: Token) {
-        self.ask(id, Job::Release(id, token));
+    /// Queues the release of a claim.
+    pub(super) fn queue_release(self: &Arc<Self>, id: EntryId, token: Token) {
+        self.enqueue(id, TierJob::Release(id, token));
     }
 
-    /// Gives a claim back, and says for so long that what it was for cannot be stored.
-    pub(super) fn ask_to_note_unstorable(
+    /// Queues a marker that responses of the key are not storable for `lasts`, which also releases the
+    /// claim.
+    pub(super) fn queue_unstorable(
         self: &Arc<Self>,
         key: &[u8],
         claim: (EntryId, Token),
         lasts: Duration,
     ) {
         let (lane, key) = (EntryId::of(key), key.into());
-        self.ask(lane, Job::NoteUnstorable { key, claim, lasts });
+        self.enqueue(lane, TierJob::MarkUnstorable { key, claim, lasts });
     }
 
-    /// Has everything that a key has removed. What waits to be stored for it is not stored any more.
-    /// Resolves to whether all is gone for sure.
+    /// Queues the removal of all records of a key, cancelling queued stores. The receiver yields whether the
+    /// removal succeeded.
     pub(super) fn remove(self: &Arc<Self>, base: EntryId) -> oneshot::Receiver<bool> {
-        let (told, wait) = oneshot::channel();
-        match self.lanes.remove(base, told) {
+        let (done, receiver) = oneshot::channel();
+        match self.lanes.remove(base, done) {
             Ok((worker_wanted, cancelled)) => {
                 for storing in cancelled {
                     self.queued.fetch_sub(storing.charged, Ordering::Release);
-                    // The claim on a variant is not removed with what the key varies on.
+                    // Removing the Vary record does not remove the claim on a variant.
                     if let Some((id, token)) = storing.claim {
-                        self.ask_to_release(id, token);
+                        self.queue_release(id, token);
                     }
                 }
                 self.start(worker_wanted);
             }
-            // What tells is gone, which says that it was not removed.
+            // The sender was dropped, so the receiver reports a failure.
             Err(_) => self.note_not_removed(),
         }
-        wait
+        receiver
     }
 
-    /// Has a record of a key removed that is not what it should be.
+    /// Queues the removal of a damaged record.
     pub(super) fn remove_damaged(self: &Arc<Self>, base: EntryId, id: EntryId) {
-        let (told, _nobody_waits) = oneshot::channel();
-        self.ask(base, Job::Remove(id, vec![told]));
+        let (done, _receiver) = oneshot::channel();
+        self.enqueue(base, TierJob::Remove(id, vec![done]));
     }
 
-    /// Has one response of a key removed. Says whether that is going to be done.
-    pub(super) fn ask_to_remove_variant(
+    /// Queues the removal of a variant. Returns whether it was queued.
+    pub(super) fn queue_variant_removal(
         self: &Arc<Self>,
         key: &[u8],
         names: &VaryNames,
         selection: &[u8],
     ) -> bool {
-        let job = Job::RemoveVariant {
+        let job = TierJob::RemoveVariant {
             key: key.into(),
             names: names.clone(),
             selection: selection.into(),
         };
-        self.ask(EntryId::of(key), job)
+        self.enqueue(EntryId::of(key), job)
     }
 
-    /// Waits until there is nothing to do.
+    /// Waits until the queue is empty.
     pub(super) async fn settle(&self) {
         self.lanes.idle().await;
         self.endings.wait_for_all().await;
     }
 
-    fn ask(self: &Arc<Self>, lane: EntryId, job: Job) -> bool {
+    fn enqueue(self: &Arc<Self>, lane: EntryId, job: TierJob) -> bool {
         let added = self.lanes.add(lane, job);
         match added {
             Ok(worker_wanted) => self.start(worker_wanted),
@@ -119,37 +109,37 @@ impl TierInUse {
         }
     }
 
-    /// Does what there is to do, until there is nothing any more.
+    /// Processes jobs until the queue is empty.
     async fn work(self: Arc<Self>) {
-        let mut worker = Worker {
+        let mut worker = QueueWorker {
             lanes: &self.lanes,
             lane: None,
-            is_told_to_go: false,
+            is_dismissed: false,
         };
         while let Some(job) = worker.next() {
             self.work_on(job).await;
         }
     }
 
-    /// What fails is counted; there is nobody to tell but those who wait for a removal.
-    async fn work_on(&self, job: Job) {
+    /// Processes a job. Failures are counted, and reported to those waiting for a removal.
+    async fn work_on(&self, job: TierJob) {
         match job {
-            Job::Store(storing) => {
+            TierJob::Store(storing) => {
                 let stored = self.store(&storing).await;
                 self.queued.fetch_sub(storing.charged, Ordering::Release);
                 match self.counted(stored) {
-                    Ok(Put::Stored) => self.note_written(),
-                    Ok(Put::Superseded) => {}
-                    Ok(Put::Refused) | Err(_) => self.release(storing.claim).await,
+                    Ok(PutOutcome::Stored) => self.note_written(),
+                    Ok(PutOutcome::Superseded) => {}
+                    Ok(PutOutcome::Refused) | Err(_) => self.release(storing.claim).await,
                 }
             }
-            Job::Remove(id, told) => {
+            TierJob::Remove(id, waiters) => {
                 let removed = self.counted(self.tier.tier().remove(id).await).is_ok();
-                for told in told {
-                    let _ = told.send(removed);
+                for done in waiters {
+                    let _ = done.send(removed);
                 }
             }
-            Job::RemoveVariant {
+            TierJob::RemoveVariant {
                 key,
                 names,
                 selection,
@@ -157,14 +147,14 @@ impl TierInUse {
                 let removed = self.remove_variant(&key, &names, &selection).await;
                 let _ = self.counted(removed);
             }
-            Job::Release(id, token) => self.release(Some((id, token))).await,
-            Job::NoteUnstorable { key, claim, lasts } => {
-                self.note_unstorable(&key, claim, lasts).await;
+            TierJob::Release(id, token) => self.release(Some((id, token))).await,
+            TierJob::MarkUnstorable { key, claim, lasts } => {
+                self.mark_unstorable(&key, claim, lasts).await;
             }
         }
     }
 
-    async fn note_unstorable(&self, key: &[u8], (id, token): (EntryId, Token), lasts: Duration) {
+    async fn mark_unstorable(&self, key: &[u8], (id, token): (EntryId, Token), lasts: Duration) {
         let shared = self.tier.shared();
         if let Some(directory) = shared.filter(|shared| shared.is_on_this_machine()) {
             let released = directory.release_unstorable(id, token).await;
@@ -175,20 +165,20 @@ impl TierInUse {
             head: encode_unstorable(key),
             body: Content::default(),
         };
-        let noted = self.put(id, entry, lasts, Some(token)).await;
-        if let Ok(Put::Refused) | Err(_) = self.counted(noted) {
+        let marked = self.put(id, entry, lasts, Some(token)).await;
+        if let Ok(PutOutcome::Refused) | Err(_) = self.counted(marked) {
             self.release(Some((id, token))).await;
         }
     }
 
-    /// Nobody shall wait for what does not come.
+    /// Releases a claim, so that other processes do not wait in vain.
     async fn release(&self, claim: Option<(EntryId, Token)>) {
         if let (Some((id, token)), Some(shared)) = (claim, self.tier.shared()) {
             let _ = self.counted(shared.release(id, token).await);
         }
     }
 
-    /// The variant alone, if the key varies on these fields; else whatever lies there.
+    /// Removes the variant if the key varies on these names, otherwise the record of the key.
     async fn remove_variant(
         &self,
         key: &[u8],
@@ -205,8 +195,8 @@ impl TierInUse {
         self.tier.tier().remove(id).await
     }
 
-    async fn store(&self, storing: &Storing) -> Result<Put, TierError> {
-        let Storing {
+    async fn store(&self, storing: &StoreJob) -> Result<PutOutcome, TierError> {
+        let StoreJob {
             key,
             response,
             expires,
@@ -215,16 +205,16 @@ impl TierInUse {
         } = storing;
         let Some((id, token)) = self.id_for(key, response, *expires, *claim).await? else {
             self.release(*claim).await;
-            return Ok(Put::Superseded);
+            return Ok(PutOutcome::Superseded);
         };
         if response.body.len() >= KEPT_FROM || response.body.bytes().is_none() {
             let renewed = self.renew(id, storing, token).await?;
-            if renewed == Put::Stored {
+            if renewed == PutOutcome::Stored {
                 return Ok(renewed);
             }
         }
         let Some(body) = response.body.bytes() else {
-            return Ok(Put::Superseded);
+            return Ok(PutOutcome::Superseded);
         };
         let entry = Entry {
             head: encode(
@@ -238,29 +228,29 @@ impl TierInUse {
         self.put(id, entry, *expires, token).await
     }
 
-    /// With the claim, if there is one.
+    /// Stores a record, under a claim if there is one.
     async fn put(
         &self,
         id: EntryId,
         entry: Entry,
         expires: Duration,
         token: Option<Token>,
-    ) -> Result<Put, TierError> {
+    ) -> Result<PutOutcome, TierError> {
         match (token, self.tier.shared()) {
             (Some(token), Some(shared)) => shared.put_claimed(id, entry, expires, token).await,
             _ => self.tier.tier().put(id, entry, expires).await,
         }
     }
 
-    /// A body that lies in the tier stays there, and gets the response's head, if it is the response's
-    /// body and the response is not older.
+    /// Replaces the head only, if the tier already holds the body of this response and the response is not
+    /// older.
     async fn renew(
         &self,
         id: EntryId,
-        storing: &Storing,
+        storing: &StoreJob,
         token: Option<Token>,
-    ) -> Result<Put, TierError> {
-        let Storing { key, response, .. } = storing;
+    ) -> Result<PutOutcome, TierError> {
+        let StoreJob { key, response, .. } = storing;
         let (from, lying) = match &self.tier {
             AnyTier::Local(local) => {
                 let entry = local.get(id).await?;
@@ -273,9 +263,9 @@ impl TierInUse {
             AnyTier::Shared(shared) => shared.head(id).await?.map(|head| (head, None)),
         }
         .unzip();
-        let old = from.as_ref().and_then(|head| Head::decode(head).ok());
+        let old = from.as_ref().and_then(|head| RecordHead::decode(head).ok());
         let (Some(from), Some(old)) = (from, old) else {
-            return Ok(Put::Superseded);
+            return Ok(PutOutcome::Superseded);
         };
         let is_its_body = match (response.body.bytes(), response.file(), lying.flatten()) {
             (Some(bytes), ..) => {
@@ -286,7 +276,7 @@ impl TierInUse {
         };
         let is_it = old.is_response() && old.key == key[..] && old.began <= response.began;
         if !(is_it && is_its_body) {
-            return Ok(Put::Superseded);
+            return Ok(PutOutcome::Superseded);
         }
         let head = encode(
             key,
@@ -303,10 +293,10 @@ impl TierInUse {
         }
     }
 
-    /// The id that a response is to be stored under, and the claim that is left for it. The
-    /// response of a key without `Vary` has the key's own; variants hang on a record that says what
-    /// the key varies on. `None` if the claim is of no use any more. A purge takes away that record
-    /// alone: a claim on a variant is good as long as the record is the one that it was made under.
+    /// Returns the id to store a response under, and the claim that remains for it; `None` if the claim is
+    /// void. A response without Vary is stored under the id of the key, others as variants that depend on a
+    /// Vary record. A purge removes that record only, so a claim on a variant is valid while the record is
+    /// unchanged.
     pub(super) async fn id_for(
         &self,
         key: &[u8],
@@ -327,40 +317,40 @@ impl TierInUse {
                 let is_good = claim.is_none() || on_variant == Some(id);
                 if is_good && varies.until < response.lifetime.usable_until() {
                     let prolonged = self.prolong(key, &varies, response, expires).await;
-                    // Where that fails, the variant is only found for less long.
+                    // A failure only shortens the time in which the variant can be found.
                     let _ = self.counted(prolonged);
                 }
                 Ok(is_good.then_some((id, token)))
             }
-            // The origin varies on something else now: whoever comes next begins anew.
+            // The origin varies on other fields now; the Vary record is dropped.
             (Some(_), Some(_)) => {
                 self.tier.tier().remove(base).await?;
                 Ok(None)
             }
             (None, Some(_)) => Ok(None),
-            // It counts as varying on more than it says, after what others of its key have said. That
-            // record is gone: whoever comes next begins anew.
+            // The response counts as varying on names learnt from others of its key. Their Vary record is
+            // gone, so the next request starts over.
             (None, None) if !names_all(response) => Ok(None),
             (_, None) => {
-                let varies = Varies {
+                let varies = VaryRecord {
                     names: response.vary().clone(),
-                    // Two processes must not give their variants the same.
+                    // Random, since two processes must not choose the same.
                     generation: random::number(),
                     began: response.began,
                     until: varies_until(response),
                 };
                 let put = self.put_varies(key, &varies, expires, token).await?;
-                Ok((put == Put::Stored).then(|| (variant(varies.generation), None)))
+                Ok((put == PutOutcome::Stored).then(|| (variant(varies.generation), None)))
             }
         }
     }
 
-    /// Has the record that says what a key varies on kept for as long as a variant that hangs on it. Its
-    /// generation stays; and if it is removed meanwhile, or another one has come, so does that.
+    /// Extends the lifetime of a Vary record to that of a variant. Its generation is kept; a record that was
+    /// removed or replaced in the meantime is left alone.
     async fn prolong(
         &self,
         key: &[u8],
-        known: &Varies,
+        known: &VaryRecord,
         response: &Stored,
         expires: Duration,
     ) -> Result<(), TierError> {
@@ -369,11 +359,11 @@ impl TierInUse {
             return Ok(());
         };
         let from = entry.head.clone();
-        if let Ok(Some(Record::Varies(now))) = decode(entry, key)
+        if let Ok(Some(TierRecord::Varies(now))) = decode(entry, key)
             && (now.generation, &now.names) == (known.generation, &known.names)
         {
             let until = varies_until(response);
-            let head = encode_varies(key, &Varies { until, ..now }, self.tier.epoch());
+            let head = encode_varies(key, &VaryRecord { until, ..now }, self.tier.epoch());
             let expires = expires.saturating_add(VARIES_LONGER);
             tier.renew(base, from, head, expires).await?;
         }
@@ -383,10 +373,10 @@ impl TierInUse {
     async fn put_varies(
         &self,
         key: &[u8],
-        varies: &Varies,
+        varies: &VaryRecord,
         expires: Duration,
         token: Option<Token>,
-    ) -> Result<Put, TierError> {
+    ) -> Result<PutOutcome, TierError> {
         let entry = Entry {
             head: encode_varies(key, varies, self.tier.epoch()),
             body: Content::default(),
@@ -395,45 +385,45 @@ impl TierInUse {
         self.put(EntryId::of(key), entry, expires, token).await
     }
 
-    /// What the key varies on.
-    async fn varies(&self, base: EntryId, key: &[u8]) -> Result<Option<Varies>, TierError> {
+    /// Reads the Vary record of a key.
+    async fn varies(&self, base: EntryId, key: &[u8]) -> Result<Option<VaryRecord>, TierError> {
         let Some(entry) = self.tier.tier().get(base).await? else {
             return Ok(None);
         };
         Ok(match decode(entry, key) {
-            Ok(Some(Record::Varies(varies))) => Some(varies),
+            Ok(Some(TierRecord::Varies(varies))) => Some(varies),
             _ => None,
         })
     }
 }
 
-/// One who does jobs, and the lane that is his at the moment.
-struct Worker<'a> {
-    lanes: &'a Lanes,
+/// Worker task, with the lane that it has locked.
+struct QueueWorker<'a> {
+    lanes: &'a TierJobQueue,
     lane: Option<EntryId>,
-    is_told_to_go: bool,
+    is_dismissed: bool,
 }
 
-impl Worker<'_> {
-    fn next(&mut self) -> Option<Job> {
+impl QueueWorker<'_> {
+    fn next(&mut self) -> Option<TierJob> {
         if let Some(done) = self.lane.take() {
             self.lanes.done(done);
         }
         let next = self.lanes.next();
-        self.is_told_to_go = next.is_none();
+        self.is_dismissed = next.is_none();
         let (lane, job) = next?;
         self.lane = Some(lane);
         Some(job)
     }
 }
 
-/// Also if a job ends by a panic.
-impl Drop for Worker<'_> {
+/// Unlocks the lane, even if a job panics.
+impl Drop for QueueWorker<'_> {
     fn drop(&mut self) {
         if let Some(lane) = self.lane {
             self.lanes.done(lane);
         }
-        if !self.is_told_to_go {
+        if !self.is_dismissed {
             self.lanes.lost_worker();
         }
     }
@@ -444,7 +434,7 @@ fn varies_until(response: &Stored) -> Time {
     response.lifetime.usable_until().plus(longer)
 }
 
-/// Whether a response names in its own `Vary` all that it counts as varying on.
+/// Returns whether the response's own Vary lists all names that it counts as varying on.
 fn names_all(response: &Stored) -> bool {
     let named = vary::of_response(response.fields(), &[]).names();
     named.contains(response.vary())
@@ -458,10 +448,10 @@ mod tests {
     use tokio::task::yield_now;
 
     use super::*;
-    use crate::memory::Memory;
-    use crate::tiers::lanes::AT_ONCE;
-    use crate::tiers::scripted::{Did, ScriptedTier};
-    use crate::tiers::{Claimed, TierLimits, Tiers};
+    use crate::memory::{Hit, Memory};
+    use crate::tiers::job_queue::AT_ONCE;
+    use crate::tiers::scripted::{ScriptedOperation, ScriptedTier};
+    use crate::tiers::{ClaimGuard, TierLimits, Tiers};
 
     const NOW: Time = Time::from_secs(1000);
 
@@ -469,7 +459,7 @@ mod tests {
         EntryId::of(key.as_bytes())
     }
 
-    /// A tier in which these keys hang.
+    /// Tier in which operations on these keys hang.
     fn tiers(hanging: &[&str]) -> (Tiers, ScriptedTier) {
         let tier = ScriptedTier::hanging(hanging.iter().map(|key| id(key)));
         (behind(AnyTier::Local(Arc::new(tier.clone()))), tier)
@@ -483,13 +473,13 @@ mod tests {
         variant(VaryNames::default(), b"", 9000)
     }
 
-    /// A response that is fresh for so many seconds from now on.
+    /// Response that is fresh for so many seconds.
     fn variant(vary: VaryNames, selection: &[u8], seconds: u64) -> Hit {
         let mut lifetime = [0; Lifetime::ENCODED_LEN];
-        // It came at the beginning of time.
+        // Stored at the beginning of time.
         let fresh_for = NOW.as_millis() + seconds * 1000;
         lifetime[16..24].copy_from_slice(&fresh_for.to_le_bytes());
-        Memory::hold(Stored::new(
+        Memory::detached_hit(Stored::new(
             200,
             Fields::new(b"Vary: A\r\n"),
             bytes::Bytes::from_static(b"body").into(),
@@ -500,7 +490,7 @@ mod tests {
         ))
     }
 
-    fn store(tiers: &Tiers, key: &str, claimed: Option<Claimed>) {
+    fn store(tiers: &Tiers, key: &str, claimed: Option<ClaimGuard>) {
         tiers.store(key.as_bytes(), &response(), claimed, NOW);
     }
 
@@ -519,15 +509,15 @@ mod tests {
         assert!(tiers.remove(b"other").is_complete().await);
         go_on().await;
         let expected = [
-            Did::Put(id("slow")),
-            Did::Put(id("quick")),
-            Did::Remove(id("other")),
+            ScriptedOperation::Put(id("slow")),
+            ScriptedOperation::Put(id("quick")),
+            ScriptedOperation::Remove(id("other")),
         ];
         for did in expected {
             assert!(tier.begun().contains(&did), "{did:?}");
         }
         assert_eq!(tier.begun().len(), 3, "one after the other");
-        tier.let_go_on(id("slow"), 2);
+        tier.permit(id("slow"), 2);
         tiers.settle().await;
         assert_eq!(tiers.reports()[0].written, 3);
     }
@@ -545,7 +535,7 @@ mod tests {
         assert_eq!(tier.begun().len(), keys.len());
         assert!(tiers.remove(b"other").is_complete().await);
         for (key, removal) in keys.iter().zip(slow) {
-            tier.let_go_on(id(key), 1);
+            tier.permit(id(key), 1);
             assert!(removal.is_complete().await);
         }
     }
@@ -554,33 +544,30 @@ mod tests {
     async fn a_removal_takes_what_waits_with_it() {
         let tier = ScriptedTier::hanging([id("key")]);
         let tiers = behind(AnyTier::Shared(Arc::new(tier.clone())));
-        let claimed = |name, token| {
-            Some(Claimed {
-                tier: Arc::clone(&tiers.tiers[0]),
-                id: id(name),
-                token: Some(Token(token)),
-            })
-        };
+        let claimed = |name, token| Some(ClaimGuard::new(&tiers.tiers[0], id(name), Token(token)));
         store(&tiers, "key", claimed("key", 1));
         go_on().await;
         store(&tiers, "key", claimed("variant", 7));
         store(&tiers, "key", claimed("key", 2));
         let removals = [tiers.remove(b"key"), tiers.remove(b"key")];
         store(&tiers, "key", claimed("key", 3));
-        tier.let_go_on(id("key"), 3);
+        tier.permit(id("key"), 3);
         for removal in removals {
             assert!(removal.is_complete().await);
         }
         tiers.settle().await;
-        let (put, remove) = (Did::Put(id("key")), Did::Remove(id("key")));
+        let (put, remove) = (
+            ScriptedOperation::Put(id("key")),
+            ScriptedOperation::Remove(id("key")),
+        );
         let (released, of_key): (Vec<_>, Vec<_>) = tier
             .begun()
             .into_iter()
-            .partition(|did| matches!(did, Did::Release(..)));
+            .partition(|did| matches!(did, ScriptedOperation::Release(..)));
         assert_eq!(of_key, [put, remove, put]);
-        let variant = Did::Release(id("variant"), Token(7));
+        let variant = ScriptedOperation::Release(id("variant"), Token(7));
         assert!(released.contains(&variant), "nobody waits for it");
-        assert!(released.contains(&Did::Release(id("key"), Token(2))));
+        assert!(released.contains(&ScriptedOperation::Release(id("key"), Token(2))));
         assert_eq!(released.len(), 2, "the others were stored with");
         let in_use = &tiers.tiers[0];
         assert_eq!(in_use.queued.load(Ordering::Relaxed), 0);
@@ -591,13 +578,13 @@ mod tests {
         let (tiers, tier) = tiers(&["key"]);
         store(&tiers, "key", None);
         go_on().await;
-        let waiting: Vec<_> = (0..super::super::REMOVALS_WAITING)
+        let waiting: Vec<_> = (0..super::super::MAX_QUEUED_REMOVALS)
             .map(|_| tiers.remove(b"key"))
             .collect();
         assert!(!tiers.remove(b"other").is_complete().await);
         assert!(!tiers.remove_variant(b"other", &VaryNames::default(), b""));
         assert_eq!(tiers.reports()[0].not_removed, 2);
-        tier.let_go_on(id("key"), 2);
+        tier.permit(id("key"), 2);
         for removal in waiting {
             assert!(removal.is_complete().await);
         }
@@ -612,7 +599,7 @@ mod tests {
             let body = vec![byte; KEPT_FROM as usize];
             let lifetime = response().lifetime;
             let vary = VaryNames::default();
-            Memory::hold(Stored::new(
+            Memory::detached_hit(Stored::new(
                 status,
                 Fields::default(),
                 bytes::Bytes::from(body).into(),
@@ -623,24 +610,23 @@ mod tests {
             ))
         };
         let later = NOW.plus(1);
-        let (put, renew) = (Did::Put(id("key")), Did::Renew(id("key")));
+        let (put, renew) = (
+            ScriptedOperation::Put(id("key")),
+            ScriptedOperation::Renew(id("key")),
+        );
         for (response, did) in [
             (large(b'x', 200, NOW), put),
             (large(b'x', 203, later), renew),
-            // It began before what lies there: the tier shall decide by its claim alone.
+            // Older than the stored one, so that only the claim decides.
             (large(b'x', 200, NOW), put),
             (large(b'y', 200, later), put),
         ] {
-            let claimed = Claimed {
-                tier: Arc::clone(&tiers.tiers[0]),
-                id: id("key"),
-                token: Some(Token(1)),
-            };
+            let claimed = ClaimGuard::new(&tiers.tiers[0], id("key"), Token(1));
             tiers.store(b"key", &response, Some(claimed), NOW);
             tiers.settle().await;
             assert_eq!(tier.begun().last(), Some(&did));
             let (entry, _) = tier.record(id("key")).expect("it is there");
-            let Ok(Some(Record::Response(kept))) = decode(entry, b"key") else {
+            let Ok(Some(TierRecord::Response(kept))) = decode(entry, b"key") else {
                 panic!("no response");
             };
             assert_eq!((kept.status, kept.began), (response.status, response.began));
@@ -655,7 +641,7 @@ mod tests {
         let base = || {
             let (entry, _) = tier.record(id("key")).expect("it is there");
             match decode(entry, b"key") {
-                Ok(Some(Record::Varies(varies))) => varies,
+                Ok(Some(TierRecord::Varies(varies))) => varies,
                 other => panic!("{other:?}"),
             }
         };
@@ -675,7 +661,10 @@ mod tests {
             let found = EntryId::of_variant(b"key", selection, generation);
             assert_eq!(kept_for(found), seconds);
         }
-        let written = [Did::Put(id("key")), Did::Renew(id("key"))];
+        let written = [
+            ScriptedOperation::Put(id("key")),
+            ScriptedOperation::Renew(id("key")),
+        ];
         let writes = tier.begun().into_iter();
         let writes = writes.filter(|did| written.contains(did)).count();
         assert_eq!(writes, 2, "not for each of them");

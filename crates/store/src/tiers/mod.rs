@@ -1,13 +1,15 @@
-//! The tiers in use: asked in their order on a miss of memory, written to in the background.
+//! Tiers behind memory: looked up in order on a memory miss, written to in the background.
 
-mod in_use;
+mod active;
+mod job_queue;
 mod jobs;
-mod lanes;
+mod lookup;
+mod pending_bodies;
 mod report;
 #[cfg(any(test, feature = "scripted-tier"))]
 pub mod scripted;
-mod spooling;
-mod try_look;
+mod spool;
+mod try_find;
 mod variant;
 
 use std::sync::Arc;
@@ -17,27 +19,25 @@ use microcache_policy::{OriginView, Time, VaryNames};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use crate::encoding::Varies;
 use crate::memory::Hit;
-use crate::stored::Stored;
-use crate::tier::{AnyTier, EntryId, LocalTier, Page, SharedTier, Token};
+use crate::tier::{AnyTier, ApplicationPage, EntryId, LocalTier, SharedTier};
 
-use in_use::TierInUse;
-use jobs::Storing;
-pub use lanes::REMOVALS_WAITING;
+use active::ActiveTier;
+pub use job_queue::MAX_QUEUED_REMOVALS;
+use job_queue::StoreJob;
+pub use lookup::{ClaimGuard, FetchClaim, TierEntry, TierReply};
 pub use report::{LATENCIES, TierReport};
-pub use spooling::Spooling;
+pub use spool::BodySpool;
 
-/// The bounds of what tiers are asked to do.
+/// Limits of the tiers.
 #[derive(Clone, Copy, Debug)]
 pub struct TierLimits {
-    /// How long one of the processes that share a tier may keep the others from asking the origin.
+    /// Lifetime of a claim in a shared tier.
     pub claim: Duration,
-    /// Bytes of records that wait to be written to one tier. Beyond it they are not written.
+    /// Maximum size of queued records per tier, in bytes; further ones are dropped.
     pub queue: u64,
-    /// Bytes that wait to be written to one tier, of bodies too large for memory that go there while
-    /// they arrive. A body for which there is no room is not kept. What memory takes of one object has
-    /// to fit twice into half of it.
+    /// Maximum size of queued pieces of spooled bodies per tier, in bytes. A body that exceeds it is not
+    /// stored. Half of it must hold two objects of the maximum size in memory.
     pub spool_queue: u64,
 }
 
@@ -51,144 +51,85 @@ impl Default for TierLimits {
     }
 }
 
-/// All tiers behind memory.
+/// Tiers behind memory.
 #[derive(Debug, Default)]
 pub struct Tiers {
-    tiers: Box<[Arc<TierInUse>]>,
+    tiers: Box<[Arc<ActiveTier>]>,
     limits: TierLimits,
 }
 
-/// What the tiers have for a request.
-#[derive(Debug)]
-pub enum Lookup {
-    /// A response that the request selects.
-    Found(Found),
-    /// No such response; but perhaps others, which vary on this.
-    Missing(Turn, Option<Varies>),
-}
-
-impl Lookup {
-    fn found(self) -> Option<Found> {
-        match self {
-            Self::Found(found) => Some(found),
-            Self::Missing(..) => None,
-        }
-    }
-}
-
-/// A response out of a tier.
-#[derive(Debug)]
-pub struct Found {
-    /// The response.
-    pub stored: Stored,
-    tier: Arc<TierInUse>,
-    id: EntryId,
-}
-
-impl Found {
-    /// The name of the tier it comes from.
-    pub fn tier(&self) -> &'static str {
-        self.tier.tier.tier().name()
-    }
-
-    /// Whether other processes use that tier too.
-    pub fn is_shared(&self) -> bool {
-        self.tier.is_shared()
-    }
-}
-
-/// Who of all processes that share a tier asks the origin.
-#[derive(Debug)]
-pub enum Turn {
-    /// No tier is shared, or none can be asked: everybody for himself.
-    Free,
-    /// This process, and nobody else meanwhile.
-    Ours(Claimed),
-    /// Another process is at it.
-    Theirs,
-}
-
-/// The right to bring what others wait for. Given back when it is dropped unused.
-#[derive(Debug)]
-pub struct Claimed {
-    tier: Arc<TierInUse>,
-    id: EntryId,
-    token: Option<Token>,
-}
-
 impl Tiers {
-    /// These tiers, the nearest first. Writing happens on `background`.
+    /// Creates the tiers, in order of lookup. Writes run on `background`.
     pub fn new(tiers: Vec<AnyTier>, limits: TierLimits, background: &Handle) -> Self {
         Self {
             tiers: tiers
                 .into_iter()
-                .map(|tier| TierInUse::new(tier, background))
+                .map(|tier| ActiveTier::new(tier, background))
                 .collect(),
             limits,
         }
     }
 
-    /// Whether there is nothing behind memory.
+    /// Returns whether there are no tiers.
     pub fn is_empty(&self) -> bool {
         self.tiers.is_empty()
     }
 
-    /// The bounds.
+    /// Limits.
     pub const fn limits(&self) -> &TierLimits {
         &self.limits
     }
 
-    /// Looks for the response of a key that a request selects. Who finds nothing learns whose turn
-    /// it is to ask the origin.
-    pub async fn find(&self, key: &[u8], request: &OriginView<'_>) -> Lookup {
+    /// Looks up the response that a request selects. A missing one is claimed in a shared tier.
+    pub async fn find(&self, key: &[u8], request: &OriginView<'_>) -> TierReply {
         let claim = Some(self.limits.claim);
         Self::find_in(self.tiers.iter(), claim, key, request).await
     }
 
-    /// The same for who is not going to ask the origin.
-    pub async fn look(&self, key: &[u8], request: &OriginView<'_>) -> Option<Found> {
+    /// Looks up the response that a request selects, without a claim.
+    pub async fn look(&self, key: &[u8], request: &OriginView<'_>) -> Option<TierEntry> {
         Self::find_in(self.tiers.iter(), None, key, request)
             .await
             .found()
     }
 
-    /// The same where other processes may have put it.
-    pub async fn look_shared(&self, key: &[u8], request: &OriginView<'_>) -> Option<Found> {
+    /// Looks up the response in shared tiers only, without a claim.
+    pub async fn look_shared(&self, key: &[u8], request: &OriginView<'_>) -> Option<TierEntry> {
         let shared = self.tiers.iter().filter(|in_use| in_use.is_shared());
         Self::find_in(shared, None, key, request).await.found()
     }
 
-    /// The same as `find` where other processes may have put it.
-    pub async fn find_shared(&self, key: &[u8], request: &OriginView<'_>) -> Lookup {
+    /// Looks up the response in shared tiers only; a missing one is claimed.
+    pub async fn find_shared(&self, key: &[u8], request: &OriginView<'_>) -> TierReply {
         let shared = self.tiers.iter().filter(|in_use| in_use.is_shared());
         Self::find_in(shared, Some(self.limits.claim), key, request).await
     }
 
     async fn find_in(
-        tiers: impl Iterator<Item = &Arc<TierInUse>>,
+        tiers: impl Iterator<Item = &Arc<ActiveTier>>,
         claim: Option<Duration>,
         key: &[u8],
         request: &OriginView<'_>,
-    ) -> Lookup {
-        let (mut turn, mut others) = (Turn::Free, None);
+    ) -> TierReply {
+        let (mut turn, mut others) = (FetchClaim::NotNeeded, None);
         for in_use in tiers {
             match in_use.find(key, request, claim).await {
-                Ok(Lookup::Missing(one, varies)) => {
-                    if !matches!(one, Turn::Free) {
+                Ok(TierReply::Missing(one, varies)) => {
+                    if !matches!(one, FetchClaim::NotNeeded) {
                         turn = one;
                     }
                     others = others.or(varies);
                 }
-                Ok(found @ Lookup::Found(_)) => return found,
-                // The next tier may know more.
+                Ok(found @ TierReply::Found(_)) => return found,
+                // The next tier may have it.
                 Err(_) => {}
             }
         }
-        Lookup::Missing(turn, others)
+        TierReply::Missing(turn, others)
     }
 
-    /// The page that an application itself keeps behind memory for what a request asks.
-    pub async fn page(&self, host: &[u8], target: &[u8]) -> Option<Page> {
+    /// Looks up the page that an application has stored for a request.
+    pub async fn page(&self, host: &[u8], target: &[u8]) -> Option<ApplicationPage> {
         for in_use in &self.tiers {
             if let Some(page) = in_use.page(host, target).await {
                 return Some(page);
@@ -197,85 +138,83 @@ impl Tiers {
         None
     }
 
-    /// Whose turn it is to renew what was found.
-    pub async fn turn_to_renew(&self, found: &Found) -> Turn {
+    /// Claims the renewal of a response found in a tier.
+    pub async fn claim_renewal(&self, found: &TierEntry) -> FetchClaim {
         let in_use = &found.tier;
         let Some(shared) = in_use.tier.shared() else {
-            return Turn::Free;
+            return FetchClaim::NotNeeded;
         };
         let claim = shared.claim(found.id, self.limits.claim).await;
         match in_use.counted(claim) {
-            Ok(claim) => in_use.turn(found.id, claim),
-            Err(_) => Turn::Free,
+            Ok(claim) => in_use.claim_result(found.id, claim),
+            Err(_) => FetchClaim::NotNeeded,
         }
     }
 
-    /// Has a response written to every tier. To one that is shared only with its claim: without,
-    /// it could bring back what another process has purged meanwhile.
-    pub fn store(&self, key: &[u8], response: &Hit, mut claimed: Option<Claimed>, now: Time) {
+    /// Queues the store of a response in all tiers. A shared one requires its claim: otherwise a response
+    /// purged by another process could reappear.
+    pub fn store(&self, key: &[u8], response: &Hit, mut claimed: Option<ClaimGuard>, now: Time) {
         let expires = response.lifetime.usable_until().since(now);
         let charged = (key.len() + response.heap_size()) as u64;
         for in_use in &self.tiers {
             let claimed = claimed
                 .as_mut()
                 .filter(|claimed| Arc::ptr_eq(&claimed.tier, in_use));
-            // What lies in a file is in the tier already, and gets another head there.
+            // A body in a file is already in the tier; only its head is replaced.
             let has_body =
                 response.body.bytes().is_some() || in_use.has_files() && response.file().is_some();
             let wanted = expires > 0 && has_body && (claimed.is_some() || !in_use.is_shared());
             if !wanted || !in_use.has_room(charged, self.limits.queue) {
                 continue;
             }
-            in_use.ask_to_store(Storing {
+            in_use.queue_store(StoreJob {
                 key: key.into(),
                 response: response.clone(),
                 expires: Duration::from_millis(expires),
-                claim: claimed.and_then(Claimed::spend),
+                claim: claimed.and_then(ClaimGuard::spend),
                 charged,
             });
         }
     }
 
-    /// Has the others who want what a claim was for know that it cannot be stored, for so long: each of them asks
-    /// the origin then, and none waits for another. In a directory only those learn it who wait for this claim: commands
-    /// that follow each other store what they may.
-    pub fn note_unstorable(&self, key: &[u8], mut claimed: Claimed, lasts: Duration) {
+    /// Marks the responses of a key as not storable for `lasts`, so that other processes fetch without
+    /// waiting for one another. In a directory, only processes that wait for this claim learn of it: later
+    /// ones may store the response.
+    pub fn mark_unstorable(&self, key: &[u8], mut claimed: ClaimGuard, lasts: Duration) {
         if let Some(claim) = claimed.spend() {
-            claimed.tier.ask_to_note_unstorable(key, claim, lasts);
+            claimed.tier.queue_unstorable(key, claim, lasts);
         }
     }
 
-    /// Has every response of a key removed from every tier, before anything else is done there; what
-    /// waits to be stored for it is not stored any more.
+    /// Queues the removal of all responses of a key from all tiers, cancelling queued stores.
     pub fn remove(&self, key: &[u8]) -> Removal {
-        // Variants cannot be found without the record that says what they vary on.
+        // Variants become unreachable with the Vary record.
         let id = EntryId::of(key);
         Removal(self.tiers.iter().map(|in_use| in_use.remove(id)).collect())
     }
 
-    /// Has one response of a key removed from every tier: the one that varies on these fields, where
-    /// they said this. Says whether that is going to be done.
+    /// Queues the removal of a variant from all tiers. Returns whether all removals were queued.
     #[must_use]
     pub fn remove_variant(&self, key: &[u8], names: &VaryNames, selection: &[u8]) -> bool {
         let mut all = true;
         for in_use in &self.tiers {
-            all &= in_use.ask_to_remove_variant(key, names, selection);
+            all &= in_use.queue_variant_removal(key, names, selection);
         }
         all
     }
 
-    /// Waits until the tiers have nothing left to do.
+    /// Waits until the queues of all tiers are empty.
     pub async fn settle(&self) {
         for in_use in &self.tiers {
             in_use.settle().await;
         }
     }
 
-    /// A place for a body that is too large for memory, if a tier takes such. One that is shared takes it with its
-    /// claim only.
-    pub fn spool(&self, claimed: &mut Option<Claimed>) -> Option<Spooling> {
+    /// Starts to write a body too large for memory to the first tier that accepts it. A shared tier requires
+    /// its claim.
+    pub fn spool(&self, claimed: &mut Option<ClaimGuard>) -> Option<BodySpool> {
         self.tiers.iter().find_map(|in_use| {
-            let is_its = |claimed: &mut Claimed| Arc::ptr_eq(&claimed.tier, in_use);
+            let is_its = |claimed: &mut ClaimGuard| Arc::ptr_eq(&claimed.tier, in_use);
             let (spool, claimed) = match &in_use.tier {
                 AnyTier::Local(local) => (local.spool()?, None),
                 AnyTier::Shared(shared) => {
@@ -285,68 +224,48 @@ impl Tiers {
                 }
             };
             let limit = self.limits.spool_queue;
-            Some(Spooling::begin(in_use, spool, limit, claimed))
+            Some(BodySpool::begin(in_use, spool, limit, claimed))
         })
     }
 
-    /// The tier that is this process's alone, if there is one.
+    /// Returns the local tier, if there is one.
     pub fn local(&self) -> Option<&Arc<dyn LocalTier>> {
         self.tiers.iter().find_map(|in_use| in_use.tier.local())
     }
 
-    /// The tier that has the log which processes share, if there is one.
+    /// Returns the tier with the shared purge log, if there is one.
     pub fn log(&self) -> Option<&Arc<dyn SharedTier>> {
         self.tiers.iter().find_map(|in_use| in_use.tier.shared())
     }
 
-    /// The largest body that goes to a tier while it arrives; 0 if there is no tier for such.
+    /// Maximum size of a body that can be spooled, in bytes; 0 without such a tier.
     pub fn largest(&self) -> u64 {
         let largest = self.tiers.iter().map(|in_use| in_use.tier.largest());
         largest.max().unwrap_or(0)
     }
 
-    /// Whether other processes use one of them too.
+    /// Returns whether one of the tiers is shared.
     pub fn is_shared(&self) -> bool {
         self.tiers.iter().any(|in_use| in_use.is_shared())
     }
 
-    /// What the tiers have done and say of themselves.
+    /// Returns the reports of all tiers.
     pub fn reports(&self) -> Vec<TierReport> {
         self.tiers.iter().map(|in_use| in_use.report()).collect()
     }
 }
 
-/// A removal that goes on by itself, whether anybody waits for it or not.
+/// Removal in progress, which completes even if this is dropped.
 #[derive(Debug)]
 pub struct Removal(Vec<oneshot::Receiver<bool>>);
 
 impl Removal {
-    /// Waits until every tier was told. Whether all of them have said that nothing is left.
+    /// Waits for all tiers. Returns whether the removal succeeded in each.
     pub async fn is_complete(self) -> bool {
         let mut complete = true;
         for tier in self.0 {
             complete &= tier.await.unwrap_or(false);
         }
         complete
-    }
-}
-
-impl Claimed {
-    /// The claim, which stays.
-    fn known(&self) -> Option<(EntryId, Token)> {
-        self.token.map(|token| (self.id, token))
-    }
-
-    /// The claim, for the job that ends it.
-    fn spend(&mut self) -> Option<(EntryId, Token)> {
-        self.token.take().map(|token| (self.id, token))
-    }
-}
-
-impl Drop for Claimed {
-    fn drop(&mut self) {
-        if let Some((id, token)) = self.spend() {
-            self.tier.ask_to_release(id, token);
-        }
     }
 }

@@ -1,38 +1,38 @@
-//! What a tier tells of its work.
+//! Report of a tier.
 
 use crate::tier::TierStats;
 
-/// What a tier has done, beside what it says of itself.
+/// Counters of a tier, with its own statistics.
 #[derive(Clone, Debug, Default)]
 pub struct TierReport {
-    /// How it is called.
+    /// Name of the tier.
     pub name: &'static str,
-    /// Look-ups that found what they wanted.
+    /// Lookups with a result.
     pub hits: u64,
-    /// Look-ups that did not.
+    /// Lookups without a result.
     pub misses: u64,
-    /// Operations that failed.
+    /// Failed operations.
     pub errors: u64,
-    /// Operations that took too long.
+    /// Operations that timed out.
     pub timeouts: u64,
-    /// Records that were not what they should be.
+    /// Damaged records.
     pub corrupt: u64,
-    /// Records written.
+    /// Written records.
     pub written: u64,
-    /// Records not written because too many waited.
+    /// Records dropped because the queue was full.
     pub dropped: u64,
-    /// Removals that were not done because too many waited. What they were about is not used.
+    /// Removals rejected because too many were queued; their records are not used.
     pub not_removed: u64,
-    /// Look-ups by the time they took: below 2, 4, 8, … microseconds.
+    /// Latency histogram of lookups: below 2, 4, 8, … microseconds.
     pub latency: [u64; LATENCIES],
-    /// What it says of itself.
+    /// Statistics of the tier itself.
     pub stats: TierStats,
 }
 
 impl TierReport {
-    /// So many microseconds are enough for this percentage of all look-ups; `None` if there was
-    /// none.
-    pub fn slowest_of(&self, percentage: u64) -> Option<u64> {
+    /// Returns a percentile of the latency, rounded up to a power of two, in microseconds; `None` without
+    /// lookups.
+    pub fn latency_percentile(&self, percentage: u64) -> Option<u64> {
         let all: u64 = self.latency.iter().sum();
         let wanted = all.saturating_mul(percentage).div_ceil(100);
         let mut seen = 0;
@@ -44,7 +44,7 @@ impl TierReport {
     }
 }
 
-/// Powers of two of microseconds, up to a second.
+/// Number of latency buckets: powers of two from 2 µs to about a second.
 pub const LATENCIES: usize = 20;
 
 #[cfg(test)]
@@ -54,11 +54,11 @@ mod tests {
     #[test]
     fn the_slowest_look_ups_are_in_the_last_classes() {
         let mut report = TierReport::default();
-        assert_eq!(report.slowest_of(99), None);
+        assert_eq!(report.latency_percentile(99), None);
         report.latency[3] = 99;
         report.latency[10] = 1;
-        assert_eq!(report.slowest_of(50), Some(16));
-        assert_eq!(report.slowest_of(99), Some(16));
-        assert_eq!(report.slowest_of(100), Some(2048));
+        assert_eq!(report.latency_percentile(50), Some(16));
+        assert_eq!(report.latency_percentile(99), Some(16));
+        assert_eq!(report.latency_percentile(100), Some(2048));
     }
 }

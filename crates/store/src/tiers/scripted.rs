@@ -1,4 +1,4 @@
-//! A tier for tests: it keeps records in memory, and does what it is asked when the test lets it.
+//! Scripted tier for tests: stores records in memory, and performs operations when the test permits them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,39 +10,40 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::content::Content;
 use crate::tier::{
-    BoxFuture, Claim, Entry, EntryId, Got, JournalRecords, Listed, Listing, LocalTier, LogPage,
-    Page, Put, SharedTier, Spool, Tier, TierError, TierStats, Token, count_in_log, in_log,
+    ApplicationPage, BoxFuture, Claim, Entry, EntryId, GetOutcome, JournalRecords, ListEntry,
+    Listing, LocalTier, LogPage, PutOutcome, SharedTier, Spool, Tier, TierError, TierStats, Token,
+    count_in_log, in_log,
 };
 
-/// The tier, as a disk or as one that is shared.
+/// Scripted tier, usable as a local or as a shared one.
 #[derive(Clone, Debug)]
 pub struct ScriptedTier {
-    /// A permit for each piece of a large body that may be written. Closed, they fail.
+    /// Permits for writing pieces of spooled bodies; closed, the writes fail.
     pub writes: Arc<Semaphore>,
-    /// A permit for each large body that may get its name.
+    /// Permits for finishing spooled bodies.
     pub names: Arc<Semaphore>,
-    /// What concerns these needs a permit for each operation.
+    /// Permits for operations on these ids; others need none.
     hanging: Arc<HashMap<EntryId, Semaphore>>,
-    begun: Arc<Mutex<Vec<Did>>>,
+    begun: Arc<Mutex<Vec<ScriptedOperation>>>,
     records: Arc<Mutex<HashMap<EntryId, (Entry, Duration)>>>,
     log: Arc<Mutex<Vec<Bytes>>>,
 }
 
-/// What it was asked for.
+/// Recorded operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Did {
-    /// To keep a record.
+pub enum ScriptedOperation {
+    /// Store of a record.
     Put(EntryId),
-    /// To give a record another head.
+    /// Renewal of a head.
     Renew(EntryId),
-    /// To forget a record.
+    /// Removal of a record.
     Remove(EntryId),
-    /// To take a claim back.
+    /// Release of a claim.
     Release(EntryId, Token),
 }
 
 impl ScriptedTier {
-    /// It lets so many pieces of large bodies be written, and so many of them get their names.
+    /// Creates a tier with this many permits for writes and finishes.
     pub fn new(writes: usize, names: usize) -> Self {
         Self {
             writes: Arc::new(Semaphore::new(writes)),
@@ -54,7 +55,7 @@ impl ScriptedTier {
         }
     }
 
-    /// It does nothing about these until it is let.
+    /// Creates a tier in which operations on these ids hang.
     pub fn hanging(ids: impl IntoIterator<Item = EntryId>) -> Self {
         let ids = ids.into_iter().map(|id| (id, Semaphore::new(0)));
         Self {
@@ -63,32 +64,32 @@ impl ScriptedTier {
         }
     }
 
-    /// Lets it do so much about one of them.
-    pub fn let_go_on(&self, id: EntryId, operations: usize) {
+    /// Permits a number of operations on a hanging id.
+    pub fn permit(&self, id: EntryId, operations: usize) {
         self.hanging[&id].add_permits(operations);
     }
 
-    /// What it was asked for, in order.
-    pub fn begun(&self) -> Vec<Did> {
+    /// Returns the recorded operations, in order.
+    pub fn begun(&self) -> Vec<ScriptedOperation> {
         self.begun.lock().clone()
     }
 
-    /// What it keeps under an id, and for how long.
+    /// Returns a record with its lifetime.
     pub fn record(&self, id: EntryId) -> Option<(Entry, Duration)> {
         self.records.lock().get(&id).cloned()
     }
 
-    /// How many records it keeps.
+    /// Number of records.
     pub fn len(&self) -> usize {
         self.records.lock().len()
     }
 
-    /// Whether it keeps nothing.
+    /// Returns whether there are no records.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    async fn turn(&self, did: Did, id: EntryId) {
+    async fn turn(&self, did: ScriptedOperation, id: EntryId) {
         self.begun.lock().push(did);
         if let Some(hanging) = self.hanging.get(&id) {
             pass(hanging).await;
@@ -96,7 +97,7 @@ impl ScriptedTier {
     }
 
     fn is_removed(&self, id: EntryId) -> bool {
-        self.begun.lock().contains(&Did::Remove(id))
+        self.begun.lock().contains(&ScriptedOperation::Remove(id))
     }
 }
 
@@ -120,11 +121,11 @@ impl Tier for ScriptedTier {
         id: EntryId,
         entry: Entry,
         expires: Duration,
-    ) -> BoxFuture<'_, Result<Put, TierError>> {
+    ) -> BoxFuture<'_, Result<PutOutcome, TierError>> {
         Box::pin(async move {
-            self.turn(Did::Put(id), id).await;
+            self.turn(ScriptedOperation::Put(id), id).await;
             self.records.lock().insert(id, (entry, expires));
-            Ok(Put::Stored)
+            Ok(PutOutcome::Stored)
         })
     }
 
@@ -134,23 +135,23 @@ impl Tier for ScriptedTier {
         from: Bytes,
         head: Bytes,
         expires: Duration,
-    ) -> BoxFuture<'_, Result<Put, TierError>> {
+    ) -> BoxFuture<'_, Result<PutOutcome, TierError>> {
         Box::pin(async move {
-            self.turn(Did::Renew(id), id).await;
+            self.turn(ScriptedOperation::Renew(id), id).await;
             let mut records = self.records.lock();
             let record = records.get_mut(&id);
             let Some(record) = record.filter(|(now, _)| now.head == from) else {
-                return Ok(Put::Superseded);
+                return Ok(PutOutcome::Superseded);
             };
             record.0.head = head;
             record.1 = expires;
-            Ok(Put::Stored)
+            Ok(PutOutcome::Stored)
         })
     }
 
     fn remove(&self, id: EntryId) -> BoxFuture<'_, Result<(), TierError>> {
         Box::pin(async move {
-            self.turn(Did::Remove(id), id).await;
+            self.turn(ScriptedOperation::Remove(id), id).await;
             self.records.lock().remove(&id);
             Ok(())
         })
@@ -161,11 +162,15 @@ impl Tier for ScriptedTier {
     }
 }
 
-/// Every claim is granted.
+/// Grants every claim.
 impl SharedTier for ScriptedTier {
-    fn get_or_claim(&self, id: EntryId, _: Duration) -> BoxFuture<'_, Result<Got, TierError>> {
-        let found = self.record(id).map(|(entry, _)| Got::Entry(entry));
-        Box::pin(async { Ok(found.unwrap_or(Got::Missing(Claim::Mine(Token(1))))) })
+    fn get_or_claim(
+        &self,
+        id: EntryId,
+        _: Duration,
+    ) -> BoxFuture<'_, Result<GetOutcome, TierError>> {
+        let found = self.record(id).map(|(entry, _)| GetOutcome::Entry(entry));
+        Box::pin(async { Ok(found.unwrap_or(GetOutcome::Missing(Claim::Granted(Token(1))))) })
     }
 
     fn head(&self, id: EntryId) -> BoxFuture<'_, Result<Option<Bytes>, TierError>> {
@@ -174,11 +179,13 @@ impl SharedTier for ScriptedTier {
     }
 
     fn claim(&self, _: EntryId, _: Duration) -> BoxFuture<'_, Result<Claim, TierError>> {
-        Box::pin(async { Ok(Claim::Mine(Token(1))) })
+        Box::pin(async { Ok(Claim::Granted(Token(1))) })
     }
 
     fn release(&self, id: EntryId, token: Token) -> BoxFuture<'_, Result<(), TierError>> {
-        self.begun.lock().push(Did::Release(id, token));
+        self.begun
+            .lock()
+            .push(ScriptedOperation::Release(id, token));
         Box::pin(async { Ok(()) })
     }
 
@@ -188,7 +195,7 @@ impl SharedTier for ScriptedTier {
         entry: Entry,
         expires: Duration,
         _: Token,
-    ) -> BoxFuture<'_, Result<Put, TierError>> {
+    ) -> BoxFuture<'_, Result<PutOutcome, TierError>> {
         self.put(id, entry, expires)
     }
 
@@ -199,11 +206,15 @@ impl SharedTier for ScriptedTier {
         head: Bytes,
         expires: Duration,
         _: Token,
-    ) -> BoxFuture<'_, Result<Put, TierError>> {
+    ) -> BoxFuture<'_, Result<PutOutcome, TierError>> {
         self.renew(id, from, head, expires)
     }
 
-    fn page(&self, _: &[u8], _: &[u8]) -> Option<BoxFuture<'_, Result<Option<Page>, TierError>>> {
+    fn page(
+        &self,
+        _: &[u8],
+        _: &[u8],
+    ) -> Option<BoxFuture<'_, Result<Option<ApplicationPage>, TierError>>> {
         None
     }
 
@@ -230,7 +241,7 @@ impl SharedTier for ScriptedTier {
         Box::pin(async move {
             self.append_to_log(copy, Vec::new(), beginning).await?;
             let log = self.log.lock();
-            // It is never lost: there is one.
+            // The log is never lost, so there is only one.
             let all = (in_log(1, 1)..).zip(log.iter().cloned());
             Ok(LogPage {
                 records: all.skip(count_in_log(after) as usize).collect(),
@@ -241,7 +252,7 @@ impl SharedTier for ScriptedTier {
     }
 }
 
-/// It has nothing at hand, and neither list nor journal.
+/// Non-blocking reads, listing and journal are unsupported.
 impl LocalTier for ScriptedTier {
     fn try_get(&self, _: EntryId) -> Option<Entry> {
         None
@@ -259,7 +270,7 @@ impl LocalTier for ScriptedTier {
         Box::pin(async { Err(TierError::Down) })
     }
 
-    fn remove_listed<'a>(&'a self, _: &'a Listed) -> BoxFuture<'a, Result<bool, TierError>> {
+    fn remove_listed<'a>(&'a self, _: &'a ListEntry) -> BoxFuture<'a, Result<bool, TierError>> {
         Box::pin(async { Err(TierError::Down) })
     }
 

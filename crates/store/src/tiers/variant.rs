@@ -1,21 +1,21 @@
-//! The variant of a key that a request selects.
+//! Variant of a key in a tier.
 
 use microcache_policy::OriginView;
 use microcache_policy::vary::{self, Selection, VaryNames};
 
-use crate::encoding::{Record, Varies};
+use crate::encoding::{TierRecord, VaryRecord};
 use crate::stored::Stored;
 use crate::tier::EntryId;
 
-/// What a request selects of a key that varies, and where that lies.
-pub(super) struct Variant {
+/// Variant that a request selects, with its id.
+pub(super) struct VariantLookup {
     pub(super) id: EntryId,
     names: VaryNames,
     selection: Selection,
 }
 
-impl Variant {
-    pub(super) fn of(varies: Varies, key: &[u8], request: &OriginView<'_>) -> Self {
+impl VariantLookup {
+    pub(super) fn of(varies: VaryRecord, key: &[u8], request: &OriginView<'_>) -> Self {
         let mut selection = Selection::new();
         vary::select(&varies.names, request, &mut selection);
         Self {
@@ -25,10 +25,10 @@ impl Variant {
         }
     }
 
-    /// The response, if that is what lies there: two selections may have one id.
-    pub(super) fn response(&self, record: Record) -> Option<Stored> {
+    /// Returns the response if it is this variant; two selections may share an id.
+    pub(super) fn response(&self, record: TierRecord) -> Option<Stored> {
         match record {
-            Record::Response(stored)
+            TierRecord::Response(stored)
                 if *stored.vary() == self.names && *stored.selection() == self.selection[..] =>
             {
                 Some(*stored)

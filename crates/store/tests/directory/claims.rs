@@ -1,10 +1,10 @@
-//! One fetch for all who share a directory, and what a purge does to it.
+//! Claims: one fetch for all processes that share a directory, also across purges.
 
 use std::fs::{self, File};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use microcache_store::{Claim, Directory, Got, Put, SharedTier, Tier};
+use microcache_store::{Claim, Directory, GetOutcome, PutOutcome, SharedTier, Tier};
 
 use crate::place::{HOLD, LONG, Place, entry, found, id, is_theirs, is_unstorable, mine};
 
@@ -20,8 +20,8 @@ async fn of_all_who_find_nothing_one_brings_it() {
         let mut tokens = Vec::new();
         for (tier, looked) in handles.iter().zip(handles.each_ref().map(look)) {
             match looked.await.expect("it looks") {
-                Ok(Got::Missing(Claim::Mine(token))) => tokens.push((tier, token)),
-                Ok(Got::Missing(Claim::Theirs)) => {}
+                Ok(GetOutcome::Missing(Claim::Granted(token))) => tokens.push((tier, token)),
+                Ok(GetOutcome::Missing(Claim::HeldElsewhere)) => {}
                 other => panic!("{other:?}"),
             }
         }
@@ -29,7 +29,7 @@ async fn of_all_who_find_nothing_one_brings_it() {
             panic!("{} bring it", tokens.len());
         };
         let put = winner.put_claimed(id(number), entry(b"head", b"body"), LONG, token);
-        assert_eq!(put.await, Ok(Put::Stored));
+        assert_eq!(put.await, Ok(PutOutcome::Stored));
         assert!(found(handles[7].get_or_claim(id(number), HOLD).await).is_some());
     }
     let left: Vec<_> = place.names();
@@ -43,26 +43,26 @@ async fn a_purge_after_the_claim_wins() {
     let token = mine(filler.get_or_claim(id(1), HOLD).await);
     purger.remove(id(1)).await.unwrap();
     let late = filler.put_claimed(id(1), entry(b"head", b"late"), LONG, token);
-    assert_eq!(late.await, Ok(Put::Superseded));
+    assert_eq!(late.await, Ok(PutOutcome::Superseded));
     assert_eq!(found(filler.get(id(1)).await), None);
 
-    // Somebody else is quicker to bring a new one.
-    let Ok(Claim::Mine(token)) = filler.claim(id(1), HOLD).await else {
+    // Another process stores a new record first.
+    let Ok(Claim::Granted(token)) = filler.claim(id(1), HOLD).await else {
         panic!("not mine");
     };
     purger.remove(id(1)).await.unwrap();
     let newer = mine(purger.get_or_claim(id(1), HOLD).await);
     let late = filler.put_claimed(id(1), entry(b"head", b"late"), LONG, token);
-    assert_eq!(late.await, Ok(Put::Superseded));
+    assert_eq!(late.await, Ok(PutOutcome::Superseded));
     let put = purger.put_claimed(id(1), entry(b"head", b"newer"), LONG, newer);
-    assert_eq!(put.await, Ok(Put::Stored));
+    assert_eq!(put.await, Ok(PutOutcome::Stored));
     let newer = (b"head".to_vec(), b"newer".to_vec());
     assert_eq!(found(filler.get(id(1)).await), Some(newer));
 }
 
-/// Each of those who wait asks for itself then, and none waits for another; who comes later claims.
+/// Each waiting process then fetches without waiting for another; later ones claim.
 #[tokio::test]
-async fn who_waits_learns_that_the_claim_was_in_vain_and_nobody_else() {
+async fn only_waiting_processes_learn_that_a_response_is_not_storable() {
     let place = Place::new();
     let [holder, waits, waits_too, newcomer] = [(); 4].map(|()| place.open());
     let token = mine(holder.get_or_claim(id(1), HOLD).await);
@@ -73,9 +73,9 @@ async fn who_waits_learns_that_the_claim_was_in_vain_and_nobody_else() {
     holder.release_unstorable(id(1), token).await.unwrap();
     assert!(is_unstorable(&waits.get_or_claim(id(1), HOLD).await));
     let token = mine(newcomer.get_or_claim(id(1), HOLD).await);
-    // It waited for the claim before this one.
+    // It waits for the previous claim.
     assert!(is_unstorable(&waits_too.get_or_claim(id(1), HOLD).await));
-    // Both have learnt it, and wait for the next one as any other.
+    // Afterwards, both wait for the next claim like any other process.
     for waiting in [&waits, &waits_too] {
         assert!(is_theirs(&waiting.get_or_claim(id(1), HOLD).await));
     }
@@ -84,28 +84,28 @@ async fn who_waits_learns_that_the_claim_was_in_vain_and_nobody_else() {
     assert!(is_theirs(&waits_too.get_or_claim(id(1), HOLD).await));
 }
 
-/// What is remembered of claims that were in vain does not grow, and what is no such thing does no harm.
+/// The file does not grow, and foreign content is ignored.
 #[tokio::test]
-async fn claims_in_vain_are_remembered_in_one_small_file() {
+async fn unstorable_claims_are_kept_in_one_small_file() {
     let place = Place::new();
     let [holder, waits] = [(); 2].map(|()| place.open());
-    let note = place.claim(id(1)).with_file_name("unstorable");
-    let in_vain = async |number| {
+    let file = place.claim(id(1)).with_file_name("unstorable");
+    let release_and_retry = async |number| {
         let token = mine(holder.get_or_claim(number, HOLD).await);
         assert!(is_theirs(&waits.get_or_claim(number, HOLD).await));
         holder.release_unstorable(number, token).await.unwrap();
         waits.get_or_claim(number, HOLD).await
     };
     for _ in 0..100 {
-        assert!(is_unstorable(&in_vain(id(1)).await));
+        assert!(is_unstorable(&release_and_retry(id(1)).await));
     }
-    let length = fs::metadata(&note).unwrap().len();
+    let length = fs::metadata(&file).unwrap().len();
     assert!((50..=1600).contains(&length), "{length}");
-    fs::write(&note, vec![b'x'; 100_000]).unwrap();
-    assert!(is_unstorable(&in_vain(id(1)).await));
+    fs::write(&file, vec![b'x'; 100_000]).unwrap();
+    assert!(is_unstorable(&release_and_retry(id(1)).await));
 }
 
-/// NFS gives a file that is removed while somebody has it open another name.
+/// NFS renames a file that is removed while open.
 #[tokio::test]
 async fn a_claim_whose_file_has_another_name_is_gone() {
     let place = Place::new();
@@ -114,7 +114,7 @@ async fn a_claim_whose_file_has_another_name_is_gone() {
     let aside = place.claim(id(1)).with_extension("nfs0001");
     fs::rename(place.claim(id(1)), aside).unwrap();
     let late = tier.put_claimed(id(1), entry(b"head", b"late"), LONG, token);
-    assert_eq!(late.await, Ok(Put::Superseded));
+    assert_eq!(late.await, Ok(PutOutcome::Superseded));
     assert_eq!(found(tier.get(id(1)).await), None);
 }
 
@@ -123,22 +123,25 @@ async fn a_renewal_is_one_process_s_and_only_while_its_claim_stands() {
     let place = Place::new();
     let [one, other] = [(); 2].map(|()| place.open());
     one.put(id(1), entry(b"old", b"body"), LONG).await.unwrap();
-    let Ok(Claim::Mine(token)) = one.claim(id(1), HOLD).await else {
+    let Ok(Claim::Granted(token)) = one.claim(id(1), HOLD).await else {
         panic!("not mine");
     };
-    assert!(matches!(other.claim(id(1), HOLD).await, Ok(Claim::Theirs)));
+    assert!(matches!(
+        other.claim(id(1), HOLD).await,
+        Ok(Claim::HeldElsewhere)
+    ));
     assert!(
         found(other.get_or_claim(id(1), HOLD).await).is_some(),
         "stale, but there"
     );
     let renewed = one.renew_claimed(id(1), b"old"[..].into(), b"new"[..].into(), LONG, token);
-    assert_eq!(renewed.await, Ok(Put::Stored));
-    let Ok(Claim::Mine(token)) = other.claim(id(1), HOLD).await else {
+    assert_eq!(renewed.await, Ok(PutOutcome::Stored));
+    let Ok(Claim::Granted(token)) = other.claim(id(1), HOLD).await else {
         panic!("it was not given back");
     };
     one.remove(id(1)).await.unwrap();
     let renewed = other.renew_claimed(id(1), b"new"[..].into(), b"newer"[..].into(), LONG, token);
-    assert_eq!(renewed.await, Ok(Put::Superseded));
+    assert_eq!(renewed.await, Ok(PutOutcome::Superseded));
     assert_eq!(found(one.get(id(1)).await), None);
 }
 
@@ -152,7 +155,7 @@ async fn a_claim_that_is_given_back_or_lost_with_its_process_is_free() {
     one.release(id(1), token).await.unwrap();
     mine(other.get_or_claim(id(1), HOLD).await);
     assert!(is_theirs(&one.get_or_claim(id(1), HOLD).await));
-    // All that a process had open is closed when it ends; that its claim's file is still there does not matter.
+    // A dead process has no open files, so its remaining claim file does not matter.
     drop(other);
     assert!(place.claim(id(1)).exists());
     mine(one.get_or_claim(id(1), HOLD).await);
@@ -164,7 +167,7 @@ async fn a_process_that_is_stopped_gives_way_in_the_end() {
     let [stopped, other] = [(); 2].map(|()| place.open());
     let token = mine(stopped.get_or_claim(id(1), HOLD).await);
     assert!(is_theirs(&other.get_or_claim(id(1), HOLD).await));
-    // Its time has come.
+    // The claim has expired.
     let claim = File::options()
         .write(true)
         .open(place.claim(id(1)))
@@ -172,9 +175,9 @@ async fn a_process_that_is_stopped_gives_way_in_the_end() {
     claim.set_modified(SystemTime::now() - HOLD).unwrap();
     let newer = mine(other.get_or_claim(id(1), HOLD).await);
     let late = stopped.put_claimed(id(1), entry(b"head", b"late"), LONG, token);
-    assert_eq!(late.await, Ok(Put::Superseded));
+    assert_eq!(late.await, Ok(PutOutcome::Superseded));
     let put = other.put_claimed(id(1), entry(b"head", b"body"), LONG, newer);
-    assert_eq!(put.await, Ok(Put::Stored));
+    assert_eq!(put.await, Ok(PutOutcome::Stored));
 }
 
 #[tokio::test]

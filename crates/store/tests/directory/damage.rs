@@ -1,10 +1,10 @@
-//! Files that are not what was written, and directories that are not what they should be.
+//! Damaged files and unusable directories.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::process::Command;
 
-use microcache_store::{Directory, DirectoryError, OwnershipError, Put, SharedTier, Tier};
+use microcache_store::{Directory, DirectoryError, OwnershipError, PutOutcome, SharedTier, Tier};
 use tokio::runtime::Handle;
 
 use crate::place::{HOLD, LONG, Place, entry, found, id, mine};
@@ -27,13 +27,13 @@ async fn whatever_is_changed_in_a_file_nothing_is_found_and_something_can_be_put
         assert_eq!(found(tier.get(id(1)).await), None, "{at} bytes");
     }
     assert_eq!(tier.stats().corrupt, 2 * whole.len() as u64);
-    // The record of another id is none of this one.
+    // The record of another id does not count.
     fs::write(place.file(id(1)), &whole).unwrap();
     fs::create_dir_all(place.file(id(2)).parent().unwrap()).unwrap();
     fs::rename(place.file(id(1)), place.file(id(2))).unwrap();
     let token = mine(tier.get_or_claim(id(2), HOLD).await);
     let put = tier.put_claimed(id(2), entry(b"head", b"body"), LONG, token);
-    assert_eq!(put.await, Ok(Put::Stored));
+    assert_eq!(put.await, Ok(PutOutcome::Stored));
     assert!(found(tier.get(id(2)).await).is_some());
 }
 
@@ -65,7 +65,7 @@ async fn what_is_no_file_is_not_followed_waited_for_or_found() {
         .unwrap();
     assert!(found(tier.get(id(1)).await).is_some());
 
-    // A link in place of a folder leads nowhere either.
+    // A symbolic link in place of a folder is not followed either.
     let folder = place.file(id(1)).parent().unwrap().to_owned();
     fs::rename(&folder, place.directory.join("moved")).unwrap();
     symlink(place.directory.join("moved"), &folder).unwrap();
@@ -130,7 +130,7 @@ async fn a_directory_that_is_none_or_another_user_s_is_refused() {
     let said = refused.expect_err("it is a file").to_string();
     assert!(said.contains("cannot be used"), "{said}");
     fs::remove_file(&place.directory).unwrap();
-    // Only root can give away what is his.
+    // Only root can change the owner.
     fs::create_dir(&place.directory).unwrap();
     if chown(&place.directory, Some(65_534), None).is_ok() {
         let refused = Directory::open(place.settings(), &Handle::current());
@@ -167,7 +167,7 @@ async fn a_directory_that_is_removed_is_made_again() {
     fs::remove_dir_all(&place.directory).unwrap();
     assert_eq!(found(tier.get(id(1)).await), None);
     let put = tier.put_claimed(id(2), entry(b"head", b"body"), LONG, token);
-    assert_eq!(put.await, Ok(Put::Superseded));
+    assert_eq!(put.await, Ok(PutOutcome::Superseded));
     tier.put(id(1), entry(b"head", b"body"), LONG)
         .await
         .unwrap();
@@ -196,7 +196,7 @@ async fn a_directory_that_is_read_only_is_read() {
         .await
         .expect("it is there");
     assert_eq!(page.records.len(), 1);
-    // Root writes there all the same.
+    // Root can write there nevertheless.
     let _ = tier.put(id(2), entry(b"head", b"body"), LONG).await;
     set(0o700);
 }

@@ -1,4 +1,4 @@
-//! Bodies that are too large for memory: written while they arrive, read from their files.
+//! Bodies too large for memory: spooled, and read from their files.
 
 use std::fs;
 use std::sync::Arc;
@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use microcache_store::tier::Spool;
-use microcache_store::{Claim, Content, Directory, DirectorySettings, Got, Put, SharedTier, Tier};
+use microcache_store::{
+    Claim, Content, Directory, DirectorySettings, GetOutcome, PutOutcome, SharedTier, Tier,
+};
 
 use crate::place::{HOLD, LONG, Place, entry, found, id, is_theirs, mine, open_with};
 
 const MIB: usize = 1024 * 1024;
 
-/// Reads what is larger than 1 MiB from its file.
+/// Settings with bodies above 1 MiB in files.
 fn open(place: &Place) -> Arc<Directory> {
     open_with(DirectorySettings {
         in_memory: MIB as u64,
@@ -32,7 +34,7 @@ fn read_all(content: &Content) -> Vec<u8> {
     blocks.flatten().collect()
 }
 
-/// Begins to bring a body, with the right to.
+/// Starts to spool a body under a claim.
 async fn begin(tier: &Directory, number: usize, body: &[u8]) -> Box<dyn Spool> {
     let token = mine(tier.get_or_claim(id(number), HOLD).await);
     let mut spool = tier.spool(id(number), token).expect("room for one");
@@ -113,7 +115,7 @@ async fn what_is_given_up_leaves_nothing() {
     no_draft_is_left(&place).await;
 }
 
-/// Of what varies, the claim ends with the record that says so, and it lies under another id.
+/// For a variant, the claim ends with the Vary record, and the body has another id.
 #[tokio::test]
 async fn it_may_come_to_lie_under_another_id() {
     let place = Place::new();
@@ -152,7 +154,7 @@ async fn a_large_one_takes_no_more_than_there_is() {
         in_all()
     );
     is_there(&tier, 7, b"head", &body(3 * MIB)).await;
-    // What is being written is counted, also where nobody knows any more how much there is.
+    // A body being written is accounted for, even if the total is recounted.
     let spool = begin(&tier, 9, &body(4 * MIB)).await;
     fs::remove_file(place.home().join("size")).expect("it was there");
     store_small(&tier).await;
@@ -174,10 +176,10 @@ async fn a_large_one_takes_no_more_than_there_is() {
 
 async fn store_small(tier: &Directory) {
     let stored = tier.put(id(20), entry(b"head", b"body"), LONG).await;
-    assert_eq!(stored, Ok(Put::Stored));
+    assert_eq!(stored, Ok(PutOutcome::Stored));
 }
 
-/// Whoever reads what is damaged is told; it is not there for the next one.
+/// A reader of a damaged body gets an error; the next lookup misses.
 #[tokio::test]
 async fn what_is_damaged_is_met_once() {
     let place = Place::new();
@@ -197,7 +199,7 @@ async fn what_is_damaged_is_met_once() {
             let wrong = |&number: &u64| file.read_block(number).is_err();
             let wrong: Vec<_> = (0..file.blocks()).filter(wrong).collect();
             assert_eq!(wrong, [2_000_000 / (128 * 1024)]);
-            // As whoever sends it does.
+            // As the sender of the response does.
             file.mark_damaged();
         }
         assert!(tier.get(id(1)).await.expect("it works").is_none(), "{at}");
@@ -216,16 +218,16 @@ async fn a_large_one_gets_another_head() {
     let body = body(3 * MIB + 1);
     store(&one, 1, &body).await;
     let renew = |from: &'static str| other.renew(id(1), from.into(), "new".into(), LONG);
-    assert_eq!(renew("other").await, Ok(Put::Superseded));
-    let Ok(Claim::Mine(token)) = one.claim(id(1), HOLD).await else {
+    assert_eq!(renew("other").await, Ok(PutOutcome::Superseded));
+    let Ok(Claim::Granted(token)) = one.claim(id(1), HOLD).await else {
         panic!("nobody else has it")
     };
     let renewed = one.renew_claimed(id(1), "head".into(), "newer".into(), LONG, token);
-    assert_eq!(renewed.await, Ok(Put::Stored));
+    assert_eq!(renewed.await, Ok(PutOutcome::Stored));
     is_there(&other, 1, b"newer", &body).await;
     assert!(matches!(
         other.get_or_claim(id(1), HOLD).await,
-        Ok(Got::Entry(_))
+        Ok(GetOutcome::Entry(_))
     ));
     assert_eq!(drafts(&place), 0);
 }

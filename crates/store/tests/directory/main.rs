@@ -1,4 +1,4 @@
-//! The directory that processes share, from outside: several handles, several processes, real kills.
+//! Shared directory, black box: several handles and processes, real kills.
 
 mod claims;
 mod damage;
@@ -11,7 +11,7 @@ mod shared_log;
 #[path = "../shared/records.rs"]
 mod shared_records;
 
-use microcache_store::{Put, SharedTier, Tier, has_read};
+use microcache_store::{PutOutcome, SharedTier, Tier, has_read};
 
 use crate::place::{HOLD, LONG, Place, entry, found, id, open_with};
 use crate::shared_log::{append, is_read_in_order, is_read_page_by_page, last, read, texts};
@@ -23,7 +23,7 @@ async fn what_one_puts_another_gets() {
     for (number, size) in [(0, 0), (1, 1), (2, 4096), (3, 131_072), (4, 1_000_000)] {
         let body = vec![number as u8; size];
         let stored = one.put(id(number), entry(b"head", &body), LONG).await;
-        assert_eq!(stored, Ok(Put::Stored));
+        assert_eq!(stored, Ok(PutOutcome::Stored));
         assert_eq!(
             found(other.get(id(number)).await),
             Some((b"head".to_vec(), body))
@@ -47,16 +47,16 @@ async fn what_is_over_is_not_found() {
     let now = std::time::Duration::ZERO;
     assert_eq!(
         soon.put(id(1), entry(b"h", b"b"), now).await,
-        Ok(Put::Stored)
+        Ok(PutOutcome::Stored)
     );
     while found(soon.get(id(1)).await).is_some() {
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
-    // Whoever keeps for longer has it, stale as it may be.
+    // A tier with longer retention still has it, although stale.
     let long = place.open();
     assert_eq!(
         long.put(id(1), entry(b"h", b"b"), now).await,
-        Ok(Put::Stored)
+        Ok(PutOutcome::Stored)
     );
     assert!(found(long.get(id(1)).await).is_some());
 }
@@ -68,14 +68,14 @@ async fn a_head_is_renewed_if_it_is_the_one_that_was_seen() {
     tier.put(id(1), entry(b"one", b"body"), LONG).await.unwrap();
     let renew =
         |from: &'static [u8], to: &'static [u8]| tier.renew(id(1), from.into(), to.into(), LONG);
-    assert_eq!(renew(b"two", b"three").await, Ok(Put::Superseded));
-    assert_eq!(renew(b"one", b"two").await, Ok(Put::Stored));
+    assert_eq!(renew(b"two", b"three").await, Ok(PutOutcome::Superseded));
+    assert_eq!(renew(b"one", b"two").await, Ok(PutOutcome::Stored));
     assert_eq!(
         found(tier.get(id(1)).await),
         Some((b"two".to_vec(), b"body".to_vec()))
     );
     tier.remove(id(1)).await.unwrap();
-    assert_eq!(renew(b"two", b"three").await, Ok(Put::Superseded));
+    assert_eq!(renew(b"two", b"three").await, Ok(PutOutcome::Superseded));
     assert_eq!(found(tier.get_or_claim(id(1), HOLD).await), None);
 }
 
@@ -121,7 +121,7 @@ async fn a_log_that_was_damaged_lost_or_grew_too_long_says_that_something_is_mis
     assert!(!page.is_gapless && page.records.len() < 300);
     let size = std::fs::metadata(place.home().join("log")).unwrap().len();
     assert!(size <= 256 * 1024, "{size}");
-    // More at once than it takes: its beginning stands for all of them.
+    // More than fits into the log: the beginning stands for all records.
     let end = last(&page);
     append(&*tier, &[long.as_str(); 200]).await;
     let page = read(&*tier, end).await;

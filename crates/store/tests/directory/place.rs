@@ -1,4 +1,4 @@
-//! A directory of a test's own.
+//! Directory of a test.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use microcache_store::{Claim, Directory, DirectorySettings, EntryId, Got, TierError};
+use microcache_store::{Claim, Directory, DirectorySettings, EntryId, GetOutcome, TierError};
 use tokio::runtime::Handle;
 
 use crate::shared_records::Looked;
@@ -14,7 +14,7 @@ pub(crate) use crate::shared_records::{entry, id, mine};
 
 pub(crate) const LONG: Duration = Duration::from_mins(10);
 pub(crate) const HOLD: Duration = Duration::from_secs(5);
-/// Only against a hang.
+/// Guard against hangs.
 const PATIENCE: Duration = Duration::from_mins(1);
 const MIB: u64 = 1024 * 1024;
 
@@ -34,7 +34,7 @@ impl Place {
         }
     }
 
-    /// Another process's.
+    /// Handle of another process.
     pub(crate) fn at(directory: impl Into<PathBuf>) -> Self {
         Self {
             directory: directory.into(),
@@ -55,12 +55,12 @@ impl Place {
         open_with(self.settings())
     }
 
-    /// The folder that has everything.
+    /// Root folder of the tier.
     pub(crate) fn home(&self) -> PathBuf {
         self.directory.join("microcache-shared-v1")
     }
 
-    /// Where the record of an id lies.
+    /// Path of the record of an id.
     pub(crate) fn file(&self, id: EntryId) -> PathBuf {
         let name = id.to_string();
         self.home().join(&name[..2]).join(name)
@@ -70,7 +70,7 @@ impl Place {
         self.file(id).with_extension("claim")
     }
 
-    /// The names of all files in it.
+    /// Names of all files in it.
     pub(crate) fn names(&self) -> Vec<String> {
         let folders = fs::read_dir(self.home()).expect("it is there");
         let files = folders.filter_map(|folder| fs::read_dir(folder.ok()?.path()).ok());
@@ -98,15 +98,15 @@ pub(crate) fn open_with(settings: DirectorySettings) -> Arc<Directory> {
     Directory::open(settings, &Handle::current()).expect("a directory")
 }
 
-/// Head and body of what was found.
+/// Head and body of a hit.
 pub(crate) fn found(got: Result<impl Looked, TierError>) -> Option<(Vec<u8>, Vec<u8>)> {
     got.expect("a directory that works").parts()
 }
 
-pub(crate) fn is_unstorable(got: &Result<Got, TierError>) -> bool {
-    matches!(got, Ok(Got::Missing(Claim::Unstorable)))
+pub(crate) fn is_unstorable(got: &Result<GetOutcome, TierError>) -> bool {
+    matches!(got, Ok(GetOutcome::Missing(Claim::Unstorable)))
 }
 
-pub(crate) fn is_theirs(got: &Result<Got, TierError>) -> bool {
-    matches!(got, Ok(Got::Missing(Claim::Theirs)))
+pub(crate) fn is_theirs(got: &Result<GetOutcome, TierError>) -> bool {
+    matches!(got, Ok(GetOutcome::Missing(Claim::HeldElsewhere)))
 }

@@ -1,4 +1,4 @@
-//! Several processes, and those that are killed.
+//! Concurrent processes, some of them killed.
 
 use std::env;
 use std::io::{BufRead, BufReader};
@@ -6,16 +6,16 @@ use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use microcache_store::random::number;
-use microcache_store::{Claim, DirectorySettings, Got, SharedTier, Tier, TierError};
+use microcache_store::{Claim, DirectorySettings, GetOutcome, SharedTier, Tier, TierError};
 
 use crate::place::{HOLD, LONG, Place, entry, found, id, mine, open_with};
 
-/// Set in the processes that a test starts: what they do, and where.
+/// Environment variable of child processes: their task and directory.
 const ROLE: &str = "MICROCACHE_TEST_DIRECTORY";
 const KEYS: usize = 20;
 const ROUNDS: usize = 300;
 
-/// This program again, doing one of the things below.
+/// Runs this program as a child process with a task.
 fn start(role: &str, place: &Place) -> Child {
     Command::new(env::current_exe().expect("this program"))
         .args(["--exact", "processes::another_process", "--nocapture"])
@@ -25,7 +25,7 @@ fn start(role: &str, place: &Place) -> Child {
         .expect("it starts")
 }
 
-/// Waits until it says so.
+/// Waits for its output.
 fn wait_for(child: &mut Child, word: &str) {
     let out = child.stdout.take().expect("it is piped");
     let mut lines = BufReader::new(out).lines();
@@ -33,7 +33,7 @@ fn wait_for(child: &mut Child, word: &str) {
     assert!(said, "it never said {word}");
 }
 
-/// Does nothing when it is run as a test.
+/// Entry point of child processes; does nothing as a test.
 #[tokio::test]
 async fn another_process() {
     let Ok(role) = env::var(ROLE) else { return };
@@ -54,7 +54,7 @@ async fn another_process() {
             let body = whole(0, 16 << 20);
             for round in 0.. {
                 let number = round % 4;
-                if let Ok(Claim::Mine(token)) = tier.claim(id(number), HOLD).await {
+                if let Ok(Claim::Granted(token)) = tier.claim(id(number), HOLD).await {
                     let mut spool = tier.spool(id(number), token).expect("a place");
                     for piece in body.chunks(100_000) {
                         let piece = bytes::Bytes::copy_from_slice(piece);
@@ -65,7 +65,7 @@ async fn another_process() {
                 }
             }
         }
-        // Until it is killed.
+        // Runs until killed.
         _ => {
             let tier = open_with(large(&place));
             println!("writing");
@@ -78,7 +78,7 @@ async fn another_process() {
     }
 }
 
-/// The same with bodies that are written while they arrive, by two at a time.
+/// Concurrent processes with spooled bodies, two at a time.
 #[tokio::test]
 async fn a_process_that_is_killed_while_a_body_arrives_leaves_it_whole_or_not() {
     let place = Place::new();
@@ -119,7 +119,7 @@ fn large(place: &Place) -> DirectorySettings {
     }
 }
 
-/// A body that says of which key it is and whether it is whole.
+/// Body that identifies its key and its completeness.
 fn whole(key: usize, length: usize) -> Vec<u8> {
     let mut body = vec![key as u8; length.max(1)];
     *body.last_mut().expect("it is not empty") = 255 - key as u8;
@@ -134,7 +134,7 @@ fn check(key: usize, (head, body): &(Vec<u8>, Vec<u8>)) {
     assert_eq!(*body, whole(key, body.len()));
 }
 
-/// Gets, puts, renews and removes; whatever is found was put under that key, and is whole.
+/// Random operations; each hit belongs to its key and is complete.
 async fn work_at_random(place: &Place) {
     let tier = open_with(DirectorySettings {
         capacity: 2 << 20,
@@ -153,10 +153,10 @@ async fn work_at_random(place: &Place) {
             0 => tier.remove(id(key)).await.expect("removed"),
             1 => tolerant(tier.put(id(key), record, LONG).await.map(drop)),
             2 => {
-                if let Ok(Claim::Mine(token)) = tier.claim(id(key), HOLD).await {
+                if let Ok(Claim::Granted(token)) = tier.claim(id(key), HOLD).await {
                     let head = head.into_bytes();
                     let from = tier.head(id(key)).await.expect("read").unwrap_or_default();
-                    // A head of another length would be a lie.
+                    // A head of another length would not match.
                     let to = if from == head {
                         head.into()
                     } else {
@@ -168,15 +168,15 @@ async fn work_at_random(place: &Place) {
                 }
             }
             _ => match tier.get_or_claim(id(key), HOLD).await.expect("looked") {
-                Got::Entry(found) => {
+                GetOutcome::Entry(found) => {
                     let body = found.body.bytes().expect("in memory").to_vec();
                     check(key, &(found.head.to_vec(), body));
                 }
-                Got::Missing(Claim::Theirs | Claim::Unstorable) => {}
-                Got::Missing(Claim::Mine(token)) if number().is_multiple_of(8) => {
+                GetOutcome::Missing(Claim::HeldElsewhere | Claim::Unstorable) => {}
+                GetOutcome::Missing(Claim::Granted(token)) if number().is_multiple_of(8) => {
                     tier.release(id(key), token).await.expect("released");
                 }
-                Got::Missing(Claim::Mine(token)) => {
+                GetOutcome::Missing(Claim::Granted(token)) => {
                     tolerant(
                         tier.put_claimed(id(key), record, LONG, token)
                             .await
@@ -226,7 +226,7 @@ async fn the_claim_of_a_process_that_is_killed_is_free_at_once() {
     wait_for(&mut child, "claimed");
     assert!(matches!(
         tier.get_or_claim(id(1), HOLD).await,
-        Ok(Got::Missing(Claim::Theirs))
+        Ok(GetOutcome::Missing(Claim::HeldElsewhere))
     ));
     child.kill().expect("killed");
     child.wait().expect("it has ended");
@@ -251,7 +251,7 @@ async fn a_process_that_is_killed_while_it_writes_leaves_whole_records_or_none()
         }
     }
     assert_eq!(tier.stats().corrupt, 0, "after {:?}", began.elapsed());
-    // Nobody holds a lock any more.
+    // No lock is left behind.
     tier.put(id(5), entry(b"head", b"body"), LONG)
         .await
         .expect("it is put");

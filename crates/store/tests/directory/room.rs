@@ -1,15 +1,15 @@
-//! The bound in bytes.
+//! Capacity of a shared directory.
 
 use std::fs::{self, File};
 use std::time::{Duration, SystemTime};
 
-use microcache_store::{DirectorySettings, Put, Tier};
+use microcache_store::{DirectorySettings, PutOutcome, Tier};
 
 use crate::place::{LONG, Place, entry, found, id, open_with};
 
 const MIB: u64 = 1024 * 1024;
 
-/// What all records take.
+/// Total size of all records.
 fn taken(place: &Place) -> u64 {
     let is_record = |name: &String| name.len() == 32;
     let records = place.names().into_iter().filter(is_record);
@@ -46,13 +46,13 @@ async fn what_was_used_least_recently_goes() {
             .unwrap();
         used_ago(&place, number, 100 - number as u64);
     }
-    // To read it is to use it.
+    // A read counts as a use.
     assert!(found(tier.get(id(0)).await).is_some());
     for number in 40..200 {
-        // Another process has another handle, and the bound is the directory's.
+        // Another process has its own handle, but the capacity is that of the directory.
         let tier = open_with(settings());
         let stored = tier.put(id(number), entry(b"head", &body), LONG).await;
-        assert_eq!(stored, Ok(Put::Stored));
+        assert_eq!(stored, Ok(PutOutcome::Stored));
         assert!(taken(&place) <= 4 * MIB);
         if number == 42 {
             assert!(found(tier.get(id(0)).await).is_some(), "it was used");
@@ -73,10 +73,10 @@ async fn what_would_take_half_of_all_or_is_too_large_is_refused() {
     });
     let body = vec![7; 600_000];
     let refused = tier.put(id(1), entry(b"head", &body), LONG).await;
-    assert_eq!(refused, Ok(Put::Refused));
+    assert_eq!(refused, Ok(PutOutcome::Refused));
     let body = vec![7; 2_000_000];
     let refused = tier.put(id(1), entry(b"head", &body), LONG).await;
-    assert_eq!(refused, Ok(Put::Refused));
+    assert_eq!(refused, Ok(PutOutcome::Refused));
     assert_eq!(tier.stats().refused, 1);
 }
 
@@ -97,7 +97,7 @@ async fn what_was_left_behind_goes_when_room_is_made_and_what_is_not_ours_stays(
     put(format!("{}.claim", id(1)), old);
     put(format!("{}.fedcba9876543210.new", id(1)), SystemTime::now());
     put("notes".to_owned(), old);
-    // Nobody knows any more how much there is.
+    // The total is lost and must be recounted.
     fs::remove_file(place.home().join("size")).unwrap();
     tier.put(id(2), entry(b"head", b"body"), LONG)
         .await

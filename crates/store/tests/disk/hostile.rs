@@ -1,4 +1,4 @@
-//! Somebody else may write above or within the directory, and puts there what would lead us elsewhere.
+//! Other users with write access above or within the directory, who plant links and files.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use microcache_store::disk::{Disk, DiskError, JOURNAL_LIMIT};
-use microcache_store::{LocalTier, Put, Tier, TierError};
+use microcache_store::{LocalTier, PutOutcome, Tier, TierError};
 
 use crate::{MIB, Place, body, id};
 
-/// What must stay as it is: a directory beside ours, with names in it that we give too.
+/// Neighbouring directory with names as used by the tier, which must stay unchanged.
 struct Victim(PathBuf);
 
 impl Victim {
@@ -62,7 +62,7 @@ fn home(place: &Place) -> PathBuf {
 
 fn refused(place: &Place) -> DiskError {
     let mut refused = None;
-    // When another test starts a process, that one has our lock too until it runs its own program.
+    // A child process of another test holds a copy of our lock until it calls exec.
     place.wait_until("free", || {
         let opened = Disk::open(place.settings(MIB), place.runtime.handle());
         let error = opened.expect_err("it is refused");
@@ -151,7 +151,7 @@ fn a_link_that_is_made_while_it_runs_leads_nowhere() {
     let _ = place.runtime.block_on(disk.remove(id("one")));
     assert!(victim.is_whole());
     fs::remove_file(&folder).expect("the link");
-    assert_eq!(place.put(&disk, "one", b"", body(1, 9)), Put::Stored);
+    assert_eq!(place.put(&disk, "one", b"", body(1, 9)), PutOutcome::Stored);
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn other_names_of_foreign_files_are_not_written_to() {
         let replaced = disk.replace_journal(vec![Bytes::from_static(b"record")]);
         place.runtime.block_on(replaced).expect("another file");
         assert_eq!(journal_of(&place, &disk), Ok(1));
-        // Damage is set aside, and not into what has that name.
+        // A damaged journal is set aside without following a link of that name.
         fs::write(&journal, b"damaged").expect("ours");
         assert_eq!(journal_of(&place, &disk), Ok(0));
         assert!(victim.is_whole());
@@ -217,7 +217,7 @@ fn a_renewal_writes_to_no_other_name() {
     fs::hard_link(place.path("one"), &other).expect("a link");
     let before = fs::read(&other).expect("a file");
     let renewed = disk.renew(id("one"), b"old"[..].into(), b"new"[..].into(), crate::HOUR);
-    assert_eq!(place.runtime.block_on(renewed), Ok(Put::Superseded));
+    assert_eq!(place.runtime.block_on(renewed), Ok(PutOutcome::Superseded));
     assert_eq!(fs::read(&other).expect("a file"), before);
 }
 

@@ -1,4 +1,4 @@
-//! The journal: what was written is there after a restart, and a kill, and damage is said.
+//! Journal: durability across restarts and kills, and reports of damage.
 
 use bytes::Bytes;
 use microcache_store::disk::JOURNAL_LIMIT;
@@ -36,7 +36,7 @@ fn records_outlive_the_process_in_their_order() {
     place.append(&disk, b"one").expect("it is written");
     place.append(&disk, b"").expect("it is written");
     disk = place.reopen(disk, &settings);
-    // Without a look before.
+    // Without a preceding load.
     place.append(&disk, b"three").expect("it is written");
     let loaded = place.load(&disk);
     assert_eq!(loaded.records, [&b"one"[..], b"", b"three"]);
@@ -115,7 +115,7 @@ fn a_directory_that_vanishes_takes_it_along() {
     assert_eq!(place.load(&disk).records, [&b"two"[..]]);
 }
 
-/// A child appends numbers and says each that is written; what it said is there after the kill.
+/// A child process appends numbers and prints each that is written; all of them survive its kill.
 #[test]
 fn what_was_written_outlives_a_kill() {
     const TEST: &str = "journal::what_was_written_outlives_a_kill";

@@ -1,14 +1,14 @@
-//! Entries page by page, and the removal of those that were seen.
+//! Paged listing, and removal of listed entries.
 
 use microcache_policy::vary::VaryNames;
 use microcache_policy::{Fields, Lifetime, Time};
-use microcache_store::{Epoch, Listed, LocalTier, Stored, encoding};
+use microcache_store::{Epoch, ListEntry, LocalTier, Stored, encoding};
 
 use super::*;
 
 impl Place {
-    /// Everything that is listed, in pages of at most so many.
-    fn list(&self, disk: &Disk, most: usize) -> Vec<Listed> {
+    /// Lists all entries, in pages of at most `most`.
+    fn list(&self, disk: &Disk, most: usize) -> Vec<ListEntry> {
         let (mut all, mut after) = (Vec::new(), None);
         loop {
             let page = self.runtime.block_on(disk.list(after, most));
@@ -22,7 +22,7 @@ impl Place {
         }
     }
 
-    fn remove_listed(&self, disk: &Disk, seen: &Listed) -> bool {
+    fn remove_listed(&self, disk: &Disk, seen: &ListEntry) -> bool {
         let removed = self.runtime.block_on(disk.remove_listed(seen));
         removed.expect("a working disk")
     }
@@ -48,7 +48,7 @@ fn every_entry_is_listed_once_in_order_whatever_the_page() {
             assert_eq!(listed.id, id(head));
         }
     }
-    // Before the index knows what is there.
+    // Before the scan is complete.
     disk = place.reopen(disk, &settings);
     assert_eq!(place.list(&disk, 100).len(), 601);
 }
@@ -102,7 +102,7 @@ fn a_head_says_what_is_stored() {
     let heads: Vec<_> = place
         .list(&disk, 10)
         .iter()
-        .filter_map(Listed::response)
+        .filter_map(ListEntry::response)
         .collect();
     let [head] = &heads[..] else {
         panic!("{heads:?}")

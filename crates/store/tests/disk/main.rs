@@ -1,4 +1,4 @@
-//! The disk tier, from outside: real files, real restarts, real kills.
+//! Disk tier, black box: real files, restarts and kills.
 
 mod hostile;
 mod journal;
@@ -16,20 +16,20 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use microcache_store::disk::{Disk, DiskError, DiskSettings};
-use microcache_store::{Content, Entry, EntryId, LocalTier, Put, Tier, TierError};
+use microcache_store::{Content, Entry, EntryId, LocalTier, PutOutcome, Tier, TierError};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime::{Builder, Runtime};
 
 const HOUR: Duration = Duration::from_hours(1);
-/// What the tier reckons for the name of a file.
+/// Space that the tier accounts for a file name.
 const NAME: u64 = 80;
 const MIB: u64 = 1024 * 1024;
-/// Only against a hang.
+/// Guard against hangs.
 const LONG: Duration = Duration::from_mins(1);
-/// Set in the processes that a test starts: the directory they work in.
+/// Environment variable of child processes: the directory to work in.
 const ROLE: &str = "MICROCACHE_TEST_DISK";
 
-/// A directory of the test's own, and a runtime for the background work.
+/// Directory of a test, with a runtime for background work.
 struct Place {
     directory: PathBuf,
     is_ours: bool,
@@ -46,7 +46,7 @@ impl Place {
         place
     }
 
-    /// Somebody else's place, where this one works too.
+    /// Uses the directory of another test process.
     fn at(directory: PathBuf) -> Self {
         let runtime = Builder::new_current_thread().enable_all().build();
         Self {
@@ -71,20 +71,20 @@ impl Place {
         disk
     }
 
-    /// Opens it again, as after a restart.
+    /// Opens the directory again, as after a restart.
     fn reopen(&mut self, disk: Arc<Disk>, settings: &DiskSettings) -> Arc<Disk> {
         drop(disk);
         self.start_runtime_anew();
         self.open_when_free(settings)
     }
 
-    /// Its end waits for whoever still works with the directory.
+    /// Dropping the runtime waits for operations in progress.
     fn start_runtime_anew(&mut self) {
         let runtime = Builder::new_current_thread().enable_all().build();
         self.runtime = runtime.expect("a runtime");
     }
 
-    /// When another test starts a process, that one has our lock too until it runs its own program.
+    /// A child process of another test holds a copy of our lock until it calls exec.
     fn open_when_free(&self, settings: &DiskSettings) -> Arc<Disk> {
         let mut opened = None;
         self.wait_until("free", || {
@@ -97,7 +97,7 @@ impl Place {
         opened.expect("it came true")
     }
 
-    fn put(&self, disk: &Disk, key: &str, head: &[u8], body: impl Into<Content>) -> Put {
+    fn put(&self, disk: &Disk, key: &str, head: &[u8], body: impl Into<Content>) -> PutOutcome {
         self.try_put(disk, key, head, body).expect("a working disk")
     }
 
@@ -107,7 +107,7 @@ impl Place {
         key: &str,
         head: &[u8],
         body: impl Into<Content>,
-    ) -> Result<Put, TierError> {
+    ) -> Result<PutOutcome, TierError> {
         let entry = Entry {
             head: Bytes::copy_from_slice(head),
             body: body.into(),
@@ -129,7 +129,7 @@ impl Place {
         home.join(&name[..2]).join(name)
     }
 
-    /// What the entries take, as the system sees it, and how many there are.
+    /// Space occupied by the entries according to the file system, and their number.
     fn used(&self) -> (u64, u64) {
         let mut used = (0, 0);
         walk(&self.directory, &mut |path, file| {
@@ -146,7 +146,7 @@ impl Place {
         directory.expect("a directory").count()
     }
 
-    /// Waits until something has come true, which nothing announces.
+    /// Polls for a condition that is not signalled.
     fn wait_until(&self, what: &str, mut is_true: impl FnMut() -> bool) {
         let began = Instant::now();
         while !is_true() {
@@ -169,7 +169,7 @@ fn id(key: &str) -> EntryId {
     EntryId::of(key.as_bytes())
 }
 
-/// Bytes that say where they come from.
+/// Bytes that depend on their origin.
 fn body(seed: u64, len: usize) -> Bytes {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let next = || {
@@ -192,7 +192,7 @@ fn read_all(content: &Content) -> Bytes {
         Content::File(file) => (0..file.blocks())
             .flat_map(|number| file.read_block(number).expect("a good block"))
             .collect(),
-        Content::Lent(_) => panic!("a tier gives the file itself"),
+        Content::Weak(_) => panic!("a tier gives the file itself"),
     }
 }
 
@@ -208,7 +208,7 @@ fn walk(directory: &Path, see: &mut impl FnMut(&Path, &fs::Metadata)) {
     }
 }
 
-/// This test again, in a process of its own.
+/// Runs this test in a child process.
 fn start_child(test: &str, directory: &Path, before: &str) -> Child {
     let this = std::env::current_exe().expect("a path");
     Command::new("sh")
@@ -238,7 +238,7 @@ fn what_is_put_can_be_got_at_any_size_and_after_a_restart() {
         let head = body(1, head_len);
         assert_eq!(
             place.put(&disk, &size.to_string(), &head, body(2, size)),
-            Put::Stored
+            PutOutcome::Stored
         );
     }
     let check = |place: &Place, disk: &Disk| {
@@ -270,7 +270,7 @@ fn the_first_hit_after_a_restart_needs_no_scan_and_the_scan_counts_everything() 
     }
     let before = disk.stats();
     let disk = place.reopen(disk, &place.settings(64 * MIB));
-    // Nothing of the scan has run: the runtime is driven by this very call.
+    // The scan has not run: the runtime is driven by this very call.
     assert_eq!(disk.stats().entries, Some(0));
     assert!(place.get(&disk, "7").is_some());
     assert!(place.get(&disk, "absent").is_none());
@@ -302,7 +302,7 @@ fn a_removal_holds_and_so_it_does_after_a_restart() {
     );
     let disk = place.reopen(disk, &place.settings(MIB));
     assert!(place.get(&disk, "one").is_none());
-    // Removed while nobody knows yet whether it is there.
+    // Removed before the scan has found it.
     place.put(&disk, "two", b"head", body(1, 100));
     let disk = place.reopen(disk, &place.settings(MIB));
     place
@@ -322,7 +322,7 @@ fn what_began_before_a_removal_is_not_stored_after_it() {
         head: Bytes::new(),
         body: Content::default(),
     };
-    // They begin now, and are done later.
+    // Started now, completed later.
     let one = disk.put(id("one"), empty(), HOUR);
     let other = disk.put(id("other"), empty(), HOUR);
     let mut spool = disk.spool().expect("room for one");
@@ -335,14 +335,17 @@ fn what_began_before_a_removal_is_not_stored_after_it() {
         .block_on(disk.remove(id("one")))
         .expect("a removal");
     let put = |put| place.runtime.block_on(put);
-    assert_eq!(put(one), Ok(Put::Superseded));
-    assert_eq!(put(other), Ok(Put::Stored));
+    assert_eq!(put(one), Ok(PutOutcome::Superseded));
+    assert_eq!(put(other), Ok(PutOutcome::Stored));
     let spooled = place
         .runtime
         .block_on(spool.finish(id("one"), Bytes::new(), HOUR));
     assert!(matches!(spooled, Err(TierError::Failed(_))), "{spooled:?}");
     assert!(place.get(&disk, "one").is_none());
-    assert_eq!(put(disk.put(id("one"), empty(), HOUR)), Ok(Put::Stored));
+    assert_eq!(
+        put(disk.put(id("one"), empty(), HOUR)),
+        Ok(PutOutcome::Stored)
+    );
     assert_eq!(place.temporaries(), 0);
 }
 
@@ -372,7 +375,7 @@ fn a_body_larger_than_memory_is_spooled() {
     for key in ["one", "two"] {
         assert_eq!(
             place.put(&disk, key, b"new head", entry.body.clone()),
-            Put::Stored
+            PutOutcome::Stored
         );
     }
     let disk = place.reopen(disk, &place.settings(64 * MIB));
@@ -422,7 +425,7 @@ fn the_bounds_hold_and_are_used() {
         for number in 0..1200 {
             assert_eq!(
                 place.put(&disk, &number.to_string(), b"head", body(number, size)),
-                Put::Stored
+                PutOutcome::Stored
             );
             assert!(disk.stats().bytes <= Some(capacity));
         }
@@ -448,11 +451,11 @@ fn large_ones_make_room_and_too_large_ones_are_refused() {
     }
     assert_eq!(
         place.put(&disk, "large", b"head", body(1, 2_000_000)),
-        Put::Stored
+        PutOutcome::Stored
     );
     assert_eq!(
         place.put(&disk, "too large", b"head", body(1, 2_200_000)),
-        Put::Refused
+        PutOutcome::Refused
     );
     assert_eq!(disk.stats().refused, 1);
     assert!(place.get(&disk, "large").is_some());
@@ -470,7 +473,7 @@ fn what_is_used_stays() {
         place.put(&disk, &number.to_string(), b"head", body(number, 4000));
         if number % 20 == 0 {
             assert!(place.get(&disk, "small").is_some(), "gone after {number}");
-            // Memory answers with this one, and does not ask the disk.
+            // Served by memory without a lookup on disk.
             if let Content::File(file) = &large.body {
                 file.touch();
             }
@@ -569,9 +572,7 @@ fn a_directory_has_one_process() {
     let (directory, pid) = (place.directory.display(), std::process::id());
     assert_eq!(
         error,
-        format!(
-            "{directory} is in use by process {pid}: every process needs a directory of its own"
-        ),
+        format!("{directory} is in use by process {pid}; each process needs its own directory"),
     );
     drop(disk);
 }
@@ -668,7 +669,7 @@ fn what_is_over_leaves_by_itself() {
         body: Content::default(),
     };
     let put = disk.put(id("one"), entry, Duration::ZERO);
-    assert_eq!(place.runtime.block_on(put), Ok(Put::Stored));
+    assert_eq!(place.runtime.block_on(put), Ok(PutOutcome::Stored));
     place.put(&disk, "two", b"", body(1, 10));
     place.wait_until("the end of it", || disk.stats().entries == Some(1));
     assert!(place.get(&disk, "one").is_none());
@@ -686,7 +687,7 @@ fn forever_is_long_enough() {
         body: Content::default(),
     };
     let put = disk.put(id("one"), entry, Duration::MAX);
-    assert_eq!(place.runtime.block_on(put), Ok(Put::Stored));
+    assert_eq!(place.runtime.block_on(put), Ok(PutOutcome::Stored));
     assert!(place.get(&disk, "one").is_some());
 }
 
@@ -733,7 +734,7 @@ fn a_changed_block_of_a_large_body_spoils_no_other() {
         .open(place.path("one"))
         .expect("a file");
     file.write_all_at(&[0; 8], 300_000).expect("a write");
-    // A disk that errs does not change the time with it.
+    // A failing disk does not update the time of the first failure.
     file.set_modified(SystemTime::now() + HOUR)
         .expect("our own file");
     let entry = place.get(&disk, "one").expect("its head is good");
@@ -804,7 +805,7 @@ fn open_files_have_a_bound_and_make_room_for_each_other() {
         place.get(&disk, "huge").is_none(),
         "too large for memory, and no file may be opened"
     );
-    // Replaced while they are held, they still count.
+    // Replaced while referenced, they still count.
     for key in keys {
         place.put(&disk, key, b"head", body(2, 200_000));
     }
@@ -832,7 +833,7 @@ fn a_directory_that_vanishes_comes_back() {
     assert!(place.get(&disk, "one").is_none());
     assert_eq!(
         place.put(&disk, "three", b"head", body(3, 100)),
-        Put::Stored
+        PutOutcome::Stored
     );
     place.runtime.block_on(disk.counted());
     assert!(place.get(&disk, "two").is_none());
@@ -868,7 +869,10 @@ fn a_directory_that_fails_is_reported_and_used_again_when_it_works() {
     );
     assert!(place.get(&disk, "one").is_some(), "reading works");
     fs::remove_file(&temporary).expect("it is there");
-    assert_eq!(place.put(&disk, "two", b"head", body(1, 100)), Put::Stored);
+    assert_eq!(
+        place.put(&disk, "two", b"head", body(1, 100)),
+        PutOutcome::Stored
+    );
     assert_eq!(disk.stats().degraded, [""; 0]);
     assert_eq!(disk.stats().bytes, Some(2 * (4096 + NAME)));
 }
@@ -895,7 +899,7 @@ fn a_full_disk_is_reported_and_used_again_when_there_is_room() {
     }
     let place = Place::new();
     let test = "a_full_disk_is_reported_and_used_again_when_there_is_room";
-    // In blocks of 512 bytes, or of 1,024: both are less than what is written.
+    // In blocks of 512 or 1,024 bytes, less than is written.
     let child = start_child(test, &place.directory, "trap '' XFSZ; ulimit -S -f 256;");
     let output = child.wait_with_output().expect("an end");
     let said = String::from_utf8_lossy(&output.stdout);
@@ -909,7 +913,7 @@ fn meet_a_full_disk(place: &Place) {
     let disk = place.open(place.settings(64 * MIB));
     assert_eq!(
         place.put(&disk, "small", b"head", body(1, 10_000)),
-        Put::Stored
+        PutOutcome::Stored
     );
     let put = place.try_put(&disk, "large", b"head", body(1, 5_000_000));
     assert!(matches!(put, Err(TierError::Failed(_))), "{put:?}");
@@ -935,7 +939,7 @@ fn meet_a_full_disk(place: &Place) {
     .expect("our own limit");
     assert_eq!(
         place.put(&disk, "large", b"head", body(1, 5_000_000)),
-        Put::Stored
+        PutOutcome::Stored
     );
     assert_eq!(disk.stats().degraded, [""; 0]);
     println!("it works again");
@@ -973,7 +977,7 @@ fn write_until_killed(place: &Place) -> ! {
     println!("writing now");
     let start = u64::from(std::process::id()) << 32;
     for version in start.. {
-        // The number of the process can be so large that the products wrap.
+        // The process id can be large enough for the products to wrap.
         let key = (version.wrapping_mul(7919) % KEYS).to_string();
         let len = (version.wrapping_mul(104_729) % 300_000) as usize;
         let contents = body(version, len);
@@ -997,7 +1001,7 @@ fn write_until_killed(place: &Place) -> ! {
     unreachable!("nobody writes for so long")
 }
 
-/// How many entries there are, all of them as they were written.
+/// Number of entries, all of them verified.
 fn check_after_a_kill(place: &mut Place) -> u64 {
     let disk = place.open_when_free(&place.settings(KILLED_CAPACITY));
     assert_eq!(place.temporaries(), 0);
@@ -1026,7 +1030,7 @@ fn check_after_a_kill(place: &mut Place) -> u64 {
     found
 }
 
-/// Where nothing ever waits for a disk, and the one that most tests use.
+/// A file system without blocking reads, and the one used by most tests.
 fn places() -> [Place; 2] {
     let mut in_memory = Place::at(PathBuf::from(format!(
         "/dev/shm/microcache-disk-{}-{:?}",
@@ -1037,7 +1041,7 @@ fn places() -> [Place; 2] {
     [in_memory, Place::new()]
 }
 
-/// Whether files there are read without waiting; most are, but not those of a network or of FUSE.
+/// Returns whether files there are read without blocking; not on network file systems and FUSE.
 fn is_at_hand_in(place: &Place) -> bool {
     let found = rustix::fs::statfs(&place.directory).expect("a file system");
     [0x0102_1994, 0xEF53, 0x5846_5342, 0x9123_683E, 0xF2F5_2010].contains(&found.f_type)
@@ -1052,7 +1056,7 @@ fn what_the_system_has_in_memory_is_at_hand() {
         for size in sizes {
             place.put(&disk, &size.to_string(), &body(1, size / 9), body(2, size));
         }
-        // What was written just now is open. After a restart nothing is.
+        // A file just written is open; after a restart none is.
         let disk = place.reopen(disk, &settings);
         place.runtime.block_on(disk.counted());
         for size in sizes {
@@ -1066,7 +1070,7 @@ fn what_the_system_has_in_memory_is_at_hand() {
             assert_eq!(in_file, size > 16_384, "{size}");
         }
         assert!(disk.try_get(id("missing")).is_none());
-        // Once a large one is open, it is at hand everywhere.
+        // Once open, a large entry is available without blocking everywhere.
         place.get(&disk, "131073").expect("there");
         let open = disk.try_get(id("131073")).expect("open");
         assert_eq!(read_all(&open.body), body(2, 131_073));
@@ -1115,7 +1119,7 @@ fn what_is_not_as_it_was_written_is_not_at_hand() {
         }
         let disk = place.reopen(disk, &settings);
         place.runtime.block_on(disk.counted());
-        // What is damaged is damaged for all who ask, until it is looked at where it is removed.
+        // Non-blocking lookups skip the damaged entry; a blocking one removes it.
         for damaged in damages.into_iter().flatten() {
             let key = key(damaged);
             assert!(disk.try_get(id(&key)).is_none(), "{key}");
@@ -1178,8 +1182,7 @@ fn what_the_disk_has_to_be_asked_for_is_not_at_hand() {
         if lies_in_memory {
             assert!(is_at_hand());
         } else {
-            // The look itself has the system begin to read, which a fast disk may have ended
-            // before the look does.
+            // The non-blocking read starts read-ahead, which a fast disk may complete before it returns.
             let deadline = Instant::now() + Duration::from_secs(20);
             while is_at_hand() {
                 assert!(Instant::now() < deadline, "what must be read is at hand");

@@ -1,18 +1,18 @@
-//! Other heads for bodies that stay where they are.
+//! In-place renewal of heads.
 
 use super::*;
 
-/// Its head is renewed where it is.
+/// Size of a body whose head is renewed in place.
 const LARGE: usize = 1_500_000;
 
 impl Place {
-    fn renew(&self, disk: &Disk, key: &str, from: &Entry, head: &str) -> Put {
+    fn renew(&self, disk: &Disk, key: &str, from: &Entry, head: &str) -> PutOutcome {
         let head = Bytes::copy_from_slice(head.as_bytes());
         let renewed = disk.renew(id(key), from.head.clone(), head, HOUR);
         self.runtime.block_on(renewed).expect("a working disk")
     }
 
-    /// What is there, which has to have this body.
+    /// Head of the entry, which must have this body.
     fn head_of(&self, disk: &Disk, key: &str, body: &Bytes) -> Bytes {
         let entry = self.get(disk, key).expect("it is there");
         assert!(read_all(&entry.body) == *body);
@@ -30,15 +30,15 @@ fn a_large_body_stays_and_has_another_head() {
     let before = fs::metadata(place.path("key")).unwrap();
     for number in 1..6 {
         let from = place.get(&disk, "key").expect("it is there");
-        // Longer and shorter ones by turns.
+        // Longer and shorter heads in turn.
         let head = format!("head {number}{}", "x".repeat(number % 2 * 5000));
-        assert_eq!(place.renew(&disk, "key", &from, &head), Put::Stored);
+        assert_eq!(place.renew(&disk, "key", &from, &head), PutOutcome::Stored);
         assert_eq!(place.head_of(&disk, "key", &body), head);
         disk = place.reopen(disk, &settings);
         assert_eq!(place.head_of(&disk, "key", &body), head);
         assert_eq!(
             place.renew(&disk, "key", &from, "an old one"),
-            Put::Superseded
+            PutOutcome::Superseded
         );
     }
     let after = fs::metadata(place.path("key")).unwrap();
@@ -61,7 +61,7 @@ fn a_body_that_was_spooled_has_another_head() {
     kept.expect("it is kept");
     let inode = fs::metadata(place.path("key")).unwrap().ino();
     let from = place.get(&disk, "key").expect("it is there");
-    assert_eq!(place.renew(&disk, "key", &from, "new"), Put::Stored);
+    assert_eq!(place.renew(&disk, "key", &from, "new"), PutOutcome::Stored);
     assert_eq!(place.head_of(&disk, "key", &body), "new");
     assert_eq!(fs::metadata(place.path("key")).unwrap().ino(), inode);
 }
@@ -77,7 +77,7 @@ fn where_there_is_no_room_before_the_body_the_file_is_written_anew() {
     let long = "x".repeat(40_000);
     for (key, body, head) in [("small", &small, "new"), ("large", &large, &long)] {
         let from = place.get(&disk, key).expect("it is there");
-        assert_eq!(place.renew(&disk, key, &from, head), Put::Stored);
+        assert_eq!(place.renew(&disk, key, &from, head), PutOutcome::Stored);
         assert_eq!(place.head_of(&disk, key, body), head);
     }
     disk = place.reopen(disk, &settings);
@@ -96,9 +96,12 @@ fn what_was_removed_is_not_renewed() {
             .runtime
             .block_on(disk.remove(id("key")))
             .expect("it is removed");
-        assert_eq!(place.renew(&disk, "key", &from, "new"), Put::Superseded);
+        assert_eq!(
+            place.renew(&disk, "key", &from, "new"),
+            PutOutcome::Superseded
+        );
         assert!(place.get(&disk, "key").is_none());
-        // One that has begun before.
+        // A store that began before the renewal.
         place.put(&disk, "key", b"old", body(1, length));
         let from = place.get(&disk, "key").expect("it is there");
         let renewal = disk.renew(id("key"), from.head, Bytes::from_static(b"new"), HOUR);
@@ -107,13 +110,13 @@ fn what_was_removed_is_not_renewed() {
             .block_on(disk.remove(id("key")))
             .expect("it is removed");
         let renewed = place.runtime.block_on(renewal);
-        assert_eq!(renewed, Ok(Put::Superseded));
+        assert_eq!(renewed, Ok(PutOutcome::Superseded));
         assert!(place.get(&disk, "key").is_none());
         assert!(!place.path("key").exists());
     }
 }
 
-/// A process that is killed leaves the beginning of what it was writing.
+/// A killed process leaves a partial write.
 #[test]
 fn wherever_a_renewal_stops_there_is_the_old_head_or_the_new_one() {
     let mut place = Place::new();
@@ -125,14 +128,14 @@ fn wherever_a_renewal_stops_there_is_the_old_head_or_the_new_one() {
         let before = fs::read(place.path("key")).unwrap();
         let from = place.get(&disk, "key").expect("it is there");
         let head = format!("head {number}");
-        assert_eq!(place.renew(&disk, "key", &from, &head), Put::Stored);
+        assert_eq!(place.renew(&disk, "key", &from, &head), PutOutcome::Stored);
         let after = fs::read(place.path("key")).unwrap();
         let modified = fs::metadata(place.path("key")).unwrap().modified().unwrap();
         let changed: Vec<_> = (0..before.len())
             .filter(|&at| before[at] != after[at])
             .collect();
         let mut torn = before;
-        // The second place is taken away after the first one has been written, as it lies behind it.
+        // The second position is erased after the first one has been written.
         for at in changed {
             torn[at] = after[at];
             fs::write(place.path("key"), &torn).unwrap();
@@ -156,7 +159,7 @@ fn killed_at_any_moment_a_renewal_leaves_one_of_the_heads() {
         for number in 0..u64::MAX {
             let from = place.get(&disk, "key").expect("it is there");
             let head = format!("{number} {}", "x".repeat(number as usize % 7 * 3000));
-            assert_eq!(place.renew(&disk, "key", &from, &head), Put::Stored);
+            assert_eq!(place.renew(&disk, "key", &from, &head), PutOutcome::Stored);
             println!("{number}");
         }
     }

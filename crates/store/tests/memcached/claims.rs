@@ -1,8 +1,8 @@
-//! One fetch per fleet, and what a purge does to it.
+//! Claims: one fetch per fleet, also across purges.
 
 use std::time::{Duration, Instant};
 
-use microcache_store::{Claim, Got, Put, SharedTier, Tier};
+use microcache_store::{Claim, GetOutcome, PutOutcome, SharedTier, Tier};
 
 use crate::node::Node;
 use crate::pool::{HOLD, LONG, Pool, entry, eventually, found, id, is_missing, mine, patient};
@@ -23,8 +23,8 @@ async fn of_all_who_find_nothing_one_brings_it() {
         let mut tokens = Vec::new();
         for answer in [asked.0, asked.1, asked.2, asked.3] {
             match answer {
-                Ok(Got::Missing(Claim::Mine(token))) => tokens.push(token),
-                Ok(Got::Missing(Claim::Theirs)) => {}
+                Ok(GetOutcome::Missing(Claim::Granted(token))) => tokens.push(token),
+                Ok(GetOutcome::Missing(Claim::HeldElsewhere)) => {}
                 other => panic!("{other:?}"),
             }
         }
@@ -34,7 +34,7 @@ async fn of_all_who_find_nothing_one_brings_it() {
         let stored = a
             .put_claimed(id, entry(b"head", b"body"), LONG, tokens[0])
             .await;
-        assert_eq!(stored, Ok(Put::Stored));
+        assert_eq!(stored, Ok(PutOutcome::Stored));
         assert!(found(d.get_or_claim(id, HOLD).await).is_some());
     }
 }
@@ -48,8 +48,8 @@ async fn of_all_who_find_it_stale_one_renews_it() {
     for round in 0..3 {
         let (a, b) = tokio::join!(one.claim(id, HOLD), other.claim(id, HOLD));
         let (winner, token, loser) = match (a.unwrap(), b.unwrap()) {
-            (Claim::Mine(token), Claim::Theirs) => (&one, token, &other),
-            (Claim::Theirs, Claim::Mine(token)) => (&other, token, &one),
+            (Claim::Granted(token), Claim::HeldElsewhere) => (&one, token, &other),
+            (Claim::HeldElsewhere, Claim::Granted(token)) => (&other, token, &one),
             both => panic!("{both:?}"),
         };
         assert!(
@@ -62,9 +62,9 @@ async fn of_all_who_find_it_stale_one_renews_it() {
             let stored = winner
                 .put_claimed(id, entry(b"head", b"new"), LONG, token)
                 .await;
-            assert_eq!(stored, Ok(Put::Stored));
+            assert_eq!(stored, Ok(PutOutcome::Stored));
         }
-        // The lock is taken away behind the answer's back.
+        // The lock is deleted before the response is evaluated.
         let lock = format!("mc1:{id}:r");
         eventually("the lock is gone", || !node.has(&lock)).await;
     }
@@ -86,15 +86,15 @@ async fn a_purge_after_the_claim_wins() {
         let stored = filler
             .put_claimed(id, entry(b"head", &body), LONG, token)
             .await;
-        assert_eq!(stored, Ok(Put::Superseded));
+        assert_eq!(stored, Ok(PutOutcome::Superseded));
         assert!(is_missing(&filler.get(id).await));
 
         filler.put(id, entry(b"head", &body), LONG).await.unwrap();
-        let Ok(Claim::Mine(token)) = filler.claim(id, HOLD).await else {
+        let Ok(Claim::Granted(token)) = filler.claim(id, HOLD).await else {
             panic!("not mine");
         };
         purger.remove(id).await.unwrap();
-        // Somebody else was quicker to bring a new one.
+        // Another client stores a new record first.
         let newer = mine(purger.get_or_claim(id, HOLD).await);
         purger
             .put_claimed(id, entry(b"head", b"newer"), LONG, newer)
@@ -103,7 +103,7 @@ async fn a_purge_after_the_claim_wins() {
         let stored = filler
             .put_claimed(id, entry(b"head", &body), LONG, token)
             .await;
-        assert_eq!(stored, Ok(Put::Superseded));
+        assert_eq!(stored, Ok(PutOutcome::Superseded));
         assert_eq!(
             found(filler.get(id).await),
             Some((b"head".to_vec(), b"newer".to_vec()))
@@ -119,28 +119,31 @@ async fn a_claim_that_is_given_back_is_free() {
     let token = mine(pool.get_or_claim(id, HOLD).await);
     assert!(matches!(
         pool.get_or_claim(id, HOLD).await,
-        Ok(Got::Missing(Claim::Theirs))
+        Ok(GetOutcome::Missing(Claim::HeldElsewhere))
     ));
-    assert!(matches!(pool.claim(id, HOLD).await, Ok(Claim::Theirs)));
+    assert!(matches!(
+        pool.claim(id, HOLD).await,
+        Ok(Claim::HeldElsewhere)
+    ));
     pool.release(id, token).await.unwrap();
     pool.release(id, token).await.unwrap();
-    // A renewal of what is not there is a fill.
-    let Ok(Claim::Mine(token)) = pool.claim(id, HOLD).await else {
+    // The renewal of a missing record becomes a fill.
+    let Ok(Claim::Granted(token)) = pool.claim(id, HOLD).await else {
         panic!("not mine");
     };
     assert!(matches!(
         pool.get_or_claim(id, HOLD).await,
-        Ok(Got::Missing(Claim::Theirs))
+        Ok(GetOutcome::Missing(Claim::HeldElsewhere))
     ));
     let stored = pool
         .put_claimed(id, entry(b"head", b"body"), LONG, token)
         .await;
-    assert_eq!(stored, Ok(Put::Stored));
-    // What is stored is not taken away by giving back an old claim.
+    assert_eq!(stored, Ok(PutOutcome::Stored));
+    // Releasing an old claim does not delete the stored record.
     pool.release(id, token).await.unwrap();
     assert!(found(pool.get(id).await).is_some());
-    // Nor does anything of the fill stand in the way of a renewal.
-    assert!(matches!(pool.claim(id, HOLD).await, Ok(Claim::Mine(_))));
+    // The fill leaves nothing that would prevent a renewal.
+    assert!(matches!(pool.claim(id, HOLD).await, Ok(Claim::Granted(_))));
 }
 
 #[tokio::test]
@@ -155,17 +158,18 @@ async fn the_claim_of_a_winner_that_died_runs_out() {
     let lost = mine(pool.get_or_claim(fill, hold).await);
     assert!(matches!(
         pool.claim(renewal, hold).await,
-        Ok(Claim::Mine(_))
+        Ok(Claim::Granted(_))
     ));
     let begun = Instant::now();
     let (mut fill_again, mut renewal_again) = (None, None);
     while fill_again.is_none() || renewal_again.is_none() {
         assert!(begun.elapsed() < Duration::from_secs(20), "held for ever");
-        if let Ok(Got::Missing(Claim::Mine(token))) = pool.get_or_claim(fill, HOLD).await {
+        if let Ok(GetOutcome::Missing(Claim::Granted(token))) = pool.get_or_claim(fill, HOLD).await
+        {
             assert!(begun.elapsed() >= hold, "it was still held");
             fill_again = Some(token);
         }
-        if let Ok(Claim::Mine(token)) = pool.claim(renewal, HOLD).await {
+        if let Ok(Claim::Granted(token)) = pool.claim(renewal, HOLD).await {
             assert!(begun.elapsed() >= hold, "it was still held");
             renewal_again = Some(token);
         }
@@ -174,11 +178,11 @@ async fn the_claim_of_a_winner_that_died_runs_out() {
     let late = pool
         .put_claimed(fill, entry(b"head", b"late"), LONG, lost)
         .await;
-    assert_eq!(late, Ok(Put::Superseded));
+    assert_eq!(late, Ok(PutOutcome::Superseded));
     let stored = pool
         .put_claimed(fill, entry(b"head", b"body"), LONG, fill_again.unwrap())
         .await;
-    assert_eq!(stored, Ok(Put::Stored));
+    assert_eq!(stored, Ok(PutOutcome::Stored));
 }
 
 #[tokio::test]
@@ -198,7 +202,10 @@ async fn a_claim_lasts_no_longer_than_ours_do() {
         node.command(&format!("mg {record} v N{forged}\r\n"));
         assert!(!ours.contains(&left(&record)), "{}", left(&record));
         let got = pool.get_or_claim(id(1), HOLD).await;
-        assert!(matches!(got, Ok(Got::Missing(Claim::Theirs))), "{got:?}");
+        assert!(
+            matches!(got, Ok(GetOutcome::Missing(Claim::HeldElsewhere))),
+            "{got:?}"
+        );
         assert!(ours.contains(&left(&record)), "{}", left(&record));
         node.command(&format!("md {record}\r\n"));
     }
@@ -207,11 +214,11 @@ async fn a_claim_lasts_no_longer_than_ours_do() {
     for forged in [0, 2_000_000, 2_147_000_000_u64] {
         node.command(&format!("ms {lock} 0 T{forged}\r\n\r\n"));
         assert!(!ours.contains(&left(&lock)), "{}", left(&lock));
-        assert_eq!(pool.claim(id(1), HOLD).await, Ok(Claim::Theirs));
+        assert_eq!(pool.claim(id(1), HOLD).await, Ok(Claim::HeldElsewhere));
         assert!(ours.contains(&left(&lock)), "{}", left(&lock));
-        // It is the same one still, and a shorter time is kept.
+        // The claim is unchanged, and a shorter lifetime is kept.
         node.command(&format!("mg {lock} T7\r\n"));
-        assert_eq!(pool.claim(id(1), HOLD).await, Ok(Claim::Theirs));
+        assert_eq!(pool.claim(id(1), HOLD).await, Ok(Claim::HeldElsewhere));
         assert!(left(&lock) <= 7);
     }
     assert!(found(pool.get(id(1)).await).is_some());

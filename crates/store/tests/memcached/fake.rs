@@ -1,4 +1,4 @@
-//! Servers that are no memcached, or a bad one.
+//! Fake servers that violate memcached's protocol.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -9,29 +9,29 @@ use std::thread;
 
 use microcache_store::memcached::ServerAddress;
 
-/// Its threads end with their connections; the listener's ends with the process.
+/// Connection threads end with their connections, the listener with the process.
 pub(crate) struct Fake {
     address: SocketAddr,
     accepted: Arc<AtomicUsize>,
 }
 
 impl Fake {
-    /// Says the same to whatever comes.
+    /// Sends the same response to every request.
     pub(crate) fn answering(answer: &'static [u8]) -> Self {
         Self::listen(move |stream| {
             thread::spawn(move || converse(stream, |_| answer.to_vec()));
         })
     }
 
-    /// Hears something, and closes the connection.
+    /// Reads a request and closes the connection.
     pub(crate) fn closing() -> Self {
         Self::listen(|mut stream| {
             thread::spawn(move || stream.read(&mut [0; 4096]));
         })
     }
 
-    /// Greets like memcached and reports nothing. The first connection that asks for an item gets
-    /// `first`, but only when there is another one, which gets `others`.
+    /// Greets like memcached without statistics. The first connection that requests an item receives
+    /// `first`, but only once a second one exists, which receives `others`.
     pub(crate) fn late(first: &'static [u8], others: &'static [u8]) -> Self {
         let gets = Arc::new(AtomicUsize::new(0));
         let (tell, told) = channel();
@@ -72,13 +72,13 @@ impl Fake {
         self.address.to_string().parse().expect("an address")
     }
 
-    /// Connections so far.
+    /// Number of connections so far.
     pub(crate) fn accepted(&self) -> usize {
         self.accepted.load(Ordering::SeqCst)
     }
 }
 
-/// Answers each line until the connection ends.
+/// Responds to each line until the connection ends.
 fn converse(mut stream: TcpStream, mut answer: impl FnMut(&[u8]) -> Vec<u8>) {
     let mut line = Vec::new();
     let mut byte = [0];

@@ -1,4 +1,4 @@
-//! The log that processes share.
+//! Shared purge log.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ async fn a_log_that_was_lost_says_so() {
     let anew = loop {
         match pool.read_log(0, before, BEGINNING).await {
             Ok(page) if !page.records.is_empty() => break page,
-            // It is not in service again yet.
+            // Not yet back in service.
             _ => tokio::time::sleep(Duration::from_millis(10)).await,
         }
     };
@@ -76,7 +76,7 @@ async fn a_writer_that_dies_before_it_has_written_keeps_nobody_from_reading() {
     let pool = Pool::new([&node], patient());
     append(&*pool, &["a"]).await;
     let end = last(&read(&*pool, 0).await);
-    // It has counted, and is gone; the next one writes.
+    // Killed between counting and storing; the next writer continues.
     node.command("ma mcl1\r\n");
     append(&*pool, &["b"]).await;
     let page = loop {
@@ -126,7 +126,7 @@ async fn a_counter_that_cannot_be_read_is_a_lost_log() {
         append(&*pool, &["b"]).await;
         assert_eq!(texts(&read(&*pool, anew).await), ["b"], "{odd}");
     }
-    // It counts over the end, and is none then.
+    // The counter overflows and is invalid afterwards.
     let before = last(&read(&*pool, 0).await);
     node.set("mcl1", b"18446744073709551614");
     let told = pool.append_to_log(0, vec![Bytes::from_static(b"c"); 3], BEGINNING);

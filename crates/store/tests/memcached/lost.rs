@@ -1,9 +1,9 @@
-//! Servers that die, hang, miss something and come back.
+//! Servers that crash, hang, miss removals and return.
 
 use std::time::Duration;
 
-use microcache_store::memcached::{MemcachedSettings, WhenLost};
-use microcache_store::{Claim, Got, Put, SharedTier, Tier, TierError};
+use microcache_store::memcached::{LostServerPolicy, MemcachedSettings};
+use microcache_store::{Claim, GetOutcome, PutOutcome, SharedTier, Tier, TierError};
 
 use crate::node::Node;
 use crate::pool::{HOLD, LONG, Pool, entry, eventually, found, id, is_missing, mine, quick};
@@ -15,7 +15,7 @@ async fn a_killed_server_costs_its_keys_and_returns() {
     let pool = Pool::new(&nodes, quick());
     for number in 0..KEYS {
         let stored = pool.put(id(number), entry(b"h", b"b"), LONG).await;
-        assert_eq!(stored, Ok(Put::Stored));
+        assert_eq!(stored, Ok(PutOutcome::Stored));
     }
     nodes[2].kill();
     let mut hits = 0;
@@ -23,7 +23,7 @@ async fn a_killed_server_costs_its_keys_and_returns() {
         match pool.get(id(number)).await {
             Ok(Some(_)) => hits += 1,
             Ok(None) | Err(_) => {
-                // What was lost is kept by the next server, once this one is known to be lost.
+                // Lost records are stored by the next server once this one is out of service.
                 let _ = pool.put(id(number), entry(b"h", b"b"), LONG).await;
             }
         }
@@ -38,7 +38,7 @@ async fn a_killed_server_costs_its_keys_and_returns() {
     for number in 0..KEYS {
         if is_missing(&pool.get(id(number)).await) {
             let stored = pool.put(id(number), entry(b"h", b"b"), LONG).await;
-            assert_eq!(stored, Ok(Put::Stored));
+            assert_eq!(stored, Ok(PutOutcome::Stored));
         }
         assert!(found(pool.get(id(number)).await).is_some());
     }
@@ -58,7 +58,7 @@ async fn a_killed_server_costs_its_keys_and_returns() {
 async fn keys_of_a_lost_server_can_stay_misses() {
     let mut nodes = [Node::start(), Node::start()];
     let settings = MemcachedSettings {
-        when_lost: WhenLost::Miss,
+        when_lost: LostServerPolicy::Miss,
         ..quick()
     };
     let pool = Pool::new(&nodes, settings);
@@ -67,7 +67,7 @@ async fn keys_of_a_lost_server_can_stay_misses() {
     let mut down = 0;
     for number in 0..100 {
         match pool.put(id(number), entry(b"h", b"b"), LONG).await {
-            Ok(Put::Stored) => {}
+            Ok(PutOutcome::Stored) => {}
             Err(TierError::Down) => down += 1,
             other => panic!("{other:?}"),
         }
@@ -103,8 +103,7 @@ async fn a_server_that_hangs_is_left_out_after_its_deadline() {
     );
 }
 
-/// A server that hangs reads what was sent to it once it is awake again, long after the caller
-/// has gone on without it.
+/// A hanging server reads pending requests when it resumes, long after the caller has given up.
 #[tokio::test]
 async fn a_claim_that_was_given_too_late_is_not_waited_for() {
     let node = Node::start();
@@ -114,21 +113,24 @@ async fn a_claim_that_was_given_too_late_is_not_waited_for() {
     };
     let pool = Pool::new([&node], patient_with_failures);
     let stored = pool.put(id(2), entry(b"h", b"b"), LONG).await;
-    assert_eq!(stored, Ok(Put::Stored));
+    assert_eq!(stored, Ok(PutOutcome::Stored));
     node.stop();
     assert!(pool.get_or_claim(id(1), HOLD).await.is_err());
     assert!(pool.claim(id(2), HOLD).await.is_err());
     node.resume();
     eventually("the server is back", || pool.stats().degraded.is_empty()).await;
     let got = pool.get_or_claim(id(1), HOLD).await;
-    assert!(matches!(got, Ok(Got::Missing(Claim::Mine(_)))), "{got:?}");
+    assert!(
+        matches!(got, Ok(GetOutcome::Missing(Claim::Granted(_)))),
+        "{got:?}"
+    );
     let first = pool.claim(id(2), HOLD).await;
     let second = pool.claim(id(2), HOLD).await;
-    let is_mine = |claim: &_| matches!(claim, Ok(Claim::Mine(_)));
+    let is_mine = |claim: &_| matches!(claim, Ok(Claim::Granted(_)));
     assert!(is_mine(&first) || is_mine(&second), "{first:?}, {second:?}");
 }
 
-/// A server is lost while what it gave a claim for is on its way, and another one has its place.
+/// A server is lost while a fill that it granted is in progress, and another one takes its place.
 #[tokio::test]
 async fn a_claim_on_a_server_that_was_lost_meanwhile_is_given_back() {
     let nodes = [Node::start(), Node::start()];
@@ -148,7 +150,11 @@ async fn a_claim_on_a_server_that_was_lost_meanwhile_is_given_back() {
     let stored = pool
         .put_claimed(claimed, entry(b"head", b"body"), LONG, token)
         .await;
-    assert_eq!(stored, Ok(Put::Superseded), "it is another server's now");
+    assert_eq!(
+        stored,
+        Ok(PutOutcome::Superseded),
+        "it is another server's now"
+    );
     giver.resume();
     eventually("the server is back", || pool.stats().degraded.is_empty()).await;
     mine(pool.get_or_claim(claimed, HOLD).await);
@@ -202,13 +208,12 @@ async fn a_server_that_missed_too_much_has_to_be_restarted() {
         let degraded = pool.stats().degraded;
         degraded
             .iter()
-            .any(|line| line.contains("until it is restarted"))
+            .any(|line| line.contains("out of service until restarted"))
     })
     .await;
     assert_eq!(pool.get(id(1)).await.err(), Some(TierError::Down));
     node.kill();
-    // It counts the seconds since its start from two on, and only a start that was certainly after
-    // the last removal will do.
+    // Uptime starts at two seconds, and only a start that is certainly later than the last removal counts.
     tokio::time::sleep(Duration::from_secs(4)).await;
     node.restart();
     eventually("the server is back", || pool.stats().degraded.is_empty()).await;

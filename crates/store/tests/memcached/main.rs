@@ -1,4 +1,4 @@
-//! The pool against real memcached processes, and against servers that are none.
+//! Memcached pool against real servers, and against others.
 
 mod claims;
 mod fake;

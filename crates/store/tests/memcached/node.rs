@@ -1,4 +1,4 @@
-//! A real memcached process on loopback.
+//! Memcached process on loopback.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -9,7 +9,7 @@ use bytes::Bytes;
 use microcache_store::memcached::ServerAddress;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
-/// It is up long before this, or never.
+/// Time limit for the server to start.
 const STARTING: Duration = Duration::from_secs(20);
 
 pub(crate) struct Node {
@@ -25,7 +25,7 @@ impl Node {
 
     pub(crate) fn start_with(arguments: &[&str]) -> Self {
         let arguments: Vec<String> = arguments.iter().map(|&text| text.to_owned()).collect();
-        // Whoever else looks for a port may take it first; then there is another one.
+        // The port may be taken in between; then another one is tried.
         for _ in 0..10 {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
             let port = listener.local_addr().expect("an address").port();
@@ -56,15 +56,15 @@ impl Node {
         self.child.wait().expect("it ends");
     }
 
-    /// Starts it anew at the same address, empty.
+    /// Restarts it at the same address, empty.
     pub(crate) fn restart(&mut self) {
         self.child = spawn(self.port, &self.arguments).expect("the port is still free");
     }
 
-    /// It still accepts connections, and answers nothing.
+    /// Suspends the process, which still accepts connections (SIGSTOP).
     pub(crate) fn stop(&self) {
         self.signal(Signal::STOP);
-        // The signal is sent, not yet obeyed.
+        // The signal takes effect asynchronously.
         let stopped = waitpid(Some(Pid::from_child(&self.child)), WaitOptions::UNTRACED);
         stopped.expect("it stops");
     }
@@ -77,7 +77,7 @@ impl Node {
         kill_process(Pid::from_child(&self.child), signal).expect("it is there");
     }
 
-    /// Sends a command as it is, and returns all that comes back.
+    /// Sends a raw command and returns the response.
     pub(crate) fn command(&self, command: &str) -> Vec<u8> {
         self.send(command.as_bytes())
     }
@@ -119,7 +119,7 @@ impl Drop for Node {
     }
 }
 
-/// `None` if the port is taken.
+/// Returns `None` if the port is taken.
 fn spawn(port: u16, arguments: &[String]) -> Option<Child> {
     let spawned = Command::new("memcached")
         .args([

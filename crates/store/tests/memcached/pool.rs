@@ -1,4 +1,4 @@
-//! A pool as the proxy has it: its tasks run on a thread of their own.
+//! Pool with its tasks on a separate thread, as in the proxy.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub(crate) use crate::shared_records::{entry, id, mine};
 pub(crate) const LONG: Duration = Duration::from_mins(10);
 pub(crate) const HOLD: Duration = Duration::from_secs(30);
 
-/// Nothing is late, however busy the machine is.
+/// Generous timeouts for a busy machine.
 pub(crate) fn patient() -> MemcachedSettings {
     MemcachedSettings {
         deadline: Duration::from_secs(20),
@@ -24,7 +24,7 @@ pub(crate) fn patient() -> MemcachedSettings {
     }
 }
 
-/// Servers are lost soon and tried again soon.
+/// Servers are lost and retried quickly.
 pub(crate) fn quick() -> MemcachedSettings {
     MemcachedSettings {
         deadline: Duration::from_millis(250),
@@ -88,7 +88,7 @@ impl Drop for Pool {
     }
 }
 
-/// Head and body of what was found. Where no server can be asked, nothing is.
+/// Head and body of a hit; `None` without a usable server.
 pub(crate) fn found(got: Result<impl Looked, TierError>) -> Option<(Vec<u8>, Vec<u8>)> {
     got.ok()?.parts()
 }
@@ -97,7 +97,7 @@ pub(crate) fn is_missing(got: &Result<impl Looked, TierError>) -> bool {
     matches!(got, Ok(got) if got.entry().is_none())
 }
 
-/// Waits until something is so that nobody tells.
+/// Polls for a condition that is not signalled.
 pub(crate) async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {

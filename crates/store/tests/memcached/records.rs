@@ -1,4 +1,4 @@
-//! What is kept, of any size, and who else can read it.
+//! Records of all sizes, and their compatibility.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use bytes::Bytes;
 use microcache_store::content::BLOCK;
 use microcache_store::encoding::checksum;
 use microcache_store::memcached::MemcachedSettings;
-use microcache_store::memcached::value::{self, Manifest, Value};
-use microcache_store::{Content, Entry, FileBody, Put, SharedTier, Tier, TierError};
+use microcache_store::memcached::value::{self, ItemValue, Manifest};
+use microcache_store::{Content, Entry, FileBody, PutOutcome, SharedTier, Tier, TierError};
 
 use crate::node::Node;
 use crate::pool::{HOLD, LONG, Pool, entry, found, id, is_missing, mine, patient};
@@ -30,7 +30,7 @@ async fn what_is_kept_is_found_until_it_is_removed() {
         let id = id(number);
         assert!(is_missing(&pool.get(id).await));
         let stored = pool.put(id, entry(head, body), LONG).await;
-        assert_eq!(stored, Ok(Put::Stored));
+        assert_eq!(stored, Ok(PutOutcome::Stored));
         assert_eq!(
             found(pool.get(id).await),
             Some((head.to_vec(), body.to_vec()))
@@ -53,18 +53,18 @@ async fn bodies_of_any_size_come_back_as_they_were() {
     ] {
         let body: Vec<u8> = (0..length).map(|n| (n * 31 % 251) as u8).collect();
         let stored = pool.put(id(length), entry(b"head", &body), LONG).await;
-        assert_eq!(stored, Ok(Put::Stored), "{length}");
+        assert_eq!(stored, Ok(PutOutcome::Stored), "{length}");
         let got = found(pool.get(id(length)).await);
         assert!(got == Some((b"head".to_vec(), body)), "{length}");
     }
     let large = vec![0; limit + 1];
     let refused = pool.put(id(0), entry(b"head", &large), LONG).await;
-    assert_eq!(refused, Ok(Put::Refused));
+    assert_eq!(refused, Ok(PutOutcome::Refused));
     assert_eq!(pool.stats().refused, 1);
     assert!(is_missing(&pool.get(id(0)).await));
 }
 
-/// A body that another tier has in a file.
+/// Body in a file of another tier.
 #[tokio::test]
 async fn a_body_in_a_file_is_kept_too() {
     let node = Node::start();
@@ -81,11 +81,11 @@ async fn a_body_in_a_file_is_kept_too() {
         body: Content::File(Arc::new(file)),
     };
     let stored = pool.put(id(1), in_file, LONG).await;
-    assert_eq!(stored, Ok(Put::Stored));
+    assert_eq!(stored, Ok(PutOutcome::Stored));
     assert_eq!(found(pool.get(id(1)).await), Some((b"head".to_vec(), body)));
 }
 
-/// A server with a smaller limit than ours says so, and goes on.
+/// A server with a smaller item limit rejects the record and stays in service.
 #[tokio::test]
 async fn what_a_server_finds_too_large_is_refused() {
     let node = Node::start_with(&["-I", "64k", "-o", "slab_chunk_max=32768"]);
@@ -94,9 +94,9 @@ async fn what_a_server_finds_too_large_is_refused() {
         let stored = pool
             .put(id(1), entry(b"head", &vec![1; length]), LONG)
             .await;
-        assert_eq!(stored, Ok(Put::Refused), "{length}");
+        assert_eq!(stored, Ok(PutOutcome::Refused), "{length}");
         let stored = pool.put(id(2), entry(b"head", b"body"), LONG).await;
-        assert_eq!(stored, Ok(Put::Stored));
+        assert_eq!(stored, Ok(PutOutcome::Stored));
     }
     assert_eq!(pool.stats().degraded, Vec::<String>::new());
 }
@@ -110,7 +110,8 @@ async fn a_missing_or_foreign_piece_is_a_miss() {
     for damage in ["md {key}\r\n", "ms {key} 5\r\nother\r\n"] {
         pool.put(id, entry(b"head", &body), LONG).await.unwrap();
         let item = node.value(&format!("mc1:{id}"));
-        let Some(Value::Manifest(Manifest { generation, .. })) = Value::decode(&item, u64::MAX)
+        let Some(ItemValue::Manifest(Manifest { generation, .. })) =
+            ItemValue::decode(&item, u64::MAX)
         else {
             panic!("not in pieces");
         };
@@ -120,7 +121,7 @@ async fn a_missing_or_foreign_piece_is_a_miss() {
         let stored = pool
             .put_claimed(id, entry(b"head", &body), LONG, token)
             .await;
-        assert_eq!(stored, Ok(Put::Stored));
+        assert_eq!(stored, Ok(PutOutcome::Stored));
         assert_eq!(
             found(pool.get(id).await),
             Some((b"head".to_vec(), body.clone()))
@@ -158,7 +159,7 @@ async fn hostile_contents_are_removed() {
         mine(pool.get_or_claim(id, HOLD).await);
     }
     assert_eq!(pool.stats().corrupt, hostile.len() as u64);
-    // Marked as stale by somebody else, and an empty value that nobody promised to fill.
+    // Marked as stale by another client, and an empty value without a claim.
     pool.put(id(100), entry(b"head", b"body"), LONG)
         .await
         .unwrap();

@@ -1,10 +1,10 @@
-//! Other heads for bodies that stay where they are.
+//! Renewal of heads.
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use microcache_store::memcached::value::{Manifest, Value};
-use microcache_store::{Claim, EntryId, Put, SharedTier, Tier, Token};
+use microcache_store::memcached::value::{ItemValue, Manifest};
+use microcache_store::{Claim, EntryId, PutOutcome, SharedTier, Tier, Token};
 
 use crate::node::Node;
 use crate::pool::{HOLD, LONG, Pool, entry, eventually, found, id, is_missing, patient};
@@ -15,7 +15,13 @@ fn large() -> Vec<u8> {
     (0..2_500_000_u32).map(|n| (n % 251) as u8).collect()
 }
 
-async fn renew(pool: &Pool, id: EntryId, from: &str, head: &str, token: Option<Token>) -> Put {
+async fn renew(
+    pool: &Pool,
+    id: EntryId,
+    from: &str,
+    head: &str,
+    token: Option<Token>,
+) -> PutOutcome {
     let (from, head) = (
         Bytes::copy_from_slice(from.as_bytes()),
         Bytes::copy_from_slice(head.as_bytes()),
@@ -29,16 +35,16 @@ async fn renew(pool: &Pool, id: EntryId, from: &str, head: &str, token: Option<T
 
 async fn claim(pool: &Pool, id: EntryId) -> Token {
     match pool.claim(id, HOLD).await {
-        Ok(Claim::Mine(token)) => token,
+        Ok(Claim::Granted(token)) => token,
         other => panic!("{other:?}"),
     }
 }
 
-/// The items of a record whose body is in pieces.
+/// Items of a record in pieces.
 fn items(node: &Node, id: EntryId) -> Vec<String> {
     let record = format!("mc1:{id}");
-    let value = Value::decode(&node.value(&record), u64::MAX);
-    let Some(Value::Manifest(Manifest {
+    let value = ItemValue::decode(&node.value(&record), u64::MAX);
+    let Some(ItemValue::Manifest(Manifest {
         generation, sums, ..
     })) = value
     else {
@@ -50,7 +56,7 @@ fn items(node: &Node, id: EntryId) -> Vec<String> {
     items
 }
 
-/// For how many seconds an item is kept.
+/// Remaining lifetime of an item, in seconds.
 fn left(node: &Node, item: &str) -> u64 {
     let answer = String::from_utf8(node.command(&format!("mg {item} t\r\n"))).expect("text");
     let seconds = answer.trim_end().strip_prefix("HD t");
@@ -63,11 +69,14 @@ async fn a_body_in_pieces_stays_and_has_another_head_for_longer() {
     let pool = Pool::new([&node], patient());
     let (id, body) = (id(1), large());
     let stored = pool.put(id, entry(b"head 0", &body), SOON).await;
-    assert_eq!(stored, Ok(Put::Stored));
+    assert_eq!(stored, Ok(PutOutcome::Stored));
     let before = items(&node, id);
     for (from, to) in [("head 0", "head 1"), ("head 1", "a longer head")] {
         let token = claim(&pool, id).await;
-        assert_eq!(renew(&pool, id, from, to, Some(token)).await, Put::Stored);
+        assert_eq!(
+            renew(&pool, id, from, to, Some(token)).await,
+            PutOutcome::Stored
+        );
         let lock = format!("mc1:{id}:r");
         eventually("the lock is gone", || !node.has(&lock)).await;
         assert_eq!(pool.head(id).await, Ok(Some(Bytes::from(to))));
@@ -86,7 +95,10 @@ async fn a_small_record_has_another_head() {
     let pool = Pool::new([&node], patient());
     for body in [&b""[..], b"body"] {
         pool.put(id(1), entry(b"head", body), SOON).await.unwrap();
-        assert_eq!(renew(&pool, id(1), "head", "new", None).await, Put::Stored);
+        assert_eq!(
+            renew(&pool, id(1), "head", "new", None).await,
+            PutOutcome::Stored
+        );
         let expected = Some((b"new".to_vec(), body.to_vec()));
         assert_eq!(found(pool.get(id(1)).await), expected);
         assert!(left(&node, &format!("mc1:{}", id(1))) > SOON.as_secs() + 60);
@@ -97,14 +109,14 @@ async fn a_small_record_has_another_head() {
 async fn what_came_or_went_meanwhile_is_left_as_it_is() {
     let node = Node::start();
     let pool = Pool::new([&node], patient());
-    let superseded = Put::Superseded;
+    let superseded = PutOutcome::Superseded;
     for body in [b"body".to_vec(), large()] {
         assert_eq!(renew(&pool, id(1), "head", "new", None).await, superseded);
         assert!(is_missing(&pool.get(id(1)).await));
         let old = || entry(b"head", &body);
         pool.put(id(1), old(), LONG).await.unwrap();
         assert_eq!(renew(&pool, id(1), "other", "new", None).await, superseded);
-        // The same record again is not what was claimed.
+        // An equal record stored again is not the claimed one.
         let token = Some(claim(&pool, id(1)).await);
         pool.put(id(1), old(), LONG).await.unwrap();
         assert_eq!(renew(&pool, id(1), "head", "new", token).await, superseded);
@@ -126,11 +138,15 @@ async fn where_a_piece_is_gone_the_whole_is_stored_again() {
     node.command(&format!("md {}\r\n", items(&node, id)[1]));
     assert_eq!(
         renew(&pool, id, "head", "new", Some(token)).await,
-        Put::Superseded
+        PutOutcome::Superseded
     );
     let stored = pool
         .put_claimed(id, entry(b"new", &body), LONG, token)
         .await;
-    assert_eq!(stored, Ok(Put::Stored), "the claim was left for that");
+    assert_eq!(
+        stored,
+        Ok(PutOutcome::Stored),
+        "the claim was left for that"
+    );
     assert!(found(pool.get(id).await) == Some((b"new".to_vec(), body)));
 }

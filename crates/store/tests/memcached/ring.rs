@@ -1,18 +1,18 @@
-//! libmemcached's clients use the same ring.
+//! Ring compatibility with libmemcached clients.
 
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use microcache_store::memcached::{MemcachedSettings, Pages, ServerAddress, value};
-use microcache_store::tier::Page;
+use microcache_store::memcached::{ApplicationPages, MemcachedSettings, ServerAddress, value};
+use microcache_store::tier::ApplicationPage;
 use microcache_store::{SharedTier, Tier};
 
 use crate::node::Node;
 use crate::pool::{LONG, Pool, entry, id, patient};
 
-/// libmemcached, through its Python client, with weights: it finds what we keep, and we find what
-/// an application keeps for nginx's memcached module.
+/// Weighted libmemcached through its Python client: each side finds the items of the other, including pages
+/// for nginx's memcached module.
 #[tokio::test]
 async fn other_clients_use_the_same_ring() {
     const KEYS: usize = 200;
@@ -27,7 +27,7 @@ async fn other_clients_use_the_same_ring() {
             })
             .collect();
         let settings = MemcachedSettings {
-            pages: Some(Pages {
+            pages: Some(ApplicationPages {
                 key: "app:$uri?$args".parse().unwrap(),
                 default_type: "text/html".to_owned(),
             }),
@@ -62,12 +62,12 @@ async fn other_clients_use_the_same_ring() {
     }
 }
 
-async fn page(pool: &Pool, target: &str) -> Option<Page> {
+async fn page(pool: &Pool, target: &str) -> Option<ApplicationPage> {
     let asked = pool.page(b"example.com", target.as_bytes());
     asked.expect("pages are looked for").await.unwrap()
 }
 
-/// Prints the length of each value it finds, and keeps pages for nginx.
+/// Prints the length of each value found, and stores pages for nginx.
 const SCRIPT: &str = r#"
 import sys, pylibmc
 client = pylibmc.Client(sys.argv[1].split(","), behaviors={"ketama_weighted": True})
@@ -80,7 +80,7 @@ client.set("app:/serialised?", {"not": "a body"})
 "#;
 
 fn libmemcached<'a>(servers: &[String], keys: impl Iterator<Item = &'a String>) -> Vec<String> {
-    // Debian's own Python is the one that has Debian's modules.
+    // Debian's Python modules require Debian's interpreter.
     let pythons = ["python3", "/usr/bin/python3"];
     let has_it = |python: &&str| {
         let import = Command::new(python).args(["-c", "import pylibmc"]).output();

@@ -1,8 +1,8 @@
-//! One fetch for all processes.
+//! Claims: one fetch for all processes.
 
 use std::time::Duration;
 
-use microcache_store::{Claim, Got, Put, SharedTier, Tier, Token};
+use microcache_store::{Claim, GetOutcome, PutOutcome, SharedTier, Tier, Token};
 use tokio::task::JoinSet;
 
 use crate::{HOUR, ask, body, eventually, id, pair, put, settings, start, win};
@@ -20,7 +20,7 @@ async fn of_many_callers_in_several_processes_one_wins() {
         let claims = callers.join_all().await;
         let won = claims
             .iter()
-            .filter(|claim| matches!(claim, Claim::Mine(_)));
+            .filter(|claim| matches!(claim, Claim::Granted(_)));
         assert_eq!(won.count(), 1);
     }
 }
@@ -30,13 +30,16 @@ async fn the_winner_stores_and_the_others_find() {
     let (server, one) = pair().await;
     let two = start(settings(&server.url())).await;
     let token = win(&one, id(1)).await;
-    assert_eq!(ask(&two, id(1), HOUR).await, Claim::Theirs);
-    assert_eq!(put(&one, id(1), "body", Some(token)).await, Put::Stored);
+    assert_eq!(ask(&two, id(1), HOUR).await, Claim::HeldElsewhere);
+    assert_eq!(
+        put(&one, id(1), "body", Some(token)).await,
+        PutOutcome::Stored
+    );
     assert!(matches!(
         two.get_or_claim(id(1), HOUR).await,
-        Ok(Got::Entry(_))
+        Ok(GetOutcome::Entry(_))
     ));
-    // The claim ended with it.
+    // The claim was released by the store.
     assert_eq!(server.say::<u64>("DBSIZE"), 1);
 }
 
@@ -53,12 +56,21 @@ async fn a_removal_between_claim_and_store_wins() {
     let two = start(settings(&server.url())).await;
     let token = win(&one, id(1)).await;
     two.remove(id(1)).await.unwrap();
-    assert_eq!(put(&one, id(1), "old", Some(token)).await, Put::Superseded);
+    assert_eq!(
+        put(&one, id(1), "old", Some(token)).await,
+        PutOutcome::Superseded
+    );
     assert_eq!(body(&one, id(1)).await, None);
-    // Also if somebody else is at it since.
+    // Also if another process has claimed it since.
     let next = win(&two, id(1)).await;
-    assert_eq!(put(&one, id(1), "old", Some(token)).await, Put::Superseded);
-    assert_eq!(put(&two, id(1), "new", Some(next)).await, Put::Stored);
+    assert_eq!(
+        put(&one, id(1), "old", Some(token)).await,
+        PutOutcome::Superseded
+    );
+    assert_eq!(
+        put(&two, id(1), "new", Some(next)).await,
+        PutOutcome::Stored
+    );
     assert_eq!(body(&one, id(1)).await.as_deref(), Some("new"));
 }
 
@@ -67,14 +79,17 @@ async fn a_winner_that_dies_is_followed_by_another() {
     let (server, one) = pair().await;
     let two = start(settings(&server.url())).await;
     let hold = Duration::from_millis(200);
-    let Claim::Mine(token) = ask(&one, id(1), hold).await else {
+    let Claim::Granted(token) = ask(&one, id(1), hold).await else {
         panic!("nobody else was there");
     };
     eventually("the claim runs out", async || {
-        matches!(ask(&two, id(1), HOUR).await, Claim::Mine(_))
+        matches!(ask(&two, id(1), HOUR).await, Claim::Granted(_))
     })
     .await;
-    assert_eq!(put(&one, id(1), "late", Some(token)).await, Put::Superseded);
+    assert_eq!(
+        put(&one, id(1), "late", Some(token)).await,
+        PutOutcome::Superseded
+    );
 }
 
 #[tokio::test]
@@ -82,7 +97,7 @@ async fn a_claim_can_be_given_back_by_its_owner_only() {
     let (_server, redis) = pair().await;
     let token = win(&redis, id(1)).await;
     redis.release(id(1), Token(token.0 ^ 1)).await.unwrap();
-    assert_eq!(ask(&redis, id(1), HOUR).await, Claim::Theirs);
+    assert_eq!(ask(&redis, id(1), HOUR).await, Claim::HeldElsewhere);
     redis.release(id(1), token).await.unwrap();
     win(&redis, id(1)).await;
 }
@@ -91,16 +106,19 @@ async fn a_claim_can_be_given_back_by_its_owner_only() {
 async fn one_caller_renews_what_is_there() {
     let (_server, redis) = pair().await;
     put(&redis, id(1), "old", None).await;
-    let Ok(Claim::Mine(token)) = redis.claim(id(1), HOUR).await else {
+    let Ok(Claim::Granted(token)) = redis.claim(id(1), HOUR).await else {
         panic!("nobody else was there");
     };
-    assert_eq!(redis.claim(id(1), HOUR).await, Ok(Claim::Theirs));
+    assert_eq!(redis.claim(id(1), HOUR).await, Ok(Claim::HeldElsewhere));
     assert_eq!(body(&redis, id(1)).await.as_deref(), Some("old"));
-    assert_eq!(put(&redis, id(1), "new", Some(token)).await, Put::Stored);
+    assert_eq!(
+        put(&redis, id(1), "new", Some(token)).await,
+        PutOutcome::Stored
+    );
     assert_eq!(body(&redis, id(1)).await.as_deref(), Some("new"));
     assert!(matches!(
         redis.claim(id(1), Duration::MAX).await,
-        Ok(Claim::Mine(_))
+        Ok(Claim::Granted(_))
     ));
 }
 
@@ -113,7 +131,7 @@ async fn a_server_that_forgot_the_scripts_is_told_them_again() {
         let () = server.say("SCRIPT FLUSH");
         assert_eq!(
             put(&redis, id(number), "body", Some(token)).await,
-            Put::Stored
+            PutOutcome::Stored
         );
     }
 }
@@ -136,21 +154,24 @@ async fn a_claim_lasts_no_longer_than_ours_do() {
         };
         for forged in ["7", "7 EX 1000000", "7 PX 9000000000000"] {
             let () = server.say(&format!("SET {key} {forged}"));
-            assert_eq!(claim(hold).await, Claim::Theirs, "{forged}");
+            assert_eq!(claim(hold).await, Claim::HeldElsewhere, "{forged}");
             eventually("the claim ends", async || {
-                claim(hold).await != Claim::Theirs
+                claim(hold).await != Claim::HeldElsewhere
             })
             .await;
             let () = server.say(&format!("DEL {key}"));
         }
-        // A list is none of ours either.
+        // A list is no claim of this tier either.
         let () = server.say(&format!("RPUSH {key} 7"));
-        assert_eq!(claim(hold).await, Claim::Theirs);
-        eventually("the list ends", async || claim(hold).await != Claim::Theirs).await;
+        assert_eq!(claim(hold).await, Claim::HeldElsewhere);
+        eventually("the list ends", async || {
+            claim(hold).await != Claim::HeldElsewhere
+        })
+        .await;
         let () = server.say(&format!("DEL {key}"));
         // A shorter lifetime is kept.
         let () = server.say(&format!("SET {key} 7 EX 1000"));
-        assert_eq!(claim(HOUR).await, Claim::Theirs);
+        assert_eq!(claim(HOUR).await, Claim::HeldElsewhere);
         assert!((900_001..=1_000_000).contains(&server.say::<u64>(&format!("PTTL {key}"))));
         let () = server.say(&format!("DEL {key}"));
     }

@@ -1,11 +1,11 @@
-//! A cluster of three masters.
+//! Cluster of three masters.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use microcache_store::redis::{Line, Redis, RedisSettings, Script};
-use microcache_store::{EntryId, Put, SharedTier, Tier, TierError};
+use microcache_store::redis::{DedicatedConnection, Redis, RedisSettings, Script};
+use microcache_store::{EntryId, PutOutcome, SharedTier, Tier, TierError};
 use redis::Value;
 
 use crate::server::{Server, free_port};
@@ -13,7 +13,7 @@ use crate::{HOUR, PATIENCE, body, eventually, id, in_service, put, settings, sta
 
 const SLOTS: u16 = 16384;
 
-/// Masters with equal shares of the slots, which know each other.
+/// Masters with equal shares of the slots.
 async fn masters() -> Vec<Server> {
     let servers: Vec<(Server, u16)> = (0..3).map(|_| member()).collect();
     for (number, (server, _)) in (0..).zip(&servers) {
@@ -59,7 +59,7 @@ fn of(servers: &[Server]) -> RedisSettings {
     }
 }
 
-/// The records of these numbers that a server has.
+/// Records on a server among those with these numbers.
 fn on(server: &Server, count: u32) -> Vec<EntryId> {
     let keys: Vec<String> = server.say("KEYS *");
     let all = (0..count).map(id);
@@ -72,7 +72,7 @@ async fn fill(redis: &Redis, count: u32) {
         let token = win(redis, id(number)).await;
         assert_eq!(
             put(redis, id(number), "body", Some(token)).await,
-            Put::Stored
+            PutOutcome::Stored
         );
     }
 }
@@ -80,7 +80,7 @@ async fn fill(redis: &Redis, count: u32) {
 #[tokio::test]
 async fn every_server_has_its_share() {
     let servers = masters().await;
-    // One address is enough.
+    // One address suffices.
     let redis = start(RedisSettings {
         urls: vec![servers[1].url()],
         ..of(&servers)
@@ -98,7 +98,7 @@ async fn every_server_has_its_share() {
             Bytes::from_static(b"a new head"),
         );
         let renewed = redis.renew(id(number), from, head.clone(), HOUR).await;
-        assert_eq!(renewed, Ok(Put::Stored));
+        assert_eq!(renewed, Ok(PutOutcome::Stored));
         assert_eq!(redis.head(id(number)).await, Ok(Some(head)));
         redis.remove(id(number)).await.unwrap();
     }
@@ -183,20 +183,22 @@ async fn slots_that_move_are_followed() {
         let _: Value = server.say(&format!("CLUSTER SETSLOT {slot} NODE {name}"));
     }
     eventually("stored at the new place", async || {
-        redis.put(id(1), crate::entry("head", "body"), HOUR).await == Ok(Put::Stored)
+        redis.put(id(1), crate::entry("head", "body"), HOUR).await == Ok(PutOutcome::Stored)
     })
     .await;
     assert_eq!(on(to, 2), [id(1)]);
     assert_eq!(body(&redis, id(1)).await.as_deref(), Some("body"));
 }
 
-/// Keys that lie together, as those of documents do, are asked for where they are, at each step of a move.
+/// Keys of one slot are reachable at each step of its migration.
 #[tokio::test]
 async fn keys_that_are_being_moved_are_found() {
     let servers = masters().await;
     let (new, bus) = member();
     let () = servers[0].say(&format!("CLUSTER MEET 127.0.0.1 {} {bus}", new.port));
-    let line = Line::start(of(&servers), b"moved").await.expect("a line");
+    let line = DedicatedConnection::start(of(&servers), b"moved")
+        .await
+        .expect("a line");
     let (one, other) = (line.key("one"), line.key("other"));
     let count = Script::new("redis.call('INCR', KEYS[1]) return redis.call('INCR', KEYS[2])");
     let keys = [one.clone(), other.clone()];
@@ -230,7 +232,7 @@ async fn keys_that_are_being_moved_are_found() {
         assert_eq!(counted().await, Ok(Value::Int(before + step)));
     }
     assert_eq!(
-        line.ask(redis::cmd("GET").arg(&one), PATIENCE)
+        line.request(redis::cmd("GET").arg(&one), PATIENCE)
             .await
             .map(drop),
         Ok(())
@@ -242,7 +244,7 @@ async fn keys_that_are_being_moved_are_found() {
     assert!(new.say::<i64>(&format!("GET {other}")) >= before + 50);
 }
 
-/// The server that has a number under a key, and the number.
+/// Server that has a number under a key, and the number.
 fn servers_with<'a>(servers: &'a [Server], key: &str) -> (&'a Server, i64) {
     let mut each = servers.iter().filter_map(|server| {
         let keys: Vec<String> = server.say("KEYS *");
@@ -267,14 +269,14 @@ async fn a_cluster_that_is_not_there_yet() {
     assert_eq!(redis.get(id(1)).await.unwrap_err(), TierError::Down);
     assert_eq!(
         redis.stats().degraded,
-        ["no server of the cluster has been reached"]
+        ["no server of the cluster is reachable"]
     );
     for server in &servers {
         server.thaw();
     }
     in_service(&redis).await;
     eventually("stored", async || {
-        redis.put(id(1), crate::entry("head", "body"), HOUR).await == Ok(Put::Stored)
+        redis.put(id(1), crate::entry("head", "body"), HOUR).await == Ok(PutOutcome::Stored)
     })
     .await;
 }

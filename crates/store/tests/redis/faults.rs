@@ -1,4 +1,4 @@
-//! Servers that die, stop and come back, and what is owed to them meanwhile.
+//! Servers that crash, hang and return, and the removals owed to them.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -8,12 +8,12 @@ use std::thread;
 use std::time::Duration;
 
 use microcache_store::redis::{Redis, RedisSettings};
-use microcache_store::{Claim, EntryId, Put, SharedTier, Tier, TierError};
+use microcache_store::{Claim, EntryId, PutOutcome, SharedTier, Tier, TierError};
 
 use crate::server::Server;
 use crate::{HOUR, body, entry, eventually, id, in_service, pair, put, settings, start, win};
 
-/// For a server that will not answer, and only for that: a machine may be slow, too.
+/// Timeout for a server that is known not to answer.
 async fn impatient(server: &Server) -> Arc<Redis> {
     let settings = RedisSettings {
         deadline: Duration::from_millis(50),
@@ -44,15 +44,18 @@ async fn a_server_that_is_killed_and_comes_back() {
     assert_eq!(redis.stats().degraded.len(), 1);
     server.restart();
     in_service(&redis).await;
-    // It has forgotten everything, scripts included.
+    // Restarted empty, without scripts.
     let token = win(&redis, id(1)).await;
-    assert_eq!(put(&redis, id(1), "body", Some(token)).await, Put::Stored);
+    assert_eq!(
+        put(&redis, id(1), "body", Some(token)).await,
+        PutOutcome::Stored
+    );
 }
 
 #[tokio::test]
 async fn a_server_that_stops_costs_some_deadlines_and_then_nothing() {
     let (server, patient) = pair().await;
-    assert_eq!(put(&patient, id(1), "body", None).await, Put::Stored);
+    assert_eq!(put(&patient, id(1), "body", None).await, PutOutcome::Stored);
     let redis = impatient(&server).await;
     server.freeze();
     for _ in 0..3 {
@@ -85,8 +88,11 @@ async fn a_server_nobody_uses_is_watched() {
 #[tokio::test]
 async fn a_removal_is_delivered_when_the_server_is_back() {
     let (server, patient) = pair().await;
-    assert_eq!(put(&patient, id(1), "old", None).await, Put::Stored);
-    assert_eq!(put(&patient, id(2), "other", None).await, Put::Stored);
+    assert_eq!(put(&patient, id(1), "old", None).await, PutOutcome::Stored);
+    assert_eq!(
+        put(&patient, id(2), "other", None).await,
+        PutOutcome::Stored
+    );
     let redis = impatient(&server).await;
     server.freeze();
     assert!(redis.remove(id(1)).await.is_err());
@@ -105,7 +111,10 @@ async fn a_removal_is_delivered_when_the_server_is_back() {
 async fn more_removals_than_are_remembered_remove_everything_of_ours() {
     let (server, patient) = pair().await;
     for number in 0..50 {
-        assert_eq!(put(&patient, id(number), "old", None).await, Put::Stored);
+        assert_eq!(
+            put(&patient, id(number), "old", None).await,
+            PutOutcome::Stored
+        );
     }
     let () = server.say("SET theirs value");
     let redis = impatient(&server).await;
@@ -129,7 +138,7 @@ async fn a_claim_whose_answer_comes_too_late_is_given_back() {
     assert_eq!(redis.claim(id(1), HOUR).await, Err(TierError::Timeout));
     server.thaw();
     eventually("somebody else has the claim", async || {
-        matches!(patient.claim(id(1), HOUR).await, Ok(Claim::Mine(_)))
+        matches!(patient.claim(id(1), HOUR).await, Ok(Claim::Granted(_)))
     })
     .await;
 }
@@ -145,9 +154,9 @@ async fn one_operation_more_than_the_bound_fails_at_once() {
     server.freeze();
     let (one, two) = (redis.get(id(1)), redis.get(id(2)));
     tokio::pin!(one);
-    // Polled once, which takes the only place.
+    // Polled once, which occupies the only slot.
     assert!(is_pending(&mut one).await);
-    let expected = TierError::Failed("too many operations under way".to_owned());
+    let expected = TierError::Failed("too many concurrent operations".to_owned());
     assert_eq!(two.await.unwrap_err(), expected);
     server.thaw();
     assert!(one.await.is_ok());
@@ -162,7 +171,7 @@ async fn is_pending(future: &mut (impl Future + Unpin)) -> bool {
     .await
 }
 
-/// The way of every connection to a server, of which one can be made to lead nowhere.
+/// Forwarder of all connections to a server, of which one can be stalled.
 fn way_with_a_hole(port: u16) -> (u16, Arc<AtomicBool>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let own = listener.local_addr().expect("bound").port();
@@ -194,7 +203,7 @@ fn pass_on(mut from: TcpStream, mut to: TcpStream, hole: &AtomicBool) {
 
 #[tokio::test]
 async fn one_connection_that_leads_nowhere_is_found_out() {
-    // By turns on one connection and on the other, so that no two failures follow each other.
+    // Alternates between the connections, so that failures are not consecutive.
     let is_even = |id: &EntryId| id.to_bytes()[15].is_multiple_of(2);
     let (even, odd): (Vec<_>, Vec<_>) = (0..40).map(id).partition(is_even);
     let ids: Vec<EntryId> = even.into_iter().zip(odd).flat_map(<[_; 2]>::from).collect();
@@ -203,7 +212,7 @@ async fn one_connection_that_leads_nowhere_is_found_out() {
     let (port, hole) = way_with_a_hole(server.port);
     let redis = start(RedisSettings {
         deadline: Duration::from_millis(200),
-        // Only what is asked for finds it out.
+        // Discovered only by requests.
         ping_every: Duration::from_hours(1),
         ..settings(&format!("redis://127.0.0.1:{port}"))
     })

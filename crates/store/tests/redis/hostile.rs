@@ -1,9 +1,9 @@
-//! What others may have put where our records lie, and servers that lie themselves.
+//! Foreign data under the keys of records, and servers that violate the protocol.
 
 use std::time::Duration;
 
 use microcache_store::redis::RedisSettings;
-use microcache_store::{Entry, Got, Put, SharedTier, Tier, TierError};
+use microcache_store::{Entry, GetOutcome, PutOutcome, SharedTier, Tier, TierError};
 use redis::Cmd;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 use crate::server::Server;
 use crate::{HOUR, body, id, in_service, pair, put, settings, start, win};
 
-/// What is found under an id, by who would bring what is missing or not.
+/// Result of a lookup, with or without a claim.
 async fn look(
     redis: &microcache_store::redis::Redis,
     is_claimed: bool,
@@ -20,12 +20,12 @@ async fn look(
         return redis.get(id(1)).await;
     }
     Ok(match redis.get_or_claim(id(1), HOUR).await? {
-        Got::Entry(entry) => Some(entry),
-        Got::Missing(_) => None,
+        GetOutcome::Entry(entry) => Some(entry),
+        GetOutcome::Missing(_) => None,
     })
 }
 
-/// Does something to the keys of a record, and expects that it is told apart and gone afterwards.
+/// Damages the keys of a record and expects that it is reported as corrupt and removed.
 async fn check(server: &Server, redis: &microcache_store::redis::Redis, setup: &Cmd) {
     let before = redis.stats().corrupt;
     for is_claimed in [false, true] {
@@ -38,7 +38,7 @@ async fn check(server: &Server, redis: &microcache_store::redis::Redis, setup: &
         assert_eq!(server.say::<u64>("DBSIZE"), 0);
     }
     assert_eq!(redis.stats().corrupt, before + 2);
-    assert_eq!(put(redis, id(1), "good", None).await, Put::Stored);
+    assert_eq!(put(redis, id(1), "good", None).await, PutOutcome::Stored);
     assert_eq!(body(redis, id(1)).await.as_deref(), Some("good"));
     redis.remove(id(1)).await.unwrap();
 }
@@ -81,7 +81,10 @@ async fn an_empty_value_is_a_miss_that_can_be_claimed() {
     let () = server.send(redis::cmd("SET").arg(key()).arg(""));
     assert_eq!(body(&redis, id(1)).await, None);
     let token = win(&redis, id(1)).await;
-    assert_eq!(put(&redis, id(1), "good", Some(token)).await, Put::Stored);
+    assert_eq!(
+        put(&redis, id(1), "good", Some(token)).await,
+        PutOutcome::Stored
+    );
     assert_eq!(body(&redis, id(1)).await.as_deref(), Some("good"));
 }
 
@@ -100,7 +103,7 @@ async fn a_claim_of_another_type() {
     win(&redis, id(1)).await;
 }
 
-/// A server that answers pings, and everything else with `reply`.
+/// Server that answers pings, and everything else with `reply`.
 async fn liar(reply: &'static [u8]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("redis://{}", listener.local_addr().unwrap());

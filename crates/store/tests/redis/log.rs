@@ -1,4 +1,4 @@
-//! The log that processes share.
+//! Shared purge log.
 
 use microcache_store::{SharedTier, count_in_log, has_read, log_number};
 
@@ -8,12 +8,12 @@ use crate::shared_log::{
 };
 use crate::{pair, settings, start};
 
-/// The id of the entry at a position.
+/// Stream id of a position.
 fn entry_id(position: u64) -> String {
     format!("{}-{}", log_number(position), count_in_log(position))
 }
 
-/// The server's time in milliseconds.
+/// Time of the server, in milliseconds.
 fn now(server: &Server) -> u64 {
     let (seconds, micros): (u64, u64) = server.say("TIME");
     seconds * 1000 + micros / 1000
@@ -62,7 +62,7 @@ async fn a_log_whose_end_was_lost_with_a_master_says_so() {
     let (server, redis) = pair().await;
     append(&*redis, &["a", "b"]).await;
     let before = last(&read(&*redis, 0).await);
-    // The replica did not have it yet.
+    // Not yet replicated.
     let () = server.say(&format!("XDEL {} {}", key(&server), entry_id(before)));
     let lost = count_in_log(before);
     while now(&server) <= lost {}
@@ -84,7 +84,7 @@ async fn what_is_no_log_is_an_error() {
     assert!(redis.append_to_log(0, vec![], BEGINNING).await.is_err());
 }
 
-/// What a stream may have in it that is none of ours, given the id of the last of ours.
+/// Foreign entries of a stream, given the id of the last valid one.
 fn odd_entries(last: u64) -> [String; 6] {
     let log = log_number(last);
     [
@@ -111,7 +111,7 @@ async fn an_entry_that_cannot_be_read_is_a_lost_log_for_who_reads_it() {
         assert!(!page.is_gapless && page.was_unreadable, "{odd}");
         let anew = last(&page);
         assert!(!has_read(before, anew), "{odd}");
-        // Once, and not each time.
+        // Reported once, not on each read.
         let page = read(&*redis, anew).await;
         assert!(page.is_gapless && page.records.is_empty(), "{odd}");
         append(&*redis, &["b"]).await;
@@ -129,7 +129,7 @@ async fn an_entry_that_cannot_be_read_keeps_nobody_from_telling() {
         let odd = &odd_entries(before)[number];
         let () = server.say(&format!("XADD {key} {odd}"));
         append(&*redis, &["b"]).await;
-        // Whether who tells begins another log, or who reads: what was told is in it, or counts with all that is older.
+        // Whether writer or reader restarts the log: the appended record is in it, or a gap covers it.
         let page = read(&*redis, before).await;
         assert!(!page.is_gapless && !has_read(before, last(&page)), "{odd}");
         let told = if page.was_unreadable {

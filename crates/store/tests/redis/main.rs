@@ -1,4 +1,4 @@
-//! The Redis tier against real servers, each test with its own on a port of its own.
+//! Redis tier against real servers, each test with its own.
 
 mod claims;
 mod cluster;
@@ -17,17 +17,19 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use microcache_store::redis::{Redis, RedisSettings};
-use microcache_store::{Claim, Content, Entry, EntryId, Got, Put, SharedTier, Tier, Token};
+use microcache_store::{
+    Claim, Content, Entry, EntryId, GetOutcome, PutOutcome, SharedTier, Tier, Token,
+};
 use tokio::runtime::Handle;
 
 use crate::server::Server;
 
 const HOUR: Duration = Duration::from_hours(1);
 
-/// Longer than anything here takes, unless it hangs.
+/// Guard against hangs; longer than any operation here.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Settings for a machine that is busy with other tests.
+/// Settings for a machine busy with other tests.
 fn settings(url: &str) -> RedisSettings {
     RedisSettings {
         urls: vec![url.to_owned()],
@@ -44,7 +46,7 @@ async fn start(settings: RedisSettings) -> Arc<Redis> {
     started.unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A server, and a tier on it.
+/// Server with a tier.
 async fn pair() -> (Server, Arc<Redis>) {
     let server = Server::start(&[]);
     let redis = start(settings(&server.url())).await;
@@ -62,7 +64,7 @@ fn entry(head: &str, body: &str) -> Entry {
     }
 }
 
-async fn put(redis: &Redis, id: EntryId, body: &str, token: Option<Token>) -> Put {
+async fn put(redis: &Redis, id: EntryId, body: &str, token: Option<Token>) -> PutOutcome {
     let entry = entry("head", body);
     let put = match token {
         Some(token) => redis.put_claimed(id, entry, HOUR, token).await,
@@ -71,7 +73,7 @@ async fn put(redis: &Redis, id: EntryId, body: &str, token: Option<Token>) -> Pu
     put.unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The body under an id, if there is one.
+/// Body under an id, if there is one.
 async fn body(redis: &Redis, id: EntryId) -> Option<String> {
     match redis.get(id).await {
         Ok(Some(entry)) => {
@@ -83,22 +85,22 @@ async fn body(redis: &Redis, id: EntryId) -> Option<String> {
     }
 }
 
-/// What a caller that would bring a missing record is told.
+/// Result of a claiming lookup of a missing record.
 async fn ask(redis: &Redis, id: EntryId, hold: Duration) -> Claim {
     match redis.get_or_claim(id, hold).await {
-        Ok(Got::Missing(claim)) => claim,
+        Ok(GetOutcome::Missing(claim)) => claim,
         other => panic!("{other:?}"),
     }
 }
 
 async fn win(redis: &Redis, id: EntryId) -> Token {
     match ask(redis, id, HOUR).await {
-        Claim::Mine(token) => token,
-        other => panic!("the claim is not ours: {other:?}"),
+        Claim::Granted(token) => token,
+        other => panic!("the claim was not granted: {other:?}"),
     }
 }
 
-/// Waits for something that comes by itself and tells nobody.
+/// Polls for a condition that is not signalled.
 async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let all = async {
         while !is_so().await {

@@ -1,4 +1,4 @@
-//! What is stored, found, refused and forgotten.
+//! Stores, lookups, rejections and removals.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use microcache_store::redis::RedisSettings;
-use microcache_store::{Content, Entry, FileBody, Got, Put, SharedTier, Tier};
+use microcache_store::{Content, Entry, FileBody, GetOutcome, PutOutcome, SharedTier, Tier};
 
 use crate::server::Server;
 use crate::{HOUR, body, entry, id, pair, put, settings, start, win};
@@ -18,8 +18,8 @@ async fn what_is_stored_is_found_by_another_process_until_it_is_removed() {
     assert_eq!(one.name(), "redis");
     assert_eq!(body(&two, id(1)).await, None);
 
-    assert_eq!(put(&one, id(1), "body", None).await, Put::Stored);
-    let Ok(Got::Entry(found)) = two.get_or_claim(id(1), HOUR).await else {
+    assert_eq!(put(&one, id(1), "body", None).await, PutOutcome::Stored);
+    let Ok(GetOutcome::Entry(found)) = two.get_or_claim(id(1), HOUR).await else {
         panic!("not found");
     };
     assert_eq!(
@@ -47,7 +47,10 @@ async fn any_bytes_come_back() {
             head: head.clone(),
             body,
         };
-        assert_eq!(redis.put(id(number), entry, HOUR).await, Ok(Put::Stored));
+        assert_eq!(
+            redis.put(id(number), entry, HOUR).await,
+            Ok(PutOutcome::Stored)
+        );
         let Ok(Some(found)) = redis.get(id(number)).await else {
             panic!("not found");
         };
@@ -69,7 +72,7 @@ async fn the_server_forgets_a_record_in_its_time() {
                 Some(token) => redis.put_claimed(id(1), entry, expires, token).await,
                 None => redis.put(id(1), entry, expires).await,
             };
-            assert_eq!(stored, Ok(Put::Stored));
+            assert_eq!(stored, Ok(PutOutcome::Stored));
             let left = server.say::<u64>(&format!("PTTL {key}"));
             assert!(
                 left > 0 && u128::from(left) <= at_most.as_millis(),
@@ -81,7 +84,7 @@ async fn the_server_forgets_a_record_in_its_time() {
     let stored = redis
         .put(id(1), entry("head", "body"), Duration::ZERO)
         .await;
-    assert_eq!(stored, Ok(Put::Stored));
+    assert_eq!(stored, Ok(PutOutcome::Stored));
 }
 
 #[tokio::test]
@@ -92,14 +95,20 @@ async fn what_is_too_large_is_refused() {
         ..settings(&server.url())
     };
     let redis = start(bounded).await;
-    assert_eq!(put(&redis, id(1), "123456", None).await, Put::Stored);
-    assert_eq!(put(&redis, id(2), "1234567", None).await, Put::Refused);
+    assert_eq!(put(&redis, id(1), "123456", None).await, PutOutcome::Stored);
+    assert_eq!(
+        put(&redis, id(2), "1234567", None).await,
+        PutOutcome::Refused
+    );
     assert_eq!(redis.stats().refused, 1);
     assert_eq!(body(&redis, id(1)).await.as_deref(), Some("123456"));
 
-    // A record from a process that takes more is none of this one's business.
+    // A record of a process with a higher limit is left alone.
     let other = start(settings(&server.url())).await;
-    assert_eq!(put(&other, id(3), "1234567", None).await, Put::Stored);
+    assert_eq!(
+        put(&other, id(3), "1234567", None).await,
+        PutOutcome::Stored
+    );
     assert!(redis.get(id(3)).await.is_err());
     assert!(redis.get_or_claim(id(3), HOUR).await.is_err());
     assert_eq!(body(&other, id(3)).await.as_deref(), Some("1234567"));
@@ -115,18 +124,18 @@ async fn a_body_in_a_file_is_refused() {
         head: Bytes::new(),
         body: Content::File(Arc::new(file)),
     };
-    assert_eq!(redis.put(id(1), entry, HOUR).await, Ok(Put::Refused));
+    assert_eq!(redis.put(id(1), entry, HOUR).await, Ok(PutOutcome::Refused));
 }
 
 #[tokio::test]
 async fn a_server_without_memory_refuses_and_stays_in_service() {
     let (server, redis) = pair().await;
-    assert_eq!(put(&redis, id(1), "body", None).await, Put::Stored);
+    assert_eq!(put(&redis, id(1), "body", None).await, PutOutcome::Stored);
     let token = win(&redis, id(2)).await;
     let () = server.say("CONFIG SET maxmemory 1");
     for token in [None, Some(token)] {
         for _ in 0..5 {
-            assert_eq!(put(&redis, id(2), "body", token).await, Put::Refused);
+            assert_eq!(put(&redis, id(2), "body", token).await, PutOutcome::Refused);
         }
     }
     assert_eq!(redis.stats().refused, 10);

@@ -1,17 +1,23 @@
-//! Other heads for bodies that stay where they are.
+//! Renewal of heads.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use microcache_store::redis::{Redis, RedisSettings};
-use microcache_store::{Claim, EntryId, Put, SharedTier, Tier, Token};
+use microcache_store::{Claim, EntryId, PutOutcome, SharedTier, Tier, Token};
 
 use crate::server::Server;
 use crate::{HOUR, body, entry, id, pair, put, settings, start};
 
 const SOON: Duration = Duration::from_mins(1);
 
-async fn renew(redis: &Redis, id: EntryId, from: &str, head: &str, token: Option<Token>) -> Put {
+async fn renew(
+    redis: &Redis,
+    id: EntryId,
+    from: &str,
+    head: &str,
+    token: Option<Token>,
+) -> PutOutcome {
     let (from, head) = (
         Bytes::copy_from_slice(from.as_bytes()),
         Bytes::copy_from_slice(head.as_bytes()),
@@ -32,7 +38,7 @@ async fn head(redis: &Redis, id: EntryId) -> Option<Bytes> {
 
 async fn claim(redis: &Redis, id: EntryId) -> Token {
     match redis.claim(id, HOUR).await {
-        Ok(Claim::Mine(token)) => token,
+        Ok(Claim::Granted(token)) => token,
         other => panic!("{other:?}"),
     }
 }
@@ -42,12 +48,15 @@ async fn a_body_stays_and_has_another_head_for_longer() {
     let (server, redis) = pair().await;
     let large = "b".repeat(3_000_000);
     let stored = redis.put(id(1), entry("head 0", &large), SOON).await;
-    assert_eq!(stored, Ok(Put::Stored));
+    assert_eq!(stored, Ok(PutOutcome::Stored));
     let long = "x".repeat(20_000);
     let heads = ["head 0", "head 1", "a longer head", &long, "short"];
     for (from, to) in heads.iter().zip(&heads[1..]) {
         let token = (*to == "head 1").then_some(claim(&redis, id(1)).await);
-        assert_eq!(renew(&redis, id(1), from, to, token).await, Put::Stored);
+        assert_eq!(
+            renew(&redis, id(1), from, to, token).await,
+            PutOutcome::Stored
+        );
         assert_eq!(head(&redis, id(1)).await.as_deref(), Some(to.as_bytes()));
         assert!(body(&redis, id(1)).await.as_ref() == Some(&large));
         let left = server.say::<u64>(&format!("PTTL mc1:{{{}}}", id(1)));
@@ -61,12 +70,12 @@ async fn a_body_stays_and_has_another_head_for_longer() {
 async fn what_came_or_went_meanwhile_is_left_as_it_is() {
     let (_server, redis) = pair().await;
     assert_eq!(head(&redis, id(1)).await, None);
-    let superseded = Put::Superseded;
+    let superseded = PutOutcome::Superseded;
     assert_eq!(renew(&redis, id(1), "head", "new", None).await, superseded);
     put(&redis, id(1), "body", None).await;
     assert_eq!(renew(&redis, id(1), "hea", "new", None).await, superseded);
     assert_eq!(renew(&redis, id(1), "heads", "new", None).await, superseded);
-    // Who has a claim no more.
+    // The claim has expired.
     let token = claim(&redis, id(1)).await;
     let another = Some(Token(token.0 ^ 1));
     assert_eq!(
@@ -86,14 +95,14 @@ async fn a_claim_ends_with_what_it_was_for() {
     let (server, redis) = pair().await;
     put(&redis, id(1), "body", None).await;
     let token = claim(&redis, id(1)).await;
-    // What is not done leaves the claim for the whole record.
+    // A failed renewal leaves the claim for a store.
     assert_eq!(
         renew(&redis, id(1), "other", "new", Some(token)).await,
-        Put::Superseded
+        PutOutcome::Superseded
     );
     assert_eq!(
         renew(&redis, id(1), "head", "new", Some(token)).await,
-        Put::Stored
+        PutOutcome::Stored
     );
     assert_eq!(server.say::<u64>("DBSIZE"), 1);
 }
@@ -109,11 +118,11 @@ async fn what_would_become_too_large_is_not_renewed() {
     put(&redis, id(1), "12345", None).await;
     assert_eq!(
         renew(&redis, id(1), "head", "longer", None).await,
-        Put::Superseded
+        PutOutcome::Superseded
     );
     assert_eq!(
         renew(&redis, id(1), "head", "hello", None).await,
-        Put::Stored
+        PutOutcome::Stored
     );
     assert_eq!(body(&redis, id(1)).await.as_deref(), Some("12345"));
 }

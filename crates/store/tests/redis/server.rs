@@ -1,4 +1,4 @@
-//! A server process, on loopback, gone at the end of its test.
+//! Server process on loopback, killed at the end of its test.
 
 use std::env;
 use std::fs;
@@ -14,7 +14,7 @@ use std::time::Duration;
 use redis::{Cmd, FromRedisValue};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
-/// A folder that is gone at the end.
+/// Temporary directory, removed on drop.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
@@ -27,7 +27,7 @@ impl Folder {
         Self(path)
     }
 
-    /// The path of a file in it.
+    /// Path of a file in the directory.
     pub(crate) fn file(&self, name: &str) -> String {
         let path = self.0.join(name).into_os_string();
         path.into_string().expect("text")
@@ -40,7 +40,7 @@ impl Drop for Folder {
     }
 }
 
-/// A running server.
+/// Running server.
 pub(crate) struct Server {
     child: Child,
     pub(crate) port: u16,
@@ -49,7 +49,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// A server that keeps nothing on disk, with these arguments besides.
+    /// Starts a server without persistence, with further arguments.
     pub(crate) fn start(arguments: &[&str]) -> Self {
         for _ in 0..10 {
             if let Some(server) = Self::start_at(free_port(), arguments) {
@@ -59,7 +59,7 @@ impl Server {
         panic!("{} does not start", program());
     }
 
-    /// Nothing if the port has been taken meanwhile.
+    /// Returns `None` if the port has been taken in the meantime.
     pub(crate) fn start_at(port: u16, arguments: &[&str]) -> Option<Self> {
         let arguments: Vec<String> = arguments.iter().map(|one| (*one).to_owned()).collect();
         let mut command = Command::new(program());
@@ -99,17 +99,17 @@ impl Server {
         let _ = self.child.wait();
     }
 
-    /// Starts again what was killed, at the same place.
+    /// Restarts a killed server at the same address.
     pub(crate) fn restart(&mut self) {
         let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
         let again = Self::start_at(self.port, &arguments).expect("its port is free");
         *self = again;
     }
 
-    /// It is there, and does nothing.
+    /// Suspends the process (SIGSTOP).
     pub(crate) fn freeze(&self) {
         self.signal(Signal::STOP);
-        // The signal is sent, not yet obeyed.
+        // The signal takes effect asynchronously.
         let stopped = waitpid(Some(Pid::from_child(&self.child)), WaitOptions::UNTRACED);
         stopped.expect("it stops");
     }
@@ -123,7 +123,7 @@ impl Server {
         kill_process(pid.expect("a process"), signal).expect("it runs");
     }
 
-    /// Asks the server something, past the tier.
+    /// Sends a command to the server, bypassing the tier.
     pub(crate) fn say<T: FromRedisValue>(&self, command: &str) -> T {
         let mut words = command.split(' ');
         let mut cmd = Cmd::new();
@@ -147,18 +147,18 @@ impl Drop for Server {
     }
 }
 
-/// Redis, or another that speaks like it.
+/// Executable of Redis, or of a compatible server.
 fn program() -> String {
     env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned())
 }
 
-/// A port nobody has at the moment.
+/// Returns a currently unused port.
 pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.local_addr().expect("bound").port()
 }
 
-/// False if the server ends instead. Goes on reading, so that the server can go on writing.
+/// Returns `false` if the server exits instead. Keeps draining its output, so that it never blocks.
 fn wait_until_ready(stdout: ChildStdout) -> bool {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {

@@ -1,10 +1,10 @@
-//! What can be wrong with an address, and what the servers may ask for.
+//! Invalid addresses, and authentication by servers.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use microcache_store::redis::{ClientCertificate, Redis, RedisSettings};
-use microcache_store::{Put, SharedTier, Tier};
+use microcache_store::{PutOutcome, SharedTier, Tier};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -13,7 +13,7 @@ use tokio::runtime::Handle;
 use crate::server::{Folder, Server, free_port};
 use crate::{body, id, in_service, pair, put, settings, start};
 
-/// Starts a tier that cannot be started, and compares what is said about it.
+/// Starts a tier with invalid settings and compares the error message.
 async fn refuse(settings: RedisSettings, expected: &str) {
     match Redis::start(settings, &Handle::current()).await {
         Ok(redis) => panic!("{redis:?}"),
@@ -40,12 +40,15 @@ async fn a_user_of_the_servers_own_list() {
     let token = crate::win(&redis, id(1)).await;
     redis.release(id(1), token).await.unwrap();
     let token = crate::win(&redis, id(1)).await;
-    assert_eq!(put(&redis, id(1), "body", Some(token)).await, Put::Stored);
+    assert_eq!(
+        put(&redis, id(1), "body", Some(token)).await,
+        PutOutcome::Stored
+    );
     assert_eq!(body(&redis, id(1)).await.as_deref(), Some("body"));
     for (from, to) in [("head", "next"), ("next", "a longer one")] {
         let (from, to) = (Bytes::from(from), Bytes::from(to));
         let renewed = redis.renew(id(1), from, to, crate::HOUR).await;
-        assert_eq!(renewed, Ok(Put::Stored));
+        assert_eq!(renewed, Ok(PutOutcome::Stored));
     }
     redis.remove(id(1)).await.unwrap();
     let record = Bytes::from_static(b"record");
@@ -54,10 +57,10 @@ async fn a_user_of_the_servers_own_list() {
     assert!(redis.read_log(0, 0, Bytes::new()).await.is_ok());
     assert!(!format!("{redis:?}").contains("secret"));
 
-    let refused = "it refuses this user and password";
+    let refused = "invalid username or password";
     refuse(settings(&format!("redis://cache:secret2@{at}")), refused).await;
     refuse(settings(&format!("redis://:secret@{at}")), refused).await;
-    refuse(settings(&format!("redis://{at}")), "it wants a password").await;
+    refuse(settings(&format!("redis://{at}")), "password required").await;
 }
 
 #[tokio::test]
@@ -66,7 +69,7 @@ async fn a_database_and_a_path() {
     let path = folder.file("socket");
     let server = Server::start(&["--unixsocket", &path]);
     let redis = start(settings(&format!("unix://{path}?db=3"))).await;
-    assert_eq!(put(&redis, id(1), "body", None).await, Put::Stored);
+    assert_eq!(put(&redis, id(1), "body", None).await, PutOutcome::Stored);
     let other = start(settings(&server.url())).await;
     assert_eq!(body(&other, id(1)).await, None);
     let same = start(settings(&format!("{}/3", server.url()))).await;
@@ -78,7 +81,7 @@ async fn a_database_and_a_path() {
 async fn names_nobody_knows() {
     refuse(
         settings("redis://no-such-host.invalid"),
-        "no-such-host.invalid: the name cannot",
+        "cannot resolve no-such-host.invalid: ",
     )
     .await;
 }
@@ -93,7 +96,7 @@ async fn what_is_no_redis() {
             let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
         }
     });
-    refuse(settings(&url), "it does not speak Redis's protocol").await;
+    refuse(settings(&url), "not a Redis server").await;
 }
 
 #[tokio::test]
@@ -118,10 +121,10 @@ async fn a_server_that_is_not_there_yet() {
     );
     let _server = Server::start_at(port, &[]).expect("the port is still free");
     in_service(&redis).await;
-    assert_eq!(put(&redis, id(1), "body", None).await, Put::Stored);
+    assert_eq!(put(&redis, id(1), "body", None).await, PutOutcome::Stored);
 }
 
-/// They may go, or somebody may allow more of them.
+/// Transient: other clients may leave, or the limit may be raised.
 #[tokio::test]
 async fn a_server_that_has_too_many_clients() {
     let server = Server::start(&["--maxclients", "3"]);
@@ -132,7 +135,7 @@ async fn a_server_that_has_too_many_clients() {
         other.write_all(b"PING\r\n").await.unwrap();
         let mut answer = [0; 5];
         let _ = other.read_exact(&mut answer).await;
-        // Whoever asked whether the server is there may not be gone yet.
+        // The connection that checks the server may still be open.
         if &answer == b"+PONG" {
             others.push(other);
         }
@@ -145,7 +148,7 @@ async fn a_server_that_has_too_many_clients() {
     );
     drop(others);
     in_service(&redis).await;
-    assert_eq!(put(&redis, id(1), "body", None).await, Put::Stored);
+    assert_eq!(put(&redis, id(1), "body", None).await, PutOutcome::Stored);
 }
 
 #[tokio::test]
@@ -158,7 +161,7 @@ async fn a_server_that_accepts_and_is_silent() {
         ..settings(&url)
     })
     .await;
-    assert!(redis.stats().degraded[0].contains("does not answer in time"));
+    assert!(redis.stats().degraded[0].contains("response timeout"));
 }
 
 #[tokio::test]
@@ -167,11 +170,11 @@ async fn connections_end_with_the_tier() {
     let count = || server.say::<String>("CLIENT LIST").lines().count();
     assert!(count() > 2);
     drop(redis);
-    // The server answers this on a connection of its own.
+    // The server answers this on a separate connection.
     crate::eventually("only this connection", async || count() == 1).await;
 }
 
-/// An authority, and a certificate for this machine that it vouches for; all as PEM.
+/// CA, and a certificate for this machine signed by it, in PEM.
 struct Certificates {
     authority: String,
     chain: String,
@@ -185,7 +188,7 @@ impl Certificates {
         let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
-        // With the authority's name it would look self-signed.
+        // With the subject of the CA it would look self-signed.
         params
             .distinguished_name
             .push(DnType::CommonName, "this machine");
@@ -234,7 +237,7 @@ async fn tls_with_certificates_on_both_sides() {
     };
     let redis = start(secure.clone()).await;
     assert_eq!(redis.stats().degraded, Vec::<String>::new());
-    assert_eq!(put(&redis, id(1), "body", None).await, Put::Stored);
+    assert_eq!(put(&redis, id(1), "body", None).await, PutOutcome::Stored);
     assert_eq!(body(&redis, id(1)).await.as_deref(), Some("body"));
 
     let stranger = Certificates::make().authority;
@@ -250,7 +253,7 @@ async fn tls_with_certificates_on_both_sides() {
     refuse(without, "TLS: received fatal alert").await;
 }
 
-/// It takes what it gets for the beginning of a command, and waits for the rest.
+/// Takes the input for the beginning of a command, and waits for the rest.
 #[tokio::test]
 async fn tls_with_a_server_that_does_without() {
     let server = Server::start(&[]);
@@ -261,5 +264,5 @@ async fn tls_with_a_server_that_does_without() {
         ..settings(&server.url().replace("redis:", "rediss:"))
     };
     let redis = start(secure).await;
-    assert!(redis.stats().degraded[0].contains("does not answer in time"));
+    assert!(redis.stats().degraded[0].contains("response timeout"));
 }

@@ -1,10 +1,10 @@
-//! What holds of the log that processes share, in whichever tier it lies.
+//! Laws of the shared purge log, for every shared tier.
 
 use bytes::Bytes;
 use microcache_store::{LogPage, SharedTier};
 
 pub(crate) const BEGINNING: Bytes = Bytes::from_static(b"beginning");
-/// More than are read at once.
+/// More records than fit on one page.
 const MANY: usize = 1_500;
 
 pub(crate) async fn append(tier: &dyn SharedTier, records: &[&str]) {
@@ -32,7 +32,7 @@ pub(crate) fn last(page: &LogPage) -> u64 {
     page.records.last().expect("a record").0
 }
 
-/// What one process appends, the other reads in order.
+/// Records appended by one process are read by the other in order.
 pub(crate) async fn is_read_in_order(one: &dyn SharedTier, other: &dyn SharedTier) {
     append(one, &["a", "b"]).await;
     let page = read(other, 0).await;

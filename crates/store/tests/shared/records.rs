@@ -1,7 +1,7 @@
-//! Records, and what looks for them come to, in whichever tier they lie.
+//! Records and lookup results, for every tier.
 
 use bytes::Bytes;
-use microcache_store::{Claim, Content, Entry, EntryId, Got, TierError, Token};
+use microcache_store::{Claim, Content, Entry, EntryId, GetOutcome, TierError, Token};
 
 pub(crate) fn id(number: usize) -> EntryId {
     EntryId::of(format!("key {number}").as_bytes())
@@ -14,11 +14,11 @@ pub(crate) fn entry(head: &[u8], body: &[u8]) -> Entry {
     }
 }
 
-/// What a look came to, of whoever would bring what is missing or not.
+/// Result of a lookup, with or without a claim.
 pub(crate) trait Looked {
     fn entry(&self) -> Option<&Entry>;
 
-    /// Head and body of what was found.
+    /// Head and body of a hit.
     fn parts(&self) -> Option<(Vec<u8>, Vec<u8>)> {
         let entry = self.entry()?;
         let body = entry.body.bytes().expect("in memory");
@@ -32,7 +32,7 @@ impl Looked for Option<Entry> {
     }
 }
 
-impl Looked for Got {
+impl Looked for GetOutcome {
     fn entry(&self) -> Option<&Entry> {
         match self {
             Self::Entry(entry) => Some(entry),
@@ -41,10 +41,10 @@ impl Looked for Got {
     }
 }
 
-/// The claim of whoever found nothing and is to bring it.
-pub(crate) fn mine(got: Result<Got, TierError>) -> Token {
+/// Returns the claim that was granted for a missing entry.
+pub(crate) fn mine(got: Result<GetOutcome, TierError>) -> Token {
     match got {
-        Ok(Got::Missing(Claim::Mine(token))) => token,
+        Ok(GetOutcome::Missing(Claim::Granted(token))) => token,
         other => panic!("not mine: {other:?}"),
     }
 }

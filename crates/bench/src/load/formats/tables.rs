@@ -168,7 +168,7 @@ mod tests {
         let text = write(&report());
         for line in [
             "http://localhost:8080/page/[1-50]?a=1&b=<2> (50 urls)",
-            "4 connections, 2 threads, 10.0 s, 11.2 requests/s wanted",
+            "4 connections, 2 threads, 10.0 s, 11.2 requests/s target",
             "requests  100, 10.0/s",
             "transfer  977 KiB, 97.7 KiB/s",
             "origin    10 requests, 9 renders",

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use microcache_store::{LOG_COPIES, Turn};
+use microcache_store::{FetchClaim, LOG_COPIES};
 use parking_lot::Mutex;
 use tokio::task::yield_now;
 use tokio::time::advance;
@@ -188,9 +188,9 @@ impl Fleet {
                 self.check(at, number);
             }
             Ok(found) => {
-                let claimed = match self.processes[at].cache.turn_to_renew(&found).await {
-                    Turn::Ours(claimed) => Some(claimed),
-                    Turn::Free | Turn::Theirs => None,
+                let claimed = match self.processes[at].cache.claim_renewal(&found).await {
+                    FetchClaim::Granted(claimed) => Some(claimed),
+                    FetchClaim::NotNeeded | FetchClaim::HeldElsewhere => None,
                 };
                 self.fetch(at, url, asked.with(claimed)).await;
             }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use microcache_store::tier::{BoxFuture, Spool};
 use microcache_store::{
-    Claim, Entry, EntryId, Got, JournalRecords, LOG_COPIES, Listed, Listing, LocalTier, LogPage,
-    Page, Put, SharedTier, Tier, TierError, TierStats, Token, log_of,
+    ApplicationPage, Claim, Entry, EntryId, GetOutcome, JournalRecords, LOG_COPIES, ListEntry,
+    Listing, LocalTier, LogPage, PutOutcome, SharedTier, Tier, TierError, TierStats, Token, log_of,
 };
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -211,11 +211,11 @@ impl Kept {
     fn claim(&mut self, id: EntryId, hold: Duration) -> Claim {
         let now = Instant::now();
         if self.claims.get(&id).is_some_and(|(_, until)| now < *until) {
-            return Claim::Theirs;
+            return Claim::HeldElsewhere;
         }
         let token = Token(self.next_number());
         self.claims.insert(id, (token, now + hold));
-        Claim::Mine(token)
+        Claim::Granted(token)
     }
 
     /// Ends a claim. Returns whether it was valid.
@@ -229,22 +229,22 @@ impl Kept {
         is_good
     }
 
-    fn put(&mut self, id: EntryId, entry: Entry, expires: Duration) -> Put {
+    fn put(&mut self, id: EntryId, entry: Entry, expires: Duration) -> PutOutcome {
         let record = Record {
             entry,
             version: self.next_number(),
             until: Instant::now() + expires,
         };
         self.records.insert(id.to_bytes(), record);
-        Put::Stored
+        PutOutcome::Stored
     }
 
-    fn renew(&mut self, id: EntryId, from: &Bytes, head: Bytes, expires: Duration) -> Put {
+    fn renew(&mut self, id: EntryId, from: &Bytes, head: Bytes, expires: Duration) -> PutOutcome {
         match self.record(id).map(|record| record.entry.clone()) {
             Some(Entry { head: old, body }) if old == *from => {
                 self.put(id, Entry { head, body }, expires)
             }
-            _ => Put::Superseded,
+            _ => PutOutcome::Superseded,
         }
     }
 
@@ -316,7 +316,7 @@ impl Tier for Double {
         id: EntryId,
         entry: Entry,
         expires: Duration,
-    ) -> BoxFuture<'_, Result<Put, TierError>> {
+    ) -> BoxFuture<'_, Result<PutOutcome, TierError>> {
         Box::pin(self.act(false, move |kept| kept.put(id, entry, expires)))
     }
 
@@ -326,7 +326,7 @@ impl Tier for Double {
         from: Bytes,
         head: Bytes,
         expires: Duration,
-    ) -> BoxFuture<'_, Result<Put, TierError>> {
+    ) -> BoxFuture<'_, Result<PutOutcome, TierError>> {
         Box::pin(self.act(false, move |kept| kept.renew(id, &from, head, expires)))
     }
 
@@ -344,10 +344,14 @@ impl Tier for Double {
 }
 
 impl SharedTier for Double {
-    fn get_or_claim(&self, id: EntryId, hold: Duration) -> BoxFuture<'_, Result<Got, TierError>> {
+    fn get_or_claim(
+        &self,
+        id: EntryId,
+        hold: Duration,
+    ) -> BoxFuture<'_, Result<GetOutcome, TierError>> {
         Box::pin(self.act(false, move |kept| match kept.record(id) {
-            Some(record) => Got::Entry(record.entry.clone()),
-            None => Got::Missing(kept.claim(id, hold)),
+            Some(record) => GetOutcome::Entry(record.entry.clone()),
+            None => GetOutcome::Missing(kept.claim(id, hold)),
         }))
     }
 
@@ -367,12 +371,12 @@ impl SharedTier for Double {
         entry: Entry,
         expires: Duration,
         token: Token,
-    ) -> BoxFuture<'_, Result<Put, TierError>> {
+    ) -> BoxFuture<'_, Result<PutOutcome, TierError>> {
         Box::pin(self.act(false, move |kept| {
             if kept.spend(id, token) {
                 kept.put(id, entry, expires)
             } else {
-                Put::Superseded
+                PutOutcome::Superseded
             }
         }))
     }
@@ -390,21 +394,25 @@ impl SharedTier for Double {
         head: Bytes,
         expires: Duration,
         token: Token,
-    ) -> BoxFuture<'_, Result<Put, TierError>> {
+    ) -> BoxFuture<'_, Result<PutOutcome, TierError>> {
         Box::pin(self.act(false, move |kept| {
             let claim = kept.claims.get(&id).copied();
             if !kept.spend(id, token) {
-                return Put::Superseded;
+                return PutOutcome::Superseded;
             }
             let put = kept.renew(id, &from, head, expires);
-            if put == Put::Superseded {
+            if put == PutOutcome::Superseded {
                 kept.claims.extend(claim.map(|claim| (id, claim)));
             }
             put
         }))
     }
 
-    fn page(&self, _: &[u8], _: &[u8]) -> Option<BoxFuture<'_, Result<Option<Page>, TierError>>> {
+    fn page(
+        &self,
+        _: &[u8],
+        _: &[u8],
+    ) -> Option<BoxFuture<'_, Result<Option<ApplicationPage>, TierError>>> {
         None
     }
 
@@ -456,7 +464,7 @@ impl LocalTier for Double {
             let mut later = kept.records.iter().filter(|(id, _)| is_after(id));
             let page = later.by_ref().take(most);
             let entries: Vec<_> = page
-                .map(|(id, record)| Listed {
+                .map(|(id, record)| ListEntry {
                     id: EntryId::from_bytes(*id),
                     head: record.entry.head.clone(),
                     version: record.version,
@@ -468,7 +476,7 @@ impl LocalTier for Double {
         }))
     }
 
-    fn remove_listed<'a>(&'a self, seen: &'a Listed) -> BoxFuture<'a, Result<bool, TierError>> {
+    fn remove_listed<'a>(&'a self, seen: &'a ListEntry) -> BoxFuture<'a, Result<bool, TierError>> {
         Box::pin(self.act(true, move |kept| {
             let id = seen.id.to_bytes();
             let record = kept.records.get(&id);

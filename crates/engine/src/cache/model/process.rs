@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use microcache_policy::{FieldBlock, Fields, Network, Rules};
-use microcache_store::{AnyTier, Claimed, EntryId, Hit, Stored, TierLimits, Tiers, Turn};
+use microcache_store::{AnyTier, ClaimGuard, EntryId, FetchClaim, Hit, Stored, TierLimits, Tiers};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::spawn;
@@ -58,7 +58,7 @@ pub(super) struct Asked {
     /// The moment at which it came.
     pub(super) at: When,
     fetch: Fetching,
-    claimed: Option<Claimed>,
+    claimed: Option<ClaimGuard>,
 }
 
 enum Fetching {
@@ -67,7 +67,7 @@ enum Fetching {
 }
 
 /// The result of a tier lookup: a response, or perhaps a claim.
-type Lifted = Result<Box<TierHit>, Option<Claimed>>;
+type Lifted = Result<Box<TierHit>, Option<ClaimGuard>>;
 
 /// A tier lookup, and the step in which its request came.
 type Looking = (Url, usize, JoinHandle<(Asked, Lifted)>);
@@ -89,7 +89,7 @@ impl Asked {
         }
     }
 
-    pub(super) fn with(self, claimed: Option<Claimed>) -> Self {
+    pub(super) fn with(self, claimed: Option<ClaimGuard>) -> Self {
         Self { claimed, ..self }
     }
 }
@@ -226,8 +226,8 @@ impl Process {
             let looked = cache.search_tiers(leader, &request, scope);
             let found = match looked.await {
                 TierSearch::Found(found) => Ok(found),
-                TierSearch::Missing(Turn::Ours(claimed)) => Err(Some(claimed)),
-                TierSearch::Missing(Turn::Free | Turn::Theirs) => Err(None),
+                TierSearch::Missing(FetchClaim::Granted(claimed)) => Err(Some(claimed)),
+                TierSearch::Missing(FetchClaim::NotNeeded | FetchClaim::HeldElsewhere) => Err(None),
             };
             (asked, found)
         });

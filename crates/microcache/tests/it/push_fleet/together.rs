@@ -273,7 +273,7 @@ fn what_redis_would_cost_documents_is_said_at_the_start() {
     };
     let told = refused(&secret.address());
     assert!(
-        told.contains("push_redis: ") && told.contains("it wants a password"),
+        told.contains("push_redis: ") && told.contains("password required"),
         "{told}"
     );
     let told = refused("redis://:wrong@localhost:x");

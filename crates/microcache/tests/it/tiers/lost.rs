@@ -137,10 +137,7 @@ fn a_name_that_leads_nowhere_is_done_without_or_told_at_the_start() {
 
     let (told, code) = refused(&origin, &["--redis", "redis://nowhere.invalid:6379"]);
     assert_eq!(code, Some(1));
-    assert!(
-        told.contains("nowhere.invalid: the name cannot be resolved"),
-        "{told}"
-    );
+    assert!(told.contains("cannot resolve nowhere.invalid"), "{told}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
-//! Bodies that are too large for memory, on their way into a tier while they arrive.
+//! Spooling: writing bodies too large for memory to a tier while they are received.
 //!
-//! Who hands over the pieces never waits for the tier: they go into a queue, and a task of its own
-//! writes them. The queue is bounded in bytes. A body that does not fit is not kept, and counted.
+//! The producer never waits for the tier: pieces are queued, and a separate task writes them. The queue is
+//! bounded in bytes; a body that exceeds it is abandoned and counted as dropped.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -10,61 +10,57 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use microcache_policy::Time;
-use parking_lot::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use xxhash_rust::xxh3::Xxh3;
 
-use super::Claimed;
-use super::in_use::TierInUse;
+use super::active::ActiveTier;
+use super::lookup::ClaimGuard;
+use super::pending_bodies::{PendingBodies, PendingBody};
 use crate::encoding::encode;
 use crate::stored::Stored;
 use crate::tier::{EntryId, Spool, TierError};
 
-/// So long a look-up waits for a body of its key that is complete, but not under its name yet: about
-/// as long as a disk may take to read one. Beyond it, the look-up finds what is there.
-const ENDING_WAIT: Duration = Duration::from_millis(250);
-
-/// A body on its way into a tier. Dropped before its end, it leaves nothing behind.
-pub struct Spooling {
-    steps: UnboundedSender<Step>,
-    waiting: Arc<Waiting>,
+/// Body being spooled to a tier. Dropped before [`Self::finish`], it leaves nothing behind.
+pub struct BodySpool {
+    steps: UnboundedSender<SpoolStep>,
+    waiting: Arc<SpoolQueue>,
     writing: AbortHandle,
     has_ended: bool,
-    /// The right to bring it, where the tier is shared.
-    claimed: Option<Claimed>,
+    /// Claim under which it is fetched, in a shared tier.
+    claimed: Option<ClaimGuard>,
 }
 
-/// What is to be done, in this order.
-enum Step {
-    Piece(Bytes, Charge),
-    End(Box<End>),
+/// Element of the queue.
+enum SpoolStep {
+    Piece(Bytes, QueueCharge),
+    End(Box<SpoolEnd>),
 }
 
-struct End {
+struct SpoolEnd {
     key: Box<[u8]>,
     response: Stored,
     expires: Duration,
     kept: oneshot::Sender<Stored>,
-    claimed: Option<Claimed>,
-    _ending: Ending,
+    claimed: Option<ClaimGuard>,
+    _ending: PendingBody,
 }
 
-impl Spooling {
-    /// `limit` bounds what waits to be written of all bodies on their way into the tier.
+impl BodySpool {
+    /// Starts to spool a body. `limit` bounds the queued pieces of all bodies for this tier, in bytes.
     pub(super) fn begin(
-        tier: &Arc<TierInUse>,
+        tier: &Arc<ActiveTier>,
         spool: Box<dyn Spool>,
         limit: u64,
-        claimed: Option<Claimed>,
+        claimed: Option<ClaimGuard>,
     ) -> Self {
         let (steps, coming) = unbounded_channel();
         let task = tier
             .background
             .spawn(write(Arc::clone(tier), spool, coming));
-        let waiting = Waiting {
+        let waiting = SpoolQueue {
             tier: Arc::clone(tier),
             limit,
             bytes: AtomicU64::new(0),
@@ -79,24 +75,22 @@ impl Spooling {
         }
     }
 
-    /// Takes the next piece. Says whether the body is still going to be kept: the tier may have
-    /// failed, or be too slow for it.
+    /// Queues a piece. Returns `false` if the body is abandoned: the tier has failed or is too slow.
     pub fn push(&self, piece: Bytes) -> bool {
-        let charge = Waiting::charge(&self.waiting, piece.len() as u64);
-        charge.is_some_and(|charge| self.steps.send(Step::Piece(piece, charge)).is_ok())
+        let charge = SpoolQueue::charge(&self.waiting, piece.len() as u64);
+        charge.is_some_and(|charge| self.steps.send(SpoolStep::Piece(piece, charge)).is_ok())
     }
 
-    /// Ready when little waits to be written: for who brings a body that nobody but the tier is
-    /// going to have, and which need not come faster than the tier takes it.
+    /// Waits until the queue is short (back-pressure), for a body that only the tier is to receive.
     pub async fn ready(&self) {
         while self.waiting.bytes.load(Ordering::Acquire) > self.waiting.limit / 4 {
             self.waiting.fewer.notified().await;
         }
     }
 
-    /// The same, for who can wait for a tier as long as it goes on. Says whether it does: one that has taken nothing
-    /// for `patience` is too slow for this body.
-    pub async fn goes_on(&self, patience: Duration) -> bool {
+    /// Waits until the queue is short, as long as the tier makes progress. Returns `false` if it has written
+    /// nothing for `patience`.
+    pub async fn makes_progress(&self, patience: Duration) -> bool {
         while self.waiting.bytes.load(Ordering::Acquire) > self.waiting.limit / 4 {
             if timeout(patience, self.waiting.fewer.notified())
                 .await
@@ -109,9 +103,8 @@ impl Spooling {
         true
     }
 
-    /// Has what was pushed kept as the body of `response`, which has none yet. From now on who looks
-    /// for the key waits a little for that. Resolves to the response with its body where it is then,
-    /// or to nothing if it is not kept.
+    /// Stores the pushed pieces as the body of `response`. From now on, lookups of the key wait briefly for
+    /// it. The future yields the response with the stored body, or `None` on failure.
     pub fn finish(
         mut self,
         key: &[u8],
@@ -119,22 +112,22 @@ impl Spooling {
         now: Time,
     ) -> impl Future<Output = Option<Stored>> + Send + use<> {
         let (kept, resolved) = oneshot::channel();
-        let end = End {
+        let end = SpoolEnd {
             key: key.into(),
             expires: Duration::from_millis(response.lifetime.usable_until().since(now)),
             response,
             kept,
             claimed: self.claimed.take(),
-            _ending: Endings::note(&self.waiting.tier.endings, EntryId::of(key)),
+            _ending: PendingBodies::register(&self.waiting.tier.endings, EntryId::of(key)),
         };
-        // Where the tier has failed before, nobody is there to take it.
-        let _ = self.steps.send(Step::End(Box::new(end)));
+        // Fails if the task has ended because the tier failed.
+        let _ = self.steps.send(SpoolStep::End(Box::new(end)));
         self.has_ended = true;
         async { resolved.await.ok() }
     }
 }
 
-impl Drop for Spooling {
+impl Drop for BodySpool {
     fn drop(&mut self) {
         if !self.has_ended {
             self.writing.abort();
@@ -142,16 +135,16 @@ impl Drop for Spooling {
     }
 }
 
-/// Writes what comes. At the first failure it ends, and nothing more is taken.
+/// Writes the queued pieces until the first failure.
 async fn write(
-    tier: Arc<TierInUse>,
+    tier: Arc<ActiveTier>,
     mut spool: Box<dyn Spool>,
-    mut coming: UnboundedReceiver<Step>,
+    mut coming: UnboundedReceiver<SpoolStep>,
 ) {
     let (mut length, mut sum) = (0, Xxh3::new());
     while let Some(step) = coming.recv().await {
         match step {
-            Step::Piece(piece, _charge) => {
+            SpoolStep::Piece(piece, _charge) => {
                 length += piece.len() as u64;
                 sum.update(&piece);
                 let written = spool.write(piece).await;
@@ -159,7 +152,7 @@ async fn write(
                     return;
                 }
             }
-            Step::End(end) => {
+            SpoolStep::End(end) => {
                 let stored = end.keep(&tier, spool, length, sum.digest()).await;
                 let _ = tier.counted(stored);
                 return;
@@ -168,51 +161,51 @@ async fn write(
     }
 }
 
-impl End {
+impl SpoolEnd {
     async fn keep(
         mut self,
-        tier: &TierInUse,
+        tier: &ActiveTier,
         spool: Box<dyn Spool>,
         length: u64,
         sum: u64,
     ) -> Result<(), TierError> {
         let (key, response) = (&*self.key, self.response);
-        let claim = self.claimed.as_ref().and_then(Claimed::known);
+        let claim = self.claimed.as_ref().and_then(ClaimGuard::known);
         let id = tier.id_for(key, &response, self.expires, claim).await?;
         let Some((id, _)) = id else {
             return Err(TierError::Failed("purged meanwhile".into()));
         };
         let head = encode(key, &response, (length, sum), tier.tier.epoch());
         let body = spool.finish(id, head, self.expires).await?;
-        // The tier has ended it.
-        self.claimed.as_mut().and_then(Claimed::spend);
+        // The tier has released the claim.
+        self.claimed.as_mut().and_then(ClaimGuard::spend);
         tier.note_written();
-        // Nobody may be there to hear it. It is kept all the same.
+        // The receiver may be gone; the body is stored anyway.
         let _ = self.kept.send(response.with_body(body));
         Ok(())
     }
 }
 
-/// What of a body waits to be written.
-struct Waiting {
-    tier: Arc<TierInUse>,
+/// Accounting of the queued pieces of a body.
+struct SpoolQueue {
+    tier: Arc<ActiveTier>,
     limit: u64,
     bytes: AtomicU64,
     fewer: Notify,
 }
 
-/// The place of a piece in the queue. Given back when it is dropped.
-struct Charge {
-    waiting: Arc<Waiting>,
+/// Reservation of a queued piece, released on drop.
+struct QueueCharge {
+    waiting: Arc<SpoolQueue>,
     bytes: u64,
 }
 
-impl Waiting {
-    /// A body may take as much as it leaves free for the others; if there is but one, half of all.
-    fn charge(waiting: &Arc<Self>, bytes: u64) -> Option<Charge> {
+impl SpoolQueue {
+    /// Reserves space for a piece. A body may use as much as it leaves free, thus at most half of the limit.
+    fn charge(waiting: &Arc<Self>, bytes: u64) -> Option<QueueCharge> {
         let own = waiting.bytes.fetch_add(bytes, Ordering::AcqRel) + bytes;
         let all = waiting.tier.spooled.fetch_add(bytes, Ordering::AcqRel) + bytes;
-        let charge = Charge {
+        let charge = QueueCharge {
             waiting: Arc::clone(waiting),
             bytes,
         };
@@ -224,67 +217,12 @@ impl Waiting {
     }
 }
 
-impl Drop for Charge {
+impl Drop for QueueCharge {
     fn drop(&mut self) {
         self.waiting.bytes.fetch_sub(self.bytes, Ordering::AcqRel);
         let all = &self.waiting.tier.spooled;
         all.fetch_sub(self.bytes, Ordering::AcqRel);
         self.waiting.fewer.notify_one();
-    }
-}
-
-/// The keys of bodies that are complete, but not under their names yet. There are at most as many as
-/// a tier takes such bodies at once.
-#[derive(Debug, Default)]
-pub(super) struct Endings {
-    ids: Mutex<Vec<EntryId>>,
-    fewer: Notify,
-}
-
-/// One of them, for as long as it goes on.
-struct Ending {
-    endings: Arc<Endings>,
-    id: EntryId,
-}
-
-impl Endings {
-    fn note(endings: &Arc<Self>, id: EntryId) -> Ending {
-        endings.ids.lock().push(id);
-        Ending {
-            endings: Arc::clone(endings),
-            id,
-        }
-    }
-
-    /// Waits until none of them is this key's, or for as long as a look-up may wait.
-    pub(super) async fn wait_for(&self, id: EntryId) {
-        let _ = timeout(ENDING_WAIT, self.wait_until(|ids| !ids.contains(&id))).await;
-    }
-
-    /// Waits until there is none.
-    pub(super) async fn wait_for_all(&self) {
-        self.wait_until(<[EntryId]>::is_empty).await;
-    }
-
-    async fn wait_until(&self, is_over: impl Fn(&[EntryId]) -> bool) {
-        loop {
-            let fewer = self.fewer.notified();
-            if is_over(&self.ids.lock()) {
-                return;
-            }
-            fewer.await;
-        }
-    }
-}
-
-impl Drop for Ending {
-    fn drop(&mut self) {
-        let mut ids = self.endings.ids.lock();
-        if let Some(at) = ids.iter().position(|id| *id == self.id) {
-            ids.swap_remove(at);
-        }
-        drop(ids);
-        self.endings.fewer.notify_waiters();
     }
 }
 
@@ -303,7 +241,7 @@ mod tests {
 
     const LIMIT: u64 = 1000;
 
-    /// A tier that takes a piece of a large body for each permit.
+    /// Tier that writes a piece of a spooled body per permit.
     fn tiers() -> (Tiers, Arc<Semaphore>) {
         let tier = ScriptedTier::new(0, 10);
         let writes = Arc::clone(&tier.writes);
@@ -315,7 +253,7 @@ mod tests {
         (Tiers::new(vec![local], limits, &Handle::current()), writes)
     }
 
-    fn begin(tiers: &Tiers) -> Spooling {
+    fn begin(tiers: &Tiers) -> BodySpool {
         tiers.spool(&mut None).expect("the tier takes such")
     }
 
@@ -368,16 +306,16 @@ mod tests {
     #[tokio::test]
     async fn who_may_wait_goes_on_when_the_tier_has_written() {
         let (tiers, writes) = tiers();
-        let spooling = begin(&tiers);
-        spooling.ready().await;
-        assert!(spooling.push(piece(400)));
+        let spool = begin(&tiers);
+        spool.ready().await;
+        assert!(spool.push(piece(400)));
         writes.add_permits(1);
-        spooling.ready().await;
-        assert!(spooling.push(piece(500)), "the first piece has gone");
+        spool.ready().await;
+        assert!(spool.push(piece(500)), "the first piece has gone");
         writes.close();
-        // A tier that has failed is not waited for.
-        spooling.ready().await;
-        let kept = spooling.finish(b"key", response(), Time::from_secs(1));
+        // A failed tier is not waited for.
+        spool.ready().await;
+        let kept = spool.finish(b"key", response(), Time::from_secs(1));
         assert!(kept.await.is_none());
         assert_eq!(tiers.reports()[0].errors, 1);
         tiers.settle().await;

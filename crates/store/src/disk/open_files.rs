@@ -1,7 +1,7 @@
-//! The entries whose files are open, so that the next hit opens nothing, and their bound.
+//! Open entry files, so that further hits need no open(2), and their limit.
 //!
-//! They lie in shards by their ids, so that a hit on one holds up next to nobody. Whoever opens one more
-//! file than there may be looks for another to close, in one shard after the other and not for long.
+//! They are sharded by id to avoid lock contention. Above the limit, a bounded search over the shards
+//! selects a file to close.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,37 +16,36 @@ use crate::content::{Content, FileBody};
 use crate::tier::{Entry, EntryId};
 
 const SHARDS: usize = 32;
-/// In the search for a file to close, every shard is looked into once, and so many of its files in use
-/// are passed over: whoever looks has the lock that others may need.
+/// Maximum of files in use that are skipped per shard in the search for a file to close, since it holds the
+/// lock of the shard.
 const PATIENCE: usize = 8;
 
-/// Open files: those that can be found by id, and those that were replaced or removed while
-/// somebody was still reading them.
+/// Open files: those found by id, and replaced or removed ones that are still being read.
 pub(super) struct OpenFiles {
     limit: usize,
-    /// How many there are in all shards.
+    /// Total over all shards.
     count: AtomicUsize,
-    shards: [Mutex<Shard>; SHARDS],
-    /// Where the next search for one to close begins.
+    shards: [Mutex<OpenFileShard>; SHARDS],
+    /// Shard at which the next search starts.
     next: AtomicUsize,
 }
 
 #[derive(Default)]
-struct Shard {
+struct OpenFileShard {
     entries: HashMap<EntryId, OpenFile, RandomState>,
-    /// The same, each at its place.
+    /// Ids of the entries, each at its `place`.
     ids: Vec<EntryId>,
-    /// The place that is looked at next.
+    /// Position at which the next search starts.
     hand: usize,
-    lent: VecDeque<Weak<FileBody>>,
+    still_read: VecDeque<Weak<FileBody>>,
 }
 
-/// An open entry. To drop it may close a file, and that may free many blocks: not a thing for a
-/// serving thread.
+/// Open entry. Dropping it may close a file and free many blocks, so it is not to be dropped on a serving
+/// thread.
 pub(super) struct OpenFile {
     head: Bytes,
     body: Arc<FileBody>,
-    /// In seconds since 1970.
+    /// Expiry, in seconds since the Unix epoch.
     expires: u64,
     place: usize,
 }
@@ -75,7 +74,7 @@ impl OpenFiles {
         }
     }
 
-    /// The entry, if its file is open and it is not over.
+    /// Returns the entry, if its file is open and it has not expired.
     pub(super) fn get(&self, id: EntryId) -> Option<Entry> {
         let shard = self.shard(id).lock();
         let open = shard.entries.get(&id)?;
@@ -83,8 +82,8 @@ impl OpenFiles {
         (!is_over(open.expires)).then(|| open.entry())
     }
 
-    /// Keeps a file open, if the bound allows for one more after those that nobody uses have made
-    /// room. Not for two at once who bring the same entry.
+    /// Keeps a file open, if the limit allows it after closing an unused one. Concurrent calls for the same
+    /// id are excluded by the caller.
     pub(super) fn admit(
         &self,
         id: EntryId,
@@ -110,7 +109,7 @@ impl OpenFiles {
         has_room
     }
 
-    /// The entry has another head now.
+    /// Replaces the head of an open entry.
     pub(super) fn renew(&self, id: EntryId, head: &Bytes, expires: u64) {
         if let Some(open) = self.shard(id).lock().entries.get_mut(&id) {
             open.head = head.clone();
@@ -118,11 +117,11 @@ impl OpenFiles {
         }
     }
 
-    /// Counts a file that is open without being kept here.
-    pub(super) fn lend(&self, id: EntryId, body: &Arc<FileBody>) {
+    /// Counts an open file that cannot be found by id.
+    pub(super) fn count_still_read(&self, id: EntryId, body: &Arc<FileBody>) {
         self.count.fetch_add(1, Ordering::Relaxed);
         let mut shard = self.shard(id).lock();
-        shard.lent.push_back(Arc::downgrade(body));
+        shard.still_read.push_back(Arc::downgrade(body));
     }
 
     /// Forgets an entry that was removed or replaced.
@@ -133,7 +132,7 @@ impl OpenFiles {
         Some(old)
     }
 
-    /// Whether an entry's file was used since this was last asked.
+    /// Clears the use bit of an entry's file. Returns its previous value.
     pub(super) fn take_used(&self, id: EntryId) -> bool {
         let shard = self.shard(id).lock();
         let open = shard.entries.get(&id);
@@ -150,16 +149,16 @@ impl OpenFiles {
         }
     }
 
-    /// A file that somebody reads is open until he has done.
-    fn no_longer_kept(&self, shard: &mut Shard, old: &OpenFile) {
+    /// Keeps counting the file while it is being read.
+    fn no_longer_kept(&self, shard: &mut OpenFileShard, old: &OpenFile) {
         if Arc::strong_count(&old.body) > 1 {
-            shard.lent.push_back(Arc::downgrade(&old.body));
+            shard.still_read.push_back(Arc::downgrade(&old.body));
         } else {
             self.count.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    /// Counts one more, if there may be one more.
+    /// Counts one more file, if the limit allows it.
     fn take_room(&self) -> bool {
         let one_more = |count| (count < self.limit).then_some(count + 1);
         let take = || {
@@ -174,7 +173,7 @@ impl OpenFiles {
         for _ in 0..SHARDS {
             let next = self.next.fetch_add(1, Ordering::Relaxed);
             let closed = self.shards[next % SHARDS].lock().close_one();
-            // It is closed when the shard is free again.
+            // The file is closed after the lock of the shard is released.
             if closed.is_some() {
                 self.count.fetch_sub(1, Ordering::Relaxed);
                 if take() {
@@ -185,19 +184,19 @@ impl OpenFiles {
         false
     }
 
-    fn shard(&self, id: EntryId) -> &Mutex<Shard> {
+    fn shard(&self, id: EntryId) -> &Mutex<OpenFileShard> {
         let [.., last] = id.to_bytes();
         &self.shards[usize::from(last) % SHARDS]
     }
 }
 
-/// What is not open any more, or will not be when it is dropped.
-enum Closed {
+/// File that is closed, or will be when this is dropped.
+enum ClosedFile {
     Kept { _file: OpenFile },
-    Lent,
+    StillRead,
 }
 
-impl Shard {
+impl OpenFileShard {
     fn take(&mut self, id: EntryId) -> Option<OpenFile> {
         let old = self.entries.remove(&id)?;
         self.ids.swap_remove(old.place);
@@ -209,17 +208,17 @@ impl Shard {
         Some(old)
     }
 
-    /// Closes a file that nobody reads, or finds one that has been closed since.
-    fn close_one(&mut self) -> Option<Closed> {
+    /// Takes a file that is not being read, or finds one that has been closed since.
+    fn close_one(&mut self) -> Option<ClosedFile> {
         for _ in 0..PATIENCE {
-            if let Some(body) = self.lent.pop_front() {
+            if let Some(body) = self.still_read.pop_front() {
                 if body.strong_count() == 0 {
-                    return Some(Closed::Lent);
+                    return Some(ClosedFile::StillRead);
                 }
-                self.lent.push_back(body);
+                self.still_read.push_back(body);
             }
             if let Some(file) = self.close_next() {
-                return Some(Closed::Kept { _file: file });
+                return Some(ClosedFile::Kept { _file: file });
             }
         }
         None
@@ -230,7 +229,7 @@ impl Shard {
             self.hand = 0;
         }
         let id = *self.ids.get(self.hand)?;
-        // In its place comes the one that was opened last.
+        // The last id has moved to its position.
         self.hand += 1;
         let is_read = Arc::strong_count(&self.entries.get(&id)?.body) > 1;
         if is_read { None } else { self.take(id) }
@@ -301,7 +300,7 @@ mod tests {
             .collect();
         assert_eq!(read.len(), LIMIT);
         assert!(!admit(&files, LIMIT), "all of them are read");
-        // Removed while they are read, they are open all the same.
+        // Removed files count as open while they are read.
         for number in 0..LIMIT {
             drop(files.forget(id(number)));
         }

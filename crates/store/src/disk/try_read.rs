@@ -1,7 +1,6 @@
-//! Reading a file without waiting: while the system has it in memory, its name and its contents.
+//! Non-blocking reads of entry files whose directory entries and contents are cached by the kernel.
 //!
-//! What cannot be had like this is not looked into any further here. It is read again where
-//! waiting is allowed, and removed there if it is damaged.
+//! Anything else is left to the blocking read path, which also removes damaged files.
 
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,44 +8,44 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::{FsWord, Mode, ResolveFlags, fstatfs, openat2};
 use rustix::io::{Errno, ReadWriteFlags};
 
-use super::files::Files;
-use super::layout::Layout;
-use super::read::{Opened, READ_ONLY, Source, in_file};
-use super::state::DISK_BLOCK;
-use super::write::HEAD_ROOM;
-use crate::beneath::Folder;
+use super::files::EntryFiles;
+use super::geometry::{DISK_BLOCK, HEAD_ROOM};
+use super::layout::DiskLayout;
+use super::read::{EntryFile, FileSource, READ_ONLY, in_file};
 use crate::content::BLOCK;
+use crate::dir_handle::DirHandle;
 use crate::tier::{Entry, EntryId};
 
-/// What file systems say of themselves.
+/// File system types (statfs(2)).
 const TMPFS: FsWord = 0x0102_1994;
 const EXT4: FsWord = 0xEF53;
 const XFS: FsWord = 0x5846_5342;
 const BTRFS: FsWord = 0x9123_683E;
 const F2FS: FsWord = 0xF2F5_2010;
 
-/// Larger bodies are not read and checked here: others are waiting for this thread.
+/// Maximum size of a body read and verified here, in bytes, since it occupies a serving thread.
 const LARGEST: u64 = BLOCK;
-/// What a file may have beside its body: a head, and before a body that came first a hole.
+/// Maximum size of a file in addition to its body, in bytes: a head, and a hole if the body was written
+/// first.
 const ROOM_FOR_HEADS: u64 = 2 * HEAD_ROOM as u64;
 
-/// Nothing is asked of a disk, and no link is followed.
+/// Resolves cached paths only, without symbolic links (openat2(2)).
 const WITHIN: ResolveFlags = ResolveFlags::CACHED
     .union(ResolveFlags::BENEATH)
     .union(ResolveFlags::NO_SYMLINKS);
 
-/// How the files of a directory are read without waiting.
-pub(super) struct NoWait {
-    /// `None` if they cannot be: to open a file of FUSE, or of a network, is to ask somebody.
+/// Capability of a directory for non-blocking reads.
+pub(super) struct NonBlockingReads {
+    /// `None` if unsupported: on FUSE and network file systems, opening a file may block.
     flags: Option<ReadWriteFlags>,
-    /// The system has said that it cannot do it.
+    /// `true` if the kernel has rejected a non-blocking open.
     refused: AtomicBool,
 }
 
-impl NoWait {
-    pub(super) fn on(home: &Folder) -> Self {
+impl NonBlockingReads {
+    pub(super) fn on(home: &DirHandle) -> Self {
         let flags = match fstatfs(home).map(|found| found.f_type) {
-            // It lies in memory, as the process does. The flag is not known there.
+            // Tmpfs is memory anyway, and rejects the flag.
             Ok(TMPFS) => Some(ReadWriteFlags::empty()),
             Ok(EXT4 | XFS | BTRFS | F2FS) => Some(ReadWriteFlags::NOWAIT),
             _ => None,
@@ -61,41 +60,43 @@ impl NoWait {
         self.flags.filter(|_| !self.refused.load(Ordering::Relaxed))
     }
 
-    fn open(&self, home: &Folder, path: &str) -> Option<File> {
+    fn open(&self, home: &DirHandle, path: &str) -> Option<File> {
         let opened = openat2(home, path, READ_ONLY, Mode::empty(), WITHIN);
         opened
-            .map_err(|error| self.note(error))
+            .map_err(|error| self.record_failure(error))
             .ok()
             .map(Into::into)
     }
 
-    /// Linux before 5.12 does not know how to open without waiting, and a filter of system calls
-    /// may not either. Neither learns it.
-    fn note(&self, error: Errno) {
+    /// Records that non-blocking opens are unsupported: Linux before 5.12, or a seccomp filter.
+    fn record_failure(&self, error: Errno) {
         if matches!(error, Errno::NOSYS | Errno::INVAL) {
             self.refused.store(true, Ordering::Relaxed);
         }
     }
 }
 
-/// The entry in a file of so many blocks, if it can be had without waiting.
-pub(super) fn read(files: &Files, id: EntryId, blocks: u32) -> Option<Entry> {
+/// Reads an entry from a file of `blocks` blocks, if that is possible without blocking.
+pub(super) fn read(
+    files: &EntryFiles,
+    reads: &NonBlockingReads,
+    id: EntryId,
+    blocks: u32,
+) -> Option<Entry> {
     if u64::from(blocks) * DISK_BLOCK > LARGEST + ROOM_FOR_HEADS {
         return None;
     }
-    let flags = files.no_wait.flags()?;
-    // While it is shared nobody removes the file: to be the last to close it would be to do that.
+    let flags = reads.flags()?;
+    // Sharing the stripe prevents a removal, so closing the file here never frees its blocks.
     let _shared = files.try_share(id)?;
-    let file = files
-        .no_wait
-        .open(files.layout.open().home(), &Layout::path_of(id))?;
+    let file = reads.open(files.layout.open().home(), &DiskLayout::path_of(id))?;
     let inline = files.settings.inline;
-    let opened = Opened::new(Source { file: &file, flags }, id, inline).ok()??;
+    let opened = EntryFile::new(FileSource { file: &file, flags }, id, inline).ok()??;
     match opened.prefix.body_len {
         small if small <= inline => opened.whole().ok(),
         large if large <= LARGEST => {
             let sums = opened.sums().ok()?;
-            let Opened { head, prefix, .. } = opened;
+            let EntryFile { head, prefix, .. } = opened;
             let body = in_file(file, &prefix, sums).ok()?;
             files.keep_named(id, &head, &body)
         }
@@ -115,22 +116,26 @@ mod tests {
 
     #[test]
     fn a_system_that_cannot_is_not_asked_again() {
-        let no_wait = NoWait {
+        let non_blocking = NonBlockingReads {
             flags: Some(ReadWriteFlags::NOWAIT),
             refused: AtomicBool::new(false),
         };
-        let folder = Folder::open(Path::new("/proc/self")).expect("it is there");
-        assert!(no_wait.open(&folder, "nothing").is_none());
-        assert!(no_wait.flags().is_some(), "only a file that is not there");
-        no_wait.note(Errno::NOSYS);
-        assert!(no_wait.flags().is_none());
+        let folder = DirHandle::open(Path::new("/proc/self")).expect("it is there");
+        assert!(non_blocking.open(&folder, "nothing").is_none());
+        assert!(
+            non_blocking.flags().is_some(),
+            "only a file that is not there"
+        );
+        non_blocking.record_failure(Errno::NOSYS);
+        assert!(non_blocking.flags().is_none());
     }
 
     #[test]
     fn nobody_waits_for_a_file_that_is_being_replaced() {
         let directory = PathBuf::from(format!("/dev/shm/microcache-{}", std::process::id()));
-        let files = Files::open(DiskSettings::new(&directory, 1 << 20)).expect("a directory");
+        let files = EntryFiles::open(DiskSettings::new(&directory, 1 << 20)).expect("a directory");
         let files = Arc::new(files);
+        let reads = NonBlockingReads::on(files.layout.open().home());
         let id = EntryId::of(b"key");
         let entry = Entry {
             head: b"head"[..].into(),
@@ -139,13 +144,13 @@ mod tests {
         let expires = expiry::now() + 1000;
         let written = write::write(&files, id, &entry, expires, files.now());
         assert!(written.is_ok());
-        assert!(read(&files, id, 1).is_some());
+        assert!(read(&files, &reads, id, 1).is_some());
         let held = files.stripe(id);
-        assert!(read(&files, id, 1).is_none());
+        assert!(read(&files, &reads, id, 1).is_none());
         drop(held);
         let shared = files.try_share(id);
         assert!(
-            read(&files, id, 1).is_some(),
+            read(&files, &reads, id, 1).is_some(),
             "readers are not in each other's way"
         );
         drop(shared);

@@ -1,9 +1,8 @@
-//! The bound in bytes.
+//! Capacity of a shared directory.
 //!
-//! How much there is stands in a small file, to which whoever is about to write adds what he is going to: so it is
-//! too much rather than too little, whatever happens then. When it comes to more than there may be, all files are
-//! counted, and those go that were used least recently. Who counts has the lock of that file; the others wait, or do
-//! not store what they have.
+//! The total size is kept in a small file. Writers add their size in advance, so the total may be too large
+//! but never too small. When it exceeds the capacity, all files are counted and the least recently used ones
+//! are evicted, under the lock of that file; other writers wait, or give up storing.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -14,28 +13,28 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rustix::fs::{AtFlags, Dir, FileType, statat};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::folder::{FOLDERS, Folder, open_locked, remove};
-use super::place::failed;
+use super::folder::{FOLDERS, RecordFolder, open_locked, remove};
+use super::home::failed;
 use super::{claims, record};
-use crate::disk::DiskFailure;
+use crate::disk::error::DiskFailure;
 
-/// The file that says how much there is.
+/// File with the total size.
 const SIZE: &str = "size";
-/// What a file takes is counted in these.
+/// Accounting unit, in bytes.
 const BLOCK: u64 = 4096;
-/// There are never more files than this: each counts as its part of the capacity at least.
+/// Maximum number of files: each accounts for at least this fraction of the capacity.
 const MAX_FILES: u64 = 1_000_000;
-/// After this many seconds nobody writes to a file any more that is not complete.
+/// Age in seconds after which an incomplete file counts as abandoned.
 const ABANDONED: u64 = 10 * 60;
 
-/// What may be taken, and what this process knows of it.
-pub(super) struct Room {
+/// Capacity, and this process's latest knowledge of the total size.
+pub(super) struct CapacityLimit {
     capacity: u64,
     known: AtomicU64,
     evicted: AtomicU64,
 }
 
-impl Room {
+impl CapacityLimit {
     pub(super) const fn new(capacity: u64) -> Self {
         Self {
             capacity,
@@ -44,7 +43,8 @@ impl Room {
         }
     }
 
-    /// Makes room for a file of this length, and counts it. Not for one that would take half of all.
+    /// Reserves space for a file of `length` bytes, evicting others if needed. Returns `false` if that
+    /// exceeds half of the capacity.
     pub(super) fn take(&self, home: &OwnedFd, length: u64) -> Result<bool, DiskFailure> {
         let needed = self.cost(length);
         if needed > self.capacity / 2 {
@@ -60,7 +60,7 @@ impl Room {
         Ok(true)
     }
 
-    /// How much there was when this process wrote last.
+    /// Total size at the last write of this process.
     pub(super) fn known(&self) -> Option<u64> {
         let known = self.known.load(Ordering::Relaxed);
         (known > 0).then_some(known)
@@ -70,11 +70,11 @@ impl Room {
         self.evicted.load(Ordering::Relaxed)
     }
 
-    /// Counts everything, and removes what is too much, down to nine tenths. Gives what is left.
+    /// Counts all files and evicts down to 90 % of the capacity if needed. Returns the remaining total.
     fn make_room(&self, home: &OwnedFd, needed: u64) -> Result<u64, DiskFailure> {
         let (mut files, mut unfinished) = (Vec::new(), 0);
         for number in 0..FOLDERS {
-            if let Some(folder) = Folder::numbered(home, number)? {
+            if let Some(folder) = RecordFolder::numbered(home, number)? {
                 unfinished += self.count(&folder, number, &mut files)?;
             }
         }
@@ -88,7 +88,7 @@ impl Room {
             if total <= goal {
                 break;
             }
-            if let Some(folder) = Folder::numbered(home, file.folder)? {
+            if let Some(folder) = RecordFolder::numbered(home, file.folder)? {
                 remove(folder.fd(), &format!("{:032x}", file.id))?;
             }
             total -= file.cost;
@@ -97,13 +97,13 @@ impl Room {
         Ok(total)
     }
 
-    /// Counts the records of a folder, and gives what those take that are being written. What was left behind
-    /// unfinished is removed; names that are not ours stay.
+    /// Collects the records of a folder and returns the size of incomplete ones. Abandoned files are
+    /// removed; foreign names are left alone.
     fn count(
         &self,
-        folder: &Folder,
+        folder: &RecordFolder,
         number: u32,
-        files: &mut Vec<Counted>,
+        files: &mut Vec<FileUsage>,
     ) -> Result<u64, DiskFailure> {
         let mut unfinished = 0;
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -126,7 +126,7 @@ impl Room {
             } else if is_file && name.ends_with(record::UNFINISHED) {
                 unfinished += self.cost(stat.st_size.cast_unsigned());
             } else if is_file && let Some(id) = id_of(name) {
-                files.push(Counted {
+                files.push(FileUsage {
                     used,
                     cost: self.cost(stat.st_size.cast_unsigned()),
                     id,
@@ -143,7 +143,7 @@ impl Room {
     }
 }
 
-struct Counted {
+struct FileUsage {
     used: u64,
     cost: u64,
     id: u128,
@@ -155,7 +155,7 @@ fn id_of(name: &str) -> Option<u128> {
     u128::from_str_radix(name, 16).ok().filter(|_| is_id)
 }
 
-/// `None` if it does not say.
+/// Reads the total; `None` if the file is invalid.
 fn read(size: &File) -> Option<u64> {
     let mut bytes = [0; 16];
     size.read_exact_at(&mut bytes, 0).ok()?;

@@ -1,4 +1,4 @@
-//! Removals that have not been delivered. Until they are, what they are about is not touched.
+//! Pending removals. Until delivered, their records are neither read nor written.
 
 use std::collections::HashSet;
 
@@ -7,30 +7,29 @@ use tokio::sync::Notify;
 
 use crate::tier::EntryId;
 
-/// What is still to be removed.
-pub(super) struct Removals {
-    pending: Mutex<Pending>,
+/// Pending removals.
+pub(super) struct PendingRemovals {
+    pending: Mutex<RemovalSet>,
     most: usize,
     wake: Notify,
 }
 
 #[derive(Default)]
-struct Pending {
+struct RemovalSet {
     ids: HashSet<EntryId>,
-    /// How often there were more than could be remembered. All records have to go then, and which
-    /// these were need not be known any more.
+    /// Number of overflows of the set. After one, all records must be removed, so the ids are dropped.
     overflows: u64,
-    /// How many of the overflows are made good.
+    /// Number of overflows that have been handled.
     cleared: u64,
 }
 
-impl Pending {
+impl RemovalSet {
     fn is_everything(&self) -> bool {
         self.overflows > self.cleared
     }
 }
 
-impl Removals {
+impl PendingRemovals {
     pub(super) fn new(most: usize) -> Self {
         Self {
             pending: Mutex::default(),
@@ -39,7 +38,7 @@ impl Removals {
         }
     }
 
-    /// Remembers one.
+    /// Adds a removal.
     pub(super) fn add(&self, id: EntryId) {
         let mut pending = self.pending.lock();
         pending.ids.insert(id);
@@ -49,51 +48,51 @@ impl Removals {
         }
     }
 
-    /// Forgets one.
+    /// Removes a delivered removal.
     pub(super) fn delivered(&self, id: EntryId) {
         self.pending.lock().ids.remove(&id);
     }
 
-    /// The overflow for which everything has to go, if there was one.
+    /// Returns the number of the overflow to be handled, if any.
     pub(super) fn everything(&self) -> Option<u64> {
         let pending = self.pending.lock();
         pending.is_everything().then_some(pending.overflows)
     }
 
-    /// Everything there was at that overflow is gone. What was remembered since stays.
+    /// Records that all records at that overflow were removed. Later removals stay pending.
     pub(super) fn everything_delivered(&self, overflow: u64) {
         self.pending.lock().cleared = overflow;
     }
 
-    /// Those that are remembered now.
+    /// Returns the pending removals.
     pub(super) fn waiting(&self) -> Vec<EntryId> {
         self.pending.lock().ids.iter().copied().collect()
     }
 
-    /// Whether what lies under an id may be something that was removed.
+    /// Returns whether a removal of this id may be pending.
     pub(super) fn covers(&self, id: EntryId) -> bool {
         let pending = self.pending.lock();
         pending.is_everything() || pending.ids.contains(&id)
     }
 
-    /// Asks for what is remembered to be delivered.
+    /// Requests the delivery of pending removals.
     pub(super) fn wake(&self) {
         self.wake.notify_one();
     }
 
-    /// Returns after [`Self::wake`].
+    /// Waits for [`Self::wake`].
     pub(super) async fn woken(&self) {
         self.wake.notified().await;
     }
 
-    /// What reports should say about it.
+    /// Describes the pending removals for reports.
     pub(super) fn degraded(&self) -> Option<String> {
         let pending = self.pending.lock();
         if pending.is_everything() {
-            return Some("everything has to be removed before it is used again".to_owned());
+            return Some("all records must be removed before the server is used again".to_owned());
         }
         let count = pending.ids.len();
-        (count > 0).then(|| format!("{count} removals are not delivered yet"))
+        (count > 0).then(|| format!("{count} removals pending"))
     }
 }
 
@@ -107,7 +106,7 @@ mod tests {
 
     #[test]
     fn what_is_remembered_is_covered_until_it_is_delivered() {
-        let removals = Removals::new(2);
+        let removals = PendingRemovals::new(2);
         removals.add(id(1));
         assert!(removals.covers(id(1)));
         assert!(!removals.covers(id(2)));
@@ -116,8 +115,8 @@ mod tests {
         assert_eq!(removals.degraded(), None);
     }
 
-    fn overflowing() -> Removals {
-        let removals = Removals::new(2);
+    fn overflowing() -> PendingRemovals {
+        let removals = PendingRemovals::new(2);
         for number in 0..3 {
             removals.add(id(number));
         }

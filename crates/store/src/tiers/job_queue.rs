@@ -1,5 +1,5 @@
-//! What a tier is to do in the background: what concerns one key in the order it was asked for, a
-//! record that was stored before a purge must not arrive after it; and of other keys so much at once.
+//! Job queue of a tier: jobs of one key in order, since a record stored before a purge must not arrive after
+//! it; jobs of different keys concurrently, up to a limit.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -9,22 +9,31 @@ use microcache_policy::VaryNames;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
-use super::jobs::Storing;
+use crate::memory::Hit;
 use crate::tier::{EntryId, Token};
 
-/// So many keys have something done at once.
+/// Maximum of concurrently processed keys.
 pub(super) const AT_ONCE: usize = 16;
-/// So many more, if it is a removal: stores that hang do not keep removals waiting.
+/// Additional concurrency for removals, so that hanging stores do not delay them.
 const REMOVALS_AT_ONCE: usize = 16;
-/// So many removals may wait. What comes on top of that is not removed, and says so: whoever asked
-/// remembers what must not be used.
-pub const REMOVALS_WAITING: usize = 64 * 1024;
+/// Maximum of queued removals. Further ones fail, and the caller must remember what not to use.
+pub const MAX_QUEUED_REMOVALS: usize = 64 * 1024;
 
-/// Something to do.
+/// Response in the write queue.
 #[derive(Debug)]
-pub(super) enum Job {
-    Store(Box<Storing>),
-    /// Says whether it is gone for sure.
+pub(super) struct StoreJob {
+    pub(super) key: Box<[u8]>,
+    pub(super) response: Hit,
+    pub(super) expires: Duration,
+    pub(super) claim: Option<(EntryId, Token)>,
+    pub(super) charged: u64,
+}
+
+/// Background job.
+#[derive(Debug)]
+pub(super) enum TierJob {
+    Store(Box<StoreJob>),
+    /// Reports whether the record is gone.
     Remove(EntryId, Vec<oneshot::Sender<bool>>),
     RemoveVariant {
         key: Box<[u8]>,
@@ -32,45 +41,45 @@ pub(super) enum Job {
         selection: Box<[u8]>,
     },
     Release(EntryId, Token),
-    /// Ends a claim as well, and says for a while that what it was for cannot be stored.
-    NoteUnstorable {
+    /// Marks the responses of a key as not storable for a while, which also releases the claim.
+    MarkUnstorable {
         key: Box<[u8]>,
         claim: (EntryId, Token),
         lasts: Duration,
     },
 }
 
-/// The jobs of all keys, each in its key's lane.
+/// Job queue with one lane per key.
 #[derive(Debug, Default)]
-pub(super) struct Lanes {
-    state: Mutex<LanesState>,
+pub(super) struct TierJobQueue {
+    state: Mutex<JobQueueState>,
     idle: Notify,
 }
 
 #[derive(Debug, Default)]
-struct LanesState {
-    lanes: HashMap<EntryId, Lane, RandomState>,
-    /// The lanes whose next job may begin. One that was taken care of meanwhile is passed over.
+struct JobQueueState {
+    lanes: HashMap<EntryId, KeyLane, RandomState>,
+    /// Lanes whose next job may start; entries of busy lanes are skipped.
     ready: VecDeque<EntryId>,
-    /// The same, if the next job is a removal.
+    /// Lanes whose next job is a removal.
     urgent: VecDeque<EntryId>,
-    /// Those who do jobs.
+    /// Number of workers.
     workers: usize,
     removals: usize,
 }
 
-/// It is there as long as it has a job, or one is being done.
+/// Lane of a key, which exists while it has jobs queued or in progress.
 #[derive(Debug, Default)]
-struct Lane {
-    jobs: VecDeque<Job>,
+struct KeyLane {
+    jobs: VecDeque<TierJob>,
     is_busy: bool,
 }
 
-impl Lane {
-    /// Those who wait for the removal of all that the key has, which is the first job if it is there.
+impl KeyLane {
+    /// Takes the waiters of a queued removal of the whole key, which is always the first job.
     fn take_removal_of(&mut self, id: EntryId) -> Vec<oneshot::Sender<bool>> {
         match self.jobs.pop_front() {
-            Some(Job::Remove(base, told)) if base == id => told,
+            Some(TierJob::Remove(base, waiters)) if base == id => waiters,
             Some(other) => {
                 self.jobs.push_front(other);
                 Vec::new()
@@ -80,13 +89,13 @@ impl Lane {
     }
 }
 
-impl Job {
-    /// How many of the removals that may wait it is.
+impl TierJob {
+    /// Number of queued removals that the job stands for.
     const fn removals(&self) -> usize {
         match self {
-            Self::Remove(_, told) => told.len(),
+            Self::Remove(_, waiters) => waiters.len(),
             Self::RemoveVariant { .. } => 1,
-            Self::Store(_) | Self::Release(..) | Self::NoteUnstorable { .. } => 0,
+            Self::Store(_) | Self::Release(..) | Self::MarkUnstorable { .. } => 0,
         }
     }
 
@@ -95,10 +104,10 @@ impl Job {
     }
 }
 
-impl Lanes {
-    /// Adds a job at the end of a key's lane; a removal only if there is room for it. Says whether
-    /// another worker has to come: see [`Lanes::next`].
-    pub(super) fn add(&self, lane: EntryId, job: Job) -> Result<bool, TooManyRemovals> {
+impl TierJobQueue {
+    /// Appends a job to the lane of a key. Returns whether another worker is to be started; see
+    /// [`TierJobQueue::next`].
+    pub(super) fn add(&self, lane: EntryId, job: TierJob) -> Result<bool, TooManyRemovals> {
         let mut state = self.state.lock();
         if job.is_removal() {
             state.count_removal()?;
@@ -107,39 +116,38 @@ impl Lanes {
         Ok(state.make_ready(lane))
     }
 
-    /// The same for the removal of all that a key has. What waits in its lane is not done any more;
-    /// gives the stores among that. Another removal that waits does for this one too.
+    /// Queues the removal of all records of a key, cancelling other jobs in its lane, and returns the
+    /// cancelled stores. A queued removal of the key is reused.
     pub(super) fn remove(
         &self,
         id: EntryId,
-        told: oneshot::Sender<bool>,
-    ) -> Result<(bool, Vec<Storing>), TooManyRemovals> {
+        done: oneshot::Sender<bool>,
+    ) -> Result<(bool, Vec<StoreJob>), TooManyRemovals> {
         let mut state = self.state.lock();
         state.count_removal()?;
         let lane = state.lanes.entry(id).or_default();
         let mut removal = lane.take_removal_of(id);
-        removal.push(told);
+        removal.push(done);
         let (mut stores, mut releases, mut variants) = (Vec::new(), VecDeque::new(), 0);
         for job in lane.jobs.drain(..) {
             match job {
-                Job::Store(storing) => stores.push(*storing),
-                // Of one that is not what it should be. Nobody waits for that.
-                Job::Remove(..) | Job::RemoveVariant { .. } => variants += job.removals(),
-                Job::Release(..) => releases.push_back(job),
-                Job::NoteUnstorable {
+                TierJob::Store(storing) => stores.push(*storing),
+                // Removal of a damaged record, without waiters.
+                TierJob::Remove(..) | TierJob::RemoveVariant { .. } => variants += job.removals(),
+                TierJob::Release(..) => releases.push_back(job),
+                TierJob::MarkUnstorable {
                     claim: (id, token), ..
-                } => releases.push_back(Job::Release(id, token)),
+                } => releases.push_back(TierJob::Release(id, token)),
             }
         }
         lane.jobs = releases;
-        lane.jobs.push_front(Job::Remove(id, removal));
+        lane.jobs.push_front(TierJob::Remove(id, removal));
         state.removals -= variants;
         Ok((state.make_ready(id), stores))
     }
 
-    /// The next job for a worker, and its lane, which is his until he is [`Lanes::done`]. `None` if
-    /// he is to go.
-    pub(super) fn next(&self) -> Option<(EntryId, Job)> {
+    /// Returns the next job, and locks its lane until [`TierJobQueue::done`]. `None` if the worker is to end.
+    pub(super) fn next(&self) -> Option<(EntryId, TierJob)> {
         let mut state = self.state.lock();
         let next = state.take();
         if next.is_none() {
@@ -148,7 +156,7 @@ impl Lanes {
         next
     }
 
-    /// The job of a lane is done, and the next one may begin.
+    /// Unlocks the lane of a completed job.
     pub(super) fn done(&self, lane: EntryId) {
         let mut state = self.state.lock();
         state.end(lane);
@@ -157,12 +165,12 @@ impl Lanes {
         }
     }
 
-    /// A worker has gone without being told to.
+    /// Records that a worker has ended unexpectedly.
     pub(super) fn lost_worker(&self) {
         self.state.lock().workers -= 1;
     }
 
-    /// Waits until there is nothing to do.
+    /// Waits until there are no jobs.
     pub(super) async fn idle(&self) {
         loop {
             let idle = self.idle.notified();
@@ -174,20 +182,20 @@ impl Lanes {
     }
 }
 
-/// There are [`REMOVALS_WAITING`] already.
+/// Error: [`MAX_QUEUED_REMOVALS`] reached.
 #[derive(Debug)]
 pub(super) struct TooManyRemovals;
 
-impl LanesState {
+impl JobQueueState {
     fn count_removal(&mut self) -> Result<(), TooManyRemovals> {
-        if self.removals >= REMOVALS_WAITING {
+        if self.removals >= MAX_QUEUED_REMOVALS {
             return Err(TooManyRemovals);
         }
         self.removals += 1;
         Ok(())
     }
 
-    /// Lists a lane whose next job may begin. Says whether there are too few workers.
+    /// Lists a lane whose next job may start. Returns whether another worker is to be started.
     fn make_ready(&mut self, id: EntryId) -> bool {
         let Some(lane) = self.lanes.get_mut(&id).filter(|lane| !lane.is_busy) else {
             return false;
@@ -207,7 +215,7 @@ impl LanesState {
         wanted
     }
 
-    fn take(&mut self) -> Option<(EntryId, Job)> {
+    fn take(&mut self) -> Option<(EntryId, TierJob)> {
         loop {
             let may_store = self.workers <= AT_ONCE;
             let urgent = self.urgent.pop_front();
@@ -250,28 +258,28 @@ mod tests {
         EntryId::of(&number.to_le_bytes())
     }
 
-    /// Which of them it is, is told by the token.
-    fn job(lanes: &Lanes, of: usize, number: u64) -> bool {
-        let job = Job::Release(lane(of), Token(number));
+    /// Identified by its token.
+    fn job(lanes: &TierJobQueue, of: usize, number: u64) -> bool {
+        let job = TierJob::Release(lane(of), Token(number));
         lanes.add(lane(of), job).expect("it is no removal")
     }
 
-    fn removal(lanes: &Lanes, of: usize) -> (bool, oneshot::Receiver<bool>) {
-        let (told, wait) = oneshot::channel();
-        let added = lanes.remove(lane(of), told).expect("there is room");
+    fn removal(lanes: &TierJobQueue, of: usize) -> (bool, oneshot::Receiver<bool>) {
+        let (done, wait) = oneshot::channel();
+        let added = lanes.remove(lane(of), done).expect("there is room");
         (added.0, wait)
     }
 
-    fn next(lanes: &Lanes) -> Option<(EntryId, Option<u64>)> {
+    fn next(lanes: &TierJobQueue) -> Option<(EntryId, Option<u64>)> {
         lanes.next().map(|(lane, job)| match job {
-            Job::Release(_, Token(number)) => (lane, Some(number)),
+            TierJob::Release(_, Token(number)) => (lane, Some(number)),
             _ => (lane, None),
         })
     }
 
     #[test]
     fn one_key_waits_for_itself_and_for_no_other() {
-        let lanes = Lanes::default();
+        let lanes = TierJobQueue::default();
         assert!(job(&lanes, 1, 10));
         job(&lanes, 1, 11);
         assert!(job(&lanes, 2, 20));
@@ -284,7 +292,7 @@ mod tests {
 
     #[test]
     fn when_all_are_busy_a_removal_finds_somebody() {
-        let lanes = Lanes::default();
+        let lanes = TierJobQueue::default();
         let wanted = (0..100).filter(|number| job(&lanes, *number, 0)).count();
         assert_eq!(wanted, AT_ONCE);
         for _ in 0..AT_ONCE {
@@ -298,17 +306,17 @@ mod tests {
 
     #[test]
     fn removals_are_bounded_and_those_of_one_key_are_one() {
-        let lanes = Lanes::default();
-        let waiting: Vec<_> = (0..REMOVALS_WAITING)
+        let lanes = TierJobQueue::default();
+        let waiting: Vec<_> = (0..MAX_QUEUED_REMOVALS)
             .map(|_| removal(&lanes, 1).1)
             .collect();
-        let (told, mut wait) = oneshot::channel();
-        assert!(lanes.remove(lane(2), told).is_err());
+        let (done, mut wait) = oneshot::channel();
+        assert!(lanes.remove(lane(2), done).is_err());
         assert!(wait.try_recv().is_err());
-        let Some((_, Job::Remove(_, told))) = lanes.next() else {
+        let Some((_, TierJob::Remove(_, done))) = lanes.next() else {
             panic!("a removal");
         };
-        assert_eq!(told.len(), waiting.len());
+        assert_eq!(done.len(), waiting.len());
         lanes.done(lane(1));
         assert!(lanes.next().is_none());
         let (wanted, _wait) = removal(&lanes, 2);

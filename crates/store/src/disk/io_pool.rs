@@ -1,5 +1,4 @@
-//! Work on the disk, away from the threads that serve: so much of it at once, so long, and only
-//! while it makes sense.
+//! I/O pool: blocking file operations with bounded concurrency, a timeout and a circuit breaker.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,23 +8,28 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
-use super::DiskFailure;
-use super::health::Health;
+use super::error::DiskFailure;
+use super::health::PoolHealth;
 use crate::tier::TierError;
 
-/// Those who do one kind of work.
-pub(crate) struct Crew {
+/// Pool for one kind of operation.
+pub(crate) struct IoPool {
     handle: Handle,
     places: Arc<Semaphore>,
     all: usize,
-    /// Nothing is to be done any more.
+    /// `true` if the pool is stopped.
     is_off: AtomicBool,
     deadline: Duration,
-    pub(crate) health: Health,
+    pub(crate) health: PoolHealth,
 }
 
-impl Crew {
-    pub(crate) fn new(handle: &Handle, places: usize, deadline: Duration, health: Health) -> Self {
+impl IoPool {
+    pub(crate) fn new(
+        handle: &Handle,
+        places: usize,
+        deadline: Duration,
+        health: PoolHealth,
+    ) -> Self {
         Self {
             handle: handle.clone(),
             places: Arc::new(Semaphore::new(places)),
@@ -36,7 +40,7 @@ impl Crew {
         }
     }
 
-    /// Has a job done. If that takes too long it goes on, and keeps its place, but nobody waits.
+    /// Runs a job. After a timeout it continues and keeps its slot, but the caller gets an error.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         job: impl FnOnce() -> Result<T, DiskFailure> + Send + 'static,
@@ -45,7 +49,8 @@ impl Crew {
         done.inspect(|_| self.health.worked())
     }
 
-    /// The same with a job whose success does not end a trouble: a full disk takes a removal, and nothing else.
+    /// Runs a job whose success does not reset the health state: removals succeed on a full disk, writes do
+    /// not.
     pub(crate) async fn run_minor<T: Send + 'static>(
         &self,
         job: impl FnOnce() -> Result<T, DiskFailure> + Send + 'static,
@@ -75,21 +80,21 @@ impl Crew {
             }
             Ok(Err(ended)) => Err(TierError::Failed(ended.to_string())),
             Err(_) => {
-                self.health.failed(&"no answer in time");
+                self.health.failed(&"timeout");
                 Err(TierError::Timeout)
             }
         }
     }
 
-    /// Takes no more jobs, and waits for those that are under way.
+    /// Rejects new jobs and waits for those in progress.
     pub(crate) async fn stop(&self) {
         self.is_off.store(true, Ordering::SeqCst);
         let all = u32::try_from(self.all).unwrap_or(u32::MAX);
-        // One that hangs is not waited for longer than anybody else would.
+        // A hanging job is not waited for beyond its deadline.
         let _ = tokio::time::timeout(self.deadline, self.places.acquire_many(all)).await;
     }
 
-    /// Takes jobs again.
+    /// Accepts jobs again.
     pub(crate) fn resume(&self) {
         self.is_off.store(false, Ordering::SeqCst);
     }
@@ -98,15 +103,15 @@ impl Crew {
         self.is_off.load(Ordering::SeqCst)
     }
 
-    /// Lets go of something for which the system may have work to do.
+    /// Drops a value on a blocking thread, since that may close or free a file.
     pub(crate) fn dispose(&self, what: impl Send + 'static) {
         self.handle.spawn_blocking(move || drop(what));
     }
 }
 
-impl fmt::Debug for Crew {
+impl fmt::Debug for IoPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Crew").finish_non_exhaustive()
+        f.debug_struct("IoPool").finish_non_exhaustive()
     }
 }
 
@@ -119,20 +124,20 @@ mod tests {
 
     #[tokio::test]
     async fn what_a_full_disk_takes_does_not_end_its_trouble() {
-        let health = Health::new("writing", Duration::ZERO);
-        let crew = Crew::new(&Handle::current(), 2, Duration::from_mins(1), health);
+        let health = PoolHealth::new("writing", Duration::ZERO);
+        let pool = IoPool::new(&Handle::current(), 2, Duration::from_mins(1), health);
         let full = || Err::<(), _>(DiskFailure::Disk(io::ErrorKind::StorageFull.into()));
-        assert!(crew.run(full).await.is_err());
-        assert_eq!(crew.run_minor(|| Ok(())).await, Ok(()));
-        assert!(crew.health.report().is_some());
-        assert_eq!(crew.run(|| Ok(())).await, Ok(()));
-        assert_eq!(crew.health.report(), None);
+        assert!(pool.run(full).await.is_err());
+        assert_eq!(pool.run_minor(|| Ok(())).await, Ok(()));
+        assert!(pool.health.report().is_some());
+        assert_eq!(pool.run(|| Ok(())).await, Ok(()));
+        assert_eq!(pool.health.report(), None);
     }
 
     #[tokio::test]
     async fn a_disk_that_hangs_keeps_its_threads_and_nothing_else() {
-        let health = Health::new("reading", Duration::from_hours(1));
-        let crew = Crew::new(&Handle::current(), 2, Duration::from_millis(20), health);
+        let health = PoolHealth::new("reading", Duration::from_hours(1));
+        let pool = IoPool::new(&Handle::current(), 2, Duration::from_millis(20), health);
         let (release, hang) = channel::<()>();
         let hang = Arc::new(parking_lot::Mutex::new(hang));
         for _ in 0..3 {
@@ -141,17 +146,17 @@ mod tests {
                 let _ = hang.lock().recv();
                 Ok(())
             };
-            assert_eq!(crew.run(job).await, Err(TierError::Timeout));
+            assert_eq!(pool.run(job).await, Err(TierError::Timeout));
         }
         assert_eq!(
-            crew.places.available_permits(),
+            pool.places.available_permits(),
             0,
             "two hang, the third waits"
         );
-        assert_eq!(crew.run(|| Ok(())).await, Err(TierError::Down));
-        let report = crew.health.report().expect("there is trouble");
-        assert!(report.starts_with("reading: no answer in time"), "{report}");
+        assert_eq!(pool.run(|| Ok(())).await, Err(TierError::Down));
+        let report = pool.health.report().expect("there is trouble");
+        assert!(report.starts_with("reading: timeout"), "{report}");
         drop(release);
-        assert!(crew.places.acquire_many(2).await.is_ok(), "both came back");
+        assert!(pool.places.acquire_many(2).await.is_ok(), "both came back");
     }
 }

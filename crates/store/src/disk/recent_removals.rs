@@ -1,30 +1,30 @@
-//! Which ids were removed lately, so that what was on its way meanwhile is not stored.
+//! Recent removals by id, so that a concurrent write or read does not resurrect a removed entry.
 
 use std::collections::VecDeque;
 
 use crate::tier::EntryId;
 
-/// So many are remembered.
+/// Number of removals remembered.
 const REMEMBERED: usize = 4096;
 
-/// A moment, as far as removals go: how many there had been.
+/// Point in time, as the number of preceding removals.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Moment(u64);
+pub(super) struct RemovalMark(u64);
 
-/// The latest removals, numbered.
+/// Recent removals, numbered.
 #[derive(Default)]
-pub(super) struct Removals {
+pub(super) struct RecentRemovals {
     latest: VecDeque<EntryId>,
     count: u64,
 }
 
-impl Removals {
-    /// This moment.
-    pub(super) const fn now(&self) -> Moment {
-        Moment(self.count)
+impl RecentRemovals {
+    /// Returns the current moment.
+    pub(super) const fn now(&self) -> RemovalMark {
+        RemovalMark(self.count)
     }
 
-    pub(super) fn note(&mut self, id: EntryId) {
+    pub(super) fn record(&mut self, id: EntryId) {
         if self.latest.len() == REMEMBERED {
             self.latest.pop_front();
         }
@@ -32,9 +32,8 @@ impl Removals {
         self.count += 1;
     }
 
-    /// Whether this id may have been removed since then. Of what is longer ago than it can
-    /// remember, it says yes.
-    pub(super) fn since(&self, then: Moment, id: EntryId) -> bool {
+    /// Returns whether the id may have been removed since then; always true beyond the remembered removals.
+    pub(super) fn since(&self, then: RemovalMark, id: EntryId) -> bool {
         let since = self.count.saturating_sub(then.0);
         since > self.latest.len() as u64
             || self
@@ -53,9 +52,9 @@ mod tests {
     #[test]
     fn a_removal_is_seen_by_those_that_began_before_it() {
         let (one, other) = (EntryId::of(b"one"), EntryId::of(b"other"));
-        let mut removals = Removals::default();
+        let mut removals = RecentRemovals::default();
         let before = removals.now();
-        removals.note(one);
+        removals.record(one);
         assert!(removals.since(before, one));
         assert!(!removals.since(before, other));
         assert!(!removals.since(removals.now(), one));
@@ -63,9 +62,9 @@ mod tests {
 
     #[test]
     fn what_is_forgotten_counts_as_removed() {
-        let mut removals = Removals::default();
-        (0..=REMEMBERED).for_each(|_| removals.note(EntryId::of(b"others")));
-        assert!(removals.since(Moment(0), EntryId::of(b"one")));
-        assert!(!removals.since(Moment(1), EntryId::of(b"one")));
+        let mut removals = RecentRemovals::default();
+        (0..=REMEMBERED).for_each(|_| removals.record(EntryId::of(b"others")));
+        assert!(removals.since(RemovalMark(0), EntryId::of(b"one")));
+        assert!(!removals.since(RemovalMark(1), EntryId::of(b"one")));
     }
 }

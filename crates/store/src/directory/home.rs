@@ -1,5 +1,5 @@
-//! Where everything lies: in a folder of ours, `DIRECTORY/microcache-shared-v1`, which stays open. Whatever is done
-//! is done relative to it, so that nobody can put a link in the way.
+//! Root folder of the tier: `DIRECTORY/microcache-shared-v1`, kept open. All access is relative to it, so
+//! that no symbolic link can redirect it.
 
 use std::fs::DirBuilder;
 use std::io;
@@ -12,38 +12,38 @@ use parking_lot::Mutex;
 use rustix::fs::{CWD, Mode, OFlags, fchmod, fstat, mkdirat, openat};
 use rustix::io::Errno;
 
-use crate::disk::DiskFailure;
+use crate::disk::error::DiskFailure;
 use crate::ownership::{self, OwnershipError};
 
-/// The folder, by the version of what is in it.
+/// Name of the root folder, with the version of its format.
 const HOME: &str = "microcache-shared-v1";
 
-/// Ours alone.
+/// Mode of all folders: private to the owner.
 pub(super) const FOLDER_MODE: Mode = Mode::RWXU;
 
-/// Why a directory is not used.
+/// Reasons why a directory is rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum DirectoryError {
-    /// It is no directory, or cannot be made or read.
+    /// The path is not a directory, or cannot be created or read.
     #[error("{} cannot be used: {source}", directory.display())]
     Unusable {
-        /// Which.
+        /// The directory.
         directory: PathBuf,
-        /// What the system says.
+        /// Error of the system call.
         source: io::Error,
     },
-    /// Others may put there what would be believed.
+    /// Other users could plant records in it.
     #[error(transparent)]
     Untrusted(#[from] OwnershipError),
 }
 
-/// A directory, and our folder in it.
-pub(super) struct Place {
+/// Configured directory and its open root folder.
+pub(super) struct HomeFolder {
     directory: PathBuf,
     home: Mutex<Arc<OwnedFd>>,
 }
 
-impl Place {
+impl HomeFolder {
     pub(super) fn open(directory: &Path) -> Result<Self, DirectoryError> {
         Ok(Self {
             home: Mutex::new(Arc::new(open(directory)?)),
@@ -51,7 +51,7 @@ impl Place {
         })
     }
 
-    /// Our folder. One that somebody has removed is made again.
+    /// Returns the root folder, recreating it if it was removed.
     pub(super) fn home(&self) -> Result<Arc<OwnedFd>, DiskFailure> {
         let mut home = self.home.lock();
         let stat = fstat(&**home).map_err(failed)?;
@@ -73,7 +73,7 @@ fn open(directory: &Path) -> Result<OwnedFd, DirectoryError> {
         .mode(0o700)
         .create(directory);
     made.map_err(unusable)?;
-    // That it is a link itself is its user's own doing.
+    // The configured path itself may be a symbolic link.
     let outer = openat(CWD, directory, folder_flags(), Mode::empty());
     let outer = outer.map_err(|error| unusable(error.into()))?;
     ownership::check(directory, &outer)?;
@@ -83,16 +83,16 @@ fn open(directory: &Path) -> Result<OwnedFd, DirectoryError> {
     Ok(home)
 }
 
-/// We made it for its owner alone. A copy may not have kept who may read it.
+/// Removes the permissions of other users, which a copy of the directory may have gained.
 fn close_to_readers(home: &OwnedFd) -> Result<(), Errno> {
     if Mode::from_raw_mode(fstat(home)?.st_mode).intersects(Mode::RWXG | Mode::RWXO) {
-        // Where nothing can be written, it stays as open as it was made.
+        // Fails on a read-only file system, where the mode stays as it is.
         let _ = fchmod(home, FOLDER_MODE);
     }
     Ok(())
 }
 
-/// A folder in another one, which is not reached through a link.
+/// Opens a subdirectory without following symbolic links, creating it if needed.
 pub(super) fn open_or_make(outer: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
     let open = || {
         openat(

@@ -1,5 +1,4 @@
-//! Claims that were given back and are still there, as far as anybody knows: the server did not
-//! answer. Others wait for them, so they are given back again.
+//! Pending releases of claims whose release was not confirmed, so that other processes do not wait in vain.
 
 use std::collections::HashMap;
 
@@ -7,15 +6,15 @@ use parking_lot::Mutex;
 
 use crate::tier::{EntryId, Token};
 
-/// Remembered at a time. The ones over are forgotten, and cost others their wait.
+/// Maximum of pending releases; others expire on their own.
 const MOST: usize = 10_000;
 
-/// Claims to be given back, by their tokens.
+/// Pending releases, by token.
 #[derive(Default)]
-pub(super) struct Releases(Mutex<HashMap<u64, EntryId>>);
+pub(super) struct PendingReleases(Mutex<HashMap<u64, EntryId>>);
 
-impl Releases {
-    /// Remembers one.
+impl PendingReleases {
+    /// Adds a release.
     pub(super) fn add(&self, id: EntryId, token: Token) {
         let mut claims = self.0.lock();
         if claims.len() < MOST {
@@ -23,12 +22,12 @@ impl Releases {
         }
     }
 
-    /// Forgets one.
+    /// Removes a delivered release.
     pub(super) fn delivered(&self, token: Token) {
         self.0.lock().remove(&token.0);
     }
 
-    /// Those that are remembered now.
+    /// Returns the pending releases.
     pub(super) fn waiting(&self) -> Vec<(EntryId, Token)> {
         let claims = self.0.lock();
         claims

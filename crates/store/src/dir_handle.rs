@@ -1,5 +1,5 @@
-//! What lies below an open directory, reached by one name at a time and never through a link: whoever may write
-//! somewhere above or within cannot lead us elsewhere.
+//! Directory handle for access below an open directory: one path component at a time, never following
+//! symbolic links, so that other users with write access cannot redirect it.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -16,29 +16,29 @@ use rustix::io::Errno;
 const FOLDER: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::CLOEXEC);
-/// A named pipe in place of a file would have us wait for its other end, a terminal make it ours.
+/// `NONBLOCK` keeps a FIFO from blocking the open, `NOCTTY` a terminal from becoming the controlling one.
 const FILE: OFlags = OFlags::NOFOLLOW
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY)
     .union(OFlags::CLOEXEC);
 
-/// An open directory.
+/// Open directory.
 #[derive(Debug)]
-pub struct Folder(OwnedFd);
+pub struct DirHandle(OwnedFd);
 
-impl Folder {
-    /// Opens the one that a user has named. That it is a link is that user's own doing.
+impl DirHandle {
+    /// Opens a directory by a configured path, which may be a symbolic link.
     pub fn open(path: &Path) -> io::Result<Self> {
         Ok(Self(openat(CWD, path, FOLDER, Mode::empty())?))
     }
 
-    /// Opens a directory in it.
+    /// Opens a subdirectory.
     pub fn folder(&self, name: &str) -> io::Result<Self> {
         let opened = openat(&self.0, name, FOLDER | OFlags::NOFOLLOW, Mode::empty());
         Ok(Self(opened?))
     }
 
-    /// Makes a directory in it, for its owner alone. Says whether there was none.
+    /// Creates a subdirectory with mode 0700. Returns whether it was created.
     pub fn make_folder(&self, name: &str) -> io::Result<bool> {
         match mkdirat(&self.0, name, Mode::RWXU) {
             Ok(()) => Ok(true),
@@ -47,29 +47,30 @@ impl Folder {
         }
     }
 
-    /// Opens a file in it; one that is made is its owner's alone.
+    /// Opens a file; a created one has mode 0600.
     pub fn file(&self, name: &str, how: OFlags) -> io::Result<File> {
         let opened = openat(&self.0, name, how | FILE, Mode::RUSR | Mode::WUSR);
         Ok(opened?.into())
     }
 
-    /// Opens a file to be written to: one that has no other name, under which it may be anything of ours.
+    /// Opens a regular file for writing. Fails with `InvalidInput` if the file has further hard links, since
+    /// it could be any file of this user.
     pub fn file_to_write(&self, name: &str, how: OFlags) -> io::Result<File> {
         let file = self.file(name, how | OFlags::RDWR)?;
         let stat = fstat(&file)?;
         if is_file(&stat) && stat.st_nlink == 1 {
             return Ok(file);
         }
-        let what = format!("{name} is no file with this name alone");
+        let what = format!("{name} is not a regular file with a single link");
         Err(io::Error::new(io::ErrorKind::InvalidInput, what))
     }
 
-    /// Looks at what has a name in it, be it a link.
+    /// Returns the status of a directory entry, without following a symbolic link.
     pub fn stat(&self, name: &str) -> io::Result<Stat> {
         Ok(statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)?)
     }
 
-    /// Takes a name away that is no directory's. One that is gone already is fine.
+    /// Removes a directory entry other than a directory. Succeeds if it does not exist.
     pub fn remove(&self, name: &str) -> io::Result<()> {
         match unlinkat(&self.0, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
@@ -77,17 +78,17 @@ impl Folder {
         }
     }
 
-    /// Removes an empty directory.
+    /// Removes an empty subdirectory.
     pub fn remove_folder(&self, name: &str) -> io::Result<()> {
         Ok(unlinkat(&self.0, name, AtFlags::REMOVEDIR)?)
     }
 
-    /// Gives a file another name, in place of what has it.
+    /// Renames a file, replacing an existing one.
     pub fn rename(&self, name: &str, to: &Self, new_name: &str) -> io::Result<()> {
         Ok(renameat(&self.0, name, &to.0, new_name)?)
     }
 
-    /// The names in it; `None` for one that is not UTF-8.
+    /// Iterates over the entry names; `None` for a name that is not UTF-8.
     pub fn names(&self) -> io::Result<impl Iterator<Item = io::Result<Option<String>>>> {
         let is_name = |name: &CStr| !matches!(name.to_bytes(), b"." | b"..");
         let entries = Dir::read_from(&self.0)?.filter_map(move |entry| {
@@ -101,19 +102,19 @@ impl Folder {
         Ok(entries)
     }
 
-    /// Has names that were given or taken in it written to the disk.
+    /// Flushes created, renamed and removed entries to disk (fsync).
     pub fn sync(&self) -> io::Result<()> {
         Ok(fsync(&self.0)?)
     }
 }
 
-impl AsFd for Folder {
+impl AsFd for DirHandle {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 }
 
-/// Whether it is an ordinary file.
+/// Returns whether this is a regular file.
 pub fn is_file(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode).is_file()
 }

@@ -1,4 +1,4 @@
-//! A body that is written into a draft by turns, while it arrives.
+//! Chunked writes of a body that is received piece by piece.
 
 use std::mem;
 use std::sync::Arc;
@@ -6,17 +6,17 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::DiskFailure;
-use super::crew::Crew;
+use super::error::DiskFailure;
+use super::io_pool::IoPool;
 use crate::tier::TierError;
 
-/// Pieces are gathered until there are so many bytes of them.
+/// Size at which received pieces are written, in bytes.
 const GATHER: usize = 512 * 1024;
 
-/// What has come of it, written or not.
-pub(crate) struct ByTurns<D: Send + 'static> {
-    pub(crate) writing: Arc<Crew>,
-    stage: Stage<D>,
+/// Body that is partly buffered and partly written to a draft.
+pub(crate) struct ChunkedWriter<D: Send + 'static> {
+    pub(crate) writing: Arc<IoPool>,
+    stage: WriteStage<D>,
     pieces: Vec<Bytes>,
     gathered: usize,
     total: u64,
@@ -24,18 +24,22 @@ pub(crate) struct ByTurns<D: Send + 'static> {
     _place: OwnedSemaphorePermit,
 }
 
-enum Stage<D> {
+enum WriteStage<D> {
     Empty,
     Begun(Box<D>),
-    /// With whoever writes to it now, or given up.
+    /// Moved to a write in progress, or abandoned.
     Away,
 }
 
-impl<D: Send + 'static> ByTurns<D> {
-    pub(crate) const fn new(writing: Arc<Crew>, largest: u64, place: OwnedSemaphorePermit) -> Self {
+impl<D: Send + 'static> ChunkedWriter<D> {
+    pub(crate) const fn new(
+        writing: Arc<IoPool>,
+        largest: u64,
+        place: OwnedSemaphorePermit,
+    ) -> Self {
         Self {
             writing,
-            stage: Stage::Empty,
+            stage: WriteStage::Empty,
             pieces: Vec::new(),
             gathered: 0,
             total: 0,
@@ -44,7 +48,7 @@ impl<D: Send + 'static> ByTurns<D> {
         }
     }
 
-    /// Takes what has come. Once enough has, `write` brings the draft up to date.
+    /// Buffers a piece. Once enough are buffered, `write` appends them to the draft.
     pub(crate) async fn take(
         &mut self,
         chunk: Bytes,
@@ -58,30 +62,30 @@ impl<D: Send + 'static> ByTurns<D> {
         self.pieces.push(chunk);
         if self.gathered >= GATHER {
             let flush = self.flush(write);
-            self.stage = Stage::Begun(self.writing.run(flush).await?);
+            self.stage = WriteStage::Begun(self.writing.run(flush).await?);
         }
         Ok(())
     }
 
-    /// What has to be done to bring the draft up to date. It is begun with the first pieces.
+    /// Returns the job that appends the buffered pieces to the draft, creating it first if needed.
     pub(crate) fn flush(
         &mut self,
         write: impl FnOnce(Option<Box<D>>, &[Bytes]) -> Result<Box<D>, DiskFailure> + Send + 'static,
     ) -> impl FnOnce() -> Result<Box<D>, DiskFailure> + Send + 'static {
-        let stage = mem::replace(&mut self.stage, Stage::Away);
+        let stage = mem::replace(&mut self.stage, WriteStage::Away);
         let pieces = mem::take(&mut self.pieces);
         self.gathered = 0;
         move || match stage {
-            Stage::Empty => write(None, &pieces),
-            Stage::Begun(draft) => write(Some(draft), &pieces),
-            Stage::Away => Err(DiskFailure::GivenUp),
+            WriteStage::Empty => write(None, &pieces),
+            WriteStage::Begun(draft) => write(Some(draft), &pieces),
+            WriteStage::Away => Err(DiskFailure::GivenUp),
         }
     }
 }
 
-impl<D: Send + 'static> Drop for ByTurns<D> {
+impl<D: Send + 'static> Drop for ChunkedWriter<D> {
     fn drop(&mut self) {
-        if let Stage::Begun(draft) = mem::replace(&mut self.stage, Stage::Away) {
+        if let WriteStage::Begun(draft) = mem::replace(&mut self.stage, WriteStage::Away) {
             self.writing.dispose(draft);
         }
     }
