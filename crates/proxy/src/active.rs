@@ -36,6 +36,8 @@ pub(crate) struct ActiveConfig {
 pub(crate) struct Lifecycle {
     /// Number of reloads.
     generation: AtomicU64,
+    /// Wakes tasks that depend on the configuration between two requests.
+    reloaded: watch::Sender<()>,
     active: Mutex<Option<ActiveConfig>>,
     /// Shutting down: readiness fails, and each response closes its connection.
     leaving: AtomicBool,
@@ -122,11 +124,17 @@ impl Lifecycle {
         let (generation, groups) = (new.shared.generation(), Arc::clone(&new.groups));
         let before = self.active.lock().replace(new);
         self.generation.store(generation, Ordering::Relaxed);
+        self.reloaded.send_replace(());
         for group in before.iter().flat_map(|before| before.groups.iter()) {
             if !groups.iter().any(|stays| Arc::ptr_eq(stays, group)) {
                 group.retire();
             }
         }
+    }
+
+    /// Returns a receiver that changes with each later reload.
+    pub(crate) fn reloads(&self) -> watch::Receiver<()> {
+        self.reloaded.subscribe()
     }
 
     /// Returns true if the server is shutting down: it is not ready, and closes each connection after its

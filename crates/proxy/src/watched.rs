@@ -208,9 +208,14 @@ async fn follow(
     let Some(left) = page.upgrade().map(|page| page.on_last_left()) else {
         return;
     };
+    let Some(mut reloads) = lifecycle.upgrade().map(|lifecycle| lifecycle.reloads()) else {
+        return;
+    };
     let mut seen = FollowerState::default();
     let mut watchers = None;
     loop {
+        // Before the configuration is read, so that no later reload is missed.
+        reloads.mark_unchanged();
         let active = lifecycle.upgrade().and_then(|lifecycle| lifecycle.active());
         let watched = page.upgrade().filter(|page| !page.is_evicted());
         let (Some(active), Some(watched)) = (active, watched) else {
@@ -229,6 +234,8 @@ async fn follow(
         tokio::select! {
             () = watching.changed(&mut seen) => {}
             () = next_look(next) => {}
+            // The route may forbid watching now, or allow refreshes.
+            _ = reloads.changed() => {}
             () = left.notified() => return,
         }
         sleep(PACE).await;

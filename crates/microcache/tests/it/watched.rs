@@ -262,6 +262,8 @@ fn routes_say_what_may_be_watched_and_a_reload_may_say_otherwise() {
     let file = config_file(&text("refresh"));
     let name = file.display().to_string();
     let proxy = Proxy::start(&origin, &["--config", &name]);
+    // Fresh for long: only the reload can wake the page's follower.
+    proxy.get("/a");
     let mut watcher = Watcher::of(&proxy, "/a");
     watcher.version("/a");
     // Those that may not be watched are told so, and take nothing from the others.
