@@ -75,7 +75,7 @@ fn check_warns_of_what_gives_one_visitors_page_to_another() {
     assert_eq!(output.status.code(), Some(0), "{out}{err}");
     assert!(out.contains("is fine"), "{out}");
     for place in [
-        ":2:19: warning: `trusted_proxies` trusts every address",
+        ":2:19: warning: `trusted_proxies` contains addresses of strangers",
         ":3:28: warning: `wordpress_*` ignores a cookie that identifies visitors, such as `wordpress_",
         ":5:14: warning: \"store\" gives the cookie",
         ":6:18: warning: `*` ignores a cookie",

@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 
 use crate::encoding::{push_component, take_component};
 use crate::fields::{Fields, FieldsBuf, split_list};
+use crate::identity::is_identity;
 use crate::origin_view::OriginView;
 use crate::rules::Rules;
 use crate::syntax::is_token;
@@ -226,7 +227,7 @@ pub fn selected_values<'a>(
 /// Returns true if the values of a field are confidential.
 fn is_secret(name: &str) -> bool {
     let words = ["auth", "token", "secret", "key", "session", "password"];
-    words.iter().any(|word| name.contains(word))
+    is_identity(name.as_bytes()) || words.iter().any(|word| name.contains(word))
 }
 
 /// Returns true if the request with the selection `asked` is served by the response with the selection `stored`, both
@@ -411,6 +412,11 @@ mod tests {
                 ("authorization", None),
                 ("x-api-key", None),
             ],
+        );
+        check(
+            "Vary: DPoP, Remote-Groups, X-User-Id",
+            "DPoP: s3cret\nRemote-Groups: staff\nX-User-Id: 7",
+            &[("dpop", None), ("remote-groups", None), ("x-user-id", None)],
         );
         check(
             "Vary: A, Cookie, Origin",

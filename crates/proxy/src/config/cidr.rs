@@ -22,9 +22,11 @@ impl Cidr {
         IpAddr::from(Ipv6Addr::from(self.network)).to_canonical()
     }
 
-    /// Returns whether it contains all of IPv4.
-    pub(super) fn is_everyone(&self) -> bool {
-        self.contains(Ipv4Addr::UNSPECIFIED.into()) && self.contains(Ipv4Addr::BROADCAST.into())
+    /// Returns whether it is larger than any private network: than `10.0.0.0/8`, or than `fc00::/7`.
+    pub(super) fn is_wide(&self) -> bool {
+        let length = self.mask.leading_ones();
+        let has_ipv4 = self.first().is_ipv4() || self.contains(Ipv4Addr::UNSPECIFIED.into());
+        length < 7 || has_ipv4 && length < 96 + 8
     }
 }
 
@@ -91,6 +93,24 @@ mod tests {
         assert!(check("2001:db8::/32", "2001:db8:1::"));
         assert!(check("::/0", "2001:db8:1::"));
         assert!(!check("::1", "::2"));
+    }
+
+    #[test]
+    fn a_block_larger_than_any_private_network_is_wide() {
+        let is_wide = |block: &str| Cidr::from_str(block).unwrap().is_wide();
+        for block in [
+            "0.0.0.0/0",
+            "128.0.0.0/1",
+            "10.0.0.0/7",
+            "::/0",
+            "2000::/3",
+            "::/90",
+        ] {
+            assert!(is_wide(block), "{block}");
+        }
+        for block in ["10.0.0.0/8", "0.0.0.0", "fc00::/7", "2001:db8::/32", "::1"] {
+            assert!(!is_wide(block), "{block}");
+        }
     }
 
     #[test]

@@ -1150,6 +1150,9 @@ fn what_is_dangerous_is_told_with_its_place() {
         "set_cookie = \"store\"",
         "trusted_proxies = \"0.0.0.0/0\"",
         "trusted_proxies = \"::/0\"",
+        "trusted_proxies = \"128.0.0.0/1\"",
+        "trusted_proxies = \"2000::/3\"",
+        "proxy_protocol = \"::/90\"",
         "purge_from = \"0.0.0.0/0\"",
         "forward_fields = \"X-Source\"",
     ] {

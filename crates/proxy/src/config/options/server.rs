@@ -167,40 +167,32 @@ pub(in crate::config) const SERVER: &[Opt<Config>] = &[
 ];
 
 fn set_trusted_proxies(config: &mut Config, value: &Value, mistakes: &mut Mistakes) {
-    config.trusted_proxies = value.each(mistakes, |item| item.parse(Cidr::from_str));
-    for (item, block) in value.items().iter().zip(&config.trusted_proxies) {
-        if block.is_everyone() {
-            let what = "`trusted_proxies` trusts every address: any client can forge its address, scheme and host";
-            mistakes.warn(
-                Mistake::new(&item.place, what).remedy("list the addresses of your own proxies"),
-            );
-        }
-    }
+    let what = "`trusted_proxies` contains addresses of strangers: any client can forge its address, scheme and host";
+    let remedy = "list the addresses of your own proxies";
+    config.trusted_proxies = read_own_blocks(value, mistakes, what, remedy);
 }
 
 fn set_proxy_protocol(config: &mut Config, value: &Value, mistakes: &mut Mistakes) {
-    config.proxy_protocol = value.each(mistakes, |item| item.parse(Cidr::from_str));
-    for (item, block) in value.items().iter().zip(&config.proxy_protocol) {
-        if block.is_everyone() {
-            let what = "`proxy_protocol` trusts every address: any client can impersonate a trusted proxy or a purger";
-            mistakes.warn(
-                Mistake::new(&item.place, what)
-                    .remedy("list the addresses of your own load balancers"),
-            );
-        }
-    }
+    let what = "`proxy_protocol` contains addresses of strangers: any client can impersonate a trusted proxy or a purger";
+    let remedy = "list the addresses of your own load balancers";
+    config.proxy_protocol = read_own_blocks(value, mistakes, what, remedy);
 }
 
 fn set_purge_from(config: &mut Config, value: &Value, mistakes: &mut Mistakes) {
-    config.purge_from = value.each(mistakes, |item| item.parse(Cidr::from_str));
-    for (item, block) in value.items().iter().zip(&config.purge_from) {
-        if block.is_everyone() {
-            let what = "`purge_from` allows every address: any visitor can purge, and cause a fetch of every page";
-            mistakes.warn(
-                Mistake::new(&item.place, what).remedy("list the addresses of your application"),
-            );
+    let what = "`purge_from` contains addresses of strangers: any visitor can purge, and cause a fetch of every page";
+    let remedy = "list the addresses of your application";
+    config.purge_from = read_own_blocks(value, mistakes, what, remedy);
+}
+
+/// Parses blocks of addresses that have rights, and warns of each that is larger than a private network.
+fn read_own_blocks(value: &Value, mistakes: &mut Mistakes, what: &str, remedy: &str) -> Vec<Cidr> {
+    let blocks: Vec<Cidr> = value.each(mistakes, |item| item.parse(Cidr::from_str));
+    for (item, block) in value.items().iter().zip(&blocks) {
+        if block.is_wide() {
+            mistakes.warn(Mistake::new(&item.place, what).remedy(remedy));
         }
     }
+    blocks
 }
 
 fn set_listen(config: &mut Config, value: &Value, mistakes: &mut Mistakes) {
