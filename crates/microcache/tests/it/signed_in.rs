@@ -1,7 +1,8 @@
-//! Applications that know a user by the connection he signed in on (NTLM, Negotiate): nobody else
-//! comes on it, and what he gets there is his.
+//! Applications that authenticate connections (NTLM, Negotiate): a connection that a user has signed in on is
+//! used for no other client.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 
 use crate::support::{Client, Origin, Proxy, Reply, Response, request};
 
@@ -158,4 +159,23 @@ fn signed_in_connections_are_bounded() {
     let mut other = proxy.connect();
     sign_in(&mut other, "/").assert_is(401, "who are you?");
     ask(&mut alice, "/", &[]).assert_is(200, "hello, alice");
+}
+
+#[test]
+fn one_address_leaves_signed_in_connections_to_others() {
+    let origin = Origin::start();
+    let proxy = Proxy::start(&origin, &["--threads", "1", "--max-signed-in", "4"]);
+    sign_in_at(&origin, &["/"], &[]);
+    let address = |last| IpAddr::from([127, 0, 0, last]);
+    let signs_in = |client: &mut Client| sign_in(client, "/").status == 200;
+    let mut greedy: Vec<_> = (0..4)
+        .map(|_| Client::connect_from(address(2), proxy.address()))
+        .collect();
+    let signed_in: Vec<_> = greedy.iter_mut().map(signs_in).collect();
+    assert_eq!(signed_in, [true, true, false, false]);
+    let mut other = Client::connect_from(address(3), proxy.address());
+    assert!(signs_in(&mut other));
+    for client in &mut greedy[..2] {
+        ask(client, "/", &[]).assert_is(200, "hello, alice");
+    }
 }

@@ -8,7 +8,6 @@ use microcache_engine::body::Body;
 use microcache_engine::origin::{BoxFuture, Origin, OriginError, OriginRequest, OriginResponse};
 use microcache_policy::{is_event_stream, is_grpc};
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -20,6 +19,7 @@ use super::http2::{self, Http2Connections};
 use super::owner::{ClientAuth, Owner, ReservedConnection};
 use super::queue::{Permit, QueueBounds, QueueError, RequestQueue};
 use super::read_ahead::{ReadAhead, ReadAheadBudget, ReadAheadLimits, read_ahead};
+use super::reservations::Reservations;
 use super::response::{Http1Exchange, InFlightResponse, no_answer};
 use super::server::{OriginServer, ServerFailure};
 use super::settings::{GroupSettings, ServerSettings};
@@ -37,7 +37,7 @@ pub struct Group {
     /// Memory for bodies that are read ahead.
     room: Arc<ReadAheadBudget>,
     /// Permits for connections that are reserved for one client each.
-    reservations: Arc<Semaphore>,
+    reservations: Arc<Reservations>,
     notices: Notices,
     metrics: GroupMetrics,
     /// Name resolution, health checks and pool sweeps; aborted when the group is retired or dropped.
@@ -108,7 +108,7 @@ impl Group {
         Arc::new(Self {
             queue,
             room: ReadAheadBudget::new(settings.upload_memory),
-            reservations: Arc::new(Semaphore::new(settings.max_signed_in)),
+            reservations: Reservations::new(settings.max_signed_in),
             upkeep: Mutex::new(upkeep(&settings, &servers, &balance, &notices)),
             metrics,
             notices,
@@ -200,7 +200,7 @@ impl Group {
                 .fetch_reserved(own, request, permit, upload, context, counted)
                 .await;
         }
-        let auth = ClientAuth::of(request.client.take(), upload.fields());
+        let auth = ClientAuth::of(&mut request, upload.fields());
         let repeatable = request.method.is_idempotent();
         let mut tried = Vec::new();
         let mut unreached = OriginError::Down;

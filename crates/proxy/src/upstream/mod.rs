@@ -17,6 +17,7 @@ mod owner;
 mod pool;
 mod queue;
 mod read_ahead;
+mod reservations;
 mod resolve;
 mod response;
 mod server;

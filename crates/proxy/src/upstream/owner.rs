@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use microcache_engine::ClientConnection;
 use microcache_engine::origin::OriginRequest;
-use microcache_policy::{Fields, signs_in};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use microcache_policy::{Fields, Network, signs_in};
 
 use super::connection::OriginConnection;
+use super::reservations::{Reservation, Reservations};
 use super::server::OriginServer;
 
 /// A connection that is reserved for one client connection. Credentials are bound to it, so a request of that
@@ -17,13 +17,14 @@ use super::server::OriginServer;
 pub(super) struct ReservedConnection {
     pub(super) server: Arc<OriginServer>,
     pub(super) connection: OriginConnection,
-    /// Permit of the limit `max_signed_in`.
-    pub(super) reservation: OwnedSemaphorePermit,
+    pub(super) reservation: Reservation,
 }
 
 /// The client of a request, and whether the request signs in.
 pub(super) struct ClientAuth {
     client: Option<Arc<ClientConnection>>,
+    /// Address of the client, if the request signs in.
+    network: Option<Network>,
     /// The request authenticates the connection, so it is sent on a new one.
     pub(super) signs_in: bool,
 }
@@ -32,7 +33,7 @@ pub(super) struct ClientAuth {
 pub(super) enum Owner {
     Shared,
     /// Reserved for this client, in the group of this name.
-    Client(Arc<ClientConnection>, Box<str>, OwnedSemaphorePermit),
+    Client(Arc<ClientConnection>, Box<str>, Reservation),
     Discarded,
 }
 
@@ -47,11 +48,14 @@ impl ReservedConnection {
 }
 
 impl ClientAuth {
-    /// Reads the client and the credentials of a request.
-    pub(super) fn of(client: Option<Arc<ClientConnection>>, fields: Fields<'_>) -> Self {
+    /// Takes the client of a request, and reads the credentials in its fields.
+    pub(super) fn of(request: &mut OriginRequest, fields: Fields<'_>) -> Self {
+        let signs_in = signs_in(fields);
+        let network = signs_in.then(|| request.audience.networks().pop());
         Self {
-            client,
-            signs_in: signs_in(fields),
+            client: request.client.take(),
+            network: network.flatten(),
+            signs_in,
         }
     }
 
@@ -61,17 +65,19 @@ impl ClientAuth {
         self,
         challenged: bool,
         group: &str,
-        reservations: &Arc<Semaphore>,
+        reservations: &Arc<Reservations>,
     ) -> Owner {
         if !(self.signs_in || challenged) {
             return Owner::Shared;
         }
-        let client = self.client.filter(|_| self.signs_in && challenged);
-        let reservation = client.and_then(|client| {
-            let reservation = Arc::clone(reservations).try_acquire_owned().ok()?;
-            Some(Owner::Client(client, group.into(), reservation))
-        });
-        reservation.unwrap_or(Owner::Discarded)
+        match (self.client, self.network) {
+            (Some(client), Some(network)) if challenged => reservations
+                .try_take(network)
+                .map_or(Owner::Discarded, |reservation| {
+                    Owner::Client(client, group.into(), reservation)
+                }),
+            _ => Owner::Discarded,
+        }
     }
 }
 

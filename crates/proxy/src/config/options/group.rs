@@ -145,7 +145,7 @@ pub(in crate::config) const GROUP: &[Opt<GroupSettings>] = &[
         .more(
             "Where authentication belongs to the connection, it stays reserved for the client \
              that signed in on it until that client disconnects. Above the limit such clients \
-             cannot sign in.",
+             cannot sign in. An address gets one while it holds fewer than are free.",
         )
         .sets(|g, v, m| m.put(&mut g.max_signed_in, v.count(0..=1_000_000))),
     opt("fail_limit", Number, "3")
