@@ -103,13 +103,13 @@ def page(title, body, rig, programs, load, noise):
     commands = "\n".join(f"{name + ':':12} {command}" for name, command in [*rig.commands.items(), ("load", load)])
     return f"""# {title}
 
-Written by `{typed}` on {datetime.datetime.now(datetime.timezone.utc):%d %B %Y, %H:%M} UTC; not edited by hand.
-What is measured, how, and what each peer's tuning is for: [compare/README.md](../../compare/README.md).
+Written by `{typed}` on {datetime.datetime.now(datetime.timezone.utc):%d %B %Y, %H:%M} UTC; the figures are not edited by hand.
+The set-up, the method and the tuning of each peer are described in [compare/README.md](../../compare/README.md).
 
 {body}
 ## Machine and programs
 
-{machine.description()}; {rig.file_limit:,} open files at most for each process.
+{machine.description()}; at most {rig.file_limit:,} open files per process.
 Before the run, other programs used {noise:.0%} of its cores.
 
 {grid(["program", "version"], versions)}

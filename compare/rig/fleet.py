@@ -105,8 +105,8 @@ def section(results, seconds):
             for name, result in results.items()]
     return f"""## {SIZE} Microcaches before one application
 
-As many load generators, each with {USERS} users and a Microcache of its own ({SUBJECT} as it is), for {seconds} s from empty caches on; {URLS} urls. An object that may be kept for 20 s
-has two lifetimes in 30 s, the second one being begun: that often it would be asked for by one process that asks for it all the time.
+As many load generators, each with {USERS} users and a Microcache of its own ({SUBJECT} with default settings), for {seconds} s from empty caches on; {URLS} URLs. An object that is fresh for 20 s
+has two lifetimes in 30 s, counting the second one that has begun: a single process that requests it constantly would fetch it that often.
 
 {grid(head, rows)}
 """

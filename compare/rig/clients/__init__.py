@@ -40,9 +40,9 @@ def alike(clients):
 
 
 def described(versions):
-    return f"""- **microcache**: `microcache-client` as a layer on hyper-util's client, a shared cache like the others, and as strict as they are; **microcache-stale** may give what is up to
-  {STALE_SECONDS} s too old while it is refreshed.
+    return f"""- **microcache**: `microcache-client` as a layer on hyper-util's client, a shared cache like the others, and as strict as they are; **microcache-stale** may serve responses that are up to
+  {STALE_SECONDS} s stale while it revalidates them.
 - **http-cache** {versions["http-cache"]} with http-cache-reqwest {versions["http-cache-reqwest"]} and moka {versions["moka"]}, which bounds bytes. It has no memcached.
-- **HttpClient** {versions["httpclient5-cache"]} of Apache, classic with a thread for each user, and async; its bound of 1,000 entries is raised, or set to half of the objects, as those of the others are by their own count. With spymemcached
+- **HttpClient** {versions["httpclient5-cache"]} of Apache, classic with a thread for each user, and async; its limit of 1,000 entries is raised, or set to half of the objects, as the others' limits are by their own count. With spymemcached
   {versions["spymemcached"]}: ketama, and the same deadline as Microcache's.
 """

@@ -32,7 +32,7 @@ def section(results):
             for name, by_storage in results.items()]
     return f"""## The first byte of a slow body
 
-Bodies of {SIZE:,} bytes that begin after {WORK} and take {BODY}, may be stored, and are asked for the first time. Milliseconds, the median of each round, and the least of these.
+Bodies of {SIZE:,} bytes that begin after {WORK} and take {BODY}, may be stored, and are requested for the first time. Milliseconds: the least of the rounds' medians.
 
 {grid(["client", "first byte, no cache", "last", "first byte, with cache", "last", "first ÷ first"], rows)}
 """

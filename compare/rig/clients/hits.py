@@ -44,8 +44,8 @@ def section(results):
     rows = [[name, f"{hit.micros():.2f}", f"{hit.whole:.2f}", f"{hit.loop:.2f}", f"{hit.rate:,.0f}"] for name, hit in results.items()]
     return f"""## CPU time for a hit
 
-{USERS} users without a pause ask for {URLS} urls of {SIZE:,} bytes, all stored. What the process took, less what the same driver takes when its answers lie in an array:
-drawing, making the request, checking the body and counting. Java's collector is part of what a hit costs.
+{USERS} users without a pause request {URLS} URLs of {SIZE:,} bytes, all stored. CPU time of the process, less that of the same driver with its responses in an array
+(choosing, building the request, checking the body and counting). Java's garbage collector is part of the cost of a hit.
 
 {grid(["client", "µs for a hit", "with the loop", "the loop", "requests/s"], rows)}
 """

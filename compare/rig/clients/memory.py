@@ -44,7 +44,7 @@ def section(results):
     entries = next(iter(results.values())).entries
     return f"""## Memory for an entry
 
-{entries:,} urls of {SIZE:,} bytes, stored: what the process grew by, and in Java what is live in the heap after it was collected, which is what Java is compared with.
+{entries:,} URLs of {SIZE:,} bytes, stored: the growth of the process, and for Java the live heap after a collection, which is used in the comparison.
 
 {grid(["client", "bytes of the process", "live in the heap"], rows)}
 """

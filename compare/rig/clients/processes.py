@@ -77,8 +77,8 @@ def section(results):
     rows = [[name, f"{seen.asked:,}", f"{seen.ended:,}", f"{seen.per_lifetime():.2f}", f"{seen.failed}"] for name, seen in results.items()]
     return f"""## {SIZE} processes before one application
 
-Each with {USERS} users and a client of its own, for {SECONDS} s; {URLS} urls, which each has asked for before. With memory of their own, or with a pool of {SIZE} memcached servers for all.
-Processes that share are to ask once for each lifetime that ends.
+Each with {USERS} users and a client of its own, for {SECONDS} s; {URLS} URLs, which each has requested before. With memory of their own, or with a shared pool of {SIZE} memcached servers.
+Processes that share a pool should send one request for each lifetime that ends.
 
 {grid(["client", "to the application", "lifetimes that ended", "per object and lifetime", "failed"], rows)}
 """

@@ -27,15 +27,15 @@ def run(rig, programs, clients, options):
 def section(results):
     rows = [[name, f"{seen['requests'] / seen['seconds']:,.0f}", f"{seen['outcomes'].get('hit', 0) / max(1, seen['requests']):.1%}", f"{sum(seen['wrong'].values())}",
              f"{sum(seen['errors'].values())}"] for name, seen in results.items()]
-    return f"""## Variants and people
+    return f"""## Variants and users
 
-{URLS} urls in {VARIANTS} languages for {IDENTITIES} people each, in private caches; the application says `Vary: {ECHO}`, and names both in each body.
+{URLS} URLs in {VARIANTS} languages for {IDENTITIES} users each, in private caches; the application sends `Vary: {ECHO}`, and both values are in each body.
 
-{grid(["client", "requests/s", "hits", "bodies of somebody else", "errors"], rows)}
+{grid(["client", "requests/s", "hits", "bodies of another user", "errors"], rows)}
 """
 
 
 def verdicts(results):
     if SUBJECT in results:
         wrong = sum(results[SUBJECT]["wrong"].values()) + sum(results[SUBJECT]["errors"].values())
-        yield [SUBJECT, "variants", "bodies of somebody else, or none", "0", f"{wrong}", met(wrong == 0)]
+        yield [SUBJECT, "variants", "bodies of another user, or none", "0", f"{wrong}", met(wrong == 0)]
