@@ -473,7 +473,7 @@ fn every_option_that_is_named_is_one() {
     let reference = read("docs/configuration.md");
     let operations = read("docs/operations.md");
     let bounds = operations
-        .split_once("## What happens at each bound")
+        .split_once("## Limits and queues")
         .expect("there is such a section")
         .1;
     let mut seen = 0;

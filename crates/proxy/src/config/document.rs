@@ -136,7 +136,7 @@ fn of_the_server(out: &mut String) {
         out,
         "Client connections",
         "At the top of the file, and flags. Limits and timeouts of client connections (keep-alive, read, write). \
-         [Operations](operations.md#what-happens-at-each-bound) describes the effect of each.",
+         [Operations](operations.md#limits-and-queues) describes the effect of each.",
         &abouts(LIMITS),
         "",
     );

@@ -25,7 +25,7 @@ pub(in crate::config) const ASKING: &[Opt<RouteDraft>] = &[
         .more(
             "Other forms: `100/10s`, and `off` for no limit. Each route counts separately, even \
              if the option stands at the top of the file. See \
-             [operations](operations.md#so-many-requests-in-a-while).",
+             [operations](operations.md#rate-limits).",
         )
         .sets(|r, v, m| m.put(&mut r.route.rate.quota, v.parse(Quota::parse))),
     optional("burst", Number, "20")
