@@ -22,7 +22,7 @@ pub(in crate::config) const ADMIN: &[Opt<Admin>] = &[
             }
         }),
     optional("admin_token_file", Text("FILE"), "/etc/microcache/token")
-        .unset("none: local access only, and no dashboard")
+        .unset("none: access from this machine only")
         .help("File with the bearer token that admin requests must carry")
         .more(
             "Sent as `Authorization: Bearer SECRET`. The token is the first line of the file, at \

@@ -65,12 +65,12 @@ pub(in crate::config) const SERVER: &[Opt<Config>] = &[
         )
         .sets(|c, v, m| m.put(&mut c.stale_wait, v.millis(&WAIT))),
     opt("trusted_proxies", List("BLOCK"), "[]")
-        .example(r#"["10.0.0.0/8", "::1"]"#)
+        .example(r#"["10.0.0.5", "::1"]"#)
         .help("Proxies whose X-Forwarded-* and Forwarded headers are trusted")
         .more("Addresses or CIDR blocks. From every other peer these fields are overwritten.")
         .sets(set_trusted_proxies),
     opt("proxy_protocol", List("BLOCK"), "[]")
-        .example(r#"["10.0.0.0/8"]"#)
+        .example(r#"["10.0.0.5"]"#)
         .help("Peers that must use the PROXY protocol, version 1 or 2")
         .more(
             "Addresses or CIDR blocks of load balancers that forward TCP connections. The address \
@@ -80,7 +80,7 @@ pub(in crate::config) const SERVER: &[Opt<Config>] = &[
         )
         .sets(set_proxy_protocol),
     opt("purge_from", List("BLOCK"), "[]")
-        .example(r#"["127.0.0.1", "10.0.0.0/8"]"#)
+        .example(r#"["127.0.0.1", "10.0.0.7"]"#)
         .help("Addresses that may send PURGE and BAN requests")
         .more(
             "Addresses or CIDR blocks, such as those of application plugins. Requests from all \
