@@ -88,48 +88,46 @@ fn meaning(place: BuiltinService, outlook: &RequestExplanation) -> Meaning {
 pub(super) fn sentence(place: BuiltinService, outlook: &RequestExplanation) -> String {
     let what = match (place, meaning(place, outlook)) {
         (BuiltinService::Script, Meaning::Read) => {
-            "It is the script that has pages update themselves, and comes out of this program"
+            "Answered with the script for self-updating pages, which is part of Microcache"
         }
         (_, Meaning::Read) => {
-            "It is a hit (memory): a document is fresh until it changes, and is never evicted"
+            "Served from memory: a document is fresh until it changes, and is never evicted"
         }
         (_, Meaning::ReadPast(why)) => {
             return format!(
-                "It is answered with the document, which counts as no hit: {}. The application is not asked.",
+                "Answered with the document, not counted as a hit: {}. The origin is not contacted.",
                 why.explanation().because
             );
         }
         (_, Meaning::Private) => {
-            "It is answered 401 or 403: what is there is private, and the request shows no token that names it"
+            "Answered with 401 or 403: the document is private, and the request has no token for it"
         }
-        (_, Meaning::Missing) => "It is answered 404: there is no such document",
+        (_, Meaning::Missing) => "Answered with 404: there is no such document",
         (BuiltinService::Watch, Meaning::Stream) => {
-            "It is a subscription: an event stream of what changes of the documents and pages that it names"
+            "Subscription: an event stream with changes of the requested documents and pages"
         }
         (BuiltinService::Hub, Meaning::Stream) => {
-            "It is a subscription: an event stream of updates of the topics that it names, if it may have one"
+            "Subscription: an event stream with updates of the requested topics, if the client is authorized"
         }
         (_, Meaning::Stream) => {
-            "It is a subscription: an event stream with the document as it is, and every change of it"
+            "Subscription: an event stream with the current document and every change of it"
         }
         (_, Meaning::WhoSubscribes) => {
-            "It is told who subscribes to updates, if it brings a token that names this url"
+            "Lists active subscriptions, if the request has a token for this URL"
         }
         (_, Meaning::Socket) => {
-            "It is a subscription by WebSocket: what is subscribed to as it is, and every change of it"
+            "Subscription by WebSocket: the current content and every change of it"
         }
         (_, Meaning::LongPoll) => {
-            "It is a subscription: an answer as soon as there is something new of the documents and pages that it names"
+            "Long poll: answered as soon as one of the requested documents and pages changes"
         }
         (_, Meaning::Publish) => publishing(place),
         (_, Meaning::Preflight) => {
-            "It is told what may be asked here, and by pages of which other sites"
+            "CORS preflight: answered with the allowed methods, fields and origins"
         }
-        (_, Meaning::NotAllowed) => {
-            "It is answered 405: there is nothing that this method could do"
-        }
+        (_, Meaning::NotAllowed) => "Answered with 405: the method is not supported here",
     };
-    format!("{what}. The application is not asked.")
+    format!("{what}. The origin is not contacted.")
 }
 
 const fn publishing(place: BuiltinService) -> &'static str {
@@ -137,11 +135,11 @@ const fn publishing(place: BuiltinService) -> &'static str {
         BuiltinService::Documents {
             has_publishers: true,
             ..
-        } => "It changes documents, and tells all who watch them, if it brings the secret",
+        } => "Changes documents and notifies their subscribers, if the request has the secret",
         BuiltinService::Hub => {
-            "It publishes an update to all who subscribe to its topics, if it brings a token"
+            "Publishes an update to the subscribers of its topics, if the request has a valid token"
         }
-        _ => "It is answered 403: nobody may change documents",
+        _ => "Answered with 403: publishing is disabled",
     }
 }
 
@@ -161,24 +159,24 @@ pub(super) fn steps(place: BuiltinService, outlook: &RequestExplanation) -> Vec<
 fn what_it_is(place: BuiltinService) -> ExplanationStep {
     match place {
         BuiltinService::Documents { .. } => ExplanationStep::new(
-            "no application is asked: what is at such a path are documents that are put in",
-            "`push` names what their paths begin with; neither the host nor the query counts, and purges touch nothing there",
+            "documents, served without an origin",
+            "`push` sets their path prefixes; host and query are ignored, and purges do not apply",
         ),
         BuiltinService::Watch => ExplanationStep::new(
-            "no application is asked: this path is for those who watch documents and pages",
-            "it is there where `push` names documents, or `watch` of a route lets its pages be watched",
+            "endpoint for watching documents and pages, without an origin",
+            "`push`, or `watch` of a route, enables it",
         ),
         BuiltinService::Hub => ExplanationStep::new(
-            "no application is asked: this path is the Mercure hub's",
-            "it is there where `mercure_publisher_key_file` names the key that tokens are checked with",
+            "endpoint of the Mercure hub, without an origin",
+            "`mercure_publisher_key_file` enables it, with the key that verifies tokens",
         ),
         BuiltinService::Subscriptions => ExplanationStep::new(
-            "no application is asked: under this path the Mercure hub tells who subscribes",
-            "it is there where `mercure_subscriptions` is set",
+            "subscriptions API of the Mercure hub, without an origin",
+            "`mercure_subscriptions` enables it",
         ),
         BuiltinService::Script => ExplanationStep::new(
-            "no application is asked: the script is a part of this program",
-            "it is there where `push` names documents, or `watch` of a route lets its pages be watched",
+            "script built into Microcache, without an origin",
+            "`push`, or `watch` of a route, enables it",
         ),
     }
 }
@@ -187,42 +185,44 @@ fn what_becomes(meaning: Meaning) -> Option<ExplanationStep> {
     let step = match meaning {
         Meaning::Read | Meaning::Preflight | Meaning::WhoSubscribes => return None,
         Meaning::ReadPast(why) => ExplanationStep::of(
-            "it gets the document as it is, past the cache",
+            "the current document is sent, past the cache",
             why.explanation(),
         ),
         Meaning::Missing => ExplanationStep::new(
-            "it is answered 404",
-            "nothing was put in there, or it has been deleted, or its time (`Push-TTL`) has passed",
+            "answered with 404",
+            "the document was never published, has been deleted, or has expired (`Push-TTL`)",
         )
-        .unless("put it in: PUT with the secret of `push_token_file`"),
+        .unless("publish it: PUT with the secret of `push_token_file`"),
         Meaning::Private => ExplanationStep::new(
-            "it is answered 401 or 403",
-            "`push_private` names what may be read only with the secret of `push_token_file` or `push_reader_token_file`, or with a token that is \
-             signed with the key of `push_reader_key_file`",
+            "answered with 401 or 403",
+            "paths in `push_private` require the secret of `push_token_file` or `push_reader_token_file`, or a \
+             token signed with the key of `push_reader_key_file`",
         )
         .unless("send one of them as `Authorization: Bearer`"),
         Meaning::Stream => ExplanationStep::new(
-            "it goes on until the client leaves",
-            "it accepts `text/event-stream`; `Last-Event-ID` says what it has seen, and it is told what has come since",
+            "the stream stays open until the client disconnects",
+            "the request accepts `text/event-stream`; `Last-Event-ID` sets the position from which changes are \
+             replayed",
         )
-        .unless("leave `text/event-stream` out of `Accept`, if no stream is wanted"),
+        .unless("remove `text/event-stream` from `Accept` if no stream is needed"),
         Meaning::Socket => ExplanationStep::new(
-            "it goes on until one of the two ends it",
-            "it asks for a WebSocket, by which urls can be added and left out while it is open",
+            "the WebSocket stays open until either side closes it",
+            "the request upgrades to a WebSocket, over which URLs can be subscribed and unsubscribed",
         )
-        .unless("leave `Upgrade` out, if no WebSocket is wanted"),
+        .unless("omit `Upgrade` if no WebSocket is needed"),
         Meaning::LongPoll => ExplanationStep::new(
-            "it waits until there is something to tell, 25 s at most or as long as `wait` says",
-            "it does not accept `text/event-stream`; `last_event_id` in the query says what it has seen",
+            "waits for a change, up to 25 s or `wait` seconds",
+            "the request does not accept `text/event-stream`; `last_event_id` in the query sets the position",
         )
         .unless("send `Accept: text/event-stream` for a stream"),
         Meaning::Publish => ExplanationStep::new(
-            "it is answered when it is written down, and told to all who watch then",
-            "that is how changes outlive a crash",
+            "answered once the change is persisted, then delivered to subscribers",
+            "confirmed changes survive a crash",
         ),
         Meaning::NotAllowed => ExplanationStep::new(
-            "it is answered 405",
-            "documents are read by GET and HEAD, and changed by PUT, PATCH, DELETE, and POST to `batch`; changes are watched by GET",
+            "answered with 405",
+            "documents are read with GET and HEAD, changed with PUT, PATCH, DELETE, and POST to `batch`, and \
+             watched with GET",
         ),
     };
     Some(step)
@@ -231,11 +231,11 @@ fn what_becomes(meaning: Meaning) -> Option<ExplanationStep> {
 fn who_publishes(has_publishers: bool) -> ExplanationStep {
     if has_publishers {
         ExplanationStep::new(
-            "who has the secret may change it",
-            "`push_token_file` names the file that it is in; it is sent as `Authorization: Bearer`",
+            "changes require a secret",
+            "`push_token_file` contains it; clients send it as `Authorization: Bearer`",
         )
     } else {
-        ExplanationStep::new("nobody may change it", "there is no `push_token_file`")
-            .unless("name a file with a secret as `push_token_file`")
+        ExplanationStep::new("changes are disabled", "`push_token_file` is not set")
+            .unless("set `push_token_file` to a file with a secret")
     }
 }

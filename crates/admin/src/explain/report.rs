@@ -113,11 +113,11 @@ fn is_open(outlook: &RequestExplanation) -> bool {
 
 fn unknown() -> ExplanationStep {
     ExplanationStep::new(
-        "whether the response will be stored is not known",
-        "that is for the response to say, and the origin was not asked",
+        "storing undecided",
+        "it depends on the response, and the origin was not contacted",
     )
     .by("RFC 9111 §3")
-    .unless("`microcache explain --fetch` asks it")
+    .unless("`microcache explain --fetch` contacts the origin")
 }
 
 /// The whole in a sentence.
@@ -128,15 +128,15 @@ fn sentence(outlook: &RequestExplanation, fetched: Option<&FetchReport<'_>>) -> 
     }
     let first = match (outlook.own, explained.decision) {
         (Some(own), _) => format!(
-            "It is answered here, without the application: {}.",
+            "Answered by Microcache, not forwarded: {}.",
             own.explanation().because
         ),
         (None, Decision::Pass(Forward::Bypass, None)) => {
-            "It goes straight to the application: its route says so.".to_owned()
+            "Passed to the origin by a rule of the route.".to_owned()
         }
         (None, Decision::Pass(forward, detail)) => {
             let told = detail.map_or_else(|| forward.explanation(), Detail::explanation);
-            format!("It goes straight to the application: {}.", told.because)
+            format!("Passed to the origin: {}.", told.because)
         }
         (None, Decision::Stored { reuse, tier, .. }) => {
             let place = tier.map_or("memory", Detail::as_str);
@@ -145,16 +145,14 @@ fn sentence(outlook: &RequestExplanation, fetched: Option<&FetchReport<'_>>) -> 
             let left_for = span(left.unwrap_or_default());
             match reuse {
                 Reuse::Stale => format!(
-                    "It is a hit ({place}): stale for {left_for}, and served while one request refreshes it."
+                    "Served from {place}, stale for {left_for}, while one request revalidates it."
                 ),
-                _ => format!("It is a hit ({place}): fresh for another {left_for}."),
+                _ => format!("Served from {place}, fresh for another {left_for}."),
             }
         }
         (None, Decision::Ask { joins: true, .. }) => {
             let others = others_wait(explained);
-            format!(
-                "It waits for the answer to somebody else's request to the application{others}."
-            )
+            format!("Waits for an origin request in progress{others}.")
         }
         (
             None,
@@ -172,16 +170,16 @@ fn sentence(outlook: &RequestExplanation, fetched: Option<&FetchReport<'_>>) -> 
             };
             let told = match (detail, explained.remembered) {
                 (Some(Detail::Credentials), _) if reuse.is_none() => {
-                    "nothing is stored that may answer it, and it has credentials".to_owned()
+                    "no shareable response is stored, and the request is personal".to_owned()
                 }
                 (_, Some(why)) => format!("{}: {}", told.because, why.explanation().because),
                 _ => told.because.to_owned(),
             };
-            format!("The application is asked: {told}.")
+            format!("Fetched from the origin: {told}.")
         }
         (None, Decision::OnlyIfCached(_)) => {
             format!(
-                "It is answered 504: {}.",
+                "Answered with 504: {}.",
                 Detail::OnlyIfCached.explanation().because
             )
         }
@@ -199,9 +197,9 @@ pub(super) fn others_wait(explained: &Explained) -> String {
     };
     let age = span(fetch.age.as_millis() as Millis);
     match fetch.waiting {
-        0 => format!(", which was begun {age} ago"),
-        1 => format!(", which was begun {age} ago, as one other does"),
-        others => format!(", which was begun {age} ago, as {others} others do"),
+        0 => format!(", started {age} ago"),
+        1 => format!(", started {age} ago, with 1 other request waiting"),
+        others => format!(", started {age} ago, with {others} other requests waiting"),
     }
 }
 
@@ -284,23 +282,23 @@ impl<'a> FetchReport<'a> {
     fn step(&self) -> ExplanationStep {
         let status = self.status;
         if let Some(why) = self.stands_in {
-            let what =
-                "the application was asked, and the stored response is the answer all the same";
+            let what = "the origin was contacted, and the stored response is served";
             return ExplanationStep::of(what, why.explanation());
         }
         match &self.stored {
             Ok(()) if self.is_aside => ExplanationStep::new(
-                format!("the application was asked all the same, and answered {status}: that would be stored"),
-                "nothing in it forbids that; as the request itself is answered from what is stored, it was thrown away",
+                format!("the origin was contacted and answered {status}, which would be stored"),
+                "the response is storable; it was discarded, since the request itself is served from the stored \
+                 response",
             )
             .by("RFC 9111 §3"),
             Ok(()) => ExplanationStep::new(
-                format!("the application was asked, and answered {status}: that is stored"),
-                "nothing in it forbids that, and somebody says for how long it is fresh",
+                format!("the origin answered {status}, stored"),
+                "the response is storable, and the response or the route sets its lifetime",
             )
             .by("RFC 9111 §3"),
             Err(why) => ExplanationStep {
-                message: format!("the application was asked, and answered {status}: {}", why.message),
+                message: format!("the origin answered {status}, {}", why.message),
                 ..why.clone()
             },
         }
@@ -310,20 +308,18 @@ impl<'a> FetchReport<'a> {
         let status = self.status;
         if let Some(why) = self.stands_in {
             let because = why.explanation().because;
-            return format!("The stored response is the answer: {because}.");
+            return format!("The stored response is served: {because}.");
         }
         match &self.stored {
             _ if self.fetched.failed => {
-                format!("It was asked, and there was no answer: {}.", self.because())
+                format!("No response from the origin: {}.", self.because())
             }
             Ok(()) if self.is_aside => {
-                format!(
-                    "ExplainRequest now, the application answered {status}, which would be stored."
-                )
+                format!("Contacted now, the origin answered {status}, which would be stored.")
             }
-            Ok(()) => format!("It answered {status}, and that is stored."),
+            Ok(()) => format!("The origin answered {status}, which is stored."),
             Err(_) => format!(
-                "The application answered {status}, which is not stored: {}.",
+                "The origin answered {status}, which is not stored: {}.",
                 self.because()
             ),
         }
@@ -343,7 +339,7 @@ impl<'a> FetchReport<'a> {
     }
 }
 
-const NOT_STORED: &str = "that is not stored";
+const NOT_STORED: &str = "not stored";
 
 fn not_stored(why: Detail) -> ExplanationStep {
     ExplanationStep::of(NOT_STORED, why.explanation())
@@ -356,7 +352,7 @@ fn kept(fetched: &FetchedResponse, is_there: bool) -> Result<(), ExplanationStep
     }
     Err(ExplanationStep::new(
         NOT_STORED,
-        "it turned out to be too large, or a purge or other responses have taken its place since",
+        "the response exceeded the size limit, or was purged or evicted meanwhile",
     )
     .unless("raise `max_object` on the route, or `memory`"))
 }
@@ -393,9 +389,9 @@ fn judged(
         (Storable::Yes(_), Some(detail)) if detail != Detail::Credentials => Err(not_stored(detail)),
         (Storable::Yes(_), _) => Err(ExplanationStep::new(
             NOT_STORED,
-            "the request asks for a part, or sets a condition, and went to the application as it is",
+            "range and conditional requests are forwarded unchanged, and their responses are not stored",
         )
         .by("RFC 9111 §3.3")
-        .unless("leave `Range` and conditions such as `If-None-Match` out")),
+        .unless("remove `Range` and conditions such as `If-None-Match`")),
     }
 }

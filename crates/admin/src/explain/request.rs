@@ -89,8 +89,11 @@ impl ExplainRequest {
         }
         let is_named = |name: &str| named.iter().any(|one| one == name);
         if self.headers.len() > MAX_HEADERS {
-            let what = format!("{} headers, of {MAX_HEADERS} at most", self.headers.len());
-            let remedy = "leave out those that make no difference";
+            let what = format!(
+                "{} headers exceed the limit of {MAX_HEADERS}",
+                self.headers.len()
+            );
+            let remedy = "omit headers that do not matter";
             return Err(Problem::of_field("headers", what, remedy));
         }
         if !is_named("host") {
@@ -106,8 +109,9 @@ impl ExplainRequest {
         if self.fetch && (!matches!(method, "GET" | "HEAD") || named.iter().any(asks_for_more)) {
             return Err(Problem::of_field(
                 "fetch",
-                "the application is asked by GET and HEAD only, without a body or an upgrade: others may change something",
-                "leave out `fetch`, or explain the GET of the same url",
+                "the origin is contacted only with GET and HEAD without content or upgrade, since other requests \
+                 may change state",
+                "omit `fetch`, or explain a GET of the same URL",
             ));
         }
         lines.push("\r\n".to_owned());
@@ -122,23 +126,19 @@ impl ExplainRequest {
         let method = self.method.as_deref().unwrap_or("GET");
         let is_method = http::Method::from_bytes(method.as_bytes()).is_ok();
         is_method.then_some(method).ok_or_else(|| {
-            let what = format!("`{}` is no method", scopes::shown(method));
-            Problem::of_field(
-                "method",
-                what,
-                "write it as it stands in requests, such as HEAD",
-            )
+            let what = format!("`{}` is not a method", scopes::shown(method));
+            Problem::of_field("method", what, "use a method such as GET or HEAD")
         })
     }
 
     fn address(&self) -> Result<Option<IpAddr>, Problem> {
         let read = |from: &String| {
             from.parse().map_err(|_| {
-                let what = format!("`{}` is no address", scopes::shown(from));
+                let what = format!("`{}` is not an IP address", scopes::shown(from));
                 Problem::of_field(
                     "from",
                     what,
-                    "write the address of a client, such as 192.0.2.1",
+                    "use the address of a client, such as 192.0.2.1",
                 )
             })
         };
@@ -149,19 +149,17 @@ impl ExplainRequest {
 /// Reads a field line. What is wrong with it is said without its value, which may be a secret.
 fn read_header(line: &str) -> Result<(&str, &str), Problem> {
     let refused = |what: String| {
-        let remedy = "write a field line as it stands in requests, such as Accept-Language: de";
+        let remedy = "use a field line, such as Accept-Language: de";
         Err(Problem::of_field("headers", what, remedy))
     };
     let Some((name, value)) = line.split_once(':') else {
-        return refused("a header without a colon".to_owned());
+        return refused("a header has no colon".to_owned());
     };
     if http::HeaderName::from_bytes(name.as_bytes()).is_err() {
-        return refused(format!("`{}` is no name of a header", scopes::shown(name)));
+        return refused(format!("`{}` is not a header name", scopes::shown(name)));
     }
     if http::HeaderValue::from_str(value).is_err() {
-        return refused(format!(
-            "the value of `{name}` has characters that no header has"
-        ));
+        return refused(format!("the value of `{name}` contains invalid characters"));
     }
     Ok((name, value.trim()))
 }
@@ -170,15 +168,11 @@ fn read_header(line: &str) -> Result<(&str, &str), Problem> {
 pub(crate) fn refused(refused: &InvalidRequest) -> Problem {
     let status = StatusCode::from_u16(refused.status).unwrap_or(StatusCode::BAD_REQUEST);
     let what = format!(
-        "the request would be refused with {} before it is looked at: {}",
+        "the parser would reject the request with {}: {}",
         status.as_u16(),
         refused.reason
     );
-    Problem::of_field(
-        "url",
-        what,
-        "ask about a request as HTTP has it (RFC 9112 §3)",
-    )
+    Problem::of_field("url", what, "use a valid HTTP request (RFC 9112 §3)")
 }
 
 #[cfg(test)]

@@ -19,13 +19,13 @@ pub(super) fn steps(outlook: &RequestExplanation) -> Vec<ExplanationStep> {
         request, explained, ..
     } = outlook;
     let mut steps = vec![ExplanationStep::new(
-        format!("it takes the route `{}`", explained.route_name),
-        "that is the first route that takes its host, path and method",
+        format!("route `{}`", explained.route_name),
+        "the first route that matches host, path and method",
     )];
     steps.extend(outlook.rated.as_ref().map(rated));
     if let Some(own) = outlook.own {
         steps.push(ExplanationStep::of(
-            "it is answered here and goes no further",
+            "answered by Microcache, not forwarded",
             own.explanation(),
         ));
         return steps;
@@ -49,13 +49,13 @@ pub(super) fn steps(outlook: &RequestExplanation) -> Vec<ExplanationStep> {
     if let Decision::Ask { joins: true, .. } = explained.decision {
         let others = others_wait(explained);
         steps.push(ExplanationStep::new(
-            format!("it waits for a request to the origin that is under way{others}"),
-            "one is enough for all who want the same",
+            format!("waits for an origin request in progress{others}"),
+            "concurrent requests for one key share one origin request",
         ));
     }
     if matches!(explained.decision, Decision::OnlyIfCached(_)) {
         let told = Detail::OnlyIfCached.explanation();
-        steps.push(ExplanationStep::of("it is answered 504", told));
+        steps.push(ExplanationStep::of("answered with 504", told));
     }
     steps
 }
@@ -75,17 +75,18 @@ fn left_out(explained: &Explained) -> Option<ExplanationStep> {
     let OmittedFields { withheld, dropped } = &explained.left_out;
     if !withheld.is_empty() {
         let step = ExplanationStep::new(
-            format!("the application is asked without {}", names(withheld)),
-            "the answer is for all clients, and the page may depend on a field that others do not send",
+            format!("sent to the origin without {}", names(withheld)),
+            "the response is shared, and the page may depend on a field that other clients do not send",
         );
         return Some(step.unless(
-            "if it selects the page, add the field to `key.headers` on the route, or to the application's `Vary`",
+            "if the field selects the page, add it to `key.headers` on the route, or have the application list it \
+             in `Vary`",
         ));
     }
     (!dropped.is_empty()).then(|| {
         ExplanationStep::new(
-            format!("the application is asked without {}", names(dropped)),
-            "the answer is for all clients, and these fields are about one",
+            format!("sent to the origin without {}", names(dropped)),
+            "the response is shared, and these fields describe one client",
         )
     })
 }
@@ -96,12 +97,12 @@ fn rated(rated: &RateLimitState) -> ExplanationStep {
         quota, by, left, ..
     } = rated;
     let of = if rated.only_misses {
-        "requests that are not answered from memory"
+        "requests that are not hits in memory"
     } else {
         "requests"
     };
     ExplanationStep::new(
-        format!("its route lets through {quota}, and {left} more of this one now"),
+        format!("rate limit of {quota}, {left} requests left"),
         format!("`rate` counts {of} by {by}"),
     )
 }
@@ -109,7 +110,7 @@ fn rated(rated: &RateLimitState) -> ExplanationStep {
 /// Explains why the request is not coalesced, and, if remembered, why the last response could not be shared.
 fn by_itself(detail: Detail, remembered: Option<Detail>) -> ExplanationStep {
     let told = detail.explanation();
-    let step = ExplanationStep::of("it asks the origin by itself, and waits for nobody", told);
+    let step = ExplanationStep::of("sent to the origin without coalescing", told);
     let Some(why) = remembered else {
         return step;
     };
@@ -124,18 +125,18 @@ fn by_itself(detail: Detail, remembered: Option<Detail>) -> ExplanationStep {
 
 /// Classifies the request: cacheable, pass, or personal.
 fn asked_for(request: &ParsedRequest, explained: &Explained) -> ExplanationStep {
-    const STRAIGHT: &str = "it goes straight to the application, and nothing of it is stored";
+    const STRAIGHT: &str = "passed to the origin, not stored";
     if explained.passes {
-        return ExplanationStep::new(STRAIGHT, "the route says `pass`")
-            .unless("take `pass` out of the route, or put a route before it that takes this url");
+        return ExplanationStep::new(STRAIGHT, "the route has `pass = true`")
+            .unless("remove `pass` from the route, or add an earlier route that matches this URL");
     }
     match explained.bypass {
         Some(Bypass::Condition) => {
             return ExplanationStep::new(
                 STRAIGHT,
-                "a `bypass` condition of the route holds for it",
+                "a `bypass` condition of the route matches the request",
             )
-            .unless("change `bypass` on the route, or leave out of the request what it names");
+            .unless("change `bypass` on the route, or remove the matching part of the request");
         }
         Some(Bypass::Path) => {
             return ExplanationStep::of(STRAIGHT, Detail::AmbiguousPath.explanation());
@@ -145,17 +146,18 @@ fn asked_for(request: &ParsedRequest, explained: &Explained) -> ExplanationStep 
     match explained.facts.handling() {
         Handling::Pass(why) => ExplanationStep::of(STRAIGHT, why.explanation()),
         Handling::Credentialed => ExplanationStep::new(
-            "only a response that says that it can be shared may answer it or be stored, and it waits for nobody",
-            format!("it has {}", credentials(request, explained)),
+            "personal request, served and stored only if the response is marked as shareable, never coalesced",
+            format!("the request has {}", credentials(request, explained)),
         )
         .by("RFC 9111 §3.5")
         .unless(
-            "have the application send `Cache-Control: public, max-age=60` if everybody gets the same; cookies that \
-             it does not look at can be named in `ignore_cookies`, those that select the page in `key.cookies`",
+            "if all users get the same response, have the application send `Cache-Control: public, max-age=60`; \
+             list cookies that the application does not read in `ignore_cookies`, and cookies that select the page \
+             in `key.cookies`",
         ),
         Handling::Cache => ExplanationStep::new(
-            "the cache may answer it",
-            "it is a GET or HEAD without a body and without credentials that count",
+            "cacheable request",
+            "GET or HEAD without content and without credentials",
         )
         .by("RFC 9111 §4"),
     }
@@ -168,7 +170,7 @@ fn credentials(request: &ParsedRequest, explained: &Explained) -> String {
         let names = microcache_policy::identities(request.fields(), &explained.rules);
         let mut names: Vec<_> = names.map(|name| format!("`{}`", text(name))).collect();
         if names.is_empty() {
-            names.push("a connection that its client has signed in on".to_owned());
+            names.push("an authenticated connection (NTLM or Negotiate)".to_owned());
         }
         all.append(&mut names);
     }
@@ -178,11 +180,11 @@ fn credentials(request: &ParsedRequest, explained: &Explained) -> String {
         let names: Vec<_> = names.into_iter().flatten().map(text).collect();
         match names.len() {
             0 => {}
-            1 => all.push(format!("the cookie {}, which counts", listed(&names))),
-            _ => all.push(format!("the cookies {}, which count", listed(&names))),
+            1 => all.push(format!("the cookie {}", listed(&names))),
+            _ => all.push(format!("the cookies {}", listed(&names))),
         }
         if unclear {
-            all.push("a cookie that programs read in different ways".to_owned());
+            all.push("an ambiguous cookie, which servers parse differently".to_owned());
         }
     }
     all.join(", and ")
@@ -196,19 +198,16 @@ fn keyed(request: &ParsedRequest, explained: &Explained) -> ExplanationStep {
         all.filter_map(|one| one.as_str().map(str::to_owned))
             .collect()
     };
-    let mut because = "scheme, host, path and query are the key".to_owned();
+    let mut because = "scheme, host, path and query".to_owned();
     let (left_out, parts) = (names("ignored"), names("parts"));
     if !parts.is_empty() {
-        because = format!("{because}, and on this route {}", listed(&parts));
+        because = format!("{because}, and {} on this route", listed(&parts));
     }
     if !left_out.is_empty() {
-        because = format!(
-            "{because}; of the query, {} does not count there",
-            listed(&left_out)
-        );
+        because = format!("{because}; {} of the query is ignored", listed(&left_out));
     }
     let url = told["url"].as_str().unwrap_or_default();
-    ExplanationStep::new(format!("it is looked up as {url}"), because).by("RFC 9111 §2")
+    ExplanationStep::new(format!("cache key {url}"), because).by("RFC 9111 §2")
 }
 
 /// Parts of the key besides the URL, by name only.
@@ -251,24 +250,19 @@ fn looked_up(explained: &Explained) -> ExplanationStep {
         Decision::Stored { reuse, tier, .. } => {
             let place = tier.map_or("memory", Detail::as_str);
             let told = tier.map_or_else(|| stored(explained, reuse), |_| reuse.explanation());
-            ExplanationStep::of(
-                format!("it is answered from what is stored ({place})"),
-                told,
-            )
+            ExplanationStep::of(format!("served from {place}"), told)
         }
         Decision::Ask {
             reuse: Some(reuse), ..
         } => ExplanationStep::of(
-            "a stored response is selected, and the origin is asked first",
+            "stored response selected, validated by the origin first",
             reuse.explanation(),
         ),
         Decision::Ask { forward, .. } | Decision::OnlyIfCached(forward) => {
             let forward = looked_for(explained, forward);
-            ExplanationStep::of("no stored response can answer it", forward.explanation())
+            ExplanationStep::of("no stored response matches", forward.explanation())
         }
-        Decision::Pass(forward, _) => {
-            ExplanationStep::of("nothing is looked up", forward.explanation())
-        }
+        Decision::Pass(forward, _) => ExplanationStep::of("no lookup", forward.explanation()),
     }
 }
 
@@ -280,7 +274,7 @@ fn stored(explained: &Explained, reuse: Reuse) -> Explanation {
     match own {
         Some(Reuse::Revalidate(RevalidationReason::Expired)) if reuse == Reuse::Stale => {
             Explanation {
-                because: "what is stored is stale, and beyond its window, but a refresh of it is under way",
+                because: "the stored response is past its stale window, but its refresh is in progress",
                 ..reuse.explanation()
             }
         }

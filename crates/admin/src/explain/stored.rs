@@ -40,7 +40,7 @@ pub(super) fn variant(one: &ExplainedVariant, explained: &Explained) -> Value {
 fn state(one: &ExplainedVariant, explained: &Explained) -> &'static str {
     let (lifetime, ttl) = (&one.lifetime, one.lifetime.ttl(explained.now));
     if lifetime.must_be_validated() {
-        "to be confirmed"
+        "needs validation"
     } else if ttl > 0 {
         "fresh"
     } else if ttl.unsigned_abs() < lifetime.stale_while_revalidate() {
@@ -81,8 +81,8 @@ pub(super) fn steps(one: &ExplainedVariant, explained: &Explained) -> Vec<Explan
     steps.extend(varies(one));
     let names = tags(one, explained, TagKind::Tag);
     if !names.is_empty() {
-        let what = format!("it is purged by {} too", listed(&names));
-        steps.push(ExplanationStep::new(what, "the response names these tags"));
+        let what = format!("purged by {} too", listed(&names));
+        steps.push(ExplanationStep::new(what, "the response has these tags"));
     }
     steps
 }
@@ -93,16 +93,16 @@ fn fresh(one: &ExplainedVariant, account: &ResponseExplanation, now: Time) -> Ex
     let age = lifetime.age(now);
     if lifetime.must_be_validated() && account.must_validate {
         return ExplanationStep::new(
-            "it is stored, and confirmed by the origin before every use",
-            "the application says `no-cache`, and there is a validator to ask with",
+            "stored, and validated by the origin before every reuse",
+            "the response has `no-cache` and a validator",
         )
         .by("RFC 9111 §5.2.2.4")
-        .unless("have the application send `max-age` in the place of `no-cache`");
+        .unless("have the application send `max-age` instead of `no-cache`");
     }
     if lifetime.must_be_validated() {
         return ExplanationStep::new(
-            "it is stored, and has to be confirmed by the origin before it is used again",
-            "a POST or the like to this url has changed it since",
+            "stored, and validated by the origin before the next reuse",
+            "an unsafe request to this URL, such as POST, has invalidated it",
         )
         .by("RFC 9111 §4.4");
     }
@@ -111,7 +111,7 @@ fn fresh(one: &ExplainedVariant, account: &ResponseExplanation, now: Time) -> Ex
     let before = if own { lifetime.initial_age() } else { 0 };
     let span_of = lifetime.fresh_for().saturating_sub(before);
     let what = format!(
-        "it is stored, fresh for {} in all, and {} old",
+        "stored, with a lifetime of {} and an age of {}",
         span(span_of),
         span(age)
     );
@@ -120,7 +120,7 @@ fn fresh(one: &ExplainedVariant, account: &ResponseExplanation, now: Time) -> Ex
             let mut step = ExplanationStep::of(what, by.explanation());
             if account.is_targeted && !own {
                 step.reason = format!(
-                    "{}, in a field for caches such as `CDN-Cache-Control`",
+                    "{}, in a targeted field such as `CDN-Cache-Control`",
                     step.reason
                 );
                 step.rfc = Some("RFC 9213 §2.2");
@@ -129,7 +129,8 @@ fn fresh(one: &ExplainedVariant, account: &ResponseExplanation, now: Time) -> Ex
         }
         _ => ExplanationStep::new(
             what,
-            "it was made stale by a soft purge or a HEAD since, or the route had other rules when it was stored",
+            "a soft purge or a HEAD response has made it stale, or the rules of the route have changed since it \
+             was stored",
         ),
     }
 }
@@ -145,48 +146,48 @@ const fn is_the_routes(by: LifetimeSource) -> bool {
 fn stale(one: &ExplainedVariant, account: &ResponseExplanation) -> ExplanationStep {
     let window = one.lifetime.stale_while_revalidate();
     if one.lifetime.must_be_validated() || window == 0 {
-        let step = ExplanationStep::new("it is not served stale while it is refreshed", "");
+        let step = ExplanationStep::new("not served stale while it is revalidated", "");
         return match account.window_source {
             _ if one.lifetime.must_be_validated() => ExplanationStep {
-                reason: "it has to be confirmed before it is used".to_owned(),
+                reason: "it requires validation before every reuse".to_owned(),
                 ..step
             }
             .by("RFC 9111 §5.2.2.4"),
             StaleWindowSource::Forbidden => ExplanationStep {
-                reason: "`must-revalidate`, `proxy-revalidate` and `s-maxage` forbid it".to_owned(),
+                reason:
+                    "`must-revalidate`, `proxy-revalidate` and `s-maxage` forbid stale responses"
+                        .to_owned(),
                 ..step
             }
             .by("RFC 9111 §4.2.4")
-            .unless("have the application send `max-age` only, where a stale page does no harm"),
+            .unless("have the application send `max-age` only, if a stale page does no harm"),
             StaleWindowSource::Zero => ExplanationStep {
-                reason: "an explicit lifetime of zero says that it is not to be used unasked"
-                    .to_owned(),
+                reason: "an explicit lifetime of zero requires validation before reuse".to_owned(),
                 ..step
             }
             .by("RFC 9111 §4.2.1")
-            .unless("have the application send `stale-while-revalidate`, or another `max-age`"),
+            .unless("have the application send `stale-while-revalidate`, or a longer `max-age`"),
             StaleWindowSource::Response => ExplanationStep {
-                reason: "the application says `stale-while-revalidate=0`, or has it wrongly"
-                    .to_owned(),
+                reason: "`stale-while-revalidate` in the response is 0 or invalid".to_owned(),
                 ..step
             }
             .by("RFC 5861 §3"),
             StaleWindowSource::Route => ExplanationStep {
-                reason: "the route's `stale_while_revalidate` is 0".to_owned(),
+                reason: "`stale_while_revalidate` of the route is 0".to_owned(),
                 ..step
             },
         };
     }
     let what = format!(
-        "it is served stale for {} more, while one request refreshes it",
+        "then served stale for {} while one request revalidates it",
         span(window)
     );
     match account.window_source {
         StaleWindowSource::Response => {
-            ExplanationStep::new(what, "the application says so in `stale-while-revalidate`")
+            ExplanationStep::new(what, "the response has `stale-while-revalidate`")
                 .by("RFC 5861 §3")
         }
-        _ => ExplanationStep::new(what, "the route's `stale_while_revalidate` says so")
+        _ => ExplanationStep::new(what, "`stale_while_revalidate` of the route applies")
             .by("RFC 9111 §4.2.4"),
     }
 }
@@ -197,14 +198,11 @@ fn otherwise(one: &ExplainedVariant, account: &ResponseExplanation) -> Option<Ex
     if one.lifetime.must_be_validated() || if_error == 0 {
         return None;
     }
-    let what = format!(
-        "it is served for {} after it was fresh, if the application fails",
-        span(if_error)
-    );
+    let what = format!("served stale for {} if the origin fails", span(if_error));
     let validator = if account.has_validator {
-        "`ETag` or `Last-Modified` let the application confirm it without sending it again"
+        "`ETag` or `Last-Modified` lets the origin confirm it with 304"
     } else {
-        "it has neither `ETag` nor `Last-Modified`, so that it is always sent again"
+        "without `ETag` and `Last-Modified` the origin always sends the complete response"
     };
     Some(ExplanationStep::new(what, validator).by("RFC 5861 §4"))
 }
@@ -218,22 +216,20 @@ pub(super) fn compression(compression: Result<Compressed, NotCompressed>) -> Exp
     } = match compression {
         Ok(compressed) => compressed,
         Err(why) => {
-            return ExplanationStep::of(
-                "it is sent as it is stored, not compressed",
-                why.explanation(),
-            );
+            return ExplanationStep::of("sent as stored, not compressed", why.explanation());
         }
     };
     let name = coding.as_str();
-    let what = format!("it is sent as `{name}`: {after} B in the place of {before} B");
+    let what = format!("sent as `{name}`, {after} B instead of {before} B");
     match coding {
-        SentCoding::Plain(_) => {
-            ExplanationStep::new(what, "the request accepts it, and it has been made")
-                .by("RFC 9110 §12.5.3")
-        }
+        SentCoding::Plain(_) => ExplanationStep::new(
+            what,
+            "the request accepts this coding, and the compressed body exists",
+        )
+        .by("RFC 9110 §12.5.3"),
         SentCoding::Difference(_) => ExplanationStep::new(
             what,
-            "the client has a version of it, and what differs from that has been made",
+            "the client has an earlier version, and the delta to it exists",
         )
         .by("RFC 9842 §2.2"),
     }
@@ -247,12 +243,12 @@ fn varies(one: &ExplainedVariant) -> Option<ExplanationStep> {
     }
     let says = told.iter().map(|(name, value)| match value.as_deref() {
         None => format!("`{name}` (not shown)"),
-        Some("") => format!("`{name}` (nothing)"),
+        Some("") => format!("`{name}` (empty)"),
         Some(value) => format!("`{name}` ({value})"),
     });
     let says: Vec<_> = says.collect();
-    let what = "it answers requests that say the same in the fields that it varies on";
-    let because = format!("`Vary` of this url names them: {}", says.join(", "));
+    let what = "reused for requests with the same values of the selecting fields";
+    let because = format!("`Vary` of this URL lists {}", says.join(", "));
     let step = ExplanationStep::new(what, because).by("RFC 9111 §4.1");
-    Some(step.unless("`ignore_vary` on the route leaves out fields that make no difference"))
+    Some(step.unless("`ignore_vary` on the route omits fields that do not matter"))
 }

@@ -310,7 +310,7 @@ fn explain_says_what_is_left_and_takes_none_of_it() {
         let told = explained();
         assert!(
             told.to_string()
-                .contains("its route lets through 2/h, and 2 more"),
+                .contains("rate limit of 2/h, 2 requests left"),
             "{told}"
         );
     }

@@ -527,7 +527,7 @@ fn coding_of(server: &Server, target: &str) -> Option<String> {
 fn is_told_in_a_coding(server: &Server, target: &str) -> bool {
     let asked = json!({"url": format!("http://example.com{target}"), "headers": [BR]});
     let told = Operator::at(server.admin).post("/v1/explain", &asked)["steps"].to_string();
-    told.contains("it is sent as `br`")
+    told.contains("sent as `br`")
 }
 
 #[test]

@@ -230,7 +230,7 @@ fn operators_see_what_is_withheld() {
     let told: Value = serde_json::from_str(&told.text()).expect("JSON");
     let left_out = json!({"withheld": ["x-tenant"], "dropped": ["referer"]});
     assert_eq!(told["omitted_fields"], left_out, "{told}");
-    let step = "the application is asked without `x-tenant`";
+    let step = "sent to the origin without `x-tenant`";
     assert!(told["steps"].to_string().contains(step), "{told}");
 }
 

@@ -9,31 +9,32 @@ impl NotCompressed {
         match self {
             Self::NotCompressible(why) => why.explanation(),
             Self::InFile => Explanation::of(
-                "it lies in a file, and only what lies in memory is compressed",
+                "the body is in a file, and only bodies in memory are compressed",
             )
             .unless("raise `memory`, or `max_object` on the route"),
             Self::StoredBefore => Explanation::of(
-                "it was stored before its route compressed, and other caches have not been told of it",
+                "the response was stored before compression was enabled on its route, and lacks `Vary: \
+                 Accept-Encoding`",
             )
-            .unless("purge it"),
+            .unless("purge the response"),
             Self::NotAccepted => Explanation::of(
-                "the request accepts no coding of `compress`, or prefers what is not encoded",
+                "the request accepts no coding of `compress`, or prefers the identity coding",
             )
             .by("RFC 9110 §12.5.3")
-            .unless("add a header such as `Accept-Encoding: gzip, br, zstd`, as browsers send it"),
+            .unless("send a field such as `Accept-Encoding: gzip, br, zstd`, as browsers do"),
             Self::ClientSpecific => Explanation::of(
-                "the request has credentials, and the response depends on them: it may be this visitor's own, with a \
-                 secret in it that could be guessed by how long it is",
+                "the request has credentials, and the response depends on them: it may contain a secret that its \
+                 compressed length reveals",
             )
-            .unless("`compress_personal` on the route says that there is nothing to guess"),
+            .unless("set `compress_personal` on the route if such responses contain no secrets"),
             Self::Part => {
-                Explanation::of("the request asks for a part, and parts are of what is stored")
+                Explanation::of("the request has a range, and ranges refer to the stored body")
                     .by("RFC 9110 §14.2")
             }
             Self::NotReady => Explanation::of(
-                "what the request accepts has not been made yet: the first who asks for it does not wait",
+                "the body has not been compressed yet with an accepted coding, and requests do not wait for it",
             ),
-            Self::NoGain => Explanation::of("it becomes less than a sixteenth smaller"),
+            Self::NoGain => Explanation::of("compression saves less than a sixteenth"),
         }
     }
 }
@@ -43,28 +44,28 @@ impl NotCompressible {
     pub const fn explanation(self) -> Explanation {
         match self {
             Self::Off => Explanation::of("the route does not compress")
-                .unless("`compress = [\"zstd\", \"br\", \"gzip\"]` on the route"),
+                .unless("set `compress = [\"zstd\", \"br\", \"gzip\"]` on the route"),
             Self::NotWhole => {
-                Explanation::of("its status says that it has no content, or a part of it")
+                Explanation::of("the status implies no content, or only a part of it")
                     .by("RFC 9110 §15")
             }
-            Self::TooSmall => Explanation::of("it is shorter than `compress_min`"),
+            Self::TooSmall => Explanation::of("the body is shorter than `compress_min`"),
             Self::TooLarge => {
-                Explanation::of("it is longer than `compress_max`").unless("raise `compress_max`")
+                Explanation::of("the body is longer than `compress_max`").unless("raise `compress_max`")
             }
-            Self::Encoded => Explanation::of("the application has encoded it already")
+            Self::Encoded => Explanation::of("the application has already encoded the body")
                 .by("RFC 9110 §8.4")
-                .unless("have the application send what is not encoded to who accepts only that"),
-            Self::Type => Explanation::of("its `Content-Type` is none of `compress_types`")
-                .unless("have the application name the type, or add it to `compress_types`"),
-            Self::NoTransform => Explanation::of("`no-transform` forbids to change it")
+                .unless("have the application send an unencoded body if the request accepts no coding"),
+            Self::Type => Explanation::of("`Content-Type` is not in `compress_types`")
+                .unless("have the application send the right type, or add it to `compress_types`"),
+            Self::NoTransform => Explanation::of("`no-transform` forbids compression")
                 .by("RFC 9111 §5.2.2.6")
-                .unless("have the application leave `no-transform` out"),
+                .unless("have the application omit `no-transform`"),
             Self::Personal => Explanation::of(
-                "it is stored by a cookie, or by a field with a secret, and may hold a secret that could be guessed \
-                 by how long it is",
+                "the cache key contains a cookie or a secret field, so that the response may contain a secret that \
+                 its compressed length reveals",
             )
-            .unless("`compress_personal` on the route says that there is nothing to guess"),
+            .unless("set `compress_personal` on the route if such responses contain no secrets"),
         }
     }
 }

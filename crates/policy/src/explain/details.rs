@@ -60,149 +60,149 @@ impl Detail {
 }
 
 const AMBIGUOUS_PATH: Explanation = Explanation::of(
-    "programs read its path in more than one way (decoded, with `..` resolved, without `;` and what follows), and \
-     another reading takes another route",
+    "the path is ambiguous (decoded, with `..` resolved, or without `;` and what follows), and another reading of \
+     it matches another route",
 )
 .by("RFC 3986 §6.2.2")
-.unless("ask for the path as it is when it is decoded and resolved");
+.unless("request the decoded and resolved path");
 
-const NO_STORE: Explanation = Explanation::of(
-    "`no-store` was said, by the client in the request or by the origin in the response",
-)
-.by("RFC 9111 §5.2.2.5")
-.unless("leave `no-store` out of that `Cache-Control`");
+const NO_STORE: Explanation =
+    Explanation::of("`no-store` in the request or the response forbids storing")
+        .by("RFC 9111 §5.2.2.5")
+        .unless("remove `no-store` from that `Cache-Control`");
 
 const EVENT_STREAM: Explanation = Explanation::of(
-    "the request accepts `text/event-stream`, or the response is one: it has no end",
+    "the request accepts `text/event-stream`, or the response is an event stream, which has no end",
 )
-.unless("leave `text/event-stream` out of `Accept`, or send another `Content-Type`");
+.unless("remove `text/event-stream` from `Accept`, or send another `Content-Type`");
 
 const WITHHELD: Explanation = Explanation::of(
-    "the request has fields that a fetch for everyone does not send, and what the origin answered without them a \
-     moment ago was not to be shared, so it was sent whole and alone",
+    "the request has fields that a shared fetch omits, and a recent response without them was not shareable, so \
+     the request is sent complete and not coalesced",
 )
 .unless(
-    "name the field that selects the page in `key.headers` on the route, or have the application name it in `Vary`",
+    "add the field that selects the page to `key.headers` on the route, or have the application list it in `Vary`",
 );
 
-const ONLY_IF_CACHED: Explanation = Explanation::of(
-    "the client wants no answer from the origin (`only-if-cached`), and nothing usable is stored",
-)
-.by("RFC 9111 §5.2.1.7")
-.unless("leave `only-if-cached` out of the request's `Cache-Control`");
+const ONLY_IF_CACHED: Explanation =
+    Explanation::of("the request has `only-if-cached`, and nothing usable is stored")
+        .by("RFC 9111 §5.2.1.7")
+        .unless("remove `only-if-cached` from `Cache-Control` of the request");
 
 const MAX_FORWARDS: Explanation =
-    Explanation::of("`Max-Forwards` says that it goes no further than here")
+    Explanation::of("`Max-Forwards` is 0, so the request is not forwarded")
         .by("RFC 9110 §7.6.2")
-        .unless("leave `Max-Forwards` out, or count from a larger number");
+        .unless("omit `Max-Forwards`, or send a larger number");
 
 const PURGE: Explanation =
-    Explanation::of("it is a purge, as plugins of applications send them, and goes no further")
-        .unless("leave `purge_from` out, if the application is to get such requests");
+    Explanation::of("the request is a purge, as application plugins send it, and is not forwarded")
+        .unless("remove `purge_from` if the application should receive such requests");
 
 const LOOP: Explanation = Explanation::of(
-    "it was sent from here and came back: an origin leads to this server",
+    "the request was forwarded by this server and came back: an origin address leads to this server",
 )
 .by("RFC 9110 §7.6.3")
 .unless(
-    "give the group servers that are the application, and not this server or one in front of it",
+    "set the servers of the group to the application, not to this server or a proxy in front of it",
 );
 
 const BAD_REQUEST: Explanation =
-    Explanation::of("it is no proper HTTP and is refused before anybody looks at it")
+    Explanation::of("the request is malformed and is rejected by the parser")
         .by("RFC 9112 §3")
-        .unless("send it as the RFC has it");
+        .unless("send a request that conforms to the RFC");
 
-const RATE_LIMITED: Explanation =
-    Explanation::of("as many requests as the route lets through in a while have been made")
-        .by("RFC 6585 §4")
-        .unless("wait as long as `Retry-After` says, or raise `rate` or `burst` of the route");
+const RATE_LIMITED: Explanation = Explanation::of("the rate limit of the route is exceeded")
+    .by("RFC 6585 §4")
+    .unless("wait as long as `Retry-After` says, or raise `rate` or `burst` of the route");
 
 const REFUSED: Explanation = Explanation::of(
-            "the origin refused the client (4xx, but for 404 and 410), which says nothing of what others get",
+            "the origin rejected this client (4xx other than 404 and 410), which does not apply to other clients",
         )
         .by("RFC 9111 §4.3.3")
-        .unless("see in the application why it refuses this request");
+        .unless("check why the application rejects this request");
 
 const HIT_FOR_MISS: Explanation = Explanation::of(
-            "the response to such a request was not to be stored a moment ago, so nobody waits for somebody \
-             else's",
-        )
-        .unless("`microcache explain --fetch` says why it was not; `hit_for_miss` is how long that is remembered");
-
-const COLLAPSE_OFF: Explanation =
-    Explanation::of("the route has `collapse = false`: every miss is a request of its own")
-        .unless("leave `collapse = false` out of the route");
-
-const UNCOLLAPSED: Explanation =
-    Explanation::of("it waited for somebody else's fetch and could not share the answer");
-
-const TOO_MANY_WAIT: Explanation = Explanation::of(
-    "as many requests as allowed waited, and no address had more of them than this client's",
+    "a recent response to such a request was not storable, so requests are not coalesced",
 )
 .unless(
-    "raise `max_waiters` or `max_fetches`; where many clients come through one address, name the proxy there in `trusted_proxies`",
+    "`microcache explain --fetch` shows the reason; `hit_for_miss` sets how long it is remembered",
+);
+
+const COLLAPSE_OFF: Explanation =
+    Explanation::of("the route has `collapse = false`: every miss is a separate origin request")
+        .unless("remove `collapse = false` from the route");
+
+const UNCOLLAPSED: Explanation = Explanation::of(
+    "the request waited for another request's fetch, whose response could not be shared",
+);
+
+const TOO_MANY_WAIT: Explanation = Explanation::of(
+    "the limit of waiting requests was reached, and no address had more of them than this client's",
+)
+.unless(
+    "raise `max_waiters` or `max_fetches`; if many clients share the address of a proxy, add the proxy to \
+     `trusted_proxies`",
 );
 
 const TOO_LARGE: Explanation =
-    Explanation::of("the body is larger than is kept, or was a moment ago")
-        .unless("raise `max_object` on the route, and `memory` or `disk` if it has to fit there");
+    Explanation::of("the body exceeds the size limit of stored responses, or did so recently")
+        .unless("raise `max_object` on the route, and `memory` or `disk` if necessary");
 
 const MEMCACHED_PAGE: Explanation =
-    Explanation::of("the application itself has put the page into the memcached pool");
+    Explanation::of("the application itself stored the page in the memcached pool");
 
-const TIER: Explanation = Explanation::of("it was not in memory, but in a tier behind it");
+const TIER: Explanation = Explanation::of("the response was not in memory, but in a tier");
 
 const REQUEST_BODY: Explanation =
-    Explanation::of("the client's body was malformed or did not arrive")
+    Explanation::of("the request content was malformed or did not arrive")
         .by("RFC 9112 §8")
-        .unless("see what the client sends; `client_body_rate` says how slowly it may");
+        .unless("check what the client sends; `client_body_rate` sets the minimum rate");
 
-const FETCH_ABANDONED: Explanation = Explanation::of("the fetch ended without an answer")
-    .unless("ask again; the log of errors has more, if it goes on");
+const FETCH_ABANDONED: Explanation = Explanation::of("the fetch ended without a response")
+    .unless("retry; if it persists, see the error log");
 
 const INTERNAL_ERROR: Explanation =
-    Explanation::of("there was a fault of this cache's in this one request")
-        .unless("report it, with what the log of errors says");
+    Explanation::of("an internal error of the cache affected this request")
+        .unless("report it with the message in the error log");
 
-const ORIGIN_TIMEOUT: Explanation = Explanation::of("the origin did not answer in time")
+const ORIGIN_TIMEOUT: Explanation = Explanation::of("the origin did not respond in time")
     .by("RFC 5861 §4")
-    .unless("see why the application is slow, or raise `first_byte_timeout`");
+    .unless("check why the application is slow, or raise `first_byte_timeout`");
 
 const ORIGIN_SLOW: Explanation = Explanation::of(
-            "the origin did not answer in the time that visitors give it where there is a stored response; the \
-             request goes on",
+            "the origin did not respond within `stale_wait`, so the stored response is served while the fetch \
+             continues",
         )
         .by("RFC 9111 §4.2.4")
-        .unless("see why the application is slow, or raise `stale_wait`");
+        .unless("check why the application is slow, or raise `stale_wait`");
 
 const ORIGIN_DISCONNECTED: Explanation =
-    Explanation::of("the origin closed the connection before it had answered")
+    Explanation::of("the origin closed the connection without a response")
         .by("RFC 5861 §4")
-        .unless("see in the application's log why it does");
+        .unless("check the log of the application");
 
-const ORIGIN_MALFORMED: Explanation = Explanation::of("what the origin answered is no proper HTTP")
+const ORIGIN_MALFORMED: Explanation = Explanation::of("the response from the origin is malformed")
     .by("RFC 9112 §4")
-    .unless("have the application answer as the RFC has it; the log of errors says what is wrong");
+    .unless("fix the application; the error log shows what is malformed");
 
 const ORIGIN_ERROR: Explanation =
-    Explanation::of("the origin answered with an error of its own: 500, 502, 503 or 504")
+    Explanation::of("the origin answered with an error: 500, 502, 503 or 504")
         .by("RFC 5861 §4")
-        .unless("see in the application's log why it fails");
+        .unless("check the log of the application");
 
 const TOO_MANY_TUNNELS: Explanation =
-    Explanation::of("as many tunnels and event streams as allowed were open")
+    Explanation::of("the limit of open tunnels and event streams was reached")
         .unless("raise `max_tunnels`");
 
 const ORIGIN_BUSY: Explanation = Explanation::of(
-            "as many requests as allowed were with the origin, and the queue before it was full or too slow",
-        )
-        .unless("raise `max_concurrent` of the group if the application can take more, or its `max_queue`");
+    "the limit of concurrent origin requests was reached, and the queue was full or timed out",
+)
+.unless("raise `max_concurrent` of the group if the application can handle more, or `max_queue`");
 
 const ORIGIN_UNREACHABLE: Explanation = Explanation::of(
-    "no server of the group could be connected to",
+    "no server of the origin group accepted a connection",
 )
 .by("RFC 5861 §4")
 .unless(
-    "see whether the application runs where `origin` says; `microcache stats` shows its servers",
+    "check that the application runs at the address in `origin`; `microcache stats` shows its servers",
 );

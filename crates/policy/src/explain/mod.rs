@@ -59,42 +59,44 @@ impl PassReason {
     pub const fn explanation(self) -> Explanation {
         match self {
             Self::Method => Explanation::of(
-                "the method is neither GET nor HEAD, so the request may change something and its answer is the client's alone",
+                "the cache answers only GET and HEAD; other methods may change state",
             )
             .by("RFC 9111 §4")
-            .unless("use GET for what only reads"),
+            .unless("use GET for requests that only read"),
             Self::Body => Explanation::of(
-                "it is a GET with a body: the answer may depend on the body, which is no part of the key",
+                "the GET request has content, which may select the response and is not part of the cache key",
             )
             .by("RFC 9110 §9.3.1")
-            .unless("say in the query what selects the answer, and send no body"),
-            Self::Upgrade => Explanation::of("it asks for another protocol, such as WebSocket")
+            .unless("select the response by the query instead, and send no content"),
+            Self::Upgrade => Explanation::of("the request upgrades to another protocol, such as WebSocket")
                 .by("RFC 9110 §7.8")
-                .unless("leave `Upgrade` out, if no other protocol is wanted"),
+                .unless("omit `Upgrade` if no other protocol is needed"),
             Self::EventStream => {
-                Explanation::of("it accepts `text/event-stream`, and such a stream has no end")
-                    .unless("leave `text/event-stream` out of `Accept`, if no stream is wanted")
+                Explanation::of("the request accepts `text/event-stream`, and an event stream has no end")
+                    .unless("remove `text/event-stream` from `Accept` if no stream is needed")
             }
             Self::Connection => Explanation::of(
-                "its `Connection` field names fields that the origin will not see, so the origin would answer \
-                 another request than the one that is looked up",
+                "`Connection` lists fields that are not forwarded, so the origin would answer a different request \
+                 than the one looked up",
             )
             .by("RFC 9110 §7.6.1")
-            .unless("name nothing in `Connection` but what this connection is about"),
+            .unless("list only hop-by-hop fields in `Connection`"),
             Self::Fragment => Explanation::of(
-                "a field such as `X-Requested-With` or `HX-Request` asks for another form of the page, and is neither \
-                 part of the key nor known to be in the url's `Vary`",
+                "a field such as `X-Requested-With` or `HX-Request` selects another form of the page, and is \
+                 neither in the cache key nor known to be in `Vary` of the URL",
             )
             .unless(
-                "name the field in `key.headers` on the route, or have the application name it in `Vary` of the page too",
+                "add the field to `key.headers` on the route, or have the application list it in `Vary` of the \
+                 page too",
             ),
             Self::LongFields => Explanation::of(
-                "its `Accept`, `Accept-Language` and `User-Agent` are longer than any browser's, together more than 1 KiB",
+                "`Accept`, `Accept-Language` and `User-Agent` together exceed 1 KiB, which is more than any \
+                 browser sends",
             )
-            .unless("send shorter ones"),
-            Self::NoStore => Explanation::of("the client asks that nothing of it is stored")
+            .unless("send shorter fields"),
+            Self::NoStore => Explanation::of("`no-store` in the request forbids storing")
                 .by("RFC 9111 §5.2.1.5")
-                .unless("leave `no-store` out of the request's `Cache-Control`"),
+                .unless("remove `no-store` from `Cache-Control` of the request"),
         }
     }
 }
@@ -104,79 +106,78 @@ impl NotStorable {
     pub const fn explanation(self) -> Explanation {
         match self {
             Self::Request => {
-                Explanation::of("the request passes by the cache, and so does its response")
+                Explanation::of("the request bypasses the cache, and so does its response")
                     .by("RFC 9111 §3")
             }
-            Self::Private => Explanation::of("`private` says that the response is for one user")
+            Self::Private => Explanation::of("`private` limits the response to a single user")
                 .by("RFC 9111 §5.2.2.7")
                 .unless(
-                    "if everybody gets the same, have the application send `Cache-Control: public, max-age=60` \
-                     for this page",
+                    "if all users get the same response, have the application send `Cache-Control: public, \
+                     max-age=60` for this page",
                 ),
-            Self::NoStore => Explanation::of("`no-store` forbids to keep the response")
+            Self::NoStore => Explanation::of("`no-store` in the response forbids storing")
                 .by("RFC 9111 §5.2.2.5")
                 .unless(
-                    "if everybody gets the same, have the application leave `no-store` out for this page; to keep it from \
-                     browsers only, it can add `CDN-Cache-Control: max-age=60`, which counts for visitors with cookies too",
+                    "if all users get the same response, have the application omit `no-store` for this page; to \
+                     keep it out of browsers only, it can add `CDN-Cache-Control: max-age=60`, which applies to \
+                     visitors with cookies too",
                 ),
             Self::SetCookie => Explanation::of(
-                "the response sets a cookie, which everybody would get who gets the stored one",
+                "the response sets a cookie, which every client would receive with the stored response",
             )
             .by("RFC 9111 §7.3")
             .unless(
-                "have the application set cookies only where they are needed; where this one is nobody's own, \
-                 and none of `key.cookies`, `set_cookie = \"strip\"` on the route stores the page without it",
+                "have the application set cookies only where they are needed; if this cookie is not personal and \
+                 not in `key.cookies`, `set_cookie = \"strip\"` on the route stores the page without it",
             ),
             Self::VaryAny => Explanation::of(
-                "`Vary: *`, or something in `Vary` that is no field name, says that nobody knows for whom else the \
-                 response is",
+                "`Vary` is `*` or contains an invalid field name, so the requests that the response matches are \
+                 unknown",
             )
             .by("RFC 9111 §4.1")
-            .unless("have the application name in `Vary` the request fields that it looks at"),
+            .unless("have the application list in `Vary` the request fields that select the response"),
             Self::Credentials => Explanation::of(
-                "the request has `Authorization`, another field that says who asks, or a cookie that counts, and the \
-                 response does not say that it can be shared",
+                "the request is personal (`Authorization`, another identifying field, or a cookie), and the \
+                 response is not marked as shareable",
             )
             .by("RFC 9111 §3.5")
             .unless(
-                "if everybody gets the same, have the application send `Cache-Control: public, max-age=60`; cookies \
-                 that it does not look at can be named in `ignore_cookies`, and those that select the page in \
-                 `key.cookies`; fields that select it in `key.headers`",
+                "if all users get the same response, have the application send `Cache-Control: public, \
+                 max-age=60`; list cookies that the application does not read in `ignore_cookies`, cookies that \
+                 select the page in `key.cookies`, and fields that select it in `key.headers`",
             ),
             Self::EventStream => {
                 Explanation::of("the response is an event stream, which has no end")
-                    .unless("send another `Content-Type`, if it is none")
+                    .unless("send another `Content-Type` if it is not an event stream")
             }
             Self::Status => Explanation::of(
-                "the status is one that is kept only if somebody says for how long, or one that is not understood",
+                "the status is not cacheable without an explicit lifetime, or is not understood",
             )
             .by("RFC 9111 §3")
             .unless(
-                "have the application send `Cache-Control: max-age=` with this status, or name it in the route's \
-                 `status_ttl`",
+                "have the application send `Cache-Control: max-age=` with this status, or add it to `status_ttl` \
+                 of the route",
             ),
             Self::Partial => {
-                Explanation::of("it is a part, or a confirmation, where a whole response was wanted")
+                Explanation::of("the origin answered 206 or 304 to a request for the complete response")
                     .by("RFC 9111 §3.3")
-                    .unless("have the application answer 206 and 304 only to those who ask for them")
+                    .unless("have the application answer 206 and 304 only to range and conditional requests")
             }
             Self::NoLifetime => Explanation::of(
-                "it could never be used again: it is not fresh, may not be used stale, and has nothing to ask the \
-                 origin with whether it is still good",
+                "the response could never be reused: it is not fresh, must not be served stale, and has no validator",
             )
             .by("RFC 9111 §3")
             .unless(
-                "have the application say how long it is fresh (`Cache-Control: max-age=60`), or send an `ETag` or \
-                 `Last-Modified`",
+                "have the application send a lifetime (`Cache-Control: max-age=60`), or an `ETag` or `Last-Modified`",
             ),
             Self::StatusTtl => {
-                Explanation::of("the route's `status_ttl` for this status is 0")
-                    .unless("give this status another `status_ttl` on the route, or none")
+                Explanation::of("`status_ttl` of the route is 0 for this status")
+                    .unless("change or remove `status_ttl` for this status on the route")
             }
             Self::TooManyTags => Explanation::of(
-                "it has more tags than are kept of one response, and a purge would miss it",
+                "the response has more tags than are stored, so that a purge would miss it",
             )
-            .unless("have the application name 128 tags at most, of 16 KiB together"),
+            .unless("have the application send at most 128 tags, with at most 16 KiB in total"),
         }
     }
 }
@@ -186,33 +187,33 @@ impl RevalidationReason {
     pub const fn explanation(self) -> Explanation {
         match self {
             Self::Expired => Explanation::of(
-                "what is stored is stale, and older than it may be used while it is refreshed",
+                "the stored response is stale and past its stale window",
             )
             .by("RFC 9111 §4.2.4")
             .unless(
-                "a longer lifetime (`max-age`), or a longer `stale_while_revalidate`, if nobody should have to wait",
+                "use a longer lifetime (`max-age`) or a longer `stale_while_revalidate` to avoid the wait",
             ),
             Self::NoCache => Explanation::of(
-                "the origin wants to be asked before every use (`no-cache`), or has changed the page by a POST or \
-                 the like since",
+                "the origin requires validation before every reuse (`no-cache`), or an unsafe request such as POST \
+                 has invalidated the page",
             )
             .by("RFC 9111 §5.2.2.4")
-            .unless("have the application send `max-age` in the place of `no-cache`"),
+            .unless("have the application send `max-age` instead of `no-cache`"),
             Self::MaxAge => {
-                Explanation::of("what is stored is older than the client accepts (`max-age` of the request)")
+                Explanation::of("the stored response is older than `max-age` of the request allows")
                     .by("RFC 9111 §5.2.1.1")
-                    .unless("leave `max-age` out of the request's `Cache-Control`")
+                    .unless("remove `max-age` from `Cache-Control` of the request")
             }
             Self::MinFresh => Explanation::of(
-                "what is stored does not stay fresh for as long as the client wants (`min-fresh` of the request)",
+                "the stored response does not stay fresh for as long as `min-fresh` of the request demands",
             )
             .by("RFC 9111 §5.2.1.3")
-            .unless("leave `min-fresh` out of the request's `Cache-Control`"),
+            .unless("remove `min-fresh` from `Cache-Control` of the request"),
             Self::Reload => Explanation::of(
-                "the client reloads (`no-cache` of the request), and the route has `reload = \"honour\"`",
+                "the client reloads (`no-cache` in the request), and the route has `reload = \"honour\"`",
             )
             .by("RFC 9111 §5.2.1.4")
-            .unless("`reload = \"ignore\"` on the route keeps reloads from the application"),
+            .unless("set `reload = \"ignore\"` on the route to serve reloads from the cache"),
         }
     }
 }
@@ -221,19 +222,20 @@ impl Reuse {
     /// The explanation of this decision.
     pub const fn explanation(self) -> Explanation {
         match self {
-            Self::Fresh => Explanation::of("what is stored is fresh").by("RFC 9111 §4.2"),
+            Self::Fresh => Explanation::of("the stored response is fresh").by("RFC 9111 §4.2"),
             Self::Stale => Explanation::of(
-                "what is stored is stale, and may be used while one request in the background refreshes it",
+                "the stored response is stale, and is served while one background request revalidates it",
             )
             .by("RFC 5861 §3"),
             Self::Revalidate(why) => why.explanation(),
             Self::NotShareable => Explanation::of(
-                "what is stored may not answer a request with `Authorization` or a cookie that counts",
+                "the request is personal (`Authorization` or a cookie), and the stored response is not marked as \
+                 shareable",
             )
             .by("RFC 9111 §3.5")
             .unless(
-                "if everybody gets the same, have the application send `Cache-Control: public, max-age=60`; cookies \
-                 that it does not look at can be named in `ignore_cookies`",
+                "if all users get the same response, have the application send `Cache-Control: public, \
+                 max-age=60`; list cookies that the application does not read in `ignore_cookies`",
             ),
         }
     }
@@ -243,27 +245,27 @@ impl Forward {
     /// The explanation of this reason.
     pub const fn explanation(self) -> Explanation {
         match self {
-            Self::Bypass => Explanation::of("the cache was not to handle it").by("RFC 9211 §2.2"),
+            Self::Bypass => Explanation::of("the request bypasses the cache").by("RFC 9211 §2.2"),
             Self::Method => PassReason::Method.explanation(),
             Self::UriMiss | Self::Miss => {
-                Explanation::of("nothing usable is stored under its key").by("RFC 9111 §4")
+                Explanation::of("nothing usable is stored for its cache key").by("RFC 9111 §4")
             }
             Self::VaryMiss => Explanation::of(
-                "something is stored under its key, but for other values of the fields in `Vary`",
+                "responses are stored for its cache key, but only for other values of the fields in `Vary`",
             )
             .by("RFC 9111 §4.1")
             .unless(
-                "have the application vary on as little as it can; `ignore_vary` on the route leaves out fields that \
-                 make no difference, and `languages` counts `Accept-Language` only as far as the site goes",
+                "have the application vary on as few fields as possible; `ignore_vary` on the route omits fields \
+                 that do not matter, and `languages` reduces `Accept-Language` to the languages of the site",
             ),
             Self::Request => Explanation::of(
-                "the request could not be answered from what is stored, or must not be",
+                "the request does not allow the use of a stored response",
             )
             .by("RFC 9111 §4"),
-            Self::Stale => Explanation::of("what is stored is too old, or has to be confirmed first")
+            Self::Stale => Explanation::of("the stored response is stale, or requires validation")
                 .by("RFC 9111 §4.2"),
             Self::Partial => {
-                Explanation::of("a part is stored, and another one is wanted").by("RFC 9111 §3.3")
+                Explanation::of("only another part of the response is stored").by("RFC 9111 §3.3")
             }
         }
     }

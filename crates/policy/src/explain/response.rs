@@ -36,35 +36,37 @@ impl LifetimeSource {
     pub const fn explanation(self) -> Explanation {
         match self {
             Self::ForcedTtl => Explanation::of(
-                "the route's `forced_ttl` stands in the place of whatever the application says about how long",
+                "`forced_ttl` of the route overrides the lifetime in the response",
             )
-            .unless("change `forced_ttl` on the route, or leave it out for the application to say"),
-            Self::SMaxage => Explanation::of("the application says so in `s-maxage`, for caches that are shared")
+            .unless("change `forced_ttl` on the route, or remove it to use the lifetime in the response"),
+            Self::SMaxage => Explanation::of("the response has an explicit lifetime for shared caches (`s-maxage`)")
                 .by("RFC 9111 §5.2.2.10")
                 .unless("have the application send another `s-maxage`"),
-            Self::MaxAge => Explanation::of("the application says so in `max-age`")
+            Self::MaxAge => Explanation::of("the response has an explicit lifetime (`max-age`)")
                 .by("RFC 9111 §5.2.2.1")
                 .unless(
-                    "have the application send another `max-age`, or an `s-maxage` that counts here and not in browsers",
+                    "have the application send another `max-age`, or `s-maxage`, which applies to shared caches only",
                 ),
             Self::Expires => {
-                Explanation::of("the application says so in `Expires`, counted from `Date`")
+                Explanation::of("the response has an explicit lifetime (from `Date` to `Expires`)")
                     .by("RFC 9111 §5.3")
-                    .unless("have the application send `Cache-Control: max-age=`, which counts before `Expires`")
+                    .unless("have the application send `Cache-Control: max-age=`, which takes precedence over \
+                             `Expires`")
             }
             Self::StatusTtl => Explanation::of(
-                "the application says nothing, and the route's `status_ttl` is for this status",
+                "the response has no explicit lifetime, and `status_ttl` of the route sets one for this status",
             )
             .unless("change `status_ttl` on the route, or have the application send `max-age`"),
             Self::Heuristic => Explanation::of(
-                "the application says nothing, and the route's `heuristic` takes a part of the time since \
-                 `Last-Modified`",
+                "the response has no explicit lifetime, and `heuristic` of the route sets a share of the time \
+                 since `Last-Modified`",
             )
             .by("RFC 9111 §4.2.2")
             .unless("have the application send `max-age`"),
-            Self::Ttl => Explanation::of("the application says nothing, so the route's `ttl` counts")
+            Self::Ttl => Explanation::of("the response has no explicit lifetime, and `ttl` of the route sets the \
+             default")
                 .by("RFC 9111 §4.2.2")
-                .unless("have the application send `max-age`, or give the route another `ttl`"),
+                .unless("have the application send `max-age`, or change `ttl` on the route"),
         }
     }
 }

@@ -34,18 +34,18 @@ fn it_is_explained_in_which_coding_a_page_is_sent_or_why_in_none() {
     }
     let br = ["Accept-Encoding: br"];
     check("/", &[], "the request accepts no coding of `compress`");
-    check("/", &br, "has not been made yet");
+    check("/", &br, "has not been compressed yet");
     let part = [br[0], "Range: bytes=0-9"];
-    check("/", &part, "parts are of what is stored");
+    check("/", &part, "ranges refer to the stored body");
     check("/small", &br, "shorter than `compress_min`");
-    check("/picture", &br, "none of `compress_types`");
-    check("/untouchable", &br, "`no-transform` forbids to change it");
+    check("/picture", &br, "not in `compress_types`");
+    check("/untouchable", &br, "`no-transform` forbids compression");
     // Nothing was made for who only wants to know.
     let before = metrics(admin);
     assert!(before.contains("microcache_compressed_bodies_total{coding=\"br\"} 0\n"));
     let sent = in_coding(&proxy, "/", "br").body.len();
     let whole = page(1).len();
-    let expected = format!("it is sent as `br`: {sent} B in the place of {whole} B");
+    let expected = format!("sent as `br`, {sent} B instead of {whole} B");
     check("/", &br, &expected);
 }
 

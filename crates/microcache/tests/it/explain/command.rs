@@ -44,7 +44,7 @@ fn the_command_says_it_in_words_or_as_json_and_ends_by_the_verdict() {
         &[],
         0,
         &[
-            "It is a hit (memory)",
+            "Served from memory",
             "Cache-Status: microcache; hit; ttl=",
             "RFC 9111 §5.2.2.1",
             "* memory",
@@ -68,7 +68,7 @@ fn the_command_says_it_in_words_or_as_json_and_ends_by_the_verdict() {
         "/mine",
         &[],
         3,
-        &["hit-for-miss", "RFC 9111 §5.2.2.7", "waits for nobody"],
+        &["hit-for-miss", "RFC 9111 §5.2.2.7", "without coalescing"],
     );
     let (code, out, _) = run("/page", &["--json"]);
     let told: Value = serde_json::from_str(&out).expect("JSON");

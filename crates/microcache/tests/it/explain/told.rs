@@ -41,7 +41,7 @@ fn it_is_said_on_whose_word_for_how_long_and_for_whom_a_response_is_stored() {
     assert_eq!(told["verdict"], "hit");
     let sentence = told["summary"].as_str().expect("a sentence");
     assert!(
-        sentence.starts_with("It is a hit (memory): fresh for another "),
+        sentence.starts_with("Served from memory, fresh for another "),
         "{sentence}"
     );
     let key = json!({"url": "http://example.com/page?b=1", "ignored": ["utm_source"], "parts": ["X-Country"]});
@@ -67,8 +67,8 @@ fn it_is_said_on_whose_word_for_how_long_and_for_whom_a_response_is_stored() {
     let steps = steps(&told);
     for said in [
         "RFC 9111 §5.2.2.10",
-        "fresh for 10 min in all",
-        "`utm_source` does not count",
+        "a lifetime of 10 min",
+        "`utm_source` of the query is ignored",
         "`news` and `front`",
     ] {
         assert!(steps.contains(said), "{said}: {told:#}");
@@ -131,7 +131,7 @@ fn it_is_said_which_cookie_makes_a_request_personal() {
         &json!({"headers": ["Cookie: _ga=1; basket=2; theme=3"]}),
     );
     assert!(
-        steps(&told).contains("the cookies `basket` and `theme`, which count"),
+        steps(&told).contains("the cookies `basket` and `theme`"),
         "{told:#}"
     );
     assert_eq!(
@@ -207,14 +207,14 @@ fn an_origin_that_fails_is_told_of_with_the_copy_that_stands_in() {
     );
     let sentence = told["summary"].as_str().expect("a sentence");
     assert!(
-        sentence.contains("The stored response is the answer: the origin answered with an error"),
+        sentence.contains("The stored response is served: the origin answered with an error"),
         "{sentence}"
     );
     let told = explain(admin, "/gone", &json!({"fetch": true}));
     assert_eq!(told["cacheable"], false);
     let sentence = told["summary"].as_str().expect("a sentence");
     assert!(
-        sentence.contains("there was no answer: the origin closed the connection"),
+        sentence.contains("No response from the origin: the origin closed the connection"),
         "{sentence}"
     );
 }
@@ -351,13 +351,18 @@ fn a_request_that_would_wait_for_somebody_elses_is_told_so() {
     let told = eventually("the second one waits", || {
         let told = explain(admin, "/slow", &json!({}));
         let sentence = told["summary"].as_str()?.to_owned();
-        sentence.contains("as one other does").then_some(told)
+        sentence
+            .contains("with 1 other request waiting")
+            .then_some(told)
     });
     assert_eq!(told["verdict"], "collapsed");
     assert_eq!(told["cacheable"], json!(null));
     let status = told["cache_status"].as_str().expect("a status");
     assert_eq!(super::parameter(status, "collapsed"), Some("?1"));
-    assert!(steps(&told).contains("one is enough"), "{told:#}");
+    assert!(
+        steps(&told).contains("share one origin request"),
+        "{told:#}"
+    );
     // It said the truth, and changed nothing.
     gate.open();
     let answers = waiting.each_mut().map(Client::response);
@@ -431,29 +436,29 @@ type Row = (
 
 #[rustfmt::skip]
 const WITHOUT_APPLICATION: [Row; 23] = [
-    (true, "/live/x?a=b", "GET", true, "never evicted", "neither the host nor the query"),
-    (true, "/live/x", "GET", true, "hit (memory)", "who has the secret may change it"),
-    (false, "/live/x", "GET", false, "404: there is no such", "nobody may change it"),
-    (true, "/live/y", "GET", false, "404: there is no such", "nothing was put in there"),
-    (true, "/live/x", "stream", false, "an event stream with the document", "`Last-Event-ID`"),
-    (true, "/live/", "stream", false, "404: there is no such", "answered 404"),
-    (true, "/live/", "socket", false, "subscription by WebSocket", "a WebSocket, by which"),
-    (true, "/live/x", "PATCH", false, "if it brings the secret", "written down"),
-    (false, "/live/x", "PATCH", false, "answered 403", "`push_token_file`"),
-    (true, "/live/batch", "POST", false, "if it brings the secret", "written down"),
-    (true, "/live/x", "POST", false, "answered 405", "changed by PUT"),
-    (true, WATCH, "stream", false, "stream of what changes", "watch documents and pages"),
-    (true, WATCH, "GET", false, "as soon as there is something new", "25 s at most"),
-    (true, WATCH, "socket", false, "subscription by WebSocket", "a WebSocket, by which"),
-    (true, SCRIPT, "GET", true, "out of this program", "a part of this program"),
+    (true, "/live/x?a=b", "GET", true, "never evicted", "host and query are ignored"),
+    (true, "/live/x", "GET", true, "Served from memory", "changes require a secret"),
+    (false, "/live/x", "GET", false, "404: there is no such", "changes are disabled"),
+    (true, "/live/y", "GET", false, "404: there is no such", "was never published"),
+    (true, "/live/x", "stream", false, "an event stream with the current document", "`Last-Event-ID`"),
+    (true, "/live/", "stream", false, "404: there is no such", "answered with 404"),
+    (true, "/live/", "socket", false, "Subscription by WebSocket", "a WebSocket, over which"),
+    (true, "/live/x", "PATCH", false, "if the request has the secret", "persisted"),
+    (false, "/live/x", "PATCH", false, "Answered with 403", "`push_token_file`"),
+    (true, "/live/batch", "POST", false, "if the request has the secret", "persisted"),
+    (true, "/live/x", "POST", false, "Answered with 405", "changed with PUT"),
+    (true, WATCH, "stream", false, "event stream with changes", "watching documents and pages"),
+    (true, WATCH, "GET", false, "as soon as one of", "up to 25 s"),
+    (true, WATCH, "socket", false, "Subscription by WebSocket", "a WebSocket, over which"),
+    (true, SCRIPT, "GET", true, "part of Microcache", "built into Microcache"),
     (true, "/live/p/x", "GET", false, "401 or 403", "`push_private`"),
     (true, "/live/p/x", "socket", false, "401 or 403", "`push_private`"),
-    (true, "/live/p/x", "token", true, "hit (memory)", "who has the secret may change it"),
-    (true, HUB, "GET", false, "updates of the topics", "the Mercure hub's"),
-    (true, HUB, "POST", false, "if it brings a token", "`mercure_publisher_key_file`"),
-    (true, HUB, "PUT", false, "answered 405", "the Mercure hub's"),
-    (true, ACTIVE, "GET", false, "told who subscribes", "`mercure_subscriptions`"),
-    (true, ACTIVE, "POST", false, "answered 405", "tells who subscribes"),
+    (true, "/live/p/x", "token", true, "Served from memory", "changes require a secret"),
+    (true, HUB, "GET", false, "updates of the requested topics", "endpoint of the Mercure hub"),
+    (true, HUB, "POST", false, "if the request has a valid token", "`mercure_publisher_key_file`"),
+    (true, HUB, "PUT", false, "Answered with 405", "endpoint of the Mercure hub"),
+    (true, ACTIVE, "GET", false, "Lists active subscriptions", "`mercure_subscriptions`"),
+    (true, ACTIVE, "POST", false, "Answered with 405", "subscriptions API"),
 ];
 
 #[test]
@@ -494,9 +499,9 @@ fn what_has_no_application_behind_it_says_what_it_is() {
             let told = explain(if has_secret { open } else { closed }, target, &asked);
             let said = told["summary"].as_str().expect("a sentence");
             assert!(said.contains(sentence), "{target}: {told:#}");
-            assert!(said.ends_with("The application is not asked."), "{told:#}");
+            assert!(said.ends_with("The origin is not contacted."), "{told:#}");
             assert!(steps(&told).contains(step), "{target}: {told:#}");
-            for wrong in ["goes straight", "RFC 9111 §4", "take `pass` out"] {
+            for wrong in ["passed to the origin", "RFC 9111 §4", "remove `pass` from"] {
                 assert!(!told.to_string().contains(wrong), "{wrong}: {told:#}");
             }
             assert_eq!(told["cacheable"], is_at_hand, "{target}: {told:#}");

@@ -86,7 +86,7 @@ const ROWS: &[Row] = &[
         &["Cache-Control: max-age=0"],
         &[],
         Said::NotStored,
-        "never be used again",
+        "never be reused",
     ),
     (
         &["Cache-Control: max-age=0"],
@@ -131,7 +131,7 @@ const ROWS: &[Row] = &[
         "",
     ),
     // Nothing says how long, and nothing when it changed.
-    (&[], &[], Said::NotStored, "never be used again"),
+    (&[], &[], Said::NotStored, "never be reused"),
     (&[], &["--max-age", "10m"], Said::Fresh, ""),
     (&["ETag: \"a\""], &[], Said::Stale, ""),
     (
