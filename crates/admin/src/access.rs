@@ -61,11 +61,19 @@ async fn content(body: Body) -> Result<Bytes, Problem> {
     let content = content.map_err(|_| {
         let seconds = BODY_TIMEOUT.as_secs();
         let detail = format!("the content has not arrived within {seconds} s");
-        Problem::new(StatusCode::REQUEST_TIMEOUT, detail, "send it at once")
+        Problem::new(
+            StatusCode::REQUEST_TIMEOUT,
+            detail,
+            "send the content without pauses",
+        )
     })?;
     content.map_err(|_| {
         let detail = format!("the content is incomplete, or longer than {LARGEST_BODY} bytes");
-        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail, "send less at a time")
+        Problem::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            detail,
+            "send a smaller request",
+        )
     })
 }
 
@@ -93,7 +101,7 @@ pub(crate) async fn check_page(
 fn of_this_machine(peer: IpAddr, fields: &HeaderMap) -> Result<(), Problem> {
     let host = by_its_address(peer, fields)?;
     let foreign = |remedy: &str| {
-        let detail = "the request comes from a web page of somebody else's";
+        let detail = "the request comes from a page of another origin";
         Err(Problem::new(StatusCode::FORBIDDEN, detail, remedy))
     };
     let origins = fields.get_all(ORIGIN).iter().map(HeaderValue::as_bytes);
@@ -105,7 +113,7 @@ fn of_this_machine(peer: IpAddr, fields: &HeaderMap) -> Result<(), Problem> {
     let sites = fields.get_all("sec-fetch-site").iter();
     for site in sites {
         if !matches!(site.as_bytes(), b"same-origin" | b"none") {
-            return foreign("open the address itself");
+            return foreign("open the dashboard directly");
         }
     }
     Ok(())
@@ -117,8 +125,8 @@ fn by_its_address(peer: IpAddr, fields: &HeaderMap) -> Result<&str, Problem> {
         |detail: &str, remedy: &str| Err(Problem::new(StatusCode::FORBIDDEN, detail, remedy));
     if !peer.to_canonical().is_loopback() {
         return refuse(
-            "without `admin_token_file` only this machine is listened to",
-            "set admin_token_file, and send its secret as Authorization: Bearer SECRET",
+            "without `admin_token_file`, only local clients are accepted",
+            "set admin_token_file and send its secret as Authorization: Bearer SECRET",
         );
     }
     let mut hosts = fields.get_all(HOST).iter();

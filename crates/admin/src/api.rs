@@ -64,19 +64,19 @@ async fn openapi() -> ([(&'static str, &'static str); 1], &'static str) {
 }
 
 pub(crate) async fn unknown(uri: Uri) -> Problem {
-    let what = format!("there is nothing at {}", uri.path());
+    let what = format!("there is no resource at {}", uri.path());
     Problem::new(
         StatusCode::NOT_FOUND,
         what,
-        "GET /v1/openapi.json lists what there is",
+        "GET /v1/openapi.json describes all resources",
     )
 }
 
 async fn other_method(method: Method, uri: Uri) -> Problem {
-    let what = format!("{} cannot be used with {method}", uri.path());
+    let what = format!("{} does not support {method}", uri.path());
     Problem::new(
         StatusCode::METHOD_NOT_ALLOWED,
         what,
-        "the Allow field names the methods",
+        "the Allow field lists the methods",
     )
 }

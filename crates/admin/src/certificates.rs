@@ -75,7 +75,7 @@ pub(crate) fn warnings(handle: &Handle) -> Vec<String> {
         let names = report.names.join(", ");
         let trouble = report.renewal.as_ref().and_then(|s| s.trouble.as_ref());
         match (report.expires, trouble) {
-            (None, _) => Some(format!("{names}: there is no certificate yet")),
+            (None, _) => Some(format!("{names}: no certificate yet")),
             (Some(expires), _) if expires <= now => {
                 Some(format!("{names}: the certificate has expired"))
             }
@@ -98,7 +98,7 @@ pub(crate) fn expose(out: &mut Exposition, handle: &Handle) {
     let certificates = handle.certificates();
     out.gauge(
         "microcache_certificate_expiry_timestamp_seconds",
-        "Until when the certificate for a name holds; 0 if there is none yet.",
+        "Expiry of the certificate by name; 0 without a certificate.",
     );
     let mut seen = Vec::new();
     for report in &certificates {
@@ -112,7 +112,7 @@ pub(crate) fn expose(out: &mut Exposition, handle: &Handle) {
     }
     out.counter(
         "microcache_acme_orders_total",
-        "Orders of certificates by what became of them.",
+        "Certificate orders by result.",
     );
     for report in &certificates {
         if let (Some(name), Some(renewal)) = (report.names.first(), &report.renewal) {

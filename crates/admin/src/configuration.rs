@@ -91,17 +91,17 @@ fn refused(why: &ReloadError) -> Problem {
     let (status, remedy) = match why {
         ReloadError::NoFile => (
             StatusCode::CONFLICT,
-            "start it with --config FILE; what was typed cannot change",
+            "start it with --config FILE; options on the command line cannot be reloaded",
         ),
-        ReloadError::Draining => (StatusCode::CONFLICT, "ask the server that takes its place"),
-        ReloadError::Busy => (StatusCode::TOO_MANY_REQUESTS, "come again in a second"),
+        ReloadError::Draining => (StatusCode::CONFLICT, "send the request to the new process"),
+        ReloadError::Busy => (StatusCode::TOO_MANY_REQUESTS, "retry in a second"),
         ReloadError::Source(_) => (
             StatusCode::UNPROCESSABLE_ENTITY,
-            "put it right; `microcache check FILE` tells what is wrong with a file",
+            "correct the file; `microcache check FILE` reports its mistakes",
         ),
         ReloadError::NeedsRestart(_) => (
             StatusCode::UNPROCESSABLE_ENTITY,
-            "`microcache upgrade` starts a server that has it, and loses no request; or leave it as it was",
+            "run `microcache upgrade`, which applies it without losing a request, or undo the change",
         ),
     };
     let problem = Problem::new(status, why.to_string(), remedy);
@@ -124,15 +124,15 @@ pub(crate) async fn upgrade(
 
 fn not_upgraded(why: &UpgradeError) -> Problem {
     let (status, remedy) = match why {
-        UpgradeError::Draining => (StatusCode::CONFLICT, "ask the server that takes its place"),
+        UpgradeError::Draining => (StatusCode::CONFLICT, "send the request to the new process"),
         UpgradeError::First => (
             StatusCode::CONFLICT,
-            "start another container, and end this one when that is ready",
+            "start another container, and stop this one when the new one is ready",
         ),
-        UpgradeError::Busy => (StatusCode::TOO_MANY_REQUESTS, "come again in a second"),
+        UpgradeError::Busy => (StatusCode::TOO_MANY_REQUESTS, "retry in a second"),
         UpgradeError::NotStarted(_) | UpgradeError::Failed(_) => (
             StatusCode::UNPROCESSABLE_ENTITY,
-            "put it right and ask again; this process goes on",
+            "correct the cause and retry; this process continues",
         ),
     };
     Problem::new(status, why.to_string(), remedy)

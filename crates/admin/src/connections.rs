@@ -105,8 +105,8 @@ impl AdminConnections {
         let place = place.map_err(|_| {
             Problem::new(
                 StatusCode::SERVICE_UNAVAILABLE,
-                format!("{MAX_REQUESTS} requests to this interface are under way"),
-                "send it again in a while; who takes no answer is not waited for long",
+                format!("{MAX_REQUESTS} requests to this interface are in progress"),
+                "retry later; connections of slow readers are closed",
             )
         })?;
         activity.0.store(BUSY, Ordering::Relaxed);

@@ -108,7 +108,7 @@ pub(crate) async fn entries(
                     Problem::new(
                         http::StatusCode::SERVICE_UNAVAILABLE,
                         format!("the disk: {error}"),
-                        "GET /v1/stats says what it is up to",
+                        "GET /v1/stats shows the state of the disk",
                     )
                 })?;
             (
@@ -143,7 +143,7 @@ impl EntriesQuery {
             return Err(Problem::of_field(
                 "url",
                 "more than one of url, prefix, glob, host and tag",
-                "ask for one of them at a time",
+                "use only one of them",
             ));
         }
         Ok(scopes.pop().unwrap_or(Scope::Everything))
@@ -156,7 +156,7 @@ impl EntriesQuery {
             Some(limit) => Err(Problem::of_field(
                 "limit",
                 format!("{limit} is not between 1 and {MAX_PAGE}"),
-                "ask for the next page with `after`, which the last one names as `next`",
+                "use `after` with the `next` of the previous page to get more",
             )),
         }
     }
@@ -176,8 +176,8 @@ impl From<EntryOrder> for ListingOrder {
 fn bad_cursor() -> Problem {
     Problem::of_field(
         "after",
-        "no place in this list",
-        "take what the page before names as `next`, with the same order and tier",
+        "`after` is not a position in this list",
+        "use `next` of the previous page, with the same order and tier",
     )
 }
 

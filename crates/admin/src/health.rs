@@ -45,7 +45,7 @@ pub(crate) async fn ready(
     let reasons: Vec<_> = interface
         .handle
         .is_leaving()
-        .then(|| "the server is about to end".to_owned())
+        .then(|| "the server is shutting down".to_owned())
         .into_iter()
         .chain(push::not_ready(&interface.handle))
         .collect();

@@ -117,8 +117,8 @@ impl LiveStream {
         if watched.watchers.len() >= MAX_WATCHERS {
             return Err(Problem::new(
                 StatusCode::SERVICE_UNAVAILABLE,
-                format!("{MAX_WATCHERS} dashboards are watched already"),
-                "close one that nobody looks at, or ask for GET /v1/stats now and then",
+                format!("the limit of {MAX_WATCHERS} open dashboards is reached"),
+                "close one of them, or poll GET /v1/stats",
             ));
         }
         let (events, received) = mpsc::channel(SLACK);

@@ -32,27 +32,27 @@ pub(crate) fn expose(out: &mut Exposition, handle: &Handle) {
     for (name, help, value) in [
         (
             "microcache_mercure_history",
-            "Updates of the Mercure hub that are remembered.",
+            "Updates in the history of the Mercure hub.",
             stats.history,
         ),
         (
             "microcache_mercure_history_bytes",
-            "What they take.",
+            "Memory used by the history.",
             stats.bytes,
         ),
         (
             "microcache_mercure_capacity_bytes",
-            "What they may take.",
+            "Limit of the memory for the history.",
             stats.capacity,
         ),
         (
             "microcache_mercure_subscribers",
-            "Who subscribes to updates.",
+            "Current subscribers.",
             stats.subscribers,
         ),
         (
             "microcache_mercure_topics",
-            "Different things that they subscribe to.",
+            "Distinct topics with subscribers.",
             stats.topics,
         ),
     ] {
@@ -61,37 +61,37 @@ pub(crate) fn expose(out: &mut Exposition, handle: &Handle) {
     for (name, help, value) in [
         (
             "microcache_mercure_updates_total",
-            "Updates that were published.",
+            "Updates published.",
             stats.updates,
         ),
         (
             "microcache_mercure_refused_total",
-            "Publications that were refused.",
+            "Publications refused.",
             stats.refused,
         ),
         (
             "microcache_mercure_log_write_failures_total",
-            "Those of them that could not be written to push_directory.",
+            "Publications refused because push_directory could not be written.",
             stats.unwritten,
         ),
         (
             "microcache_mercure_subscriptions_total",
-            "Who has subscribed.",
+            "Subscriptions accepted.",
             stats.subscribed,
         ),
         (
             "microcache_mercure_subscriptions_rejected_total",
-            "Who was not let.",
+            "Subscriptions rejected.",
             stats.turned_away,
         ),
         (
             "microcache_mercure_events_total",
-            "Updates that were handed to connections of subscribers.",
+            "Updates delivered to connections of subscribers.",
             stats.events,
         ),
         (
             "microcache_mercure_slow_subscribers_dropped_total",
-            "Subscribers who were let go because what came next was not remembered any more.",
+            "Subscribers disconnected because their next update had left the history.",
             stats.cut_off,
         ),
     ] {

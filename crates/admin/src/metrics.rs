@@ -30,13 +30,13 @@ fn exposition(interface: &Interface) -> String {
     let mut out = Exposition::default();
     let handle = &interface.handle;
     let figures = handle.metrics();
-    out.gauge("microcache_info", "Which version runs.")
+    out.gauge("microcache_info", "Version of the server.")
         .sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
     out.gauge("microcache_uptime_seconds", "Seconds since the start.")
         .sample(&[], interface.started.elapsed().as_secs());
     out.counter(
         "microcache_requests_total",
-        "Client requests by what became of them; each counts once.",
+        "Client requests by outcome; each counts once.",
     );
     for outcome in Outcome::ALL {
         out.sample(&[("outcome", outcome.as_str())], figures.of(outcome));
@@ -68,23 +68,23 @@ fn fetches(out: &mut Exposition, interface: &Interface, figures: &MetricsSnapsho
     let cache = &engine.cache;
     out.gauge(
         "microcache_fetches",
-        "Fetches under way that other requests can wait for.",
+        "Fetches in progress that other requests can join.",
     )
     .sample(&[], cache.fetches());
     let (_, waiting) = cache.most_wanted(0);
     out.gauge(
         "microcache_fetches_waiting",
-        "Requests that wait for one of them.",
+        "Requests that wait for a fetch in progress.",
     )
     .sample(&[], waiting);
     out.gauge(
         "microcache_fetches_avoided",
-        "Requests to the origin that were not needed.",
+        "Requests to the origin avoided by the cache.",
     )
     .sample(&[], figures.fetches_avoided());
     out.gauge(
         "microcache_origin_seconds_avoided",
-        "An estimate of the time that origins would have spent on them.",
+        "Estimated origin time of the avoided requests.",
     )
     .sample(&[], figures.origin_time_avoided().as_secs_f64());
 }
@@ -94,7 +94,7 @@ fn routes(out: &mut Exposition, figures: &MetricsSnapshot) {
     let routes = &figures.routes;
     out.counter(
         "microcache_route_requests_total",
-        "Client requests by route and by what became of them.",
+        "Client requests by route and outcome.",
     );
     for route in routes {
         for outcome in Outcome::ALL {
@@ -104,7 +104,7 @@ fn routes(out: &mut Exposition, figures: &MetricsSnapshot) {
     }
     out.counter(
         "microcache_route_sent_bytes_total",
-        "Bytes of content that clients were sent.",
+        "Bytes of content sent to clients.",
     );
     for route in routes {
         out.sample(&[("route", &route.name)], route.bytes);
@@ -118,49 +118,49 @@ fn routes(out: &mut Exposition, figures: &MetricsSnapshot) {
     }
     out.counter(
         "microcache_route_refreshes_total",
-        "Requests to the origin that renewed a stored response while it was served.",
+        "Background refreshes of stored responses.",
     );
     for route in routes {
         out.sample(&[("route", &route.name)], route.origin.refreshes);
     }
     out.counter(
         "microcache_route_withheld_requests_total",
-        "Requests to the origin for everyone, sent without fields of the client.",
+        "Shared fetches sent without some fields of the client.",
     );
     for route in routes {
         out.sample(&[("route", &route.name)], route.origin.withheld);
     }
     out.counter(
         "microcache_route_origin_failures_total",
-        "Requests to the origin without an answer, or whose answer broke off.",
+        "Requests to the origin without a complete response.",
     );
     for route in routes {
         out.sample(&[("route", &route.name)], route.origin.failures);
     }
     out.histogram(
         "microcache_hit_duration_seconds",
-        "From when a hit was read until it was given to the connection; one in sixteen is timed.",
+        "Time from reading a hit's request to handing its response to the connection; one in sixteen is timed.",
     );
     for route in routes {
         out.times(("route", &route.name), &route.hits, OF_HITS);
     }
     out.histogram(
         "microcache_wait_duration_seconds",
-        "From when a request was read until its answer began, where it could not be answered at once.",
+        "Time from reading a request to the start of its response, for requests that had to wait.",
     );
     for route in routes {
         out.times(("route", &route.name), &route.waits, OF_ORIGINS);
     }
     out.histogram(
         "microcache_route_first_byte_seconds",
-        "From when a request was sent to the origin to the beginning of its answer.",
+        "Time from sending a request to the origin to the start of its response.",
     );
     for route in routes {
         out.times(("route", &route.name), &route.origin.first_byte, OF_ORIGINS);
     }
     out.histogram(
         "microcache_route_origin_duration_seconds",
-        "The same to the end of the answer.",
+        "Time from sending the request to the end of the response.",
     );
     for route in routes {
         out.times(("route", &route.name), &route.origin.whole, OF_ORIGINS);
@@ -172,7 +172,7 @@ fn origins(out: &mut Exposition, figures: &MetricsSnapshot) {
     let groups = &figures.upstreams;
     out.counter(
         "microcache_upstream_responses_total",
-        "Answers by their status.",
+        "Responses by status.",
     );
     for (name, origin) in groups {
         for (class, count) in CLASSES.iter().zip(origin.statuses) {
@@ -181,21 +181,21 @@ fn origins(out: &mut Exposition, figures: &MetricsSnapshot) {
     }
     out.counter(
         "microcache_upstream_received_bytes_total",
-        "Bytes of content that came from a group.",
+        "Bytes of content received from a group.",
     );
     for (name, origin) in groups {
         out.sample(&[("upstream", name)], origin.bytes);
     }
     out.histogram(
         "microcache_upstream_first_byte_seconds",
-        "From when a request was sent to a group to the beginning of its answer.",
+        "Time from sending a request to a group to the start of its response.",
     );
     for (name, origin) in groups {
         out.times(("upstream", name), &origin.first_byte, OF_ORIGINS);
     }
     out.histogram(
         "microcache_upstream_duration_seconds",
-        "The same to the end of the answer.",
+        "Time from sending the request to the end of the response.",
     );
     for (name, origin) in groups {
         out.times(("upstream", name), &origin.whole, OF_ORIGINS);
@@ -208,39 +208,42 @@ fn memory(out: &mut Exposition, interface: &Interface) {
         .sample(&[], memory.keys);
     out.gauge(
         "microcache_memory_bytes",
-        "Bytes in memory, everything counted.",
+        "Bytes in memory, including overhead.",
     )
     .sample(&[], memory.bytes);
-    out.gauge("microcache_memory_capacity_bytes", "The bound on that.")
-        .sample(&[], memory.capacity);
+    out.gauge(
+        "microcache_memory_capacity_bytes",
+        "Limit of the bytes in memory.",
+    )
+    .sample(&[], memory.capacity);
     out.counter(
         "microcache_memory_evicted_total",
-        "Keys that left for others.",
+        "Keys evicted from memory.",
     )
     .sample(&[], memory.evicted);
-    out.counter("microcache_memory_refused_total", "Responses not taken.")
-        .sample(&[], memory.refused);
+    out.counter(
+        "microcache_memory_refused_total",
+        "Responses not stored in memory.",
+    )
+    .sample(&[], memory.refused);
 }
 
 fn purges(out: &mut Exposition, interface: &Interface) {
     let engine = interface.handle.engine();
     let cache = &engine.cache;
-    out.gauge(
-        "microcache_purge_rules",
-        "Purges that may still have something to do.",
-    )
-    .sample(&[], cache.live_rules());
+    out.gauge("microcache_purge_rules", "Active purges.")
+        .sample(&[], cache.live_rules());
     let Some(fleet) = cache.fleet() else {
         return;
     };
     out.gauge(
         "microcache_purges_unpublished",
-        "Purges that wait to be written to the log that processes share.",
+        "Purges not yet written to the shared purge log.",
     )
     .sample(&[], fleet.queued);
     out.counter(
         "microcache_purge_log_losses_total",
-        "Times at which everything older counted as purged, because that log was lost or could not be read.",
+        "Losses of the shared purge log, after which everything older counts as purged.",
     )
     .sample(&[], fleet.lost);
 }
@@ -249,24 +252,24 @@ fn compression(out: &mut Exposition, interface: &Interface) {
     let stats = interface.handle.engine().cache.compression_stats();
     out.counter(
         "microcache_compressed_responses_total",
-        "Answers that were sent compressed.",
+        "Responses sent compressed.",
     )
     .sample(&[], stats.answers);
     out.counter(
         "microcache_compressed_responses_by_coding_total",
-        "The same by coding.",
+        "Responses sent compressed, by coding.",
     );
     for (coding, sent) in SentCoding::ALL.into_iter().zip(stats.sent) {
         out.sample(&[("coding", coding.as_str())], sent);
     }
     out.counter(
         "microcache_compression_saved_bytes_total",
-        "Bytes by which they were smaller than what is stored.",
+        "Bytes saved by sending compressed responses.",
     )
     .sample(&[], stats.saved);
     out.counter(
         "microcache_compressed_bodies_total",
-        "Stored bodies that were compressed.",
+        "Stored bodies compressed.",
     );
     let made = || Coding::ALL.into_iter().zip(stats.made);
     for (coding, made) in made() {
@@ -274,7 +277,7 @@ fn compression(out: &mut Exposition, interface: &Interface) {
     }
     out.counter(
         "microcache_compression_bytes_total",
-        "Their bytes before and after.",
+        "Bytes before and after compression.",
     );
     for (coding, made) in made() {
         for (side, bytes) in [("in", made.bytes_in), ("out", made.bytes_out)] {
@@ -283,7 +286,8 @@ fn compression(out: &mut Exposition, interface: &Interface) {
     }
     out.counter(
         "microcache_compression_dropped_total",
-        "Bodies that were asked for and not compressed, or not kept: `useless` (hardly smaller), `dropped` (purged or replaced meanwhile, or no room), `refused` (too many waited).",
+        "Compressions without a result: `useless` (hardly smaller), `dropped` (purged or replaced meanwhile, or no \
+         memory), `refused` (queue full).",
     );
     for (why, count) in [
         ("incompressible", stats.useless),
@@ -294,17 +298,17 @@ fn compression(out: &mut Exposition, interface: &Interface) {
     }
     out.counter(
         "microcache_compression_deltas_total",
-        "By what bodies differ from versions that clients have: so many were made.",
+        "Deltas made to versions that clients have.",
     )
     .sample(&[], stats.deltas);
     out.gauge(
         "microcache_compression_waiting",
-        "Bodies that wait to be compressed.",
+        "Bodies waiting for compression.",
     )
     .sample(&[], stats.waiting);
     out.counter(
         "microcache_compression_cpu_seconds_total",
-        "The processor's time that compression has taken.",
+        "CPU time of compression.",
     )
     .sample(&[], stats.cpu.as_secs_f64());
 }
@@ -314,23 +318,26 @@ fn tiers(out: &mut Exposition, interface: &Interface) {
     if reports.is_empty() {
         return;
     }
-    out.counter("microcache_tier_lookups_total", "Look-ups behind memory.");
+    out.counter("microcache_tier_lookups_total", "Lookups in tiers.");
     for tier in &reports {
         out.sample(&[("tier", tier.name), ("result", "hit")], tier.hits)
             .sample(&[("tier", tier.name), ("result", "miss")], tier.misses);
     }
-    out.counter("microcache_tier_failures_total", "Operations that failed.");
+    out.counter(
+        "microcache_tier_failures_total",
+        "Failed operations of tiers.",
+    );
     for tier in &reports {
         out.sample(&[("tier", tier.name), ("reason", "error")], tier.errors)
             .sample(&[("tier", tier.name), ("reason", "timeout")], tier.timeouts)
             .sample(&[("tier", tier.name), ("reason", "corrupt")], tier.corrupt)
             .sample(&[("tier", tier.name), ("reason", "dropped")], tier.dropped);
     }
-    out.counter("microcache_tier_written_total", "Records written.");
+    out.counter("microcache_tier_written_total", "Records written to tiers.");
     for tier in &reports {
         out.sample(&[("tier", tier.name)], tier.written);
     }
-    out.gauge("microcache_tier_bytes", "Bytes held, where the tier knows.");
+    out.gauge("microcache_tier_bytes", "Bytes stored in a tier, if known.");
     for tier in &reports {
         if let Some(bytes) = tier.stats.bytes {
             out.sample(&[("tier", tier.name)], bytes);
@@ -338,7 +345,7 @@ fn tiers(out: &mut Exposition, interface: &Interface) {
     }
     out.gauge(
         "microcache_tier_degraded",
-        "1 while a tier is out of service, wholly or in part.",
+        "1 while a tier is wholly or partly out of service.",
     );
     for tier in &reports {
         let degraded = u8::from(!tier.stats.degraded.is_empty());
@@ -350,14 +357,14 @@ fn upstreams(out: &mut Exposition, interface: &Interface) {
     let groups = interface.handle.upstreams();
     out.gauge(
         "microcache_upstream_active",
-        "Requests that have a place in a group.",
+        "Requests in progress at a group.",
     );
     for group in &groups {
         out.sample(&[("upstream", &group.name)], group.active);
     }
     out.gauge(
         "microcache_upstream_queued",
-        "Requests that wait for a place in a group.",
+        "Requests waiting for a permit of a group.",
     );
     for group in &groups {
         out.sample(&[("upstream", &group.name)], group.queued);
@@ -384,12 +391,12 @@ fn servers(out: &mut Exposition, servers: &[(&str, String, &ServerSnapshot)]) {
     };
     out.gauge(
         "microcache_server_up",
-        "1 while requests are sent to a server.",
+        "1 while a server receives requests.",
     );
     each(out, |server| f64::from(u8::from(server.health.up)));
     out.gauge(
         "microcache_server_active",
-        "Requests that are with a server.",
+        "Requests in progress at a server.",
     );
     each(out, |server| server.health.outstanding as f64);
     out.counter(
@@ -399,13 +406,10 @@ fn servers(out: &mut Exposition, servers: &[(&str, String, &ServerSnapshot)]) {
     each(out, |server| server.health.requests as f64);
     out.counter(
         "microcache_server_failures_total",
-        "How many of them failed.",
+        "Failed requests to a server.",
     );
     each(out, |server| server.health.failures as f64);
-    out.counter(
-        "microcache_server_responses_total",
-        "Answers by their status.",
-    );
+    out.counter("microcache_server_responses_total", "Responses by status.");
     for (group, address, server) in servers {
         for (class, count) in CLASSES.iter().zip(server.health.record.statuses) {
             let labels = [("upstream", *group), ("server", address), ("class", class)];
@@ -414,27 +418,24 @@ fn servers(out: &mut Exposition, servers: &[(&str, String, &ServerSnapshot)]) {
     }
     out.counter(
         "microcache_server_received_bytes_total",
-        "Bytes of content that came from a server.",
+        "Bytes of content received from a server.",
     );
     each(out, |server| server.health.record.received as f64);
     out.counter(
         "microcache_server_sent_bytes_total",
-        "Bytes of content that a server was sent.",
+        "Bytes of content sent to a server.",
     );
     each(out, |server| server.health.record.sent as f64);
     out.counter(
         "microcache_server_first_byte_seconds_total",
-        "How long all answers of a server together took to begin.",
+        "Total time to the first byte of all responses of a server.",
     );
     each(out, |server| server.health.record.first_byte.as_secs_f64());
-    out.counter(
-        "microcache_server_outages_total",
-        "How often a server went down.",
-    );
+    out.counter("microcache_server_outages_total", "Outages of a server.");
     each(out, |server| server.health.record.outages as f64);
     out.counter(
         "microcache_server_downtime_seconds_total",
-        "For how long a server was down.",
+        "Total time that a server was down.",
     );
     each(out, |server| server.health.record.downtime.as_secs_f64());
     out.counter(
@@ -465,7 +466,7 @@ fn traces(out: &mut Exposition, interface: &Interface) {
     let counts = traces.counts();
     out.counter(
         "microcache_trace_spans_total",
-        "Spans that a collector has taken, that there was no room for, and that no collector has taken.",
+        "Trace spans by result: accepted by a collector, dropped because the queue was full, or failed.",
     );
     for (result, count) in [
         ("sent", &counts.sent),
@@ -480,14 +481,14 @@ fn traces(out: &mut Exposition, interface: &Interface) {
 fn refused(out: &mut Exposition, interface: &Interface, figures: &MetricsSnapshot) {
     out.counter(
         "microcache_refused_total",
-        "AdminConnections and requests that were refused because a limit says so, by its reason.",
+        "Connections and requests refused by a limit, by reason.",
     );
     for (why, count) in &figures.refused {
         out.sample(&[("reason", why.as_str())], *count);
     }
     out.counter(
         "microcache_rate_limit_evictions_total",
-        "Clients of whom was forgotten how much they have asked, while it would still have mattered: see max_rate_keys.",
+        "Rate-limited clients evicted while their counts still mattered (max_rate_keys).",
     )
     .sample(&[], interface.handle.rates_forgotten());
 }
@@ -500,20 +501,23 @@ fn connections(out: &mut Exposition, interface: &Interface) {
             &[("state", "busy")],
             taken.connections.saturating_sub(taken.idle),
         );
-    out.gauge("microcache_connections_max", "The most at a time.")
+    out.gauge("microcache_connections_max", "Limit of client connections.")
         .sample(&[], taken.max_connections);
-    out.counter("microcache_connections_accepted_total", "Those accepted.")
-        .sample(&[], taken.accepted);
+    out.counter(
+        "microcache_connections_accepted_total",
+        "Client connections accepted.",
+    )
+    .sample(&[], taken.accepted);
     out.counter(
         "microcache_connections_evicted_total",
-        "Those closed while they waited for a request, to make room for others.",
+        "Idle client connections closed to admit others.",
     )
     .sample(&[], taken.dismissed);
     out.gauge("microcache_tunnels", "Tunnels and event streams.")
         .sample(&[], taken.tunnels);
     out.counter(
         "microcache_admin_refused_total",
-        "Requests to this interface that nobody was allowed to make.",
+        "Unauthorized requests to the admin interface.",
     )
     .sample(&[], interface.refused.load(Ordering::Relaxed));
 }

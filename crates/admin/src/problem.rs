@@ -77,8 +77,7 @@ impl IntoResponse for Problem {
 
 impl From<JsonRejection> for Problem {
     fn from(why: JsonRejection) -> Self {
-        let remedy =
-            "send JSON, with Content-Type: application/json; docs/api.md says what there may be";
+        let remedy = "send JSON with Content-Type: application/json; docs/api.md lists the members";
         // That it is JSON, though not what is wanted, makes no difference to whoever sent it.
         let status = match why.status() {
             StatusCode::UNPROCESSABLE_ENTITY => StatusCode::BAD_REQUEST,
@@ -90,7 +89,7 @@ impl From<JsonRejection> for Problem {
 
 impl From<QueryRejection> for Problem {
     fn from(why: QueryRejection) -> Self {
-        let remedy = "docs/api.md says which parameters there are";
+        let remedy = "docs/api.md lists the parameters";
         Self::new(why.status(), why.body_text(), remedy)
     }
 }

@@ -97,8 +97,8 @@ pub(crate) async fn purge(
     if interface.handle.is_handing_over() {
         return Err(Problem::new(
             StatusCode::SERVICE_UNAVAILABLE,
-            "another process takes the place of this one, and would not know of it",
-            "send it again, on a new connection",
+            "this process is being replaced, and the new one would miss the purge",
+            "retry on a new connection",
         ));
     }
     let engine = interface.handle.engine();
@@ -144,8 +144,9 @@ pub(crate) async fn one(
     let unknown = || {
         Problem::new(
             StatusCode::NOT_FOUND,
-            format!("there is no purge `{id}` that has anything left to do"),
-            "GET /v1/purges lists those that have; they are remembered for ten minutes at least, or until everything is purged",
+            format!("there is no active purge `{id}`"),
+            "GET /v1/purges lists the active purges; each is kept for at least ten minutes, or until everything is \
+             purged",
         )
     };
     let progress = progress.ok_or_else(unknown)?;
@@ -189,32 +190,28 @@ impl PurgeRequest {
         let field = match (&self.variant, &self.headers) {
             (None, None) => return Ok(None),
             (Some(names), None) if names.as_slice().is_empty() => {
-                let remedy = "name one, or leave out `variant` to purge all of them";
+                let remedy = "add a variant, or omit `variant` to purge all variants";
                 return Err(Problem::of_field(
                     "variant",
-                    "a list of no variants",
+                    "the list of variants is empty",
                     remedy,
                 ));
             }
             (Some(_), None) => "variant",
             (None, Some(_)) => "headers",
             (Some(_), Some(_)) => {
-                let what = "variants are named by their `variant`, and by `headers` of requests that get them";
-                return Err(Problem::of_field(
-                    "variant",
-                    what,
-                    "name them one way or the other",
-                ));
+                let what = "`variant` and `headers` both select variants";
+                return Err(Problem::of_field("variant", what, "use only one of them"));
             }
         };
         match self.url.as_slice() {
             [url] => Ok(Some(url)),
             urls => {
-                let what = format!("`{field}` is about one url, and {} are named", urls.len());
+                let what = format!("`{field}` requires exactly one URL, found {}", urls.len());
                 Err(Problem::of_field(
                     field,
                     what,
-                    "name the one `url` that it is of",
+                    "set `url` to the URL of the variants",
                 ))
             }
         }
@@ -251,14 +248,10 @@ impl PurgeRequest {
         for name in self.tag.as_slice() {
             if name.is_empty() || name.len() > MAX_TAG_LENGTH {
                 let what = format!(
-                    "a tag has 1 to {MAX_TAG_LENGTH} bytes, this one {}",
+                    "a tag has 1 to {MAX_TAG_LENGTH} bytes, found {}",
                     name.len()
                 );
-                return Err(Problem::of_field(
-                    "tag",
-                    what,
-                    "name a tag that responses can carry",
-                ));
+                return Err(Problem::of_field("tag", what, "use a tag of valid length"));
             }
             scopes.push(scopes::tag(name));
         }
@@ -268,14 +261,14 @@ impl PurgeRequest {
         match scopes.len() {
             0 => Err(Problem::of_field(
                 "url",
-                "nothing is named that could be purged",
-                "name a `url`, `prefix`, `glob`, `host` or `tag`, or set `all` to true",
+                "the request does not say what to purge",
+                "set `url`, `prefix`, `glob`, `host` or `tag`, or set `all` to true",
             )),
             1..=MAX_NAMES => Ok(scopes),
             more => Err(Problem::of_field(
                 "url",
-                format!("{more} names in one request, of {MAX_NAMES} at most"),
-                "send several requests, or purge what they have in common",
+                format!("{more} names in one request exceed the limit of {MAX_NAMES}"),
+                "send several requests, or purge a common prefix or tag",
             )),
         }
     }

@@ -47,7 +47,7 @@ pub(crate) fn warnings(handle: &Handle) -> Vec<String> {
 /// Reasons against readiness.
 pub(crate) fn not_ready(handle: &Handle) -> Option<String> {
     let fleet = handle.fleet_stats().filter(|it| it.is_empty_handed);
-    fleet.map(|_| "there are no documents yet: push_redis could not be read".to_owned())
+    fleet.map(|_| "no documents yet: push_redis could not be read".to_owned())
 }
 
 fn changes(stats: &PushStats) -> Value {
@@ -67,13 +67,17 @@ pub(crate) fn expose(out: &mut Exposition, handle: &Handle) {
     };
     out.gauge("microcache_push_documents", "Documents.")
         .sample(&[], stats.documents);
-    out.gauge("microcache_push_bytes", "What they take.")
+    out.gauge("microcache_push_bytes", "Memory used by documents.")
         .sample(&[], stats.bytes);
-    out.gauge("microcache_push_capacity_bytes", "What they may take.")
-        .sample(&[], stats.capacity);
+    out.gauge(
+        "microcache_push_capacity_bytes",
+        "Limit of the memory for documents.",
+    )
+    .sample(&[], stats.capacity);
     out.counter(
         "microcache_push_changes_total",
-        "Changes of documents: `made` (those `expired` included), `same` (put as they were), `expired`, `refused`, `unwritten`.",
+        "Changes of documents by result: `made` (includes `expired`), `same` (content unchanged), `expired`, \
+         `refused`, `unwritten`.",
     );
     for (result, count) in [
         ("made", stats.changes),
@@ -86,48 +90,48 @@ pub(crate) fn expose(out: &mut Exposition, handle: &Handle) {
     }
     out.counter(
         "microcache_push_syncs_total",
-        "Times at which changes were written down, those that came together at once.",
+        "Writes of changes to disk; concurrent changes share one write.",
     )
     .sample(&[], stats.syncs);
-    out.gauge("microcache_push_subscribers", "Who subscribes.")
+    out.gauge("microcache_push_subscribers", "Current subscribers.")
         .sample(&[], stats.subscribers);
     out.gauge(
         "microcache_push_sockets",
-        "Those of them who do so by WebSocket.",
+        "Current subscribers by WebSocket.",
     )
     .sample(&[], stats.sockets);
     out.gauge(
         "microcache_push_topics",
-        "Different things that they subscribe to.",
+        "Distinct topics with subscribers.",
     )
     .sample(&[], stats.topics);
-    out.counter("microcache_push_subscriptions_total", "Who has subscribed.")
-        .sample(&[], stats.subscribed);
+    out.counter(
+        "microcache_push_subscriptions_total",
+        "Subscriptions accepted.",
+    )
+    .sample(&[], stats.subscribed);
     out.counter(
         "microcache_push_subscriptions_rejected_total",
-        "Who could not, because there were too many.",
+        "Subscriptions rejected by a limit.",
     )
     .sample(&[], stats.turned_away);
     out.counter(
         "microcache_push_events_total",
-        "Changes that were handed to connections of subscribers.",
+        "Changes delivered to connections of subscribers.",
     )
     .sample(&[], stats.events);
     out.counter(
         "microcache_push_deltas_total",
-        "Those of them that told the difference only.",
+        "Changes delivered as deltas.",
     )
     .sample(&[], stats.deltas);
     out.counter(
         "microcache_push_resets_total",
-        "Subscribers who had to begin anew.",
+        "Resets sent to subscribers.",
     )
     .sample(&[], stats.resets);
-    out.counter(
-        "microcache_push_gaps_total",
-        "Times at which a subscriber was told that it had missed changes.",
-    )
-    .sample(&[], stats.gaps);
+    out.counter("microcache_push_gaps_total", "Gaps sent to subscribers.")
+        .sample(&[], stats.gaps);
     if let Some(fleet) = handle.fleet_stats() {
         expose_shared(out, &fleet);
     }
@@ -136,27 +140,27 @@ pub(crate) fn expose(out: &mut Exposition, handle: &Handle) {
 fn expose_shared(out: &mut Exposition, fleet: &FleetStats) {
     out.gauge(
         "microcache_push_redis_connected",
-        "Whether push_redis answers: 1 or 0.",
+        "1 while push_redis is reachable, otherwise 0.",
     )
     .sample(&[], u64::from(fleet.is_connected));
     out.gauge(
         "microcache_push_redis_last_contact_seconds",
-        "For how long it has not answered. It holds an answer back for a second if nothing changes.",
+        "Time since the last response of push_redis; up to a second without changes is normal.",
     )
     .sample(&[], fleet.silent_for as f64 / 1000.0);
     out.gauge(
         "microcache_push_redis_last_change",
-        "The number of the last change that this node has come to: microseconds since 1970.",
+        "Number of the last change that this node has read: microseconds since 1970.",
     )
     .sample(&[], fleet.newest);
     out.counter(
         "microcache_push_redis_outages_total",
-        "Times at which push_redis was lost.",
+        "Losses of the connection to push_redis.",
     )
     .sample(&[], fleet.outages);
     out.counter(
         "microcache_push_redis_full_syncs_total",
-        "Times at which all documents were taken up from push_redis: at the start, and after changes were missed.",
+        "Full loads of all documents from push_redis: at the start, and after missed changes.",
     )
     .sample(&[], fleet.loads);
 }

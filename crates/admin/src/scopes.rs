@@ -50,11 +50,14 @@ pub(crate) fn glob(name: &str) -> Result<Scope, Problem> {
     let problem = |what: String, remedy| Problem::of_field("glob", what, remedy);
     if at.host.contains(&b'*') {
         let what = format!("`{}` has a `*` in the host", shown(name));
-        return Err(problem(what, "name the host, or several urls"));
+        return Err(problem(
+            what,
+            "name the host; for several hosts, send several globs",
+        ));
     }
     if at.target.len() > LONGEST_PATTERN {
-        let what = format!("a pattern of {} bytes", at.target.len());
-        let remedy = "write one of 1024 at most, or a `prefix`";
+        let what = format!("the pattern has {} bytes", at.target.len());
+        let remedy = "use at most 1024 bytes, or a `prefix`";
         return Err(problem(what, remedy));
     }
     Ok(Scope::Glob {
@@ -82,8 +85,8 @@ pub(crate) fn variant(name: &str) -> Result<u64, Problem> {
     number.ok_or_else(|| {
         Problem::of_field(
             "variant",
-            format!("`{}` names no variant", shown(name)),
-            "take the `variant` that GET /v1/entries has of it, such as 9c1b6b39aeb2e4d0",
+            format!("`{}` is not a variant", shown(name)),
+            "use a `variant` from GET /v1/entries, such as 9c1b6b39aeb2e4d0",
         )
     })
 }
@@ -104,24 +107,33 @@ struct Location {
 
 /// Reads `https://HOST/PATH?QUERY`. Says what is wrong with it, and what to write.
 fn read(url: &str) -> Result<Location, (String, &'static str)> {
-    const WHOLE: &str = "write the whole url, such as https://www.example.org/news?page=2";
+    const WHOLE: &str = "use a complete URL, such as https://www.example.org/news?page=2";
     let (scheme, rest) = if let Some(rest) = strip_prefix_ignoring_case(url, "http://") {
         (Scheme::Http, rest)
     } else if let Some(rest) = strip_prefix_ignoring_case(url, "https://") {
         (Scheme::Https, rest)
     } else {
-        return Err((format!("`{}` is no http or https url", shown(url)), WHOLE));
+        return Err((
+            format!("`{}` is not an http or https URL", shown(url)),
+            WHOLE,
+        ));
     };
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (host, target) = rest.split_at(end);
     let host = host_of(scheme, host)?;
     if target.contains('#') {
-        let what = format!("`{}` has a fragment, which no server sees", shown(url));
-        return Err((what, "leave out everything from the # on"));
+        let what = format!(
+            "`{}` has a fragment, which is never sent to a server",
+            shown(url)
+        );
+        return Err((what, "remove the # and everything after it"));
     }
     if !target.bytes().all(|byte| byte.is_ascii_graphic()) {
-        let what = format!("`{}` has characters that no url has", shown(url));
-        return Err((what, "write them percent-encoded, as browsers do"));
+        let what = format!(
+            "`{}` contains characters that are invalid in a URL",
+            shown(url)
+        );
+        return Err((what, "percent-encode them"));
     }
     let target = match target.as_bytes() {
         [b'/', ..] => target.as_bytes().to_vec(),
@@ -138,10 +150,10 @@ fn read(url: &str) -> Result<Location, (String, &'static str)> {
 fn host_of(scheme: Scheme, host: &str) -> Result<Vec<u8>, (String, &'static str)> {
     let is_host = |byte: u8| byte.is_ascii_graphic() && !b"/?#@\\\"<>^`{|}".contains(&byte);
     if host.is_empty() || !host.bytes().all(is_host) {
-        let what = format!("`{}` is no host", shown(host));
+        let what = format!("`{}` is not a host", shown(host));
         return Err((
             what,
-            "write it as it stands in urls, such as www.example.org or www.example.org:8080",
+            "use a host as in URLs, such as www.example.org or www.example.org:8080",
         ));
     }
     Ok(normal_host(scheme, host.as_bytes()))

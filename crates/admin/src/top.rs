@@ -122,7 +122,7 @@ fn limit(asked: Option<usize>, most: usize) -> Result<usize, Problem> {
         Some(limit) => Err(Problem::of_field(
             "limit",
             format!("{limit} is not between 1 and {most}"),
-            format!("ask for at most {most}"),
+            format!("use at most {most}"),
         )),
     }
 }

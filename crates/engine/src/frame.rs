@@ -39,6 +39,6 @@ pub enum BodyError {
     #[error("the stream was reset with code {0}")]
     Reset(u32),
     /// An error of a custom source.
-    #[error("the body broke off")]
+    #[error("the body was truncated")]
     Other(#[source] Cause),
 }

@@ -194,7 +194,7 @@ pub enum OriginError {
     #[error("the origin is at its limit of concurrent requests")]
     Busy,
     /// The request was not sent: every client that waited for the answer has left.
-    #[error("every client that waited for the answer has left")]
+    #[error("every client that waited for the response has disconnected")]
     Left,
     /// Every server of the group is down.
     #[error("no healthy server")]
@@ -203,7 +203,7 @@ pub enum OriginError {
     #[error("the request body failed")]
     RequestBody(#[source] BodyError),
     /// An error of a custom origin.
-    #[error("the origin could not be asked")]
+    #[error("the origin could not be contacted")]
     Other(#[source] Cause),
 }
 

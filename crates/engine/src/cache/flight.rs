@@ -57,13 +57,13 @@ pub enum Failure {
     #[error("the origin answered with status {0}")]
     Status(u16),
     /// The fetch was cancelled.
-    #[error("the fetch was given up")]
+    #[error("the fetch was cancelled")]
     Abandoned,
     /// The request is `only-if-cached`, and no usable response is stored.
-    #[error("nothing usable is stored, and the request wanted nothing else")]
+    #[error("nothing usable is stored, and the request has only-if-cached")]
     OnlyIfCached,
     /// Too many requests wait, most of them from the same address.
-    #[error("too many requests wait")]
+    #[error("too many requests are waiting")]
     TooManyWait,
 }
 

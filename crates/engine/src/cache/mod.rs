@@ -189,9 +189,9 @@ impl Cache {
             .find(|report| Some(report.name) == has_log);
         if let (Some(report), Some(trouble)) = (report, fleet.trouble) {
             let what = if fleet.is_reached {
-                "one of the two copies of the log of purges"
+                "one of the two copies of the purge log"
             } else {
-                "the log of purges"
+                "the purge log"
             };
             let line = format!("{what} cannot be reached: {trouble}");
             report.stats.degraded.push(line);

@@ -45,16 +45,16 @@ pub struct RuleProgress {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotWritten {
     /// The disk has not stored it.
-    #[error("it may not outlive this process: {0}")]
+    #[error("it may be lost when this process ends: {0}")]
     Journal(TierError),
     /// The processes that share a tier do not know the rule yet. Delivery is retried while this
     /// process lives, and after a restart if the rule was journaled.
-    #[error("other processes do not know of it yet, and will be told: {0}")]
+    #[error("other processes have not received it yet, delivery is retried: {0}")]
     NotDelivered(TierError),
     /// Only one of two copies of the log has the rule. If that copy is lost before the other one
     /// has it, processes that had not read it yet never learn of it.
     #[error(
-        "one of the two servers that tell other processes does not know of it yet, and will be told: {0}"
+        "one of the two copies of the purge log has not received it yet, delivery is retried: {0}"
     )]
     HalfDelivered(TierError),
 }

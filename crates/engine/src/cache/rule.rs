@@ -91,7 +91,7 @@ impl fmt::Display for Scope {
             Self::Host(host) => write!(f, "the host {}", host.escape_ascii()),
             Self::Url { host, target } => {
                 let (host, target) = (host.escape_ascii(), target.escape_ascii());
-                write!(f, "the url {host}{target}")
+                write!(f, "the URL {host}{target}")
             }
             Self::Variant {
                 host,
@@ -99,15 +99,15 @@ impl fmt::Display for Scope {
                 variant,
             } => {
                 let (host, target) = (host.escape_ascii(), target.escape_ascii());
-                write!(f, "the variant {variant:016x} of the url {host}{target}")
+                write!(f, "the variant {variant:016x} of the URL {host}{target}")
             }
             Self::Prefix { host, path } => {
                 let (host, path) = (host.escape_ascii(), path.escape_ascii());
-                write!(f, "all urls that begin with {host}{path}")
+                write!(f, "all URLs that begin with {host}{path}")
             }
             Self::Glob { host, pattern } => {
                 let (host, pattern) = (host.escape_ascii(), pattern.escape_ascii());
-                write!(f, "all urls like {host}{pattern}")
+                write!(f, "all URLs that match {host}{pattern}")
             }
             Self::Tag(name) => write!(f, "the tag {}", name.escape_ascii()),
             Self::Group { name, .. } => write!(f, "the group {}", name.escape_ascii()),

@@ -309,7 +309,7 @@ fn a_purge_is_one_request_of_a_connection() {
     let mut client = proxy.connect();
     client.get("/a").assert_hit();
     client.send(format!("{PURGE}\r\n"));
-    assert_eq!(client.response().text(), "purged: the url example.com/a\n");
+    assert_eq!(client.response().text(), "purged: the URL example.com/a\n");
     client.get("/a").assert_is(200, "2");
     assert_eq!(origin.requests().len(), 2);
 }
@@ -329,7 +329,7 @@ fn a_plugin_that_hangs_up_at_once_has_purged() {
 fn a_soft_purge_leaves_the_page_to_those_who_come() {
     let (_origin, proxy) = stored(&[&HERE[..], &["--stale-while-revalidate", "1m"]].concat());
     let answer = proxy.request(format!("{PURGE}Soft-Purge: 1\r\n\r\n"));
-    assert_eq!(answer.text(), "purged, softly: the url example.com/a\n");
+    assert_eq!(answer.text(), "purged (soft): the URL example.com/a\n");
     proxy.get("/a").assert_is(200, "1");
     eventually("the refresh", || {
         (proxy.get("/a").text() == "2").then_some(())

@@ -308,7 +308,7 @@ fn a_name_that_fails_keeps_no_other_one_waiting_and_is_got_when_it_leads_here() 
     );
     let health = String::from_utf8_lossy(&ask("/v1/health").body).into_owned();
     assert!(
-        health.contains(&format!("{HOST}: there is no certificate yet")),
+        health.contains(&format!("{HOST}: no certificate yet")),
         "{health}"
     );
     let metrics = ask("/metrics");

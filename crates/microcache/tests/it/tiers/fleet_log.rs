@@ -135,7 +135,7 @@ fn one_server_of_the_log_after_the_other_is_lost_and_nothing_with_it() {
         until_in_trouble(&[here, there]);
         let before = body(there, "/red/0");
         let why = purge_red(here).expect("one of them has it");
-        assert!(why.contains("one of the two servers"), "{why}");
+        assert!(why.contains("one of the two copies"), "{why}");
         until_purged(there, &before);
         pool.servers[server].restart();
         until_in_step(&[here, there]);
@@ -158,7 +158,7 @@ fn a_server_that_comes_back_with_what_it_had_brings_nothing_back() {
         let other = pool.holder(1 - halted);
         pool.servers[server].freeze();
         let why = purge_red(&here).expect("one of them has it");
-        assert!(why.contains("one of the two servers"), "{why}");
+        assert!(why.contains("one of the two copies"), "{why}");
         pool.servers[server].thaw();
         until_in_step(&[&here]);
         // Now only the one that was halted can say what was purged.

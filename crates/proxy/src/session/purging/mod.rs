@@ -45,19 +45,18 @@ impl Shared {
             return None;
         }
         if self.lifecycle.is_handing_over() {
-            let text =
-                "Another process takes the place of this one: send it again, on a new connection.";
+            let text = "This process is being replaced: retry on a new connection.";
             return Some(Err(pages::not_purged(503, text, now)));
         }
         let blocks = &self.purge_from;
         let may = |proxy| blocks.iter().any(|block| block.contains(proxy));
         if !through.is_none_or(may) || !authorization::is_within(blocks, request) {
             let line = format!(
-                "{} was refused to {}: that, or an address behind it, is not in `purge_from`",
+                "{} from {} was rejected: that address, or one that it forwards for, is not in `purge_from`",
                 request.method, request.address
             );
             self.notices.say(Kind::PurgeRefused, "", line);
-            let text = "Purges are not taken from this address.";
+            let text = "This address may not purge.";
             return Some(Err(pages::not_purged(403, text, now)));
         }
         let scope_of_url =
@@ -101,7 +100,7 @@ fn response_text(purged: &Purged) -> String {
     for rule in purged.rules.iter().take(MOST_NAMES) {
         let how = match rule.strength {
             Strength::Hard => "purged",
-            Strength::Soft => "purged, softly",
+            Strength::Soft => "purged (soft)",
         };
         let _ = writeln!(text, "{how}: {}", rule.scope);
     }
@@ -110,7 +109,7 @@ fn response_text(purged: &Purged) -> String {
         let _ = writeln!(text, "and {more} more");
     }
     if let Err(error) = &purged.written {
-        let _ = writeln!(text, "It holds until the process ends: {error}");
+        let _ = writeln!(text, "In force on this server, but {error}");
     }
     text
 }

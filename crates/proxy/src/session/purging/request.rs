@@ -93,8 +93,11 @@ pub(super) fn read(
     if named.len() > MAX_NAMES {
         return Err(PurgeRequestError {
             field: "names",
-            what: format!("{} in one request, of {MAX_NAMES} at most", named.len()),
-            remedy: "send several requests, or purge what they have in common",
+            what: format!(
+                "{} in one request exceed the limit of {MAX_NAMES}",
+                named.len()
+            ),
+            remedy: "send several requests, or purge a common prefix or tag",
         });
     }
     if is_soft {
@@ -112,7 +115,7 @@ fn is_soft(fields: Fields<'_>) -> Result<bool, PurgeRequestError> {
             is_soft |= match value.trim_ascii().to_ascii_lowercase().as_slice() {
                 b"1" | b"true" => true,
                 b"0" | b"false" => false,
-                _ => return Err(refused(name, value, "write 1 or 0")),
+                _ => return Err(refused(name, value, "use 1 or 0")),
             };
         }
     }
@@ -129,7 +132,7 @@ fn tags(fields: Fields<'_>) -> Result<Option<Vec<(Scope, Strength)>>, PurgeReque
                 named.push((name, strength));
             }
             if named.len() == before {
-                return Err(refused(field, value, "name at least one tag"));
+                return Err(refused(field, value, "list at least one tag"));
             }
         }
     }
@@ -141,8 +144,7 @@ fn names(
     form: TagSyntax,
     value: &[u8],
 ) -> Result<Vec<Scope>, PurgeRequestError> {
-    const LIST: &str =
-        "write a list of tags, without patterns, or purge by the interface for operators";
+    const LIST: &str = "use a list of tags without patterns, or purge through the admin interface";
     let names = match form {
         TagSyntax::Pattern if pattern::is_everything(value) => return Ok(vec![Scope::Everything]),
         TagSyntax::Pattern => pattern::names(value).ok_or_else(|| refused(field, value, LIST))?,
@@ -156,7 +158,7 @@ fn names(
         return Err(refused(
             field,
             long,
-            "no response has a tag of such a length",
+            "it exceeds the maximum length of a tag",
         ));
     }
     Ok(names
@@ -178,7 +180,7 @@ fn locations(
             _ => Err(refused(
                 BAN_HOSTS[0],
                 b".*",
-                "name the host, or several as in ^(a.example|b.example)$, where a path is named",
+                "set a host, or several as in ^(a.example|b.example)$, to purge a path",
             )),
         };
     };
@@ -207,17 +209,20 @@ fn hosts(request: &Request<'_>) -> Result<Option<Vec<Vec<u8>>>, PurgeRequestErro
                 .map(|name| normal_host(request.scheme, name))
                 .collect(),
         )),
-        _ => Err(refused(field, value, "write a host, or .* for all")),
+        _ => Err(refused(field, value, "use a host, or .* for all")),
     }
 }
 
 fn urls(request: &Request<'_>) -> Result<UrlMatch, PurgeRequestError> {
-    const PATH: &str =
-        "write a path as in ^/news$, the beginning of one as in ^/news/, or .* for all";
+    const PATH: &str = "use a path as in ^/news$, a prefix as in ^/news/, or .* for all";
     if let Some((field, value)) = first(request, &BAN_TYPES)
         && !pattern::is_everything(value)
     {
-        return Err(refused(field, value, "purges know no types: leave it out"));
+        return Err(refused(
+            field,
+            value,
+            "purging by media type is not supported: remove the field",
+        ));
     }
     let field = URLS
         .iter()
@@ -254,7 +259,7 @@ fn refused(field: &'static str, value: &[u8], remedy: &'static str) -> PurgeRequ
     let rest = if value.len() > LONGEST { "…" } else { "" };
     PurgeRequestError {
         field,
-        what: format!("`{shown}{rest}` is not understood"),
+        what: format!("`{shown}{rest}` is not supported"),
         remedy,
     }
 }
