@@ -45,33 +45,29 @@ pub struct Builder {
 #[non_exhaustive]
 pub enum BuildError {
     /// The memory is too small to store anything.
-    #[error("memory: {given} bytes are too few for a cache: give it {LEAST_MEMORY} at least")]
+    #[error("memory: {given} bytes are too few for a cache: set at least {LEAST_MEMORY}")]
     Memory {
         /// The given memory, in bytes.
         given: u64,
     },
     /// The heuristic is above 100 percent.
-    #[error(
-        "heuristic: {0} percent of a time that has passed are more than all of it: give 100 at most"
-    )]
+    #[error("heuristic: {0} percent is invalid: set at most 100")]
     Heuristic(u8),
     /// A private cache would expose its user's responses to others that share a tier.
     #[error(
-        "a private cache shares a tier with others: name whose it is by `partition`, or make it `shared`"
+        "a private cache with a shared tier needs an owner: set `partition`, or make the cache `shared`"
     )]
     NoPartition,
     /// A shared cache cannot have a partition.
     #[error(
-        "partition: a shared cache has none; make it `private`, or put the partition into the `key` of requests"
+        "partition: not supported in a shared cache; make it `private`, or add the partition to the `key` of requests"
     )]
     PartitionOfShared,
     /// There is no tokio runtime, which tiers need.
-    #[error("a cache is built inside a tokio runtime: await `build` there")]
+    #[error("a cache must be built inside a tokio runtime: await `build` there")]
     NoRuntime,
     /// The runtime has no timers, which timeouts need.
-    #[error(
-        "the tokio runtime has no timers: call `enable_time` or `enable_all` on the `Builder` that makes it"
-    )]
+    #[error("the tokio runtime has no timers: call `enable_time` or `enable_all` on its `Builder`")]
     NoTimers,
     /// A tier cannot be used.
     #[error("{tier}: {source}")]

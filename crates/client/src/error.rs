@@ -55,12 +55,12 @@ impl From<BodyError> for Error {
         match error {
             BodyError::Other(cause) => Self::Inner(InnerError(cause)),
             BodyError::Malformed(what) => Self::Body(what),
-            BodyError::Incomplete => Self::Body("it is not as long as was announced"),
-            BodyError::TooSlow => Self::Body("it was read too slowly, and others waited for it"),
-            BodyError::Timeout => Self::Body("nothing came for too long"),
-            BodyError::TooLarge => Self::Body("it is too large"),
-            BodyError::Reset(_) => Self::Body("its stream was reset"),
-            BodyError::Disconnected => Self::Body("whoever fetched it has ended"),
+            BodyError::Incomplete => Self::Body("shorter or longer than its announced length"),
+            BodyError::TooSlow => Self::Body("read too slowly while other readers waited"),
+            BodyError::Timeout => Self::Body("timed out"),
+            BodyError::TooLarge => Self::Body("too large"),
+            BodyError::Reset(_) => Self::Body("the stream was reset"),
+            BodyError::Disconnected => Self::Body("the fetch was cancelled"),
         }
     }
 }
@@ -77,9 +77,9 @@ impl fmt::Display for Error {
                 }
                 Ok(())
             }
-            Self::Malformed(what) => write!(f, "the server's answer was malformed: {what}"),
-            Self::Abandoned => f.write_str("the fetch of the response ended without an answer"),
-            Self::Body(why) => write!(f, "the body broke off: {why}"),
+            Self::Malformed(what) => write!(f, "the response was malformed: {what}"),
+            Self::Abandoned => f.write_str("the fetch ended without a response"),
+            Self::Body(why) => write!(f, "the body is incomplete: {why}"),
         }
     }
 }

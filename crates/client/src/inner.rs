@@ -108,7 +108,7 @@ where
 fn to_http<B: Default>(request: OriginRequest) -> Result<Request<B>, OriginError> {
     // The parts come from a valid url.
     let url = |error: &dyn StdError| {
-        let text = format!("not a url: {error}");
+        let text = format!("not a URL: {error}");
         OriginError::Other(Cause::new(text.into()))
     };
     let authority = Authority::from_maybe_shared(request.authority).map_err(|e| url(&e))?;

@@ -13,13 +13,11 @@ use crate::runtime;
 #[non_exhaustive]
 pub enum PurgeError {
     /// The url cannot be cached: it is not `http` or `https`, or has user information.
-    #[error(
-        "{0} is no url that anything is stored for: it begins with http:// or https:// and names a host"
-    )]
+    #[error("{0} is not a cacheable URL: it must begin with http:// or https:// and have a host")]
     NotAUrl(String),
     /// The purge applies in this process only. Others that share a tier miss it, or a restart may restore the purged
     /// responses.
-    #[error("it counts here, and not elsewhere yet: {0}")]
+    #[error("in force in this process, but {0}")]
     HereOnly(String),
 }
 
@@ -54,7 +52,7 @@ impl Cache {
         if let Err(missing) = runtime::check()
             && !cache.has_no_tiers()
         {
-            let why = format!("they cannot be waited for ({})", missing.why());
+            let why = format!("the tiers cannot be awaited ({})", missing.why());
             return Err(PurgeError::HereOnly(why));
         }
         let purged = purged.await;

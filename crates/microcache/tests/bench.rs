@@ -311,8 +311,8 @@ fn faults_are_counted_by_kind() {
     let urls = ["--urls", file.path()];
     let one_by_one = ["-c", "1", "-t", "1", "-n"];
     let faults = report(&[&urls[..], &one_by_one, &["6", "--timeout", "1m"]].concat());
-    assert_eq!(number(&faults, "/faults/closed_early"), 2);
-    assert_eq!(number(&faults, "/faults/malformed_answer"), 2);
+    assert_eq!(number(&faults, "/faults/truncated_response"), 2);
+    assert_eq!(number(&faults, "/faults/malformed_response"), 2);
     assert_eq!(number(&faults, "/faults/timed_out"), 0);
     assert_eq!(number(&faults, "/statuses/503"), 2);
     // And what never comes is late on every machine.

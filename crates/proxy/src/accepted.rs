@@ -100,7 +100,7 @@ impl AcceptedConnection {
             _ => Refusal::ProxyMalformed,
         };
         shared.refused(limit, || {
-            format!("{proxy} is in `proxy_protocol`, and does not begin with it: {why}; the connection was closed")
+            format!("{proxy} is in `proxy_protocol`, but sent no valid PROXY header: {why}; the connection was closed")
         });
         None
     }
@@ -116,7 +116,7 @@ impl AcceptedConnection {
             let most = shared.connection_limits.per_address();
             shared.refused(Refusal::Address, || {
                 format!(
-                    "{network} has {most} connections, none of which waits for a request: one more was closed \
+                    "{network} has {most} connections and none of them is idle: a new connection was closed \
                      (max_connections_per_address)"
                 )
             });

@@ -266,7 +266,7 @@ impl ConnectionLimits {
         if let Some(permit) = self.try_admit() {
             return Some(permit);
         }
-        let line = "no room for another connection: idle ones are closed (max_connections, file descriptors)";
+        let line = "connection limit reached: idle connections are closed (max_connections, file descriptors)";
         self.notices.say(Kind::NoRoom, "connections", line);
         let mut permit = pin!(async {
             Some(ConnectionPermit {
@@ -346,8 +346,9 @@ impl ConnectionLimits {
             let admitted = self.address_tunnels.admit(network, now, || 0);
             address = Some(admitted.ok_or_else(|| {
                 let line = format!(
-                    "a tunnel or an event stream was refused: its address has {} of them already, nine in ten of `max_tunnels`; \
-                     a proxy or CDN of yours belongs into `trusted_proxies`, so that its clients are told apart",
+                    "a tunnel or event stream was refused: its address already has {} of them, nine tenths of \
+                     `max_tunnels`; if it is your proxy or CDN, add it to `trusted_proxies`, so that its clients \
+                     are distinguished",
                     self.address_tunnels.most()
                 );
                 self.notices.say(Kind::NoRoom, "tunnels of one address", line);
@@ -356,7 +357,7 @@ impl ConnectionLimits {
         }
         let permits = self.acquire_tunnel(has_descriptor, now).await.ok_or_else(|| {
             let line = format!(
-                "a tunnel or an event stream was refused: there are too many, or no descriptors (max_tunnels is {})",
+                "a tunnel or event stream was refused: limit reached (max_tunnels = {}), or no file descriptors left",
                 self.tunnels.all()
             );
             self.notices.say(Kind::NoRoom, "tunnels", line);

@@ -39,10 +39,10 @@ pub enum ReloadError {
     #[error("{0}")]
     NeedsRestart(Report),
     /// The server is shutting down.
-    #[error("the server is about to end")]
+    #[error("the server is shutting down")]
     Draining,
     /// Too many commands are pending.
-    #[error("{MAX_WAITING} others wait for a reload")]
+    #[error("{MAX_WAITING} other reloads are waiting")]
     Busy,
 }
 
@@ -62,10 +62,10 @@ impl ReloadError {
 #[derive(Debug, thiserror::Error)]
 pub enum UpgradeError {
     /// The server is shutting down.
-    #[error("the server is about to end")]
+    #[error("the server is shutting down")]
     Draining,
     /// The process is the first of a container, which would end with it.
-    #[error("this is process 1: what it runs in would end with it")]
+    #[error("this is process 1 of its container, which would stop with it")]
     First,
     /// The new process could not be started.
     #[error("{0}")]
@@ -74,6 +74,6 @@ pub enum UpgradeError {
     #[error("the new process does not serve: {0}")]
     Failed(String),
     /// Too many commands are pending.
-    #[error("others wait for the same")]
+    #[error("other upgrades are waiting")]
     Busy,
 }

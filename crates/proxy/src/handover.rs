@@ -221,7 +221,7 @@ impl InheritedSockets {
         line.say("disk", None)?;
         match line.hear()? {
             Some((text, _)) if text == "go" => Ok(()),
-            _ => Err(io::Error::other("the server before did not let go of it")),
+            _ => Err(io::Error::other("the previous process did not release it")),
         }
     }
 

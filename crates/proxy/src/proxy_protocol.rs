@@ -47,7 +47,7 @@ pub fn read(input: &[u8]) -> Result<Option<(ProxySource, usize)>, BadProxyHeader
     } else if LINE.starts_with(input) || SIGNATURE.starts_with(input) {
         Ok(None)
     } else {
-        Err(BadProxyHeader("no header of the PROXY protocol"))
+        Err(BadProxyHeader("no PROXY header"))
     }
 }
 
@@ -70,7 +70,9 @@ fn line(input: &[u8]) -> Result<Option<(ProxySource, usize)>, BadProxyHeader> {
         .strip_suffix(b"\r")
         .filter(|text| text.iter().all(|byte| (b' '..=b'~').contains(byte)))
         .and_then(|text| std::str::from_utf8(text).ok())
-        .ok_or(BadProxyHeader("a line that is no text with CRLF behind it"))?;
+        .ok_or(BadProxyHeader(
+            "a line that is not ASCII text followed by CRLF",
+        ))?;
     let words: Vec<&str> = text.split(' ').collect();
     let source =
         match words[..] {
@@ -119,7 +121,7 @@ fn binary(input: &[u8]) -> Result<Option<(ProxySource, usize)>, BadProxyHeader> 
         0x11 | 0x12 => 12,
         0x21 | 0x22 => 36,
         0x31 | 0x32 => 216,
-        _ => return Err(BadProxyHeader("an unknown family of addresses")),
+        _ => return Err(BadProxyHeader("an unknown address family")),
     };
     let Some(header) = input.get(..whole) else {
         return Ok(None);
@@ -160,10 +162,10 @@ fn check_pieces(header: &[u8], pieces: &[u8]) -> Result<(), BadProxyHeader> {
         let length = usize::from(u16::from_be_bytes([high, low]));
         let (value, next) = behind
             .split_at_checked(length)
-            .ok_or(BadProxyHeader("a piece that is longer than its header"))?;
+            .ok_or(BadProxyHeader("a TLV that is longer than the header"))?;
         if kind == CHECKSUM {
             let said = <[u8; 4]>::try_from(value);
-            let said = said.map_err(|_| BadProxyHeader("a checksum that is none"))?;
+            let said = said.map_err(|_| BadProxyHeader("a checksum of wrong length"))?;
             let at = header.len() - behind.len();
             if checksum.replace((at, u32::from_be_bytes(said))).is_some() {
                 return Err(BadProxyHeader("two checksums"));
@@ -172,11 +174,11 @@ fn check_pieces(header: &[u8], pieces: &[u8]) -> Result<(), BadProxyHeader> {
         rest = next;
     }
     if !rest.is_empty() {
-        return Err(BadProxyHeader("a piece that is cut off"));
+        return Err(BadProxyHeader("a truncated TLV"));
     }
     match checksum {
         Some((at, said)) if crc32c(header, at..at + 4) != said => {
-            Err(BadProxyHeader("a checksum of other bytes"))
+            Err(BadProxyHeader("checksum mismatch"))
         }
         _ => Ok(()),
     }

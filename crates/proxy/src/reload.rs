@@ -89,7 +89,7 @@ impl Reloader {
                 Some(asked) = self.commands.recv() => match asked {
                     ServerCommand::Reload(asked) => {
                         files.forget();
-                        let _ = asked.send(self.reload(handle, "asked for").await);
+                        let _ = asked.send(self.reload(handle, "requested").await);
                         files.look_at(self.files(handle));
                     }
                     ServerCommand::Upgrade(asked) => {
@@ -119,11 +119,11 @@ impl Reloader {
         match &upgraded {
             Ok(process) => {
                 self.tell(ServerStage::Replaced(*process));
-                let line = format!("process {process} serves in the place of this one");
+                let line = format!("process {process} has taken over");
                 notices.say(Kind::Upgraded, "upgrade", line);
             }
             Err(error) => {
-                let line = format!("not upgraded, this process goes on: {error}");
+                let line = format!("not upgraded, this process continues: {error}");
                 notices.say(Kind::NotUpgraded, "upgrade", line);
             }
         }
@@ -146,7 +146,7 @@ impl Reloader {
         match &reloaded {
             Ok(done) => {
                 let changed = if done.changed.is_empty() {
-                    "nothing is different".to_owned()
+                    "nothing changed".to_owned()
                 } else {
                     format!("changed: {}", done.changed.join(", "))
                 };
@@ -154,12 +154,12 @@ impl Reloader {
                 notices.say(Kind::Reloaded, "configuration", line);
             }
             Err(ReloadError::NoFile) => {
-                let line = "SIGHUP has no meaning here: the server was started without a configuration file";
+                let line = "SIGHUP is ignored: the server was started without a configuration file";
                 notices.say(Kind::Server, "SIGHUP", line);
             }
             Err(refused) => {
                 let line = format!(
-                    "configuration not reloaded ({why}), the one in force stays: {}",
+                    "configuration not reloaded ({why}), the current one stays in force: {}",
                     InOneLine(refused)
                 );
                 notices.say(Kind::NotReloaded, "configuration", line);
@@ -223,7 +223,7 @@ impl fmt::Display for InOneLine<'_> {
         }
         match report.count().saturating_sub(MOST_TOLD) {
             0 => Ok(()),
-            more => write!(f, "; and {more} more, which `microcache check` tells"),
+            more => write!(f, "; and {more} more, see `microcache check`"),
         }
     }
 }

@@ -46,7 +46,8 @@ pub enum ServerError {
     },
     /// The service manager passes a socket that the configuration does not use.
     #[error(
-        "a socket that listens on {0} was handed over at the start, which is neither in `listen` nor in `admin` (name it in `listen`, or take it out of the .socket unit)"
+        "the socket listening on {0} was inherited at the start, but is neither in `listen` nor in `admin` (add it \
+         to `listen`, or remove it from the .socket unit)"
     )]
     Unwanted(String),
     /// The storage of documents failed.
@@ -72,12 +73,12 @@ fn remedy(address: SocketAddr, error: &io::Error) -> String {
             let program =
                 program.map_or_else(|_| "microcache".into(), |path| path.display().to_string());
             format!(
-                " (ports below 1024 need a right: give it with `sudo setcap cap_net_bind_service=+ep {program}`, \
-                 or choose a higher port with --listen)"
+                " (ports below 1024 need a capability: grant it with `sudo setcap cap_net_bind_service=+ep \
+                 {program}`, or choose a higher port with --listen)"
             )
         }
         io::ErrorKind::AddrNotAvailable => format!(
-            " (this machine has no such address; --listen 0.0.0.0:{} takes connections to all it has)",
+            " (this machine has no such address; --listen 0.0.0.0:{} listens on all addresses)",
             address.port()
         ),
         _ => String::new(),
@@ -396,7 +397,7 @@ impl Started {
         let patience = handle.config().timeouts.drain;
         let settled = runtime.block_on(async { timeout(patience, engine.cache.settle()).await });
         if settled.is_err() {
-            let line = "not everything could be written to the tiers in time";
+            let line = "some entries were not written to the tiers before the timeout";
             shared.notices.say(Kind::Server, "", line);
         }
         if shared.lifecycle.is_replaced() {
@@ -426,14 +427,14 @@ fn take_over(inherited: &mut InheritedSockets, lifecycle: &Arc<Lifecycle>) {
 async fn load_rules(shared: &Shared) {
     let line = match shared.engine.cache.load_rules().await {
         Ok(loaded) if loaded.is_damaged => {
-            "disk: the journal of purges was damaged and is set aside: what was purged shortly before the \
-             last process ended may be found again; purge it once more"
+            "disk: the purge journal was damaged and has been set aside: entries purged shortly before the last \
+             process ended may reappear; repeat those purges"
                 .to_owned()
         }
         Ok(_) => return,
         Err(error) => format!(
-            "disk: the journal of purges cannot be read ({error}): what was purged shortly before the last \
-             process ended may be found again; purge it once more"
+            "disk: the purge journal cannot be read ({error}): entries purged shortly before the last process \
+             ended may reappear; repeat those purges"
         ),
     };
     shared.notices.say(Kind::PurgesLost, "purges", line);
@@ -493,12 +494,13 @@ async fn wait_for_stop(
         ending = if is_delayed {
             shared.lifecycle.leave();
             let line = format!(
-                "not ready any more; new connections are served for {delay:?} (drain_delay), once more to end that"
+                "no longer ready; new connections are accepted for another {delay:?} (drain_delay); a second \
+                 signal ends the delay"
             );
             shared.notices.say(Kind::Server, "", line);
             ShutdownPhase::Delayed(Instant::now() + delay)
         } else {
-            let line = "finishing the requests under way; once more to stop at once";
+            let line = "finishing the requests in progress; a second signal stops at once";
             shared.notices.say(Kind::Server, "", line);
             shared.lifecycle.drain(shared.engine.clock.now());
             stop.send_replace(true);

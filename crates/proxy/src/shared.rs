@@ -447,15 +447,14 @@ struct CacheOrigins<'a> {
 impl CacheOrigins<'_> {
     /// Present if a route leads to it.
     fn push(&self) -> &Arc<Push> {
-        self.push
-            .expect("a route goes to documents or those who watch, and nobody was started for them")
+        self.push.expect("push is started if a route leads to it")
     }
 
     /// Present if a route leads to it.
     fn mercure(&self) -> Arc<dyn Origin> {
         let hub = self
             .mercure
-            .expect("a route goes to the hub, and there is none");
+            .expect("the hub is started if a route leads to it");
         Arc::new(MercureOrigin(Arc::clone(hub)))
     }
 

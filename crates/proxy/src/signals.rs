@@ -45,7 +45,7 @@ impl Signals {
             if let Some(reopen) = &self.on_reopen {
                 reopen();
             } else {
-                let line = "SIGUSR1 has no meaning here yet and is ignored";
+                let line = "SIGUSR1 is ignored: it has no function yet";
                 notices.say(Kind::Server, "SIGUSR1", line);
             }
         }

@@ -64,8 +64,8 @@ pub(crate) async fn start(
         if let Some(size) = disk.file_system_too_small() {
             let (directory, size) = (directory.display(), size >> 20);
             let line = format!(
-                "disk: {directory} is on a file system of {size} MiB, less than the {} MiB \
-                 that it may take: give it less, or it will stand full and take nothing new",
+                "disk: {directory} is on a file system of {size} MiB, less than the configured {} MiB: lower the \
+                 capacity, or nothing can be stored once the file system is full",
                 capacity >> 20
             );
             notices.say(Kind::DiskTooSmall, "disk", line);

@@ -176,7 +176,7 @@ impl Drop for OpenSpan {
             began: self.began,
             ended: SystemTime::now(),
             status: (status > 0).then_some(status),
-            error: error.or_else(|| (status == 0).then(|| "it was given up".to_owned())),
+            error: error.or_else(|| (status == 0).then(|| "cancelled".to_owned())),
         });
     }
 }

@@ -143,8 +143,7 @@ async fn take_back_disk(handle: &Handle) {
         hub.take_back().await;
     }
     if let Err(error) = handle.engine().cache.take_back_local() {
-        let line =
-            format!("disk: it cannot be taken back ({error}), and is done without until a restart");
+        let line = format!("disk: cannot be reopened ({error}), unused until a restart");
         let notices = &handle.active().shared.notices;
         notices.say(crate::notices::Kind::TierDown, "disk", line);
     }
@@ -191,7 +190,7 @@ impl Successor {
         match successor.hear()? {
             (successor, SuccessorState::Ready) => Ok((successor, SuccessorState::Ready)),
             (mut successor, SuccessorState::WantsDisk) => {
-                Err(successor.ended("it asked for the disk twice"))
+                Err(successor.ended("it requested the disk twice"))
             }
         }
     }
@@ -202,10 +201,10 @@ impl Successor {
                 ("disk", _) => return Ok((self, SuccessorState::WantsDisk)),
                 ("ready", _) => return Ok((self, SuccessorState::Ready)),
                 (_, Some(why)) => why.to_owned(),
-                (other, None) => format!("it said `{other}`, which means nothing here"),
+                (other, None) => format!("it sent the unknown message `{other}`"),
             },
-            Ok(None) => "it has ended; what it said stands on standard error".to_owned(),
-            Err(error) => format!("it has said nothing: {error}"),
+            Ok(None) => "it has exited; see its messages on standard error".to_owned(),
+            Err(error) => format!("it sent no message: {error}"),
         };
         Err(self.ended(&why))
     }

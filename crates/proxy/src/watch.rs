@@ -36,7 +36,7 @@ pub(crate) async fn watch(engine: &Engine, notices: &Notices) {
 
 fn full(capacity: u64) -> String {
     format!(
-        "memory is full ({}): what is asked for least leaves for what is new; `memory` says how much there may be",
+        "memory is full ({}): the least useful entries are evicted for new ones; `memory` sets the limit",
         show_size(capacity)
     )
 }
@@ -48,7 +48,7 @@ fn look_at_tiers(reports: &[TierReport], were_degraded: &mut Vec<bool>, notices:
         let trouble = &report.stats.degraded;
         let line = match (*was_degraded, trouble.is_empty()) {
             (false, false) => Some((Kind::TierDown, trouble.join("; "))),
-            (true, true) => Some((Kind::TierUp, "in order again".to_owned())),
+            (true, true) => Some((Kind::TierUp, "in service again".to_owned())),
             _ => None,
         };
         if let Some((kind, line)) = line {
@@ -79,8 +79,7 @@ fn look_for_foreign(reports: &[TierReport], foreign: &mut Vec<Option<String>>, n
 fn look_at_log(engine: &Engine, before: u64, notices: &Notices) -> u64 {
     let lost = engine.cache.fleet().map_or(0, |fleet| fleet.lost);
     if lost > before {
-        let line = "the log of purges that processes share was lost, or had something in it that is not ours: \
-                    everything that is older counts as purged";
+        let line = "the shared purge log was lost, or contains foreign records: everything older counts as purged";
         notices.say(Kind::LogLost, "purges", line.to_owned());
     }
     lost

@@ -102,7 +102,7 @@ pub fn run(settings: &Settings, screen: &mut DemoScreen) -> Result<DemoOutcome, 
     let origin = OriginServer::bind(application)?.start()?;
     let url = format!("http://{}", origin.address());
     screen.notice(&format!(
-        "{} connections ask for one page, for {:?} each time.\nThe page: {what}.\n",
+        "{} connections request one page, for {:?} per phase.\nThe page: {what}.\n",
         settings.connections, settings.phase
     ));
     let mut measured = Vec::new();
@@ -125,7 +125,7 @@ pub fn run(settings: &Settings, screen: &mut DemoScreen) -> Result<DemoOutcome, 
     }
     screen.result(&table::table(&measured));
     if signals.is_set() {
-        screen.notice("Interrupted: this is what there was until then.");
+        screen.notice("Interrupted: figures up to the interruption.");
         return Ok(DemoOutcome::Interrupted);
     }
     if let Some(cache) = kept.filter(|_| settings.keep) {
@@ -182,10 +182,8 @@ fn settle(origin: &RunningOrigin) {
 
 fn kept_running(origin: &str, cache: SocketAddr) -> String {
     format!(
-        "\nThey go on until Ctrl-C. Reload each of these, and compare:\n  \
-         the application  {origin}/\n  \
-         the cache        http://{cache}/\n  \
-         the counters     {origin}{}",
+        "\nApplication and cache run until Ctrl-C. Reload these pages and compare:\n  the application  {origin}/\n \
+          the cache        http://{cache}/\n  the counters     {origin}{}",
         origin::COUNTERS
     )
 }

@@ -14,7 +14,7 @@ const PUBLISHED_LENGTH: Duration = Duration::from_secs(30);
 pub(super) fn live(setup: Setup, progress: &LoadProgress<'_>, origin_requests: u64) -> String {
     let slice = progress.slice;
     format!(
-        "  {:<15} {:>3.0} s {:>8} req/s, p99 {:>7}; answers {}, to origin {}",
+        "  {:<15} {:>3.0} s {:>8} req/s, p99 {:>7}; responses {}, to origin {}",
         setup.name(),
         progress.elapsed.as_secs_f64(),
         rate(slice.rate()),
@@ -27,7 +27,7 @@ pub(super) fn live(setup: Setup, progress: &LoadProgress<'_>, origin_requests: u
 /// Formats the final line of a phase.
 pub(super) fn line(measured: &Measurement) -> String {
     format!(
-        "  {:<15} {:>8} req/s; answers to clients {}, requests to the application {}",
+        "  {:<15} {:>8} req/s; responses {}, requests to the origin {}",
         measured.setup.name(),
         rate(measured.report.rate()),
         grouped(measured.report.tally.answers()),
@@ -44,7 +44,7 @@ pub(super) fn table(all: &[Measurement]) -> String {
             "mean",
             "stdev",
             "max",
-            "answers",
+            "responses",
             "to origin",
             "in 30 s",
         ]
@@ -55,20 +55,20 @@ pub(super) fn table(all: &[Measurement]) -> String {
         out.push_str(&row("  published", published(measured.setup)));
     }
     out.push_str(
-        "\nanswers: to clients. to origin: requests to the application; in 30 s: as many in\n\
-         that time. plain: it keeps the page for a second and does nothing else.\n\
-         published: NGINX's blog, \"The Benefits of Microcaching with NGINX\", for WordPress\n\
-         behind nginx, 30 s each on other machines, over a network; compare the ratios.\n",
+        "\nresponses: sent to clients. to origin: requests to the application; in 30 s: the\nsame, scaled to 30 s. \
+         plain 1 s cache: without stale responses and coalescing.\npublished: NGINX's blog, \"The Benefits of \
+         Microcaching with NGINX\", for WordPress\nbehind nginx, 30 s each on other machines, over a network; \
+         compare the ratios.\n",
     );
     if let Some(times) = gain(all) {
         let _ = writeln!(
             out,
-            "Microcache answers {times} times what the application does alone."
+            "Microcache serves {times} times as many requests as the application alone."
         );
     }
     let faults: u64 = all.iter().map(|one| one.report.tally.faults()).sum();
     if faults > 0 {
-        let _ = writeln!(out, "{faults} requests were not answered.");
+        let _ = writeln!(out, "{faults} requests failed.");
     }
     out
 }

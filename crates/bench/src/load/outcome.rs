@@ -102,9 +102,9 @@ impl RequestFault {
             Self::Connect => "connection failed",
             Self::Tls => "TLS failed",
             Self::Reset => "connection reset",
-            Self::ClosedEarly => "closed early",
+            Self::ClosedEarly => "truncated response",
             Self::TimedOut => "timed out",
-            Self::Malformed => "malformed answer",
+            Self::Malformed => "malformed response",
         }
     }
 }

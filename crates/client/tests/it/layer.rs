@@ -386,7 +386,7 @@ async fn purges_name_a_url_a_prefix_a_tag_or_everything() {
     cache.clear().await.unwrap();
     assert_eq!(left().await, [""; 0]);
     let error = cache.purge(&"/about".parse().unwrap()).await.unwrap_err();
-    assert!(error.to_string().contains("begins with http://"), "{error}");
+    assert!(error.to_string().contains("begin with http://"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -483,9 +483,9 @@ async fn all_layers_of_a_cache_share_what_is_stored() {
 async fn what_cannot_be_built_says_why() {
     let told = |error: microcache_client::BuildError| error.to_string();
     let too_little = Cache::private().memory(10).build().await.unwrap_err();
-    assert!(told(too_little).contains("give it 65536 at least"));
+    assert!(told(too_little).contains("set at least 65536"));
     let percent = Cache::private().heuristic(101).build().await.unwrap_err();
-    assert!(told(percent).contains("give 100 at most"));
+    assert!(told(percent).contains("set at most 100"));
     let whose = Cache::shared().partition("a").build().await.unwrap_err();
     assert!(told(whose).contains("private"));
 }

@@ -153,9 +153,9 @@ async fn cache(fetch: &Fetch) -> Result<Cache, Ended> {
         }
     };
     if fetch.usage == Usage::Offline {
-        return Err(Ended::NotStored(format!("there is no cache: {why}")));
+        return Err(Ended::NotStored(format!("no cache: {why}")));
     }
-    say(&format!("it goes on without a cache: {why}"));
+    say(&format!("continuing without a cache: {why}"));
     builder().build().await.map_err(failed)
 }
 

@@ -44,7 +44,7 @@ fn what(fetch: &Fetch, info: CacheInfo, status: u16) -> String {
     };
     let place = match info.tier {
         Some("directory") => " (in the directory)",
-        Some(_) => " (behind memory)",
+        Some(_) => " (in a tier)",
         None => "",
     };
     let reason = why(info);
@@ -57,7 +57,7 @@ fn what(fetch: &Fetch, info: CacheInfo, status: u16) -> String {
             format!("{age}{place}{fresh}; the server was not asked")
         }
         Outcome::Stale if fetch.usage == Usage::Offline => {
-            format!("{age}{place} and no longer fresh; nobody was to be asked (--offline)")
+            format!("{age}{place} and no longer fresh; the server was not contacted (--offline)")
         }
         Outcome::Stale => format!("{age}{place} and no longer fresh, but may be used{reason}"),
         Outcome::Validated => {
@@ -76,7 +76,7 @@ fn what(fetch: &Fetch, info: CacheInfo, status: u16) -> String {
         Outcome::Bypass if !matches!(fetch.method, Method::GET | Method::HEAD) => {
             let method = &fetch.method;
             let ended = if invalidates(method, status) {
-                ", and what is stored of the url is used no longer"
+                ", and the stored responses of the URL are invalidated"
             } else {
                 ""
             };
@@ -93,7 +93,7 @@ fn what(fetch: &Fetch, info: CacheInfo, status: u16) -> String {
                 String::new()
             };
             format!(
-                "the server failed with {status}, and nothing stored may be used in its place{kept}"
+                "the server failed with {status}, and no stored response may be used instead{kept}"
             )
         }
         _ => "nothing is stored".to_owned(),

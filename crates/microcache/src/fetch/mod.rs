@@ -122,7 +122,7 @@ async fn work(fetch: &Fetch) -> Result<(), Ended> {
     let done = timeout(left(), transfer(fetch, &cached, &mut is_stored)).await;
     let done = done.unwrap_or_else(|_elapsed| {
         Err(Ended::NoAnswer(format!(
-            "{} took longer than --timeout allows",
+            "{} exceeded --timeout",
             told(&fetch.url)
         )))
     });
@@ -145,7 +145,7 @@ async fn settle(cached: &Cached, most: Duration) -> bool {
     // A stale response that may be served needs no refresh.
     let was_fetched = cached.cache.stats().requests(Outcome::Stale) == 0;
     if settled.is_err() && was_fetched {
-        say("the cache takes too long to store what came; it is not stored");
+        say("not stored: the cache took too long to store the response");
     }
     settled.is_ok()
 }
@@ -156,15 +156,15 @@ fn tell_if_dropped(cached: &Cached) {
     // A stored redirect counts as well.
     if stats.tiers.iter().all(|tier| tier.written < stats.stored) {
         say(
-            "it is not stored after all: no directory takes it, it is larger than a quarter of that (--cache-size), \
-             or it came faster than it could be written",
+            "not stored after all: no directory is available, the response exceeds a quarter of --cache-size, or \
+             it arrived faster than it could be written",
         );
     }
 }
 
 fn not_stored(fetch: &Fetch) -> Ended {
     Ended::NotStored(format!(
-        "nothing that may be used is stored of {}; leave --offline out to fetch it",
+        "no usable response is stored for {}; omit --offline to fetch it",
         told(&fetch.url)
     ))
 }
@@ -176,12 +176,12 @@ fn unreached(fetch: &Fetch, error: &Error) -> String {
     let url = told(url.unwrap_or(&fetch.url));
     let why = deepest(error);
     let remedy = if why.contains("certificate") {
-        "; name its authority with --cacert FILE"
+        "; set its CA with --cacert FILE"
     } else {
-        "; --offline gives what is stored of it, if there is something"
+        "; --offline prints a stored response, if there is one"
     };
     let way = match &fetch.proxy {
-        Some(Proxy::At(proxy)) => format!(" by the proxy {}", told(proxy)),
+        Some(Proxy::At(proxy)) => format!(" through the proxy {}", told(proxy)),
         _ => String::new(),
     };
     if asked.is_some_and(reqwest::Error::is_timeout) {

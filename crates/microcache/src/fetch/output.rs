@@ -72,7 +72,12 @@ impl Output {
         match (&mut self.written).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => return Err(unwritten(&self.name, &error)),
-            Err(_) => return Err(Ended::NoOutput(format!("{} was given up", self.name))),
+            Err(_) => {
+                return Err(Ended::NoOutput(format!(
+                    "writing to {} was aborted",
+                    self.name
+                )));
+            }
         }
         let published = self.draft.take().map_or(Ok(()), Draft::publish);
         published.map_err(|error| unwritten(&self.name, &error))
@@ -99,7 +104,7 @@ impl Output {
     async fn why(&mut self) -> Ended {
         match (&mut self.written).await {
             Ok(Err(error)) => unwritten(&self.name, &error),
-            _ => Ended::NoOutput(format!("{} was given up", self.name)),
+            _ => Ended::NoOutput(format!("writing to {} was aborted", self.name)),
         }
     }
 }

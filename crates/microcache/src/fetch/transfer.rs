@@ -100,7 +100,7 @@ impl Transfer<'_> {
             && let Some(error) = error_of(&response)
         {
             drain(&mut response).await;
-            let error = format!("{error}; --no-fail prints what it says");
+            let error = format!("{error}; --no-fail prints its body");
             return Err(Ended::HttpError(error));
         }
         if let Some(what) = unasked(fetch, status) {
@@ -134,7 +134,8 @@ impl Transfer<'_> {
                         Next::End
                     };
                     let url = told(&self.fetch.url);
-                    let why = || format!("the answer of {url} broke off: {}", deepest(&error));
+                    let why =
+                        || format!("the response of {url} was truncated: {}", deepest(&error));
                     return self.again(&next, why, Ended::NoAnswer);
                 }
             }
@@ -155,8 +156,7 @@ impl Transfer<'_> {
             Next::Again { pause, left } => {
                 if !self.fetch.silent {
                     let pause = explained::short(pause);
-                    let note =
-                        format!("{why}; it is tried again in {pause}, {left} more after that");
+                    let note = format!("{why}; retrying in {pause}, {left} more after that");
                     self.progress.aside(|| say(&note));
                 }
                 self.progress.again();
@@ -164,10 +164,8 @@ impl Transfer<'_> {
             }
             Next::TooLong(pause) => {
                 let pause = explained::short(pause);
-                let bound = "longer than --timeout allows, or 10 minutes without that";
-                Err(ended(format!(
-                    "{why}; it asks for {pause} before the next try (Retry-After), {bound}"
-                )))
+                let bound = "more than --timeout allows (10 minutes by default)";
+                Err(ended(format!("{why}; Retry-After is {pause}, {bound}")))
             }
             Next::End => Err(ended(why)),
         }
@@ -220,7 +218,7 @@ fn error_of(response: &Response) -> Option<String> {
     let place = place.and_then(|place| response.url().join(place).ok());
     let place = place.map_or_else(|| format!("{location:?}"), |place| told(&place).to_string());
     Some(format!(
-        "{url} redirects to {place}, which is not followed: nothing is fetched from there, or there were twenty before it"
+        "{url} redirects to {place}, which is not followed: not an http or https URL, or more than twenty redirects"
     ))
 }
 
@@ -229,13 +227,13 @@ fn unasked(fetch: &Fetch, status: StatusCode) -> Option<&'static str> {
     let says = |names: &[HeaderName]| names.iter().any(|name| fetch.headers.contains_key(name));
     match status {
         StatusCode::SWITCHING_PROTOCOLS => {
-            Some("101 Switching Protocols, and there is no other to speak")
+            Some("101 Switching Protocols without an Upgrade in the request")
         }
         StatusCode::NOT_MODIFIED if !says(&CONDITIONS) => {
-            Some("304 Not Modified, and nobody asked whether it was")
+            Some("304 Not Modified to an unconditional request")
         }
         StatusCode::PARTIAL_CONTENT if !says(&[RANGE]) => {
-            Some("206 Partial Content, and nobody asked for a part")
+            Some("206 Partial Content to a request without Range")
         }
         _ => None,
     }

@@ -17,7 +17,7 @@ pub(super) fn config(fetch: &Fetch) -> Result<ClientConfig, String> {
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
     let builder = builder
         .with_safe_default_protocol_versions()
-        .map_err(|why| format!("TLS cannot be spoken: {why}"))?;
+        .map_err(|why| format!("TLS cannot be used: {why}"))?;
     let mut config = if fetch.insecure {
         let anyone = Arc::new(Anyone(provider));
         let builder = builder.dangerous().with_custom_certificate_verifier(anyone);
@@ -43,7 +43,7 @@ fn roots(cacert: Option<&Path>) -> Result<RootCertStore, String> {
     if let Some(path) = cacert.filter(|_| roots.is_empty()) {
         let path = path.display();
         return Err(format!(
-            "--cacert {path}: there is no certificate in it, in PEM form"
+            "--cacert {path}: it contains no certificate in PEM form"
         ));
     }
     // Without any, http works all the same, and https fails verification.

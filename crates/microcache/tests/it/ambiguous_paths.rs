@@ -223,7 +223,7 @@ fn nothing_goes_past_a_route_that_decides_who_gets_in() {
         "/%6Cive/a",
     ] {
         let answer = proxy.get(target);
-        answer.assert_is(400, "The path can be read in more than one way.\n");
+        answer.assert_is(400, "The path is ambiguous.\n");
         assert_eq!(answer.cache().get("detail"), Some("ambiguous-path"));
         assert_eq!(Http2::connect(proxy.address()).get(target).status(), 400);
     }

@@ -263,7 +263,7 @@ fn signals_without_a_meaning_are_ignored() {
     origin.on("/").reply(Reply::new(200).body("x"));
     for signal in ["HUP", "USR1"] {
         proxy.signal(signal);
-        proxy.output_with(&format!("SIG{signal} has no meaning here"));
+        proxy.output_with(&format!("SIG{signal} is ignored"));
         assert!(proxy.is_running());
     }
     proxy.get("/").assert_is(200, "x");
@@ -344,7 +344,7 @@ fn an_interrupt_ends_without_the_delay() {
     assert!(proxy.wait().success());
     let mut proxy = Proxy::start(&origin, &["--drain-delay", "1h"]);
     proxy.terminate();
-    proxy.output_with("new connections are served for 3600s");
+    proxy.output_with("new connections are accepted for another 3600s");
     proxy.signal("INT");
     assert!(proxy.wait().success());
 }
@@ -355,7 +355,7 @@ fn a_delay_that_is_over_ends_in_finishing() {
     let mut proxy = Proxy::start(&origin, &["--drain-delay", "10ms"]);
     proxy.terminate();
     assert!(proxy.wait().success());
-    proxy.output_with("finishing the requests under way");
+    proxy.output_with("finishing the requests in progress");
 }
 
 #[test]

@@ -168,7 +168,7 @@ fn addresses_that_hold_all_places_for_uploads_give_way_to_a_newcomer() {
     assert_eq!(ended.status, 503, "{}", ended.text());
     assert_eq!(ended.field("retry-after"), Some("1"));
     assert_eq!(ended.cache().get("detail"), Some("origin-busy"));
-    proxy.output_with("gave way to the first one of another address");
+    proxy.output_with("was ended to admit the first one of another address");
 }
 
 #[test]
@@ -296,7 +296,7 @@ fn one_address_does_not_make_the_stampede_that_waiting_prevents() {
     }
     let said = proxy.output_with("trusted_proxies");
     assert!(
-        said.contains("a request of 127.0.0.2 was answered 503"),
+        said.contains("a request from 127.0.0.2 was answered 503"),
         "{said}"
     );
     waiting.push(proxy.ask("/"));

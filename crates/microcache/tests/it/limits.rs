@@ -56,7 +56,7 @@ fn one_address_does_not_take_what_others_need() {
     }
     let counted = refused(admin, "address");
     assert!(counted >= 5, "{counted}");
-    let line = "127.0.0.1 has 10 connections, none of which waits for a request";
+    let line = "127.0.0.1 has 10 connections and none of them is idle";
     let said = proxy.output_with(line);
     assert_eq!(said.matches(line).count(), 1, "{said}");
     gate.open();

@@ -129,11 +129,11 @@ fn what_a_health_check_saw_is_told() {
     origin.on("/health").reply(unwell).reply(well);
     let check = "health_check = { path = \"/health\", interval = \"1s\", timeout = \"1s\", rise = 1, fall = 1 }";
     let proxy = Proxy::with_config(&format!("origin = \"{}\"\n{check}\n", origin.url()));
-    let who = format!("microcache: origin {} is", origin.address());
-    let saw = "not well, its health check says: GET /health was answered 503, not 200 to 399";
+    let who = format!("microcache: origin {}", origin.address());
+    let saw = "fails its health check: GET /health was answered 503, not 200 to 399";
     assert_eq!(told(&proxy, &format!("{who} {saw}")), 1);
     assert_eq!(
-        told(&proxy, &format!("{who} well again, its health check says")),
+        told(&proxy, &format!("{who} passes its health check again")),
         1
     );
 }
@@ -191,7 +191,7 @@ fn that_the_queue_before_the_origin_is_full_is_told_and_counted() {
 fn a_tls_terminator_that_is_not_trusted_is_told_of_once() {
     const HTTPS: [&str; 1] = ["X-Forwarded-Proto: https"];
     const STANDARD: [&str; 1] = ["Forwarded: for=192.0.2.1;proto=https"];
-    const LINE: &str = "microcache: 127.0.0.1 says that its visitor came by https";
+    const LINE: &str = "microcache: 127.0.0.1 forwards a request as https";
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &[]);
     origin.on("/plain").reply(Reply::new(200).body("x"));

@@ -25,7 +25,7 @@ fn requests_that_come_back_are_stopped_at_once() {
     }
     let response = outer.get("/page");
     assert_eq!(response.status, 502, "{response:?}");
-    outer.output_with("leads back here");
+    outer.output_with("leads to this server");
 }
 
 #[test]

@@ -534,7 +534,7 @@ fn who_is_told_to_drain_finishes_and_ends() {
     assert_eq!(operator.get("/v1/ready")["ready"], true);
     assert_eq!(operator.ask("POST", "/v1/drain", None).status, 202);
     assert!(proxy.wait().success());
-    proxy.output_with("finishing the requests under way");
+    proxy.output_with("finishing the requests in progress");
 }
 
 #[test]

@@ -172,8 +172,8 @@ fn who_may_not_say_it_is_closed_and_never_believed() {
     }
     assert_eq!(refused(admin, "proxy-malformed"), 6);
     assert_eq!(origin.count("/"), 1);
-    proxy.output_with("127.0.0.2 begins with the PROXY protocol, and is not in");
-    proxy.output_with("127.0.0.1 is in `proxy_protocol`, and does not begin with it: ");
+    proxy.output_with("127.0.0.2 sends a PROXY header, but is not in");
+    proxy.output_with("127.0.0.1 is in `proxy_protocol`, but sent no valid PROXY header: ");
 }
 
 #[test]

@@ -84,7 +84,7 @@ fn so_many_misses_are_let_through_and_any_number_of_hits() {
     assert!(metrics.contains(sample), "{metrics}");
     let said = proxy.output();
     assert!(
-        said.contains("127.0.0.1 was answered 429: its route lets through 2/h by address"),
+        said.contains("127.0.0.1 was answered 429: the rate limit of the route is 2/h by address"),
         "{said}"
     );
 }

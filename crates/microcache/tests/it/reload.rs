@@ -242,7 +242,8 @@ fn a_file_with_mistakes_is_refused_whole_with_all_of_them() {
         detail.contains(".toml:3:1: unknown option `colour`"),
         "{detail}"
     );
-    server.wait_for_line("configuration not reloaded (asked for), the one in force stays: ");
+    server
+        .wait_for_line("configuration not reloaded (requested), the current one stays in force: ");
     let line = server.proxy.output();
     assert!(
         line.contains(":1:7: expected a number and a unit"),
@@ -383,8 +384,9 @@ fn a_signal_and_a_changed_file_reload_too() {
     server.write("ttl = \"11m\"\nreload_on_change = true\n");
     server.wait_for_line("configuration reloaded (a file has changed); changed: ttl");
     server.write("ttl = 5\n");
-    server
-        .wait_for_line("configuration not reloaded (a file has changed), the one in force stays: ");
+    server.wait_for_line(
+        "configuration not reloaded (a file has changed), the current one stays in force: ",
+    );
     server.write("ttl = \"12m\"\n");
     eventually("the file to be read", || {
         let config = json(&server.ask("GET", "/v1/config"));

@@ -219,7 +219,7 @@ fn operators_see_what_is_withheld() {
     let lines = |part: &str| log.lines().filter(|line| line.contains(part)).count();
     assert_eq!(lines("`x-tenant`"), 1, "{log}");
     assert_eq!(
-        lines("a request for everyone goes to the application without"),
+        lines("a shared fetch omits the client's field"),
         32,
         "{log}"
     );

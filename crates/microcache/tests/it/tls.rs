@@ -370,7 +370,11 @@ fn certificates_change_under_load_and_nobody_loses_a_connection() {
         eventually("the refusal", || {
             site.proxy.output().contains(&told).then_some(())
         });
-        assert!(site.proxy.output().contains("the one in force stays"));
+        assert!(
+            site.proxy
+                .output()
+                .contains("the current one stays in force")
+        );
         idle.get("/").assert_hit();
         stop.store(true, Ordering::Relaxed);
         assert!(busy.join().expect("no request is lost") > 0);
@@ -540,7 +544,7 @@ fn what_cannot_be_used_is_refused_at_the_start_with_its_name_and_a_remedy() {
     let origin = "http://127.0.0.1:9";
     for (flags, told) in [
         (&["--tls", old.name()][..], "expired on 2001-01-01"),
-        (&["--tls", &foreign], "is not the one of the certificate in"),
+        (&["--tls", &foreign], "does not match the certificate in"),
         (
             &["--tls", "/absent.pem,/absent.key"],
             "cannot read /absent.pem: No such file",
@@ -579,7 +583,10 @@ fn a_key_that_everybody_may_read_is_warned_of() {
     fs::set_permissions(certificate.path(), everybody).expect("it is ours");
     let flags = ["--tls", certificate.name(), "--tls-listen", "127.0.0.1:0"];
     let proxy = Proxy::start(&origin, &flags);
-    let told = format!("every user of this machine may read {}", certificate.name());
+    let told = format!(
+        "{} is readable by every user of this machine",
+        certificate.name()
+    );
     eventually("the warning", || {
         proxy.output().contains(&told).then_some(())
     });

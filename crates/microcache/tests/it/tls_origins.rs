@@ -243,7 +243,7 @@ fn what_cannot_vouch_is_refused_at_the_start() {
     old.renew(&["us"], 2001);
     for (flags, told) in [
         (&["--origin-ca", "/absent"][..], "cannot read /absent"),
-        (&["--origin-ca", empty.name()], "holds no certificate"),
+        (&["--origin-ca", empty.name()], "contains no certificate"),
         (
             &[
                 "--origin-ca",

@@ -18,8 +18,8 @@ impl Glob {
         if looks_like_a_regex(text) {
             return Err(match from_regex(text) {
                 Some(pattern) => format!("a path is not a regular expression: write \"{pattern}\""),
-                None => "a path is no regular expression: `*` stands for any run of characters, and several \
-                         paths are a list"
+                None => "a path is not a regular expression: `*` matches any run of characters, and several paths \
+                         are a list"
                     .to_owned(),
             });
         }

@@ -18,7 +18,7 @@ pub(crate) enum ProxyHeaderError {
     #[error("{0}")]
     Malformed(#[from] BadProxyHeader),
     /// The header did not arrive in time.
-    #[error("nothing came in time (client_head_timeout)")]
+    #[error("timed out (client_head_timeout)")]
     Late,
     /// The connection failed or was closed.
     #[error("{0}")]

@@ -172,7 +172,7 @@ impl BodyDecoder {
             return Ok(None);
         }
         if !is_extension(&rest[..extension]) {
-            return Err("a chunk extension that is none");
+            return Err("an invalid chunk extension");
         }
         let size = size
             .iter()

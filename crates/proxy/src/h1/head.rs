@@ -104,12 +104,12 @@ impl BadRequest {
     /// Method that is not supported.
     pub(crate) const METHOD: Self = Self {
         status: 405,
-        reason: "this method is not taken here",
+        reason: "this method is not supported",
     };
     /// Request without TLS on a listener with TLS.
     pub(crate) const NOT_TLS: Self = Self {
         status: 400,
-        reason: "this port takes requests by TLS: the address begins with https://",
+        reason: "this port requires TLS: use an https:// URL",
     };
     /// Head that did not arrive in time.
     pub(crate) const TIMEOUT: Self = Self {
@@ -251,7 +251,7 @@ fn request_line<'a>(
     };
     if *separator != b' ' {
         return Err(BadRequest::malformed(
-            "a byte that no request target may have",
+            "an invalid byte in the request target",
         ));
     }
     if target.is_empty() {

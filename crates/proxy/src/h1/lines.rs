@@ -23,7 +23,7 @@ pub(super) fn line(bytes: &[u8]) -> Result<Option<ParsedLine<'_>>, &'static str>
         Some(b':') => return Err("a field without a name"),
         Some(b' ' | b'\t') if name_end == 0 => return Err("a folded line"),
         Some(b' ' | b'\t') => return Err("white space before a colon"),
-        Some(_) => return Err("a byte that no field name may have"),
+        Some(_) => return Err("an invalid byte in a field name"),
     }
     let (name, rest) = bytes.split_at(name_end);
     let rest = &rest[1..];

@@ -40,7 +40,7 @@ pub fn split_target<'a>(method: &[u8], target: &'a [u8]) -> Result<RequestTarget
     }
     match target {
         _ if target_span(target) != target.len() => Err(BadRequest::malformed(
-            "a byte that no request target may have",
+            "an invalid byte in the request target",
         )),
         [b'/', ..] => Ok(RequestTarget::Origin(target)),
         b"*" if method == b"OPTIONS" => Ok(RequestTarget::Asterisk),
@@ -54,7 +54,9 @@ fn split_absolute<'a>(method: &[u8], target: &'a [u8]) -> Result<RequestTarget<'
     } else if let Some(rest) = strip_scheme(target, b"https://") {
         (true, rest)
     } else {
-        return Err(BadRequest::malformed("the request target has no form"));
+        return Err(BadRequest::malformed(
+            "the form of the request target is invalid",
+        ));
     };
     let end = rest
         .iter()

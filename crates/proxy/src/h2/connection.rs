@@ -341,7 +341,7 @@ impl<'a> Http2ServerConnection<'a> {
             return Some(PREFACE.len());
         }
         if !PREFACE.starts_with(input) {
-            self.leave(ErrorCode::Protocol, "not the preface of HTTP/2");
+            self.leave(ErrorCode::Protocol, "not the HTTP/2 preface");
         }
         None
     }
@@ -351,7 +351,7 @@ impl<'a> Http2ServerConnection<'a> {
         match fault {
             ProtocolError::Connection(reason, what) => self.leave(reason, what),
             ProtocolError::Stream(stream, reason, _) => {
-                let what = "too many streams that had to be reset";
+                let what = "too many streams reset because of errors";
                 self.reset(stream, reason);
                 if let Err(calm) = self.flood_limits.stream_errors.spend(self.now, what) {
                     self.fail(calm);

@@ -127,7 +127,7 @@ pub fn read(input: &[u8]) -> Result<Option<(Frame<'_>, usize)>, BadFrame> {
     let length = HEADER + payload_length;
     let bad = |fault| BadFrame { fault, length };
     if payload_length > MAX_PAYLOAD {
-        let what = "a frame that is longer than allowed";
+        let what = "a frame that exceeds SETTINGS_MAX_FRAME_SIZE";
         return Err(bad(ProtocolError::Connection(ErrorCode::FrameSize, what)));
     }
     let Some(payload) = rest.get(..payload_length) else {
@@ -180,7 +180,7 @@ impl Header {
                 self.on_a_stream()?;
                 Frame::Reset {
                     stream,
-                    code: number(payload).ok_or(wrong_size("RST_STREAM of another length"))?,
+                    code: number(payload).ok_or(wrong_size("RST_STREAM of wrong length"))?,
                 }
             }
             kind::SETTINGS => self.settings(payload)?,
@@ -191,7 +191,7 @@ impl Header {
                 self.on_no_stream()?;
                 let opaque = *payload
                     .as_array()
-                    .ok_or(wrong_size("PING of another length"))?;
+                    .ok_or(wrong_size("PING of wrong length"))?;
                 if self.has(flag::ACK) {
                     Frame::Pong(opaque)
                 } else {
@@ -221,16 +221,14 @@ impl Header {
 
     fn on_a_stream(self) -> Result<(), ProtocolError> {
         if self.stream == 0 {
-            return Err(ProtocolError::protocol("a frame of a stream without one"));
+            return Err(ProtocolError::protocol("a stream frame on stream 0"));
         }
         Ok(())
     }
 
     fn on_no_stream(self) -> Result<(), ProtocolError> {
         if self.stream != 0 {
-            return Err(ProtocolError::protocol(
-                "a frame of the connection on a stream",
-            ));
+            return Err(ProtocolError::protocol("a connection frame on a stream"));
         }
         Ok(())
     }
@@ -239,7 +237,7 @@ impl Header {
         if !self.has(flag::PADDED) {
             return Ok(payload);
         }
-        let too_long = ProtocolError::protocol("more padding than there is of the frame");
+        let too_long = ProtocolError::protocol("more padding than payload");
         let (padding, rest) = payload
             .split_first()
             .ok_or(wrong_size("a padded frame without padding"))?;
@@ -266,10 +264,7 @@ impl Header {
         self.on_a_stream()?;
         let of_stream = |reason, what| ProtocolError::Stream(self.stream, reason, what);
         let Some(priority) = payload.as_array::<5>() else {
-            return Err(of_stream(
-                ErrorCode::FrameSize,
-                "PRIORITY of another length",
-            ));
+            return Err(of_stream(ErrorCode::FrameSize, "PRIORITY of wrong length"));
         };
         if depends_on(*priority) == self.stream {
             let what = "a stream that depends on itself";
@@ -283,19 +278,21 @@ impl Header {
         match payload.len() {
             0 if self.has(flag::ACK) => Ok(Frame::SettingsTaken),
             length if self.has(flag::ACK) || length % 6 != 0 => {
-                Err(wrong_size("SETTINGS of a length that they cannot have"))
+                Err(wrong_size("SETTINGS of wrong length"))
             }
             _ => Ok(Frame::Settings(payload)),
         }
     }
 
     fn window_update(self, payload: &[u8]) -> Result<Frame<'_>, ProtocolError> {
-        let increment = number(payload).ok_or(wrong_size("WINDOW_UPDATE of another length"))?;
+        let increment = number(payload).ok_or(wrong_size("WINDOW_UPDATE of wrong length"))?;
         let stream = self.stream;
         match increment & 0x7fff_ffff {
-            0 if stream == 0 => Err(ProtocolError::protocol("a window is opened by nothing")),
+            0 if stream == 0 => Err(ProtocolError::protocol(
+                "WINDOW_UPDATE with an increment of 0",
+            )),
             0 => {
-                let what = "a window is opened by nothing";
+                let what = "WINDOW_UPDATE with an increment of 0";
                 Err(ProtocolError::Stream(stream, ErrorCode::Protocol, what))
             }
             increment => Ok(Frame::WindowUpdate { stream, increment }),
@@ -308,7 +305,7 @@ impl Header {
             .split_first_chunk::<4>()
             .ok_or(wrong_size("PRIORITY_UPDATE that is too short"))?;
         match u32::from_be_bytes(*stream) & 0x7fff_ffff {
-            0 => Err(ProtocolError::protocol("PRIORITY_UPDATE of no stream")),
+            0 => Err(ProtocolError::protocol("PRIORITY_UPDATE for stream 0")),
             stream => Ok(Frame::PriorityUpdate { stream, value }),
         }
     }

@@ -96,16 +96,16 @@ impl Http2ServerConnection<'_> {
             (Some(block), Some(Frame::Continuation { stream, .. })) if stream == block.stream => {
                 Ok(())
             }
-            (Some(_), _) => Err(ProtocolError::protocol("a frame within a field block")),
+            (Some(_), _) => Err(ProtocolError::protocol("a frame inside a field block")),
             (None, Some(Frame::Continuation { .. })) => {
-                Err(ProtocolError::protocol("CONTINUATION of nothing"))
+                Err(ProtocolError::protocol("CONTINUATION without HEADERS"))
             }
             (None, _) => Ok(()),
         }
     }
 
     fn noise(&mut self) -> Result<(), ProtocolError> {
-        let what = "too many frames that change nothing";
+        let what = "too many frames without effect";
         self.flood_limits.noise.spend(self.now, what)
     }
 
@@ -117,7 +117,7 @@ impl Http2ServerConnection<'_> {
         self.theirs.take(payload, |size| encoder.allow(size))?;
         let by = i64::from(self.theirs.window) - i64::from(before);
         self.streams.shift_windows(by).map_err(|_| {
-            let what = "a window that is larger than any may be";
+            let what = "a flow-control window above the maximum";
             ProtocolError::Connection(ErrorCode::FlowControl, what)
         })?;
         write::settings_taken(&mut self.out.bytes);
@@ -127,7 +127,7 @@ impl Http2ServerConnection<'_> {
     fn open_window(&mut self, id: u32, increment: u32) -> Result<(), ProtocolError> {
         let budget = &mut self.flood_limits.window_updates;
         budget.spend(self.now, "too many WINDOW_UPDATE frames")?;
-        let what = "a window that is larger than any may be";
+        let what = "a flow-control window above the maximum";
         if id == 0 {
             let too_large = |_| ProtocolError::Connection(ErrorCode::FlowControl, what);
             return self.window.grow(increment).map_err(too_large);
@@ -145,16 +145,14 @@ impl Http2ServerConnection<'_> {
             return self.noise();
         }
         self.forget(id);
-        let what = "too many requests that were given up";
+        let what = "too many cancelled requests";
         self.flood_limits.resets.spend(self.now, what)
     }
 
     /// Refuses frames other than HEADERS on an idle stream (RFC 9113 §5.1).
     fn not_idle(&self, id: u32) -> Result<(), ProtocolError> {
         if id.is_multiple_of(2) || self.streams.past(id) == InactiveStream::Idle {
-            return Err(ProtocolError::protocol(
-                "a frame on a stream that was not opened",
-            ));
+            return Err(ProtocolError::protocol("a frame on an idle stream"));
         }
         Ok(())
     }
@@ -174,7 +172,7 @@ impl Http2ServerConnection<'_> {
             let budget = &mut self.flood_limits.tiny_data;
             budget.spend(self.now, "too many tiny DATA frames")?;
         }
-        let exceeded = "more than the connection's window allows";
+        let exceeded = "DATA beyond the connection's flow-control window";
         let arrived = self.receive_window.arrived(flow);
         arrived.map_err(|_| ProtocolError::Connection(ErrorCode::FlowControl, exceeded))?;
         let Some(stream) = self.streams.get(id) else {
@@ -183,17 +181,17 @@ impl Http2ServerConnection<'_> {
             if self.streams.past(id) == InactiveStream::CutShort {
                 return Ok(());
             }
-            let what = "DATA on a stream that had ended";
+            let what = "DATA on a closed stream";
             return Err(ProtocolError::Connection(ErrorCode::StreamClosed, what));
         };
         if !stream.is_open {
             self.release(flow);
-            let what = "DATA behind the end of a stream";
+            let what = "DATA after the end of a stream";
             return Err(ProtocolError::Stream(id, ErrorCode::StreamClosed, what));
         }
         if stream.receive_window.arrived(flow).is_err() {
             self.release(flow);
-            let what = "more than the stream's window allows";
+            let what = "DATA beyond the stream's flow-control window";
             return Err(ProtocolError::Stream(id, ErrorCode::FlowControl, what));
         }
         self.take_content(cx, id, data, flow, ends)
@@ -286,7 +284,7 @@ impl Http2ServerConnection<'_> {
     ) -> Result<(), ProtocolError> {
         let stream = self.streams.get(id);
         if !stream.is_some_and(|stream| stream.is_open) {
-            let what = "a field section behind the end of a stream";
+            let what = "a field section after the end of a stream";
             return Err(ProtocolError::Stream(id, ErrorCode::StreamClosed, what));
         }
         if !ends {

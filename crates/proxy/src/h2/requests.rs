@@ -58,16 +58,16 @@ impl Http2ServerConnection<'_> {
             }
         };
         if self.is_misdirected(head.host) {
-            let reason = "this connection is not one to that host: its certificate is for others";
+            let reason = "the certificate of this connection does not cover this host";
             let page = self.session.refuse(421, reason, Version::HTTP_2);
             self.answer_now(id, !ends, head.method == b"HEAD", &page);
             return Ok(());
         }
         if ends && head.length.is_some_and(|length| length > 0) {
-            return Err(malformed("content that was announced and is not there"));
+            return Err(malformed("no content despite content-length"));
         }
         let Ok(method) = Method::from_bytes(head.method) else {
-            return Err(malformed("a method that may not be"));
+            return Err(malformed("an invalid method"));
         };
         let asked = StreamRequest {
             id,

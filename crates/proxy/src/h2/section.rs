@@ -108,9 +108,9 @@ impl FieldSection {
     }
 
     fn pseudo(&mut self, name: &[u8], value: &[u8]) -> Result<(), SectionError> {
-        const TWICE: SectionError =
-            SectionError::Malformed("a pseudo-header field that is there twice");
-        const LATE: SectionError = SectionError::Malformed("a pseudo-header field behind others");
+        const TWICE: SectionError = SectionError::Malformed("a duplicate pseudo-header field");
+        const LATE: SectionError =
+            SectionError::Malformed("a pseudo-header field after regular fields");
         if self.begun {
             return Err(LATE);
         }
@@ -123,9 +123,7 @@ impl FieldSection {
             b":protocol" => Some(&mut self.protocol),
             _ => None,
         };
-        let place = place.ok_or(SectionError::Malformed(
-            "a pseudo-header field that is none",
-        ))?;
+        let place = place.ok_or(SectionError::Malformed("an unknown pseudo-header field"))?;
         let start = self.words.len();
         self.words.extend_from_slice(value);
         match place.replace(start..self.words.len()) {
@@ -135,8 +133,8 @@ impl FieldSection {
     }
 
     fn field(&mut self, name: &[u8], value: &[u8]) -> Result<(), SectionError> {
-        const NAME: SectionError = SectionError::Malformed("a field name that may not be");
-        const VALUE: SectionError = SectionError::Malformed("a field value that may not be");
+        const NAME: SectionError = SectionError::Malformed("an invalid field name");
+        const VALUE: SectionError = SectionError::Malformed("an invalid field value");
         self.begun = true;
         let is_name = span(name, TOKEN) == name.len()
             && !name.is_empty()
@@ -152,10 +150,10 @@ impl FieldSection {
             // RFC 9113 §8.2.2.
             b"connection" | b"keep-alive" | b"proxy-connection" | b"transfer-encoding"
             | b"upgrade" => {
-                return Err(SectionError::Malformed("a field of the connection"));
+                return Err(SectionError::Malformed("a connection-specific field"));
             }
             b"te" if !value.eq_ignore_ascii_case(b"trailers") => {
-                return Err(SectionError::Malformed("te that is not trailers"));
+                return Err(SectionError::Malformed("te other than trailers"));
             }
             b"cookie" => {
                 if !self.cookies.is_empty() {
@@ -185,7 +183,7 @@ impl FieldSection {
     }
 
     fn content_length(&mut self, value: &[u8]) -> Result<(), SectionError> {
-        const LENGTH: SectionError = SectionError::Malformed("content-length is no length");
+        const LENGTH: SectionError = SectionError::Malformed("content-length is not a number");
         let digits = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
         let number = std::str::from_utf8(value).ok().filter(|_| digits);
         let length: u64 = number.and_then(|it| it.parse().ok()).ok_or(LENGTH)?;
@@ -209,14 +207,11 @@ impl FieldSection {
         if let Some(protocol) = protocol {
             // It is appended to the lines.
             if protocol.is_empty() || span(protocol, TOKEN) != protocol.len() {
-                return Err(SectionError::Malformed("a protocol that may not be"));
+                return Err(SectionError::Malformed("an invalid :protocol"));
             }
             // RFC 9220 §3: 501 for an unknown protocol. Others cannot be translated to an HTTP/1 upgrade.
             if !protocol.eq_ignore_ascii_case(tunnel::PROTOCOL) {
-                return Err(SectionError::Refused(
-                    501,
-                    "a protocol that is not spoken through here",
-                ));
+                return Err(SectionError::Refused(501, "an unsupported :protocol"));
             }
             tunnel::ask_in_http1(&mut self.lines);
         }
@@ -224,7 +219,7 @@ impl FieldSection {
         let word = |range: &Option<Range<usize>>| range.clone().and_then(|it| self.words.get(it));
         let method = word(&self.method).ok_or(SectionError::Malformed("no :method"))?;
         if method.is_empty() || span(method, TOKEN) != method.len() {
-            return Err(SectionError::Malformed("a method that may not be"));
+            return Err(SectionError::Malformed("an invalid method"));
         }
         if is_tunnel && method != b"CONNECT" {
             return Err(SectionError::Malformed(":protocol without CONNECT"));
@@ -235,12 +230,14 @@ impl FieldSection {
             return Err(if self.scheme.is_some() || self.path.is_some() {
                 SectionError::Malformed("CONNECT with a scheme or a path")
             } else {
-                SectionError::Refused(405, "this method is not taken here")
+                SectionError::Refused(405, "this method is not supported")
             });
         }
         let scheme = word(&self.scheme).ok_or(SectionError::Malformed("no :scheme"))?;
         if !scheme.eq_ignore_ascii_case(b"https") && !scheme.eq_ignore_ascii_case(b"http") {
-            return Err(SectionError::Malformed("a scheme that is not HTTP's"));
+            return Err(SectionError::Malformed(
+                "a scheme other than http and https",
+            ));
         }
         let target = word(&self.path).ok_or(SectionError::Malformed("no :path"))?;
         Ok(DecodedHead {
@@ -259,13 +256,13 @@ impl FieldSection {
         match target {
             [b'/', ..] => {}
             b"*" if method == b"OPTIONS" => {}
-            _ => return Err(SectionError::Malformed("a :path that is none")),
+            _ => return Err(SectionError::Malformed("an invalid :path")),
         }
         if target.len() > self.limits.target {
             return Err(SectionError::Refused(414, "the request target is too long"));
         }
         if target_span(target) != target.len() {
-            let what = "a byte that no request target may have";
+            let what = "an invalid byte in the request target";
             return Err(SectionError::Refused(400, what));
         }
         Ok(target)
@@ -295,9 +292,7 @@ fn host<'a>(
     if field.is_none_or(same) {
         Ok(host)
     } else {
-        Err(SectionError::Malformed(
-            "host says something else than :authority",
-        ))
+        Err(SectionError::Malformed("host differs from :authority"))
     }
 }
 

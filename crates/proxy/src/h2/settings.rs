@@ -54,7 +54,7 @@ impl Settings {
                     set_table_size(self.table_size);
                 }
                 id::INITIAL_WINDOW_SIZE if value > LARGEST => {
-                    let what = "a window that is larger than any may be";
+                    let what = "a flow-control window above the maximum";
                     return Err(ProtocolError::Connection(ErrorCode::FlowControl, what));
                 }
                 id::INITIAL_WINDOW_SIZE => self.window = value,
@@ -64,7 +64,7 @@ impl Settings {
                     return Err(ProtocolError::protocol("a setting that is neither 0 nor 1"));
                 }
                 id::MAX_FRAME_SIZE if !(16_384..1 << 24).contains(&value) => {
-                    return Err(ProtocolError::protocol("a frame size that may not be"));
+                    return Err(ProtocolError::protocol("an invalid maximum frame size"));
                 }
                 // RFC 9113 §6.5.2: unknown settings are ignored.
                 _ => {}

@@ -81,16 +81,16 @@ impl Http2Streams {
     pub(super) fn open(&mut self, id: u32) -> Result<(), ProtocolError> {
         if id.is_multiple_of(2) {
             return Err(ProtocolError::protocol(
-                "a client's stream with an even number",
+                "a client stream with an even number",
             ));
         }
         match self.past(id) {
             InactiveStream::Idle => {}
             InactiveStream::Skipped | InactiveStream::CutShort => {
-                return Err(ProtocolError::protocol("a stream that is opened too late"));
+                return Err(ProtocolError::protocol("a stream opened after GOAWAY"));
             }
             InactiveStream::Ended => {
-                let what = "a stream that is opened again";
+                let what = "a stream opened twice";
                 return Err(ProtocolError::Connection(ErrorCode::StreamClosed, what));
             }
         }

@@ -131,7 +131,7 @@ impl Http2ServerConnection<'_> {
         if self.stall.deadline().is_some_and(|it| now >= it) {
             self.leave(
                 ErrorCode::EnhanceYourCalm,
-                "the connection's window stays closed",
+                "the connection's flow-control window stays closed",
             );
             return true;
         }
@@ -142,10 +142,7 @@ impl Http2ServerConnection<'_> {
         if is_late(self.partial, timeouts.body.max(timeouts.head))
             || in_block && is_late(self.partial, timeouts.head)
         {
-            self.leave(
-                ErrorCode::EnhanceYourCalm,
-                "a frame that does not come to its end",
-            );
+            self.leave(ErrorCode::EnhanceYourCalm, "an incomplete frame timed out");
             return true;
         }
         if self.streams.is_empty() && is_late(Some(self.quiet), timeouts.idle) {
@@ -178,7 +175,7 @@ impl Http2ServerConnection<'_> {
             }
             let deadlines = [sending.stall.deadline(), sending.deadline];
             if deadlines.into_iter().flatten().any(|it| now >= it) {
-                let what = "a window that stays closed";
+                let what = "a flow-control window stays closed";
                 self.fail(ProtocolError::Stream(id, ErrorCode::Cancel, what));
             }
         }

@@ -153,10 +153,10 @@ impl OriginRequestMetrics {
     /// Records a truncated response.
     pub(crate) fn broke_off(&self, why: &BodyError) {
         if let Some(span) = &self.span {
-            span.failed(format!("the answer broke off: {why}"));
+            span.failed(format!("the response was truncated: {why}"));
         }
         self.count_failure();
-        self.error(None, format!("an answer broke off: {why}"));
+        self.error(None, format!("a response was truncated: {why}"));
     }
 
     fn count_failure(&self) {

@@ -140,9 +140,9 @@ impl OngoingRequest {
     fn report_too_many_waiters(&self) {
         let address = self.account.address().unwrap_or_default();
         let line = format!(
-            "a request of {address} was answered 503: as many of that address wait for one page as may (a tenth of `max_waiters`), \
-             or as many fetches are under way as may (`max_fetches`); if it is a proxy or CDN of yours, its clients are told \
-             apart once it is in `trusted_proxies`"
+            "a request from {address} was answered 503: too many requests from that address wait for one page (a \
+             tenth of `max_waiters`), or too many fetches are in progress (`max_fetches`); if it is your proxy or \
+             CDN, add it to `trusted_proxies`, so that its clients are distinguished"
         );
         self.shared.notices.say(Kind::Busy, "waiters", line);
     }

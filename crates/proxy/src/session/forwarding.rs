@@ -190,8 +190,8 @@ impl UntrustedForwarders {
         reported.push(Arc::clone(&peer.text));
         let address = &peer.text;
         Some(format!(
-            "{address} says that its visitor came by https, and the application was told http, because {address} \
-             is not in `trusted_proxies`. If that is your TLS terminator, name it there; else all is well"
+            "{address} forwards a request as https, but the application receives http, because {address} is not in \
+             `trusted_proxies`; if it is your TLS terminator, add it there; otherwise ignore this"
         ))
     }
 }

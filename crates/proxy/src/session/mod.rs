@@ -293,7 +293,7 @@ impl Session {
 
     /// Reports that a limit of HTTP/2 was exceeded.
     pub(crate) fn report_refused(&self, why: Refusal, what: &str) {
-        let line = || format!("{}, by HTTP/2: {what}", self.peer.address());
+        let line = || format!("{}, over HTTP/2: {what}", self.peer.address());
         self.shared.refused(why, line);
     }
 
@@ -301,7 +301,7 @@ impl Session {
     pub(crate) fn refuse_proxy_header(&self) {
         let address = self.peer.address();
         self.shared.refused(Refusal::ProxyUntrusted, || {
-            format!("{address} begins with the PROXY protocol, and is not in `proxy_protocol`: its connections are closed")
+            format!("{address} sends a PROXY header, but is not in `proxy_protocol`: its connections are closed")
         });
     }
 
@@ -485,7 +485,7 @@ impl Session {
         if !self.shared.pseudonym.is_in(fields) {
             return None;
         }
-        let line = "a request came back to where it was sent from: an origin leads back here";
+        let line = "a forwarded request came back: an origin address leads to this server";
         self.shared.notices.say(Kind::Loop, "", line);
         Some(pages::leads_back(now))
     }

@@ -26,7 +26,7 @@ pub(crate) fn refused(status: u16, reason: &str, now: Time) -> Response {
 
 /// Response to a path that another interpretation assigns to a protected route.
 pub(crate) fn ambiguous_path(now: Time) -> Response {
-    let text = "The path can be read in more than one way.";
+    let text = "The path is ambiguous.";
     page(400, text, Detail::AmbiguousPath, now)
 }
 
@@ -34,7 +34,7 @@ pub(crate) fn ambiguous_path(now: Time) -> Response {
 pub(crate) fn elsewhere(host: &[u8], target: &[u8], port: u16, now: Time) -> Response {
     let bare = std::str::from_utf8(without_port(host)).unwrap_or_default();
     if bare.is_empty() || !target.starts_with(b"/") {
-        return refused(400, "requests are taken by TLS only", now);
+        return refused(400, "requests require TLS", now);
     }
     let mut location = format!("https://{bare}").into_bytes();
     if port != 443 {
@@ -42,7 +42,7 @@ pub(crate) fn elsewhere(host: &[u8], target: &[u8], port: u16, now: Time) -> Res
     }
     location.extend_from_slice(target);
     let cache_status = CacheStatus::default();
-    let mut page = plain(308, "This is found by https://", cache_status, now);
+    let mut page = plain(308, "Use https:// for this address.", cache_status, now);
     if let Some(fields) = page.fields.take() {
         let mut with = FieldsBuf::new();
         with.push("Location", location);
@@ -69,7 +69,7 @@ pub(crate) fn challenge(answer: String, now: Time) -> Response {
 
 /// Response to a request that this process has sent itself.
 pub(crate) fn leads_back(now: Time) -> Response {
-    let text = "The way to the application leads back here.";
+    let text = "The origin address leads back to this server.";
     page(502, text, Detail::Loop, now)
 }
 
@@ -99,7 +99,7 @@ pub(crate) fn too_many(limit: &RateLimit, early: TooEarly, now: Time) -> Respons
         ),
         ("RateLimit", format!("\"{policy}\";r=0;t={seconds}")),
     ];
-    let text = "There were too many requests. Please try again in a moment.";
+    let text = "Too many requests. Please try again in a moment.";
     Response {
         outcome: Outcome::Limited,
         ..with(page(429, text, Detail::RateLimited, now), &more)
@@ -127,7 +127,7 @@ pub(crate) fn too_large(now: Time) -> Response {
 
 /// Response to a request whose handling panicked. The panic is in the log.
 pub(crate) fn panicked(now: Time) -> Response {
-    let text = "This request failed. The others go on.";
+    let text = "This request failed because of an internal error.";
     page(500, text, Detail::InternalError, now)
 }
 
@@ -145,7 +145,7 @@ pub(crate) fn not_switched(now: Time) -> Response {
 
 /// Response in place of one that broke off before any of it was sent.
 pub(crate) fn broke_off(now: Time) -> Response {
-    let text = "The application did not give a proper answer.";
+    let text = "The application sent an invalid response.";
     page(502, text, Detail::OriginMalformed, now)
 }
 
@@ -154,7 +154,7 @@ pub(crate) fn failed(failed: &NoResponse, now: Time) -> Response {
     let (status, text) = match &failed.cause {
         Failure::OnlyIfCached => (
             504,
-            "This response is not in the cache, and the request wanted no other.",
+            "This response is not in the cache, and the request has only-if-cached.",
         ),
         Failure::Origin(OriginError::Busy) => (
             503,
@@ -174,13 +174,13 @@ pub(crate) fn failed(failed: &NoResponse, now: Time) -> Response {
         }
         Failure::Origin(OriginError::RequestBody(_)) => (400, "The request body was malformed."),
         Failure::Status(_) | Failure::Origin(_) => {
-            (502, "The application did not give a proper answer.")
+            (502, "The application sent an invalid response.")
         }
         Failure::TooManyWait => (
             503,
-            "Too many requests wait for this. Please try again in a moment.",
+            "Too many requests are waiting for this page. Please try again in a moment.",
         ),
-        Failure::Abandoned => (500, "This request failed. The others go on."),
+        Failure::Abandoned => (500, "This request failed because of an internal error."),
     };
     plain(status, text, failed.cache_status, now)
 }

@@ -60,7 +60,7 @@ impl Session {
         let early = rates.take(limit, request, client, now).err()?;
         self.shared.refused(Refusal::Rate, || {
             format!(
-                "{client} was answered 429: its route lets through {} by {}",
+                "{client} was answered 429: the rate limit of the route is {} by {}",
                 limit.quota, limit.by
             )
         });

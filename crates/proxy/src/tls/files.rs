@@ -80,22 +80,22 @@ impl CertificateFiles {
         let facts = facts.ok_or_else(|| {
             TlsFileError::new(
                 format!("the first certificate in {name} cannot be read"),
-                "have it issued again, or copy the file again",
+                "reissue the certificate, or copy the file again",
             )
         })?;
         if facts.not_after.unix() < now {
             return Err(TlsFileError::new(
                 format!("the certificate in {name} expired on {}", facts.not_after),
-                "renew it; if it is newer than that, set the clock of this machine",
+                "renew it; if it is not expired, correct the clock of this machine",
             ));
         }
         if facts.not_before.unix() > now {
             return Err(TlsFileError::new(
                 format!(
-                    "the certificate in {name} holds from {} on only",
+                    "the certificate in {name} is not valid before {}",
                     facts.not_before
                 ),
-                "use the one before until then, or set the clock of this machine",
+                "use the previous one until then, or correct the clock of this machine",
             ));
         }
         let key = CertifiedKey::from_der(chain, self.read_key()?, provider);
@@ -118,15 +118,15 @@ impl CertificateFiles {
             if memchr::memmem::find(&bytes, b"ENCRYPTED").is_some() {
                 return TlsFileError::new(
                     format!("the key in {name} is protected by a password"),
-                    format!("take it off: openssl pkey -in {name} -out FILE"),
+                    format!("remove the password: openssl pkey -in {name} -out FILE"),
                 );
             }
             let remedy = if self.key.is_some() {
-                "name the file that begins with -----BEGIN PRIVATE KEY-----"
+                "set the file that begins with -----BEGIN PRIVATE KEY-----"
             } else {
-                "name the key's file as well: CERTIFICATE,KEY"
+                "set the file of the key as well: CERTIFICATE,KEY"
             };
-            TlsFileError::new(format!("{name} holds no private key"), remedy)
+            TlsFileError::new(format!("{name} contains no private key"), remedy)
         })
     }
 
@@ -134,14 +134,15 @@ impl CertificateFiles {
         let (certificate, key) = (self.certificate.display(), self.key_file().display());
         match error {
             Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => TlsFileError::new(
-                format!("the key in {key} is not the one of the certificate in {certificate}"),
-                "name the key that the certificate was asked for with; the server's own certificate comes first in its file",
+                format!("the key in {key} does not match the certificate in {certificate}"),
+                "set the key with which the certificate was requested; the server's own certificate must be the \
+                 first in its file",
             ),
             error => TlsFileError::new(
                 format!(
                     "the certificate in {certificate} cannot be used with the key in {key}: {error}"
                 ),
-                "ECDSA with P-256 or P-384, Ed25519, and RSA from 2048 bits on can be used",
+                "supported keys: ECDSA with P-256 or P-384, Ed25519, and RSA of at least 2048 bits",
             ),
         }
     }
@@ -156,11 +157,11 @@ pub(super) fn read_chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, Tl
         Ok(chain) if !chain.is_empty() => Ok(chain),
         Ok(_) if bytes.first() == Some(&0x30) => Err(TlsFileError::new(
             format!("the certificate in {name} is in DER form"),
-            format!("bring it into PEM form: openssl x509 -inform der -in {name} -out FILE"),
+            format!("convert it to PEM: openssl x509 -inform der -in {name} -out FILE"),
         )),
         Ok(_) => Err(TlsFileError::new(
-            format!("{name} holds no certificate"),
-            "name the file that begins with -----BEGIN CERTIFICATE-----, best the one with the whole chain",
+            format!("{name} contains no certificate"),
+            "set the file that begins with -----BEGIN CERTIFICATE-----, preferably the one with the full chain",
         )),
         Err(error) => Err(TlsFileError::new(
             format!("the certificates in {name} cannot be read: {error}"),
@@ -176,8 +177,8 @@ fn read_ocsp(file: &Path) -> Result<Vec<u8>, TlsFileError> {
         return Ok(bytes);
     }
     Err(TlsFileError::new(
-        format!("{} holds no OCSP response in DER form", file.display()),
-        "have it written by `openssl ocsp -respout FILE`",
+        format!("{} contains no OCSP response in DER form", file.display()),
+        "write it with `openssl ocsp -respout FILE`",
     ))
 }
 
@@ -189,10 +190,10 @@ pub(crate) fn read_secrets(file: &Path) -> Result<Vec<Vec<u8>>, TlsFileError> {
         .filter(|line| !line.is_empty())
         .map(<[u8]>::to_vec)
         .collect();
-    let remedy = "make one with: openssl rand -hex 32";
+    let remedy = "create one with: openssl rand -hex 32";
     if secrets.is_empty() {
         return Err(TlsFileError::new(
-            format!("{} holds no secret", file.display()),
+            format!("{} contains no secret", file.display()),
             remedy,
         ));
     }
@@ -216,8 +217,8 @@ pub(crate) fn read_eab_key(file: &Path) -> Result<Vec<u8>, TlsFileError> {
     let key = decoded(bytes.trim_ascii()).filter(|key| !key.is_empty());
     key.ok_or_else(|| {
         TlsFileError::new(
-            format!("{} holds no key in base64", file.display()),
-            "copy the key as the authority shows it, and nothing else",
+            format!("{} contains no key in base64", file.display()),
+            "copy only the key, as the authority shows it",
         )
     })
 }
@@ -252,7 +253,7 @@ pub(crate) fn exposed(file: &Path) -> Option<TlsFileError> {
     (mode & WORLD_READABLE != 0).then(|| {
         let name = file.display();
         TlsFileError::new(
-            format!("every user of this machine may read {name}"),
+            format!("{name} is readable by every user of this machine"),
             format!("chmod o= {name}"),
         )
     })
@@ -267,11 +268,11 @@ fn read(file: &Path) -> Result<Vec<u8>, TlsFileError> {
         Ok(_) if bytes.len() as u64 <= LARGEST_FILE => Ok(bytes),
         Ok(_) => Err(TlsFileError::new(
             format!("{name} is larger than 1 MiB"),
-            "name the file with the certificate or the key alone",
+            "set the file that contains only the certificate or the key",
         )),
         Err(error) => Err(TlsFileError::new(
             format!("cannot read {name}: {error}"),
-            "name a file that the user whom the server runs as may read",
+            "set a file that the user of the server may read",
         )),
     }
 }

@@ -57,7 +57,7 @@ impl IssuedCertificate {
         if chain.len() > LONGEST_CHAIN {
             return Err(format!("there are more than {LONGEST_CHAIN} certificates"));
         }
-        let first = chain.first().ok_or("there is no certificate in it")?;
+        let first = chain.first().ok_or("it contains no certificate")?;
         let facts = CertificateFields::read(first).ok_or("the certificate cannot be read")?;
         if !facts.names.iter().any(|is_for| is_for == name) {
             let names = facts.names.join(", ");
@@ -68,12 +68,12 @@ impl IssuedCertificate {
         }
         if facts.not_before.unix() > now {
             return Err(format!(
-                "the certificate holds from {} on only: is the clock of this machine right?",
+                "the certificate is not valid before {}: is the clock of this machine right?",
                 facts.not_before
             ));
         }
         let key = PrivateKeyDer::from_pem_slice(pem.as_bytes());
-        let key = key.map_err(|_| "there is no private key")?;
+        let key = key.map_err(|_| "it contains no private key")?;
         let key = CertifiedKey::from_der(chain, key, &provider()).map_err(|error| match error {
             Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
                 "the certificate is for another key".to_owned()

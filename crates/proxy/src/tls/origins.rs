@@ -69,7 +69,7 @@ impl OriginTls {
         let builder = ClientConfig::builder_with_provider(provider());
         let versions = builder.with_safe_default_protocol_versions();
         let versions = versions
-            .map_err(|error| TlsFileError::new(format!("TLS cannot be spoken: {error}"), ""))?;
+            .map_err(|error| TlsFileError::new(format!("TLS cannot be used: {error}"), ""))?;
         let authorities = WebPkiServerVerifier::builder_with_provider(roots.into(), provider());
         let verifier = Verifier {
             authorities: authorities.build().map_err(|_| self.nobody_vouches())?,
@@ -97,14 +97,14 @@ impl OriginTls {
         match &self.ca {
             Some(file) => TlsFileError::new(
                 format!(
-                    "no certificate in {} can be used to vouch for origins",
+                    "no certificate in {} can be used to verify origins",
                     file.display()
                 ),
-                "name the file with the certificate of the authority, in PEM form",
+                "set the file with the certificate of the authority, in PEM form",
             ),
             None => TlsFileError::new(
-                "this machine has no certificates that vouch for origins",
-                "install them (ca-certificates), or name your own authority's as `origin_ca`",
+                "this machine has no CA certificates to verify origins",
+                "install them (ca-certificates), or set the file of your own authority as `origin_ca`",
             ),
         }
     }

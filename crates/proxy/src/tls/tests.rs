@@ -498,15 +498,15 @@ fn what_is_issued_is_held_against_what_was_asked_for() {
     let told = why(&good, "a.example", read.not_after);
     assert_eq!(told, "the certificate expired on 2030-01-01");
     let told = why(&good, "a.example", read.not_before - 1);
-    assert!(told.contains("holds from 2025-01-02 on only"), "{told}");
+    assert!(told.contains("is not valid before 2025-01-02"), "{told}");
     let chain = good.split_once("-----BEGIN PRIVATE").unwrap().0;
-    assert_eq!(why(chain, "a.example", NOW), "there is no private key");
+    assert_eq!(why(chain, "a.example", NOW), "it contains no private key");
     let mixed = format!("{chain}{}", other.serialize_pem());
     assert_eq!(
         why(&mixed, "a.example", NOW),
         "the certificate is for another key"
     );
-    assert_eq!(why("", "a.example", NOW), "there is no certificate in it");
+    assert_eq!(why("", "a.example", NOW), "it contains no certificate");
     let many = chain.repeat(11);
     assert!(why(&many, "a.example", NOW).contains("more than 10"));
 }
@@ -564,14 +564,14 @@ fn files_that_cannot_be_used_say_so_with_a_remedy() {
     check(
         &good,
         Some(&foreign),
-        "is not the one of the certificate",
-        "asked for with",
+        "does not match the certificate",
+        "was requested",
     );
-    check(&good, None, "holds no private key", "CERTIFICATE,KEY");
+    check(&good, None, "contains no private key", "CERTIFICATE,KEY");
     check(
         &good,
         Some(&good),
-        "holds no private key",
+        "contains no private key",
         "BEGIN PRIVATE KEY",
     );
     check(
@@ -582,22 +582,27 @@ fn files_that_cannot_be_used_say_so_with_a_remedy() {
     );
     check(&good, Some(&absent), "cannot read", "may read");
     check(&old, Some(&own), "expired on 2021-03-04", "renew");
-    check(&young, Some(&own), "holds from 2030-01-02 on", "clock");
+    check(
+        &young,
+        Some(&own),
+        "is not valid before 2030-01-02",
+        "clock",
+    );
     check(&der, Some(&own), "is in DER form", "openssl x509");
     check(&cut, Some(&own), "cannot be read", "copy");
     check(
         &empty,
         Some(&own),
-        "holds no certificate",
+        "contains no certificate",
         "BEGIN CERTIFICATE",
     );
     check(
         &own,
         Some(&own),
-        "holds no certificate",
+        "contains no certificate",
         "BEGIN CERTIFICATE",
     );
-    check(&large, Some(&own), "larger than 1 MiB", "alone");
+    check(&large, Some(&own), "larger than 1 MiB", "only");
     check(&absent, Some(&own), "cannot read", "may read");
     let mut fine = CertificateFiles {
         certificate: good,
@@ -624,7 +629,7 @@ fn secrets_of_a_fleet_are_long_enough_and_not_for_everybody() {
     let fault = read_secrets(&files.write("short", format!("{long}\nshort"))).unwrap_err();
     assert!(fault.what.contains("secret 2 in"), "{fault:?}");
     let fault = read_secrets(&files.write("empty", "\n")).unwrap_err();
-    assert!(fault.what.contains("holds no secret"), "{fault:?}");
+    assert!(fault.what.contains("contains no secret"), "{fault:?}");
     for (mode, is_exposed) in [(0o600, false), (0o640, false), (0o644, true)] {
         use std::os::unix::fs::PermissionsExt;
         fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();

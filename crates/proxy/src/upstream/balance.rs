@@ -183,16 +183,10 @@ impl Balance {
             let name = Arc::clone(&entry.name);
             drop(book);
             let (kind, line) = match seen {
-                Ok(()) => (
-                    Kind::Well,
-                    format!("{name} is well again, its health check says"),
-                ),
+                Ok(()) => (Kind::Well, format!("{name} passes its health check again")),
                 Err(saw) => (
                     Kind::Unwell,
-                    format!(
-                        "{name} is not well, its health check says: GET {} {saw}",
-                        check.path
-                    ),
+                    format!("{name} fails its health check: GET {} {saw}", check.path),
                 ),
             };
             self.notices.say(kind, &name, line);
@@ -358,7 +352,10 @@ impl ServerAssignment {
 
     /// Records a truncated response.
     pub(super) fn broke_off(&mut self, why: &BodyError) {
-        self.doubt("origin-truncated", &format!("an answer broke off: {why}"));
+        self.doubt(
+            "origin-truncated",
+            &format!("a response was truncated: {why}"),
+        );
     }
 
     /// Logs a failure of the server.

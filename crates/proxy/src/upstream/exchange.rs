@@ -93,7 +93,7 @@ pub(super) async fn exchange(
         match answer.status {
             100 => upload.proceed(),
             101 if context.upgrade && upload.is_complete() => return Ok(answer),
-            101 => return Err(malformed("switched protocols unasked")),
+            101 => return Err(malformed("switched protocols without a request")),
             102..=199 => context.tell(answer),
             _ => {
                 upload.answered();

@@ -174,8 +174,8 @@ impl Group {
     fn say_withheld(&self, route: &str, names: &[String]) {
         for name in names {
             let line = format!(
-                "route {route}: a request for everyone goes to the application without `{name}`, which the client sent; \
-                 if it selects the page, add it to `key.headers` there, or to the application's `Vary`"
+                "route {route}: a shared fetch omits the client's field `{name}`; if it selects the page, add it \
+                 to `key.headers` of the route, or to `Vary` of the application"
             );
             self.notices
                 .say(Kind::Withheld, &format!("{route} {name}"), line);
@@ -349,8 +349,9 @@ impl Group {
     fn say_gave_way(&self) {
         let name = &self.settings.name;
         let line = format!(
-            "upstream group {name}: an upload gave way to the first one of another address, because `max_uploads` are under way: \
-             its address had most of them, or it sent less than 16 KiB/s (the access log has its address: 503, origin-busy)"
+            "upstream group {name}: an upload was ended to admit the first one of another address, because \
+             `max_uploads` are in progress: its address had most of them, or it sent less than 16 KiB/s (the \
+             access log has its address: 503, origin-busy)"
         );
         self.notices
             .say(Kind::Busy, &format!("{name} uploads"), line);
@@ -369,8 +370,8 @@ impl Group {
             ..
         } = &self.settings;
         let line = format!(
-            "upstream group {name} is at its limit: a request found no place among `max_concurrent` \
-             ({max_concurrent}) within `queue_timeout` ({queue_timeout:?}), or `max_queue` ({max_queue}) others waited"
+            "upstream group {name} is at its limit: a request got no permit of `max_concurrent` ({max_concurrent}) \
+             within `queue_timeout` ({queue_timeout:?}), or the queue was full (`max_queue` {max_queue})"
         );
         self.notices.say(Kind::Busy, name, line);
         OriginError::Busy

@@ -90,14 +90,12 @@ impl OriginAddresses {
             None => (Kind::Resolved, format!("{whom}: the name resolves again")),
             Some(why) if self.known.lock().is_empty() => (
                 Kind::Unresolved,
-                format!(
-                    "{whom}: the name does not resolve: {why}; there is no way to it until it does"
-                ),
+                format!("{whom}: the name does not resolve: {why}; unreachable until it does"),
             ),
             Some(why) => (
                 Kind::Unresolved,
                 format!(
-                    "{whom}: the name does not resolve any more: {why}; its last addresses stay in use"
+                    "{whom}: the name no longer resolves: {why}; its last addresses stay in use"
                 ),
             ),
         };

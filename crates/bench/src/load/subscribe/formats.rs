@@ -63,7 +63,7 @@ fn own(report: &SubscribeReport) -> String {
     }
     let _ = writeln!(
         out,
-        "\nreading    took {:.0}% of a core on the busiest thread",
+        "\ncpu        {:.0}% of a core on the busiest thread",
         100.0 * report.busiest
     );
     out
@@ -90,7 +90,7 @@ fn streams(report: &SubscribeReport, out: &mut String) {
     if streams.stalled > 0 {
         let _ = writeln!(out, "stalled    {}", show_count(streams.stalled));
     }
-    let _ = write!(out, "gone       ");
+    let _ = write!(out, "closed     ");
     if streams.gone() == 0 {
         out.push_str("none");
     } else {
@@ -117,7 +117,7 @@ fn streams(report: &SubscribeReport, out: &mut String) {
 fn publications(report: &SubscribeReport, published: &PublicationReport, out: &mut String) {
     let _ = write!(
         out,
-        "published  {}, of which {} arrived everywhere",
+        "published  {}, {} of them delivered to every stream",
         show_count(published.answered.count()),
         show_count(published.complete)
     );

@@ -263,7 +263,7 @@ fn streams_that_end_or_break_are_gone() {
     assert_eq!(missing(&report), [0, 0, 0, 0]);
     assert_eq!(deliveries(&report), 4 * 2 + 3);
     let text = report.write(Format::Tables).expect("it has words");
-    let line = "gone       ended by the server: 1  closed early: 1  malformed answer: 1";
+    let line = "closed     ended by the server: 1  truncated response: 1  malformed response: 1";
     assert!(text.lines().any(|row| row == line), "{text}");
 }
 

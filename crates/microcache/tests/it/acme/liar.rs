@@ -177,7 +177,7 @@ fn what_a_lying_authority_says_is_told_and_never_shown() {
         ),
         (
             Lie::NoCertificate,
-            "the issued certificate: there is no certificate in it",
+            "the issued certificate: it contains no certificate",
         ),
         (Lie::Endless, "issuing: https://localhost:"),
         (Lie::NoJson, "the account: its answer cannot be parsed"),

@@ -32,7 +32,7 @@ fn a_file_in_its_place_or_none_that_can_be_made_is_said_and_does_not_matter() {
         );
         assert_eq!(fetched.err.lines().count(), 1, "{}", fetched.err);
         assert!(
-            fetched.err.contains("it goes on without a cache"),
+            fetched.err.contains("continuing without a cache"),
             "{}",
             fetched.err
         );

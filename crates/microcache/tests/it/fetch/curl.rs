@@ -93,7 +93,7 @@ fn what_fails_for_now_is_tried_again() {
     for target in ["/busy", "/gone", "/breaks", "/kept"] {
         let run = place.run(&["--retry", "1", "-o", "file", &url(target)]);
         assert_eq!(run.code, 0, "{target}: {}", run.err);
-        assert!(run.err.contains("tried again in 1 s"), "{}", run.err);
+        assert!(run.err.contains("retrying in 1 s"), "{}", run.err);
         assert_eq!(run.err.lines().count(), 1, "{}", run.err);
         let file = fs::read_to_string(place.path("file")).expect("it is there");
         assert_eq!(file, "the page", "{target}");
@@ -130,13 +130,7 @@ fn what_does_not_go_by_is_not_tried_again() {
         (&[][..], "/none", 4, "", "answered 404"),
         (&[], "/years", 4, "", "it asks for 11574 days"),
         (&["--no-fail"], "/years", 0, "no", ""),
-        (
-            &["-m", "100"],
-            "/late",
-            4,
-            "",
-            "longer than --timeout allows",
-        ),
+        (&["-m", "100"], "/late", 4, "", "more than --timeout allows"),
         (&["-d", "a=1"], "/change", 1, "", "no answer"),
     ] {
         let before = origin.count(target);

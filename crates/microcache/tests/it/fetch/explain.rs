@@ -219,7 +219,7 @@ fn what_is_said_is_what_the_next_command_finds() {
         let outcome = match said {
             Said::Fresh => "hit: stored",
             Said::Stale if is_there => "and no longer fresh",
-            _ => "leave --offline out",
+            _ => "omit --offline",
         };
         assert!(offline.err.contains(outcome), "{row}: {}", offline.err);
         // The others are notes: of claims, and of what is not stored.
@@ -279,10 +279,6 @@ fn failures_and_redirections_are_told_as_they_are_found() {
     assert!(run(&[], "/none").err.contains("hit: "));
     // A redirection that is written says nothing of what it leads to.
     let large = run(&["--cache-size", "1MiB"], "/away");
-    assert!(
-        large.err.contains("it is not stored after all"),
-        "{}",
-        large.err
-    );
+    assert!(large.err.contains("not stored after all"), "{}", large.err);
     assert_eq!(run(&["--offline"], "/large").code, 3);
 }

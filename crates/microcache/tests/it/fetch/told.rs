@@ -34,7 +34,7 @@ fn errors_are_exit_codes() {
         (
             "/none",
             4,
-            "answered 404 Not Found; --no-fail prints what it says",
+            "answered 404 Not Found; --no-fail prints its body",
         ),
         ("/fails", 4, "answered 503"),
         ("/strange", 4, "answered 600"),

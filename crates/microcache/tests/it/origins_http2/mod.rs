@@ -126,10 +126,11 @@ fn who_does_not_offer_it_is_asked_by_http1_and_that_is_told_once() {
         assert_eq!(server.connections(), 1, "it is used again");
         let told = eventually("the notice", || {
             let told = proxy.output();
-            told.contains("it does not offer HTTP/2").then_some(told)
+            told.contains("the server does not offer HTTP/2")
+                .then_some(told)
         });
         assert_eq!(
-            told.matches("it does not offer HTTP/2").count(),
+            told.matches("the server does not offer HTTP/2").count(),
             1,
             "{told}"
         );

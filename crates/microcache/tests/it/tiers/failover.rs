@@ -142,7 +142,7 @@ fn a_replica_takes_the_place_of_a_master_that_died() {
 
     let mut proxy = Proxy::start(&origin, &flags);
     cluster.masters[0].kill();
-    let (mut other, told) = (0, "microcache: redis: in order again");
+    let (mut other, told) = (0, "microcache: redis: in service again");
     eventually("the replica to be used", || {
         other += 1;
         let target = format!("/other/{other}");

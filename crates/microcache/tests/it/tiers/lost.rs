@@ -77,7 +77,7 @@ fn what_a_tier_did_and_how_it_is_can_be_read() {
             proxy.output().contains(&told).then_some(())
         });
         server.restart();
-        says(&proxy, &format!("microcache: {name}: in order again"));
+        says(&proxy, &format!("microcache: {name}: in service again"));
         proxy.terminate();
         assert!(proxy.wait().success());
         says(&proxy, &format!("  {name}: 0 hits, "));

@@ -9,8 +9,8 @@ use super::{TABLE_SIZE, fixed, huffman, integer};
 #[error("{0}")]
 pub struct BadBlock(pub &'static str);
 
-const CUT_OFF: BadBlock = BadBlock("a field block that is cut off");
-const NO_ENTRY: BadBlock = BadBlock("an index that no table has");
+const CUT_OFF: BadBlock = BadBlock("a truncated field block");
+const NO_ENTRY: BadBlock = BadBlock("an invalid HPACK index");
 
 /// Buffers for decoded strings. One per thread serves all connections.
 #[derive(Debug, Default)]
@@ -51,7 +51,7 @@ impl Decoder {
             // RFC 7541 §4.2: a change of the table size precedes all fields.
             if first & 0xe0 == 0x20 {
                 if begun {
-                    return Err(BadBlock("the table is resized behind a field"));
+                    return Err(BadBlock("a dynamic table size update after a field"));
                 }
                 self.resize(&mut rest)?;
                 continue;
@@ -74,7 +74,7 @@ impl Decoder {
     fn resize(&mut self, rest: &mut &[u8]) -> Result<(), BadBlock> {
         let size = integer::read(rest, 5).ok_or(CUT_OFF)?;
         if size > TABLE_SIZE {
-            return Err(BadBlock("the table is made larger than allowed"));
+            return Err(BadBlock("a dynamic table size above the limit"));
         }
         self.table.resize(size);
         Ok(())
@@ -119,7 +119,7 @@ fn string(rest: &mut &[u8], out: &mut Vec<u8>) -> Result<(), BadBlock> {
     let bytes = rest.split_off(..length).ok_or(CUT_OFF)?;
     if coded {
         let decoded = huffman::decode(bytes, out);
-        return decoded.map_err(|_| BadBlock("a string that is no Huffman code"));
+        return decoded.map_err(|_| BadBlock("an invalid Huffman code"));
     }
     out.extend_from_slice(bytes);
     Ok(())

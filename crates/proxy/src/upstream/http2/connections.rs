@@ -101,7 +101,7 @@ impl Http2Connections {
                 self.room.store(1, Ordering::Relaxed);
                 if !self.was_declined.swap(true, Ordering::Relaxed) {
                     let line = format!(
-                        "{}: it does not offer HTTP/2 (ALPN), which `origin_http2` asks for; HTTP/1.1 is spoken with it",
+                        "{}: the server does not offer HTTP/2 by ALPN (`origin_http2`); HTTP/1.1 is used",
                         self.name
                     );
                     self.notices.say(Kind::NoHttp2, &self.name, line);

@@ -17,7 +17,7 @@ pub(super) fn head<B>(answer: &Response<B>, to_head: bool) -> Result<OriginHead,
     write(&mut lines, answer.headers())?;
     match parse_response(&lines, to_head, &ANSWER_LIMITS)? {
         Some((head, length)) if length == lines.len() => Ok(OriginHead::of(&head)),
-        _ => Err("a head that ends before its end"),
+        _ => Err("a truncated head"),
     }
 }
 
@@ -26,7 +26,7 @@ pub(super) fn trailers(fields: &HeaderMap) -> Result<FieldsBuf, &'static str> {
     let mut lines = Vec::new();
     write(&mut lines, fields)?;
     let trailers = read_trailers(&mut BytesMut::from(&*lines))?;
-    trailers.ok_or("a trailer section that ends before its end")
+    trailers.ok_or("a truncated trailer section")
 }
 
 /// Writes lines, and the empty one. That names and values have no byte which ends a line is what their types say.

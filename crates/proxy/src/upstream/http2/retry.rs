@@ -67,7 +67,7 @@ impl StreamFailure {
     pub(in crate::upstream) fn error_for(self, can_begin: bool) -> OriginError {
         match self.retry {
             RetryClass::NotProcessed if can_begin => {
-                OriginError::Connect("it turned the request away twice".into())
+                OriginError::Connect("it refused the stream twice".into())
             }
             _ => self.error,
         }
