@@ -77,22 +77,22 @@ const USAGES: [(&str, Usage, &str); 4] = [
     (
         "offline",
         Usage::Offline,
-        "Send nothing: only what is stored, however stale\nits server allows it to be",
+        "Contact no server: use stored responses only, even\nstale ones unless their server forbids it",
     ),
     (
         "reload",
         Usage::Reload,
-        "Forget what is stored, fetch it anew, store that",
+        "Ignore the stored response, and replace it",
     ),
     (
         "no-cache",
         Usage::NoCache,
-        "Use what is stored only if its server confirms it",
+        "Revalidate the stored response before use",
     ),
     (
         "no-store",
         Usage::NoStore,
-        "Neither use what is stored nor store what comes",
+        "Neither use nor store a response",
     ),
 ];
 
@@ -111,28 +111,28 @@ const WITHOUT_EFFECT: [(&str, Option<char>, &str); 3] = [
     (
         "location",
         Some('L'),
-        "Follow redirections, as it is done anyway",
+        "Follow redirects (always the case)",
     ),
     (
         "show-error",
         Some('S'),
-        "Print errors, as it is done anyway",
+        "Print errors (always the case)",
     ),
     (
         "compressed",
         None,
-        "Taken and ignored: bodies are asked for without\ncompression",
+        "Ignored: bodies are requested without compression",
     ),
 ];
 
 const NOTES: &str = "\
-Commands that run at the same time, and later ones, share what is stored.
+Concurrent and later commands share the stored responses.
 Durations are 500ms, 10s, 2m, 1d, or plain seconds; sizes 64MiB, 1GB. Proxies
-are those of the variables http_proxy, https_proxy and no_proxy, unless --proxy
-names one.
-Exit codes: 0 done, 1 no answer or not all of it, 2 the command line is wrong,
-3 --offline and nothing is stored, 4 the server answered with an error (400 and
-above), 5 the output cannot be written, 129, 130 or 143 ended by a signal.
+come from the variables http_proxy, https_proxy and no_proxy, unless --proxy is
+given.
+Exit status: 0 success, 1 no or an incomplete response, 2 invalid command line,
+3 --offline without a stored response, 4 the server answered with an error (400
+or above), 5 the output cannot be written, 129, 130 or 143 ended by a signal.
 
   microcache fetch https://example.com/data.json
   microcache fetch --max-age 1h -o tools.tar.gz https://example.com/tools.tar.gz
@@ -140,7 +140,7 @@ above), 5 the output cannot be written, 129, 130 or 143 ended by a signal.
 
 pub(super) fn command() -> Command {
     Command::new("fetch")
-        .about("Fetch a url, or take it from the cache that commands share")
+        .about("Fetch a URL through a cache that all commands share")
         .after_help(NOTES)
         .override_usage("microcache fetch [FLAGS] URL")
         .disable_version_flag(true)
@@ -156,31 +156,31 @@ fn output_flags() -> Vec<Arg> {
     vec![
         flag("output", Some('o'), "FILE")
             .value_parser(value_parser!(PathBuf))
-            .help("Write the body to a file, which has its name once\nit is complete [standard output]"),
+            .help("Write the body to a file, which is renamed to FILE\nwhen complete [standard output]"),
         switch("remote-name")
             .short('O')
             .conflicts_with("output")
-            .help("Write the body to a file that is named as the\nurl's last part"),
+            .help("Write the body to a file named like the last\nsegment of the URL"),
         switch("include")
             .short('i')
             .help("Print status and header before the body"),
         switch("head")
             .short('I')
             .conflicts_with("data")
-            .help("Ask for status and header only (HEAD), and print\nthem"),
-        switch("explain").help("Say on standard error what the cache did, and why"),
+            .help("Request and print status and header only (HEAD)"),
+        switch("explain").help("Print on standard error what the cache did, and why"),
         switch("verbose")
             .short('v')
-            .help("Print on standard error what is sent (>), what is\nanswered (<) and what the cache did (*)"),
+            .help("Print on standard error the request (>), the\nresponse (<) and what the cache did (*)"),
         switch("silent")
             .short('s')
-            .help("Print no progress, and nothing of pauses; errors\nare printed"),
+            .help("Print errors only: no progress, no retries"),
         switch("fail")
             .short('f')
             .conflicts_with("no-fail")
-            .help("Print no body and end with 4 if the answer is an\nerror, as it is done anyway"),
+            .help("Print no body and exit with 4 on an error response\n(the default)"),
         switch("no-fail")
-            .help("Print the body of an error like any other, and end\nwith 0"),
+            .help("Print the body of an error response too, and exit\nwith 0"),
     ]
 }
 
@@ -201,13 +201,13 @@ fn cache_flags() -> Vec<Arg> {
     flags.extend([
         flag("max-age", None, "DURATION")
             .value_parser(duration)
-            .help("How long what is fetched now is fresh, whatever\nits server says of that [what it says]"),
+            .help("Freshness lifetime of the fetched response,\noverriding its server [as its server says]"),
         flag("cache", None, "DIR")
             .value_parser(value_parser!(PathBuf))
-            .help("The directory of the cache [microcache/fetch in\n$XDG_CACHE_HOME or in ~/.cache]"),
+            .help("Directory of the cache [microcache/fetch in\n$XDG_CACHE_HOME or in ~/.cache]"),
         flag("cache-size", None, "SIZE")
             .value_parser(size)
-            .help("What it may take; what was used least recently\ngoes first [1GiB]"),
+            .help("Capacity; the least recently used responses are\nevicted [1GiB]"),
     ]);
     flags
 }
@@ -218,19 +218,20 @@ fn way_flags() -> Vec<Arg> {
         flag("timeout", Some('m'), "DURATION")
             .alias("max-time")
             .value_parser(duration)
-            .help("How long all of it may take, pauses included [as\nlong as something comes once a minute]; --max-time"),
+            .help("Limit of the total time, retries included [none, but\na minute without data]; --max-time"),
         flag("retry", None, "N")
             .value_parser(value_parser!(u32))
-            .help("How often to try again after no answer, 408, 429,\n500, 502, 503, 504: after 1s, 2s, 4s, … 10m, or as\nthe server asks in Retry-After [0]"),
+            .help("Retries after a failed connection, 408, 429, 500,\n502, 503, 504: after 1s, 2s, 4s, … 10m, or \
+                   as\nRetry-After says [0]"),
         flag("proxy", Some('x'), "URL")
-            .help("Send requests by this HTTP proxy, such as\nhttp://proxy:3128; '' for none [the environment's]"),
+            .help("Send requests through this HTTP proxy, such as\nhttp://proxy:3128; '' for none [the environment's]"),
         flag("cacert", None, "FILE")
             .value_parser(value_parser!(PathBuf))
-            .help("Believe certificates that an authority in this PEM\nfile has signed [the system's]"),
+            .help("CA certificates to verify the server, PEM\n[the system's]"),
         switch("insecure")
             .short('k')
             .conflicts_with("cacert")
-            .help("Believe every certificate: anyone on the way can\nanswer. What comes is stored for -k only"),
+            .help("Accept every certificate: anyone on the path can\nanswer. Responses are stored for -k only"),
     ]
 }
 
@@ -258,7 +259,7 @@ fn fetch(matches: &ArgMatches) -> Result<Fetch, String> {
     let method = request::method(matches)?;
     let is_read = matches!(method, Method::GET | Method::HEAD);
     if usage == Usage::Offline && (!is_read || request::has_data(matches)) {
-        let what = "only what GET and HEAD ask for without a body is stored";
+        let what = "only responses to GET and HEAD without a body are stored";
         return Err(format!("--offline: {what}"));
     }
     Ok(Fetch {
@@ -293,22 +294,22 @@ fn remote_name(url: &Url) -> Result<PathBuf, String> {
     let last = url.path_segments().and_then(Iterator::last);
     match last.filter(|name| !name.is_empty()) {
         Some(name) => Ok(name.into()),
-        None => Err(format!("{url} names no file for -O: write -o FILE")),
+        None => Err(format!("{url} has no file name for -O: use -o FILE")),
     }
 }
 
 fn url(typed: &[String]) -> Result<Url, String> {
     let text = match typed {
-        [] => return Err("which url? Type: microcache fetch https://example.com/".to_owned()),
+        [] => return Err("no URL; type: microcache fetch https://example.com/".to_owned()),
         [text] => text,
-        [_, second, ..] => return Err(format!("one url at a time, and not `{second}` too")),
+        [_, second, ..] => return Err(format!("only one URL is supported, found also `{second}`")),
     };
     let url = Url::parse(text);
-    let url = url.map_err(|why| format!("`{text}` is no url ({why}); write https://{text}"))?;
+    let url = url.map_err(|why| format!("`{text}` is not a URL ({why}); did you mean https://{text}?"))?;
     match url.scheme() {
         "http" | "https" if url.has_host() => Ok(url),
         _ => Err(format!(
-            "`{text}` is not fetched; write https://…, or http://…"
+            "`{text}` is not supported; use an https:// or http:// URL"
         )),
     }
 }
@@ -325,7 +326,7 @@ fn duration(text: &str) -> Result<Duration, &'static str> {
 fn size(text: &str) -> Result<u64, String> {
     let size = units::parse_size(text);
     let size = size.ok_or_else(|| format!("expected {}", units::size_forms(text)))?;
-    let least = "expected a size of 1MiB at least, such as 500MiB";
+    let least = "expected a size of at least 1MiB, such as 500MiB";
     (size >= LEAST_CACHE_SIZE)
         .then_some(size)
         .ok_or_else(|| least.to_owned())

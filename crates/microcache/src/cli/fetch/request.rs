@@ -22,17 +22,19 @@ pub(super) fn flags() -> Vec<Arg> {
     vec![
         flag("header", Some('H'), "FIELD")
             .action(ArgAction::Append)
-            .help("A field of the request, such as\n'Accept: text/html'"),
+            .help("Request header field, such as 'Accept: text/html'"),
         flag("user-agent", Some('A'), "AGENT")
-            .help("The User-Agent of the request\n[microcache/VERSION]"),
+            .help("User-Agent of the request [microcache/VERSION]"),
         flag("user", Some('u'), "USER:PASSWORD")
-            .help("Sign in by HTTP Basic; other users of the machine\ncan see it while it runs"),
+            .help("HTTP Basic credentials; other users of the machine\ncan see them while the command runs"),
         flag("request", Some('X'), "METHOD")
-            .help("The method; the cache passes on all but GET and\nHEAD, and they end copies [GET, POST with --data]"),
+            .help("Method; all but GET and HEAD bypass the cache and\ninvalidate stored responses [GET, POST with \
+                   --data]"),
         flag("data", Some('d'), "DATA")
             .action(ArgAction::Append)
             .allow_hyphen_values(true)
-            .help("Send this body, of type\napplication/x-www-form-urlencoded unless --header\nsays another; @FILE for a file's content without\nline ends, @- for standard input's"),
+            .help("Request body, application/x-www-form-urlencoded\nunless --header sets another type; @FILE reads \
+                   a\nfile without line ends, @- standard input"),
     ]
 }
 
@@ -50,12 +52,12 @@ pub(super) fn method(matches: &ArgMatches) -> Result<Method, String> {
         });
     };
     match Method::from_bytes(name.as_bytes()) {
-        Err(_) => Err(format!("--request {name:?} is no method")),
+        Err(_) => Err(format!("--request {name:?} is not a method")),
         Ok(Method::CONNECT) => {
-            Err("--request CONNECT cannot be sent: nothing is tunnelled".to_owned())
+            Err("--request CONNECT is not supported".to_owned())
         }
         Ok(Method::HEAD) if has_data(matches) => {
-            Err("--request HEAD has no body: leave --data out".to_owned())
+            Err("--request HEAD has no body: omit --data".to_owned())
         }
         Ok(method) if is_head && method != Method::HEAD => {
             Err(format!("--head and --request {method} exclude each other"))
@@ -95,7 +97,7 @@ pub(super) fn headers(matches: &ArgMatches) -> Result<HeaderMap, String> {
     }
     let text = |name: &str| matches.get_one::<String>(name);
     if let Some(agent) = text("user-agent") {
-        let unfit = |_| "--user-agent has characters that no field may have";
+        let unfit = |_| "--user-agent contains invalid characters";
         let agent = HeaderValue::from_bytes(agent.as_bytes()).map_err(unfit)?;
         headers.entry(USER_AGENT).or_insert(agent);
     }
@@ -126,7 +128,7 @@ fn field(line: &str) -> Result<(HeaderName, HeaderValue), String> {
     let unfit = || format!("--header: expected {example}, and no other characters");
     let name: HeaderName = name.trim().parse().map_err(|_| unfit())?;
     // The value may be secret.
-    let unfit = |_| format!("--header '{name}: …' has characters that no field may have");
+    let unfit = |_| format!("--header '{name}: …' contains invalid characters");
     // Letters beyond ASCII are sent as they were typed.
     let value = HeaderValue::from_bytes(value.trim().as_bytes()).map_err(unfit)?;
     Ok((name, value))
@@ -149,7 +151,7 @@ pub(super) fn proxy(matches: &ArgMatches) -> Result<Option<Proxy>, String> {
         Ok(url) if matches!(url.scheme(), "http" | "https") => Ok(Some(Proxy::At(url))),
         Ok(_) => Err("--proxy: HTTP proxies only, such as http://proxy:3128".to_owned()),
         Err(why) => Err(format!(
-            "--proxy: {why}; expected a url such as http://proxy:3128"
+            "--proxy: {why}; expected a URL such as http://proxy:3128"
         )),
     }
 }
