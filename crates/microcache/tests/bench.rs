@@ -599,7 +599,7 @@ fn help_names_every_flag() {
         "--html",
         "--http2",
         "--subscribe",
-        "Exit codes",
+        "Exit status",
     ] {
         assert!(help.contains(flag), "{flag}: {help}");
     }

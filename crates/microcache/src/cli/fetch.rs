@@ -108,16 +108,8 @@ pub(crate) enum Shown {
 
 /// Flags of `curl` that are accepted without effect.
 const WITHOUT_EFFECT: [(&str, Option<char>, &str); 3] = [
-    (
-        "location",
-        Some('L'),
-        "Follow redirects (always the case)",
-    ),
-    (
-        "show-error",
-        Some('S'),
-        "Print errors (always the case)",
-    ),
+    ("location", Some('L'), "Follow redirects (always the case)"),
+    ("show-error", Some('S'), "Print errors (always the case)"),
     (
         "compressed",
         None,
@@ -305,7 +297,8 @@ fn url(typed: &[String]) -> Result<Url, String> {
         [_, second, ..] => return Err(format!("only one URL is supported, found also `{second}`")),
     };
     let url = Url::parse(text);
-    let url = url.map_err(|why| format!("`{text}` is not a URL ({why}); did you mean https://{text}?"))?;
+    let url =
+        url.map_err(|why| format!("`{text}` is not a URL ({why}); did you mean https://{text}?"))?;
     match url.scheme() {
         "http" | "https" if url.has_host() => Ok(url),
         _ => Err(format!(

@@ -53,9 +53,7 @@ pub(super) fn method(matches: &ArgMatches) -> Result<Method, String> {
     };
     match Method::from_bytes(name.as_bytes()) {
         Err(_) => Err(format!("--request {name:?} is not a method")),
-        Ok(Method::CONNECT) => {
-            Err("--request CONNECT is not supported".to_owned())
-        }
+        Ok(Method::CONNECT) => Err("--request CONNECT is not supported".to_owned()),
         Ok(Method::HEAD) if has_data(matches) => {
             Err("--request HEAD has no body: omit --data".to_owned())
         }
