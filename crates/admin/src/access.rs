@@ -1,9 +1,8 @@
 //! Access control of the operators' interface.
 //!
-//! With a secret: whoever carries it. Without one: programs of this machine. A web page that a browser
-//! of this machine shows is no such program, though its requests come from here: it is known by its
-//! `Origin`, by `Sec-Fetch-Site`, and by a `Host` that is a name, which anybody's name server may have
-//! led here.
+//! With a secret, every request has to carry it. Without one, only local programs are accepted. Pages
+//! in a browser on this machine are rejected, although their requests are local: they are recognized
+//! by `Origin`, by `Sec-Fetch-Site`, and by a `Host` that is a name (DNS rebinding).
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -23,12 +22,12 @@ use crate::connections::IdleSince;
 use crate::interface::Interface;
 use crate::problem::Problem;
 
-/// The longest content of a request.
+/// Maximum length of a request body.
 const LARGEST_BODY: usize = 256 * 1024;
 /// Time limit for a request body to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Lets those through who may use the interface, as soon as all of their request is there.
+/// Admits authorized requests once they have arrived completely.
 pub(crate) async fn check(
     State(interface): State<Arc<Interface>>,
     Extension(peer): Extension<SocketAddr>,
@@ -49,13 +48,13 @@ pub(crate) async fn check(
     interface.count_refused(allowed)?;
     let (head, body) = request.into_parts();
     let content = content(body).await?;
-    // Only now: who sends half of a request gives way to others.
+    // Only now, so that connections with incomplete requests can be evicted.
     let under_way = interface.connections.begin(&activity)?;
     let answer = next.run(Request::from_parts(head, content.into())).await;
     Ok(answer.map(|body| under_way.ends_with(body)))
 }
 
-/// The whole content of a request.
+/// Reads the complete request body.
 async fn content(body: Body) -> Result<Bytes, Problem> {
     let content = timeout(BODY_TIMEOUT, to_bytes(body, LARGEST_BODY)).await;
     let content = content.map_err(|_| {
@@ -82,9 +81,9 @@ fn carries(fields: &HeaderMap, token: &SharedSecret) -> bool {
     said.is_some_and(|said| token.matches_authorization(said))
 }
 
-/// Lets those through who may have the page itself. It is the same for everybody and tells nothing, and
-/// whoever opens it cannot have typed the secret yet: what it shows it has to ask for. A link on a web
-/// page of somebody else's may lead to it.
+/// Admits requests for the dashboard page. The page contains no data and needs no secret, which is
+/// entered in it; its requests for data are authorized separately. Links from other origins may lead to
+/// it.
 pub(crate) async fn check_page(
     State(interface): State<Arc<Interface>>,
     Extension(peer): Extension<SocketAddr>,
@@ -97,7 +96,7 @@ pub(crate) async fn check_page(
     Ok(next.run(request).await)
 }
 
-/// Returns true if a request without a secret comes from a local program or from our own page.
+/// Checks that a request without a secret comes from a local program or from the dashboard.
 fn of_this_machine(peer: IpAddr, fields: &HeaderMap) -> Result<(), Problem> {
     let host = by_its_address(peer, fields)?;
     let foreign = |remedy: &str| {
@@ -119,7 +118,7 @@ fn of_this_machine(peer: IpAddr, fields: &HeaderMap) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The host, if a request without a secret comes from this machine and names it by its address.
+/// Returns the host if a request without a secret comes from this machine and `Host` is its address.
 fn by_its_address(peer: IpAddr, fields: &HeaderMap) -> Result<&str, Problem> {
     let refuse =
         |detail: &str, remedy: &str| Err(Problem::new(StatusCode::FORBIDDEN, detail, remedy));
@@ -247,21 +246,21 @@ mod tests {
             true,
         );
         check("[::1]:8081", "http://[::1]:8081", "same-origin", true);
-        // Through a tunnel, which ends at another port.
+        // Through a tunnel with another local port.
         check(
             "localhost:9000",
             "http://localhost:9000",
             "same-origin",
             true,
         );
-        // A name that somebody's name server has led here: to the browser it is the page's own origin.
+        // A name that resolves to this address (DNS rebinding): the browser considers it the page's own origin.
         check(
             "evil.example:8081",
             "http://evil.example:8081",
             "same-origin",
             false,
         );
-        // A page of the same machine: the application's own, say.
+        // A page of another server on this machine, such as the application.
         check(
             "127.0.0.1:8081",
             "http://127.0.0.1:3000",

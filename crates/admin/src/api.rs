@@ -1,4 +1,4 @@
-//! All that can be asked for. docs/api.md and docs/openapi.json describe it.
+//! Endpoints of the admin interface, as documented in docs/api.md and `openapi.json`.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::{
     access, configuration, dashboard, entries, explain, health, live, metrics, purges, stats, top,
 };
 
-/// The description of the interface.
+/// OpenAPI description of the interface.
 const OPENAPI: &str = include_str!("../openapi.json");
 
 pub(crate) fn router(interface: &Arc<Interface>) -> Router {
@@ -54,7 +54,7 @@ pub(crate) fn router(interface: &Arc<Interface>) -> Router {
 async fn drain(
     axum::extract::State(interface): axum::extract::State<Arc<Interface>>,
 ) -> (StatusCode, Json<Value>) {
-    // After this task, which writes the answer: the process may end at once.
+    // Stops in another task, so that the response is written first: the process may exit immediately.
     tokio::spawn(async move { interface.handle.stop() });
     (StatusCode::ACCEPTED, Json(json!({"draining": true})))
 }

@@ -1,5 +1,4 @@
-//! The certificates that clients are shown: until when they hold, and how it stands with those that are got from an
-//! authority.
+//! Certificates for clients: expiry, and the state of ACME orders.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -8,21 +7,22 @@ use serde_json::{Value, json};
 
 use crate::exposition::Exposition;
 
-/// Remaining lifetime, in seconds, below which a warning is given: three days. Automatic renewal happens long before.
+/// Remaining lifetime, in seconds, below which the health check warns: three days. Automatic renewal happens long
+/// before.
 const SOON: i64 = 3 * 24 * 60 * 60;
 
 /// State of one certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// It holds.
+    /// Valid.
     Valid,
-    /// It does not hold any more.
+    /// Expired.
     Expired,
-    /// There is none yet.
+    /// No certificate yet.
     Missing,
-    /// An order is under way.
+    /// An order is in progress.
     Ordering,
-    /// The last order has failed. What there was before is still shown.
+    /// The last order failed; the previous certificate stays in use.
     Failed,
 }
 
@@ -49,7 +49,7 @@ impl State {
     }
 }
 
-/// All of them.
+/// Lists all certificates.
 pub(crate) fn told(handle: &Handle) -> Vec<Value> {
     let now = now();
     let one = |report: &CertificateReport| {
@@ -83,7 +83,7 @@ pub(crate) fn warnings(handle: &Handle) -> Vec<String> {
                 let hours = (expires - now) / 3600;
                 Some(format!("{names}: the certificate expires in {hours} h"))
             }
-            // Why stands in the statistics, for those who may read them.
+            // The reason is in the statistics only, which require authorization.
             (Some(_), Some(_)) => {
                 Some(format!("{names}: the certificate could not be renewed yet"))
             }
@@ -93,7 +93,7 @@ pub(crate) fn warnings(handle: &Handle) -> Vec<String> {
     handle.certificates().iter().filter_map(one).collect()
 }
 
-/// The same for Prometheus.
+/// Writes the metrics.
 pub(crate) fn expose(out: &mut Exposition, handle: &Handle) {
     let certificates = handle.certificates();
     out.gauge(
@@ -103,7 +103,7 @@ pub(crate) fn expose(out: &mut Exposition, handle: &Handle) {
     let mut seen = Vec::new();
     for report in &certificates {
         for name in &report.names {
-            // Of several for one name the first is shown.
+            // Only the first certificate of a name is reported.
             if !seen.contains(&name) {
                 out.sample(&[("name", name)], report.expires.unwrap_or_default());
                 seen.push(name);
@@ -122,7 +122,7 @@ pub(crate) fn expose(out: &mut Exposition, handle: &Handle) {
     }
 }
 
-/// Seconds since 1970.
+/// Unix time in seconds.
 fn now() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.unwrap_or_default().as_secs().cast_signed()

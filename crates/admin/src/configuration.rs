@@ -1,4 +1,4 @@
-//! The configuration in force, and how another one takes its place, or another process that of this one.
+//! Configuration in force, reload and upgrade.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::interface::Interface;
 use crate::problem::Problem;
 
-/// Every option with its value, and who said so.
+/// Lists every option with its value and source.
 pub(crate) async fn in_force(State(interface): State<Arc<Interface>>) -> Json<Value> {
     let config = interface.handle.config();
     let Settings {
@@ -57,7 +57,7 @@ fn shown(setting: &Setting) -> Value {
 fn value_of(plain: &Plain) -> Value {
     match plain {
         Plain::Text(text) => json!(text),
-        // Digits as they were written; a number that JSON has no room for stays text.
+        // Digits are kept as written; a number that JSON cannot represent stays text.
         Plain::Number(digits) => serde_json::from_str(digits).unwrap_or_else(|_| json!(digits)),
         Plain::Switch(on) => json!(on),
         Plain::List(items) => items.iter().map(value_of).collect(),
@@ -71,7 +71,7 @@ fn value_of(plain: &Plain) -> Value {
     }
 }
 
-/// Reads the file again. What it says is in force when the answer comes, or nothing of it.
+/// Reloads the file. When the response arrives, all of it is in force, or nothing.
 pub(crate) async fn reload(
     State(interface): State<Arc<Interface>>,
 ) -> Result<Json<Value>, Problem> {
@@ -111,8 +111,8 @@ fn refused(why: &ReloadError) -> Problem {
     }
 }
 
-/// Has another process take the place of this one. That one serves when the answer comes, or this one
-/// goes on.
+/// Upgrades to a new process. When the response arrives, either the new process serves, or this one
+/// continues.
 pub(crate) async fn upgrade(
     State(interface): State<Arc<Interface>>,
 ) -> Result<Json<Value>, Problem> {

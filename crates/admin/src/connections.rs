@@ -1,8 +1,8 @@
-//! The connections of the interface: how many there may be, and which gives way.
+//! Connection limits of the interface, and eviction of idle connections.
 //!
-//! A connection counts as waiting unless a request that was allowed is under way on it. Of those there are fewer
-//! than connections, so there is always one that can give way: health checks get through, and so do operators,
-//! whatever clients without the secret do.
+//! A connection is idle unless an authorized request is in progress on it. Since the limit of requests is below
+//! the limit of connections, an idle one can always be evicted: clients without the secret cannot lock out
+//! health checks and operators.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -19,18 +19,18 @@ use tokio::task::AbortHandle;
 
 use crate::problem::Problem;
 
-/// The most connections at a time; for the next one, the one that has waited longest gives way.
+/// Maximum number of connections; beyond it, the longest idle one is closed.
 pub(crate) const MAX_CONNECTIONS: usize = 256;
-/// The most requests at a time, but for the dashboard's files and health checks.
+/// Maximum number of concurrent requests, except dashboard assets and health checks.
 pub(crate) const MAX_REQUESTS: usize = 224;
 
-/// In place of the time since when a connection waits.
+/// Marks a connection that is not idle.
 const BUSY: u64 = u64::MAX;
 
-/// The connections that are open.
+/// Table of open connections.
 pub(crate) struct AdminConnections {
     open: Mutex<HashMap<u64, ConnectionEntry>>,
-    /// Numbers events in their order.
+    /// Sequence number of events.
     events: AtomicU64,
     requests: Arc<Semaphore>,
 }
@@ -40,18 +40,18 @@ struct ConnectionEntry {
     activity: IdleSince,
 }
 
-/// Since when a connection waits, if it does.
+/// Start of the idle time of a connection, if it is idle.
 #[derive(Clone)]
 pub(crate) struct IdleSince(Arc<AtomicU64>);
 
-/// A request under way.
+/// Request in progress.
 pub(crate) struct RequestGuard {
     connections: Arc<AdminConnections>,
     activity: IdleSince,
     _place: OwnedSemaphorePermit,
 }
 
-/// The content of an answer, which keeps its request under way until all of it is on its way to the client.
+/// Response body; the request stays in progress until all of it has been sent.
 struct GuardedBody {
     body: Body,
     _request: RequestGuard,
@@ -68,7 +68,7 @@ impl Default for AdminConnections {
 }
 
 impl AdminConnections {
-    /// Does the work of a new connection, which is made from its activity.
+    /// Runs the future of a new connection, which is created from its activity.
     pub(crate) fn spawn<Work>(self: &Arc<Self>, work: impl FnOnce(IdleSince) -> Work)
     where
         Work: Future<Output = ()> + Send + 'static,
@@ -99,7 +99,7 @@ impl AdminConnections {
         open.insert(number, ConnectionEntry { task, activity });
     }
 
-    /// Begins a request that is allowed.
+    /// Starts an authorized request.
     pub(crate) fn begin(self: &Arc<Self>, activity: &IdleSince) -> Result<RequestGuard, Problem> {
         let place = Arc::clone(&self.requests).try_acquire_owned();
         let place = place.map_err(|_| {
@@ -126,7 +126,7 @@ impl AdminConnections {
     }
 }
 
-/// Takes a connection out of the table at its end.
+/// Removes a connection from the table when it ends.
 struct RemoveOnDrop {
     connections: Arc<AdminConnections>,
     number: u64,
@@ -139,7 +139,7 @@ impl Drop for RemoveOnDrop {
 }
 
 impl RequestGuard {
-    /// The content of the answer, with which the request ends.
+    /// Wraps the response body, whose end completes the request.
     pub(crate) fn ends_with(self, body: Body) -> Body {
         Body::new(GuardedBody {
             body,
@@ -203,7 +203,7 @@ mod tests {
         let connections = Arc::new(AdminConnections::default());
         let all: Vec<_> = (0..MAX_CONNECTIONS).map(|_| open(&connections)).collect();
         let first = connections.begin(&all[0]).expect("room");
-        // The second has waited since its request, and the third is the one that has waited longest.
+        // The second has been idle since its request; the third has been idle longest.
         drop(connections.begin(&all[1]).expect("room"));
         open(&connections);
         let gone = |at: usize| !is_open(&connections, &all[at]);

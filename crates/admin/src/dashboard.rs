@@ -1,4 +1,4 @@
-//! The dashboard. Its assets are in the binary and load nothing from elsewhere.
+//! Dashboard. Its assets are in the binary and load nothing from other hosts.
 
 use axum::extract::Path;
 use axum::http::Uri;
@@ -13,7 +13,7 @@ use crate::api;
 
 const PAGE: &str = include_str!("../assets/index.html");
 
-/// Assets of the page: name, content type, content.
+/// Assets of the page: name, media type, content.
 const ASSETS: [(&str, &str, &str); 9] = [
     (
         "dashboard.css",
@@ -37,8 +37,8 @@ const ASSETS: [(&str, &str, &str); 9] = [
 const CSS: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
-/// The page loads from here alone, runs no script but its own files, and is shown in no frame. Text never
-/// becomes markup in it: `url` and error messages are strangers' text.
+/// Content security policy: only assets of this server, no inline scripts, no frames. Text never becomes
+/// markup, since URLs and error messages are untrusted.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
                       connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
                       require-trusted-types-for 'script'; trusted-types 'none'";
@@ -59,7 +59,7 @@ fn file(kind: &'static str, content: &'static str) -> Response {
     let fields: [(HeaderName, &'static str); 7] = [
         (CONTENT_TYPE, kind),
         (CONTENT_SECURITY_POLICY, POLICY),
-        // After an upgrade the page and its scripts have to be of one version.
+        // After an upgrade the page and its scripts must have the same version.
         (CACHE_CONTROL, "no-store"),
         (REFERRER_POLICY, "no-referrer"),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -80,7 +80,7 @@ fn file(kind: &'static str, content: &'static str) -> Response {
 mod tests {
     use super::*;
 
-    /// All of it, with the names.
+    /// All assets and their names.
     fn files() -> impl Iterator<Item = (&'static str, &'static str)> {
         let assets = ASSETS.iter().map(|&(name, _, content)| (name, content));
         assets.chain([("index.html", PAGE)])

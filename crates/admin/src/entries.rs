@@ -17,7 +17,7 @@ use crate::interface::Interface;
 use crate::problem::Problem;
 use crate::scopes;
 
-/// Entries of a page where nothing is said.
+/// Default number of entries per page.
 const PAGE: usize = 100;
 
 /// Filter of `GET /v1/entries`. At most one name; without one, all entries.
@@ -29,9 +29,9 @@ pub(crate) struct EntriesQuery {
     glob: Option<String>,
     host: Option<String>,
     tag: Option<String>,
-    /// Bytes.
+    /// Minimum size in bytes.
     min_size: u64,
-    /// Seconds.
+    /// Minimum age in seconds.
     min_age: u64,
     min_hits: u32,
     order: EntryOrder,
@@ -58,7 +58,7 @@ enum ListedTier {
     Disk,
 }
 
-/// A page of entries.
+/// Handles `GET /v1/entries`: one page of entries.
 pub(crate) async fn entries(
     State(interface): State<Arc<Interface>>,
     asked: Result<Query<EntriesQuery>, QueryRejection>,
@@ -194,7 +194,7 @@ fn entry(entry: &EntryInfo) -> Value {
     })
 }
 
-/// The number of a variant, as operators have it.
+/// Formats the id of a variant.
 pub(crate) fn variant_id(number: u64) -> String {
     format!("{number:016x}")
 }
@@ -206,7 +206,7 @@ pub(crate) fn varies_on(names: &VaryNames, selection: &[u8]) -> Value {
         .collect()
 }
 
-/// The url of a key.
+/// Returns the URL of a key.
 pub(crate) fn location(key: &[u8]) -> Option<String> {
     let (scheme, host, path, query) = key::url_of(key)?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

@@ -1,16 +1,16 @@
-//! Prometheus's text format.
+//! Encoder of the Prometheus text format.
 
 use std::fmt::{Display, Write};
 use std::ops::RangeInclusive;
 
 use microcache_proxy::Latencies;
 
-/// The times that hits are counted by: up to two to these powers of microseconds, the last a second.
+/// Exponents of the histogram buckets for hits: 2 to this power, in microseconds; the last is about a second.
 pub(crate) const OF_HITS: RangeInclusive<usize> = 0..=20;
-/// The same for origins: from a quarter of a millisecond to more than four minutes.
+/// Exponents of the buckets for origins: from a quarter of a millisecond to more than four minutes.
 pub(crate) const OF_ORIGINS: RangeInclusive<usize> = 8..=28;
 
-/// Families, one after the other, each with its samples.
+/// Metric families in text form, each followed by its samples.
 #[derive(Default)]
 pub(crate) struct Exposition {
     text: String,
@@ -36,13 +36,13 @@ impl Exposition {
         self
     }
 
-    /// A sample of the family that was begun last.
+    /// Adds a sample to the most recent family.
     pub(crate) fn sample(&mut self, labels: &[(&str, &str)], value: impl Display) -> &mut Self {
         self.line("", labels, value)
     }
 
-    /// The times of a histogram with one label, in seconds. Its classes are those that were counted, so
-    /// nothing is estimated.
+    /// Adds a histogram with one label, in seconds. The buckets are bounds of the recorded classes, so
+    /// nothing is interpolated.
     pub(crate) fn times(
         &mut self,
         label: (&str, &str),

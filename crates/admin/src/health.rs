@@ -25,7 +25,7 @@ pub(crate) struct Readiness {
     reasons: Vec<String>,
 }
 
-/// It answers, so it lives.
+/// Handles the liveness check, which always succeeds.
 pub(crate) async fn health(State(interface): State<Arc<Interface>>) -> Json<HealthReport> {
     Json(HealthReport {
         status: "ok",
@@ -37,8 +37,8 @@ pub(crate) async fn health(State(interface): State<Arc<Interface>>) -> Json<Heal
     })
 }
 
-/// It takes requests: it is not about to end, and documents that other nodes have are there. That an origin is down does not count: stored responses
-/// are served all the same, and without this server nobody would get those either.
+/// Handles the readiness check: ready unless the server is shutting down or has not loaded the shared documents. An
+/// origin that is down does not count, since stored responses are served without it.
 pub(crate) async fn ready(
     State(interface): State<Arc<Interface>>,
 ) -> (StatusCode, Json<Readiness>) {

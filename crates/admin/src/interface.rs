@@ -1,4 +1,4 @@
-//! The interface: what all requests to it share.
+//! Shared state of the admin interface.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

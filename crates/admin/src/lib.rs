@@ -1,7 +1,7 @@
 //! The operators' interface: purges, entries, statistics, health, metrics, and a dashboard.
 //!
-//! It listens on an address of its own (`server`), on a thread of its own, and stands above the proxy, which does not know
-//! that it exists: everything is seen through `microcache_proxy::Handle`. `access` controls who may use it, `api` lists
+//! It listens on an address of its own (`server`), on a thread of its own, and depends on the proxy, which does not
+//! depend on it: all access goes through `microcache_proxy::Handle`. `access` controls who may use it, `api` lists
 //! the endpoints, and `openapi.json` describes them; a test compares the two.
 //!
 //! - A purge by URL takes the path of a request as far as its key, so query parameters that a route ignores are ignored

@@ -1,8 +1,8 @@
-//! The numbers second by second, for all who watch a dashboard.
+//! Live statistics for dashboards, once a second.
 //!
-//! Once a second a few totals are noted, so that whoever opens a dashboard sees the last ten minutes at
-//! once. All else is put together only while somebody watches, once for all of them. Nobody is waited for:
-//! a watcher that does not keep up loses snapshots, and one that takes none for long loses its connection.
+//! A few totals are recorded every second, so that a new dashboard shows the last ten minutes immediately.
+//! Snapshots are built only while there are subscribers, once for all of them. A slow subscriber misses
+//! snapshots; one that reads nothing for long is disconnected.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -28,15 +28,15 @@ use crate::interface::Interface;
 use crate::problem::Problem;
 use crate::stats;
 
-/// The most dashboards at a time.
+/// Maximum number of concurrent dashboards.
 const MAX_WATCHERS: usize = 32;
-/// The seconds that are remembered.
+/// Number of recorded seconds.
 const HISTORY: usize = 600;
-/// Events that wait for a watcher before it loses some: the history and the first snapshot.
+/// Queue length of a subscriber: the history and the first snapshot.
 const SLACK: usize = 2;
-/// Snapshots that a watcher may lose one after the other.
+/// Consecutive snapshots that a subscriber may miss.
 const MOST_LOST: usize = 30;
-/// The time from one snapshot to the next.
+/// Interval of snapshots.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Disconnects a subscriber that is too slow.
@@ -63,7 +63,7 @@ pub(crate) struct LiveStream {
 struct LiveState {
     watchers: Vec<LiveSubscriber>,
     history: VecDeque<Point>,
-    /// The last snapshot, and when it was made.
+    /// Last snapshot and its time.
     last: Option<(Duration, Bytes)>,
 }
 
@@ -73,12 +73,12 @@ struct LiveSubscriber {
     cut: Cut,
 }
 
-/// Totals since the start, at a moment after it.
+/// Totals since the start, with the time of the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Point {
     at: Duration,
     requests: u64,
-    /// Answered with what was stored, without a word to the origin.
+    /// Requests served from the cache without contacting the origin.
     stored: u64,
     /// Coalesced requests.
     collapsed: u64,
@@ -86,7 +86,7 @@ struct Point {
     origin: u64,
 }
 
-/// The events for one watcher, as the body of a response.
+/// Event stream of one subscriber, as a response body.
 struct LiveEvents(mpsc::Receiver<Bytes>);
 
 impl hyper::body::Body for LiveEvents {
@@ -103,8 +103,7 @@ impl hyper::body::Body for LiveEvents {
 }
 
 impl LiveStream {
-    /// Adds a subscriber if the limit allows: the history first, then the current snapshot, which is
-    /// made now.
+    /// Adds a subscriber if the limit allows: the history first, then a new snapshot.
     fn join(
         &self,
         cut: Cut,
@@ -122,7 +121,7 @@ impl LiveStream {
             ));
         }
         let (events, received) = mpsc::channel(SLACK);
-        // There is room for both.
+        // The queue has room for both.
         let _ = events.try_send(told_history(&watched.history));
         let _ = events.try_send(watched.at_hand(now, snapshot));
         watched.watchers.push(LiveSubscriber {
@@ -133,7 +132,7 @@ impl LiveStream {
         Ok(LiveEvents(received))
     }
 
-    /// A second has passed.
+    /// Records a second.
     fn tick(&self, point: Point, snapshot: impl FnOnce() -> Bytes) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let watched = &mut *state;
@@ -153,7 +152,7 @@ impl LiveStream {
 }
 
 impl LiveState {
-    /// The last snapshot if it is no older than the next one would be, or else a new one.
+    /// Returns the last snapshot, or a new one if a second has passed.
     fn at_hand(&mut self, now: Duration, snapshot: impl FnOnce() -> Bytes) -> Bytes {
         match &self.last {
             Some((at, last)) if now.saturating_sub(*at) < PERIOD => last.clone(),
@@ -177,13 +176,13 @@ impl LiveSubscriber {
         if self.lost <= MOST_LOST {
             return true;
         }
-        // Its connection does not take what was sent before: it would never see the end of the events.
+        // Its connection reads nothing, so it would never see the end of the stream.
         self.cut.cut();
         false
     }
 }
 
-/// Events as they come (the format of `EventSource`), for as long as the client likes.
+/// Handles the event stream (server-sent events).
 pub(crate) async fn stream(
     State(interface): State<Arc<Interface>>,
     Extension(cut): Extension<Cut>,
@@ -199,7 +198,7 @@ pub(crate) async fn stream(
     Ok((fields, Body::new(events)).into_response())
 }
 
-/// Looks at the numbers every second, for ever.
+/// Records the totals every second, forever.
 pub(crate) async fn watch(interface: Arc<Interface>) {
     let mut seconds = interval(PERIOD);
     seconds.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -230,7 +229,7 @@ fn told_snapshot(at: Duration, interface: &Interface) -> Bytes {
     event("stats", at, &stats::told(interface))
 }
 
-/// The seconds that are remembered, as an event.
+/// Encodes the recorded seconds as an event.
 fn told_history(history: &VecDeque<Point>) -> Bytes {
     let points: Vec<_> = history
         .iter()
@@ -254,7 +253,7 @@ fn told_history(history: &VecDeque<Point>) -> Bytes {
     event("history", at, &told)
 }
 
-/// JSON has no line ends of its own, so that it is one line of an event.
+/// Compact JSON contains no line breaks, so it fits one `data` line.
 fn event(name: &str, at: Duration, told: &Value) -> Bytes {
     let at = at.as_millis();
     format!("event: {name}\nid: {at}\ndata: {told}\n\n").into()
@@ -288,7 +287,7 @@ mod tests {
             .expect("there is room")
     }
 
-    /// What has been sent to a watcher and not been read yet.
+    /// Returns the events sent to a subscriber and not read yet.
     fn read(events: &mut LiveEvents) -> Vec<Bytes> {
         let mut context = Context::from_waker(std::task::Waker::noop());
         let mut read = Vec::new();

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::exposition::Exposition;
 
-/// In numbers; `None` where there is none.
+/// Builds the statistics; `None` without a hub.
 pub(crate) fn told(handle: &Handle) -> Option<Value> {
     let stats = handle.mercure_stats()?;
     Some(json!({
@@ -24,7 +24,7 @@ pub(crate) fn told(handle: &Handle) -> Option<Value> {
     }))
 }
 
-/// The same for Prometheus.
+/// Writes the metrics.
 pub(crate) fn expose(out: &mut Exposition, handle: &Handle) {
     let Some(stats) = handle.mercure_stats() else {
         return;

@@ -1,4 +1,4 @@
-//! The same numbers for Prometheus, in its text format.
+//! Metrics in the Prometheus text format.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,9 +15,9 @@ use crate::interface::Interface;
 use crate::mercure;
 use crate::push;
 
-/// The type of Prometheus's text format.
+/// Media type of the Prometheus text format.
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
-/// Statuses by hundreds.
+/// Status classes.
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 pub(crate) async fn metrics(
@@ -382,7 +382,7 @@ fn upstreams(out: &mut Exposition, interface: &Interface) {
     );
 }
 
-/// Each server, with the name of its group and its address.
+/// Iterates over all servers with the name of their group and their address.
 fn servers(out: &mut Exposition, servers: &[(&str, String, &ServerSnapshot)]) {
     let each = |out: &mut Exposition, of: fn(&ServerSnapshot) -> f64| {
         for (group, address, server) in servers {

@@ -1,4 +1,4 @@
-//! A socket whose client is not waited for without an end.
+//! Client socket with a write timeout.
 
 use std::io;
 use std::pin::Pin;
@@ -8,13 +8,13 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Duration, Sleep, sleep};
 
-/// A client that has taken nothing of an answer for so long is given up.
+/// Time without write progress after which a client is disconnected.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The socket of a client.
+/// Socket of a client.
 pub(crate) struct Patient {
     stream: TcpStream,
-    /// Rings when the client has taken nothing for too long.
+    /// Expires when the client has read nothing for too long.
     stall: Option<Pin<Box<Sleep>>>,
 }
 
@@ -24,7 +24,7 @@ impl Patient {
         Self { stream, stall }
     }
 
-    /// The same, or an error in its place if the client has been waited for long enough.
+    /// Replaces a pending result by an error once the timeout has expired.
     fn or_late<T>(
         &mut self,
         cx: &mut Context<'_>,

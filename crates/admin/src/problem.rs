@@ -7,11 +7,11 @@ use http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use serde_json::{Value, json};
 
-/// A refusal. Nothing was changed.
+/// Problem details of a rejected request, which has changed nothing.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
     status: StatusCode,
-    /// The field of the request that is at fault.
+    /// Field of the request that is invalid.
     field: Option<String>,
     detail: String,
     remedy: String,
@@ -34,12 +34,12 @@ impl Problem {
         }
     }
 
-    /// The same, for these mistakes.
+    /// Adds mistakes in the configuration.
     pub(crate) fn with_mistakes(self, mistakes: Vec<Value>) -> Self {
         Self { mistakes, ..self }
     }
 
-    /// A field of the request is at fault.
+    /// Creates a 400 response for an invalid field.
     pub(crate) fn of_field(
         field: impl Into<String>,
         detail: impl Into<String>,
@@ -78,7 +78,7 @@ impl IntoResponse for Problem {
 impl From<JsonRejection> for Problem {
     fn from(why: JsonRejection) -> Self {
         let remedy = "send JSON with Content-Type: application/json; docs/api.md lists the members";
-        // That it is JSON, though not what is wanted, makes no difference to whoever sent it.
+        // Malformed JSON and unexpected members get the same status.
         let status = match why.status() {
             StatusCode::UNPROCESSABLE_ENTITY => StatusCode::BAD_REQUEST,
             other => other,

@@ -1,4 +1,4 @@
-//! Purges: what is named is not served as fresh again.
+//! Purge endpoints.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::interface::Interface;
 use crate::problem::Problem;
 use crate::scopes;
 
-/// The most names in one request.
+/// Maximum number of names in one request.
 const MAX_NAMES: usize = 256;
 
 /// Body of `POST /v1/purges`. At least one name is required; all named are purged.
@@ -113,7 +113,7 @@ pub(crate) async fn purge(
     };
     let named = scopes.into_iter().map(|scope| (scope, strength));
     let purged = engine.cache.purge(named).await;
-    // What the process before this one has stored is served no more when this answers.
+    // The previous process, which may still serve, has applied the purge before the response is sent.
     interface.handle.purged_before(&purged.rules).await;
     let persist_error = purged.written.err().map(|error| error.to_string());
     let told = purged.rules.iter().map(|rule| PurgeView {
@@ -124,7 +124,7 @@ pub(crate) async fn purge(
     Ok(Json(json!({ "purges": told })))
 }
 
-/// The purges that may still have something to do, the newest first.
+/// Lists the active purges, newest first.
 pub(crate) async fn list(State(interface): State<Arc<Interface>>) -> Json<Value> {
     const MOST: usize = 1000;
     let cache = &interface.handle.engine().cache;
@@ -133,7 +133,7 @@ pub(crate) async fn list(State(interface): State<Arc<Interface>>) -> Json<Value>
     Json(json!({ "purges": told, "total": cache.live_rules() }))
 }
 
-/// One of them, and how far it has come.
+/// Returns an active purge and its progress.
 pub(crate) async fn one(
     State(interface): State<Arc<Interface>>,
     Path(id): Path<String>,
@@ -160,7 +160,7 @@ pub(crate) async fn one(
 }
 
 impl PurgeRequest {
-    /// The numbers of the variants of the url that are meant; `None` for all that there are.
+    /// Returns the selected variants of the URL; `None` for all variants.
     async fn variants(&self, interface: &Interface) -> Result<Option<Vec<u64>>, Problem> {
         let Some(url) = self.url_of_variants()? else {
             return Ok(None);
@@ -169,7 +169,7 @@ impl PurgeRequest {
             return self.variants_by_name().map(Some);
         };
         let request = request::ExplainRequest::of_fields(url.to_owned(), headers.clone());
-        // A url is purged by both schemes, and so are its variants.
+        // A purge of a URL covers both schemes, and so do its variants.
         let mut variants = Vec::new();
         for imagined in request.imagined_by_both()? {
             let found = interface.handle.variants_for(&imagined).await;
@@ -185,7 +185,7 @@ impl PurgeRequest {
         names.iter().map(|name| scopes::variant(name)).collect()
     }
 
-    /// The url of which variants are meant, if any are.
+    /// Returns the URL whose variants are selected, if any.
     fn url_of_variants(&self) -> Result<Option<&str>, Problem> {
         let field = match (&self.variant, &self.headers) {
             (None, None) => return Ok(None),

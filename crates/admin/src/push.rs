@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::exposition::Exposition;
 
-/// In numbers; `None` where there are no documents, and no pages are watched.
+/// Builds the statistics; `None` without documents and watched pages.
 pub(crate) fn told(handle: &Handle) -> Option<Value> {
     let stats = handle.push_stats()?;
     Some(json!({
@@ -60,7 +60,7 @@ fn changes(stats: &PushStats) -> Value {
     })
 }
 
-/// The same for Prometheus.
+/// Writes the metrics.
 pub(crate) fn expose(out: &mut Exposition, handle: &Handle) {
     let Some(stats) = handle.push_stats() else {
         return;

@@ -7,7 +7,7 @@ use microcache_policy::key::normal_host;
 
 use crate::problem::Problem;
 
-/// All responses of a url, which is called what its route makes of it.
+/// Returns the scope of a URL, in the form of its route's cache key.
 pub(crate) fn url(
     name: &str,
     scope_of_url: impl Fn(Scheme, &[u8], &[u8]) -> Scope,
@@ -24,7 +24,7 @@ pub(crate) struct TargetUrl {
     pub(crate) target: String,
 }
 
-/// Reads a url for a request to it.
+/// Parses the URL of a request.
 pub(crate) fn address(url: &str) -> Result<TargetUrl, Problem> {
     let at = read(url).map_err(of_field("url"))?;
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
@@ -35,16 +35,16 @@ pub(crate) fn address(url: &str) -> Result<TargetUrl, Problem> {
     })
 }
 
-/// All urls that begin like this one.
+/// Returns the scope of all URLs with this prefix.
 pub(crate) fn prefix(name: &str) -> Result<Scope, Problem> {
     let at = read(name).map_err(of_field("prefix"))?;
     Ok(Scope::prefixed(at.host.into(), at.target.into()))
 }
 
-/// The longest pattern.
+/// Maximum length of a pattern.
 const LONGEST_PATTERN: usize = 1024;
 
-/// All urls that are like this one, in which `*` stands for any run of characters.
+/// Returns the scope of all URLs that match a glob; `*` matches any run of characters.
 pub(crate) fn glob(name: &str) -> Result<Scope, Problem> {
     let at = read(name).map_err(of_field("glob"))?;
     let problem = |what: String, remedy| Problem::of_field("glob", what, remedy);
@@ -66,18 +66,18 @@ pub(crate) fn glob(name: &str) -> Result<Scope, Problem> {
     })
 }
 
-/// All urls of a host.
+/// Returns the scope of all URLs of a host.
 pub(crate) fn host(name: &str) -> Result<Scope, Problem> {
     let host = host_of(Scheme::Http, name).map_err(of_field("host"))?;
     Ok(Scope::Host(host.into()))
 }
 
-/// All responses with a tag.
+/// Returns the scope of all responses with a tag.
 pub(crate) fn tag(name: &str) -> Scope {
     Scope::Tag(Bytes::copy_from_slice(name.as_bytes()))
 }
 
-/// A variant, as lists of entries name it.
+/// Parses the id of a variant.
 pub(crate) fn variant(name: &str) -> Result<u64, Problem> {
     const DIGITS: usize = 16;
     let is_one = name.len() == DIGITS && name.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -99,13 +99,13 @@ fn of_field(field: &'static str) -> impl Fn((String, &'static str)) -> Problem {
 #[derive(Debug, PartialEq, Eq)]
 struct Location {
     scheme: Scheme,
-    /// As it stands in keys.
+    /// Host in the form of cache keys.
     host: Vec<u8>,
     /// Path and query.
     target: Vec<u8>,
 }
 
-/// Reads `https://HOST/PATH?QUERY`. Says what is wrong with it, and what to write.
+/// Parses `https://HOST/PATH?QUERY`. The error is the mistake and a hint.
 fn read(url: &str) -> Result<Location, (String, &'static str)> {
     const WHOLE: &str = "use a complete URL, such as https://www.example.org/news?page=2";
     let (scheme, rest) = if let Some(rest) = strip_prefix_ignoring_case(url, "http://") {
@@ -146,7 +146,7 @@ fn read(url: &str) -> Result<Location, (String, &'static str)> {
     })
 }
 
-/// Reads a host, with its port if it has one.
+/// Parses a host with an optional port.
 fn host_of(scheme: Scheme, host: &str) -> Result<Vec<u8>, (String, &'static str)> {
     let is_host = |byte: u8| byte.is_ascii_graphic() && !b"/?#@\\\"<>^`{|}".contains(&byte);
     if host.is_empty() || !host.bytes().all(is_host) {

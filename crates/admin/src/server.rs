@@ -1,4 +1,4 @@
-//! The listener of the interface, and its thread.
+//! Listener and thread of the admin interface.
 
 use std::convert::Infallible;
 use std::io;
@@ -32,38 +32,37 @@ use crate::patient::Patient;
 
 /// Time limit for a request head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// The longest request head.
+/// Maximum size of a request head.
 const MAX_HEAD: usize = 128 * 1024;
 /// Kernel send buffer for each client, in bytes; the kernel doubles it.
 const SEND_BUFFER: usize = 64 * 1024;
-/// The pause after a connection could not be accepted: descriptors are short.
+/// Pause after a failed accept: file descriptors are exhausted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// How much less important its thread is to the kernel than those that serve: where there is one core for all of them, a
-/// purge keeps no visitor waiting.
+/// Niceness of the admin thread: on a single core, a purge does not delay visitors.
 const NICENESS: i32 = 5;
 
-/// The interface for operators, which holds its address.
+/// Admin interface, bound to its address.
 pub struct Admin {
     listener: TcpListener,
     token: Option<SharedSecret>,
 }
 
 impl Admin {
-    /// Takes the address. With a secret, requests have to carry it.
+    /// Binds the address. With a secret, requests have to carry it.
     pub fn bind(address: SocketAddr, token: Option<SharedSecret>) -> io::Result<Self> {
         Self::on(TcpListener::bind(address)?, token)
     }
 
-    /// The same with a socket that listens already.
+    /// Uses a socket that is already listening.
     pub fn on(listener: TcpListener, token: Option<SharedSecret>) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
-        // AdminConnections inherit it. The kernel would put megabytes by for a client that reads nothing.
+        // Connections inherit it. The kernel would otherwise buffer megabytes for a client that reads nothing.
         set_socket_send_buffer_size(&listener, SEND_BUFFER)?;
         Ok(Self { listener, token })
     }
 
-    /// A copy of the socket, for a process that takes this one's place.
+    /// Duplicates the socket for the next process.
     pub fn socket(&self) -> io::Result<OwnedFd> {
         Ok(self.listener.try_clone()?.into())
     }
@@ -73,7 +72,7 @@ impl Admin {
         self.listener.local_addr()
     }
 
-    /// Answers from now on, on a thread of its own, until the process ends.
+    /// Serves on a separate thread until the process exits.
     pub fn start(self, handle: Handle) -> io::Result<()> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let replaced = handle.clone();
@@ -92,11 +91,11 @@ impl Admin {
         thread::Builder::new()
             .name("admin".to_owned())
             .spawn(move || {
-                // Without the right to it the thread is as important as others.
+                // Without the permission, the thread keeps the default niceness.
                 let _ = rustix::process::nice(NICENESS);
                 runtime.spawn(live::watch(interface));
                 runtime.block_on(async {
-                    // Those who are connected are answered to the end.
+                    // Open connections are served to the end.
                     tokio::select! {
                         () = accept(listener, router, connections) => {}
                         () = replaced.replaced() => {}
@@ -109,7 +108,7 @@ impl Admin {
 }
 
 async fn accept(listener: TcpListener, router: Router, connections: Arc<AdminConnections>) {
-    // It is one already; only the runtime could refuse it.
+    // The socket is valid; only the runtime could refuse it.
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else {
         return;
     };
@@ -118,7 +117,7 @@ async fn accept(listener: TcpListener, router: Router, connections: Arc<AdminCon
             Ok((stream, peer)) => {
                 let router = router.clone();
                 connections.spawn(|activity| serve(stream, peer, activity, router));
-                // A request that is there already is answered before others may have the connection give way.
+                // A request that has already arrived is answered before the connection can be evicted.
                 yield_now().await;
             }
             Err(_) => sleep(ACCEPT_PAUSE).await,
@@ -143,7 +142,7 @@ async fn serve(stream: TcpStream, peer: SocketAddr, activity: IdleSince, router:
         .max_buf_size(MAX_HEAD)
         .serve_connection(TokioIo::new(Patient::new(stream)), service);
     tokio::select! {
-        // A client that breaks off is its own affair.
+        // Disconnects of clients are not logged.
         _ = connection => {}
         () = cut.wanted() => {}
     }

@@ -22,10 +22,10 @@ use crate::interface::Interface;
 use crate::mercure;
 use crate::push;
 
-/// The most fetches that are named.
+/// Maximum number of fetches listed by URL.
 const FETCHES: usize = 20;
 
-/// All of it. Counts are since the start.
+/// Handles `GET /v1/stats`. Counts are since the start.
 pub(crate) async fn stats(State(interface): State<Arc<Interface>>) -> Json<Value> {
     Json(told(&interface))
 }
@@ -103,7 +103,7 @@ fn statuses(counts: [u64; 5]) -> Value {
     json!({"1xx": informed, "2xx": good, "3xx": redirected, "4xx": refused, "5xx": failed})
 }
 
-/// In microseconds; nothing but the count where nothing was timed.
+/// Latency in microseconds; only the count without samples.
 pub(crate) fn latency(times: &Latencies) -> Value {
     let of = |time: Option<Duration>| time.map(|time| time.as_secs_f64() * 1e6);
     json!({

@@ -1,4 +1,4 @@
-//! The urls that there is most of, and what went wrong lately.
+//! Most requested URLs and recent errors.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 use crate::interface::Interface;
 use crate::problem::Problem;
 
-/// So many where nothing is said.
+/// Default number of results.
 const SOME: usize = 20;
-/// The most urls that can be asked for.
+/// Maximum number of URLs per request.
 const MOST_URLS: usize = 100;
-/// The most errors that can be asked for.
+/// Maximum number of errors per request.
 const MOST_ERRORS: usize = 256;
 
 #[derive(Debug, Default, Deserialize)]
@@ -54,7 +54,7 @@ impl TopOrder {
     }
 }
 
-/// The urls that there is most of.
+/// Lists the top URLs.
 pub(crate) async fn urls(
     State(interface): State<Arc<Interface>>,
     asked: Result<Query<TopUrlsQuery>, QueryRejection>,
@@ -88,7 +88,7 @@ fn told(url: &TopUrl, by: Measure) -> Value {
     })
 }
 
-/// Recent errors.
+/// Lists recent errors.
 pub(crate) async fn errors(
     State(interface): State<Arc<Interface>>,
     asked: Result<Query<RecentErrorsQuery>, QueryRejection>,

@@ -1,8 +1,8 @@
 //! Latency histograms of the last minutes: hits, waiting requests, origin.
 //!
-//! Once a second it is noted what came since the second before; a window is the sum of its seconds. What is
-//! kept of a second are the classes of times in which there was something: a few hundred bytes under load,
-//! and 13 KiB if there was something in every one.
+//! Every second, the samples since the previous one are recorded; a window is the sum of its seconds. Only
+//! non-empty histogram classes of a second are kept: a few hundred bytes under load, 13 KiB if all classes
+//! are used.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,20 +12,20 @@ use serde_json::{Value, json};
 
 use crate::stats::latency;
 
-/// The windows there are, in seconds. The last is as long as what is kept.
+/// Lengths of the windows, in seconds. The last one is as long as the recording.
 const WINDOWS: [u64; 3] = [60, 300, 600];
-/// The seconds that are kept.
+/// Number of recorded seconds.
 const SECONDS: usize = 600;
 
-/// The last seconds.
+/// Recorded seconds.
 #[derive(Debug, Default)]
 pub(crate) struct LatencyWindows {
     seconds: VecDeque<Second>,
-    /// All that there was when the last of them ended.
+    /// Totals at the end of the last recorded second.
     last: Option<(Duration, LatencyTotals)>,
 }
 
-/// All times since the start.
+/// Histograms since the start.
 #[derive(Debug, Default)]
 struct LatencyTotals {
     hits: Latencies,
@@ -44,7 +44,7 @@ struct Second {
 }
 
 impl LatencyWindows {
-    /// Notes how things stand at that moment after the start.
+    /// Records the totals at this time since the start.
     pub(crate) fn note(&mut self, at: Duration, figures: &MetricsSnapshot) {
         self.note_times(at, LatencyTotals::of(figures));
     }
@@ -64,7 +64,7 @@ impl LatencyWindows {
         self.last = Some((at, now));
     }
 
-    /// Each window, the shortest first, up to this moment.
+    /// Returns the windows up to now, shortest first.
     pub(crate) fn told(&self, figures: &MetricsSnapshot) -> Vec<Value> {
         self.told_times(&LatencyTotals::of(figures))
     }
@@ -81,7 +81,7 @@ impl LatencyWindows {
         let beginning = end.saturating_sub(Duration::from_secs(seconds));
         let mut times = LatencyTotals::default();
         let mut covered = Duration::ZERO;
-        // What came since the last of the seconds ended counts as well.
+        // Samples after the last recorded second count as well.
         let none = LatencyTotals::default();
         let last = self.last.as_ref().map_or(&none, |(_, last)| last);
         times.hits.add_kept(&now.hits.since(&last.hits).kept());
@@ -120,7 +120,7 @@ impl LatencyTotals {
 mod tests {
     use super::*;
 
-    /// Hits that took so many milliseconds, and as many requests that waited a hundred times as long.
+    /// Totals with hits of this latency, in milliseconds, and as many waits a hundred times as long.
     fn times(millis: &[u64]) -> LatencyTotals {
         let of = |factor: u64| {
             let times = millis
@@ -135,7 +135,7 @@ mod tests {
         }
     }
 
-    /// When nothing has come since the last second ended.
+    /// No samples since the last recorded second.
     fn told(windows: &LatencyWindows) -> Vec<Value> {
         let none = LatencyTotals::default();
         windows.told_times(windows.last.as_ref().map_or(&none, |(_, last)| last))
@@ -168,7 +168,7 @@ mod tests {
             // A class of times is an eighth of its octave wide.
             (millis..=millis * 1.125).contains(&told)
         };
-        // The last hundred were eight times as fast.
+        // The last hundred samples are eight times as fast.
         assert!(is_about(0, "hit_microseconds", "p999", 1.0), "{told:#?}");
         assert!(is_about(0, "wait_microseconds", "mean", 100.0), "{told:#?}");
         assert!(is_about(1, "hit_microseconds", "p50", 8.0), "{told:#?}");

@@ -1,5 +1,5 @@
-//! Explains requests that the server answers itself: documents, subscriptions to watched pages,
-//! them or pages, and the script that has pages update themselves.
+//! Explains requests that the server answers itself: documents, subscriptions to documents, pages
+//! and Mercure topics, and the script for self-updating pages.
 
 use http::Method;
 use microcache_engine::Decision;
@@ -12,23 +12,23 @@ use super::phrases::ExplanationStep;
 /// Classifies a request by the built-in origin that serves it.
 #[derive(Clone, Copy)]
 enum Meaning {
-    /// It gets what there is, without a wait.
+    /// Answered immediately with the current content.
     Read,
-    /// The same, past the cache.
+    /// Answered immediately, past the cache.
     ReadPast(Detail),
-    /// There is nothing.
+    /// There is no such document.
     Missing,
-    /// Whoever asks does not show that he may read it.
+    /// The request has no permission to read the document.
     Private,
     Stream,
-    /// Whoever may know it is told who subscribes.
+    /// Request to the subscriptions API of the Mercure hub.
     WhoSubscribes,
     Socket,
     LongPoll,
     Publish,
-    /// A browser asks what a page may ask.
+    /// CORS preflight.
     Preflight,
-    /// There is no such thing to be done.
+    /// The method is not supported.
     NotAllowed,
 }
 
@@ -54,7 +54,7 @@ fn meaning(place: BuiltinService, outlook: &RequestExplanation) -> Meaning {
             Meaning::Private
         }
         (&Method::GET, _, _) if request.upgrade => Meaning::Socket,
-        // What ends with a slash names no document.
+        // A path that ends with a slash is not a document.
         (&Method::GET, Some(Detail::EventStream), BuiltinService::Documents { .. })
             if !path.ends_with(b"/") =>
         {
@@ -84,7 +84,7 @@ fn meaning(place: BuiltinService, outlook: &RequestExplanation) -> Meaning {
     }
 }
 
-/// The whole in a sentence.
+/// Summarizes the explanation in one sentence.
 pub(super) fn sentence(place: BuiltinService, outlook: &RequestExplanation) -> String {
     let what = match (place, meaning(place, outlook)) {
         (BuiltinService::Script, Meaning::Read) => {

@@ -1,7 +1,7 @@
 //! Explains how a hypothetical request would be served, and why.
 //!
-//! What is said comes from the decisions that the serving path makes ([`microcache_policy::explain`] puts
-//! each of them into words). Of fields that carry secrets only the names are shown.
+//! The explanation reports the decisions of the serving path ([`microcache_policy::explain`] describes
+//! each of them). Values of secret fields are omitted.
 
 mod builtin_routes;
 mod phrases;
@@ -21,7 +21,7 @@ use crate::interface::Interface;
 use crate::problem::Problem;
 use request::{ExplainQuery, ExplainRequest};
 
-/// Looks, and asks nobody.
+/// Handles `GET /v1/explain`, without contacting the origin.
 pub(crate) async fn look(
     State(interface): State<Arc<Interface>>,
     asked: Result<Query<ExplainQuery>, QueryRejection>,
@@ -30,7 +30,7 @@ pub(crate) async fn look(
     explain(&interface, &looked.into()).await
 }
 
-/// The same with fields of the request, and with the origin asked if that is wanted.
+/// Handles `POST /v1/explain`: with request fields, and optionally a fetch from the origin.
 pub(crate) async fn ask(
     State(interface): State<Arc<Interface>>,
     asked: Result<Json<ExplainRequest>, JsonRejection>,

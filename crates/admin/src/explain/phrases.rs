@@ -3,19 +3,19 @@
 use microcache_policy::{Explanation, Millis};
 use serde::Serialize;
 
-/// One thing that is so, and why.
+/// Step of an explanation: a decision and its reason.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct ExplanationStep {
     pub(super) message: String,
     pub(super) reason: String,
-    /// The section that it comes from.
+    /// RFC section of the rule.
     pub(super) rfc: Option<&'static str>,
     /// Suggested change.
     pub(super) hint: Option<String>,
 }
 
 impl ExplanationStep {
-    /// A rule of this cache's own, with which all is well.
+    /// Creates a step without RFC section and hint.
     pub(super) fn new(what: impl Into<String>, because: impl Into<String>) -> Self {
         Self {
             message: what.into(),
@@ -25,7 +25,7 @@ impl ExplanationStep {
         }
     }
 
-    /// Builds a step from a decision's own explanation.
+    /// Creates a step from the explanation of a decision.
     pub(super) fn of(what: impl Into<String>, told: Explanation) -> Self {
         Self {
             message: what.into(),
@@ -50,7 +50,7 @@ impl ExplanationStep {
     }
 }
 
-/// A span in its largest unit, to a tenth.
+/// Formats a time span in its largest unit, with one decimal.
 pub(super) fn span(millis: Millis) -> String {
     const UNITS: [(Millis, &str); 3] = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "min")];
     let of = |unit: Millis, name: &str| {
@@ -60,12 +60,12 @@ pub(super) fn span(millis: Millis) -> String {
             rest => format!("{}.{rest} {name}", tenths / 10),
         }
     };
-    // Two minutes are clearer than 120 seconds, and 90 seconds than one and a half minutes.
+    // A larger unit is used from two of it on: 90 s rather than 1.5 min.
     let unit = UNITS.iter().find(|(unit, _)| millis >= 2 * unit);
     unit.map_or_else(|| of(1000, "s"), |(unit, name)| of(*unit, name))
 }
 
-/// `a`, `b` and `c`, each in backticks.
+/// Lists names in backticks: `a`, `b` and `c`.
 pub(super) fn listed(names: &[String]) -> String {
     let quoted: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
     match &quoted[..] {

@@ -1,4 +1,4 @@
-//! The whole of it: a verdict, a sentence, and the steps that lead there.
+//! Report of an explanation: verdict, summary and steps.
 
 use microcache_engine::{Decision, Explained, clock};
 use microcache_policy::{
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::phrases::{ExplanationStep, span, text};
 use super::{builtin_routes, steps, stored};
 
-/// All there is to say, for programs and people.
+/// Builds the report as JSON.
 pub(super) fn report(outlook: &RequestExplanation) -> Value {
     let explained = &outlook.explained;
     let mut steps = steps::steps(outlook);
@@ -58,7 +58,7 @@ fn names(names: &[Vec<u8>]) -> Vec<String> {
     names.iter().map(|name| text(name)).collect()
 }
 
-/// One word for what becomes of it.
+/// Returns the verdict.
 fn verdict(outlook: &RequestExplanation) -> &'static str {
     if outlook.own.is_some() {
         return "own";
@@ -92,7 +92,7 @@ fn cacheable(outlook: &RequestExplanation, fetched: Option<&FetchReport<'_>>) ->
         return Some(builtin_routes::is_at_hand(place, outlook));
     }
     match outlook.explained.decision {
-        // It was not to be stored a moment ago, or may not be given to this client.
+        // A recent response was not storable, or the stored one may not be served to this client.
         Decision::Pass(..)
         | Decision::Ask {
             detail: Some(Detail::HitForMiss | Detail::TooLarge),
@@ -120,7 +120,7 @@ fn unknown() -> ExplanationStep {
     .unless("`microcache explain --fetch` contacts the origin")
 }
 
-/// The whole in a sentence.
+/// Summarizes the explanation in one sentence.
 fn sentence(outlook: &RequestExplanation, fetched: Option<&FetchReport<'_>>) -> String {
     let explained = &outlook.explained;
     if let (Some(place), None) = (outlook.hosted, outlook.own) {
@@ -190,7 +190,7 @@ fn sentence(outlook: &RequestExplanation, fetched: Option<&FetchReport<'_>>) -> 
     }
 }
 
-/// Since when the fetch is under way that it waits for, and who else waits.
+/// Describes the fetch that the request waits for: its age, and the other waiting requests.
 pub(super) fn others_wait(explained: &Explained) -> String {
     let Some(fetch) = &explained.joins else {
         return String::new();
@@ -218,7 +218,7 @@ fn field(status: &CacheStatus) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// The request, of its fields the names.
+/// Describes the request, with the names of its fields only.
 fn request(outlook: &RequestExplanation) -> Value {
     let read = &outlook.request;
     let names = read.fields().iter().map(|(name, _)| text(name));
@@ -235,11 +235,11 @@ struct FetchReport<'a> {
     fetched: &'a FetchedResponse,
     /// Status of the origin's own response; 304 if it confirmed the stored one.
     status: u16,
-    /// It lies in the cache, or would, if nothing lay there; or why not.
+    /// Whether the response is storable; the reason otherwise.
     stored: Result<(), ExplanationStep>,
-    /// It was asked only for its answer: the request itself would get what is stored.
+    /// The fetch was made only to explain: the request itself is served from the stored response.
     is_aside: bool,
-    /// It failed for this reason, and a stored response is the answer.
+    /// Reason for which a stored response is served instead.
     stands_in: Option<Detail>,
     seconds: f64,
 }
@@ -365,7 +365,7 @@ fn judged(
     is_aside: bool,
 ) -> Result<(), ExplanationStep> {
     let (explained, answer) = (&outlook.explained, &fetched.answer);
-    // Confirmed, and in the same breath not to be kept.
+    // A 304 that also forbids storing.
     if status == 304
         && let Some(detail) = answer.cache_status.detail
     {

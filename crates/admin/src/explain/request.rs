@@ -1,4 +1,4 @@
-//! The request that is asked about.
+//! Requests to explain.
 
 use std::net::IpAddr;
 
@@ -9,10 +9,10 @@ use serde::Deserialize;
 use crate::problem::Problem;
 use crate::scopes;
 
-/// The most fields of one request.
+/// Maximum number of fields of a request.
 const MAX_HEADERS: usize = 100;
 
-/// A request to look at, as it is asked for without a body.
+/// Query of `GET /v1/explain`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ExplainQuery {
@@ -21,7 +21,7 @@ pub(crate) struct ExplainQuery {
     from: Option<String>,
 }
 
-/// The same with all that can be said of it.
+/// Body of `POST /v1/explain`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ExplainRequest {
@@ -31,10 +31,10 @@ pub(crate) struct ExplainRequest {
     /// Field lines: `Name: value`.
     #[serde(default)]
     headers: Vec<String>,
-    /// The address of the client.
+    /// Client address.
     #[serde(default)]
     from: Option<String>,
-    /// The origin is asked.
+    /// Fetches the response from the origin, too.
     #[serde(default)]
     pub(super) fetch: bool,
 }
@@ -53,7 +53,7 @@ impl From<ExplainQuery> for ExplainRequest {
 }
 
 impl ExplainRequest {
-    /// A GET for a url with these fields.
+    /// Creates a GET request for a URL with these fields.
     pub(crate) const fn of_fields(url: String, headers: Vec<String>) -> Self {
         Self {
             url,
@@ -64,12 +64,12 @@ impl ExplainRequest {
         }
     }
 
-    /// The head of the request, as its client would send it.
+    /// Builds the request head as a client would send it.
     pub(crate) fn imagined(&self) -> Result<SimulatedRequest, Problem> {
         self.imagined_at(&scopes::address(&self.url)?)
     }
 
-    /// The same of a client that comes by http, and of one that comes by https.
+    /// Builds the heads of the request over http and over https.
     pub(crate) fn imagined_by_both(&self) -> Result<[SimulatedRequest; 2], Problem> {
         let mut url = scopes::address(&self.url)?;
         url.is_secure = false;
@@ -146,7 +146,7 @@ impl ExplainRequest {
     }
 }
 
-/// Reads a field line. What is wrong with it is said without its value, which may be a secret.
+/// Parses a field line. Errors omit the value, which may be a secret.
 fn read_header(line: &str) -> Result<(&str, &str), Problem> {
     let refused = |what: String| {
         let remedy = "use a field line, such as Accept-Language: de";
@@ -164,7 +164,7 @@ fn read_header(line: &str) -> Result<(&str, &str), Problem> {
     Ok((name, value.trim()))
 }
 
-/// A request that the parser refused.
+/// Returns the problem for a request that the parser rejects.
 pub(crate) fn refused(refused: &InvalidRequest) -> Problem {
     let status = StatusCode::from_u16(refused.status).unwrap_or(StatusCode::BAD_REQUEST);
     let what = format!(

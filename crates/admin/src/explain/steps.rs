@@ -1,4 +1,4 @@
-//! The request's way, step by step: its route, what it asks for, its key, what is found there.
+//! Steps of the explanation up to the lookup: route, kind of request, cache key, stored responses.
 
 use microcache_engine::{Bypass, Decision, Explained};
 use microcache_policy::{
@@ -13,7 +13,7 @@ use super::phrases::{ExplanationStep, listed, text};
 use super::report::others_wait;
 use crate::entries::location;
 
-/// All steps until it is known where the answer comes from.
+/// Lists the steps that decide where the response comes from.
 pub(super) fn steps(outlook: &RequestExplanation) -> Vec<ExplanationStep> {
     let RequestExplanation {
         request, explained, ..
@@ -60,7 +60,7 @@ pub(super) fn steps(outlook: &RequestExplanation) -> Vec<ExplanationStep> {
     steps
 }
 
-/// Fields of the request that the application does not see. None where it is sent whole.
+/// Explains the request fields that a shared fetch omits; `None` if the request is sent complete.
 fn left_out(explained: &Explained) -> Option<ExplanationStep> {
     let is_for_everyone = match explained.decision {
         Decision::Ask { detail, .. } => detail != Some(Detail::Withheld),
@@ -266,7 +266,7 @@ fn looked_up(explained: &Explained) -> ExplanationStep {
     }
 }
 
-/// A stale response is used beyond its window while a refresh of it is under way.
+/// A stale response is used past its window while its refresh is in progress.
 fn stored(explained: &Explained, reuse: Reuse) -> Explanation {
     let selected = explained.variants.iter().find(|one| one.is_selected);
     let own = selected
@@ -282,7 +282,7 @@ fn stored(explained: &Explained, reuse: Reuse) -> Explanation {
     }
 }
 
-/// A request with credentials says `request`, whatever is stored.
+/// A request with credentials reports `request` regardless of the stored responses.
 fn looked_for(explained: &Explained, forward: Forward) -> Forward {
     match forward {
         Forward::Request if explained.variants.is_empty() => Forward::UriMiss,

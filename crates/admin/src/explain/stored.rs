@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::phrases::{ExplanationStep, listed, span, text};
 use crate::entries::{variant_id, varies_on};
 
-/// A stored response, for programs.
+/// Describes a stored variant as JSON.
 pub(super) fn variant(one: &ExplainedVariant, explained: &Explained) -> Value {
     let (now, lifetime) = (explained.now, &one.lifetime);
     let seconds = |span: Millis| span as f64 / 1000.0;
@@ -36,7 +36,7 @@ pub(super) fn variant(one: &ExplainedVariant, explained: &Explained) -> Value {
     })
 }
 
-/// `fresh`, `stale`, or only good for being confirmed by the origin.
+/// Returns the state of a variant: fresh, stale, expired, or in need of validation.
 fn state(one: &ExplainedVariant, explained: &Explained) -> &'static str {
     let (lifetime, ttl) = (&one.lifetime, one.lifetime.ttl(explained.now));
     if lifetime.must_be_validated() {
@@ -106,7 +106,7 @@ fn fresh(one: &ExplainedVariant, account: &ResponseExplanation, now: Time) -> Ex
         )
         .by("RFC 9111 §4.4");
     }
-    // What the route says counts from the receipt, what the application says from when it was made.
+    // Lifetimes of the route count from the receipt, lifetimes in the response from its generation.
     let own = account.source.is_some_and(is_the_routes);
     let before = if own { lifetime.initial_age() } else { 0 };
     let span_of = lifetime.fresh_for().saturating_sub(before);
@@ -207,7 +207,7 @@ fn otherwise(one: &ExplainedVariant, account: &ResponseExplanation) -> Option<Ex
     Some(ExplanationStep::new(what, validator).by("RFC 5861 §4"))
 }
 
-/// In which coding it is sent.
+/// Explains the content coding of the response.
 pub(super) fn compression(compression: Result<Compressed, NotCompressed>) -> ExplanationStep {
     let Compressed {
         coding,
@@ -235,7 +235,7 @@ pub(super) fn compression(compression: Result<Compressed, NotCompressed>) -> Exp
     }
 }
 
-/// For whom it is.
+/// Explains the requests that a variant matches.
 fn varies(one: &ExplainedVariant) -> Option<ExplanationStep> {
     let told = vary::selected_values(&one.vary, &one.selection);
     if told.is_empty() {
