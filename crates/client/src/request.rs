@@ -96,7 +96,7 @@ impl CacheableRequest {
         self.options.mode
     }
 
-    /// Returns true if it asks for a range, or for the head alone.
+    /// Returns true for a range request or a HEAD request.
     pub(crate) fn wants_less(&self) -> bool {
         self.method == Method::HEAD || self.has(&RANGE)
     }

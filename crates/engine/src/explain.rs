@@ -85,9 +85,9 @@ pub enum Decision {
         /// Whole seconds of freshness left.
         ttl: i64,
     },
-    /// The origin is asked.
+    /// The request goes to the origin.
     Ask {
-        /// The reason the origin is asked.
+        /// The reason for the request to the origin.
         forward: Forward,
         /// The reason it is not coalesced.
         detail: Option<Detail>,
@@ -96,7 +96,7 @@ pub enum Decision {
         /// It joins a fetch under way.
         joins: bool,
     },
-    /// The origin would have to be asked, but the request is `only-if-cached`.
+    /// The origin would have to be contacted, but the request is `only-if-cached`.
     OnlyIfCached(Forward),
 }
 

@@ -167,7 +167,7 @@ impl Fill {
         (state.keep || state.in_tier) && matches!(state.end, Some(Ok(_)))
     }
 
-    /// Waits until another chunk is wanted.
+    /// Waits until another chunk is needed.
     pub(crate) fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<Result<(), Unwanted>> {
         let mut state = self.state.lock();
         if state.keep {

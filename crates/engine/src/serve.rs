@@ -142,7 +142,7 @@ pub enum Served {
     NowAndRefresh(Response, Refresh),
     /// A request that needs the origin.
     Ask(FetchPlan),
-    /// A failure: there is no response.
+    /// A failure without a response.
     Failed(NoResponse),
 }
 

@@ -22,8 +22,8 @@ pub(crate) enum Verdict {
     Private(OriginResponse, Detail),
     /// A refusal of the leader's request, which says nothing about other requests.
     Refused(OriginResponse, Detail),
-    /// The response is too large to be stored, and the client wants a range of it: it is to fetch
-    /// the range directly.
+    /// The response is too large to be stored, and the client requested a range of it: it is to
+    /// fetch the range directly.
     TooLarge,
     /// The response to the request with fields withheld is neither shareable nor right for its own
     /// client, which is to send all of them.

@@ -1,4 +1,4 @@
-//! `microcache bench`: makes the load, shows how it stands, prints the report.
+//! `microcache bench`: generates the load, shows the progress, prints the report.
 
 use std::io::{IsTerminal, Write};
 use std::path::Path;

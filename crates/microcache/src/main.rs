@@ -234,12 +234,12 @@ fn refuse(what: &str) -> ExitCode {
     BAD_USAGE.into()
 }
 
-/// Prints to standard output. A closed pipe is no error.
+/// Prints to standard output. A closed pipe is not an error.
 fn print(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
-/// Prints to standard error. A closed pipe is no error.
+/// Prints to standard error. A closed pipe is not an error.
 fn tell(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }

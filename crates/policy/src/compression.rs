@@ -112,10 +112,10 @@ impl Compress {
     }
 
     /// The reason that a response stored on a route with these rules is not compressed for any client. Excluded are
-    /// responses that are encoded already, that must not be transformed (RFC 9111 §5.2.2.6), and that are no complete
-    /// representation. User-specific responses are excluded unless the operator includes them: the compressed length
-    /// reveals a secret next to bytes that an attacker controls (BREACH). `length` is the length of the body in bytes,
-    /// if known.
+    /// responses that are encoded already, that must not be transformed (RFC 9111 §5.2.2.6), and that are not
+    /// complete representation. User-specific responses are excluded unless the operator includes them: the
+    /// compressed length reveals a secret next to bytes that an attacker controls (BREACH). `length` is the length of
+    /// the body in bytes, if known.
     pub fn unsuited(
         rules: &Rules,
         status: u16,

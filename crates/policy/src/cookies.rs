@@ -32,8 +32,8 @@ pub fn counting<'a>(fields: Fields<'a>, rules: &'a Rules) -> impl Iterator<Item 
     sent(fields, &rules.request).filter(move |pair| all || !is_harmless(split(pair).0, rules))
 }
 
-/// The names of the cookies that make a request personal. `None` stands for a cookie without a name, or with a name
-/// that parsers read differently: it could be a value.
+/// The names of the cookies that make a request personal. `None` is a cookie without a name, or with a name that
+/// parsers read differently: it could be a value.
 pub fn personal<'a>(fields: Fields<'a>, rules: &'a Rules) -> Vec<Option<&'a [u8]>> {
     let judged = CookieFacts::of(fields, rules);
     if !judged.are_personal() {
@@ -167,7 +167,7 @@ impl CookieFacts {
             for piece in pieces.filter(|piece| !piece.is_empty()) {
                 self.note(split(piece).0, rules);
             }
-            // Some parsers take the whole of it for a name.
+            // Some parsers treat all of it as a name.
             self.note(name, rules);
         }
     }
@@ -195,9 +195,9 @@ impl CookieFacts {
     }
 }
 
-/// Returns true if some parser takes `name` for one that `pattern` matches: it decodes names, ignores case and
-/// surrounding white space, or follows PHP, which replaces characters that are not allowed in variables by underscores,
-/// makes arrays of brackets, and stops at NUL.
+/// Returns true if some parser reads `name` as one that `pattern` matches: it decodes names, ignores case and
+/// surrounding white space, or follows PHP, which replaces characters that are not allowed in variables by
+/// underscores, makes arrays of brackets, and stops at NUL.
 pub fn could_be_taken_by(pattern: &[u8], name: &[u8]) -> bool {
     let decoded: SmallVec<[u8; 64]> = decoded(name).take_while(|&byte| byte != 0).collect();
     let all = decoded.trim_ascii();

@@ -1,4 +1,4 @@
-//! Percent-encoding of paths (RFC 3986 §2.1): a plus sign stands for itself.
+//! Percent-encoding of paths (RFC 3986 §2.1): a plus sign is literal.
 
 use std::fmt::Write;
 

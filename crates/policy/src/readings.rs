@@ -24,7 +24,8 @@ const STEPS: [PathTransformation; 5] = [
     without_dot_segments,
 ];
 
-/// Returns true if every program reads a path as it is. Bytes that no raw path can have (`\`, `#`, NUL) are not checked.
+/// Returns true if every program reads a path unchanged. Bytes that no raw path can have (`\`, `#`, NUL) are not
+/// checked.
 #[inline]
 pub fn is_plain(path: &[u8]) -> bool {
     // On the hot path of routes by path: blocks of a fixed length compile to a few vector instructions. The last block
@@ -244,7 +245,7 @@ mod tests {
             assert!(is_plain(path.as_bytes()), "{path}");
             assert_eq!(all(path), [path]);
         }
-        // It is checked, and has no other reading.
+        // It is checked, and has a single reading.
         for path in ["/.well-known/x", "/a/.b/...", "/%", "/a%2", "/50%zz"] {
             assert!(!is_plain(path.as_bytes()), "{path}");
             assert_eq!(all(path), [path]);

@@ -37,7 +37,7 @@ pub enum SharedForwarding {
 }
 
 /// Maximum length of the values that are sent, in bytes; above it a request passes. No browser sends more, and an
-/// origin that rejects them must not be asked so by a shared fetch.
+/// origin that rejects them must not receive them in a shared fetch.
 pub const MAX_SENT: usize = 1024;
 
 /// Maximum length of a trace id that is sent, in bytes.

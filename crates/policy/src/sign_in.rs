@@ -6,7 +6,7 @@ use crate::fields::Fields;
 /// The authentication schemes that work like this.
 const SCHEMES: [&str; 4] = ["ntlm", "negotiate", "kerberos", "credssp"];
 
-/// Returns true if a request authenticates its connection, or is a step of that.
+/// Returns true if a request authenticates its connection, or is a step of that exchange.
 pub fn signs_in(request: Fields<'_>) -> bool {
     names_scheme(request, "authorization") || names_scheme(request, "proxy-authorization")
 }

@@ -55,7 +55,7 @@ pub fn is_token(text: &[u8]) -> bool {
     !text.is_empty() && all(text, TOKEN)
 }
 
-/// Returns true if every parser takes this byte for part of a cookie.
+/// Returns true if every parser treats this byte as part of a cookie.
 pub(crate) fn is_cookie_octet(byte: u8) -> bool {
     CLASS[usize::from(byte)] & COOKIE != 0
 }

@@ -125,7 +125,7 @@ impl<'a> TagLines<'a> {
 }
 
 /// The groups of the request's origin that a response invalidates (RFC 9875 §3): those in `Cache-Group-Invalidation`,
-/// if the method is unsafe and the response is no error. Groups that no stored response can have are left out.
+/// if the method is unsafe and the response is not an error. Groups that no stored response can have are left out.
 pub fn invalidated_groups(
     method: &http::Method,
     status: u16,

@@ -375,7 +375,7 @@ mod tests {
         };
         for (header, kind) in [made(b"", b""), made(&piece(1, b"h2"), &piece(4, b"xy"))] {
             check(&header, client("192.0.2.7"));
-            // With another type, the field is no checksum.
+            // With another type, the field is not a checksum.
             for at in (SIGNATURE.len()..header.len()).filter(|at| *at != kind) {
                 let mut other = header.clone();
                 other[at] ^= 1;

@@ -68,7 +68,7 @@ impl std::fmt::Debug for Traces {
 }
 
 impl Traces {
-    /// Traces a share of requests, from 0 to 1. `tell` receives their origin spans.
+    /// Traces a share of requests, from 0 to 1. `tell` is called with their origin spans.
     pub fn new(
         share: f64,
         counts: Arc<TraceCounts>,

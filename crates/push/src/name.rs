@@ -124,7 +124,7 @@ fn is_unreserved(byte: u8) -> bool {
 pub(crate) enum Pattern {
     /// One document.
     Exact(DocumentName),
-    /// All documents whose paths match; `*` stands for any run of bytes.
+    /// All documents whose paths match; `*` matches any run of bytes.
     Glob(DocumentName),
     /// All documents whose paths are an expansion of this URI template.
     Template(TemplatePattern),

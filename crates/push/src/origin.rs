@@ -169,7 +169,7 @@ impl Push {
         if request.method == Method::GET && accepts.split(|&b| b == b',').any(is_event_stream) {
             return self.subscribe(fields, pattern, credentials.grant());
         }
-        // The engine asks here only for requests that bypass it: `no-store`, content, other protocols.
+        // The engine forwards only requests that bypass it to this origin: `no-store`, content, other protocols.
         match self.documents.responses.get(name.as_bytes()) {
             Some(page) => answer::page(page),
             None if !self.documents.are_loaded() => SubscribeError::NoDocuments.answer(),

@@ -16,7 +16,7 @@ pub(crate) const MAX_VARIABLES: usize = 16;
 /// Error compiling a template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TemplateError {
-    /// The text is no template.
+    /// The text is not a template.
     Malformed,
     /// The template has too many variables.
     TooManyVariables,

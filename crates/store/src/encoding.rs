@@ -218,7 +218,7 @@ impl RecordHead {
         }
         let mut parts = bytes.slice(FIXED + count * 8..);
         let [key, vary, selection, fields, tags] = lengths.map(|length| parts.split_to(length));
-        // A checksum is no proof of origin: another program may have written to a shared tier.
+        // A checksum does not prove the origin: another program may have written to a shared tier.
         if !matches!(status, VARIES | UNSTORABLE | 200..=599) {
             return Err(DecodeError::Value);
         }

@@ -51,6 +51,6 @@ pub const fn has_read(known: u64, place: u64) -> bool {
 /// Maximum number of copies of the log.
 pub const LOG_COPIES: usize = 2;
 
-/// Position in each copy of the log; 0 precedes all, or stands for a missing copy. A restarted copy is a
+/// Position in each copy of the log; 0 precedes all, or means a missing copy. A restarted copy is a
 /// different log; see [`has_read`].
 pub type LogPositions = [u64; LOG_COPIES];

@@ -1,7 +1,7 @@
 //! Storage tiers behind memory: disk, memcached, Redis.
 //!
 //! A tier stores opaque records under ids of fixed size. It never decides on reuse, which is up to policy.
-//! An operation completes or fails within its own timeout; the caller then goes on without it.
+//! An operation completes or fails within its own timeout; the caller then continues without it.
 
 use std::fmt;
 use std::future::Future;
@@ -356,7 +356,7 @@ pub struct LogPage {
 
 /// Tier on local storage, used by this process only.
 pub trait LocalTier: Tier {
-    /// Looks up a verified record without blocking. `None` is no miss: use [`Tier::get`] then.
+    /// Looks up a verified record without blocking. `None` is not a miss: use [`Tier::get`] then.
     fn try_get(&self, id: EntryId) -> Option<Entry>;
 
     /// Releases the storage to another process. The tier is not used until [`Self::take_back`].

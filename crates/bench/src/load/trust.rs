@@ -41,7 +41,7 @@ pub(crate) fn config(settings: &Settings) -> Result<Arc<ClientConfig>, LoadError
         LoadProtocol::Http2 { .. } => vec![b"h2".to_vec()],
     };
     if !settings.keep_alive {
-        // Without keep-alive every connection stands for another client, so no session is resumed.
+        // Without keep-alive every connection represents another client, so no session is resumed.
         config.resumption = rustls::client::Resumption::disabled();
     }
     Ok(Arc::new(config))

@@ -441,7 +441,7 @@ impl<'a> EntryNames<'a> {
         }
     }
 
-    /// Matches a glob against its url, host included. A host has no `*`.
+    /// Matches a glob against its URL, including the host, which has no `*`.
     pub(super) fn is_like(&self, pattern: &[u8]) -> bool {
         glob::matches(pattern, &self.location)
     }

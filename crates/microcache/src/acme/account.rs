@@ -45,7 +45,7 @@ impl Accounts {
     /// Clears the last failure, whose cause may have been repaired.
     pub(super) async fn ask_again(&self) {
         let mut refused = self.refused.lock().await;
-        // An authority that named a time for the next request is not asked earlier.
+        // A failure with Retry-After stays in force until that time.
         if refused
             .as_ref()
             .is_some_and(|(_, _, failed)| failed.retry_after.is_none())

@@ -7,8 +7,8 @@ use microcache_policy::{Time, date};
 
 use super::failed::{Failed, Fault};
 
-/// The wait after the first failure, which doubles; and after the first time that an authority could not see that a
-/// name is ours: it counts those, and wants no more than five in an hour.
+/// The wait after the first failure, which doubles; and after the first failed validation of a name, which
+/// authorities limit to about five per hour.
 const FIRST_PAUSE: Duration = Duration::from_secs(30);
 const CHALLENGE_PAUSE: Duration = Duration::from_mins(10);
 const LONGEST_PAUSE: Duration = Duration::from_hours(6);

@@ -162,7 +162,7 @@ mod tests {
         storage.prepare().unwrap();
         assert_eq!(mode(&storage.folder), 0o700);
         assert_eq!(storage.read("a.example").unwrap(), None);
-        // Somebody was ended in the middle of it.
+        // An earlier process was killed during a write.
         fs::write(storage.folder.join(".a.example.pem.new"), "half").unwrap();
         storage.write("a.example", "first").unwrap();
         storage.write("a.example", "second").unwrap();

@@ -6,7 +6,7 @@ use clap::{Arg, Command};
 
 /// The width of a terminal.
 const WIDTH: usize = 80;
-/// The widest flag with help beside it; a wider one has its help on the next line.
+/// The widest flag with help on the same line; a wider one has its help on the next line.
 const FLAG_WIDTH: usize = 30;
 /// The indentation of help below its flag.
 const BELOW: usize = 10;

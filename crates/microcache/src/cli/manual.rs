@@ -120,7 +120,7 @@ fn page(command: &Command) -> io::Result<Vec<u8>> {
     Ok(page)
 }
 
-/// The sections of the main page beside its command line.
+/// The sections of the main page other than its command line.
 const AROUND: [(&str, &[(&str, &str)]); 3] = [
     (
         "FILES",

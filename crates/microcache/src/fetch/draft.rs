@@ -1,4 +1,4 @@
-//! A temporary file beside its final name, renamed when it is complete.
+//! A temporary file in the directory of its final name, renamed when it is complete.
 //!
 //! The writer holds a lock on it, which the system releases when the process ends in any way. So the next
 //! writer of the same file recognises the remains of a killed one, and removes them.

@@ -100,7 +100,7 @@ fn what(fetch: &Fetch, info: CacheInfo, status: u16) -> String {
     }
 }
 
-/// Tells if the response is stored.
+/// Describes whether the response is stored.
 fn kept(info: CacheInfo) -> String {
     if info.stored {
         format!("; it is stored, {}", fresh(info))
@@ -109,7 +109,7 @@ fn kept(info: CacheInfo) -> String {
     }
 }
 
-/// Tells the remaining freshness lifetime.
+/// Describes the remaining freshness lifetime.
 fn fresh(info: CacheInfo) -> String {
     match info.fresh_for {
         Some(left) if !left.is_zero() => format!("fresh for {}", short(left)),

@@ -10,7 +10,7 @@ use crate::cli::Fetch;
 
 /// First pause; each later one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// The longest pause, unless `--timeout` leaves time for a longer one that the server asks for.
+/// The longest pause, unless `--timeout` leaves time for a longer Retry-After.
 const LONGEST_PAUSE: Duration = Duration::from_mins(10);
 
 /// Remaining attempts.
@@ -26,7 +26,7 @@ pub(super) struct Retries {
 pub(super) enum Next {
     /// Retries after this pause, with so many attempts left.
     Again { pause: Duration, left: u32 },
-    /// The server asks for a pause that is too long.
+    /// Retry-After is too long.
     TooLong(Duration),
     /// Not a transient failure, or no attempt left.
     End,

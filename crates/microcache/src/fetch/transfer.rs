@@ -210,7 +210,7 @@ fn error_of(response: &Response) -> Option<String> {
         let reason = status.canonical_reason().unwrap_or("an error");
         return Some(format!("{url} answered {} {reason}", status.as_u16()));
     }
-    // Other 3xx statuses are no redirects.
+    // Other 3xx statuses are not redirects.
     let leads_on = matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308);
     let location = response.headers().get(LOCATION).filter(|_| leads_on)?;
     // A password is hidden, as in the request's URL.

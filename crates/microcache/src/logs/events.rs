@@ -125,7 +125,7 @@ impl Visit for EventFields {
     fn record_str(&mut self, field: &Field, value: &str) {
         match field.name() {
             "message" => value.clone_into(&mut self.message),
-            // Nobody to name.
+            // No subject.
             _ if value.is_empty() => {}
             name => self.fields.push((name, Value::Text(value.to_owned()))),
         }

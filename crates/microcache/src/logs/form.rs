@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use microcache_policy::{Time, date};
 
-/// The maximum length of a value, so that a URL of 64 KiB is no line of 64 KiB.
+/// The maximum length of a value, so that a URL of 64 KiB does not make a line of 64 KiB.
 pub(super) const MAX_VALUE: usize = 8192;
 
 /// Writes a value as text that may stand between quotes. Quotes, backslashes and all that is not
@@ -33,7 +33,7 @@ pub(super) fn quote_text(out: &mut Vec<u8>, value: &[u8]) {
 }
 
 /// Writes a value as a JSON string. All that is not printable ASCII is escaped, so that the line is
-/// valid UTF-8 and a terminal obeys nothing; what is no UTF-8 becomes U+FFFD.
+/// valid UTF-8 without terminal control characters; invalid UTF-8 becomes U+FFFD.
 pub(super) fn quote_json(out: &mut Vec<u8>, value: &[u8]) {
     let (kept, is_cut) = cut(value);
     out.push(b'"');

@@ -55,7 +55,7 @@ pub(super) fn of_request(span: Span, finished: &FinishedRequest<'_>, config: &Co
     encoded(span, &name, SERVER, times, &attributes, failed)
 }
 
-/// The span of what was asked of an origin.
+/// The span of a request to an origin.
 pub(super) fn of_origin(asked: &OriginSpan) -> String {
     let mut attributes = vec![
         text("http.request.method", &asked.method),

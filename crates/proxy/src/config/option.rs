@@ -31,7 +31,7 @@ pub(super) struct About {
     pub(super) more: &'static str,
 }
 
-/// Begins an option with a default, which is its example too. Text stands without its quotes.
+/// Begins an option with a default, which is its example too. Text is given without its quotes.
 pub(super) const fn opt(name: &'static str, form: Form, default: &'static str) -> About {
     About {
         name,
@@ -141,7 +141,7 @@ pub(super) enum Unset {
 pub struct Flag {
     /// The option's name.
     pub option: &'static str,
-    /// The heading that the flag stands under in the help.
+    /// The heading of the flag in the help.
     pub group: &'static str,
     /// The form of the flag's value.
     pub takes: Takes,

@@ -42,7 +42,7 @@ pub enum Watching {
     /// None.
     #[default]
     Off,
-    /// When the stored response changes.
+    /// Watches the stored response for changes.
     Stored,
     /// As above; and the page is revalidated as long as it has subscribers.
     Refresh,

@@ -27,7 +27,7 @@ pub struct Settings {
 pub struct Setting {
     /// The name in the file.
     pub name: &'static str,
-    /// The value, without secrets. `None` if it is not set and the default is no single value.
+    /// The value, without secrets. `None` if it is not set and the default is not a single value.
     pub value: Option<Plain>,
     /// The default, in words.
     pub default: String,

@@ -445,7 +445,7 @@ fn a_route_may_have_a_directory_instead_of_an_upstream_group() {
         precompressed: true,
     });
     assert_eq!(config.routes[0].goes_to, expected);
-    // Nobody can have the same file kept under many names, unless somebody says that the query counts.
+    // By default the query is not part of a file's key, so that a file is stored once; `key = {}` includes it.
     let query = |text: &str| read(text).routes[0].rules.key.query.clone();
     assert_ne!(query(&text), Query::All);
     assert_eq!(query(&format!("{text}key = {{}}\n")), Query::All);
@@ -888,7 +888,7 @@ fn the_sample_loads_as_it_is_and_with_every_setting_switched_on() {
         let without = without.join("\n");
         let config = read(&without);
         assert_eq!(config.upstreams.len(), 2);
-        // Four of them are those of the Mercure hub, of documents and of who watches.
+        // Four of them are those of the Mercure hub, the documents and the watch endpoint.
         assert_eq!(config.routes.len(), 8);
     }
     for about in options::top_level() {

@@ -72,7 +72,7 @@ impl<'a> ClientWriter<'a> {
         output.send(&mut self.writer, self.stall).await
     }
 
-    /// Waits for the final response. Passes on interim responses, and sends 100 when the body is wanted.
+    /// Waits for the final response. Forwards interim responses, and sends 100 when the body is needed.
     pub(super) async fn wait_for(
         &mut self,
         mut answering: OngoingRequest,

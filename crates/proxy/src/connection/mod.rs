@@ -87,7 +87,7 @@ enum HitLoopExit {
     Send(OutputQueue, AfterSend),
     /// The request has to wait, usually for the origin.
     Ask(Box<PendingRequest>),
-    /// The body lies in a file.
+    /// The body is in a file.
     SendFile(Box<FileAnswer>),
     /// The request is malformed. `true` after a HEAD.
     Refuse(BadRequest, bool),
@@ -95,7 +95,7 @@ enum HitLoopExit {
     Http2,
 }
 
-/// A response whose body lies in a file.
+/// A response whose body is in a file.
 struct FileAnswer {
     response: Response,
     asked: ResponseFraming,

@@ -22,7 +22,7 @@ pub(super) fn target(root: &File, path: &Path) -> Option<PathBuf> {
     let (mut found, mut links) = (PathBuf::new(), 0);
     while let Some(name) = ahead.pop() {
         if name == ".." {
-            // It is no link, so this is the parent directory.
+            // It is not a link, so this is the parent directory.
             found.pop().then_some(())?;
             continue;
         }

@@ -127,7 +127,7 @@ pub(crate) enum CloseReason {
 }
 
 impl<'a> Http2ServerConnection<'a> {
-    /// Connection whose preface is expected, or lies in `input`.
+    /// Connection whose preface is expected, or is in `input`.
     pub(crate) fn new(
         stream: &'a mut ClientTransport,
         session: &'a mut Session,

@@ -53,7 +53,7 @@ pub(super) const PROTOCOL: &[u8] = b"websocket";
 pub(super) fn ask_in_http1(lines: &mut Vec<u8>) {
     lines.extend_from_slice(b"connection: upgrade\r\nupgrade: ");
     lines.extend_from_slice(PROTOCOL);
-    // RFC 6455 §4.1: it pairs the response with the request, and is no secret.
+    // RFC 6455 §4.1: it pairs the response with the request, and is not a secret.
     lines.extend_from_slice(b"\r\nsec-websocket-key: ");
     let random = RandomState::new();
     let number = u128::from(random.hash_one(0)) << 64 | u128::from(random.hash_one(1));

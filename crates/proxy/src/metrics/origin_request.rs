@@ -61,8 +61,8 @@ impl GroupMetrics {
         }
     }
 
-    /// Counts a request for everyone from which fields of the client's request were withheld. Returns the
-    /// route's name and the field names that are new there.
+    /// Counts a shared fetch that omitted fields of the client's request. Returns the route's name and
+    /// the field names that are new there.
     pub(crate) fn withheld(&self, request: &OriginRequest) -> Option<(String, Vec<String>)> {
         if request.withheld.is_empty() {
             return None;
@@ -143,7 +143,7 @@ impl OriginRequestMetrics {
         if let Some(span) = &self.span {
             span.failed(why.to_string());
         }
-        // A broken request body, or a client that left, is no failure of the origin.
+        // A broken request body, or a client that left, is not a failure of the origin.
         if !matches!(why, OriginError::RequestBody(_) | OriginError::Left) {
             self.count_failure();
             self.error(None, why.to_string());

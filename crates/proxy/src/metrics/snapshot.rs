@@ -46,7 +46,7 @@ pub struct OriginSnapshot {
     pub requests: u64,
     /// Refreshes.
     pub refreshes: u64,
-    /// Requests for everyone from which fields of the client's request were withheld.
+    /// Shared fetches that omitted fields of the client's request.
     pub withheld: u64,
     /// Requests without a response, or with a truncated one.
     pub failures: u64,

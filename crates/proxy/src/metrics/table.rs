@@ -200,7 +200,7 @@ mod tests {
     };
 
     proptest! {
-        /// Beside a table that is looked through for the least.
+        /// Compares with a reference table that is scanned for the least entry.
         #[test]
         fn the_least_gives_its_place_up(adds in prop::collection::vec((0..300_u64, 0..50_u64), 0..2000)) {
             let mut table = TopTable::default();

@@ -31,7 +31,7 @@ pub(crate) struct OngoingRequest {
     account: RequestAccount,
     /// Path and query, on routes whose pages announce where they can be watched.
     watched: Option<Bytes>,
-    /// The address for which its answer counts if it has no end.
+    /// Client network that an endless response counts for.
     network: Option<Network>,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct OngoingRequest {
 pub(crate) enum RequestEvent {
     /// Interim response (1xx).
     Interim(Interim),
-    /// The request's content is wanted, and its client expects a 100. Fired once that is sent.
+    /// The request's content is needed, and its client expects a 100. Fired once the 100 has been sent.
     Continue(oneshot::Sender<()>),
     /// Final response; the last event.
     Answer(Box<AdmittedResponse>),

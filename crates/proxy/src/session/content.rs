@@ -26,7 +26,7 @@ struct ContentReceiver {
     /// Frames, each with a flag for the last one.
     steps: mpsc::Receiver<(ContentStep, bool)>,
     ended: bool,
-    /// Fires once when the content is wanted, for clients that expect a 100.
+    /// Fires once when the content is needed, for clients that expect a 100.
     wanted: Option<oneshot::Sender<()>>,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct ContentSender {
     rules: Box<RequestRules>,
 }
 
-/// The client's expectation of a 100, until the content is wanted.
+/// The client's expectation of a 100, until the content is needed.
 pub(super) struct ContinueExpectation {
     pub(super) wanted: oneshot::Receiver<()>,
     pub(super) go: oneshot::Sender<()>,
@@ -299,7 +299,7 @@ mod tests {
         };
         let (frame, (), ()) = tokio::join!(body.frame(), face, client);
         assert!(matches!(frame, Some(Ok(Frame::Data(_)))), "{frame:?}");
-        // The content is not wanted, so the client gets no 100.
+        // The content is not needed, so the client gets no 100.
         let (_body, mut sender, expectation) =
             channel(announced, 8, Allowance::new(SECOND, 0), &rules);
         drop(expectation);

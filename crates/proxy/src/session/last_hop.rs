@@ -21,7 +21,7 @@ pub(crate) fn answer(request: &Request<'_>, now: Time) -> Option<Response> {
         let seen = reflection(request);
         (200, Some(seen.len() as u64), Body::Full(seen.into()))
     } else {
-        // The allowed methods are the application's to list, which must not be asked.
+        // Only the application knows the allowed methods, and the request must not be forwarded to it.
         (204, None, Body::Empty)
     };
     Some(Response {

@@ -82,7 +82,7 @@ struct OwnedHead {
 
 /// Immediate outcome of a request.
 pub(crate) enum Reply {
-    /// Response whose body is complete, or lies in a file.
+    /// Response whose body is complete, or in a file.
     Now(Response),
     /// The response takes time: see [`Session::ask`].
     Ask(Box<DeferredRequest>),
@@ -240,7 +240,7 @@ impl Session {
         self.shared.metrics.refused.count(Refusal::HandshakeLate);
     }
 
-    /// Returns the response to a request that is no hit, if it must not reach the origin.
+    /// Returns the response to a request that is not a hit, if it must not reach the origin.
     fn beyond_hits(
         &self,
         served: Served,

@@ -27,7 +27,7 @@ pub(crate) struct PlainGet(OwnedHead);
 /// Outcome of refreshing a watched page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RefreshOutcome {
-    /// The application is being asked, or was.
+    /// A request to the application is in progress, or was made.
     Requested,
     /// Its response is not stored.
     NotStored,

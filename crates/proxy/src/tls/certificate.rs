@@ -8,7 +8,7 @@ use rustls::sign::CertifiedKey;
 #[derive(Debug)]
 pub(crate) struct Certificate {
     pub(super) key: Arc<CertifiedKey>,
-    /// DNS names in lower case; `*.` stands for one label.
+    /// DNS names in lower case; `*.` matches one label.
     pub(super) names: Vec<String>,
     /// Expiry, in seconds since 1970.
     pub(super) not_after: i64,
@@ -52,7 +52,7 @@ pub struct RenewalState {
 /// Summary of a certificate, for the status API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateReport {
-    /// The hosts that it is for; `*.` stands for one label.
+    /// Hosts of the certificate; `*.` matches one label.
     pub names: Vec<String>,
     /// Expiry, in seconds since 1970; `None` if it has not been issued yet.
     pub expires: Option<i64>,

@@ -13,7 +13,7 @@ use super::x509::CertificateFields;
 /// Accepts certificates issued by the trust anchors, and the configured certificates themselves.
 ///
 /// `openssl req -x509` makes CA certificates, which webpki rejects as server certificates (RFC 5280
-/// §4.2.1.9). An operator who configures one means the server that uses it.
+/// §4.2.1.9). An operator who configures such a certificate trusts the server that uses it.
 #[derive(Debug)]
 pub(super) struct Verifier {
     pub(super) authorities: Arc<WebPkiServerVerifier>,

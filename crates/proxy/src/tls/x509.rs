@@ -25,7 +25,7 @@ const AUTHORITY_KEY: &[u8] = &[0x55, 0x1d, 0x23];
 pub(super) struct CertificateFields {
     pub(super) not_before: CertificateTime,
     pub(super) not_after: CertificateTime,
-    /// DNS names in lower case; `*.` stands for one label.
+    /// DNS names in lower case; `*.` matches one label.
     pub(super) names: Vec<String>,
     /// Serial number, as encoded.
     pub(super) serial: Vec<u8>,

@@ -301,7 +301,7 @@ fn least_busy(book: &mut [Candidate], candidates: &[usize]) -> Option<usize> {
         book[i].credit += weight;
         total += weight;
     }
-    // `max_by_key` returns the last of equals, but the first is wanted.
+    // `max_by_key` returns the last of equals, but the first is needed.
     let chosen = equals.into_iter().rev().max_by_key(|&i| book[i].credit)?;
     book[chosen].credit -= total;
     Some(chosen)

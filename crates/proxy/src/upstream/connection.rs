@@ -17,7 +17,7 @@ use super::transport::OriginTransport;
 const READ_MIN: usize = 16 * 1024;
 /// Maximum size of a read buffer.
 const READ_MAX: usize = 64 * 1024;
-/// A buffer with less room than this gives way to a new one.
+/// A buffer with less free space than this is replaced by a new one.
 const ROOM_MIN: usize = 2 * 1024;
 
 /// A connection to a server.

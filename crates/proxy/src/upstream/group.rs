@@ -312,7 +312,7 @@ impl Group {
                 let carrier = Carrier::Http1(connection);
                 self.deliver(carrier, upload, in_flight, &server, owner, answer)
             }
-            // Closing an idle connection is no failure of the server.
+            // Closing an idle connection is not a failure of the server.
             Err(broken) => {
                 if broken.error != OriginError::Disconnected {
                     assignment.failed(&broken.error, Instant::now());
@@ -419,7 +419,7 @@ impl Group {
         }
         if is_call || media_type.is_some_and(is_event_stream) {
             silence = self.settings.event_stream_timeout;
-            // A response that may never end is no page render: it must not hold a permit until its end.
+            // A response that may never end is not a page render: it must not hold a permit until its end.
             in_flight.release_permit();
         }
         response.body = match carrier {

@@ -1,4 +1,4 @@
-//! Active checks: servers are asked whether they are well, on connections of their own.
+//! Active health checks of servers, on separate connections.
 
 use std::time::Duration;
 

@@ -82,7 +82,7 @@ impl Pool {
         let runtime = idle.connection.runtime;
         let mut shelves = self.shelves.lock();
         shelves.of(runtime).push(idle);
-        // The oldest gives way. If the new one did, a shelf of stale connections would keep every
+        // The oldest is closed. If the new one were, a shelf of stale connections would keep every
         // fresh one out until the next sweep, and each request would open its own.
         let surplus = if shelves.count < self.max.load(Ordering::Relaxed) {
             shelves.count += 1;

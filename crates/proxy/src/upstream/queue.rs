@@ -5,8 +5,8 @@
 //! on.
 //!
 //! The queue is fair by client address: addresses take turns, and when the queue is full, the longest line
-//! loses its last request. A request that clients of several addresses wait for stands in the line of each,
-//! and is sent at the first turn.
+//! loses its last request. A request that clients of several addresses wait for is queued in the line of
+//! each, and is sent at the first turn.
 //!
 //! A request whose body is still being received can hold its place for as long as its client likes. So only
 //! some places are for such uploads, and of those an address takes fewer than it leaves free ([`shares`]). An
@@ -72,7 +72,7 @@ struct QueueState {
 #[derive(Debug)]
 struct QueuedRequest {
     sender: PermitSender,
-    /// Addresses in whose lines it stands.
+    /// Addresses in whose lines it is queued.
     networks: BTreeSet<Network>,
 }
 
@@ -436,8 +436,8 @@ impl QueueState {
         }
     }
 
-    /// Removes a ticket from the line of an address, and from the queue if it stands in no other and is no
-    /// refresh.
+    /// Removes a ticket from the line of an address, and from the queue if it is in no other line and is
+    /// no refresh.
     fn step_out(&mut self, ticket: u64, network: Network) {
         self.clients.leave(network, ticket);
         let Some(waiting) = self.waiting.get_mut(&ticket) else {
@@ -516,7 +516,7 @@ impl QueueState {
 
     fn next_refresh(&self) -> Option<u64> {
         let now = Instant::now();
-        // `max_by_key` returns the last of equals, but the first in line is wanted.
+        // `max_by_key` returns the last of equals, but the first in line is needed.
         let waiting = self.refreshes.iter().rev();
         let first = waiting.max_by_key(|(_, refresh)| refresh.rank(now))?;
         Some(*first.0)

@@ -18,7 +18,7 @@ use crate::h1::{BodyDecoder, DecodedBody, Framing};
 use crate::metrics::OriginRequestMetrics;
 
 /// An answer longer than this is a download, not a page: it gives its place among the group's
-/// requests back, so that slow readers of large files cannot keep everyone else waiting.
+/// requests back, so that slow readers of large files cannot delay all other requests.
 const LARGEST_PAGE: u64 = 1024 * 1024;
 
 /// Resources of the group that a response holds until its end, in any protocol.
@@ -212,7 +212,7 @@ impl Http1Body {
         }
     }
 
-    /// The request's own body failed; the server will not be able to make sense of it, and is not to blame.
+    /// The request's own body failed: the server cannot understand the rest, and is not at fault.
     fn upload_failed(&mut self) -> BodyError {
         self.exchange = None;
         BodyError::Disconnected

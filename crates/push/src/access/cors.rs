@@ -57,7 +57,7 @@ fn normal(origin: &str) -> String {
 /// The origin of the page that caused a request, relative to this server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PageOrigin {
-    /// This server's own origin, or the client is no browser.
+    /// This server's own origin, or the client is not a browser.
     Own,
     /// An allowed origin that is listed by name.
     Listed,

@@ -20,9 +20,9 @@ const MAX_PATTERNS: usize = 100;
 /// The secrets and keys of publishers and readers.
 #[derive(Clone, Debug, Default)]
 pub struct PushKeys {
-    /// Secret of publishers, who may also read everything; `None` disables publishing.
+    /// Secret of publishers, which also permits reading everything; `None` disables publishing.
     pub publisher_secret: Option<SharedSecret>,
-    /// Secret of readers, who may read everything.
+    /// Secret of readers, which permits reading everything.
     pub reader_secret: Option<SharedSecret>,
     /// Key that verifies readers' tokens, each of which lists the documents it may read.
     pub token_key: Option<TokenKey>,

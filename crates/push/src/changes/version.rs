@@ -24,7 +24,7 @@ impl fmt::Display for DocumentVersion {
     }
 }
 
-/// Error: the text is no version.
+/// Error: the text is not a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct VersionError;
 

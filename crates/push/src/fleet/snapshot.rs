@@ -130,7 +130,7 @@ impl Snapshot {
         (name, record): (&[u8], Bytes),
         server_now: u64,
     ) {
-        // Other fields are no documents.
+        // Other fields are not documents.
         if name.starts_with(b"/") {
             let entry = StreamEntry {
                 number: 0,

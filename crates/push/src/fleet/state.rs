@@ -216,7 +216,7 @@ impl State {
         }
     }
 
-    /// Reports the first entry that is no document.
+    /// Reports the first entry that is not a document.
     pub(super) fn report_foreign(&self, name: &str) {
         if !self.has_foreign.swap(true, Ordering::Relaxed) {
             tracing::error!(

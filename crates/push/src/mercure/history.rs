@@ -1,9 +1,9 @@
 //! The history of the hub: published updates and presence updates.
 //!
 //! These are two logs. The limit of presence updates is separate, so that joining and leaving cannot evict
-//! published updates. Only subscribers whose token may cover presence wait for it, so that many who join at
-//! once do not wake each other. Each update records the newest number of the other log, which orders both and
-//! makes every id a position in both.
+//! published updates. Only subscribers whose token may cover presence wait for it, so that many clients that
+//! join at once do not wake each other. Each update records the newest number of the other log, which orders
+//! both and makes every id a position in both.
 
 use std::sync::Arc;
 

@@ -316,7 +316,7 @@ proptest! {
         let (mut known, last) = (who_is_there(&hub), hub.history.lock().last_id());
         after.into_iter().for_each(&mut happen);
         let (mut watcher, from) = subscribe(&hub, &[OWN], Some(&last), &[OWN]).expect("a subscriber");
-        // A reused id stands for the earliest: then more than the missing updates are replayed.
+        // A reused id means the earliest: then more than the missing updates are replayed.
         prop_assert_eq!(from.as_deref(), Some(&*last));
         follow(&mut watcher, &mut known);
         prop_assert_eq!(&known, &who_is_there(&hub));

@@ -40,7 +40,7 @@ pub(crate) struct Handshake {
     pub(crate) protocol: Option<Subprotocol>,
 }
 
-/// Returns whether a request asks for a WebSocket, valid or not.
+/// Returns whether a request is a WebSocket handshake, valid or not.
 pub(crate) fn is_websocket_request(request: &OriginRequest) -> bool {
     let mut offers = request.fields.fields().members("upgrade");
     request.method == Method::GET

@@ -54,8 +54,8 @@ pub(super) enum ClaimOutcome {
 }
 
 impl ClaimFile {
-    /// Returns whether the claim file still has its name. The open descriptor alone is no proof: NFS keeps
-    /// removed files under another name.
+    /// Returns whether the claim file still has its name. The open descriptor alone does not prove it: NFS
+    /// keeps removed files under another name.
     pub(super) fn stands(&self, folder: &RecordFolder) -> bool {
         let named = statat(folder.fd(), &self.name, AtFlags::SYMLINK_NOFOLLOW);
         let ours = self.file.metadata();

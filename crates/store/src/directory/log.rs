@@ -29,7 +29,7 @@ const OPENING: usize = 8 + 4 + 8;
 /// Records with their positions, oldest first.
 type LogRecords = Vec<(u64, Bytes)>;
 
-/// Appends records. Records that exceed the size limit are replaced by `beginning`, which stands for all of
+/// Appends records. Records that exceed the size limit are replaced by `beginning`, which represents all of
 /// them.
 pub(super) fn append(
     home: &OwnedFd,

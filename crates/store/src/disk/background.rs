@@ -34,7 +34,7 @@ pub(super) async fn run(files: Weak<EntryFiles>, reading: Arc<IoPool>) {
     }
 }
 
-/// Indexes all files. Errors are reported to the health state, and the scan goes on.
+/// Indexes all files. Errors are reported to the health state, and the scan continues.
 async fn scan(files: &Arc<EntryFiles>, reading: &IoPool) {
     let mut folder = 0;
     while folder < DiskLayout::FOLDERS {

@@ -40,7 +40,7 @@ struct OpenFileShard {
     still_read: VecDeque<Weak<FileBody>>,
 }
 
-/// Open entry. Dropping it may close a file and free many blocks, so it is not to be dropped on a serving
+/// Open entry. Dropping it may close a file and free many blocks, so it must not be dropped on a serving
 /// thread.
 pub(super) struct OpenFile {
     head: Bytes,

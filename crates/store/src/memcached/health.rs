@@ -140,7 +140,7 @@ impl ServerHealth {
             return OwedRemovals::Nothing;
         }
         if let Some(forgot) = state.forgot {
-            // The uptime alone is no proof: a resumed process reports an old one at first.
+            // The uptime alone does not prove it: a resumed process reports an old one at first.
             let is_new = before.is_none_or(|before| report.is_of_another_process(&before));
             let age = Duration::from_secs(report.uptime);
             if !is_new || now.saturating_duration_since(forgot) <= age {

@@ -68,8 +68,8 @@ pub struct Memcached {
 }
 
 impl Memcached {
-    /// Starts a pool; its tasks run on `handle`. An unreachable server is no error: it is out of service
-    /// until it responds.
+    /// Starts a pool; its tasks run on `handle`. An unreachable server is not an error: it is out of
+    /// service until it responds.
     ///
     /// # Errors
     ///

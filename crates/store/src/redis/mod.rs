@@ -66,8 +66,8 @@ struct RedisInner {
 }
 
 impl Redis {
-    /// Connects, and maintains the connections on `handle`. An unreachable server is no error and is retried
-    /// in the background.
+    /// Connects, and maintains the connections on `handle`. An unreachable server is not an error and is
+    /// retried in the background.
     ///
     /// # Errors
     ///

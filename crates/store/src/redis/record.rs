@@ -67,7 +67,7 @@ pub(super) fn opening(head: &[u8]) -> Vec<u8> {
     [&(head.len() as u32).to_le_bytes()[..], head].concat()
 }
 
-/// Length of the beginning of a value, up to the end of the head; `None` if it is too short to tell.
+/// Length of the beginning of a value, up to the end of the head; `None` if the value is too short to determine it.
 pub(super) fn opening_len(beginning: &[u8]) -> Option<u64> {
     let head = u32::from_le_bytes(*beginning.first_chunk()?);
     Some(ENVELOPE + u64::from(head))

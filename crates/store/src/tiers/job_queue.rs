@@ -90,7 +90,7 @@ impl KeyLane {
 }
 
 impl TierJob {
-    /// Number of queued removals that the job stands for.
+    /// Number of queued removals that the job represents.
     const fn removals(&self) -> usize {
         match self {
             Self::Remove(_, waiters) => waiters.len(),

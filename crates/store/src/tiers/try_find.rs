@@ -14,8 +14,8 @@ use crate::stored::Stored;
 use crate::tier::EntryId;
 
 impl Tiers {
-    /// Looks up the response that a request selects, without blocking. `None` is no miss: [`Tiers::find`]
-    /// may find it, and handles damage.
+    /// Looks up the response that a request selects, without blocking. `None` is not a miss:
+    /// [`Tiers::find`] may find it, and handles damage.
     pub fn try_find(&self, key: &[u8], request: &OriginView<'_>) -> Option<TierEntry> {
         let tier = self.tiers.first()?;
         let began = Instant::now();

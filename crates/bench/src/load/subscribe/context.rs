@@ -44,7 +44,7 @@ pub(super) struct RunContext<'a> {
     pub(super) doubtful: Mutex<Vec<u64>>,
     /// Start of measuring, in nanoseconds since the start of the run; earlier publications are excluded.
     pub(super) counts_from: AtomicU64,
-    /// Tells the threads to stop once all publications have been delivered.
+    /// Signals the threads to stop once all publications have been delivered.
     pub(super) is_over: AtomicBool,
 }
 

@@ -85,7 +85,7 @@ fn media_type(text: &str) -> Result<String, String> {
     }
 }
 
-/// What cannot be meant together.
+/// Checks for contradictory compression options.
 pub(in crate::config) fn check_compression(
     draft: &mut RouteDraft,
     table: &Table<'_>,
@@ -99,7 +99,7 @@ pub(in crate::config) fn check_compression(
         mistakes.note(Mistake::new(&value.place, what).remedy("nothing would be compressed"));
     }
     if draft.precompressed {
-        // Whoever made the files has had more time for it.
+        // Precompressed files usually have a higher compression level.
         rules.compress.codings.clear();
         if let Some(value) = table.get("compress") {
             let what = "`compress` and `precompressed` exclude each other";

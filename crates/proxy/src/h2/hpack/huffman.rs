@@ -44,7 +44,7 @@ type Branch = u16;
 #[derive(Clone, Copy)]
 struct Transition {
     next: u8,
-    /// The bits are no code.
+    /// The bits are not a valid code.
     fails: bool,
     byte: Option<u8>,
 }

@@ -151,7 +151,7 @@ impl Http2Body {
         timeout.map(|()| Err(BodyError::Timeout))
     }
 
-    /// The request's own body failed; the server will not be able to make sense of it, and is not to blame.
+    /// The request's own body failed: the server cannot understand the rest, and is not at fault.
     fn upload_failed(&mut self) -> BodyError {
         self.exchange = None;
         BodyError::Disconnected

@@ -1,5 +1,5 @@
-//! Answers as HTTP/2 has them, held to the rules of HTTP/1: their fields are written as its lines and read by its parser, so that
-//! nothing goes on that could not have come from there.
+//! Answers as HTTP/2 has them, held to the rules of HTTP/1: their fields are written as its lines and read by its
+//! parser, so that nothing is forwarded that could not have come from there.
 
 use bytes::BytesMut;
 use http::{HeaderMap, Response};

@@ -1,5 +1,5 @@
-//! The places that uploads have: which address may have another one, and which upload gives way to the first of an
-//! address that has none.
+//! Permits of uploads: which address may have another one, and which upload is ended for the first of an address
+//! that has none.
 //!
 //! An address may take a place while it has fewer than are free. One alone comes to half of them, two to a third
 //! each, and there is a free one for the next address until many addresses have taken theirs. Then the slowest

@@ -35,7 +35,7 @@ impl Upload {
                         self.sent += written as u64;
                         self.out.advance(written);
                     }
-                    // It may have answered before it closed, so reading goes on.
+                    // The server may have responded before it closed, so reading continues.
                     Poll::Ready(Err(_)) => self.cut_off = true,
                 }
                 continue;

@@ -14,8 +14,8 @@ use super::pieces::Pieces;
 use super::{BodyPiece, SendState, Upload};
 
 impl Upload {
-    /// The head of the request for a server whose urls have this scheme. Nothing if it is one that only HTTP/1 can say:
-    /// a host that is no authority, or an upgrade.
+    /// The head of the request for a server whose urls have this scheme. Nothing if it is one that only HTTP/1 can
+    /// say: a host that is not an authority, or an upgrade.
     pub(in crate::upstream) fn http2_head(&self, scheme: Scheme) -> Option<Request<()>> {
         let head = &self.head;
         if head.upgrade {
@@ -58,7 +58,7 @@ impl Upload {
                 match poll_room(cx, stream, self.out.data.len()) {
                     Poll::Pending => return Ok(SendState::Server),
                     Poll::Ready(Some(room)) => self.send_some(room, stream),
-                    // It may have answered before it closed the stream, so reading goes on.
+                    // The server may have responded before it closed the stream, so reading continues.
                     Poll::Ready(None) => self.cut_off = true,
                 }
                 continue;

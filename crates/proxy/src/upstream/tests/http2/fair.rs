@@ -409,7 +409,7 @@ async fn a_slow_client_holds_its_answer_back_and_nobody_elses() {
     let mut large = within(group.fetch(request(Method::GET, "/large")))
         .await
         .unwrap();
-    // Others are answered on the same connection while nobody reads it.
+    // Other requests are answered on the same connection while this body is not read.
     for _ in 0..200 {
         assert_eq!(get(&group).await, Ok(got(200, "ok")));
     }

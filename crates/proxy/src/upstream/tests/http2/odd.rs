@@ -504,7 +504,7 @@ async fn giving_a_request_up_resets_its_stream_and_the_connection_goes_on() {
         (reset.stream, reset.payload),
         (1, 8_u32.to_be_bytes().to_vec())
     );
-    // What was on its way by then is nobody's.
+    // Frames in flight at that time belong to no request.
     peer.answer(1, "late").await;
     peer.answer(3, "kept").await;
     assert_eq!(came(kept).await, Ok(got(200, "kept")));
@@ -562,7 +562,7 @@ async fn an_answer_whose_end_comes_by_itself_is_not_reset() {
         asked = spawn(&group, request(Method::GET, "/"));
         peer.send(end, flags, stream, last).await;
     }
-    // Nobody waits for it forever.
+    // The wait is bounded.
     let stream = peer.request_and_no_reset().await;
     peer.send(HEADERS, END_HEADERS, stream, &nothing).await;
     assert_eq!(came(asked).await, Ok(got(204, "")));
