@@ -4,12 +4,12 @@ import { bytes, count, id, make, many, prose, say, span } from "./format.js";
 import { ask } from "./stream.js";
 
 const NAMES = {
-  url: ["Url", "https://www.example.org/news?page=2", (name) => `the url ${name}, with all its variants`],
-  prefix: ["Beginning of the urls", "https://www.example.org/shop/", (name) => `all urls that begin with ${name}`],
-  glob: ["Pattern of urls", "https://www.example.org/*/reviews", (name) => `all urls like ${name}`],
-  host: ["Host", "www.example.org", (name) => `everything of the host ${name}`],
+  url: ["URL", "https://www.example.org/news?page=2", (name) => `the URL ${name}, with all its variants`],
+  prefix: ["Prefix of URLs", "https://www.example.org/shop/", (name) => `all URLs that begin with ${name}`],
+  glob: ["Pattern of URLs", "https://www.example.org/*/reviews", (name) => `all URLs that match ${name}`],
+  host: ["Host", "www.example.org", (name) => `all URLs of the host ${name}`],
   tag: ["Tag", "product-17", (name) => `all responses with the tag ${name}`],
-  all: ["", "", () => "everything that is stored"],
+  all: ["", "", () => "all stored responses"],
 };
 
 /**
@@ -39,15 +39,15 @@ const failed = (where, error) => answer(where, make("p", { class: "wrong" }, err
 export async function purge(kind, name, soft) {
   const what = NAMES[kind][2](name);
   const words = soft
-    ? `${what}: stale from now on. Visitors get it while it is fetched anew.`
-    : `${what}: gone from now on. The next visitor waits for the origin.`;
+    ? `${what}: stale from now on, and served while it is revalidated.`
+    : `${what}: removed now. The next visitor waits for the origin.`;
   const title = soft ? "Purge softly?" : "Purge?";
   if (!(await confirmed(title, words[0].toUpperCase() + words.slice(1), kind === "all" ? "Purge everything" : "Purge"))) return;
   try {
     const told = await ask("/v1/purges", { [kind]: kind === "all" ? true : name, soft });
-    const parts = [make("p", {}, `Purged${soft ? " softly" : ""}: ${what}. It holds from now on.`)];
+    const parts = [make("p", {}, `Purged${soft ? " softly" : ""}: ${what}. It is in force.`)];
     const unwritten = told.purges.map((one) => one.persist_error).filter(Boolean);
-    if (unwritten.length) parts.push(make("p", { class: "wrong" }, `It is in force here, but ${unwritten[0]}`));
+    if (unwritten.length) parts.push(make("p", { class: "wrong" }, `In force on this server, but ${unwritten[0]}`));
     answer("purge-answer", ...parts);
   } catch (error) {
     failed("purge-answer", error);
@@ -86,7 +86,7 @@ export async function lookUp(url) {
     if (told.cache_status) parts.push(make("p", {}, make("code", {}, told.cache_status)));
     if (told.steps.length) parts.push(make("h3", {}, "Why"), make("ul", {}, ...told.steps.map(step)));
     const variants = told.stored.length;
-    const title = variants ? `${count(variants)} stored ${many(variants, "response")}` : "Nothing is stored of it";
+    const title = variants ? `${count(variants)} stored ${many(variants, "response")}` : "No stored responses";
     parts.push(make("h3", {}, title), make("ul", {}, ...told.stored.map(stored)));
     answer("lookup-answer", ...parts);
   } catch (error) {

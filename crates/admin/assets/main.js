@@ -81,7 +81,7 @@ const stream = new Stream({
     // After the last second of the history, or after a pause of the server, there may be too little time to count in: then the newer one stands for both.
     if (points.length && at < points.at(-1).at + SECOND / 2) points.pop();
     points = [...points, point(at, told)].slice(-REMEMBERED - 1);
-    stand(told.draining ? "ending" : "live", told.draining ? "Ending: it finishes what is under way" : "Live");
+    stand(told.draining ? "ending" : "live", told.draining ? "Draining: finishing the requests in progress" : "Live");
     show();
     // The snapshot that is shown, by its id.
     id("content").dataset.at = at;
@@ -91,7 +91,7 @@ const stream = new Stream({
     stand("lost", "Connection lost");
     id("content").classList.add("old");
     id("lost").hidden = false;
-    say("lost", `${words}. Trying again in ${count(seconds)} s; the numbers below are the last that came.`);
+    say("lost", `${words}. Trying again in ${count(seconds)} s; the numbers below are the last received.`);
   },
   secret(wasWrong) {
     stand("lost", "Locked");

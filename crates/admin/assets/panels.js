@@ -15,8 +15,8 @@ const microseconds = (n) => (n === null || n === undefined ? n : n / 1e6);
 
 const PARTS = [
   ["hit", "stored", "from the cache"],
-  ["shared", "collapsed", "waited for another's"],
-  ["asked", "rest", "asked the origin"],
+  ["shared", "collapsed", "coalesced"],
+  ["asked", "rest", "from the origin"],
   ["failed", "errors", "failed"],
 ];
 
@@ -63,23 +63,23 @@ export function showLatency(stats, seconds, words) {
     say(name, one.name);
     track.firstElementChild.style.width = `${length(one.of.p50)}%`;
     say(value, wait(microseconds(one.of.p50)));
-    say(more, one.of.count ? `half take less; 99 of 100 less than ${wait(microseconds(one.of.p99))}` : "none in this time");
+    say(more, one.of.count ? `median; p99 ${wait(microseconds(one.of.p99))}` : "none in this time");
   });
   const times = hits.p50 && origin.p50 ? origin.p50 / hits.p50 : 0;
-  say("latency-times", times >= 2 ? `A hit comes ${count(times)} times as fast.` : "");
+  say("latency-times", times >= 2 ? `A hit is ${count(times)} times as fast.` : "");
 }
 
 export function showFetches(stats) {
   const { in_progress: fetches, waiting, most_awaited: wanted } = stats.fetches;
   say("fetches", count(fetches));
-  say("fetches-words", `${many(fetches, "fetch", "fetches")} under way`);
+  say("fetches-words", `${many(fetches, "fetch", "fetches")} in progress`);
   say("waiting", count(waiting));
   say("waiting-words", waiting === 1 ? "request waits for one" : "requests wait for them");
   const rows = wanted.slice(0, 4).map((one) => ({ key: one.url ?? "", ...one }));
   const create = () => make("li", {}, make("span", { class: "name" }), make("span", { class: "value" }));
   list(id("fetching"), rows, create, (element, one) => {
     const [name, value] = element.children;
-    say(name, one.url ?? "not a url");
+    say(name, one.url ?? "not a URL");
     name.title = one.url ?? "";
     const waits = one.refresh ? "refresh" : `${count(one.waiting)} ${many(one.waiting, "waits", "wait")}`;
     say(value, `${waits}, ${wait(one.age_seconds)}`);
@@ -87,16 +87,16 @@ export function showFetches(stats) {
   const queued = stats.upstreams.reduce((sum, group) => sum + group.queued, 0);
   const empty = id("fetching-empty");
   empty.hidden = rows.length > 0 && queued === 0;
-  const idle = fetches ? "" : "Nobody waits for the origin.";
-  say(empty, queued ? `${count(queued)} ${many(queued, "request waits", "requests wait")} for a place at the origin.` : idle);
+  const idle = fetches ? "" : "No request waits for the origin.";
+  say(empty, queued ? `${count(queued)} ${many(queued, "request waits", "requests wait")} for a permit of the origin.` : idle);
 }
 
 /** What compression spares clients, by coding. */
 function compressed(told) {
   const sent = Object.entries(told.sent).filter(([, answers]) => answers > 0);
   const facts = sent.map(([coding, answers]) => `${count(answers)} ${coding}`);
-  if (told.refused) facts.push(`${count(told.refused)} left out`);
-  const amount = `${bytes(told.bytes_saved)} less to send`;
+  if (told.refused) facts.push(`${count(told.refused)} skipped`);
+  const amount = `${bytes(told.bytes_saved)} saved`;
   return { key: "compression", name: "Compression", amount, facts: facts.join(" · "), troubles: "" };
 }
 
@@ -166,11 +166,11 @@ export function showPush(stats, points) {
   const facts = [`${count(push.documents)} ${many(push.documents, "document")}`, `${count(push.changes.made)} ${many(push.changes.made, "change")}`];
   showPlaces("documents", [store("Documents", push.bytes, push.capacity_bytes, facts, [])]);
   const troubles = [
-    [push.resets, "had to begin anew"],
-    [push.gaps, "told of a gap"],
-    [push.subscriptions_rejected, "turned away"],
+    [push.resets, "resets"],
+    [push.gaps, "gaps"],
+    [push.subscriptions_rejected, "subscriptions rejected"],
     [push.changes.refused, many(push.changes.refused, "change refused", "changes refused")],
-    [push.changes.write_failures, many(push.changes.write_failures, "change not written down", "changes not written down")],
+    [push.changes.write_failures, many(push.changes.write_failures, "change not persisted", "changes not persisted")],
   ];
   const said = troubles.filter(([times]) => times > 0).map(([times, words]) => `${count(times)} ${words}`);
   said.push(...(push.redis?.warnings ?? []));
@@ -275,5 +275,5 @@ export function showRoutes(stats) {
 export function showProcess(stats) {
   say("process", `${stats.version}, up ${span(stats.uptime_seconds)}`);
   const taken = stats.connections;
-  say("clients", `${count(taken.open)} client ${many(taken.open, "connection")}, ${count(taken.tunnels)} ${many(taken.tunnels, "tunnel")} and streams; ${count(stats.purges.active_rules)} ${many(stats.purges.active_rules, "purge")} at work`);
+  say("clients", `${count(taken.open)} client ${many(taken.open, "connection")}, ${count(taken.tunnels)} ${many(taken.tunnels, "tunnel")} and streams; ${count(stats.purges.active_rules)} ${many(stats.purges.active_rules, "purge")} active`);
 }

@@ -32,7 +32,7 @@ export async function ask(path, body) {
   try {
     response = await fetch(path, options);
   } catch {
-    throw new Error("The server does not answer.");
+    throw new Error("No response from the server.");
   }
   const told = await response.json().catch(() => null);
   if (!response.ok) throw refusal(response.status, told);
@@ -40,7 +40,7 @@ export async function ask(path, body) {
 }
 
 function refusal(status, told) {
-  const words = told?.detail ? `${told.detail} – ${told.hint}` : `The server answers ${status}.`;
+  const words = told?.detail ? `${told.detail} – ${told.hint}` : `The server answered ${status}.`;
   const error = new Error(words);
   error.status = status;
   error.field = told?.field;

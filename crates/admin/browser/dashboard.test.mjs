@@ -92,7 +92,7 @@ test("under load the page shows the numbers that the interface has", async () =>
 /** The rows that the page has for a window, put together from the numbers themselves. */
 function timings(window) {
   const words = (micros) => (micros < 1000 ? `${Math.max(1, Math.round(micros))} µs` : micros < 1e5 ? `${(micros / 1e3).toFixed(1)} ms` : micros < 1e6 ? `${Math.round(micros / 1e3)} ms` : `${(micros / 1e6).toFixed(1)} s`);
-  const row = (name, { p50, p99 }) => [name, "", words(p50), `half take less; 99 of 100 less than ${words(p99)}`];
+  const row = (name, { p50, p99 }) => [name, "", words(p50), `median; p99 ${words(p99)}`];
   return [row("Hits", window.hit_microseconds), row("Others", window.wait_microseconds), row("Origin", window.first_byte_microseconds)];
 }
 

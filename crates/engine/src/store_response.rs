@@ -89,7 +89,7 @@ impl Engine {
         let mut selection = Selection::new();
         vary::select(&vary, &incoming.origin_view(&route.rules), &mut selection);
         let fill = Fill::new(&self.fill_budget);
-        let reader = fill.reader().expect("nothing has been let go of yet");
+        let reader = fill.reader().expect("no chunk has been released yet");
         let filling = Filling {
             status: response.status,
             fields: keepable.fields.into(),

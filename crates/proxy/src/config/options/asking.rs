@@ -24,7 +24,7 @@ pub(in crate::config) const ASKING: &[Opt<RouteDraft>] = &[
         .help("Rate limit per client, such as `10/s` or `600/m`; above it 429")
         .more(
             "Other forms: `100/10s`, and `off` for no limit. Each route counts separately, even \
-             if the option stands at the top of the file. See \
+             if the option is at the top of the file. See \
              [operations](operations.md#rate-limits).",
         )
         .sets(|r, v, m| m.put(&mut r.route.rate.quota, v.parse(Quota::parse))),

@@ -18,7 +18,7 @@ pub(in crate::config) const TLS: &[Opt<TlsConfig>] = &[
         .more(
             "On the command line `--tls fullchain.pem,key.pem`, repeated for each certificate; \
              one file may hold both. The certificate is selected by the client's SNI and the \
-             names in it; `*.` stands for one label. The first one is the default. They are read \
+             names in it; `*.` matches one label. The first one is the default. They are read \
              again on reload.",
         )
         .sets(set_certificates),
