@@ -14,7 +14,7 @@ use crate::{
     access, configuration, dashboard, entries, explain, health, live, metrics, purges, stats, top,
 };
 
-/// OpenAPI description of the interface.
+/// Description of the interface, `openapi.json`.
 const OPENAPI: &str = include_str!("../openapi.json");
 
 pub(crate) fn router(interface: &Arc<Interface>) -> Router {

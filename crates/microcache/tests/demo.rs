@@ -41,7 +41,7 @@ fn the_table_has_figures_that_fit() {
     let (table, progress) = text(&output);
     assert_eq!(output.status.code(), Some(0), "{progress}");
     assert!(!progress.contains('\x1b'), "{progress}");
-    assert_eq!(progress.matches("requests to the application").count(), 3);
+    assert_eq!(progress.matches("requests to the origin").count(), 3);
     // req/s, mean, stdev, max, responses, to origin, in 30 s
     let [alone, plain, default] =
         ["no cache", "plain 1 s cache", "Microcache "].map(|name| row(&table, name));

@@ -456,8 +456,8 @@ mod tests {
             "purge? y for yes, any other key for no: http://a/",
         );
         check(
-            &|screen| screen.no_urls = Some("there is nothing at /v1/top".to_owned()),
-            "there is nothing at /v1/top",
+            &|screen| screen.no_urls = Some("there is no resource at /v1/top".to_owned()),
+            "there is no resource at /v1/top",
         );
         let (mut screen, now) = self::screen();
         let later = drawn(&mut screen, now + Duration::from_secs(9), 80, 24);

@@ -220,8 +220,12 @@ fn nobody_is_shut_out_by_many_who_say(first: &str) {
     // Though it has waited for longer than all others, it is not of the busiest address.
     honest.get("/").assert_is(200, "x");
     drop(crowd);
-    let said = proxy.output_with("no room");
-    assert_eq!(said.matches("no room").count(), 1, "{said}");
+    let said = proxy.output_with("connection limit reached");
+    assert_eq!(
+        said.matches("connection limit reached").count(),
+        1,
+        "{said}"
+    );
 }
 
 #[test]

@@ -268,7 +268,7 @@ fn one_address_leaves_a_tenth_of_the_event_streams_to_others() {
         .collect();
     assert_eq!(streams.iter().filter(|(open, _)| *open).count(), 18);
     assert!(opened(proxy.connect()).0);
-    let said = proxy.output_with("nine in ten");
+    let said = proxy.output_with("nine tenths");
     assert!(said.contains("trusted_proxies"), "{said}");
     streams.clear();
     eventually("it may have some again", || {

@@ -109,7 +109,7 @@ fn every_way_to_fail_is_told_and_counted_however_often_it_happens() {
     for why in [
         ": it closed the connection without an answer",
         ": its answer was malformed: ",
-        ": an answer broke off: ",
+        ": a response was truncated: ",
     ] {
         assert_counted(&proxy, &format!("{who}{why}"), 5, began);
     }

@@ -35,7 +35,7 @@ pub(crate) struct TlsSession {
     incoming: BytesMut,
     /// Bytes to be sent before anything else; mostly empty.
     pub(crate) outgoing: BytesMut,
-    /// The client has sent close_notify.
+    /// The client has sent `close_notify`.
     has_ended: bool,
     has_failed: bool,
     said_goodbye: bool,

@@ -626,8 +626,8 @@ mod tests {
             " answers again",
             " is down after 2 failures in a row; one request tries it every 5s",
             " is up again",
-            ": an answer broke off: the body ended before its announced length",
-            " is not well, its health check says: GET / was answered 500",
+            ": a response was truncated: the body ended before its announced length",
+            " fails its health check: GET / was answered 500",
         ];
         let expected = expected.map(|line| format!("origin 127.0.0.1:1{line}"));
         assert_eq!(*told.lock(), expected);

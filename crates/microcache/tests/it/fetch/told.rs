@@ -38,7 +38,7 @@ fn errors_are_exit_codes() {
         ),
         ("/fails", 4, "answered 503"),
         ("/strange", 4, "answered 600"),
-        ("/breaks", 1, "broke off"),
+        ("/breaks", 1, "was truncated"),
     ] {
         let run = place.run(&["-o", name, &url(target)]);
         assert_eq!(

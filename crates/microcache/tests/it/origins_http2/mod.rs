@@ -90,7 +90,7 @@ fn an_answer_that_breaks_off_is_never_whole() {
     assert_eq!(server.requests().len(), 2);
     eventually("the reason", || {
         let told = proxy.output();
-        told.contains("an answer broke off: ").then_some(())
+        told.contains("a response was truncated: ").then_some(())
     });
     proxy.get("/page").assert_is(200, "http example.com /page");
 }

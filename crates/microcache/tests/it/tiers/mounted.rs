@@ -243,7 +243,7 @@ fn assert_taken(mounted: &Mounted, origin: &Origin, target: &str) {
     });
 }
 
-const OVER: &str = "microcache: disk: in order again";
+const OVER: &str = "microcache: disk: in service again";
 
 #[test]
 fn a_full_disk_is_done_without_and_used_again_when_there_is_room() {
