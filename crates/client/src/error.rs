@@ -55,7 +55,7 @@ impl From<BodyError> for Error {
         match error {
             BodyError::Other(cause) => Self::Inner(InnerError(cause)),
             BodyError::Malformed(what) => Self::Body(what),
-            BodyError::Incomplete => Self::Body("shorter or longer than its announced length"),
+            BodyError::Incomplete => Self::Body("not of its announced length"),
             BodyError::TooSlow => Self::Body("read too slowly while other readers waited"),
             BodyError::Timeout => Self::Body("timed out"),
             BodyError::TooLarge => Self::Body("too large"),

@@ -218,7 +218,7 @@ fn error_of(response: &Response) -> Option<String> {
     let place = place.and_then(|place| response.url().join(place).ok());
     let place = place.map_or_else(|| format!("{location:?}"), |place| told(&place).to_string());
     Some(format!(
-        "{url} redirects to {place}, which is not followed: not an http or https URL, or more than twenty redirects"
+        "{url} redirects to {place}, which is not followed: nothing can be fetched from there, or more than twenty redirects"
     ))
 }
 

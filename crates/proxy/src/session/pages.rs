@@ -145,7 +145,7 @@ pub(crate) fn not_switched(now: Time) -> Response {
 
 /// Response in place of one that broke off before any of it was sent.
 pub(crate) fn broke_off(now: Time) -> Response {
-    let text = "The application sent an invalid response.";
+    let text = "The application sent no valid response.";
     page(502, text, Detail::OriginMalformed, now)
 }
 
@@ -173,14 +173,12 @@ pub(crate) fn failed(failed: &NoResponse, now: Time) -> Response {
             (413, "The request body is too large.")
         }
         Failure::Origin(OriginError::RequestBody(_)) => (400, "The request body was malformed."),
-        Failure::Status(_) | Failure::Origin(_) => {
-            (502, "The application sent an invalid response.")
-        }
+        Failure::Status(_) | Failure::Origin(_) => (502, "The application sent no valid response."),
         Failure::TooManyWait => (
             503,
             "Too many requests are waiting for this page. Please try again in a moment.",
         ),
-        Failure::Abandoned => (500, "This request failed because of an internal error."),
+        Failure::Abandoned => (500, "This request failed. Please try again."),
     };
     plain(status, text, failed.cache_status, now)
 }
