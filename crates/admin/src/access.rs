@@ -2,7 +2,8 @@
 //!
 //! With a secret, every request has to carry it. Without one, only local programs are accepted. Pages
 //! in a browser on this machine are rejected, although their requests are local: they are recognized
-//! by `Origin`, by `Sec-Fetch-Site`, and by a `Host` that is a name (DNS rebinding).
+//! by `Origin`, by `Sec-Fetch-Site`, and by a `Host` that is a name (DNS rebinding). So are requests that
+//! a proxy on this machine forwards for clients elsewhere.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -26,6 +27,15 @@ use crate::problem::Problem;
 const LARGEST_BODY: usize = 256 * 1024;
 /// Time limit for a request body to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Fields that proxies add to the requests which they forward.
+const FORWARDING_FIELDS: [&str; 5] = [
+    "forwarded",
+    "via",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-real-ip",
+];
 
 /// Admits authorized requests once they have arrived completely.
 pub(crate) async fn check(
@@ -128,6 +138,15 @@ fn by_its_address(peer: IpAddr, fields: &HeaderMap) -> Result<&str, Problem> {
             "set admin_token_file and send its secret as Authorization: Bearer SECRET",
         );
     }
+    if FORWARDING_FIELDS
+        .iter()
+        .any(|name| fields.contains_key(*name))
+    {
+        return refuse(
+            "a proxy has forwarded the request: its client may be on another machine",
+            "set admin_token_file and send its secret as Authorization: Bearer SECRET",
+        );
+    }
     let mut hosts = fields.get_all(HOST).iter();
     let host = hosts.next().and_then(|host| host.to_str().ok());
     let Some(host) = host.filter(|host| hosts.next().is_none() && is_local(host)) else {
@@ -198,6 +217,10 @@ mod tests {
             assert!(!allowed("127.0.0.1", &[("host", host)]), "{host}");
         }
         assert!(!allowed("127.0.0.1", &[]));
+        for name in FORWARDING_FIELDS {
+            let lines = [("host", "127.0.0.1"), (name, "192.0.2.1")];
+            assert!(!allowed("127.0.0.1", &lines), "{name}");
+        }
         let host = ("host", "127.0.0.1:8081");
         assert!(allowed(
             "127.0.0.1",

@@ -180,6 +180,9 @@ fn a_page_of_somebody_elses_can_lead_to_ours_and_neither_read_nor_do_anything() 
     check(&["Sec-Fetch-Site: cross-site"], 200, 403);
     check(&["Sec-Fetch-Site: same-site"], 200, 403);
     check(&["Origin: http://127.0.0.1:3000"], 200, 403);
+    // Through a proxy on this machine.
+    check(&["X-Forwarded-For: 192.0.2.1"], 403, 403);
+    check(&["Via: 1.1 proxy"], 403, 403);
     // A name that somebody's name server has led here is an origin of its own to browsers.
     let rebound = [
         "Host: evil.example:8081",
