@@ -7,12 +7,13 @@ use microcache_policy::Network;
 use parking_lot::Mutex;
 
 /// The reservations of a group, `max_signed_in` at most.
+#[derive(Debug)]
 pub(super) struct Reservations {
     max: usize,
     held: Mutex<HeldReservations>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct HeldReservations {
     by_network: Holdings,
     total: usize,
