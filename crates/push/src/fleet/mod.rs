@@ -5,6 +5,7 @@
 //! when its reader reaches it, whichever node made it, so that all nodes deliver the same changes in the same
 //! order and with the same numbers.
 
+mod change_stream;
 mod connection;
 mod expiry;
 mod lost_writes;
@@ -279,7 +280,7 @@ impl FleetThread {
         // The blocking reads of the stream have a connection of their own.
         tokio::try_join!(
             FleetConnection::start(of, PATIENCE),
-            FleetConnection::start(of, stream_reader::PATIENCE),
+            FleetConnection::start(of, change_stream::PATIENCE),
             FleetConnection::start(of, PATIENCE)
         )
     }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use microcache_store::redis::{NoReply, Value, cmd, from_redis_value};
 
+use super::change_stream::{ChangeStream, PATIENCE, overtaken};
 use super::connection::transfer_time;
 use super::scripts::{EntryKind, ReadResult, StreamEntry, lossy_text, number};
-use super::stream_reader::{PATIENCE, StreamReader, overtaken};
 use crate::changes::change::DocumentChange;
 use crate::changes::generations::Generations;
 use crate::changes::journal::{LogContents, LogHeader};
@@ -39,12 +39,12 @@ impl Snapshot {
     ///
     /// Documents are read while other nodes change them, so they are of different times. Therefore all
     /// changes made since the start are applied, up to the newest one read.
-    pub(super) async fn load(reader: &StreamReader) -> Result<Option<Self>, NoReply> {
+    pub(super) async fn load(stream: &ChangeStream) -> Result<Option<Self>, NoReply> {
         let nothing = DocumentVersion {
             epoch: 0,
             number: 0,
         };
-        let begin = reader.page(nothing).await?;
+        let begin = stream.page(nothing).await?;
         let mut snapshot = Self {
             at: DocumentVersion {
                 epoch: begin.epoch,
@@ -54,24 +54,24 @@ impl Snapshot {
             extras: SnapshotExtras::default(),
             forgotten_through: 0,
         };
-        snapshot.read_documents(reader, begin.now).await?;
-        if reader.has_history() {
+        snapshot.read_documents(stream, begin.now).await?;
+        if stream.has_history() {
             // After the documents, so that versions overtaken meanwhile are included.
-            snapshot.read_history(reader, begin.now).await?;
+            snapshot.read_history(stream, begin.now).await?;
         }
-        snapshot.read_stream(reader).await?;
+        snapshot.read_stream(stream).await?;
         let each = snapshot.documents.values();
         let newest = each.filter_map(|it| it.last()).map(|it| it.number).max();
         let newest = newest.unwrap_or_default();
         loop {
-            let page = reader.page(snapshot.at).await?;
+            let page = stream.page(snapshot.at).await?;
             let ReadResult::Changes(entries) = &page.result else {
                 return Ok(None);
             };
             for entry in entries {
                 snapshot.at.number = entry.number;
                 snapshot.extras.numbers.add(entry.number);
-                snapshot.add(reader.change(entry, page.now), reader);
+                snapshot.add(stream.change(entry, page.now), stream);
                 snapshot.extras.missing.extend(overtaken(entry));
             }
             let through = page.through(snapshot.at.number);
@@ -84,7 +84,7 @@ impl Snapshot {
         }
     }
 
-    fn add(&mut self, change: Option<DocumentChange>, reader: &StreamReader) {
+    fn add(&mut self, change: Option<DocumentChange>, stream: &ChangeStream) {
         let Some(change) = change else {
             return;
         };
@@ -93,24 +93,24 @@ impl Snapshot {
         if let Err(at) = known.binary_search_by_key(&change.number, |it| it.number) {
             known.insert(at, change);
         }
-        if !reader.has_history() {
+        if !stream.has_history() {
             known.drain(..known.len() - 1);
         }
     }
 
     async fn read_documents(
         &mut self,
-        reader: &StreamReader,
+        stream: &ChangeStream,
         server_now: u64,
     ) -> Result<(), NoReply> {
-        let add = |name: &[u8], record| self.add_record(reader, (name, record), server_now);
-        scan(reader, &reader.connection.documents, add).await
+        let add = |name: &[u8], record| self.add_record(stream, (name, record), server_now);
+        scan(stream, &stream.connection.documents, add).await
     }
 
     /// Reads the earlier versions, whose format is described in `history.lua`.
     async fn read_history(
         &mut self,
-        reader: &StreamReader,
+        stream: &ChangeStream,
         server_now: u64,
     ) -> Result<(), NoReply> {
         let add = |index: &[u8], record: Bytes| {
@@ -118,15 +118,15 @@ impl Snapshot {
             let behind = record.iter().position(|&byte| byte == b'\n');
             if let (Some(name), Some(behind)) = (name, behind) {
                 let record = record.slice(behind + 1..);
-                self.add_record(reader, (&index[name + 1..], record), server_now);
+                self.add_record(stream, (&index[name + 1..], record), server_now);
             }
         };
-        scan(reader, &reader.connection.history, add).await
+        scan(stream, &stream.connection.history, add).await
     }
 
     fn add_record(
         &mut self,
-        reader: &StreamReader,
+        stream: &ChangeStream,
         (name, record): (&[u8], Bytes),
         server_now: u64,
     ) {
@@ -138,18 +138,18 @@ impl Snapshot {
                 name: lossy_text(name),
                 record,
             };
-            self.add(reader.change(&entry, server_now), reader);
+            self.add(stream.change(&entry, server_now), stream);
         }
     }
 
     /// Reads the stream: the deletions, and the versions that existed.
-    async fn read_stream(&mut self, reader: &StreamReader) -> Result<(), NoReply> {
+    async fn read_stream(&mut self, stream: &ChangeStream) -> Result<(), NoReply> {
         let mut from = "-".to_owned();
         loop {
             let mut range = cmd("XRANGE");
-            range.arg(&reader.connection.changes).arg(&from).arg("+");
+            range.arg(&stream.connection.changes).arg(&from).arg("+");
             range.arg("COUNT").arg(ENTRIES);
-            let Value::Array(entries) = reader.connection.line.request(&range, PATIENCE).await?
+            let Value::Array(entries) = stream.connection.line.request(&range, PATIENCE).await?
             else {
                 return Err(NoReply::Unreadable);
             };
@@ -175,8 +175,8 @@ impl Snapshot {
                 }
                 self.extras.numbers.add(at);
                 match entry.kind {
-                    EntryKind::Deleted => self.add(reader.change(&entry, 0), reader),
-                    EntryKind::Put if reader.has_history() => self.record_missing_version(&entry),
+                    EntryKind::Deleted => self.add(stream.change(&entry, 0), stream),
+                    EntryKind::Put if stream.has_history() => self.record_missing_version(&entry),
                     EntryKind::Put | EntryKind::Overtaken | EntryKind::Foreign => {}
                 }
             }
@@ -227,7 +227,7 @@ impl Snapshot {
 
 /// Iterates over a hash (`HSCAN`).
 async fn scan(
-    reader: &StreamReader,
+    stream: &ChangeStream,
     key: &str,
     mut add: impl FnMut(&[u8], Bytes),
 ) -> Result<(), NoReply> {
@@ -236,8 +236,8 @@ async fn scan(
         let mut scan = cmd("HSCAN");
         scan.arg(key).arg(cursor);
         scan.arg("COUNT").arg(count);
-        let patience = PATIENCE + transfer_time(reader.documents.settings.max_document);
-        let reply = reader.connection.line.request(&scan, patience).await?;
+        let patience = PATIENCE + transfer_time(stream.documents.settings.max_document);
+        let reply = stream.connection.line.request(&scan, patience).await?;
         let (next, fields): (u64, Vec<Vec<u8>>) =
             from_redis_value(reply).map_err(|_| NoReply::Unreadable)?;
         let (mut bytes, mut found) = (0, 0);

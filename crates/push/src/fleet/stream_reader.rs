@@ -4,41 +4,26 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use microcache_policy::Time;
 use microcache_store::redis::{NoReply, Value, cmd};
 use tokio::time::sleep;
 
-use super::connection::{FleetConnection, TARGET, transfer_time};
-use super::scripts::{EntryKind, READ, ReadReply, ReadResult, StreamEntry, epoch};
+use super::change_stream::{ChangeStream, PATIENCE, overtaken};
+use super::connection::{FleetConnection, TARGET};
+use super::scripts::{ReadResult, StreamEntry};
 use super::snapshot::Snapshot;
 use super::state::State;
 use crate::changes::change::DocumentChange;
 use crate::changes::version::DocumentVersion;
 use crate::documents::Documents;
-use crate::fleet::record;
-use crate::name::{DocumentName, parse_name};
 
 /// Time for which Redis blocks a read if nothing changes (`XREAD BLOCK`).
 const BLOCK: Duration = Duration::from_secs(1);
-/// Deadline of such a read.
-pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 /// Pause after a failure.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Limits of one page: changes, and approximate bytes.
-const PAGE: usize = 512;
-const PAGE_BYTES: usize = 4 * 1024 * 1024;
-
-/// Returns the document and number of a change whose content is overtaken.
-pub(super) fn overtaken(entry: &StreamEntry) -> Option<(DocumentName, u64)> {
-    let name = parse_name(entry.name.as_bytes()).ok()?;
-    (entry.kind == EntryKind::Overtaken).then_some((name, entry.number))
-}
 
 /// The task that follows the stream.
 pub(super) struct StreamReader {
-    pub(super) connection: FleetConnection,
-    pub(super) documents: Arc<Documents>,
-    state: Arc<State>,
+    stream: ChangeStream,
     /// The last change applied; `None` before the documents are loaded.
     at: Option<DocumentVersion>,
     has_checked_settings: bool,
@@ -51,9 +36,11 @@ impl StreamReader {
         state: Arc<State>,
     ) -> Self {
         Self {
-            connection,
-            documents,
-            state,
+            stream: ChangeStream {
+                connection,
+                documents,
+                state,
+            },
             at: None,
             has_checked_settings: false,
         }
@@ -63,10 +50,11 @@ impl StreamReader {
     pub(super) async fn run(mut self) {
         loop {
             match self.follow().await {
-                Ok(()) => self.state.record_contact(),
+                Ok(()) => self.stream.state.record_contact(),
                 Err(why) => {
-                    self.state
-                        .record_outage(&why, &self.connection.line.degraded());
+                    self.stream
+                        .state
+                        .record_outage(&why, &self.stream.connection.line.degraded());
                     sleep(PAUSE).await;
                 }
             }
@@ -77,8 +65,8 @@ impl StreamReader {
         let Some(at) = self.at else {
             return self.load().await;
         };
-        let page = self.page(at).await?;
-        self.state.compare(DocumentVersion {
+        let page = self.stream.page(at).await?;
+        self.stream.state.compare(DocumentVersion {
             epoch: page.epoch,
             number: page.newest,
         });
@@ -91,12 +79,12 @@ impl StreamReader {
         // First, so that subscribers with a lost change are reset before they receive anything else.
         self.record_numbers(entries, page.through(last));
         for entry in entries {
-            if let Some(change) = self.change(entry, page.now) {
+            if let Some(change) = self.stream.change(entry, page.now) {
                 self.apply(change);
             } else if let Some((name, number)) = overtaken(entry)
                 && self.local_number(&name) < number
             {
-                self.documents.record_missing(&name, number);
+                self.stream.documents.record_missing(&name, number);
             }
         }
         self.advance(DocumentVersion { number: last, ..at });
@@ -106,56 +94,9 @@ impl StreamReader {
         self.wait_for_more(last).await
     }
 
-    /// Reads the changes after a version.
-    pub(super) async fn page(&self, at: DocumentVersion) -> Result<ReadReply, NoReply> {
-        let arguments = [
-            epoch(microcache_store::random::number()),
-            epoch(at.epoch),
-            at.number.to_string(),
-            PAGE.to_string(),
-            PAGE_BYTES.to_string(),
-            if self.has_history() { "all" } else { "" }.to_owned(),
-        ];
-        let (line, keys) = (&self.connection.line, self.connection.keys());
-        let patience = PATIENCE + transfer_time(self.documents.settings.max_document);
-        ReadReply::read(line.call(&READ, &keys, &arguments, patience).await?)
-    }
-
-    /// Converts a stream entry to a change; `None` if it is none. Foreign entries are reported once.
-    pub(super) fn change(&self, entry: &StreamEntry, server_now: u64) -> Option<DocumentChange> {
-        let change = match (entry.kind, parse_name(entry.name.as_bytes())) {
-            (EntryKind::Foreign | EntryKind::Overtaken, _) => return None,
-            (EntryKind::Deleted, Ok(name)) => Some(DocumentChange {
-                number: entry.number,
-                name,
-                content: None,
-                expires: None,
-                delta: None,
-            }),
-            (EntryKind::Put, Ok(name)) => {
-                // Clocks may differ, so the remaining lifetime counts.
-                let now = self.documents.clock.now().as_millis();
-                let here = |at: u64| {
-                    let here = now.saturating_add(at).saturating_sub(server_now);
-                    Time::from_millis(here.max(1))
-                };
-                record::decode(name, &entry.record, here)
-            }
-            (_, Err(_)) => None,
-        };
-        if change.is_none() {
-            self.state.report_foreign(&entry.name);
-        }
-        change
-    }
-
-    pub(super) fn has_history(&self) -> bool {
-        self.documents.index.lock().has_history()
-    }
-
     /// Returns the number of this node's version of a document; zero if there is none.
     fn local_number(&self, name: &str) -> u64 {
-        let index = self.documents.index.lock();
+        let index = self.stream.documents.index.lock();
         let local_number = index.document(name).and_then(|it| it.current());
         local_number.map_or(0, |it| it.number)
     }
@@ -167,12 +108,12 @@ impl StreamReader {
         }
         // The delta is useless here if a version between the two was skipped.
         change.delta = change.delta.filter(|delta| delta.from == local_number);
-        self.documents.apply(&Arc::new(change));
+        self.stream.documents.apply(&Arc::new(change));
     }
 
     /// Declares that these changes exist, and no others up to `through`.
     fn record_numbers(&self, entries: &[StreamEntry], through: u64) {
-        let mut index = self.documents.index.lock();
+        let mut index = self.stream.documents.index.lock();
         for entry in entries {
             index.numbers.add(entry.number);
         }
@@ -184,12 +125,14 @@ impl StreamReader {
     /// Advances to a version: everything up to it is applied.
     fn advance(&mut self, at: DocumentVersion) {
         self.at = Some(at);
-        let mut index = self.documents.index.lock();
+        let mut index = self.stream.documents.index.lock();
         index.newest = index.newest.max(at.number);
         let size = index.size();
         drop(index);
-        self.state.check_size(size, self.documents.settings.memory);
-        self.state.advance(at);
+        self.stream
+            .state
+            .check_size(size, self.stream.documents.settings.memory);
+        self.stream.state.advance(at);
     }
 
     /// Waits for the next change, up to [`BLOCK`].
@@ -197,9 +140,10 @@ impl StreamReader {
         let mut wait = cmd("XREAD");
         wait.arg("COUNT").arg(1);
         wait.arg("BLOCK").arg(BLOCK.as_millis() as u64);
-        wait.arg("STREAMS").arg(&self.connection.changes);
+        wait.arg("STREAMS").arg(&self.stream.connection.changes);
         wait.arg(format!("{after}-0"));
-        self.connection
+        self.stream
+            .connection
             .line
             .request(&wait, PATIENCE)
             .await
@@ -208,7 +152,7 @@ impl StreamReader {
 
     /// Loads all documents.
     async fn load(&mut self) -> Result<(), NoReply> {
-        let Some(mut snapshot) = Snapshot::load(self).await? else {
+        let Some(mut snapshot) = Snapshot::load(&self.stream).await? else {
             // Too many changes were made meanwhile; the load is repeated.
             return Ok(());
         };
@@ -216,15 +160,16 @@ impl StreamReader {
         let count = snapshot.documents.len();
         let extras = std::mem::take(&mut snapshot.extras);
         let diff = self
+            .stream
             .documents
             .replace_all(snapshot.into_log_contents(), extras);
-        self.state.record_load();
+        self.stream.state.record_load();
         if diff.is_new_epoch && diff.documents > 0 {
             tracing::warn!(
                 target: TARGET,
                 "push_redis has lost its data: there were {} documents here, there are {} now, and all subscribers are reset",
                 diff.documents,
-                self.documents.index.lock().len()
+                self.stream.documents.index.lock().len()
             );
         } else if diff.documents > 0 {
             tracing::info!(target: TARGET, "too many changes were missed: reloaded {count} documents from push_redis");
@@ -259,7 +204,13 @@ impl StreamReader {
     async fn setting(&self, name: &str) -> Option<String> {
         let mut get = cmd("CONFIG");
         get.arg("GET").arg(name);
-        let reply = self.connection.line.request(&get, PATIENCE).await.ok()?;
+        let reply = self
+            .stream
+            .connection
+            .line
+            .request(&get, PATIENCE)
+            .await
+            .ok()?;
         let Value::Array(pair) = reply else {
             return None;
         };

@@ -26,6 +26,10 @@ pub(crate) struct History {
     pub(crate) presence_list: PresenceList,
     /// Current subscribers, including those whose presence is not reported.
     pub(crate) subscribers: usize,
+    /// Updates handed to connections.
+    pub(crate) events: u64,
+    /// Subscribers disconnected because they fell behind.
+    pub(crate) cut_off: u64,
     /// The id of the newest update of both logs.
     last_id: Option<Arc<str>>,
     /// Random, to distinguish processes.
@@ -47,6 +51,8 @@ impl History {
             presence: UpdateLog::new(presence_capacity(capacity)),
             presence_list: PresenceList::default(),
             subscribers: 0,
+            events: 0,
+            cut_off: 0,
             last_id: None,
             epoch: microcache_store::random::number(),
         }

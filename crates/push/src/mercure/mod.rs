@@ -9,6 +9,7 @@
 //! subscriber joins or leaves, and may query the list.
 
 mod history;
+mod id;
 mod presence;
 mod presence_api;
 mod presence_list;
@@ -21,6 +22,7 @@ mod update;
 mod update_journal;
 mod update_log;
 
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -28,27 +30,29 @@ use http::Method;
 use microcache_engine::origin::BoxFuture;
 use microcache_engine::{Origin, OriginError, OriginRequest, OriginResponse};
 use microcache_policy::key::split_query;
-use microcache_store::random;
 use parking_lot::{Mutex, RwLock};
+use tokio::task::spawn_blocking;
 use url::Url;
 
 use self::history::History;
+use self::id::new_id;
 use self::presence::{PresenceEntry, SelectorSyntax};
 pub(crate) use self::selector::SelectorCache;
 use self::selector::{Selector, SelectorError};
 use self::subscriber::Subscriber;
 use self::token::{HubGrant, TokenVerifier};
 pub(crate) use self::update::Update;
-use self::update_journal::UpdateJournal;
+use self::update_journal::{PublishError, UpdateJournal};
 use crate::access::cors::{self, AllowedOrigin, CookieUse};
 use crate::access::request_token::RequestToken;
 use crate::access::token_key::TokenKey;
 use crate::answer;
+use crate::changes::journal::{JournalError, SyncPolicy};
 use crate::changes::json::essence;
 use crate::form::pairs;
 use crate::last_event_id;
 use crate::paths::MERCURE_PATH;
-use crate::publishing::upload::{UploadBudget, UploadError};
+use crate::publishing::upload::{UploadBudget, UploadError, UploadReservation};
 use crate::stats::Counter;
 use crate::subscribing::stream::EventStream;
 use crate::wait_list::Wakeups;
@@ -89,7 +93,7 @@ pub struct MercureSettings {
 
 /// The hub.
 pub struct Hub {
-    history: Mutex<History>,
+    history: Arc<Mutex<History>>,
     selectors: SelectorCache,
     settings: RwLock<Arc<MercureSettings>>,
     counters: HubCounters,
@@ -106,8 +110,6 @@ struct HubCounters {
     unwritten: Counter,
     subscribed: Counter,
     turned_away: Counter,
-    events: Counter,
-    cut_off: Counter,
 }
 
 /// Statistics of the hub since its start; the first five are current values.
@@ -143,7 +145,7 @@ impl Hub {
     /// Creates a hub with an empty history.
     pub fn new(settings: MercureSettings) -> Self {
         Self {
-            history: Mutex::new(History::new(settings.history)),
+            history: Arc::new(Mutex::new(History::new(settings.history))),
             selectors: SelectorCache::default(),
             settings: RwLock::new(Arc::new(settings)),
             counters: HubCounters::default(),
@@ -179,9 +181,40 @@ impl Hub {
             unwritten: counters.unwritten.get(),
             subscribed: counters.subscribed.get(),
             turned_away: counters.turned_away.get(),
-            events: counters.events.get(),
-            cut_off: counters.cut_off.get(),
+            events: history.events,
+            cut_off: history.cut_off,
         }
+    }
+
+    /// Loads the history from a directory, and persists further updates there. To be called once, before the
+    /// hub serves requests.
+    pub fn persist_in(&self, directory: &Path, sync: SyncPolicy) -> Result<(), JournalError> {
+        let (update_journal, updates) = UpdateJournal::open(directory, sync)?;
+        let mut history = self.history.lock();
+        for update in updates {
+            // There are no subscribers yet.
+            drop(history.record(update));
+        }
+        drop(history);
+        let is_first = self.update_journal.set(update_journal).is_ok();
+        debug_assert!(is_first, "a hub keeps what is published in one place");
+        Ok(())
+    }
+
+    /// Hands the log over to another process. After it returns, nothing is published.
+    pub async fn hand_over(self: &Arc<Self>) {
+        self.with_journal(UpdateJournal::hand_over).await;
+    }
+
+    /// Takes the log back after a failed handover.
+    pub async fn take_back(self: &Arc<Self>) {
+        self.with_journal(UpdateJournal::take_back).await;
+    }
+
+    /// Runs something that blocks with the log, if updates are persisted.
+    async fn with_journal(self: &Arc<Self>, run: impl FnOnce(&UpdateJournal) + Send + 'static) {
+        let hub = Arc::clone(self);
+        let _ = spawn_blocking(move || hub.update_journal.get().map(run)).await;
     }
 
     fn settings(&self) -> Arc<MercureSettings> {
@@ -239,7 +272,13 @@ impl Hub {
         let may_read = (grant.subscribe.into(), grant.ends);
         let last_event_id = query.last_event_id.as_deref();
         let selectors: Vec<_> = query.selectors.into_iter().map(|(_, it)| it).collect();
-        let subscriber = Subscriber::new(self, &selectors, last_event_id, may_read);
+        let subscriber = Subscriber::new(
+            &self.history,
+            settings.max_subscribers,
+            &selectors,
+            last_event_id,
+            may_read,
+        );
         let (mut subscriber, after) =
             subscriber.map_err(|why| answer::later(answer::problem(503, why)))?;
         self.counters.subscribed.add_one();
@@ -305,6 +344,29 @@ impl Hub {
         let wakeups = self.history.lock().record(update);
         self.counters.updates.add_one();
         wakeups.into_iter().for_each(Wakeups::wake);
+    }
+
+    /// Writes an update to the log, then publishes it.
+    async fn persist(
+        self: &Arc<Self>,
+        update_journal: &UpdateJournal,
+        update: Update,
+        reservation: UploadReservation,
+    ) -> Result<(), PublishError> {
+        let (result, needs_writer) = update_journal.add(update, reservation)?;
+        if needs_writer {
+            let hub = Arc::clone(self);
+            spawn_blocking(move || hub.write_all());
+        }
+        result.await.unwrap_or(Err(PublishError::Busy))
+    }
+
+    /// Writes queued updates until there are none.
+    fn write_all(&self) {
+        if let Some(update_journal) = self.update_journal.get() {
+            let deliver = |update| self.deliver(update);
+            update_journal.write_all(&self.history, &self.counters.unwritten, deliver);
+        }
     }
 
     async fn publish(
@@ -402,21 +464,6 @@ fn challenge(status: u16, why: impl std::fmt::Display, error: &str) -> OriginRes
         .fields
         .push("WWW-Authenticate", format!("Bearer{error}"));
     answer
-}
-
-/// Returns a random UUID (RFC 9562 §5.4).
-fn new_id() -> String {
-    let (high, low) = (random::number(), random::number());
-    let version = high & !0xF000 | 0x4000;
-    let variant = low & !(0b11 << 62) | 0b10 << 62;
-    format!(
-        "urn:uuid:{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
-        version >> 32,
-        version >> 16 & 0xFFFF,
-        version & 0xFFFF,
-        variant >> 48,
-        variant & 0xFFFF_FFFF_FFFF,
-    )
 }
 
 /// The hub as an origin.

@@ -4,15 +4,16 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::history::{History, HistoryPosition};
+use super::id::new_id;
 use super::presence::PresenceEntry;
 use super::selector::Selector;
 use super::update::{EARLIEST, Update};
 use super::update_log::{LogNext, LoggedUpdate, TooManyPatterns, UpdateLog, UpdateTopicId};
-use super::{Hub, new_id};
 use crate::paths::SUBSCRIPTIONS_PATH;
 use crate::subscribing::stream::EventSource;
 use crate::wait_list::{Registration, Wakeups};
@@ -22,7 +23,7 @@ const MAX_SKIPPED: usize = 256;
 
 /// A subscriber: its selectors, its permissions and its position in the history.
 pub(crate) struct Subscriber {
-    hub: Arc<Hub>,
+    history: Arc<Mutex<History>>,
     published: LogCursor,
     /// The position in the presence log, if the token may cover presence.
     presence: Option<Box<LogCursor>>,
@@ -139,7 +140,8 @@ impl Subscriber {
     /// Subscribes to all of these selectors. If the client has sent a last event id, the id before the first
     /// update delivered is returned with it.
     pub(crate) fn new(
-        hub: &Arc<Hub>,
+        shared: &Arc<Mutex<History>>,
+        max_subscribers: usize,
         selectors: &[Selector],
         last_event_id: Option<&str>,
         (may_read, ends): (Box<[Selector]>, Option<Instant>),
@@ -147,8 +149,8 @@ impl Subscriber {
         let may_reach_presence = |it: &&Selector| it.may_reach(SUBSCRIPTIONS_PATH);
         let receives_presence = may_read.iter().any(|it| may_reach_presence(&it))
             && selectors.iter().any(|it| may_reach_presence(&it));
-        let mut history = hub.history.lock();
-        if history.subscribers >= hub.settings().max_subscribers {
+        let mut history = shared.lock();
+        if history.subscribers >= max_subscribers {
             return Err(HubSubscribeError::TooManySubscribers);
         }
         history.subscribers += 1;
@@ -158,7 +160,7 @@ impl Subscriber {
             ..LogCursor::default()
         };
         let mut subscriber = Self {
-            hub: Arc::clone(hub),
+            history: Arc::clone(shared),
             published: cursor(begin.seen.published),
             presence: receives_presence.then(|| Box::new(cursor(begin.seen.presence))),
             may_read,
@@ -182,7 +184,7 @@ impl Subscriber {
     pub(crate) fn announce(&mut self, entry: PresenceEntry) {
         let entry = Arc::new(entry);
         let events = entry.events(true, new_id);
-        let mut history = self.hub.history.lock();
+        let mut history = self.history.lock();
         let number = history.presence_list.add(Arc::clone(&entry));
         let wakeups = record_presence(&mut history, events);
         drop(history);
@@ -258,8 +260,8 @@ fn matches(selectors: &[Selector], update: &Update) -> bool {
 
 impl EventSource for Subscriber {
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        let hub = Arc::clone(&self.hub);
-        let mut history = hub.history.lock();
+        let shared = Arc::clone(&self.history);
+        let mut history = shared.lock();
         let step = if self.is_quiet(&history) {
             SubscriberStep::CaughtUp
         } else {
@@ -267,7 +269,7 @@ impl EventSource for Subscriber {
         };
         match step {
             SubscriberStep::Deliver(event) => {
-                hub.counters.events.add_one();
+                history.events += 1;
                 Poll::Ready(Some(event))
             }
             SubscriberStep::Yield => {
@@ -283,7 +285,7 @@ impl EventSource for Subscriber {
                 Poll::Pending
             }
             SubscriberStep::FellBehind => {
-                hub.counters.cut_off.add_one();
+                history.cut_off += 1;
                 Poll::Ready(None)
             }
         }
@@ -298,7 +300,7 @@ impl Drop for Subscriber {
     fn drop(&mut self) {
         let entry = self.entry.take();
         let events = entry.as_ref().map(|(_, entry)| entry.events(false, new_id));
-        let mut history = self.hub.history.lock();
+        let mut history = self.history.lock();
         history.subscribers -= 1;
         self.published.leave(&mut history.published);
         if let Some(presence) = &mut self.presence {

@@ -55,7 +55,8 @@ pub(super) fn subscribe(
     may_read: &[&str],
 ) -> Result<(Subscriber, Option<Arc<str>>), HubSubscribeError> {
     let may_read = (selectors(hub, may_read), None);
-    Subscriber::new(hub, &selectors(hub, to), seen, may_read)
+    let most = hub.settings().max_subscribers;
+    Subscriber::new(&hub.history, most, &selectors(hub, to), seen, may_read)
 }
 
 /// Returns the ids delivered so far, and whether the subscriber was disconnected.

@@ -12,14 +12,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use microcache_store::random;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
-use tokio::task::spawn_blocking;
 
-use super::Hub;
+use super::history::History;
 use super::update::Update;
 use crate::changes::generations::Generations;
 use crate::changes::journal::{ChangeJournal, JournalError, LogHeader, LogKind, SyncPolicy};
 use crate::changes::records;
 use crate::publishing::upload::UploadReservation;
+use crate::stats::Counter;
 
 /// Limit of queued updates.
 const MAX_QUEUED: usize = 1024;
@@ -65,10 +65,12 @@ pub(crate) enum PublishError {
     LogFailure(String),
 }
 
-impl Hub {
-    /// Loads the history from a directory, and persists further updates there. To be called once, before the
-    /// hub serves requests.
-    pub fn persist_in(&self, directory: &Path, sync: SyncPolicy) -> Result<(), JournalError> {
+impl UpdateJournal {
+    /// Opens the log in a directory; returns the updates in it too.
+    pub(super) fn open(
+        directory: &Path,
+        sync: SyncPolicy,
+    ) -> Result<(Self, Vec<Update>), JournalError> {
         let (journal, loaded) = ChangeJournal::open(LogKind::Updates, directory, sync)?;
         if loaded.is_damaged {
             tracing::error!(
@@ -77,172 +79,98 @@ impl Hub {
                 directory.display()
             );
         }
-        let mut history = self.history.lock();
-        for update in loaded
-            .changes
-            .iter()
-            .filter_map(|it| Update::from_change(it))
-        {
-            // There are no subscribers yet.
-            drop(history.record(update));
-        }
-        drop(history);
-        let update_journal = UpdateJournal {
+        let changes = loaded.changes.iter();
+        let updates = changes.filter_map(|it| Update::from_change(it)).collect();
+        let update_journal = Self {
             queue: Mutex::default(),
             journal: Mutex::new(journal),
             tried_until: AtomicU64::new(0),
             is_handed_over: AtomicBool::new(false),
         };
-        let is_first = self.update_journal.set(update_journal).is_ok();
-        debug_assert!(is_first, "a hub keeps what is published in one place");
-        Ok(())
+        Ok((update_journal, updates))
     }
 
-    /// Writes an update to the log, then publishes it.
-    pub(super) async fn persist(
-        self: &Arc<Self>,
-        update_journal: &UpdateJournal,
+    /// Queues an update. Returns its result, and whether a writer has to be started.
+    pub(super) fn add(
+        &self,
         update: Update,
         reservation: UploadReservation,
-    ) -> Result<(), PublishError> {
+    ) -> Result<(oneshot::Receiver<Result<(), PublishError>>, bool), PublishError> {
         let (done, result) = oneshot::channel();
-        let job = PublishJob {
+        let mut queue = self.queue.lock();
+        if self.is_handed_over() || queue.jobs.len() >= MAX_QUEUED {
+            return Err(PublishError::Busy);
+        }
+        queue.jobs.push_back(PublishJob {
             update,
             _reservation: reservation,
             done,
-        };
-        if update_journal.add(job)? {
-            let hub = Arc::clone(self);
-            spawn_blocking(move || hub.write_all());
-        }
-        result.await.unwrap_or(Err(PublishError::Busy))
+        });
+        let had_writer = std::mem::replace(&mut queue.has_writer, true);
+        Ok((result, !had_writer))
     }
 
-    /// Writes queued updates until there are none.
-    fn write_all(&self) {
-        let Some(update_journal) = self.update_journal.get() else {
-            return;
-        };
-        let _end = PanicGuard(update_journal);
-        while let Some(jobs) = update_journal.next() {
-            let mut journal = update_journal.journal.lock();
-            if update_journal.is_handed_over() {
+    /// Writes queued updates until there are none, and delivers those that are written. The log is rewritten
+    /// with the history where that is necessary.
+    pub(super) fn write_all(
+        &self,
+        history: &Mutex<History>,
+        unwritten: &Counter,
+        deliver: impl Fn(Update),
+    ) {
+        let _end = PanicGuard(self);
+        while let Some(jobs) = self.next() {
+            let mut journal = self.journal.lock();
+            if self.is_handed_over() {
                 // Without a response the client retries, and reaches the other process.
                 continue;
             }
-            let written = self.append(&mut journal, &jobs);
+            let written = append(&mut journal, history, &jobs);
             if written.is_err() {
-                self.counters.unwritten.add(jobs.len() as u64);
+                unwritten.add(jobs.len() as u64);
             }
             for PublishJob { update, done, .. } in jobs {
                 if written.is_ok() {
-                    self.deliver(update);
+                    deliver(update);
                 }
                 // The client may have gone.
                 let _ = done.send(written.clone());
             }
-            self.compact(update_journal, &mut journal);
+            self.compact(&mut journal, history);
         }
-    }
-
-    fn append(&self, journal: &mut ChangeJournal, jobs: &[PublishJob]) -> Result<(), PublishError> {
-        let mut bytes = Vec::new();
-        for job in jobs {
-            records::write(&[Arc::new(job.update.to_change())], &mut bytes);
-        }
-        let ready = if journal.needs_rewrite() {
-            self.rewrite(journal)
-        } else {
-            Ok(())
-        };
-        ready.and_then(|()| journal.append(&bytes)).map_err(|error| {
-            tracing::error!(target: TARGET, "publications to the Mercure hub are rejected: cannot write to push_directory: {error}");
-            PublishError::LogFailure(error.to_string())
-        })
     }
 
     /// Compacts the log when most of it is no longer in the history.
-    fn compact(&self, update_journal: &UpdateJournal, journal: &mut ChangeJournal) {
-        let live = self.history.lock().published.bytes();
-        let is_long_enough = journal.length() >= update_journal.tried_until.load(Ordering::Relaxed);
+    fn compact(&self, journal: &mut ChangeJournal, history: &Mutex<History>) {
+        let live = history.lock().published.bytes();
+        let is_long_enough = journal.length() >= self.tried_until.load(Ordering::Relaxed);
         if !is_long_enough || !journal.is_mostly_outdated(live) {
             return;
         }
         let next = journal.length() + PAUSE;
-        let written = self.rewrite(journal);
+        let written = rewrite(journal, history);
         let next = if written.is_ok() { 0 } else { next };
-        update_journal.tried_until.store(next, Ordering::Relaxed);
+        self.tried_until.store(next, Ordering::Relaxed);
         if let Err(error) = written {
             tracing::warn!(target: TARGET, "the log of the Mercure hub cannot be compacted and keeps growing: {error}");
         }
     }
 
-    /// Rewrites the log with the current history.
-    fn rewrite(&self, journal: &mut ChangeJournal) -> std::io::Result<()> {
-        let updates = self.history.lock().published.all();
-        let changes: Vec<_> = updates.iter().map(|it| Arc::new(it.to_change())).collect();
-        // Subscribers resume by id, so that numbers and epochs are irrelevant.
-        let header = LogHeader {
-            generations: Generations::new(random::number()),
-            newest: 0,
-            forgotten_through: 0,
-        };
-        journal.rewrite(&header, &changes)
-    }
-
-    /// Hands the log over to another process. After it returns, nothing is published.
-    pub async fn hand_over(self: &Arc<Self>) {
-        let hub = Arc::clone(self);
-        // The lock waits for a running writer.
-        let handed_over = spawn_blocking(move || {
-            if let Some(update_journal) = hub.update_journal.get() {
-                let journal = update_journal.journal.lock();
-                update_journal.is_handed_over.store(true, Ordering::Release);
-                journal.unlock();
-            }
-        });
-        let _ = handed_over.await;
+    /// Hands the log over to another process. It waits for a running writer; after it returns, nothing is
+    /// written.
+    pub(super) fn hand_over(&self) {
+        let journal = self.journal.lock();
+        self.is_handed_over.store(true, Ordering::Release);
+        journal.unlock();
     }
 
     /// Takes the log back after a failed handover.
-    pub async fn take_back(self: &Arc<Self>) {
-        let hub = Arc::clone(self);
-        let taken_back = spawn_blocking(move || {
-            let Some(update_journal) = hub.update_journal.get() else {
-                return;
-            };
-            let is_ours = update_journal.journal.lock().take_back();
-            update_journal
-                .is_handed_over
-                .store(!is_ours, Ordering::Release);
-            if !is_ours {
-                tracing::error!(target: TARGET, "cannot take push_directory back: publications to the Mercure hub fail until a restart");
-            }
-        });
-        let _ = taken_back.await;
-    }
-}
-
-/// Empties the queue if the writer panics, so that publishers do not wait for it.
-struct PanicGuard<'a>(&'a UpdateJournal);
-
-impl Drop for PanicGuard<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            *self.0.queue.lock() = WriteQueue::default();
+    pub(super) fn take_back(&self) {
+        let is_ours = self.journal.lock().take_back();
+        self.is_handed_over.store(!is_ours, Ordering::Release);
+        if !is_ours {
+            tracing::error!(target: TARGET, "cannot take push_directory back: publications to the Mercure hub fail until a restart");
         }
-    }
-}
-
-impl UpdateJournal {
-    /// Queues an update; returns whether a writer has to be started.
-    fn add(&self, job: PublishJob) -> Result<bool, PublishError> {
-        let mut queue = self.queue.lock();
-        if self.is_handed_over() || queue.jobs.len() >= MAX_QUEUED {
-            return Err(PublishError::Busy);
-        }
-        queue.jobs.push_back(job);
-        Ok(!std::mem::replace(&mut queue.has_writer, true))
     }
 
     /// Takes the next group; `None`, and the writer stops, if the queue is empty.
@@ -258,6 +186,50 @@ impl UpdateJournal {
     }
 }
 
+fn append(
+    journal: &mut ChangeJournal,
+    history: &Mutex<History>,
+    jobs: &[PublishJob],
+) -> Result<(), PublishError> {
+    let mut bytes = Vec::new();
+    for job in jobs {
+        records::write(&[Arc::new(job.update.to_change())], &mut bytes);
+    }
+    let ready = if journal.needs_rewrite() {
+        rewrite(journal, history)
+    } else {
+        Ok(())
+    };
+    ready.and_then(|()| journal.append(&bytes)).map_err(|error| {
+        tracing::error!(target: TARGET, "publications to the Mercure hub are rejected: cannot write to push_directory: {error}");
+        PublishError::LogFailure(error.to_string())
+    })
+}
+
+/// Rewrites the log with the current history.
+fn rewrite(journal: &mut ChangeJournal, history: &Mutex<History>) -> std::io::Result<()> {
+    let updates = history.lock().published.all();
+    let changes: Vec<_> = updates.iter().map(|it| Arc::new(it.to_change())).collect();
+    // Subscribers resume by id, so that numbers and epochs are irrelevant.
+    let header = LogHeader {
+        generations: Generations::new(random::number()),
+        newest: 0,
+        forgotten_through: 0,
+    };
+    journal.rewrite(&header, &changes)
+}
+
+/// Empties the queue if the writer panics, so that publishers do not wait for it.
+struct PanicGuard<'a>(&'a UpdateJournal);
+
+impl Drop for PanicGuard<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            *self.0.queue.lock() = WriteQueue::default();
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -269,6 +241,7 @@ mod tests {
     use tokio::task::{JoinSet, yield_now};
     use url::Url;
 
+    use super::super::Hub;
     use super::super::tests::{hub, subscribe, take};
     use super::super::update::EARLIEST;
     use super::*;
