@@ -2,6 +2,7 @@
 
 use microcache_policy::Fields;
 
+use super::bad_request::BadRequest;
 use super::lines::{FieldLines, section};
 use super::syntax::{TOKEN, line_end, span, target_span, value_span};
 use super::target::authority;
@@ -82,69 +83,6 @@ pub struct ResponseHead<'a> {
     pub length: Option<u64>,
     /// Keep-alive: another request may follow on the connection.
     pub keep_alive: bool,
-}
-
-/// Error of a malformed or refused request. The connection cannot be used any further.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{reason}")]
-pub struct BadRequest {
-    status: u16,
-    reason: &'static str,
-}
-
-impl BadRequest {
-    pub(super) const UNKNOWN_CODING: Self = Self {
-        status: 501,
-        reason: "a transfer coding other than chunked",
-    };
-    pub(super) const TOO_MANY_FIELDS: Self = Self {
-        status: 431,
-        reason: "too many fields",
-    };
-    /// Method that is not supported.
-    pub(crate) const METHOD: Self = Self {
-        status: 405,
-        reason: "this method is not supported",
-    };
-    /// Request without TLS on a listener with TLS.
-    pub(crate) const NOT_TLS: Self = Self {
-        status: 400,
-        reason: "this port requires TLS: use an https:// URL",
-    };
-    /// Head that did not arrive in time.
-    pub(crate) const TIMEOUT: Self = Self {
-        status: 408,
-        reason: "the request head did not arrive in time",
-    };
-    const HEAD_TOO_LARGE: Self = Self {
-        status: 431,
-        reason: "the head is too large",
-    };
-    const TARGET_TOO_LONG: Self = Self {
-        status: 414,
-        reason: "the request target is too long",
-    };
-    const VERSION: Self = Self {
-        status: 505,
-        reason: "a version other than HTTP/1.0 or HTTP/1.1",
-    };
-
-    pub(super) const fn malformed(reason: &'static str) -> Self {
-        Self {
-            status: 400,
-            reason,
-        }
-    }
-
-    /// Returns the status of the response: 400, 405, 408, 414, 431, 501 or 505.
-    pub const fn status(&self) -> u16 {
-        self.status
-    }
-
-    /// Returns the reason, for the log and the error page.
-    pub const fn reason(&self) -> &'static str {
-        self.reason
-    }
 }
 
 /// Parses the request head at the front of `buf`, and returns it with its length in bytes; `None` while it is
@@ -307,8 +245,8 @@ pub fn parse_response<'a>(
     limits: &HeadLimits,
 ) -> Result<Option<(ResponseHead<'a>, usize)>, &'static str> {
     match response(buf, to_head, limits)? {
-        Some((_, length)) if length > limits.head => Err(BadRequest::HEAD_TOO_LARGE.reason),
-        None if buf.len() >= limits.head => Err(BadRequest::HEAD_TOO_LARGE.reason),
+        Some((_, length)) if length > limits.head => Err(BadRequest::HEAD_TOO_LARGE.reason()),
+        None if buf.len() >= limits.head => Err(BadRequest::HEAD_TOO_LARGE.reason()),
         parsed => Ok(parsed),
     }
 }
@@ -321,12 +259,14 @@ fn response<'a>(
     let Some(line) = status_line(buf)? else {
         return Ok(None);
     };
-    let Some(section) = section(&buf[line.length..], limits.fields).map_err(|bad| bad.reason)?
+    let Some(section) = section(&buf[line.length..], limits.fields).map_err(|bad| bad.reason())?
     else {
         return Ok(None);
     };
     let FieldLines { fields, facts, .. } = section;
-    facts.check_framing(line.http10).map_err(|bad| bad.reason)?;
+    facts
+        .check_framing(line.http10)
+        .map_err(|bad| bad.reason())?;
     let bodiless = matches!(line.status, 100..=199 | 204);
     let framing = match facts.length {
         _ if bodiless || line.status == 304 || to_head => Framing::None,

@@ -3,7 +3,7 @@
 use microcache_policy::Fields;
 use microcache_policy::fields::split_list;
 
-use super::head::BadRequest;
+use super::bad_request::BadRequest;
 use super::syntax::{MAX_LENGTH, TOKEN, line_end, span, value_span};
 
 /// One `name: value` line.

@@ -3,6 +3,7 @@
 //! Used towards clients and origins. It is strict: input that two parsers could interpret differently is
 //! refused, because such differences enable request smuggling.
 
+mod bad_request;
 pub mod body;
 pub mod encode;
 mod extension;
@@ -11,8 +12,7 @@ mod lines;
 pub(crate) mod syntax;
 pub mod target;
 
+pub use bad_request::BadRequest;
 pub use body::{BodyDecoder, DecodedBody};
-pub use head::{
-    BadRequest, Framing, HeadLimits, RequestHead, ResponseHead, parse_request, parse_response,
-};
+pub use head::{Framing, HeadLimits, RequestHead, ResponseHead, parse_request, parse_response};
 pub use target::{RequestTarget, split_target};

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::head::BadRequest;
+use super::bad_request::BadRequest;
 use super::syntax::{HOST, span, target_span};
 
 /// Request target, split into its parts.
