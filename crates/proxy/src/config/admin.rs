@@ -4,9 +4,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use super::key_files::read_secret;
 use super::mistake::{Mistake, Mistakes};
 use super::options::ADMIN;
-use super::push::read_secret;
 use super::raw;
 use super::settings::Settings;
 

@@ -9,7 +9,7 @@ use super::itself::note_itself;
 use super::mistake::{Mistake, Mistakes, Place, Report};
 use super::options::{
     ACME, ADMIN, ASKING, COMPRESSION, FILES, GROUP, LIMITS, LOGS, MERCURE, ORIGIN, PUSH, ROUTE,
-    RULES, RouteDraft, SERVER, SERVERS, TIERS, TLS, abouts, check_compression, set_defaults,
+    RULES, RouteDraft, SERVER, SERVERS, TIERS, TLS, abouts, check_compression, flags, set_defaults,
 };
 use super::raw::{self, Table, Value};
 use super::route::{GoesTo, Route};
@@ -37,7 +37,7 @@ impl Config {
         let (name, text) = input.file.unwrap_or_default();
         let mut mistakes = Mistakes::default();
         let file = raw::document(text, &mut mistakes);
-        let command_line = raw::command_line(input.urls, input.flags);
+        let command_line = raw::command_line(input.urls, input.flags, flags());
         let mut draft = Draft::new();
         let tables: Vec<_> = [&file, &command_line]
             .into_iter()

@@ -7,10 +7,10 @@ use microcache_push::{
     MERCURE_PATH, MercureSettings, PushSettings, SUBSCRIPTIONS_PATH, SyncPolicy, TokenKey,
 };
 
+use super::key_files::read_key;
 use super::mistake::{Mistake, Mistakes, Place};
 use super::options::{MERCURE, abouts};
 use super::pattern::Glob;
-use super::push::{read_key, route};
 use super::raw::Table;
 use super::route::{GoesTo, Route};
 
@@ -90,7 +90,7 @@ impl MercureConfig {
         let mut route = Route {
             pass: true,
             rules: Rules::default(),
-            ..route("mercure".to_owned(), hub, GoesTo::Mercure)
+            ..Route::builtin("mercure".to_owned(), hub, GoesTo::Mercure)
         };
         if self.subscriptions {
             let all = Glob::exactly(SUBSCRIPTIONS_PATH);

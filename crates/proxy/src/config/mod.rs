@@ -10,7 +10,9 @@ mod admin;
 mod cidr;
 mod convert;
 mod document;
+mod flag;
 mod itself;
+mod key_files;
 mod logs;
 mod mercure;
 mod mistake;
@@ -30,6 +32,7 @@ mod suggest;
 mod tests;
 mod tls;
 pub mod units;
+mod unknown;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -46,11 +49,12 @@ pub use admin::Admin;
 pub use cidr::Cidr;
 pub use convert::Input;
 pub use document::{reference, sample};
+pub use flag::{Flag, Takes};
 pub use logs::{LogConfig, LogForm, LogLevel, LogPlace};
 pub use mercure::MercureConfig;
 pub use microcache_push::Prefix;
 pub use mistake::{MistakeView, Report};
-pub use option::{Flag, Takes, flags};
+pub use options::flags;
 pub use push::PushConfig;
 pub use rate::{Quota, Rate, RateBy, RateOf};
 pub use raw::Plain;
@@ -59,6 +63,9 @@ pub use settings::{OptionSource, Setting, Settings};
 pub use source::{Source, SourceError};
 pub use suggest::nearest;
 pub use tls::TlsConfig;
+
+/// Part of the memory that one response may occupy where its route does not say.
+const LARGEST_SHARE: u64 = 16;
 
 /// A configuration without mistakes.
 #[derive(Clone, Debug)]
@@ -229,5 +236,17 @@ impl Config {
         self.routes
             .iter()
             .position(|route| route.matcher.matches(method, host, path_and_query))
+    }
+
+    /// Returns the limit of a stored body where a route sets none, in bytes.
+    pub(crate) const fn usual_largest(&self) -> u64 {
+        self.memory / LARGEST_SHARE
+    }
+
+    /// Returns the limit of an object in memory, in bytes.
+    pub(crate) fn largest_in_memory(&self) -> u64 {
+        let of_routes = self.routes.iter().filter_map(|route| route.max_object);
+        let largest = of_routes.fold(self.usual_largest(), u64::max);
+        largest.min(self.memory / 4)
     }
 }

@@ -1,8 +1,8 @@
 //! An option of the configuration: name, form, default, help and setter in one place.
 
+use super::flag::{Flag, Takes};
 use super::mistake::Mistakes;
-use super::options;
-use super::raw::Value;
+use super::raw::{Table, Value};
 
 /// One option of a `T`: its description, and the function that reads it.
 pub(super) struct Opt<T: 'static> {
@@ -89,11 +89,53 @@ impl About {
         self.form.in_file(self.example)
     }
 
+    /// Returns the default, if it is a value.
+    pub(super) fn default_value(&self) -> Option<Value> {
+        match self.unset {
+            Unset::Is(text) => Some(Value::of_default(&self.form.in_file(text))),
+            Unset::Says(_) => None,
+        }
+    }
+
+    /// Returns the flag for the option in a group of the help, if its value fits on one line.
+    pub(super) fn flag(&self, group: &'static str, brief: Option<&'static str>) -> Option<Flag> {
+        let takes = match self.form {
+            Form::Duration => Takes::One("DURATION"),
+            Form::Size => Takes::One("SIZE"),
+            Form::Number => Takes::Number,
+            // A switch that is on by default needs a value to be turned off.
+            Form::Switch if self.unset == Unset::Is("true") => Takes::Truth,
+            Form::Switch => Takes::Nothing,
+            Form::Text(name) => Takes::One(name),
+            Form::List(name) => Takes::Many(name),
+            Form::Table(_) => return None,
+        };
+        Some(Flag {
+            option: self.name,
+            group,
+            takes,
+            help: self.help,
+            default: self.unset.words(),
+            brief,
+        })
+    }
+
     /// Returns the default in the syntax of the file, or in words where there is no value.
     pub(super) fn default_in_file(&self) -> String {
         match self.unset {
             Unset::Is(value) => self.form.in_file(value),
             Unset::Says(words) => words.to_owned(),
+        }
+    }
+}
+
+impl Table<'_> {
+    /// Applies `options` to the target.
+    pub(super) fn apply<T>(&self, options: &[Opt<T>], target: &mut T, mistakes: &mut Mistakes) {
+        for option in options {
+            if let Some(value) = self.get(option.about.name) {
+                (option.set)(target, value, mistakes);
+            }
         }
     }
 }
@@ -134,72 +176,6 @@ pub(super) enum Unset {
     Is(&'static str),
     /// A description, where no single value is the default.
     Says(&'static str),
-}
-
-/// A flag of the command line.
-#[derive(Clone, Copy, Debug)]
-pub struct Flag {
-    /// The option's name.
-    pub option: &'static str,
-    /// The heading of the flag in the help.
-    pub group: &'static str,
-    /// The form of the flag's value.
-    pub takes: Takes,
-    /// One line of help.
-    pub help: &'static str,
-    /// The default, in words.
-    pub default: &'static str,
-    /// The help in few words, if the short help lists the flag.
-    pub brief: Option<&'static str>,
-}
-
-/// The form of a flag's value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Takes {
-    /// No value.
-    Nothing,
-    /// `true` or `false`.
-    Truth,
-    /// A number.
-    Number,
-    /// One value with this placeholder.
-    One(&'static str),
-    /// One value with this placeholder; the flag may be repeated.
-    Many(&'static str),
-}
-
-/// Returns the flags of the command line: every top-level option that fits on one line, by group.
-pub fn flags() -> impl Iterator<Item = Flag> {
-    let groups = options::groups().into_iter();
-    groups.flat_map(|(group, abouts)| {
-        abouts
-            .into_iter()
-            .filter_map(move |about| flag(group, &about))
-    })
-}
-
-fn flag(group: &'static str, about: &About) -> Option<Flag> {
-    let takes = match about.form {
-        Form::Duration => Takes::One("DURATION"),
-        Form::Size => Takes::One("SIZE"),
-        Form::Number => Takes::Number,
-        // A switch that is on by default needs a value to be turned off.
-        Form::Switch if about.unset == Unset::Is("true") => Takes::Truth,
-        Form::Switch => Takes::Nothing,
-        Form::Text(name) => Takes::One(name),
-        Form::List(name) => Takes::Many(name),
-        Form::Table(_) => return None,
-    };
-    Some(Flag {
-        option: about.name,
-        group,
-        takes,
-        help: about.help,
-        default: about.unset.words(),
-        brief: options::COMMON
-            .iter()
-            .find_map(|(name, brief)| (*name == about.name).then_some(*brief)),
-    })
 }
 
 impl Unset {

@@ -2,22 +2,16 @@
 
 use std::path::PathBuf;
 
-use microcache_policy::rules::Query;
-use microcache_policy::{KeyRules, Rules};
-use microcache_push::{
-    FleetSettings, LIVE_PATH, Prefix, PushKeys, PushSettings, SharedSecret, TokenKey, WATCH_PATH,
-};
+use microcache_push::{FleetSettings, LIVE_PATH, Prefix, PushKeys, PushSettings, WATCH_PATH};
 
 use super::acme::usual_state;
+use super::key_files::{read_key, read_secret};
 use super::mercure::MercureConfig;
 use super::mistake::{Mistake, Mistakes, Place};
 use super::options::{PUSH, abouts};
 use super::pattern::Glob;
-use super::rate::Rate;
 use super::raw::Table;
-use super::route::{GoesTo, Matcher, Route, Watching};
-use super::tls::at;
-use crate::tls::exposed;
+use super::route::{GoesTo, Route, Watching};
 
 /// The configuration of the push cache.
 #[derive(Clone, Debug, Default)]
@@ -38,7 +32,7 @@ pub struct PushConfig {
     pub(super) token_file: Option<(PathBuf, Place)>,
     pub(super) reader_token_file: Option<(PathBuf, Place)>,
     pub(super) reader_key_file: Option<(PathBuf, Place)>,
-    pub(super) chosen_directory: Option<Chosen>,
+    pub(super) chosen_directory: Option<DirectoryChoice>,
     pub(super) redis: FleetSettings,
     pub(super) redis_ca: Option<(PathBuf, Place)>,
 }
@@ -48,11 +42,11 @@ const MAX_SHARED_HISTORY: usize = 1000;
 /// Options of documents that apply to a Mercure hub without documents too.
 const OF_THE_HUB: &[&str] = &["push_max_document", "push_directory", "push_sync"];
 
-/// The configured directory of documents.
+/// The value of `push_directory`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Chosen {
-    Nowhere,
-    There(PathBuf),
+pub(super) enum DirectoryChoice {
+    Off,
+    At(PathBuf),
 }
 
 impl PushConfig {
@@ -154,7 +148,7 @@ impl PushConfig {
         self.mercure.read_files(mistakes);
         self.read_files_of_documents(mistakes);
         let directory = match &self.chosen_directory {
-            Some(Chosen::There(directory)) => Some(directory),
+            Some(DirectoryChoice::At(directory)) => Some(directory),
             // A hub has no default directory: two hubs of one user would conflict.
             _ => self.settings.directory.as_ref(),
         };
@@ -170,8 +164,8 @@ impl PushConfig {
         let is_shared = self.settings.fleet.is_some();
         self.settings.directory = match &self.chosen_directory {
             _ if is_shared => None,
-            Some(Chosen::There(directory)) => Some(directory.clone()),
-            Some(Chosen::Nowhere) => None,
+            Some(DirectoryChoice::At(directory)) => Some(directory.clone()),
+            Some(DirectoryChoice::Off) => None,
             None => usual_state("push"),
         };
         let has_place = self.chosen_directory.is_some() || self.settings.directory.is_some();
@@ -215,85 +209,17 @@ impl PushConfig {
         let watch = [
             Route {
                 pass: true,
-                ..route("watch".to_owned(), Glob::exactly(WATCH_PATH), GoesTo::Watch)
+                ..Route::builtin("watch".to_owned(), Glob::exactly(WATCH_PATH), GoesTo::Watch)
             },
-            route("live".to_owned(), Glob::exactly(LIVE_PATH), GoesTo::Watch),
+            Route::builtin("live".to_owned(), Glob::exactly(LIVE_PATH), GoesTo::Watch),
         ];
         let documents = self.prefixes.iter().map(|prefix| {
             let prefix = prefix.as_str();
             let name = format!("push {prefix}");
-            route(name, Glob::beginning_with(prefix), GoesTo::Push)
+            Route::builtin(name, Glob::beginning_with(prefix), GoesTo::Push)
         });
         let watch = watch.into_iter().filter(|_| self.is_on() || has_pages);
         let hub = self.mercure.route().into_iter();
         hub.chain(watch).chain(documents).collect()
-    }
-}
-
-/// Reads the token in the file of an option.
-pub(super) fn read_secret(
-    file: Option<&(PathBuf, Place)>,
-    option: &'static str,
-    mistakes: &mut Mistakes,
-) -> Option<SharedSecret> {
-    let (file, place) = file?;
-    if let Some(fault) = exposed(file) {
-        mistakes.warn(at(place, fault));
-    }
-    SharedSecret::read(file, option)
-        .map_err(|error| {
-            let mistake = Mistake::new(place, error.to_string());
-            mistakes.note(mistake.remedy("openssl rand -hex 32 >FILE"));
-        })
-        .ok()
-}
-
-/// Reads the key to verify tokens in the file of an option.
-pub(super) fn read_key(
-    file: Option<&(PathBuf, Place)>,
-    option: &'static str,
-    mistakes: &mut Mistakes,
-) -> Option<TokenKey> {
-    let (file, place) = file?;
-    match TokenKey::read(file, option) {
-        Ok(key) => {
-            if let Some(fault) = exposed(file).filter(|_| key.is_secret()) {
-                mistakes.warn(at(place, fault));
-            }
-            Some(key)
-        }
-        Err(error) => {
-            let mistake = Mistake::new(place, error.to_string());
-            mistakes.note(mistake.remedy("openssl rand -hex 32 >FILE"));
-            None
-        }
-    }
-}
-
-pub(super) fn route(name: String, path: Glob, goes_to: GoesTo) -> Route {
-    let mut rules = Rules {
-        key: KeyRules {
-            query: Query::Only(<_>::default()),
-            ..KeyRules::default()
-        },
-        ..Rules::default()
-    };
-    // Documents do not depend on cookies and other fields of browsers.
-    rules.cookies_ignored.push("*");
-    Route {
-        matcher: Matcher {
-            paths: vec![path],
-            ..Matcher::default()
-        },
-        goes_to,
-        rules,
-        pass: false,
-        collapse: false,
-        watch: Watching::Off,
-        bypass: Vec::new(),
-        max_object: None,
-        max_body: None,
-        rate: Rate::default(),
-        name,
     }
 }

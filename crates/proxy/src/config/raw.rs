@@ -10,11 +10,9 @@ use microcache_policy::Millis;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::flag::{Flag, Takes};
 use super::mistake::{Mistake, Mistakes, Place};
-use super::option::{self, Form, Opt, Takes};
-use super::options;
 use super::secrets::masked;
-use super::suggest::nearest;
 use super::units::{parse_duration, parse_size, show_duration, show_size, size_forms};
 
 /// One value, from a file, a flag or an option's default.
@@ -161,8 +159,12 @@ impl SyntaxError {
     }
 }
 
-/// Returns the command line as a table: URLs are `origin`, flags are options.
-pub(super) fn command_line(urls: &[String], flags: &[(&'static str, Vec<String>)]) -> Value {
+/// Returns the command line as a table: URLs are `origin`, flags are options. They are in the order of the `known` ones.
+pub(super) fn command_line(
+    urls: &[String],
+    flags: &[(&'static str, Vec<String>)],
+    known: impl Iterator<Item = Flag>,
+) -> Value {
     let text = |text: &String, place: &Place| Value::new(Node::Text(text.clone()), place);
     let list = |values: &[String], place: &Place| {
         Node::List(values.iter().map(|value| text(value, place)).collect())
@@ -172,7 +174,7 @@ pub(super) fn command_line(urls: &[String], flags: &[(&'static str, Vec<String>)
         let urls: Vec<String> = urls.iter().flat_map(|url| split_list(url, "URL")).collect();
         entries.push(("origin", list(&urls, &Place::Urls), Place::Urls));
     }
-    for flag in option::flags() {
+    for flag in known {
         let Some((_, values)) = flags.iter().find(|(name, _)| *name == flag.option) else {
             continue;
         };
@@ -240,11 +242,8 @@ impl Value {
         }
     }
 
-    /// The default value of an option of this form, as its table writes it.
-    pub(super) fn of_default(form: Form, text: &str) -> Self {
-        if matches!(form, Form::Duration | Form::Size | Form::Text(_)) {
-            return Self::new(Node::Text(text.to_owned()), &Place::Urls);
-        }
+    /// The default value of an option, in the syntax of the file.
+    pub(super) fn of_default(text: &str) -> Self {
         match DeValue::parse(text) {
             Ok(value) => Self::of(&value, &[]),
             Err(_) => Self::new(Node::Other("a malformed default"), &Place::Urls),
@@ -520,57 +519,11 @@ impl<'a> Table<'a> {
         self.entries
     }
 
-    /// Applies `options` to the target.
-    pub(super) fn apply<T>(&self, options: &[Opt<T>], target: &mut T, mistakes: &mut Mistakes) {
-        for option in options {
-            if let Some(value) = self.get(option.about.name) {
-                (option.set)(target, value, mistakes);
-            }
-        }
-    }
-
-    /// Notes every unknown option.
-    pub(super) fn refuse_rest(self, mistakes: &mut Mistakes) {
-        self.refuse(mistakes, what_was_meant);
-    }
-
-    /// Notes every unknown option of a table inside a route, where options of the route are often put by mistake.
-    pub(super) fn refuse_rest_inside(self, inner: &str, mistakes: &mut Mistakes) {
-        self.refuse(mistakes, |name, known| {
-            if options::of_a_route().any(|about| about.name == name) {
-                return format!("it belongs to the route: next to `{inner}`, not inside it");
-            }
-            what_was_meant(name, known)
-        });
-    }
-
-    fn refuse(self, mistakes: &mut Mistakes, meant: impl Fn(&str, &[&'static str]) -> String) {
+    /// Returns the keys that were not looked up, and the names that were.
+    pub(super) fn unknown(self) -> (Vec<&'a Key>, Vec<&'static str>) {
         let known = self.looked_up.into_inner();
-        for (key, _) in self.entries {
-            if !known.contains(&key.name.as_str()) {
-                let what = format!("unknown option `{}`", key.name);
-                let mistake = Mistake::new(&key.place, what);
-                mistakes.note(mistake.remedy(meant(&key.name, &known)));
-            }
-        }
-    }
-}
-
-fn what_was_meant(name: &str, known: &[&'static str]) -> String {
-    if options::top_level().any(|about| about.name == name) {
-        return "it belongs at the top of the file, above the first [table]".to_owned();
-    }
-    let inner = options::tables_of_a_route();
-    let inner = inner.iter().filter(|(table, _)| known.contains(table));
-    for (table, abouts) in inner {
-        if let Some(about) = abouts.iter().find(|about| about.name == name) {
-            let example = about.example_in_file();
-            return format!("it belongs inside `{table}`: {table} = {{ {name} = {example} }}");
-        }
-    }
-    match nearest(name, known.iter().copied()) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None if known.len() > 10 => "`microcache config --reference` lists all options".to_owned(),
-        None => format!("options here: {}", known.join(", ")),
+        let keys = self.entries.iter().map(|(key, _)| key);
+        let unknown = keys.filter(|key| !known.contains(&key.name.as_str()));
+        (unknown.collect(), known)
     }
 }

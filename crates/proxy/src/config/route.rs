@@ -3,7 +3,8 @@
 use http::Method;
 use microcache_policy::key::split_query;
 use microcache_policy::patterns::takes;
-use microcache_policy::{Fields, Rules, cookies, glob, query};
+use microcache_policy::rules::Query;
+use microcache_policy::{Fields, KeyRules, Rules, cookies, glob, query};
 
 use super::pattern::{Glob, HostPattern};
 use super::rate::Rate;
@@ -64,6 +65,35 @@ pub enum GoesTo {
 }
 
 impl Route {
+    /// Returns a route of this process, for one pattern of paths.
+    pub(super) fn builtin(name: String, path: Glob, goes_to: GoesTo) -> Self {
+        let mut rules = Rules {
+            key: KeyRules {
+                query: Query::Only(<_>::default()),
+                ..KeyRules::default()
+            },
+            ..Rules::default()
+        };
+        // Documents do not depend on cookies and other fields of browsers.
+        rules.cookies_ignored.push("*");
+        Self {
+            matcher: Matcher {
+                paths: vec![path],
+                ..Matcher::default()
+            },
+            goes_to,
+            rules,
+            pass: false,
+            collapse: false,
+            watch: Watching::Off,
+            bypass: Vec::new(),
+            max_object: None,
+            max_body: None,
+            rate: Rate::default(),
+            name,
+        }
+    }
+
     /// Returns whether a bypass condition holds for a request.
     pub fn bypasses(&self, fields: Fields<'_>, path_and_query: &[u8]) -> bool {
         self.bypass

@@ -1,7 +1,7 @@
 //! The effective value of every option and its source, to show them and to compare configurations.
 
 use super::mistake::{Mistake, Mistakes, Place, Report};
-use super::option::{About, Unset};
+use super::option::About;
 use super::options::{
     ADMIN, ASKING, COMPRESSION, FILES, GROUP, LOGS, ORIGIN, ROUTE, RULES, SERVERS, TIERS, abouts,
     top_level,
@@ -118,10 +118,7 @@ impl Tables<'_> {
             }
             Some(place) => (OptionSource::CommandLine, place.clone()),
         };
-        let default = match about.unset {
-            Unset::Is(text) => Some(Value::of_default(about.form, text)),
-            Unset::Says(_) => None,
-        };
+        let default = about.default_value();
         let written = written.or(default.as_ref()).map(Value::plain);
         Setting {
             name: about.name,
@@ -271,8 +268,8 @@ impl Config {
 
     /// Notes a larger `max_object`: memory is laid out for the largest one at start.
     fn note_larger_objects(&self, new: &Self, mistakes: &mut Mistakes) {
-        let largest = crate::shared::largest_in_memory(self);
-        if crate::shared::largest_in_memory(new) <= largest {
+        let largest = self.largest_in_memory();
+        if new.largest_in_memory() <= largest {
             return;
         }
         let too_large = new.routes.iter().zip(&new.settings.routes);

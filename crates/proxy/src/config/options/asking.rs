@@ -5,7 +5,8 @@ use std::ops::RangeInclusive;
 use super::super::option::Form::{Number, Size, Text};
 use super::super::option::{Opt, opt, optional};
 use super::super::rate::{Quota, RateBy, RateOf};
-use super::route::{RouteDraft, field_name};
+use super::names::field_name;
+use super::route::RouteDraft;
 
 const BODY: RangeInclusive<u64> = 0..=1 << 50;
 

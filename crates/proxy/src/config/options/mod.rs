@@ -6,9 +6,11 @@ mod asking;
 mod compression;
 mod files;
 mod group;
+mod key;
 mod limits;
 mod logs;
 mod mercure;
+mod names;
 mod push;
 mod route;
 mod rules;
@@ -19,9 +21,9 @@ mod tls;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use super::flag::Flag;
 use super::mistake::Mistakes;
-use super::option::{About, Opt, Unset};
-use super::raw::Value;
+use super::option::{About, Opt};
 
 pub(super) use acme::ACME;
 pub(super) use admin::ADMIN;
@@ -29,18 +31,19 @@ pub(super) use asking::ASKING;
 pub(super) use compression::{COMPRESSION, check_compression};
 pub(super) use files::FILES;
 pub(super) use group::{GROUP, HEALTH_CHECK, ORIGIN, SERVER_ENTRY, SERVERS};
+pub(super) use key::{KEY, QUERY};
 pub(super) use limits::LIMITS;
 pub(super) use logs::LOGS;
 pub(super) use mercure::MERCURE;
 pub(super) use push::PUSH;
-pub(super) use route::{KEY, MATCH, QUERY, ROUTE, RouteDraft};
+pub(super) use route::{MATCH, ROUTE, RouteDraft};
 pub(super) use rules::RULES;
 pub(super) use server::SERVER;
 pub(super) use tiers::TIERS;
 pub(super) use tls::{CERTIFICATE, TLS};
 
 /// The options that the short help lists, each in few words.
-pub(super) const COMMON: [(&str, &str); 14] = [
+const COMMON: [(&str, &str); 14] = [
     ("listen", "Address to listen on [127.0.0.1:8080]"),
     ("acme", "Host to get HTTPS certificates for"),
     ("tls", "HTTPS certificate and key (PEM)"),
@@ -88,6 +91,18 @@ pub(super) fn groups() -> [(&'static str, Vec<About>); 13] {
     ]
 }
 
+/// Returns the flags of the command line: every top-level option that fits on one line, by group.
+pub fn flags() -> impl Iterator<Item = Flag> {
+    let brief = |about: &About| {
+        let mut common = COMMON.iter();
+        common.find_map(|(name, brief)| (*name == about.name).then_some(*brief))
+    };
+    groups().into_iter().flat_map(move |(group, abouts)| {
+        let flags = abouts.into_iter();
+        flags.filter_map(move |about| about.flag(group, brief(&about)))
+    })
+}
+
 /// Returns all options at the top of the file that have a flag, and the tables among them.
 pub(super) fn top_level() -> impl Iterator<Item = About> {
     groups().into_iter().flat_map(|(_, abouts)| abouts)
@@ -114,12 +129,8 @@ pub(super) fn abouts<T>(options: &[Opt<T>]) -> Vec<About> {
 pub(super) fn set_defaults<T>(options: &[Opt<T>], target: &mut T) {
     let mut mistakes = Mistakes::default();
     for option in options {
-        if let Unset::Is(text) = option.about.unset {
-            (option.set)(
-                target,
-                &Value::of_default(option.about.form, text),
-                &mut mistakes,
-            );
+        if let Some(value) = option.about.default_value() {
+            (option.set)(target, &value, &mut mistakes);
         }
     }
     debug_assert!(mistakes.count() == 0, "{mistakes:?}");

@@ -7,7 +7,7 @@ use microcache_push::{AllowedOrigin, Prefix, SyncPolicy};
 
 use super::super::option::Form::{List, Number, Size, Switch, Text};
 use super::super::option::{Opt, opt, optional};
-use super::super::push::{Chosen, PushConfig};
+use super::super::push::{DirectoryChoice, PushConfig};
 
 const MEMORY: RangeInclusive<u64> = 1 << 16..=1 << 50;
 const DOCUMENT: RangeInclusive<u64> = 1 << 10..=1 << 28;
@@ -95,8 +95,8 @@ pub(in crate::config) const PUSH: &[Opt<PushConfig>] = &[
     .sets(|push, v, m| {
         if let Some(path) = m.ok(v.text()) {
             push.chosen_directory = Some(match path {
-                "none" => Chosen::Nowhere,
-                path => Chosen::There(PathBuf::from(path)),
+                "none" => DirectoryChoice::Off,
+                path => DirectoryChoice::At(PathBuf::from(path)),
             });
         }
     }),

@@ -3,17 +3,16 @@
 use std::path::PathBuf;
 
 use http::Method;
-use microcache_policy::rules::{KeyRules, Rules};
-use microcache_policy::trust::is_rewritten;
+use microcache_policy::rules::Rules;
 
 use super::super::mistake::{Mistake, Mistakes, Place};
 use super::super::option::Form::{List, Table, Text};
-use super::super::option::{Opt, opt, optional};
+use super::super::option::{Opt, optional};
 use super::super::pattern::{Glob, HostPattern};
 use super::super::rate::Rate;
 use super::super::raw::Value;
 use super::super::route::{Condition, GoesTo, Matcher, Part, Route, Watching};
-use super::rules::{QueryDraft, field_pattern, name_pattern};
+use super::names::{field_pattern, name_pattern};
 
 /// A route before its upstream is looked up.
 #[derive(Clone, Debug)]
@@ -109,79 +108,6 @@ pub(in crate::config) const MATCH: &[Opt<Matcher>] = &[
         .sets(|r, v, m| r.methods = some(v, m, |item| item.parse(method))),
 ];
 
-/// Options of the cache key.
-pub(in crate::config) const KEY: &[Opt<KeyRules>] = &[
-    optional(
-        "query",
-        Table("parameter selection"),
-        r#"{ ignore = ["utm_*", "fbclid"] }"#,
-    )
-    .unset("the whole query, unchanged")
-    .help("Query parameters in the cache key")
-    .more(
-        "Names are compared decoded. The origin receives only these parameters unless \
-             `forward` says otherwise.",
-    )
-    .sets(set_query),
-    opt("headers", List("FIELD"), "[]")
-        .example(r#"["X-Country"]"#)
-        .help("Request header fields in the cache key")
-        .more(
-            "A `*` at the end matches any suffix: all fields with that prefix, including their \
-             names. A field that is not forwarded to the origin counts as absent.",
-        )
-        .sets(|k, v, m| k.headers = v.each(m, |item| item.parse(keyed_field))),
-    opt("cookies", List("NAME"), "[]")
-        .example(r#"["currency"]"#)
-        .help("Cookies in the cache key")
-        .more(
-            "Such a cookie does not make a request personal. A `*` at the end matches any suffix: \
-             all cookies with that prefix, including their names.",
-        )
-        .sets(|k, v, m| k.cookies = v.each(m, |item| item.parse(name_pattern))),
-];
-
-/// Options of the query in the cache key.
-pub(in crate::config) const QUERY: &[Opt<QueryDraft>] = &[
-    opt("ignore", List("NAME"), "[]")
-        .example(r#"["utm_*", "fbclid"]"#)
-        .help("Query parameters left out of the cache key")
-        .more("A `*` at the end matches any suffix.")
-        .sets(|q, v, m| q.ignore = v.each(m, |item| item.parse(name_pattern))),
-    optional("only", List("NAME"), r#"["page", "lang"]"#)
-        .unset("all")
-        .help("The only query parameters in the cache key")
-        .more("Excludes `ignore`.")
-        .sets(|q, v, m| q.only = Some(v.each(m, |item| item.parse(name_pattern)))),
-    opt("forward", Text("kept|whole"), "kept")
-        .help("Query sent to the origin: only parameters in the key, or the whole")
-        .more(
-            "`kept`: only parameters of the key, so that a stored page cannot depend on anything \
-             else. `whole`: the original query, for a backend that certainly ignores the others. \
-             Uncached requests always keep their whole query.",
-        )
-        .sets(|q, v, m| m.put(&mut q.whole, v.choice(FORWARD))),
-];
-
-const FORWARD: &[(&str, bool)] = &[("kept", false), ("whole", true)];
-
-fn set_query(key: &mut KeyRules, value: &Value, mistakes: &mut Mistakes) {
-    let Some(table) = mistakes.ok(value.table()) else {
-        return;
-    };
-    let mut query = QueryDraft::default();
-    table.apply(QUERY, &mut query, mistakes);
-    if query.only.is_some() && !query.ignore.is_empty() {
-        mistakes.note(
-            Mistake::new(&value.place, "`ignore` and `only` exclude each other")
-                .remedy("remove one of them"),
-        );
-    }
-    table.refuse_rest_inside("key", mistakes);
-    key.whole_query = query.whole;
-    key.query = query.finish();
-}
-
 /// Reads a list that must not be empty: without values, the route would match nothing.
 fn some<T>(
     value: &Value,
@@ -202,36 +128,6 @@ fn method(text: &str) -> Result<Method, String> {
     }
     Method::from_bytes(text.as_bytes())
         .map_err(|_| "not a method, such as \"GET\" or \"POST\"".to_owned())
-}
-
-/// Parses the name of a field.
-pub(super) fn field_name(text: &str) -> Result<String, String> {
-    http::HeaderName::from_bytes(text.as_bytes())
-        .map(|_| text.to_owned())
-        .map_err(|_| "write a field name, such as \"X-Country\"".to_owned())
-}
-
-/// Parses a field of the key. Fields that Microcache writes itself are refused.
-fn keyed_field(text: &str) -> Result<String, String> {
-    let name = field_pattern(text)?;
-    if name == "*" {
-        return Err(
-            "with all fields in the key there would be no hits: list those that pages depend on"
-                .to_owned(),
-        );
-    }
-    if name.eq_ignore_ascii_case("cookie") {
-        return Err(
-            "write cookies = [\"NAME\"]: every visitor has a different Cookie field".to_owned(),
-        );
-    }
-    if is_rewritten(name.as_bytes()) {
-        return Err(
-            "Microcache writes this field itself; host and scheme are part of the key already"
-                .to_owned(),
-        );
-    }
-    Ok(name)
 }
 
 fn not_empty(text: &str) -> Result<String, String> {

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use microcache_policy::patterns::takes;
-use microcache_policy::rules::{KeyRules, Query, Reload, SetCookie};
+use microcache_policy::rules::{KeyRules, Reload, SetCookie};
 use microcache_policy::{
     FieldForwarding, Millis, RequestRules, Separator, TagField, field_forwarding,
     only_from_trusted_peers,
@@ -15,7 +15,9 @@ use super::super::option::{Opt, opt, optional};
 use super::super::raw::Value;
 use super::super::route::{Condition, Watching};
 use super::LIFETIME;
-use super::route::{KEY, RouteDraft, field_name};
+use super::key::KEY;
+use super::names::{field_name, field_pattern, name_pattern};
+use super::route::RouteDraft;
 
 const OBJECT: RangeInclusive<u64> = 1..=1 << 44;
 
@@ -378,15 +380,6 @@ fn tag_field(text: &str) -> Result<TagField, String> {
     Ok(TagField { name, separator })
 }
 
-/// Parses a field name, optionally with `*` at the end.
-pub(super) fn field_pattern(text: &str) -> Result<String, String> {
-    match name_pattern(text)?.strip_suffix('*') {
-        Some("") => Ok(text.to_owned()),
-        Some(beginning) => field_name(beginning).map(|_| text.to_owned()),
-        None => field_name(text),
-    }
-}
-
 fn removable_field(text: &str) -> Result<String, String> {
     const NEEDED: [&str; 5] = [
         "host",
@@ -433,35 +426,5 @@ fn language(text: &str) -> Result<String, String> {
         Ok(text.to_owned())
     } else {
         Err("write a language such as \"en\" or \"pt-BR\"".to_owned())
-    }
-}
-
-/// Parses a name, optionally with `*` at the end.
-pub(super) fn name_pattern(text: &str) -> Result<String, String> {
-    let name = text.strip_suffix('*').unwrap_or(text);
-    if text.is_empty() {
-        return Err("the name is empty".to_owned());
-    }
-    if name.contains('*') {
-        return Err("a `*` is allowed at the end only".to_owned());
-    }
-    Ok(text.to_owned())
-}
-
-/// The query part of a key, while it is read.
-#[derive(Debug, Default)]
-pub(in crate::config) struct QueryDraft {
-    pub(super) ignore: Vec<String>,
-    pub(super) only: Option<Vec<String>>,
-    pub(super) whole: bool,
-}
-
-impl QueryDraft {
-    pub(super) fn finish(self) -> Query {
-        match self.only {
-            Some(names) => Query::Only(names.into_iter().collect()),
-            None if self.ignore.is_empty() => Query::All,
-            None => Query::Except(self.ignore.into_iter().collect()),
-        }
     }
 }
