@@ -6,10 +6,9 @@ use std::sync::Arc;
 use microcache_policy::Scheme;
 use tokio::net::TcpStream;
 
+use crate::activity::Activity;
 use crate::admission::ConnectionPermit;
-use crate::connection::{
-    Activity, ClientTransport, Connection, ProxyHeaderError, read_proxy_header,
-};
+use crate::connection::{ClientTransport, Connection, ProxyHeaderError, read_proxy_header};
 use crate::connections::ThreadConnections;
 use crate::metrics::Refusal;
 use crate::session::{Caller, Session};

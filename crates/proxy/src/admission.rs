@@ -455,7 +455,7 @@ mod tests {
     use tokio::task::yield_now;
 
     use super::*;
-    use crate::connection::Activity;
+    use crate::activity::Activity;
 
     const NOW: Time = Time::from_millis(10_000);
 

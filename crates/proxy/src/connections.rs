@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 
-use crate::connection::{Activity, ConnectionState};
+use crate::activity::{Activity, ConnectionState};
 use microcache_policy::Network;
 
 /// Time that a connection without a first request, or whose last response did not close it, stays open once the

@@ -4,10 +4,11 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::sync::Semaphore;
 
 use crate::config::Config;
-use crate::connection::COPIES;
 
 /// Reserved for listeners and the system.
 const RESERVED: u64 = 64;
+/// Files in memory (memfd) that each thread keeps.
+pub(crate) const COPIES: usize = 32;
 /// Part of all descriptors for files of the disk tier, within limits: each open file costs about two KiB of
 /// kernel memory.
 const FILES_SHARE: u64 = 8;

@@ -9,14 +9,16 @@ use microcache_engine::cache::Rule;
 use microcache_push::{FleetStats, Hub, MercureStats, Push, PushStats};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::active::{ActiveConfig, Lifecycle};
+use crate::active::Active;
 use crate::admission::ConnectionUsage;
 use crate::commands::{ReloadError, ReloadOutcome, ServerCommand, UpgradeError};
 use crate::config::Config;
 use crate::handover::admin_label;
+use crate::lifecycle::Lifecycle;
 use crate::metrics::{Measure, MetricsSnapshot, RecentError, TopUrls};
 use crate::rates::RateLimits;
 use crate::session::explaining::{self, InvalidRequest, RequestExplanation, SimulatedRequest};
+use crate::shared::Shared;
 use crate::tls::{CertificateReport, IssuedCertificates};
 use crate::traces::Traces;
 use crate::upstream::GroupSnapshot;
@@ -24,43 +26,45 @@ use crate::upstream::GroupSnapshot;
 /// A running server, as seen by its operator interfaces (admin API, signals, command line).
 #[derive(Clone)]
 pub struct Handle {
+    active: Arc<Active<Shared>>,
     lifecycle: Arc<Lifecycle>,
     commands: mpsc::Sender<ServerCommand>,
 }
 
 impl Handle {
     /// Activates the initial configuration.
-    pub(crate) fn new(first: ActiveConfig, commands: mpsc::Sender<ServerCommand>) -> Self {
-        let lifecycle = Arc::clone(&first.shared.lifecycle);
-        lifecycle.enter(first);
-        Self {
-            lifecycle,
+    pub(crate) fn new(first: Arc<Shared>, commands: mpsc::Sender<ServerCommand>) -> Self {
+        let handle = Self {
+            active: Arc::clone(&first.active),
+            lifecycle: Arc::clone(&first.lifecycle),
             commands,
-        }
+        };
+        first.activate();
+        handle
     }
 
     pub(crate) const fn lifecycle(&self) -> &Arc<Lifecycle> {
         &self.lifecycle
     }
 
-    pub(crate) fn active(&self) -> ActiveConfig {
-        let active = self.lifecycle.active();
+    pub(crate) fn active(&self) -> Arc<Shared> {
+        let active = self.active.get();
         active.expect("a handle comes with the first of them")
     }
 
     /// The cache, with the active routes.
     pub fn engine(&self) -> Arc<Engine> {
-        Arc::clone(&self.active().shared.engine)
+        Arc::clone(&self.active().engine)
     }
 
     /// The push documents, if any.
     pub(crate) fn push(&self) -> Option<Arc<Push>> {
-        self.active().shared.push.clone()
+        self.active().push.clone()
     }
 
     /// The Mercure hub, if enabled.
     pub(crate) fn mercure(&self) -> Option<Arc<Hub>> {
-        self.active().shared.mercure.clone()
+        self.active().mercure.clone()
     }
 
     /// Statistics of push documents, if any.
@@ -80,7 +84,7 @@ impl Handle {
 
     /// The active configuration.
     pub fn config(&self) -> Arc<Config> {
-        self.active().config
+        Arc::clone(&self.active().config)
     }
 
     /// Explains the decisions for a hypothetical request. With `ask`, the request is sent to the origin, and
@@ -90,7 +94,7 @@ impl Handle {
         imagined: &SimulatedRequest,
         ask: bool,
     ) -> Result<RequestExplanation, InvalidRequest> {
-        explaining::explain(self.active(), imagined, ask).await
+        explaining::explain(&self.active(), imagined, ask).await
     }
 
     /// Numbers of the variants that a hypothetical request selects: see [`Engine::variants_for`].
@@ -98,38 +102,37 @@ impl Handle {
         &self,
         imagined: &SimulatedRequest,
     ) -> Result<Vec<u64>, InvalidRequest> {
-        explaining::variants(self.active().shared, imagined).await
+        explaining::variants(&self.active(), imagined).await
     }
 
     /// State of the upstream groups.
     pub fn upstreams(&self) -> Vec<GroupSnapshot> {
-        let groups = self.active().groups;
-        groups.iter().map(|group| group.snapshot()).collect()
+        self.active().groups.snapshots()
     }
 
     /// Snapshot of all metrics.
     pub fn metrics(&self) -> MetricsSnapshot {
-        self.active().shared.metrics.snapshot()
+        self.active().metrics.snapshot()
     }
 
     /// Top URLs by a measure.
     pub fn top(&self, measure: Measure, limit: usize) -> TopUrls {
-        self.active().shared.metrics.top(measure, limit)
+        self.active().metrics.top(measure, limit)
     }
 
     /// Recent errors, the latest first.
     pub fn errors(&self, limit: usize) -> Vec<RecentError> {
-        self.active().shared.metrics.errors(limit)
+        self.active().metrics.errors(limit)
     }
 
     /// Tracing, if enabled.
     pub fn traces(&self) -> Option<Arc<Traces>> {
-        self.active().shared.metrics.traces().map(Arc::clone)
+        self.active().metrics.traces().map(Arc::clone)
     }
 
     /// Rate-limit keys evicted before their quota had recovered.
     pub fn rates_forgotten(&self) -> u64 {
-        let shared = self.active().shared;
+        let shared = self.active();
         shared.rates.as_deref().map_or(0, RateLimits::forgotten)
     }
 
@@ -144,7 +147,7 @@ impl Handle {
 
     /// Connections in use, with their limits.
     pub fn connections(&self) -> ConnectionUsage {
-        self.active().shared.connection_limits.usage()
+        self.active().connection_limits.usage()
     }
 
     /// Returns true if the server is shutting down, and should get no new connections.
@@ -196,7 +199,7 @@ impl Handle {
 
     /// Number of reloads that changed the configuration.
     pub fn generation(&self) -> u64 {
-        self.lifecycle.generation()
+        self.active.generation()
     }
 
     /// Drains and stops the server, as SIGTERM does.

@@ -12,6 +12,7 @@
 
 mod accepted;
 mod active;
+mod activity;
 mod admission;
 mod commands;
 pub mod config;
@@ -23,6 +24,7 @@ pub mod h1;
 pub mod h2;
 mod handle;
 mod handover;
+mod lifecycle;
 mod listener;
 mod metrics;
 mod notices;

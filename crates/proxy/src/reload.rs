@@ -115,7 +115,7 @@ impl Reloader {
 
     async fn upgrade(&self, handle: &Handle) -> Result<u32, UpgradeError> {
         let upgraded = upgrade(&self.program, handle).await;
-        let notices = &handle.active().shared.notices;
+        let notices = &handle.active().notices;
         match &upgraded {
             Ok(process) => {
                 self.tell(ServerStage::Replaced(*process));
@@ -142,7 +142,7 @@ impl Reloader {
         if !handle.is_leaving() {
             self.tell(ServerStage::Ready);
         }
-        let notices = &handle.active().shared.notices;
+        let notices = &handle.active().notices;
         match &reloaded {
             Ok(done) => {
                 let changed = if done.changed.is_empty() {
@@ -198,9 +198,9 @@ impl Reloader {
             changed.push("tls".to_owned());
         }
         // Also if no option changed: the lines of the options may have.
-        let new = active.renewed(config);
-        let generation = new.shared.generation();
-        handle.lifecycle().enter(new);
+        let new = Arc::new(active.renewed(config));
+        let generation = new.generation();
+        new.activate();
         Ok(ReloadOutcome {
             generation,
             changed,

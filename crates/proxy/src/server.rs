@@ -17,21 +17,23 @@ use tokio::sync::mpsc;
 use tokio::sync::watch as channel;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use crate::active::{ActiveConfig, Lifecycle};
 use crate::commands::MAX_WAITING;
 use crate::config::{Config, Source};
 use crate::connections::ThreadConnections;
 use crate::handle::Handle;
 use crate::handover::{InheritedSockets, label};
+use crate::lifecycle::Lifecycle;
 use crate::listener::{BoundListener, accept, bind, is_taken};
 use crate::notices::{Kind, Notices};
 use crate::reload::{OnStage, Reloader, ServerStage};
-use crate::session::{FinishedRequest, OnFinished};
+use crate::session::FinishedRequest;
+use crate::session::finished::OnFinished;
 use crate::shared::{Shared, keep_updates, start_push};
 use crate::signals::{OnReopen, Signals, StopSignal};
 use crate::tiers::{self, TierStartError};
 use crate::traces::Traces;
 use crate::watch::watch;
+use crate::watched::page_finder;
 
 /// Reason for which the server does not run.
 #[derive(Debug, thiserror::Error)]
@@ -297,23 +299,19 @@ impl Server {
         let tiers = tiers.inspect_err(|error| self.inherited.failed(&error.to_string()))?;
         let push = start_push(&self.config);
         let push = push.inspect_err(|error| self.inherited.failed(&error.to_string()))?;
-        let (mut shared, groups) = ActiveConfig::start(&self.config, tiers, push, self.notices);
-        let kept = keep_updates(&shared, &self.config);
+        let config = Arc::new(self.config);
+        let mut shared = Shared::start(config, push, tiers, self.notices, page_finder);
+        let kept = keep_updates(&shared);
         kept.inspect_err(|error| self.inherited.failed(&error.to_string()))?;
         shared.on_finished = self.on_finished;
         if let Some(traces) = self.traces {
             shared.metrics.trace(traces);
         }
         runtime.block_on(load_rules(&shared));
-        let first = ActiveConfig {
-            shared: Arc::new(shared),
-            groups,
-            config: Arc::new(self.config),
-        };
         let (ask, asked) = mpsc::channel(MAX_WAITING);
         let reloader = Reloader::new(self.source, self.on_stage.clone(), asked)
             .map_err(ServerError::Thread)?;
-        let lifecycle = &first.shared.lifecycle;
+        let lifecycle = &shared.lifecycle;
         lifecycle
             .predecessor
             .set_serves(self.inherited.takes_over());
@@ -323,7 +321,7 @@ impl Server {
         Ok(Started {
             addresses: self.addresses,
             listeners: self.listeners,
-            handle: Handle::new(first, ask),
+            handle: Handle::new(Arc::new(shared), ask),
             reloader,
             on_stage: self.on_stage,
             inherited: self.inherited,
@@ -358,7 +356,7 @@ impl Started {
             ..
         } = self;
         let tell = |stage| on_stage.iter().for_each(|tell| tell(stage));
-        let shared = &handle.active().shared;
+        let shared = &handle.active();
         take_over(&mut inherited, handle.lifecycle());
         let (stop, stopped) = channel::channel(false);
         let mut threads = Vec::new();
@@ -458,7 +456,7 @@ async fn wait_for_stop(
     mut signals: Signals,
     tell: &impl Fn(ServerStage),
 ) -> bool {
-    let shared = &handle.active().shared;
+    let shared = &handle.active();
     let mut ending = ShutdownPhase::NotBegun;
     loop {
         let delay_is_over = async {

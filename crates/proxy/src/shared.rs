@@ -9,30 +9,31 @@ use std::time::Duration;
 
 use microcache_engine::flight::FlightLimits;
 use microcache_engine::serve::FindRoute;
-use microcache_engine::{
-    BodyError, Clients, Engine, FetchPlan, Origin, OriginRequest, Request, Route, Settings,
+use microcache_engine::{BodyError, Clients, Engine, FetchPlan, Origin, Request, Route, Settings};
+use microcache_push::{
+    BackendError, FindPage, Hub, MercureOrigin, Push, PushSettings, WatchOrigin,
 };
-use microcache_push::{BackendError, Hub, MercureOrigin, Push, PushSettings, WatchOrigin};
 use microcache_store::{MemoryLimits, Tiers};
 use rustls::ServerConfig;
 
-use crate::active::{ActiveConfig, Lifecycle};
+use crate::active::Active;
 use crate::admission::{ConnectionLimits, LimitSettings};
 use crate::config::{Cidr, ClientTimeouts, Config, GoesTo, Http2Limits, Watching};
 use crate::connections::FIRST_REQUEST;
 use crate::files::DirectoryOrigin;
 use crate::h1::HeadLimits;
+use crate::lifecycle::Lifecycle;
 use crate::metrics::{Metrics, Refusal};
 use crate::notices::Notices;
 use crate::pinned::PinnedBytes;
 use crate::rates::RateLimits;
 use crate::routing::Routing;
-use crate::session::{OnFinished, Pseudonym, UntrustedForwarders};
+use crate::session::finished::OnFinished;
+use crate::session::forwarding::UntrustedForwarders;
+use crate::session::pseudonym::Pseudonym;
 use crate::tls::IssuedCertificates;
-use crate::watched::WatchedPages;
+use crate::upstream::Groups;
 
-/// Part of the memory that one response may occupy.
-const LARGEST_SHARE: u64 = 16;
 /// Part of the memory for bodies in transit, in addition to it.
 const FILL_SHARE: u64 = 4;
 /// Interval between two attempts to refresh a response, in milliseconds.
@@ -43,15 +44,17 @@ const WAIT_TIMEOUT: u64 = 90_000;
 
 /// State that all connections share.
 pub(crate) struct Shared {
+    pub(crate) config: Arc<Config>,
     pub(crate) engine: Arc<Engine>,
+    pub(crate) groups: Groups,
     /// Routing table.
     pub(crate) routing: Arc<Routing>,
     /// Push documents, if any.
     pub(crate) push: Option<Arc<Push>>,
     /// Mercure hub, if enabled.
     pub(crate) mercure: Option<Arc<Hub>>,
-    /// Watched pages.
-    watched: Arc<WatchedPages>,
+    /// Finder of watched pages.
+    find_page: FindPage,
     pub(crate) head_limits: HeadLimits,
     pub(crate) timeouts: ClientTimeouts,
     pub(crate) idle_millis: u64,
@@ -92,48 +95,68 @@ pub(crate) struct Shared {
     /// Callback for finished requests.
     pub(crate) on_finished: Option<OnFinished>,
     pub(crate) lifecycle: Arc<Lifecycle>,
+    pub(crate) active: Arc<Active<Self>>,
     /// Generation of the configuration: the number of reloads before it.
     generation: u64,
 }
 
 impl Shared {
-    /// Builds the initial state, with one origin per upstream group, and documents.
+    /// Starts the upstream groups on the current runtime, and builds the initial state. `watch` makes the finder
+    /// of watched pages.
+    pub(crate) fn start(
+        config: Arc<Config>,
+        push: Option<Arc<Push>>,
+        tiers: Tiers,
+        notices: Notices,
+        watch: fn(&Arc<Active<Self>>) -> FindPage,
+    ) -> Self {
+        let metrics = Arc::default();
+        let groups = Groups::start(&config.upstreams, &notices, &metrics);
+        let origins = groups.origins();
+        let state = Self::before((&origins, push), config, tiers, notices, metrics, watch);
+        Self { groups, ..state }
+    }
+
+    /// Builds the initial state before these origins and documents, without upstream groups.
     pub(crate) fn before(
         (origins, push): (&[Arc<dyn Origin>], Option<Arc<Push>>),
-        config: &Config,
+        config: Arc<Config>,
         tiers: Tiers,
         notices: Notices,
         metrics: Arc<Metrics>,
+        watch: fn(&Arc<Active<Self>>) -> FindPage,
     ) -> Self {
-        let object = (config.memory / LARGEST_SHARE).max(tiers.largest());
-        let lifecycle = Arc::default();
-        let watched = Arc::new(WatchedPages::new(&lifecycle));
-        let mercure = start_mercure(None, config);
+        let object = config.usual_largest().max(tiers.largest());
+        let active = Arc::default();
+        let find_page = watch(&active);
+        let mercure = start_mercure(None, &config);
         let behind = CacheOrigins {
             origins,
             push: push.as_ref(),
             mercure: mercure.as_ref(),
-            watched: &watched,
+            find_page: &find_page,
         };
-        let (routes, find, routing) = routes(config, behind, object, &metrics);
+        let (routes, find, routing) = routes(&config, behind, object, &metrics);
         let lasting = Lasting {
             routing,
-            engine: Engine::new(settings(config), routes, find, tiers),
+            engine: Engine::new(settings(&config), routes, find, tiers),
+            groups: Groups::default(),
             push,
             mercure,
-            watched,
+            find_page,
             pseudonym: Arc::new(Pseudonym::new()),
             connection_limits: Arc::new(ConnectionLimits::new(
-                LimitSettings::of(config),
+                LimitSettings::of(&config),
                 notices.clone(),
             )),
-            pinned: PinnedBytes::new(fill_memory(config), slow_reader_timeout(config)),
-            rates: RateLimits::of(config, |name| metrics.route(name), None),
+            pinned: PinnedBytes::new(fill_memory(&config), slow_reader_timeout(&config)),
+            rates: RateLimits::of(&config, |name| metrics.route(name), None),
             notices,
             metrics,
             untrusted_forwarders: Arc::default(),
             on_finished: None,
-            lifecycle,
+            lifecycle: Arc::default(),
+            active,
             generation: 0,
         };
         lasting.with(config)
@@ -159,34 +182,40 @@ impl Shared {
     }
 
     /// Builds the state for another configuration, with the same cache and connections.
-    pub(crate) fn renewed(&self, origins: &[Arc<dyn Origin>], config: &Config) -> Self {
-        let object = (config.memory / LARGEST_SHARE).max(self.engine.cache.largest_in_tiers());
-        let push = self.push.clone().or_else(|| start_push(config).ok()?);
-        let mercure = start_mercure(self.mercure.as_ref(), config);
+    pub(crate) fn renewed(&self, config: Config) -> Self {
+        let config = Arc::new(config);
+        let groups = &self.groups;
+        let groups = groups.renewed(&config.upstreams, &self.notices, &self.metrics);
+        let object = config
+            .usual_largest()
+            .max(self.engine.cache.largest_in_tiers());
+        let push = self.push.clone().or_else(|| start_push(&config).ok()?);
+        let mercure = start_mercure(self.mercure.as_ref(), &config);
         let behind = CacheOrigins {
-            origins,
+            origins: &groups.origins(),
             push: push.as_ref(),
             mercure: mercure.as_ref(),
-            watched: &self.watched,
+            find_page: &self.find_page,
         };
-        let (routes, find, routing) = routes(config, behind, object, &self.metrics);
-        self.connection_limits.resize(LimitSettings::of(config));
+        let (routes, find, routing) = routes(&config, behind, object, &self.metrics);
+        self.connection_limits.resize(LimitSettings::of(&config));
         if let Some(push) = &self.push {
             push.renew_keys(config.push.keys.clone());
         }
         let lasting = Lasting {
             routing,
-            engine: self.engine.reconfigured(settings(config), routes, find),
+            engine: self.engine.reconfigured(settings(&config), routes, find),
+            groups,
             push,
             mercure,
-            watched: Arc::clone(&self.watched),
+            find_page: Arc::clone(&self.find_page),
             pseudonym: Arc::clone(&self.pseudonym),
             connection_limits: Arc::clone(&self.connection_limits),
             pinned: self
                 .pinned
-                .with_limit(fill_memory(config), slow_reader_timeout(config)),
+                .with_limit(fill_memory(&config), slow_reader_timeout(&config)),
             rates: RateLimits::of(
-                config,
+                &config,
                 |name| self.metrics.route(name),
                 self.rates.as_deref(),
             ),
@@ -195,6 +224,7 @@ impl Shared {
             untrusted_forwarders: Arc::clone(&self.untrusted_forwarders),
             on_finished: self.on_finished.clone(),
             lifecycle: Arc::clone(&self.lifecycle),
+            active: Arc::clone(&self.active),
             generation: self.generation + 1,
         };
         lasting.with(config)
@@ -225,17 +255,24 @@ impl Shared {
     /// Returns a newer configuration, if there is one.
     #[inline]
     pub(crate) fn newer(&self) -> Option<Arc<Self>> {
-        if self.lifecycle.generation() == self.generation {
+        if self.active.generation() == self.generation {
             return None;
         }
-        self.lifecycle
-            .active()
-            .map(|ActiveConfig { shared, .. }| shared)
+        self.active.get()
     }
 
     /// Returns the active configuration.
     pub(crate) fn latest(self: &Arc<Self>) -> Arc<Self> {
         self.newer().unwrap_or_else(|| Arc::clone(self))
+    }
+
+    /// Activates this state. Upstream groups that are not part of it end with their last request.
+    pub(crate) fn activate(self: Arc<Self>) {
+        let (active, groups) = (Arc::clone(&self.active), self.groups.clone());
+        let generation = self.generation;
+        if let Some(before) = active.replace(self, generation) {
+            before.groups.retire_unless_in(&groups);
+        }
     }
 
     /// Generation of the configuration.
@@ -265,10 +302,11 @@ impl Shared {
 /// State that survives reloads.
 struct Lasting {
     engine: Engine,
+    groups: Groups,
     routing: Arc<Routing>,
     push: Option<Arc<Push>>,
     mercure: Option<Arc<Hub>>,
-    watched: Arc<WatchedPages>,
+    find_page: FindPage,
     pseudonym: Arc<Pseudonym>,
     connection_limits: Arc<ConnectionLimits>,
     pinned: PinnedBytes,
@@ -278,33 +316,35 @@ struct Lasting {
     untrusted_forwarders: Arc<UntrustedForwarders>,
     on_finished: Option<OnFinished>,
     lifecycle: Arc<Lifecycle>,
+    active: Arc<Active<Shared>>,
     generation: u64,
 }
 
 impl Lasting {
-    fn with(self, config: &Config) -> Shared {
+    fn with(self, config: Arc<Config>) -> Shared {
         let secure_port = config.tls.secure_port();
         Shared {
             engine: Arc::new(self.engine),
+            groups: self.groups,
             routing: self.routing,
             push: self.push,
             mercure: self.mercure,
-            watched: self.watched,
-            head_limits: head_limits(config),
+            find_page: self.find_page,
+            head_limits: head_limits(&config),
             timeouts: config.timeouts,
             idle_millis: config.timeouts.idle.as_millis() as u64,
             trusted_proxies: config.trusted_proxies.clone(),
             proxy_protocol: config.proxy_protocol.clone(),
             purge_from: config.purge_from.clone(),
-            max_bodies: max_bodies(config),
-            watched_routes: watched_routes(config),
+            max_bodies: max_bodies(&config),
+            watched_routes: watched_routes(&config),
             requests_per_connection: config.limits.requests_per_connection.unwrap_or(u64::MAX),
             http2: config.limits.http2,
-            default_host: default_host(config),
+            default_host: default_host(&config),
             tls: config.tls.ready.clone(),
             strict: config.tls.strict.clone(),
             secure_port,
-            issued: issued(config),
+            issued: issued(&config),
             looks_first: secure_port.is_some() || config.acme.is_on(),
             pseudonym: self.pseudonym,
             connection_limits: self.connection_limits,
@@ -315,7 +355,9 @@ impl Lasting {
             untrusted_forwarders: self.untrusted_forwarders,
             on_finished: self.on_finished,
             lifecycle: self.lifecycle,
+            active: self.active,
             generation: self.generation,
+            config,
         }
     }
 }
@@ -368,20 +410,13 @@ fn fill_memory(config: &Config) -> u64 {
     limit.unwrap_or(config.memory / FILL_SHARE)
 }
 
-/// Limit of an object in memory, in bytes.
-pub(crate) fn largest_in_memory(config: &Config) -> u64 {
-    let of_routes = config.routes.iter().filter_map(|route| route.max_object);
-    let largest = of_routes.fold(config.memory / LARGEST_SHARE, u64::max);
-    largest.min(config.memory / 4)
-}
-
 /// Settings of the cache.
 pub(crate) fn settings(config: &Config) -> Settings {
     Settings {
         clients: Clients::Visitors,
         memory: MemoryLimits {
             capacity: config.memory,
-            object: largest_in_memory(config),
+            object: config.largest_in_memory(),
             variants: config.limits.max_variants,
         },
         fill_memory: fill_memory(config),
@@ -441,7 +476,7 @@ struct CacheOrigins<'a> {
     origins: &'a [Arc<dyn Origin>],
     push: Option<&'a Arc<Push>>,
     mercure: Option<&'a Arc<Hub>>,
-    watched: &'a Arc<WatchedPages>,
+    find_page: &'a FindPage,
 }
 
 impl CacheOrigins<'_> {
@@ -459,10 +494,8 @@ impl CacheOrigins<'_> {
     }
 
     fn watch(&self) -> Arc<dyn Origin> {
-        let watched = Arc::clone(self.watched);
-        let find_page = move |request: &OriginRequest, url: &str| watched.find(request, url);
         let push = Arc::clone(self.push());
-        Arc::new(WatchOrigin::new(push, Arc::new(find_page)))
+        Arc::new(WatchOrigin::new(push, Arc::clone(self.find_page)))
     }
 }
 
@@ -480,9 +513,9 @@ fn start_mercure(known: Option<&Arc<Hub>>, config: &Config) -> Option<Arc<Hub>> 
 
 /// Loads the Mercure hub's history and starts recording, if it is persistent. To be called before the first
 /// request.
-pub(crate) fn keep_updates(shared: &Shared, config: &Config) -> Result<(), BackendError> {
+pub(crate) fn keep_updates(shared: &Shared) -> Result<(), BackendError> {
     let hub = shared.mercure.as_ref();
-    match hub.zip(config.push.mercure.kept.as_ref()) {
+    match hub.zip(shared.config.push.mercure.kept.as_ref()) {
         Some((hub, (directory, sync))) => Ok(hub.persist_in(directory, *sync)?),
         None => Ok(()),
     }

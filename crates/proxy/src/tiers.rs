@@ -11,7 +11,6 @@ use tokio::runtime::Handle;
 use crate::config::Config;
 use crate::descriptors;
 use crate::notices::{Kind, Notices};
-use crate::shared::largest_in_memory;
 
 /// Part of the write queue for one body. A body found too large for memory is queued at once with all that
 /// has arrived, and may occupy half of the queue.
@@ -108,7 +107,7 @@ pub(crate) async fn start(
 
 fn limits(config: &Config) -> TierLimits {
     let usual = TierLimits::default();
-    let of_largest = || LARGEST_IN_QUEUE * largest_in_memory(config);
+    let of_largest = || LARGEST_IN_QUEUE * config.largest_in_memory();
     TierLimits {
         claim: config.tiers.claim_timeout,
         queue: config.tiers.queue,

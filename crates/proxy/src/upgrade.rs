@@ -144,7 +144,7 @@ async fn take_back_disk(handle: &Handle) {
     }
     if let Err(error) = handle.engine().cache.take_back_local() {
         let line = format!("disk: cannot be reopened ({error}), unused until a restart");
-        let notices = &handle.active().shared.notices;
+        let notices = &handle.active().notices;
         notices.say(crate::notices::Kind::TierDown, "disk", line);
     }
 }

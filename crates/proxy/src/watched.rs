@@ -13,13 +13,14 @@ use bytes::Bytes;
 use microcache_engine::cache::{ChangeKind, Notice, WatchTarget, Watcher};
 use microcache_engine::{Bypass, Holdings, OriginRequest, Peek};
 use microcache_policy::{Network, Scheme, Time};
-use microcache_push::{FindContent, MAX_INLINE, PageError, PageStatus, PageTopic};
+use microcache_push::{FindContent, FindPage, MAX_INLINE, PageError, PageStatus, PageTopic};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::active::{ActiveConfig, Lifecycle};
+use crate::active::Active;
 use crate::config::Watching;
 use crate::session::{Caller, PlainGet, RefreshOutcome, Session, client_address, visitor_scheme};
+use crate::shared::Shared;
 
 /// Minimum interval between two lookups of a page, and so between two notifications.
 const PACE: Duration = Duration::from_millis(50);
@@ -31,8 +32,8 @@ const ERROR_PACE: Duration = Duration::from_secs(30);
 const UNWATCHABLE_PACE: Duration = Duration::from_mins(1);
 
 /// All watched pages.
-pub(crate) struct WatchedPages {
-    lifecycle: Weak<Lifecycle>,
+struct WatchedPages {
+    active: Weak<Active<Shared>>,
     pages: Mutex<PageIndex>,
 }
 
@@ -131,10 +132,16 @@ struct PageName {
     target: Bytes,
 }
 
+/// Returns a finder of watched pages, which follows the active configuration.
+pub(crate) fn page_finder(active: &Arc<Active<Shared>>) -> FindPage {
+    let pages = WatchedPages::new(active);
+    Arc::new(move |request: &OriginRequest, target: &str| pages.find(request, target))
+}
+
 impl WatchedPages {
-    pub(crate) fn new(lifecycle: &Arc<Lifecycle>) -> Self {
+    fn new(active: &Arc<Active<Shared>>) -> Self {
         Self {
-            lifecycle: Arc::downgrade(lifecycle),
+            active: Arc::downgrade(active),
             pages: Mutex::new(PageIndex {
                 all: HashMap::new(),
                 held: Holdings::default(),
@@ -147,29 +154,22 @@ impl WatchedPages {
     }
 
     /// Finds or creates the page with this path and query, for a client's request.
-    pub(crate) fn find(
-        &self,
-        request: &OriginRequest,
-        target: &str,
-    ) -> Result<Arc<PageTopic>, PageError> {
+    fn find(&self, request: &OriginRequest, target: &str) -> Result<Arc<PageTopic>, PageError> {
         let fields = request.fields.fields();
         let name = PageName {
             scheme: visitor_scheme(fields).unwrap_or(request.scheme),
             host: request.authority.clone(),
             target: Bytes::copy_from_slice(target.as_bytes()),
         };
-        let active = self
-            .lifecycle
-            .upgrade()
-            .and_then(|lifecycle| lifecycle.active());
-        let active = active.ok_or(PageError::TooMany)?;
-        let mut routes = active.config.routes.iter();
+        let shared = self.active.upgrade().and_then(|active| active.get());
+        let shared = shared.ok_or(PageError::TooMany)?;
+        let mut routes = shared.config.routes.iter();
         if routes.all(|route| route.watch == Watching::Off) {
             return Err(PageError::NoneAllowed);
         }
         // The application sees the address of the first subscriber.
         let address = client_address(fields).unwrap_or(Ipv4Addr::LOCALHOST.into());
-        if Follower::new(&active, &name, address).allowed() == Watching::Off {
+        if Follower::new(&shared, &name, address).allowed() == Watching::Off {
             return Err(PageError::NotAllowed);
         }
         let mut pages = self.pages.lock();
@@ -179,7 +179,7 @@ impl WatchedPages {
         }
         let network = request.audience.networks().pop();
         let network = network.unwrap_or_else(|| Network::of(address));
-        let most = active.config.push.max_pages;
+        let most = shared.config.push.max_pages;
         let gives_way = pages.make_room(most, network);
         let gives_way = gives_way.map_err(|NoRoom| PageError::TooMany)?;
         let page = Arc::new(PageTopic::new(target));
@@ -189,7 +189,7 @@ impl WatchedPages {
             other.evict();
         }
         tokio::spawn(follow(
-            Weak::clone(&self.lifecycle),
+            Weak::clone(&self.active),
             name,
             address,
             Arc::downgrade(&page),
@@ -200,7 +200,7 @@ impl WatchedPages {
 
 /// Follows a page while it has subscribers.
 async fn follow(
-    lifecycle: Weak<Lifecycle>,
+    active: Weak<Active<Shared>>,
     name: PageName,
     address: IpAddr,
     page: Weak<PageTopic>,
@@ -208,7 +208,7 @@ async fn follow(
     let Some(left) = page.upgrade().map(|page| page.on_last_left()) else {
         return;
     };
-    let Some(mut reloads) = lifecycle.upgrade().map(|lifecycle| lifecycle.reloads()) else {
+    let Some(mut reloads) = active.upgrade().map(|active| active.reloads()) else {
         return;
     };
     let mut seen = FollowerState::default();
@@ -216,12 +216,12 @@ async fn follow(
     loop {
         // Before the configuration is read, so that no later reload is missed.
         reloads.mark_unchanged();
-        let active = lifecycle.upgrade().and_then(|lifecycle| lifecycle.active());
+        let shared = active.upgrade().and_then(|active| active.get());
         let watched = page.upgrade().filter(|page| !page.is_evicted());
-        let (Some(active), Some(watched)) = (active, watched) else {
+        let (Some(shared), Some(watched)) = (shared, watched) else {
             return;
         };
-        let follower = Follower::new(&active, &name, address);
+        let follower = Follower::new(&shared, &name, address);
         // Subscribed before the lookup, so that no later change is missed.
         watchers = follower.watchers(watchers);
         let Some(watching) = &mut watchers else {
@@ -230,7 +230,7 @@ async fn follow(
             continue;
         };
         let next = follower.look(&mut seen, &watched).await;
-        drop((follower, active, watched));
+        drop((follower, shared, watched));
         tokio::select! {
             () = watching.changed(&mut seen) => {}
             () = next_look(next) => {}
@@ -285,32 +285,29 @@ impl PageWatchers {
 struct Follower {
     session: Session,
     plain: PlainGet,
-    active: ActiveConfig,
 }
 
 impl Follower {
-    fn new(active: &ActiveConfig, name: &PageName, address: IpAddr) -> Self {
-        let shared = Arc::clone(&active.shared);
+    fn new(shared: &Arc<Shared>, name: &PageName, address: IpAddr) -> Self {
         Self {
-            session: Session::new(shared, Caller::at(address), name.scheme),
+            session: Session::new(Arc::clone(shared), Caller::at(address), name.scheme),
             plain: PlainGet::of(name.host.clone(), name.target.clone()),
-            active: active.clone(),
         }
     }
 
     /// Permissions of the route for watched pages.
     fn allowed(&self) -> Watching {
-        let engine = &self.active.shared.engine;
+        let engine = &self.session.shared.engine;
         let found = engine.find(&self.session.request(self.plain.head()));
         if found.bypass == Some(Bypass::Path) {
             return Watching::Off;
         }
-        self.active.config.routes[found.route].watch
+        self.session.shared.config.routes[found.route].watch
     }
 
     /// Returns the subscriptions to changes, renewed if the configuration stores the page under another key.
     fn watchers(&self, before: Option<PageWatchers>) -> Option<PageWatchers> {
-        let engine = &self.active.shared.engine;
+        let engine = &self.session.shared.engine;
         let watched = engine.watched(&self.session.request(self.plain.head()));
         if before.as_ref().is_some_and(|it| it.watched == watched) {
             return before;
@@ -325,7 +322,7 @@ impl Follower {
     }
 
     fn peek(&self) -> Option<Peek> {
-        let engine = &self.active.shared.engine;
+        let engine = &self.session.shared.engine;
         let request = self.session.request(self.plain.head());
         engine.peek(&request, engine.clock.now())
     }

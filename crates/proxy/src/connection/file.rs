@@ -1,7 +1,6 @@
 //! Stored bodies in files: sent from the page cache to the socket with `sendfile`.
 
 use std::io;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use microcache_engine::FileReader;
@@ -9,49 +8,11 @@ use rustix::io::{ReadWriteFlags, preadv2};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::client::{ClientWriter, ResponseProgress};
-use super::exchange::ReadSide;
-use super::presence::ClientPresence;
 use super::send::OutputQueue;
-use super::{Connection, FileAnswer, socket};
+use super::socket;
 
 /// Bytes sent at a time, after a check that they are in the page cache.
 const WINDOW: u64 = 1024 * 1024;
-
-impl Connection {
-    /// Sends a response whose body is in a file. Returns whether the connection can be reused.
-    pub(super) async fn send_file(&mut self, answer: FileAnswer) -> bool {
-        let FileAnswer {
-            response,
-            asked,
-            mut account,
-            unsent,
-        } = answer;
-        let shared = &self.session.shared;
-        let now = shared.engine.clock.now();
-        let nothing_to_read = AtomicBool::new(true);
-        let (reader, writer) = self.stream.split();
-        let timeouts = shared.timeouts;
-        let watch = ClientPresence::default();
-        let mut client =
-            ClientWriter::new(writer, asked, timeouts.write, &watch, self.session.strict());
-        let reading = ReadSide {
-            reader,
-            watch: &watch,
-            patience: timeouts.half_closed,
-        };
-        let reading = reading.run(&mut self.input, None, &nothing_to_read);
-        let answering = async {
-            client.send(unsent).await?;
-            client.respond(response, false, &mut account, now).await
-        };
-        tokio::select! {
-            biased;
-            answered = answering => matches!(answered, Ok(ResponseProgress::Open)),
-            () = reading => false,
-        }
-    }
-}
 
 /// Sends the head, and as much of a verified body as the page cache holds. The rest is left to be read on a
 /// thread that may block; so is the head if it would be sent alone.

@@ -12,14 +12,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use rustix::fs::{MemfdFlags, memfd_create};
 
+use crate::descriptors::COPIES;
+
 /// Smallest body in bytes; smaller ones are sent faster by copying.
 pub(super) const LARGE: usize = 48 * 1024;
 /// Largest body in bytes; beyond it the kernel's work per page exceeds the cost of a copy.
 const LARGEST: usize = 256 * 1024;
 /// Memory limit of the copies of one thread, in bytes.
 const BYTES: usize = 8 * 1024 * 1024;
-/// Limit of the copies of one thread. Each takes a file descriptor.
-pub(crate) const COPIES: usize = 32;
 /// Bodies sent once that a thread remembers.
 const SEEN: usize = 32;
 

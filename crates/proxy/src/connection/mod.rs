@@ -4,13 +4,13 @@
 //! thread's connections share, responses are assembled in another, and an idle connection owns neither.
 //! Everything that has to wait is an [`exchange`].
 
-mod activity;
 mod client;
 mod deadline;
 mod endless;
 mod exchange;
 mod feed;
 mod file;
+mod file_answer;
 mod head;
 mod hits;
 mod memfd_copies;
@@ -38,16 +38,15 @@ use microcache_engine::Response;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
+use crate::activity::Activity;
 use crate::admission::ConnectionPermit;
 use crate::h1::BadRequest;
 use crate::h2;
 use crate::session::{RequestAccount, Session};
-pub(crate) use activity::{Activity, ConnectionState};
 use deadline::ClientDeadline;
 use exchange::ExchangeOutcome;
 use head::{LAST, ResponseFraming, whole};
 use hits::is_head;
-pub(crate) use memfd_copies::COPIES;
 use pending::PendingRequest;
 pub(crate) use proxy_header::{ProxyHeaderError, read_proxy_header};
 use send::OutputQueue;

@@ -19,6 +19,7 @@ use crate::config::{Config, Input};
 use crate::notices::Notices;
 use crate::session::{Caller, Session};
 use crate::shared::Shared;
+use crate::watched::page_finder;
 
 /// Answers everything except the targets it panics at.
 struct Faulty;
@@ -64,10 +65,11 @@ async fn start() -> SocketAddr {
     });
     let shared = Arc::new(Shared::before(
         (&[Arc::new(Faulty)], None),
-        &config.unwrap(),
+        Arc::new(config.unwrap()),
         Tiers::default(),
         Notices::default(),
         Arc::default(),
+        page_finder,
     ));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -4,14 +4,16 @@
 use std::task::Context;
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use microcache_engine::{BodyError, Frame};
 use microcache_policy::FieldsBuf;
+use tokio::io::AsyncWriteExt;
 
 use super::connection::Http2ServerConnection;
 use super::reason::{ErrorCode, ProtocolError};
 use super::stream::{ContentSink, EventHandle, RequestContent};
 use super::stream_events::StreamEvent;
+use super::tunnel::OriginWriter;
 use super::write;
 use crate::session::ContentSender;
 
@@ -174,6 +176,28 @@ impl Http2ServerConnection<'_> {
         let waits = self.pending_events.wait(cx, id, async move {
             let is_wanted = sender.ready().await;
             StreamEvent::Room(ContentSink::Request(sender), is_wanted)
+        });
+        if let Some(content) = self.streams.get(id).and_then(|it| it.content.as_mut()) {
+            content.waits = waits;
+        }
+    }
+
+    /// Writes to the origin's connection; an empty slice shuts it down.
+    pub(super) fn write_on(
+        &mut self,
+        cx: &mut Context<'_>,
+        id: u32,
+        mut io: OriginWriter,
+        data: Bytes,
+    ) {
+        let waits = self.pending_events.wait(cx, id, async move {
+            let goes_on = if data.is_empty() {
+                let _ = io.shutdown().await;
+                false
+            } else {
+                io.write_all(&data).await.is_ok() && io.flush().await.is_ok()
+            };
+            StreamEvent::Room(ContentSink::Tunnel(io), goes_on)
         });
         if let Some(content) = self.streams.get(id).and_then(|it| it.content.as_mut()) {
             content.waits = waits;

@@ -6,6 +6,7 @@
 mod answers;
 mod connection;
 mod content;
+mod deadline_timer;
 mod flood_limits;
 mod flow;
 pub mod frame;

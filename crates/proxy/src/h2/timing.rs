@@ -1,12 +1,9 @@
 //! Timeouts of a connection and its streams.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use microcache_policy::Time;
-use tokio::time::{Instant, Sleep, sleep};
 
 use super::connection::{Http2ServerConnection, ShutdownState};
 use super::reason::{ErrorCode, ProtocolError};
@@ -14,39 +11,6 @@ use super::stream::{ContentSink, Http2Stream, SendingResponse};
 
 /// Milliseconds without progress after which the body's source is informed of a slow client.
 const HELD_UP: u64 = 2000;
-
-/// Timer that fires no later than needed, and is moved only when it fires too early.
-pub(super) struct DeadlineTimer {
-    timer: Pin<Box<Sleep>>,
-    /// Time at which it fires, if set.
-    at: Option<Time>,
-}
-
-impl DeadlineTimer {
-    pub(super) fn new() -> Self {
-        Self {
-            timer: Box::pin(sleep(Duration::MAX)),
-            at: None,
-        }
-    }
-
-    /// Ready once the deadline has passed.
-    fn poll(&mut self, cx: &mut Context<'_>, deadline: Time, now: Time) -> Poll<()> {
-        if now >= deadline {
-            return Poll::Ready(());
-        }
-        if self.at.is_none_or(|at| at > deadline || at <= now) {
-            let left = Duration::from_millis(deadline.since(now));
-            self.timer.as_mut().reset(Instant::now() + left);
-            self.at = Some(deadline);
-        }
-        let rung = self.timer.as_mut().poll(cx);
-        if rung.is_ready() {
-            self.at = None;
-        }
-        rung
-    }
-}
 
 impl Http2ServerConnection<'_> {
     /// Ready when a deadline has passed; `true` if the connection continues.
@@ -179,6 +143,22 @@ impl Http2ServerConnection<'_> {
                 self.fail(ProtocolError::Stream(id, ErrorCode::Cancel, what));
             }
         }
+    }
+
+    /// Restarts the idle timeout of a tunnel.
+    pub(super) fn moved_in_tunnel(&mut self, id: u32) {
+        let deadline = self.tunnel_deadline();
+        if let Some(sending) = self.streams.get(id).and_then(|it| it.sending())
+            && sending.is_tunnel
+        {
+            sending.deadline = Some(deadline);
+        }
+    }
+
+    /// Returns the idle deadline of a tunnel.
+    pub(super) fn tunnel_deadline(&self) -> Time {
+        let span = self.session.shared.timeouts.tunnel;
+        self.now.plus(span.as_millis() as u64)
     }
 }
 

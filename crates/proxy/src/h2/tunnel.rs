@@ -10,11 +10,7 @@ use bytes::Bytes;
 use microcache_engine::{Body, BodyError, Frame, Response, Source, Tunnel};
 use microcache_policy::FieldsBuf;
 use parking_lot::Mutex;
-use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf, ReadHalf, WriteHalf, split};
-
-use super::connection::Http2ServerConnection;
-use super::stream::ContentSink;
-use super::stream_events::StreamEvent;
+use tokio::io::{AsyncRead, ReadBuf, ReadHalf, WriteHalf, split};
 
 /// Bytes read from the origin at a time.
 const READ_SIZE: usize = 8 * 1024;
@@ -102,46 +98,6 @@ pub(super) fn agreed(response: &mut Response, tunnel: Tunnel) -> OriginWriter {
     response.length = None;
     response.body = Body::Stream(Box::new(OriginReader { early, io }));
     to_origin
-}
-
-impl Http2ServerConnection<'_> {
-    /// Writes to the origin's connection; an empty slice shuts it down.
-    pub(super) fn write_on(
-        &mut self,
-        cx: &mut Context<'_>,
-        id: u32,
-        mut io: OriginWriter,
-        data: Bytes,
-    ) {
-        let waits = self.pending_events.wait(cx, id, async move {
-            let goes_on = if data.is_empty() {
-                let _ = io.shutdown().await;
-                false
-            } else {
-                io.write_all(&data).await.is_ok() && io.flush().await.is_ok()
-            };
-            StreamEvent::Room(ContentSink::Tunnel(io), goes_on)
-        });
-        if let Some(content) = self.streams.get(id).and_then(|it| it.content.as_mut()) {
-            content.waits = waits;
-        }
-    }
-
-    /// Restarts the idle timeout of a tunnel.
-    pub(super) fn moved_in_tunnel(&mut self, id: u32) {
-        let deadline = self.tunnel_deadline();
-        if let Some(sending) = self.streams.get(id).and_then(|it| it.sending())
-            && sending.is_tunnel
-        {
-            sending.deadline = Some(deadline);
-        }
-    }
-
-    /// Returns the idle deadline of a tunnel.
-    pub(super) fn tunnel_deadline(&self) -> microcache_policy::Time {
-        let span = self.session.shared.timeouts.tunnel;
-        self.now.plus(span.as_millis() as u64)
-    }
 }
 
 #[cfg(test)]

@@ -11,8 +11,8 @@ use microcache_engine::{BoxFuture, Failure, Interim, Interims, NoResponse, Origi
 use microcache_policy::Network;
 use tokio::sync::oneshot;
 
+use super::account::RequestAccount;
 use super::content::ContinueExpectation;
-use super::finished::RequestAccount;
 use super::monitor::add_monitor;
 use super::pages;
 use crate::admission::{PermitKind, ResponsePermits, TunnelLimitReached};

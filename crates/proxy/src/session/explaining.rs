@@ -15,7 +15,6 @@ use microcache_push::{LIVE_PATH, MERCURE_PATH};
 use tokio::time::{Instant, timeout_at};
 
 use super::{Caller, OwnedHead, ParsedHead, Session, last_hop, pages};
-use crate::active::ActiveConfig;
 use crate::config::{Cidr, Config, GoesTo, RateOf};
 use crate::h1::{BadRequest, Framing, RequestTarget, parse_request, split_target};
 use crate::routing::AmbiguousPath;
@@ -134,16 +133,16 @@ pub struct InvalidRequest {
 ///
 /// Fails with the error response of a request that cannot be parsed.
 pub(crate) async fn explain(
-    ActiveConfig { shared, config, .. }: ActiveConfig,
+    shared: &Arc<Shared>,
     imagined: &SimulatedRequest,
     ask: bool,
 ) -> Result<RequestExplanation, InvalidRequest> {
-    let (session, read) = imagined.read(&shared)?;
+    let (session, read) = imagined.read(shared)?;
     let engine = &shared.engine;
     let mut explained = engine.explain(&session.request(read.head())).await;
     let rated = session.rated(&read, &explained);
     let own = session.answers_itself(&read, &explained, rated.as_ref());
-    let hosted = session.hosted(&read, &config, explained.route());
+    let hosted = session.hosted(&read, &shared.config, explained.route());
     let mut fetched = None;
     // Without an application there is no origin to ask.
     if ask && own.is_none() && hosted.is_none() {
@@ -162,10 +161,10 @@ pub(crate) async fn explain(
 
 /// Returns the identifiers of the variants stored for a request.
 pub(crate) async fn variants(
-    shared: Arc<Shared>,
+    shared: &Arc<Shared>,
     imagined: &SimulatedRequest,
 ) -> Result<Vec<u64>, InvalidRequest> {
-    let (session, read) = imagined.read(&shared)?;
+    let (session, read) = imagined.read(shared)?;
     let engine = &shared.engine;
     Ok(engine.variants_for(&session.request(read.head())).await)
 }

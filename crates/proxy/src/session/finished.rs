@@ -1,16 +1,12 @@
 //! Record of a finished request, for the access log.
 
 use std::sync::Arc;
-use std::time::Instant;
 
-use bytes::Bytes;
-use http::{Method, Version};
-use microcache_engine::{Body, Outcome, Request, Response, RouteId};
-use microcache_policy::{CacheStatus, FieldBlock, Scheme, Span, Time};
+use http::Version;
+use microcache_engine::{Outcome, Request, Response};
+use microcache_policy::{CacheStatus, Span, Time};
 
-use super::{OwnedHead, Peer};
-use crate::metrics::{Measure, RequestUrl};
-use crate::shared::Shared;
+use super::forwarding::Peer;
 
 /// Callback for each finished request.
 pub(crate) type OnFinished = Arc<dyn Fn(&FinishedRequest<'_>) + Send + Sync>;
@@ -96,218 +92,13 @@ impl<'a> FinishedRequest<'a> {
     }
 }
 
-/// Returns the bytes of content of a response with a complete body.
-pub(super) fn content_length(request: &Request<'_>, response: &Response) -> u64 {
-    match &response.body {
-        _ if *request.method == Method::HEAD => 0,
-        Body::Stored(hit) => hit.body.len(),
-        Body::Full(bytes) => bytes.len() as u64,
-        _ => 0,
-    }
-}
-
 impl FinalResponse {
-    fn of(response: &Response, at: Time) -> Self {
+    pub(super) fn of(response: &Response, at: Time) -> Self {
         Self {
             status: response.status,
             outcome: response.outcome,
             cache_status: response.cache_status,
             at,
         }
-    }
-}
-
-/// Account of a request that is not answered at once. Counts the request when it is answered, and reports it
-/// once when dropped. Empty after it was handed on.
-#[derive(Default)]
-pub(crate) struct RequestAccount(Option<Box<OpenRequest>>);
-
-struct OpenRequest {
-    shared: Arc<Shared>,
-    route: RouteId,
-    head: OwnedHead,
-    address: Arc<str>,
-    scheme: Scheme,
-    is_trusted: bool,
-    version: Version,
-    state: State,
-    bytes: u64,
-    began: Time,
-    /// Span, if the request is traced, which few are.
-    span: Option<Box<Span>>,
-}
-
-/// Progress of the request.
-enum State {
-    Read,
-    /// Waiting for the response since then.
-    Waits(Instant),
-    Answered(FinalResponse),
-}
-
-impl State {
-    const fn answer(&self) -> Option<FinalResponse> {
-        match self {
-            Self::Answered(answer) => Some(*answer),
-            Self::Read | Self::Waits(_) => None,
-        }
-    }
-}
-
-impl RequestAccount {
-    pub(super) fn open(
-        shared: &Arc<Shared>,
-        route: RouteId,
-        head: OwnedHead,
-        peer: &Peer,
-        version: Version,
-        began: Time,
-    ) -> Self {
-        let traces = shared.metrics.traces();
-        let span = traces.and_then(|traces| traces.begin(head.fields.fields(), peer.trusted));
-        Self(Some(Box::new(OpenRequest {
-            span: span.map(Box::new),
-            shared: Arc::clone(shared),
-            route,
-            head,
-            address: peer.shared_address(),
-            scheme: peer.scheme,
-            is_trusted: peer.trusted,
-            version,
-            state: State::Read,
-            bytes: 0,
-            began,
-        })))
-    }
-
-    /// Returns the address of the client.
-    pub(super) fn address(&self) -> Option<&str> {
-        self.0.as_ref().map(|open| &*open.address)
-    }
-
-    /// Returns the span of the request, if it is traced.
-    pub(super) fn span(&self) -> Option<Span> {
-        self.0.as_ref()?.span.as_deref().copied()
-    }
-
-    /// Starts the time that the client waits for its response.
-    pub(super) fn waits(&mut self) {
-        if let Some(open) = &mut self.0 {
-            open.state = State::Waits(Instant::now());
-        }
-    }
-
-    /// Drops everything but what the final report needs, for a response that may take long.
-    pub(super) fn release_request(&mut self) {
-        if let Some(open) = &mut self.0
-            && open.shared.on_finished.is_none()
-        {
-            open.head.fields = FieldBlock::default();
-            open.head.target = Bytes::copy_from_slice(&open.head.target);
-        }
-    }
-
-    /// Records a response; the last one counts.
-    pub(crate) fn answered(&mut self, response: &Response, now: Time) {
-        let Some(open) = &mut self.0 else {
-            return;
-        };
-        let (metrics, outcome) = (&open.shared.metrics, response.outcome);
-        if let State::Waits(since) = open.state {
-            metrics.waited(open.route, since.elapsed());
-        }
-        match open.state.answer() {
-            None => metrics.count(open.route, outcome),
-            Some(before) => metrics.count_instead(open.route, outcome, before.outcome),
-        }
-        open.state = State::Answered(FinalResponse::of(response, now));
-        if outcome == Outcome::Error {
-            metrics.answered_error(open.route, Some(open.named()), response, now);
-        }
-    }
-
-    /// Records bytes of content passed to the connection.
-    pub(crate) fn sent(&mut self, bytes: u64) {
-        if let Some(open) = &mut self.0 {
-            open.bytes += bytes;
-            open.shared.metrics.sent(open.route, bytes);
-        }
-    }
-}
-
-impl OpenRequest {
-    fn named(&self) -> RequestUrl<'_> {
-        RequestUrl {
-            scheme: self.scheme,
-            host: &self.head.host,
-            target: microcache_push::redacted_target(&self.head.target),
-        }
-    }
-
-    /// Adds the request to the top lists.
-    fn note(&self, now: Time) {
-        let metrics = &self.shared.metrics;
-        let asked = match self.state.answer().map(|answer| answer.outcome) {
-            Some(Outcome::Hit | Outcome::Stale | Outcome::Error) => 0,
-            Some(_) => 1,
-            None => {
-                metrics.count(self.route, Outcome::Left);
-                0
-            }
-        };
-        let amounts = [
-            (Measure::Requests, 1),
-            (Measure::Misses, asked),
-            (Measure::Bytes, self.bytes),
-        ];
-        metrics.note(self.named(), &amounts, now);
-    }
-}
-
-impl Drop for OpenRequest {
-    fn drop(&mut self) {
-        let now = self.shared.engine.clock.now();
-        self.note(now);
-        let Some(on_finished) = &self.shared.on_finished else {
-            return;
-        };
-        let head = &self.head;
-        let request = Request {
-            method: &head.method,
-            scheme: self.scheme,
-            host: &head.host,
-            target: &head.target,
-            fields: head.fields.fields(),
-            address: &self.address,
-            has_body: head.has_body,
-            upgrade: head.upgrade,
-            vouched: self.is_trusted,
-            signed_in: false,
-            ttl: None,
-        };
-        on_finished(&FinishedRequest {
-            address: &self.address,
-            request: Some(request),
-            version: self.version,
-            answer: self.state.answer(),
-            bytes: self.bytes,
-            began: self.began,
-            ended: now,
-            traced: self
-                .span
-                .as_deref()
-                .map_or(TraceState::No, |span| TraceState::Yes(*span)),
-        });
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Each open event stream has one.
-    #[test]
-    fn the_account_of_an_open_request_is_small() {
-        assert!(size_of::<OpenRequest>() <= 256);
     }
 }

@@ -3,16 +3,17 @@
 //! A connection parses requests, has them answered here, and writes the responses; see `crate::connection` and
 //! `crate::h2`. Sockets, message framing and keep-alive are not known here.
 
+mod account;
 mod answering;
 mod content;
 pub(crate) mod explaining;
-mod finished;
-mod forwarding;
+pub(crate) mod finished;
+pub(crate) mod forwarding;
 mod heads;
 mod last_hop;
 mod monitor;
 pub(crate) mod pages;
-mod pseudonym;
+pub(crate) mod pseudonym;
 mod purging;
 mod rates;
 #[cfg(test)]
@@ -36,14 +37,13 @@ use crate::metrics::{ImmediateResponse, Refusal, RequestUrl};
 use crate::notices::{Kind, TARGET};
 use crate::shared::Shared;
 use crate::traces::Traces;
+pub(crate) use account::RequestAccount;
 pub(crate) use answering::{AdmittedResponse, OngoingRequest, RequestEvent};
 pub(crate) use content::{Allowance, AnnouncedContent, ContentSender};
 pub use finished::{FinalResponse, FinishedRequest, TraceState};
-pub(crate) use finished::{OnFinished, RequestAccount};
 use forwarding::outgoing;
-pub(crate) use forwarding::{Caller, Peer, UntrustedForwarders};
+pub(crate) use forwarding::{Caller, Peer};
 pub(crate) use heads::{STRICT, is_bodiless, never_has_content, strict_unless_said};
-pub(crate) use pseudonym::Pseudonym;
 use purging::AuthorizedPurge;
 pub(crate) use watching::{PlainGet, RefreshOutcome, client_address, visitor_scheme};
 
@@ -431,7 +431,7 @@ impl Session {
         now: Time,
     ) -> bool {
         let (metrics, outcome) = (&self.shared.metrics, response.outcome);
-        let bytes = finished::content_length(request, response);
+        let bytes = account::content_length(request, response);
         let named = RequestUrl {
             scheme: request.scheme,
             host: request.host,

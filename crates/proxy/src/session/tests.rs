@@ -14,6 +14,7 @@ use super::*;
 use crate::config::{Config, Input};
 use crate::notices::Notices;
 use crate::shared::settings;
+use crate::watched::page_finder;
 
 /// Origin that records requests, sends an interim response first, and reads request bodies.
 #[derive(Default)]
@@ -61,7 +62,6 @@ impl Origin for Echo {
 
 /// A cache before an [`Echo`], with one line for each finished request.
 struct World {
-    config: Config,
     shared: Shared,
     origin: Arc<Echo>,
     over: Arc<Mutex<Vec<String>>>,
@@ -77,16 +77,16 @@ impl World {
         let origin = Arc::new(Echo::default());
         let mut shared = Shared::before(
             (&[Arc::clone(&origin) as Arc<dyn Origin>], None),
-            &config,
+            Arc::new(config),
             Tiers::default(),
             Notices::default(),
             Arc::default(),
+            page_finder,
         );
         let over: Arc<Mutex<Vec<String>>> = Arc::default();
         let lines = Arc::clone(&over);
         shared.on_finished = Some(Arc::new(move |finished| lines.lock().push(line(finished))));
         Self {
-            config,
             shared,
             origin,
             over,
@@ -272,7 +272,7 @@ fn a_fault_in_the_cache_is_one_requests_500() {
         Vec::new(),
         Box::new(|_: &Request<'_>| panic!("a test's panic")),
     );
-    let settings = settings(&world.config);
+    let settings = settings(&world.shared.config);
     world.shared.engine = Arc::new(Engine::new(settings, routes, find, Tiers::default()));
     let (session, ..) = world.sessions();
     let now = session.shared.engine.clock.now();

@@ -11,6 +11,7 @@ mod connection;
 mod counters;
 mod exchange;
 mod group;
+mod groups;
 mod health;
 mod http2;
 mod owner;
@@ -28,6 +29,7 @@ mod upload;
 pub use balance::ServerHealth;
 pub use counters::ServerCounters;
 pub use group::{Group, GroupSnapshot, ServerSnapshot};
+pub(crate) use groups::Groups;
 pub use settings::{GroupSettings, HealthCheck, ServerSettings};
 
 #[cfg(test)]

@@ -1,0 +1,43 @@
+//! Responses whose body lies in a file.
+
+use std::sync::atomic::AtomicBool;
+
+use super::client::{ClientWriter, ResponseProgress};
+use super::exchange::ReadSide;
+use super::presence::ClientPresence;
+use super::{Connection, FileAnswer};
+
+impl Connection {
+    /// Sends a response whose body lies in a file. Returns whether the connection can be reused.
+    pub(super) async fn send_file(&mut self, answer: FileAnswer) -> bool {
+        let FileAnswer {
+            response,
+            asked,
+            mut account,
+            unsent,
+        } = answer;
+        let shared = &self.session.shared;
+        let now = shared.engine.clock.now();
+        let nothing_to_read = AtomicBool::new(true);
+        let (reader, writer) = self.stream.split();
+        let timeouts = shared.timeouts;
+        let watch = ClientPresence::default();
+        let mut client =
+            ClientWriter::new(writer, asked, timeouts.write, &watch, self.session.strict());
+        let reading = ReadSide {
+            reader,
+            watch: &watch,
+            patience: timeouts.half_closed,
+        };
+        let reading = reading.run(&mut self.input, None, &nothing_to_read);
+        let answering = async {
+            client.send(unsent).await?;
+            client.respond(response, false, &mut account, now).await
+        };
+        tokio::select! {
+            biased;
+            answered = answering => matches!(answered, Ok(ResponseProgress::Open)),
+            () = reading => false,
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! The upstream groups of a configuration.
+
+use std::sync::Arc;
+
+use microcache_engine::Origin;
+
+use super::group::{Group, GroupSnapshot};
+use super::settings::GroupSettings;
+use crate::metrics::Metrics;
+use crate::notices::Notices;
+
+/// All groups, in the order of the configuration.
+#[derive(Clone, Default)]
+pub(crate) struct Groups(Arc<[Arc<Group>]>);
+
+impl Groups {
+    /// Starts the groups on the current runtime.
+    pub(crate) fn start(
+        settings: &[GroupSettings],
+        notices: &Notices,
+        metrics: &Arc<Metrics>,
+    ) -> Self {
+        Self::default().renewed(settings, notices, metrics)
+    }
+
+    /// Returns the groups of another configuration. Unchanged groups continue; the others are started on the
+    /// current runtime.
+    pub(crate) fn renewed(
+        &self,
+        settings: &[GroupSettings],
+        notices: &Notices,
+        metrics: &Arc<Metrics>,
+    ) -> Self {
+        let groups = settings.iter().map(|settings| {
+            let before = self.0.iter().find(|group| group.name() == settings.name);
+            match before {
+                Some(before) if before.settings() == settings => Arc::clone(before),
+                Some(before) => before.succeeded_by(settings.clone()),
+                None => Group::start(settings.clone(), notices.clone(), metrics),
+            }
+        });
+        Self(groups.collect())
+    }
+
+    pub(crate) fn origins(&self) -> Vec<Arc<dyn Origin>> {
+        let origin = |group: &Arc<Group>| Arc::clone(group) as Arc<dyn Origin>;
+        self.0.iter().map(origin).collect()
+    }
+
+    /// Retires those that are not part of `new`: they end with their last request.
+    pub(crate) fn retire_unless_in(&self, new: &Self) {
+        for group in self.0.iter() {
+            if !new.0.iter().any(|stays| Arc::ptr_eq(stays, group)) {
+                group.retire();
+            }
+        }
+    }
+
+    pub(crate) fn snapshots(&self) -> Vec<GroupSnapshot> {
+        self.0.iter().map(|group| group.snapshot()).collect()
+    }
+}
