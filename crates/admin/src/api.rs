@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::interface::Interface;
 use crate::problem::Problem;
 use crate::{
-    access, configuration, dashboard, entries, explain, health, live, metrics, purges, stats, top,
+    access, configuration, dashboard, entries, explain, health, metrics, purges, stats, stream, top,
 };
 
 /// Description of the interface, `openapi.json`.
@@ -25,7 +25,7 @@ pub(crate) fn router(interface: &Arc<Interface>) -> Router {
         .route("/v1/top", get(top::urls))
         .route("/v1/errors", get(top::errors))
         .route("/v1/entries", get(entries::entries))
-        .route("/v1/stream", get(live::stream))
+        .route("/v1/stream", get(stream::stream))
         .route("/v1/explain", get(explain::look).post(explain::ask))
         .route("/v1/drain", post(drain))
         .route("/v1/config", get(configuration::in_force))
@@ -46,7 +46,7 @@ pub(crate) fn router(interface: &Arc<Interface>) -> Router {
         .merge(page)
         .route("/v1/health", get(health::health))
         .route("/v1/ready", get(health::ready))
-        .fallback(unknown)
+        .fallback(async |uri: Uri| Problem::not_found(&uri))
         .method_not_allowed_fallback(other_method)
         .with_state(Arc::clone(interface))
 }
@@ -61,15 +61,6 @@ async fn drain(
 
 async fn openapi() -> ([(&'static str, &'static str); 1], &'static str) {
     ([("content-type", "application/json")], OPENAPI)
-}
-
-pub(crate) async fn unknown(uri: Uri) -> Problem {
-    let what = format!("there is no resource at {}", uri.path());
-    Problem::new(
-        StatusCode::NOT_FOUND,
-        what,
-        "GET /v1/openapi.json describes all resources",
-    )
 }
 
 async fn other_method(method: Method, uri: Uri) -> Problem {

@@ -9,7 +9,7 @@ use http::header::{
     X_CONTENT_TYPE_OPTIONS,
 };
 
-use crate::api;
+use crate::problem::Problem;
 
 const PAGE: &str = include_str!("../assets/index.html");
 
@@ -51,7 +51,7 @@ pub(crate) async fn asset(Path(name): Path<String>, uri: Uri) -> Response {
     let asset = ASSETS.iter().find(|(known, ..)| *known == name);
     match asset {
         Some((_, kind, content)) => file(kind, content),
-        None => api::unknown(uri).await.into_response(),
+        None => Problem::not_found(&uri).into_response(),
     }
 }
 

@@ -6,7 +6,7 @@
 //!
 //! - A purge by URL takes the path of a request as far as its key, so query parameters that a route ignores are ignored
 //!   by purges too (`scopes`, `purges`).
-//! - `live` builds one snapshot per second for all viewers of the dashboard and waits for none of them; `windows` keeps the
+//! - `stream` builds one snapshot per second for all viewers of the dashboard, and `live` waits for none of them; `windows` keeps the
 //!   latencies of the last minutes. The dashboard's files are in `assets`, served by `dashboard` under a policy that
 //!   lets them load nothing else.
 //! - `explain` reports the decisions of the serving path about a hypothetical request.
@@ -22,6 +22,7 @@ mod explain;
 mod exposition;
 mod health;
 mod interface;
+mod latency;
 mod live;
 mod mercure;
 mod metrics;
@@ -32,6 +33,7 @@ mod push;
 mod scopes;
 mod server;
 mod stats;
+mod stream;
 mod top;
 mod windows;
 

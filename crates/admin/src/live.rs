@@ -11,22 +11,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::body::Body;
-use axum::extract::{Extension, State};
-use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::StatusCode;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use hyper::body::Frame;
 use microcache_engine::Outcome;
 use microcache_proxy::MetricsSnapshot;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
-use tokio::time::{MissedTickBehavior, interval};
 
-use crate::interface::Interface;
 use crate::problem::Problem;
-use crate::stats;
 
 /// Maximum number of concurrent dashboards.
 const MAX_WATCHERS: usize = 32;
@@ -36,8 +29,8 @@ const HISTORY: usize = 600;
 const SLACK: usize = 2;
 /// Consecutive snapshots that a subscriber may miss.
 const MOST_LOST: usize = 30;
-/// Interval of snapshots.
-const PERIOD: Duration = Duration::from_secs(1);
+/// The time from one snapshot to the next.
+pub(crate) const PERIOD: Duration = Duration::from_secs(1);
 
 /// Disconnects a subscriber that is too slow.
 #[derive(Clone, Default)]
@@ -75,7 +68,7 @@ struct LiveSubscriber {
 
 /// Totals since the start, with the time of the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Point {
+pub(crate) struct Point {
     at: Duration,
     requests: u64,
     /// Requests served from the cache without contacting the origin.
@@ -86,8 +79,8 @@ struct Point {
     origin: u64,
 }
 
-/// Event stream of one subscriber, as a response body.
-struct LiveEvents(mpsc::Receiver<Bytes>);
+/// The events for one watcher, as the body of a response.
+pub(crate) struct LiveEvents(mpsc::Receiver<Bytes>);
 
 impl hyper::body::Body for LiveEvents {
     type Data = Bytes;
@@ -103,8 +96,9 @@ impl hyper::body::Body for LiveEvents {
 }
 
 impl LiveStream {
-    /// Adds a subscriber if the limit allows: the history first, then a new snapshot.
-    fn join(
+    /// Adds a subscriber if the limit allows: the history first, then the current snapshot, which is
+    /// made now.
+    pub(crate) fn join(
         &self,
         cut: Cut,
         now: Duration,
@@ -132,8 +126,8 @@ impl LiveStream {
         Ok(LiveEvents(received))
     }
 
-    /// Records a second.
-    fn tick(&self, point: Point, snapshot: impl FnOnce() -> Bytes) {
+    /// A second has passed.
+    pub(crate) fn tick(&self, point: Point, snapshot: impl FnOnce() -> Bytes) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let watched = &mut *state;
         if watched.history.len() == HISTORY {
@@ -148,6 +142,19 @@ impl LiveStream {
         let snapshot = snapshot();
         watched.last = Some((point.at, snapshot.clone()));
         watched.watchers.retain_mut(|one| one.tell(&snapshot));
+    }
+}
+
+impl Point {
+    pub(crate) fn of(at: Duration, figures: &MetricsSnapshot) -> Self {
+        Self {
+            at,
+            requests: figures.requests(),
+            stored: figures.of(Outcome::Hit) + figures.of(Outcome::Stale),
+            collapsed: figures.of(Outcome::Collapsed),
+            errors: figures.of(Outcome::Error),
+            origin: figures.origin().requests,
+        }
     }
 }
 
@@ -182,54 +189,7 @@ impl LiveSubscriber {
     }
 }
 
-/// Handles the event stream (server-sent events).
-pub(crate) async fn stream(
-    State(interface): State<Arc<Interface>>,
-    Extension(cut): Extension<Cut>,
-) -> Result<Response, Problem> {
-    let now = interface.started.elapsed();
-    let events = interface
-        .live
-        .join(cut, now, || told_snapshot(now, &interface))?;
-    let fields = [
-        (CONTENT_TYPE, "text/event-stream"),
-        (CACHE_CONTROL, "no-store"),
-    ];
-    Ok((fields, Body::new(events)).into_response())
-}
-
-/// Records the totals every second, forever.
-pub(crate) async fn watch(interface: Arc<Interface>) {
-    let mut seconds = interval(PERIOD);
-    seconds.set_missed_tick_behavior(MissedTickBehavior::Skip);
-    loop {
-        seconds.tick().await;
-        let figures = interface.handle.metrics();
-        let point = point(interface.started.elapsed(), &figures);
-        interface.windows().note(point.at, &figures);
-        interface
-            .live
-            .tick(point, || told_snapshot(point.at, &interface));
-    }
-}
-
-fn point(at: Duration, figures: &MetricsSnapshot) -> Point {
-    Point {
-        at,
-        requests: figures.requests(),
-        stored: figures.of(Outcome::Hit) + figures.of(Outcome::Stale),
-        collapsed: figures.of(Outcome::Collapsed),
-        errors: figures.of(Outcome::Error),
-        origin: figures.origin().requests,
-    }
-}
-
-/// `GET /v1/stats` as an event. Its id is the time since the start in milliseconds.
-fn told_snapshot(at: Duration, interface: &Interface) -> Bytes {
-    event("stats", at, &stats::told(interface))
-}
-
-/// Encodes the recorded seconds as an event.
+/// The seconds that are remembered, as an event.
 fn told_history(history: &VecDeque<Point>) -> Bytes {
     let points: Vec<_> = history
         .iter()
@@ -253,14 +213,15 @@ fn told_history(history: &VecDeque<Point>) -> Bytes {
     event("history", at, &told)
 }
 
-/// Compact JSON contains no line breaks, so it fits one `data` line.
-fn event(name: &str, at: Duration, told: &Value) -> Bytes {
+/// JSON has no line ends of its own, so that it is one line of an event.
+pub(crate) fn event(name: &str, at: Duration, told: &Value) -> Bytes {
     let at = at.as_millis();
     format!("event: {name}\nid: {at}\ndata: {told}\n\n").into()
 }
 
 #[cfg(test)]
 mod tests {
+    use axum::response::IntoResponse;
     use hyper::body::Body as _;
 
     use super::*;

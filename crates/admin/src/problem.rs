@@ -2,6 +2,7 @@
 
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
 use http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
@@ -34,7 +35,16 @@ impl Problem {
         }
     }
 
-    /// Adds mistakes in the configuration.
+    /// Nothing has this URL.
+    pub(crate) fn not_found(uri: &Uri) -> Self {
+        Self::new(
+            StatusCode::NOT_FOUND,
+            format!("there is nothing at {}", uri.path()),
+            "GET /v1/openapi.json lists what there is",
+        )
+    }
+
+    /// The same, for these mistakes.
     pub(crate) fn with_mistakes(self, mistakes: Vec<Value>) -> Self {
         Self { mistakes, ..self }
     }

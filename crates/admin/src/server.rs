@@ -27,8 +27,9 @@ use tokio::time::sleep;
 use crate::api;
 use crate::connections::{AdminConnections, IdleSince};
 use crate::interface::Interface;
-use crate::live::{self, Cut, LiveStream};
+use crate::live::{Cut, LiveStream};
 use crate::patient::Patient;
+use crate::stream;
 
 /// Time limit for a request head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
@@ -93,7 +94,7 @@ impl Admin {
             .spawn(move || {
                 // Without the permission, the thread keeps the default niceness.
                 let _ = rustix::process::nice(NICENESS);
-                runtime.spawn(live::watch(interface));
+                runtime.spawn(stream::watch(interface));
                 runtime.block_on(async {
                     // Open connections are served to the end.
                     tokio::select! {

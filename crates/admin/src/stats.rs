@@ -12,13 +12,14 @@ use microcache_engine::{MadeStats, Outcome};
 use microcache_policy::{Coding, SentCoding};
 use microcache_proxy::upstream::{GroupSnapshot, ServerSnapshot};
 use microcache_proxy::{
-    Handle, Latencies, MetricsSnapshot, OriginSnapshot, RouteSnapshot, TierReport, TraceCounts,
+    Handle, MetricsSnapshot, OriginSnapshot, RouteSnapshot, TierReport, TraceCounts,
 };
 use serde_json::{Map, Value, json};
 
 use crate::certificates;
 use crate::entries::location;
 use crate::interface::Interface;
+use crate::latency::latency;
 use crate::mercure;
 use crate::push;
 
@@ -101,19 +102,6 @@ fn origin_of(origin: &OriginSnapshot) -> Value {
 fn statuses(counts: [u64; 5]) -> Value {
     let [informed, good, redirected, refused, failed] = counts;
     json!({"1xx": informed, "2xx": good, "3xx": redirected, "4xx": refused, "5xx": failed})
-}
-
-/// Latency in microseconds; only the count without samples.
-pub(crate) fn latency(times: &Latencies) -> Value {
-    let of = |time: Option<Duration>| time.map(|time| time.as_secs_f64() * 1e6);
-    json!({
-        "count": times.count(),
-        "mean": of(times.mean()),
-        "p50": of(times.longest_of(500)),
-        "p90": of(times.longest_of(900)),
-        "p99": of(times.longest_of(990)),
-        "p999": of(times.longest_of(999)),
-    })
 }
 
 fn saved(fetches: u64, time: Duration) -> Value {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use microcache_proxy::{CompactLatencies, Latencies, MetricsSnapshot};
 use serde_json::{Value, json};
 
-use crate::stats::latency;
+use crate::latency::latency;
 
 /// Lengths of the windows, in seconds. The last one is as long as the recording.
 const WINDOWS: [u64; 3] = [60, 300, 600];

@@ -1,9 +1,8 @@
 //! Report of an explanation: verdict, summary and steps.
 
-use microcache_engine::{Decision, Explained, clock};
+use microcache_engine::{Decision, clock};
 use microcache_policy::{
-    CacheStatus, Detail, Forward, Millis, ResponseExplanation, ResponseFacts, Reuse, Storable,
-    Times,
+    CacheStatus, Detail, Forward, ResponseExplanation, ResponseFacts, Reuse, Storable, Times,
 };
 use microcache_proxy::{FetchedResponse, RequestExplanation};
 use serde_json::{Value, json};
@@ -151,8 +150,10 @@ fn sentence(outlook: &RequestExplanation, fetched: Option<&FetchReport<'_>>) -> 
             }
         }
         (None, Decision::Ask { joins: true, .. }) => {
-            let others = others_wait(explained);
-            format!("Waits for an origin request in progress{others}.")
+            let others = steps::others_wait(explained);
+            format!(
+                "It waits for the answer to somebody else's request to the application{others}."
+            )
         }
         (
             None,
@@ -187,19 +188,6 @@ fn sentence(outlook: &RequestExplanation, fetched: Option<&FetchReport<'_>>) -> 
     match fetched {
         Some(answer) => format!("{first} {}", answer.sentence()),
         None => first,
-    }
-}
-
-/// Describes the fetch that the request waits for: its age, and the other waiting requests.
-pub(super) fn others_wait(explained: &Explained) -> String {
-    let Some(fetch) = &explained.joins else {
-        return String::new();
-    };
-    let age = span(fetch.age.as_millis() as Millis);
-    match fetch.waiting {
-        0 => format!(", started {age} ago"),
-        1 => format!(", started {age} ago, with 1 other request waiting"),
-        others => format!(", started {age} ago, with {others} other requests waiting"),
     }
 }
 

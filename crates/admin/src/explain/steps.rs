@@ -2,15 +2,14 @@
 
 use microcache_engine::{Bypass, Decision, Explained};
 use microcache_policy::{
-    Detail, Explanation, Fields, Forward, Handling, OmittedFields, Reuse, RevalidationReason,
-    cookies, key,
+    Detail, Explanation, Fields, Forward, Handling, Millis, OmittedFields, Reuse,
+    RevalidationReason, cookies, key,
 };
 use microcache_proxy::{ParsedRequest, RateLimitState, RequestExplanation};
 use serde_json::{Value, json};
 
 use super::builtin_routes;
-use super::phrases::{ExplanationStep, listed, text};
-use super::report::others_wait;
+use super::phrases::{ExplanationStep, listed, span, text};
 use crate::entries::location;
 
 /// Lists the steps that decide where the response comes from.
@@ -60,7 +59,20 @@ pub(super) fn steps(outlook: &RequestExplanation) -> Vec<ExplanationStep> {
     steps
 }
 
-/// Explains the request fields that a shared fetch omits; `None` if the request is sent complete.
+/// Since when the fetch is under way that it waits for, and who else waits.
+pub(super) fn others_wait(explained: &Explained) -> String {
+    let Some(fetch) = &explained.joins else {
+        return String::new();
+    };
+    let age = span(fetch.age.as_millis() as Millis);
+    match fetch.waiting {
+        0 => format!(", which was begun {age} ago"),
+        1 => format!(", which was begun {age} ago, as one other does"),
+        others => format!(", which was begun {age} ago, as {others} others do"),
+    }
+}
+
+/// Fields of the request that the application does not see. None where it is sent whole.
 fn left_out(explained: &Explained) -> Option<ExplanationStep> {
     let is_for_everyone = match explained.decision {
         Decision::Ask { detail, .. } => detail != Some(Detail::Withheld),
