@@ -2,7 +2,7 @@
 
 pub(crate) mod client;
 mod explained;
-pub(crate) mod shown;
+pub(crate) mod render;
 
 use std::process::ExitCode;
 use std::thread::sleep;
@@ -48,14 +48,14 @@ pub(crate) fn run(operate: &Operate) -> ExitCode {
             print(&format!("{answer}\n"));
         }
         Ok(answer) => print(&match &operate.errand {
-            Errand::Purge(_) => shown::purges(&answer, &hits(operate, &answer)),
-            Errand::Stats => shown::stats(&answer) + &recent_errors(operate),
-            Errand::Entries(_) => shown::entries(&answer),
+            Errand::Purge(_) => render::purges(&answer, &hits(operate, &answer)),
+            Errand::Stats => render::stats(&answer) + &recent_errors(operate),
+            Errand::Entries(_) => render::entries(&answer),
             Errand::Explain(_) => explained::text(&answer),
             Errand::Drain => {
                 "draining: the server finishes its requests in progress, and exits\n".to_owned()
             }
-            Errand::Reload => shown::reloaded(&answer),
+            Errand::Reload => render::reloaded(&answer),
             Errand::Upgrade => format!("upgraded: process {} has taken over\n", answer["pid"]),
         }),
         Err(RequestError::Refused(why)) => {
@@ -74,7 +74,7 @@ pub(crate) fn run(operate: &Operate) -> ExitCode {
 fn recent_errors(operate: &Operate) -> String {
     let limit = [("limit", ERRORS.to_string())];
     let answer = Client::new(&operate.server).and_then(|client| client.get("/v1/errors", &limit));
-    answer.map_or_else(|_| String::new(), |errors| shown::errors(&errors))
+    answer.map_or_else(|_| String::new(), |errors| render::errors(&errors))
 }
 
 /// The number of entries in memory that each purge matched, as far as the server has counted them.

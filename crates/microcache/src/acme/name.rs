@@ -87,8 +87,8 @@ pub(super) struct Keeper {
     recent: VecDeque<Instant>,
 }
 
-/// The outcome of an attempt.
-enum Attempt {
+/// The outcome of an attempt to obtain a certificate.
+enum OrderOutcome {
     /// A new certificate.
     Got,
     /// Another process is obtaining it.
@@ -129,8 +129,8 @@ impl Keeper {
             let done = self.attempt(&config, way).await;
             self.note(|standing| standing.is_ordering = false);
             match done {
-                Ok(Attempt::Got) => self.got(&config),
-                Ok(Attempt::Elsewhere) => drop(self.wait(OTHERS_TURN).await),
+                Ok(OrderOutcome::Got) => self.got(&config),
+                Ok(OrderOutcome::Elsewhere) => drop(self.wait(OTHERS_TURN).await),
                 Err(failed) => self.failed(&failed, &config).await,
             }
         }
@@ -189,7 +189,11 @@ impl Keeper {
         }
     }
 
-    async fn attempt(&mut self, config: &AcmeConfig, way: Validation) -> Result<Attempt, Failed> {
+    async fn attempt(
+        &mut self,
+        config: &AcmeConfig,
+        way: Validation,
+    ) -> Result<OrderOutcome, Failed> {
         let storage = Storage::of(config);
         let broken = |error: io::Error| {
             let why = format!("{}: {error}", storage.folder().display());
@@ -197,19 +201,19 @@ impl Keeper {
         };
         storage.prepare().map_err(broken)?;
         let Some(_lock) = storage.lock(&self.name).map_err(broken)? else {
-            return Ok(Attempt::Elsewhere);
+            return Ok(OrderOutcome::Elsewhere);
         };
         if let Some(pem) = &self.unsaved {
             storage.write(&self.name, pem).map_err(broken)?;
             self.unsaved = None;
-            return Ok(Attempt::Got);
+            return Ok(OrderOutcome::Got);
         }
         // Another process may have obtained it meanwhile.
         if let Ok(Some(kept)) = super::load(&storage, &self.name)
             && self.is_newer(&kept)
         {
             self.hold(storage, kept);
-            return Ok(Attempt::Got);
+            return Ok(OrderOutcome::Got);
         }
         storage.probe(&self.name).map_err(broken)?;
         let pem = self.order(config, way).await?;
@@ -225,7 +229,7 @@ impl Keeper {
             self.unsaved = Some(pem);
             return Err(broken(error));
         }
-        Ok(Attempt::Got)
+        Ok(OrderOutcome::Got)
     }
 
     fn is_newer(&self, kept: &IssuedCertificate) -> bool {

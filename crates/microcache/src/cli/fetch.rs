@@ -29,7 +29,7 @@ pub(crate) struct Fetch {
     pub(crate) usage: Usage,
     /// Freshness lifetime that overrides the server's.
     pub(crate) max_age: Option<Duration>,
-    pub(crate) shown: Shown,
+    pub(crate) shown: PrintedParts,
     /// Prints how the cache handled the request.
     pub(crate) explain: bool,
     /// Prints the heads of requests and responses.
@@ -98,7 +98,7 @@ const USAGES: [(&str, Usage, &str); 4] = [
 
 /// Parts of the response that are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shown {
+pub(crate) enum PrintedParts {
     Body,
     /// Status and header first.
     HeadAndBody,
@@ -261,9 +261,9 @@ fn fetch(matches: &ArgMatches) -> Result<Fetch, String> {
         usage,
         max_age: matches.get_one("max-age").copied(),
         shown: match (method == Method::HEAD, matches.get_flag("include")) {
-            (true, _) => Shown::Head,
-            (false, true) => Shown::HeadAndBody,
-            (false, false) => Shown::Body,
+            (true, _) => PrintedParts::Head,
+            (false, true) => PrintedParts::HeadAndBody,
+            (false, false) => PrintedParts::Body,
         },
         method,
         explain: matches.get_flag("explain"),
@@ -337,13 +337,16 @@ mod tests {
     #[test]
     fn what_is_typed_is_what_is_done() {
         let plain = typed("fetch https://a/b").expect("it is fine");
-        assert_eq!((plain.usage, plain.shown), (Usage::Usual, Shown::Body));
+        assert_eq!(
+            (plain.usage, plain.shown),
+            (Usage::Usual, PrintedParts::Body)
+        );
         assert_eq!(plain.cache_size, CACHE_SIZE);
         let all = typed(
             "fetch --offline -I -H A:b -H A:ë --max-age 1h --cache d --cache-size 5MiB --timeout 3s http://a",
         );
         let all = all.expect("it is fine");
-        assert_eq!((all.usage, all.shown), (Usage::Offline, Shown::Head));
+        assert_eq!((all.usage, all.shown), (Usage::Offline, PrintedParts::Head));
         let values: Vec<_> = all.headers.get_all("a").iter().collect();
         assert_eq!(values, ["b".as_bytes(), "ë".as_bytes()]);
         assert_eq!(all.max_age, Some(Duration::from_hours(1)));
@@ -358,9 +361,9 @@ mod tests {
         assert_eq!(usual.output, Some("y.tar".into()));
         assert_eq!(usual.headers["user-agent"], "me");
         assert_eq!(usual.headers["authorization"], "Basic YTpi");
-        assert_eq!(typed("fetch -X HEAD http://h").shown, Shown::Head);
-        assert_eq!(typed("fetch -I -X HEAD http://h").shown, Shown::Head);
-        assert_eq!(typed("fetch -X GET http://h").shown, Shown::Body);
+        assert_eq!(typed("fetch -X HEAD http://h").shown, PrintedParts::Head);
+        assert_eq!(typed("fetch -I -X HEAD http://h").shown, PrintedParts::Head);
+        assert_eq!(typed("fetch -X GET http://h").shown, PrintedParts::Body);
         let posted = typed("fetch -d a=1 -d b=2 http://h");
         assert_eq!(posted.method, Method::POST);
         assert_eq!(posted.data.as_deref(), Some(&b"a=1&b=2"[..]));

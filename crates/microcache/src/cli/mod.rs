@@ -16,7 +16,7 @@ use clap::builder::Styles;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-pub(crate) use fetch::{Fetch, Proxy, Shown, Usage};
+pub(crate) use fetch::{Fetch, PrintedParts, Proxy, Usage};
 use help::Layout;
 use microcache_proxy::config::{self, Flag, Source, Takes};
 pub(crate) use operate::{AdminAddress, Errand, Operate};

@@ -12,7 +12,9 @@ use microcache_policy::{is_common, is_identity};
 use reqwest::{ClientBuilder, NoProxy, Proxy as HttpProxy, Response};
 use sha2::{Digest, Sha256};
 
-use super::{Ended, say, trust, verbose};
+use super::failure::FetchFailure;
+use super::message::{deepest, say};
+use super::{trust, verbose};
 use crate::cli::{Fetch, Proxy, Usage};
 
 /// Memory for responses in transit to the directory, in bytes. Those above [`LARGEST`] are written while they
@@ -31,9 +33,9 @@ pub(super) struct Cached {
 }
 
 impl Cached {
-    pub(super) async fn new(fetch: &Fetch) -> Result<Self, Ended> {
+    pub(super) async fn new(fetch: &Fetch) -> Result<Self, FetchFailure> {
         let cache = cache(fetch).await?;
-        let tls = trust::config(fetch).map_err(Ended::Unusable)?;
+        let tls = trust::config(fetch).map_err(FetchFailure::Unusable)?;
         let builder = ClientBuilder::new()
             .connect_timeout(SILENCE)
             .read_timeout(SILENCE)
@@ -47,7 +49,7 @@ impl Cached {
                 Client::new(&cache, builder)
             }
         });
-        let client = client.map_err(|error| Ended::Unusable(super::deepest(&error)))?;
+        let client = client.map_err(|error| FetchFailure::Unusable(deepest(&error)))?;
         Ok(Self { cache, client })
     }
 
@@ -132,12 +134,12 @@ fn identity(fetch: &Fetch) -> Option<Bytes> {
 }
 
 /// A private cache, with the directory as its tier if that is usable.
-async fn cache(fetch: &Fetch) -> Result<Cache, Ended> {
+async fn cache(fetch: &Fetch) -> Result<Cache, FetchFailure> {
     let builder = || {
         let builder = Cache::private().memory(MEMORY).max_object(LARGEST);
         builder.fill_timeout(LONGEST)
     };
-    let failed = |error: BuildError| Ended::Unusable(error.to_string());
+    let failed = |error: BuildError| FetchFailure::Unusable(error.to_string());
     if fetch.usage == Usage::NoStore {
         return builder().build().await.map_err(failed);
     }
@@ -153,7 +155,7 @@ async fn cache(fetch: &Fetch) -> Result<Cache, Ended> {
         }
     };
     if fetch.usage == Usage::Offline {
-        return Err(Ended::NotStored(format!("no cache: {why}")));
+        return Err(FetchFailure::NotStored(format!("there is no cache: {why}")));
     }
     say(&format!("continuing without a cache: {why}"));
     builder().build().await.map_err(failed)

@@ -7,8 +7,8 @@ use microcache_client::{CacheInfo, Outcome};
 use microcache_policy::{Detail, invalidates};
 use reqwest::Response;
 
-use super::told;
-use crate::cli::{Fetch, Shown, Usage};
+use super::message::told;
+use crate::cli::{Fetch, PrintedParts, Usage};
 
 /// Formats the explanation in one line.
 pub(super) fn line(
@@ -67,7 +67,7 @@ fn what(fetch: &Fetch, info: CacheInfo, status: u16) -> String {
             };
             format!("the server confirmed what is stored (304){fresh}")
         }
-        Outcome::Miss | Outcome::Collapsed if fetch.shown == Shown::Head => {
+        Outcome::Miss | Outcome::Collapsed if fetch.shown == PrintedParts::Head => {
             format!("the server answered {status}{reason}")
         }
         Outcome::Miss | Outcome::Collapsed => {

@@ -14,8 +14,8 @@ use rustix::io::Errno;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_blocking;
 
-use super::Ended;
 use super::draft::Draft;
+use super::failure::FetchFailure;
 
 /// Pieces queued for writing; a slow reader causes back-pressure on the server.
 const WAITING: usize = 8;
@@ -38,9 +38,9 @@ pub(super) fn is_printed(path: &Path) -> bool {
 }
 
 impl Output {
-    pub(super) async fn open(path: Option<&Path>) -> Result<Self, Ended> {
+    pub(super) async fn open(path: Option<&Path>) -> Result<Self, FetchFailure> {
         let Some(path) = path.filter(|path| !is_printed(path)) else {
-            let printed = Sink::Printed(io::stdout());
+            let printed = Destination::Printed(io::stdout());
             return Ok(Self::to(printed, "standard output".to_owned(), None));
         };
         let (name, path) = (path.display().to_string(), path.to_owned());
@@ -57,7 +57,7 @@ impl Output {
         self.draft.is_some() || !self.has_begun
     }
 
-    pub(super) async fn write(&mut self, piece: Bytes) -> Result<(), Ended> {
+    pub(super) async fn write(&mut self, piece: Bytes) -> Result<(), FetchFailure> {
         self.has_begun = true;
         if self.pieces.send(piece).await.is_ok() {
             return Ok(());
@@ -66,15 +66,15 @@ impl Output {
     }
 
     /// Waits until everything is written.
-    pub(super) async fn finish(mut self) -> Result<(), Ended> {
+    pub(super) async fn finish(mut self) -> Result<(), FetchFailure> {
         // Closes the queue.
         self.pieces = mpsc::channel(1).0;
         match (&mut self.written).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => return Err(unwritten(&self.name, &error)),
             Err(_) => {
-                return Err(Ended::NoOutput(format!(
-                    "writing to {} was aborted",
+                return Err(FetchFailure::NoOutput(format!(
+                    "{} was given up",
                     self.name
                 )));
             }
@@ -83,8 +83,8 @@ impl Output {
         published.map_err(|error| unwritten(&self.name, &error))
     }
 
-    fn to(sink: Sink, name: String, draft: Option<Draft>) -> Self {
-        let has_begun = matches!(sink, Sink::Open(_));
+    fn to(sink: Destination, name: String, draft: Option<Draft>) -> Self {
+        let has_begun = matches!(sink, Destination::Open(_));
         let (pieces, waiting) = mpsc::channel(WAITING);
         let (done, written) = oneshot::channel();
         // A thread of its own, because the reader may be slow.
@@ -101,16 +101,16 @@ impl Output {
     }
 
     /// Reason for which writing stopped.
-    async fn why(&mut self) -> Ended {
+    async fn why(&mut self) -> FetchFailure {
         match (&mut self.written).await {
             Ok(Err(error)) => unwritten(&self.name, &error),
-            _ => Ended::NoOutput(format!("writing to {} was aborted", self.name)),
+            _ => FetchFailure::NoOutput(format!("{} was given up", self.name)),
         }
     }
 }
 
 /// Destination of the output.
-enum Sink {
+enum Destination {
     Printed(Stdout),
     /// A pipe or a device.
     Open(File),
@@ -118,7 +118,7 @@ enum Sink {
     Draft(File),
 }
 
-impl Sink {
+impl Destination {
     fn write(&mut self, piece: &[u8], is_last_for_now: bool) -> io::Result<()> {
         match self {
             Self::Printed(printed) => {
@@ -146,23 +146,23 @@ impl Sink {
     }
 }
 
-fn write_all(mut sink: Sink, mut pieces: mpsc::Receiver<Bytes>) -> io::Result<()> {
+fn write_all(mut sink: Destination, mut pieces: mpsc::Receiver<Bytes>) -> io::Result<()> {
     while let Some(piece) = pieces.blocking_recv() {
         sink.write(&piece, pieces.is_empty())?;
     }
     sink.end()
 }
 
-fn unwritten(name: &str, error: &io::Error) -> Ended {
+fn unwritten(name: &str, error: &io::Error) -> FetchFailure {
     if error.kind() == ErrorKind::BrokenPipe {
-        return Ended::NobodyReads;
+        return FetchFailure::NobodyReads;
     }
-    Ended::NoOutput(format!("cannot write to {name}: {error}"))
+    FetchFailure::NoOutput(format!("cannot write to {name}: {error}"))
 }
 
 /// Opens the output. A symbolic link is kept, and its target replaced. A device or a pipe is written to
 /// directly.
-fn open(path: PathBuf) -> io::Result<(Sink, Option<Draft>)> {
+fn open(path: PathBuf) -> io::Result<(Destination, Option<Draft>)> {
     // The path is resolved once, by the system, which does not follow links of other users in a shared
     // directory.
     let there = match rustix::fs::open(&path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
@@ -173,15 +173,15 @@ fn open(path: PathBuf) -> io::Result<(Sink, Option<Draft>)> {
     let about = there.metadata()?;
     if !about.is_file() {
         let device = OpenOptions::new().write(true).open(path)?;
-        return Ok((Sink::Open(device), None));
+        return Ok((Destination::Open(device), None));
     }
     let path = fs::read_link(format!("/proc/self/fd/{}", there.as_raw_fd()))?;
     begin(path, Some(&about))
 }
 
-fn begin(path: PathBuf, replaced: Option<&Metadata>) -> io::Result<(Sink, Option<Draft>)> {
+fn begin(path: PathBuf, replaced: Option<&Metadata>) -> io::Result<(Destination, Option<Draft>)> {
     let (file, draft) = Draft::begin(path, replaced)?;
-    Ok((Sink::Draft(file), Some(draft)))
+    Ok((Destination::Draft(file), Some(draft)))
 }
 
 /// Formats the head of the response as HTTP/1.1.

@@ -19,10 +19,10 @@ const WAITING: &str = "no answer yet, {elapsed}";
 const OF_UNKNOWN_LENGTH: &str = "{bytes}, {binary_bytes_per_sec}";
 const OF_KNOWN_LENGTH: &str = "{bytes} of {total_bytes}, {binary_bytes_per_sec}, {eta} left";
 
-/// A progress line, removed on drop; empty if disabled.
-pub(super) struct Progress(Option<Shown>);
+/// A progress line, removed on drop; empty if not wanted.
+pub(super) struct Progress(Option<ProgressLine>);
 
-struct Shown {
+struct ProgressLine {
     line: ProgressBar,
     beginning: JoinHandle<()>,
 }
@@ -40,12 +40,12 @@ impl Progress {
             drawn.set_draw_target(ProgressDrawTarget::stderr());
             drawn.enable_steady_tick(PACE);
         });
-        Self(Some(Shown { line, beginning }))
+        Self(Some(ProgressLine { line, beginning }))
     }
 
     /// Starts a body, of this length if it is known.
     pub(super) fn body(&self, length: Option<u64>) {
-        if let Self(Some(Shown { line, .. })) = self {
+        if let Self(Some(ProgressLine { line, .. })) = self {
             line.reset();
             let template = match length {
                 Some(length) => {
@@ -60,14 +60,14 @@ impl Progress {
 
     /// Adds received bytes.
     pub(super) fn add(&self, bytes: usize) {
-        if let Self(Some(Shown { line, .. })) = self {
+        if let Self(Some(ProgressLine { line, .. })) = self {
             line.inc(bytes as u64);
         }
     }
 
     /// Resets the line for another attempt.
     pub(super) fn again(&self) {
-        if let Self(Some(Shown { line, .. })) = self {
+        if let Self(Some(ProgressLine { line, .. })) = self {
             line.reset();
             line.unset_length();
             line.set_style(style(WAITING));
@@ -77,7 +77,7 @@ impl Progress {
     /// Prints something with the line removed.
     pub(super) fn aside(&self, print: impl FnOnce()) {
         match self {
-            Self(Some(Shown { line, .. })) => line.suspend(print),
+            Self(Some(ProgressLine { line, .. })) => line.suspend(print),
             Self(None) => print(),
         }
     }
@@ -85,7 +85,7 @@ impl Progress {
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        if let Self(Some(Shown { line, beginning })) = self {
+        if let Self(Some(ProgressLine { line, beginning })) = self {
             beginning.abort();
             line.finish_and_clear();
         }

@@ -6,6 +6,7 @@ use http::header::{HeaderMap, RETRY_AFTER};
 use http::{Method, StatusCode};
 use microcache_client::Error;
 
+use super::message::deepest;
 use crate::cli::Fetch;
 
 /// First pause; each later one is twice as long.
@@ -55,8 +56,8 @@ impl Retries {
     pub(super) fn after_error(&mut self, error: &Error) -> Next {
         let asked = error.inner::<reqwest::Error>();
         let is_unsent = asked.is_some_and(reqwest::Error::is_connect);
-        let stays = super::deepest(error).contains("certificate")
-            || asked.is_some_and(reqwest::Error::is_builder);
+        let stays =
+            deepest(error).contains("certificate") || asked.is_some_and(reqwest::Error::is_builder);
         if stays || !(self.is_repeatable || is_unsent) {
             return Next::End;
         }

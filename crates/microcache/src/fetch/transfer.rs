@@ -9,11 +9,13 @@ use reqwest::Response;
 use tokio::time::sleep;
 
 use super::client::Cached;
+use super::failure::{FetchFailure, not_stored, unreached};
+use super::message::{deepest, say, told};
 use super::output::{self, Output};
 use super::progress::Progress;
 use super::retry::{Next, Retries};
-use super::{Ended, deepest, explained, not_stored, say, told, unreached, verbose};
-use crate::cli::{Fetch, Shown, Usage};
+use super::{explained, verbose};
+use crate::cli::{Fetch, PrintedParts, Usage};
 use crate::tell;
 
 /// Bytes of an error body that are read, because it may be stored.
@@ -27,7 +29,7 @@ pub(super) async fn transfer(
     fetch: &Fetch,
     cached: &Cached,
     is_stored: &mut bool,
-) -> Result<(), Ended> {
+) -> Result<(), FetchFailure> {
     let mut transfer = Transfer {
         fetch,
         cached,
@@ -64,14 +66,14 @@ enum Attempt {
 }
 
 impl Transfer<'_> {
-    async fn attempt(&mut self) -> Result<Attempt, Ended> {
+    async fn attempt(&mut self) -> Result<Attempt, FetchFailure> {
         let fetch = self.fetch;
         let began = Instant::now();
         let mut response = match self.cached.ask(fetch, self.usage).await {
             Ok(response) => response,
             Err(error) => {
                 let next = self.retries.after_error(&error);
-                return self.again(&next, || unreached(fetch, &error), Ended::NoAnswer);
+                return self.again(&next, || unreached(fetch, &error), FetchFailure::NoAnswer);
             }
         };
         let took = began.elapsed();
@@ -92,7 +94,7 @@ impl Transfer<'_> {
                 Next::TooLong(_) if fetch.no_fail => {}
                 next => {
                     drain(&mut response).await;
-                    return self.again(&next, || error, Ended::HttpError);
+                    return self.again(&next, || error, FetchFailure::HttpError);
                 }
             }
         }
@@ -100,23 +102,23 @@ impl Transfer<'_> {
             && let Some(error) = error_of(&response)
         {
             drain(&mut response).await;
-            let error = format!("{error}; --no-fail prints its body");
-            return Err(Ended::HttpError(error));
+            let error = format!("{error}; --no-fail prints what it says");
+            return Err(FetchFailure::HttpError(error));
         }
         if let Some(what) = unasked(fetch, status) {
             let url = told(response.url());
-            return Err(Ended::NoAnswer(format!("{url} answered {what}")));
+            return Err(FetchFailure::NoAnswer(format!("{url} answered {what}")));
         }
         // The client's copy is valid, and stays.
-        if status == StatusCode::NOT_MODIFIED && fetch.shown == Shown::Body {
+        if status == StatusCode::NOT_MODIFIED && fetch.shown == PrintedParts::Body {
             return Ok(Attempt::Done);
         }
         self.print(response).await
     }
 
-    async fn print(&mut self, mut response: Response) -> Result<Attempt, Ended> {
+    async fn print(&mut self, mut response: Response) -> Result<Attempt, FetchFailure> {
         let mut output = Output::open(self.fetch.output.as_deref()).await?;
-        if self.fetch.shown != Shown::Body {
+        if self.fetch.shown != PrintedParts::Body {
             output.write(output::head(&response)).await?;
         }
         self.progress.body(response.content_length());
@@ -134,9 +136,8 @@ impl Transfer<'_> {
                         Next::End
                     };
                     let url = told(&self.fetch.url);
-                    let why =
-                        || format!("the response of {url} was truncated: {}", deepest(&error));
-                    return self.again(&next, why, Ended::NoAnswer);
+                    let why = || format!("the answer of {url} broke off: {}", deepest(&error));
+                    return self.again(&next, why, FetchFailure::NoAnswer);
                 }
             }
         }
@@ -149,8 +150,8 @@ impl Transfer<'_> {
         &self,
         next: &Next,
         why: impl FnOnce() -> String,
-        ended: impl FnOnce(String) -> Ended,
-    ) -> Result<Attempt, Ended> {
+        ended: impl FnOnce(String) -> FetchFailure,
+    ) -> Result<Attempt, FetchFailure> {
         let why = why();
         match *next {
             Next::Again { pause, left } => {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use serde_json::Value;
 
-use super::shown::{list, selecting_fields, size};
+use super::render::{list, selecting_fields, size};
 
 /// The exit status for a request that is not a hit, and will not be.
 const NOT_CACHEABLE: u8 = 3;

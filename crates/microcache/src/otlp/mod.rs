@@ -24,8 +24,8 @@ const LAST_WAIT: Duration = Duration::from_secs(2);
 /// The polling interval for room in the queue at exit.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// A message to the sender.
-enum Message {
+/// A command to the sender.
+enum SenderCommand {
     /// A span, as JSON.
     Span(String),
     /// The end: the sender sends all spans, and confirms.
@@ -35,7 +35,7 @@ enum Message {
 /// The exporter of traces.
 #[derive(Clone)]
 pub(crate) struct Exporter {
-    queue: SyncSender<Message>,
+    queue: SyncSender<SenderCommand>,
     counts: Arc<TraceCounts>,
     config: Arc<Config>,
 }
@@ -82,7 +82,7 @@ impl Exporter {
     }
 
     fn push(&self, span: String) {
-        match self.queue.try_send(Message::Span(span)) {
+        match self.queue.try_send(SenderCommand::Span(span)) {
             Ok(()) => {}
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
                 self.counts.dropped.fetch_add(1, Ordering::Relaxed);
@@ -95,7 +95,9 @@ impl Exporter {
         let until = Instant::now() + LAST_WAIT;
         let (done, ended) = sync_channel(1);
         // If the queue is full, the sender makes room.
-        while let Err(TrySendError::Full(_)) = self.queue.try_send(Message::Finish(done.clone())) {
+        while let Err(TrySendError::Full(_)) =
+            self.queue.try_send(SenderCommand::Finish(done.clone()))
+        {
             if Instant::now() >= until {
                 return;
             }

@@ -11,7 +11,7 @@ use microcache_proxy::{Kind, Notices, TraceCounts};
 use serde_json::json;
 use ureq::Agent;
 
-use super::Message;
+use super::SenderCommand;
 
 /// The maximum number of spans per request.
 const BATCH: usize = 512;
@@ -54,20 +54,20 @@ impl Sender {
     }
 
     /// Sends spans until the exporter ends.
-    pub(super) fn run(&self, spans: &Receiver<Message>) {
+    pub(super) fn run(&self, spans: &Receiver<SenderCommand>) {
         let mut batch = Vec::with_capacity(BATCH);
         let mut due = None;
         loop {
             let until = *due.get_or_insert_with(|| Instant::now() + GATHER);
             let left = until.saturating_duration_since(Instant::now());
             match spans.recv_timeout(left) {
-                Ok(Message::Span(span)) => {
+                Ok(SenderCommand::Span(span)) => {
                     batch.push(span);
                     if batch.len() < BATCH {
                         continue;
                     }
                 }
-                Ok(Message::Finish(done)) => {
+                Ok(SenderCommand::Finish(done)) => {
                     self.send(&batch, 0);
                     let _ = done.try_send(());
                     return;

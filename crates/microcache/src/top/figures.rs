@@ -6,7 +6,7 @@ use std::time::Instant;
 use microcache_engine::Outcome;
 use serde_json::Value;
 
-use crate::operate::shown::{list, number};
+use crate::operate::render::{list, number};
 
 /// The order of the list of URLs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

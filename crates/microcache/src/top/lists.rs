@@ -9,8 +9,8 @@ use ratatui::widgets::{Paragraph, Row, Table, TableState};
 
 use super::figures::{Error, ListKind, Order, Route};
 use super::screen::Screen;
-use super::view::{BAD, MARKED, QUIET, STRONG};
-use crate::operate::shown::{duration, size, time};
+use super::styles::{BAD, MARKED, QUIET, STRONG};
+use crate::operate::render::{duration, size, time};
 
 /// Draws the selected list.
 pub(super) fn draw(frame: &mut Frame, screen: &Screen, area: Rect) {

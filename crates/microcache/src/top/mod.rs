@@ -5,6 +5,7 @@ mod figures;
 mod keys;
 mod lists;
 mod screen;
+mod styles;
 mod view;
 
 use std::io::{self, IsTerminal};

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use microcache_engine::Outcome;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::{Color, Modifier, Style};
+use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Paragraph, Row, Sparkline, Table};
 use serde_json::Value;
@@ -13,7 +13,8 @@ use serde_json::Value;
 use super::figures::{ListKind, Rates};
 use super::lists;
 use super::screen::{Mode, Screen};
-use crate::operate::shown::{duration, filled, list, number, size, time};
+use super::styles::{BAD, CLIENTS, ORIGIN, QUIET, STRONG};
+use crate::operate::render::{duration, filled, list, number, size, time};
 
 /// Lines for the servers of the upstreams, with their heading.
 const SERVERS: u16 = 4;
@@ -21,13 +22,6 @@ const SERVERS: u16 = 4;
 const TIERS: u16 = 3;
 /// The age at which numbers are marked as old.
 const OLD: Duration = Duration::from_secs(4);
-
-pub(super) const QUIET: Style = Style::new().add_modifier(Modifier::DIM);
-pub(super) const STRONG: Style = Style::new().add_modifier(Modifier::BOLD);
-const CLIENTS: Style = Style::new().fg(Color::Cyan);
-const ORIGIN: Style = Style::new().fg(Color::Yellow);
-pub(super) const BAD: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
-pub(super) const MARKED: Style = Style::new().add_modifier(Modifier::REVERSED);
 
 pub(super) fn draw(frame: &mut Frame, screen: &Screen, now: Instant) {
     let none = Value::Null;

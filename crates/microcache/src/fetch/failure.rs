@@ -1,0 +1,83 @@
+//! Failures of the command, with its exit codes.
+
+use microcache_client::Error;
+
+use super::message::{deepest, told};
+use crate::BAD_USAGE;
+use crate::cli::{Fetch, Proxy};
+
+/// Exit code: no response, or an incomplete one.
+pub(super) const NO_ANSWER: u8 = 1;
+/// Exit code: nothing is stored, and `--offline` forbids requests.
+const NOT_STORED: u8 = 3;
+/// Exit code: the server's response is an error.
+const HTTP_ERROR: u8 = 4;
+/// Exit code: the output cannot be written.
+const NO_OUTPUT: u8 = 5;
+
+/// Reason for which the command failed.
+pub(super) enum FetchFailure {
+    /// An argument cannot be used.
+    Unusable(String),
+    NoAnswer(String),
+    NotStored(String),
+    HttpError(String),
+    NoOutput(String),
+    /// The reader of standard output has closed it.
+    NobodyReads,
+    /// Interrupted by this signal.
+    Interrupted(u8),
+}
+
+impl FetchFailure {
+    pub(super) const fn code(&self) -> u8 {
+        match self {
+            Self::Unusable(_) => BAD_USAGE,
+            Self::NoAnswer(_) => NO_ANSWER,
+            Self::NotStored(_) => NOT_STORED,
+            Self::HttpError(_) => HTTP_ERROR,
+            Self::NoOutput(_) | Self::NobodyReads => NO_OUTPUT,
+            // Exit code of shells.
+            Self::Interrupted(signal) => 128 + *signal,
+        }
+    }
+
+    pub(super) const fn what(&self) -> Option<&String> {
+        match self {
+            Self::Unusable(what)
+            | Self::NoAnswer(what)
+            | Self::NotStored(what)
+            | Self::HttpError(what)
+            | Self::NoOutput(what) => Some(what),
+            Self::NobodyReads | Self::Interrupted(_) => None,
+        }
+    }
+}
+
+pub(super) fn not_stored(fetch: &Fetch) -> FetchFailure {
+    FetchFailure::NotStored(format!(
+        "nothing that may be used is stored of {}; leave --offline out to fetch it",
+        told(&fetch.url)
+    ))
+}
+
+/// Explains a failed request, with a remedy.
+pub(super) fn unreached(fetch: &Fetch, error: &Error) -> String {
+    let asked = error.inner::<reqwest::Error>();
+    let url = asked.and_then(reqwest::Error::url);
+    let url = told(url.unwrap_or(&fetch.url));
+    let why = deepest(error);
+    let remedy = if why.contains("certificate") {
+        "; name its authority with --cacert FILE"
+    } else {
+        "; --offline gives what is stored of it, if there is something"
+    };
+    let way = match &fetch.proxy {
+        Some(Proxy::At(proxy)) => format!(" by the proxy {}", told(proxy)),
+        _ => String::new(),
+    };
+    if asked.is_some_and(reqwest::Error::is_timeout) {
+        return format!("no answer from {url}{way} in time{remedy}");
+    }
+    format!("no answer from {url}{way}: {why}{remedy}")
+}
