@@ -5,7 +5,7 @@ use std::time::Duration;
 use microcache_proxy::Latencies;
 use serde_json::{Value, json};
 
-/// In microseconds; nothing but the count where nothing was timed.
+/// Latency in microseconds; only the count without samples.
 pub(crate) fn latency(times: &Latencies) -> Value {
     let of = |time: Option<Duration>| time.map(|time| time.as_secs_f64() * 1e6);
     json!({

@@ -29,7 +29,7 @@ const HISTORY: usize = 600;
 const SLACK: usize = 2;
 /// Consecutive snapshots that a subscriber may miss.
 const MOST_LOST: usize = 30;
-/// The time from one snapshot to the next.
+/// Interval of snapshots.
 pub(crate) const PERIOD: Duration = Duration::from_secs(1);
 
 /// Disconnects a subscriber that is too slow.
@@ -79,7 +79,7 @@ pub(crate) struct Point {
     origin: u64,
 }
 
-/// The events for one watcher, as the body of a response.
+/// Event stream of one subscriber, as a response body.
 pub(crate) struct LiveEvents(mpsc::Receiver<Bytes>);
 
 impl hyper::body::Body for LiveEvents {
@@ -96,8 +96,7 @@ impl hyper::body::Body for LiveEvents {
 }
 
 impl LiveStream {
-    /// Adds a subscriber if the limit allows: the history first, then the current snapshot, which is
-    /// made now.
+    /// Adds a subscriber if the limit allows: the history first, then a new snapshot.
     pub(crate) fn join(
         &self,
         cut: Cut,
@@ -126,7 +125,7 @@ impl LiveStream {
         Ok(LiveEvents(received))
     }
 
-    /// A second has passed.
+    /// Records a second.
     pub(crate) fn tick(&self, point: Point, snapshot: impl FnOnce() -> Bytes) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let watched = &mut *state;
@@ -189,7 +188,7 @@ impl LiveSubscriber {
     }
 }
 
-/// The seconds that are remembered, as an event.
+/// Encodes the recorded seconds as an event.
 fn told_history(history: &VecDeque<Point>) -> Bytes {
     let points: Vec<_> = history
         .iter()
@@ -213,7 +212,7 @@ fn told_history(history: &VecDeque<Point>) -> Bytes {
     event("history", at, &told)
 }
 
-/// JSON has no line ends of its own, so that it is one line of an event.
+/// Compact JSON contains no line breaks, so it fits one `data` line.
 pub(crate) fn event(name: &str, at: Duration, told: &Value) -> Bytes {
     let at = at.as_millis();
     format!("event: {name}\nid: {at}\ndata: {told}\n\n").into()

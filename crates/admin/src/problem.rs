@@ -39,12 +39,12 @@ impl Problem {
     pub(crate) fn not_found(uri: &Uri) -> Self {
         Self::new(
             StatusCode::NOT_FOUND,
-            format!("there is nothing at {}", uri.path()),
-            "GET /v1/openapi.json lists what there is",
+            format!("there is no resource at {}", uri.path()),
+            "GET /v1/openapi.json describes all resources",
         )
     }
 
-    /// The same, for these mistakes.
+    /// Adds mistakes in the configuration.
     pub(crate) fn with_mistakes(self, mistakes: Vec<Value>) -> Self {
         Self { mistakes, ..self }
     }

@@ -15,7 +15,7 @@ use crate::live::{Cut, PERIOD, Point, event};
 use crate::problem::Problem;
 use crate::stats;
 
-/// Events as they come (the format of `EventSource`), for as long as the client likes.
+/// Handles the event stream (server-sent events).
 pub(crate) async fn stream(
     State(interface): State<Arc<Interface>>,
     Extension(cut): Extension<Cut>,
@@ -31,7 +31,7 @@ pub(crate) async fn stream(
     Ok((fields, Body::new(events)).into_response())
 }
 
-/// Looks at the numbers every second, for ever.
+/// Records the totals every second, forever.
 pub(crate) async fn watch(interface: Arc<Interface>) {
     let mut seconds = interval(PERIOD);
     seconds.set_missed_tick_behavior(MissedTickBehavior::Skip);

@@ -151,9 +151,7 @@ fn sentence(outlook: &RequestExplanation, fetched: Option<&FetchReport<'_>>) -> 
         }
         (None, Decision::Ask { joins: true, .. }) => {
             let others = steps::others_wait(explained);
-            format!(
-                "It waits for the answer to somebody else's request to the application{others}."
-            )
+            format!("Waits for an origin request in progress{others}.")
         }
         (
             None,

@@ -59,20 +59,20 @@ pub(super) fn steps(outlook: &RequestExplanation) -> Vec<ExplanationStep> {
     steps
 }
 
-/// Since when the fetch is under way that it waits for, and who else waits.
+/// Describes the fetch that the request waits for: its age, and the other waiting requests.
 pub(super) fn others_wait(explained: &Explained) -> String {
     let Some(fetch) = &explained.joins else {
         return String::new();
     };
     let age = span(fetch.age.as_millis() as Millis);
     match fetch.waiting {
-        0 => format!(", which was begun {age} ago"),
-        1 => format!(", which was begun {age} ago, as one other does"),
-        others => format!(", which was begun {age} ago, as {others} others do"),
+        0 => format!(", started {age} ago"),
+        1 => format!(", started {age} ago, with 1 other request waiting"),
+        others => format!(", started {age} ago, with {others} other requests waiting"),
     }
 }
 
-/// Fields of the request that the application does not see. None where it is sent whole.
+/// Explains the request fields that a shared fetch omits; `None` if the request is sent complete.
 fn left_out(explained: &Explained) -> Option<ExplanationStep> {
     let is_for_everyone = match explained.decision {
         Decision::Ask { detail, .. } => detail != Some(Detail::Withheld),

@@ -56,7 +56,7 @@ impl FetchFailure {
 
 pub(super) fn not_stored(fetch: &Fetch) -> FetchFailure {
     FetchFailure::NotStored(format!(
-        "nothing that may be used is stored of {}; leave --offline out to fetch it",
+        "no usable response is stored for {}; omit --offline to fetch it",
         told(&fetch.url)
     ))
 }
@@ -68,12 +68,12 @@ pub(super) fn unreached(fetch: &Fetch, error: &Error) -> String {
     let url = told(url.unwrap_or(&fetch.url));
     let why = deepest(error);
     let remedy = if why.contains("certificate") {
-        "; name its authority with --cacert FILE"
+        "; set its CA with --cacert FILE"
     } else {
-        "; --offline gives what is stored of it, if there is something"
+        "; --offline prints a stored response, if there is one"
     };
     let way = match &fetch.proxy {
-        Some(Proxy::At(proxy)) => format!(" by the proxy {}", told(proxy)),
+        Some(Proxy::At(proxy)) => format!(" through the proxy {}", told(proxy)),
         _ => String::new(),
     };
     if asked.is_some_and(reqwest::Error::is_timeout) {

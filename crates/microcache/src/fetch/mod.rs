@@ -76,7 +76,7 @@ async fn work(fetch: &Fetch) -> Result<(), FetchFailure> {
     let done = timeout(left(), transfer(fetch, &cached, &mut is_stored)).await;
     let done = done.unwrap_or_else(|_elapsed| {
         Err(FetchFailure::NoAnswer(format!(
-            "{} took longer than --timeout allows",
+            "{} exceeded --timeout",
             told(&fetch.url)
         )))
     });

@@ -19,7 +19,7 @@ const WAITING: &str = "no answer yet, {elapsed}";
 const OF_UNKNOWN_LENGTH: &str = "{bytes}, {binary_bytes_per_sec}";
 const OF_KNOWN_LENGTH: &str = "{bytes} of {total_bytes}, {binary_bytes_per_sec}, {eta} left";
 
-/// A progress line, removed on drop; empty if not wanted.
+/// A progress line, removed on drop; empty if disabled.
 pub(super) struct Progress(Option<ProgressLine>);
 
 struct ProgressLine {

@@ -102,7 +102,7 @@ impl Transfer<'_> {
             && let Some(error) = error_of(&response)
         {
             drain(&mut response).await;
-            let error = format!("{error}; --no-fail prints what it says");
+            let error = format!("{error}; --no-fail prints its body");
             return Err(FetchFailure::HttpError(error));
         }
         if let Some(what) = unasked(fetch, status) {
@@ -136,7 +136,8 @@ impl Transfer<'_> {
                         Next::End
                     };
                     let url = told(&self.fetch.url);
-                    let why = || format!("the answer of {url} broke off: {}", deepest(&error));
+                    let why =
+                        || format!("the response of {url} was truncated: {}", deepest(&error));
                     return self.again(&next, why, FetchFailure::NoAnswer);
                 }
             }

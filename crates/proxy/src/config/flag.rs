@@ -5,7 +5,7 @@
 pub struct Flag {
     /// The option's name.
     pub option: &'static str,
-    /// The heading that the flag stands under in the help.
+    /// The heading of the flag in the help.
     pub group: &'static str,
     /// The form of the flag's value.
     pub takes: Takes,

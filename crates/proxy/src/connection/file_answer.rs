@@ -1,4 +1,4 @@
-//! Responses whose body lies in a file.
+//! Responses whose body is in a file.
 
 use std::sync::atomic::AtomicBool;
 
