@@ -172,7 +172,8 @@ impl SystemClocks {
     }
 }
 
-fn system_time() -> Time {
+/// Reads the wall clock.
+pub(crate) fn system_time() -> Time {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     Time::from_millis(since.map_or(0, |since| since.as_millis() as u64))
 }

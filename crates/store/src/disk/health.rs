@@ -1,9 +1,12 @@
 //! Health state of an I/O pool: a circuit breaker with a retry interval.
 
 use std::fmt;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
+use microcache_policy::{Time, date};
 use parking_lot::Mutex;
+
+use crate::clock;
 
 /// Number of consecutive failures that opens the breaker.
 const PATIENCE: u32 = 3;
@@ -17,7 +20,7 @@ pub(crate) struct PoolHealth {
 
 struct FailureState {
     why: String,
-    since: SystemTime,
+    since: Time,
     failures: u32,
     not_before: Instant,
 }
@@ -50,7 +53,7 @@ impl PoolHealth {
         let mut trouble = self.trouble.lock();
         let trouble = trouble.get_or_insert_with(|| FailureState {
             why: String::new(),
-            since: SystemTime::now(),
+            since: clock::system_time(),
             failures: 0,
             not_before: Instant::now(),
         });
@@ -67,7 +70,8 @@ impl PoolHealth {
     pub(crate) fn report(&self) -> Option<String> {
         let trouble = self.trouble.lock();
         let trouble = trouble.as_ref()?;
-        let since = httpdate::fmt_http_date(trouble.since);
+        let since = date::format(trouble.since);
+        let since = String::from_utf8_lossy(&since);
         Some(format!("{}: {}, since {since}", self.work, trouble.why))
     }
 }
