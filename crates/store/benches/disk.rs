@@ -137,7 +137,7 @@ fn put_all(runtime: &Runtime, disk: &Arc<Disk>, from: u64, to: u64) {
             let disk = Arc::clone(disk);
             tokio::spawn(async move {
                 for number in (from + writer..to).step_by(WRITERS as usize) {
-                    let put = disk.put(id(number), entry(number), DAY).await;
+                    let put = disk.put(id(number), entry(number), DAY, None).await;
                     assert_eq!(put, Ok(PutOutcome::Stored));
                 }
             })

@@ -21,6 +21,9 @@ pub use crate::log_position::{
 /// Boxed future.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
+/// Operation of a tier in progress.
+pub type TierFuture<'a, T> = BoxFuture<'a, Result<T, TierError>>;
+
 /// Id of a record, the same on every node. The head contains the full key for comparison, so a collision
 /// merely makes two keys evict each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -160,29 +163,32 @@ pub trait Tier: Send + Sync + fmt::Debug {
     fn name(&self) -> &'static str;
 
     /// Looks up a record.
-    fn get(&self, id: EntryId) -> BoxFuture<'_, Result<Option<Entry>, TierError>>;
+    fn get(&self, id: EntryId) -> TierFuture<'_, Option<Entry>>;
 
-    /// Stores a record, for at most `expires`.
+    /// Stores a record, for at most `expires`. With the token of a claim, which only a shared tier grants, it
+    /// releases the claim, and fails with [`PutOutcome::Superseded`] if that is no longer held.
     fn put(
         &self,
         id: EntryId,
         entry: Entry,
         expires: Duration,
-    ) -> BoxFuture<'_, Result<PutOutcome, TierError>>;
+        token: Option<Token>,
+    ) -> TierFuture<'_, PutOutcome>;
 
     /// Replaces the head of a record, keeping its body, for at most `expires`. Fails with
     /// [`PutOutcome::Superseded`] if the record was removed or has another head than `from`. At any time
-    /// either the old or the new head is valid.
+    /// either the old or the new head is valid. A claim is as for [`Self::put`], but kept after a failure.
     fn renew(
         &self,
         id: EntryId,
         from: Bytes,
         head: Bytes,
         expires: Duration,
-    ) -> BoxFuture<'_, Result<PutOutcome, TierError>>;
+        token: Option<Token>,
+    ) -> TierFuture<'_, PutOutcome>;
 
     /// Removes a record and all claims on it.
-    fn remove(&self, id: EntryId) -> BoxFuture<'_, Result<(), TierError>>;
+    fn remove(&self, id: EntryId) -> TierFuture<'_, ()>;
 
     /// Returns the statistics.
     fn stats(&self) -> TierStats;
@@ -245,50 +251,22 @@ impl AnyTier {
 pub trait SharedTier: Tier {
     /// Looks up a record, or claims a missing one. The claim lasts until it is used or released, or for
     /// `hold`.
-    fn get_or_claim(
-        &self,
-        id: EntryId,
-        hold: Duration,
-    ) -> BoxFuture<'_, Result<GetOutcome, TierError>>;
+    fn get_or_claim(&self, id: EntryId, hold: Duration) -> TierFuture<'_, GetOutcome>;
 
     /// Reads the head of a record, without a large body.
-    fn head(&self, id: EntryId) -> BoxFuture<'_, Result<Option<Bytes>, TierError>>;
+    fn head(&self, id: EntryId) -> TierFuture<'_, Option<Bytes>>;
 
     /// Claims the renewal of a record. The claim lasts until it is used or released, or for `hold`.
-    fn claim(&self, id: EntryId, hold: Duration) -> BoxFuture<'_, Result<Claim, TierError>>;
+    fn claim(&self, id: EntryId, hold: Duration) -> TierFuture<'_, Claim>;
 
     /// Releases a claim.
-    fn release(&self, id: EntryId, token: Token) -> BoxFuture<'_, Result<(), TierError>>;
+    fn release(&self, id: EntryId, token: Token) -> TierFuture<'_, ()>;
 
     /// Releases a claim because the response is not storable. Where the tier supports it, callers that wait
     /// for this very claim get [`Claim::Unstorable`]; later callers claim as usual.
-    fn release_unstorable(
-        &self,
-        id: EntryId,
-        token: Token,
-    ) -> BoxFuture<'_, Result<(), TierError>> {
+    fn release_unstorable(&self, id: EntryId, token: Token) -> TierFuture<'_, ()> {
         self.release(id, token)
     }
-
-    /// Stores a record under a claim, for at most `expires`, and releases the claim.
-    fn put_claimed(
-        &self,
-        id: EntryId,
-        entry: Entry,
-        expires: Duration,
-        token: Token,
-    ) -> BoxFuture<'_, Result<PutOutcome, TierError>>;
-
-    /// Replaces the head of a record under a claim, like [`Tier::renew`], and releases the claim. On failure
-    /// the claim is kept.
-    fn renew_claimed(
-        &self,
-        id: EntryId,
-        from: Bytes,
-        head: Bytes,
-        expires: Duration,
-        token: Token,
-    ) -> BoxFuture<'_, Result<PutOutcome, TierError>>;
 
     /// Maximum size of a body accepted by `spool`, in bytes; 0 if unsupported.
     fn largest(&self) -> u64 {
@@ -306,12 +284,15 @@ pub trait SharedTier: Tier {
         false
     }
 
-    /// Looks up the page that an application has stored for a request. `None` if that is not configured.
+    /// Looks up the page that an application has stored for a request. `None` if that is not configured
+    /// or not supported.
     fn page(
         &self,
-        host: &[u8],
-        target: &[u8],
-    ) -> Option<BoxFuture<'_, Result<Option<ApplicationPage>, TierError>>>;
+        _host: &[u8],
+        _target: &[u8],
+    ) -> Option<TierFuture<'_, Option<ApplicationPage>>> {
+        None
+    }
 
     /// Number of copies of the purge log, from 1 to [`LOG_COPIES`]. Each has its own positions, and may be
     /// lost independently of the others.
@@ -326,16 +307,11 @@ pub trait SharedTier: Tier {
         copy: usize,
         records: Vec<Bytes>,
         beginning: Bytes,
-    ) -> BoxFuture<'_, Result<(), TierError>>;
+    ) -> TierFuture<'_, ()>;
 
     /// Reads a copy of the log after a position; 0 precedes all. Since the log is bounded, the result may
     /// start later. A missing log is started with `beginning`.
-    fn read_log(
-        &self,
-        copy: usize,
-        after: u64,
-        beginning: Bytes,
-    ) -> BoxFuture<'_, Result<LogPage, TierError>>;
+    fn read_log(&self, copy: usize, after: u64, beginning: Bytes) -> TierFuture<'_, LogPage>;
 }
 
 /// Page of the purge log.
@@ -360,7 +336,7 @@ pub trait LocalTier: Tier {
     fn try_get(&self, id: EntryId) -> Option<Entry>;
 
     /// Releases the storage to another process. The tier is not used until [`Self::take_back`].
-    fn give_up(&self) -> BoxFuture<'_, Result<(), TierError>> {
+    fn give_up(&self) -> TierFuture<'_, ()> {
         Box::pin(async { Ok(()) })
     }
 
@@ -376,24 +352,20 @@ pub trait LocalTier: Tier {
     fn spool(&self) -> Option<Box<dyn Spool>>;
 
     /// Lists records after an id, ordered by id: at most `most`, or fewer to limit the time.
-    fn list(
-        &self,
-        after: Option<EntryId>,
-        most: usize,
-    ) -> BoxFuture<'_, Result<Listing, TierError>>;
+    fn list(&self, after: Option<EntryId>, most: usize) -> TierFuture<'_, Listing>;
 
     /// Removes a record if it is unchanged since it was listed. Returns whether it was.
-    fn remove_listed<'a>(&'a self, seen: &'a ListEntry) -> BoxFuture<'a, Result<bool, TierError>>;
+    fn remove_listed<'a>(&'a self, seen: &'a ListEntry) -> TierFuture<'a, bool>;
 
     /// Reads the journal: a small file for records that must survive a restart.
-    fn load_journal(&self) -> BoxFuture<'_, Result<JournalRecords, TierError>>;
+    fn load_journal(&self) -> TierFuture<'_, JournalRecords>;
 
     /// Appends records to the journal and flushes them to disk. Fails without writing any if the journal
     /// would become too large.
-    fn append_to_journal(&self, records: Vec<Bytes>) -> BoxFuture<'_, Result<(), TierError>>;
+    fn append_to_journal(&self, records: Vec<Bytes>) -> TierFuture<'_, ()>;
 
     /// Replaces all records of the journal atomically.
-    fn replace_journal(&self, records: Vec<Bytes>) -> BoxFuture<'_, Result<(), TierError>>;
+    fn replace_journal(&self, records: Vec<Bytes>) -> TierFuture<'_, ()>;
 }
 
 /// Page of the records of a tier.
@@ -429,7 +401,7 @@ pub struct JournalRecords {
 /// behind.
 pub trait Spool: Send {
     /// Writes the next chunk; completes when the tier accepts another one (back-pressure).
-    fn write(&mut self, chunk: Bytes) -> BoxFuture<'_, Result<(), TierError>>;
+    fn write(&mut self, chunk: Bytes) -> TierFuture<'_, ()>;
 
     /// Stores the body under an id, with its head. Returns the body as stored.
     fn finish(
@@ -437,5 +409,5 @@ pub trait Spool: Send {
         id: EntryId,
         head: Bytes,
         expires: Duration,
-    ) -> BoxFuture<'static, Result<Content, TierError>>;
+    ) -> TierFuture<'static, Content>;
 }

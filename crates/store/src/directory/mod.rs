@@ -50,8 +50,8 @@ use crate::disk::error::DiskFailure;
 use crate::disk::health::PoolHealth;
 use crate::disk::io_pool::IoPool;
 use crate::tier::{
-    ApplicationPage, BoxFuture, Claim, Entry, EntryId, GetOutcome, LogPage, PutOutcome, SharedTier,
-    Spool, Tier, TierError, TierStats, Token,
+    Claim, Entry, EntryId, GetOutcome, LogPage, PutOutcome, SharedTier, Spool, Tier, TierError,
+    TierFuture, TierStats, Token,
 };
 
 /// Concurrent reads, and concurrent other operations.
@@ -106,55 +106,6 @@ impl Directory {
         }))
     }
 
-    async fn store(
-        &self,
-        id: EntryId,
-        entry: Entry,
-        expires: Duration,
-        token: Option<Token>,
-    ) -> Result<PutOutcome, TierError> {
-        if entry.body.len() > self.shared.settings.max_object {
-            self.refused.fetch_add(1, Ordering::Relaxed);
-            return Ok(PutOutcome::Refused);
-        }
-        let Ok(claim) = token.map(|token| self.claims.get(id, token)).transpose() else {
-            return Ok(PutOutcome::Superseded);
-        };
-        let wanted = StoreRequest {
-            id,
-            entry,
-            expires: self.shared.kept_until(expires),
-            claim,
-        };
-        let shared = Arc::clone(&self.shared);
-        let put = self.writing.run(move || shared.put(&wanted)).await;
-        if let (Ok(_), Some(token)) = (&put, token) {
-            // Stored or superseded, the claim is of no further use.
-            self.claims.take(id, token);
-        }
-        put
-    }
-
-    async fn renew(
-        &self,
-        id: EntryId,
-        (from, head): (Bytes, Bytes),
-        expires: Duration,
-        token: Option<Token>,
-    ) -> Result<PutOutcome, TierError> {
-        let Ok(claim) = token.map(|token| self.claims.get(id, token)).transpose() else {
-            return Ok(PutOutcome::Superseded);
-        };
-        let shared = Arc::clone(&self.shared);
-        let expires = self.shared.kept_until(expires);
-        let job = move || shared.renew(id, &from, &head, expires, claim.as_deref());
-        let put = self.writing.run(job).await;
-        if let (Ok(PutOutcome::Stored), Some(token)) = (&put, token) {
-            self.claims.take(id, token);
-        }
-        put
-    }
-
     /// Ends a claim after `first` has run under the lock of its folder.
     async fn end_claim(
         &self,
@@ -204,7 +155,7 @@ impl Tier for Directory {
         "directory"
     }
 
-    fn get(&self, id: EntryId) -> BoxFuture<'_, Result<Option<Entry>, TierError>> {
+    fn get(&self, id: EntryId) -> TierFuture<'_, Option<Entry>> {
         let shared = Arc::clone(&self.shared);
         Box::pin(self.reading.run(move || shared.read(id)))
     }
@@ -214,8 +165,30 @@ impl Tier for Directory {
         id: EntryId,
         entry: Entry,
         expires: Duration,
-    ) -> BoxFuture<'_, Result<PutOutcome, TierError>> {
-        Box::pin(self.store(id, entry, expires, None))
+        token: Option<Token>,
+    ) -> TierFuture<'_, PutOutcome> {
+        Box::pin(async move {
+            if entry.body.len() > self.shared.settings.max_object {
+                self.refused.fetch_add(1, Ordering::Relaxed);
+                return Ok(PutOutcome::Refused);
+            }
+            let Ok(claim) = token.map(|token| self.claims.get(id, token)).transpose() else {
+                return Ok(PutOutcome::Superseded);
+            };
+            let wanted = StoreRequest {
+                id,
+                entry,
+                expires: self.shared.kept_until(expires),
+                claim,
+            };
+            let shared = Arc::clone(&self.shared);
+            let put = self.writing.run(move || shared.put(&wanted)).await;
+            if let (Ok(_), Some(token)) = (&put, token) {
+                // Stored or superseded, the claim is of no further use.
+                self.claims.take(id, token);
+            }
+            put
+        })
     }
 
     fn renew(
@@ -224,11 +197,24 @@ impl Tier for Directory {
         from: Bytes,
         head: Bytes,
         expires: Duration,
-    ) -> BoxFuture<'_, Result<PutOutcome, TierError>> {
-        Box::pin(self.renew(id, (from, head), expires, None))
+        token: Option<Token>,
+    ) -> TierFuture<'_, PutOutcome> {
+        Box::pin(async move {
+            let Ok(claim) = token.map(|token| self.claims.get(id, token)).transpose() else {
+                return Ok(PutOutcome::Superseded);
+            };
+            let shared = Arc::clone(&self.shared);
+            let expires = self.shared.kept_until(expires);
+            let job = move || shared.renew(id, &from, &head, expires, claim.as_deref());
+            let put = self.writing.run(job).await;
+            if let (Ok(PutOutcome::Stored), Some(token)) = (&put, token) {
+                self.claims.take(id, token);
+            }
+            put
+        })
     }
 
-    fn remove(&self, id: EntryId) -> BoxFuture<'_, Result<(), TierError>> {
+    fn remove(&self, id: EntryId) -> TierFuture<'_, ()> {
         let shared = Arc::clone(&self.shared);
         Box::pin(self.writing.run_minor(move || shared.remove(id)))
     }
@@ -255,11 +241,7 @@ impl SharedTier for Directory {
         true
     }
 
-    fn get_or_claim(
-        &self,
-        id: EntryId,
-        hold: Duration,
-    ) -> BoxFuture<'_, Result<GetOutcome, TierError>> {
+    fn get_or_claim(&self, id: EntryId, hold: Duration) -> TierFuture<'_, GetOutcome> {
         let shared = Arc::clone(&self.shared);
         Box::pin(async move {
             let awaited = self.awaited.lock().get(&id).copied();
@@ -284,11 +266,11 @@ impl SharedTier for Directory {
         })
     }
 
-    fn head(&self, id: EntryId) -> BoxFuture<'_, Result<Option<Bytes>, TierError>> {
+    fn head(&self, id: EntryId) -> TierFuture<'_, Option<Bytes>> {
         Box::pin(async move { Ok(self.get(id).await?.map(|entry| entry.head)) })
     }
 
-    fn claim(&self, id: EntryId, hold: Duration) -> BoxFuture<'_, Result<Claim, TierError>> {
+    fn claim(&self, id: EntryId, hold: Duration) -> TierFuture<'_, Claim> {
         let shared = Arc::clone(&self.shared);
         Box::pin(async move {
             let claimed = self.reading.run(move || shared.claim(id, hold)).await?;
@@ -299,15 +281,11 @@ impl SharedTier for Directory {
         })
     }
 
-    fn release(&self, id: EntryId, token: Token) -> BoxFuture<'_, Result<(), TierError>> {
+    fn release(&self, id: EntryId, token: Token) -> TierFuture<'_, ()> {
         Box::pin(self.end_claim(id, token, |_, _| Ok(())))
     }
 
-    fn release_unstorable(
-        &self,
-        id: EntryId,
-        token: Token,
-    ) -> BoxFuture<'_, Result<(), TierError>> {
+    fn release_unstorable(&self, id: EntryId, token: Token) -> TierFuture<'_, ()> {
         Box::pin(self.end_claim(id, token, move |locked, held| {
             unstorable_claims::record(locked, id, held.timestamp)
         }))
@@ -324,52 +302,18 @@ impl SharedTier for Directory {
         Some(Box::new(DirectorySpool::new(shared, writing, claim, place)))
     }
 
-    fn put_claimed(
-        &self,
-        id: EntryId,
-        entry: Entry,
-        expires: Duration,
-        token: Token,
-    ) -> BoxFuture<'_, Result<PutOutcome, TierError>> {
-        Box::pin(self.store(id, entry, expires, Some(token)))
-    }
-
-    fn renew_claimed(
-        &self,
-        id: EntryId,
-        from: Bytes,
-        head: Bytes,
-        expires: Duration,
-        token: Token,
-    ) -> BoxFuture<'_, Result<PutOutcome, TierError>> {
-        Box::pin(self.renew(id, (from, head), expires, Some(token)))
-    }
-
-    fn page(
-        &self,
-        _host: &[u8],
-        _target: &[u8],
-    ) -> Option<BoxFuture<'_, Result<Option<ApplicationPage>, TierError>>> {
-        None
-    }
-
     fn append_to_log(
         &self,
         _copy: usize,
         records: Vec<Bytes>,
         beginning: Bytes,
-    ) -> BoxFuture<'_, Result<(), TierError>> {
+    ) -> TierFuture<'_, ()> {
         let shared = Arc::clone(&self.shared);
         let job = move || log::append(&*shared.place.home()?, &records, &beginning);
         Box::pin(self.logging.run(job))
     }
 
-    fn read_log(
-        &self,
-        _copy: usize,
-        after: u64,
-        beginning: Bytes,
-    ) -> BoxFuture<'_, Result<LogPage, TierError>> {
+    fn read_log(&self, _copy: usize, after: u64, beginning: Bytes) -> TierFuture<'_, LogPage> {
         let shared = Arc::clone(&self.shared);
         let job = move || log::read(&*shared.place.home()?, after, &beginning);
         Box::pin(self.logging.run(job))

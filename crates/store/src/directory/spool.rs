@@ -15,7 +15,7 @@ use crate::content::Content;
 use crate::disk::chunked_write::ChunkedWriter;
 use crate::disk::error::DiskFailure;
 use crate::disk::io_pool::IoPool;
-use crate::tier::{BoxFuture, EntryId, PutOutcome, Spool, TierError, Token};
+use crate::tier::{EntryId, PutOutcome, Spool, TierFuture, Token};
 
 pub(super) struct DirectorySpool {
     shared: Arc<DirectoryState>,
@@ -65,7 +65,7 @@ impl DirectorySpool {
 }
 
 impl Spool for DirectorySpool {
-    fn write(&mut self, chunk: Bytes) -> BoxFuture<'_, Result<(), TierError>> {
+    fn write(&mut self, chunk: Bytes) -> TierFuture<'_, ()> {
         let write = self.writer();
         Box::pin(self.body.take(chunk, write))
     }
@@ -75,7 +75,7 @@ impl Spool for DirectorySpool {
         id: EntryId,
         head: Bytes,
         expires: Duration,
-    ) -> BoxFuture<'static, Result<Content, TierError>> {
+    ) -> TierFuture<'static, Content> {
         Box::pin(async move {
             let (claims, claimed, token) = &self.claim;
             // A variant has its own id, and the claim ended when its Vary record was stored.

@@ -48,8 +48,8 @@ use self::renew::{HeadRenewal, RenewalOutcome};
 use self::spool::DiskSpool;
 use self::try_read::NonBlockingReads;
 use crate::tier::{
-    BoxFuture, Entry, EntryId, JournalRecords, ListEntry, Listing, LocalTier, PutOutcome, Spool,
-    Tier, TierError, TierStats,
+    Entry, EntryId, JournalRecords, ListEntry, Listing, LocalTier, PutOutcome, Spool, Tier,
+    TierError, TierFuture, TierStats, Token,
 };
 
 pub use self::error::DiskError;
@@ -170,7 +170,7 @@ impl Tier for Disk {
         "disk"
     }
 
-    fn get(&self, id: EntryId) -> BoxFuture<'_, Result<Option<Entry>, TierError>> {
+    fn get(&self, id: EntryId) -> TierFuture<'_, Option<Entry>> {
         Box::pin(async move {
             match self.files.look_up(id) {
                 IndexLookup::Missing => Ok(None),
@@ -187,7 +187,8 @@ impl Tier for Disk {
         id: EntryId,
         entry: Entry,
         expires: Duration,
-    ) -> BoxFuture<'_, Result<PutOutcome, TierError>> {
+        _: Option<Token>,
+    ) -> TierFuture<'_, PutOutcome> {
         let began = self.files.now();
         Box::pin(async move {
             let put = self.write(id, entry, expires, began).await;
@@ -204,7 +205,8 @@ impl Tier for Disk {
         from: Bytes,
         head: Bytes,
         expires: Duration,
-    ) -> BoxFuture<'_, Result<PutOutcome, TierError>> {
+        _: Option<Token>,
+    ) -> TierFuture<'_, PutOutcome> {
         let began = self.files.now();
         let files = Arc::clone(&self.files);
         let job = move || {
@@ -227,7 +229,7 @@ impl Tier for Disk {
         Box::pin(self.writing.run(job))
     }
 
-    fn remove(&self, id: EntryId) -> BoxFuture<'_, Result<(), TierError>> {
+    fn remove(&self, id: EntryId) -> TierFuture<'_, ()> {
         let forgotten = self.files.forget(id);
         Box::pin(async move {
             let Some(forgotten) = forgotten else {
@@ -275,7 +277,7 @@ impl LocalTier for Disk {
         }
     }
 
-    fn give_up(&self) -> BoxFuture<'_, Result<(), TierError>> {
+    fn give_up(&self) -> TierFuture<'_, ()> {
         Box::pin(async move {
             self.background.lock().abort();
             for pool in self.pools() {
@@ -308,32 +310,28 @@ impl LocalTier for Disk {
         Some(Box::new(DiskSpool::new(files, writing, place)))
     }
 
-    fn list(
-        &self,
-        after: Option<EntryId>,
-        most: usize,
-    ) -> BoxFuture<'_, Result<Listing, TierError>> {
+    fn list(&self, after: Option<EntryId>, most: usize) -> TierFuture<'_, Listing> {
         let files = Arc::clone(&self.files);
         Box::pin(self.listing.run(move || list::page(&files, after, most)))
     }
 
-    fn remove_listed<'a>(&'a self, seen: &'a ListEntry) -> BoxFuture<'a, Result<bool, TierError>> {
+    fn remove_listed<'a>(&'a self, seen: &'a ListEntry) -> TierFuture<'a, bool> {
         let (files, seen) = (Arc::clone(&self.files), seen.clone());
         Box::pin(self.writing.run_minor(move || list::remove(&files, &seen)))
     }
 
-    fn load_journal(&self) -> BoxFuture<'_, Result<JournalRecords, TierError>> {
+    fn load_journal(&self) -> TierFuture<'_, JournalRecords> {
         let (journal, files) = (Arc::clone(&self.journal), Arc::clone(&self.files));
         Box::pin(self.journalling.run(move || journal.load(&files)))
     }
 
-    fn append_to_journal(&self, records: Vec<Bytes>) -> BoxFuture<'_, Result<(), TierError>> {
+    fn append_to_journal(&self, records: Vec<Bytes>) -> TierFuture<'_, ()> {
         let (journal, files) = (Arc::clone(&self.journal), Arc::clone(&self.files));
         let job = move || journal.append(&files, &records);
         Box::pin(self.journalling.run(job))
     }
 
-    fn replace_journal(&self, records: Vec<Bytes>) -> BoxFuture<'_, Result<(), TierError>> {
+    fn replace_journal(&self, records: Vec<Bytes>) -> TierFuture<'_, ()> {
         let (journal, files) = (Arc::clone(&self.journal), Arc::clone(&self.files));
         let job = move || journal.replace(&files, &records);
         Box::pin(self.journalling.run(job))

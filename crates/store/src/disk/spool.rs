@@ -14,7 +14,7 @@ use super::io_pool::IoPool;
 use super::recent_removals::RemovalMark;
 use super::write::EntryDraft;
 use crate::content::Content;
-use crate::tier::{BoxFuture, EntryId, Spool, TierError};
+use crate::tier::{EntryId, Spool, TierFuture};
 
 pub(super) struct DiskSpool {
     files: Arc<EntryFiles>,
@@ -53,7 +53,7 @@ impl DiskSpool {
 }
 
 impl Spool for DiskSpool {
-    fn write(&mut self, chunk: Bytes) -> BoxFuture<'_, Result<(), TierError>> {
+    fn write(&mut self, chunk: Bytes) -> TierFuture<'_, ()> {
         let write = self.writer();
         Box::pin(self.body.take(chunk, write))
     }
@@ -63,7 +63,7 @@ impl Spool for DiskSpool {
         id: EntryId,
         head: Bytes,
         expires: Duration,
-    ) -> BoxFuture<'static, Result<Content, TierError>> {
+    ) -> TierFuture<'static, Content> {
         Box::pin(async move {
             let began = self.began;
             let flush = self.body.flush(self.writer());

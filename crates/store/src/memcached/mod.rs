@@ -34,7 +34,7 @@ use tokio::runtime::Handle;
 use crate::content::{Content, FileBody};
 use crate::tier::{
     ApplicationPage, BoxFuture, Claim, Entry, EntryId, GetOutcome, LogPage, PutOutcome, SharedTier,
-    Tier, TierError, TierStats, Token,
+    Tier, TierError, TierFuture, TierStats, Token,
 };
 use claims::ClaimGrant;
 use log::{LogCopy, LogCopyHandle};
@@ -157,20 +157,6 @@ impl Memcached {
         expires: Duration,
         grant: Option<ClaimGrant>,
     ) -> Result<PutOutcome, TierError> {
-        let put = self.try_to_store(id, entry, expires, grant).await;
-        if put == Ok(PutOutcome::Refused) {
-            self.refused.fetch_add(1, Ordering::Relaxed);
-        }
-        put
-    }
-
-    async fn try_to_store(
-        &self,
-        id: EntryId,
-        entry: Entry,
-        expires: Duration,
-        grant: Option<ClaimGrant>,
-    ) -> Result<PutOutcome, TierError> {
         let record = self.record(id)?;
         if let Some(grant) = grant.filter(|grant| grant.server != record.index) {
             // The granting server was lost or has returned. Its claim is released, since nothing will be
@@ -211,7 +197,7 @@ impl Tier for Memcached {
         "memcached"
     }
 
-    fn get(&self, id: EntryId) -> BoxFuture<'_, Result<Option<Entry>, TierError>> {
+    fn get(&self, id: EntryId) -> TierFuture<'_, Option<Entry>> {
         Box::pin(async move { self.count_corrupt(self.record(id)?.get().await) })
     }
 
@@ -220,8 +206,16 @@ impl Tier for Memcached {
         id: EntryId,
         entry: Entry,
         expires: Duration,
-    ) -> BoxFuture<'_, Result<PutOutcome, TierError>> {
-        Box::pin(self.store(id, entry, expires, None))
+        token: Option<Token>,
+    ) -> TierFuture<'_, PutOutcome> {
+        let grant = token.map(ClaimGrant::from);
+        Box::pin(async move {
+            let put = self.store(id, entry, expires, grant).await;
+            if put == Ok(PutOutcome::Refused) {
+                self.refused.fetch_add(1, Ordering::Relaxed);
+            }
+            put
+        })
     }
 
     fn renew(
@@ -230,13 +224,15 @@ impl Tier for Memcached {
         from: Bytes,
         head: Bytes,
         expires: Duration,
-    ) -> BoxFuture<'_, Result<PutOutcome, TierError>> {
-        Box::pin(async move { self.record(id)?.renew(&from, head, expires, None).await })
+        token: Option<Token>,
+    ) -> TierFuture<'_, PutOutcome> {
+        let grant = token.map(ClaimGrant::from);
+        Box::pin(async move { self.record(id)?.renew(&from, head, expires, grant).await })
     }
 
     /// Removes from all servers, since a record may have been stored elsewhere during an outage. An
     /// undelivered removal is queued, and its server stays out of service until it is delivered.
-    fn remove(&self, id: EntryId) -> BoxFuture<'_, Result<(), TierError>> {
+    fn remove(&self, id: EntryId) -> TierFuture<'_, ()> {
         Box::pin(async move {
             let mut removals: Vec<BoxFuture<'_, ()>> = Vec::with_capacity(self.servers.len());
             for server in &self.servers {
@@ -267,23 +263,19 @@ impl Tier for Memcached {
 }
 
 impl SharedTier for Memcached {
-    fn get_or_claim(
-        &self,
-        id: EntryId,
-        hold: Duration,
-    ) -> BoxFuture<'_, Result<GetOutcome, TierError>> {
+    fn get_or_claim(&self, id: EntryId, hold: Duration) -> TierFuture<'_, GetOutcome> {
         Box::pin(async move { self.count_corrupt(self.record(id)?.get_or_claim(hold).await) })
     }
 
-    fn head(&self, id: EntryId) -> BoxFuture<'_, Result<Option<Bytes>, TierError>> {
+    fn head(&self, id: EntryId) -> TierFuture<'_, Option<Bytes>> {
         Box::pin(async move { self.record(id)?.head().await })
     }
 
-    fn claim(&self, id: EntryId, hold: Duration) -> BoxFuture<'_, Result<Claim, TierError>> {
+    fn claim(&self, id: EntryId, hold: Duration) -> TierFuture<'_, Claim> {
         Box::pin(async move { self.record(id)?.claim(hold).await })
     }
 
-    fn release(&self, id: EntryId, token: Token) -> BoxFuture<'_, Result<(), TierError>> {
+    fn release(&self, id: EntryId, token: Token) -> TierFuture<'_, ()> {
         Box::pin(async move {
             let grant = ClaimGrant::from(token);
             let server = self.servers.get(grant.server).ok_or(TierError::Down)?;
@@ -292,35 +284,7 @@ impl SharedTier for Memcached {
         })
     }
 
-    fn put_claimed(
-        &self,
-        id: EntryId,
-        entry: Entry,
-        expires: Duration,
-        token: Token,
-    ) -> BoxFuture<'_, Result<PutOutcome, TierError>> {
-        Box::pin(self.store(id, entry, expires, Some(token.into())))
-    }
-
-    fn renew_claimed(
-        &self,
-        id: EntryId,
-        from: Bytes,
-        head: Bytes,
-        expires: Duration,
-        token: Token,
-    ) -> BoxFuture<'_, Result<PutOutcome, TierError>> {
-        Box::pin(async move {
-            let grant = Some(token.into());
-            self.record(id)?.renew(&from, head, expires, grant).await
-        })
-    }
-
-    fn page(
-        &self,
-        host: &[u8],
-        target: &[u8],
-    ) -> Option<BoxFuture<'_, Result<Option<ApplicationPage>, TierError>>> {
+    fn page(&self, host: &[u8], target: &[u8]) -> Option<TierFuture<'_, Option<ApplicationPage>>> {
         let pages = self.pages.as_ref()?;
         let key = pages.key.build(host, target)?;
         let content_type = pages.content_type(target).to_owned();
@@ -339,16 +303,11 @@ impl SharedTier for Memcached {
         copy: usize,
         records: Vec<Bytes>,
         beginning: Bytes,
-    ) -> BoxFuture<'_, Result<(), TierError>> {
+    ) -> TierFuture<'_, ()> {
         Box::pin(async move { self.log_copy(copy)?.append(records, beginning).await })
     }
 
-    fn read_log(
-        &self,
-        copy: usize,
-        after: u64,
-        beginning: Bytes,
-    ) -> BoxFuture<'_, Result<LogPage, TierError>> {
+    fn read_log(&self, copy: usize, after: u64, beginning: Bytes) -> TierFuture<'_, LogPage> {
         Box::pin(async move { self.log_copy(copy)?.read(after, beginning).await })
     }
 }

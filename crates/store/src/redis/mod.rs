@@ -40,8 +40,8 @@ use self::scripts::{CLAIM, CLAIM_IF_MISSING, RELEASE, RENEW, STORE_IF_CLAIMED};
 use self::servers::ServerSet;
 use crate::random;
 use crate::tier::{
-    ApplicationPage, BoxFuture, Claim, Entry, EntryId, GetOutcome, LogPage, PutOutcome, SharedTier,
-    Tier, TierError, TierStats, Token,
+    Claim, Entry, EntryId, GetOutcome, LogPage, PutOutcome, SharedTier, Tier, TierError,
+    TierFuture, TierStats, Token,
 };
 
 /// Bytes of a record read for its head; nearly always sufficient.
@@ -115,7 +115,7 @@ impl Tier for Redis {
         "redis"
     }
 
-    fn get(&self, id: EntryId) -> BoxFuture<'_, Result<Option<Entry>, TierError>> {
+    fn get(&self, id: EntryId) -> TierFuture<'_, Option<Entry>> {
         Box::pin(self.shared.get(id))
     }
 
@@ -125,8 +125,9 @@ impl Tier for Redis {
         id: EntryId,
         entry: Entry,
         expires: Duration,
-    ) -> BoxFuture<'_, Result<PutOutcome, TierError>> {
-        Box::pin(async move { self.shared.put(id, &entry, expires, None).await })
+        token: Option<Token>,
+    ) -> TierFuture<'_, PutOutcome> {
+        Box::pin(async move { self.shared.put(id, &entry, expires, token).await })
     }
 
     fn renew(
@@ -135,13 +136,14 @@ impl Tier for Redis {
         from: Bytes,
         head: Bytes,
         expires: Duration,
-    ) -> BoxFuture<'_, Result<PutOutcome, TierError>> {
-        Box::pin(async move { self.shared.renew(id, &from, &head, expires, None).await })
+        token: Option<Token>,
+    ) -> TierFuture<'_, PutOutcome> {
+        Box::pin(async move { self.shared.renew(id, &from, &head, expires, token).await })
     }
 
     /// Removes a record. After an error the removal is pending; until it is delivered, this process neither
     /// reads nor writes the record.
-    fn remove(&self, id: EntryId) -> BoxFuture<'_, Result<(), TierError>> {
+    fn remove(&self, id: EntryId) -> TierFuture<'_, ()> {
         let shared = Arc::clone(&self.shared);
         // Runs to completion even if the caller does not wait, since a purge must not be abandoned.
         let handle = &self.shared.handle;
@@ -163,55 +165,20 @@ impl Tier for Redis {
 }
 
 impl SharedTier for Redis {
-    fn get_or_claim(
-        &self,
-        id: EntryId,
-        hold: Duration,
-    ) -> BoxFuture<'_, Result<GetOutcome, TierError>> {
+    fn get_or_claim(&self, id: EntryId, hold: Duration) -> TierFuture<'_, GetOutcome> {
         Box::pin(self.shared.get_or_claim(id, hold))
     }
 
-    fn head(&self, id: EntryId) -> BoxFuture<'_, Result<Option<Bytes>, TierError>> {
+    fn head(&self, id: EntryId) -> TierFuture<'_, Option<Bytes>> {
         Box::pin(self.shared.head(id))
     }
 
-    fn claim(&self, id: EntryId, hold: Duration) -> BoxFuture<'_, Result<Claim, TierError>> {
+    fn claim(&self, id: EntryId, hold: Duration) -> TierFuture<'_, Claim> {
         Box::pin(self.shared.claim(id, hold))
     }
 
-    fn release(&self, id: EntryId, token: Token) -> BoxFuture<'_, Result<(), TierError>> {
+    fn release(&self, id: EntryId, token: Token) -> TierFuture<'_, ()> {
         Box::pin(self.shared.release(id, token))
-    }
-
-    fn put_claimed(
-        &self,
-        id: EntryId,
-        entry: Entry,
-        expires: Duration,
-        token: Token,
-    ) -> BoxFuture<'_, Result<PutOutcome, TierError>> {
-        Box::pin(async move { self.shared.put(id, &entry, expires, Some(token)).await })
-    }
-
-    fn renew_claimed(
-        &self,
-        id: EntryId,
-        from: Bytes,
-        head: Bytes,
-        expires: Duration,
-        token: Token,
-    ) -> BoxFuture<'_, Result<PutOutcome, TierError>> {
-        let token = Some(token);
-        Box::pin(async move { self.shared.renew(id, &from, &head, expires, token).await })
-    }
-
-    /// Applications store pages in memcached only.
-    fn page(
-        &self,
-        _: &[u8],
-        _: &[u8],
-    ) -> Option<BoxFuture<'_, Result<Option<ApplicationPage>, TierError>>> {
-        None
     }
 
     fn append_to_log(
@@ -219,16 +186,11 @@ impl SharedTier for Redis {
         _copy: usize,
         records: Vec<Bytes>,
         beginning: Bytes,
-    ) -> BoxFuture<'_, Result<(), TierError>> {
+    ) -> TierFuture<'_, ()> {
         Box::pin(async move { self.shared.append_to_log(&records, &beginning).await })
     }
 
-    fn read_log(
-        &self,
-        _copy: usize,
-        after: u64,
-        beginning: Bytes,
-    ) -> BoxFuture<'_, Result<LogPage, TierError>> {
+    fn read_log(&self, _copy: usize, after: u64, beginning: Bytes) -> TierFuture<'_, LogPage> {
         Box::pin(async move { self.shared.read_log(after, &beginning).await })
     }
 }

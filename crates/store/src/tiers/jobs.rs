@@ -165,7 +165,7 @@ impl ActiveTier {
             head: encode_unstorable(key),
             body: Content::default(),
         };
-        let marked = self.put(id, entry, lasts, Some(token)).await;
+        let marked = self.tier.tier().put(id, entry, lasts, Some(token)).await;
         if let Ok(PutOutcome::Refused) | Err(_) = self.counted(marked) {
             self.release(Some((id, token))).await;
         }
@@ -225,21 +225,7 @@ impl ActiveTier {
             ),
             body: response.body.clone(),
         };
-        self.put(id, entry, *expires, token).await
-    }
-
-    /// Stores a record, under a claim if there is one.
-    async fn put(
-        &self,
-        id: EntryId,
-        entry: Entry,
-        expires: Duration,
-        token: Option<Token>,
-    ) -> Result<PutOutcome, TierError> {
-        match (token, self.tier.shared()) {
-            (Some(token), Some(shared)) => shared.put_claimed(id, entry, expires, token).await,
-            _ => self.tier.tier().put(id, entry, expires).await,
-        }
+        self.tier.tier().put(id, entry, *expires, token).await
     }
 
     /// Replaces the head only, if the tier already holds the body of this response and the response is not
@@ -284,13 +270,8 @@ impl ActiveTier {
             (old.body_len, old.body_sum),
             self.tier.epoch(),
         );
-        let expires = storing.expires;
-        match (token, self.tier.shared()) {
-            (Some(token), Some(shared)) => {
-                shared.renew_claimed(id, from, head, expires, token).await
-            }
-            _ => self.tier.tier().renew(id, from, head, expires).await,
-        }
+        let tier = self.tier.tier();
+        tier.renew(id, from, head, storing.expires, token).await
     }
 
     /// Returns the id to store a response under, and the claim that remains for it; `None` if the claim is
@@ -365,7 +346,7 @@ impl ActiveTier {
             let until = varies_until(response);
             let head = encode_varies(key, &VaryRecord { until, ..now }, self.tier.epoch());
             let expires = expires.saturating_add(VARIES_LONGER);
-            tier.renew(base, from, head, expires).await?;
+            tier.renew(base, from, head, expires, None).await?;
         }
         Ok(())
     }
@@ -382,7 +363,8 @@ impl ActiveTier {
             body: Content::default(),
         };
         let expires = expires.saturating_add(VARIES_LONGER);
-        self.put(EntryId::of(key), entry, expires, token).await
+        let tier = self.tier.tier();
+        tier.put(EntryId::of(key), entry, expires, token).await
     }
 
     /// Reads the Vary record of a key.

@@ -10,9 +10,9 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::content::Content;
 use crate::tier::{
-    ApplicationPage, BoxFuture, Claim, Entry, EntryId, GetOutcome, JournalRecords, ListEntry,
-    Listing, LocalTier, LogPage, PutOutcome, SharedTier, Spool, Tier, TierError, TierStats, Token,
-    count_in_log, in_log,
+    Claim, Entry, EntryId, GetOutcome, JournalRecords, ListEntry, Listing, LocalTier, LogPage,
+    PutOutcome, SharedTier, Spool, Tier, TierError, TierFuture, TierStats, Token, count_in_log,
+    in_log,
 };
 
 /// Scripted tier, usable as a local or as a shared one.
@@ -111,7 +111,7 @@ impl Tier for ScriptedTier {
         "scripted"
     }
 
-    fn get(&self, id: EntryId) -> BoxFuture<'_, Result<Option<Entry>, TierError>> {
+    fn get(&self, id: EntryId) -> TierFuture<'_, Option<Entry>> {
         let found = self.record(id).map(|(entry, _)| entry);
         Box::pin(async { Ok(found) })
     }
@@ -121,7 +121,8 @@ impl Tier for ScriptedTier {
         id: EntryId,
         entry: Entry,
         expires: Duration,
-    ) -> BoxFuture<'_, Result<PutOutcome, TierError>> {
+        _: Option<Token>,
+    ) -> TierFuture<'_, PutOutcome> {
         Box::pin(async move {
             self.turn(ScriptedOperation::Put(id), id).await;
             self.records.lock().insert(id, (entry, expires));
@@ -135,7 +136,8 @@ impl Tier for ScriptedTier {
         from: Bytes,
         head: Bytes,
         expires: Duration,
-    ) -> BoxFuture<'_, Result<PutOutcome, TierError>> {
+        _: Option<Token>,
+    ) -> TierFuture<'_, PutOutcome> {
         Box::pin(async move {
             self.turn(ScriptedOperation::Renew(id), id).await;
             let mut records = self.records.lock();
@@ -149,7 +151,7 @@ impl Tier for ScriptedTier {
         })
     }
 
-    fn remove(&self, id: EntryId) -> BoxFuture<'_, Result<(), TierError>> {
+    fn remove(&self, id: EntryId) -> TierFuture<'_, ()> {
         Box::pin(async move {
             self.turn(ScriptedOperation::Remove(id), id).await;
             self.records.lock().remove(&id);
@@ -164,58 +166,25 @@ impl Tier for ScriptedTier {
 
 /// Grants every claim.
 impl SharedTier for ScriptedTier {
-    fn get_or_claim(
-        &self,
-        id: EntryId,
-        _: Duration,
-    ) -> BoxFuture<'_, Result<GetOutcome, TierError>> {
+    fn get_or_claim(&self, id: EntryId, _: Duration) -> TierFuture<'_, GetOutcome> {
         let found = self.record(id).map(|(entry, _)| GetOutcome::Entry(entry));
         Box::pin(async { Ok(found.unwrap_or(GetOutcome::Missing(Claim::Granted(Token(1))))) })
     }
 
-    fn head(&self, id: EntryId) -> BoxFuture<'_, Result<Option<Bytes>, TierError>> {
+    fn head(&self, id: EntryId) -> TierFuture<'_, Option<Bytes>> {
         let found = self.record(id).map(|(entry, _)| entry.head);
         Box::pin(async { Ok(found) })
     }
 
-    fn claim(&self, _: EntryId, _: Duration) -> BoxFuture<'_, Result<Claim, TierError>> {
+    fn claim(&self, _: EntryId, _: Duration) -> TierFuture<'_, Claim> {
         Box::pin(async { Ok(Claim::Granted(Token(1))) })
     }
 
-    fn release(&self, id: EntryId, token: Token) -> BoxFuture<'_, Result<(), TierError>> {
+    fn release(&self, id: EntryId, token: Token) -> TierFuture<'_, ()> {
         self.begun
             .lock()
             .push(ScriptedOperation::Release(id, token));
         Box::pin(async { Ok(()) })
-    }
-
-    fn put_claimed(
-        &self,
-        id: EntryId,
-        entry: Entry,
-        expires: Duration,
-        _: Token,
-    ) -> BoxFuture<'_, Result<PutOutcome, TierError>> {
-        self.put(id, entry, expires)
-    }
-
-    fn renew_claimed(
-        &self,
-        id: EntryId,
-        from: Bytes,
-        head: Bytes,
-        expires: Duration,
-        _: Token,
-    ) -> BoxFuture<'_, Result<PutOutcome, TierError>> {
-        self.renew(id, from, head, expires)
-    }
-
-    fn page(
-        &self,
-        _: &[u8],
-        _: &[u8],
-    ) -> Option<BoxFuture<'_, Result<Option<ApplicationPage>, TierError>>> {
-        None
     }
 
     fn append_to_log(
@@ -223,7 +192,7 @@ impl SharedTier for ScriptedTier {
         _copy: usize,
         records: Vec<Bytes>,
         beginning: Bytes,
-    ) -> BoxFuture<'_, Result<(), TierError>> {
+    ) -> TierFuture<'_, ()> {
         let mut log = self.log.lock();
         if log.is_empty() {
             log.push(beginning);
@@ -232,12 +201,7 @@ impl SharedTier for ScriptedTier {
         Box::pin(async { Ok(()) })
     }
 
-    fn read_log(
-        &self,
-        copy: usize,
-        after: u64,
-        beginning: Bytes,
-    ) -> BoxFuture<'_, Result<LogPage, TierError>> {
+    fn read_log(&self, copy: usize, after: u64, beginning: Bytes) -> TierFuture<'_, LogPage> {
         Box::pin(async move {
             self.append_to_log(copy, Vec::new(), beginning).await?;
             let log = self.log.lock();
@@ -266,23 +230,23 @@ impl LocalTier for ScriptedTier {
         Some(Box::new(ScriptedSpool(self.clone(), Vec::new())))
     }
 
-    fn list(&self, _: Option<EntryId>, _: usize) -> BoxFuture<'_, Result<Listing, TierError>> {
+    fn list(&self, _: Option<EntryId>, _: usize) -> TierFuture<'_, Listing> {
         Box::pin(async { Err(TierError::Down) })
     }
 
-    fn remove_listed<'a>(&'a self, _: &'a ListEntry) -> BoxFuture<'a, Result<bool, TierError>> {
+    fn remove_listed<'a>(&'a self, _: &'a ListEntry) -> TierFuture<'a, bool> {
         Box::pin(async { Err(TierError::Down) })
     }
 
-    fn load_journal(&self) -> BoxFuture<'_, Result<JournalRecords, TierError>> {
+    fn load_journal(&self) -> TierFuture<'_, JournalRecords> {
         Box::pin(async { Err(TierError::Down) })
     }
 
-    fn append_to_journal(&self, _: Vec<Bytes>) -> BoxFuture<'_, Result<(), TierError>> {
+    fn append_to_journal(&self, _: Vec<Bytes>) -> TierFuture<'_, ()> {
         Box::pin(async { Err(TierError::Down) })
     }
 
-    fn replace_journal(&self, _: Vec<Bytes>) -> BoxFuture<'_, Result<(), TierError>> {
+    fn replace_journal(&self, _: Vec<Bytes>) -> TierFuture<'_, ()> {
         Box::pin(async { Err(TierError::Down) })
     }
 }
@@ -290,7 +254,7 @@ impl LocalTier for ScriptedTier {
 struct ScriptedSpool(ScriptedTier, Vec<u8>);
 
 impl Spool for ScriptedSpool {
-    fn write(&mut self, chunk: Bytes) -> BoxFuture<'_, Result<(), TierError>> {
+    fn write(&mut self, chunk: Bytes) -> TierFuture<'_, ()> {
         Box::pin(async move {
             if !pass(&self.0.writes).await {
                 return Err(TierError::Failed("no space".into()));
@@ -305,7 +269,7 @@ impl Spool for ScriptedSpool {
         id: EntryId,
         head: Bytes,
         expires: Duration,
-    ) -> BoxFuture<'static, Result<Content, TierError>> {
+    ) -> TierFuture<'static, Content> {
         Box::pin(async move {
             let Self(tier, written) = *self;
             pass(&tier.names).await;

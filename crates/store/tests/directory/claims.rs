@@ -28,7 +28,7 @@ async fn of_all_who_find_nothing_one_brings_it() {
         let [(winner, token)] = tokens[..] else {
             panic!("{} bring it", tokens.len());
         };
-        let put = winner.put_claimed(id(number), entry(b"head", b"body"), LONG, token);
+        let put = winner.put(id(number), entry(b"head", b"body"), LONG, Some(token));
         assert_eq!(put.await, Ok(PutOutcome::Stored));
         assert!(found(handles[7].get_or_claim(id(number), HOLD).await).is_some());
     }
@@ -42,7 +42,7 @@ async fn a_purge_after_the_claim_wins() {
     let [filler, purger] = [(); 2].map(|()| place.open());
     let token = mine(filler.get_or_claim(id(1), HOLD).await);
     purger.remove(id(1)).await.unwrap();
-    let late = filler.put_claimed(id(1), entry(b"head", b"late"), LONG, token);
+    let late = filler.put(id(1), entry(b"head", b"late"), LONG, Some(token));
     assert_eq!(late.await, Ok(PutOutcome::Superseded));
     assert_eq!(found(filler.get(id(1)).await), None);
 
@@ -52,9 +52,9 @@ async fn a_purge_after_the_claim_wins() {
     };
     purger.remove(id(1)).await.unwrap();
     let newer = mine(purger.get_or_claim(id(1), HOLD).await);
-    let late = filler.put_claimed(id(1), entry(b"head", b"late"), LONG, token);
+    let late = filler.put(id(1), entry(b"head", b"late"), LONG, Some(token));
     assert_eq!(late.await, Ok(PutOutcome::Superseded));
-    let put = purger.put_claimed(id(1), entry(b"head", b"newer"), LONG, newer);
+    let put = purger.put(id(1), entry(b"head", b"newer"), LONG, Some(newer));
     assert_eq!(put.await, Ok(PutOutcome::Stored));
     let newer = (b"head".to_vec(), b"newer".to_vec());
     assert_eq!(found(filler.get(id(1)).await), Some(newer));
@@ -113,7 +113,7 @@ async fn a_claim_whose_file_has_another_name_is_gone() {
     let token = mine(tier.get_or_claim(id(1), HOLD).await);
     let aside = place.claim(id(1)).with_extension("nfs0001");
     fs::rename(place.claim(id(1)), aside).unwrap();
-    let late = tier.put_claimed(id(1), entry(b"head", b"late"), LONG, token);
+    let late = tier.put(id(1), entry(b"head", b"late"), LONG, Some(token));
     assert_eq!(late.await, Ok(PutOutcome::Superseded));
     assert_eq!(found(tier.get(id(1)).await), None);
 }
@@ -122,7 +122,9 @@ async fn a_claim_whose_file_has_another_name_is_gone() {
 async fn a_renewal_is_one_process_s_and_only_while_its_claim_stands() {
     let place = Place::new();
     let [one, other] = [(); 2].map(|()| place.open());
-    one.put(id(1), entry(b"old", b"body"), LONG).await.unwrap();
+    one.put(id(1), entry(b"old", b"body"), LONG, None)
+        .await
+        .unwrap();
     let Ok(Claim::Granted(token)) = one.claim(id(1), HOLD).await else {
         panic!("not mine");
     };
@@ -134,13 +136,25 @@ async fn a_renewal_is_one_process_s_and_only_while_its_claim_stands() {
         found(other.get_or_claim(id(1), HOLD).await).is_some(),
         "stale, but there"
     );
-    let renewed = one.renew_claimed(id(1), b"old"[..].into(), b"new"[..].into(), LONG, token);
+    let renewed = one.renew(
+        id(1),
+        b"old"[..].into(),
+        b"new"[..].into(),
+        LONG,
+        Some(token),
+    );
     assert_eq!(renewed.await, Ok(PutOutcome::Stored));
     let Ok(Claim::Granted(token)) = other.claim(id(1), HOLD).await else {
         panic!("it was not given back");
     };
     one.remove(id(1)).await.unwrap();
-    let renewed = other.renew_claimed(id(1), b"new"[..].into(), b"newer"[..].into(), LONG, token);
+    let renewed = other.renew(
+        id(1),
+        b"new"[..].into(),
+        b"newer"[..].into(),
+        LONG,
+        Some(token),
+    );
     assert_eq!(renewed.await, Ok(PutOutcome::Superseded));
     assert_eq!(found(one.get(id(1)).await), None);
 }
@@ -174,9 +188,9 @@ async fn a_process_that_is_stopped_gives_way_in_the_end() {
         .unwrap();
     claim.set_modified(SystemTime::now() - HOLD).unwrap();
     let newer = mine(other.get_or_claim(id(1), HOLD).await);
-    let late = stopped.put_claimed(id(1), entry(b"head", b"late"), LONG, token);
+    let late = stopped.put(id(1), entry(b"head", b"late"), LONG, Some(token));
     assert_eq!(late.await, Ok(PutOutcome::Superseded));
-    let put = other.put_claimed(id(1), entry(b"head", b"body"), LONG, newer);
+    let put = other.put(id(1), entry(b"head", b"body"), LONG, Some(newer));
     assert_eq!(put.await, Ok(PutOutcome::Stored));
 }
 

@@ -15,7 +15,9 @@ async fn whatever_is_changed_in_a_file_nothing_is_found_and_something_can_be_put
     let tier = place.open();
     let file = place.file(id(1));
     let body: Vec<u8> = (0..300_u16).map(|n| n as u8).collect();
-    tier.put(id(1), entry(b"head", &body), LONG).await.unwrap();
+    tier.put(id(1), entry(b"head", &body), LONG, None)
+        .await
+        .unwrap();
     let whole = fs::read(&file).unwrap();
     for at in 0..whole.len() {
         let mut bytes = whole.clone();
@@ -32,7 +34,7 @@ async fn whatever_is_changed_in_a_file_nothing_is_found_and_something_can_be_put
     fs::create_dir_all(place.file(id(2)).parent().unwrap()).unwrap();
     fs::rename(place.file(id(1)), place.file(id(2))).unwrap();
     let token = mine(tier.get_or_claim(id(2), HOLD).await);
-    let put = tier.put_claimed(id(2), entry(b"head", b"body"), LONG, token);
+    let put = tier.put(id(2), entry(b"head", b"body"), LONG, Some(token));
     assert_eq!(put.await, Ok(PutOutcome::Stored));
     assert!(found(tier.get(id(2)).await).is_some());
 }
@@ -41,7 +43,7 @@ async fn whatever_is_changed_in_a_file_nothing_is_found_and_something_can_be_put
 async fn what_is_no_file_is_not_followed_waited_for_or_found() {
     let place = Place::new();
     let tier = place.open();
-    tier.put(id(1), entry(b"head", b"body"), LONG)
+    tier.put(id(1), entry(b"head", b"body"), LONG, None)
         .await
         .unwrap();
     let elsewhere = place.directory.join("elsewhere");
@@ -58,9 +60,9 @@ async fn what_is_no_file_is_not_followed_waited_for_or_found() {
     assert_eq!(found(tier.get(id(1)).await), None, "a pipe");
     fs::create_dir(place.file(id(1))).unwrap();
     assert_eq!(found(tier.get(id(1)).await), None, "a folder");
-    let _ = tier.put(id(1), entry(b"head", b"body"), LONG).await;
+    let _ = tier.put(id(1), entry(b"head", b"body"), LONG, None).await;
     fs::remove_dir(place.file(id(1))).unwrap();
-    tier.put(id(1), entry(b"head", b"body"), LONG)
+    tier.put(id(1), entry(b"head", b"body"), LONG, None)
         .await
         .unwrap();
     assert!(found(tier.get(id(1)).await).is_some());
@@ -70,14 +72,18 @@ async fn what_is_no_file_is_not_followed_waited_for_or_found() {
     fs::rename(&folder, place.directory.join("moved")).unwrap();
     symlink(place.directory.join("moved"), &folder).unwrap();
     assert!(tier.get(id(1)).await.is_err());
-    assert!(tier.put(id(1), entry(b"head", b"new"), LONG).await.is_err());
+    assert!(
+        tier.put(id(1), entry(b"head", b"new"), LONG, None)
+            .await
+            .is_err()
+    );
 }
 
 #[tokio::test]
 async fn everything_is_its_user_s_alone() {
     let place = Place::new();
     let tier = place.open();
-    tier.put(id(1), entry(b"head", b"body"), LONG)
+    tier.put(id(1), entry(b"head", b"body"), LONG, None)
         .await
         .unwrap();
     tier.append_to_log(0, vec![], b"beginning"[..].into())
@@ -160,15 +166,15 @@ async fn a_directory_to_which_others_may_write_is_refused_and_left_as_it_is() {
 async fn a_directory_that_is_removed_is_made_again() {
     let place = Place::new();
     let tier = place.open();
-    tier.put(id(1), entry(b"head", b"body"), LONG)
+    tier.put(id(1), entry(b"head", b"body"), LONG, None)
         .await
         .unwrap();
     let token = mine(tier.get_or_claim(id(2), HOLD).await);
     fs::remove_dir_all(&place.directory).unwrap();
     assert_eq!(found(tier.get(id(1)).await), None);
-    let put = tier.put_claimed(id(2), entry(b"head", b"body"), LONG, token);
+    let put = tier.put(id(2), entry(b"head", b"body"), LONG, Some(token));
     assert_eq!(put.await, Ok(PutOutcome::Superseded));
-    tier.put(id(1), entry(b"head", b"body"), LONG)
+    tier.put(id(1), entry(b"head", b"body"), LONG, None)
         .await
         .unwrap();
     assert!(found(tier.get(id(1)).await).is_some());
@@ -178,7 +184,7 @@ async fn a_directory_that_is_removed_is_made_again() {
 async fn a_directory_that_is_read_only_is_read() {
     let place = Place::new();
     let tier = place.open();
-    tier.put(id(1), entry(b"head", b"body"), LONG)
+    tier.put(id(1), entry(b"head", b"body"), LONG, None)
         .await
         .unwrap();
     tier.append_to_log(0, vec![], b"beginning"[..].into())
@@ -197,6 +203,6 @@ async fn a_directory_that_is_read_only_is_read() {
         .expect("it is there");
     assert_eq!(page.records.len(), 1);
     // Root can write there nevertheless.
-    let _ = tier.put(id(2), entry(b"head", b"body"), LONG).await;
+    let _ = tier.put(id(2), entry(b"head", b"body"), LONG, None).await;
     set(0o700);
 }

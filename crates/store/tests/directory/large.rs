@@ -175,7 +175,7 @@ async fn a_large_one_takes_no_more_than_there_is() {
 }
 
 async fn store_small(tier: &Directory) {
-    let stored = tier.put(id(20), entry(b"head", b"body"), LONG).await;
+    let stored = tier.put(id(20), entry(b"head", b"body"), LONG, None).await;
     assert_eq!(stored, Ok(PutOutcome::Stored));
 }
 
@@ -217,12 +217,12 @@ async fn a_large_one_gets_another_head() {
     let [one, other] = [(); 2].map(|()| open(&place));
     let body = body(3 * MIB + 1);
     store(&one, 1, &body).await;
-    let renew = |from: &'static str| other.renew(id(1), from.into(), "new".into(), LONG);
+    let renew = |from: &'static str| other.renew(id(1), from.into(), "new".into(), LONG, None);
     assert_eq!(renew("other").await, Ok(PutOutcome::Superseded));
     let Ok(Claim::Granted(token)) = one.claim(id(1), HOLD).await else {
         panic!("nobody else has it")
     };
-    let renewed = one.renew_claimed(id(1), "head".into(), "newer".into(), LONG, token);
+    let renewed = one.renew(id(1), "head".into(), "newer".into(), LONG, Some(token));
     assert_eq!(renewed.await, Ok(PutOutcome::Stored));
     is_there(&other, 1, b"newer", &body).await;
     assert!(matches!(

@@ -22,7 +22,7 @@ async fn what_one_puts_another_gets() {
     let [one, other] = [(); 2].map(|()| place.open());
     for (number, size) in [(0, 0), (1, 1), (2, 4096), (3, 131_072), (4, 1_000_000)] {
         let body = vec![number as u8; size];
-        let stored = one.put(id(number), entry(b"head", &body), LONG).await;
+        let stored = one.put(id(number), entry(b"head", &body), LONG, None).await;
         assert_eq!(stored, Ok(PutOutcome::Stored));
         assert_eq!(
             found(other.get(id(number)).await),
@@ -46,7 +46,7 @@ async fn what_is_over_is_not_found() {
     });
     let now = std::time::Duration::ZERO;
     assert_eq!(
-        soon.put(id(1), entry(b"h", b"b"), now).await,
+        soon.put(id(1), entry(b"h", b"b"), now, None).await,
         Ok(PutOutcome::Stored)
     );
     while found(soon.get(id(1)).await).is_some() {
@@ -55,7 +55,7 @@ async fn what_is_over_is_not_found() {
     // A tier with longer retention still has it, although stale.
     let long = place.open();
     assert_eq!(
-        long.put(id(1), entry(b"h", b"b"), now).await,
+        long.put(id(1), entry(b"h", b"b"), now, None).await,
         Ok(PutOutcome::Stored)
     );
     assert!(found(long.get(id(1)).await).is_some());
@@ -65,9 +65,12 @@ async fn what_is_over_is_not_found() {
 async fn a_head_is_renewed_if_it_is_the_one_that_was_seen() {
     let place = Place::new();
     let tier = place.open();
-    tier.put(id(1), entry(b"one", b"body"), LONG).await.unwrap();
-    let renew =
-        |from: &'static [u8], to: &'static [u8]| tier.renew(id(1), from.into(), to.into(), LONG);
+    tier.put(id(1), entry(b"one", b"body"), LONG, None)
+        .await
+        .unwrap();
+    let renew = |from: &'static [u8], to: &'static [u8]| {
+        tier.renew(id(1), from.into(), to.into(), LONG, None)
+    };
     assert_eq!(renew(b"two", b"three").await, Ok(PutOutcome::Superseded));
     assert_eq!(renew(b"one", b"two").await, Ok(PutOutcome::Stored));
     assert_eq!(

@@ -71,7 +71,9 @@ async fn another_process() {
             println!("writing");
             let body = whole(0, 8 << 20);
             for round in 0.. {
-                let stored = tier.put(id(round % 4), entry(b"head", &body), LONG).await;
+                let stored = tier
+                    .put(id(round % 4), entry(b"head", &body), LONG, None)
+                    .await;
                 stored.expect("it is put");
             }
         }
@@ -106,7 +108,7 @@ async fn a_process_that_is_killed_while_a_body_arrives_leaves_it_whole_or_not() 
     }
     assert!(seen > 0, "some came to their end");
     assert_eq!(tier.stats().corrupt, 0);
-    tier.put(id(5), entry(b"head", b"body"), LONG)
+    tier.put(id(5), entry(b"head", b"body"), LONG, None)
         .await
         .expect("it is put");
     mine(tier.get_or_claim(id(6), HOLD).await);
@@ -151,7 +153,7 @@ async fn work_at_random(place: &Place) {
         let record = entry(head.as_bytes(), &whole(key, length));
         match number() % 8 {
             0 => tier.remove(id(key)).await.expect("removed"),
-            1 => tolerant(tier.put(id(key), record, LONG).await.map(drop)),
+            1 => tolerant(tier.put(id(key), record, LONG, None).await.map(drop)),
             2 => {
                 if let Ok(Claim::Granted(token)) = tier.claim(id(key), HOLD).await {
                     let head = head.into_bytes();
@@ -162,7 +164,7 @@ async fn work_at_random(place: &Place) {
                     } else {
                         from.clone()
                     };
-                    let renewed = tier.renew_claimed(id(key), from, to, LONG, token).await;
+                    let renewed = tier.renew(id(key), from, to, LONG, Some(token)).await;
                     tolerant(renewed.map(drop));
                     tier.release(id(key), token).await.expect("released");
                 }
@@ -177,11 +179,7 @@ async fn work_at_random(place: &Place) {
                     tier.release(id(key), token).await.expect("released");
                 }
                 GetOutcome::Missing(Claim::Granted(token)) => {
-                    tolerant(
-                        tier.put_claimed(id(key), record, LONG, token)
-                            .await
-                            .map(drop),
-                    );
+                    tolerant(tier.put(id(key), record, LONG, Some(token)).await.map(drop));
                 }
             },
         }
@@ -252,7 +250,7 @@ async fn a_process_that_is_killed_while_it_writes_leaves_whole_records_or_none()
     }
     assert_eq!(tier.stats().corrupt, 0, "after {:?}", began.elapsed());
     // No lock is left behind.
-    tier.put(id(5), entry(b"head", b"body"), LONG)
+    tier.put(id(5), entry(b"head", b"body"), LONG, None)
         .await
         .expect("it is put");
 }

@@ -41,7 +41,7 @@ async fn what_was_used_least_recently_goes() {
     let tier = open_with(settings());
     let body = vec![7; 99_000];
     for number in 0..40 {
-        tier.put(id(number), entry(b"head", &body), LONG)
+        tier.put(id(number), entry(b"head", &body), LONG, None)
             .await
             .unwrap();
         used_ago(&place, number, 100 - number as u64);
@@ -51,7 +51,9 @@ async fn what_was_used_least_recently_goes() {
     for number in 40..200 {
         // Another process has its own handle, but the capacity is that of the directory.
         let tier = open_with(settings());
-        let stored = tier.put(id(number), entry(b"head", &body), LONG).await;
+        let stored = tier
+            .put(id(number), entry(b"head", &body), LONG, None)
+            .await;
         assert_eq!(stored, Ok(PutOutcome::Stored));
         assert!(taken(&place) <= 4 * MIB);
         if number == 42 {
@@ -72,10 +74,10 @@ async fn what_would_take_half_of_all_or_is_too_large_is_refused() {
         ..place.settings()
     });
     let body = vec![7; 600_000];
-    let refused = tier.put(id(1), entry(b"head", &body), LONG).await;
+    let refused = tier.put(id(1), entry(b"head", &body), LONG, None).await;
     assert_eq!(refused, Ok(PutOutcome::Refused));
     let body = vec![7; 2_000_000];
-    let refused = tier.put(id(1), entry(b"head", &body), LONG).await;
+    let refused = tier.put(id(1), entry(b"head", &body), LONG, None).await;
     assert_eq!(refused, Ok(PutOutcome::Refused));
     assert_eq!(tier.stats().refused, 1);
 }
@@ -84,7 +86,7 @@ async fn what_would_take_half_of_all_or_is_too_large_is_refused() {
 async fn what_was_left_behind_goes_when_room_is_made_and_what_is_not_ours_stays() {
     let place = Place::new();
     let tier = place.open();
-    tier.put(id(1), entry(b"head", b"body"), LONG)
+    tier.put(id(1), entry(b"head", b"body"), LONG, None)
         .await
         .unwrap();
     let folder = place.file(id(1)).parent().unwrap().to_owned();
@@ -99,7 +101,7 @@ async fn what_was_left_behind_goes_when_room_is_made_and_what_is_not_ours_stays(
     put("notes".to_owned(), old);
     // The total is lost and must be recounted.
     fs::remove_file(place.home().join("size")).unwrap();
-    tier.put(id(2), entry(b"head", b"body"), LONG)
+    tier.put(id(2), entry(b"head", b"body"), LONG, None)
         .await
         .unwrap();
     let mut left: Vec<_> = fs::read_dir(&folder)

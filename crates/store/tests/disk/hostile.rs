@@ -216,7 +216,13 @@ fn a_renewal_writes_to_no_other_name() {
     let other = place.directory.join("other");
     fs::hard_link(place.path("one"), &other).expect("a link");
     let before = fs::read(&other).expect("a file");
-    let renewed = disk.renew(id("one"), b"old"[..].into(), b"new"[..].into(), crate::HOUR);
+    let renewed = disk.renew(
+        id("one"),
+        b"old"[..].into(),
+        b"new"[..].into(),
+        crate::HOUR,
+        None,
+    );
     assert_eq!(place.runtime.block_on(renewed), Ok(PutOutcome::Superseded));
     assert_eq!(fs::read(&other).expect("a file"), before);
 }

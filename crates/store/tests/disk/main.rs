@@ -112,7 +112,7 @@ impl Place {
             head: Bytes::copy_from_slice(head),
             body: body.into(),
         };
-        self.runtime.block_on(disk.put(id(key), entry, HOUR))
+        self.runtime.block_on(disk.put(id(key), entry, HOUR, None))
     }
 
     fn get(&self, disk: &Disk, key: &str) -> Option<Entry> {
@@ -323,8 +323,8 @@ fn what_began_before_a_removal_is_not_stored_after_it() {
         body: Content::default(),
     };
     // Started now, completed later.
-    let one = disk.put(id("one"), empty(), HOUR);
-    let other = disk.put(id("other"), empty(), HOUR);
+    let one = disk.put(id("one"), empty(), HOUR, None);
+    let other = disk.put(id("other"), empty(), HOUR, None);
     let mut spool = disk.spool().expect("room for one");
     place
         .runtime
@@ -343,7 +343,7 @@ fn what_began_before_a_removal_is_not_stored_after_it() {
     assert!(matches!(spooled, Err(TierError::Failed(_))), "{spooled:?}");
     assert!(place.get(&disk, "one").is_none());
     assert_eq!(
-        put(disk.put(id("one"), empty(), HOUR)),
+        put(disk.put(id("one"), empty(), HOUR, None)),
         Ok(PutOutcome::Stored)
     );
     assert_eq!(place.temporaries(), 0);
@@ -668,7 +668,7 @@ fn what_is_over_leaves_by_itself() {
         head: Bytes::new(),
         body: Content::default(),
     };
-    let put = disk.put(id("one"), entry, Duration::ZERO);
+    let put = disk.put(id("one"), entry, Duration::ZERO, None);
     assert_eq!(place.runtime.block_on(put), Ok(PutOutcome::Stored));
     place.put(&disk, "two", b"", body(1, 10));
     place.wait_until("the end of it", || disk.stats().entries == Some(1));
@@ -686,7 +686,7 @@ fn forever_is_long_enough() {
         head: Bytes::new(),
         body: Content::default(),
     };
-    let put = disk.put(id("one"), entry, Duration::MAX);
+    let put = disk.put(id("one"), entry, Duration::MAX, None);
     assert_eq!(place.runtime.block_on(put), Ok(PutOutcome::Stored));
     assert!(place.get(&disk, "one").is_some());
 }
@@ -994,7 +994,7 @@ fn write_until_killed(place: &Place) -> ! {
                     let _ = spool.write(contents).await;
                     drop(spool.finish(id(&key), head, HOUR).await);
                 }
-                _ => drop(disk.put(id(&key), entry, HOUR).await),
+                _ => drop(disk.put(id(&key), entry, HOUR, None).await),
             }
         });
     }

@@ -8,7 +8,7 @@ const LARGE: usize = 1_500_000;
 impl Place {
     fn renew(&self, disk: &Disk, key: &str, from: &Entry, head: &str) -> PutOutcome {
         let head = Bytes::copy_from_slice(head.as_bytes());
-        let renewed = disk.renew(id(key), from.head.clone(), head, HOUR);
+        let renewed = disk.renew(id(key), from.head.clone(), head, HOUR, None);
         self.runtime.block_on(renewed).expect("a working disk")
     }
 
@@ -104,7 +104,7 @@ fn what_was_removed_is_not_renewed() {
         // A store that began before the renewal.
         place.put(&disk, "key", b"old", body(1, length));
         let from = place.get(&disk, "key").expect("it is there");
-        let renewal = disk.renew(id("key"), from.head, Bytes::from_static(b"new"), HOUR);
+        let renewal = disk.renew(id("key"), from.head, Bytes::from_static(b"new"), HOUR, None);
         place
             .runtime
             .block_on(disk.remove(id("key")))

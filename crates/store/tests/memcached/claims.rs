@@ -32,7 +32,7 @@ async fn of_all_who_find_nothing_one_brings_it() {
         let got = a.get(id).await;
         assert!(matches!(got, Ok(None)), "{got:?}");
         let stored = a
-            .put_claimed(id, entry(b"head", b"body"), LONG, tokens[0])
+            .put(id, entry(b"head", b"body"), LONG, Some(tokens[0]))
             .await;
         assert_eq!(stored, Ok(PutOutcome::Stored));
         assert!(found(d.get_or_claim(id, HOLD).await).is_some());
@@ -44,7 +44,9 @@ async fn of_all_who_find_it_stale_one_renews_it() {
     let node = Node::start();
     let (one, other) = (Pool::new([&node], patient()), Pool::new([&node], patient()));
     let id = id(1);
-    one.put(id, entry(b"head", b"old"), LONG).await.unwrap();
+    one.put(id, entry(b"head", b"old"), LONG, None)
+        .await
+        .unwrap();
     for round in 0..3 {
         let (a, b) = tokio::join!(one.claim(id, HOLD), other.claim(id, HOLD));
         let (winner, token, loser) = match (a.unwrap(), b.unwrap()) {
@@ -60,7 +62,7 @@ async fn of_all_who_find_it_stale_one_renews_it() {
             winner.release(id, token).await.unwrap();
         } else {
             let stored = winner
-                .put_claimed(id, entry(b"head", b"new"), LONG, token)
+                .put(id, entry(b"head", b"new"), LONG, Some(token))
                 .await;
             assert_eq!(stored, Ok(PutOutcome::Stored));
         }
@@ -84,12 +86,15 @@ async fn a_purge_after_the_claim_wins() {
         let token = mine(filler.get_or_claim(id, HOLD).await);
         purger.remove(id).await.unwrap();
         let stored = filler
-            .put_claimed(id, entry(b"head", &body), LONG, token)
+            .put(id, entry(b"head", &body), LONG, Some(token))
             .await;
         assert_eq!(stored, Ok(PutOutcome::Superseded));
         assert!(is_missing(&filler.get(id).await));
 
-        filler.put(id, entry(b"head", &body), LONG).await.unwrap();
+        filler
+            .put(id, entry(b"head", &body), LONG, None)
+            .await
+            .unwrap();
         let Ok(Claim::Granted(token)) = filler.claim(id, HOLD).await else {
             panic!("not mine");
         };
@@ -97,11 +102,11 @@ async fn a_purge_after_the_claim_wins() {
         // Another client stores a new record first.
         let newer = mine(purger.get_or_claim(id, HOLD).await);
         purger
-            .put_claimed(id, entry(b"head", b"newer"), LONG, newer)
+            .put(id, entry(b"head", b"newer"), LONG, Some(newer))
             .await
             .unwrap();
         let stored = filler
-            .put_claimed(id, entry(b"head", &body), LONG, token)
+            .put(id, entry(b"head", &body), LONG, Some(token))
             .await;
         assert_eq!(stored, Ok(PutOutcome::Superseded));
         assert_eq!(
@@ -136,7 +141,7 @@ async fn a_claim_that_is_given_back_is_free() {
         Ok(GetOutcome::Missing(Claim::HeldElsewhere))
     ));
     let stored = pool
-        .put_claimed(id, entry(b"head", b"body"), LONG, token)
+        .put(id, entry(b"head", b"body"), LONG, Some(token))
         .await;
     assert_eq!(stored, Ok(PutOutcome::Stored));
     // Releasing an old claim does not delete the stored record.
@@ -151,7 +156,7 @@ async fn the_claim_of_a_winner_that_died_runs_out() {
     let node = Node::start();
     let pool = Pool::new([&node], patient());
     let (fill, renewal) = (id(1), id(2));
-    pool.put(renewal, entry(b"head", b"body"), LONG)
+    pool.put(renewal, entry(b"head", b"body"), LONG, None)
         .await
         .unwrap();
     let hold = Duration::from_secs(1);
@@ -176,11 +181,16 @@ async fn the_claim_of_a_winner_that_died_runs_out() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let late = pool
-        .put_claimed(fill, entry(b"head", b"late"), LONG, lost)
+        .put(fill, entry(b"head", b"late"), LONG, Some(lost))
         .await;
     assert_eq!(late, Ok(PutOutcome::Superseded));
     let stored = pool
-        .put_claimed(fill, entry(b"head", b"body"), LONG, fill_again.unwrap())
+        .put(
+            fill,
+            entry(b"head", b"body"),
+            LONG,
+            Some(fill_again.unwrap()),
+        )
         .await;
     assert_eq!(stored, Ok(PutOutcome::Stored));
 }
@@ -210,7 +220,9 @@ async fn a_claim_lasts_no_longer_than_ours_do() {
         node.command(&format!("md {record}\r\n"));
     }
 
-    pool.put(id(1), entry(b"head", b"old"), LONG).await.unwrap();
+    pool.put(id(1), entry(b"head", b"old"), LONG, None)
+        .await
+        .unwrap();
     for forged in [0, 2_000_000, 2_147_000_000_u64] {
         node.command(&format!("ms {lock} 0 T{forged}\r\n\r\n"));
         assert!(!ours.contains(&left(&lock)), "{}", left(&lock));

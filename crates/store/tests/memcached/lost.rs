@@ -14,7 +14,7 @@ async fn a_killed_server_costs_its_keys_and_returns() {
     let mut nodes = [Node::start(), Node::start(), Node::start(), Node::start()];
     let pool = Pool::new(&nodes, quick());
     for number in 0..KEYS {
-        let stored = pool.put(id(number), entry(b"h", b"b"), LONG).await;
+        let stored = pool.put(id(number), entry(b"h", b"b"), LONG, None).await;
         assert_eq!(stored, Ok(PutOutcome::Stored));
     }
     nodes[2].kill();
@@ -24,7 +24,7 @@ async fn a_killed_server_costs_its_keys_and_returns() {
             Ok(Some(_)) => hits += 1,
             Ok(None) | Err(_) => {
                 // Lost records are stored by the next server once this one is out of service.
-                let _ = pool.put(id(number), entry(b"h", b"b"), LONG).await;
+                let _ = pool.put(id(number), entry(b"h", b"b"), LONG, None).await;
             }
         }
     }
@@ -37,7 +37,7 @@ async fn a_killed_server_costs_its_keys_and_returns() {
     );
     for number in 0..KEYS {
         if is_missing(&pool.get(id(number)).await) {
-            let stored = pool.put(id(number), entry(b"h", b"b"), LONG).await;
+            let stored = pool.put(id(number), entry(b"h", b"b"), LONG, None).await;
             assert_eq!(stored, Ok(PutOutcome::Stored));
         }
         assert!(found(pool.get(id(number)).await).is_some());
@@ -66,7 +66,7 @@ async fn keys_of_a_lost_server_can_stay_misses() {
     eventually("the server is missed", || pool.stats().degraded.len() == 1).await;
     let mut down = 0;
     for number in 0..100 {
-        match pool.put(id(number), entry(b"h", b"b"), LONG).await {
+        match pool.put(id(number), entry(b"h", b"b"), LONG, None).await {
             Ok(PutOutcome::Stored) => {}
             Err(TierError::Down) => down += 1,
             other => panic!("{other:?}"),
@@ -79,7 +79,7 @@ async fn keys_of_a_lost_server_can_stay_misses() {
 async fn a_server_that_hangs_is_left_out_after_its_deadline() {
     let node = Node::start();
     let pool = Pool::new([&node], quick());
-    pool.put(id(1), entry(b"head", b"body"), LONG)
+    pool.put(id(1), entry(b"head", b"body"), LONG, None)
         .await
         .unwrap();
     node.stop();
@@ -112,7 +112,7 @@ async fn a_claim_that_was_given_too_late_is_not_waited_for() {
         ..quick()
     };
     let pool = Pool::new([&node], patient_with_failures);
-    let stored = pool.put(id(2), entry(b"h", b"b"), LONG).await;
+    let stored = pool.put(id(2), entry(b"h", b"b"), LONG, None).await;
     assert_eq!(stored, Ok(PutOutcome::Stored));
     node.stop();
     assert!(pool.get_or_claim(id(1), HOLD).await.is_err());
@@ -148,7 +148,7 @@ async fn a_claim_on_a_server_that_was_lost_meanwhile_is_given_back() {
         let _ = pool.get(id(number)).await;
     }
     let stored = pool
-        .put_claimed(claimed, entry(b"head", b"body"), LONG, token)
+        .put(claimed, entry(b"head", b"body"), LONG, Some(token))
         .await;
     assert_eq!(
         stored,
@@ -165,7 +165,7 @@ async fn a_removal_that_a_server_missed_comes_before_everything_else() {
     let nodes = [Node::start(), Node::start()];
     let pool = Pool::new(&nodes, quick());
     for number in 0..40 {
-        pool.put(id(number), entry(b"head", b"body"), LONG)
+        pool.put(id(number), entry(b"head", b"body"), LONG, None)
             .await
             .unwrap();
     }
@@ -195,7 +195,7 @@ async fn a_server_that_missed_too_much_has_to_be_restarted() {
         ..quick()
     };
     let pool = Pool::new([&node], settings);
-    pool.put(id(1), entry(b"head", b"body"), LONG)
+    pool.put(id(1), entry(b"head", b"body"), LONG, None)
         .await
         .unwrap();
     eventually("it was looked at", || pool.stats().entries.is_some()).await;

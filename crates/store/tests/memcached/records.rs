@@ -29,7 +29,7 @@ async fn what_is_kept_is_found_until_it_is_removed() {
     {
         let id = id(number);
         assert!(is_missing(&pool.get(id).await));
-        let stored = pool.put(id, entry(head, body), LONG).await;
+        let stored = pool.put(id, entry(head, body), LONG, None).await;
         assert_eq!(stored, Ok(PutOutcome::Stored));
         assert_eq!(
             found(pool.get(id).await),
@@ -52,13 +52,15 @@ async fn bodies_of_any_size_come_back_as_they_were() {
         5_500_000, limit,
     ] {
         let body: Vec<u8> = (0..length).map(|n| (n * 31 % 251) as u8).collect();
-        let stored = pool.put(id(length), entry(b"head", &body), LONG).await;
+        let stored = pool
+            .put(id(length), entry(b"head", &body), LONG, None)
+            .await;
         assert_eq!(stored, Ok(PutOutcome::Stored), "{length}");
         let got = found(pool.get(id(length)).await);
         assert!(got == Some((b"head".to_vec(), body)), "{length}");
     }
     let large = vec![0; limit + 1];
-    let refused = pool.put(id(0), entry(b"head", &large), LONG).await;
+    let refused = pool.put(id(0), entry(b"head", &large), LONG, None).await;
     assert_eq!(refused, Ok(PutOutcome::Refused));
     assert_eq!(pool.stats().refused, 1);
     assert!(is_missing(&pool.get(id(0)).await));
@@ -80,7 +82,7 @@ async fn a_body_in_a_file_is_kept_too() {
         head: Bytes::from_static(b"head"),
         body: Content::File(Arc::new(file)),
     };
-    let stored = pool.put(id(1), in_file, LONG).await;
+    let stored = pool.put(id(1), in_file, LONG, None).await;
     assert_eq!(stored, Ok(PutOutcome::Stored));
     assert_eq!(found(pool.get(id(1)).await), Some((b"head".to_vec(), body)));
 }
@@ -92,10 +94,10 @@ async fn what_a_server_finds_too_large_is_refused() {
     let pool = Pool::new([&node], patient());
     for length in [100_000, 3_000_000] {
         let stored = pool
-            .put(id(1), entry(b"head", &vec![1; length]), LONG)
+            .put(id(1), entry(b"head", &vec![1; length]), LONG, None)
             .await;
         assert_eq!(stored, Ok(PutOutcome::Refused), "{length}");
-        let stored = pool.put(id(2), entry(b"head", b"body"), LONG).await;
+        let stored = pool.put(id(2), entry(b"head", b"body"), LONG, None).await;
         assert_eq!(stored, Ok(PutOutcome::Stored));
     }
     assert_eq!(pool.stats().degraded, Vec::<String>::new());
@@ -108,7 +110,9 @@ async fn a_missing_or_foreign_piece_is_a_miss() {
     let body: Vec<u8> = (0..2_500_000_u32).map(|n| (n % 251) as u8).collect();
     let id = id(1);
     for damage in ["md {key}\r\n", "ms {key} 5\r\nother\r\n"] {
-        pool.put(id, entry(b"head", &body), LONG).await.unwrap();
+        pool.put(id, entry(b"head", &body), LONG, None)
+            .await
+            .unwrap();
         let item = node.value(&format!("mc1:{id}"));
         let Some(ItemValue::Manifest(Manifest { generation, .. })) =
             ItemValue::decode(&item, u64::MAX)
@@ -118,9 +122,7 @@ async fn a_missing_or_foreign_piece_is_a_miss() {
         let piece = format!("mc1:{id}:{generation:032x}:1");
         node.command(&damage.replace("{key}", &piece));
         let token = mine(pool.get_or_claim(id, HOLD).await);
-        let stored = pool
-            .put_claimed(id, entry(b"head", &body), LONG, token)
-            .await;
+        let stored = pool.put(id, entry(b"head", &body), LONG, Some(token)).await;
         assert_eq!(stored, Ok(PutOutcome::Stored));
         assert_eq!(
             found(pool.get(id).await),
@@ -160,7 +162,7 @@ async fn hostile_contents_are_removed() {
     }
     assert_eq!(pool.stats().corrupt, hostile.len() as u64);
     // Marked as stale by another client, and an empty value without a claim.
-    pool.put(id(100), entry(b"head", b"body"), LONG)
+    pool.put(id(100), entry(b"head", b"body"), LONG, None)
         .await
         .unwrap();
     node.command(&format!("md mc1:{} I T30\r\n", id(100)));

@@ -26,10 +26,7 @@ async fn renew(
         Bytes::copy_from_slice(from.as_bytes()),
         Bytes::copy_from_slice(head.as_bytes()),
     );
-    let renewed = match token {
-        Some(token) => pool.renew_claimed(id, from, head, LONG, token).await,
-        None => pool.renew(id, from, head, LONG).await,
-    };
+    let renewed = pool.renew(id, from, head, LONG, token).await;
     renewed.expect("a pool that works")
 }
 
@@ -68,7 +65,7 @@ async fn a_body_in_pieces_stays_and_has_another_head_for_longer() {
     let node = Node::start();
     let pool = Pool::new([&node], patient());
     let (id, body) = (id(1), large());
-    let stored = pool.put(id, entry(b"head 0", &body), SOON).await;
+    let stored = pool.put(id, entry(b"head 0", &body), SOON, None).await;
     assert_eq!(stored, Ok(PutOutcome::Stored));
     let before = items(&node, id);
     for (from, to) in [("head 0", "head 1"), ("head 1", "a longer head")] {
@@ -94,7 +91,9 @@ async fn a_small_record_has_another_head() {
     let node = Node::start();
     let pool = Pool::new([&node], patient());
     for body in [&b""[..], b"body"] {
-        pool.put(id(1), entry(b"head", body), SOON).await.unwrap();
+        pool.put(id(1), entry(b"head", body), SOON, None)
+            .await
+            .unwrap();
         assert_eq!(
             renew(&pool, id(1), "head", "new", None).await,
             PutOutcome::Stored
@@ -114,11 +113,11 @@ async fn what_came_or_went_meanwhile_is_left_as_it_is() {
         assert_eq!(renew(&pool, id(1), "head", "new", None).await, superseded);
         assert!(is_missing(&pool.get(id(1)).await));
         let old = || entry(b"head", &body);
-        pool.put(id(1), old(), LONG).await.unwrap();
+        pool.put(id(1), old(), LONG, None).await.unwrap();
         assert_eq!(renew(&pool, id(1), "other", "new", None).await, superseded);
         // An equal record stored again is not the claimed one.
         let token = Some(claim(&pool, id(1)).await);
-        pool.put(id(1), old(), LONG).await.unwrap();
+        pool.put(id(1), old(), LONG, None).await.unwrap();
         assert_eq!(renew(&pool, id(1), "head", "new", token).await, superseded);
         let expected = Some((b"head".to_vec(), body.clone()));
         assert!(found(pool.get(id(1)).await) == expected);
@@ -133,16 +132,16 @@ async fn where_a_piece_is_gone_the_whole_is_stored_again() {
     let node = Node::start();
     let pool = Pool::new([&node], patient());
     let (id, body) = (id(1), large());
-    pool.put(id, entry(b"head", &body), LONG).await.unwrap();
+    pool.put(id, entry(b"head", &body), LONG, None)
+        .await
+        .unwrap();
     let token = claim(&pool, id).await;
     node.command(&format!("md {}\r\n", items(&node, id)[1]));
     assert_eq!(
         renew(&pool, id, "head", "new", Some(token)).await,
         PutOutcome::Superseded
     );
-    let stored = pool
-        .put_claimed(id, entry(b"new", &body), LONG, token)
-        .await;
+    let stored = pool.put(id, entry(b"new", &body), LONG, Some(token)).await;
     assert_eq!(
         stored,
         Ok(PutOutcome::Stored),

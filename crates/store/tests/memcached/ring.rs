@@ -37,7 +37,7 @@ async fn other_clients_use_the_same_ring() {
         let mut expected = BTreeMap::new();
         for number in 0..KEYS {
             let body = format!("body {number}");
-            pool.put(id(number), entry(b"", body.as_bytes()), LONG)
+            pool.put(id(number), entry(b"", body.as_bytes()), LONG, None)
                 .await
                 .unwrap();
             expected.insert(format!("mc1:{}", id(number)), body);

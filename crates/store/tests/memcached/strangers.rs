@@ -30,7 +30,7 @@ async fn what_is_no_memcached_is_told_in_one_line() {
         let line = pool.stats().degraded.remove(0);
         assert!(line.contains(says) && !line.contains('\n'), "{line}");
         assert_eq!(pool.get(id(1)).await.err(), Some(TierError::Down));
-        let put = pool.put(id(1), entry(b"h", b"b"), LONG).await;
+        let put = pool.put(id(1), entry(b"h", b"b"), LONG, None).await;
         assert_eq!(put, Err(TierError::Down));
         assert_eq!(pool.remove(id(1)).await, Ok(()));
     }

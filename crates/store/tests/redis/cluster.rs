@@ -97,7 +97,9 @@ async fn every_server_has_its_share() {
             Bytes::from_static(b"head"),
             Bytes::from_static(b"a new head"),
         );
-        let renewed = redis.renew(id(number), from, head.clone(), HOUR).await;
+        let renewed = redis
+            .renew(id(number), from, head.clone(), HOUR, None)
+            .await;
         assert_eq!(renewed, Ok(PutOutcome::Stored));
         assert_eq!(redis.head(id(number)).await, Ok(Some(head)));
         redis.remove(id(number)).await.unwrap();
@@ -143,7 +145,7 @@ async fn a_stopped_server_is_left_alone_and_comes_back() {
     eventually("all stored", async || {
         for number in 0..60 {
             let _ = redis
-                .put(id(number), crate::entry("head", "body"), HOUR)
+                .put(id(number), crate::entry("head", "body"), HOUR, None)
                 .await;
         }
         servers
@@ -183,7 +185,10 @@ async fn slots_that_move_are_followed() {
         let _: Value = server.say(&format!("CLUSTER SETSLOT {slot} NODE {name}"));
     }
     eventually("stored at the new place", async || {
-        redis.put(id(1), crate::entry("head", "body"), HOUR).await == Ok(PutOutcome::Stored)
+        redis
+            .put(id(1), crate::entry("head", "body"), HOUR, None)
+            .await
+            == Ok(PutOutcome::Stored)
     })
     .await;
     assert_eq!(on(to, 2), [id(1)]);
@@ -276,7 +281,10 @@ async fn a_cluster_that_is_not_there_yet() {
     }
     in_service(&redis).await;
     eventually("stored", async || {
-        redis.put(id(1), crate::entry("head", "body"), HOUR).await == Ok(PutOutcome::Stored)
+        redis
+            .put(id(1), crate::entry("head", "body"), HOUR, None)
+            .await
+            == Ok(PutOutcome::Stored)
     })
     .await;
 }

@@ -98,7 +98,7 @@ async fn a_removal_is_delivered_when_the_server_is_back() {
     assert!(redis.remove(id(1)).await.is_err());
     let owed = redis.get(id(1)).await.unwrap_err();
     assert_eq!(owed, TierError::Down);
-    let new = redis.put(id(1), entry("head", "new"), HOUR).await;
+    let new = redis.put(id(1), entry("head", "new"), HOUR, None).await;
     assert_eq!(new, Err(TierError::Down));
     server.thaw();
     in_service(&redis).await;

@@ -96,7 +96,7 @@ async fn a_claim_of_another_type() {
     let () = server.send(redis::cmd("DEL").arg(&claim));
     let () = server.send(redis::cmd("LPUSH").arg(&claim).arg("a"));
     let stored = redis
-        .put_claimed(id(1), crate::entry("head", "body"), HOUR, token)
+        .put(id(1), crate::entry("head", "body"), HOUR, Some(token))
         .await;
     assert!(matches!(stored, Err(TierError::Corrupt(_))), "{stored:?}");
     in_service(&redis).await;
@@ -153,7 +153,9 @@ async fn servers_that_lie() {
                 Ok(Some(entry)) => panic!("{entry:?}"),
             }
         }
-        let _ = redis.put(id(1), crate::entry("head", "body"), HOUR).await;
+        let _ = redis
+            .put(id(1), crate::entry("head", "body"), HOUR, None)
+            .await;
         let _ = redis.remove(id(1)).await;
     }
 }

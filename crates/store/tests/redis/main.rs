@@ -66,10 +66,7 @@ fn entry(head: &str, body: &str) -> Entry {
 
 async fn put(redis: &Redis, id: EntryId, body: &str, token: Option<Token>) -> PutOutcome {
     let entry = entry("head", body);
-    let put = match token {
-        Some(token) => redis.put_claimed(id, entry, HOUR, token).await,
-        None => redis.put(id, entry, HOUR).await,
-    };
+    let put = redis.put(id, entry, HOUR, token).await;
     put.unwrap_or_else(|error| panic!("{error}"))
 }
 

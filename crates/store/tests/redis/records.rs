@@ -48,7 +48,7 @@ async fn any_bytes_come_back() {
             body,
         };
         assert_eq!(
-            redis.put(id(number), entry, HOUR).await,
+            redis.put(id(number), entry, HOUR, None).await,
             Ok(PutOutcome::Stored)
         );
         let Ok(Some(found)) = redis.get(id(number)).await else {
@@ -68,10 +68,7 @@ async fn the_server_forgets_a_record_in_its_time() {
         let token = win(&redis, id(1)).await;
         for token in [Some(token), None] {
             let entry = entry("head", "body");
-            let stored = match token {
-                Some(token) => redis.put_claimed(id(1), entry, expires, token).await,
-                None => redis.put(id(1), entry, expires).await,
-            };
+            let stored = redis.put(id(1), entry, expires, token).await;
             assert_eq!(stored, Ok(PutOutcome::Stored));
             let left = server.say::<u64>(&format!("PTTL {key}"));
             assert!(
@@ -82,7 +79,7 @@ async fn the_server_forgets_a_record_in_its_time() {
         redis.remove(id(1)).await.unwrap();
     }
     let stored = redis
-        .put(id(1), entry("head", "body"), Duration::ZERO)
+        .put(id(1), entry("head", "body"), Duration::ZERO, None)
         .await;
     assert_eq!(stored, Ok(PutOutcome::Stored));
 }
@@ -124,7 +121,10 @@ async fn a_body_in_a_file_is_refused() {
         head: Bytes::new(),
         body: Content::File(Arc::new(file)),
     };
-    assert_eq!(redis.put(id(1), entry, HOUR).await, Ok(PutOutcome::Refused));
+    assert_eq!(
+        redis.put(id(1), entry, HOUR, None).await,
+        Ok(PutOutcome::Refused)
+    );
 }
 
 #[tokio::test]

@@ -22,10 +22,7 @@ async fn renew(
         Bytes::copy_from_slice(from.as_bytes()),
         Bytes::copy_from_slice(head.as_bytes()),
     );
-    let renewed = match token {
-        Some(token) => redis.renew_claimed(id, from, head, HOUR, token).await,
-        None => redis.renew(id, from, head, HOUR).await,
-    };
+    let renewed = redis.renew(id, from, head, HOUR, token).await;
     renewed.unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -47,7 +44,7 @@ async fn claim(redis: &Redis, id: EntryId) -> Token {
 async fn a_body_stays_and_has_another_head_for_longer() {
     let (server, redis) = pair().await;
     let large = "b".repeat(3_000_000);
-    let stored = redis.put(id(1), entry("head 0", &large), SOON).await;
+    let stored = redis.put(id(1), entry("head 0", &large), SOON, None).await;
     assert_eq!(stored, Ok(PutOutcome::Stored));
     let long = "x".repeat(20_000);
     let heads = ["head 0", "head 1", "a longer head", &long, "short"];

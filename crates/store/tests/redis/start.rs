@@ -47,7 +47,7 @@ async fn a_user_of_the_servers_own_list() {
     assert_eq!(body(&redis, id(1)).await.as_deref(), Some("body"));
     for (from, to) in [("head", "next"), ("next", "a longer one")] {
         let (from, to) = (Bytes::from(from), Bytes::from(to));
-        let renewed = redis.renew(id(1), from, to, crate::HOUR).await;
+        let renewed = redis.renew(id(1), from, to, crate::HOUR, None).await;
         assert_eq!(renewed, Ok(PutOutcome::Stored));
     }
     redis.remove(id(1)).await.unwrap();

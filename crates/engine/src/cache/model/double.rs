@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use microcache_store::tier::{BoxFuture, Spool};
+use microcache_store::tier::{Spool, TierFuture};
 use microcache_store::{
-    ApplicationPage, Claim, Entry, EntryId, GetOutcome, JournalRecords, LOG_COPIES, ListEntry,
-    Listing, LocalTier, LogPage, PutOutcome, SharedTier, Tier, TierError, TierStats, Token, log_of,
+    Claim, Entry, EntryId, GetOutcome, JournalRecords, LOG_COPIES, ListEntry, Listing, LocalTier,
+    LogPage, PutOutcome, SharedTier, Tier, TierError, TierStats, Token, log_of,
 };
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -305,7 +305,7 @@ impl Tier for Double {
         "double"
     }
 
-    fn get(&self, id: EntryId) -> BoxFuture<'_, Result<Option<Entry>, TierError>> {
+    fn get(&self, id: EntryId) -> TierFuture<'_, Option<Entry>> {
         Box::pin(self.act(false, move |kept| {
             kept.record(id).map(|record| record.entry.clone())
         }))
@@ -316,8 +316,15 @@ impl Tier for Double {
         id: EntryId,
         entry: Entry,
         expires: Duration,
-    ) -> BoxFuture<'_, Result<PutOutcome, TierError>> {
-        Box::pin(self.act(false, move |kept| kept.put(id, entry, expires)))
+        token: Option<Token>,
+    ) -> TierFuture<'_, PutOutcome> {
+        Box::pin(self.act(false, move |kept| {
+            if token.is_none_or(|token| kept.spend(id, token)) {
+                kept.put(id, entry, expires)
+            } else {
+                PutOutcome::Superseded
+            }
+        }))
     }
 
     fn renew(
@@ -326,11 +333,22 @@ impl Tier for Double {
         from: Bytes,
         head: Bytes,
         expires: Duration,
-    ) -> BoxFuture<'_, Result<PutOutcome, TierError>> {
-        Box::pin(self.act(false, move |kept| kept.renew(id, &from, head, expires)))
+        token: Option<Token>,
+    ) -> TierFuture<'_, PutOutcome> {
+        Box::pin(self.act(false, move |kept| {
+            let claim = kept.claims.get(&id).copied();
+            if token.is_some_and(|token| !kept.spend(id, token)) {
+                return PutOutcome::Superseded;
+            }
+            let put = kept.renew(id, &from, head, expires);
+            if put == PutOutcome::Superseded {
+                kept.claims.extend(claim.map(|claim| (id, claim)));
+            }
+            put
+        }))
     }
 
-    fn remove(&self, id: EntryId) -> BoxFuture<'_, Result<(), TierError>> {
+    fn remove(&self, id: EntryId) -> TierFuture<'_, ()> {
         Box::pin(self.act(true, move |kept| {
             kept.records.remove(&id.to_bytes());
             kept.claims.remove(&id);
@@ -344,76 +362,27 @@ impl Tier for Double {
 }
 
 impl SharedTier for Double {
-    fn get_or_claim(
-        &self,
-        id: EntryId,
-        hold: Duration,
-    ) -> BoxFuture<'_, Result<GetOutcome, TierError>> {
+    fn get_or_claim(&self, id: EntryId, hold: Duration) -> TierFuture<'_, GetOutcome> {
         Box::pin(self.act(false, move |kept| match kept.record(id) {
             Some(record) => GetOutcome::Entry(record.entry.clone()),
             None => GetOutcome::Missing(kept.claim(id, hold)),
         }))
     }
 
-    fn claim(&self, id: EntryId, hold: Duration) -> BoxFuture<'_, Result<Claim, TierError>> {
+    fn claim(&self, id: EntryId, hold: Duration) -> TierFuture<'_, Claim> {
         Box::pin(self.act(false, move |kept| kept.claim(id, hold)))
     }
 
-    fn release(&self, id: EntryId, token: Token) -> BoxFuture<'_, Result<(), TierError>> {
+    fn release(&self, id: EntryId, token: Token) -> TierFuture<'_, ()> {
         Box::pin(self.act(false, move |kept| {
             kept.spend(id, token);
         }))
     }
 
-    fn put_claimed(
-        &self,
-        id: EntryId,
-        entry: Entry,
-        expires: Duration,
-        token: Token,
-    ) -> BoxFuture<'_, Result<PutOutcome, TierError>> {
-        Box::pin(self.act(false, move |kept| {
-            if kept.spend(id, token) {
-                kept.put(id, entry, expires)
-            } else {
-                PutOutcome::Superseded
-            }
-        }))
-    }
-
-    fn head(&self, id: EntryId) -> BoxFuture<'_, Result<Option<Bytes>, TierError>> {
+    fn head(&self, id: EntryId) -> TierFuture<'_, Option<Bytes>> {
         Box::pin(self.act(false, move |kept| {
             kept.record(id).map(|record| record.entry.head.clone())
         }))
-    }
-
-    fn renew_claimed(
-        &self,
-        id: EntryId,
-        from: Bytes,
-        head: Bytes,
-        expires: Duration,
-        token: Token,
-    ) -> BoxFuture<'_, Result<PutOutcome, TierError>> {
-        Box::pin(self.act(false, move |kept| {
-            let claim = kept.claims.get(&id).copied();
-            if !kept.spend(id, token) {
-                return PutOutcome::Superseded;
-            }
-            let put = kept.renew(id, &from, head, expires);
-            if put == PutOutcome::Superseded {
-                kept.claims.extend(claim.map(|claim| (id, claim)));
-            }
-            put
-        }))
-    }
-
-    fn page(
-        &self,
-        _: &[u8],
-        _: &[u8],
-    ) -> Option<BoxFuture<'_, Result<Option<ApplicationPage>, TierError>>> {
-        None
     }
 
     fn log_copies(&self) -> usize {
@@ -425,16 +394,11 @@ impl SharedTier for Double {
         copy: usize,
         records: Vec<Bytes>,
         beginning: Bytes,
-    ) -> BoxFuture<'_, Result<(), TierError>> {
+    ) -> TierFuture<'_, ()> {
         Box::pin(self.act_on_log(copy, move |log| log.append(records, beginning)))
     }
 
-    fn read_log(
-        &self,
-        copy: usize,
-        after: u64,
-        beginning: Bytes,
-    ) -> BoxFuture<'_, Result<LogPage, TierError>> {
+    fn read_log(&self, copy: usize, after: u64, beginning: Bytes) -> TierFuture<'_, LogPage> {
         Box::pin(self.act_on_log(copy, move |log| log.read(after, beginning)))
     }
 }
@@ -454,11 +418,7 @@ impl LocalTier for Double {
         None
     }
 
-    fn list(
-        &self,
-        after: Option<EntryId>,
-        most: usize,
-    ) -> BoxFuture<'_, Result<Listing, TierError>> {
+    fn list(&self, after: Option<EntryId>, most: usize) -> TierFuture<'_, Listing> {
         Box::pin(self.act(false, move |kept| {
             let is_after = |id: &[u8; 16]| after.is_none_or(|after| *id > after.to_bytes());
             let mut later = kept.records.iter().filter(|(id, _)| is_after(id));
@@ -476,7 +436,7 @@ impl LocalTier for Double {
         }))
     }
 
-    fn remove_listed<'a>(&'a self, seen: &'a ListEntry) -> BoxFuture<'a, Result<bool, TierError>> {
+    fn remove_listed<'a>(&'a self, seen: &'a ListEntry) -> TierFuture<'a, bool> {
         Box::pin(self.act(true, move |kept| {
             let id = seen.id.to_bytes();
             let record = kept.records.get(&id);
@@ -488,18 +448,18 @@ impl LocalTier for Double {
         }))
     }
 
-    fn load_journal(&self) -> BoxFuture<'_, Result<JournalRecords, TierError>> {
+    fn load_journal(&self) -> TierFuture<'_, JournalRecords> {
         Box::pin(self.act(false, |kept| JournalRecords {
             records: kept.journal.clone(),
             is_damaged: false,
         }))
     }
 
-    fn append_to_journal(&self, records: Vec<Bytes>) -> BoxFuture<'_, Result<(), TierError>> {
+    fn append_to_journal(&self, records: Vec<Bytes>) -> TierFuture<'_, ()> {
         Box::pin(self.act(false, move |kept| kept.journal.extend(records)))
     }
 
-    fn replace_journal(&self, records: Vec<Bytes>) -> BoxFuture<'_, Result<(), TierError>> {
+    fn replace_journal(&self, records: Vec<Bytes>) -> TierFuture<'_, ()> {
         Box::pin(self.act(false, move |kept| kept.journal = records))
     }
 }
