@@ -4,21 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use microcache_policy::{Time, VaryNames, vary};
+use microcache_policy::VaryNames;
 use tokio::sync::oneshot;
 
-use super::active::{ActiveTier, decode};
+use super::active::ActiveTier;
 use super::job_queue::{StoreJob, TierJob, TierJobQueue};
+use super::variant_index::VariantIndex;
 use crate::content::Content;
-use crate::encoding::{
-    RecordHead, TierRecord, VaryRecord, checksum, encode, encode_unstorable, encode_varies,
-};
-use crate::random;
-use crate::stored::Stored;
-use crate::tier::{AnyTier, Entry, EntryId, PutOutcome, TierError, Token};
+use crate::encoding::{RecordHead, checksum, encode, encode_unstorable};
+use crate::tier::{Entry, EntryId, PutOutcome, TierError, Token};
 
-/// Additional lifetime of a Vary record over its variants, so that few of them need to extend it.
-const VARIES_LONGER: Duration = Duration::from_mins(1);
 /// Size of a body, in bytes, from which it is worthwhile to check whether the tier already holds it.
 const KEPT_FROM: u64 = 1024 * 1024;
 
@@ -185,13 +180,8 @@ impl ActiveTier {
         names: &VaryNames,
         selection: &[u8],
     ) -> Result<(), TierError> {
-        let base = EntryId::of(key);
-        let id = match self.varies(base, key).await? {
-            Some(varies) if varies.names == *names => {
-                EntryId::of_variant(key, selection, varies.generation)
-            }
-            _ => base,
-        };
+        let variants = VariantIndex::new(self, key);
+        let id = variants.id_of(names, selection).await?;
         self.tier.tier().remove(id).await
     }
 
@@ -203,7 +193,8 @@ impl ActiveTier {
             claim,
             ..
         } = storing;
-        let Some((id, token)) = self.id_for(key, response, *expires, *claim).await? else {
+        let variants = VariantIndex::new(self, key);
+        let Some((id, token)) = variants.id_for(response, *expires, *claim).await? else {
             self.release(*claim).await;
             return Ok(PutOutcome::Superseded);
         };
@@ -237,16 +228,15 @@ impl ActiveTier {
         token: Option<Token>,
     ) -> Result<PutOutcome, TierError> {
         let StoreJob { key, response, .. } = storing;
-        let (from, lying) = match &self.tier {
-            AnyTier::Local(local) => {
-                let entry = local.get(id).await?;
+        let tier = self.tier.tier();
+        let (from, lying) = match self.tier.shared() {
+            Some(shared) if response.file().is_none() => {
+                shared.head(id).await?.map(|head| (head, None))
+            }
+            _ => {
+                let entry = tier.get(id).await?;
                 entry.map(|entry| (entry.head, entry.body.file()))
             }
-            AnyTier::Shared(shared) if response.file().is_some() => {
-                let entry = shared.get(id).await?;
-                entry.map(|entry| (entry.head, entry.body.file()))
-            }
-            AnyTier::Shared(shared) => shared.head(id).await?.map(|head| (head, None)),
         }
         .unzip();
         let old = from.as_ref().and_then(|head| RecordHead::decode(head).ok());
@@ -270,112 +260,7 @@ impl ActiveTier {
             (old.body_len, old.body_sum),
             self.tier.epoch(),
         );
-        let tier = self.tier.tier();
         tier.renew(id, from, head, storing.expires, token).await
-    }
-
-    /// Returns the id to store a response under, and the claim that remains for it; `None` if the claim is
-    /// void. A response without Vary is stored under the id of the key, others as variants that depend on a
-    /// Vary record. A purge removes that record only, so a claim on a variant is valid while the record is
-    /// unchanged.
-    pub(super) async fn id_for(
-        &self,
-        key: &[u8],
-        response: &Stored,
-        expires: Duration,
-        claim: Option<(EntryId, Token)>,
-    ) -> Result<Option<(EntryId, Option<Token>)>, TierError> {
-        let base = EntryId::of(key);
-        let token = claim.map(|(_, token)| token);
-        let on_variant = claim.filter(|(id, _)| *id != base).map(|(id, _)| id);
-        if response.vary().is_empty() && on_variant.is_none() {
-            return Ok(Some((base, token)));
-        }
-        let variant = |generation| EntryId::of_variant(key, response.selection(), generation);
-        match (self.varies(base, key).await?, on_variant) {
-            (Some(varies), on_variant) if varies.names == *response.vary() => {
-                let id = variant(varies.generation);
-                let is_good = claim.is_none() || on_variant == Some(id);
-                if is_good && varies.until < response.lifetime.usable_until() {
-                    let prolonged = self.prolong(key, &varies, response, expires).await;
-                    // A failure only shortens the time in which the variant can be found.
-                    let _ = self.counted(prolonged);
-                }
-                Ok(is_good.then_some((id, token)))
-            }
-            // The origin varies on other fields now; the Vary record is dropped.
-            (Some(_), Some(_)) => {
-                self.tier.tier().remove(base).await?;
-                Ok(None)
-            }
-            (None, Some(_)) => Ok(None),
-            // The response counts as varying on names learnt from others of its key. Their Vary record is
-            // gone, so the next request starts over.
-            (None, None) if !names_all(response) => Ok(None),
-            (_, None) => {
-                let varies = VaryRecord {
-                    names: response.vary().clone(),
-                    // Random, since two processes must not choose the same.
-                    generation: random::number(),
-                    began: response.began,
-                    until: varies_until(response),
-                };
-                let put = self.put_varies(key, &varies, expires, token).await?;
-                Ok((put == PutOutcome::Stored).then(|| (variant(varies.generation), None)))
-            }
-        }
-    }
-
-    /// Extends the lifetime of a Vary record to that of a variant. Its generation is kept; a record that was
-    /// removed or replaced in the meantime is left alone.
-    async fn prolong(
-        &self,
-        key: &[u8],
-        known: &VaryRecord,
-        response: &Stored,
-        expires: Duration,
-    ) -> Result<(), TierError> {
-        let (base, tier) = (EntryId::of(key), self.tier.tier());
-        let Some(entry) = tier.get(base).await? else {
-            return Ok(());
-        };
-        let from = entry.head.clone();
-        if let Ok(Some(TierRecord::Varies(now))) = decode(entry, key)
-            && (now.generation, &now.names) == (known.generation, &known.names)
-        {
-            let until = varies_until(response);
-            let head = encode_varies(key, &VaryRecord { until, ..now }, self.tier.epoch());
-            let expires = expires.saturating_add(VARIES_LONGER);
-            tier.renew(base, from, head, expires, None).await?;
-        }
-        Ok(())
-    }
-
-    async fn put_varies(
-        &self,
-        key: &[u8],
-        varies: &VaryRecord,
-        expires: Duration,
-        token: Option<Token>,
-    ) -> Result<PutOutcome, TierError> {
-        let entry = Entry {
-            head: encode_varies(key, varies, self.tier.epoch()),
-            body: Content::default(),
-        };
-        let expires = expires.saturating_add(VARIES_LONGER);
-        let tier = self.tier.tier();
-        tier.put(EntryId::of(key), entry, expires, token).await
-    }
-
-    /// Reads the Vary record of a key.
-    async fn varies(&self, base: EntryId, key: &[u8]) -> Result<Option<VaryRecord>, TierError> {
-        let Some(entry) = self.tier.tier().get(base).await? else {
-            return Ok(None);
-        };
-        Ok(match decode(entry, key) {
-            Ok(Some(TierRecord::Varies(varies))) => Some(varies),
-            _ => None,
-        })
     }
 }
 
@@ -411,26 +296,18 @@ impl Drop for QueueWorker<'_> {
     }
 }
 
-fn varies_until(response: &Stored) -> Time {
-    let longer = VARIES_LONGER.as_millis() as u64;
-    response.lifetime.usable_until().plus(longer)
-}
-
-/// Returns whether the response's own Vary lists all names that it counts as varying on.
-fn names_all(response: &Stored) -> bool {
-    let named = vary::of_response(response.fields(), &[]).names();
-    named.contains(response.vary())
-}
-
 #[cfg(test)]
 mod tests {
-    use microcache_policy::vary::VaryNames;
-    use microcache_policy::{Fields, Lifetime};
+    use microcache_policy::{Fields, Lifetime, Time, vary};
     use tokio::runtime::Handle;
     use tokio::task::yield_now;
 
     use super::*;
+    use crate::encoding::TierRecord;
     use crate::memory::{Hit, Memory};
+    use crate::stored::Stored;
+    use crate::tier::AnyTier;
+    use crate::tiers::active::decode;
     use crate::tiers::job_queue::AT_ONCE;
     use crate::tiers::scripted::{ScriptedOperation, ScriptedTier};
     use crate::tiers::{ClaimGuard, TierLimits, Tiers};

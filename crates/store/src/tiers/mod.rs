@@ -11,6 +11,7 @@ pub mod scripted;
 mod spool;
 mod try_find;
 mod variant;
+mod variant_index;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -19,6 +19,7 @@ use xxhash_rust::xxh3::Xxh3;
 use super::active::ActiveTier;
 use super::lookup::ClaimGuard;
 use super::pending_bodies::{PendingBodies, PendingBody};
+use super::variant_index::VariantIndex;
 use crate::encoding::encode;
 use crate::stored::Stored;
 use crate::tier::{EntryId, Spool, TierError};
@@ -171,8 +172,8 @@ impl SpoolEnd {
     ) -> Result<(), TierError> {
         let (key, response) = (&*self.key, self.response);
         let claim = self.claimed.as_ref().and_then(ClaimGuard::known);
-        let id = tier.id_for(key, &response, self.expires, claim).await?;
-        let Some((id, _)) = id else {
+        let variants = VariantIndex::new(tier, key);
+        let Some((id, _)) = variants.id_for(&response, self.expires, claim).await? else {
             return Err(TierError::Failed("purged meanwhile".into()));
         };
         let head = encode(key, &response, (length, sum), tier.tier.epoch());
