@@ -1,7 +1,7 @@
 # The commands people type. `make test` and `make compare-hit` install the Debian packages they need when one is missing;
 # Rust (rustup.rs, at least the version in Cargo.toml) has to be there.
 .DEFAULT_GOAL := build
-.PHONY: build install uninstall deb image check test toolchains h2spec pebble eventsource fragments test-dashboard test-packages test-valkey shuttle lint fuzz bench-instructions deny crates compare compare-quick compare-hit compare-tls compare-idle compare-live compare-w1 compare-w2 compare-w3 compare-w4 compare-w4-client compare-w5 compare-bench compare-purges compare-push tools
+.PHONY: build install uninstall deb image release check test toolchains h2spec pebble eventsource fragments test-dashboard test-packages test-release test-world test-valkey shuttle lint fuzz bench-instructions deny crates compare compare-quick compare-hit compare-tls compare-idle compare-live compare-w1 compare-w2 compare-w3 compare-w4 compare-w4-client compare-w5 compare-bench compare-purges compare-push tools
 
 build:
 	cargo build --release --locked
@@ -28,6 +28,12 @@ TAG ?= microcache
 image: PACKAGES = /etc/ssl/certs/ca-certificates.crt:ca-certificates
 image: tools build
 	packaging/image/build target/release/microcache $(TAG)
+
+# The files of a release, built from the last commit, in target/dist: archive, Debian package, image, bill of materials, sums. Another C library, where
+# rustup has it: make release TARGET=x86_64-unknown-linux-musl
+release: PACKAGES = dpkg-shlibdeps:dpkg-dev strip:binutils git:git buildah:buildah /etc/ssl/certs/ca-certificates.crt:ca-certificates
+release: tools
+	packaging/release $(if $(TARGET),--target $(TARGET))
 
 # The daily loop: format, names and words, clippy, unit tests and laws. No servers, no browsers; three minutes once everything is built.
 check: tools
@@ -84,6 +90,18 @@ test-packages: PACKAGES = dpkg-shlibdeps:dpkg-dev systemd-analyze:systemd lintia
 test-packages: tools
 	packaging/test $(BINARY)
 
+# The files of `make release`, unpacked and run as users do. A second build, compared with the first: make test-release ARGS=--rebuild
+test-release: PACKAGES = dpkg-shlibdeps:dpkg-dev systemd-analyze:systemd lintian:lintian buildah:buildah strace:strace groff:groff pgrep:procps openssl:openssl pip3:python3-pip /usr/lib/python3/dist-packages/jsonschema:python3-jsonschema
+test-release: tools release
+	packaging/release-test $(ARGS)
+
+# Run before a release, in about two hours: what takes too long for `make test`, or needs other systems and applications.
+test-world: PACKAGES = /usr/sbin/debootstrap:debootstrap
+test-world: tools
+	$(MAKE) --no-print-directory test-release ARGS=--rebuild
+	$(MAKE) --no-print-directory crates
+	packaging/fresh
+
 # The dashboard in a real browser, before a server under load. What drives the browser comes from npm by its lock file, and is no part of
 # the program. New pictures for the documents: make test-dashboard SCREENSHOTS=$PWD/docs. BUILT: the tests have built the program.
 test-dashboard: PACKAGES = chromium:chromium
@@ -110,9 +128,9 @@ lint: tools deny
 	cargo clippy --manifest-path fuzz/Cargo.toml --no-default-features --target-dir target/fuzz -- -D warnings
 	cargo fmt --manifest-path compare/client-drivers/rust/Cargo.toml --check
 	cargo update --manifest-path compare/client-drivers/rust/Cargo.toml --workspace --locked --quiet
-	cc -Wall -Wextra -Werror -fsyntax-only compare/floor.c
+	cc -Wall -Wextra -Werror -fsyntax-only compare/floor.c packaging/static/names.c
 	for script in packaging/install packaging/secret packaging/debian/build packaging/image/build packaging/debian/postinst packaging/debian/prerm packaging/debian/postrm; do sh -n $$script || exit 1; done
-	for script in packaging/test compare/hit compare/tls compare/idle compare/live compare/push compare/w1 compare/w2 compare/w3 compare/w4 compare/w4-client compare/w5 compare/bench compare/purges crates/microcache/benches/process packaging/fresh; do python3 $$script --help >/dev/null || exit 1; done
+	for script in packaging/test packaging/release packaging/release-test packaging/sbom packaging/third-party compare/hit compare/tls compare/idle compare/live compare/push compare/w1 compare/w2 compare/w3 compare/w4 compare/w4-client compare/w5 compare/bench compare/purges crates/microcache/benches/process packaging/fresh; do python3 $$script --help >/dev/null || exit 1; done
 
 # What of it goes to crates.io: the caching client and what it stands on, packed and built from the packages. Cargo takes a package of
 # the same version for the same one, so that nothing may be left of the last time.

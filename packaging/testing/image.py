@@ -1,11 +1,9 @@
 """The image: made without a daemon, and run as an engine would, by a user who has no rights."""
 
 import os
-import socket
-import struct
-import threading
 
-from testing.machine import ROOT, Application, ends_well, is_cached, need, run, answers, until
+from testing.machine import ROOT, Application, answers, ends_well, is_cached, need, run, until
+from testing.names import Names
 
 ORIGIN, PORT = 3000, 8080
 NAME = "app.shop.test"
@@ -13,14 +11,16 @@ USER = "65532:65532"
 
 
 def mounted(machine):
-    """The file system of the image, built once."""
+    """The file system of the image, built once, unless it is unpacked from an archive: `machine.image`."""
     need("buildah")
     home = machine.folder / "image"
     options = ["--storage-driver", "vfs", "--root", str(home / "images"), "--runroot", str(home / "run")]
     if not home.exists():
         home.mkdir()
-        run(ROOT / "packaging/image/build", machine.binary, "microcache:test", env={**os.environ, "ENGINE": "buildah", "OPTIONS": " ".join(options)})
-        container = run("buildah", *options, "from", "--pull-never", "microcache:test").split()[-1]
+        image = machine.image or "microcache:test"
+        if not machine.image:
+            run(ROOT / "packaging/image/build", machine.binary, image, env={**os.environ, "ENGINE": "buildah", "OPTIONS": " ".join(options)})
+        container = run("buildah", *options, "from", *([] if machine.image else ["--pull-never"]), image).split()[-1]
         (home / "root").symlink_to(run("buildah", *options, "mount", container).split()[-1])
         # What an engine mounts into every container.
         run("mount", "--bind", "/proc", made(home / "root/proc"))
@@ -57,35 +57,8 @@ def runs_for_a_user_without_rights(machine):
 def finds_names(machine):
     """An application is called by a name there, which only DNS knows."""
     root = mounted(machine)
-    with Application(ORIGIN), Names():
+    with Application(ORIGIN), Names({NAME: ["127.0.0.1"]}):
         server = machine.start(in_it(root, "/usr/bin/microcache", "--listen", f"0.0.0.0:{PORT}", f"http://{NAME}:{ORIGIN}"))
         until(lambda: answers(PORT), server)
         is_cached(PORT)
         ends_well(server)
-
-
-class Names:
-    """A server of names, in these namespaces, that knows one: RFC 1035, section 4."""
-
-    def __enter__(self):
-        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self.socket.bind(("127.0.0.1", 53))
-        threading.Thread(target=self.serve, daemon=True).start()
-        return self
-
-    def __exit__(self, *_):
-        self.socket.close()
-
-    def serve(self):
-        wanted = b"".join(bytes([len(label)]) + label.encode() for label in NAME.split(".")) + b"\0"
-        while True:
-            try:
-                asked, who = self.socket.recvfrom(512)
-            except OSError:
-                return
-            question = asked[12:12 + len(wanted) + 4]
-            address = question.startswith(wanted) and question[len(wanted):] == b"\0\1\0\1"  # the type A, the class IN
-            code = 0x8180 if question.startswith(wanted) else 0x8183
-            head = asked[:2] + struct.pack(">HHHHH", code, 1, int(address), 0, 0)
-            record = b"\xc0\x0c" + struct.pack(">HHIH", 1, 1, 60, 4) + bytes([127, 0, 0, 1])
-            self.socket.sendto(head + question + (record if address else b""), who)

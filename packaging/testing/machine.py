@@ -28,6 +28,8 @@ class Machine:
 
     def __init__(self, folder, binary):
         self.folder, self.binary = folder, binary
+        # An archive of an image that was published; without one, an image is built.
+        self.image = None
         self.processes = []
         loopback_up()
         # In memory: not every file system can be the upper one.
@@ -109,18 +111,18 @@ def until(condition, process):
 
 
 def answers(port, path="/"):
-    """Whether somebody answers there."""
+    """Whether a server answers there."""
     try:
         return ask(port, path)[0] == 200
     except OSError:
         return False
 
 
-def ask(port, path="/"):
+def ask(port, path="/", method="GET", body=None, **headers):
     """The status of an answer, its Cache-Status, and its body."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT_SECONDS)
     try:
-        connection.request("GET", path)
+        connection.request(method, path, body, headers)
         answer = connection.getresponse()
         return answer.status, answer.headers.get("Cache-Status", ""), answer.read().decode()
     finally:
@@ -130,7 +132,7 @@ def ask(port, path="/"):
 class Application:
     """An application that says how long its page is good for."""
 
-    def __init__(self, port):
+    def __init__(self, port, host="127.0.0.1", tls=None):
         class Page(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
@@ -145,7 +147,12 @@ class Application:
             def log_message(self, *_):
                 pass
 
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Page)
+        class Server(http.server.ThreadingHTTPServer):
+            address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+
+        self.server = Server((host, port), Page)
+        if tls:
+            self.server.socket = tls.wrap_socket(self.server.socket, server_side=True)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def __enter__(self):
