@@ -9,9 +9,9 @@ use microcache_policy::status::CacheStatus;
 use microcache_policy::{FieldBlock, Fields, FieldsBuf, Millis, Network, OriginView, Rules, Span};
 
 use crate::body::Body;
-use crate::client::ClientConnection;
-use crate::interim::Interims;
 use crate::origin::Tunnel;
+use crate::origin::client::ClientConnection;
+use crate::origin::interim::Interims;
 use crate::outcome::Outcome;
 
 /// A borrowed request head, with all that a hit needs.

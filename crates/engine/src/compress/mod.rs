@@ -4,6 +4,8 @@
 #[cfg(feature = "compress")]
 mod codecs;
 #[cfg(feature = "compress")]
+pub(crate) mod decoded;
+#[cfg(feature = "compress")]
 mod deltas;
 #[cfg(not(feature = "compress"))]
 mod none;

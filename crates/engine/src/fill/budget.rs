@@ -4,7 +4,7 @@ use std::sync::Weak;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Fill;
-use crate::serve::Clients;
+use crate::request::serve::Clients;
 use crate::sync::Mutex;
 
 /// Bytes buffered for bodies under way, over all fills, beyond a free allowance per body.

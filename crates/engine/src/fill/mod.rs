@@ -6,6 +6,7 @@
 //! sets the pace until it has held up the others for too long.
 
 mod budget;
+pub mod pace;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,9 +21,9 @@ use tokio::time::Instant;
 
 pub(crate) use budget::FillBudget;
 use budget::FillCharge;
+use pace::{FREE, PROGRESS};
 
-use crate::frame::{BodyError, Frame};
-use crate::pace::{FREE, PROGRESS};
+use crate::body::frame::{BodyError, Frame};
 use crate::sync::{Mutex, WakerSlot, Wakers, wake};
 
 /// The lead, in bytes, that the fastest reader of an unstorable body may have over the slowest.

@@ -7,7 +7,7 @@ use microcache_policy::{AcceptClass, Fields, KeyBuf, Scheme, invalidate, says_ht
 
 use crate::cache::Scope;
 use crate::message::Request;
-use crate::serve::{Clients, Engine, key_as};
+use crate::request::serve::{Clients, Engine, key_as};
 
 impl Engine {
     /// Invalidates the target of a successful unsafe request, its same-origin `Location` and

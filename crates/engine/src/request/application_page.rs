@@ -6,8 +6,8 @@ use microcache_store::{Hit, Memory, Stored};
 
 use crate::body::Body;
 use crate::origin::{ExchangeTimes, OriginResponse};
-use crate::serve::Engine;
-use crate::store_response::{StorableHead, complete, judge};
+use crate::request::serve::Engine;
+use crate::request::store_response::{StorableHead, complete, judge};
 
 impl Engine {
     /// The page that the application has stored for this request, as if the origin had sent it

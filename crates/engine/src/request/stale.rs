@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::message::{Incoming, Response};
 use crate::outcome::Outcome;
-use crate::serve::{Clients, Engine, LookupContext};
+use crate::request::serve::{Clients, Engine, LookupContext};
 
 /// A search for a stale copy: its key, and the request it has to fit.
 #[derive(Clone, Copy)]

@@ -18,10 +18,10 @@ use bytes::Bytes;
 
 use crate::cache::MemoryLookup;
 use crate::cache::flight::ActiveFetch;
-use crate::encoded::unsuited;
-use crate::failure::NoResponse;
 use crate::message::{Incoming, Request, Response};
-use crate::serve::{
+use crate::request::encoded::unsuited;
+use crate::request::failure::NoResponse;
+use crate::request::serve::{
     Bypass, DirectFetch, Engine, FetchPlan, FetchReason, LookupContext, RequestMode, Served,
     Usability, key_of, mode_of, nothing_selected,
 };

@@ -18,18 +18,18 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::cache::flight::{Failure, FetchProgress, Leader, Role, SharedAnswer};
-use crate::failure::NoResponse;
-use crate::fetch::Fetch;
 use crate::message::{Incoming, Response};
 use crate::origin::{OriginError, Urgency};
 use crate::outcome::Outcome;
-use crate::respond::{CacheStatusInputs, Reusable, passed_on, usable_for};
-use crate::serve::{
+use crate::request::failure::NoResponse;
+use crate::request::fetch::Fetch;
+use crate::request::respond::{CacheStatusInputs, Reusable, passed_on, usable_for};
+use crate::request::serve::{
     Clients, CoalescedFetch, DirectFetch, Engine, FetchPlan, FetchReason, FetchSpec, LookupContext,
     Refresh, Served, answer_from,
 };
-use crate::stale::{StaleQuery, WaitOutcome};
-use crate::verdict::{Confirmation, FetchFailure, Verdict};
+use crate::request::stale::{StaleQuery, WaitOutcome};
+use crate::request::verdict::{Confirmation, FetchFailure, Verdict};
 
 /// Most lookups a waiter repeats because the fetch it joined brought another variant.
 const MAX_ROUNDS: usize = 4;

@@ -7,9 +7,9 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::cache::WatchTarget;
 #[cfg(feature = "compress")]
-use crate::decoded::decoded;
+use crate::compress::decoded::decoded;
 use crate::message::Request;
-use crate::serve::{Engine, RequestMode, Usability, key_of, mode_of};
+use crate::request::serve::{Engine, RequestMode, Usability, key_of, mode_of};
 
 /// The response in memory that would answer a request.
 #[derive(Clone)]

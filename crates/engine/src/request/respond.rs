@@ -8,8 +8,8 @@ use microcache_policy::{FieldBlock, Fields, FieldsBuf, Lifetime, RequestFacts, T
 use microcache_store::Hit;
 
 use crate::body::Body;
+use crate::body::FileReader;
 use crate::cache::flight::Filling;
-use crate::file::FileReader;
 use crate::fill::FillReader;
 use crate::message::Response;
 use crate::origin::OriginResponse;

@@ -15,12 +15,12 @@ use microcache_store::{ClaimGuard, Hit, Memory};
 use crate::body::Body;
 use crate::cache::ChangeKind;
 use crate::cache::flight::{Failure, Leader};
-use crate::fetch::Fetch;
 use crate::origin::{ExchangeTimes, OriginError, OriginRequest, OriginResponse};
-use crate::serve::{Engine, Route};
-use crate::store_response::{complete, judge};
-use crate::tier_lookup::TierLookup;
-use crate::verdict::{Confirmation, FetchFailure, Verdict};
+use crate::request::fetch::Fetch;
+use crate::request::serve::{Engine, Route};
+use crate::request::store_response::{complete, judge};
+use crate::request::tier_lookup::TierLookup;
+use crate::request::verdict::{Confirmation, FetchFailure, Verdict};
 
 /// The origin's answer to a fetch.
 enum OriginAnswer {

@@ -1,5 +1,8 @@
 //! The origin: its requests, responses and errors.
 
+pub(crate) mod client;
+pub(crate) mod interim;
+
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
@@ -15,8 +18,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use crate::audience::Audience;
 use crate::body::{Body, BodyError};
 use crate::cause::Cause;
-use crate::client::ClientConnection;
-use crate::interim::Interims;
+pub use client::ClientConnection;
+pub use interim::{Interim, Interims};
 
 /// A request to the origin. Its fields are end-to-end ones, plus `Expect`, `Upgrade` and those the
 /// proxy adds; `Host` and the framing fields are written by the connection.

@@ -21,13 +21,13 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 use crate::body::{Body, BodyError, Frame};
 use crate::cache::flight::{Filling, Leader};
 use crate::cache::{Cache, ChangeKind, tag_numbers};
-use crate::encoded::{confirmed, named_by_origin, note_compression, with_encodings_of};
 use crate::fill::{Fill, FillReader, PushResult, Unwanted};
 use crate::message::{Incoming, Response};
 use crate::origin::{ExchangeTimes, OriginResponse};
 use crate::outcome::Outcome;
-use crate::respond::{Reusable, usable_for};
-use crate::serve::{Clients, Engine, Route};
+use crate::request::encoded::{confirmed, named_by_origin, note_compression, with_encodings_of};
+use crate::request::respond::{Reusable, usable_for};
+use crate::request::serve::{Clients, Engine, Route};
 
 /// The time a program's fetch waits for a tier that takes no more of a large body, before it
 /// continues without storing.

@@ -15,14 +15,14 @@ use crate::audience::Audience;
 use crate::body::Body;
 use crate::cache::ChangeKind;
 use crate::cache::flight::{Failure, UnsharedFetch};
-use crate::failure::NoResponse;
 use crate::message::{Incoming, Response};
 use crate::origin::{ExchangeTimes, OriginError, OriginRequest, OriginResponse, RouteId, Urgency};
 use crate::outcome::Outcome;
-use crate::respond::passed_on;
-use crate::serve::{DirectFetch, Engine, FetchReason, Route};
-use crate::stale::{StaleQuery, WaitOutcome};
-use crate::store_response::{complete, judge};
+use crate::request::failure::NoResponse;
+use crate::request::respond::passed_on;
+use crate::request::serve::{DirectFetch, Engine, FetchReason, Route};
+use crate::request::stale::{StaleQuery, WaitOutcome};
+use crate::request::store_response::{complete, judge};
 
 impl Engine {
     /// Fetches directly, but serves a stale copy that is usable on errors once the origin takes

@@ -1,14 +1,17 @@
 //! Message bodies: empty, one piece, a file, a shared fill, or a stream.
 
+mod file;
+pub(crate) mod frame;
+
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use microcache_store::Hit;
 
-use crate::file::FileReader;
 use crate::fill::FillReader;
-pub use crate::frame::{BodyError, Frame};
+pub use file::FileReader;
+pub use frame::{BodyError, Frame};
 
 /// A source of body frames.
 pub trait Source: Send + Sync {

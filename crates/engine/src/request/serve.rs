@@ -19,12 +19,12 @@ use microcache_store::{Hit, Key, MemoryLimits, Tiers};
 
 use crate::cache::flight::{Failure, FlightLimits};
 use crate::cache::{Cache, MemoryLookup, Scope};
-use crate::failure::NoResponse;
 use crate::fill::FillBudget;
 use crate::message::{Request, Response};
 use crate::origin::{Origin, RouteId};
 use crate::outcome::Outcome;
-use crate::respond::{CacheStatusInputs, Reusable};
+use crate::request::failure::NoResponse;
+use crate::request::respond::{CacheStatusInputs, Reusable};
 use microcache_store::Clock;
 
 /// The operator's settings for a set of requests.

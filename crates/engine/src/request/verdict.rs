@@ -6,7 +6,7 @@ use microcache_store::{Hit, TagNumbers};
 use crate::cache::Cache;
 use crate::cache::flight::{Failure, FetchProgress, Leader, SharedAnswer};
 use crate::origin::OriginResponse;
-use crate::store_response::LeaderResponse;
+use crate::request::store_response::LeaderResponse;
 
 /// The result of a fetch, as the leader gets it.
 pub(crate) enum Verdict {

@@ -9,10 +9,12 @@ use tokio::time::{Instant, sleep};
 
 use crate::cache::flight::Leader;
 use crate::cache::{TierHit, TierScope, TierSearch};
-use crate::fetch::Fetch;
 use crate::message::{Incoming, Request, Response};
 use crate::origin::Urgency;
-use crate::serve::{Engine, FetchSpec, LookupContext, Refresh, answer_from, facts_of, key_of};
+use crate::request::fetch::Fetch;
+use crate::request::serve::{
+    Engine, FetchSpec, LookupContext, Refresh, answer_from, facts_of, key_of,
+};
 
 /// The pause before the first retry while another process fetches; it doubles with each retry.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);

@@ -9,8 +9,8 @@ use tokio::sync::oneshot;
 use crate::cache::flight::Leader;
 use crate::message::Incoming;
 use crate::origin::Urgency;
-use crate::serve::Engine;
-use crate::verdict::Verdict;
+use crate::request::serve::Engine;
+use crate::request::verdict::Verdict;
 
 /// A coalesced fetch.
 pub(crate) struct Fetch {

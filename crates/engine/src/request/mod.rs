@@ -1,0 +1,18 @@
+//! The steps of a request, a file each. [`serve`] has them in order.
+
+mod application_page;
+mod coalesce;
+mod direct;
+pub(crate) mod encoded;
+pub(crate) mod failure;
+mod fetch;
+mod invalidate;
+mod lead;
+mod respond;
+pub mod serve;
+mod stale;
+mod store_response;
+mod tier_lookup;
+mod verdict;
+
+pub use failure::NoResponse;
