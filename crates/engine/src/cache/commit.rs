@@ -151,7 +151,7 @@ impl Cache {
         let newest = self.rules.newest();
         let is_current = !self.is_purged_since(leader, &stored.tags);
         if is_current {
-            stored.set_purges_checked(newest);
+            newest.note_checked(stored);
         }
         is_current
     }

@@ -26,9 +26,10 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
 use super::Cache;
+use super::logs::LogPlace;
 use super::purge::NotWritten;
 use super::rule::{Rule, Scope, Strength};
-use super::rules::Places;
+use super::rules::RulePlaces;
 
 /// The interval between two reads of the log.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -89,10 +90,10 @@ struct Doubt {
     moment: u64,
 }
 
-/// A gap in a copy: records before this position may be missing.
+/// A gap in a copy: records before this place may be missing.
 #[derive(Clone, Copy, Debug)]
 struct Gap {
-    position: u64,
+    place: LogPlace,
     noticed: u64,
     since: Instant,
     /// Records are certainly lost, as this process had already read the copy before.
@@ -323,15 +324,13 @@ impl Cache {
             }
             // A record in a newer format may cover anything.
             let rule = Rule::decode(&record, &Epoch::now()).unwrap_or_else(|| self.everything());
-            let mut places = Places::default();
-            places[copy] = Some(place(position));
-            self.add_rule(&rule, places);
+            self.add_rule(&rule, RulePlaces::in_copy(copy, place(position)));
             let mut queued = self.fleet.copies[copy].queued.lock();
             queued.retain(|queued| queued.id != rule.id);
         }
-        if let Some(position) = gap {
+        if let Some(place) = gap {
             let mut doubt = self.fleet.doubt.lock();
-            doubt.note_gap(copy, position, is_loss);
+            doubt.note_gap(copy, place, is_loss);
             drop(doubt);
             self.fleet.queue_again(copy);
         }
@@ -346,7 +345,7 @@ impl Cache {
         if let Some(since) = doubt.since() {
             let places = doubt.places();
             let may_say =
-                |copy: usize| places[copy].is_none() && !self.fleet.copies[copy].is_down();
+                |copy: usize| places.get(copy).is_none() && !self.fleet.copies[copy].is_down();
             if since.elapsed() < DOUBT && (0..self.log_copies()).any(may_say) {
                 return;
             }
@@ -389,9 +388,9 @@ impl Doubt {
         self.moment
     }
 
-    fn note_gap(&mut self, copy: usize, position: u64, is_loss: bool) {
+    fn note_gap(&mut self, copy: usize, place: LogPlace, is_loss: bool) {
         self.gaps[copy] = Some(Gap {
-            position,
+            place,
             noticed: self.next_moment(),
             since: Instant::now(),
             is_loss,
@@ -412,14 +411,14 @@ impl Doubt {
         self.gaps.iter().flatten().map(|gap| gap.since).min()
     }
 
-    /// The position in each copy from which no record is missing; `None` for a copy not read to its
+    /// The place in each copy from which no record is missing; `None` for a copy not read to its
     /// end since the newest gap was noticed.
-    fn places(&self) -> Places {
+    fn places(&self) -> RulePlaces {
         let newest = self.gaps.iter().flatten().map(|gap| gap.noticed).max();
-        std::array::from_fn(|copy| {
+        RulePlaces::new(std::array::from_fn(|copy| {
             let gap = self.gaps[copy]?;
             let is_current = Some(gap.noticed.max(self.read_from[copy])) >= newest;
-            is_current.then_some(gap.position)
-        })
+            is_current.then_some(gap.place)
+        }))
     }
 }

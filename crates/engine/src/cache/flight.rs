@@ -19,7 +19,7 @@ use microcache_store::{Hit, Key, KeyUpdate, LogPositions, TagNumbers};
 use tokio::time::Instant;
 
 use super::rule::RuleSubject;
-use super::rules::{PurgeRules, PurgesKnown};
+use super::rules::{PurgeRules, PurgesKnown, RuleNumber};
 use crate::audience::{Audience, Seat};
 use crate::fill::Fill;
 use crate::holdings::Holdings;
@@ -551,7 +551,7 @@ impl Leader {
     }
 
     /// The number of the newest purge rule when the fetch began.
-    pub(crate) fn since(&self) -> u64 {
+    pub(crate) fn since(&self) -> RuleNumber {
         self.flight.known.number
     }
 

@@ -5,7 +5,7 @@ use microcache_store::{Epoch, TierError};
 
 use super::Cache;
 use super::rule::Rule;
-use super::rules::Places;
+use super::rules::RulePlaces;
 
 /// The rules read from the journal at the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl Cache {
                     let at = rule.at;
                     self.queue_for_fleet(&rule);
                     loaded.rules +=
-                        usize::from(self.rules.add(rule, at, Places::default()).is_some());
+                        usize::from(self.rules.add(rule, at, RulePlaces::default()).is_some());
                 }
                 None => loaded.is_damaged = true,
             }

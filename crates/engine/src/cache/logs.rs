@@ -9,12 +9,22 @@ use std::collections::VecDeque;
 
 use microcache_store::{count_in_log, in_log, log_number};
 
+/// A position in this process's order of logs; 0 is before all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct LogPlace(u64);
+
+impl LogPlace {
+    pub(crate) const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
 /// The most logs remembered per copy.
 const MAX_LOGS: usize = 64;
 
 /// The successive logs of one copy.
 #[derive(Debug, Default)]
-pub(super) struct LogHistory {
+pub(crate) struct LogHistory {
     /// The newest last.
     seen: VecDeque<KnownLog>,
     /// The number of the newest log, counted from 1.
@@ -52,26 +62,28 @@ impl LogHistory {
     }
 
     /// The place of a position in the log that is read now.
-    pub(super) fn place(&self, position: u64) -> u64 {
-        in_log(self.number, count_in_log(position))
+    pub(crate) fn place(&self, position: u64) -> LogPlace {
+        LogPlace(in_log(self.number, count_in_log(position)))
     }
 
-    /// The position in this process's order of logs; 0 if the log is unknown or ambiguous.
-    pub(super) fn worth(&self, position: u64) -> u64 {
+    /// The place of any position; before all if its log is unknown or ambiguous.
+    pub(super) fn worth(&self, position: u64) -> LogPlace {
         let log = log_number(position);
         if log == 0 {
             // In no log, and before all.
-            return position;
+            return LogPlace(position);
         }
         let seen = self.seen.iter().find(|seen| seen.log == log);
-        seen.filter(|seen| !seen.is_ambiguous)
-            .map_or(0, |seen| in_log(seen.number, count_in_log(position)))
+        let seen = seen.filter(|seen| !seen.is_ambiguous);
+        LogPlace(seen.map_or(0, |seen| in_log(seen.number, count_in_log(position))))
     }
 }
 
 #[cfg(all(test, not(shuttle)))]
 mod tests {
     use super::*;
+
+    const NOWHERE: LogPlace = LogPlace(0);
 
     #[test]
     fn of_two_logs_the_one_that_came_later_counts_for_more_whatever_their_numbers() {
@@ -80,7 +92,7 @@ mod tests {
             let (old, new) = (in_log(first, 1000), in_log(second, 1));
             logs.note(old);
             assert_eq!(logs.worth(old), logs.place(old));
-            assert_eq!(logs.worth(new), 0, "nobody has seen it");
+            assert_eq!(logs.worth(new), NOWHERE, "nobody has seen it");
             let old_place = logs.place(old);
             logs.note(new);
             assert!(logs.worth(new) > old_place);
@@ -95,8 +107,8 @@ mod tests {
         for log in [7, 9, 7] {
             logs.note(in_log(log, 5));
         }
-        assert_eq!(logs.worth(in_log(7, 5)), 0);
-        assert!(logs.worth(in_log(9, 5)) > 0);
+        assert_eq!(logs.worth(in_log(7, 5)), NOWHERE);
+        assert!(logs.worth(in_log(9, 5)) > NOWHERE);
         assert!(logs.place(in_log(7, 5)) > logs.worth(in_log(9, 1000)));
     }
 
@@ -107,7 +119,7 @@ mod tests {
             logs.note(in_log(log, 5));
         }
         assert_eq!(logs.seen.len(), MAX_LOGS);
-        assert_eq!(logs.worth(in_log(1, 5)), 0);
-        assert!(logs.worth(in_log(2, 5)) > 0);
+        assert_eq!(logs.worth(in_log(1, 5)), NOWHERE);
+        assert!(logs.worth(in_log(2, 5)) > NOWHERE);
     }
 }

@@ -8,6 +8,7 @@ use microcache_store::{Hit, Object, Stored};
 
 use super::Cache;
 use super::rule::{RuleSubject, variant_number};
+use super::rules::RuleNumber;
 
 /// The result of a memory lookup.
 pub(crate) enum MemoryLookup {
@@ -60,7 +61,9 @@ impl Cache {
                 self.purge_key(key);
                 MemoryLookup::Nothing
             }
-            Ok(hit) if hit.purges_checked() == self.rules.newest() => MemoryLookup::Response(hit),
+            Ok(hit) if RuleNumber::checked(&hit) == self.rules.newest() => {
+                MemoryLookup::Response(hit)
+            }
             Ok(hit) => self.held_against_rules(hit, key, request, now),
             // Its file was closed: the entry has to be searched for in the tier again.
             Err(object) if object.has_lost_a_file() => {
@@ -83,8 +86,8 @@ impl Cache {
     ) -> MemoryLookup {
         let newest = self.rules.newest();
         let held = RuleSubject::stored(key, &hit);
-        if self.covered(held, hit.purges_checked()).is_none() {
-            hit.set_purges_checked(newest);
+        if self.covered(held, RuleNumber::checked(&hit)).is_none() {
+            newest.note_checked(&hit);
             return MemoryLookup::Response(hit);
         }
         self.revise(&key.into());
@@ -93,7 +96,7 @@ impl Cache {
             .get(key)
             .map(|object| object.select(request, now))
         {
-            Some(Ok(hit)) if hit.purges_checked() >= newest => MemoryLookup::Response(hit),
+            Some(Ok(hit)) if RuleNumber::checked(&hit) >= newest => MemoryLookup::Response(hit),
             // A fetch that began before has just stored it.
             Some(Ok(_)) | None => MemoryLookup::Nothing,
             Some(Err(object)) => MemoryLookup::Key(object),

@@ -53,7 +53,6 @@ mod shuttle;
 mod testing;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use microcache_store::{Key, Memory, MemoryLimits, MemoryStats, TierError, TierReport, Tiers};
 
@@ -66,7 +65,7 @@ use flight::{ActiveFetch, FlightLimits, Flights};
 use marks::Marks;
 use microcache_store::Clock;
 use purges::Purges;
-use rules::PurgeRules;
+use rules::{PurgeRules, SharedRuleNumber};
 use url_notes::UrlNotes;
 
 pub use changes::{
@@ -105,7 +104,7 @@ pub struct Cache {
     /// Notified when a rule has to be swept.
     unswept: Notify,
     /// The rule number up to which memory was swept.
-    swept_through: AtomicU64,
+    swept_through: SharedRuleNumber,
     /// Held while writing the journal of rules.
     journal: tokio::sync::Mutex<()>,
     clock: Clock,
@@ -136,7 +135,7 @@ impl Cache {
             urls: UrlNotes::new(),
             changes: Arc::default(),
             unswept: Notify::new(),
-            swept_through: AtomicU64::new(0),
+            swept_through: SharedRuleNumber::default(),
             journal: tokio::sync::Mutex::default(),
             clock,
         }

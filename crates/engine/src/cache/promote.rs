@@ -178,7 +178,7 @@ impl Cache {
         let newest = self.rules.newest();
         let (at, purges_known) = (stored.began, stored.purges_known());
         let covered = self.covered_in_tier(RuleSubject::stored(key, stored), key, at, purges_known);
-        stored.set_purges_checked(newest);
+        newest.note_checked(stored);
         if let Some(Covered::Soft(at)) = covered {
             stored.lifetime.expire(at);
         }

@@ -1,6 +1,5 @@
 //! Purge: removes entries from memory and the tiers, such that no earlier fetch brings them back.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use microcache_policy::tags::MAX_TAGS;
@@ -12,7 +11,7 @@ use super::Cache;
 use super::changes::ChangeKind;
 use super::flight::Leader;
 use super::rule::{Rule, RuleSubject, Scope, Strength};
-use super::rules::{Covered, Places};
+use super::rules::{Covered, RuleNumber, RulePlaces};
 
 /// The longest time an unsafe request waits until invalidated entries have left the tiers. After
 /// its response no other process and no restart brings them back, and entries fetched next are not
@@ -104,7 +103,7 @@ impl Cache {
 
     /// Applies a purge issued by another process, which also publishes it.
     pub fn apply_purge(&self, rule: &Rule) {
-        self.add_rule(rule, Places::default());
+        self.add_rule(rule, RulePlaces::default());
     }
 
     /// Issues a purge, in effect from now on.
@@ -115,14 +114,14 @@ impl Cache {
             strength,
             at: self.clock.now(),
         };
-        self.add_rule(&rule, Places::default());
+        self.add_rule(&rule, RulePlaces::default());
         self.queue_for_fleet(&rule);
         rule
     }
 
     /// Puts a purge into effect, with its known places in the shared log. In memory it covers
     /// fetches that began before this moment: purging too much only costs a fetch.
-    pub(super) fn add_rule(&self, rule: &Rule, places: Places) {
+    pub(super) fn add_rule(&self, rule: &Rule, places: RulePlaces) {
         let now = self.clock.now();
         if self.rules.add(rule.clone(), now, places).is_some() {
             self.changes.notify_rule(rule);
@@ -134,7 +133,7 @@ impl Cache {
     /// complete.
     pub fn progress(&self, id: u64) -> Option<RuleProgress> {
         // In this order: a hit counted later belongs to a sweep that has not ended.
-        let swept_through = self.swept_through.load(Ordering::Acquire);
+        let swept_through = self.swept_through.get();
         let (rule, number, entries) = self.rules.hits(id)?;
         Some(RuleProgress {
             rule,
@@ -156,7 +155,7 @@ impl Cache {
     /// Returns true if a rule issued since the response was last checked purges it.
     pub(crate) fn is_purged(&self, key: &[u8], response: &Stored) -> bool {
         let held = RuleSubject::stored(key, response);
-        let covered = self.covered(held, response.purges_checked());
+        let covered = self.covered(held, RuleNumber::checked(response));
         covered == Some(Covered::Hard)
     }
 
@@ -168,7 +167,7 @@ impl Cache {
     }
 
     /// The effect of the rules issued after number `since` on an entry.
-    pub(super) fn covered(&self, held: RuleSubject<'_>, since: u64) -> Option<Covered> {
+    pub(super) fn covered(&self, held: RuleSubject<'_>, since: RuleNumber) -> Option<Covered> {
         self.rules.covers_since(held, since)
     }
 

@@ -1,7 +1,6 @@
 //! The sweep: removes entries covered by purge rules in the background, so that the rules can be
 //! dropped.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use microcache_policy::Millis;
@@ -11,7 +10,7 @@ use tokio::time::{sleep, timeout};
 use super::Cache;
 use super::changes::ChangeKind;
 use super::rule::{EntryNames, RuleSubject};
-use super::rules::{Covered, Since};
+use super::rules::{Covered, RuleNumber, Since};
 
 /// The shortest time, in milliseconds, that a rule is kept, swept or not: a fetch that began before
 /// it and is still under way is then judged by the rule's scope, not by its age.
@@ -49,7 +48,7 @@ impl Cache {
     pub async fn sweep(&self) {
         let newest = self.rules.newest();
         self.sweep_memory(newest).await;
-        self.swept_through.fetch_max(newest, Ordering::Release);
+        self.swept_through.raise(newest);
         let Some(number) = self.forgettable() else {
             return;
         };
@@ -69,17 +68,18 @@ impl Cache {
     }
 
     /// The newest rule that has been in effect for long enough to be dropped.
-    fn forgettable(&self) -> Option<u64> {
+    fn forgettable(&self) -> Option<RuleNumber> {
         let now = self.clock.now();
         let hard = self.rules.newest_at(now.before(RULES_KEPT))?;
-        let soft = self.rules.newest_at(now.before(SOFT_KEPT)).unwrap_or(0);
+        let soft = self.rules.newest_at(now.before(SOFT_KEPT));
+        let soft = soft.unwrap_or(RuleNumber::NONE);
         let first_soft = self.rules.first_soft_after(soft);
-        Some(first_soft.map_or(hard, |first| hard.min(first - 1)))
+        Some(first_soft.map_or(hard, |first| hard.min(first.previous())))
     }
 
-    async fn sweep_memory(&self, swept: u64) {
+    async fn sweep_memory(&self, swept: RuleNumber) {
         for (number, (key, object)) in self.memory.entries().enumerate() {
-            let is_behind = |one: &Stored| one.purges_checked() < swept;
+            let is_behind = |one: &Stored| RuleNumber::checked(one) < swept;
             if object.variants().iter().any(is_behind) {
                 self.revise(&key);
             }
@@ -129,11 +129,12 @@ impl Cache {
         let newest = self.rules.newest();
         self.memory.revise(key, |one| {
             let held = RuleSubject::stored(key, one);
-            let covered = self.covered(held, one.purges_checked());
+            let checked = RuleNumber::checked(one);
+            let covered = self.covered(held, checked);
             if covered.is_some() {
-                self.rules.note_hit(held, one.purges_checked());
+                self.rules.note_hit(held, checked);
             }
-            one.set_purges_checked(newest);
+            newest.note_checked(one);
             match covered {
                 None => Revision::Keep,
                 Some(Covered::Soft(at)) => {

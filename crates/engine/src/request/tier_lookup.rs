@@ -46,7 +46,7 @@ impl Engine {
                 // It is not written to the tiers, where other processes find it just as this one
                 // has, so the claim is released. It was read after these rules, so they do not
                 // cover it.
-                hit.set_purges_checked(leader.since());
+                leader.since().note_checked(&hit);
                 self.cache.promote(leader, &hit, &self.origin_view(fetch));
                 TierLookup::Found(hit, Detail::MemcachedPage)
             }
