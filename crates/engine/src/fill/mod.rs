@@ -7,6 +7,7 @@
 
 mod budget;
 pub mod pace;
+mod pump;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use tokio::time::Instant;
 pub(crate) use budget::FillBudget;
 use budget::FillCharge;
 use pace::{FREE, PROGRESS};
+pub(crate) use pump::FillPump;
 
 use crate::body::frame::{BodyError, Frame};
 use crate::sync::{Mutex, WakerSlot, Wakers, wake};

@@ -15,6 +15,7 @@ use crate::audience::Audience;
 use crate::body::Body;
 use crate::cache::ChangeKind;
 use crate::cache::flight::{Failure, UnsharedFetch};
+use crate::fill::FillPump;
 use crate::message::{Incoming, Response};
 use crate::origin::{ExchangeTimes, OriginError, OriginRequest, OriginResponse, RouteId, Urgency};
 use crate::outcome::Outcome;
@@ -216,7 +217,11 @@ impl Engine {
                 self.begin_fill(&leader, route, response, keepable, incoming, times.began);
             let filling = Arc::clone(&copy.filling);
             let (engine, number) = (Arc::clone(self), why.route);
-            tokio::spawn(async move { engine.fill(leader, &filling, body, number, None).await });
+            tokio::spawn(async move {
+                let route = &engine.routes[number];
+                let pump = FillPump::new(&engine, route, leader, &filling, None);
+                pump.run(body).await;
+            });
             return copy.respond(
                 incoming.fields.fields(),
                 facts,

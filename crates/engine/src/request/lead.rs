@@ -15,6 +15,7 @@ use microcache_store::{ClaimGuard, Hit, Memory};
 use crate::body::Body;
 use crate::cache::ChangeKind;
 use crate::cache::flight::{Failure, Leader};
+use crate::fill::FillPump;
 use crate::origin::{ExchangeTimes, OriginError, OriginRequest, OriginResponse};
 use crate::request::fetch::Fetch;
 use crate::request::serve::{Engine, Route};
@@ -102,9 +103,9 @@ impl Engine {
                 let view = filling.leader_request.origin_view(&route.rules);
                 self.cache
                     .learn(&leader, filling.key_update(&route.rules), &view);
-                let number = fetch.route;
                 fetch.conclude(self, &leader, Verdict::Storable(copy));
-                self.fill(leader, &filling, body, number, claimed).await;
+                let pump = FillPump::new(self, route, leader, &filling, claimed);
+                pump.run(body).await;
             }
             Err(why) => {
                 self.give_claim_up(&leader, &fetch, claimed);
