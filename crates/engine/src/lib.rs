@@ -1,19 +1,19 @@
 //! The path of one request through the cache. [`serve`] is the place to start reading.
 //!
 //! [`Engine::serve`] does everything that needs no waiting: route, request facts, key, lookup, verdict, and a
-//! look at what the nearest tier can return at once. The result is one of these:
+//! look at what the nearest tier can return at once. The result is one of these, whose steps are the files of `request`:
 //!
 //! - **Hit**: `respond` applies conditional requests, ranges and HEAD; `encoded` selects a content coding among those that
 //!   `compress` has made on its own threads.
 //! - **Stale**: the same response at once, and one background refresh (`stale`).
 //! - **Miss**: `coalesce` enters the table of fetches ([`cache::flight`]) as leader or waiter. A leader's fetch is a task of its
 //!   own (`lead`), so it survives its client; `audience` and `holdings` bound the waiters of one address. The tiers are
-//!   looked up first (`tier_lookup`). A storable response becomes a fill (`fill`), which all waiters read while it
-//!   arrives, and which `store_response` commits when it is complete. A response that must not be shared goes to the
-//!   leader alone.
+//!   looked up first (`tier_lookup`). A storable response (`store_response`) becomes a fill (`fill`), which all waiters
+//!   read while it arrives, and which its pump commits when it is complete. A response that must not be shared goes to
+//!   the leader alone.
 //! - **Pass**: `direct` sends the request on and streams both ways; `invalidate` removes what unsafe methods change.
 //!
-//! All state belongs to [`cache::Cache`], whose module documentation has the invariants and the order of locks. `explain`
+//! All state belongs to [`cache::Cache`], whose module documentation has the invariants and the order of locks. `inspect`
 //! takes the same steps without effects, by the same functions.
 
 mod audience;

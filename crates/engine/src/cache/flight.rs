@@ -1,5 +1,5 @@
-//! The table of fetches under way: one leader per key and selection, the waiters, and their
-//! progress.
+//! The table of fetches under way: one leader per key and selection, the waiters, and the outcome
+//! they wait for.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -27,12 +27,9 @@ use crate::message::LeaderRequest;
 use crate::origin::OriginError;
 use crate::sync::{Mutex, MutexGuard, WakerSlot, Wakers, wake};
 
-/// The progress of a fetch, as its waiters see it.
-#[derive(Clone, Debug, Default)]
-pub enum FetchProgress {
-    /// No answer yet.
-    #[default]
-    Waiting,
+/// The outcome of a fetch, as its waiters see it.
+#[derive(Clone, Debug)]
+pub enum FetchOutcome {
     /// A shareable answer, and the time at which it arrived.
     Answer(SharedAnswer, Time),
     /// The answer is in the cache: look up again.
@@ -43,8 +40,6 @@ pub enum FetchProgress {
     Refused,
     /// A failure, with a stale copy if one is usable.
     Failed(Failure, Option<Hit>),
-    /// Displaced: too many requests of its address wait.
-    GivesWay,
 }
 
 /// The reason a fetch brought nothing to share.
@@ -93,7 +88,7 @@ impl Filling {
 
 impl SharedAnswer {
     /// The purge tags of the answer.
-    fn tags(&self) -> &TagNumbers {
+    pub(crate) fn tags(&self) -> &TagNumbers {
         match self {
             Self::Filling(filling) => &filling.tags,
             Self::Confirmed(hit) | Self::Found(hit, _) => &hit.tags,
@@ -218,7 +213,7 @@ struct Flight {
 
 #[derive(Debug, Default)]
 struct FlightState {
-    progress: FetchProgress,
+    outcome: Option<FetchOutcome>,
     waiters: Wakers,
     /// The key was purged after this fetch began: its response must not be stored.
     purged: bool,
@@ -505,8 +500,8 @@ impl Flight {
     fn is_covered(&self, key: &[u8], rules: &PurgeRules) -> bool {
         let state = self.state.lock();
         let none = TagNumbers::default();
-        let tags = match &state.progress {
-            FetchProgress::Answer(answer, _) => answer.tags(),
+        let tags = match &state.outcome {
+            Some(FetchOutcome::Answer(answer, _)) => answer.tags(),
             _ => &none,
         };
         let held = RuleSubject::fetch(key, tags);
@@ -560,14 +555,14 @@ impl Leader {
         self.flight.known.positions
     }
 
-    /// Publishes progress to all waiters. Later requests join only if there is an answer, until the
-    /// leader is done; otherwise the next one leads a new fetch.
-    pub fn publish(&self, progress: FetchProgress) {
-        if !matches!(progress, FetchProgress::Answer(..)) {
+    /// Publishes the outcome to all waiters. Later requests join only if there is an answer, until
+    /// the leader is done; otherwise the next one leads a new fetch.
+    pub fn publish(&self, outcome: FetchOutcome) {
+        if !matches!(outcome, FetchOutcome::Answer(..)) {
             self.leave_table();
         }
         let mut state = self.flight.state.lock();
-        state.progress = progress;
+        state.outcome = Some(outcome);
         let wakers = state.waiters.take_all();
         drop(state);
         wake(wakers);
@@ -624,8 +619,8 @@ impl Leader {
 impl Drop for Leader {
     fn drop(&mut self) {
         self.leave_table();
-        if matches!(self.flight.state.lock().progress, FetchProgress::Waiting) {
-            self.publish(FetchProgress::Failed(Failure::Abandoned, None));
+        if self.flight.state.lock().outcome.is_none() {
+            self.publish(FetchOutcome::Failed(Failure::Abandoned, None));
         }
     }
 }
@@ -703,7 +698,8 @@ impl FlightShard {
     }
 }
 
-/// A waiter's place in a fetch. Resolves once the fetch has progress to report.
+/// A waiter's place in a fetch. Resolves to the fetch's outcome; to `None` once the waiter is
+/// displaced, as too many requests of its address wait.
 #[derive(Debug)]
 pub struct WaitTicket {
     flight: Arc<Flight>,
@@ -727,17 +723,16 @@ impl WaitTicket {
 }
 
 impl Future for WaitTicket {
-    type Output = FetchProgress;
+    type Output = Option<FetchOutcome>;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<FetchProgress> {
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<FetchOutcome>> {
         let mut state = self.flight.state.lock();
-        match &state.progress {
-            FetchProgress::Waiting => state.waiters.wait(self.place, cx.waker()),
-            progress => return Poll::Ready(progress.clone()),
+        if let Some(outcome) = &state.outcome {
+            return Poll::Ready(Some(outcome.clone()));
         }
+        state.waiters.wait(self.place, cx.waker());
         drop(state);
-        let gives_way = self.seat.poll_gives_way(cx);
-        gives_way.map(|()| FetchProgress::GivesWay)
+        self.seat.poll_gives_way(cx).map(|()| None)
     }
 }
 

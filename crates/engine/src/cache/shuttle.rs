@@ -10,7 +10,7 @@ use bytes::Bytes;
 use microcache_policy::{Network, Rules, Scheme};
 use microcache_store::{Key, Stored, Tiers};
 
-use super::flight::{Failure, FetchProgress, Flights, Leader, Role};
+use super::flight::{Failure, FetchOutcome, Flights, Leader, Role};
 use super::testing::{FLIGHTS, cache, key_of, stored, view};
 use super::{Cache, ChangeKind, Scope, Strength};
 use microcache_store::Clock;
@@ -41,13 +41,13 @@ fn in_threads(flights: &Arc<Flights>, work: impl Fn(&Arc<Flights>) + Sync) {
 }
 
 /// Leads or waits; a waiter that is never notified hangs here, and shuttle reports it.
-fn enter(flights: &Arc<Flights>, lead: impl FnOnce(Leader)) -> Option<FetchProgress> {
+fn enter(flights: &Arc<Flights>, lead: impl FnOnce(Leader)) -> Option<FetchOutcome> {
     match flights.enter(&key(), b"", Some(Network::from_bits(1))) {
         Role::Lead(leader) => {
             lead(leader);
             None
         }
-        Role::Join(ticket) => Some(future::block_on(ticket)),
+        Role::Join(ticket) => future::block_on(ticket),
         Role::Full => panic!("no bound is near"),
     }
 }
@@ -61,9 +61,9 @@ fn only_one_leads_at_a_time_and_everyone_is_told() {
                 assert_eq!(leading.fetch_add(1, Ordering::SeqCst), 0, "two lead");
                 thread::yield_now();
                 leading.fetch_sub(1, Ordering::SeqCst);
-                leader.publish(FetchProgress::Released);
+                leader.publish(FetchOutcome::Released);
             });
-            assert!(matches!(told, None | Some(FetchProgress::Released)));
+            assert!(matches!(told, None | Some(FetchOutcome::Released)));
         });
     });
 }
@@ -75,14 +75,14 @@ fn after_a_failure_one_of_those_who_waited_leads() {
         in_threads(flights, |flights| {
             let lead = |leader: Leader| {
                 if fetches.fetch_add(1, Ordering::SeqCst) == 0 {
-                    leader.publish(FetchProgress::Failed(Failure::Abandoned, None));
+                    leader.publish(FetchOutcome::Failed(Failure::Abandoned, None));
                 } else {
-                    leader.publish(FetchProgress::Released);
+                    leader.publish(FetchOutcome::Released);
                 }
             };
-            if let Some(FetchProgress::Failed(..)) = enter(flights, lead) {
+            if let Some(FetchOutcome::Failed(..)) = enter(flights, lead) {
                 let told = enter(flights, lead);
-                assert!(matches!(told, None | Some(FetchProgress::Released)));
+                assert!(matches!(told, None | Some(FetchOutcome::Released)));
             }
         });
         assert!(fetches.load(Ordering::SeqCst) <= 3);
@@ -96,7 +96,7 @@ fn a_leader_that_vanishes_is_a_failure() {
             let told = enter(flights, drop);
             assert!(matches!(
                 told,
-                None | Some(FetchProgress::Failed(Failure::Abandoned, None))
+                None | Some(FetchOutcome::Failed(Failure::Abandoned, None))
             ));
         });
     });
@@ -154,13 +154,13 @@ fn a_lone_fetch_outlives_purges_of_other_keys() {
 fn after_a_refusal_one_of_those_who_waited_leads() {
     check(|flights| {
         in_threads(flights, |flights| {
-            let told = enter(flights, |leader| leader.publish(FetchProgress::Refused));
+            let told = enter(flights, |leader| leader.publish(FetchOutcome::Refused));
             if told.is_some() {
-                assert!(matches!(told, Some(FetchProgress::Refused)));
-                let told = enter(flights, |leader| leader.publish(FetchProgress::Released));
+                assert!(matches!(told, Some(FetchOutcome::Refused)));
+                let told = enter(flights, |leader| leader.publish(FetchOutcome::Released));
                 assert!(matches!(
                     told,
-                    None | Some(FetchProgress::Refused | FetchProgress::Released)
+                    None | Some(FetchOutcome::Refused | FetchOutcome::Released)
                 ));
             }
         });
@@ -172,7 +172,7 @@ fn a_waiter_that_leaves_takes_nothing_along() {
     check(|flights| {
         in_threads(flights, |flights| {
             match flights.enter(&key(), b"", Some(Network::from_bits(1))) {
-                Role::Lead(leader) => leader.publish(FetchProgress::Released),
+                Role::Lead(leader) => leader.publish(FetchOutcome::Released),
                 Role::Join(ticket) => drop(ticket),
                 Role::Full => panic!("no bound is near"),
             }

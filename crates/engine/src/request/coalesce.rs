@@ -17,7 +17,7 @@ use microcache_store::Hit;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::cache::flight::{Failure, FetchProgress, Leader, Role, SharedAnswer};
+use crate::cache::flight::{Failure, FetchOutcome, Leader, Role, SharedAnswer};
 use crate::message::{Incoming, Response};
 use crate::origin::{OriginError, Urgency};
 use crate::outcome::Outcome;
@@ -29,7 +29,7 @@ use crate::request::serve::{
     Refresh, Served, answer_from,
 };
 use crate::request::stale::{StaleQuery, WaitOutcome};
-use crate::request::verdict::{Confirmation, FetchFailure, Verdict};
+use crate::request::verdict::{Confirmation, ErrorPage, FetchFailure, Verdict};
 
 /// Most lookups a waiter repeats because the fetch it joined brought another variant.
 const MAX_ROUNDS: usize = 4;
@@ -70,30 +70,28 @@ impl Engine {
         let mut whole = false;
         for _ in 0..MAX_ROUNDS {
             let entered = self.clock.now();
-            let outcome = match self.enter(&question.spec, Some(incoming.network)) {
-                Role::Full if self.settings.clients == Clients::Program => break,
-                Role::Full => return self.give_way(&question, &incoming),
-                Role::Lead(leader) => {
-                    let why = match self.lead_fetch(leader, &question, &incoming).await {
-                        LeadOutcome::Answer(answer) => return *answer,
-                        LeadOutcome::FetchDirectly(why) => why,
-                    };
-                    whole = why == Detail::Withheld;
-                    question.why.detail = Some(why);
-                    break;
+            let step = match self.enter(&question.spec, Some(incoming.network)) {
+                Role::Full if self.settings.clients == Clients::Program => {
+                    CoalescedStep::FetchDirectly(None)
                 }
+                Role::Full => self.give_way(&question, &incoming),
+                Role::Lead(leader) => self.lead_fetch(leader, &question, &incoming).await,
                 Role::Join(ticket) => {
                     let times = (ticket.began(), Some(deadline));
                     let copy = || self.copy_for(&question, &incoming, None, Detail::OriginSlow);
-                    self.or_stale(ticket, times, copy).await
+                    let waited = self.or_stale(ticket, times, copy).await;
+                    self.after_wait(waited, entered, &question, &incoming, &mut history)
                 }
             };
-            let next = self.next(outcome, entered, &question, &incoming, &mut history);
-            let only_for_another = matches!(next, WaiterStep::LookForAnother);
-            match next {
-                WaiterStep::Answer(answer) => return *answer,
-                WaiterStep::FetchDirectly => break,
-                WaiterStep::LookAgain | WaiterStep::LookForAnother => {}
+            let only_for_another = matches!(step, CoalescedStep::LookForAnother);
+            match step {
+                CoalescedStep::Answer(answer) => return *answer,
+                CoalescedStep::FetchDirectly(why) => {
+                    whole = why == Some(Detail::Withheld);
+                    question.why.detail = why.or(question.why.detail);
+                    break;
+                }
+                CoalescedStep::LookAgain | CoalescedStep::LookForAnother => {}
             }
             match self.look_up_again(&incoming) {
                 // The first request after the refresh pause refreshes it.
@@ -135,15 +133,15 @@ impl Engine {
         leader: Leader,
         question: &CoalescedFetch,
         incoming: &Arc<Incoming>,
-    ) -> LeadOutcome {
+    ) -> CoalescedStep {
         let view = incoming.origin_view(self.rules(question.why.route));
         // Another fetch may have ended since the lookup.
         if self.has_newer(&question.spec, &view)
             && let Served::Now(response) | Served::NowAndRefresh(response, _) =
                 self.look_up_again(incoming)
         {
-            leader.publish(FetchProgress::LookAgain);
-            return LeadOutcome::answer(Ok(response));
+            leader.publish(FetchOutcome::LookAgain);
+            return CoalescedStep::answer(response);
         }
         let seat = leader.audience().join(incoming.network);
         let mut verdict = self.start_fetch(leader, question, incoming);
@@ -156,88 +154,77 @@ impl Engine {
             WaitOutcome::Stale(response) => {
                 // The copy is to be refreshed nevertheless.
                 seat.keep();
-                LeadOutcome::answer(Ok(response))
+                CoalescedStep::answer(response)
             }
             WaitOutcome::Done(Some(Ok(verdict))) => self.answer_leader(question, incoming, verdict),
-            WaitOutcome::Done(None) => LeadOutcome::answer(self.give_way(question, incoming)),
+            WaitOutcome::Done(None) => self.give_way(question, incoming),
             WaitOutcome::Done(Some(Err(_))) | WaitOutcome::TooLong => {
-                let forward = question.why.forward;
-                LeadOutcome::answer(Err(NoResponse::new(Failure::Abandoned, forward)))
+                CoalescedStep::failed(Failure::Abandoned, question)
             }
         }
     }
 
     /// Answers a request that may neither wait nor be sent, because its address has too many
     /// waiters: with a stale copy or an error.
-    fn give_way(
-        &self,
-        question: &CoalescedFetch,
-        incoming: &Incoming,
-    ) -> Result<Response, NoResponse> {
+    fn give_way(&self, question: &CoalescedFetch, incoming: &Incoming) -> CoalescedStep {
         let failure = Failure::TooManyWait;
-        let copy = self.copy_for(question, incoming, None, failure.detail());
-        copy.ok_or_else(|| NoResponse::new(failure, question.why.forward))
+        match self.copy_for(question, incoming, None, failure.detail()) {
+            Some(copy) => CoalescedStep::answer(copy),
+            None => CoalescedStep::failed(failure, question),
+        }
     }
 
-    /// The next step of a waiter, by the progress of the fetch.
-    fn next(
+    /// The next step of a request that has waited for a fetch.
+    fn after_wait(
         &self,
-        outcome: WaitOutcome<FetchProgress>,
+        waited: WaitOutcome<Option<FetchOutcome>>,
         entered: Time,
         question: &CoalescedFetch,
         incoming: &Incoming,
         history: &mut WaitHistory,
-    ) -> WaiterStep {
-        let (response, otherwise) = match outcome {
-            WaitOutcome::Stale(response) => (Some(response), WaiterStep::FetchDirectly),
-            WaitOutcome::Done(FetchProgress::Answer(answer, since)) => {
-                // Its freshness is judged at its arrival, or when this request began to wait: being
-                // woken a moment later does not make it older.
-                match self.share(&answer, since.max(entered), question, incoming) {
-                    ShareOutcome::Response(response) => return WaiterStep::answer(*response),
-                    ShareOutcome::NotForThisRequest => return WaiterStep::FetchDirectly,
-                    ShareOutcome::LookAgain => return WaiterStep::LookAgain,
-                }
+    ) -> CoalescedStep {
+        let outcome = match waited {
+            WaitOutcome::Done(Some(outcome)) => outcome,
+            WaitOutcome::Done(None) => return self.give_way(question, incoming),
+            WaitOutcome::Stale(response) => return CoalescedStep::answer(response),
+            WaitOutcome::TooLong if self.settings.clients == Clients::Program => {
+                return CoalescedStep::FetchDirectly(None);
             }
-            WaitOutcome::Done(FetchProgress::LookAgain) => return WaiterStep::LookAgain,
-            WaitOutcome::Done(FetchProgress::GivesWay) => {
-                return WaiterStep::Answer(Box::new(self.give_way(question, incoming)));
-            }
-            WaitOutcome::Done(FetchProgress::Released) => return WaiterStep::LookForAnother,
-            // A refusal of one client's request must not end coalescing: one waiter fetches for
-            // all, once.
-            WaitOutcome::Done(FetchProgress::Refused)
-                if !mem::replace(&mut history.refused, true) =>
-            {
-                return WaiterStep::LookAgain;
-            }
-            WaitOutcome::Done(FetchProgress::Refused) => {
-                let copy = self.copy_for(question, incoming, None, Detail::Refused);
-                (copy, WaiterStep::FetchDirectly)
-            }
-            WaitOutcome::Done(FetchProgress::Failed(failure, stale)) => {
-                let copy = self.copy_for(question, incoming, stale.as_ref(), failure.detail());
-                let otherwise = if !mem::replace(&mut history.failed, true) {
-                    WaiterStep::LookAgain
-                } else if failure.may_be_due_to_request() {
-                    // The cause may be the leader's request rather than this one's.
-                    WaiterStep::FetchDirectly
-                } else {
-                    WaiterStep::failed(failure, question)
-                };
-                (copy, otherwise)
-            }
-            WaitOutcome::Done(FetchProgress::Waiting) | WaitOutcome::TooLong
-                if self.settings.clients == Clients::Program =>
-            {
-                return WaiterStep::FetchDirectly;
-            }
-            WaitOutcome::Done(FetchProgress::Waiting) | WaitOutcome::TooLong => {
-                let timeout = Failure::Origin(OriginError::Timeout);
-                return WaiterStep::failed(timeout, question);
+            WaitOutcome::TooLong => {
+                return CoalescedStep::failed(Failure::Origin(OriginError::Timeout), question);
             }
         };
-        response.map_or(otherwise, WaiterStep::answer)
+        match outcome {
+            // Its freshness is judged at its arrival, or when this request began to wait: being
+            // woken a moment later does not make it older.
+            FetchOutcome::Answer(answer, since) => {
+                self.share(&answer, since.max(entered), question, incoming)
+            }
+            FetchOutcome::LookAgain => CoalescedStep::LookAgain,
+            FetchOutcome::Released => CoalescedStep::LookForAnother,
+            // A refusal of one client's request must not end coalescing: one waiter fetches for
+            // all, once.
+            FetchOutcome::Refused if !mem::replace(&mut history.refused, true) => {
+                CoalescedStep::LookAgain
+            }
+            FetchOutcome::Refused => {
+                let copy = self.copy_for(question, incoming, None, Detail::Refused);
+                copy.map_or(CoalescedStep::FetchDirectly(None), CoalescedStep::answer)
+            }
+            FetchOutcome::Failed(failure, stale) => {
+                let why = failure.detail();
+                if let Some(copy) = self.copy_for(question, incoming, stale.as_ref(), why) {
+                    CoalescedStep::answer(copy)
+                } else if !mem::replace(&mut history.failed, true) {
+                    CoalescedStep::LookAgain
+                } else if failure.may_be_due_to_request() {
+                    // The cause may be the leader's request rather than this one's.
+                    CoalescedStep::FetchDirectly(None)
+                } else {
+                    CoalescedStep::failed(failure, question)
+                }
+            }
+        }
     }
 
     /// Revalidates a stored response in the background, unless a fetch of it is already under way.
@@ -314,20 +301,20 @@ impl Engine {
         tokio::spawn(Box::pin(Arc::clone(self).lead(leader, fetch)));
     }
 
-    /// The leader's response.
+    /// The next step of the request that has led a fetch.
     fn answer_leader(
         &self,
         question: &CoalescedFetch,
         incoming: &Incoming,
         verdict: Verdict,
-    ) -> LeadOutcome {
+    ) -> CoalescedStep {
         let facts = question.why.facts;
         let mut cache_status = CacheStatus {
             fwd: Some(question.why.forward),
             detail: question.why.detail,
             ..CacheStatus::default()
         };
-        LeadOutcome::answer(Ok(match verdict {
+        CoalescedStep::answer(match verdict {
             Verdict::Storable(copy) => {
                 let now = self.clock.now();
                 copy.respond(incoming.fields.fields(), &facts, now, cache_status)
@@ -353,29 +340,25 @@ impl Engine {
                 failure,
                 stale,
                 page,
-                ask_whole,
             }) => {
                 let why = failure.detail();
                 if let Some(copy) = self.copy_for(question, incoming, stale.as_ref(), why) {
-                    return LeadOutcome::answer(Ok(copy));
+                    return CoalescedStep::answer(copy);
                 }
-                if ask_whole {
-                    return LeadOutcome::FetchDirectly(Detail::Withheld);
+                match page {
+                    ErrorPage::Private(page, why) => {
+                        cache_status.detail = Some(why);
+                        passed_on(page, &facts, cache_status, Outcome::Miss)
+                    }
+                    ErrorPage::Doubtful => {
+                        return CoalescedStep::FetchDirectly(Some(Detail::Withheld));
+                    }
+                    ErrorPage::Absent => return CoalescedStep::failed(failure, question),
                 }
-                let Some((page, why)) = page else {
-                    let forward = question.why.forward;
-                    return LeadOutcome::answer(Err(NoResponse::new(failure, forward)));
-                };
-                cache_status.detail = Some(why);
-                passed_on(page, &facts, cache_status, Outcome::Miss)
             }
-            Verdict::AskWhole => return LeadOutcome::FetchDirectly(Detail::Withheld),
-            Verdict::Left => {
-                let forward = question.why.forward;
-                return LeadOutcome::answer(Err(NoResponse::new(Failure::Abandoned, forward)));
-            }
-            Verdict::TooLarge => return LeadOutcome::FetchDirectly(Detail::TooLarge),
-        }))
+            Verdict::FetchDirectly(why) => return CoalescedStep::FetchDirectly(Some(why)),
+            Verdict::Left => return CoalescedStep::failed(Failure::Abandoned, question),
+        })
     }
 
     fn confirmed(
@@ -413,14 +396,16 @@ impl Engine {
         answer_from(tier, hit, &incoming.as_request(), facts, self.clock.now())
     }
 
-    /// Fits the shared answer to a waiter's request.
+    /// Fits the shared answer to a waiter's request. If it is for other values of a field it varies
+    /// on, or was stored meanwhile, the request looks up again; if it must not, or can no longer, be
+    /// served to this request, that is sent directly.
     fn share(
         &self,
         answer: &SharedAnswer,
         at: Time,
         question: &CoalescedFetch,
         incoming: &Incoming,
-    ) -> ShareOutcome {
+    ) -> CoalescedStep {
         let facts = question.why.facts;
         let (lifetime, vary, selected) = match answer {
             SharedAnswer::Filling(filling) => {
@@ -435,11 +420,11 @@ impl Engine {
         let mut selection = Selection::new();
         vary::select(vary, &view, &mut selection);
         if !vary::answers(vary, selected, &selection, answer.fields()) {
-            return ShareOutcome::LookAgain;
+            return CoalescedStep::LookAgain;
         }
         // A response that no request may reuse without revalidation is not for the waiters either.
         if !matches!(reuse(lifetime, &facts, at), Reuse::Fresh | Reuse::Stale) {
-            return ShareOutcome::NotForThisRequest;
+            return CoalescedStep::FetchDirectly(None);
         }
         let now = self.clock.now();
         let mut cache_status = CacheStatus {
@@ -456,9 +441,9 @@ impl Engine {
             SharedAnswer::Filling(filling) => {
                 let Some(reader) = filling.fill.reader() else {
                     return if filling.fill.is_whole() {
-                        ShareOutcome::LookAgain
+                        CoalescedStep::LookAgain
                     } else {
-                        ShareOutcome::NotForThisRequest
+                        CoalescedStep::FetchDirectly(None)
                     };
                 };
                 cache_status.fwd_status = Some(filling.status);
@@ -466,7 +451,7 @@ impl Engine {
                 reusable.respond(fields, &facts, now, cache_status, Outcome::Collapsed)
             }
         };
-        ShareOutcome::Response(Box::new(response))
+        CoalescedStep::answer(response)
     }
 
     /// The response from a copy that is usable because the origin failed: `found`, the one to be
@@ -489,39 +474,19 @@ impl Engine {
     }
 }
 
-/// The outcome of leading a fetch.
-enum LeadOutcome {
-    Answer(Box<Result<Response, NoResponse>>),
-    /// The request is to be sent directly: it wants a range of an oversized response, or the origin
-    /// has not seen all of its fields.
-    FetchDirectly(Detail),
-}
-
-impl LeadOutcome {
-    fn answer(answer: Result<Response, NoResponse>) -> Self {
-        Self::Answer(Box::new(answer))
-    }
-}
-
-/// The failures that a waiter has already met.
-#[derive(Default)]
-struct WaitHistory {
-    refused: bool,
-    failed: bool,
-}
-
-/// The next step of a waiter.
-enum WaiterStep {
+/// The next step of a coalesced request.
+enum CoalescedStep {
     Answer(Box<Result<Response, NoResponse>>),
     /// Looks up again, and coalesces with the others.
     LookAgain,
     /// Looks up again, but only to join another fetch: the response was not shareable, possibly
     /// only for the leader's values of the fields it varies on.
     LookForAnother,
-    FetchDirectly,
+    /// Sends the request directly; with the reason where a fetch that it led has given one.
+    FetchDirectly(Option<Detail>),
 }
 
-impl WaiterStep {
+impl CoalescedStep {
     fn answer(response: Response) -> Self {
         Self::Answer(Box::new(Ok(response)))
     }
@@ -532,11 +497,9 @@ impl WaiterStep {
     }
 }
 
-enum ShareOutcome {
-    Response(Box<Response>),
-    /// The response is for other values of a field it varies on, or it was stored meanwhile and is
-    /// found by a lookup.
-    LookAgain,
-    /// The response must not, or can no longer, be served to this request.
-    NotForThisRequest,
+/// The failures that a waiter has already met.
+#[derive(Default)]
+struct WaitHistory {
+    refused: bool,
+    failed: bool,
 }

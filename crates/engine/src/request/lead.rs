@@ -21,7 +21,7 @@ use crate::request::fetch::Fetch;
 use crate::request::serve::{Engine, Route};
 use crate::request::store_response::{complete, judge};
 use crate::request::tier_lookup::TierLookup;
-use crate::request::verdict::{Confirmation, FetchFailure, Verdict};
+use crate::request::verdict::{Confirmation, ErrorPage, FetchFailure, Verdict};
 
 /// The origin's answer to a fetch.
 enum OriginAnswer {
@@ -60,7 +60,7 @@ impl Engine {
             Err(OriginError::Left) => fetch.conclude(&self, &leader, Verdict::Left),
             Err(error) => {
                 let failure = Failure::Origin(error);
-                Box::pin(self.conclude_failed(&leader, fetch, failure, None)).await;
+                Box::pin(self.conclude_failed(&leader, fetch, failure, ErrorPage::Absent)).await;
             }
         }
     }
@@ -84,9 +84,9 @@ impl Engine {
             && (judged.is_err() || fetch.stored.as_ref().is_some_and(keeps_stale))
         {
             let failure = Failure::Status(response.status);
-            let page = (response, judged.err().unwrap_or(Detail::OriginError));
+            let page = ErrorPage::Private(response, judged.err().unwrap_or(Detail::OriginError));
             // Boxed: a rare branch must not enlarge the future of every fetch.
-            return Box::pin(self.conclude_failed(&leader, fetch, failure, Some(page))).await;
+            return Box::pin(self.conclude_failed(&leader, fetch, failure, page)).await;
         }
         if is_refusal(response.status) && (fetch.stored.is_some() || judged.is_err()) {
             // This client's own fields may be the reason: the stored response stays, and the
@@ -149,7 +149,7 @@ impl Engine {
         }
         let wants_part = fetch.facts.range().is_some() && fetch.incoming.method == Method::GET;
         let verdict = if why == Detail::TooLarge && wants_part && response.status == 200 {
-            Verdict::TooLarge
+            Verdict::FetchDirectly(why)
         } else {
             Verdict::Private(response, why)
         };
@@ -162,7 +162,7 @@ impl Engine {
         leader: &Leader,
         mut fetch: Fetch,
         failure: Failure,
-        page: Option<(OriginResponse, Detail)>,
+        page: ErrorPage,
     ) {
         self.look_again(leader, &mut fetch).await;
         let stale = fetch.stored.take().filter(|_| !leader.is_purged());
@@ -170,7 +170,6 @@ impl Engine {
             failure,
             stale,
             page,
-            ask_whole: false,
         };
         fetch.conclude(self, leader, Verdict::Failed(failed));
     }

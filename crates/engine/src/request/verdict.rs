@@ -1,10 +1,10 @@
 //! The verdict of a fetch: its result for the leader and for the waiters.
 
 use microcache_policy::{Detail, Time};
-use microcache_store::{Hit, TagNumbers};
+use microcache_store::Hit;
 
 use crate::cache::Cache;
-use crate::cache::flight::{Failure, FetchProgress, Leader, SharedAnswer};
+use crate::cache::flight::{Failure, FetchOutcome, Leader, SharedAnswer};
 use crate::origin::OriginResponse;
 use crate::request::store_response::LeaderResponse;
 
@@ -22,12 +22,10 @@ pub(crate) enum Verdict {
     Private(OriginResponse, Detail),
     /// A refusal of the leader's request, which says nothing about other requests.
     Refused(OriginResponse, Detail),
-    /// The response is too large to be stored, and the client requested a range of it: it is to
-    /// fetch the range directly.
-    TooLarge,
-    /// The response to the request with fields withheld is neither shareable nor right for its own
-    /// client, which is to send all of them.
-    AskWhole,
+    /// The leading request is to be sent directly, for this reason: it wants a range of a response
+    /// that is too large to be stored, or the response without its withheld fields is neither
+    /// shareable nor right for its client.
+    FetchDirectly(Detail),
     /// Every waiter left before the origin was asked.
     Left,
     /// No answer.
@@ -49,41 +47,43 @@ pub(crate) struct FetchFailure {
     pub(crate) failure: Failure,
     /// A stale copy that is usable on errors.
     pub(crate) stale: Option<Hit>,
-    /// The origin's error page, if it sent one, and the reason it is not stored.
-    pub(crate) page: Option<(OriginResponse, Detail)>,
-    /// The error page may be due to withheld fields: the client is to send all of them.
-    pub(crate) ask_whole: bool,
+    pub(crate) page: ErrorPage,
+}
+
+/// The origin's response to a failed fetch.
+pub(crate) enum ErrorPage {
+    /// None.
+    Absent,
+    /// A response for the leader's client only, with the reason.
+    Private(OriginResponse, Detail),
+    /// One that may be due to withheld fields: the client is to send all of them.
+    Doubtful,
 }
 
 impl Verdict {
     /// Publishes the result to the waiters, and to later requests that join until the fetch has
     /// ended.
     pub(crate) fn publish(&self, cache: &Cache, leader: &Leader, now: Time) {
-        leader.publish(match self {
+        let shared = |answer: SharedAnswer| {
             // Some waiters may have come after a purge, and must not get an earlier response.
-            _ if self
-                .tags()
-                .is_some_and(|tags| cache.is_purged_since(leader, tags)) =>
-            {
-                FetchProgress::LookAgain
+            if cache.is_purged_since(leader, answer.tags()) {
+                FetchOutcome::LookAgain
+            } else {
+                FetchOutcome::Answer(answer, now)
             }
-            Self::Storable(copy) => {
-                FetchProgress::Answer(SharedAnswer::Filling(copy.filling.clone()), now)
-            }
-            Self::Confirmed(confirmed) => {
-                FetchProgress::Answer(SharedAnswer::Confirmed(confirmed.stored.clone()), now)
-            }
-            Self::Found(hit, tier) => {
-                FetchProgress::Answer(SharedAnswer::Found(hit.clone(), *tier), now)
-            }
-            Self::ConfirmedForOne(..) | Self::Private(..) | Self::TooLarge | Self::AskWhole => {
-                FetchProgress::Released
+        };
+        leader.publish(match self {
+            Self::Storable(copy) => shared(SharedAnswer::Filling(copy.filling.clone())),
+            Self::Confirmed(confirmed) => shared(SharedAnswer::Confirmed(confirmed.stored.clone())),
+            Self::Found(hit, tier) => shared(SharedAnswer::Found(hit.clone(), *tier)),
+            Self::ConfirmedForOne(..) | Self::Private(..) | Self::FetchDirectly(_) => {
+                FetchOutcome::Released
             }
             // The next request to come leads the next fetch.
-            Self::Left => FetchProgress::LookAgain,
-            Self::Refused(..) => FetchProgress::Refused,
+            Self::Left => FetchOutcome::LookAgain,
+            Self::Refused(..) => FetchOutcome::Refused,
             Self::Failed(failed) => {
-                FetchProgress::Failed(failed.failure.clone(), failed.stale.clone())
+                FetchOutcome::Failed(failed.failure.clone(), failed.stale.clone())
             }
         });
     }
@@ -92,23 +92,16 @@ impl Verdict {
     /// one client does not answer its full request.
     pub(crate) fn for_withheld_request(self) -> Self {
         match self {
-            Self::Private(..) | Self::Refused(..) | Self::ConfirmedForOne(..) => Self::AskWhole,
-            Self::Failed(failed) => Self::Failed(FetchFailure {
-                ask_whole: failed.page.is_some(),
-                page: None,
-                ..failed
-            }),
+            Self::Private(..) | Self::Refused(..) | Self::ConfirmedForOne(..) => {
+                Self::FetchDirectly(Detail::Withheld)
+            }
+            Self::Failed(failed) if matches!(failed.page, ErrorPage::Private(..)) => {
+                Self::Failed(FetchFailure {
+                    page: ErrorPage::Doubtful,
+                    ..failed
+                })
+            }
             other => other,
-        }
-    }
-
-    /// The purge tags of a response for everyone.
-    fn tags(&self) -> Option<&TagNumbers> {
-        match self {
-            Self::Storable(copy) => Some(&copy.filling.tags),
-            Self::Confirmed(confirmed) => Some(&confirmed.stored.tags),
-            Self::Found(hit, _) => Some(&hit.tags),
-            _ => None,
         }
     }
 }
