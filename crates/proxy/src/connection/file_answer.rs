@@ -8,7 +8,7 @@ use super::presence::ClientPresence;
 use super::{Connection, FileAnswer};
 
 impl Connection {
-    /// Sends a response whose body lies in a file. Returns whether the connection can be reused.
+    /// Sends a response whose body is in a file. Returns whether the connection can be reused.
     pub(super) async fn send_file(&mut self, answer: FileAnswer) -> bool {
         let FileAnswer {
             response,
