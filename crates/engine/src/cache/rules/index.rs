@@ -202,7 +202,7 @@ impl RuleIndex {
             .chain(alike)
             .flatten();
         let covering = marks.filter(|mark| mark.covers(age)).copied();
-        covering.max_by_key(|mark| mark.number())
+        covering.max_by_key(RuleMark::number)
     }
 
     /// Drops the rules up to this number.
