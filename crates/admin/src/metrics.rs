@@ -286,7 +286,7 @@ fn compression(out: &mut Exposition, interface: &Interface) {
     }
     out.counter(
         "microcache_compression_dropped_total",
-        "Compressions without a result: `useless` (hardly smaller), `dropped` (purged or replaced meanwhile, or no \
+        "Compressions without a result: `incompressible` (hardly smaller), `dropped` (purged or replaced meanwhile, or no \
          memory), `refused` (queue full).",
     );
     for (why, count) in [

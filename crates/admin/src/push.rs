@@ -76,8 +76,8 @@ pub(crate) fn expose(out: &mut Exposition, handle: &Handle) {
     .sample(&[], stats.capacity);
     out.counter(
         "microcache_push_changes_total",
-        "Changes of documents by result: `made` (includes `expired`), `same` (content unchanged), `expired`, \
-         `refused`, `unwritten`.",
+        "Changes of documents by result: `made` (includes `expired`), `unchanged` (content unchanged), `expired`, \
+         `refused`, `failed`.",
     );
     for (result, count) in [
         ("made", stats.changes),

@@ -79,9 +79,9 @@ pub(crate) use look_up::MemoryLookup;
 pub(crate) use promote::{TierHit, TierScope, TierSearch};
 pub(crate) use rule::tag_numbers;
 
-/// The divisor of memory's capacity that bounds each of the indexes of purged keys and of rules;
-/// the coarse parts that replace older ones take at most as much each, twice for rules. All of it
-/// is in addition to memory.
+/// The divisor of memory's capacity that bounds each of the indexes of purged keys and of rules.
+/// The coarse parts that replace older entries take at most as much each, so that all of them
+/// take an eighth of the capacity, in addition to memory.
 const PURGES_SHARE: u64 = 32;
 
 /// The cache: memory, tiers, fetches under way and purges.

@@ -149,7 +149,7 @@ fn publications(report: &SubscribeReport, published: &PublicationReport, out: &m
     out.push_str("\nlatency          mean     stdev");
     percentile_names(out);
     for (name, latency) in [
-        ("answer", &published.answered),
+        ("response", &published.answered),
         ("a stream", &published.delivered),
         ("the last", &published.last),
     ] {
@@ -225,7 +225,7 @@ fn value(report: &SubscribeReport) -> Value {
             "lost": published.lost,
             "out_of_order": published.disordered,
             "duplicates": published.duplicates,
-            "answer_ms": latency(&published.answered),
+            "response_ms": latency(&published.answered),
             "stream_ms": latency(&published.delivered),
             "last_stream_ms": latency(&published.last),
         })),
