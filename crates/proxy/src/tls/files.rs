@@ -1,4 +1,4 @@
-//! Certificates, keys and what belongs to them, read from the operator's files.
+//! Certificates, keys, OCSP responses and secrets, read from the operator's files.
 
 use std::fs::File;
 use std::io::Read;
@@ -148,7 +148,7 @@ impl CertificateFiles {
     }
 }
 
-/// The certificates in a file, one at least.
+/// Reads the certificates of a PEM file, at least one.
 pub(super) fn read_chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsFileError> {
     let bytes = read(file)?;
     let name = file.display();
@@ -170,7 +170,7 @@ pub(super) fn read_chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, Tl
     }
 }
 
-/// An answer of RFC 6960, as the authority gave it.
+/// Reads an OCSP response (RFC 6960) in DER form.
 fn read_ocsp(file: &Path) -> Result<Vec<u8>, TlsFileError> {
     let bytes = read(file)?;
     if bytes.first() == Some(&0x30) {
@@ -182,7 +182,7 @@ fn read_ocsp(file: &Path) -> Result<Vec<u8>, TlsFileError> {
     ))
 }
 
-/// The secrets that a fleet derives the keys of its tickets from, one a line.
+/// Reads the secrets that a fleet derives its ticket keys from, one per line.
 pub(crate) fn read_secrets(file: &Path) -> Result<Vec<Vec<u8>>, TlsFileError> {
     let bytes = read(file)?;
     let lines = bytes.split(|&b| b == b'\n').map(<[u8]>::trim_ascii);
@@ -211,7 +211,7 @@ pub(crate) fn read_secrets(file: &Path) -> Result<Vec<Vec<u8>>, TlsFileError> {
     Ok(secrets)
 }
 
-/// The key by which an authority knows a customer, as it gives it: in base64, of either alphabet.
+/// Reads the key of an external account binding (RFC 8555 §7.3.4), in base64 or base64url.
 pub(crate) fn read_eab_key(file: &Path) -> Result<Vec<u8>, TlsFileError> {
     let bytes = read(file)?;
     let key = decoded(bytes.trim_ascii()).filter(|key| !key.is_empty());
@@ -223,7 +223,7 @@ pub(crate) fn read_eab_key(file: &Path) -> Result<Vec<u8>, TlsFileError> {
     })
 }
 
-/// RFC 4648 §4 and §5; what pads is left out.
+/// Decodes base64 or base64url (RFC 4648 §4, §5), ignoring padding; `None` for any other character.
 fn decoded(digits: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     let (mut bits, mut length) = (0u32, 0);

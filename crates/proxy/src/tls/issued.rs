@@ -19,13 +19,13 @@ use super::x509::CertificateFields;
 
 /// URL path of http-01 challenges (RFC 8555 §8.3).
 const WELL_KNOWN: &[u8] = b"/.well-known/acme-challenge/";
-/// Limit of certificates in a chain; usual are three.
+/// Limit of certificates in a chain; three are usual.
 const LONGEST_CHAIN: usize = 10;
 
 /// Issued certificates and pending challenges.
 #[derive(Default)]
 pub struct IssuedCertificates {
-    /// By the name that each is for.
+    /// Certificates by DNS name.
     certificates: RwLock<HashMap<String, Arc<Certificate>>>,
     /// Key authorizations served under [`WELL_KNOWN`], by token.
     answers: RwLock<HashMap<String, String>>,
@@ -40,7 +40,7 @@ pub struct IssuedCertificate {
     certificate: Arc<Certificate>,
     /// Begin of its validity, in seconds since 1970.
     pub not_before: i64,
-    /// Until when.
+    /// End of its validity, in seconds since 1970.
     pub not_after: i64,
     /// Authority key identifier (RFC 5280 §4.2.1.1).
     pub authority_key: Vec<u8>,

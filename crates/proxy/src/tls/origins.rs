@@ -64,7 +64,7 @@ impl OriginTls {
         let mut roots = RootCertStore::empty();
         let (known, _) = roots.add_parsable_certificates(made_of.iter().cloned());
         if known == 0 {
-            return Err(self.nobody_vouches());
+            return Err(self.no_trust_anchors());
         }
         let builder = ClientConfig::builder_with_provider(provider());
         let versions = builder.with_safe_default_protocol_versions();
@@ -72,7 +72,7 @@ impl OriginTls {
             .map_err(|error| TlsFileError::new(format!("TLS cannot be used: {error}"), ""))?;
         let authorities = WebPkiServerVerifier::builder_with_provider(roots.into(), provider());
         let verifier = Verifier {
-            authorities: authorities.build().map_err(|_| self.nobody_vouches())?,
+            authorities: authorities.build().map_err(|_| self.no_trust_anchors())?,
             named: self.ca.iter().flat_map(|_| made_of.clone()).collect(),
         };
         let builder = versions
@@ -93,7 +93,7 @@ impl OriginTls {
         })
     }
 
-    fn nobody_vouches(&self) -> TlsFileError {
+    fn no_trust_anchors(&self) -> TlsFileError {
         match &self.ca {
             Some(file) => TlsFileError::new(
                 format!(

@@ -26,7 +26,7 @@ const BATCH_RECORDS: usize = 2 * BATCH / RECORD + 1;
 /// Bytes that may remain unsent when the next batch is encrypted behind them.
 pub(crate) const HELD_BACK: usize = 4 * 1024;
 /// Space for messages of rustls itself: key updates, alerts.
-const OWN_WORDS: usize = 1024;
+const CONTROL_MESSAGES: usize = 1024;
 
 /// A TLS session with a client.
 pub(crate) struct TlsSession {
@@ -53,7 +53,7 @@ pub(crate) struct RecordBuffer {
 
 impl RecordBuffer {
     pub(crate) fn new() -> Self {
-        let room = BATCH + BATCH_RECORDS * RECORD_OVERHEAD + HELD_BACK + OWN_WORDS;
+        let room = BATCH + BATCH_RECORDS * RECORD_OVERHEAD + HELD_BACK + CONTROL_MESSAGES;
         Self {
             bytes: vec![0; room].into(),
             filled: 0,
@@ -124,10 +124,10 @@ impl TlsSession {
         shown.map(|shown| &shown.certificate)
     }
 
-    /// Puts the records that are not complete yet at the front of a buffer, where what comes is to follow.
+    /// Copies the incomplete records to the front of a read buffer, so that the bytes read next follow them.
     pub(crate) fn put_kept(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let kept = self.incoming.len();
-        // One record is smaller than the buffer; a handshake that is not is none.
+        // A record is smaller than the buffer, so a handshake message that fills it is invalid.
         if kept >= buffer.len() {
             return Err(io::ErrorKind::InvalidData.into());
         }
@@ -135,8 +135,8 @@ impl TlsSession {
         Ok(kept)
     }
 
-    /// Takes records, which begin with those that were kept, and gives what is in them to `deliver`. What
-    /// has to be sent because of them is put into `outgoing`, also if they are refused.
+    /// Decrypts records, which begin with the incomplete ones from [`Self::put_kept`], and passes their plaintext
+    /// to `deliver`. Replies go to `outgoing`, also the alert that refuses a record.
     pub(crate) fn receive(
         &mut self,
         records: &mut [u8],
@@ -188,7 +188,7 @@ impl TlsSession {
     /// Stops the session and sends an alert.
     fn fail(&mut self) {
         self.has_failed = true;
-        // As long as there is something to send rustls looks at nothing that has come.
+        // rustls processes no input before its output is taken, so empty input yields the alert.
         while self.rustls.wants_write() {
             let UnbufferedStatus { state, .. } = self.rustls.process_tls_records(&mut []);
             let Ok(ConnectionState::EncodeTlsData(mut data)) = state else {
@@ -200,8 +200,8 @@ impl TlsSession {
         }
     }
 
-    /// Encrypts as much of these pieces as goes out at a time, behind what is to be sent before. Says how
-    /// much that was.
+    /// Encrypts one batch of these pieces, behind the bytes that have to be sent before it. Returns the number of
+    /// plaintext bytes taken.
     pub(crate) fn encrypt(
         &mut self,
         pieces: &[IoSlice<'_>],
@@ -215,7 +215,7 @@ impl TlsSession {
         })
     }
 
-    /// Says that nothing more will be sent.
+    /// Queues `close_notify`, once: nothing more will be sent.
     pub(crate) fn say_goodbye(&mut self) -> Result<(), Error> {
         if std::mem::replace(&mut self.said_goodbye, true)
             || self.has_failed
@@ -224,7 +224,7 @@ impl TlsSession {
             return Ok(());
         }
         self.writing(|traffic, outgoing| {
-            let mut alert = [0; OWN_WORDS];
+            let mut alert = [0; CONTROL_MESSAGES];
             let length = traffic.queue_close_notify(&mut alert);
             let length = length.map_err(|error| broken(&error.to_string()))?;
             outgoing.extend_from_slice(&alert[..length]);
@@ -232,7 +232,7 @@ impl TlsSession {
         })
     }
 
-    /// Does what has to be done before something is encrypted, and encrypts it.
+    /// Encodes the pending messages of rustls, which go before application data, then calls `encrypt`.
     fn writing<T>(
         &mut self,
         encrypt: impl FnOnce(
@@ -244,7 +244,7 @@ impl TlsSession {
             return Err(broken("the session has failed"));
         }
         loop {
-            // What was kept is shown again, because rustls may remember places in it.
+            // The incomplete records are passed again, because rustls may remember offsets into them.
             let UnbufferedStatus { discard, state } =
                 self.rustls.process_tls_records(&mut self.incoming);
             match state? {

@@ -194,7 +194,7 @@ impl RequestQueue {
                 biased;
                 granted = &mut receiver => {
                     drop(waiting);
-                    // Without a sender there is none left in whose line it stood.
+                    // The sender was dropped: the request was displaced from the lines of all its addresses.
                     let permit = granted.map_err(|_displaced| QueueError::Full)?;
                     let is_wanted = is_refresh || !audience.is_empty();
                     return if is_wanted { Ok(permit) } else { Err(QueueError::Left) };
@@ -207,10 +207,10 @@ impl RequestQueue {
                         changed.into_iter().partition(|it| audience.includes(*it));
                     let mut state = self.state.lock();
                     for network in came {
-                        state.stand(ticket, network);
+                        state.join_line(ticket, network);
                     }
                     for network in left {
-                        state.step_out(ticket, network);
+                        state.leave_line(ticket, network);
                     }
                 }
                 () = &mut patience => return Err(QueueError::Full),
@@ -380,7 +380,7 @@ impl QueueState {
             self.refreshes.insert(ticket, refresh);
         }
         for network in networks {
-            self.stand(ticket, network);
+            self.join_line(ticket, network);
         }
         Ok((ticket, receiver))
     }
@@ -396,7 +396,7 @@ impl QueueState {
         let (sender, receiver) = oneshot::channel();
         let ticket = self.ticket();
         self.add(ticket, PermitSender::Upload(sender));
-        self.stand(ticket, network);
+        self.join_line(ticket, network);
         Ok((ticket, receiver))
     }
 
@@ -407,7 +407,7 @@ impl QueueState {
         let newcomer = *shortest.ok_or(QueueError::Left)?;
         while self.clients_waiting() >= self.bounds.length {
             let (network, ticket) = self.clients.cut_longest(newcomer).ok_or(QueueError::Full)?;
-            self.step_out(ticket, network);
+            self.leave_line(ticket, network);
         }
         Ok(())
     }
@@ -424,7 +424,7 @@ impl QueueState {
     }
 
     /// Adds a ticket to the line of an address.
-    fn stand(&mut self, ticket: u64, network: Network) {
+    fn join_line(&mut self, ticket: u64, network: Network) {
         let turn = self.turn();
         let Some(waiting) = self.waiting.get_mut(&ticket) else {
             return;
@@ -438,7 +438,7 @@ impl QueueState {
 
     /// Removes a ticket from the line of an address, and from the queue if it is in no other line and is
     /// no refresh.
-    fn step_out(&mut self, ticket: u64, network: Network) {
+    fn leave_line(&mut self, ticket: u64, network: Network) {
         self.clients.leave(network, ticket);
         let Some(waiting) = self.waiting.get_mut(&ticket) else {
             return;

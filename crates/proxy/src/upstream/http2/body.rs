@@ -202,7 +202,7 @@ impl ResponseStream {
                 Poll::Ready(Some(data)) => data.map_err(|error| broke_off(&error))?,
             };
             self.slot.has_heard();
-            // It cannot be more than there was.
+            // No more is released than was received, so this does not fail.
             let _ = self.content.flow_control().release_capacity(data.len());
             if !data.is_empty() {
                 return Poll::Ready(Ok(Some(Frame::Data(data))));

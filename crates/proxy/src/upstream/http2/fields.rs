@@ -1,5 +1,5 @@
-//! Answers as HTTP/2 has them, held to the rules of HTTP/1: their fields are written as its lines and read by its
-//! parser, so that nothing is forwarded that could not have come from there.
+//! Response heads and trailers of HTTP/2, validated by the rules of HTTP/1: their fields are written as field lines
+//! and parsed by its parser, so that no field is forwarded that HTTP/1 would refuse.
 
 use bytes::BytesMut;
 use http::{HeaderMap, Response};
@@ -9,7 +9,7 @@ use crate::h1::body::read_trailers;
 use crate::h1::parse_response;
 use crate::upstream::exchange::{ANSWER_LIMITS, OriginHead};
 
-/// A head, final or not.
+/// Converts a response head, final or interim (1xx).
 pub(super) fn head<B>(answer: &Response<B>, to_head: bool) -> Result<OriginHead, &'static str> {
     let mut lines = b"HTTP/1.1 ".to_vec();
     lines.extend_from_slice(answer.status().as_str().as_bytes());
@@ -21,7 +21,7 @@ pub(super) fn head<B>(answer: &Response<B>, to_head: bool) -> Result<OriginHead,
     }
 }
 
-/// The trailer section, without what may not be in one.
+/// Converts a trailer section, without fields that are not allowed in one.
 pub(super) fn trailers(fields: &HeaderMap) -> Result<FieldsBuf, &'static str> {
     let mut lines = Vec::new();
     write(&mut lines, fields)?;
@@ -29,7 +29,7 @@ pub(super) fn trailers(fields: &HeaderMap) -> Result<FieldsBuf, &'static str> {
     trailers.ok_or("a truncated trailer section")
 }
 
-/// Writes lines, and the empty one. That names and values have no byte which ends a line is what their types say.
+/// Writes field lines and the final empty line. The types of names and values exclude line ends.
 fn write(lines: &mut Vec<u8>, fields: &HeaderMap) -> Result<(), &'static str> {
     for (name, value) in fields {
         let value = value.as_bytes();

@@ -39,7 +39,7 @@ impl StreamFailure {
     /// Classifies an error before the response.
     pub(super) fn of(error: &h2::Error) -> Self {
         let (retry, error) = if error.is_go_away() && error.is_remote() {
-            // Streams below the last one that the server names go on; to those above nothing will happen.
+            // This stream is above the last one that GOAWAY names, so it was not processed; those up to it continue.
             (RetryClass::NotProcessed, OriginError::Disconnected)
         } else if error.is_reset() && error.is_remote() {
             match error.reason() {

@@ -1,10 +1,9 @@
-//! Permits of uploads: which address may have another one, and which upload is ended for the first of an address
-//! that has none.
+//! Permits of uploads, shared fairly by addresses.
 //!
-//! An address may take a place while it has fewer than are free. One alone comes to half of them, two to a third
-//! each, and there is a free one for the next address until many addresses have taken theirs. Then the slowest
-//! upload of the address with most ends. Where no address has more than one, only an upload that has fallen below
-//! [`SLOW`] does: as many addresses as there are places can fill them, but not with clients that hardly send.
+//! An address gets a permit while it holds fewer than are free: a single address gets half of them, two get a third
+//! each, and one stays free for the next address until many addresses hold some. After that, the slowest upload of
+//! the address with most is ended for an address without any. If no address holds more than one, only an upload
+//! slower than [`SLOW`] is ended: many addresses can take all permits, but not with clients that hardly send.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -20,14 +19,14 @@ use tokio::time::Instant;
 
 /// Bytes per second below which an upload may be ended even if it is the only one of its address.
 const SLOW: u64 = 16 * 1024;
-/// Seconds for which an upload that was fast before is not slow.
+/// Longest time in seconds for which earlier speed keeps an upload from counting as slow.
 const AHEAD: u64 = 10;
 
 /// Places held by uploads.
 #[derive(Debug, Default)]
 pub(super) struct UploadPermits {
     taken: HashMap<u64, SlotHolder>,
-    /// Places of uploads that were not ended.
+    /// Permits of uploads that were not asked to end.
     kept: Holdings,
     last: u64,
 }
@@ -37,7 +36,7 @@ pub(super) struct UploadPermits {
 struct SlotHolder {
     network: Network,
     pace: Arc<Mutex<UploadRate>>,
-    /// Taken when the upload is ended.
+    /// `None` once the upload was asked to end.
     end: Option<oneshot::Sender<()>>,
 }
 
@@ -56,7 +55,7 @@ struct UploadRate {
 pub(super) struct UploadSlot {
     pub(super) number: u64,
     pace: Arc<Mutex<UploadRate>>,
-    /// Taken once its result is known.
+    /// `None` once it has resolved.
     ended: Option<oneshot::Receiver<()>>,
 }
 
@@ -93,8 +92,8 @@ impl UploadPermits {
         }
     }
 
-    /// Ends an upload for the first of this address, if one has to give way to it, and says whose it was. Its place
-    /// comes free when it has noticed.
+    /// Asks an upload to end for the first one of this address, if one has to. Returns its address. Its permit is
+    /// free once it has ended.
     pub(super) fn end_one_for(&mut self, newcomer: Network) -> Option<Network> {
         if self.kept.count(newcomer) > 0 {
             return None;
@@ -151,7 +150,7 @@ impl UploadRate {
 }
 
 impl UploadSlot {
-    /// So much more has come.
+    /// Counts received bytes.
     pub(super) fn count(&self, bytes: usize) {
         self.pace.lock().count(bytes as u64, Instant::now());
     }
