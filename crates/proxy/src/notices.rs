@@ -180,16 +180,16 @@ type NoticeSink = Box<dyn Fn(Kind, &str, u64, &str) + Send + Sync>;
 
 struct NoticeState {
     /// Receives the kind, the subject, the number of suppressed events, and the line.
-    tell: NoticeSink,
+    sink: NoticeSink,
     topics: Mutex<HashMap<(Kind, String), Topic>>,
 }
 
 /// A kind and subject that was logged within the last interval.
 struct Topic {
     /// Time of its last line.
-    told_at: Instant,
+    logged_at: Instant,
     /// Events suppressed since.
-    held: u64,
+    suppressed: u64,
     /// Line of the suppressed event to be logged.
     line: String,
     /// Time of the latest suppressed event.
@@ -204,10 +204,10 @@ impl Default for Notices {
 }
 
 impl Notices {
-    fn new(tell: impl Fn(Kind, &str, u64, &str) + Send + Sync + 'static) -> Self {
+    fn new(sink: impl Fn(Kind, &str, u64, &str) + Send + Sync + 'static) -> Self {
         Self {
             book: Arc::new(NoticeState {
-                tell: Box::new(tell),
+                sink: Box::new(sink),
                 topics: Mutex::default(),
             }),
         }
@@ -235,18 +235,20 @@ impl Notices {
                     topics.insert(of, Topic::new(now));
                     0
                 }
-                Some(topic) if topic.is_over(now) => std::mem::replace(topic, Topic::new(now)).held,
+                Some(topic) if topic.is_over(now) => {
+                    std::mem::replace(topic, Topic::new(now)).suppressed
+                }
                 Some(topic) => {
-                    topic.held += 1;
+                    topic.suppressed += 1;
                     topic.last_at = now;
-                    if topic.held == 1 || kind != Kind::Refused {
+                    if topic.suppressed == 1 || kind != Kind::Refused {
                         topic.line = line();
                     }
                     return;
                 }
             }
         };
-        (self.book.tell)(kind, whom, more, &line());
+        (self.book.sink)(kind, whom, more, &line());
     }
 
     /// Logs suppressed events whose interval is over. To be called periodically.
@@ -256,20 +258,20 @@ impl Notices {
 
     /// Logs all suppressed events, at the end.
     pub(crate) fn settle(&self) {
-        self.tell_held(|_| true, Instant::now());
+        self.log_suppressed(|_| true, Instant::now());
     }
 
     fn tick_at(&self, now: Instant) {
-        self.tell_held(|topic| topic.is_over(now), now);
+        self.log_suppressed(|topic| topic.is_over(now), now);
     }
 
-    fn tell_held(&self, is_due: impl Fn(&Topic) -> bool, now: Instant) {
+    fn log_suppressed(&self, is_due: impl Fn(&Topic) -> bool, now: Instant) {
         let mut due = Vec::new();
         self.book.topics.lock().retain(|of, topic| {
             if !is_due(topic) {
                 return true;
             }
-            if topic.held == 0 {
+            if topic.suppressed == 0 {
                 return false;
             }
             due.push((of.clone(), std::mem::replace(topic, Topic::new(now))));
@@ -277,7 +279,7 @@ impl Notices {
         });
         due.sort_by_key(|(_, topic)| topic.last_at);
         for ((kind, whom), topic) in due {
-            (self.book.tell)(kind, &whom, topic.held - 1, &topic.line);
+            (self.book.sink)(kind, &whom, topic.suppressed - 1, &topic.line);
         }
     }
 }
@@ -285,15 +287,15 @@ impl Notices {
 impl Topic {
     const fn new(now: Instant) -> Self {
         Self {
-            told_at: now,
-            held: 0,
+            logged_at: now,
+            suppressed: 0,
             line: String::new(),
             last_at: now,
         }
     }
 
     fn is_over(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.told_at) >= WHILE
+        now.saturating_duration_since(self.logged_at) >= WHILE
     }
 }
 

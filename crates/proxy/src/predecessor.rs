@@ -25,9 +25,9 @@ pub(crate) struct Predecessor {
     /// Set once this process has taken over.
     line: watch::Sender<Option<Arc<HandoverChannel>>>,
     /// Number of purges forwarded.
-    told: Mutex<u64>,
+    forwarded: Mutex<u64>,
     /// Number of purges confirmed.
-    counted: watch::Sender<u64>,
+    confirmed: watch::Sender<u64>,
 }
 
 impl Predecessor {
@@ -43,7 +43,7 @@ impl Predecessor {
         line.wait_for_ever();
         while let Ok(Some((word, _))) = line.hear() {
             if word == PURGED {
-                self.counted.send_modify(|counted| *counted += 1);
+                self.confirmed.send_modify(|confirmed| *confirmed += 1);
             }
         }
         self.set_serves(false);
@@ -55,33 +55,33 @@ impl Predecessor {
             return;
         }
         let words: Vec<_> = rules.iter().map(word).collect();
-        let told = async {
+        let forwarded = async {
             let Some(line) = self.line().await else {
                 return;
             };
             let this = Arc::clone(self);
-            let told = spawn_blocking(move || this.tell(&line, &words)).await;
-            if let Ok(Some(number)) = told {
-                let mut counted = self.counted.subscribe();
-                let _ = counted.wait_for(|&counted| counted >= number).await;
+            let forwarded = spawn_blocking(move || this.forward(&line, &words)).await;
+            if let Ok(Some(number)) = forwarded {
+                let mut confirmed = self.confirmed.subscribe();
+                let _ = confirmed.wait_for(|&confirmed| confirmed >= number).await;
             } else {
                 self.has_ended().await;
             }
         };
         tokio::select! {
-            () = told => {}
+            () = forwarded => {}
             () = self.has_ended() => {}
         }
     }
 
     /// Forwards purges, and returns the number of all forwarded ones.
-    fn tell(&self, line: &HandoverChannel, words: &[String]) -> Option<u64> {
-        let mut told = self.told.lock();
+    fn forward(&self, line: &HandoverChannel, words: &[String]) -> Option<u64> {
+        let mut forwarded = self.forwarded.lock();
         for word in words {
             line.say(word, None).ok()?;
-            *told += 1;
+            *forwarded += 1;
         }
-        Some(*told)
+        Some(*forwarded)
     }
 
     /// Waits for the line.
@@ -101,12 +101,12 @@ impl Predecessor {
 /// ends soon, and fetches again what it needs.
 fn word(rule: &Rule) -> String {
     let epoch = Epoch::now();
-    let said = |rule: &Rule| format!("{PURGE}{}", hex::encode(rule.encode(&epoch)));
-    let word = said(rule);
+    let encoded = |rule: &Rule| format!("{PURGE}{}", hex::encode(rule.encode(&epoch)));
+    let word = encoded(rule);
     if word.len() <= LONGEST {
         return word;
     }
-    said(&Rule {
+    encoded(&Rule {
         scope: Scope::Everything,
         ..rule.clone()
     })

@@ -21,10 +21,10 @@ use crate::handle::Handle;
 use crate::notices::Kind;
 use crate::upgrade::{Program, upgrade};
 
-/// Interval between two looks at the watched files.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Polling interval of the watched files.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Limit of mistakes in the log; `microcache check` lists all.
-const MOST_TOLD: usize = 8;
+const MAX_REPORTED: usize = 8;
 
 /// Stage in the life of a server, for its service manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,16 +71,16 @@ impl Reloader {
     /// Executes commands for as long as it is polled.
     pub(crate) async fn keep_reloading(mut self, handle: &Handle) {
         let mut files = WatchedFiles::default();
-        files.look_at(self.files(handle));
-        let mut ticks = interval(LOOK_EVERY);
+        files.watch(self.files(handle));
+        let mut ticks = interval(POLL_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 _ = self.hang_up.recv() => {
-                    files.forget();
+                    files.accept();
                     // The sender of a signal finds the result in the log.
                     let _ = self.reload(handle, "SIGHUP").await;
-                    files.look_at(self.files(handle));
+                    files.watch(self.files(handle));
                 }
                 _ = self.user_2.recv() => {
                     let _ = self.upgrade(handle).await;
@@ -88,9 +88,9 @@ impl Reloader {
                 // A caller that has gone finds the result in the log.
                 Some(asked) = self.commands.recv() => match asked {
                     ServerCommand::Reload(asked) => {
-                        files.forget();
+                        files.accept();
                         let _ = asked.send(self.reload(handle, "requested").await);
-                        files.look_at(self.files(handle));
+                        files.watch(self.files(handle));
                     }
                     ServerCommand::Upgrade(asked) => {
                         let _ = asked.send(self.upgrade(handle).await);
@@ -99,7 +99,7 @@ impl Reloader {
                 _ = ticks.tick() => {
                     if files.have_changed() && handle.config().reload_on_change {
                         let _ = self.reload(handle, "a file has changed").await;
-                        files.look_at(self.files(handle));
+                        files.watch(self.files(handle));
                     }
                 }
             }
@@ -217,19 +217,19 @@ impl fmt::Display for InOneLine<'_> {
         let Some(report) = self.0.report() else {
             return self.0.fmt(f);
         };
-        for (i, told) in report.mistakes().take(MOST_TOLD).enumerate() {
+        for (i, told) in report.mistakes().take(MAX_REPORTED).enumerate() {
             let separator = if i == 0 { "" } else { "; " };
             write!(f, "{separator}{told}")?;
         }
-        match report.count().saturating_sub(MOST_TOLD) {
+        match report.count().saturating_sub(MAX_REPORTED) {
             0 => Ok(()),
             more => write!(f, "; and {more} more, see `microcache check`"),
         }
     }
 }
 
-/// Files polled for changes. They have changed when one differs, and all have been the same for two looks,
-/// because several files are replaced one after the other.
+/// Files polled for changes. A change is reported once all files were the same in two polls, because several files
+/// are replaced one after the other.
 #[derive(Default)]
 struct WatchedFiles {
     files: Vec<PathBuf>,
@@ -241,8 +241,8 @@ struct WatchedFiles {
 type FileStamp = (u64, u64, u64, i64, i64);
 
 impl WatchedFiles {
-    /// Replaces the list of files. The present state of new ones is the known one.
-    fn look_at(&mut self, files: Vec<PathBuf>) {
+    /// Replaces the list of files. Added ones count as unchanged in their present state.
+    fn watch(&mut self, files: Vec<PathBuf>) {
         let known = files.iter().map(|file| {
             let at = self.files.iter().position(|known| known == file);
             at.map_or_else(|| stamp(file), |at| self.known[at])
@@ -253,7 +253,7 @@ impl WatchedFiles {
     }
 
     /// Accepts the present state of all files as known.
-    fn forget(&mut self) {
+    fn accept(&mut self) {
         self.known = self.files.iter().map(|file| stamp(file)).collect();
         self.latest.clone_from(&self.known);
     }
@@ -298,7 +298,7 @@ mod tests {
         fs::write(&path, "1").unwrap();
         fs::write(&key, "1").unwrap();
         let mut files = WatchedFiles::default();
-        files.look_at(vec![path.clone(), key.clone()]);
+        files.watch(vec![path.clone(), key.clone()]);
         let mut looks = |expected: [bool; 3]| {
             assert_eq!([(); 3].map(|()| files.have_changed()), expected);
         };
@@ -316,10 +316,10 @@ mod tests {
         fs::write(&key, "567").unwrap();
         assert_eq!([(); 3].map(|()| files.have_changed()), [false, true, false]);
         fs::write(&key, "8").unwrap();
-        files.look_at(vec![key.clone(), other.clone()]);
+        files.watch(vec![key.clone(), other.clone()]);
         assert_eq!([(); 3].map(|()| files.have_changed()), [false, true, false]);
         fs::write(&key, "90").unwrap();
-        files.forget();
+        files.accept();
         assert_eq!([(); 3].map(|()| files.have_changed()), [false; 3]);
         fs::remove_dir_all(&directory).unwrap();
     }

@@ -46,14 +46,14 @@ impl Config {
         for table in &tables {
             draft.read(table, &mut mistakes);
         }
-        let says = |name: &'static str| tables.iter().any(|table| table.get(name).is_some());
+        let is_set = |name: &'static str| tables.iter().any(|table| table.get(name).is_some());
         let Config {
             listen, tls, acme, ..
         } = &mut draft.config;
-        acme.settle(listen, tls, says);
+        acme.settle(listen, tls, is_set);
         // The last source that has `origin` wins.
         if let Some(origin) = tables.iter().rev().find_map(|table| table.get("origin")) {
-            let listen = draft.everywhere();
+            let listen = draft.client_addresses();
             note_itself(&listen, &draft.origin.servers, &origin.place, &mut mistakes);
         }
         let written = Tables {
@@ -77,7 +77,7 @@ impl Config {
         for table in tables {
             draft.check_sizes(&table, &mut mistakes);
             draft.check_tiers(&table, &mut mistakes);
-            let clients = draft.everywhere();
+            let clients = draft.client_addresses();
             draft.config.admin.check(&table, &clients, &mut mistakes);
             table.refuse_rest(&mut mistakes);
         }
@@ -189,7 +189,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Returns all client addresses.
-    fn everywhere(&self) -> Vec<SocketAddr> {
+    fn client_addresses(&self) -> Vec<SocketAddr> {
         [&self.config.listen[..], &self.config.tls.listen].concat()
     }
 
@@ -273,7 +273,7 @@ impl<'a> Draft<'a> {
                 table.apply(SERVERS, &mut group, mistakes);
                 table.apply(GROUP, &mut group, mistakes);
                 if let Some(servers) = table.get("servers") {
-                    let listen = self.everywhere();
+                    let listen = self.client_addresses();
                     note_itself(&listen, &group.servers, &servers.place, mistakes);
                 } else {
                     let what = format!("the group `{}` has no `servers`", key.name);
@@ -362,7 +362,7 @@ impl<'a> Draft<'a> {
         Some(read)
     }
 
-    /// A directory, or an upstream group.
+    /// Sets the destination of a route: a directory, or an upstream group.
     fn find_destination(
         &self,
         route: &mut RouteDraft,

@@ -107,11 +107,11 @@ pub(super) fn document(text: &str, mistakes: &mut Mistakes) -> Value {
     let mut faults = Vec::new();
     loop {
         let (table, errors) = DeTable::parse_recoverable(&text);
-        let deaf = errors
+        let hiding = errors
             .iter()
             .map(|error| SyntaxError::new(error, &text))
-            .find(|fault| fault.makes_deaf(&text));
-        if let Some(fault) = deaf {
+            .find(|fault| fault.hides_later_errors(&text));
+        if let Some(fault) = hiding {
             text.replace_range(fault.line.clone(), &" ".repeat(fault.line.len()));
             faults.push(fault);
             continue;
@@ -154,7 +154,7 @@ impl SyntaxError {
 
     /// Returns whether the parser skips everything up to the next table, as after a key alone on its line. Such a
     /// line is blanked and the text parsed again, so that the mistakes there are reported too.
-    fn makes_deaf(&self, text: &str) -> bool {
+    fn hides_later_errors(&self, text: &str) -> bool {
         self.message.starts_with("key with no value") && !text[self.line.clone()].trim().is_empty()
     }
 }

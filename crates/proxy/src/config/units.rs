@@ -1,4 +1,4 @@
-//! Durations and sizes as people write them.
+//! Parsers and formatters of durations and sizes, such as `5m` and `32KiB`.
 
 use std::time::Duration;
 

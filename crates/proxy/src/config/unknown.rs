@@ -1,4 +1,4 @@
-//! Mistakes about unknown options: what was meant, or where it belongs.
+//! Reports of unknown options, with the most similar name or the table that the option belongs to.
 
 use super::mistake::{Mistake, Mistakes};
 use super::options;
@@ -8,7 +8,7 @@ use super::suggest::nearest;
 impl Table<'_> {
     /// Notes every unknown option.
     pub(super) fn refuse_rest(self, mistakes: &mut Mistakes) {
-        self.refuse(mistakes, what_was_meant);
+        self.refuse(mistakes, suggestion);
     }
 
     /// Notes every unknown option of a table inside a route, where options of the route are often put by mistake.
@@ -17,21 +17,21 @@ impl Table<'_> {
             if options::of_a_route().any(|about| about.name == name) {
                 return format!("it belongs to the route: next to `{inner}`, not inside it");
             }
-            what_was_meant(name, known)
+            suggestion(name, known)
         });
     }
 
-    fn refuse(self, mistakes: &mut Mistakes, meant: impl Fn(&str, &[&'static str]) -> String) {
+    fn refuse(self, mistakes: &mut Mistakes, suggest: impl Fn(&str, &[&'static str]) -> String) {
         let (unknown, known) = self.unknown();
         for key in unknown {
             let what = format!("unknown option `{}`", key.name);
             let mistake = Mistake::new(&key.place, what);
-            mistakes.note(mistake.remedy(meant(&key.name, &known)));
+            mistakes.note(mistake.remedy(suggest(&key.name, &known)));
         }
     }
 }
 
-fn what_was_meant(name: &str, known: &[&'static str]) -> String {
+fn suggestion(name: &str, known: &[&'static str]) -> String {
     if options::top_level().any(|about| about.name == name) {
         return "it belongs at the top of the file, above the first [table]".to_owned();
     }

@@ -19,7 +19,7 @@ use super::{Connection, INPUT};
 use crate::admission::ResponsePermits;
 use crate::session::RequestAccount;
 
-/// Bytes that a client may send ahead meanwhile.
+/// Limit of input bytes read ahead during a response. During an endless one, a client above it counts as gone.
 pub(super) const MAX_AHEAD: usize = 64 * 1024;
 
 /// Remainder of a response whose head is sent.

@@ -135,7 +135,7 @@ impl Connection {
     /// Serves requests until the connection ends.
     #[expect(
         clippy::manual_async_fn,
-        reason = "an `async fn` has room for what it is given twice"
+        reason = "an `async fn` stores its arguments twice"
     )]
     pub(crate) fn serve(mut self) -> impl Future<Output = ()> + Send {
         async move { self.serve_all().await }
@@ -163,7 +163,7 @@ impl Connection {
                 HitLoopExit::Ask(pending) => {
                     let exchanged = Box::pin(self.exchange(*pending)).await;
                     if self.input.is_empty() {
-                        // Reading has allocated.
+                        // Frees the buffer that the exchange has read into.
                         self.input = BytesMut::new();
                     }
                     match exchanged {
@@ -193,12 +193,12 @@ impl Connection {
     /// Sends what the socket did not take at once. Returns `false` if the client is gone.
     async fn send(&mut self, output: OutputQueue) -> bool {
         let pin = self.session.shared.pinned.pin(output.holds());
-        let (stall, in_all) = pin.timeouts(self.session.shared.timeouts.write);
+        let (stall, total) = pin.timeouts(self.session.shared.timeouts.write);
         let mut writer = self.stream.writer();
         let sending = output.send(&mut writer, stall);
-        match in_all {
+        match total {
             None => sending.await.is_ok(),
-            Some(in_all) => matches!(timeout(in_all, sending).await, Ok(Ok(()))),
+            Some(total) => matches!(timeout(total, sending).await, Ok(Ok(()))),
         }
     }
 
@@ -345,7 +345,7 @@ impl Connection {
 }
 
 impl HitLoopExit {
-    /// Same step after sending `unsent` responses to earlier requests.
+    /// Prepends the `unsent` responses to earlier requests.
     fn after(self, unsent: OutputQueue) -> Self {
         match self {
             Self::Send(output, after) => Self::Send(unsent.and(output), after),

@@ -245,7 +245,7 @@ pub(crate) fn write_now(
     Ok(stream.holds_back().then(OutputQueue::default))
 }
 
-/// Same for a body whose pages are sent with `sendfile`.
+/// Writes as [`write_now`] does, with a body in a file that is sent with `sendfile`.
 fn send_file_now(
     socket: &TcpStream,
     head: &[u8],

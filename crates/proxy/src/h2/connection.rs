@@ -285,6 +285,7 @@ impl<'a> Http2ServerConnection<'a> {
         read
     }
 
+    /// Keeps the part of `input` that was not consumed.
     fn keep(&mut self, mut input: BytesMut, used: usize) {
         input.advance(used);
         // An idle connection owns no buffer.
@@ -354,8 +355,8 @@ impl<'a> Http2ServerConnection<'a> {
             ProtocolError::Stream(stream, reason, _) => {
                 let what = "too many streams reset because of errors";
                 self.reset(stream, reason);
-                if let Err(calm) = self.flood_limits.stream_errors.spend(self.now, what) {
-                    self.fail(calm);
+                if let Err(flood) = self.flood_limits.stream_errors.spend(self.now, what) {
+                    self.fail(flood);
                 }
             }
         }

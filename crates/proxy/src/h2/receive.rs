@@ -104,6 +104,7 @@ impl Http2ServerConnection<'_> {
         }
     }
 
+    /// Charges the flood limit of frames without effect.
     fn noise(&mut self) -> Result<(), ProtocolError> {
         let what = "too many frames without effect";
         self.flood_limits.noise.spend(self.now, what)

@@ -51,7 +51,7 @@ fn class_of(nanos: u64) -> usize {
     if units < CLASSES as u64 {
         return units as usize;
     }
-    // The three bits behind the first one say which eighth of the octave it is.
+    // The three bits after the leading one are the number of the eighth of the octave.
     let octave = units.ilog2() - CLASSES.ilog2();
     let eighth = (units >> octave) as usize - CLASSES;
     ((octave as usize + 1) * CLASSES + eighth).min(SIZE - 1)

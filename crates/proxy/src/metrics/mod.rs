@@ -199,7 +199,7 @@ impl Metrics {
     pub(crate) fn count_instead(&self, route: RouteId, outcome: Outcome, counted: Outcome) {
         let (cells, writer) = self.cells();
         let route = cells.route(route);
-        // What one thread has counted another one may take back: only the sum is right.
+        // Another thread may have counted it. Its counter and this one may wrap; their sum is right.
         writer.add(&route.outcomes[counted as usize], u64::MAX);
         writer.add(&route.outcomes[outcome as usize], 1);
     }

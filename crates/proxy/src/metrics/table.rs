@@ -114,15 +114,15 @@ impl TopTable {
         const TOGETHER: usize = 16;
         let mark = mark(hash);
         let mut at = 0;
-        for some in self.marks.chunks(TOGETHER) {
-            // Counted, because what does not leave early is done to many at once.
-            if some.iter().filter(|one| **one == mark).count() > 0 {
-                let those = &self.places[at..at + some.len()];
-                if let Some(found) = those.iter().position(|place| place.hash == hash) {
+        for chunk in self.marks.chunks(TOGETHER) {
+            // Counted, not searched: a loop without an early exit is vectorised.
+            if chunk.iter().filter(|one| **one == mark).count() > 0 {
+                let entries = &self.places[at..at + chunk.len()];
+                if let Some(found) = entries.iter().position(|place| place.hash == hash) {
                     return Some(at + found);
                 }
             }
-            at += some.len();
+            at += chunk.len();
         }
         None
     }
@@ -150,7 +150,7 @@ impl TopTable {
         self.places[usize::from(self.heap[rank])].amount.seen
     }
 
-    /// Puts what has become more where it belongs.
+    /// Restores the heap after the count at `rank` has grown.
     fn sink(&mut self, mut rank: usize) {
         let heavy = self.amount_of(rank);
         loop {
@@ -166,7 +166,7 @@ impl TopTable {
         }
     }
 
-    /// Puts what is new at the end where it belongs.
+    /// Restores the heap after an entry was appended at `rank`.
     fn rise(&mut self, mut rank: usize) {
         while rank > 0 && self.amount_of(rank) < self.amount_of((rank - 1) / 2) {
             self.swap(rank, (rank - 1) / 2);

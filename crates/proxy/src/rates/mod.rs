@@ -93,7 +93,7 @@ impl RateLimits {
         client: Network,
         now: Time,
     ) -> Result<(), TooEarly> {
-        let who = (limit.route.0, limit.by.who(request, client));
+        let who = (limit.route.0, limit.by.key(request, client));
         self.table.take(who, limit.gcra, micros(now))
     }
 
@@ -105,7 +105,7 @@ impl RateLimits {
         client: Network,
         now: Time,
     ) -> u64 {
-        let who = (limit.route.0, limit.by.who(request, client));
+        let who = (limit.route.0, limit.by.key(request, client));
         self.table.left(who, limit.gcra, micros(now))
     }
 
@@ -129,7 +129,7 @@ fn micros(now: Time) -> Micros {
 impl RateBy {
     /// Key of a request. Without a usable value it is counted for the client address, also if the value is
     /// ambiguous: repeated, or in a form that only some applications accept.
-    fn who<'a>(&self, request: &Request<'a>, client: Network) -> RateKey<'a> {
+    fn key<'a>(&self, request: &Request<'a>, client: Network) -> RateKey<'a> {
         let named = match self {
             Self::Address => None,
             Self::Url => {
@@ -189,7 +189,7 @@ mod tests {
             fields: Fields::new(fields.as_bytes()),
             ..Request::of_url(Scheme::Http, b"Example.com", target.as_bytes())
         };
-        match by.who(&request, CLIENT) {
+        match by.key(&request, CLIENT) {
             RateKey::Client(client) => {
                 assert_eq!(client, CLIENT);
                 "the client".to_owned()

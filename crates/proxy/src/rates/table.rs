@@ -31,7 +31,7 @@ struct RateSlot {
 }
 
 impl RateTable {
-    /// Of so many places, or as many more as make the sum a power of two.
+    /// A table with at least this many slots; its number of rows is a power of two.
     pub(crate) fn new(places: usize) -> Self {
         Self {
             rows: (0..rows(places)).map(|_| Mutex::default()).collect(),
@@ -78,7 +78,7 @@ impl RateTable {
     }
 
     fn row(&self, name: u64) -> &Mutex<[RateSlot; CHOICE]> {
-        // There is a power of two of them.
+        // The number of rows is a power of two.
         &self.rows[name as usize & (self.rows.len() - 1)]
     }
 }

@@ -161,7 +161,7 @@ impl Session {
         reply: &mut Option<Reply>,
     ) -> RouteId {
         if self.shared.looks_first
-            && let Some(answer) = self.before_all_else(request, now)
+            && let Some(answer) = self.before_routing(request, now)
         {
             *reply = Some(Reply::Now(answer));
             return RouteId::default();
@@ -197,9 +197,9 @@ impl Session {
     }
 
     /// Returns the response to a request that is independent of routes: ACME challenges and redirects to TLS.
-    fn before_all_else(&self, request: &Request<'_>, now: Time) -> Option<Response> {
+    fn before_routing(&self, request: &Request<'_>, now: Time) -> Option<Response> {
         self.challenge(request, now)
-            .or_else(|| self.elsewhere(request, now))
+            .or_else(|| self.tls_redirect(request, now))
     }
 
     /// Returns the response to an ACME http-01 challenge. Unknown tokens are passed to the application.
@@ -213,7 +213,7 @@ impl Session {
     }
 
     /// Returns the redirect of a request that has to use TLS.
-    fn elsewhere(&self, request: &Request<'_>, now: Time) -> Option<Response> {
+    fn tls_redirect(&self, request: &Request<'_>, now: Time) -> Option<Response> {
         let port = self.shared.secure_port?;
         // A request without a host is not redirected: the target would be the application's host.
         let host = match request.host {

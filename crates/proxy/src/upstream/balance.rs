@@ -335,10 +335,10 @@ impl ServerAssignment {
 
     /// Records a failed request; the kind of error decides whether it counts against the server.
     pub(super) fn failed(&mut self, why: &OriginError, now: Instant) {
-        let Some((kind, line)) = blame(why) else {
+        let Some((kind, line)) = server_fault(why) else {
             return;
         };
-        self.doubt(kind, &line);
+        self.log_failure(kind, &line);
         // A server that sends malformed responses is reachable, and others may be well-formed.
         if !matches!(why, OriginError::Malformed(_)) {
             self.count_failure(now);
@@ -352,14 +352,14 @@ impl ServerAssignment {
 
     /// Records a truncated response.
     pub(super) fn broke_off(&mut self, why: &BodyError) {
-        self.doubt(
+        self.log_failure(
             "origin-truncated",
             &format!("a response was truncated: {why}"),
         );
     }
 
     /// Logs a failure of the server.
-    fn doubt(&self, kind: &'static str, what: &str) {
+    fn log_failure(&self, kind: &'static str, what: &str) {
         let mut book = self.balance.book.lock();
         let entry = &mut book[self.index];
         entry.is_doubted = true;
@@ -399,7 +399,7 @@ impl ServerAssignment {
 }
 
 /// Log kind and message of a failure of the server; `None` if it is not the server's fault.
-fn blame(why: &OriginError) -> Option<(&'static str, String)> {
+fn server_fault(why: &OriginError) -> Option<(&'static str, String)> {
     match why {
         OriginError::Connect(what) => Some(("origin-connect", format!("cannot connect: {what}"))),
         OriginError::Disconnected => Some((

@@ -1,5 +1,5 @@
-//! One request and the head of its answer, on one connection. Sending and reading go on together:
-//! a server may answer before it has heard everything.
+//! One request and the head of its response, on one connection. Sending and reading run
+//! concurrently: a server may respond before it has received the whole request.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};

@@ -35,7 +35,7 @@ pub struct Group {
     balance: Arc<Balance>,
     queue: Arc<RequestQueue>,
     /// Memory for bodies that are read ahead.
-    room: Arc<ReadAheadBudget>,
+    read_ahead_budget: Arc<ReadAheadBudget>,
     /// Permits for connections that are reserved for one client each.
     reservations: Arc<Reservations>,
     notices: Notices,
@@ -107,7 +107,7 @@ impl Group {
         let servers: Vec<_> = settings.servers.iter().map(server).collect();
         Arc::new(Self {
             queue,
-            room: ReadAheadBudget::new(settings.upload_memory),
+            read_ahead_budget: ReadAheadBudget::new(settings.upload_memory),
             reservations: Reservations::new(settings.max_signed_in),
             upkeep: Mutex::new(upkeep(&settings, &servers, &balance, &notices)),
             metrics,
@@ -162,7 +162,7 @@ impl Group {
     async fn fetch_counted(&self, request: OriginRequest) -> Result<OriginResponse, OriginError> {
         let mut counted = Some(self.metrics.begin(&request));
         if let Some((route, names)) = self.metrics.withheld(&request) {
-            self.say_withheld(&route, &names);
+            self.log_withheld(&route, &names);
         }
         let answer = self.fetch_balanced(request, &mut counted).await;
         if let (Err(error), Some(counted)) = (&answer, &counted) {
@@ -171,7 +171,7 @@ impl Group {
         answer
     }
 
-    fn say_withheld(&self, route: &str, names: &[String]) {
+    fn log_withheld(&self, route: &str, names: &[String]) {
         for name in names {
             let line = format!(
                 "route {route}: a shared fetch omits the client's field `{name}`; if it selects the page, add it \
@@ -242,7 +242,7 @@ impl Group {
                 Err(ServerFailure { error, .. }) => {
                     assignment.failed(&error, Instant::now());
                     if error == OriginError::Busy {
-                        self.say_gave_way();
+                        self.log_ended_upload();
                     }
                     return Err(error);
                 }
@@ -263,11 +263,11 @@ impl Group {
         let began = Instant::now();
         let answer = self.fetch_counted(request).await;
         let (name, millis) = (&*self.settings.name, began.elapsed().as_millis());
-        let told = match &answer {
+        let outcome = match &answer {
             Ok(response) => format!("was answered {}", response.status),
             Err(error) => format!("failed: {error}"),
         };
-        tracing::debug!(target: TARGET, kind = "origin-request", about = name, "{name}: {what} {told} after {millis} ms");
+        tracing::debug!(target: TARGET, kind = "origin-request", about = name, "{name}: {what} {outcome} after {millis} ms");
         answer
     }
 
@@ -329,24 +329,24 @@ impl Group {
             bytes: self.settings.upload_buffer,
             wait: self.settings.upload_wait,
         };
-        match read_ahead(request, bounds, &self.room).await? {
+        match read_ahead(request, bounds, &self.read_ahead_budget).await? {
             ReadAhead::Whole(held) => {
                 let permit = self.queue.enter(&request.urgency, &request.audience).await;
-                let permit = permit.map_err(|why| self.no_place(why))?;
+                let permit = permit.map_err(|why| self.no_permit(why))?;
                 Ok((permit, Upload::whole(request, held).asked_at(asked)))
             }
             ReadAhead::InPart => {
                 // A request with a body belongs to one client.
                 let network = request.audience.networks().pop().ok_or(OriginError::Left)?;
                 let place = self.queue.enter_upload(network).await;
-                let (share, permit) = place.map_err(|why| self.no_place(why))?;
+                let (share, permit) = place.map_err(|why| self.no_permit(why))?;
                 Ok((permit, Upload::in_part(request, share).asked_at(asked)))
             }
         }
     }
 
     /// Logs that an upload was ended in favour of another address.
-    fn say_gave_way(&self) {
+    fn log_ended_upload(&self) {
         let name = &self.settings.name;
         let line = format!(
             "upstream group {name}: an upload was ended to admit the first one of another address, because \
@@ -358,7 +358,7 @@ impl Group {
     }
 
     /// Logs that a request got no permit, and returns the error to answer it with.
-    fn no_place(&self, why: QueueError) -> OriginError {
+    fn no_permit(&self, why: QueueError) -> OriginError {
         if why == QueueError::Left {
             return OriginError::Left;
         }
@@ -424,7 +424,7 @@ impl Group {
         }
         response.body = match carrier {
             Carrier::Http1(connection) if answer.status == 101 => {
-                // The same holds for a WebSocket.
+                // `in_flight` ends here, so a WebSocket holds no permit either.
                 response.tunnel = Some(Box::new(connection.into_tunnel()));
                 Body::Empty
             }

@@ -15,18 +15,19 @@ use super::connection::OriginConnection;
 pub(super) struct Pool {
     max: AtomicUsize,
     keep: Duration,
-    shelves: Mutex<IdleByRuntime>,
+    pooled: Mutex<IdleByRuntime>,
 }
 
 #[derive(Debug, Default)]
 struct IdleByRuntime {
     count: usize,
-    /// Last in, first out: what is used often stays fresh, the rest goes stale at the bottom.
+    /// Connections of each runtime, the most recently used last. That one is reused first, so that surplus ones
+    /// reach their idle timeout.
     by_runtime: Vec<(Id, Vec<IdleConnection>)>,
 }
 
 impl IdleByRuntime {
-    /// There are as many as threads that serve; looking through them is quicker than hashing.
+    /// Returns the connections of a runtime. There is one per serving thread, so a search is quicker than hashing.
     fn of(&mut self, runtime: Id) -> &mut Vec<IdleConnection> {
         let known = self.by_runtime.iter().position(|(id, _)| *id == runtime);
         let at = known.unwrap_or_else(|| {
@@ -49,7 +50,7 @@ impl Pool {
         Self {
             max: AtomicUsize::new(max),
             keep,
-            shelves: Mutex::default(),
+            pooled: Mutex::default(),
         }
     }
 
@@ -60,10 +61,10 @@ impl Pool {
         let recent = |idle: &mut IdleConnection| now.duration_since(idle.since) <= limit;
         loop {
             let mut connection = {
-                let mut shelves = self.shelves.lock();
-                let own = shelves.of(runtime);
+                let mut pooled = self.pooled.lock();
+                let own = pooled.of(runtime);
                 let idle = own.pop_if(recent)?;
-                shelves.count -= 1;
+                pooled.count -= 1;
                 idle.connection
             };
             if connection.is_quiet() {
@@ -80,26 +81,26 @@ impl Pool {
             connection,
         };
         let runtime = idle.connection.runtime;
-        let mut shelves = self.shelves.lock();
-        shelves.of(runtime).push(idle);
-        // The oldest is closed. If the new one were, a shelf of stale connections would keep every
+        let mut pooled = self.pooled.lock();
+        pooled.of(runtime).push(idle);
+        // The oldest is closed. If the new one were, a pool full of stale connections would keep every
         // fresh one out until the next sweep, and each request would open its own.
-        let surplus = if shelves.count < self.max.load(Ordering::Relaxed) {
-            shelves.count += 1;
+        let surplus = if pooled.count < self.max.load(Ordering::Relaxed) {
+            pooled.count += 1;
             None
         } else {
-            Some(shelves.of(runtime).remove(0))
+            Some(pooled.of(runtime).remove(0))
         };
-        drop(shelves);
+        drop(pooled);
         drop(surplus);
     }
 
     /// Closes all connections, and keeps none from now on.
     pub(super) fn close(&self) {
         let all = {
-            let mut shelves = self.shelves.lock();
+            let mut pooled = self.pooled.lock();
             self.max.store(0, Ordering::Relaxed);
-            std::mem::take(&mut *shelves)
+            std::mem::take(&mut *pooled)
         };
         // Closing takes system calls, so it happens here, without the lock.
         drop(all);
@@ -107,21 +108,21 @@ impl Pool {
 
     /// Closes connections whose idle timeout has passed.
     pub(super) fn sweep(&self) {
-        let mut shelves = self.shelves.lock();
+        let mut pooled = self.pooled.lock();
         let mut old = Vec::new();
-        shelves.by_runtime.retain_mut(|(_, shelf)| {
-            let fresh = shelf.partition_point(|idle| idle.since.elapsed() > self.keep);
-            old.extend(shelf.drain(..fresh));
-            !shelf.is_empty()
+        pooled.by_runtime.retain_mut(|(_, of_runtime)| {
+            let fresh = of_runtime.partition_point(|idle| idle.since.elapsed() > self.keep);
+            old.extend(of_runtime.drain(..fresh));
+            !of_runtime.is_empty()
         });
-        shelves.count -= old.len();
-        drop(shelves);
+        pooled.count -= old.len();
+        drop(pooled);
         // Closing takes system calls, so it happens here, without the lock.
         drop(old);
     }
 
     /// Number of idle connections.
     pub(super) fn len(&self) -> usize {
-        self.shelves.lock().count
+        self.pooled.lock().count
     }
 }

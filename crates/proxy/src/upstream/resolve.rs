@@ -69,7 +69,7 @@ impl OriginAddresses {
     pub(super) async fn keep_resolving(&self, every: Duration, notices: &Notices) {
         let mut trouble = None;
         loop {
-            // What is known stays in use while the name cannot be resolved.
+            // Known addresses stay in use while the name does not resolve.
             let found = match timeout(every, self.look_up()).await {
                 Ok(found) => found.map_err(|error| error.to_string()),
                 Err(_) => Err(format!("no answer from the resolver within {every:?}")),
@@ -77,14 +77,14 @@ impl OriginAddresses {
             let is_new = trouble != found.as_ref().err().cloned();
             trouble = found.err();
             if is_new {
-                self.tell(trouble.as_deref(), notices);
+                self.report(trouble.as_deref(), notices);
             }
             sleep(MIN_LOOKUP_PAUSE.min(every)).await;
             let _ = timeout(every, self.doubted.notified()).await;
         }
     }
 
-    fn tell(&self, trouble: Option<&str>, notices: &Notices) {
+    fn report(&self, trouble: Option<&str>, notices: &Notices) {
         let whom = format!("origin {}:{}", self.host, self.port);
         let (kind, line) = match trouble {
             None => (Kind::Resolved, format!("{whom}: the name resolves again")),
@@ -124,8 +124,8 @@ impl OriginAddresses {
         Ok(found)
     }
 
-    /// Connects to one of the addresses, within `limit` all together. Each is given its share of
-    /// the time that is left, so that one that swallows packets does not use it up.
+    /// Connects to one of the addresses, within `limit` for all together. Each attempt gets an equal
+    /// share of the remaining time, so that an address that drops packets does not use it up.
     pub(super) async fn connect(&self, limit: Duration) -> io::Result<TcpStream> {
         let deadline = Instant::now() + limit;
         let mut known = Arc::clone(&*self.known.lock());
@@ -153,8 +153,8 @@ impl OriginAddresses {
         Err(error)
     }
 
-    /// In turn, with those that failed last. The loopback addresses are one machine, not several: the second is for an
-    /// application that does not listen on the first, and no share of the requests is for another user's program there.
+    /// Returns the addresses in the order of the attempts: round robin, failed ones last. Those of `localhost` do not
+    /// rotate: they are one machine, where another program may listen on the second.
     fn in_order<'a>(&self, known: &'a [OriginAddress]) -> Vec<&'a OriginAddress> {
         let first = if is_localhost(&self.host) {
             0
@@ -284,9 +284,9 @@ mod tests {
         let expected = "origin none.invalid:80: the name does not resolve: ";
         assert!(first.starts_with(expected), "{first}");
         assert!(first.ends_with("unreachable until it does"), "{first}");
-        endpoints.tell(None, &notices);
+        endpoints.report(None, &notices);
         *endpoints.known.lock() = [OriginAddress::new(([127, 0, 0, 1], 80).into())].into();
-        endpoints.tell(Some("why"), &notices);
+        endpoints.report(Some("why"), &notices);
         // The third within a second, and the second of its kind.
         notices.settle();
         let expected = [

@@ -17,8 +17,8 @@ use super::upload::{SendState, Upload};
 use crate::h1::{BodyDecoder, DecodedBody, Framing};
 use crate::metrics::OriginRequestMetrics;
 
-/// An answer longer than this is a download, not a page: it gives its place among the group's
-/// requests back, so that slow readers of large files cannot delay all other requests.
+/// Size in bytes above which a response is a download, not a page: it releases its permit early, so
+/// that slow readers of large files cannot delay all other requests.
 const LARGEST_PAGE: u64 = 1024 * 1024;
 
 /// Resources of the group that a response holds until its end, in any protocol.
@@ -27,7 +27,7 @@ pub(super) struct InFlightResponse {
     pub(super) assignment: ServerAssignment,
     /// Records how it ends.
     pub(super) metrics: Option<OriginRequestMetrics>,
-    /// Its place among the group's concurrent requests, unless released early.
+    /// Permit of `max_concurrent`, unless released early.
     pub(super) permit: Option<Permit>,
 }
 

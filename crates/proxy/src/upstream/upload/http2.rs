@@ -40,7 +40,7 @@ impl Upload {
         Some(request)
     }
 
-    /// Begins, on a stream. Says whether there is nothing to send behind the head.
+    /// Begins sending on a stream. Returns true if nothing follows the head.
     pub(in crate::upstream) fn begin_http2(&mut self) -> bool {
         self.restart(Pieces::plain(self.whole.clone()));
         self.is_complete()
