@@ -344,9 +344,9 @@ impl Cache {
         doubt.find_in_others();
         if let Some(since) = doubt.since() {
             let places = doubt.places();
-            let may_say =
+            let may_answer =
                 |copy: usize| places.get(copy).is_none() && !self.fleet.copies[copy].is_down();
-            if since.elapsed() < DOUBT && (0..self.log_copies()).any(may_say) {
+            if since.elapsed() < DOUBT && (0..self.log_copies()).any(may_answer) {
                 return;
             }
             self.add_rule(&self.everything(), places);

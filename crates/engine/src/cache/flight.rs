@@ -180,8 +180,8 @@ struct FlightShard {
     keys: HashMap<Key, Vec<Arc<Flight>>, RandomState>,
     /// The fetches that can be joined, by number.
     joinable: HashMap<u64, Arc<Flight>, RandomState>,
-    /// The same by the leading client's address, without refreshes and fetches that other addresses
-    /// wait for too.
+    /// The numbers of joinable fetches by the leading client's address, without refreshes and
+    /// fetches that other addresses wait for too.
     led: Holdings,
     last: u64,
     /// The keys of fetches that cannot be joined and have nothing to store yet.

@@ -63,7 +63,7 @@ impl Cache {
     /// stored.
     pub fn purge_key(&self, key: &[u8]) {
         self.flights.purge(key, |_| {
-            let _goes_on_by_itself = self.take_away(key);
+            let _goes_on_by_itself = self.remove_everywhere(key);
         });
     }
 
@@ -213,7 +213,7 @@ impl Cache {
     /// outdated continues.
     pub(crate) fn forget_selected(&self, key: &Key, stored: &Hit, request: &OriginView<'_>) {
         if stored.vary().is_empty() {
-            let _goes_on_by_itself = self.take_away(key);
+            let _goes_on_by_itself = self.remove_everywhere(key);
             return;
         }
         self.memory.remove_selected(key, request);
@@ -233,7 +233,7 @@ impl Cache {
 
     /// Removes a key from memory and the tiers. Returns whether it was in memory, and the removal
     /// under way in the tiers.
-    fn take_away(&self, key: &[u8]) -> (bool, Option<TierRemoval>) {
+    fn remove_everywhere(&self, key: &[u8]) -> (bool, Option<TierRemoval>) {
         let was_there = self.memory.remove(key);
         self.changes.notify_removed(key);
         let leaving = (!self.tiers.is_empty()).then(|| {
@@ -254,7 +254,7 @@ impl Cache {
     fn purge_and_watch(&self, key: &[u8]) -> Option<TierRemoval> {
         let mut watched = None;
         self.flights.purge(key, |is_fetched| {
-            let (was_there, leaving) = self.take_away(key);
+            let (was_there, leaving) = self.remove_everywhere(key);
             watched = leaving.map(|leaving| TierRemoval {
                 is_unknown: !was_there && !is_fetched,
                 ..leaving

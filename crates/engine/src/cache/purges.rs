@@ -37,7 +37,7 @@ struct PurgedKeys {
     part_count: usize,
     /// The last purge of a key, by its hash. Two keys with the same hash cost each other a miss.
     keys: HashMap<u64, Time, RandomState>,
-    /// The same, oldest first.
+    /// The purges of `keys` by time, oldest first.
     order: BTreeSet<(Time, u64)>,
     /// By part of the key space, the time up to which fetches of any key count as purged. Empty
     /// until needed.

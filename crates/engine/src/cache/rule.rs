@@ -158,7 +158,7 @@ impl Scope {
         }
     }
 
-    /// That number, and the one of fetches under way that it also covers.
+    /// [`Self::number`], and the number of the fetches under way that it also covers.
     pub(super) fn numbers(&self) -> impl Iterator<Item = u64> + use<> {
         let of_fetches = match self {
             Self::Variant { host, target, .. } => Some(tag_number(FETCH, &[host, target])),
@@ -167,7 +167,7 @@ impl Scope {
         [Some(self.number()), of_fetches].into_iter().flatten()
     }
 
-    /// The same with its texts in their own buffers: the buffer they were parsed from may be much
+    /// Copies its texts to buffers of their own: the buffer they were parsed from may be much
     /// larger.
     pub(super) fn compact(mut self) -> Self {
         for text in self.texts_mut().into_iter().flatten() {

@@ -280,13 +280,13 @@ impl PurgeRules {
     /// kept counts as covering it.
     pub(super) fn covers_since(
         &self,
-        held: RuleSubject<'_>,
+        subject: RuleSubject<'_>,
         number: RuleNumber,
     ) -> Option<Covered> {
         if number == self.newest() {
             return None;
         }
-        let covered = self.covers(&EntryNames::new(held), Since::Rule(number));
+        let covered = self.covers(&EntryNames::new(subject), Since::Rule(number));
         // In this order: a rule dropped between the two counts.
         covered.or_else(|| self.has_dropped_since(number).then_some(Covered::Hard))
     }
@@ -319,8 +319,8 @@ impl PurgeRules {
     }
 
     /// Counts an entry in memory for the newest rule after number `since` that covers it.
-    pub(super) fn note_hit(&self, held: RuleSubject<'_>, since: RuleNumber) {
-        let (entry, age) = (EntryNames::new(held), EntryAge::Checked(since));
+    pub(super) fn note_hit(&self, subject: RuleSubject<'_>, since: RuleNumber) {
+        let (entry, age) = (EntryNames::new(subject), EntryAge::Checked(since));
         let table = self.table.read();
         let hard = table.hard.newest_of(&entry, age);
         let mark = hard.or_else(|| table.soft.newest_of(&entry, age));

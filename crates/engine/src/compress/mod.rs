@@ -65,7 +65,7 @@ struct State {
 
 #[derive(Default)]
 struct CompressionCounters {
-    /// By coding.
+    /// Bodies compressed, by coding.
     made: [CodingCounters; Coding::ALL.len()],
     useless: AtomicU64,
     dropped: AtomicU64,
@@ -84,7 +84,7 @@ struct CodingCounters {
 /// The totals of compression.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CompressionStats {
-    /// By coding, in the order of [`Coding::ALL`].
+    /// Bodies compressed, by coding in the order of [`Coding::ALL`].
     pub made: [MadeStats; Coding::ALL.len()],
     /// Bodies that did not shrink by a sixteenth, and are sent uncompressed.
     pub useless: u64,
@@ -100,7 +100,7 @@ pub struct CompressionStats {
     pub cpu: Duration,
     /// Responses sent compressed.
     pub answers: u64,
-    /// The same by coding, in the order of [`SentCoding::ALL`].
+    /// Responses sent compressed, by coding in the order of [`SentCoding::ALL`].
     pub sent: [u64; SentCoding::ALL.len()],
     /// Bytes saved against the stored bodies.
     pub saved: u64,
@@ -154,7 +154,7 @@ impl Compressor {
         }
     }
 
-    /// Counts a response that was smaller than the stored body by so many bytes.
+    /// Counts a response that was smaller than the stored body by this many bytes.
     pub(crate) fn saved(&self, coding: SentCoding, bytes: u64) {
         self.shared.saved.note(coding, bytes);
     }

@@ -15,7 +15,7 @@ pub(super) struct Saved([CounterSlot; PLACES]);
 #[derive(Default)]
 #[repr(align(64))]
 struct CounterSlot {
-    /// By coding.
+    /// Responses sent compressed, by coding.
     answers: [AtomicU64; SentCoding::ALL.len()],
     bytes: AtomicU64,
 }

@@ -46,12 +46,14 @@ pub(crate) struct Fill {
 #[derive(Debug)]
 struct FillState {
     chunks: VecDeque<Bytes>,
-    /// The number of the first chunk still buffered, and the bytes before it.
+    /// The number of the first chunk still buffered.
     first: usize,
-    gone: u64,
+    /// The bytes of the chunks before it.
+    bytes_before: u64,
     received: u64,
     /// The memory of the chunks in bytes.
     buffered: u64,
+    /// Every chunk is kept, so that the body can be stored and joined.
     keep: bool,
     /// The parts no longer buffered went to a tier.
     in_tier: bool,
@@ -59,8 +61,10 @@ struct FillState {
     wakers: Wakers,
     /// The readers, by slot.
     readers: Vec<ReaderState>,
+    /// The task that waits in [`Fill::poll_ready`].
     writer: Option<Waker>,
     charge: FillCharge,
+    /// Registered with the budget, which drops stalled readers.
     watched: bool,
 }
 
@@ -72,7 +76,7 @@ struct ReaderState {
     /// Bytes it had read when others began to wait for it.
     mark: u64,
     /// Dropped for being too slow.
-    let_go: bool,
+    is_dropped: bool,
     /// Bytes it had read at the last check of its pace, and the time of that check.
     paced: u64,
     paced_at: Option<Instant>,
@@ -118,7 +122,7 @@ impl Fill {
         let state = FillState {
             chunks: VecDeque::new(),
             first: 0,
-            gone: 0,
+            bytes_before: 0,
             received: 0,
             buffered: 0,
             keep: true,
@@ -269,7 +273,7 @@ impl Fill {
             for at in places {
                 let reader = &mut state.readers[at];
                 let is_behind = received - reader.taken >= FREE;
-                reader.let_go |= is_behind && reader.taken - reader.mark < PROGRESS;
+                reader.is_dropped |= is_behind && reader.taken - reader.mark < PROGRESS;
             }
         }
         let writer = self.release(&mut state);
@@ -288,7 +292,7 @@ impl Fill {
         let mut stalled = Vec::new();
         for at in places {
             let reader = &mut state.readers[at];
-            let is_behind = !reader.let_go && received - reader.taken >= FREE;
+            let is_behind = !reader.is_dropped && received - reader.taken >= FREE;
             if let Some(since) = reader.stalled_since(now).filter(|_| is_behind) {
                 let fill = Arc::clone(self);
                 stalled.push(Laggard { since, fill, at });
@@ -305,12 +309,12 @@ impl Fill {
         let slowest = state.slowest().unwrap_or(state.received);
         while let Some(chunk) = state.chunks.front() {
             let length = chunk.len() as u64;
-            if state.gone + length > slowest {
+            if state.bytes_before + length > slowest {
                 break;
             }
             state.chunks.pop_front();
             state.first += 1;
-            state.gone += length;
+            state.bytes_before += length;
             state.buffered -= length + CHUNK_COST;
         }
         let bytes = state.beyond_free();
@@ -329,7 +333,7 @@ impl Drop for Fill {
 }
 
 impl FillState {
-    /// Returns true if every chunk is buffered, so that new readers can start at the beginning.
+    /// Returns true while no chunk may be released, so that new readers can start at the beginning.
     fn holds_all(&self) -> bool {
         match self.end {
             None => self.keep,
@@ -345,7 +349,7 @@ impl FillState {
             .places()
             .map(|place| &self.readers[place.index()]);
         readers
-            .filter(|reader| !reader.let_go)
+            .filter(|reader| !reader.is_dropped)
             .map(|reader| reader.taken)
             .min()
     }
@@ -367,7 +371,7 @@ impl Laggard {
     fn let_go(&self) {
         let mut state = self.fill.state.lock();
         let reader = &mut state.readers[self.at];
-        reader.let_go |= reader.paced_at == Some(self.since);
+        reader.is_dropped |= reader.paced_at == Some(self.since);
         let writer = self.fill.release(&mut state);
         drop(state);
         writer.into_iter().for_each(Waker::wake);
@@ -419,14 +423,14 @@ impl FillReader {
     fn step(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
         let mut state = self.fill.state.lock();
         let reader = &mut state.readers[self.place.index()];
-        if reader.let_go {
+        if reader.is_dropped {
             return Poll::Ready(Some(Err(BodyError::TooSlow)));
         }
         let mut writer = None;
         if self.held > 0 || self.left == 0 {
             reader.taken += std::mem::take(&mut self.held);
             // A reader that has its range needs nothing more.
-            reader.let_go = self.left == 0;
+            reader.is_dropped = self.left == 0;
             writer = self.fill.release(&mut state);
         }
         let next = state.chunks.get(self.next.saturating_sub(state.first));

@@ -40,7 +40,7 @@ pub(crate) struct FillPump<'a> {
     largest: u64,
     /// The time until which it may be stored.
     deadline: Time,
-    /// The time after which no further request waits for it; `None` once that has come.
+    /// The time after which no further request waits for it; `None` once it has passed.
     joinable: Option<Pin<Box<Sleep>>>,
     /// The time for which slow readers have held it up.
     waited: Duration,
@@ -159,10 +159,10 @@ impl<'a> FillPump<'a> {
     /// Passes a chunk to the readers, and to memory or a tier.
     fn on_data(&mut self, chunk: Bytes) {
         let is_in_time = self.engine.clock.now() < self.deadline;
-        let fitted = self.received <= self.largest;
+        let fitted_before = self.received <= self.largest;
         self.received += chunk.len() as u64;
         let fits = self.received <= self.largest;
-        if fitted && !fits {
+        if fitted_before && !fits {
             self.note_too_large();
         }
         let limit = if is_in_time {

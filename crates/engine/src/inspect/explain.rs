@@ -421,7 +421,7 @@ impl Engine {
                 incoming.outgoing = shared.fields;
                 incoming.method = Method::GET;
                 self.reduce_to_key(explained.route, &mut incoming);
-                aside(explained)
+                fetch_without_storing(explained)
             }
             _ => match self.look_up_again(&incoming) {
                 Served::Ask(question) => question,
@@ -435,7 +435,7 @@ impl Engine {
 }
 
 /// A fetch whose response changes nothing.
-fn aside(explained: &Explained) -> FetchPlan {
+fn fetch_without_storing(explained: &Explained) -> FetchPlan {
     let why = FetchReason {
         route: explained.route,
         facts: explained.facts,

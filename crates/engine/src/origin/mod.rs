@@ -224,7 +224,7 @@ pub trait Origin: Send + Sync {
         None
     }
 
-    /// The same for a request with these fields.
+    /// As [`Self::at_hand`], for a request with these fields: they may change the response, or forbid it.
     fn at_hand_for(&self, target: &[u8], _request: Fields<'_>) -> Option<Hit> {
         self.at_hand(target)
     }

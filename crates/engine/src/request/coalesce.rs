@@ -38,19 +38,19 @@ impl Engine {
     /// Answers a request that [`Engine::serve`] could not.
     pub async fn ask(
         self: Arc<Self>,
-        question: FetchPlan,
+        plan: FetchPlan,
         mut incoming: Incoming,
     ) -> Result<Response, NoResponse> {
-        match question {
-            FetchPlan::Direct(question) => {
-                if question.key.is_some() {
-                    self.reduce_to_key(question.why.route, &mut incoming);
+        match plan {
+            FetchPlan::Direct(plan) => {
+                if plan.key.is_some() {
+                    self.reduce_to_key(plan.why.route, &mut incoming);
                 }
-                self.fetch_directly_or_stale(question, incoming).await
+                self.fetch_directly_or_stale(plan, incoming).await
             }
-            FetchPlan::Coalesced(question) => {
-                self.reduce_to_key(question.why.route, &mut incoming);
-                self.fetch_coalesced(question, incoming).await
+            FetchPlan::Coalesced(plan) => {
+                self.reduce_to_key(plan.why.route, &mut incoming);
+                self.fetch_coalesced(plan, incoming).await
             }
         }
     }
@@ -59,28 +59,28 @@ impl Engine {
     /// sent directly.
     async fn fetch_coalesced(
         self: Arc<Self>,
-        mut question: CoalescedFetch,
+        mut plan: CoalescedFetch,
         incoming: Incoming,
     ) -> Result<Response, NoResponse> {
-        let forward = question.why.forward;
-        let mut key = Some(Arc::clone(&question.spec.key));
+        let forward = plan.why.forward;
+        let mut key = Some(Arc::clone(&plan.spec.key));
         let incoming = Arc::new(incoming);
         let deadline = Instant::now() + Duration::from_millis(self.settings.wait_timeout);
         let mut history = WaitHistory::default();
         let mut whole = false;
         for _ in 0..MAX_ROUNDS {
             let entered = self.clock.now();
-            let step = match self.enter(&question.spec, Some(incoming.network)) {
+            let step = match self.enter(&plan.spec, Some(incoming.network)) {
                 Role::Full if self.settings.clients == Clients::Program => {
                     CoalescedStep::FetchDirectly(None)
                 }
-                Role::Full => self.give_way(&question, &incoming),
-                Role::Lead(leader) => self.lead_fetch(leader, &question, &incoming).await,
+                Role::Full => self.give_way(&plan, &incoming),
+                Role::Lead(leader) => self.lead_fetch(leader, &plan, &incoming).await,
                 Role::Join(ticket) => {
                     let times = (ticket.began(), Some(deadline));
-                    let copy = || self.copy_for(&question, &incoming, None, Detail::OriginSlow);
+                    let copy = || self.copy_for(&plan, &incoming, None, Detail::OriginSlow);
                     let waited = self.or_stale(ticket, times, copy).await;
-                    self.after_wait(waited, entered, &question, &incoming, &mut history)
+                    self.after_wait(waited, entered, &plan, &incoming, &mut history)
                 }
             };
             let only_for_another = matches!(step, CoalescedStep::LookForAnother);
@@ -88,7 +88,7 @@ impl Engine {
                 CoalescedStep::Answer(answer) => return *answer,
                 CoalescedStep::FetchDirectly(why) => {
                     whole = why == Some(Detail::Withheld);
-                    question.why.detail = why.or(question.why.detail);
+                    plan.why.detail = why.or(plan.why.detail);
                     break;
                 }
                 CoalescedStep::LookAgain | CoalescedStep::LookForAnother => {}
@@ -98,13 +98,13 @@ impl Engine {
                 Served::Now(response) | Served::NowAndRefresh(response, _) => return Ok(response),
                 Served::Failed(failed) => return Err(failed),
                 Served::Ask(FetchPlan::Direct(direct)) => {
-                    question.why = direct.why;
+                    plan.why = direct.why;
                     (key, whole) = (direct.key, direct.whole);
                     break;
                 }
                 Served::Ask(FetchPlan::Coalesced(next)) => {
-                    let is_another = question.spec.selection != next.spec.selection;
-                    question = next;
+                    let is_another = plan.spec.selection != next.spec.selection;
+                    plan = next;
                     if only_for_another && !is_another {
                         break;
                     }
@@ -113,8 +113,8 @@ impl Engine {
         }
         let why = FetchReason {
             forward,
-            detail: question.why.detail.or(Some(Detail::Uncollapsed)),
-            ..question.why
+            detail: plan.why.detail.or(Some(Detail::Uncollapsed)),
+            ..plan.why
         };
         let incoming =
             Arc::into_inner(incoming).expect("only a leader shares it, and leads to the end");
@@ -131,12 +131,12 @@ impl Engine {
     async fn lead_fetch(
         self: &Arc<Self>,
         leader: Leader,
-        question: &CoalescedFetch,
+        plan: &CoalescedFetch,
         incoming: &Arc<Incoming>,
     ) -> CoalescedStep {
-        let view = incoming.origin_view(self.rules(question.why.route));
+        let view = incoming.origin_view(self.rules(plan.why.route));
         // Another fetch may have ended since the lookup.
-        if self.has_newer(&question.spec, &view)
+        if self.has_newer(&plan.spec, &view)
             && let Served::Now(response) | Served::NowAndRefresh(response, _) =
                 self.look_up_again(incoming)
         {
@@ -144,33 +144,33 @@ impl Engine {
             return CoalescedStep::answer(response);
         }
         let seat = leader.audience().join(incoming.network);
-        let mut verdict = self.start_fetch(leader, question, incoming);
+        let mut verdict = self.start_fetch(leader, plan, incoming);
         let verdict = poll_fn(|cx| match Pin::new(&mut verdict).poll(cx) {
             Poll::Ready(verdict) => Poll::Ready(Some(verdict)),
             Poll::Pending => seat.poll_gives_way(cx).map(|()| None),
         });
-        let copy = || self.copy_for(question, incoming, None, Detail::OriginSlow);
+        let copy = || self.copy_for(plan, incoming, None, Detail::OriginSlow);
         match self.or_stale(verdict, (Instant::now(), None), copy).await {
             WaitOutcome::Stale(response) => {
-                // The copy is to be refreshed nevertheless.
+                // The fetch continues as if the client still waited: it refreshes the copy.
                 seat.keep();
                 CoalescedStep::answer(response)
             }
-            WaitOutcome::Done(Some(Ok(verdict))) => self.answer_leader(question, incoming, verdict),
-            WaitOutcome::Done(None) => self.give_way(question, incoming),
+            WaitOutcome::Done(Some(Ok(verdict))) => self.answer_leader(plan, incoming, verdict),
+            WaitOutcome::Done(None) => self.give_way(plan, incoming),
             WaitOutcome::Done(Some(Err(_))) | WaitOutcome::TooLong => {
-                CoalescedStep::failed(Failure::Abandoned, question)
+                CoalescedStep::failed(Failure::Abandoned, plan)
             }
         }
     }
 
     /// Answers a request that may neither wait nor be sent, because its address has too many
     /// waiters: with a stale copy or an error.
-    fn give_way(&self, question: &CoalescedFetch, incoming: &Incoming) -> CoalescedStep {
+    fn give_way(&self, plan: &CoalescedFetch, incoming: &Incoming) -> CoalescedStep {
         let failure = Failure::TooManyWait;
-        match self.copy_for(question, incoming, None, failure.detail()) {
+        match self.copy_for(plan, incoming, None, failure.detail()) {
             Some(copy) => CoalescedStep::answer(copy),
-            None => CoalescedStep::failed(failure, question),
+            None => CoalescedStep::failed(failure, plan),
         }
     }
 
@@ -179,26 +179,26 @@ impl Engine {
         &self,
         waited: WaitOutcome<Option<FetchOutcome>>,
         entered: Time,
-        question: &CoalescedFetch,
+        plan: &CoalescedFetch,
         incoming: &Incoming,
         history: &mut WaitHistory,
     ) -> CoalescedStep {
         let outcome = match waited {
             WaitOutcome::Done(Some(outcome)) => outcome,
-            WaitOutcome::Done(None) => return self.give_way(question, incoming),
+            WaitOutcome::Done(None) => return self.give_way(plan, incoming),
             WaitOutcome::Stale(response) => return CoalescedStep::answer(response),
             WaitOutcome::TooLong if self.settings.clients == Clients::Program => {
                 return CoalescedStep::FetchDirectly(None);
             }
             WaitOutcome::TooLong => {
-                return CoalescedStep::failed(Failure::Origin(OriginError::Timeout), question);
+                return CoalescedStep::failed(Failure::Origin(OriginError::Timeout), plan);
             }
         };
         match outcome {
             // Its freshness is judged at its arrival, or when this request began to wait: being
             // woken a moment later does not make it older.
             FetchOutcome::Answer(answer, since) => {
-                self.share(&answer, since.max(entered), question, incoming)
+                self.share(&answer, since.max(entered), plan, incoming)
             }
             FetchOutcome::LookAgain => CoalescedStep::LookAgain,
             FetchOutcome::Released => CoalescedStep::LookForAnother,
@@ -208,12 +208,12 @@ impl Engine {
                 CoalescedStep::LookAgain
             }
             FetchOutcome::Refused => {
-                let copy = self.copy_for(question, incoming, None, Detail::Refused);
+                let copy = self.copy_for(plan, incoming, None, Detail::Refused);
                 copy.map_or(CoalescedStep::FetchDirectly(None), CoalescedStep::answer)
             }
             FetchOutcome::Failed(failure, stale) => {
                 let why = failure.detail();
-                if let Some(copy) = self.copy_for(question, incoming, stale.as_ref(), why) {
+                if let Some(copy) = self.copy_for(plan, incoming, stale.as_ref(), why) {
                     CoalescedStep::answer(copy)
                 } else if !mem::replace(&mut history.failed, true) {
                     CoalescedStep::LookAgain
@@ -221,7 +221,7 @@ impl Engine {
                     // The cause may be the leader's request rather than this one's.
                     CoalescedStep::FetchDirectly(None)
                 } else {
-                    CoalescedStep::failed(failure, question)
+                    CoalescedStep::failed(failure, plan)
                 }
             }
         }
@@ -278,14 +278,14 @@ impl Engine {
     fn start_fetch(
         self: &Arc<Self>,
         leader: Leader,
-        question: &CoalescedFetch,
+        plan: &CoalescedFetch,
         incoming: &Arc<Incoming>,
     ) -> oneshot::Receiver<Verdict> {
         let (reply, verdict) = oneshot::channel();
         let fetch = Fetch {
-            route: question.why.route,
-            facts: question.why.facts.as_fill(),
-            stored: question.spec.stored.clone(),
+            route: plan.why.route,
+            facts: plan.why.facts.as_fill(),
+            stored: plan.spec.stored.clone(),
             urgency: Urgency::Client,
             incoming: Arc::clone(incoming),
             reply: Some(reply),
@@ -304,14 +304,14 @@ impl Engine {
     /// The next step of the request that has led a fetch.
     fn answer_leader(
         &self,
-        question: &CoalescedFetch,
+        plan: &CoalescedFetch,
         incoming: &Incoming,
         verdict: Verdict,
     ) -> CoalescedStep {
-        let facts = question.why.facts;
+        let facts = plan.why.facts;
         let mut cache_status = CacheStatus {
-            fwd: Some(question.why.forward),
-            detail: question.why.detail,
+            fwd: Some(plan.why.forward),
+            detail: plan.why.detail,
             ..CacheStatus::default()
         };
         CoalescedStep::answer(match verdict {
@@ -324,12 +324,12 @@ impl Engine {
             }) => {
                 cache_status.fwd_status = Some(304);
                 cache_status.stored = is_kept;
-                self.confirmed(&for_one, question, incoming, cache_status)
+                self.confirmed(&for_one, plan, incoming, cache_status)
             }
             Verdict::ConfirmedForOne(hit, why) => {
                 cache_status.fwd_status = Some(304);
                 cache_status.detail = Some(why);
-                self.confirmed(&hit, question, incoming, cache_status)
+                self.confirmed(&hit, plan, incoming, cache_status)
             }
             Verdict::Found(hit, tier) => self.found(hit, tier, incoming, &facts),
             Verdict::Private(origin, why) | Verdict::Refused(origin, why) => {
@@ -342,7 +342,7 @@ impl Engine {
                 page,
             }) => {
                 let why = failure.detail();
-                if let Some(copy) = self.copy_for(question, incoming, stale.as_ref(), why) {
+                if let Some(copy) = self.copy_for(plan, incoming, stale.as_ref(), why) {
                     return CoalescedStep::answer(copy);
                 }
                 match page {
@@ -353,22 +353,22 @@ impl Engine {
                     ErrorPage::Doubtful => {
                         return CoalescedStep::FetchDirectly(Some(Detail::Withheld));
                     }
-                    ErrorPage::Absent => return CoalescedStep::failed(failure, question),
+                    ErrorPage::Absent => return CoalescedStep::failed(failure, plan),
                 }
             }
             Verdict::FetchDirectly(why) => return CoalescedStep::FetchDirectly(Some(why)),
-            Verdict::Left => return CoalescedStep::failed(Failure::Abandoned, question),
+            Verdict::Left => return CoalescedStep::failed(Failure::Abandoned, plan),
         })
     }
 
     fn confirmed(
         &self,
         hit: &Hit,
-        question: &CoalescedFetch,
+        plan: &CoalescedFetch,
         incoming: &Incoming,
         mut cache_status: CacheStatus,
     ) -> Response {
-        let FetchReason { route, facts, .. } = question.why;
+        let FetchReason { route, facts, .. } = plan.why;
         let (request, now) = (incoming.as_request(), self.clock.now());
         cache_status.ttl = Some(usable_for(&hit.lifetime, now));
         let outcome = Outcome::Revalidated;
@@ -377,16 +377,16 @@ impl Engine {
         if hit.known_encoded().is_some() {
             let look = LookupContext {
                 route,
-                key: &question.spec.key,
+                key: &plan.spec.key,
                 request: &request,
                 view: &request.origin_view(self.rules(route)),
                 facts: &facts,
             };
-            let said = CacheStatusInputs {
+            let inputs = CacheStatusInputs {
                 cache_status,
                 outcome,
             };
-            return self.answer_encoded(&look, hit, now, said);
+            return self.answer_encoded(&look, hit, now, inputs);
         }
         Reusable::stored(hit).respond(request.fields, &facts, now, cache_status, outcome)
     }
@@ -403,10 +403,10 @@ impl Engine {
         &self,
         answer: &SharedAnswer,
         at: Time,
-        question: &CoalescedFetch,
+        plan: &CoalescedFetch,
         incoming: &Incoming,
     ) -> CoalescedStep {
-        let facts = question.why.facts;
+        let facts = plan.why.facts;
         let (lifetime, vary, selected) = match answer {
             SharedAnswer::Filling(filling) => {
                 (&filling.lifetime, &filling.vary, &filling.selection[..])
@@ -416,7 +416,7 @@ impl Engine {
             }
         };
         let fields = incoming.fields.fields();
-        let view = incoming.origin_view(&self.routes[question.why.route].rules);
+        let view = incoming.origin_view(&self.routes[plan.why.route].rules);
         let mut selection = Selection::new();
         vary::select(vary, &view, &mut selection);
         if !vary::answers(vary, selected, &selection, answer.fields()) {
@@ -428,14 +428,14 @@ impl Engine {
         }
         let now = self.clock.now();
         let mut cache_status = CacheStatus {
-            fwd: Some(question.why.forward),
+            fwd: Some(plan.why.forward),
             collapsed: true,
             ..CacheStatus::default()
         };
         let response = match answer {
             SharedAnswer::Confirmed(hit) => {
                 cache_status.fwd_status = Some(304);
-                self.confirmed(hit, question, incoming, cache_status)
+                self.confirmed(hit, plan, incoming, cache_status)
             }
             SharedAnswer::Found(hit, tier) => self.found(hit.clone(), *tier, incoming, &facts),
             SharedAnswer::Filling(filling) => {
@@ -458,17 +458,17 @@ impl Engine {
     /// revalidated, or the one in memory by now.
     fn copy_for(
         &self,
-        question: &CoalescedFetch,
+        plan: &CoalescedFetch,
         incoming: &Incoming,
         found: Option<&Hit>,
         why: Detail,
     ) -> Option<Response> {
         let query = StaleQuery {
-            route: question.why.route,
-            facts: &question.why.facts,
-            key: &question.spec.key,
+            route: plan.why.route,
+            facts: &plan.why.facts,
+            key: &plan.spec.key,
             incoming,
-            known: [found, question.spec.stored.as_ref()],
+            known: [found, plan.spec.stored.as_ref()],
         };
         self.stale_copy(&query, why)
     }
@@ -491,8 +491,8 @@ impl CoalescedStep {
         Self::Answer(Box::new(Ok(response)))
     }
 
-    fn failed(cause: Failure, question: &CoalescedFetch) -> Self {
-        let failed = NoResponse::new(cause, question.why.forward);
+    fn failed(cause: Failure, plan: &CoalescedFetch) -> Self {
+        let failed = NoResponse::new(cause, plan.why.forward);
         Self::Answer(Box::new(Err(failed)))
     }
 }

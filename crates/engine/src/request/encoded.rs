@@ -57,14 +57,14 @@ impl Engine {
         look: &LookupContext<'_>,
         hit: Hit,
         now: Time,
-        said: CacheStatusInputs,
+        inputs: CacheStatusInputs,
     ) -> Response {
         let rules = self.rules(look.route);
         let request = look.request.fields;
         let CacheStatusInputs {
             cache_status,
             outcome,
-        } = said;
+        } = inputs;
         let Some(encoded) = encoded_by(rules, &hit) else {
             return Reusable::stored(hit).respond(request, look.facts, now, cache_status, outcome);
         };
@@ -73,7 +73,7 @@ impl Engine {
             encoded.bodies().expect(coding);
         }
         for task in choice.tasks.into_iter().flatten() {
-            self.have_done(look.key, encoded, task, hit.uses());
+            self.queue_task(look.key, encoded, task, hit.uses());
         }
         let facts = if choice.is_whole {
             look.facts.without_range()
@@ -84,7 +84,7 @@ impl Engine {
             return Reusable::stored(hit).respond(request, &facts, now, cache_status, outcome);
         };
         if coding == SentCoding::Plain(Coding::Brotli) && hit.uses().is_multiple_of(ASK_AGAIN) {
-            self.be_thorough(look.key, &hit, encoded, now);
+            self.queue_thorough(look.key, &hit, encoded, now);
         }
         let saved = hit.body.len() - body.len() as u64;
         let head = encoded.head(coding, hit.fields());
@@ -116,7 +116,7 @@ impl Engine {
             compares: None,
             tasks: [None; 2],
         };
-        if self.is_ones_own(look, hit) {
+        if self.is_personal(look, hit) {
             choice.sent = Err(NotCompressed::ClientSpecific);
             return choice;
         }
@@ -183,14 +183,14 @@ impl Engine {
 
     /// Checks whether a response may be personal, on a route that does not compress personal
     /// responses.
-    fn is_ones_own(&self, look: &LookupContext<'_>, hit: &Hit) -> bool {
+    fn is_personal(&self, look: &LookupContext<'_>, hit: &Hit) -> bool {
         look.facts.handling() == Handling::Credentialed
             && !self.rules(look.route).compress.personal
             && varies_by_credentials(hit.fields())
     }
 
     /// Queues a background task, unless it is queued already or the queue is full.
-    fn have_done(&self, key: &[u8], encoded: &ResponseEncodings, task: EncodingTask, demand: u32) {
+    fn queue_task(&self, key: &[u8], encoded: &ResponseEncodings, task: EncodingTask, demand: u32) {
         let (encodings, compressor) = (encoded.bodies(), &self.cache.compressor);
         if !encodings.is_claimed(task) && compressor.has_place(demand) && encodings.claim(task) {
             let job = CompressionJob {
@@ -206,14 +206,14 @@ impl Engine {
 
     /// Queues thorough compression if it pays for the rest of the response's life at the present
     /// request rate. The job runs when the threads are idle.
-    fn be_thorough(&self, key: &[u8], hit: &Hit, encoded: &ResponseEncodings, now: Time) {
+    fn queue_thorough(&self, key: &[u8], hit: &Hit, encoded: &ResponseEncodings, now: Time) {
         let quick = encoded.bodies().body(Coding::Brotli);
         let quick = quick.map_or(0, Bytes::len) as u64;
         let left = hit.lifetime.usable_until().since(now);
         let age = now.since(hit.began).max(1);
         let expected = u64::from(hit.uses()).saturating_mul(left) / age;
         if pays(hit.body.len(), quick, expected) {
-            self.have_done(key, encoded, EncodingTask::Encode(EncodingMethod::Best), 0);
+            self.queue_task(key, encoded, EncodingTask::Encode(EncodingMethod::Best), 0);
         }
     }
 
@@ -235,7 +235,7 @@ impl Engine {
         let Some(encoded) = encoded_by(rules, &hit) else {
             return;
         };
-        let again = |task| self.have_done(key, encoded, task, before.uses().max(1));
+        let again = |task| self.queue_task(key, encoded, task, before.uses().max(1));
         for &coding in &rules.compress.codings {
             let task = EncodingTask::Encode(EncodingMethod::Fast(coding));
             if old.bodies().is_claimed(task) {

@@ -158,17 +158,17 @@ impl FetchPlan {
     /// The index of its route.
     pub const fn route(&self) -> usize {
         match self {
-            Self::Direct(question) => question.why.route,
-            Self::Coalesced(question) => question.why.route,
+            Self::Direct(fetch) => fetch.why.route,
+            Self::Coalesced(fetch) => fetch.why.route,
         }
     }
 
     /// Returns true if it bypasses the cache because its path can be read as another route's.
     pub fn has_ambiguous_path(&self) -> bool {
-        matches!(self, Self::Direct(question) if question.why.detail == Some(Detail::AmbiguousPath))
+        matches!(self, Self::Direct(fetch) if fetch.why.detail == Some(Detail::AmbiguousPath))
     }
 
-    /// The same as a direct fetch. A complete response is still stored.
+    /// Converts it to a direct fetch. A complete response is still stored.
     #[must_use]
     pub fn direct(self) -> Self {
         match self {
@@ -185,7 +185,7 @@ impl FetchPlan {
     pub const fn may_be_confirmed(&self) -> bool {
         match self {
             Self::Direct(_) => false,
-            Self::Coalesced(question) => question.spec.stored.is_some(),
+            Self::Coalesced(fetch) => fetch.spec.stored.is_some(),
         }
     }
 }
@@ -251,8 +251,8 @@ impl Engine {
         }
     }
 
-    /// The same cache with other routes and limits. The capacity of memory and its largest object
-    /// stay unchanged. Requests under way finish with the engine they began with.
+    /// An engine with the same cache, and other routes and limits. The capacity of memory and its
+    /// largest object stay unchanged. Requests under way finish with the engine they began with.
     #[must_use]
     pub fn reconfigured(&self, settings: Settings, routes: Vec<Route>, find: FindRoute) -> Self {
         self.cache
@@ -283,7 +283,7 @@ impl Engine {
         self.routes[found.route].id
     }
 
-    /// The same for a known route.
+    /// Answers a request on a known route from memory, or returns the fetch that is needed.
     // If inlined, its result is moved three more times.
     #[inline(never)]
     pub fn serve_on(&self, found: RouteMatch, request: &Request<'_>, now: Time) -> Served {
@@ -305,7 +305,7 @@ impl Engine {
         };
 
         // 1. May the cache handle the request?
-        let together = match mode_of(route, found.bypass, &facts) {
+        let may_coalesce = match mode_of(route, found.bypass, &facts) {
             RequestMode::Pass(forward, detail) => return pass(forward, detail),
             RequestMode::Direct => false,
             RequestMode::Coalesced => true,
@@ -357,7 +357,7 @@ impl Engine {
             view: &view,
             facts: &facts,
         };
-        self.beyond_memory(&look, known, forward, together, now)
+        self.beyond_memory(&look, known, forward, may_coalesce, now)
     }
 
     /// The steps beyond memory.
@@ -366,7 +366,7 @@ impl Engine {
         look: &LookupContext<'_>,
         known: MemoryLookup,
         forward: Forward,
-        together: bool,
+        may_coalesce: bool,
         now: Time,
     ) -> Served {
         // 4. Would it wait for another request's response? If not, a tier may answer synchronously.
@@ -374,7 +374,7 @@ impl Engine {
             key, view, facts, ..
         } = *look;
         let selection = known.selection(view);
-        let why_direct = self.why_direct(look, &known, &selection, together, now);
+        let why_direct = self.why_direct(look, &known, &selection, may_coalesce, now);
         if why_direct.is_none()
             && !matches!(known, MemoryLookup::Response(_))
             && let Some(response) = self.answer_without_waiting(look, now)
@@ -389,7 +389,11 @@ impl Engine {
         let why = FetchReason {
             route: look.route,
             facts: *facts,
-            forward: if together { forward } else { Forward::Request },
+            forward: if may_coalesce {
+                forward
+            } else {
+                Forward::Request
+            },
             detail: why_direct,
         };
         let key = Key::from(key);
@@ -486,11 +490,11 @@ impl Engine {
         }
         hit.count_use();
         let cache_status = status_of(&hit, now);
-        let said = CacheStatusInputs {
+        let inputs = CacheStatusInputs {
             cache_status,
             outcome,
         };
-        self.answer_encoded(look, hit, now, said)
+        self.answer_encoded(look, hit, now, inputs)
     }
 
     /// The reason a request should not be coalesced, if there is one.
@@ -499,11 +503,11 @@ impl Engine {
         look: &LookupContext<'_>,
         known: &MemoryLookup,
         selection: &[u8],
-        together: bool,
+        may_coalesce: bool,
         now: Time,
     ) -> Option<Detail> {
         let nothing_fits = !matches!(known, MemoryLookup::Response(_));
-        if !together {
+        if !may_coalesce {
             Some(Detail::Credentials)
         } else if !self.routes[look.route].collapse {
             Some(Detail::CollapseOff)
@@ -582,7 +586,7 @@ impl Engine {
     }
 }
 
-/// The same routes, sealed: entries stored under other sharing rules are not found.
+/// Seals the rules of the routes: entries stored under other sharing rules are not found.
 fn sealed(routes: Vec<Route>) -> Vec<Route> {
     let sealed = |route: Route| Route {
         rules: route.rules.sealed(),

@@ -38,12 +38,12 @@ impl Engine {
         let in_memory = self.cache.response(query.key, &request);
         let known = query.known.iter().flatten().copied();
         let copies = known.chain(in_memory.as_ref());
-        let usable = copies.filter(|hit| self.may_stand_in(hit, query));
+        let usable = copies.filter(|hit| self.is_usable_for(hit, query));
         let newest = usable.max_by_key(|hit| hit.began)?;
-        Some(self.stand_in(newest.clone(), query, why))
+        Some(self.respond_with(newest.clone(), query, why))
     }
 
-    /// The same for a tier's copy.
+    /// The response from a tier's copy that is usable on errors, with the reason as its detail.
     pub(crate) async fn stale_copy_in_tiers(
         &self,
         query: &StaleQuery<'_>,
@@ -58,8 +58,8 @@ impl Engine {
             .copy_in_tiers(query.key, &request)
             .await?
             .into_hit();
-        let usable = self.may_stand_in(&hit, query);
-        usable.then(|| self.stand_in(hit, query, why))
+        let usable = self.is_usable_for(&hit, query);
+        usable.then(|| self.respond_with(hit, query, why))
     }
 
     /// Waits; if a copy is usable on errors, only for `stale_wait`, except for a program, which has
@@ -96,7 +96,7 @@ impl Engine {
         }
     }
 
-    fn may_stand_in(&self, hit: &Hit, query: &StaleQuery<'_>) -> bool {
+    fn is_usable_for(&self, hit: &Hit, query: &StaleQuery<'_>) -> bool {
         let is_whole = hit.file().is_none_or(|file| !file.is_damaged());
         let request = query.incoming.origin_view(self.rules(query.route));
         let mut selection = Selection::new();
@@ -107,7 +107,7 @@ impl Engine {
             && on_error(&hit.lifetime, query.facts, self.clock.now())
     }
 
-    fn stand_in(&self, hit: Hit, query: &StaleQuery<'_>, why: Detail) -> Response {
+    fn respond_with(&self, hit: Hit, query: &StaleQuery<'_>, why: Detail) -> Response {
         let (request, now) = (query.incoming.as_request(), self.clock.now());
         let look = LookupContext {
             route: query.route,

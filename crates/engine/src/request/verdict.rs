@@ -36,7 +36,7 @@ pub(crate) enum Verdict {
 pub(crate) struct Confirmation {
     /// The response to be stored and shared.
     pub(crate) stored: Hit,
-    /// The same with the fields for the leader's client only.
+    /// The stored response with the fields for the leader's client only.
     pub(crate) for_one: Hit,
     /// It was stored; false if a purge came first.
     pub(crate) is_kept: bool,
@@ -52,11 +52,11 @@ pub(crate) struct FetchFailure {
 
 /// The origin's response to a failed fetch.
 pub(crate) enum ErrorPage {
-    /// None.
+    /// No response.
     Absent,
     /// A response for the leader's client only, with the reason.
     Private(OriginResponse, Detail),
-    /// One that may be due to withheld fields: the client is to send all of them.
+    /// A response that may be due to withheld fields: the request is to be sent with all of them.
     Doubtful,
 }
 

@@ -26,9 +26,9 @@ pub(crate) struct RuleIndex {
     /// The most parts, a power of two.
     part_count: usize,
     everything: RuleMark,
-    /// By the number of a host, a url, a tag or a group.
+    /// Rules kept one by one, by the number of a host, a url, a tag or a group.
     named: HashMap<u64, RuleMark, RandomState>,
-    /// The same for older ones, by part. Empty until needed.
+    /// Older rules, merged by part of the name space. Empty until needed.
     parts: Vec<RuleMark>,
     /// Prefixes of urls, host included, by length.
     prefixes: BTreeMap<usize, HashMap<Vec<u8>, RuleMark, RandomState>>,
