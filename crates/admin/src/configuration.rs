@@ -83,7 +83,7 @@ pub(crate) async fn reload(
     Ok(Json(json!({
         "generation": reloaded.generation,
         "changed": reloaded.changed,
-        "warnings": told(&reloaded.warnings),
+        "warnings": mistake_views(&reloaded.warnings),
     })))
 }
 
@@ -106,7 +106,7 @@ fn refused(why: &ReloadError) -> Problem {
     };
     let problem = Problem::new(status, why.to_string(), remedy);
     match why.report() {
-        Some(report) => problem.with_mistakes(told(report)),
+        Some(report) => problem.with_mistakes(mistake_views(report)),
         None => problem,
     }
 }
@@ -138,13 +138,13 @@ fn not_upgraded(why: &UpgradeError) -> Problem {
     Problem::new(status, why.to_string(), remedy)
 }
 
-fn told(report: &Report) -> Vec<Value> {
-    let one = |told: MistakeView| {
+fn mistake_views(report: &Report) -> Vec<Value> {
+    let one = |mistake: MistakeView| {
         json!({
-            "location": told.place,
-            "line": told.line,
-            "message": told.what,
-            "hint": told.remedy,
+            "location": mistake.place,
+            "line": mistake.line,
+            "message": mistake.what,
+            "hint": mistake.remedy,
         })
     };
     report.mistakes().map(one).collect()

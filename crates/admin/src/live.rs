@@ -115,7 +115,7 @@ impl LiveStream {
         }
         let (events, received) = mpsc::channel(SLACK);
         // The queue has room for both.
-        let _ = events.try_send(told_history(&watched.history));
+        let _ = events.try_send(history_event(&watched.history));
         let _ = events.try_send(watched.at_hand(now, snapshot));
         watched.watchers.push(LiveSubscriber {
             events,
@@ -140,7 +140,7 @@ impl LiveStream {
         }
         let snapshot = snapshot();
         watched.last = Some((point.at, snapshot.clone()));
-        watched.watchers.retain_mut(|one| one.tell(&snapshot));
+        watched.watchers.retain_mut(|one| one.send(&snapshot));
     }
 }
 
@@ -173,7 +173,7 @@ impl LiveState {
 
 impl LiveSubscriber {
     /// Returns false if the subscriber is to be disconnected.
-    fn tell(&mut self, snapshot: &Bytes) -> bool {
+    fn send(&mut self, snapshot: &Bytes) -> bool {
         if self.events.try_send(snapshot.clone()).is_ok() {
             self.lost = 0;
             return true;
@@ -189,7 +189,7 @@ impl LiveSubscriber {
 }
 
 /// Encodes the recorded seconds as an event.
-fn told_history(history: &VecDeque<Point>) -> Bytes {
+fn history_event(history: &VecDeque<Point>) -> Bytes {
     let points: Vec<_> = history
         .iter()
         .map(|point| {
@@ -205,17 +205,17 @@ fn told_history(history: &VecDeque<Point>) -> Bytes {
         })
         .collect();
     let at = history.back().map_or(Duration::ZERO, |point| point.at);
-    let told = json!({
+    let data = json!({
         "columns": ["at", "requests", "stored", "collapsed", "errors", "origin"],
         "points": points,
     });
-    event("history", at, &told)
+    event("history", at, &data)
 }
 
 /// Compact JSON contains no line breaks, so it fits one `data` line.
-pub(crate) fn event(name: &str, at: Duration, told: &Value) -> Bytes {
+pub(crate) fn event(name: &str, at: Duration, data: &Value) -> Bytes {
     let at = at.as_millis();
-    format!("event: {name}\nid: {at}\ndata: {told}\n\n").into()
+    format!("event: {name}\nid: {at}\ndata: {data}\n\n").into()
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ impl Problem {
         }
     }
 
-    /// Nothing has this URL.
+    /// 404: no resource of the interface has this URL.
     pub(crate) fn not_found(uri: &Uri) -> Self {
         Self::new(
             StatusCode::NOT_FOUND,

@@ -64,7 +64,7 @@ pub(crate) async fn urls(
     let top = interface
         .handle
         .top(measure, limit(asked.limit, MOST_URLS)?);
-    let urls: Vec<_> = top.urls.iter().map(|url| told(url, measure)).collect();
+    let urls: Vec<_> = top.urls.iter().map(|url| view(url, measure)).collect();
     Ok(Json(json!({
         "by": name,
         "seconds": top.millis as f64 / 1000.0,
@@ -72,7 +72,7 @@ pub(crate) async fn urls(
     })))
 }
 
-fn told(url: &TopUrl, by: Measure) -> Value {
+fn view(url: &TopUrl, by: Measure) -> Value {
     let [requests, bytes, misses, origin] = url
         .amounts
         .map(|amount| amount.map(|Amount { seen, .. }| seen));

@@ -66,10 +66,10 @@ impl LatencyWindows {
 
     /// Returns the windows up to now, shortest first.
     pub(crate) fn told(&self, figures: &MetricsSnapshot) -> Vec<Value> {
-        self.told_times(&LatencyTotals::of(figures))
+        self.views(&LatencyTotals::of(figures))
     }
 
-    fn told_times(&self, now: &LatencyTotals) -> Vec<Value> {
+    fn views(&self, now: &LatencyTotals) -> Vec<Value> {
         WINDOWS
             .iter()
             .map(|&seconds| self.window(seconds, now))
@@ -138,7 +138,7 @@ mod tests {
     /// No samples since the last recorded second.
     fn told(windows: &LatencyWindows) -> Vec<Value> {
         let none = LatencyTotals::default();
-        windows.told_times(windows.last.as_ref().map_or(&none, |(_, last)| last))
+        windows.views(windows.last.as_ref().map_or(&none, |(_, last)| last))
     }
 
     fn counts(windows: &LatencyWindows) -> Vec<(u64, f64)> {
@@ -179,7 +179,7 @@ mod tests {
     fn what_came_since_the_last_second_ended_counts() {
         let mut windows = LatencyWindows::default();
         let count = |windows: &LatencyWindows, millis: &[u64]| {
-            windows.told_times(&times(millis))[0]["hit_microseconds"]["count"].as_u64()
+            windows.views(&times(millis))[0]["hit_microseconds"]["count"].as_u64()
         };
         assert_eq!(count(&windows, &[3, 3]), Some(2));
         windows.note_times(Duration::from_secs(1), times(&[3, 3]));

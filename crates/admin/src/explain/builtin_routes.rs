@@ -145,18 +145,18 @@ const fn publishing(place: BuiltinService) -> &'static str {
 
 /// Steps of the explanation after the route.
 pub(super) fn steps(place: BuiltinService, outlook: &RequestExplanation) -> Vec<ExplanationStep> {
-    let mut steps = vec![what_it_is(place)];
+    let mut steps = vec![service_step(place)];
     if matches!(place, BuiltinService::Hub | BuiltinService::Subscriptions) {
         return steps;
     }
-    steps.extend(what_becomes(meaning(place, outlook)));
+    steps.extend(outcome_step(meaning(place, outlook)));
     if let BuiltinService::Documents { has_publishers, .. } = place {
-        steps.push(who_publishes(has_publishers));
+        steps.push(publishers_step(has_publishers));
     }
     steps
 }
 
-fn what_it_is(place: BuiltinService) -> ExplanationStep {
+fn service_step(place: BuiltinService) -> ExplanationStep {
     match place {
         BuiltinService::Documents { .. } => ExplanationStep::new(
             "documents, served without an origin",
@@ -181,7 +181,7 @@ fn what_it_is(place: BuiltinService) -> ExplanationStep {
     }
 }
 
-fn what_becomes(meaning: Meaning) -> Option<ExplanationStep> {
+fn outcome_step(meaning: Meaning) -> Option<ExplanationStep> {
     let step = match meaning {
         Meaning::Read | Meaning::Preflight | Meaning::WhoSubscribes => return None,
         Meaning::ReadPast(why) => ExplanationStep::of(
@@ -228,7 +228,7 @@ fn what_becomes(meaning: Meaning) -> Option<ExplanationStep> {
     Some(step)
 }
 
-fn who_publishes(has_publishers: bool) -> ExplanationStep {
+fn publishers_step(has_publishers: bool) -> ExplanationStep {
     if has_publishers {
         ExplanationStep::new(
             "changes require a secret",

@@ -49,7 +49,7 @@ pub(super) fn report(outlook: &RequestExplanation) -> Value {
         },
         "steps": steps,
         "stored": all.map(|one| stored::variant(one, explained)).collect::<Vec<_>>(),
-        "fetched": fetched.map(|answer| answer.told()),
+        "fetched": fetched.map(|answer| answer.view()),
     })
 }
 
@@ -315,7 +315,7 @@ impl<'a> FetchReport<'a> {
         self.stored.as_ref().err().map_or("", |why| &why.reason)
     }
 
-    fn told(&self) -> Value {
+    fn view(&self) -> Value {
         json!({
             "status": self.status,
             "cache_status": (!self.is_aside).then(|| field(&self.fetched.answer.cache_status)),

@@ -33,12 +33,12 @@ pub(super) fn steps(outlook: &RequestExplanation) -> Vec<ExplanationStep> {
         steps.extend(builtin_routes::steps(place, outlook));
         return steps;
     }
-    steps.push(asked_for(request, explained));
+    steps.push(handling_step(request, explained));
     if let Decision::Pass(..) = explained.decision {
         return steps;
     }
     steps.push(keyed(request, explained));
-    steps.push(looked_up(explained));
+    steps.push(lookup_step(explained));
     if let Decision::Ask { detail, .. } = explained.decision
         && let Some(detail) = detail.filter(|detail| *detail != Detail::Credentials)
     {
@@ -136,7 +136,7 @@ fn by_itself(detail: Detail, remembered: Option<Detail>) -> ExplanationStep {
 }
 
 /// Classifies the request: cacheable, pass, or personal.
-fn asked_for(request: &ParsedRequest, explained: &Explained) -> ExplanationStep {
+fn handling_step(request: &ParsedRequest, explained: &Explained) -> ExplanationStep {
     const STRAIGHT: &str = "passed to the origin, not stored";
     if explained.passes {
         return ExplanationStep::new(STRAIGHT, "the route has `pass = true`")
@@ -237,8 +237,8 @@ pub(super) fn key_of(request: &ParsedRequest, explained: &Explained) -> Value {
             .iter()
             .map(|name| format!("cookie {name}")),
     );
-    let believed = believed(request, explained);
-    parts.extend(believed.filter(|name| !rules.key.headers.contains(name)));
+    let trusted = trusted_key_fields(request, explained);
+    parts.extend(trusted.filter(|name| !rules.key.headers.contains(name)));
     json!({
         "url": location(&explained.key),
         "ignored": left_out.collect::<Vec<_>>(),
@@ -246,7 +246,8 @@ pub(super) fn key_of(request: &ParsedRequest, explained: &Explained) -> Value {
     })
 }
 
-fn believed<'a>(
+/// Names of the forwarding fields that are part of the key, as a trusted proxy sent them.
+fn trusted_key_fields<'a>(
     request: &'a ParsedRequest,
     explained: &'a Explained,
 ) -> impl Iterator<Item = String> + 'a {
@@ -257,7 +258,7 @@ fn believed<'a>(
 }
 
 /// Result of the lookup and its usability.
-fn looked_up(explained: &Explained) -> ExplanationStep {
+fn lookup_step(explained: &Explained) -> ExplanationStep {
     match explained.decision {
         Decision::Stored { reuse, tier, .. } => {
             let place = tier.map_or("memory", Detail::as_str);
@@ -271,7 +272,7 @@ fn looked_up(explained: &Explained) -> ExplanationStep {
             reuse.explanation(),
         ),
         Decision::Ask { forward, .. } | Decision::OnlyIfCached(forward) => {
-            let forward = looked_for(explained, forward);
+            let forward = lookup_forward(explained, forward);
             ExplanationStep::of("no stored response matches", forward.explanation())
         }
         Decision::Pass(forward, _) => ExplanationStep::of("no lookup", forward.explanation()),
@@ -295,7 +296,7 @@ fn stored(explained: &Explained, reuse: Reuse) -> Explanation {
 }
 
 /// A request with credentials reports `request` regardless of the stored responses.
-fn looked_for(explained: &Explained, forward: Forward) -> Forward {
+fn lookup_forward(explained: &Explained, forward: Forward) -> Forward {
     match forward {
         Forward::Request if explained.variants.is_empty() => Forward::UriMiss,
         Forward::Request => Forward::VaryMiss,
