@@ -69,7 +69,7 @@ impl CacheInner {
         }
     }
 
-    /// The same cache in front of this origin.
+    /// An engine on this cache, in front of this origin.
     pub(crate) fn in_front_of(&self, origin: Arc<dyn Origin>) -> Arc<Engine> {
         let route = Route {
             name: String::new(),

@@ -35,7 +35,7 @@ struct CallSlot {
 struct State {
     /// Wakes the caller while it waits.
     caller: Option<Waker>,
-    /// There is a call, here or being polled.
+    /// A call was passed here and has not ended, whether it is in `call` or being polled.
     is_lent: bool,
     /// The call, unless it is being polled.
     call: Option<Call>,

@@ -94,7 +94,7 @@ where
         let (parts, body) = request.into_parts();
         let has_body = !body.is_end_stream() && body.size_hint().exact() != Some(0);
         if !has_body && CacheableRequest::is_for_the_cache(&parts) {
-            return through(
+            return call_cached(
                 &self.shared,
                 engine,
                 &self.inner,
@@ -105,12 +105,12 @@ where
         if parts.extensions.get().is_some_and(only_if_cached) {
             return ResponseFuture::now(self.shared.finish_only_if_cached());
         }
-        let passes = BypassCall {
+        let bypass = BypassCall {
             engine: Arc::clone(engine),
             shared: Arc::clone(&self.shared),
             inner: self.inner.clone(),
         };
-        ResponseFuture::later(passes.pass(Request::from_parts(parts, body)))
+        ResponseFuture::later(bypass.pass(Request::from_parts(parts, body)))
     }
 }
 
@@ -119,7 +119,7 @@ fn only_if_cached(options: &CacheOptions) -> bool {
 }
 
 /// Handles a request that the cache may serve.
-fn through<S, B, R>(
+fn call_cached<S, B, R>(
     shared: &Arc<CacheInner>,
     engine: &Arc<Engine>,
     inner: &S,
@@ -162,8 +162,9 @@ where
         let passthrough = request.passthrough();
         // A request that fetches for itself or not at all must search the tiers here; other requests do so when they
         // fetch.
-        let looks_there = question.is_err() || request.wants_less() && mode != CacheMode::NoStore;
-        let found = if looks_there {
+        let searches_tiers =
+            question.is_err() || request.wants_less() && mode != CacheMode::NoStore;
+        let found = if searches_tiers {
             engine.answer_from_tiers(&request.as_request()).await
         } else {
             None

@@ -135,10 +135,10 @@ impl Compress {
             Some(NotCompressible::Encoded)
         } else if !compress.has_type(fields) {
             Some(NotCompressible::Type)
-        } else if is_untouchable(rules, fields) {
+        } else if forbids_transformation(rules, fields) {
             Some(NotCompressible::NoTransform)
         } else {
-            let is_personal = || tells_visitors_apart(&rules.key) || varies_by_secret(fields);
+            let is_personal = || may_be_user_specific(&rules.key) || varies_by_secret(fields);
             (!compress.personal && is_personal()).then_some(NotCompressible::Personal)
         }
     }
@@ -252,7 +252,7 @@ pub(crate) fn is_no_transform(member: &[u8]) -> bool {
 }
 
 /// Returns true if a response forbids transformation to every intermediary or to this cache.
-fn is_untouchable(rules: &Rules, fields: Fields<'_>) -> bool {
+fn forbids_transformation(rules: &Rules, fields: Fields<'_>) -> bool {
     let targeted = rules.targeted.iter().map(String::as_str);
     targeted
         .chain(["cache-control"])
@@ -263,7 +263,7 @@ fn is_untouchable(rules: &Rules, fields: Fields<'_>) -> bool {
 }
 
 /// Returns true if a key may be user-specific: it contains a cookie, or a field with a secret.
-fn tells_visitors_apart(key: &KeyRules) -> bool {
+fn may_be_user_specific(key: &KeyRules) -> bool {
     !key.cookies.is_empty()
         || key.headers.iter().any(|name| {
             let name = name.to_ascii_lowercase();

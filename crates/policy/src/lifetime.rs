@@ -114,7 +114,7 @@ impl Lifetime {
         self.response_time
     }
 
-    /// The same with another time of receipt: tiers store it as a date.
+    /// Replaces the time of receipt, which tiers store as a date.
     #[must_use]
     pub const fn received_at(self, response_time: Time) -> Self {
         Self {

@@ -292,7 +292,7 @@ impl SharedRequest {
         shared
     }
 
-    /// The same with the credentials of the request, which is not coalesced.
+    /// As [`Self::of`], with the credentials of the request, which is therefore not coalesced.
     pub fn with_credentials(outgoing: Fields<'_>, rules: &Rules, known: &VaryNames) -> Self {
         let is_credential = |name: &[u8]| name.eq_ignore_ascii_case(b"cookie") || is_identity(name);
         Self::without_cookies(outgoing, rules, known, is_credential)

@@ -12,12 +12,14 @@ const OF_REQUESTS: [&[u8]; 6] = [b"h2c", b"h2", b"h3", b"http", b"https", b"tls"
 pub fn is_asked_for(request: Fields<'_>) -> bool {
     let says_so = |option: &[u8]| option.eq_ignore_ascii_case(b"upgrade");
     let mut offers = request.all("upgrade").peekable();
-    offers.peek().is_some() && offers.all(may_travel) && request.members("connection").any(says_so)
+    offers.peek().is_some()
+        && offers.all(is_forwardable)
+        && request.members("connection").any(says_so)
 }
 
 /// Returns true if every offer of an `Upgrade` value may be forwarded: protocols other than HTTP, in exact syntax, so
 /// that no other parser finds another offer.
-fn may_travel(upgrade: &[u8]) -> bool {
+fn is_forwardable(upgrade: &[u8]) -> bool {
     let mut offers = split_list(upgrade).peekable();
     offers.peek().is_some() && offers.all(is_foreign)
 }
@@ -57,7 +59,7 @@ mod tests {
             ("h2c;q=1", false),
             ("web socket", false),
         ] {
-            assert_eq!(may_travel(upgrade.as_bytes()), expected, "{upgrade}");
+            assert_eq!(is_forwardable(upgrade.as_bytes()), expected, "{upgrade}");
         }
     }
 }

@@ -178,7 +178,7 @@ impl ActiveStates {
         }
     }
 
-    /// Keeps a run active after consuming so many characters.
+    /// Keeps a run active that has consumed `taken` characters.
     fn go_on(&mut self, ops: &[TemplateOp], state: usize, taken: u16) {
         if std::mem::replace(&mut self.is_entered[state], true) {
             self.taken[state] = self.taken[state].min(taken);

@@ -1,4 +1,4 @@
-//! A list of tasks that wait for one thing to change.
+//! A list of tasks that wait for the same event.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;

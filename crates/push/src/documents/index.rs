@@ -23,7 +23,7 @@ use crate::wait_list::Wakeups;
 
 /// Limit of remembered deletions. A subscriber that has not seen a forgotten one is reset.
 const MAX_DELETIONS: usize = 64 * 1024;
-/// Share of the memory for documents that deletions may use in addition to it: one in so many bytes.
+/// Divisor of the memory for documents; the result may be used by deletions in addition to it.
 const DELETION_SHARE: u64 = 4;
 /// Documents scanned for a new pattern per turn.
 const MAX_SCANNED: usize = 1024;
@@ -117,7 +117,7 @@ impl DocumentHistory {
 }
 
 impl DocumentIndex {
-    /// Creates an empty index with a history of so many versions, and a memory limit in bytes.
+    /// Creates an empty index that stores `history` versions per document, within `capacity` bytes.
     pub(crate) fn new(history: usize, capacity: u64) -> Self {
         Self {
             generations: Generations::new(random::number()),

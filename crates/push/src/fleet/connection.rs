@@ -61,7 +61,7 @@ impl FleetConnection {
     }
 }
 
-/// Returns the additional deadline for transferring so many bytes.
+/// Returns the additional time to transfer this many bytes.
 pub(super) const fn transfer_time(bytes: u64) -> Duration {
     const EACH_SECOND: u64 = 16 * 1024 * 1024;
     Duration::from_secs(bytes / EACH_SECOND)

@@ -14,7 +14,7 @@ use super::update::{EARLIEST, Update};
 use super::update_log::UpdateLog;
 use crate::wait_list::Wakeups;
 
-/// Memory limit of presence updates, as a fraction of that of published ones: one in so many bytes.
+/// Divisor of the memory limit of published updates; the result is the limit of presence updates.
 const PRESENCE_SHARE: u64 = 4;
 /// Minimum of that limit, in bytes: a single presence update may take several kilobytes.
 const MIN_PRESENCE: u64 = 64 * 1024;

@@ -200,7 +200,7 @@ impl Subscription {
             grant: request.grant,
             client: request.client,
         };
-        // Without patterns there is no position.
+        // Pages have no history, so an event id matters for document patterns only.
         let resume_point = request.last_event_id;
         if let Some(point) = resume_point.filter(|_| !request.documents.is_empty()) {
             subscription.resume(point, &index);

@@ -29,7 +29,7 @@ pub(super) struct DiskState {
     reserved: DiskUsage,
     /// Removed from the index, but not yet from disk.
     leaving: DiskUsage,
-    /// Ids and block counts of those.
+    /// Ids and block counts of the entries counted in `leaving`.
     pub(super) condemned: HashMap<EntryId, u32>,
     /// Written while the index was incomplete.
     blind: DiskUsage,

@@ -154,7 +154,7 @@ impl LogCopyHandle<'_> {
         let whole = records.iter().position(Option::is_none);
         if let Some(hole) = whole {
             records.truncate(hole);
-            self.mend_hole(first + hole as u64, beginning).await?;
+            self.fill_missing(first + hole as u64, beginning).await?;
         }
         Ok(LogPage {
             has_more: whole.is_none() && last < newest,
@@ -166,7 +166,7 @@ impl LogCopyHandle<'_> {
     }
 
     /// Stores the beginning of a new log at a position whose record has been missing for too long.
-    async fn mend_hole(self, position: u64, beginning: Bytes) -> Result<(), TierError> {
+    async fn fill_missing(self, position: u64, beginning: Bytes) -> Result<(), TierError> {
         let now = Instant::now();
         let is_old = {
             let mut hole = self.copy.hole.lock();

@@ -35,7 +35,7 @@ pub struct SetOptions {
 
 impl MetaRequest {
     /// Reads an item with its CAS number and client flags. With `claim`, a missing item is created empty for
-    /// so many seconds, and the first client to ask is granted the claim.
+    /// this many seconds, and the first client to ask is granted the claim.
     #[must_use]
     pub fn get(self, key: &str, claim: Option<u64>) -> Self {
         self.command(match claim {

@@ -229,7 +229,7 @@ impl ActiveTier {
     ) -> Result<PutOutcome, TierError> {
         let StoreJob { key, response, .. } = storing;
         let tier = self.tier.tier();
-        let (from, lying) = match self.tier.shared() {
+        let (from, stored_file) = match self.tier.shared() {
             Some(shared) if response.file().is_none() => {
                 shared.head(id).await?.map(|head| (head, None))
             }
@@ -243,15 +243,19 @@ impl ActiveTier {
         let (Some(from), Some(old)) = (from, old) else {
             return Ok(PutOutcome::Superseded);
         };
-        let is_its_body = match (response.body.bytes(), response.file(), lying.flatten()) {
+        let has_same_body = match (
+            response.body.bytes(),
+            response.file(),
+            stored_file.flatten(),
+        ) {
             (Some(bytes), ..) => {
                 old.body_len == bytes.len() as u64 && old.body_sum == checksum(bytes)
             }
-            (None, Some(file), Some(lying)) => file.is_same_as(&lying),
+            (None, Some(file), Some(stored_file)) => file.is_same_as(&stored_file),
             _ => false,
         };
-        let is_it = old.is_response() && old.key == key[..] && old.began <= response.began;
-        if !(is_it && is_its_body) {
+        let is_not_newer = old.is_response() && old.key == key[..] && old.began <= response.began;
+        if !(is_not_newer && has_same_body) {
             return Ok(PutOutcome::Superseded);
         }
         let head = encode(
