@@ -57,7 +57,7 @@ fn run_streams(bench: &Bench, subscribe: &SubscribeSettings, watched: bool) -> E
     }
 }
 
-/// Writes over the line that is there.
+/// Overwrites the current line of the terminal.
 fn show(line: &str) {
     let mut out = std::io::stderr().lock();
     let _ = write!(out, "\r\x1b[2K{line}").and_then(|()| out.flush());

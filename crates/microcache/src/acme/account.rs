@@ -13,7 +13,7 @@ use super::authority::{Authority, RetryAfter};
 use super::failed::{Failed, Fault};
 use super::storage::{ACCOUNT, Storage};
 
-/// The time that a failure to reach the authority holds for other names.
+/// The time for which a failure is returned to other names without another attempt.
 const BELIEVED: Duration = Duration::from_secs(20);
 
 /// The account of this process, shared by all names.

@@ -102,7 +102,7 @@ pub(crate) enum PrintedParts {
     Body,
     /// Status and header first.
     HeadAndBody,
-    /// Only they, of a HEAD request.
+    /// Status and header only, of a HEAD request.
     Head,
 }
 

@@ -14,7 +14,7 @@ const BELOW: usize = 10;
 /// The heading of flags without one of their own.
 const FLAGS: &str = "Flags";
 
-/// The parts of a command's help that its flags do not give.
+/// The parts of a command's help besides its flags.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Layout<'a> {
     /// One form of the command per line.

@@ -74,7 +74,7 @@ impl Progress {
         }
     }
 
-    /// Prints something with the line removed.
+    /// Prints with the progress line removed.
     pub(super) fn aside(&self, print: impl FnOnce()) {
         match self {
             Self(Some(ProgressLine { line, .. })) => line.suspend(print),

@@ -25,7 +25,7 @@ pub(super) struct Retries {
 /// Reaction to a failure.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Retries after this pause, with so many attempts left.
+    /// Retries after this pause; `left` attempts remain.
     Again { pause: Duration, left: u32 },
     /// Retry-After is too long.
     TooLong(Duration),

@@ -90,7 +90,7 @@ fn cut(value: &[u8]) -> (&[u8], bool) {
     }
 }
 
-/// Copies what is plain, run by run, and hands the rest to `escape`.
+/// Copies the runs of plain bytes, and passes every other byte to `escape`.
 fn each_run(
     out: &mut Vec<u8>,
     mut value: &[u8],
@@ -117,7 +117,7 @@ fn push_hex(out: &mut Vec<u8>, byte: u8) {
     ]);
 }
 
-/// Writes what may not stand in a JSON string.
+/// Escapes a UTF-16 code unit for a JSON string.
 fn push_unit(out: &mut Vec<u8>, unit: u16) {
     if unit == u16::from(b'\n') {
         out.extend_from_slice(b"\\n");
@@ -129,7 +129,7 @@ fn push_unit(out: &mut Vec<u8>, unit: u16) {
     push_hex(out, low);
 }
 
-/// A second, in the two forms that lines have.
+/// A second, formatted for the text and the JSON form of a line.
 #[derive(Clone, Copy)]
 struct Stamp {
     second: u64,
@@ -137,7 +137,7 @@ struct Stamp {
     date: [u8; 19],
 }
 
-/// Made once a second by each thread.
+/// Returns the formatted second; each thread formats it once.
 fn stamp(time: Time) -> Stamp {
     thread_local! {
         static LAST: RefCell<Option<Stamp>> = const { RefCell::new(None) };

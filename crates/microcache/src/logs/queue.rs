@@ -57,7 +57,7 @@ pub(super) enum Pushed {
 #[expect(clippy::struct_excessive_bools, reason = "each flag is independent")]
 struct State {
     pieces: VecDeque<Piece>,
-    /// Bytes in them.
+    /// Bytes in `pieces`.
     waiting: usize,
     /// Bytes that the writer has taken and not written yet.
     taken: usize,
@@ -70,7 +70,7 @@ struct State {
     dropped: u64,
     /// Dropped lines not reported yet.
     untold: u64,
-    told_at: Option<Instant>,
+    reported_at: Option<Instant>,
 }
 
 impl LineQueue {
@@ -156,7 +156,7 @@ impl LineQueue {
     /// Returns the number of dropped lines since the last report, if it is time for one.
     pub(super) fn untold(&self) -> Option<u64> {
         let mut state = self.state.lock();
-        (state.untold > 0).then(|| state.tell()).flatten()
+        (state.untold > 0).then(|| state.take_report()).flatten()
     }
 
     /// The writer has ended.
@@ -199,14 +199,16 @@ impl State {
     fn drop_lines(&mut self, lines: u64) -> Pushed {
         self.dropped += lines;
         self.untold += lines;
-        self.tell().map_or(Pushed::Dropped, Pushed::DroppedAndTell)
+        self.take_report()
+            .map_or(Pushed::Dropped, Pushed::DroppedAndTell)
     }
 
-    fn tell(&mut self) -> Option<u64> {
+    /// Returns the number of unreported dropped lines and resets it, if the interval between reports is over.
+    fn take_report(&mut self) -> Option<u64> {
         let now = Instant::now();
-        let is_time = self.told_at.is_none_or(|told| now - told >= TELL_EVERY);
+        let is_time = self.reported_at.is_none_or(|last| now - last >= TELL_EVERY);
         is_time.then(|| {
-            self.told_at = Some(now);
+            self.reported_at = Some(now);
             mem::take(&mut self.untold)
         })
     }

@@ -12,7 +12,7 @@ const NOT_CACHEABLE: u8 = 3;
 /// The exit status for a request whose outcome depends on the origin.
 const UNKNOWN: u8 = 4;
 
-/// Stands for a space at which no line ends.
+/// Placeholder of a space at which no line is broken.
 const GLUE: &str = "\u{1f}";
 /// The maximum width of a line.
 const WIDTH: usize = 110;

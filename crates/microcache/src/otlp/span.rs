@@ -1,4 +1,4 @@
-//! Spans as the JSON encoding of OTLP has them (opentelemetry-proto 1.x, `trace.proto`).
+//! Spans in the JSON encoding of OTLP (opentelemetry-proto 1.x, `trace.proto`).
 //!
 //! Names of attributes are those of the semantic conventions for HTTP where there are any. No query, no
 //! cookie, no address of a client is among them.
@@ -128,7 +128,7 @@ fn since_1970(time: SystemTime) -> u128 {
         .map_or(0, |since| since.as_nanos())
 }
 
-/// So many bytes of a text, or fewer, such that no letter is cut.
+/// Returns the length of the longest prefix of at most `most` bytes that ends between two characters.
 fn floor(text: &str, most: usize) -> usize {
     (0..=most.min(text.len()))
         .rev()

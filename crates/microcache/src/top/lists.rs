@@ -24,7 +24,7 @@ pub(super) fn draw(frame: &mut Frame, screen: &Screen, area: Rect) {
 /// The width of a column next to a URL.
 const WIDTH: u16 = 10;
 
-/// Shortens a url to so many characters, in its middle: urls of one site differ at their ends.
+/// Shortens a url to `room` characters, in its middle: urls of one site differ at their ends.
 fn fitted(url: &str, room: usize) -> String {
     let count = url.chars().count();
     if count <= room {

@@ -94,7 +94,7 @@ fn wait_for_keys() -> io::Result<TerminalState> {
     let mut waited = [PollFd::new(&stdin, PollFlags::IN)];
     let patience = Timespec::try_from(PATIENCE).map_err(io::Error::other)?;
     match poll(&mut waited, Some(&patience)) {
-        // A signal, such as the one that says that the terminal has another size.
+        // A signal, such as SIGWINCH after the terminal was resized.
         Ok(_) | Err(Errno::INTR) => {}
         Err(error) => return Err(error.into()),
     }
