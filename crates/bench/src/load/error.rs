@@ -80,3 +80,12 @@ pub enum LoadError {
         why: io::Error,
     },
 }
+
+impl LoadError {
+    pub(super) fn system(what: &'static str, why: impl Into<io::Error>) -> Self {
+        Self::System {
+            what,
+            why: why.into(),
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! Outcome of a request: the result reported by the cache, or the cause of failure.
 
 use std::fmt;
+use std::io::{self, ErrorKind};
 
 /// Result of the cache lookup, as reported by `Cache-Status`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -105,6 +106,28 @@ impl RequestFault {
             Self::ClosedEarly => "truncated response",
             Self::TimedOut => "timed out",
             Self::Malformed => "malformed response",
+        }
+    }
+
+    /// The fault of a failed connect.
+    pub(super) fn of_connect(error: &io::Error) -> Self {
+        match error.kind() {
+            ErrorKind::ConnectionRefused => Self::Refused,
+            _ => Self::Connect,
+        }
+    }
+}
+
+/// The fault of an open connection.
+impl From<io::Error> for RequestFault {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::ConnectionAborted => {
+                Self::Reset
+            }
+            // Reported by rustls for bytes that are not TLS.
+            ErrorKind::InvalidData => Self::Tls,
+            _ => Self::ClosedEarly,
         }
     }
 }

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use rustls::ClientConfig;
 
 use super::error::LoadError;
-use super::http1::TlsEndpoint;
 use super::settings::{RequestPace, Settings};
+use super::socket::TlsEndpoint;
 use super::target::TargetServer;
 use super::trust;
 

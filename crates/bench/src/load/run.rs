@@ -48,10 +48,7 @@ pub fn run(
             let spawned = thread::Builder::new()
                 .name(name)
                 .spawn_scoped(scope, move || work(plan, share, recorder));
-            threads.push(spawned.map_err(|why| LoadError::System {
-                what: "a thread",
-                why,
-            })?);
+            threads.push(spawned.map_err(|why| LoadError::system("a thread", why))?);
         }
         // The channel closes with the last of the threads.
         drop(out);

@@ -13,8 +13,8 @@ use rustls::{
 };
 
 use super::error::LoadError;
-use super::http1::TlsEndpoint;
 use super::settings::{CertificateTrust, LoadProtocol, Settings};
+use super::socket::TlsEndpoint;
 use super::target::TargetServer;
 
 /// Builds the TLS configuration shared by all connections.

@@ -39,10 +39,7 @@ pub(super) fn run(
     recorder: Recorder,
     streams: usize,
 ) -> Result<ThreadOutcome, LoadError> {
-    let refused = |why| LoadError::System {
-        what: "an async runtime",
-        why,
-    };
+    let refused = |why: io::Error| LoadError::system("an async runtime", why);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -66,7 +66,7 @@ impl ConnectionSlot {
         let to = &thread.plan.endpoints[endpoint];
         let socket = TcpStream::connect(to.address)
             .await
-            .map_err(|why| connect_fault(&why))?;
+            .map_err(|why| RequestFault::of_connect(&why))?;
         socket
             .set_nodelay(true)
             .map_err(|_| RequestFault::Connect)?;
@@ -92,13 +92,6 @@ impl ConnectionSlot {
         // Connection errors are reported by each request on the connection.
         tokio::task::spawn_local(async move { drop(connection.await) });
         send.ready().await.map_err(|why| fault(&why))
-    }
-}
-
-fn connect_fault(error: &io::Error) -> RequestFault {
-    match error.kind() {
-        io::ErrorKind::ConnectionRefused => RequestFault::Refused,
-        _ => RequestFault::Connect,
     }
 }
 

@@ -138,10 +138,8 @@ fn measure(
         shared.end();
         let mut results = StreamResults::default();
         for reader in readers {
-            results.add(joined(reader.map_err(|why| LoadError::System {
-                what: "a thread",
-                why,
-            })?)?);
+            let reader = reader.map_err(|why| LoadError::system("a thread", why))?;
+            results.add(joined(reader)?);
         }
         let counted = begin + shared.settings.warmup;
         Ok(report::report(

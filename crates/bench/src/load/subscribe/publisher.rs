@@ -18,7 +18,6 @@ use super::settings::PublishSettings;
 use super::stream_tally::StreamFaults;
 use crate::load::error::LoadError;
 use crate::load::http1::response::{ParseProgress, ResponseParser};
-use crate::load::http1::{connect_fault, fault};
 use crate::load::outcome::RequestFault;
 use crate::load::plan::ServerEndpoint;
 use crate::load::tally::Latency;
@@ -190,17 +189,13 @@ impl<'a> Publisher<'a> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => PublisherConnection::open(&self.endpoint, timeout)
-                .map_err(|why| connect_fault(&why))?,
+                .map_err(|why| RequestFault::of_connect(&why))?,
         };
-        connection
-            .write_all(request)
-            .map_err(|why| io_fault(&why))?;
+        connection.write_all(request).map_err(io_fault)?;
         let mut reader = ResponseParser::default();
         reader.expect(false);
         loop {
-            let read = connection
-                .read(&mut self.buffer)
-                .map_err(|why| io_fault(&why))?;
+            let read = connection.read(&mut self.buffer).map_err(io_fault)?;
             if read == 0 {
                 let head = reader.close().ok_or(RequestFault::ClosedEarly)?;
                 return Ok(head.status);
@@ -243,10 +238,10 @@ impl PublisherConnection {
     }
 }
 
-fn io_fault(error: &io::Error) -> RequestFault {
+fn io_fault(error: io::Error) -> RequestFault {
     match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => RequestFault::TimedOut,
-        _ => fault(error),
+        _ => error.into(),
     }
 }
 

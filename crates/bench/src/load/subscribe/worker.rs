@@ -1,14 +1,10 @@
 //! Event loop of one thread: opens its streams, parses events and records deliveries.
 
-use std::io::ErrorKind;
 use std::num::NonZeroU64;
-use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use rustix::buffer::spare_capacity;
-use rustix::event::Timespec;
-use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::event::epoll::Event;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::context::RunContext;
@@ -19,18 +15,12 @@ use super::settings::StreamKind;
 use super::stream_tally::StreamTally;
 use super::websocket;
 use crate::load::error::LoadError;
-use crate::load::http1::socket::ClientSocket;
-use crate::load::http1::{connect_fault, fault};
 use crate::load::outcome::RequestFault;
+use crate::load::reactor::{EVENTS, Reactor};
 use crate::load::tally::Latency;
 use crate::load::target::{AGENT, with_overrides};
+use crate::load::transport::{Transport, TransportStep};
 
-/// Size of the receive buffer, in bytes.
-const BUFFER: usize = 64 * 1024;
-/// Maximum of events per `epoll_wait`.
-const EVENTS: usize = 512;
-/// Interval at which timeouts and the end of the run are checked.
-const ROUND: Duration = Duration::from_millis(20);
 /// Streams of a thread that are opened concurrently.
 const AT_A_TIME: usize = 128;
 /// Receive buffer of a stalled stream, in bytes; the kernel may double it.
@@ -41,8 +31,7 @@ pub(super) struct StreamWorker<'a> {
     shared: &'a RunContext<'a>,
     all: Vec<StreamState>,
     request: Vec<u8>,
-    epoll: OwnedFd,
-    buffer: Vec<u8>,
+    reactor: Reactor,
     found: ParseOutput<'a>,
     /// Index of the next stream to open.
     next: usize,
@@ -56,12 +45,10 @@ pub(super) struct StreamWorker<'a> {
 
 /// One stream, open or not.
 struct StreamState {
-    transport: Option<ClientSocket>,
+    transport: Transport,
     phase: StreamPhase,
     begun: Instant,
     reader: StreamParser,
-    /// Request bytes that did not fit into the socket's send buffer.
-    unsent: Vec<u8>,
     order: DeliveryOrder,
     saw: NumberSet,
     stalls: bool,
@@ -71,10 +58,8 @@ struct StreamState {
 enum StreamPhase {
     /// No socket, either not yet or no longer.
     Closed,
-    Connecting,
-    Handshaking,
-    /// Request sent, response head incomplete.
-    AwaitingResponse,
+    /// Response head incomplete.
+    Opening,
     Open,
     /// Open, but deliberately not read.
     Stalled,
@@ -135,17 +120,11 @@ impl<'a> StreamWorker<'a> {
         threads: usize,
         count: usize,
     ) -> Result<Self, LoadError> {
-        let epoll =
-            epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|why| LoadError::System {
-                what: "an epoll instance",
-                why: why.into(),
-            })?;
         let stream = |index| StreamState {
-            transport: None,
+            transport: Transport::new(index),
             phase: StreamPhase::Closed,
             begun: shared.run.begin,
             reader: StreamParser::new(shared.subscribe.kind),
-            unsent: Vec::new(),
             order: DeliveryOrder::default(),
             saw: NumberSet::default(),
             stalls: shared.subscribe.stalls(index * threads + thread),
@@ -154,8 +133,7 @@ impl<'a> StreamWorker<'a> {
             shared,
             all: (0..count).map(stream).collect(),
             request: request(shared),
-            epoll,
-            buffer: vec![0; BUFFER],
+            reactor: Reactor::new()?,
             found: ParseOutput::new(&shared.run),
             next: 0,
             opening: 0,
@@ -169,19 +147,17 @@ impl<'a> StreamWorker<'a> {
     pub(super) fn run(mut self) -> Result<StreamResults, LoadError> {
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let mut events = Vec::with_capacity(EVENTS);
-        let mut next_round = Instant::now() + ROUND;
         let mut over_since = None;
         loop {
             self.open_more();
-            self.wait(&mut events, next_round)?;
+            self.reactor.wait(&mut events, None)?;
             for event in events.drain(..) {
-                self.on_event(event.data.u64() as usize, event.flags);
+                self.on_event(event);
             }
             let now = Instant::now();
-            if now < next_round {
+            if !self.reactor.begins_round(now) {
                 continue;
             }
-            next_round = now + ROUND;
             self.time_out(now);
             self.publish_counts();
             if self.shared.is_over() || self.shared.settings.stop.is_set() {
@@ -190,21 +166,6 @@ impl<'a> StreamWorker<'a> {
                     return Ok(self.end());
                 }
             }
-        }
-    }
-
-    fn wait(&self, events: &mut Vec<epoll::Event>, next_round: Instant) -> Result<(), LoadError> {
-        let left = next_round.saturating_duration_since(Instant::now());
-        let timeout = Timespec {
-            tv_sec: left.as_secs().cast_signed(),
-            tv_nsec: left.subsec_nanos().into(),
-        };
-        match epoll::wait(&self.epoll, spare_capacity(events), Some(&timeout)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(why) => Err(LoadError::System {
-                what: "waiting for events",
-                why: why.into(),
-            }),
         }
     }
 
@@ -218,102 +179,50 @@ impl<'a> StreamWorker<'a> {
     }
 
     fn open(&mut self, index: usize) {
-        let to = &self.shared.endpoint;
         let stream = &mut self.all[index];
         stream.begun = Instant::now();
-        stream.phase = StreamPhase::Connecting;
+        stream.phase = StreamPhase::Opening;
         let window = stream.stalls.then_some(STALLED_WINDOW);
-        let opened = ClientSocket::open(to.address, to.tls.as_ref(), window)
-            .and_then(|transport| transport.register(&self.epoll, index as u64));
-        match opened {
-            Ok(transport) => stream.transport = Some(transport),
-            Err(error) => self.fail(index, connect_fault(&error)),
+        let to = &self.shared.endpoint;
+        if let Err(fault) = stream.transport.open(&self.reactor, to, window) {
+            self.fail(index, fault);
         }
     }
 
-    fn on_event(&mut self, index: usize, flags: EventFlags) {
-        let ends = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
-        match self.all[index].phase {
-            StreamPhase::Closed => return,
-            StreamPhase::Connecting => self.on_connected(index, flags),
-            StreamPhase::Handshaking => self.shake_hands(index),
-            StreamPhase::AwaitingResponse | StreamPhase::Open => {
-                if !self.all[index].unsent.is_empty() {
-                    self.send_on(index);
+    fn on_event(&mut self, event: Event) {
+        let index = Transport::index_of(event);
+        let stream = &mut self.all[index];
+        match stream.transport.on_event(event) {
+            Ok(TransportStep::Pending) => {}
+            Ok(TransportStep::Opened) => match stream.transport.send(&self.request) {
+                Ok(()) if stream.transport.is_ending() => self.receive(index),
+                Ok(()) => {}
+                Err(fault) => self.fail(index, fault),
+            },
+            Ok(TransportStep::Readable) if stream.phase == StreamPhase::Stalled => {
+                if stream.transport.is_ending() {
+                    self.results.streams.stalled_ended += 1;
+                    stream.close();
                 }
-                return self.receive(index, ends);
             }
-            StreamPhase::Stalled if ends => {
-                self.results.streams.stalled_ended += 1;
-                self.all[index].close();
-            }
-            StreamPhase::Stalled => {}
-        }
-        if ends && self.all[index].phase == StreamPhase::AwaitingResponse {
-            self.receive(index, ends);
+            Ok(TransportStep::Readable) => self.receive(index),
+            Err(fault) => self.fail(index, fault),
         }
     }
 
-    fn on_connected(&mut self, index: usize, flags: EventFlags) {
-        let Some(transport) = &self.all[index].transport else {
-            return;
-        };
-        if let Err(error) = transport.take_error() {
-            return self.fail(index, connect_fault(&error));
-        }
-        if flags.contains(EventFlags::OUT) {
-            self.all[index].phase = StreamPhase::Handshaking;
-            self.shake_hands(index);
-        }
-    }
-
-    fn shake_hands(&mut self, index: usize) {
-        let stream = &mut self.all[index];
-        let Some(transport) = &mut stream.transport else {
-            return;
-        };
-        match transport.shake_hands() {
-            Ok(false) => {}
-            Ok(true) => {
-                stream.phase = StreamPhase::AwaitingResponse;
-                stream.unsent.clone_from(&self.request);
-                self.send_on(index);
-            }
-            Err(_) => self.fail(index, RequestFault::Tls),
-        }
-    }
-
-    fn send_on(&mut self, index: usize) {
-        let stream = &mut self.all[index];
-        let Some(transport) = &mut stream.transport else {
-            return;
-        };
-        match transport.send_on(&mut stream.unsent) {
-            // Frees the buffer: there are thousands of streams, and they send nothing more.
-            Ok(()) if stream.unsent.is_empty() => stream.unsent = Vec::new(),
-            Ok(()) => {}
-            Err(error) => self.fail(index, fault(&error)),
-        }
-    }
-
-    /// Reads until the socket is empty. `ends`: the server has closed its side of the connection.
-    fn receive(&mut self, index: usize, ends: bool) {
+    /// Reads until the socket is empty.
+    fn receive(&mut self, index: usize) {
         loop {
             let stream = &mut self.all[index];
-            let Some(transport) = &mut stream.transport else {
-                return;
+            let bytes = match stream.transport.read(self.reactor.buffer()) {
+                Ok(None) => return,
+                Ok(Some([])) => return self.on_closed(index),
+                Ok(Some(bytes)) => bytes,
+                Err(fault) => return self.fail(index, fault),
             };
-            let read = match transport.read(&mut self.buffer) {
-                Ok(0) => return self.on_closed(index),
-                Ok(read) => read,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) => return self.fail(index, fault(&error)),
-            };
-            let is_drained = !ends && transport.is_drained(read, self.buffer.len());
             let now = Instant::now();
-            self.results.bytes += read as u64;
-            let step = stream.reader.read(&self.buffer[..read], &mut self.found);
+            self.results.bytes += bytes.len() as u64;
+            let step = stream.reader.read(bytes, &mut self.found);
             if stream.phase == StreamPhase::Open
                 || matches!(step, StreamStatus::Open | StreamStatus::Ended)
             {
@@ -325,11 +234,11 @@ impl<'a> StreamWorker<'a> {
                 return;
             }
             if !self.found.replies.is_empty() {
-                self.all[index].unsent.append(&mut self.found.replies);
-                self.send_on(index);
-            }
-            if is_drained {
-                return;
+                let sent = self.all[index].transport.send(&self.found.replies);
+                self.found.replies.clear();
+                if let Err(fault) = sent {
+                    return self.fail(index, fault);
+                }
             }
         }
     }
@@ -337,7 +246,7 @@ impl<'a> StreamWorker<'a> {
     /// Records the deliveries in `found`.
     fn arrived(&mut self, index: usize, now: Instant) {
         let stream = &mut self.all[index];
-        if stream.phase == StreamPhase::AwaitingResponse {
+        if stream.phase == StreamPhase::Opening {
             stream.phase = StreamPhase::Open;
             self.opening -= 1;
             self.shared.settled.fetch_add(1, Ordering::Relaxed);
@@ -406,13 +315,8 @@ impl<'a> StreamWorker<'a> {
     /// Stops reading; only the end of the connection is still reported by epoll.
     fn stall(&mut self, index: usize) {
         let stream = &mut self.all[index];
-        let Some(transport) = &stream.transport else {
-            return;
-        };
-        let flags = EventFlags::RDHUP | EventFlags::ET;
-        let data = EventData::new_u64(index as u64);
-        if let Err(why) = epoll::modify(&self.epoll, transport, data, flags) {
-            return self.fail(index, fault(&why.into()));
+        if let Err(fault) = stream.transport.stall(&self.reactor) {
+            return self.fail(index, fault);
         }
         stream.phase = StreamPhase::Stalled;
         self.results.streams.stalled += 1;
@@ -483,10 +387,7 @@ impl<'a> StreamWorker<'a> {
         }
         for index in 0..self.next {
             let stream = &self.all[index];
-            let is_opening = matches!(
-                stream.phase,
-                StreamPhase::Connecting | StreamPhase::Handshaking | StreamPhase::AwaitingResponse
-            );
+            let is_opening = stream.phase == StreamPhase::Opening;
             if is_opening && now >= stream.begun + self.shared.settings.timeout {
                 self.fail(index, RequestFault::TimedOut);
             }
@@ -535,9 +436,8 @@ impl<'a> StreamWorker<'a> {
 
 impl StreamState {
     fn close(&mut self) {
-        self.transport = None;
+        self.transport.close();
         self.phase = StreamPhase::Closed;
-        self.unsent = Vec::new();
     }
 }
 

@@ -5,7 +5,6 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use rustix::event::epoll::{self, EventData, EventFlags};
 use rustls::ClientConnection;
 use rustls::pki_types::ServerName;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -15,13 +14,13 @@ const ETHERNET: u32 = 1460;
 
 /// Non-blocking socket, with or without TLS.
 #[derive(Debug)]
-pub(in crate::load) enum ClientSocket {
+pub(super) enum ClientSocket {
     Plain(TcpStream),
     Tls(Box<TlsSocket>),
 }
 
 #[derive(Debug)]
-pub(in crate::load) struct TlsSocket {
+pub(super) struct TlsSocket {
     socket: TcpStream,
     session: ClientConnection,
 }
@@ -38,7 +37,7 @@ impl ClientSocket {
     ///
     /// With `window`, sets the receive buffer to that many bytes and the MSS to that of Ethernet: with the
     /// large segments of the loopback interface, the kernel would buffer megabytes of unread data.
-    pub(in crate::load) fn open(
+    pub(super) fn open(
         address: SocketAddr,
         tls: Option<&TlsEndpoint>,
         window: Option<usize>,
@@ -68,14 +67,6 @@ impl ClientSocket {
         Ok(Self::Tls(Box::new(TlsSocket { socket, session })))
     }
 
-    /// Registers the socket with `epoll` for all events, edge-triggered, so that no system call per request
-    /// is needed.
-    pub(in crate::load) fn register(self, epoll: impl AsFd, data: u64) -> io::Result<Self> {
-        let all = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        epoll::add(epoll, &self, EventData::new_u64(data), all)?;
-        Ok(self)
-    }
-
     fn socket(&self) -> &TcpStream {
         match self {
             Self::Plain(socket) => socket,
@@ -84,7 +75,7 @@ impl ClientSocket {
     }
 
     /// Returns the error of a failed connect.
-    pub(in crate::load) fn take_error(&self) -> io::Result<()> {
+    pub(super) fn take_error(&self) -> io::Result<()> {
         match self.socket().take_error()? {
             Some(error) => Err(error),
             None => Ok(()),
@@ -92,7 +83,7 @@ impl ClientSocket {
     }
 
     /// Continues the handshake. Returns `true` once it is complete, and at once without TLS.
-    pub(in crate::load) fn shake_hands(&mut self) -> io::Result<bool> {
+    pub(super) fn shake_hands(&mut self) -> io::Result<bool> {
         let Self::Tls(tls) = self else {
             return Ok(true);
         };
@@ -107,7 +98,7 @@ impl ClientSocket {
     }
 
     /// Reads available bytes; 0 means end of stream, [`ErrorKind::WouldBlock`] no data yet.
-    pub(in crate::load) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+    pub(super) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Plain(socket) => socket.read(buffer),
             Self::Tls(tls) => {
@@ -123,12 +114,12 @@ impl ClientSocket {
 
     /// Returns whether a read of `read` bytes into a buffer of `room` bytes has emptied the socket, so that
     /// later data raises a new event.
-    pub(in crate::load) fn is_drained(&self, read: usize, room: usize) -> bool {
+    pub(super) fn is_drained(&self, read: usize, room: usize) -> bool {
         matches!(self, Self::Plain(_)) && read < room
     }
 
     /// Writes until the send buffer is full. Returns the number of bytes written.
-    pub(in crate::load) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+    pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Plain(socket) => write_until_full(socket, bytes),
             Self::Tls(tls) => {
@@ -140,7 +131,7 @@ impl ClientSocket {
 
     /// Flushes buffered TLS records, then writes from `unsent` until the send buffer is full; the unwritten
     /// bytes stay in it.
-    pub(in crate::load) fn send_on(&mut self, unsent: &mut Vec<u8>) -> io::Result<()> {
+    pub(super) fn send_on(&mut self, unsent: &mut Vec<u8>) -> io::Result<()> {
         self.flush()?;
         let sent = self.write(unsent)?;
         unsent.drain(..sent);
