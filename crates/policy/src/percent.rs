@@ -2,20 +2,26 @@
 
 use std::fmt::Write;
 
+/// Decodes the `%XX` that `text` begins with, if it does.
+pub(crate) fn code(text: &[u8]) -> Option<u8> {
+    let &[b'%', high, low, ..] = text else {
+        return None;
+    };
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    Some((digit(high)? << 4 | digit(low)?) as u8)
+}
+
 /// Decodes `%XX`; `None` if a `%` begins no such code.
 pub fn decoded(text: &[u8]) -> Option<Vec<u8>> {
-    let digit = |byte: u8| char::from(byte).to_digit(16);
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
-    while let Some((&byte, after)) = rest.split_first() {
-        rest = after;
-        out.push(if byte == b'%' {
-            let ([high, low], after) = rest.split_first_chunk()?;
-            rest = after;
-            (digit(*high)? << 4 | digit(*low)?) as u8
-        } else {
-            byte
-        });
+    while let Some(&byte) = rest.first() {
+        let (length, byte) = match byte {
+            b'%' => (3, code(rest)?),
+            byte => (1, byte),
+        };
+        out.push(byte);
+        rest = &rest[length..];
     }
     Some(out)
 }

@@ -1,5 +1,7 @@
 //! Query parameters as applications parse them, with their names decoded.
 
+use crate::percent;
+
 /// The parameters between the `&`.
 pub fn parameters(query: &[u8]) -> impl Iterator<Item = &[u8]> {
     query.split(|&b| b == b'&')
@@ -33,23 +35,13 @@ pub fn takes_decoded(pattern: &[u8], text: &[u8]) -> bool {
 pub fn decoded(text: &[u8]) -> impl Iterator<Item = u8> {
     let mut rest = text;
     std::iter::from_fn(move || {
-        let (&byte, after) = rest.split_first()?;
-        rest = after;
-        match byte {
-            b'+' => Some(b' '),
-            b'%' => {
-                if let [high, low, after @ ..] = after
-                    && let Some(high) = char::from(*high).to_digit(16)
-                    && let Some(low) = char::from(*low).to_digit(16)
-                {
-                    rest = after;
-                    u8::try_from(high * 16 + low).ok()
-                } else {
-                    Some(b'%')
-                }
-            }
-            byte => Some(byte),
-        }
+        let (length, byte) = match (rest.first()?, percent::code(rest)) {
+            (_, Some(code)) => (3, code),
+            (b'+', None) => (1, b' '),
+            (&byte, None) => (1, byte),
+        };
+        rest = &rest[length..];
+        Some(byte)
     })
 }
 

@@ -121,13 +121,9 @@ fn decoded(path: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(path.len());
     let mut rest = path;
     while let Some(&byte) = rest.first() {
-        let code = rest.get(..3).filter(|_| byte == b'%');
-        let (end, one) = match code.and_then(percent::decoded).as_deref() {
-            Some([one]) => (3, *one),
-            _ => (1, byte),
-        };
-        out.push(one);
-        rest = &rest[end..];
+        let (length, byte) = percent::code(rest).map_or((1, byte), |code| (3, code));
+        out.push(byte);
+        rest = &rest[length..];
     }
     (out != path).then_some(out)
 }

@@ -2,18 +2,15 @@
 
 use std::time::Duration;
 
-/// Parses `180ms`, `0.6s` or `2s`; `0` needs no unit.
+use crate::load;
+
+/// Parses `180ms`, `0.6s` or `2m`; `0` needs no unit.
 pub(super) fn duration(text: &str) -> Result<Duration, &'static str> {
     const EXPECTED: &str = "expected a duration, such as 180ms or 2s";
     if text == "0" {
         return Ok(Duration::ZERO);
     }
-    let (number, unit) = match text.strip_suffix("ms") {
-        Some(number) => (number, 0.001),
-        None => (text.strip_suffix('s').ok_or(EXPECTED)?, 1.0),
-    };
-    let number = decimal(number).ok_or(EXPECTED)?;
-    let duration = Duration::try_from_secs_f64(number * unit).map_err(|_| EXPECTED)?;
+    let duration = load::duration(text).map_err(|_| EXPECTED)?;
     if duration > MAX_DURATION {
         return Err("expected at most 3600s");
     }
@@ -112,10 +109,9 @@ mod tests {
         check("180ms", Some(Duration::from_millis(180)));
         check("0.6s", Some(Duration::from_millis(600)));
         check("2s", Some(Duration::from_secs(2)));
+        check("1m", Some(Duration::from_mins(1)));
         check("0", Some(Duration::ZERO));
-        for bad in [
-            "", "5", "s", "-1s", "1e9s", "infs", "NaNs", "1m", "9999999s",
-        ] {
+        for bad in ["", "5", "s", "-1s", "1e9s", "infs", "NaNs", "9999999s"] {
             check(bad, None);
         }
     }
