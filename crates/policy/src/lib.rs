@@ -103,7 +103,9 @@ pub use stored_fields::fields_to_store;
 pub use tags::{Separator, Tag, TagKind, Tags, TooManyTags, invalidated_groups};
 pub use time::{Millis, Time, Times};
 pub use trace::{Span, TRACE_FIELDS, TraceParent, trace_parent, trace_travels};
-pub use trust::{FieldForwarding, field_forwarding, only_from_trusted_peers, says_https};
+pub use trust::{
+    FieldForwarding, field_forwarding, is_address, only_from_trusted_peers, says_https,
+};
 pub use validate::{
     HeadUpdate, Refreshed, add_validators, head_update, is_conditional_field, refreshed,
     same_representation,

@@ -125,6 +125,9 @@ const TRACE_IDS: [&str; 12] = [
     "x-trace-id",
 ];
 
+/// Fields in which a shared fetch sends the client's address.
+const USUAL_ADDRESSES: [&[u8]; 2] = [b"x-forwarded-for", b"x-real-ip"];
+
 /// The treatment of a field by a shared fetch under these rules for a url whose responses are known to vary on `known`.
 pub fn shared_forwarding(
     name: &[u8],
@@ -140,6 +143,10 @@ pub fn shared_forwarding(
         return SharedForwarding::Sent;
     }
     let lower = name.to_ascii_lowercase();
+    // Proxies overwrite the usual fields with an address; in the others a client's own value may reach the origin.
+    if is_unkeyed_address(&lower, rules, known) && !USUAL_ADDRESSES.contains(&&lower[..]) {
+        return SharedForwarding::Dropped;
+    }
     let is_named = known.iter().any(|one| one.as_bytes() == lower);
     if lower != b"cookie" && (is_named || is_chosen(&lower, rules)) {
         return SharedForwarding::Sent;
@@ -572,13 +579,18 @@ mod tests {
             ("X-Forwarded-For: unknown", "X-Forwarded-For: unknown"),
             ("X-Real-IP: \"[::1]:80\"", "X-Real-IP: \"[::1]:80\""),
             ("X-Real-IP: anna", ""),
-            ("CF-Connecting-IP: ", ""),
+            ("CF-Connecting-IP: 1.2.3.4", ""),
+            ("X-Client-IP: 1.2.3.4\nX_Real_IP: 1.2.3.4", ""),
         ] {
             assert_eq!(sent(from, &rules), fields(to), "{from}");
         }
         let mut keyed = Rules::default();
         keyed.key.headers.push("X-Real-IP".to_owned());
         let line = "X-Real-IP: anna";
+        assert_eq!(sent(line, &keyed), fields(line));
+        let mut keyed = Rules::default();
+        keyed.key.headers.push("CF-Connecting-IP".to_owned());
+        let line = "CF-Connecting-IP: 1.2.3.4";
         assert_eq!(sent(line, &keyed), fields(line));
     }
 }

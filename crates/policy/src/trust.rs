@@ -149,7 +149,7 @@ const EXTENDED_BEGINNINGS: [&str; 11] = [
 ];
 
 /// Returns true if a field contains the client's address. Any byte other than a letter or digit may replace a hyphen.
-pub(crate) fn is_address(name: &[u8]) -> bool {
+pub fn is_address(name: &[u8]) -> bool {
     const ADDRESSES: [&str; 18] = [
         "cf-connecting-ip",
         "cf-connecting-ipv6",

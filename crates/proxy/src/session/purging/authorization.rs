@@ -3,18 +3,10 @@
 use std::net::IpAddr;
 
 use microcache_engine::Request;
+use microcache_policy::is_address;
 use microcache_policy::network::address;
 
 use crate::config::Cidr;
-
-/// Forwarding fields that contain addresses only.
-const CLIENTS: [&str; 5] = [
-    "x-forwarded-for",
-    "x-real-ip",
-    "x-client-ip",
-    "true-client-ip",
-    "cf-connecting-ip",
-];
 
 /// Returns `true` if the peer, and every client that the request names, is in one of these blocks.
 ///
@@ -25,18 +17,16 @@ pub(super) fn is_within(blocks: &[Cidr], request: &Request<'_>) -> bool {
         address.is_some_and(|address| blocks.iter().any(|block| block.contains(address)))
     };
     let fields = request.fields;
-    is_in(request.address.parse().ok())
-        && CLIENTS
-            .iter()
-            .flat_map(|name| fields.all(name))
-            .flat_map(|line| line.split(|&b| b == b','))
-            .all(|member| is_in(address(member)))
-        // Split without regard to quotes, so that quoted addresses are checked too.
-        && fields
-            .all("forwarded")
-            .flat_map(|line| line.split(|&b| b == b',' || b == b';'))
-            .filter_map(forwarded_for)
-            .all(|node| is_in(address(node)))
+    let lines = fields.iter().filter(|(name, _)| is_address(name));
+    let members = lines.flat_map(|(_, line)| line.split(|&b| b == b','));
+    // Split without regard to quotes, so that quoted addresses are checked too.
+    let pairs = fields
+        .all("forwarded")
+        .flat_map(|line| line.split(|&b| b == b',' || b == b';'));
+    let mut clients = members.chain(pairs.filter_map(forwarded_for)).peekable();
+    // A proxy that does not name its client may forward for a stranger.
+    let is_named = clients.peek().is_some() || fields.all("via").next().is_none();
+    is_in(request.address.parse().ok()) && is_named && clients.all(|client| is_in(address(client)))
 }
 
 /// Returns the value of a `for` pair (RFC 7239 §5.2).
@@ -93,6 +83,11 @@ mod tests {
         check("X-Forwarded-For: \r\n", false);
         check("X-Real-IP: 6.6.6.6\r\n", false);
         check("CF-Connecting-IP: 6.6.6.6\r\n", false);
+        check("X_Client_IP: 6.6.6.6\r\n", false);
+        check("X-Cluster-Client-IP: 6.6.6.6\r\n", false);
+        check("Fastly-Client-IP: 10.0.0.2\r\n", true);
+        check("Via: 1.1 cdn\r\n", false);
+        check("Via: 1.1 cdn\r\nX-Forwarded-For: 10.0.0.2\r\n", true);
         check("Forwarded: proto=https;for=10.0.0.2\r\n", true);
         check("Forwarded: for=\"[2001:db8::2]:80\";by=x\r\n", true);
         check("Forwarded: for=\"[2001:db8::2]\"\r\n", true);
