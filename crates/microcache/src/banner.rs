@@ -80,7 +80,7 @@ pub(crate) fn started(
     if let Some(&(_, address)) = addresses.first() {
         let _ = writeln!(
             out,
-            "  try     curl -s -o /dev/null -D - http://{}/\n          (twice: Cache-Status shows the origin and the hit)",
+            "  try     curl -s -o /dev/null -D - http://{}/\n          (run it twice: Cache-Status shows a miss, then a hit)",
             reachable(address)
         );
     }
@@ -120,10 +120,8 @@ pub(crate) fn stopped(summary: &Summary) -> String {
     }
     let _ = writeln!(
         out,
-        "; {} to the origin, {} evicted, {} not stored for lack of memory",
-        summary.origin_requests,
-        count(summary.evicted, "object"),
-        summary.refused
+        "; {} to the origin, {} evicted from memory, {} not stored for lack of memory",
+        summary.origin_requests, summary.evicted, summary.refused
     );
     for report in &summary.tiers {
         let _ = writeln!(out, "  {}", tier(report));

@@ -45,7 +45,7 @@ impl Signals {
             if let Some(reopen) = &self.on_reopen {
                 reopen();
             } else {
-                let line = "SIGUSR1 is ignored: it has no function yet";
+                let line = "SIGUSR1 is ignored: there are no log files to reopen";
                 notices.say(Kind::Server, "SIGUSR1", line);
             }
         }

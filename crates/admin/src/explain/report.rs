@@ -174,7 +174,11 @@ fn sentence(outlook: &RequestExplanation, fetched: Option<&FetchReport<'_>>) -> 
                 (_, Some(why)) => format!("{}: {}", told.because, why.explanation().because),
                 _ => told.because.to_owned(),
             };
-            format!("Fetched from the origin: {told}.")
+            let verb = match fetched {
+                Some(_) => "Fetched",
+                None => "Would be fetched",
+            };
+            format!("{verb} from the origin: {told}.")
         }
         (None, Decision::OnlyIfCached(_)) => {
             format!(

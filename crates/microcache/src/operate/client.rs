@@ -80,7 +80,7 @@ impl Client {
     ) -> Result<Value, RequestError> {
         let unreached = |error: ureq::Error| {
             RequestError::Unreached(format!(
-                "no answer from {}: {error} (is the server running, and is this its --admin address?)",
+                "cannot reach {}: {error} (is the server running, and is this its --admin address?)",
                 self.admin
             ))
         };

@@ -178,7 +178,7 @@ fn of_requests(requests: &Value) -> Vec<String> {
 fn of_origin(answer: &Value) -> Vec<String> {
     let total = number(&answer["requests"]["total"]);
     let asked = number(&answer["origin"]["requests"]);
-    let share = total.saturating_sub(asked) * 100 / total.max(1);
+    let share = number(&answer["saved"]["fetches"]) * 100 / total.max(1);
     let fetches = number(&answer["fetches"]["in_progress"]);
     vec![
         format!("{asked} requests"),

@@ -2,6 +2,9 @@
 
 /// Parses the name of a field.
 pub(super) fn field_name(text: &str) -> Result<String, String> {
+    if text.contains('*') {
+        return Err("write the whole name of a field: this option takes no patterns".to_owned());
+    }
     http::HeaderName::from_bytes(text.as_bytes())
         .map(|_| text.to_owned())
         .map_err(|_| "write a field name, such as \"X-Country\"".to_owned())

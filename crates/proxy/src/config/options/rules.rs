@@ -285,7 +285,7 @@ fn set_forward_fields(draft: &mut RouteDraft, value: &Value, mistakes: &mut Mist
     let names = value.each(mistakes, |item| item.parse(field_pattern));
     if let (Some(name), Some(item)) = (names.first(), value.items().first()) {
         let what = format!(
-            "`{name}` of one client decides the page of all others, if it depends on the field"
+            "`{name}` is sent with one client's value: a page that depends on it is stored for all clients"
         );
         mistakes.warn(
             Mistake::new(&item.place, what)
