@@ -484,7 +484,7 @@ fn bad_input_gets_one_line_and_exit_code_2() {
         (&[&url, "-d", "5"], "--duration: `5` is not a duration"),
         (&[&url, "-d", "0s"], "--duration: it must be more than zero"),
         (&[&url, "--rate", "0"], "the rate must be more than zero"),
-        (&[&url, "--think", "1s"], "Add --users N"),
+        (&[&url, "--think", "1s"], "add --users N"),
         (
             &[&url, "--users", "5", "--think", "9s..1s"],
             "--think: `9s..1s` is not a valid range",
@@ -537,7 +537,7 @@ fn bad_input_about_streams_gets_one_line_and_exit_code_2() {
         (&[&url, "--subscribe", "1", "-c", "1"], "--connections"),
         (
             &[&url, &url, "--subscribe", "1"],
-            "all streams have one url",
+            "all streams share one URL",
         ),
         (
             &[&url, "--subscribe", "1", "--stalled", "101"],

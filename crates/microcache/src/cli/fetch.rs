@@ -160,7 +160,7 @@ fn output_flags() -> Vec<Arg> {
             .short('I')
             .conflicts_with("data")
             .help("Request and print status and header only (HEAD)"),
-        switch("explain").help("Print on standard error what the cache did, and why"),
+        switch("explain").help("Print on standard error what the cache did"),
         switch("verbose")
             .short('v')
             .help("Print on standard error the request (>), the\nresponse (<) and what the cache did (*)"),
