@@ -432,8 +432,8 @@ impl RuleTable {
     /// Drops the rules that a hard purge of everything supersedes. In a log it may precede some
     /// that arrived here earlier.
     fn forget_before(&mut self, number: RuleNumber, places: RulePlaces) {
-        let mut all = self.live.values().map(|live| live.places);
-        if places.is_unplaced() && all.all(|places| places.is_unplaced()) {
+        let is_unplaced = |live: &LiveRule| live.places.is_unplaced();
+        if places.is_unplaced() && self.live.values().all(is_unplaced) {
             self.forget(number.previous());
         }
     }

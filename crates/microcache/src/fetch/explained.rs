@@ -54,7 +54,7 @@ fn what(fetch: &Fetch, info: CacheInfo, status: u16) -> String {
                 Some(left) if !left.is_zero() => format!(", fresh for {} more", short(left)),
                 _ => String::new(),
             };
-            format!("{age}{place}{fresh}; the server was not asked")
+            format!("{age}{place}{fresh}; the server was not contacted")
         }
         Outcome::Stale if fetch.usage == Usage::Offline => {
             format!("{age}{place} and no longer fresh; the server was not contacted (--offline)")

@@ -92,7 +92,10 @@ impl Library {
     fn check(&self, page_first: bool) {
         let Some(origin) = self.origin() else { return };
         let proxy = Proxy::start(&origin, &[]);
-        let page = || proxy.get_with("/list", &NAVIGATION);
+        // Under the browser's host: another one has its own entries.
+        let (host, fields) = (proxy.address(), NAVIGATION.join("\r\n"));
+        let navigation = format!("GET /list HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n\r\n");
+        let page = || proxy.request(&navigation);
         if page_first {
             page().assert_is(200, PAGE);
             page().assert_hit();
@@ -209,7 +212,10 @@ fn the_router_of_next_js_gets_components_and_visitors_pages() {
         for page_first in [false, true] {
             let origin = next(vary);
             let proxy = Proxy::start(&origin, &[]);
-            let page = || proxy.get_with("/list", &NAVIGATION);
+            // Under the browser's host: another one has its own entries.
+            let (host, fields) = (proxy.address(), NAVIGATION.join("\r\n"));
+            let navigation = format!("GET /list HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n\r\n");
+            let page = || proxy.request(&navigation);
             if page_first {
                 page().assert_is(200, PAGE);
             }

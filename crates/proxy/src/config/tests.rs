@@ -1152,7 +1152,7 @@ fn what_is_dangerous_is_told_with_its_place() {
         "trusted_proxies = \"::/0\"",
         "trusted_proxies = \"128.0.0.0/1\"",
         "trusted_proxies = \"2000::/3\"",
-        "proxy_protocol = \"::/90\"",
+        "proxy_protocol = \"::/80\"",
         "purge_from = \"0.0.0.0/0\"",
         "forward_fields = \"X-Source\"",
     ] {

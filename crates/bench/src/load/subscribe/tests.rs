@@ -336,7 +336,7 @@ fn refused_streams_are_told_by_their_reasons() {
     assert_eq!(report.streams.opened, 1);
     assert_eq!(report.streams.refused(), 3);
     let text = report.write(Format::Tables).expect("it has words");
-    let line = "refused    503: 1  not an event stream: 1  malformed answer: 1";
+    let line = "refused    503: 1  not an event stream: 1  malformed response: 1";
     assert!(text.lines().any(|row| row == line), "{text}");
     assert_eq!(deliveries(&report), 5);
 }

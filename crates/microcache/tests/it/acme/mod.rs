@@ -380,13 +380,13 @@ fn nothing_is_ordered_that_could_not_be_kept() {
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     let full = ["sh", "-c", "trap '' XFSZ; ulimit -f 4 && exec \"$@\"", "sh"];
     let proxy = Proxy::through(&full, &origin, &flags);
-    proxy.output_with("keeping it: ");
+    proxy.output_with("storing it: ");
     proxy.get("/").assert_is(200, "page");
     drop(proxy);
     fs::remove_dir_all(&storage).expect("it was made");
     fs::write(&storage, "").expect("it can be written");
     let proxy = Proxy::start(&origin, &flags);
-    proxy.output_with("keeping it: ");
+    proxy.output_with("storing it: ");
     fs::remove_file(&storage).expect("it is a file");
     proxy.signal("HUP");
     wait_for(&proxy, &pebble.believed(), HOST);

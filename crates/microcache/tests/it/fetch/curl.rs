@@ -128,7 +128,7 @@ fn what_does_not_go_by_is_not_tried_again() {
     let url = |target: &str| format!("{}{target}", origin.url());
     for (flags, target, code, out, says) in [
         (&[][..], "/none", 4, "", "answered 404"),
-        (&[], "/years", 4, "", "it asks for 11574 days"),
+        (&[], "/years", 4, "", "Retry-After is 11574 days"),
         (&["--no-fail"], "/years", 0, "no", ""),
         (&["-m", "100"], "/late", 4, "", "more than --timeout allows"),
         (&["-d", "a=1"], "/change", 1, "", "no answer"),

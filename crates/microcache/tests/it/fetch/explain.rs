@@ -230,7 +230,7 @@ fn what_is_said_is_what_the_next_command_finds() {
         // With the server, the same in other words.
         let second = run(&again);
         let is_asked = origin.count("/page") == 2;
-        let says_asked = !second.err.contains("the server was not asked");
+        let says_asked = !second.err.contains("the server was not contacted");
         let is_refreshed = second.err.contains("stale: ");
         assert_eq!(is_asked, says_asked, "{row}: {}", second.err);
         assert_eq!(is_asked, *said != Said::Fresh, "{row}: {}", second.err);

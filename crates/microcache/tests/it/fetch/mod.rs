@@ -52,7 +52,7 @@ fn a_second_run_is_a_hit_and_asks_nobody() {
     for part in [
         "hit: stored",
         "(in the directory)",
-        "the server was not asked",
+        "the server was not contacted",
     ] {
         assert!(second.err.contains(part), "{part}: {}", second.err);
     }
