@@ -38,7 +38,8 @@ fn check(encoded: &Bytes, body: Bytes) {
     let stored = match head.with_body(Content::Bytes(body)) {
         Err(_) => return,
         Ok(TierRecord::Varies(varies)) => {
-            let again = RecordHead::decode(&encode_varies(&key, &varies, Epoch::now())).expect("our own");
+            let again =
+                RecordHead::decode(&encode_varies(&key, &varies, Epoch::now())).expect("our own");
             assert!(matches!(
                 again.with_body(Content::default()),
                 Ok(TierRecord::Varies(read)) if read == varies
@@ -55,7 +56,8 @@ fn check(encoded: &Bytes, body: Bytes) {
         }
         Ok(TierRecord::Response(stored)) => *stored,
     };
-    let again = RecordHead::decode(&encode(&key, &stored, (length, sum), Epoch::now())).expect("our own");
+    let again =
+        RecordHead::decode(&encode(&key, &stored, (length, sum), Epoch::now())).expect("our own");
     assert_eq!(again.key, key);
     assert!((200..=599).contains(&stored.status));
 
