@@ -210,7 +210,7 @@ fn way_flags() -> Vec<Arg> {
         flag("timeout", Some('m'), "DURATION")
             .alias("max-time")
             .value_parser(duration)
-            .help("Limit of the total time, retries included [none, but\na minute without data]; --max-time"),
+            .help("Total time limit, retries included [none, but\na minute without data]; --max-time"),
         flag("retry", None, "N")
             .value_parser(value_parser!(u32))
             .help("Retries after a failed connection, 408, 429, 500,\n502, 503, 504: after 1s, 2s, 4s, … 10m, or \
