@@ -28,8 +28,7 @@ pub(super) fn flags() -> Vec<Arg> {
         flag("user", Some('u'), "USER:PASSWORD")
             .help("HTTP Basic credentials; other users of the machine\ncan see them while the command runs"),
         flag("request", Some('X'), "METHOD")
-            .help("Method; all but GET and HEAD bypass the cache and\ninvalidate stored responses [GET, POST with \
-                   --data]"),
+            .help("Method; all but GET and HEAD bypass the cache and\ninvalidate stored responses [GET; POST with -d]"),
         flag("data", Some('d'), "DATA")
             .action(ArgAction::Append)
             .allow_hyphen_values(true)
