@@ -213,7 +213,7 @@ fn way_flags() -> Vec<Arg> {
             .help("Total time limit, retries included [none, but\na minute without data]; --max-time"),
         flag("retry", None, "N")
             .value_parser(value_parser!(u32))
-            .help("Retries after a failed connection, 408, 429, 500,\n502, 503, 504: after 1s, 2s, 4s, … 10m, or \
+            .help("Retries after a failed connection, 408, 429, 500,\n502, 503, 504: after 1s, 2s, 4s, ... 10m, or \
                    as\nRetry-After says [0]"),
         flag("proxy", Some('x'), "URL")
             .help("Send requests through this HTTP proxy, such as\nhttp://proxy:3128; '' for none [the environment's]"),

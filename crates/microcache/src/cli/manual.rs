@@ -258,6 +258,10 @@ mod tests {
         let text =
             |command: &Command| String::from_utf8(page(command).expect("a page")).expect("UTF-8");
         let shown = text(&main);
+        // groff reads bytes; other characters would need escapes.
+        for page in main.get_subcommands().chain([&main]).map(text) {
+            assert!(page.is_ascii(), "{page}");
+        }
         for part in [
             ".TH MICROCACHE 1",
             "\\fBmicrocache\\fR [FLAGS] \\-\\-config FILE\n",

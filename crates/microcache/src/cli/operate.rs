@@ -95,7 +95,7 @@ const SCOPES: [Parameter; 4] = [
         "tag",
         "tag",
         "TAG",
-        "All responses with this tag (Cache-Tag, xkey …)",
+        "All responses with this tag (Cache-Tag, xkey, ...)",
     ),
 ];
 

@@ -89,7 +89,7 @@ pub(in crate::config) const TIERS: &[Opt<Config>] = &[
         }),
     opt("memcached_pages_type", Text("TYPE"), "text/html")
         .example("text/html; charset=utf-8")
-        .help("Content-Type of such pages without a known extension (.css, .js, .png …)")
+        .help("Content-Type of such pages without a known extension (.css, .js, .png, ...)")
         .sets(|c, v, m| m.put(&mut c.tiers.memcached_pages_type, v.parse(parse_type))),
     opt("redis", List("URL"), "[]")
         .example(r#""redis://user:password@cache:6379/0""#)
