@@ -41,7 +41,7 @@ def root(machine):
 
 
 def in_it(folder, *arguments):
-    return ["chroot", folder, "/microcache", *arguments]
+    return [shutil.which("chroot"), folder, "/microcache", *arguments]
 
 
 def started(machine, folder, *arguments):

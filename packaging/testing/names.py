@@ -19,17 +19,23 @@ class Names:
     def __enter__(self):
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.bind((self.server, 53))
-        threading.Thread(target=self.serve, daemon=True).start()
+        self.is_ending = False
+        self.thread = threading.Thread(target=self.serve, daemon=True)
+        self.thread.start()
         return self
 
     def __exit__(self, *_):
+        # A query to itself ends the thread, whose wait would keep the port.
+        self.is_ending = True
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+            any_socket.sendto(b"", (self.server, 53))
+        self.thread.join()
         self.socket.close()
 
     def serve(self):
         while True:
-            try:
-                query, client = self.socket.recvfrom(512)
-            except OSError:
+            query, client = self.socket.recvfrom(512)
+            if self.is_ending:
                 return
             self.socket.sendto(self.answer(query), client)
 
