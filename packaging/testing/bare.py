@@ -1,4 +1,4 @@
-"""The published program alone in a folder: no C library, no shell, no user, and at first no /proc."""
+"""The published program alone in a folder: no C library, no shell, no user. As in every container, there is /proc."""
 
 import fcntl
 import os
@@ -37,6 +37,9 @@ def root(machine):
         (folder / "etc/resolv.conf").write_text(f"nameserver {NAME_SERVER}\nsearch shop.test\noptions attempts:1 timeout:2\n")
         (folder / "dev/null").touch()
         run("mount", "--bind", "/dev/null", folder / "dev/null")
+        # A server finds its own program there, for an upgrade.
+        (folder / "proc").mkdir()
+        run("mount", "--bind", "/proc", folder / "proc")
     return folder
 
 
@@ -125,17 +128,9 @@ def verifies_certificates(machine):
         ends_well(server)
 
 
-def with_proc(folder):
-    """An upgrade finds its own program there."""
-    (folder / "proc").mkdir(exist_ok=True)
-    if not (folder / "proc/self").exists():
-        run("mount", "--bind", "/proc", folder / "proc")
-
-
 def is_upgraded(machine):
     """SIGUSR2: another process takes the sockets over and serves, and the old one ends."""
     folder = root(machine)
-    with_proc(folder)
     with Application(ORIGIN):
         server = started(machine, folder, f"http://localhost:{ORIGIN}")
         is_cached(PORT)
@@ -155,7 +150,6 @@ def is_upgraded(machine):
 def has_threads_that_free_memory(machine):
     """The allocator looks up how to start threads at run time, which a static C library might not support."""
     folder = root(machine)
-    with_proc(folder)
     with Application(ORIGIN):
         server = started(machine, folder, f"http://localhost:{ORIGIN}")
         is_cached(PORT)
