@@ -14,8 +14,9 @@ use axum::extract::{Extension, Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, HOST, ORIGIN};
+use http::header::{AUTHORIZATION, HOST, HeaderName, ORIGIN, VIA};
 use http::{HeaderMap, HeaderValue, StatusCode};
+use microcache_policy::only_from_trusted_peers;
 use microcache_proxy::SharedSecret;
 use tokio::time::timeout;
 
@@ -27,15 +28,6 @@ use crate::problem::Problem;
 const LARGEST_BODY: usize = 256 * 1024;
 /// Time limit for a request body to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Fields that proxies add to the requests which they forward.
-const FORWARDING_FIELDS: [&str; 5] = [
-    "forwarded",
-    "via",
-    "x-forwarded-for",
-    "x-forwarded-host",
-    "x-real-ip",
-];
 
 /// Admits authorized requests once they have arrived completely.
 pub(crate) async fn check(
@@ -138,10 +130,8 @@ fn by_its_address(peer: IpAddr, fields: &HeaderMap) -> Result<&str, Problem> {
             "set admin_token_file and send its secret as Authorization: Bearer SECRET",
         );
     }
-    if FORWARDING_FIELDS
-        .iter()
-        .any(|name| fields.contains_key(*name))
-    {
+    let is_of_proxy = |name: &HeaderName| name == VIA || only_from_trusted_peers(name.as_ref());
+    if fields.keys().any(is_of_proxy) {
         return refuse(
             "a proxy has forwarded the request: its client may be on another machine",
             "set admin_token_file and send its secret as Authorization: Bearer SECRET",
@@ -217,7 +207,15 @@ mod tests {
             assert!(!allowed("127.0.0.1", &[("host", host)]), "{host}");
         }
         assert!(!allowed("127.0.0.1", &[]));
-        for name in FORWARDING_FIELDS {
+        for name in [
+            "forwarded",
+            "via",
+            "x-forwarded-for",
+            "x-forwarded-host",
+            "x-real-ip",
+            "x-forwarded-proto",
+            "cf-connecting-ip",
+        ] {
             let lines = [("host", "127.0.0.1"), (name, "192.0.2.1")];
             assert!(!allowed("127.0.0.1", &lines), "{name}");
         }

@@ -47,6 +47,12 @@ impl Holdings {
         self.of.get(&network).map_or(0, BTreeSet::len)
     }
 
+    /// Returns true if this address may have one more while so many are free: it has fewer than that. So no
+    /// address has them all.
+    pub fn may_add(&self, network: Network, free: usize) -> bool {
+        self.count(network) < free
+    }
+
     /// The number of holdings of the address with most.
     pub fn most(&self) -> usize {
         self.by_count.last().map_or(0, |(most, _)| *most)

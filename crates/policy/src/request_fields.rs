@@ -125,7 +125,8 @@ const TRACE_IDS: [&str; 12] = [
     "x-trace-id",
 ];
 
-/// Fields in which a shared fetch sends the client's address.
+/// Fields in which a shared fetch sends the client's address: proxies overwrite them. In others a client's own value
+/// may reach the origin.
 const USUAL_ADDRESSES: [&[u8]; 2] = [b"x-forwarded-for", b"x-real-ip"];
 
 /// The treatment of a field by a shared fetch under these rules for a url whose responses are known to vary on `known`.
@@ -143,10 +144,6 @@ pub fn shared_forwarding(
         return SharedForwarding::Sent;
     }
     let lower = name.to_ascii_lowercase();
-    // Proxies overwrite the usual fields with an address; in the others a client's own value may reach the origin.
-    if is_unkeyed_address(&lower, rules, known) && !USUAL_ADDRESSES.contains(&&lower[..]) {
-        return SharedForwarding::Dropped;
-    }
     let is_named = known.iter().any(|one| one.as_bytes() == lower);
     if lower != b"cookie" && (is_named || is_chosen(&lower, rules)) {
         return SharedForwarding::Sent;
@@ -164,6 +161,9 @@ fn listed_forwarding(lower: &[u8], value: &[u8]) -> SharedForwarding {
             SharedForwarding::Dropped
         };
     }
+    if is_address(lower) {
+        return SharedForwarding::Dropped;
+    }
     let found = TABLE.iter().find(|(_, names)| takes_it(names));
     found.map_or(SharedForwarding::Withheld, |(forwarding, _)| *forwarding)
 }
@@ -176,10 +176,12 @@ pub fn is_common(name: &[u8], value: &[u8]) -> bool {
 }
 
 /// Returns true if a field is always sent: the proxy writes it, the configuration names it, or it is part of the key.
+/// The name is in lower case.
 fn is_chosen(name: &[u8], rules: &Rules) -> bool {
     is_rewritten(name)
         // Removed unless the peer is trusted; then part of the key, or an address.
         || only_from_trusted_peers(name)
+            && (!is_address(name) || USUAL_ADDRESSES.contains(&name))
         || rules.key.has_header(name)
         || rules.request.forwarded_fields.matches(name)
 }

@@ -33,10 +33,10 @@ impl Reservations {
         Arc::new(Self { max, held })
     }
 
-    /// Grants a reservation to an address that holds fewer than are free, so that no address takes them all.
+    /// Grants a reservation, unless the address holds as many as are free.
     pub(super) fn try_take(self: &Arc<Self>, network: Network) -> Option<Reservation> {
         let mut held = self.held.lock();
-        if held.by_network.count(network) >= self.max - held.total {
+        if !held.by_network.may_add(network, self.max - held.total) {
             return None;
         }
         held.total += 1;

@@ -63,7 +63,7 @@ impl UploadPermits {
     /// Returns true if an address may hold one more place of `of`.
     pub(super) fn may_take(&self, network: Network, of: usize) -> bool {
         let free = of.saturating_sub(self.taken.len());
-        self.kept.count(network) < free
+        self.kept.may_add(network, free)
     }
 
     /// Takes a place.
