@@ -11,7 +11,7 @@ use http::header::{
 use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderName, Method, Uri, Version};
-use microcache_engine::{Body, FetchPlan, Incoming, Request};
+use microcache_engine::{Body, FetchPlan, Incoming, Request, RequestHead};
 use microcache_policy::key::normal_host;
 use microcache_policy::{FieldBlock, FieldsBuf, Millis, Network, Scheme};
 
@@ -165,18 +165,20 @@ impl CacheableRequest {
         self.add_forwarded_directives();
         let place = self.place();
         Incoming {
-            scheme: place.scheme,
-            host: place.normal_host(),
-            target: Bytes::copy_from_slice(place.target),
-            method: self.method,
+            head: RequestHead {
+                scheme: place.scheme,
+                host: place.normal_host(),
+                target: Bytes::copy_from_slice(place.target),
+                method: self.method,
+                fields: FieldBlock::from(self.fields),
+                address: Arc::clone(&NO_ADDRESS),
+                upgrade: false,
+                vouched: true,
+            },
             outgoing: from_map(&self.headers),
-            fields: FieldBlock::from(self.fields),
-            address: Arc::clone(&NO_ADDRESS),
             network: Network::from_bits(0),
             body: Body::Empty,
             length: None,
-            upgrade: false,
-            vouched: true,
             client: None,
             interim: None,
             span: None,

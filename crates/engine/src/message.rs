@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Extensions, Method};
-use microcache_policy::key::Scheme;
+use microcache_policy::key::{Scheme, normal_host};
 use microcache_policy::status::CacheStatus;
 use microcache_policy::{FieldBlock, Fields, FieldsBuf, Millis, Network, OriginView, Rules, Span};
 
@@ -75,14 +75,14 @@ impl<'a> Request<'a> {
     }
 }
 
-/// A request that needs the origin: an owned head, and the parts to be forwarded.
-#[derive(Debug)]
-pub struct Incoming {
+/// An owned request head.
+#[derive(Clone, Debug)]
+pub struct RequestHead {
     /// The method.
     pub method: Method,
     /// The scheme that the client used.
     pub scheme: Scheme,
-    /// The authority, as in keys ([`key::normal_host`](microcache_policy::key::normal_host)).
+    /// The authority, as in keys ([`normal_host`]).
     pub host: Bytes,
     /// The raw path and query.
     pub target: Bytes,
@@ -90,6 +90,17 @@ pub struct Incoming {
     pub fields: FieldBlock,
     /// The client's address, as reported to the origin.
     pub address: Arc<str>,
+    /// The client requests another protocol (`Upgrade` or CONNECT).
+    pub upgrade: bool,
+    /// The peer is a trusted proxy.
+    pub vouched: bool,
+}
+
+/// A request that needs the origin: an owned head, and the parts to be forwarded.
+#[derive(Debug)]
+pub struct Incoming {
+    /// The head.
+    pub head: RequestHead,
     /// The address that the request counts for in fair queues.
     pub network: Network,
     /// The field lines to forward.
@@ -98,10 +109,6 @@ pub struct Incoming {
     pub body: Body,
     /// The body's length, if the client sent one.
     pub length: Option<u64>,
-    /// The client requests another protocol (`Upgrade` or CONNECT).
-    pub upgrade: bool,
-    /// The peer is a trusted proxy.
-    pub vouched: bool,
     /// The client's connection; `None` for a refresh.
     pub client: Option<Arc<ClientConnection>>,
     /// Takes 1xx responses on their way to the client.
@@ -136,13 +143,47 @@ impl LeaderRequest {
     }
 }
 
+impl RequestHead {
+    /// Copies a request from this address. Target and fields take one allocation.
+    pub fn copied(request: &Request<'_>, address: Arc<str>) -> Self {
+        let (fields, target) = FieldBlock::copied_with(request.fields, &[request.target]);
+        Self {
+            method: request.method.clone(),
+            scheme: request.scheme,
+            host: normal_host(request.scheme, request.host).into(),
+            target,
+            fields,
+            address,
+            upgrade: request.upgrade,
+            vouched: request.vouched,
+        }
+    }
+
+    /// The view of a request without a body.
+    pub fn as_request(&self) -> Request<'_> {
+        Request {
+            method: &self.method,
+            scheme: self.scheme,
+            host: &self.host,
+            target: &self.target,
+            fields: self.fields.fields(),
+            address: &self.address,
+            has_body: false,
+            upgrade: self.upgrade,
+            vouched: self.vouched,
+            signed_in: false,
+            ttl: None,
+        }
+    }
+}
+
 impl Incoming {
     /// The part of the request that is kept with its response.
     pub fn leader_request(&self) -> LeaderRequest {
         LeaderRequest {
-            fields: self.fields.clone(),
-            address: Arc::clone(&self.address),
-            vouched: self.vouched,
+            fields: self.head.fields.clone(),
+            address: Arc::clone(&self.head.address),
+            vouched: self.head.vouched,
         }
     }
 
@@ -154,18 +195,11 @@ impl Incoming {
     /// A copy for answering the request, without the parts to be forwarded.
     pub(crate) fn without_body(&self) -> Self {
         Self {
-            method: self.method.clone(),
-            scheme: self.scheme,
-            host: self.host.clone(),
-            target: self.target.clone(),
-            fields: self.fields.clone(),
-            address: Arc::clone(&self.address),
+            head: self.head.clone(),
             network: self.network,
             outgoing: FieldsBuf::new(),
             body: Body::Empty,
             length: None,
-            upgrade: self.upgrade,
-            vouched: self.vouched,
             client: self.client.clone(),
             interim: None,
             span: self.span,
@@ -198,17 +232,10 @@ impl Incoming {
     /// The view for a lookup.
     pub fn as_request(&self) -> Request<'_> {
         Request {
-            method: &self.method,
-            scheme: self.scheme,
-            host: &self.host,
-            target: &self.target,
-            fields: self.fields.fields(),
-            address: &self.address,
             has_body: !matches!(self.body, Body::Empty),
-            upgrade: self.upgrade,
-            vouched: self.vouched,
             signed_in: self.client.as_ref().is_some_and(|c| c.is_signed_in()),
             ttl: self.ttl,
+            ..self.head.as_request()
         }
     }
 }

@@ -298,7 +298,7 @@ impl Follower {
     /// Permissions of the route for watched pages.
     fn allowed(&self) -> Watching {
         let engine = &self.session.shared.engine;
-        let found = engine.find(&self.session.request(self.plain.head()));
+        let found = engine.find(&self.plain.on(&self.session));
         if found.bypass == Some(Bypass::Path) {
             return Watching::Off;
         }
@@ -308,7 +308,7 @@ impl Follower {
     /// Returns the subscriptions to changes, renewed if the configuration stores the page under another key.
     fn watchers(&self, before: Option<PageWatchers>) -> Option<PageWatchers> {
         let engine = &self.session.shared.engine;
-        let watched = engine.watched(&self.session.request(self.plain.head()));
+        let watched = engine.watched(&self.plain.on(&self.session));
         if before.as_ref().is_some_and(|it| it.watched == watched) {
             return before;
         }
@@ -323,7 +323,7 @@ impl Follower {
 
     fn peek(&self) -> Option<Peek> {
         let engine = &self.session.shared.engine;
-        let request = self.session.request(self.plain.head());
+        let request = self.plain.on(&self.session);
         engine.peek(&request, engine.clock.now())
     }
 

@@ -419,7 +419,7 @@ impl Engine {
                 let known = self.cache.known_vary(&explained.key);
                 let shared = SharedRequest::of(incoming.outgoing.fields(), rules, &known);
                 incoming.outgoing = shared.fields;
-                incoming.method = Method::GET;
+                incoming.head.method = Method::GET;
                 self.reduce_to_key(explained.route, &mut incoming);
                 fetch_without_storing(explained)
             }

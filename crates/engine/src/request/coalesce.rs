@@ -258,8 +258,8 @@ impl Engine {
     /// Reduces the target to the part that the cache key contains: a response stored under a key
     /// must not depend on anything else.
     pub(crate) fn reduce_to_key(&self, route: usize, incoming: &mut Incoming) {
-        if let Some(target) = kept_target(&incoming.target, &self.rules(route).key) {
-            incoming.target = target.into();
+        if let Some(target) = kept_target(&incoming.head.target, &self.rules(route).key) {
+            incoming.head.target = target.into();
         }
     }
 
@@ -317,7 +317,7 @@ impl Engine {
         CoalescedStep::answer(match verdict {
             Verdict::Storable(copy) => {
                 let now = self.clock.now();
-                copy.respond(incoming.fields.fields(), &facts, now, cache_status)
+                copy.respond(incoming.head.fields.fields(), &facts, now, cache_status)
             }
             Verdict::Confirmed(Confirmation {
                 for_one, is_kept, ..
@@ -415,7 +415,7 @@ impl Engine {
                 (&hit.lifetime, hit.vary(), hit.selection())
             }
         };
-        let fields = incoming.fields.fields();
+        let fields = incoming.head.fields.fields();
         let view = incoming.origin_view(&self.routes[plan.why.route].rules);
         let mut selection = Selection::new();
         vary::select(vary, &view, &mut selection);

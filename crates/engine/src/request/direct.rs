@@ -134,7 +134,7 @@ impl Engine {
             }
         }
         let (status, fields) = (response.status, response.fields.fields());
-        if invalidates(&incoming.method, status) {
+        if invalidates(&incoming.head.method, status) {
             let request = incoming.as_request();
             Box::pin(self.invalidate_after(&request, status, fields)).await;
         }
@@ -223,7 +223,7 @@ impl Engine {
                 pump.run(body).await;
             });
             return copy.respond(
-                incoming.fields.fields(),
+                incoming.head.fields.fields(),
                 facts,
                 times.response,
                 cache_status,
@@ -340,16 +340,16 @@ fn request(
     audience: Arc<Audience>,
 ) -> OriginRequest {
     OriginRequest {
-        method: incoming.method.clone(),
-        scheme: incoming.scheme,
-        authority: incoming.host.clone(),
-        target: incoming.target.clone(),
+        method: incoming.head.method.clone(),
+        scheme: incoming.head.scheme,
+        authority: incoming.head.host.clone(),
+        target: incoming.head.target.clone(),
         fields,
         withheld: Vec::new(),
         body: std::mem::replace(&mut incoming.body, Body::Empty),
         length: incoming.length,
-        upgrade: incoming.upgrade,
-        takes_trailers: takes_trailers(incoming.fields.fields()),
+        upgrade: incoming.head.upgrade,
+        takes_trailers: takes_trailers(incoming.head.fields.fields()),
         interim: incoming.interim.take(),
         urgency: Urgency::Client,
         audience,

@@ -147,7 +147,7 @@ impl Engine {
             let until = now.plus(self.settings.remember_too_large);
             self.cache.note_too_large(leader.key(), &view, until);
         }
-        let wants_part = fetch.facts.range().is_some() && fetch.incoming.method == Method::GET;
+        let wants_part = fetch.facts.range().is_some() && fetch.incoming.head.method == Method::GET;
         let verdict = if why == Detail::TooLarge && wants_part && response.status == 200 {
             Verdict::FetchDirectly(why)
         } else {
@@ -196,9 +196,9 @@ impl Engine {
                 .is_some_and(|hit| add_validators(hit.fields(), &mut fields));
             let request = OriginRequest {
                 method: Method::GET,
-                scheme: fetch.incoming.scheme,
-                authority: fetch.incoming.host.clone(),
-                target: fetch.incoming.target.clone(),
+                scheme: fetch.incoming.head.scheme,
+                authority: fetch.incoming.head.host.clone(),
+                target: fetch.incoming.head.target.clone(),
                 fields,
                 withheld: shared.withheld.clone(),
                 body: Body::Empty,

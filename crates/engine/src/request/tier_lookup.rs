@@ -39,7 +39,10 @@ impl Engine {
             TierLookup::Ask(claimed) => claimed,
             found @ TierLookup::Found(..) => return found,
         };
-        let asked = (&fetch.incoming.host[..], &fetch.incoming.target[..]);
+        let asked = (
+            &fetch.incoming.head.host[..],
+            &fetch.incoming.head.target[..],
+        );
         let page = self.application_page(leader.key(), fetch.route, &fetch.facts, asked);
         match page.await {
             Some(hit) => {

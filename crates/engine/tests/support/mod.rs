@@ -6,7 +6,8 @@ use bytes::Bytes;
 use http::Method;
 use microcache_engine::flight::FlightLimits;
 use microcache_engine::{
-    Body, Clients, Engine, Incoming, Origin, Request, Route, RouteId, RouteMatch, Settings,
+    Body, Clients, Engine, Incoming, Origin, Request, RequestHead, Route, RouteId, RouteMatch,
+    Settings,
 };
 use microcache_policy::{FieldsBuf, Network, Rules, Scheme};
 use microcache_store::{MemoryLimits, Tiers};
@@ -68,18 +69,20 @@ pub(crate) fn incoming(
     fields: FieldsBuf,
 ) -> Incoming {
     Incoming {
-        method,
-        scheme: Scheme::Http,
-        host: Bytes::from_static(host.as_bytes()),
-        target,
-        address: CLIENT.into(),
+        head: RequestHead {
+            method,
+            scheme: Scheme::Http,
+            host: Bytes::from_static(host.as_bytes()),
+            target,
+            fields: fields.clone().into(),
+            address: CLIENT.into(),
+            upgrade: false,
+            vouched: false,
+        },
         network: Network::from_bits(1),
-        fields: fields.clone().into(),
         outgoing: fields,
         body: Body::Empty,
         length: None,
-        upgrade: false,
-        vouched: false,
         client: None,
         interim: None,
         span: None,

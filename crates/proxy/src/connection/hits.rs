@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use http::Method;
-use microcache_engine::{Body, Response, RouteId};
+use microcache_engine::{Body, Request, Response, RouteId};
 use microcache_policy::{Time, upgrade};
 
 use super::head::{BodyEnding, ResponseFraming, be_strict, ending, write_head};
@@ -17,7 +17,7 @@ use crate::h1::{BadRequest, Framing, RequestHead, RequestTarget, parse_request, 
 use crate::h2;
 use crate::metrics;
 use crate::proxy_protocol;
-use crate::session::{ParsedHead, Reply};
+use crate::session::Reply;
 
 /// Size in bytes up to which responses to pipelined requests are collected before a write.
 const BATCH: usize = 64 * 1024;
@@ -123,14 +123,11 @@ impl Connection {
             return Some(HitLoopExit::Refuse(BadRequest::METHOD, false));
         };
         let has_body = !matches!(head.framing, Framing::None | Framing::Length(0));
-        let request = self.session.request(ParsedHead {
-            method: &method,
-            host: &host,
-            target: &target,
-            fields: head.fields,
+        let request = Request {
             has_body,
             upgrade: head.upgrade && upgrade::is_asked_for(head.fields),
-        });
+            ..self.session.request(&method, &host, &target, head.fields)
+        };
         let shared = &self.session.shared;
         let is_last = shared.is_leaving() || self.requests >= shared.requests_per_connection;
         let mut asked = ResponseFraming {

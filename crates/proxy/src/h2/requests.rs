@@ -3,7 +3,7 @@
 use std::task::Context;
 
 use http::{Method, Version};
-use microcache_engine::{Body, Response};
+use microcache_engine::{Body, Request, Response};
 use microcache_policy::key::without_port;
 
 use super::connection::Http2ServerConnection;
@@ -17,7 +17,7 @@ use super::stream::{EventHandle, Http2Stream, RequestContent, StreamResponse, Wr
 use super::stream_events::StreamEvent;
 use super::tunnel::seems_agreed;
 use super::write;
-use crate::session::{AnnouncedContent, DeferredRequest, ParsedHead, Reply, is_bodiless, pages};
+use crate::session::{AnnouncedContent, DeferredRequest, Reply, is_bodiless, pages};
 
 /// Properties of a request that its response depends on.
 #[derive(Clone, Copy)]
@@ -100,14 +100,12 @@ impl Http2ServerConnection<'_> {
         head: &DecodedHead<'_>,
         asked: StreamRequest,
     ) {
-        let request = self.session.request(ParsedHead {
-            method,
-            host: head.host,
-            target: head.target,
-            fields: head.fields,
+        let session = &self.session;
+        let request = Request {
             has_body: asked.is_open && !asked.is_tunnel,
             upgrade: asked.is_tunnel,
-        });
+            ..session.request(method, head.host, head.target, head.fields)
+        };
         let mut reply = None;
         let route = self.session.serve(&request, self.now, &mut reply);
         match reply {

@@ -5,11 +5,10 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use http::{Method, Version};
-use microcache_engine::{Body, Outcome, Request, Response, RouteId};
-use microcache_policy::{FieldBlock, Scheme, Span, Time};
+use microcache_engine::{Body, Outcome, Request, RequestHead, Response, RouteId};
+use microcache_policy::{FieldBlock, Span, Time};
 
 use super::finished::{FinalResponse, FinishedRequest, TraceState};
-use super::{OwnedHead, Peer};
 use crate::metrics::{Measure, RequestUrl};
 use crate::shared::Shared;
 
@@ -31,10 +30,7 @@ pub(crate) struct RequestAccount(Option<Box<OpenRequest>>);
 struct OpenRequest {
     shared: Arc<Shared>,
     route: RouteId,
-    head: OwnedHead,
-    address: Arc<str>,
-    scheme: Scheme,
-    is_trusted: bool,
+    head: RequestHead,
     version: Version,
     state: State,
     bytes: u64,
@@ -64,21 +60,17 @@ impl RequestAccount {
     pub(super) fn open(
         shared: &Arc<Shared>,
         route: RouteId,
-        head: OwnedHead,
-        peer: &Peer,
+        head: RequestHead,
         version: Version,
         began: Time,
     ) -> Self {
         let traces = shared.metrics.traces();
-        let span = traces.and_then(|traces| traces.begin(head.fields.fields(), peer.trusted));
+        let span = traces.and_then(|traces| traces.begin(head.fields.fields(), head.vouched));
         Self(Some(Box::new(OpenRequest {
             span: span.map(Box::new),
             shared: Arc::clone(shared),
             route,
             head,
-            address: peer.shared_address(),
-            scheme: peer.scheme,
-            is_trusted: peer.trusted,
             version,
             state: State::Read,
             bytes: 0,
@@ -88,7 +80,7 @@ impl RequestAccount {
 
     /// Returns the address of the client.
     pub(super) fn address(&self) -> Option<&str> {
-        self.0.as_ref().map(|open| &*open.address)
+        self.0.as_ref().map(|open| &*open.head.address)
     }
 
     /// Returns the span of the request, if it is traced.
@@ -144,7 +136,7 @@ impl RequestAccount {
 impl OpenRequest {
     fn named(&self) -> RequestUrl<'_> {
         RequestUrl {
-            scheme: self.scheme,
+            scheme: self.head.scheme,
             host: &self.head.host,
             target: microcache_push::redacted_target(&self.head.target),
         }
@@ -177,23 +169,9 @@ impl Drop for OpenRequest {
         let Some(on_finished) = &self.shared.on_finished else {
             return;
         };
-        let head = &self.head;
-        let request = Request {
-            method: &head.method,
-            scheme: self.scheme,
-            host: &head.host,
-            target: &head.target,
-            fields: head.fields.fields(),
-            address: &self.address,
-            has_body: head.has_body,
-            upgrade: head.upgrade,
-            vouched: self.is_trusted,
-            signed_in: false,
-            ttl: None,
-        };
         on_finished(&FinishedRequest {
-            address: &self.address,
-            request: Some(request),
+            address: &self.head.address,
+            request: Some(self.head.as_request()),
             version: self.version,
             answer: self.state.answer(),
             bytes: self.bytes,

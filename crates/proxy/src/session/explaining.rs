@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use http::Method;
 use microcache_engine::{
-    Body, Bypass, Decision, Explained, Failure, NoResponse, Origin, OriginError, Response,
+    Body, Bypass, Decision, Explained, Failure, NoResponse, Origin, OriginError, Request, Response,
 };
 use microcache_policy::key::{normal_host, split_query};
 use microcache_policy::{CacheStatus, Detail, FieldBlock, Fields, Scheme, Time, upgrade};
 use microcache_push::{LIVE_PATH, MERCURE_PATH};
 use tokio::time::{Instant, timeout_at};
 
-use super::{Caller, OwnedHead, ParsedHead, Session, last_hop, pages};
+use super::{Caller, Session, last_hop, pages};
 use crate::config::{Cidr, Config, GoesTo, RateOf};
 use crate::h1::{BadRequest, Framing, RequestTarget, parse_request, split_target};
 use crate::routing::AmbiguousPath;
@@ -139,7 +139,7 @@ pub(crate) async fn explain(
 ) -> Result<RequestExplanation, InvalidRequest> {
     let (session, read) = imagined.read(shared)?;
     let engine = &shared.engine;
-    let mut explained = engine.explain(&session.request(read.head())).await;
+    let mut explained = engine.explain(&read.on(&session)).await;
     let rated = session.rated(&read, &explained);
     let own = session.answers_itself(&read, &explained, rated.as_ref());
     let hosted = session.hosted(&read, &shared.config, explained.route());
@@ -147,7 +147,7 @@ pub(crate) async fn explain(
     // Without an application there is no origin to ask.
     if ask && own.is_none() && hosted.is_none() {
         fetched = Some(session.fetch(&read, &explained).await);
-        explained.variants = engine.explain(&session.request(read.head())).await.variants;
+        explained.variants = engine.explain(&read.on(&session)).await.variants;
     }
     Ok(RequestExplanation {
         request: read,
@@ -166,7 +166,7 @@ pub(crate) async fn variants(
 ) -> Result<Vec<u64>, InvalidRequest> {
     let (session, read) = imagined.read(shared)?;
     let engine = &shared.engine;
-    Ok(engine.variants_for(&session.request(read.head())).await)
+    Ok(engine.variants_for(&read.on(&session)).await)
 }
 
 impl SimulatedRequest {
@@ -231,7 +231,7 @@ impl Session {
         explained: &Explained,
         rated: Option<&RateLimitState>,
     ) -> Option<Detail> {
-        let request = self.request(read.head());
+        let request = read.on(self);
         let decision = explained.decision;
         let asks = matches!(decision, Decision::Pass(..) | Decision::Ask { .. });
         let is_purge = self.shared.takes_for_purge(&request);
@@ -282,7 +282,7 @@ impl Session {
     /// Returns the rate limit of the request's route, without counting the request.
     fn rated(&self, read: &ParsedRequest, explained: &Explained) -> Option<RateLimitState> {
         let rates = self.shared.rates.as_deref()?;
-        let request = self.request(read.head());
+        let request = read.on(self);
         let client = self
             .peer
             .client(request.fields, &self.shared.trusted_proxies);
@@ -313,15 +313,7 @@ impl Session {
     async fn fetch(&self, read: &ParsedRequest, explained: &Explained) -> FetchedResponse {
         let engine = &self.shared.engine;
         let rules = &engine.rules(explained.route()).request;
-        let head = OwnedHead {
-            method: read.method.clone(),
-            host: read.host.clone().into(),
-            target: read.target.clone().into(),
-            fields: read.fields.clone(),
-            has_body: false,
-            upgrade: false,
-        };
-        let incoming = self.incoming(head, rules, Body::Empty);
+        let incoming = self.incoming(self.copied(&read.on(self)), rules, Body::Empty);
         let asked = engine.clock.now();
         let deadline = Instant::now() + PATIENCE;
         let answer = Arc::clone(engine).ask_for_operator(incoming, explained);
@@ -348,14 +340,12 @@ impl Session {
 }
 
 impl ParsedRequest {
-    fn head(&self) -> ParsedHead<'_> {
-        ParsedHead {
-            method: &self.method,
-            host: &self.host,
-            target: &self.target,
-            fields: self.fields(),
+    /// Returns the request on a connection.
+    fn on<'a>(&'a self, session: &'a Session) -> Request<'a> {
+        Request {
             has_body: self.has_body,
             upgrade: self.upgrade,
+            ..session.request(&self.method, &self.host, &self.target, self.fields())
         }
     }
 

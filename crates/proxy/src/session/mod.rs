@@ -23,14 +23,12 @@ mod watching;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::{Extensions, Method, Version};
 use microcache_engine::{
     Body, BodyError, BoxFuture, Bypass, ClientConnection, FetchPlan, Incoming, Interims,
-    NoResponse, Outcome, Refresh, Request, Response, RouteId, Served,
+    NoResponse, Outcome, Refresh, Request, RequestHead, Response, RouteId, Served,
 };
-use microcache_policy::key::normal_host;
-use microcache_policy::{FieldBlock, Fields, RequestRules, Scheme, Span, Time, says_https};
+use microcache_policy::{Fields, RequestRules, Scheme, Span, Time, says_https};
 
 use crate::config::RateOf;
 use crate::metrics::{ImmediateResponse, Refusal, RequestUrl};
@@ -55,31 +53,6 @@ pub(crate) struct Session {
     client: Option<Arc<ClientConnection>>,
 }
 
-/// Request head as parsed by a connection.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ParsedHead<'a> {
-    pub(crate) method: &'a Method,
-    pub(crate) host: &'a [u8],
-    /// Path and query, not decoded.
-    pub(crate) target: &'a [u8],
-    pub(crate) fields: Fields<'a>,
-    /// Content follows.
-    pub(crate) has_body: bool,
-    /// An upgrade is requested, to a protocol that can be forwarded.
-    pub(crate) upgrade: bool,
-}
-
-/// Owned copy of a [`ParsedHead`], independent of the input buffer.
-#[derive(Clone, Debug)]
-struct OwnedHead {
-    method: Method,
-    host: Bytes,
-    target: Bytes,
-    fields: FieldBlock,
-    has_body: bool,
-    upgrade: bool,
-}
-
 /// Immediate outcome of a request.
 pub(crate) enum Reply {
     /// Response whose body is complete, or in a file.
@@ -92,7 +65,7 @@ pub(crate) enum Reply {
 pub(crate) struct DeferredRequest {
     wanted: DeferredSource,
     route: RouteId,
-    head: OwnedHead,
+    head: RequestHead,
     began: Time,
 }
 
@@ -132,17 +105,24 @@ impl Session {
         self.peer.trusted
     }
 
-    /// Returns a request on this connection.
-    pub(crate) fn request<'a>(&'a self, head: ParsedHead<'a>) -> Request<'a> {
+    /// Returns a request on this connection, without content and upgrade.
+    #[inline]
+    pub(crate) fn request<'a>(
+        &'a self,
+        method: &'a Method,
+        host: &'a [u8],
+        target: &'a [u8],
+        fields: Fields<'a>,
+    ) -> Request<'a> {
         Request {
-            method: head.method,
+            method,
             scheme: self.peer.scheme,
-            host: head.host,
-            target: head.target,
-            fields: head.fields,
+            host,
+            target,
+            fields,
             address: self.peer.address(),
-            has_body: head.has_body,
-            upgrade: head.upgrade,
+            has_body: false,
+            upgrade: false,
             vouched: self.peer.trusted,
             signed_in: self.client.as_ref().is_some_and(|c| c.is_signed_in()),
             ttl: None,
@@ -274,7 +254,7 @@ impl Session {
             Reply::Ask(Box::new(DeferredRequest {
                 wanted,
                 route,
-                head: OwnedHead::copied(request),
+                head: self.copied(request),
                 began: now,
             }))
         };
@@ -342,14 +322,12 @@ impl Session {
             head,
             began,
         } = *unanswered;
-        let mut account = self.account(route, head.clone(), version, began);
+        let mut account = RequestAccount::open(&self.shared, route, head.clone(), version, began);
         let question = match wanted {
             DeferredSource::Origin(question) => question,
             DeferredSource::Purge(purge) => return self.purge(purge, account, announced),
         };
-        let most = self
-            .shared
-            .max_body(&question, &self.request(head.borrowed()));
+        let most = self.shared.max_body(&question, &head.as_request());
         let is_too_large =
             |announced: AnnouncedContent| announced.length.is_some_and(|it| it > most);
         if announced.is_some_and(is_too_large) {
@@ -464,19 +442,14 @@ impl Session {
         response: &Response,
         now: Time,
     ) -> RequestAccount {
-        let mut account = self.account(route, OwnedHead::copied(request), version, now);
+        let head = self.copied(request);
+        let mut account = RequestAccount::open(&self.shared, route, head, version, now);
         account.answered(response, now);
         account
     }
 
-    fn account(
-        &self,
-        route: RouteId,
-        head: OwnedHead,
-        version: Version,
-        began: Time,
-    ) -> RequestAccount {
-        RequestAccount::open(&self.shared, route, head, &self.peer, version, began)
+    fn copied(&self, request: &Request<'_>) -> RequestHead {
+        RequestHead::copied(request, self.peer.shared_address())
     }
 
     /// Returns the response to a request that this process has sent itself, unless it is a hit. It counts as a
@@ -492,7 +465,7 @@ impl Session {
 
     fn refresh(&self, refresh: Refresh, request: &Request<'_>) {
         let rules = &self.shared.engine.rules(refresh.route()).request;
-        let mut incoming = self.incoming(OwnedHead::copied(request), rules, Body::Empty);
+        let mut incoming = self.incoming(self.copied(request), rules, Body::Empty);
         // The client has its response, so no part of the span remains.
         let traces = self.shared.metrics.traces();
         let span = traces.and_then(|traces| traces.begin(request.fields, request.vouched));
@@ -501,7 +474,7 @@ impl Session {
     }
 
     /// Returns the engine's request to the origin, independent of a client.
-    fn incoming(&self, head: OwnedHead, rules: &RequestRules, body: Body) -> Incoming {
+    fn incoming(&self, head: RequestHead, rules: &RequestRules, body: Body) -> Incoming {
         let fields = head.fields.fields();
         let mut outgoing = outgoing(
             &head.method,
@@ -519,18 +492,11 @@ impl Session {
         }
         let network = self.peer.client(fields, &self.shared.trusted_proxies);
         Incoming {
-            outgoing,
-            method: head.method,
-            scheme: self.peer.scheme,
-            host: head.host,
-            target: head.target,
-            fields: head.fields,
-            address: self.peer.shared_address(),
+            head,
             network,
+            outgoing,
             body,
             length: None,
-            upgrade: head.upgrade,
-            vouched: self.peer.trusted,
             client: None,
             interim: None,
             span: None,
@@ -548,31 +514,5 @@ fn traced(incoming: &mut Incoming, span: Option<Span>, rules: &RequestRules) {
         && !rules.removed_fields.matches(b"traceparent")
     {
         incoming.outgoing.set("traceparent", span.traceparent());
-    }
-}
-
-impl OwnedHead {
-    fn borrowed(&self) -> ParsedHead<'_> {
-        ParsedHead {
-            method: &self.method,
-            host: &self.host,
-            target: &self.target,
-            fields: self.fields.fields(),
-            has_body: self.has_body,
-            upgrade: self.upgrade,
-        }
-    }
-
-    /// Copies a request with a single allocation, apart from the host, which is forwarded as in the key.
-    fn copied(request: &Request<'_>) -> Self {
-        let (fields, target) = FieldBlock::copied_with(request.fields, &[request.target]);
-        Self {
-            method: request.method.clone(),
-            fields,
-            host: normal_host(request.scheme, request.host).into(),
-            target,
-            has_body: request.has_body,
-            upgrade: request.upgrade,
-        }
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use bytes::Bytes;
 use microcache_engine::{
     BoxFuture, Engine, Frame, Interim, Origin, OriginError, OriginRequest, OriginResponse,
 };
@@ -119,15 +120,8 @@ fn line(finished: &FinishedRequest<'_>) -> String {
     format!("{} {method} {target} {answer} {bytes}", finished.address)
 }
 
-fn head<'a>(method: &'a Method, target: &'a str, fields: &'a str) -> ParsedHead<'a> {
-    ParsedHead {
-        method,
-        host: b"a",
-        target: target.as_bytes(),
-        fields: Fields::new(fields.as_bytes()),
-        has_body: false,
-        upgrade: false,
-    }
+fn request<'a>(session: &'a Session, method: &'a Method, target: &'a str) -> Request<'a> {
+    session.request(method, b"a", target.as_bytes(), Fields::default())
 }
 
 fn reply(session: &Session, request: &Request<'_>, now: Time) -> (RouteId, Reply) {
@@ -137,9 +131,12 @@ fn reply(session: &Session, request: &Request<'_>, now: Time) -> (RouteId, Reply
 }
 
 /// Returns the statuses that a client receives, interim ones first.
-async fn received(session: &mut Session, head: &ParsedHead<'_>) -> Vec<u16> {
+async fn received(session: &mut Session, method: &Method, target: &str, fields: &str) -> Vec<u16> {
     let now = session.shared.engine.clock.now();
-    let request = session.request(*head);
+    let request = Request {
+        fields: Fields::new(fields.as_bytes()),
+        ..request(session, method, target)
+    };
     let unanswered = match reply(session, &request, now) {
         (route, Reply::Now(response)) => {
             session.finished(route, &request, Version::HTTP_11, &response, now);
@@ -168,24 +165,21 @@ async fn received(session: &mut Session, head: &ParsedHead<'_>) -> Vec<u16> {
 async fn every_request_is_over_once() {
     let (mut session, _, _, over) = World::new().sessions();
     let get = Method::GET;
+    assert_eq!(received(&mut session, &get, "/", "").await, [103, 200]);
+    assert_eq!(received(&mut session, &get, "/", "").await, [200]);
+    assert_eq!(received(&mut session, &get, "/panic", "").await, [500]);
+    let last = "Max-Forwards: 0\r\n";
     assert_eq!(
-        received(&mut session, &head(&get, "/", "")).await,
-        [103, 200]
+        received(&mut session, &Method::TRACE, "/", last).await,
+        [200]
     );
-    assert_eq!(received(&mut session, &head(&get, "/", "")).await, [200]);
-    assert_eq!(
-        received(&mut session, &head(&get, "/panic", "")).await,
-        [500]
-    );
-    let last = head(&Method::TRACE, "/", "Max-Forwards: 0\r\n");
-    assert_eq!(received(&mut session, &last).await, [200]);
     assert_eq!(
         session.refuse(431, "too much", Version::HTTP_11).status,
         431
     );
     // A client that leaves before the response.
     let now = session.shared.engine.clock.now();
-    let left = session.request(head(&get, "/left", ""));
+    let left = request(&session, &get, "/left");
     if let (_, Reply::Ask(unanswered)) = reply(&session, &left, now) {
         drop(session.ask(unanswered, Version::HTTP_11, None));
     }
@@ -212,10 +206,10 @@ async fn every_request_is_over_once() {
 async fn the_scheme_is_the_connections_and_goes_to_the_origin() {
     let (mut plain, mut tls, origin, _) = World::new().sessions();
     let get = Method::GET;
-    assert_eq!(received(&mut plain, &head(&get, "/", "")).await, [103, 200]);
+    assert_eq!(received(&mut plain, &get, "/", "").await, [103, 200]);
     // With the other scheme it is another resource.
-    assert_eq!(received(&mut tls, &head(&get, "/", "")).await, [103, 200]);
-    assert_eq!(received(&mut tls, &head(&get, "/", "")).await, [200]);
+    assert_eq!(received(&mut tls, &get, "/", "").await, [103, 200]);
+    assert_eq!(received(&mut tls, &get, "/", "").await, [200]);
     let asked = origin.asked.lock();
     assert_eq!(*asked, ["GET http://a/", "GET https://a/"]);
 }
@@ -224,10 +218,13 @@ async fn the_scheme_is_the_connections_and_goes_to_the_origin() {
 async fn a_100_is_sent_when_content_is_wanted_and_truncated_content_is_a_client_error() {
     let (mut session, _, _, over) = World::new().sessions();
     for breaks_off in [false, true] {
-        let mut post = head(&Method::POST, "/", "Expect: 100-continue\r\n");
-        post.has_body = true;
+        let post = Request {
+            fields: Fields::new(b"Expect: 100-continue\r\n"),
+            has_body: true,
+            ..request(&session, &Method::POST, "/")
+        };
         let now = session.shared.engine.clock.now();
-        let (_, Reply::Ask(unanswered)) = reply(&session, &session.request(post), now) else {
+        let (_, Reply::Ask(unanswered)) = reply(&session, &post, now) else {
             panic!("only the application can answer it");
         };
         let announced = AnnouncedContent {
@@ -276,7 +273,7 @@ fn a_fault_in_the_cache_is_one_requests_500() {
     world.shared.engine = Arc::new(Engine::new(settings, routes, find, Tiers::default()));
     let (session, ..) = world.sessions();
     let now = session.shared.engine.clock.now();
-    let request = session.request(head(&Method::GET, "/", ""));
+    let request = request(&session, &Method::GET, "/");
     let (_, Reply::Now(response)) = reply(&session, &request, now) else {
         panic!("there is no origin");
     };

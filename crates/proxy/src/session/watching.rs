@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
-use microcache_engine::{Body, FetchPlan, Served};
+use microcache_engine::{Body, FetchPlan, Request, Served};
 use microcache_policy::{CacheStatus, Fields, FieldsBuf, Scheme, says_https};
 use tokio::time::timeout;
 
+use super::Session;
 use super::explaining::drain;
-use super::{OwnedHead, ParsedHead, Session};
 use microcache_policy::network::address;
 
 /// `Accept` of `live.js`. Clients with the same value share a variant where the application varies by it.
@@ -22,7 +22,11 @@ const CODINGS: &str = "gzip, deflate, br, zstd";
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A GET without cookies and credentials.
-pub(crate) struct PlainGet(OwnedHead);
+pub(crate) struct PlainGet {
+    host: Bytes,
+    target: Bytes,
+    fields: FieldsBuf,
+}
 
 /// Outcome of refreshing a watched page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,25 +42,16 @@ impl PlainGet {
         let mut fields = FieldsBuf::new();
         fields.push("Accept", TYPES);
         fields.push("Accept-Encoding", CODINGS);
-        Self(OwnedHead {
-            method: Method::GET,
+        Self {
             host,
             target,
-            fields: fields.into(),
-            has_body: false,
-            upgrade: false,
-        })
+            fields,
+        }
     }
 
-    pub(crate) fn head(&self) -> ParsedHead<'_> {
-        ParsedHead {
-            method: &self.0.method,
-            host: &self.0.host,
-            target: &self.0.target,
-            fields: self.0.fields.fields(),
-            has_body: self.0.has_body,
-            upgrade: self.0.upgrade,
-        }
+    /// Returns the request on a connection.
+    pub(crate) fn on<'a>(&'a self, session: &'a Session) -> Request<'a> {
+        session.request(&Method::GET, &self.host, &self.target, self.fields.fields())
     }
 }
 
@@ -64,11 +59,12 @@ impl Session {
     /// Revalidates the stored response to a request unless it is fresh.
     pub(crate) async fn freshen(&self, plain: &PlainGet) -> RefreshOutcome {
         let engine = &self.shared.engine;
-        let served = engine.serve(&self.request(plain.head()), engine.clock.now());
+        let request = plain.on(self);
+        let served = engine.serve(&request, engine.clock.now());
         let question = match served {
             Served::Now(_) => return RefreshOutcome::Requested,
             Served::NowAndRefresh(_, refresh) => {
-                self.refresh(refresh, &self.request(plain.head()));
+                self.refresh(refresh, &request);
                 return RefreshOutcome::Requested;
             }
             Served::Ask(question @ FetchPlan::Coalesced(_)) => question,
@@ -77,7 +73,7 @@ impl Session {
             }
         };
         let rules = &engine.rules(question.route()).request;
-        let incoming = self.incoming(plain.0.clone(), rules, Body::Empty);
+        let incoming = self.incoming(self.copied(&request), rules, Body::Empty);
         let asked = async {
             let mut answer = Arc::clone(engine).ask(question, incoming).await.ok()?;
             let is_kept = may_be_stored(&answer.cache_status) || answer.status >= 500;
@@ -97,8 +93,7 @@ impl Session {
     /// A concurrent fetch may have stored it.
     fn is_not_stored(&self, plain: &PlainGet) -> bool {
         let engine = &self.shared.engine;
-        let request = self.request(plain.head());
-        engine.peek(&request, engine.clock.now()).is_none()
+        engine.peek(&plain.on(self), engine.clock.now()).is_none()
     }
 }
 
