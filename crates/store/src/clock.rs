@@ -33,6 +33,7 @@ impl Clock {
     }
 
     /// Returns the current position on the time line.
+    #[inline]
     pub fn now(&self) -> Time {
         let awake = self.base.plus(self.started.elapsed().as_millis() as u64);
         awake.plus(MACHINE.slept(awake))

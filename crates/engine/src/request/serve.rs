@@ -531,7 +531,11 @@ impl Engine {
 
     /// The facts of a request on its route. A request for a page fragment is cacheable if its url's
     /// responses are known to vary on the fields that mark it.
-    #[inline]
+    #[expect(
+        clippy::inline_always,
+        reason = "a hit pays for the call, which others make only now and then"
+    )]
+    #[inline(always)]
     pub(crate) fn facts_on(&self, route: &Route, request: &Request<'_>) -> RequestFacts {
         let facts = facts_of(request, &route.rules);
         if facts.handling() == Handling::Pass(PassReason::Fragment) {
