@@ -5,8 +5,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use microcache_proxy::{CertificateReport, Handle};
 use serde_json::{Value, json};
 
-use crate::exposition::Exposition;
-
 /// Remaining lifetime, in seconds, below which the health check warns: three days. Automatic renewal happens long
 /// before.
 const SOON: i64 = 3 * 24 * 60 * 60;
@@ -91,35 +89,6 @@ pub(crate) fn warnings(handle: &Handle) -> Vec<String> {
         }
     };
     handle.certificates().iter().filter_map(one).collect()
-}
-
-/// Writes the metrics.
-pub(crate) fn expose(out: &mut Exposition, handle: &Handle) {
-    let certificates = handle.certificates();
-    out.gauge(
-        "microcache_certificate_expiry_timestamp_seconds",
-        "Expiry of the certificate by name; 0 without a certificate.",
-    );
-    let mut seen = Vec::new();
-    for report in &certificates {
-        for name in &report.names {
-            // Only the first certificate of a name is reported.
-            if !seen.contains(&name) {
-                out.sample(&[("name", name)], report.expires.unwrap_or_default());
-                seen.push(name);
-            }
-        }
-    }
-    out.counter(
-        "microcache_acme_orders_total",
-        "Certificate orders by result.",
-    );
-    for report in &certificates {
-        if let (Some(name), Some(renewal)) = (report.names.first(), &report.renewal) {
-            out.sample(&[("name", name), ("result", "ok")], renewal.ordered)
-                .sample(&[("name", name), ("result", "failed")], renewal.failed);
-        }
-    }
 }
 
 /// Unix time in seconds.

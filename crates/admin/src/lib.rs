@@ -19,7 +19,6 @@ mod connections;
 mod dashboard;
 mod entries;
 mod explain;
-mod exposition;
 mod health;
 mod interface;
 mod latency;
