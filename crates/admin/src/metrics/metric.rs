@@ -154,3 +154,70 @@ impl Metric {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::fs;
+    use std::path::Path;
+
+    use super::super::table::METRICS;
+    use super::Metric;
+
+    fn read(file: &str) -> String {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        fs::read_to_string(root.join(file)).expect("the file is there")
+    }
+
+    /// The names of metrics in a text.
+    fn named(text: &str) -> BTreeSet<&str> {
+        let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let words = text.split(|c| !is_of_name(c));
+        words
+            .filter(|word| word.starts_with("microcache_"))
+            .collect()
+    }
+
+    #[test]
+    fn a_name_stands_once_and_ends_as_its_type_demands() {
+        let names: BTreeSet<_> = METRICS.iter().map(|metric| metric.name).collect();
+        assert_eq!(names.len(), METRICS.len());
+        for Metric {
+            name, kind, help, ..
+        } in METRICS
+        {
+            assert_eq!(name.ends_with("_total"), *kind == "counter", "{name}");
+            assert!(help.ends_with('.') && !help.contains('\n'), "{name}");
+        }
+    }
+
+    #[test]
+    fn every_metric_is_documented_and_every_one_that_is_documented_or_drawn_exists() {
+        let names: BTreeSet<_> = METRICS.iter().map(|metric| metric.name).collect();
+        assert_eq!(named(&read("docs/api.md")), names);
+        for file in [
+            "packaging/grafana/microcache.json",
+            "packaging/prometheus/microcache.rules.yml",
+        ] {
+            let text = read(file);
+            let drawn = named(&text);
+            assert!(drawn.len() > 10, "{file}: {drawn:?}");
+            for name in drawn {
+                let ends = ["", "_bucket", "_sum", "_count"];
+                let mut metrics = ends.iter().filter_map(|end| name.strip_suffix(end));
+                assert!(metrics.any(|name| names.contains(name)), "{file}: {name}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_board_has_panels() {
+        let board: serde_json::Value =
+            serde_json::from_str(&read("packaging/grafana/microcache.json")).expect("JSON");
+        assert!(
+            board["panels"]
+                .as_array()
+                .is_some_and(|panels| panels.len() > 10)
+        );
+    }
+}

@@ -1,7 +1,7 @@
 //! What operators are told of what was done: by route and upstream, how long it took, what there is most
 //! of, what went wrong.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::process::Command;
 
 use serde_json::Value;
@@ -386,62 +386,6 @@ fn nothing_that_clients_send_makes_a_label_or_breaks_a_line() {
         let is_told = families.any(|family| after.contains(&format!("# TYPE {family} ")));
         assert!(is_told, "{line}");
     }
-}
-
-/// The names of metrics in a text.
-fn named(text: &str) -> BTreeSet<String> {
-    let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let words = text.split(|c| !is_of_name(c));
-    let names = words.filter(|word| word.starts_with("microcache_"));
-    names.map(str::to_owned).collect()
-}
-
-#[test]
-fn every_metric_that_is_documented_or_drawn_is_there_and_every_one_is_documented() {
-    let origin = Origin::start();
-    let directory = std::env::temp_dir().join(format!("microcache-named-{}", std::process::id()));
-    let disk = format!("{},10MiB", directory.display());
-    // Nobody is there, and nothing is traced: there are numbers of it all the same.
-    let traced = ["--otlp", "http://127.0.0.1:9", "--otlp-sample", "0"];
-    let documents = ["--push", "/live/", "--push-redis", "redis://127.0.0.1:9"];
-    let fleet = ["--memcached", "127.0.0.1:9"];
-    std::fs::create_dir_all(&directory).expect("a directory");
-    let key = directory.join("key").display().to_string();
-    std::fs::write(&key, "a secret of thirty-two characters").expect("written");
-    let hub = ["--mercure-publisher-key-file", &key];
-    let flags = [&["--disk", &disk], &traced[..], &documents, &hub, &fleet].concat();
-    let (proxy, admin) = Proxy::operated(&origin, &flags);
-    let text = metrics(&Operator::at(admin));
-    let families = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
-    let families: BTreeSet<_> = families
-        .filter_map(|family| family.split(' ').next().map(str::to_owned))
-        .collect();
-    let samples = ["", "_bucket", "_sum", "_count"];
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let read = |file: &str| std::fs::read_to_string(root.join(file)).expect("the file is there");
-    for file in [
-        "packaging/grafana/microcache.json",
-        "packaging/prometheus/microcache.rules.yml",
-    ] {
-        let names = named(&read(file));
-        assert!(names.len() > 10, "{file}: {names:?}");
-        for name in names {
-            let mut families_of = samples.iter().filter_map(|end| name.strip_suffix(end));
-            let is_told = families_of.any(|family| families.contains(family));
-            assert!(is_told, "{file} names {name}, which nobody tells");
-        }
-    }
-    let drawn: Value =
-        serde_json::from_str(&read("packaging/grafana/microcache.json")).expect("JSON");
-    assert!(
-        drawn["panels"]
-            .as_array()
-            .is_some_and(|panels| panels.len() > 10)
-    );
-    let documented = named(&read("docs/api.md"));
-    assert_eq!(documented, families, "docs/api.md");
-    drop(proxy);
-    std::fs::remove_dir_all(&directory).expect("removed");
 }
 
 const TRACE: &str = "traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
