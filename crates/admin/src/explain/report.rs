@@ -1,13 +1,14 @@
 //! Report of an explanation: verdict, summary and steps.
 
 use microcache_engine::{Decision, clock};
+use microcache_policy::explain::span;
 use microcache_policy::{
     CacheStatus, Detail, Forward, ResponseExplanation, ResponseFacts, Reuse, Storable, Times,
 };
 use microcache_proxy::{FetchedResponse, RequestExplanation};
 use serde_json::{Value, json};
 
-use super::phrases::{ExplanationStep, span, text};
+use super::phrases::{ExplanationStep, text};
 use super::{builtin_routes, steps, stored};
 
 /// Builds the report as JSON.

@@ -1,6 +1,7 @@
 //! Steps of the explanation up to the lookup: route, kind of request, cache key, stored responses.
 
-use microcache_engine::{Bypass, Decision, Explained};
+use microcache_engine::{Decision, Explained};
+use microcache_policy::explain::span;
 use microcache_policy::{
     Detail, Explanation, Fields, Forward, Handling, Millis, OmittedFields, Reuse,
     RevalidationReason, cookies, key,
@@ -9,7 +10,7 @@ use microcache_proxy::{ParsedRequest, RateLimitState, RequestExplanation};
 use serde_json::{Value, json};
 
 use super::builtin_routes;
-use super::phrases::{ExplanationStep, listed, span, text};
+use super::phrases::{ExplanationStep, listed, text};
 use crate::entries::location;
 
 /// Lists the steps that decide where the response comes from.
@@ -142,36 +143,21 @@ fn handling_step(request: &ParsedRequest, explained: &Explained) -> ExplanationS
         return ExplanationStep::new(STRAIGHT, "the route has `pass = true`")
             .unless("remove `pass` from the route, or add an earlier route that matches this URL");
     }
-    match explained.bypass {
-        Some(Bypass::Condition) => {
-            return ExplanationStep::new(
-                STRAIGHT,
-                "a `bypass` condition of the route matches the request",
-            )
-            .unless("change `bypass` on the route, or remove the matching part of the request");
-        }
-        Some(Bypass::Path) => {
-            return ExplanationStep::of(STRAIGHT, Detail::AmbiguousPath.explanation());
-        }
-        None => {}
+    if let Some(why) = explained.bypass {
+        return ExplanationStep::of(STRAIGHT, why.explanation());
     }
-    match explained.facts.handling() {
-        Handling::Pass(why) => ExplanationStep::of(STRAIGHT, why.explanation()),
-        Handling::Credentialed => ExplanationStep::new(
-            "personal request, served and stored only if the response is marked as shareable, never coalesced",
-            format!("the request has {}", credentials(request, explained)),
-        )
-        .by("RFC 9111 §3.5")
-        .unless(
-            "if all users get the same response, have the application send `Cache-Control: public, max-age=60`; \
-             list cookies that the application does not read in `ignore_cookies`, and cookies that select the page \
-             in `key.cookies`",
-        ),
-        Handling::Cache => ExplanationStep::new(
-            "cacheable request",
-            "GET or HEAD without content and without credentials",
-        )
-        .by("RFC 9111 §4"),
+    let handling = explained.facts.handling();
+    let told = handling.explanation();
+    match handling {
+        Handling::Pass(_) => ExplanationStep::of(STRAIGHT, told),
+        Handling::Credentialed => ExplanationStep {
+            reason: format!("the request has {}", credentials(request, explained)),
+            ..ExplanationStep::of(
+                "personal request, served and stored only if the response is marked as shareable, never coalesced",
+                told,
+            )
+        },
+        Handling::Cache => ExplanationStep::of("cacheable request", told),
     }
 }
 

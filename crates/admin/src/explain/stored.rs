@@ -2,13 +2,14 @@
 
 use microcache_engine::cache::variant_number;
 use microcache_engine::{Compressed, Explained, ExplainedVariant, clock};
+use microcache_policy::explain::span;
 use microcache_policy::{
-    LifetimeSource, Millis, NotCompressed, ResponseExplanation, ResponseFacts, SentCoding,
-    StaleWindowSource, TagKind, Time, Times, vary,
+    LifetimeSource, Millis, NotCompressed, ResponseExplanation, ResponseFacts, TagKind, Time,
+    Times, vary,
 };
 use serde_json::{Value, json};
 
-use super::phrases::{ExplanationStep, listed, span, text};
+use super::phrases::{ExplanationStep, listed, text};
 use crate::entries::{variant_id, varies_on};
 
 /// Describes a stored variant as JSON.
@@ -23,7 +24,7 @@ pub(super) fn variant(one: &ExplainedVariant, explained: &Explained) -> Value {
         "status": one.status,
         "state": state(one, explained),
         "age_seconds": seconds(lifetime.age(now)),
-        "fresh_for_seconds": seconds(lifetime.fresh_for()),
+        "fresh_for_seconds": seconds(fresh_for(one, &account)),
         "ttl_seconds": lifetime.ttl(now) as f64 / 1000.0,
         "source": account.source.map(LifetimeSource::as_str),
         "stale_while_revalidate_seconds": seconds(lifetime.stale_while_revalidate()),
@@ -106,10 +107,7 @@ fn fresh(one: &ExplainedVariant, account: &ResponseExplanation, now: Time) -> Ex
         )
         .by("RFC 9111 §4.4");
     }
-    // Lifetimes of the route count from the receipt, lifetimes in the response from its generation.
-    let own = account.source.is_some_and(is_the_routes);
-    let before = if own { lifetime.initial_age() } else { 0 };
-    let span_of = lifetime.fresh_for().saturating_sub(before);
+    let span_of = fresh_for(one, account);
     let what = format!(
         "stored, with a lifetime of {} and an age of {}",
         span(span_of),
@@ -118,7 +116,7 @@ fn fresh(one: &ExplainedVariant, account: &ResponseExplanation, now: Time) -> Ex
     match account.source {
         Some(by) if span_of == account.fresh_for => {
             let mut step = ExplanationStep::of(what, by.explanation());
-            if account.is_targeted && !own {
+            if account.is_targeted && !is_the_routes(by) {
                 step.reason = format!(
                     "{}, in a targeted field such as `CDN-Cache-Control`",
                     step.reason
@@ -135,6 +133,15 @@ fn fresh(one: &ExplainedVariant, account: &ResponseExplanation, now: Time) -> Ex
     }
 }
 
+/// The lifetime as its source sets it: of the route from the receipt of the response, otherwise from its generation.
+fn fresh_for(one: &ExplainedVariant, account: &ResponseExplanation) -> Millis {
+    let before = match account.source {
+        Some(by) if is_the_routes(by) => one.lifetime.initial_age(),
+        _ => 0,
+    };
+    one.lifetime.fresh_for().saturating_sub(before)
+}
+
 const fn is_the_routes(by: LifetimeSource) -> bool {
     matches!(
         by,
@@ -144,52 +151,20 @@ const fn is_the_routes(by: LifetimeSource) -> bool {
 
 /// Stale window for revalidation.
 fn stale(one: &ExplainedVariant, account: &ResponseExplanation) -> ExplanationStep {
+    const NEVER: &str = "not served stale while it is revalidated";
     let window = one.lifetime.stale_while_revalidate();
-    if one.lifetime.must_be_validated() || window == 0 {
-        let step = ExplanationStep::new("not served stale while it is revalidated", "");
-        return match account.window_source {
-            _ if one.lifetime.must_be_validated() => ExplanationStep {
-                reason: "it requires validation before every reuse".to_owned(),
-                ..step
-            }
-            .by("RFC 9111 §5.2.2.4"),
-            StaleWindowSource::Forbidden => ExplanationStep {
-                reason:
-                    "`must-revalidate`, `proxy-revalidate` and `s-maxage` forbid stale responses"
-                        .to_owned(),
-                ..step
-            }
-            .by("RFC 9111 §4.2.4")
-            .unless("have the application send `max-age` only, if a stale page does no harm"),
-            StaleWindowSource::Zero => ExplanationStep {
-                reason: "an explicit lifetime of zero requires validation before reuse".to_owned(),
-                ..step
-            }
-            .by("RFC 9111 §4.2.1")
-            .unless("have the application send `stale-while-revalidate`, or a longer `max-age`"),
-            StaleWindowSource::Response => ExplanationStep {
-                reason: "`stale-while-revalidate` in the response is 0 or invalid".to_owned(),
-                ..step
-            }
-            .by("RFC 5861 §3"),
-            StaleWindowSource::Route => ExplanationStep {
-                reason: "`stale_while_revalidate` of the route is 0".to_owned(),
-                ..step
-            },
-        };
+    if one.lifetime.must_be_validated() {
+        return ExplanationStep::new(NEVER, "it requires validation before every reuse")
+            .by("RFC 9111 §5.2.2.4");
     }
-    let what = format!(
-        "then served stale for {} while one request revalidates it",
-        span(window)
-    );
-    match account.window_source {
-        StaleWindowSource::Response => {
-            ExplanationStep::new(what, "the response has `stale-while-revalidate`")
-                .by("RFC 5861 §3")
-        }
-        _ => ExplanationStep::new(what, "`stale_while_revalidate` of the route applies")
-            .by("RFC 9111 §4.2.4"),
-    }
+    let what = match window {
+        0 => NEVER.to_owned(),
+        _ => format!(
+            "then served stale for {} while one request revalidates it",
+            span(window)
+        ),
+    };
+    ExplanationStep::of(what, account.window_source.explanation(window))
 }
 
 /// Stale window for origin errors.
@@ -221,18 +196,7 @@ pub(super) fn compression(compression: Result<Compressed, NotCompressed>) -> Exp
     };
     let name = coding.as_str();
     let what = format!("sent as `{name}`, {after} B instead of {before} B");
-    match coding {
-        SentCoding::Plain(_) => ExplanationStep::new(
-            what,
-            "the request accepts this coding, and the compressed body exists",
-        )
-        .by("RFC 9110 §12.5.3"),
-        SentCoding::Difference(_) => ExplanationStep::new(
-            what,
-            "the client has an earlier version, and the delta to it exists",
-        )
-        .by("RFC 9842 §2.2"),
-    }
+    ExplanationStep::of(what, coding.explanation())
 }
 
 /// Explains the requests that a variant matches.

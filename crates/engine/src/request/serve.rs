@@ -13,7 +13,8 @@ use microcache_policy::request_fields::withheld_names;
 use microcache_policy::reuse::{Reuse, RevalidationReason, awaits_refresh, reuse};
 use microcache_policy::status::{CacheStatus, Forward};
 use microcache_policy::{
-    AcceptClass, Detail, Millis, OriginView, RequestFacts, Rules, Scheme, Selection, Time,
+    AcceptClass, Detail, Explanation, Millis, OriginView, RequestFacts, Rules, Scheme, Selection,
+    Time,
 };
 use microcache_store::{Hit, Key, MemoryLimits, Tiers};
 
@@ -70,6 +71,17 @@ impl Bypass {
         match self {
             Self::Condition => None,
             Self::Path => Some(Detail::AmbiguousPath),
+        }
+    }
+
+    /// The explanation of this reason.
+    pub const fn explanation(self) -> Explanation {
+        match self {
+            Self::Condition => Explanation::of(
+                "a `bypass` condition of the route matches the request",
+            )
+            .unless("change `bypass` on the route, or remove the matching part of the request"),
+            Self::Path => Detail::AmbiguousPath.explanation(),
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::process::ExitCode;
 
+use microcache_policy::explain::span;
 use serde_json::Value;
 
 use super::render::{list, selecting_fields, size};
@@ -62,21 +63,27 @@ pub(super) fn text(answer: &Value) -> String {
 
 /// A stored response, in a line.
 fn variant(one: &Value) -> String {
-    let seconds = |name: &str| one[name].as_f64().unwrap_or_default();
     let mut line = format!(
-        "  {} {:<10} {}  {:<15} {:>8.1} s of {:>8.1} s  age {:>8.1} s  {:>9}  {:>6} hits",
+        "  {} {:<10} {}  {:<15} {:>9} of {:>9}  age {:>9}  {:>9}  {:>6} hits",
         if one["selected"] == true { "*" } else { " " },
         word(one, "tier"),
         one["status"],
         word(one, "state"),
-        seconds("ttl_seconds"),
-        seconds("fresh_for_seconds"),
-        seconds("age_seconds"),
+        time(one, "ttl_seconds"),
+        time(one, "fresh_for_seconds"),
+        time(one, "age_seconds"),
         size(one["size"].as_u64().unwrap_or_default()),
         one["hits"],
     );
     line.push_str(&selecting_fields(list(&one["varies_on"])));
     line
+}
+
+/// A time as the steps write it; negative for the time since a response became stale.
+fn time(of: &Value, name: &str) -> String {
+    let millis = (of[name].as_f64().unwrap_or_default() * 1000.0).round() as i64;
+    let sign = if millis < 0 { "-" } else { "" };
+    format!("{sign}{}", span(millis.unsigned_abs()))
 }
 
 fn word<'a>(of: &'a Value, name: &str) -> &'a str {
@@ -124,6 +131,13 @@ mod tests {
                     .all(|line| line.starts_with("      word"))
         );
         assert_eq!(out.split_whitespace().count(), 60);
+    }
+
+    #[test]
+    fn times_are_written_as_in_the_steps() {
+        let one = json!({"ttl": -1.5, "lifetime": 600.0, "age": 1});
+        let told = ["ttl", "lifetime", "age"].map(|name| time(&one, name));
+        assert_eq!(told, ["-1.5 s", "10 min", "1 s"]);
     }
 
     #[test]

@@ -1,7 +1,24 @@
-//! Explanations for responses that are sent uncompressed.
+//! Explanations of the coding in which a response is sent.
 
 use super::Explanation;
+use crate::coding::SentCoding;
 use crate::compression::{NotCompressed, NotCompressible};
+
+impl SentCoding {
+    /// The explanation of this choice.
+    pub const fn explanation(self) -> Explanation {
+        match self {
+            Self::Plain(_) => {
+                Explanation::of("the request accepts this coding, and the compressed body exists")
+                    .by("RFC 9110 §12.5.3")
+            }
+            Self::Difference(_) => {
+                Explanation::of("the client has an earlier version, and the delta to it exists")
+                    .by("RFC 9842 §2.2")
+            }
+        }
+    }
+}
 
 impl NotCompressed {
     /// The explanation of this reason.

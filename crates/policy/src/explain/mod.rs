@@ -6,12 +6,14 @@
 mod compression;
 mod details;
 mod response;
+mod span;
 
 pub use response::{ResponseExplanation, StaleWindowSource};
+pub use span::span;
 
 pub use crate::freshness::LifetimeSource;
 
-use crate::request::PassReason;
+use crate::request::{Handling, PassReason};
 use crate::reuse::{Reuse, RevalidationReason};
 use crate::status::Forward;
 use crate::storable::NotStorable;
@@ -29,7 +31,7 @@ pub struct Explanation {
 
 impl Explanation {
     /// An explanation without section and remedy.
-    pub(crate) const fn of(because: &'static str) -> Self {
+    pub const fn of(because: &'static str) -> Self {
         Self {
             because,
             rfc: None,
@@ -38,7 +40,7 @@ impl Explanation {
     }
 
     /// Adds the section.
-    pub(crate) const fn by(self, rfc: &'static str) -> Self {
+    pub const fn by(self, rfc: &'static str) -> Self {
         Self {
             rfc: Some(rfc),
             ..self
@@ -46,10 +48,28 @@ impl Explanation {
     }
 
     /// Adds the remedy.
-    pub(crate) const fn unless(self, remedy: &'static str) -> Self {
+    pub const fn unless(self, remedy: &'static str) -> Self {
         Self {
             remedy: Some(remedy),
             ..self
+        }
+    }
+}
+
+impl Handling {
+    /// The explanation of this decision.
+    pub const fn explanation(self) -> Explanation {
+        match self {
+            Self::Cache => Explanation::of("GET or HEAD without content and without credentials")
+                .by("RFC 9111 §4"),
+            Self::Credentialed => Explanation::of("the request has credentials")
+                .by("RFC 9111 §3.5")
+                .unless(
+                    "if all users get the same response, have the application send `Cache-Control: public, \
+                     max-age=60`; list cookies that the application does not read in `ignore_cookies`, and cookies \
+                     that select the page in `key.cookies`",
+                ),
+            Self::Pass(why) => why.explanation(),
         }
     }
 }
@@ -274,6 +294,7 @@ impl Forward {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::coding::SentCoding;
     use crate::detail::Detail;
 
     const PASSES: [PassReason; 6] = [
@@ -319,13 +340,20 @@ mod tests {
         Forward::Partial,
     ];
 
+    const STALE_WINDOWS: [StaleWindowSource; 4] = [
+        StaleWindowSource::Response,
+        StaleWindowSource::Route,
+        StaleWindowSource::Forbidden,
+        StaleWindowSource::Zero,
+    ];
+
     /// Checks that the reason reads as the middle of a sentence, and the form of section and remedy.
     fn check(what: &str, told: Explanation) {
         let is_phrase = |text: &str| {
             let starts = text
                 .chars()
                 .next()
-                .is_some_and(|first| !first.is_uppercase() || text.starts_with("HTTP"));
+                .is_some_and(|first| !first.is_uppercase() || text.starts_with("GET"));
             starts
                 && text.len() > 10
                 && !text.ends_with('.')
@@ -364,7 +392,17 @@ mod tests {
         for one in FORWARDS {
             check(&format!("{one:?}"), one.explanation());
         }
+        for one in [Handling::Cache, Handling::Credentialed] {
+            check(&format!("{one:?}"), one.explanation());
+        }
         for one in LifetimeSource::ALL {
+            check(&format!("{one:?}"), one.explanation());
+        }
+        for one in STALE_WINDOWS {
+            check(&format!("{one:?}"), one.explanation(0));
+            check(&format!("{one:?}"), one.explanation(1));
+        }
+        for one in SentCoding::ALL {
             check(&format!("{one:?}"), one.explanation());
         }
         for one in Detail::ALL.iter().chain(&[Detail::Tier("disk")]) {

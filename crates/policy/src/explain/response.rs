@@ -84,6 +84,39 @@ pub enum StaleWindowSource {
     Zero,
 }
 
+impl StaleWindowSource {
+    /// The reason that the window has this length, in milliseconds, and the change that leads to another.
+    pub const fn explanation(self, window: Millis) -> Explanation {
+        match (self, window) {
+            (Self::Response, 0) => {
+                Explanation::of("`stale-while-revalidate` in the response is 0 or invalid")
+                    .by("RFC 5861 §3")
+            }
+            (Self::Route, 0) => Explanation::of("`stale_while_revalidate` of the route is 0"),
+            (Self::Forbidden, 0) => Explanation::of(
+                "`must-revalidate`, `proxy-revalidate` and `s-maxage` forbid stale responses",
+            )
+            .by("RFC 9111 §4.2.4")
+            .unless("have the application send `max-age` only, if a stale page does no harm"),
+            (Self::Zero, 0) => {
+                Explanation::of("an explicit lifetime of zero requires validation before reuse")
+                    .by("RFC 9111 §4.2.1")
+                    .unless(
+                        "have the application send `stale-while-revalidate`, or a longer `max-age`",
+                    )
+            }
+            (Self::Response, _) => {
+                Explanation::of("the response has `stale-while-revalidate`").by("RFC 5861 §3")
+            }
+            // A response that was stored under other rules may have a window where the rules of today allow none.
+            (Self::Route | Self::Forbidden | Self::Zero, _) => {
+                Explanation::of("`stale_while_revalidate` of the route applies")
+                    .by("RFC 9111 §4.2.4")
+            }
+        }
+    }
+}
+
 /// The decision on storing a response together with the facts behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResponseExplanation {
