@@ -9,7 +9,7 @@ use microcache_proxy::{
     CertificateReport, ConnectionUsage, FleetStats, MercureStats, MetricsSnapshot, PushStats,
     TierReport, Traces,
 };
-use microcache_store::memory::MemoryStats;
+use microcache_store::MemoryStats;
 
 use crate::interface::Interface;
 

@@ -40,6 +40,7 @@ impl Explanation {
     }
 
     /// Adds the section.
+    #[must_use]
     pub const fn by(self, rfc: &'static str) -> Self {
         Self {
             rfc: Some(rfc),
@@ -48,6 +49,7 @@ impl Explanation {
     }
 
     /// Adds the remedy.
+    #[must_use]
     pub const fn unless(self, remedy: &'static str) -> Self {
         Self {
             remedy: Some(remedy),
