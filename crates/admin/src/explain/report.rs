@@ -126,6 +126,7 @@ fn sentence(outlook: &RequestExplanation, fetched: Option<&FetchReport<'_>>) -> 
     if let (Some(place), None) = (outlook.hosted, outlook.own) {
         return builtin_routes::sentence(place, outlook);
     }
+    let told = explained.decision.explanation();
     let first = match (outlook.own, explained.decision) {
         (Some(own), _) => format!(
             "Answered by Microcache, not forwarded: {}.",
@@ -134,10 +135,7 @@ fn sentence(outlook: &RequestExplanation, fetched: Option<&FetchReport<'_>>) -> 
         (None, Decision::Pass(Forward::Bypass, None)) => {
             "Passed to the origin by a rule of the route.".to_owned()
         }
-        (None, Decision::Pass(forward, detail)) => {
-            let told = detail.map_or_else(|| forward.explanation(), Detail::explanation);
-            format!("Passed to the origin: {}.", told.because)
-        }
+        (None, Decision::Pass(..)) => format!("Passed to the origin: {}.", told.because),
         (None, Decision::Stored { reuse, tier, .. }) => {
             let place = tier.map_or("memory", Detail::as_str);
             let from = explained.variants.iter().rfind(|one| one.is_selected);
@@ -154,20 +152,7 @@ fn sentence(outlook: &RequestExplanation, fetched: Option<&FetchReport<'_>>) -> 
             let others = steps::others_wait(explained);
             format!("Waits for an origin request in progress{others}.")
         }
-        (
-            None,
-            Decision::Ask {
-                forward,
-                detail,
-                reuse,
-                ..
-            },
-        ) => {
-            let told = match (reuse, detail) {
-                (Some(reuse), _) => reuse.explanation(),
-                (None, Some(detail)) => detail.explanation(),
-                (None, None) => forward.explanation(),
-            };
+        (None, Decision::Ask { detail, reuse, .. }) => {
             let told = match (detail, explained.remembered) {
                 (Some(Detail::Credentials), _) if reuse.is_none() => {
                     "no shareable response is stored, and the request is personal".to_owned()
@@ -181,12 +166,7 @@ fn sentence(outlook: &RequestExplanation, fetched: Option<&FetchReport<'_>>) -> 
             };
             format!("{verb} from the origin: {told}.")
         }
-        (None, Decision::OnlyIfCached(_)) => {
-            format!(
-                "Answered with 504: {}.",
-                Detail::OnlyIfCached.explanation().because
-            )
-        }
+        (None, Decision::OnlyIfCached(_)) => format!("Answered with 504: {}.", told.because),
     };
     match fetched {
         Some(answer) => format!("{first} {}", answer.sentence()),

@@ -54,7 +54,7 @@ pub(super) fn steps(outlook: &RequestExplanation) -> Vec<ExplanationStep> {
         ));
     }
     if matches!(explained.decision, Decision::OnlyIfCached(_)) {
-        let told = Detail::OnlyIfCached.explanation();
+        let told = explained.decision.explanation();
         steps.push(ExplanationStep::of("answered with 504", told));
     }
     steps

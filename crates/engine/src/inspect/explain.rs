@@ -9,8 +9,8 @@ use microcache_policy::key::{self, KeyBuf};
 use microcache_policy::reuse::{Reuse, reuse};
 use microcache_policy::status::{CacheStatus, Forward};
 use microcache_policy::{
-    Detail, FieldBlock, Lifetime, NotCompressed, OmittedFields, RequestFacts, Rules, SentCoding,
-    SharedRequest, Time, VaryNames,
+    Detail, Explanation, FieldBlock, Lifetime, NotCompressed, OmittedFields, RequestFacts, Rules,
+    SentCoding, SharedRequest, Time, VaryNames,
 };
 use microcache_store::{Hit, Object, ResponseEncodings, Stored};
 
@@ -133,6 +133,23 @@ impl Decision {
                 ..
             }
         )
+    }
+
+    /// The explanation of this decision.
+    pub fn explanation(&self) -> Explanation {
+        match *self {
+            Self::Stored { reuse, .. }
+            | Self::Ask {
+                reuse: Some(reuse), ..
+            } => reuse.explanation(),
+            Self::Pass(_, Some(detail))
+            | Self::Ask {
+                detail: Some(detail),
+                ..
+            } => detail.explanation(),
+            Self::Pass(forward, None) | Self::Ask { forward, .. } => forward.explanation(),
+            Self::OnlyIfCached(_) => Detail::OnlyIfCached.explanation(),
+        }
     }
 
     /// The `Cache-Status` parameters, as far as they are known before the origin is asked.
