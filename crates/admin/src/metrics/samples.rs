@@ -104,9 +104,8 @@ mod tests {
 
     #[test]
     fn a_histogram_has_its_classes_in_seconds_and_their_sum() {
-        let text = written(&[("route", "a")], |to| {
-            to.times(&Latencies::default(), 0..=1)
-        });
+        let none = Latencies::default();
+        let text = written(&[("route", "a")], |to| to.times(&none, 0..=1));
         let expected = "x_bucket{route=\"a\",le=\"0.000001\"} 0\nx_bucket{route=\"a\",le=\"0.000002\"} 0\n\
             x_bucket{route=\"a\",le=\"+Inf\"} 0\nx_sum{route=\"a\"} 0\nx_count{route=\"a\"} 0\n";
         assert_eq!(text, expected);
