@@ -287,14 +287,14 @@ fn stamp(file: &Path) -> Option<FileStamp> {
 mod tests {
     use std::fs;
 
+    use microcache_testkit::Folder;
+
     use super::*;
 
     #[test]
     fn files_have_changed_when_all_have_stayed_the_same_for_two_looks() {
-        let directory =
-            std::env::temp_dir().join(format!("microcache-watch-{}", std::process::id()));
-        fs::create_dir_all(&directory).unwrap();
-        let [path, other, key] = ["a.toml", "b.toml", "key"].map(|name| directory.join(name));
+        let directory = Folder::new();
+        let [path, other, key] = ["a.toml", "b.toml", "key"].map(|name| directory.path().join(name));
         fs::write(&path, "1").unwrap();
         fs::write(&key, "1").unwrap();
         let mut files = WatchedFiles::default();
@@ -321,6 +321,5 @@ mod tests {
         fs::write(&key, "90").unwrap();
         files.accept();
         assert_eq!([(); 3].map(|()| files.have_changed()), [false; 3]);
-        fs::remove_dir_all(&directory).unwrap();
     }
 }

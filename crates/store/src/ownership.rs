@@ -72,6 +72,8 @@ mod tests {
     use std::fs::{self, File, Permissions};
     use std::os::unix::fs::PermissionsExt;
 
+    use microcache_testkit::Folder;
+
     use super::*;
 
     fn verdict(owner: u32, mode: u32, us: u32) -> String {
@@ -98,13 +100,12 @@ mod tests {
 
     #[test]
     fn what_counts_is_the_directory_that_is_open() {
-        let path = std::env::temp_dir().join(format!("microcache-owner-{}", std::process::id()));
-        fs::create_dir(&path).expect("a directory");
+        let folder = Folder::new();
+        let path = folder.path();
         for (mode, is_trusted) in [(0o700, true), (0o777, false), (0o755, true)] {
-            fs::set_permissions(&path, Permissions::from_mode(mode)).expect("ours");
-            let open = File::open(&path).expect("a directory");
-            assert_eq!(check(&path, &open).is_ok(), is_trusted, "{mode:o}");
+            fs::set_permissions(path, Permissions::from_mode(mode)).expect("ours");
+            let open = File::open(path).expect("a directory");
+            assert_eq!(check(path, &open).is_ok(), is_trusted, "{mode:o}");
         }
-        fs::remove_dir(&path).expect("it is empty");
     }
 }

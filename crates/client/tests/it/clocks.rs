@@ -5,9 +5,9 @@ use std::task::{Context, Poll, Waker};
 
 use http_body_util::BodyExt;
 use microcache_client::{BuildError, Cache, CacheMode, CacheOptions, Outcome, Tier};
+use microcache_testkit::Folder;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::directory::Folder;
 use crate::support::{Client, Site, page, request, whole};
 
 const MINUTE: (&str, &str) = ("cache-control", "max-age=60");
@@ -115,8 +115,8 @@ fn nothing_is_refreshed_there() {
 #[test]
 fn changes_and_purges_from_elsewhere_count() {
     let home = with_timers();
-    let folder = Folder::new();
-    let builder = Cache::private().tier(Tier::directory(&folder.0, 1 << 20));
+    let folder = Folder::absent();
+    let builder = Cache::private().tier(Tier::directory(folder.path(), 1 << 20));
     let site = Site::new(|number, _| {
         page(
             number.to_string(),
@@ -154,10 +154,10 @@ fn changes_and_purges_from_elsewhere_count() {
 #[test]
 fn what_lies_on_disk_is_read_anywhere() {
     let home = with_timers();
-    let folder = Folder::new();
+    let folder = Folder::absent();
     let builder = Cache::private()
         .memory(1 << 20)
-        .tier(Tier::disk(&folder.0, 64 << 20));
+        .tier(Tier::disk(folder.path(), 64 << 20));
     let site = Site::new(|_, _| page(vec![b'x'; 2 << 20], &[MINUTE]));
     let client = home.block_on(Client::with(builder, &site));
     home.block_on(async {

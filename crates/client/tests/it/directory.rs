@@ -1,48 +1,29 @@
 //! A directory that processes share: here, caches that know nothing of each other.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use microcache_client::{BuildError, Cache, CacheMode, Outcome, Tier};
+use microcache_testkit::Folder;
 
 use crate::support::{Client, Site, page};
 
-/// A directory that is gone at the end.
-pub(crate) struct Folder(pub(crate) PathBuf);
-
-impl Folder {
-    pub(crate) fn new() -> Self {
-        static COUNT: AtomicUsize = AtomicUsize::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("directory-{}-{number}", std::process::id());
-        Self(Path::new(env!("CARGO_TARGET_TMPDIR")).join(name))
-    }
-
-    /// A cache of one user's, who needs no partition there.
-    async fn cache(&self) -> Cache {
-        let tier = Tier::directory(&self.0, 16 << 20).timeout(Duration::from_secs(20));
-        let built = Cache::private().tier(tier).build().await;
-        built.expect("a cache")
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        drop(fs::remove_dir_all(&self.0));
-    }
+/// A cache of one user's, who needs no partition there.
+async fn cache_in(folder: &Folder) -> Cache {
+    let tier = Tier::directory(folder.path(), 16 << 20).timeout(Duration::from_secs(20));
+    let built = Cache::private().tier(tier).build().await;
+    built.expect("a cache")
 }
 
 #[tokio::test]
 async fn what_one_cache_has_stored_another_has_too() {
-    let folder = Folder::new();
+    let folder = Folder::absent();
     let site = Site::says(&[("cache-control", "private, max-age=600"), ("etag", "\"a\"")]);
-    let first = folder.cache().await;
+    let first = cache_in(&folder).await;
     let one = Client::of(&first, &site);
     assert_eq!(one.get("/", &[]).await.outcome(), Outcome::Miss);
     first.settled().await;
-    let second = folder.cache().await;
+    let second = cache_in(&folder).await;
     let other = Client::of(&second, &site);
     let hit = other.get("/", &[]).await;
     assert_eq!((hit.outcome(), hit.body()), (Outcome::Hit, "1"));
@@ -58,14 +39,14 @@ async fn what_one_cache_has_stored_another_has_too() {
     let url = "http://site.example/".parse().expect("a url");
     second.purge(&url).await.expect("purged");
     second.settled().await;
-    let third = folder.cache().await;
+    let third = cache_in(&folder).await;
     let anew = Client::of(&third, &site).get("/", &[]).await;
     assert_eq!((anew.outcome(), anew.body()), (Outcome::Miss, "3"));
 }
 
 #[tokio::test]
 async fn of_caches_that_want_the_same_one_asks() {
-    let folder = Folder::new();
+    let folder = Folder::absent();
     let site = Site::later(|number, _| {
         Box::pin(async move {
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -77,7 +58,7 @@ async fn of_caches_that_want_the_same_one_asks() {
     });
     let mut clients = Vec::new();
     for _ in 0..8 {
-        clients.push(Client::of(&folder.cache().await, &site));
+        clients.push(Client::of(&cache_in(&folder).await, &site));
     }
     let asked = clients.iter().map(|client| client.get("/", &[]));
     for got in futures_util::future::join_all(asked).await {
@@ -88,9 +69,9 @@ async fn of_caches_that_want_the_same_one_asks() {
 
 #[tokio::test]
 async fn what_was_fetched_later_than_now_is_confirmed() {
-    let folder = Folder::new();
+    let folder = Folder::absent();
     let site = Site::says(&[("cache-control", "max-age=600"), ("etag", "\"a\"")]);
-    let ahead = folder.cache().await;
+    let ahead = cache_in(&folder).await;
     tokio::time::pause();
     tokio::time::advance(Duration::from_hours(365 * 24)).await;
     tokio::time::resume();
@@ -99,7 +80,7 @@ async fn what_was_fetched_later_than_now_is_confirmed() {
     ahead.settled().await;
     // Its clock has been set right since.
     for outcome in [Outcome::Validated, Outcome::Hit] {
-        let cache = folder.cache().await;
+        let cache = cache_in(&folder).await;
         let got = Client::of(&cache, &site).get("/", &[]).await;
         assert_eq!((got.outcome(), got.body()), (outcome, "1"));
         cache.settled().await;
@@ -113,15 +94,15 @@ fn one_that_does_not_answer_is_named() {
         .enable_all()
         .build()
         .unwrap();
-    let folder = Folder::new();
+    let folder = Folder::absent();
     let (release, hang) = std::sync::mpsc::channel::<()>();
     // Whoever would open it has other things to do.
     runtime.spawn_blocking(move || hang.recv());
-    let tier = Tier::directory(&folder.0, 16 << 20).timeout(Duration::from_millis(10));
+    let tier = Tier::directory(folder.path(), 16 << 20).timeout(Duration::from_millis(10));
     let built = runtime.block_on(Cache::private().tier(tier).build());
     drop(release);
     let said = built.expect_err("it hangs").to_string();
-    let place = folder.0.display().to_string();
+    let place = folder.path().display().to_string();
     assert!(
         said.contains(&place) && said.contains("does not answer"),
         "{said}"
@@ -130,9 +111,9 @@ fn one_that_does_not_answer_is_named() {
 
 #[tokio::test]
 async fn one_that_cannot_be_used_says_where_and_why() {
-    let folder = Folder::new();
-    fs::write(&folder.0, "a file").expect("written");
-    let tier = Tier::directory(&folder.0, 16 << 20);
+    let folder = Folder::absent();
+    fs::write(folder.path(), "a file").expect("written");
+    let tier = Tier::directory(folder.path(), 16 << 20);
     let refused = Cache::private().tier(tier).build().await;
     let refused = refused.expect_err("it is a file");
     assert!(matches!(
@@ -143,19 +124,19 @@ async fn one_that_cannot_be_used_says_where_and_why() {
         }
     ));
     assert!(
-        refused.to_string().contains(&*folder.0.to_string_lossy()),
+        refused.to_string().contains(&folder.path().display().to_string()),
         "{refused}"
     );
-    fs::remove_file(&folder.0).expect("removed");
+    fs::remove_file(folder.path()).expect("removed");
 }
 
 /// A body that memory does not take goes into the directory while it arrives, is read from there by others, and stays
 /// there when its server confirms it.
 #[tokio::test]
 async fn what_is_too_large_for_memory_lies_in_the_directory() {
-    let folder = Folder::new();
+    let folder = Folder::absent();
     let cache = async || {
-        let tier = Tier::directory(&folder.0, 64 << 20).timeout(Duration::from_secs(20));
+        let tier = Tier::directory(folder.path(), 64 << 20).timeout(Duration::from_secs(20));
         let built = Cache::private().memory(2 << 20).tier(tier).build().await;
         built.expect("a cache")
     };
@@ -219,8 +200,8 @@ async fn what_is_too_large_for_memory_lies_in_the_directory() {
 /// A purge that comes while it arrives.
 #[tokio::test]
 async fn what_is_purged_while_it_arrives_does_not_lie_there() {
-    let folder = Folder::new();
-    let tier = Tier::directory(&folder.0, 64 << 20).timeout(Duration::from_secs(20));
+    let folder = Folder::absent();
+    let tier = Tier::directory(folder.path(), 64 << 20).timeout(Duration::from_secs(20));
     let cache = Cache::private().memory(2 << 20).tier(tier).build().await;
     let cache = cache.expect("a cache");
     let (more, body) = crate::support::piecemeal();

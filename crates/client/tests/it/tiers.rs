@@ -1,64 +1,18 @@
 //! What lies behind memory: a directory, memcached, Redis; and what happens when they fail.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use microcache_client::{BuildError, Builder, Cache, CacheMode, Outcome, Tier};
-use tokio::time::sleep;
+use microcache_testkit::{Folder, TierServer, eventually_async};
 
 use crate::support::{Client, Got, Site};
 
-#[path = "../../../store/tests/memcached/node.rs"]
-#[expect(dead_code, reason = "the tests of the tier itself do more with it")]
-mod node;
-#[path = "../../../store/tests/redis/server.rs"]
-#[expect(dead_code, reason = "the tests of the tier itself do more with it")]
-mod server;
-
-use node::Node;
-use server::Server;
-
 const LASTING: &[(&str, &str)] = &[("cache-control", "max-age=600")];
 
-/// A directory that is gone at the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Self {
-        static COUNT: AtomicUsize = AtomicUsize::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("client-{}-{number}", std::process::id());
-        Self(Path::new(env!("CARGO_TARGET_TMPDIR")).join(name))
-    }
-
-    fn tier(&self) -> Tier {
-        Tier::disk(&self.0, 16 << 20).timeout(Duration::from_secs(5))
-    }
-
-    /// The files that hold responses.
-    fn files(&self) -> Vec<PathBuf> {
-        let (mut files, mut folders) = (Vec::new(), vec![self.0.clone()]);
-        while let Some(folder) = folders.pop() {
-            for entry in fs::read_dir(&folder).expect("a folder") {
-                let path = entry.expect("an entry").path();
-                if path.is_dir() {
-                    folders.push(path);
-                } else {
-                    files.push(path);
-                }
-            }
-        }
-        files.retain(|file| file.extension().is_none());
-        files
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        drop(fs::remove_dir_all(&self.0));
-    }
+/// A disk in a folder.
+fn disk_in(folder: &Folder) -> Tier {
+    Tier::disk(folder.path(), 16 << 20).timeout(Duration::from_secs(5))
 }
 
 /// A cache of one user's, with that tier.
@@ -68,14 +22,10 @@ fn private(tier: Tier) -> Builder {
 
 /// Waits until something has been written behind memory: nobody else does.
 async fn written(client: &Client, responses: u64) {
-    for _ in 0..2_000 {
-        let tiers = client.cache.stats().tiers;
-        if tiers[0].written >= responses {
-            return;
-        }
-        sleep(Duration::from_millis(5)).await;
-    }
-    panic!("not written: {:?}", client.cache.stats());
+    eventually_async("writes", async || {
+        client.cache.stats().tiers[0].written >= responses
+    })
+    .await;
 }
 
 fn found(got: &Got) -> (&str, Outcome, Option<&'static str>) {
@@ -84,10 +34,10 @@ fn found(got: &Got) -> (&str, Outcome, Option<&'static str>) {
 
 #[tokio::test]
 async fn processes_share_memcached_and_redis() {
-    let (node, server) = (Node::start(), Server::start(&[]));
+    let (node, server) = (TierServer::memcached(), TierServer::redis());
     let patient = Duration::from_secs(5);
-    let memcached = Tier::memcached([node.address().to_string()]).timeout(patient);
-    let redis = Tier::redis(server.url()).timeout(patient);
+    let memcached = Tier::memcached([node.address()]).timeout(patient);
+    let redis = Tier::redis(server.address()).timeout(patient);
     for (tier, name) in [(memcached, "memcached"), (redis, "redis")] {
         let site = Site::says(LASTING);
         let one = Client::with(private(tier.clone()), &site).await;
@@ -116,13 +66,13 @@ async fn processes_share_memcached_and_redis() {
 
 #[tokio::test]
 async fn a_pool_that_is_gone_or_hangs_fails_no_request() {
-    let mut node = Node::start();
-    let tier = Tier::memcached([node.address().to_string()]);
+    let mut node = TierServer::memcached();
+    let tier = Tier::memcached([node.address()]);
     let site = Site::says(LASTING);
     let client = Client::with(private(tier.clone()), &site).await;
     client.get("/0", &[]).await;
     written(&client, 1).await;
-    node.stop();
+    node.freeze();
     for number in 1..20 {
         assert_eq!(
             client.get(&format!("/{number}"), &[]).await.outcome(),
@@ -136,7 +86,7 @@ async fn a_pool_that_is_gone_or_hangs_fails_no_request() {
         Outcome::Miss,
         "nobody can say"
     );
-    node.resume();
+    node.thaw();
     node.kill();
     for number in 20..40 {
         assert_eq!(
@@ -153,36 +103,25 @@ async fn a_pool_that_is_gone_or_hangs_fails_no_request() {
 
 #[tokio::test]
 async fn a_directory_outlives_the_cache() {
-    let folder = Folder::new();
+    let folder = Folder::absent();
     let site = Site::says(LASTING);
-    let client = Client::with(Cache::private().tier(folder.tier()), &site).await;
+    let client = Client::with(Cache::private().tier(disk_in(&folder)), &site).await;
     client.get("/", &[("authorization", "Bearer 1")]).await;
     written(&client, 1).await;
     drop(client);
-    let client = Client::of(&opened_again(&folder).await, &site);
+    let client = Client::of(&open_again(|| Cache::private().tier(disk_in(&folder))).await, &site);
     let hit = client.get("/", &[("authorization", "Bearer 1")]).await;
     assert_eq!(found(&hit), ("1", Outcome::Hit, Some("disk")));
     assert_eq!(client.get("/", &[]).await.body(), "2", "another identity");
 }
 
-/// A cache in a directory that somebody has just let go of, which takes a moment.
-async fn opened_again(folder: &Folder) -> Cache {
-    for _ in 0..1_000 {
-        match Cache::private().tier(folder.tier()).build().await {
-            Ok(cache) => return cache,
-            Err(_) => sleep(Duration::from_millis(5)).await,
-        }
-    }
-    panic!("it is never let go of");
-}
-
 /// `OkHttp` #8957: two handles on one directory.
 #[tokio::test]
 async fn a_directory_has_one_owner() {
-    let folder = Folder::new();
+    let folder = Folder::absent();
     let site = Site::says(LASTING);
-    let client = Client::with(Cache::private().tier(folder.tier()), &site).await;
-    let second = Cache::private().tier(folder.tier()).build().await;
+    let client = Client::with(Cache::private().tier(disk_in(&folder)), &site).await;
+    let second = Cache::private().tier(disk_in(&folder)).build().await;
     let Err(BuildError::Tier { tier, source }) = second else {
         panic!("it is in use");
     };
@@ -208,12 +147,13 @@ async fn what_cannot_be_read_is_a_miss() {
         |bytes| *bytes.last_mut().unwrap() ^= 1,
     ];
     for (number, damage) in damages.into_iter().enumerate() {
-        let folder = Folder::new();
+        let folder = Folder::absent();
         let site = Site::says(LASTING);
-        let client = Client::with(Cache::private().tier(folder.tier()), &site).await;
+        let client = Client::with(Cache::private().tier(disk_in(&folder)), &site).await;
         client.get("/", &[]).await;
         written(&client, 1).await;
-        let files = folder.files();
+        let mut files = folder.files();
+        files.retain(|file| file.extension().is_none());
         assert!(!files.is_empty());
         for file in files {
             let mut bytes = fs::read(&file).unwrap();
@@ -221,7 +161,7 @@ async fn what_cannot_be_read_is_a_miss() {
             fs::write(&file, bytes).unwrap();
         }
         drop(client);
-        let client = Client::of(&opened_again(&folder).await, &site);
+        let client = Client::of(&open_again(|| Cache::private().tier(disk_in(&folder))).await, &site);
         let got = client.get("/", &[]).await;
         assert_eq!((got.status, got.body()), (200, "2"), "damage {number}");
         assert_eq!(
@@ -252,27 +192,27 @@ async fn what_is_shared_with_others_says_whose_it_is() {
     );
     let secret = Tier::redis("redis://user:secret@127.0.0.1:1");
     assert!(!format!("{secret:?}").contains("secret"));
-    let folder = Folder::new();
-    fs::write(&folder.0, "a file").unwrap();
+    let folder = Folder::absent();
+    fs::write(folder.path(), "a file").unwrap();
     let error = Cache::private()
-        .tier(folder.tier())
+        .tier(disk_in(&folder))
         .build()
         .await
         .unwrap_err();
     assert!(
-        error.to_string().contains(&folder.0.display().to_string()),
+        error.to_string().contains(&folder.path().display().to_string()),
         "{error}"
     );
-    fs::remove_file(&folder.0).unwrap();
+    fs::remove_file(folder.path()).unwrap();
 }
 
 /// What lies behind memory is there for who asks nobody, and no condition for who wants another response.
 #[tokio::test]
 async fn modes_know_what_lies_behind_memory() {
-    let (folder, node) = (Folder::new(), Node::start());
+    let (folder, node) = (Folder::absent(), TierServer::memcached());
     let patient = Duration::from_secs(5);
-    let memcached = Tier::memcached([node.address().to_string()]).timeout(patient);
-    for tier in [folder.tier(), memcached] {
+    let memcached = Tier::memcached([node.address()]).timeout(patient);
+    for tier in [disk_in(&folder), memcached] {
         let site = Site::says(&[("cache-control", "max-age=600"), ("etag", "\"a\"")]);
         let client = Client::with(private(tier.clone()), &site).await;
         client.get("/", &[]).await;
@@ -305,13 +245,18 @@ async fn modes_know_what_lies_behind_memory() {
     }
 }
 
-/// A client with that tier, which somebody else may be about to let go of.
+/// A client with that tier.
 async fn opened(tier: &Tier, site: &Site) -> Client {
-    for _ in 0..1_000 {
-        match private(tier.clone()).build().await {
-            Ok(cache) => return Client::of(&cache, site),
-            Err(_) => sleep(Duration::from_millis(5)).await,
-        }
-    }
-    panic!("it is never let go of");
+    Client::of(&open_again(|| private(tier.clone())).await, site)
+}
+
+/// A cache with a tier that another one has just let go of, which takes a moment.
+async fn open_again(builder: impl Fn() -> Builder) -> Cache {
+    let mut cache = None;
+    eventually_async("the tier to be free", async || {
+        cache = builder().build().await.ok();
+        cache.is_some()
+    })
+    .await;
+    cache.expect("it was free")
 }

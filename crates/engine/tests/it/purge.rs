@@ -1,7 +1,5 @@
 //! Purges by rule, as requests see them: with a disk, across a restart, and in other processes.
 
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -16,6 +14,7 @@ use microcache_policy::{Fields, FieldsBuf, Rules};
 use microcache_store::disk::{Disk, DiskSettings};
 use microcache_store::tiers::scripted::ScriptedTier;
 use microcache_store::{AnyTier, TierLimits, Tiers};
+use microcache_testkit::Folder;
 use tokio::runtime::Handle;
 use tokio::time::sleep;
 
@@ -200,9 +199,9 @@ impl World {
 
 #[test]
 fn a_purge_of_one_variant_leaves_the_others_in_memory_and_on_the_disk() {
-    let directory = Directory::new();
+    let directory = Folder::absent();
     process(async {
-        let world = directory.world(&[MANY]).await;
+        let world = world_in(&directory, &[MANY]).await;
         for (language, body) in [("de", "1"), ("en", "2"), ("fr", "3")] {
             assert_eq!(world.get_in(language).await, (body.into(), false));
         }
@@ -216,7 +215,7 @@ fn a_purge_of_one_variant_leaves_the_others_in_memory_and_on_the_disk() {
         world.purge_in("en", Strength::Hard).await;
     });
     process(async {
-        let world = directory.world(&[MANY]).await;
+        let world = world_in(&directory, &[MANY]).await;
         assert_eq!(world.get_in("de").await, ("4".into(), true), "it is newer");
         assert_eq!(world.get_in("fr").await, ("3".into(), true));
         // The variant is also known for an entry that is only on disk.
@@ -264,40 +263,22 @@ async fn what_is_fetched_while_a_variant_of_its_url_is_purged_is_not_stored() {
     assert_eq!(world.get_in("de").await, ("2".into(), false));
 }
 
-/// A directory of the test's own, removed at its end.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new() -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("microcache-purge-{}-{number}", std::process::id());
-        Self(std::env::temp_dir().join(name))
-    }
-
-    /// A world that stores its pages here, as after a start.
-    async fn world(&self, pages: &[(&'static str, &'static str)]) -> World {
-        let background = Handle::current();
-        // The previous process may take a moment to release it.
-        let disk = loop {
-            let settings = DiskSettings::new(&self.0, 1 << 26);
-            match Disk::open(settings, &background) {
-                Ok(disk) => break disk,
-                Err(_) => sleep(Duration::from_millis(1)).await,
-            }
-        };
-        let tiers = vec![AnyTier::Local(disk)];
-        let world = World::new(pages, Tiers::new(tiers, TierLimits::default(), &background));
-        let loaded = world.engine.cache.load_rules().await;
-        assert!(!loaded.expect("the journal is read").is_damaged);
-        world
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// A world that stores its pages in a folder, as after a start.
+async fn world_in(folder: &Folder, pages: &[(&'static str, &'static str)]) -> World {
+    let background = Handle::current();
+    // The previous process may take a moment to release it.
+    let disk = loop {
+        let settings = DiskSettings::new(folder.path(), 1 << 26);
+        match Disk::open(settings, &background) {
+            Ok(disk) => break disk,
+            Err(_) => sleep(Duration::from_millis(1)).await,
+        }
+    };
+    let tiers = vec![AnyTier::Local(disk)];
+    let world = World::new(pages, Tiers::new(tiers, TierLimits::default(), &background));
+    let loaded = world.engine.cache.load_rules().await;
+    assert!(!loaded.expect("the journal is read").is_damaged);
+    world
 }
 
 /// Runs one process, in a runtime of its own that ends with it.
@@ -310,16 +291,16 @@ fn process<T>(work: impl Future<Output = T>) -> T {
 
 #[test]
 fn a_purge_outlives_the_process_and_so_does_the_rest() {
-    let directory = Directory::new();
+    let directory = Folder::absent();
     process(async {
-        let world = directory.world(&[RED, BLUE]).await;
+        let world = world_in(&directory, &[RED, BLUE]).await;
         world.get("/red").await;
         world.get("/blue").await;
         world.engine.cache.settle().await;
         world.purge(tag("red"), Strength::Hard).await;
     });
     process(async {
-        let world = directory.world(&[RED, BLUE]).await;
+        let world = world_in(&directory, &[RED, BLUE]).await;
         assert_eq!(world.engine.cache.live_rules(), 1);
         assert_eq!(world.get("/red").await, ("1".into(), false));
         assert_eq!(world.get("/blue").await, ("2".into(), true));
@@ -331,15 +312,15 @@ fn a_purge_outlives_the_process_and_so_does_the_rest() {
 
 #[test]
 fn a_soft_purge_holds_for_what_lies_on_the_disk() {
-    let directory = Directory::new();
+    let directory = Folder::absent();
     process(async {
-        let world = directory.world(&[GREEN]).await;
+        let world = world_in(&directory, &[GREEN]).await;
         world.get("/green").await;
         world.engine.cache.settle().await;
         world.purge(tag("green"), Strength::Soft).await;
     });
     process(async {
-        let world = directory.world(&[GREEN]).await;
+        let world = world_in(&directory, &[GREEN]).await;
         let response = world.request(Method::GET, "/green").await;
         assert!(response.cache_status.hit);
         assert!(response.cache_status.ttl.is_some_and(|ttl| ttl <= 0));

@@ -117,6 +117,7 @@ pub(super) fn forget(config: &AcmeConfig) {
 
 #[cfg(test)]
 mod tests {
+    use microcache_testkit::Folder;
     use rustls::RootCertStore;
     use rustls::crypto::aws_lc_rs::default_provider;
 
@@ -124,14 +125,13 @@ mod tests {
 
     #[tokio::test]
     async fn one_process_makes_the_account_and_the_others_come_again() {
-        let folder =
-            std::env::temp_dir().join(format!("microcache-account-{}", std::process::id()));
+        let folder = Folder::absent();
         let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()));
         let builder = builder.with_safe_default_protocol_versions().unwrap();
         let tls = builder.with_root_certificates(RootCertStore::empty());
         let mut config = AcmeConfig::default();
         config.directory = "https://127.0.0.1:1/directory".to_owned();
-        config.storage.clone_from(&folder);
+        config.storage = folder.path().to_owned();
         config.tls = Some(Arc::new(tls.with_no_client_auth()));
         let storage = Storage::of(&config);
         storage.prepare().unwrap();
@@ -141,6 +141,5 @@ mod tests {
         drop(lock);
         let failed = open(&config).await.err().expect("there is no authority");
         assert_eq!(failed.kind, Fault::Authority);
-        std::fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -139,13 +139,13 @@ fn certificate(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use microcache_testkit::Folder;
+
     use super::*;
 
-    fn storage(name: &str) -> Storage {
-        let folder = std::env::temp_dir().join(format!("microcache-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&folder);
+    fn storage_in(folder: &Folder) -> Storage {
         Storage {
-            folder: folder.join("authority"),
+            folder: folder.path().join("authority"),
         }
     }
 
@@ -155,7 +155,8 @@ mod tests {
 
     #[test]
     fn files_are_whole_and_nobody_elses() {
-        let storage = storage("kept");
+        let folder = Folder::absent();
+        let storage = storage_in(&folder);
         storage.prepare().unwrap();
         assert_eq!(mode(&storage.folder), 0o700);
         fs::set_permissions(&storage.folder, Permissions::from_mode(0o755)).unwrap();
@@ -175,19 +176,18 @@ mod tests {
         storage.probe("a.example").unwrap();
         let names = fs::read_dir(&storage.folder).unwrap();
         assert_eq!(names.count(), 1, "nothing else is left");
-        fs::remove_dir_all(storage.folder.parent().unwrap()).unwrap();
     }
 
     #[test]
     fn one_process_at_a_time_does_the_same() {
-        let storage = storage("locked");
+        let folder = Folder::absent();
+        let storage = storage_in(&folder);
         storage.prepare().unwrap();
         let lock = storage.lock("a.example").unwrap().expect("it is free");
         assert!(storage.lock("a.example").unwrap().is_none());
         assert!(storage.lock("b.example").unwrap().is_some());
         drop(lock);
         assert!(storage.lock("a.example").unwrap().is_some());
-        fs::remove_dir_all(storage.folder.parent().unwrap()).unwrap();
     }
 
     #[test]
@@ -199,6 +199,5 @@ mod tests {
         fs::create_dir(storage.folder.join(".a.example.pem.new")).unwrap();
         assert!(storage.write("a.example", "second").is_err());
         assert_eq!(storage.read("a.example").unwrap().as_deref(), Some("first"));
-        fs::remove_dir_all(storage.folder.parent().unwrap()).unwrap();
     }
 }

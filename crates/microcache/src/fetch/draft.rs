@@ -144,6 +144,8 @@ fn folder_of(path: &Path) -> &Path {
 
 #[cfg(test)]
 mod tests {
+    use microcache_testkit::Folder;
+
     use super::*;
 
     #[test]
@@ -167,26 +169,18 @@ mod tests {
     /// Locked drafts and other files stay; only abandoned drafts are removed.
     #[test]
     fn what_was_left_behind_is_removed() {
-        let name = format!("microcache-draft-{}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        fs::create_dir(&folder).expect("a folder");
-        let page = folder.join("page");
+        let folder = Folder::new();
+        let page = folder.path().join("page");
         let (_, written) = Draft::begin(page.clone(), None).expect("begun");
-        let left = folder.join("page.0123456789abcdef.microcache.part");
-        fs::write(&left, "half").expect("written");
-        let other = folder.join("other.0123456789abcdef.microcache.part");
-        fs::write(&other, "half").expect("written");
+        let [left, other] = ["page", "other"].map(|page| {
+            let name = format!("{page}.0123456789abcdef.microcache.part");
+            PathBuf::from(folder.write(&name, "half"))
+        });
         let (_, second) = Draft::begin(page.clone(), None).expect("begun");
         assert!(written.path.exists() && second.path.exists());
         assert!(!left.exists() && other.exists());
         second.publish().expect("published");
         drop(written);
-        let mut names: Vec<_> = fs::read_dir(&folder)
-            .expect("it is there")
-            .map(|entry| entry.expect("an entry").path())
-            .collect();
-        names.sort();
-        assert_eq!(names, [other, page]);
-        fs::remove_dir_all(&folder).expect("removed");
+        assert_eq!(folder.files(), [other, page]);
     }
 }

@@ -235,19 +235,21 @@ mod tests {
     use std::fs;
     use std::path::PathBuf;
 
+    use microcache_testkit::Folder;
+
     use super::*;
 
     /// A log in a file that is gone at the end of the test, as its thread would write it.
     struct World {
+        _folder: Folder,
         path: PathBuf,
         writing: WriterThread,
     }
 
     impl World {
-        fn on(name: &str, text: &str) -> Self {
-            let name = format!("microcache-log-{}-{name}", std::process::id());
-            let path = std::env::temp_dir().join(name);
-            fs::write(&path, text).expect("a file");
+        fn with(text: &str) -> Self {
+            let folder = Folder::new();
+            let path = PathBuf::from(folder.write("log", text));
             let place = LogPlace::File(path.clone());
             let mut writing = WriterThread {
                 sink: Sink::open(&place).expect("a log"),
@@ -259,7 +261,11 @@ mod tests {
                 looked_at: Instant::now(),
             };
             writing.end_broken_line();
-            Self { path, writing }
+            Self {
+                _folder: folder,
+                path,
+                writing,
+            }
         }
 
         fn bring(&mut self, text: &str) {
@@ -274,12 +280,6 @@ mod tests {
         }
     }
 
-    impl Drop for World {
-        fn drop(&mut self) {
-            drop(fs::remove_file(&self.path));
-        }
-    }
-
     #[test]
     fn a_line_that_another_process_left_unfinished_is_ended_first() {
         for (before, expected) in [
@@ -287,7 +287,7 @@ mod tests {
             ("a\n", "a\none\n"),
             ("", "one\n"),
         ] {
-            let mut world = World::on("ended", before);
+            let mut world = World::with(before);
             world.bring("one\n");
             world.writing.write_all(true);
             assert_eq!(world.text(), expected);
@@ -303,7 +303,7 @@ mod tests {
             (6, "two\nthree\nfour\n"),
             (9, "three\nfour\n"),
         ] {
-            let mut world = World::on("whole", "");
+            let mut world = World::with("");
             world.bring("one\ntwo\nthree\n");
             world.bring("four\n");
             world.writing.begun = begun;

@@ -6,6 +6,7 @@ use http::Method;
 use microcache_policy::rules::Query;
 use microcache_policy::{Coding, Separator};
 use microcache_push::SyncPolicy;
+use microcache_testkit::Folder;
 
 use super::mistake::Mistakes;
 use super::*;
@@ -938,8 +939,8 @@ fn documents_have_one_keeper() {
 
 #[test]
 fn a_hub_keeps_its_history_where_a_directory_is_named_or_documents_are() {
-    let key = std::env::temp_dir().join(format!("microcache-hub-key-{}", std::process::id()));
-    std::fs::write(&key, "a secret of thirty-two characters").expect("written");
+    let folder = Folder::new();
+    let key = folder.write("key", "a secret of thirty-two characters");
     let hub = format!("origin = \"http://a\"\nmercure_publisher_key_file = {key:?}\n");
     let of = |more: &str| {
         let text = format!("{hub}{more}");
@@ -979,7 +980,6 @@ fn a_hub_keeps_its_history_where_a_directory_is_named_or_documents_are() {
         with.needs_restart_for(&of("push_directory = \"/a\"\nmercure_anonymous = true"))
             .is_none()
     );
-    std::fs::remove_file(key).expect("removed");
 }
 
 /// Returns every option of every table.

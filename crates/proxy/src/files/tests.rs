@@ -2,28 +2,27 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::PathBuf;
 
 use http::Method;
 use microcache_engine::{Frame, OriginError, OriginResponse};
 use microcache_policy::{FieldsBuf, Time};
+use microcache_testkit::Folder;
 
 use super::Root;
 use super::answer::{FileRequest, answer};
 
 /// A directory next to files that must not be reachable.
 struct Site {
-    outside: PathBuf,
+    outside: Folder,
     root: Root,
 }
 
 impl Site {
-    fn new(name: &str) -> Self {
-        let outside =
-            std::env::temp_dir().join(format!("microcache-files-{name}-{}", std::process::id()));
-        let folder = outside.join("site");
+    fn new() -> Self {
+        let outside = Folder::new();
+        let folder = outside.path().join("site");
         fs::create_dir_all(folder.join("blog")).expect("a folder");
-        fs::write(outside.join("secret.txt"), "secret").expect("a file");
+        outside.write("secret.txt", "secret");
         fs::write(folder.join("index.html"), "<p>home").expect("a file");
         fs::write(folder.join("blog/index.html"), "<p>blog").expect("a file");
         fs::write(folder.join("a b.css"), "body {}").expect("a file");
@@ -62,12 +61,6 @@ impl Site {
     }
 }
 
-impl Drop for Site {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.outside);
-    }
-}
-
 async fn text(mut response: OriginResponse) -> String {
     let mut all = Vec::new();
     while let Some(frame) = response.body.frame().await {
@@ -90,7 +83,7 @@ fn field(response: &OriginResponse, name: &str) -> String {
 
 #[tokio::test]
 async fn files_are_answers_and_folders_have_an_index() {
-    let site = Site::new("answers");
+    let site = Site::new();
     let home = site.ask("/", &[]);
     assert_eq!(
         (home.status, field(&home, "content-type")),
@@ -128,11 +121,11 @@ async fn files_are_answers_and_folders_have_an_index() {
 
 #[tokio::test]
 async fn links_that_stay_inside_are_followed_and_no_others() {
-    let site = Site::new("links");
+    let site = Site::new();
     let at = |name: &str| site.root.folder.join(name);
     symlink("index.html", at("inside.html")).expect("a link");
     symlink("../secret.txt", at("out.txt")).expect("a link");
-    symlink(site.outside.join("secret.txt"), at("absolute.txt")).expect("a link");
+    symlink(site.outside.path().join("secret.txt"), at("absolute.txt")).expect("a link");
     symlink("..", at("up")).expect("a link");
     symlink("round", at("round")).expect("a link");
     symlink("/proc/self/root", at("magic")).expect("a link");
@@ -196,10 +189,10 @@ async fn links_that_stay_inside_are_followed_and_no_others() {
     rustix::fs::mkfifoat(rustix::fs::CWD, at("pipe"), rustix::fs::Mode::RUSR).expect("a pipe");
     assert_eq!(site.ask("/pipe", &[]).status, 404);
     // After a switch of the link, the other directory is served.
-    let other = site.outside.join("other");
+    let other = site.outside.path().join("other");
     fs::create_dir_all(&other).expect("a folder");
     fs::write(other.join("index.html"), "<p>new").expect("a file");
-    fs::rename(&site.root.folder, site.outside.join("old")).expect("it moves");
+    fs::rename(&site.root.folder, site.outside.path().join("old")).expect("it moves");
     assert!(
         matches!(site.try_ask(Method::GET, "/", &[]), Err(OriginError::Connect(what)) if what.contains("site"))
     );
@@ -209,7 +202,7 @@ async fn links_that_stay_inside_are_followed_and_no_others() {
 
 #[tokio::test]
 async fn validators_and_ranges_are_kept() {
-    let site = Site::new("validators");
+    let site = Site::new();
     let first = site.ask("/", &[]);
     let (tag, modified) = (field(&first, "etag"), field(&first, "last-modified"));
     for known in [("If-None-Match", &*tag), ("If-Modified-Since", &*modified)] {
@@ -252,7 +245,7 @@ async fn validators_and_ranges_are_kept() {
 
 #[tokio::test]
 async fn a_large_file_comes_in_pieces_and_one_that_shrinks_is_broken() {
-    let site = Site::new("large");
+    let site = Site::new();
     let path = site.root.folder.join("large.txt");
     let content = "0123456789".repeat(100_000);
     fs::write(&path, &content).expect("a file");
@@ -277,7 +270,7 @@ async fn a_large_file_comes_in_pieces_and_one_that_shrinks_is_broken() {
 
 #[tokio::test]
 async fn the_smallest_that_is_accepted_is_sent() {
-    let mut site = Site::new("codings");
+    let mut site = Site::new();
     for ending in ["br", "gz"] {
         fs::write(
             site.root.folder.join(format!("index.html.{ending}")),

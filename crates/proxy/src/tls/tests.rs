@@ -5,6 +5,7 @@ use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use microcache_testkit::Folder;
 use rcgen::{
     CertificateParams, CustomExtension, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519,
     date_time_ymd,
@@ -22,43 +23,25 @@ use super::*;
 /// 2026-01-01
 const NOW: i64 = 1_767_225_600;
 
-/// Files of a test, removed at its end.
-struct Files(PathBuf);
-
-impl Files {
-    fn new(name: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("microcache-{name}-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        Self(folder)
-    }
-
-    fn write(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
-        let path = self.0.join(name);
-        fs::write(&path, text).unwrap();
-        path
-    }
+/// Writes a file, and returns its path.
+fn written(folder: &Folder, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+    folder.write(name, content).into()
 }
 
-impl Drop for Files {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-fn certificate(files: &Files, names: &[&str], key: &KeyPair) -> Arc<Certificate> {
+fn certificate(files: &Folder, names: &[&str], key: &KeyPair) -> Arc<Certificate> {
     let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
     let made = CertificateParams::new(names.clone()).unwrap();
     let made = made.self_signed(key).unwrap();
     let both = format!("{}{}", made.pem(), key.serialize_pem());
     let name = format!("{}.pem", names.join("-").replace('*', "any"));
     let files = CertificateFiles {
-        certificate: files.write(&name, both),
+        certificate: written(files, &name, both),
         ..CertificateFiles::default()
     };
     Arc::new(files.load(&provider(), NOW).unwrap())
 }
 
-fn server(files: &Files, names: &[&str]) -> Arc<ServerConfig> {
+fn server(files: &Folder, names: &[&str]) -> Arc<ServerConfig> {
     let one = certificate(files, names, &KeyPair::generate().unwrap());
     let certificates = Arc::new(Certificates::new(&[one], None));
     for_clients(certificates, Tickets::of_this_process(), false).unwrap()
@@ -172,7 +155,7 @@ fn read(client: &mut ClientConnection) -> Vec<u8> {
 
 #[test]
 fn what_is_said_on_either_side_arrives_however_it_is_cut() {
-    let files = Files::new("cut");
+    let files = Folder::new();
     let server = server(&files, &["a.example"]);
     for version in [&TLS12, &TLS13] {
         for step in [1, 7, 1000, 32 * 1024] {
@@ -192,7 +175,7 @@ fn what_is_said_on_either_side_arrives_however_it_is_cut() {
 
 #[test]
 fn pieces_are_sent_in_few_records_and_in_order() {
-    let files = Files::new("pieces");
+    let files = Folder::new();
     let server = server(&files, &["a.example"]);
     let config = Arc::new(client(&TLS13, ALL));
     let mut client = connect(&config, "a.example");
@@ -229,7 +212,7 @@ fn pieces_are_sent_in_few_records_and_in_order() {
 
 #[test]
 fn a_ticket_makes_the_next_handshake_a_short_one_in_both_versions() {
-    let files = Files::new("tickets");
+    let files = Folder::new();
     for version in [&TLS12, &TLS13] {
         let config = Arc::new(client(version, ALL));
         let mut kinds = Vec::new();
@@ -258,7 +241,7 @@ fn a_ticket_makes_the_next_handshake_a_short_one_in_both_versions() {
 
 #[test]
 fn the_end_is_told_and_heard() {
-    let files = Files::new("end");
+    let files = Folder::new();
     let mut session = TlsSession::new(server(&files, &["a.example"])).unwrap();
     session.say_goodbye().unwrap();
     assert!(session.outgoing.is_empty(), "nobody has been greeted");
@@ -283,7 +266,7 @@ fn the_end_is_told_and_heard() {
 
 #[test]
 fn what_is_no_tls_is_refused_with_an_alert_and_nothing_follows() {
-    let files = Files::new("garbage");
+    let files = Folder::new();
     let server = server(&files, &["a.example"]);
     let hello = || {
         let config = Arc::new(client(&TLS13, ALL));
@@ -313,7 +296,7 @@ fn what_is_no_tls_is_refused_with_an_alert_and_nothing_follows() {
 
 #[test]
 fn a_handshake_that_has_no_end_is_not_kept() {
-    let files = Files::new("endless");
+    let files = Folder::new();
     let mut session = TlsSession::new(server(&files, &["a.example"])).unwrap();
     // A hello of 60,000 bytes, of which they never come to an end.
     let mut record = vec![22, 3, 1, 0x40, 0];
@@ -333,7 +316,7 @@ fn a_handshake_that_has_no_end_is_not_kept() {
 
 #[test]
 fn clients_are_shown_the_certificate_for_the_host_that_they_name_and_can_use() {
-    let files = Files::new("names");
+    let files = Folder::new();
     let ed25519 = KeyPair::generate_for(&PKCS_ED25519).unwrap();
     let p256 = || KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
     let all = [
@@ -387,7 +370,7 @@ fn issued(names: &[&str], key: &KeyPair, until: i32) -> String {
 
 #[test]
 fn what_an_authority_has_issued_comes_behind_files_and_before_those_for_many_hosts() {
-    let files = Files::new("issued");
+    let files = Folder::new();
     let key = || KeyPair::generate().unwrap();
     let file = certificate(&files, &["a.example"], &key());
     let many = certificate(&files, &["*.example"], &key());
@@ -513,8 +496,8 @@ fn what_is_issued_is_held_against_what_was_asked_for() {
 
 #[test]
 fn keys_of_customers_are_read_in_both_alphabets() {
-    let files = Files::new("eab");
-    let read = |text: &str| read_eab_key(&files.write("key", text)).ok();
+    let files = Folder::new();
+    let read = |text: &str| read_eab_key(&written(&files, "key", text)).ok();
     assert_eq!(read("-_8=\n").as_deref(), Some(&[0xfb, 0xff][..]));
     assert_eq!(read("+/8").as_deref(), Some(&[0xfb, 0xff][..]));
     assert_eq!(read("aGVsbG8"), Some(b"hello".to_vec()));
@@ -524,7 +507,7 @@ fn keys_of_customers_are_read_in_both_alphabets() {
 
 #[test]
 fn files_that_cannot_be_used_say_so_with_a_remedy() {
-    let files = Files::new("files");
+    let files = Folder::new();
     let (key, other) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
     let made = |from: i32, to: i32| {
         let mut params = CertificateParams::new(["a.example".to_owned()]).unwrap();
@@ -532,19 +515,19 @@ fn files_that_cannot_be_used_say_so_with_a_remedy() {
         params.not_after = date_time_ymd(to, 3, 4);
         params.self_signed(&key).unwrap()
     };
-    let good = files.write("good.pem", made(2025, 2027).pem());
-    let own = files.write("own.key", key.serialize_pem());
-    let foreign = files.write("foreign.key", other.serialize_pem());
-    let old = files.write("old.pem", made(2020, 2021).pem());
-    let young = files.write("young.pem", made(2030, 2031).pem());
-    let der = files.write("der.pem", made(2025, 2027).der());
-    let cut = files.write("cut.pem", &made(2025, 2027).pem()[..200]);
+    let good = written(&files, "good.pem", made(2025, 2027).pem());
+    let own = written(&files, "own.key", key.serialize_pem());
+    let foreign = written(&files, "foreign.key", other.serialize_pem());
+    let old = written(&files, "old.pem", made(2020, 2021).pem());
+    let young = written(&files, "young.pem", made(2030, 2031).pem());
+    let der = written(&files, "der.pem", made(2025, 2027).der());
+    let cut = written(&files, "cut.pem", &made(2025, 2027).pem()[..200]);
     let encrypted =
         "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
-    let encrypted = files.write("encrypted.key", encrypted);
-    let empty = files.write("empty.pem", "");
-    let large = files.write("large.pem", vec![b'x'; 1024 * 1024 + 1]);
-    let absent = files.0.join("absent.pem");
+    let encrypted = written(&files, "encrypted.key", encrypted);
+    let empty = written(&files, "empty.pem", "");
+    let large = written(&files, "large.pem", vec![b'x'; 1024 * 1024 + 1]);
+    let absent = files.path().join("absent.pem");
     let check = |certificate: &Path, key: Option<&Path>, what: &str, remedy: &str| {
         let files = CertificateFiles {
             certificate: certificate.to_owned(),
@@ -611,24 +594,24 @@ fn files_that_cannot_be_used_say_so_with_a_remedy() {
     };
     let fault = fine.load(&provider(), NOW).expect_err("no response");
     assert!(fault.what.contains("no OCSP response"), "{fault:?}");
-    fine.ocsp = Some(files.write("ocsp.der", [0x30, 0]));
+    fine.ocsp = Some(written(&files, "ocsp.der", [0x30, 0]));
     let loaded = fine.load(&provider(), NOW).unwrap();
     assert_eq!(loaded.key.ocsp.as_deref(), Some(&[0x30, 0][..]));
 }
 
 #[test]
 fn secrets_of_a_fleet_are_long_enough_and_not_for_everybody() {
-    let files = Files::new("secrets");
+    let files = Folder::new();
     let long = "x".repeat(32);
-    let file = files.write("good", format!("{long}\n\n  {long}y \r\n"));
+    let file = written(&files, "good", format!("{long}\n\n  {long}y \r\n"));
     let read = read_secrets(&file).unwrap();
     assert_eq!(
         read,
         [long.clone().into_bytes(), format!("{long}y").into_bytes()]
     );
-    let fault = read_secrets(&files.write("short", format!("{long}\nshort"))).unwrap_err();
+    let fault = read_secrets(&written(&files, "short", format!("{long}\nshort"))).unwrap_err();
     assert!(fault.what.contains("secret 2 in"), "{fault:?}");
-    let fault = read_secrets(&files.write("empty", "\n")).unwrap_err();
+    let fault = read_secrets(&written(&files, "empty", "\n")).unwrap_err();
     assert!(fault.what.contains("contains no secret"), "{fault:?}");
     for (mode, is_exposed) in [(0o600, false), (0o640, false), (0o644, true)] {
         use std::os::unix::fs::PermissionsExt;

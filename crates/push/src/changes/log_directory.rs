@@ -107,42 +107,24 @@ fn not_a_file(name: &str) -> io::Error {
 mod tests {
     use std::fs;
     use std::os::unix::fs::{PermissionsExt, symlink};
-    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use microcache_testkit::Folder;
 
     use super::*;
 
-    struct Directory(PathBuf);
-
-    impl Directory {
-        fn new() -> Self {
-            static NUMBER: AtomicU32 = AtomicU32::new(0);
-            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-            let name = format!("microcache-place-{}-{number}", std::process::id());
-            Self(std::env::temp_dir().join(name))
-        }
-    }
-
-    impl Drop for Directory {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
-
     #[test]
     fn no_link_is_followed_and_what_is_no_file_is_not_read() {
-        let directory = Directory::new();
-        let logs = LogDirectory::open(&directory.0).expect("a directory");
-        let outside = Directory::new();
-        fs::write(&outside.0, "theirs").expect("a file");
+        let (directory, elsewhere) = (Folder::absent(), Folder::new());
+        let logs = LogDirectory::open(directory.path()).expect("a directory");
+        let outside = elsewhere.write("outside", "theirs");
         symlink("/dev/zero", logs.path_of("zero")).expect("a link");
-        symlink(&outside.0, logs.path_of("theirs")).expect("a link");
+        symlink(&outside, logs.path_of("theirs")).expect("a link");
         fs::create_dir(logs.path_of("folder")).expect("a directory");
         for name in ["zero", "theirs", "folder"] {
             assert!(logs.file(name).is_err(), "{name}");
             assert!(logs.read(name).is_err(), "{name}");
         }
-        assert_eq!(fs::read(&outside.0).expect("it is there"), b"theirs");
-        fs::remove_file(&outside.0).expect("removed");
+        assert_eq!(fs::read(&outside).expect("it is there"), b"theirs");
         fs::write(logs.path_of("new"), "mine").expect("written");
         logs.rename("new", "theirs").expect("renamed");
         assert_eq!(logs.read("theirs").expect("a file"), b"mine");
@@ -150,8 +132,8 @@ mod tests {
 
     #[test]
     fn a_directory_that_others_may_write_to_is_refused() {
-        let directory = Directory::new();
-        drop(LogDirectory::open(&directory.0).expect("made for us alone"));
+        let directory = Folder::absent();
+        drop(LogDirectory::open(directory.path()).expect("made for us alone"));
         for (mode, is_good) in [
             (0o700, true),
             (0o755, true),
@@ -159,12 +141,9 @@ mod tests {
             (0o770, false),
             (0o1777, false),
         ] {
-            fs::set_permissions(&directory.0, fs::Permissions::from_mode(mode)).expect("set");
-            assert_eq!(
-                LogDirectory::open(&directory.0).is_ok(),
-                is_good,
-                "{mode:o}"
-            );
+            fs::set_permissions(directory.path(), fs::Permissions::from_mode(mode)).expect("set");
+            let opened = LogDirectory::open(directory.path());
+            assert_eq!(opened.is_ok(), is_good, "{mode:o}");
         }
     }
 }

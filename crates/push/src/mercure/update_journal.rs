@@ -235,8 +235,9 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
     use std::path::PathBuf;
-    use std::sync::atomic::{AtomicU32, AtomicUsize};
+    use std::sync::atomic::AtomicUsize;
 
+    use microcache_testkit::Folder;
     use tokio::runtime::{Builder, Runtime};
     use tokio::task::{JoinSet, yield_now};
     use url::Url;
@@ -249,32 +250,23 @@ mod tests {
     /// Length of the log's header, in bytes.
     const HEADER: usize = 32;
 
-    struct Directory(PathBuf);
+    struct Directory(Folder);
 
     impl Directory {
         fn new() -> Self {
-            static NUMBER: AtomicU32 = AtomicU32::new(0);
-            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-            let name = format!("microcache-hub-{}-{number}", std::process::id());
-            Self(std::env::temp_dir().join(name))
+            Self(Folder::absent())
         }
 
         fn log(&self) -> PathBuf {
-            self.0.join("mercure.log")
+            self.0.path().join("mercure.log")
         }
 
         /// Creates a hub that persists its updates here.
         fn hub(&self, history: u64) -> Arc<Hub> {
             let hub = hub(history);
-            hub.persist_in(&self.0, SyncPolicy::Never)
+            hub.persist_in(self.0.path(), SyncPolicy::Never)
                 .expect("it is kept");
             hub
-        }
-    }
-
-    impl Drop for Directory {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
         }
     }
 
@@ -337,7 +329,7 @@ mod tests {
         assert_eq!(take(&mut back).0, ["17", "19", "new"]);
         // Other users have no access to private updates.
         for file in ["mercure.log", "mercure.lock"] {
-            let mode = fs::metadata(directory.0.join(file)).expect("a file");
+            let mode = fs::metadata(directory.0.path().join(file)).expect("a file");
             assert_eq!(mode.permissions().mode() & 0o777, 0o600, "{file}");
         }
     }
@@ -404,9 +396,9 @@ mod tests {
         }
         let zeros = [&whole[..], &[0; 100]].concat();
         check(&zeros, 6, "zeros at the end");
-        assert!(directory.0.join("mercure.damaged").exists());
+        assert!(directory.0.path().join("mercure.damaged").exists());
         fs::write(directory.log(), "something else, and long enough for a log").expect("written");
-        let refused = hub(1 << 20).persist_in(&directory.0, SyncPolicy::Never);
+        let refused = hub(1 << 20).persist_in(directory.0.path(), SyncPolicy::Never);
         let why = refused.expect_err("no log").to_string();
         assert!(
             why.contains("not a log of updates of the Mercure hub"),
@@ -455,7 +447,7 @@ mod tests {
         publish(&hub, "topic=a&id=1").expect("published");
         // A log taken back is rewritten, which fails without its directory.
         runtime().block_on(hub.take_back());
-        fs::remove_dir_all(&directory.0).expect("removed");
+        fs::remove_dir_all(directory.0.path()).expect("removed");
         let (mut waiting, _) = subscribe(&hub, &["a"], None, &[]).expect("a subscriber");
         let refused = publish(&hub, "topic=a&id=lost");
         assert!(matches!(refused, Err(PublishError::LogFailure(_))));
@@ -464,7 +456,7 @@ mod tests {
             (ids(&hub, &[]), take(&mut waiting).0),
             (vec!["1".to_owned()], vec![])
         );
-        fs::create_dir(&directory.0).expect("a directory");
+        fs::create_dir(directory.0.path()).expect("a directory");
         publish(&hub, "topic=a&id=2").expect("published");
         assert_eq!(take(&mut waiting).0, ["2"]);
         drop((hub, waiting));
@@ -478,7 +470,7 @@ mod tests {
         let first = directory.hub(1 << 20);
         publish(&first, "topic=a&id=1").expect("published");
         let second = hub(1 << 20);
-        let refused = second.persist_in(&directory.0, SyncPolicy::Never);
+        let refused = second.persist_in(directory.0.path(), SyncPolicy::Never);
         let why = refused.expect_err("it is taken").to_string();
         assert!(
             why.starts_with("another process stores its updates"),

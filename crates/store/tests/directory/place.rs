@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use microcache_store::{Claim, Directory, DirectorySettings, EntryId, GetOutcome, TierError};
+use microcache_testkit::{Folder, PATIENCE};
 use tokio::runtime::Handle;
 
 use crate::shared_records::Looked;
@@ -14,23 +14,19 @@ pub(crate) use crate::shared_records::{entry, id, mine};
 
 pub(crate) const LONG: Duration = Duration::from_mins(10);
 pub(crate) const HOLD: Duration = Duration::from_secs(5);
-/// Guard against hangs.
-const PATIENCE: Duration = Duration::from_mins(1);
 const MIB: u64 = 1024 * 1024;
 
 pub(crate) struct Place {
     pub(crate) directory: PathBuf,
-    is_ours: bool,
+    _folder: Option<Folder>,
 }
 
 impl Place {
     pub(crate) fn new() -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("microcache-directory-{}-{number}", std::process::id());
+        let folder = Folder::absent();
         Self {
-            directory: std::env::temp_dir().join(name),
-            is_ours: true,
+            directory: folder.path().to_owned(),
+            _folder: Some(folder),
         }
     }
 
@@ -38,7 +34,7 @@ impl Place {
     pub(crate) fn at(directory: impl Into<PathBuf>) -> Self {
         Self {
             directory: directory.into(),
-            is_ours: false,
+            _folder: None,
         }
     }
 
@@ -83,14 +79,6 @@ impl Place {
                     .expect("text")
             })
             .collect()
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        if self.is_ours {
-            let _ = fs::remove_dir_all(&self.directory);
-        }
     }
 }
 

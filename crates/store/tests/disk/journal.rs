@@ -131,14 +131,11 @@ fn what_was_written_outlives_a_kill() {
     let place = Place::new();
     let settings = place.settings(MIB);
     let mut child = start_child(TEST, &place.directory, "");
-    let out = BufReader::new(child.stdout.take().expect("a pipe"));
-    let said = out
-        .lines()
-        .map_while(Result::ok)
-        .filter_map(|line| line.parse::<u64>().ok())
-        .find(|number| *number >= 20);
-    child.kill().expect("it runs");
-    child.wait().expect("it ends");
+    let said = child.ready("some writes", |output| {
+        let mut numbers = output.lines().filter_map(|line| line.parse::<u64>().ok());
+        numbers.find(|number| *number >= 20)
+    });
+    child.kill();
     let disk = place.open_when_free(&settings);
     let loaded = place.load(&disk);
     assert!(!loaded.is_damaged);
@@ -146,5 +143,5 @@ fn what_was_written_outlives_a_kill() {
         .map(|number| Bytes::copy_from_slice(&number.to_le_bytes()))
         .collect();
     assert_eq!(loaded.records, numbers);
-    assert!(numbers.len() as u64 > said.expect("it wrote some"));
+    assert!(numbers.len() as u64 > said);
 }

@@ -6,17 +6,16 @@ mod list;
 mod renew;
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use microcache_store::disk::{Disk, DiskError, DiskSettings};
 use microcache_store::{Content, Entry, EntryId, LocalTier, PutOutcome, Tier, TierError};
+use microcache_testkit::{Folder, Process, eventually, noise};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime::{Builder, Runtime};
 
@@ -32,18 +31,21 @@ const ROLE: &str = "MICROCACHE_TEST_DISK";
 /// Directory of a test, with a runtime for background work.
 struct Place {
     directory: PathBuf,
-    is_ours: bool,
     runtime: Runtime,
+    _folder: Option<Folder>,
 }
 
 impl Place {
     fn new() -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("microcache-disk-{}-{number}", std::process::id());
-        let mut place = Self::at(std::env::temp_dir().join(name));
-        place.is_ours = true;
-        place
+        Self::of(Folder::absent())
+    }
+
+    fn of(folder: Folder) -> Self {
+        let directory = folder.path().to_owned();
+        Self {
+            _folder: Some(folder),
+            ..Self::at(directory)
+        }
     }
 
     /// Uses the directory of another test process.
@@ -51,8 +53,8 @@ impl Place {
         let runtime = Builder::new_current_thread().enable_all().build();
         Self {
             directory,
-            is_ours: false,
             runtime: runtime.expect("a runtime"),
+            _folder: None,
         }
     }
 
@@ -146,22 +148,13 @@ impl Place {
         directory.expect("a directory").count()
     }
 
-    /// Polls for a condition that is not signalled.
+    /// Polls for a condition that is not signalled. Work in the background goes on meanwhile.
     fn wait_until(&self, what: &str, mut is_true: impl FnMut() -> bool) {
-        let began = Instant::now();
-        while !is_true() {
-            assert!(began.elapsed() < LONG, "{what} never came true");
+        eventually(what, || {
             self.runtime
-                .block_on(async { tokio::time::sleep(Duration::from_millis(5)).await });
-        }
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        if self.is_ours {
-            let _ = fs::remove_dir_all(&self.directory);
-        }
+                .block_on(async { tokio::time::sleep(Duration::from_millis(1)).await });
+            is_true().then_some(())
+        });
     }
 }
 
@@ -169,21 +162,8 @@ fn id(key: &str) -> EntryId {
     EntryId::of(key.as_bytes())
 }
 
-/// Bytes that depend on their origin.
 fn body(seed: u64, len: usize) -> Bytes {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.to_le_bytes()
-    };
-    let mut bytes: Vec<u8> = std::iter::repeat_with(next)
-        .take(len / 8 + 1)
-        .flatten()
-        .collect();
-    bytes.truncate(len);
-    bytes.into()
+    noise(len, seed).into()
 }
 
 fn read_all(content: &Content) -> Bytes {
@@ -209,19 +189,12 @@ fn walk(directory: &Path, see: &mut impl FnMut(&Path, &fs::Metadata)) {
 }
 
 /// Runs this test in a child process.
-fn start_child(test: &str, directory: &Path, before: &str) -> Child {
+fn start_child(test: &str, directory: &Path, before: &str) -> Process {
     let this = std::env::current_exe().expect("a path");
-    Command::new("sh")
-        .args([
-            "-c",
-            &format!("{before} exec \"$0\" --exact \"$1\" --nocapture"),
-        ])
-        .arg(this)
-        .arg(test)
-        .env(ROLE, directory)
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("a process")
+    let script = format!("{before} exec \"$0\" --exact \"$1\" --nocapture");
+    let mut command = Command::new("sh");
+    command.args(["-c", &script]).arg(this).arg(test);
+    Process::start(command.env(ROLE, directory)).expect("a shell")
 }
 
 #[test]
@@ -900,13 +873,9 @@ fn a_full_disk_is_reported_and_used_again_when_there_is_room() {
     let place = Place::new();
     let test = "a_full_disk_is_reported_and_used_again_when_there_is_room";
     // In blocks of 512 or 1,024 bytes, less than is written.
-    let child = start_child(test, &place.directory, "trap '' XFSZ; ulimit -S -f 256;");
-    let output = child.wait_with_output().expect("an end");
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        output.status.success() && said.contains("it works again"),
-        "{said}"
-    );
+    let mut child = start_child(test, &place.directory, "trap '' XFSZ; ulimit -S -f 256;");
+    assert!(child.wait().success());
+    child.output_with("it works again");
 }
 
 fn meet_a_full_disk(place: &Place) {
@@ -956,11 +925,11 @@ fn killed_at_any_moment_it_never_has_a_torn_entry() {
     for round in 0..ROUNDS {
         let test = "killed_at_any_moment_it_never_has_a_torn_entry";
         let mut child = start_child(test, &place.directory, "");
-        let mut said = BufReader::new(child.stdout.take().expect("a pipe")).lines();
-        assert!(said.any(|line| line.is_ok_and(|line| line.contains("writing now"))));
-        std::thread::sleep(Duration::from_millis(round * 7 % 90));
-        child.kill().expect("a running process");
-        child.wait().expect("an end");
+        child.ready("its writes", |output| {
+            let writes = output.matches("written").count() as u64;
+            (writes > round * 7 % 90).then_some(())
+        });
+        child.kill();
         found += check_after_a_kill(&mut place);
     }
     assert!(
@@ -974,7 +943,6 @@ const KILLED_CAPACITY: u64 = 4 * MIB;
 
 fn write_until_killed(place: &Place) -> ! {
     let disk = place.open(place.settings(KILLED_CAPACITY));
-    println!("writing now");
     let start = u64::from(std::process::id()) << 32;
     for version in start.. {
         // The process id can be large enough for the products to wrap.
@@ -997,6 +965,7 @@ fn write_until_killed(place: &Place) -> ! {
                 _ => drop(disk.put(id(&key), entry, HOUR, None).await),
             }
         });
+        println!("written");
     }
     unreachable!("nobody writes for so long")
 }
@@ -1032,13 +1001,7 @@ fn check_after_a_kill(place: &mut Place) -> u64 {
 
 /// A file system without blocking reads, and the one used by most tests.
 fn places() -> [Place; 2] {
-    let mut in_memory = Place::at(PathBuf::from(format!(
-        "/dev/shm/microcache-disk-{}-{:?}",
-        std::process::id(),
-        std::thread::current().id()
-    )));
-    in_memory.is_ours = true;
-    [in_memory, Place::new()]
+    [Place::of(Folder::absent_in("/dev/shm")), Place::new()]
 }
 
 /// Returns whether files there are read without blocking; not on network file systems and FUSE.
@@ -1183,11 +1146,7 @@ fn what_the_disk_has_to_be_asked_for_is_not_at_hand() {
             assert!(is_at_hand());
         } else {
             // The non-blocking read starts read-ahead, which a fast disk may complete before it returns.
-            let deadline = Instant::now() + Duration::from_secs(20);
-            while is_at_hand() {
-                assert!(Instant::now() < deadline, "what must be read is at hand");
-                std::thread::sleep(Duration::from_millis(5));
-            }
+            eventually("a read that would block", || (!is_at_hand()).then_some(()));
         }
         let entry = place.get(&disk, "key").expect("there");
         assert_eq!(read_all(&entry.body), body(1, 9000));

@@ -171,21 +171,18 @@ fn killed_at_any_moment_a_renewal_leaves_one_of_the_heads() {
     place.start_runtime_anew();
     for round in 0..10 {
         let mut child = start_child(TEST, &place.directory, "");
-        let out = BufReader::new(child.stdout.take().expect("a pipe"));
-        let said = out
-            .lines()
-            .map_while(Result::ok)
-            .filter_map(|line| line.parse::<u64>().ok())
-            .find(|number| *number >= 3 + round);
-        child.kill().expect("it runs");
-        child.wait().expect("it ends");
+        let said = child.ready("some writes", |output| {
+            let mut numbers = output.lines().filter_map(|line| line.parse::<u64>().ok());
+            numbers.find(|number| *number >= 3 + round)
+        });
+        child.kill();
         let disk = place.open_when_free(&settings);
         let head = place.head_of(&disk, "key", &contents);
         let head = std::str::from_utf8(&head).unwrap();
         let (number, padding) = head.split_once(' ').expect("a number");
         let number: u64 = number.parse().unwrap();
         assert_eq!(padding.len(), number as usize % 7 * 3000);
-        assert!(number >= said.expect("it wrote some"));
+        assert!(number >= said);
         drop(disk);
         place.start_runtime_anew();
     }

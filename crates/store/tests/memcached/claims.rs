@@ -3,13 +3,13 @@
 use std::time::{Duration, Instant};
 
 use microcache_store::{Claim, GetOutcome, PutOutcome, SharedTier, Tier};
+use microcache_testkit::{TierServer, eventually_async};
 
-use crate::node::Node;
-use crate::pool::{HOLD, LONG, Pool, entry, eventually, found, id, is_missing, mine, patient};
+use crate::pool::{HOLD, LONG, Pool, entry, found, id, is_missing, mine, patient};
 
 #[tokio::test]
 async fn of_all_who_find_nothing_one_brings_it() {
-    let nodes = [Node::start(), Node::start(), Node::start()];
+    let nodes = [(); 3].map(|()| TierServer::memcached());
     let pools = [(); 4].map(|()| Pool::new(&nodes, patient()));
     for number in 0..50 {
         let id = id(number);
@@ -41,7 +41,7 @@ async fn of_all_who_find_nothing_one_brings_it() {
 
 #[tokio::test]
 async fn of_all_who_find_it_stale_one_renews_it() {
-    let node = Node::start();
+    let node = TierServer::memcached();
     let (one, other) = (Pool::new([&node], patient()), Pool::new([&node], patient()));
     let id = id(1);
     one.put(id, entry(b"head", b"old"), LONG, None)
@@ -68,7 +68,7 @@ async fn of_all_who_find_it_stale_one_renews_it() {
         }
         // The lock is deleted before the response is evaluated.
         let lock = format!("mc1:{id}:r");
-        eventually("the lock is gone", || !node.has(&lock)).await;
+        eventually_async("the lock is gone", async || !node.has(&lock)).await;
     }
     assert_eq!(
         found(one.get(id).await),
@@ -78,7 +78,7 @@ async fn of_all_who_find_it_stale_one_renews_it() {
 
 #[tokio::test]
 async fn a_purge_after_the_claim_wins() {
-    let nodes = [Node::start(), Node::start()];
+    let nodes = [(); 2].map(|()| TierServer::memcached());
     let (filler, purger) = (Pool::new(&nodes, patient()), Pool::new(&nodes, patient()));
     for large in [false, true] {
         let body = vec![1; if large { 2_000_000 } else { 10 }];
@@ -118,7 +118,7 @@ async fn a_purge_after_the_claim_wins() {
 
 #[tokio::test]
 async fn a_claim_that_is_given_back_is_free() {
-    let node = Node::start();
+    let node = TierServer::memcached();
     let pool = Pool::new([&node], patient());
     let id = id(1);
     let token = mine(pool.get_or_claim(id, HOLD).await);
@@ -153,7 +153,7 @@ async fn a_claim_that_is_given_back_is_free() {
 
 #[tokio::test]
 async fn the_claim_of_a_winner_that_died_runs_out() {
-    let node = Node::start();
+    let node = TierServer::memcached();
     let pool = Pool::new([&node], patient());
     let (fill, renewal) = (id(1), id(2));
     pool.put(renewal, entry(b"head", b"body"), LONG, None)
@@ -197,7 +197,7 @@ async fn the_claim_of_a_winner_that_died_runs_out() {
 
 #[tokio::test]
 async fn a_claim_lasts_no_longer_than_ours_do() {
-    let node = Node::start();
+    let node = TierServer::memcached();
     let pool = Pool::new([&node], patient());
     let (record, lock) = (format!("mc1:{}", id(1)), format!("mc1:{}:r", id(1)));
     let left = |key: &str| {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use microcache_store::{LogPage, SharedTier, TierError, has_read};
+use microcache_testkit::TierServer;
 
-use crate::node::Node;
 use crate::pool::{Pool, patient, quick};
 use crate::shared_log::{
     BEGINNING, append, is_read_in_order, is_read_page_by_page, last, read, texts,
@@ -26,21 +26,21 @@ async fn read_at(pool: &Pool, copy: usize, after: u64) -> LogPage {
 
 #[tokio::test]
 async fn what_one_appends_the_other_reads_in_order() {
-    let nodes = [Node::start(), Node::start()];
+    let nodes = [(); 2].map(|()| TierServer::memcached());
     let [one, other] = [(); 2].map(|()| Pool::new(&nodes, patient()));
     is_read_in_order(&*one, &*other).await;
 }
 
 #[tokio::test]
 async fn a_long_log_is_read_page_by_page() {
-    let node = Node::start();
+    let node = TierServer::memcached();
     let pool = Pool::new([&node], patient());
     is_read_page_by_page(&*pool).await;
 }
 
 #[tokio::test]
 async fn a_log_that_was_lost_says_so() {
-    let mut node = Node::start();
+    let mut node = TierServer::memcached();
     let pool = Pool::new([&node], quick());
     append(&*pool, &["a"]).await;
     let before = last(&read(&*pool, 0).await);
@@ -60,7 +60,7 @@ async fn a_log_that_was_lost_says_so() {
 
 #[tokio::test]
 async fn a_record_that_was_lost_says_so() {
-    let node = Node::start();
+    let node = TierServer::memcached();
     let pool = Pool::new([&node], patient());
     append(&*pool, &["a", "b", "c"]).await;
     let end = last(&read(&*pool, 0).await);
@@ -72,7 +72,7 @@ async fn a_record_that_was_lost_says_so() {
 
 #[tokio::test]
 async fn a_writer_that_dies_before_it_has_written_keeps_nobody_from_reading() {
-    let node = Node::start();
+    let node = TierServer::memcached();
     let pool = Pool::new([&node], patient());
     append(&*pool, &["a"]).await;
     let end = last(&read(&*pool, 0).await);
@@ -97,7 +97,7 @@ async fn a_writer_that_dies_before_it_has_written_keeps_nobody_from_reading() {
 
 #[tokio::test]
 async fn a_log_that_begins_anew_is_another_one() {
-    let node = Node::start();
+    let node = TierServer::memcached();
     let pool = Pool::new([&node], patient());
     append(&*pool, &["a"]).await;
     let before = last(&read(&*pool, 0).await);
@@ -111,7 +111,7 @@ async fn a_log_that_begins_anew_is_another_one() {
 
 #[tokio::test]
 async fn a_counter_that_cannot_be_read_is_a_lost_log() {
-    let node = Node::start();
+    let node = TierServer::memcached();
     let pool = Pool::new([&node], patient());
     for odd in ["text", "7", "18446744073709551616", ""] {
         append(&*pool, &["a"]).await;
@@ -142,14 +142,14 @@ async fn a_counter_that_cannot_be_read_is_a_lost_log() {
 
 #[tokio::test]
 async fn there_are_two_copies_on_two_servers_wherever_those_stand_in_the_list() {
-    let nodes = [(); 4].map(|()| Node::start());
+    let nodes = [(); 4].map(|()| TierServer::memcached());
     let pool = Pool::new(&nodes, patient());
     assert_eq!(pool.log_copies(), 2);
     append(&*pool, &["a"]).await;
     append_at(&pool, 1, &["b"]).await;
     let holders = |name: &str| {
         let have = nodes.iter().filter(|node| node.has(name));
-        have.map(Node::port).collect::<Vec<_>>()
+        have.map(TierServer::port).collect::<Vec<_>>()
     };
     let [first, second] = ["mcl1", "mcl1b"].map(holders);
     assert_eq!((first.len(), second.len()), (1, 1));
@@ -165,7 +165,7 @@ async fn there_are_two_copies_on_two_servers_wherever_those_stand_in_the_list() 
 #[tokio::test]
 async fn a_copy_does_not_miss_what_happens_to_the_other() {
     for lost in [0, 1] {
-        let mut nodes = [(); 3].map(|()| Node::start());
+        let mut nodes = [(); 3].map(|()| TierServer::memcached());
         let pool = Pool::new(&nodes, quick());
         for copy in [0, 1] {
             append_at(&pool, copy, &["a"]).await;
@@ -192,7 +192,7 @@ async fn a_copy_does_not_miss_what_happens_to_the_other() {
 
 #[tokio::test]
 async fn all_look_in_the_same_place_even_if_it_is_lost() {
-    let mut nodes = [Node::start(), Node::start(), Node::start()];
+    let mut nodes = [(); 3].map(|()| TierServer::memcached());
     let pool = Pool::new(&nodes, quick());
     append(&*pool, &["a"]).await;
     let holder = nodes.iter().position(|node| node.has("mcl1"));

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use microcache_store::memcached::{LostServerPolicy, MemcachedSettings};
 use microcache_store::{Claim, GetOutcome, PutOutcome, SharedTier, Tier, TierError};
+use microcache_testkit::{TierServer, eventually_async};
 
-use crate::node::Node;
-use crate::pool::{HOLD, LONG, Pool, entry, eventually, found, id, is_missing, mine, quick};
+use crate::pool::{HOLD, LONG, Pool, entry, found, id, is_missing, mine, quick};
 
 #[tokio::test]
 async fn a_killed_server_costs_its_keys_and_returns() {
     const KEYS: usize = 400;
-    let mut nodes = [Node::start(), Node::start(), Node::start(), Node::start()];
+    let mut nodes = [(); 4].map(|()| TierServer::memcached());
     let pool = Pool::new(&nodes, quick());
     for number in 0..KEYS {
         let stored = pool.put(id(number), entry(b"h", b"b"), LONG, None).await;
@@ -29,7 +29,7 @@ async fn a_killed_server_costs_its_keys_and_returns() {
         }
     }
     assert!(hits >= KEYS / 2, "{hits} of {KEYS}");
-    eventually("the server is missed", || pool.stats().degraded.len() == 1).await;
+    eventually_async("the server is missed", async || pool.stats().degraded.len() == 1).await;
     let line = &pool.stats().degraded[0];
     assert!(
         line.starts_with(&format!("127.0.0.1:{}: ", nodes[2].port())),
@@ -43,7 +43,7 @@ async fn a_killed_server_costs_its_keys_and_returns() {
         assert!(found(pool.get(id(number)).await).is_some());
     }
     nodes[2].restart();
-    eventually("the server is back", || pool.stats().degraded.is_empty()).await;
+    eventually_async("the server is back", async || pool.stats().degraded.is_empty()).await;
     let mut hits = 0;
     for number in 0..KEYS {
         hits += usize::from(found(pool.get(id(number)).await).is_some());
@@ -56,14 +56,14 @@ async fn a_killed_server_costs_its_keys_and_returns() {
 
 #[tokio::test]
 async fn keys_of_a_lost_server_can_stay_misses() {
-    let mut nodes = [Node::start(), Node::start()];
+    let mut nodes = [(); 2].map(|()| TierServer::memcached());
     let settings = MemcachedSettings {
         when_lost: LostServerPolicy::Miss,
         ..quick()
     };
     let pool = Pool::new(&nodes, settings);
     nodes[0].kill();
-    eventually("the server is missed", || pool.stats().degraded.len() == 1).await;
+    eventually_async("the server is missed", async || pool.stats().degraded.len() == 1).await;
     let mut down = 0;
     for number in 0..100 {
         match pool.put(id(number), entry(b"h", b"b"), LONG, None).await {
@@ -77,12 +77,12 @@ async fn keys_of_a_lost_server_can_stay_misses() {
 
 #[tokio::test]
 async fn a_server_that_hangs_is_left_out_after_its_deadline() {
-    let node = Node::start();
+    let node = TierServer::memcached();
     let pool = Pool::new([&node], quick());
     pool.put(id(1), entry(b"head", b"body"), LONG, None)
         .await
         .unwrap();
-    node.stop();
+    node.freeze();
     let mut late = 0;
     loop {
         match pool.get(id(1)).await {
@@ -95,8 +95,8 @@ async fn a_server_that_hangs_is_left_out_after_its_deadline() {
     }
     assert!(late >= 1);
     assert_eq!(pool.stats().degraded.len(), 1);
-    node.resume();
-    eventually("the server is back", || pool.stats().degraded.is_empty()).await;
+    node.thaw();
+    eventually_async("the server is back", async || pool.stats().degraded.is_empty()).await;
     assert!(
         found(pool.get(id(1)).await).is_some(),
         "it had not forgotten"
@@ -106,7 +106,7 @@ async fn a_server_that_hangs_is_left_out_after_its_deadline() {
 /// A hanging server reads pending requests when it resumes, long after the caller has given up.
 #[tokio::test]
 async fn a_claim_that_was_given_too_late_is_not_waited_for() {
-    let node = Node::start();
+    let node = TierServer::memcached();
     let patient_with_failures = MemcachedSettings {
         failures: 100,
         ..quick()
@@ -114,11 +114,11 @@ async fn a_claim_that_was_given_too_late_is_not_waited_for() {
     let pool = Pool::new([&node], patient_with_failures);
     let stored = pool.put(id(2), entry(b"h", b"b"), LONG, None).await;
     assert_eq!(stored, Ok(PutOutcome::Stored));
-    node.stop();
+    node.freeze();
     assert!(pool.get_or_claim(id(1), HOLD).await.is_err());
     assert!(pool.claim(id(2), HOLD).await.is_err());
-    node.resume();
-    eventually("the server is back", || pool.stats().degraded.is_empty()).await;
+    node.thaw();
+    eventually_async("the server is back", async || pool.stats().degraded.is_empty()).await;
     let got = pool.get_or_claim(id(1), HOLD).await;
     assert!(
         matches!(got, Ok(GetOutcome::Missing(Claim::Granted(_)))),
@@ -133,12 +133,12 @@ async fn a_claim_that_was_given_too_late_is_not_waited_for() {
 /// A server is lost while a fill that it granted is in progress, and another one takes its place.
 #[tokio::test]
 async fn a_claim_on_a_server_that_was_lost_meanwhile_is_given_back() {
-    let nodes = [Node::start(), Node::start()];
+    let nodes = [(); 2].map(|()| TierServer::memcached());
     let pool = Pool::new(&nodes, quick());
     let claimed = id(1);
     let token = mine(pool.get_or_claim(claimed, HOLD).await);
     let look = format!("mg mc1:{claimed}\r\n");
-    let has_it = |node: &&Node| node.command(&look).starts_with(b"HD");
+    let has_it = |node: &&TierServer| node.command(&look).starts_with(b"HD");
     let giver = nodes.iter().find(has_it).expect("it is there");
     giver.stop();
     for number in 2.. {
@@ -156,26 +156,26 @@ async fn a_claim_on_a_server_that_was_lost_meanwhile_is_given_back() {
         "it is another server's now"
     );
     giver.resume();
-    eventually("the server is back", || pool.stats().degraded.is_empty()).await;
+    eventually_async("the server is back", async || pool.stats().degraded.is_empty()).await;
     mine(pool.get_or_claim(claimed, HOLD).await);
 }
 
 #[tokio::test]
 async fn a_removal_that_a_server_missed_comes_before_everything_else() {
-    let nodes = [Node::start(), Node::start()];
+    let nodes = [(); 2].map(|()| TierServer::memcached());
     let pool = Pool::new(&nodes, quick());
     for number in 0..40 {
         pool.put(id(number), entry(b"head", b"body"), LONG, None)
             .await
             .unwrap();
     }
-    nodes[0].stop();
+    nodes[0].freeze();
     for number in 0..20 {
         assert_eq!(pool.remove(id(number)).await, Ok(()));
     }
     assert!(!pool.stats().degraded.is_empty(), "it owes a confirmation");
-    nodes[0].resume();
-    eventually("the server is back", || pool.stats().degraded.is_empty()).await;
+    nodes[0].thaw();
+    eventually_async("the server is back", async || pool.stats().degraded.is_empty()).await;
     for number in 0..20 {
         assert!(
             is_missing(&pool.get(id(number)).await),
@@ -189,7 +189,7 @@ async fn a_removal_that_a_server_missed_comes_before_everything_else() {
 
 #[tokio::test]
 async fn a_server_that_missed_too_much_has_to_be_restarted() {
-    let mut node = Node::start();
+    let mut node = TierServer::memcached();
     let settings = MemcachedSettings {
         max_missed_removals: 5,
         ..quick()
@@ -198,13 +198,13 @@ async fn a_server_that_missed_too_much_has_to_be_restarted() {
     pool.put(id(1), entry(b"head", b"body"), LONG, None)
         .await
         .unwrap();
-    eventually("it was looked at", || pool.stats().entries.is_some()).await;
-    node.stop();
+    eventually_async("it was looked at", async || pool.stats().entries.is_some()).await;
+    node.freeze();
     for number in 0..6 {
         pool.remove(id(number)).await.unwrap();
     }
-    node.resume();
-    eventually("it is known to be useless", || {
+    node.thaw();
+    eventually_async("it is known to be useless", async || {
         let degraded = pool.stats().degraded;
         degraded
             .iter()
@@ -216,18 +216,18 @@ async fn a_server_that_missed_too_much_has_to_be_restarted() {
     // Uptime starts at two seconds, and only a start that is certainly later than the last removal counts.
     tokio::time::sleep(Duration::from_secs(4)).await;
     node.restart();
-    eventually("the server is back", || pool.stats().degraded.is_empty()).await;
+    eventually_async("the server is back", async || pool.stats().degraded.is_empty()).await;
     assert!(is_missing(&pool.get(id(1)).await));
 }
 
 #[tokio::test]
 async fn a_server_that_is_not_there_at_the_start_is_awaited() {
-    let mut node = Node::start();
+    let mut node = TierServer::memcached();
     node.kill();
     let pool = Pool::new([&node], quick());
-    eventually("the server is missed", || pool.stats().degraded.len() == 1).await;
+    eventually_async("the server is missed", async || pool.stats().degraded.len() == 1).await;
     assert_eq!(pool.get(id(1)).await.err(), Some(TierError::Down));
     node.restart();
-    eventually("the server is there", || pool.stats().degraded.is_empty()).await;
+    eventually_async("the server is there", async || pool.stats().degraded.is_empty()).await;
     mine(pool.get_or_claim(id(1), HOLD).await);
 }

@@ -4,7 +4,6 @@ mod claims;
 mod fake;
 mod log;
 mod lost;
-mod node;
 mod pool;
 mod records;
 mod renew;

@@ -3,13 +3,13 @@
 use std::ops::Deref;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use microcache_store::memcached::ServerAddress;
 use microcache_store::{Memcached, MemcachedSettings, TierError};
+use microcache_testkit::TierServer;
 use tokio::sync::oneshot;
 
-use crate::node::Node;
 use crate::shared_records::Looked;
 pub(crate) use crate::shared_records::{entry, id, mine};
 
@@ -35,6 +35,10 @@ pub(crate) fn quick() -> MemcachedSettings {
     }
 }
 
+pub(crate) fn address_of(node: &TierServer) -> ServerAddress {
+    node.address().parse().expect("an address")
+}
+
 pub(crate) struct Pool {
     memcached: Option<Arc<Memcached>>,
     stop: Option<oneshot::Sender<()>>,
@@ -43,10 +47,10 @@ pub(crate) struct Pool {
 
 impl Pool {
     pub(crate) fn new<'a>(
-        nodes: impl IntoIterator<Item = &'a Node>,
+        nodes: impl IntoIterator<Item = &'a TierServer>,
         settings: MemcachedSettings,
     ) -> Self {
-        let addresses = nodes.into_iter().map(Node::address);
+        let addresses = nodes.into_iter().map(address_of);
         Self::at(addresses.collect(), settings)
     }
 
@@ -95,13 +99,4 @@ pub(crate) fn found(got: Result<impl Looked, TierError>) -> Option<(Vec<u8>, Vec
 
 pub(crate) fn is_missing(got: &Result<impl Looked, TierError>) -> bool {
     matches!(got, Ok(got) if got.entry().is_none())
-}
-
-/// Polls for a condition that is not signalled.
-pub(crate) async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < Duration::from_mins(1), "never: {what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
 }

@@ -9,13 +9,13 @@ use microcache_store::encoding::checksum;
 use microcache_store::memcached::MemcachedSettings;
 use microcache_store::memcached::value::{self, ItemValue, Manifest};
 use microcache_store::{Content, Entry, FileBody, PutOutcome, SharedTier, Tier, TierError};
+use microcache_testkit::{Folder, TierKind, TierServer};
 
-use crate::node::Node;
 use crate::pool::{HOLD, LONG, Pool, entry, found, id, is_missing, mine, patient};
 
 #[tokio::test]
 async fn what_is_kept_is_found_until_it_is_removed() {
-    let nodes = [Node::start(), Node::start(), Node::start()];
+    let nodes = [(); 3].map(|()| TierServer::memcached());
     let pool = Pool::new(&nodes, patient());
     assert_eq!(pool.name(), "memcached");
     for (number, (head, body)) in [
@@ -44,7 +44,7 @@ async fn what_is_kept_is_found_until_it_is_removed() {
 
 #[tokio::test]
 async fn bodies_of_any_size_come_back_as_they_were() {
-    let nodes = [Node::start(), Node::start()];
+    let nodes = [(); 2].map(|()| TierServer::memcached());
     let pool = Pool::new(&nodes, patient());
     let limit = MemcachedSettings::default().max_object as usize;
     for length in [
@@ -69,13 +69,12 @@ async fn bodies_of_any_size_come_back_as_they_were() {
 /// Body in a file of another tier.
 #[tokio::test]
 async fn a_body_in_a_file_is_kept_too() {
-    let node = Node::start();
+    let node = TierServer::memcached();
     let pool = Pool::new([&node], patient());
     let body: Vec<u8> = (0..1_500_000_u32).map(|n| (n % 251) as u8).collect();
-    let path = std::env::temp_dir().join(format!("microcache-memcached-{}", std::process::id()));
-    std::fs::write(&path, [b"before", &body[..]].concat()).unwrap();
+    let folder = Folder::new();
+    let path = folder.write("body", [b"before", &body[..]].concat());
     let file = File::open(&path).unwrap();
-    std::fs::remove_file(&path).unwrap();
     let sums = body.chunks(BLOCK as usize).map(checksum).collect();
     let file = FileBody::new(file, 6, body.len() as u64, sums).unwrap();
     let in_file = Entry {
@@ -90,7 +89,7 @@ async fn a_body_in_a_file_is_kept_too() {
 /// A server with a smaller item limit rejects the record and stays in service.
 #[tokio::test]
 async fn what_a_server_finds_too_large_is_refused() {
-    let node = Node::start_with(&["-I", "64k", "-o", "slab_chunk_max=32768"]);
+    let node = TierServer::start_with(TierKind::Memcached, &["-I", "64k", "-o", "slab_chunk_max=32768"]);
     let pool = Pool::new([&node], patient());
     for length in [100_000, 3_000_000] {
         let stored = pool
@@ -105,7 +104,7 @@ async fn what_a_server_finds_too_large_is_refused() {
 
 #[tokio::test]
 async fn a_missing_or_foreign_piece_is_a_miss() {
-    let node = Node::start();
+    let node = TierServer::memcached();
     let pool = Pool::new([&node], patient());
     let body: Vec<u8> = (0..2_500_000_u32).map(|n| (n % 251) as u8).collect();
     let id = id(1);
@@ -115,7 +114,7 @@ async fn a_missing_or_foreign_piece_is_a_miss() {
             .unwrap();
         let item = node.value(&format!("mc1:{id}"));
         let Some(ItemValue::Manifest(Manifest { generation, .. })) =
-            ItemValue::decode(&item, u64::MAX)
+            ItemValue::decode(&item.into(), u64::MAX)
         else {
             panic!("not in pieces");
         };
@@ -133,7 +132,7 @@ async fn a_missing_or_foreign_piece_is_a_miss() {
 
 #[tokio::test]
 async fn hostile_contents_are_removed() {
-    let node = Node::start_with(&["-I", "4m"]);
+    let node = TierServer::start_with(TierKind::Memcached, &["-I", "4m"]);
     let pool = Pool::new([&node], patient());
     let lies = Manifest {
         head: Bytes::from_static(b"head"),

@@ -5,9 +5,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use microcache_store::memcached::value::{ItemValue, Manifest};
 use microcache_store::{Claim, EntryId, PutOutcome, SharedTier, Tier, Token};
+use microcache_testkit::{TierServer, eventually_async};
 
-use crate::node::Node;
-use crate::pool::{HOLD, LONG, Pool, entry, eventually, found, id, is_missing, patient};
+use crate::pool::{HOLD, LONG, Pool, entry, found, id, is_missing, patient};
 
 const SOON: Duration = Duration::from_mins(1);
 
@@ -38,9 +38,9 @@ async fn claim(pool: &Pool, id: EntryId) -> Token {
 }
 
 /// Items of a record in pieces.
-fn items(node: &Node, id: EntryId) -> Vec<String> {
+fn items(node: &TierServer, id: EntryId) -> Vec<String> {
     let record = format!("mc1:{id}");
-    let value = ItemValue::decode(&node.value(&record), u64::MAX);
+    let value = ItemValue::decode(&node.value(&record).into(), u64::MAX);
     let Some(ItemValue::Manifest(Manifest {
         generation, sums, ..
     })) = value
@@ -54,7 +54,7 @@ fn items(node: &Node, id: EntryId) -> Vec<String> {
 }
 
 /// Remaining lifetime of an item, in seconds.
-fn left(node: &Node, item: &str) -> u64 {
+fn left(node: &TierServer, item: &str) -> u64 {
     let answer = String::from_utf8(node.command(&format!("mg {item} t\r\n"))).expect("text");
     let seconds = answer.trim_end().strip_prefix("HD t");
     seconds.expect("it is there").parse().expect("a number")
@@ -62,7 +62,7 @@ fn left(node: &Node, item: &str) -> u64 {
 
 #[tokio::test]
 async fn a_body_in_pieces_stays_and_has_another_head_for_longer() {
-    let node = Node::start();
+    let node = TierServer::memcached();
     let pool = Pool::new([&node], patient());
     let (id, body) = (id(1), large());
     let stored = pool.put(id, entry(b"head 0", &body), SOON, None).await;
@@ -75,7 +75,7 @@ async fn a_body_in_pieces_stays_and_has_another_head_for_longer() {
             PutOutcome::Stored
         );
         let lock = format!("mc1:{id}:r");
-        eventually("the lock is gone", || !node.has(&lock)).await;
+        eventually_async("the lock is gone", async || !node.has(&lock)).await;
         assert_eq!(pool.head(id).await, Ok(Some(Bytes::from(to))));
         let expected = Some((to.as_bytes().to_vec(), body.clone()));
         assert!(found(pool.get(id).await) == expected);
@@ -88,7 +88,7 @@ async fn a_body_in_pieces_stays_and_has_another_head_for_longer() {
 
 #[tokio::test]
 async fn a_small_record_has_another_head() {
-    let node = Node::start();
+    let node = TierServer::memcached();
     let pool = Pool::new([&node], patient());
     for body in [&b""[..], b"body"] {
         pool.put(id(1), entry(b"head", body), SOON, None)
@@ -106,7 +106,7 @@ async fn a_small_record_has_another_head() {
 
 #[tokio::test]
 async fn what_came_or_went_meanwhile_is_left_as_it_is() {
-    let node = Node::start();
+    let node = TierServer::memcached();
     let pool = Pool::new([&node], patient());
     let superseded = PutOutcome::Superseded;
     for body in [b"body".to_vec(), large()] {
@@ -129,7 +129,7 @@ async fn what_came_or_went_meanwhile_is_left_as_it_is() {
 
 #[tokio::test]
 async fn where_a_piece_is_gone_the_whole_is_stored_again() {
-    let node = Node::start();
+    let node = TierServer::memcached();
     let pool = Pool::new([&node], patient());
     let (id, body) = (id(1), large());
     pool.put(id, entry(b"head", &body), LONG, None)

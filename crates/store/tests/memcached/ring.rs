@@ -7,23 +7,23 @@ use std::process::{Command, Stdio};
 use microcache_store::memcached::{ApplicationPages, MemcachedSettings, ServerAddress, value};
 use microcache_store::tier::ApplicationPage;
 use microcache_store::{SharedTier, Tier};
+use microcache_testkit::TierServer;
 
-use crate::node::Node;
-use crate::pool::{LONG, Pool, entry, id, patient};
+use crate::pool::{LONG, Pool, address_of, entry, id, patient};
 
 /// Weighted libmemcached through its Python client: each side finds the items of the other, including pages
 /// for nginx's memcached module.
 #[tokio::test]
 async fn other_clients_use_the_same_ring() {
     const KEYS: usize = 200;
-    let nodes = [Node::start(), Node::start(), Node::start(), Node::start()];
+    let nodes = [(); 4].map(|()| TierServer::memcached());
     for weights in [[1, 1, 1, 1], [600, 300, 200, 1000]] {
         let addresses: Vec<ServerAddress> = nodes
             .iter()
             .zip(weights)
             .map(|(node, weight)| ServerAddress {
                 weight,
-                ..node.address()
+                ..address_of(node)
             })
             .collect();
         let settings = MemcachedSettings {

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use microcache_store::memcached::{MemcachedSettings, ServerAddress};
 use microcache_store::{Tier, TierError};
+use microcache_testkit::eventually_async;
 
 use crate::fake::Fake;
-use crate::pool::{LONG, Pool, entry, eventually, found, id, patient, quick};
+use crate::pool::{LONG, Pool, entry, found, id, patient, quick};
 
 #[tokio::test]
 async fn what_is_no_memcached_is_told_in_one_line() {
@@ -26,7 +27,7 @@ async fn what_is_no_memcached_is_told_in_one_line() {
         (unresolvable, "no-such-host.invalid:11211: "),
     ] {
         let pool = Pool::at(vec![address], quick());
-        eventually("it is left out", || pool.stats().degraded.len() == 1).await;
+        eventually_async("it is left out", async || pool.stats().degraded.len() == 1).await;
         let line = pool.stats().degraded.remove(0);
         assert!(line.contains(says) && !line.contains('\n'), "{line}");
         assert_eq!(pool.get(id(1)).await.err(), Some(TierError::Down));

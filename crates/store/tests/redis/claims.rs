@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use microcache_store::{Claim, GetOutcome, PutOutcome, SharedTier, Tier, Token};
+use microcache_testkit::eventually_async;
 use tokio::task::JoinSet;
 
-use crate::{HOUR, ask, body, eventually, id, pair, put, settings, start, win};
+use crate::{HOUR, ask, body, id, pair, put, settings, start, win};
 
 #[tokio::test]
 async fn of_many_callers_in_several_processes_one_wins() {
     let (server, one) = pair().await;
-    let two = start(settings(&server.url())).await;
+    let two = start(settings(&server.address())).await;
     for round in 0..20 {
         let mut callers = JoinSet::new();
         for number in 0..32 {
@@ -28,7 +29,7 @@ async fn of_many_callers_in_several_processes_one_wins() {
 #[tokio::test]
 async fn the_winner_stores_and_the_others_find() {
     let (server, one) = pair().await;
-    let two = start(settings(&server.url())).await;
+    let two = start(settings(&server.address())).await;
     let token = win(&one, id(1)).await;
     assert_eq!(ask(&two, id(1), HOUR).await, Claim::HeldElsewhere);
     assert_eq!(
@@ -53,7 +54,7 @@ async fn who_only_reads_claims_nothing() {
 #[tokio::test]
 async fn a_removal_between_claim_and_store_wins() {
     let (server, one) = pair().await;
-    let two = start(settings(&server.url())).await;
+    let two = start(settings(&server.address())).await;
     let token = win(&one, id(1)).await;
     two.remove(id(1)).await.unwrap();
     assert_eq!(
@@ -77,12 +78,12 @@ async fn a_removal_between_claim_and_store_wins() {
 #[tokio::test]
 async fn a_winner_that_dies_is_followed_by_another() {
     let (server, one) = pair().await;
-    let two = start(settings(&server.url())).await;
+    let two = start(settings(&server.address())).await;
     let hold = Duration::from_millis(200);
     let Claim::Granted(token) = ask(&one, id(1), hold).await else {
         panic!("nobody else was there");
     };
-    eventually("the claim runs out", async || {
+    eventually_async("the claim runs out", async || {
         matches!(ask(&two, id(1), HOUR).await, Claim::Granted(_))
     })
     .await;
@@ -155,7 +156,7 @@ async fn a_claim_lasts_no_longer_than_ours_do() {
         for forged in ["7", "7 EX 1000000", "7 PX 9000000000000"] {
             let () = server.say(&format!("SET {key} {forged}"));
             assert_eq!(claim(hold).await, Claim::HeldElsewhere, "{forged}");
-            eventually("the claim ends", async || {
+            eventually_async("the claim ends", async || {
                 claim(hold).await != Claim::HeldElsewhere
             })
             .await;
@@ -164,7 +165,7 @@ async fn a_claim_lasts_no_longer_than_ours_do() {
         // A list is no claim of this tier either.
         let () = server.say(&format!("RPUSH {key} 7"));
         assert_eq!(claim(hold).await, Claim::HeldElsewhere);
-        eventually("the list ends", async || {
+        eventually_async("the list ends", async || {
             claim(hold).await != Claim::HeldElsewhere
         })
         .await;

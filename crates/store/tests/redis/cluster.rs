@@ -6,10 +6,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use microcache_store::redis::{DedicatedConnection, Redis, RedisSettings, Script};
 use microcache_store::{EntryId, PutOutcome, SharedTier, Tier, TierError};
+use microcache_testkit::{PATIENCE, eventually_async, free_port};
 use redis::Value;
 
-use crate::server::{Server, free_port};
-use crate::{HOUR, PATIENCE, body, eventually, id, in_service, put, settings, start, win};
+use crate::server::Server;
+use crate::{HOUR, body, id, in_service, put, settings, start, win};
 
 const SLOTS: u16 = 16384;
 
@@ -25,10 +26,10 @@ async fn masters() -> Vec<Server> {
     for (other, bus) in &servers {
         let () = servers[0]
             .0
-            .say(&format!("CLUSTER MEET 127.0.0.1 {} {bus}", other.port));
+            .say(&format!("CLUSTER MEET 127.0.0.1 {} {bus}", other.port()));
     }
     let servers: Vec<Server> = servers.into_iter().map(|(server, _)| server).collect();
-    eventually("a cluster", async || {
+    eventually_async("a cluster", async || {
         servers.iter().all(|server| {
             let info: String = server.say("CLUSTER INFO");
             info.contains("cluster_state:ok") && info.contains("cluster_slots_assigned:16384")
@@ -53,7 +54,7 @@ fn member() -> (Server, u16) {
 
 fn of(servers: &[Server]) -> RedisSettings {
     RedisSettings {
-        urls: servers.iter().map(Server::url).collect(),
+        urls: servers.iter().map(|server| server.address()).collect(),
         cluster: true,
         ..settings("")
     }
@@ -142,7 +143,7 @@ async fn a_stopped_server_is_left_alone_and_comes_back() {
     };
     let redis = start(impatient).await;
     in_service(&redis).await;
-    eventually("all stored", async || {
+    eventually_async("all stored", async || {
         for number in 0..60 {
             let _ = redis
                 .put(id(number), crate::entry("head", "body"), HOUR, None)
@@ -157,15 +158,15 @@ async fn a_stopped_server_is_left_alone_and_comes_back() {
     .await;
     let stopped = on(&servers[2], 60);
     servers[2].freeze();
-    eventually("out of service", async || {
+    eventually_async("out of service", async || {
         matches!(redis.get(stopped[0]).await, Err(TierError::Down))
     })
     .await;
     assert!(redis.remove(stopped[1]).await.is_err());
     servers[2].thaw();
     in_service(&redis).await;
-    eventually("in service", async || redis.get(stopped[0]).await.is_ok()).await;
-    eventually("removed", async || {
+    eventually_async("in service", async || redis.get(stopped[0]).await.is_ok()).await;
+    eventually_async("removed", async || {
         !on(&servers[2], 60).contains(&stopped[1])
     })
     .await;
@@ -184,7 +185,7 @@ async fn slots_that_move_are_followed() {
     for server in [to].into_iter().chain(&servers) {
         let _: Value = server.say(&format!("CLUSTER SETSLOT {slot} NODE {name}"));
     }
-    eventually("stored at the new place", async || {
+    eventually_async("stored at the new place", async || {
         redis
             .put(id(1), crate::entry("head", "body"), HOUR, None)
             .await
@@ -200,7 +201,7 @@ async fn slots_that_move_are_followed() {
 async fn keys_that_are_being_moved_are_found() {
     let servers = masters().await;
     let (new, bus) = member();
-    let () = servers[0].say(&format!("CLUSTER MEET 127.0.0.1 {} {bus}", new.port));
+    let () = servers[0].say(&format!("CLUSTER MEET 127.0.0.1 {} {bus}", new.port()));
     let line = DedicatedConnection::start(of(&servers), b"moved")
         .await
         .expect("a line");
@@ -208,12 +209,12 @@ async fn keys_that_are_being_moved_are_found() {
     let count = Script::new("redis.call('INCR', KEYS[1]) return redis.call('INCR', KEYS[2])");
     let keys = [one.clone(), other.clone()];
     let counted = async || line.call(&count, &keys, &[] as &[&str], PATIENCE).await;
-    eventually("the line", async || counted().await.is_ok()).await;
+    eventually_async("the line", async || counted().await.is_ok()).await;
     let before: i64 = servers_with(&servers, &other).1;
     let slot: u16 = new.say(&format!("CLUSTER KEYSLOT {one}"));
     let (from, _) = servers_with(&servers, &other);
     let (source, target): (String, String) = (from.say("CLUSTER MYID"), new.say("CLUSTER MYID"));
-    eventually("the new one to be known", async || {
+    eventually_async("the new one to be known", async || {
         let knows = |server: &Server, id: &str| server.say::<String>("CLUSTER NODES").contains(id);
         servers.iter().all(|server| knows(server, &target))
             && knows(&new, &source)
@@ -228,7 +229,7 @@ async fn keys_that_are_being_moved_are_found() {
     let mut migrate = redis::cmd("MIGRATE");
     migrate
         .arg("127.0.0.1")
-        .arg(new.port)
+        .arg(new.port())
         .arg("")
         .arg(0)
         .arg(5000);
@@ -245,7 +246,7 @@ async fn keys_that_are_being_moved_are_found() {
     for server in [&new].into_iter().chain(&servers) {
         let _: Value = server.say(&format!("CLUSTER SETSLOT {slot} NODE {target}"));
     }
-    eventually("the new place", async || counted().await.is_ok()).await;
+    eventually_async("the new place", async || counted().await.is_ok()).await;
     assert!(new.say::<i64>(&format!("GET {other}")) >= before + 50);
 }
 
@@ -280,7 +281,7 @@ async fn a_cluster_that_is_not_there_yet() {
         server.thaw();
     }
     in_service(&redis).await;
-    eventually("stored", async || {
+    eventually_async("stored", async || {
         redis
             .put(id(1), crate::entry("head", "body"), HOUR, None)
             .await

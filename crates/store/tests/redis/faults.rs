@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use microcache_store::redis::{Redis, RedisSettings};
 use microcache_store::{Claim, EntryId, PutOutcome, SharedTier, Tier, TierError};
+use microcache_testkit::eventually_async;
 
 use crate::server::Server;
-use crate::{HOUR, body, entry, eventually, id, in_service, pair, put, settings, start, win};
+use crate::{HOUR, body, entry, id, in_service, pair, put, settings, start, win};
 
 /// Timeout for a server that is known not to answer.
 async fn impatient(server: &Server) -> Arc<Redis> {
@@ -19,7 +20,7 @@ async fn impatient(server: &Server) -> Arc<Redis> {
         deadline: Duration::from_millis(50),
         write_deadline: Duration::from_millis(50),
         max_removals: 2,
-        ..settings(&server.url())
+        ..settings(&server.address())
     };
     let redis = start(settings).await;
     in_service(&redis).await;
@@ -66,7 +67,7 @@ async fn a_server_that_stops_costs_some_deadlines_and_then_nothing() {
     assert_eq!(left_alone, TierError::Down);
     server.thaw();
     in_service(&redis).await;
-    eventually("found", async || redis.get(id(1)).await.is_ok()).await;
+    eventually_async("found", async || redis.get(id(1)).await.is_ok()).await;
 }
 
 #[tokio::test]
@@ -75,11 +76,11 @@ async fn a_server_nobody_uses_is_watched() {
     let ping_every = Duration::from_millis(20);
     let redis = start(RedisSettings {
         ping_every,
-        ..settings(&server.url())
+        ..settings(&server.address())
     })
     .await;
     server.kill();
-    eventually("out of service", async || {
+    eventually_async("out of service", async || {
         !redis.stats().degraded.is_empty()
     })
     .await;
@@ -137,7 +138,7 @@ async fn a_claim_whose_answer_comes_too_late_is_given_back() {
     server.freeze();
     assert_eq!(redis.claim(id(1), HOUR).await, Err(TierError::Timeout));
     server.thaw();
-    eventually("somebody else has the claim", async || {
+    eventually_async("somebody else has the claim", async || {
         matches!(patient.claim(id(1), HOUR).await, Ok(Claim::Granted(_)))
     })
     .await;
@@ -148,7 +149,7 @@ async fn one_operation_more_than_the_bound_fails_at_once() {
     let server = Server::start(&[]);
     let redis = start(RedisSettings {
         max_in_flight: 1,
-        ..settings(&server.url())
+        ..settings(&server.address())
     })
     .await;
     server.freeze();
@@ -209,7 +210,7 @@ async fn one_connection_that_leads_nowhere_is_found_out() {
     let ids: Vec<EntryId> = even.into_iter().zip(odd).flat_map(<[_; 2]>::from).collect();
     assert!(ids.len() > 10);
     let server = Server::start(&[]);
-    let (port, hole) = way_with_a_hole(server.port);
+    let (port, hole) = way_with_a_hole(server.port());
     let redis = start(RedisSettings {
         deadline: Duration::from_millis(200),
         // Discovered only by requests.
@@ -221,7 +222,7 @@ async fn one_connection_that_leads_nowhere_is_found_out() {
         put(&redis, *id, "body", None).await;
     }
     hole.store(true, Ordering::SeqCst);
-    eventually("all of them are read again", async || {
+    eventually_async("all of them are read again", async || {
         let mut all = true;
         for id in &ids {
             all &= matches!(redis.get(*id).await, Ok(Some(_)));

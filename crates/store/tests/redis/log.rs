@@ -27,7 +27,7 @@ fn key(server: &Server) -> String {
 #[tokio::test]
 async fn what_one_appends_the_other_reads_in_order() {
     let (server, one) = pair().await;
-    let other = start(settings(&server.url())).await;
+    let other = start(settings(&server.address())).await;
     is_read_in_order(&*one, &*other).await;
 }
 

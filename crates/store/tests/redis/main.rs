@@ -20,14 +20,12 @@ use microcache_store::redis::{Redis, RedisSettings};
 use microcache_store::{
     Claim, Content, Entry, EntryId, GetOutcome, PutOutcome, SharedTier, Tier, Token,
 };
+use microcache_testkit::eventually_async;
 use tokio::runtime::Handle;
 
 use crate::server::Server;
 
 const HOUR: Duration = Duration::from_hours(1);
-
-/// Guard against hangs; longer than any operation here.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Settings for a machine busy with other tests.
 fn settings(url: &str) -> RedisSettings {
@@ -49,7 +47,7 @@ async fn start(settings: RedisSettings) -> Arc<Redis> {
 /// Server with a tier.
 async fn pair() -> (Server, Arc<Redis>) {
     let server = Server::start(&[]);
-    let redis = start(settings(&server.url())).await;
+    let redis = start(settings(&server.address())).await;
     (server, redis)
 }
 
@@ -97,17 +95,6 @@ async fn win(redis: &Redis, id: EntryId) -> Token {
     }
 }
 
-/// Polls for a condition that is not signalled.
-async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-    let all = async {
-        while !is_so().await {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    let came = tokio::time::timeout(PATIENCE, all).await;
-    assert!(came.is_ok(), "it never came: {what}");
-}
-
 async fn in_service(redis: &Redis) {
-    eventually("all in service", async || redis.stats().degraded.is_empty()).await;
+    eventually_async("all in service", async || redis.stats().degraded.is_empty()).await;
 }

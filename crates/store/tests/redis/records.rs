@@ -14,7 +14,7 @@ use crate::{HOUR, body, entry, id, pair, put, settings, start, win};
 #[tokio::test]
 async fn what_is_stored_is_found_by_another_process_until_it_is_removed() {
     let (server, one) = pair().await;
-    let two = start(settings(&server.url())).await;
+    let two = start(settings(&server.address())).await;
     assert_eq!(one.name(), "redis");
     assert_eq!(body(&two, id(1)).await, None);
 
@@ -89,7 +89,7 @@ async fn what_is_too_large_is_refused() {
     let server = Server::start(&[]);
     let bounded = RedisSettings {
         max_object: 10,
-        ..settings(&server.url())
+        ..settings(&server.address())
     };
     let redis = start(bounded).await;
     assert_eq!(put(&redis, id(1), "123456", None).await, PutOutcome::Stored);
@@ -101,7 +101,7 @@ async fn what_is_too_large_is_refused() {
     assert_eq!(body(&redis, id(1)).await.as_deref(), Some("123456"));
 
     // A record of a process with a higher limit is left alone.
-    let other = start(settings(&server.url())).await;
+    let other = start(settings(&server.address())).await;
     assert_eq!(
         put(&other, id(3), "1234567", None).await,
         PutOutcome::Stored

@@ -109,7 +109,7 @@ async fn what_would_become_too_large_is_not_renewed() {
     let server = Server::start(&[]);
     let bounded = RedisSettings {
         max_object: 10,
-        ..settings(&server.url())
+        ..settings(&server.address())
     };
     let redis = start(bounded).await;
     put(&redis, id(1), "12345", None).await;

@@ -5,12 +5,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use microcache_store::redis::{ClientCertificate, Redis, RedisSettings};
 use microcache_store::{PutOutcome, SharedTier, Tier};
+use microcache_testkit::{Folder, eventually_async, free_port};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 
-use crate::server::{Folder, Server, free_port};
+use crate::server::Server;
 use crate::{body, id, in_service, pair, put, settings, start};
 
 /// Starts a tier with invalid settings and compares the error message.
@@ -34,7 +35,7 @@ async fn a_user_of_the_servers_own_list() {
     let mut arguments = vec!["--requirepass", "other", "--user"];
     arguments.extend(&rules[1..]);
     let server = Server::start(&arguments);
-    let at = format!("127.0.0.1:{}", server.port);
+    let at = format!("127.0.0.1:{}", server.port());
 
     let redis = start(settings(&format!("redis://cache:secret@{at}"))).await;
     let token = crate::win(&redis, id(1)).await;
@@ -70,11 +71,11 @@ async fn a_database_and_a_path() {
     let server = Server::start(&["--unixsocket", &path]);
     let redis = start(settings(&format!("unix://{path}?db=3"))).await;
     assert_eq!(put(&redis, id(1), "body", None).await, PutOutcome::Stored);
-    let other = start(settings(&server.url())).await;
+    let other = start(settings(&server.address())).await;
     assert_eq!(body(&other, id(1)).await, None);
-    let same = start(settings(&format!("{}/3", server.url()))).await;
+    let same = start(settings(&format!("{}/3", server.address()))).await;
     assert_eq!(body(&same, id(1)).await.as_deref(), Some("body"));
-    refuse(settings(&format!("{}/300", server.url())), "database").await;
+    refuse(settings(&format!("{}/300", server.address())), "database").await;
 }
 
 #[tokio::test]
@@ -104,7 +105,7 @@ async fn a_server_that_is_no_cluster() {
     let server = Server::start(&[]);
     let cluster = RedisSettings {
         cluster: true,
-        ..settings(&server.url())
+        ..settings(&server.address())
     };
     refuse(cluster, "cluster support disabled").await;
 }
@@ -119,7 +120,7 @@ async fn a_server_that_is_not_there_yet() {
         degraded[0].contains(&format!("127.0.0.1:{port}: ")),
         "{degraded:?}"
     );
-    let _server = Server::start_at(port, &[]).expect("the port is still free");
+    let _server = Server::start_at(port);
     in_service(&redis).await;
     assert_eq!(put(&redis, id(1), "body", None).await, PutOutcome::Stored);
 }
@@ -128,7 +129,7 @@ async fn a_server_that_is_not_there_yet() {
 #[tokio::test]
 async fn a_server_that_has_too_many_clients() {
     let server = Server::start(&["--maxclients", "3"]);
-    let at = ("127.0.0.1", server.port);
+    let at = ("127.0.0.1", server.port());
     let mut others = Vec::new();
     while others.len() < 3 {
         let mut other = TcpStream::connect(at).await.unwrap();
@@ -140,7 +141,7 @@ async fn a_server_that_has_too_many_clients() {
             others.push(other);
         }
     }
-    let redis = start(settings(&server.url())).await;
+    let redis = start(settings(&server.address())).await;
     let degraded = redis.stats().degraded;
     assert!(
         degraded[0].contains("max number of clients"),
@@ -171,7 +172,7 @@ async fn connections_end_with_the_tier() {
     assert!(count() > 2);
     drop(redis);
     // The server answers this on a separate connection.
-    crate::eventually("only this connection", async || count() == 1).await;
+    eventually_async("only this connection", async || count() == 1).await;
 }
 
 /// CA, and a certificate for this machine signed by it, in PEM.
@@ -205,14 +206,9 @@ impl Certificates {
 async fn tls_with_certificates_on_both_sides() {
     let certificates = Certificates::make();
     let folder = Folder::new();
-    let file = |name: &str, text: &str| {
-        let path = folder.file(name);
-        std::fs::write(&path, text).unwrap();
-        path
-    };
-    let authority = file("authority", &certificates.authority);
-    let chain = file("chain", &certificates.chain);
-    let key = file("key", &certificates.key);
+    let authority = folder.write("authority", &certificates.authority);
+    let chain = folder.write("chain", &certificates.chain);
+    let key = folder.write("key", &certificates.key);
     let port = free_port();
     let port_text = port.to_string();
     let _server = Server::start(&[
@@ -261,7 +257,7 @@ async fn tls_with_a_server_that_does_without() {
     let secure = RedisSettings {
         authorities: Some(certificates.authority.into()),
         connect_deadline: Duration::from_millis(100),
-        ..settings(&server.url().replace("redis:", "rediss:"))
+        ..settings(&server.address().replace("redis:", "rediss:"))
     };
     let redis = start(secure).await;
     assert!(redis.stats().degraded[0].contains("response timeout"));

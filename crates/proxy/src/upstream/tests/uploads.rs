@@ -4,6 +4,7 @@ use super::*;
 use std::task::{Context, Poll};
 
 use microcache_engine::body::Source;
+use microcache_testkit::Folder;
 use rustls::ServerConfig;
 use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
@@ -19,16 +20,13 @@ fn tls() -> (TlsAcceptor, OriginTls) {
     let server = builder
         .with_no_client_auth()
         .with_single_cert(vec![made.cert.der().clone()], key);
-    let name = format!("microcache-early-{}.pem", std::process::id());
-    let file = std::env::temp_dir().join(name);
-    std::fs::write(&file, made.cert.pem()).unwrap();
+    let folder = Folder::new();
     let mut client = OriginTls {
-        ca: Some(file.clone()),
+        ca: Some(folder.write("ca.pem", made.cert.pem()).into()),
         name: Some("localhost".to_owned()),
         ..OriginTls::default()
     };
     client.ready = Some(client.load(0).unwrap());
-    std::fs::remove_file(file).unwrap();
     (TlsAcceptor::from(Arc::new(server.unwrap())), client)
 }
 

@@ -1,0 +1,20 @@
+//! Means of the tests of several crates: waiting for a state, folders that are removed, processes that are ended.
+//!
+//! The other crates depend on it for their tests only, and it depends on none of them.
+
+mod folder;
+mod left_out;
+mod noise;
+mod port;
+mod process;
+mod tier_server;
+mod wait;
+
+pub use folder::Folder;
+pub use left_out::left_out;
+pub use noise::noise;
+pub use port::free_port;
+pub use process::{Process, signal};
+pub use rustix::process::Signal;
+pub use tier_server::{TierKind, TierServer};
+pub use wait::{PATIENCE, eventually, eventually_async};
