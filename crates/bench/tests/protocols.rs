@@ -3,13 +3,13 @@
 #[path = "protocols/server.rs"]
 mod server;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use microcache_bench::load::{
     self, BenchReport, CacheOutcome, CertificateTrust, LoadError, LoadProtocol, LoadTarget,
     RequestFault, RequestPace, Settings, TargetUrl,
 };
+use microcache_testkit::Folder;
 use server::{Server, Spoken};
 
 const HTTP1: LoadProtocol = LoadProtocol::Http1;
@@ -30,34 +30,13 @@ fn run(settings: &Settings) -> Result<BenchReport, LoadError> {
     load::run(settings, &mut |_| ())
 }
 
-/// CA file of a server, removed on drop.
-struct Authority(PathBuf);
-
-impl Authority {
-    fn of(server: &Server) -> Self {
-        let name = format!(
-            "microcache-load-{}-{}.pem",
-            std::process::id(),
-            server.port()
-        );
-        let path = std::env::temp_dir().join(name);
-        std::fs::write(&path, server.certificate()).expect("the file is written");
-        Self(path)
-    }
-}
-
-impl Drop for Authority {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
 /// Every request gets a response, and the server has counted as many.
 fn check(spoken: Spoken, protocol: LoadProtocol) {
     let server = Server::start(spoken);
-    let authority = Authority::of(&server);
+    let folder = Folder::new();
+    let authority = folder.write("ca.pem", server.certificate());
     let mut settings = settings(&server, protocol);
-    settings.trust = CertificateTrust::File(authority.0.clone());
+    settings.trust = CertificateTrust::File(authority.into());
     let report = run(&settings).expect("there is a report");
     assert_eq!(report.tally.answers(), 300, "{spoken:?}");
     assert_eq!(report.tally.faults(), 0, "{spoken:?}");

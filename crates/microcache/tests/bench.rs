@@ -4,10 +4,10 @@
 mod server;
 
 use std::fs;
-use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use microcache_testkit::{Folder, Signal, signal};
 use serde_json::Value;
 use server::{Reply, Server};
 
@@ -47,36 +47,6 @@ fn number(report: &Value, path: &str) -> u64 {
 fn millis(report: &Value, path: &str) -> f64 {
     let value = report.pointer(path).and_then(Value::as_f64);
     value.unwrap_or_else(|| panic!("{path} in {report:#}"))
-}
-
-/// A file in the directory for temporary ones, gone at the end of the test.
-struct File(PathBuf);
-
-impl File {
-    fn named(name: &str) -> Self {
-        let name = format!("microcache-bench-{}-{name}", std::process::id());
-        Self(std::env::temp_dir().join(name))
-    }
-
-    fn holding(name: &str, text: &str) -> Self {
-        let file = Self::named(name);
-        fs::write(&file.0, text).expect("the file is written");
-        file
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().expect("the path is UTF-8")
-    }
-
-    fn text(&self) -> String {
-        fs::read_to_string(&self.0).expect("the file is there")
-    }
-}
-
-impl Drop for File {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
-    }
 }
 
 #[test]
@@ -151,8 +121,9 @@ fn outcomes_are_told_apart() {
     ];
     let lines: Vec<_> = words.iter().map(|w| format!("http://$(A)/{w}\n")).collect();
     let text = format!("# each once\nA={}\n{}", server.address(), lines.concat());
-    let file = File::holding("outcomes.txt", &text);
-    let report = report(&["--urls", file.path(), "-n", "70", "-c", "2"]);
+    let folder = Folder::new();
+    let file = folder.write("outcomes.txt", &text);
+    let report = report(&["--urls", &file, "-n", "70", "-c", "2"]);
     for word in words {
         assert_eq!(
             number(&report, &format!("/outcomes/{word}/requests")),
@@ -306,9 +277,10 @@ fn faults_are_counted_by_kind() {
     });
     let lines =
         ["early", "malformed", "busy"].map(|path| format!("{}\n", server.url(&format!("/{path}"))));
-    let file = File::holding("faults.txt", &lines.concat());
+    let folder = Folder::new();
+    let file = folder.write("faults.txt", lines.concat());
     // Nothing here waits, so however slow the machine is, nothing is late.
-    let urls = ["--urls", file.path()];
+    let urls = ["--urls", &file];
     let one_by_one = ["-c", "1", "-t", "1", "-n"];
     let faults = report(&[&urls[..], &one_by_one, &["6", "--timeout", "1m"]].concat());
     assert_eq!(number(&faults, "/faults/truncated_response"), 2);
@@ -365,10 +337,7 @@ fn ctrl_c_prints_what_was_measured() {
     let server = Server::start(|_| Reply::ok("", "x"));
     let child = start(&[&server.url("/"), "-d", "10m", "-c", "2"]);
     server.wait_for_requests(100);
-    let killed = Command::new("kill")
-        .args(["-INT", &child.id().to_string()])
-        .status();
-    assert!(killed.expect("kill runs").success());
+    signal(child.id(), Signal::INT);
     let output = child.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(0), "{}", told(&output));
     let text = String::from_utf8_lossy(&output.stdout);
@@ -444,34 +413,35 @@ fn the_origin_s_counter_is_read_before_and_after() {
 #[test]
 fn files_are_written() {
     let server = Server::start(|_| Reply::ok("Cache-Status: c; hit\r\n", "x"));
-    let (html, hgrm) = (File::named("report.html"), File::named("report.hgrm"));
+    let folder = Folder::new();
+    let [html, hgrm] = ["report.html", "report.hgrm"].map(|name| folder.file(name));
     report(&[
         &server.url("/"),
         "-n",
         "50",
         "--html",
-        html.path(),
+        &html,
         "--hgrm",
-        hgrm.path(),
+        &hgrm,
     ]);
-    assert!(html.text().starts_with("<!doctype html>"));
-    assert!(html.text().contains("class=\"line hit\""));
-    assert!(hgrm.text().contains("Total count    =           50]"));
+    let [html, hgrm] = [html, hgrm].map(|file| fs::read_to_string(file).expect("a file"));
+    assert!(html.starts_with("<!doctype html>"));
+    assert!(html.contains("class=\"line hit\""));
+    assert!(hgrm.contains("Total count    =           50]"));
 }
 
 #[test]
 fn bad_input_gets_one_line_and_exit_code_2() {
     let server = Server::start(|_| Reply::ok("", "x"));
     let url = server.url("/");
-    let file = File::holding("bad.txt", &format!("{url}\nlocalhost/x\n"));
-    let place = format!(
-        "{}:2: `localhost/x` is not a URL; did you mean http://localhost/x?",
-        file.path()
-    );
+    let folder = Folder::new();
+    let file = folder.write("bad.txt", format!("{url}\nlocalhost/x\n"));
+    let place =
+        format!("{file}:2: `localhost/x` is not a URL; did you mean http://localhost/x?");
     for (arguments, says) in [
         (&[][..], "microcache bench http://localhost"),
         (&["localhost:1"], "did you mean http://localhost:1?"),
-        (&["--urls", file.path()], &place),
+        (&["--urls", &file], &place),
         (&["--urls", "no/such/file"], "cannot read no/such/file"),
         (
             &[&url, "--format", "xml"],

@@ -1,8 +1,8 @@
 //! The command line, run for real: what it prints, and the exit code.
 
-use std::fs;
-use std::path::PathBuf;
 use std::process::{Command, Output};
+
+use microcache_testkit::Folder;
 
 fn run(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_microcache"))
@@ -30,28 +30,6 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("it prints UTF-8")
 }
 
-/// A file with this text, gone at the end of the test.
-struct File(PathBuf);
-
-impl File {
-    fn new(name: &str, text: &str) -> Self {
-        let name = format!("microcache-cli-{}-{name}.toml", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        fs::write(&path, text).expect("the file is written");
-        Self(path)
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().expect("the path is UTF-8")
-    }
-}
-
-impl Drop for File {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
-    }
-}
-
 #[test]
 fn help_and_version() {
     check(
@@ -65,12 +43,13 @@ fn help_and_version() {
 
 #[test]
 fn check_warns_of_what_gives_one_visitors_page_to_another() {
-    let file = File::new(
+    let folder = Folder::new();
+    let file = folder.write(
         "warnings",
         "origin = \"http://localhost:3000\"\ntrusted_proxies = \"0.0.0.0/0\"\nignore_cookies = [\"theme\", \"wordpress_*\"]\n\
          [[routes]]\nset_cookie = \"store\"\nignore_cookies = \"*\"\n",
     );
-    let output = run(&["check", file.path()]);
+    let output = run(&["check", &file]);
     let (out, err) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(output.status.code(), Some(0), "{out}{err}");
     assert!(out.contains("is fine"), "{out}");
@@ -84,11 +63,12 @@ fn check_warns_of_what_gives_one_visitors_page_to_another() {
     }
     assert_eq!(err.matches(": warning: ").count(), 4, "{err}");
 
-    let file = File::new(
+    let folder = Folder::new();
+    let file = folder.write(
         "no-warnings",
         "origin = \"http://localhost:3000\"\nignore_cookies = [\"theme\", \"consent_*\"]\nremove_cookies = \"*\"\n",
     );
-    check(&["check", file.path()], 0, "is fine");
+    check(&["check", &file], 0, "is fine");
 }
 
 #[test]
@@ -122,30 +102,32 @@ fn a_bad_command_line_gets_one_line_and_a_remedy() {
 
 #[test]
 fn check_reports_every_mistake_with_its_place() {
-    let file = File::new(
+    let folder = Folder::new();
+    let file = folder.write(
         "bad",
         "origin = \"ftp://a\"\nmemroy = \"1GB\"\n\n[[routes]]\nupstream = \"app\"\nttl = 5\n",
     );
-    let told = check(&["check", file.path()], 2, "4 mistakes");
+    let told = check(&["check", &file], 2, "4 mistakes");
     for place in [":1:10: ", ":2:1: ", ":5:12: ", ":6:7: "] {
-        let place = format!("{}{place}", file.path());
+        let place = format!("{file}{place}");
         assert!(told.contains(&place), "{place} is not in:\n{told}");
     }
     assert!(
         told.contains("2 | memroy = \"1GB\"\n  | ^^^^^^\n  = did you mean `memory`?"),
         "{told}"
     );
-    check(&["--config", file.path()], 2, "did you mean `memory`?");
+    check(&["--config", &file], 2, "did you mean `memory`?");
 }
 
 #[test]
 fn check_says_that_a_file_is_fine() {
-    let file = File::new(
+    let folder = Folder::new();
+    let file = folder.write(
         "good",
         "origin = \"http://a\"\n[[routes]]\nmatch = { path = \"/a\" }\npass = true\n",
     );
     check(
-        &["check", file.path()],
+        &["check", &file],
         0,
         "is fine: 1 listener, 1 upstream group, 2 routes",
     );
@@ -158,8 +140,9 @@ fn the_printed_sample_is_fine() {
         0,
         "origin = \"http://localhost:3000\"",
     );
-    let file = File::new("sample", &sample);
-    check(&["check", file.path()], 0, "is fine");
+    let folder = Folder::new();
+    let file = folder.write("sample", &sample);
+    check(&["check", &file], 0, "is fine");
 }
 
 #[test]

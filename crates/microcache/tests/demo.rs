@@ -1,19 +1,17 @@
 //! `microcache demo`, from beginning to end.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output};
+
+use microcache_testkit::{Process, Signal};
 
 /// Long enough for a refresh.
 const PHASE: f64 = 3.0;
 
 fn demo(flags: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_microcache"));
-    command
-        .arg("demo")
-        .args(flags)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    command.arg("demo").args(flags);
     command
 }
 
@@ -70,15 +68,8 @@ fn the_table_has_figures_that_fit() {
     assert!(!table.contains("requests failed"), "{table}");
 }
 
-/// A demonstration that goes on, and what it has told.
-fn kept(flags: &[&str]) -> (Child, BufReader<std::process::ChildStderr>, String) {
-    let mut child = demo(flags).arg("--keep").spawn().expect("the binary runs");
-    let mut lines = BufReader::new(child.stderr.take().expect("a pipe"));
-    let mut told = String::new();
-    while !told.contains("the counters") {
-        assert!(lines.read_line(&mut told).expect("it speaks") > 0, "{told}");
-    }
-    (child, lines, told)
+fn start(command: &mut Command) -> Process {
+    Process::start(command).expect("the binary runs")
 }
 
 fn address_after<'a>(told: &'a str, what: &str) -> &'a str {
@@ -96,15 +87,10 @@ fn get(address: &str) -> String {
     answer
 }
 
-fn interrupt(child: &Child) {
-    let pid = child.id().to_string();
-    let sent = Command::new("kill").args(["-INT", &pid]).status();
-    assert!(sent.expect("kill runs").success());
-}
-
 #[test]
 fn what_is_kept_can_be_opened_and_ends_with_the_demonstration() {
-    let (mut child, mut lines, told) = kept(&["--phase", "200ms"]);
+    let mut demo = start(demo(&["--phase", "200ms"]).arg("--keep"));
+    let told = demo.output_with("the counters");
     let application = address_after(&told, "the application  ");
     let cache = address_after(&told, "the cache  ");
     let direct = get(application);
@@ -113,23 +99,19 @@ fn what_is_kept_can_be_opened_and_ends_with_the_demonstration() {
         "{direct}"
     );
     assert!(get(cache).contains("Cache-Status: "));
-    interrupt(&child);
-    lines.read_to_string(&mut String::new()).expect("it ends");
-    assert_eq!(child.wait().expect("it ends").code(), Some(0));
+    demo.signal(Signal::INT);
+    assert_eq!(demo.wait().code(), Some(0));
     assert!(TcpStream::connect(application).is_err());
     assert!(TcpStream::connect(cache).is_err());
 }
 
 #[test]
 fn an_interrupt_in_the_middle_ends_everything() {
-    let mut child = demo(&["--phase", "60s"]).spawn().expect("the binary runs");
-    let mut lines = BufReader::new(child.stderr.take().expect("a pipe"));
-    let mut told = String::new();
-    lines.read_line(&mut told).expect("it speaks");
-    interrupt(&child);
-    lines.read_to_string(&mut told).expect("it ends");
-    assert!(told.contains("Interrupted"), "{told}");
-    assert_eq!(child.wait().expect("it ends").code(), Some(130));
+    let mut demo = start(&mut demo(&["--phase", "60s"]));
+    demo.output_with("\n");
+    demo.signal(Signal::INT);
+    assert_eq!(demo.wait().code(), Some(130));
+    demo.output_with("Interrupted");
 }
 
 #[test]

@@ -7,9 +7,9 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use microcache_policy::Detail;
+use microcache_testkit::Folder;
 
 /// The documents outside of `docs`.
 const BESIDE: [&str; 6] = [
@@ -338,27 +338,22 @@ fn the_configuration_of_the_package_is_fine() {
 /// Has the program look at a configuration, in a folder with the files that it names. It may not warn of anything that
 /// is not in [`WARNED_OF`]: what a document proposes takes no protection away from visitors.
 fn check(configuration: &str, document: &str, place: &str) {
-    static FOLDERS: AtomicUsize = AtomicUsize::new(0);
-    let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
-    let name = format!("microcache-documents-{}-{number}", std::process::id());
-    let folder = std::env::temp_dir().join(name);
-    fs::create_dir_all(folder.join("site")).expect("a folder");
+    let folder = Folder::new();
+    fs::create_dir(folder.file("site")).expect("a folder");
     for secret in ["token", "mercure-key", "reader-key"] {
-        let file = folder.join(secret);
-        fs::write(&file, "correct-horse-battery-staple-correct").expect("it is written");
+        let file = folder.write(secret, "correct-horse-battery-staple-correct");
         fs::set_permissions(&file, Permissions::from_mode(0o600)).expect("it is ours");
     }
-    let here = format!("\"{}/", folder.display());
+    let here = format!("\"{}/", folder.as_str());
     let text = ["\"/etc/microcache/", "\"/run/secrets/microcache/"]
         .into_iter()
         .fold(configuration.to_owned(), |text, at| text.replace(at, &here));
-    fs::write(folder.join("file.toml"), text).expect("the file is written");
+    folder.write("file.toml", text);
     let output = Command::new(env!("CARGO_BIN_EXE_microcache"))
         .args(["check", "file.toml"])
-        .current_dir(&folder)
+        .current_dir(folder.path())
         .output()
         .expect("the binary runs");
-    fs::remove_dir_all(&folder).expect("the folder is removed");
     let told = [output.stdout, output.stderr].concat();
     let told = String::from_utf8_lossy(&told).into_owned();
     assert!(output.status.success(), "{place}: {told}");

@@ -3,41 +3,29 @@
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use microcache_testkit::{PATIENCE, Process, Signal, eventually};
 use serde_json::Value;
-
-/// A hang is a failure.
-const PATIENCE: Duration = Duration::from_mins(1);
 
 /// An application that is stopped at the end of the test.
 struct Application {
-    child: Child,
+    process: Process,
     address: SocketAddr,
 }
 
 impl Application {
     fn start(flags: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_microcache"))
-            .args(["origin", "--listen", "127.0.0.1:0"])
-            .args(flags)
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the binary runs");
-        let mut banner = String::new();
-        let stderr = child.stderr.take().expect("there is a pipe");
-        let mut lines = BufReader::new(stderr);
-        lines.read_line(&mut banner).expect("it says where it is");
-        let (_, address) = banner
-            .trim()
-            .rsplit_once("http://")
-            .unwrap_or_else(|| panic!("no address: {banner}"));
-        let address = address.parse().expect("an address");
-        // What it says later is read, so that it never waits for a reader.
-        thread::spawn(move || lines.read_to_string(&mut String::new()));
-        Self { child, address }
+        let mut command = Command::new(env!("CARGO_BIN_EXE_microcache"));
+        command.args(["origin", "--listen", "127.0.0.1:0"]).args(flags);
+        let mut process = Process::start(&mut command).expect("the binary runs");
+        let address = process.ready("its address", |output| {
+            let (banner, _) = output.split_once('\n')?;
+            banner.rsplit_once("http://")?.1.parse().ok()
+        });
+        Self { process, address }
     }
 
     fn get(&self, url: &str) -> Answer {
@@ -70,11 +58,7 @@ impl Application {
     }
 
     fn wait_for(&self, name: &str, at_least: u64) {
-        let begin = Instant::now();
-        while self.counts([name])[0] < at_least {
-            assert!(begin.elapsed() < PATIENCE, "{name} stays under {at_least}");
-            thread::yield_now();
-        }
+        eventually(name, || (self.counts([name])[0] >= at_least).then_some(()));
     }
 
     /// Asks for all of these at the same time.
@@ -93,7 +77,7 @@ impl Application {
 
     /// The CPU time of the process, as the kernel counts it: the 14th and 15th field, in hundredths of a second.
     fn cpu_time(&self) -> Duration {
-        let path = format!("/proc/{}/stat", self.child.id());
+        let path = format!("/proc/{}/stat", self.process.pid());
         let text = fs::read_to_string(path).expect("it runs");
         let (_, after_name) = text.rsplit_once(')').expect("a name");
         let fields = after_name.split_whitespace().skip(11).take(2);
@@ -101,13 +85,6 @@ impl Application {
             .map(|field| field.parse::<u64>().expect("a number"))
             .sum();
         Duration::from_millis(ticks * 10)
-    }
-}
-
-impl Drop for Application {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -406,11 +383,9 @@ fn who_finds_the_queue_full_gets_503() {
     assert_eq!((busy.status, busy.field("retry-after")), (503, Some("1")));
     drop(waiting);
     drop(rendering);
-    let begin = Instant::now();
-    while application.counts(["in_flight"]) != [0] {
-        assert!(begin.elapsed() < PATIENCE, "nobody is left");
-        thread::yield_now();
-    }
+    eventually("the end of the requests", || {
+        (application.counts(["in_flight"]) == [0]).then_some(())
+    });
     assert_eq!(
         application.counts(["rendering", "renders", "busy"]),
         [1, 1, 1]
@@ -436,24 +411,13 @@ fn cpu_work_burns_cpu_time() {
 
 #[test]
 fn it_says_what_it_has_done_when_it_is_stopped() {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_microcache"))
-        .args(["origin", "--listen", "127.0.0.1:0", "--like", "static-100"])
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the binary runs");
-    let mut lines = BufReader::new(child.stderr.take().expect("a pipe"));
-    let mut told = String::new();
-    while !told.contains("try ") {
-        assert!(lines.read_line(&mut told).expect("it speaks") > 0, "{told}");
-    }
+    let mut application = Application::start(&["--like", "static-100"]);
+    let told = application.process.output_with("try ");
     assert!(told.contains("100 bytes of text/html"), "{told}");
     assert!(told.contains("/_origin/counters"), "{told}");
-    let pid = child.id().to_string();
-    let killed = Command::new("kill").args(["-TERM", &pid]).status();
-    assert!(killed.expect("kill runs").success());
-    lines.read_to_string(&mut told).expect("it speaks");
-    assert!(told.contains("origin stopped after 0 requests"), "{told}");
-    assert_eq!(child.wait().expect("it ends").code(), Some(0));
+    application.process.signal(Signal::TERM);
+    assert_eq!(application.process.wait().code(), Some(0));
+    application.process.output_with("origin stopped after 0 requests");
 }
 
 #[test]

@@ -47,10 +47,14 @@ impl Folder {
         &self.0
     }
 
+    /// The same as text.
+    pub fn as_str(&self) -> &str {
+        self.0.to_str().expect("a path that is text")
+    }
+
     /// Path of something in it, as arguments and configurations have it.
     pub fn file(&self, name: &str) -> String {
-        let path = self.0.join(name).into_os_string();
-        path.into_string().expect("a path that is text")
+        format!("{}/{name}", self.as_str())
     }
 
     /// Writes a file in it, and returns its path.

@@ -11,7 +11,7 @@ mod tier_server;
 mod wait;
 
 pub use folder::Folder;
-pub use left_out::left_out;
+pub use left_out::{has_python_module, is_installed, left_out};
 pub use noise::noise;
 pub use port::free_port;
 pub use process::{Process, signal};

@@ -91,6 +91,11 @@ impl TierServer {
         self.port
     }
 
+    /// Folder in which Redis writes.
+    pub const fn folder(&self) -> &Folder {
+        &self.folder
+    }
+
     /// Address, as the options of the command line have it.
     pub fn address(&self) -> String {
         match self.kind {
@@ -200,7 +205,7 @@ fn spawn(kind: TierKind, port: u16, folder: &Folder, arguments: &[String]) -> Pr
         TierKind::Redis => {
             command.args(["--bind", "127.0.0.1", "--port", &port_text]);
             command.args(["--save", "", "--appendonly", "no"]);
-            command.args(["--dir", &folder.file("")]);
+            command.args(["--dir", folder.as_str()]);
         }
     }
     let started = Process::start(command.args(arguments));

@@ -192,7 +192,8 @@ mod tests {
 
     #[test]
     fn what_cannot_be_written_leaves_what_was_there() {
-        let storage = storage("full");
+        let folder = Folder::absent();
+        let storage = storage_in(&folder);
         storage.prepare().unwrap();
         storage.write("a.example", "first").unwrap();
         // Nothing can be put in its place.

@@ -1,14 +1,10 @@
 //! Paths that the application reads in another way than they are written: the rules of one route never hold for the
 //! pages of another.
 
-use std::fs;
-use std::net::TcpListener;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
-use crate::log_access::Folder;
 use crate::support::http2::Http2;
-use crate::support::{Client, Origin, Proxy, Reply, eventually, left_out, request};
+use crate::support::{Client, Origin, Proxy, Reply, left_out, request, Folder, free_port, Process};
 
 const FRESH: &str = "Cache-Control: max-age=1000";
 const ALICE: &str = "Cookie: session=alice";
@@ -47,51 +43,27 @@ fn proxy_before(url: &str) -> Proxy {
 
 /// A real nginx, which answers `/account` with whom it takes a visitor for.
 struct Nginx {
-    process: Child,
+    _process: Process,
     port: u16,
     _folder: Folder,
 }
 
 impl Nginx {
     fn start() -> Option<Self> {
-        let folder = Folder::new();
-        for _ in 0..5 {
-            let free = TcpListener::bind("127.0.0.1:0").expect("a port");
-            let port = free.local_addr().expect("it has one").port();
-            drop(free);
-            let file = PathBuf::from(folder.file("nginx.conf"));
-            fs::write(&file, Self::config(&folder, port)).expect("its configuration");
-            let mut command = Command::new("nginx");
-            command
-                .arg("-c")
-                .arg(&file)
-                .arg("-e")
-                .arg(folder.file("error.log"));
-            command
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .stderr(Stdio::null());
-            let Ok(mut process) = command.spawn() else {
-                left_out("paths that nginx resolves: it is not installed");
-                return None;
-            };
-            let is_up = eventually("nginx", || {
-                if process.try_wait().expect("its state").is_some() {
-                    return Some(false);
-                }
-                std::net::TcpStream::connect(("127.0.0.1", port))
-                    .is_ok()
-                    .then_some(true)
-            });
-            if is_up {
-                return Some(Self {
-                    process,
-                    port,
-                    _folder: folder,
-                });
-            }
-        }
-        panic!("nginx does not start");
+        let (folder, port) = (Folder::new(), free_port());
+        let file = folder.write("nginx.conf", Self::config(&folder, port));
+        let mut command = Command::new("nginx");
+        command.args(["-c", &file, "-e", &folder.file("error.log")]);
+        let Some(mut process) = Process::start(command.stdin(Stdio::null())) else {
+            left_out("paths that nginx resolves: it is not installed");
+            return None;
+        };
+        process.listens(port);
+        Some(Self {
+            _process: process,
+            port,
+            _folder: folder,
+        })
     }
 
     fn config(folder: &Folder, port: u16) -> String {
@@ -105,13 +77,6 @@ impl Nginx {
             folder.file("pid"),
             places.concat(),
         )
-    }
-}
-
-impl Drop for Nginx {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 

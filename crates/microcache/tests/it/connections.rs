@@ -4,7 +4,7 @@ use std::net::{IpAddr, TcpStream};
 
 use crate::operators::Operator;
 use crate::support::http2::{GO_AWAY, Http2};
-use crate::support::{Client, Gate, Origin, Proxy, Reply, eventually, request};
+use crate::support::{Client, Gate, Origin, Proxy, Reply, eventually, request, Signal};
 
 const HOST: &str = "Host: example.com\r\n";
 const FRESH: &str = "Cache-Control: max-age=1000";
@@ -265,9 +265,9 @@ fn signals_without_a_meaning_are_ignored() {
     let origin = Origin::start();
     let mut proxy = Proxy::start(&origin, &[]);
     origin.on("/").reply(Reply::new(200).body("x"));
-    for signal in ["HUP", "USR1"] {
+    for (signal, name) in [(Signal::HUP, "SIGHUP"), (Signal::USR1, "SIGUSR1")] {
         proxy.signal(signal);
-        proxy.output_with(&format!("SIG{signal} is ignored"));
+        proxy.output_with(&format!("{name} is ignored"));
         assert!(proxy.is_running());
     }
     proxy.get("/").assert_is(200, "x");
@@ -282,8 +282,8 @@ fn what_the_kernel_has_queued_is_answered_before_the_end() {
     origin.on("/").reply(Reply::new(200).with(FRESH).body("x"));
     origin.on("/alone").reply(Reply::new(200).body("y"));
     proxy.get("/").assert_is(200, "x");
-    // While it is stopped the kernel accepts for it.
-    proxy.signal("STOP");
+    // While it is frozen the kernel accepts for it.
+    proxy.freeze();
     let queued: Vec<_> = (0..500)
         .map(|number| {
             if number % 10 == 0 {
@@ -294,7 +294,7 @@ fn what_the_kernel_has_queued_is_answered_before_the_end() {
         })
         .collect();
     proxy.terminate();
-    proxy.signal("CONT");
+    proxy.thaw();
     for mut client in queued {
         assert_eq!(client.response().status, 200);
         assert!(client.is_closed());
@@ -344,12 +344,12 @@ fn a_server_about_to_end_is_not_ready_first_and_serves_everything_until_the_dela
 fn an_interrupt_ends_without_the_delay() {
     let origin = Origin::start();
     let mut proxy = Proxy::start(&origin, &["--drain-delay", "1h"]);
-    proxy.signal("INT");
+    proxy.signal(Signal::INT);
     assert!(proxy.wait().success());
     let mut proxy = Proxy::start(&origin, &["--drain-delay", "1h"]);
     proxy.terminate();
     proxy.output_with("new connections are accepted for another 3600s");
-    proxy.signal("INT");
+    proxy.signal(Signal::INT);
     assert!(proxy.wait().success());
 }
 

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use serde_json::Value;
 
 use crate::operators::{Operator, check_schema};
-use crate::support::{Client, Origin, Proxy, Reply, Response, eventually};
+use crate::support::{Client, Origin, Proxy, Reply, Response, eventually, Folder};
 
 /// Those who may watch at a time.
 const ROOM: usize = 32;
@@ -195,11 +195,10 @@ fn a_page_of_somebody_elses_can_lead_to_ours_and_neither_read_nor_do_anything() 
 #[test]
 fn with_a_secret_the_page_opens_and_its_numbers_want_the_secret() {
     let secret = "correct-horse-battery";
-    let file = std::env::temp_dir().join(format!("microcache-page-{}", std::process::id()));
-    std::fs::write(&file, secret).expect("a file");
+    let folder = Folder::new();
+    let path = folder.write("token", secret);
     let origin = origin();
-    let path = file.to_str().expect("a path");
-    let (_proxy, admin) = Proxy::operated(&origin, &["--admin-token-file", path]);
+    let (_proxy, admin) = Proxy::operated(&origin, &["--admin-token-file", &path]);
     assert_eq!(answer(admin, "/", &[]).status, 200);
     assert_eq!(answer(admin, "/assets/main.js", &[]).status, 200);
     let refused = answer(admin, "/v1/stream", &["Sec-Fetch-Site: same-origin"]);
@@ -208,5 +207,4 @@ fn with_a_secret_the_page_opens_and_its_numbers_want_the_secret() {
     let mut client = asked(admin, "/v1/stream", &[&carried]);
     client.head();
     assert_eq!(event(&mut client).0, "history");
-    std::fs::remove_file(&file).expect("removed");
 }

@@ -1,43 +1,21 @@
 //! What `microcache bench --subscribe` says of a server with documents is what that server did.
 
-use std::fs;
-use std::path::PathBuf;
 use std::process::{Command, Output};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::Value;
 
-use crate::support::{Origin, Proxy};
+use crate::support::{Origin, Proxy, Folder};
 
 const SECRET: &str = "a-secret-that-is-long-enough";
 
-/// The file with the secret of those who publish, removed at the end of a test.
-struct Token(PathBuf);
-
-impl Token {
-    fn new() -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("microcache-fanout-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        fs::write(&path, format!("{SECRET}\n")).expect("a file");
-        Self(path)
-    }
-
-    fn start(&self, origin: &Origin) -> Proxy {
-        let token = self.0.display().to_string();
-        let flags = ["--push", "/live/", "--push-token-file", &token];
-        Proxy::start(
-            origin,
-            &[&flags[..], &["--push-directory", "none"]].concat(),
-        )
-    }
-}
-
-impl Drop for Token {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
-    }
+/// Starts a server with documents, with the secret of those who publish in a file.
+fn start(folder: &Folder, origin: &Origin) -> Proxy {
+    let token = folder.write("token", format!("{SECRET}\n"));
+    let flags = ["--push", "/live/", "--push-token-file", &token];
+    Proxy::start(
+        origin,
+        &[&flags[..], &["--push-directory", "none"]].concat(),
+    )
 }
 
 fn bench(proxy: &Proxy, arguments: &[&str]) -> Output {
@@ -65,8 +43,8 @@ fn check(report: &Value, expected: &[(&str, u64)]) {
 
 #[test]
 fn every_stream_sees_every_publication() {
-    let (origin, token) = (Origin::start(), Token::new());
-    let proxy = token.start(&origin);
+    let (origin, folder) = (Origin::start(), Folder::new());
+    let proxy = start(&folder, &origin);
     // Slowly enough that nobody gets the latest of two.
     let report = report(&proxy, &["50", "--publish", "100ms", "-n", "10"]);
     check(
@@ -91,8 +69,8 @@ fn every_stream_sees_every_publication() {
 
 #[test]
 fn those_who_do_not_read_take_nothing_from_the_others() {
-    let (origin, token) = (Origin::start(), Token::new());
-    let proxy = token.start(&origin);
+    let (origin, folder) = (Origin::start(), Folder::new());
+    let proxy = start(&folder, &origin);
     let flags = ["20", "--stalled", "50%", "--publish", "100ms", "-n", "5"];
     let report = report(&proxy, &flags);
     check(
@@ -109,8 +87,8 @@ fn those_who_do_not_read_take_nothing_from_the_others() {
 
 #[test]
 fn streams_are_held_without_publishing() {
-    let (origin, token) = (Origin::start(), Token::new());
-    let proxy = token.start(&origin);
+    let (origin, folder) = (Origin::start(), Folder::new());
+    let proxy = start(&folder, &origin);
     let report = report(&proxy, &["10", "-d", "100ms"]);
     check(&report, &[("/streams/opened", 10), ("/events", 0)]);
     assert_eq!(report["publications"], Value::Null);
@@ -118,8 +96,8 @@ fn streams_are_held_without_publishing() {
 
 #[test]
 fn whoever_may_not_publish_is_told_so_before_anything_is_opened() {
-    let (origin, token) = (Origin::start(), Token::new());
-    let proxy = token.start(&origin);
+    let (origin, folder) = (Origin::start(), Folder::new());
+    let proxy = start(&folder, &origin);
     let output = bench(&proxy, &["10", "--publish", "100ms"]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     let told = String::from_utf8_lossy(&output.stderr);

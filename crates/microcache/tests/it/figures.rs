@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::operators::Operator;
-use crate::support::{Gate, Origin, Proxy, Reply, eventually, request};
+use crate::support::{Gate, Origin, Proxy, Reply, eventually, request, Folder};
 
 /// The answer of the interface to operators as soon as it is like this.
 fn until(operator: &Operator, target: &str, is: impl Fn(&Value) -> bool) -> Value {

@@ -1,42 +1,19 @@
 //! A route that answers from a directory, with no application behind it.
 
 use std::fs;
-use std::path::PathBuf;
 
-use crate::support::{Proxy, eventually};
+use crate::support::{Proxy, eventually, Folder};
 
-/// A directory for one test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path =
-            std::env::temp_dir().join(format!("microcache-site-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).expect("a folder");
-        Self(path)
-    }
-
-    fn write(&self, name: &str, content: &str) {
-        fs::write(self.0.join(name), content).expect("a file");
-    }
-
-    fn serve(&self, lines: &str) -> Proxy {
-        let root = self.0.display();
-        Proxy::with_config(&format!("[[routes]]\nroot = '{root}'\n{lines}\n"))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+fn serve(folder: &Folder, lines: &str) -> Proxy {
+    let root = folder.as_str();
+    Proxy::with_config(&format!("[[routes]]\nroot = '{root}'\n{lines}\n"))
 }
 
 #[test]
 fn files_are_kept_and_looked_at_again_when_they_expire() {
-    let site = Folder::new("kept");
+    let site = Folder::new();
     site.write("index.html", "old");
-    let proxy = site.serve("ttl = \"50ms\"\nstale_while_revalidate = \"0s\"");
+    let proxy = serve(&site, "ttl = \"50ms\"\nstale_while_revalidate = \"0s\"");
     let first = proxy.get("/");
     assert_eq!((first.status, first.text()), (200, "old".to_owned()));
     assert_eq!(
@@ -53,7 +30,7 @@ fn files_are_kept_and_looked_at_again_when_they_expire() {
     eventually("the new one is sent", || {
         (proxy.get("/").text() == "new, and longer").then_some(())
     });
-    fs::remove_file(site.0.join("index.html")).expect("it is gone");
+    fs::remove_file(site.file("index.html")).expect("it is gone");
     eventually("it is gone", || {
         (proxy.get("/").status == 404).then_some(())
     });
@@ -61,9 +38,9 @@ fn files_are_kept_and_looked_at_again_when_they_expire() {
 
 #[test]
 fn a_query_makes_no_other_of_a_file_and_parts_are_cut_from_what_is_kept() {
-    let site = Folder::new("parts");
-    site.write("a.txt", &"0123456789".repeat(50_000));
-    let proxy = site.serve("ttl = \"1h\"");
+    let site = Folder::new();
+    site.write("a.txt", "0123456789".repeat(50_000));
+    let proxy = serve(&site, "ttl = \"1h\"");
     let whole = proxy.get("/a.txt?v=1");
     assert_eq!((whole.status, whole.text().len()), (200, 500_000));
     let part = proxy.get_with("/a.txt?v=2", &["Range: bytes=499995-"]);

@@ -1,54 +1,37 @@
 //! gRPC, by a client and a service of another implementation (python3-grpcio): a call through here is what it is without.
 
-use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
-use crate::support::{Proxy, left_out};
+use crate::support::{Proxy, Process, has_python_module};
 
 const PYTHON: &str = "/usr/bin/python3";
 const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/grpc");
 
 struct Service {
-    process: Child,
+    _process: Process,
     port: u16,
 }
 
 impl Service {
     fn start() -> Option<Self> {
-        let has_grpc = Command::new(PYTHON)
-            .args(["-c", "import grpc"])
-            .stderr(Stdio::null())
-            .status();
-        if !has_grpc.is_ok_and(|status| status.success()) {
-            left_out("gRPC: python3-grpcio is not installed");
+        if !has_python_module("grpc", "gRPC") {
             return None;
         }
-        let mut process = Command::new(PYTHON)
-            .current_dir(PROGRAMS)
-            .args(["-B", "server.py"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("it can be run");
-        let output = process.stdout.take().expect("its output");
-        let mut line = String::new();
-        BufReader::new(output)
-            .read_line(&mut line)
-            .expect("its port");
-        let port = line.trim().parse().expect("a port");
-        Some(Self { process, port })
+        let mut command = Command::new(PYTHON);
+        command.current_dir(PROGRAMS).args(["-B", "server.py"]);
+        let mut process = Process::start(command.stdin(Stdio::piped()))?;
+        let port = process.ready("its port", |output| {
+            output.lines().find_map(|line| line.parse().ok())
+        });
+        Some(Self {
+            _process: process,
+            port,
+        })
     }
 
     fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
-    }
-}
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 

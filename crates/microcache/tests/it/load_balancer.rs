@@ -1,29 +1,25 @@
 //! A server that is taken out behind `HAProxy`, which asks `/v1/ready`: no connection is lost.
 
-use std::io::{BufRead, BufReader};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::net::SocketAddr;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread;
 
-use crate::support::{Client, Origin, Proxy, Reply, config_file, eventually, left_out};
+use crate::support::{Client, Origin, Proxy, Reply, config_file, eventually, left_out, free_port, Process};
 
 /// Connections that are open at one time.
 const VISITORS: usize = 4;
 
 /// A real `HAProxy`, which gives each connection to one server, and to no second one if that fails.
 struct Haproxy {
-    child: Child,
+    process: Process,
     address: SocketAddr,
-    output: Arc<Mutex<String>>,
 }
 
 impl Haproxy {
     /// In front of servers, by their addresses for visitors and for operators.
     fn before(servers: &[(SocketAddr, SocketAddr)]) -> Option<Self> {
-        let socket = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr());
-        let address = socket.expect("a free port");
+        let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
         let lines = servers
             .iter()
             .enumerate()
@@ -41,47 +37,14 @@ impl Haproxy {
              frontend f\n bind {address}\n default_backend b\n\
              backend b\n option httpchk GET /v1/ready\n default-server inter 100ms fall 2 rise 1\n{lines}"
         );
-        let started = Command::new("haproxy")
-            .arg("-db")
-            .arg("-f")
-            .arg(config_file(&text))
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn();
-        let Ok(mut child) = started else {
+        let mut command = Command::new("haproxy");
+        command.arg("-db").arg("-f").arg(config_file(&text));
+        let Some(mut process) = Process::start(command.stdin(Stdio::null())) else {
             left_out("a server that is taken out behind HAProxy, which is not installed");
             return None;
         };
-        let output = Arc::new(Mutex::new(String::new()));
-        let (stderr, told) = (
-            child.stderr.take().expect("it is piped"),
-            Arc::clone(&output),
-        );
-        thread::spawn(move || {
-            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                told.lock().expect("nothing has panicked").push_str(&line);
-            }
-        });
-        eventually("HAProxy to listen", || TcpStream::connect(address).ok());
-        Some(Self {
-            child,
-            address,
-            output,
-        })
-    }
-
-    fn wait_for(&self, told: &str) {
-        eventually(told, || {
-            let output = self.output.lock().expect("nothing has panicked");
-            output.contains(told).then_some(())
-        });
-    }
-}
-
-impl Drop for Haproxy {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        process.listens(address.port());
+        Some(Self { process, address })
     }
 }
 
@@ -145,7 +108,7 @@ fn haproxy_opens_no_connection_to_a_server_that_is_about_to_end() {
         }
         visits.wait_for_more(200);
         ends.terminate();
-        haproxy.wait_for("Server b/s0 is DOWN");
+        haproxy.process.output_with("Server b/s0 is DOWN");
         visits.wait_for_more(200);
         // The delay is over, as it would be by itself.
         ends.terminate();

@@ -3,8 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -12,31 +10,7 @@ use serde_json::Value;
 use crate::push::{Kept, Live};
 use crate::support::http2::{self, DATA, END_HEADERS, HEADERS, Http2};
 use crate::support::websocket::{CLOSE, FIN, WebSocket, frame};
-use crate::support::{Gate, Origin, Proxy, Reply, eventually, request};
-
-/// A directory for logs, gone at the end of the test.
-pub(crate) struct Folder(PathBuf);
-
-impl Folder {
-    pub(crate) fn new() -> Self {
-        static COUNT: AtomicUsize = AtomicUsize::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("log-{}-{number}", std::process::id());
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        fs::create_dir_all(&path).expect("a folder");
-        Self(path)
-    }
-
-    pub(crate) fn file(&self, name: &str) -> String {
-        self.0.join(name).to_str().expect("text").to_owned()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        drop(fs::remove_dir_all(&self.0));
-    }
-}
+use crate::support::{Gate, Origin, Proxy, Reply, eventually, request, Folder};
 
 /// Ends the process such that everything is written.
 pub(crate) fn end(proxy: &mut Proxy) {

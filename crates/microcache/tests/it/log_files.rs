@@ -2,15 +2,15 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::Read;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use serde_json::Value;
 
-use crate::log_access::{Folder, end, lines};
-use crate::support::{Client, Origin, Proxy, Reply, eventually, request};
+use crate::log_access::{end, lines};
+use crate::support::{Client, Origin, Proxy, Reply, eventually, request, Signal, Folder, free_port, Process};
 
 fn page(origin: &Origin) {
     let page = Reply::new(200).with("Cache-Control: max-age=1000");
@@ -60,7 +60,7 @@ fn files_that_are_moved_away_under_load_have_every_request_once() {
                 fs::rename(&path, &moved).expect("it is there");
                 files.push(moved);
                 if with_signal {
-                    proxy.signal("USR1");
+                    proxy.signal(Signal::USR1);
                 }
                 eventually("a new file", || written().then_some(()));
             }
@@ -88,33 +88,21 @@ fn the_log_of_what_the_server_says_is_reopened_too() {
     let (origin, folder) = (Origin::start(), Folder::new());
     origin.on("/").reply(Reply::new(200).body("x"));
     let path = folder.file("error.log");
-    let listen = Proxy::start(&origin, &[]).address();
+    let listen = format!("127.0.0.1:{}", free_port());
     // It says where it listens in its log alone.
-    let mut child = Command::new(env!("CARGO_BIN_EXE_microcache"))
-        .args([
-            "--listen",
-            &listen.to_string(),
-            "--log",
-            &path,
-            &origin.url(),
-        ])
-        .spawn()
-        .expect("the binary can be run");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_microcache"));
+    command.args(["--listen", &listen, "--log", &path, &origin.url()]);
+    let mut server = Process::start(&mut command).expect("the binary can be run");
     let told = |words: &str| {
         let told = || fs::read_to_string(&path).is_ok_and(|text| text.contains(words));
         eventually(words, || told().then_some(()));
     };
     told("listening on http://");
     fs::rename(&path, folder.file("moved")).expect("it is there");
-    let signal = |name: &str| {
-        let pid = child.id().to_string();
-        let done = Command::new("kill").args(["-s", name, &pid]).status();
-        assert!(done.expect("kill").success());
-    };
-    signal("USR1");
+    server.signal(Signal::USR1);
     told("reopened");
-    signal("TERM");
-    assert!(child.wait().expect("it ends").success());
+    server.signal(Signal::TERM);
+    assert!(server.wait().success());
     let last = fs::read_to_string(&path).expect("a log");
     assert!(
         last.contains("microcache stopped after 0 requests"),
@@ -252,33 +240,17 @@ fn the_level_says_what_is_worth_a_line() {
     let mut told = Vec::new();
     for level in ["warn", "info", "debug"] {
         let path = folder.file(level);
-        let port = Proxy::start(&origin, &[]).address().to_string();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_microcache"))
-            .args([
-                "--listen",
-                &port,
-                "--log",
-                &path,
-                "--log-level",
-                level,
-                &origin.url(),
-            ])
-            .spawn()
-            .expect("the binary can be run");
-        let address: SocketAddr = port.parse().expect("an address");
-        eventually("it to listen", || TcpStream::connect(address).ok());
+        let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_microcache"));
+        command.args(["--listen", &address.to_string(), "--log", &path]);
+        command.args(["--log-level", level, &origin.url()]);
+        let mut server = Process::start(&mut command).expect("the binary can be run");
+        server.listens(address.port());
         assert_eq!(Client::connect(address).get("/down").status, 502);
         let mut client = Client::connect(address);
         assert_eq!(client.get("/").status, 200);
-        let pid = child.id().to_string();
-        assert!(
-            Command::new("kill")
-                .arg(&pid)
-                .status()
-                .expect("kill")
-                .success()
-        );
-        assert!(child.wait().expect("it ends").success());
+        server.signal(Signal::TERM);
+        assert!(server.wait().success());
         told.push(fs::read_to_string(&path).expect("a log"));
     }
     let why = " WARN microcache: origin";

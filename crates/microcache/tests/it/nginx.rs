@@ -1,59 +1,38 @@
 //! nginx as the application: with gzip it answers `W/"x"`, and confirms that as `"x"`.
 
 use std::fs;
-use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use crate::fetch::place::Place;
-use crate::support::{Proxy, eventually, left_out};
+use crate::support::{Proxy, eventually, left_out, Folder, free_port, Process};
 
 const GZIP: &str = "Accept-Encoding: gzip";
 
 /// Serves one page compressed, to be asked about each time.
 struct Nginx {
-    process: Child,
+    _process: Process,
     port: u16,
-    home: PathBuf,
+    home: Folder,
 }
 
 impl Nginx {
     /// Nothing if it is not there.
     fn start() -> Option<Self> {
-        let home = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
-        // Somebody else may take the port in between; it is then tried with another one.
-        for _ in 0..10 {
-            let free = TcpListener::bind("127.0.0.1:0").expect("a port");
-            let port = free.local_addr().expect("its address").port();
-            drop(free);
-            let home = home.join(format!("nginx-{}-{port}", std::process::id()));
-            fs::create_dir_all(&home).expect("a directory");
-            fs::write(home.join("page.html"), "a page\n".repeat(1000)).expect("a page");
-            fs::write(home.join("nginx.conf"), configuration(&home, port)).expect("a file");
-            let mut command = Command::new("/usr/sbin/nginx");
-            command.arg("-p").arg(&home).args(["-c", "nginx.conf"]);
-            command.args(["-e", "error.log"]);
-            command.stdin(Stdio::null()).stdout(Stdio::null());
-            let Ok(process) = command.stderr(Stdio::null()).spawn() else {
-                left_out("nginx with gzip as an application, which is not installed");
-                return None;
-            };
-            let mut started = Self {
-                process,
-                port,
-                home,
-            };
-            let is_up = eventually("nginx", || {
-                if started.process.try_wait().expect("its state").is_some() {
-                    return Some(false);
-                }
-                TcpStream::connect(("127.0.0.1", port)).ok().map(|_| true)
-            });
-            if is_up {
-                return Some(started);
-            }
-        }
-        panic!("nginx does not start");
+        let (home, port) = (Folder::new(), free_port());
+        home.write("page.html", "a page\n".repeat(1000));
+        home.write("nginx.conf", configuration(&home, port));
+        let mut command = Command::new("/usr/sbin/nginx");
+        command.args(["-p", home.as_str(), "-c", "nginx.conf", "-e", "error.log"]);
+        let Some(mut process) = Process::start(command.stdin(Stdio::null())) else {
+            left_out("nginx with gzip as an application, which is not installed");
+            return None;
+        };
+        process.listens(port);
+        Some(Self {
+            _process: process,
+            port,
+            home,
+        })
     }
 
     fn url(&self) -> String {
@@ -63,23 +42,15 @@ impl Nginx {
     /// The statuses of its answers so far, of which there are so many.
     fn answers(&self, count: usize) -> Vec<String> {
         eventually("its log", || {
-            let log = fs::read_to_string(self.home.join("access.log")).ok()?;
+            let log = fs::read_to_string(self.home.file("access.log")).ok()?;
             let statuses: Vec<_> = log.lines().map(str::to_owned).collect();
             (statuses.len() >= count).then_some(statuses)
         })
     }
 }
 
-impl Drop for Nginx {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-        let _ = fs::remove_dir_all(&self.home);
-    }
-}
-
-fn configuration(home: &Path, port: u16) -> String {
-    let home = home.display();
+fn configuration(home: &Folder, port: u16) -> String {
+    let home = home.as_str();
     format!(
         "daemon off; master_process off; pid {home}/pid; error_log {home}/error.log;
          events {{}}

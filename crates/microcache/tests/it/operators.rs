@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::support::{Client, Origin, Proxy, Reply, Response, config_file, eventually, request};
+use crate::support::{Client, Origin, Proxy, Reply, Response, config_file, eventually, request, Folder};
 
 /// The interface for operators of one proxy.
 pub(crate) struct Operator {
@@ -308,11 +308,10 @@ fn nothing_is_done_for_a_web_page_of_somebody_elses() {
 #[test]
 fn with_a_secret_nothing_is_told_to_those_who_do_not_carry_it() {
     let secret = "correct-horse-battery";
-    let file = std::env::temp_dir().join(format!("microcache-token-{}", std::process::id()));
-    std::fs::write(&file, format!("{secret}\nand what follows\n")).expect("a file");
+    let folder = Folder::new();
+    let path = folder.write("token", format!("{secret}\nand what follows\n"));
     let origin = counting();
-    let path = file.to_str().expect("a path");
-    let (proxy, admin) = Proxy::operated(&origin, &["--admin-token-file", path]);
+    let (proxy, admin) = Proxy::operated(&origin, &["--admin-token-file", &path]);
     proxy.get("/").assert_is(200, "1");
     let as_one_with = |token| Operator {
         address: admin,
@@ -356,7 +355,6 @@ fn with_a_secret_nothing_is_told_to_those_who_do_not_carry_it() {
     assert_eq!(operator.get("/v1/stats")["admin"]["refused"], 40);
     operator.purge(&json!({"all": true}));
     proxy.get("/").assert_is(200, "2");
-    std::fs::remove_file(&file).expect("removed");
 }
 
 /// More connections than the interface has room for, each of which sends this and reads nothing.
@@ -402,27 +400,24 @@ fn clients_that_read_nothing_keep_no_operator_and_no_probe_out() {
 #[test]
 fn nor_do_clients_without_the_secret() {
     let secret = "correct-horse-battery";
-    let file = std::env::temp_dir().join(format!("microcache-besieged-{}", std::process::id()));
-    std::fs::write(&file, secret).expect("a file");
+    let folder = Folder::new();
+    let path = folder.write("token", secret);
     let origin = counting();
-    let path = file.to_str().expect("a path");
-    let (_proxy, admin) = Proxy::operated(&origin, &["--admin-token-file", path]);
+    let (_proxy, admin) = Proxy::operated(&origin, &["--admin-token-file", &path]);
     let token = Some(secret);
     nobody_is_kept_out(&Operator {
         address: admin,
         token,
     });
-    std::fs::remove_file(&file).expect("removed");
 }
 
 #[test]
 fn the_command_line_finds_address_and_secret_in_the_configuration() {
     let secret = "correct-horse-battery";
-    let file = std::env::temp_dir().join(format!("microcache-found-{}", std::process::id()));
-    std::fs::write(&file, secret).expect("a file");
+    let folder = Folder::new();
+    let path = folder.write("token", secret);
     let origin = counting();
-    let path = file.to_str().expect("a path");
-    let (_proxy, admin) = Proxy::operated(&origin, &["--admin-token-file", path]);
+    let (_proxy, admin) = Proxy::operated(&origin, &["--admin-token-file", &path]);
     let run = |arguments: &[&str]| {
         let output = Command::new(env!("CARGO_BIN_EXE_microcache"))
             .args(arguments)
@@ -447,7 +442,6 @@ fn the_command_line_finds_address_and_secret_in_the_configuration() {
     let (code, said) = run(&["stats", "--config", "/nowhere"]);
     assert_eq!(code, Some(2));
     assert!(said.contains("cannot read /nowhere"), "{said}");
-    std::fs::remove_file(&file).expect("removed");
 }
 
 #[test]
@@ -639,9 +633,8 @@ fn is_of(kind: &str, value: &Value) -> bool {
 #[test]
 fn everything_that_is_described_is_there_and_is_as_it_is_described() {
     let origin = counting();
-    let directory =
-        std::env::temp_dir().join(format!("microcache-described-{}", std::process::id()));
-    let disk = format!("{},10MiB", directory.display());
+    let folder = Folder::absent();
+    let disk = format!("{},10MiB", folder.as_str());
     let file = config_file("ttl = \"1s\"\n");
     let config = file.display().to_string();
     let (proxy, admin) = Proxy::operated(&origin, &["--disk", &disk, "--config", &config]);
@@ -713,6 +706,4 @@ fn everything_that_is_described_is_there_and_is_as_it_is_described() {
     let drained = operator.ask("POST", "/v1/drain", None);
     check_described(&description, &paths["/v1/drain"]["post"], &drained);
     assert_eq!(asked, 15);
-    drop(proxy);
-    std::fs::remove_dir_all(&directory).expect("removed");
 }

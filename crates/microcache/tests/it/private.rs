@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::push::{Kept, Live, SECRET, tag};
 use crate::support::websocket::{CLOSE, FIN, UPGRADE, WebSocket};
-use crate::support::{Events, Origin, Proxy, Response, config_file, eventually, request};
+use crate::support::{Events, Origin, Proxy, Response, config_file, eventually, request, Signal};
 
 const KEY: &str = "a key of thirty-two characters, or more";
 const READERS: &str = "a-secret-of-those-who-read";
@@ -401,7 +401,7 @@ fn what_is_private_is_so_after_a_restart_and_keys_are_read_again() {
         .get_with("/live/p/x", &[&shown])
         .assert_is(200, "\"hidden\"");
     fs::write(&key, KEY.replace('k', "c")).expect("a file");
-    live.0.signal("HUP");
+    live.0.signal(Signal::HUP);
     eventually("another key", || {
         let answer = live.0.get_with("/live/p/x", &[&shown]);
         (answer.status == 401).then_some(())

@@ -1,7 +1,7 @@
 //! The PROXY protocol: who is believed, and for whom a client is taken then.
 
-use std::net::{IpAddr, Ipv4Addr};
-use std::process::{Command, Stdio};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::process::Command;
 use std::sync::Arc;
 
 use rustls::pki_types::ServerName;
@@ -9,9 +9,7 @@ use rustls::{ClientConnection, StreamOwned};
 
 use crate::limits::refused;
 use crate::support::http2::{self, Http2};
-use crate::support::{
-    CertificateFile, Client, Origin, Proxy, Reply, eventually, left_out, request, trusting,
-};
+use crate::support::{CertificateFile, Client, Origin, Proxy, Reply, eventually, left_out, request, trusting, free_port, Process};
 
 const FROM_HERE: [&str; 2] = ["--proxy-protocol", "127.0.0.1"];
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
@@ -312,32 +310,22 @@ fn curl_and_haproxy_say_it_as_it_is_read() {
         ("send-proxy", ""),
         ("send-proxy-v2", " proxy-v2-options crc32c,unique-id"),
     ] {
-        let socket = std::net::TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr());
-        let listen = socket.expect("a free port");
+        let listen = SocketAddr::from(([127, 0, 0, 1], free_port()));
         let text = format!(
             "defaults\n mode tcp\n timeout connect 5s\n timeout client 30s\n timeout server 30s\n\
              frontend f\n bind {listen}\n unique-id-format %pid\n default_backend b\nbackend b\n server s {} {version}{extra}\n",
             proxy.address()
         );
         let file = crate::support::config_file(&text);
-        let started = Command::new("haproxy")
-            .arg("-db")
-            .arg("-f")
-            .arg(&file)
-            .stderr(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn();
-        let Ok(mut haproxy) = started else {
+        let mut command = Command::new("haproxy");
+        command.arg("-db").arg("-f").arg(&file);
+        let Some(mut haproxy) = Process::start(&mut command) else {
             left_out("the PROXY protocol by HAProxy, which is not installed");
             return;
         };
-        let answer = eventually("HAProxy to listen", || {
-            std::net::TcpStream::connect(listen).ok()?;
-            let mut client = Client::connect_from(STRANGER, listen);
-            client.try_get("/").ok()
-        });
-        let _ = haproxy.kill();
-        let _ = haproxy.wait();
+        haproxy.listens(listen.port());
+        let mut client = Client::connect_from(STRANGER, listen);
+        let answer = client.try_get("/").expect("an answer");
         answer.assert_is(200, &told("127.0.0.2"));
     }
 }

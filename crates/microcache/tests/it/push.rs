@@ -1,16 +1,13 @@
 //! Documents that are put into the server, and what subscribers are told of them.
 
 use std::fs;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::support::{Events, Origin, Proxy, Response, eventually, request};
-use crate::tiers::servers::{Kind, Server};
+use crate::support::{Events, Origin, Proxy, Response, eventually, request, Signal, TierKind, TierServer, Folder};
 
 pub(crate) const SECRET: &str = "a-secret-that-is-long-enough";
 
-/// A directory of a test, removed at its end, with the secret of those who publish.
-pub(crate) struct Kept(PathBuf, Option<Server>);
+/// A folder with the secret of those who publish, and the Redis that keeps the documents if it is not the folder.
+pub(crate) struct Kept(Folder, Option<TierServer>);
 
 impl Kept {
     pub(crate) fn new() -> Self {
@@ -19,29 +16,25 @@ impl Kept {
 
     /// The same with a Redis that keeps the documents.
     pub(crate) fn in_redis() -> Self {
-        Self::beside(Some(Server::start(Kind::Redis)))
+        Self::beside(Some(TierServer::start(TierKind::Redis)))
     }
 
-    fn beside(redis: Option<Server>) -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("microcache-push-{}-{number}", std::process::id());
-        let kept = Self(std::env::temp_dir().join(name), redis);
-        fs::create_dir_all(&kept.0).expect("a directory");
-        fs::write(kept.0.join("token"), format!("{SECRET}\n")).expect("a file");
-        kept
+    fn beside(redis: Option<TierServer>) -> Self {
+        let folder = Folder::new();
+        folder.write("token", format!("{SECRET}\n"));
+        Self(folder, redis)
     }
 
     /// The file with the secret.
     pub(crate) fn token(&self) -> String {
-        self.0.join("token").display().to_string()
+        self.0.file("token")
     }
 
     pub(crate) fn start(&self, origin: &Origin, flags: &[&str]) -> Live {
         let token = self.token();
-        let documents = self.0.join("documents").display().to_string();
+        let documents = self.0.file("documents");
         let mut all = vec!["--push", "/live/", "--push-token-file", &token];
-        let redis = self.1.as_ref().map(Server::address).unwrap_or_default();
+        let redis = self.1.as_ref().map(TierServer::address).unwrap_or_default();
         if self.1.is_some() {
             all.extend(["--push-redis", &redis]);
         } else if !flags
@@ -52,12 +45,6 @@ impl Kept {
         }
         all.extend(flags);
         Live(Proxy::start(origin, &all))
-    }
-}
-
-impl Drop for Kept {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -550,7 +537,7 @@ fn what_was_answered_outlives_a_kill(kept: &Kept) {
                 .trim_matches('"')
                 .clone_into(&mut seen);
         }
-        live.0.signal("KILL");
+        live.0.signal(Signal::KILL);
         live.0.wait();
     }
 }
@@ -558,12 +545,12 @@ fn what_was_answered_outlives_a_kill(kept: &Kept) {
 #[test]
 fn a_torn_log_is_good_up_to_there() {
     let (kept, origin) = (Kept::new(), Origin::start());
-    let log = kept.0.join("documents/documents.log");
+    let log = kept.0.file("documents/documents.log");
     {
         let mut live = kept.start(&origin, &[]);
         live.put("/live/x", "1");
         live.put("/live/y", "2");
-        live.0.signal("KILL");
+        live.0.signal(Signal::KILL);
         live.0.wait();
     }
     let whole = fs::read(&log).expect("the log");
@@ -571,19 +558,19 @@ fn a_torn_log_is_good_up_to_there() {
     {
         let mut live = kept.start(&origin, &[]);
         live.0.output_with("documents.torn");
-        let tail = fs::read(kept.0.join("documents/documents.torn")).expect("what was cut off");
+        let tail = fs::read(kept.0.file("documents/documents.torn")).expect("what was cut off");
         assert!(whole[..whole.len() - 3].ends_with(&tail) && !tail.is_empty());
         live.0.get("/live/x").assert_is(200, "1");
         assert_eq!(live.0.get("/live/y").status, 404);
         assert_eq!(live.put("/live/z", "3").status, 201);
-        live.0.signal("KILL");
+        live.0.signal(Signal::KILL);
         live.0.wait();
     }
     let live = kept.start(&origin, &[]);
     live.0.get("/live/z").assert_is(200, "3");
     drop(live);
     fs::write(&log, "something else").expect("no log");
-    let directory = kept.0.join("documents").display().to_string();
+    let directory = kept.0.file("documents");
     let url = format!("http://{}", origin.address());
     let (status, output) =
         Proxy::refusal(&[&url, "--push", "/live/", "--push-directory", &directory]);
@@ -599,12 +586,12 @@ fn a_torn_log_is_good_up_to_there() {
 #[test]
 fn after_a_damage_nothing_is_called_as_something_else_was() {
     let (kept, origin) = (Kept::new(), Origin::start());
-    let log = kept.0.join("documents/documents.log");
+    let log = kept.0.file("documents/documents.log");
     let [first, lost] = {
         let mut live = kept.start(&origin, &[]);
         let tags = ["1", "2"].map(|value| tag(&live.put("/live/x", value)));
         live.put("/live/x", "3");
-        live.0.signal("KILL");
+        live.0.signal(Signal::KILL);
         live.0.wait();
         tags
     };
@@ -615,7 +602,7 @@ fn after_a_damage_nothing_is_called_as_something_else_was() {
     damaged[of_second] ^= 1;
     fs::write(&log, &damaged).expect("a damaged log");
     let live = kept.start(&origin, &[]);
-    assert!(kept.0.join("documents/documents.damaged").exists());
+    assert!(kept.0.path().join("documents/documents.damaged").exists());
     let found = live.0.get("/live/x");
     found.assert_is(200, "1");
     assert_eq!(tag(&found), first, "it is what it was");
@@ -629,10 +616,10 @@ fn after_a_damage_nothing_is_called_as_something_else_was() {
 #[test]
 fn a_directory_that_is_put_back_gives_no_version_out_twice() {
     let (kept, origin) = (Kept::new(), Origin::start());
-    let (documents, backup) = (kept.0.join("documents"), kept.0.join("backup"));
+    let [documents, backup] = ["documents", "backup"].map(|name| kept.0.path().join(name));
     let flags = ["--push-history", "8"];
     let stop = |mut live: Live| {
-        live.0.signal("TERM");
+        live.0.signal(Signal::TERM);
         live.0.wait();
     };
     let live = kept.start(&origin, &flags);
@@ -690,7 +677,7 @@ fn a_directory_that_is_put_back_gives_no_version_out_twice() {
 fn one_process_at_a_time_has_a_directory() {
     let (kept, origin) = (Kept::new(), Origin::start());
     let _first = kept.start(&origin, &[]);
-    let directory = kept.0.join("documents").display().to_string();
+    let directory = kept.0.file("documents");
     let url = format!("http://{}", origin.address());
     let flags = [&url, "--push", "/live/", "--push-directory", &directory];
     let (status, output) = Proxy::refusal(&flags);

@@ -8,10 +8,8 @@ use std::process::{Command, Output};
 use serde_json::{Value, json};
 
 use crate::operators::Operator;
-use crate::support::{
-    Client, Gate, Origin, Proxy, Reply, Response, config_file, eventually, request,
-};
-use crate::tiers::{Folder, end};
+use crate::support::{Client, Gate, Origin, Proxy, Reply, Response, config_file, eventually, request, Signal, Folder};
+use crate::tiers::{disk_in, end};
 
 /// A running server whose file can be written anew.
 struct Server {
@@ -153,8 +151,8 @@ fn keeping() -> Origin {
 #[test]
 fn what_was_stored_while_more_was_shared_is_not_found_when_less_is() {
     for (loose, asked, fields) in LOOSE {
-        let (origin, folder) = (keeping(), Folder::new());
-        let disk = format!("disk = \"{}\"\n", folder.disk());
+        let (origin, folder) = (keeping(), Folder::absent());
+        let disk = format!("disk = \"{}\"\n", disk_in(&folder));
         let with = |text: &str| format!("{disk}{text}\n");
         let server = Server::start(&origin, &with(loose));
         server.proxy.get_with(asked, fields).assert_is(200, "1");
@@ -179,9 +177,9 @@ fn what_was_stored_while_more_was_shared_is_not_found_when_less_is() {
 #[test]
 fn neither_is_it_found_on_the_disk_after_a_restart() {
     for (loose, asked, fields) in LOOSE {
-        let (origin, folder) = (keeping(), Folder::new());
+        let (origin, folder) = (keeping(), Folder::absent());
         let start = |text: &str| {
-            let text = format!("disk = \"{}\"\n{text}\n", folder.disk());
+            let text = format!("disk = \"{}\"\n{text}\n", disk_in(&folder));
             Server::start(&origin, &text)
         };
         let target = asked.split('?').next().expect("a path");
@@ -377,7 +375,7 @@ fn a_signal_and_a_changed_file_reload_too() {
     let origin = counting(&["/"]);
     let server = Server::start(&origin, "");
     server.write("ttl = \"10m\"\nreload_on_change = true\n");
-    server.proxy.signal("HUP");
+    server.proxy.signal(Signal::HUP);
     server.wait_for_line("configuration reloaded (SIGHUP); changed: reload_on_change, ttl");
     server.proxy.get("/").assert_is(200, "1");
     server.proxy.get("/").assert_hit();

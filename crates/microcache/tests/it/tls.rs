@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -11,10 +11,7 @@ use std::thread;
 
 use rustls::{ClientConfig, HandshakeKind, ProtocolVersion};
 
-use crate::support::{
-    CertificateFile, Client, Gate, Origin, Proxy, Reply, config_file, eventually, left_out,
-    request, trusting,
-};
+use crate::support::{CertificateFile, Client, Gate, Origin, Proxy, Reply, config_file, eventually, request, trusting, Signal, Folder, free_port, is_installed};
 
 const FRESH: &str = "Cache-Control: max-age=1000";
 const HOST: &str = "example.com";
@@ -88,8 +85,8 @@ fn misses_become_hits_and_what_came_by_tls_is_its_own() {
 #[test]
 fn bodies_of_every_size_are_whole_from_the_origin_from_memory_and_from_disk() {
     let origin = Origin::start();
-    let folder = config_file("").with_extension("disk");
-    let disk = format!("{},1GiB", folder.display());
+    let folder = Folder::absent();
+    let disk = format!("{},1GiB", folder.as_str());
     let site = Site::start(&origin, &["--disk", &disk, "--memory", "16MiB"]);
     // The last ones are too large for memory.
     for length in [0, 1, 8_192, 16_384, 57_000, 672_864, 3_000_000, 5_000_001] {
@@ -118,8 +115,6 @@ fn bodies_of_every_size_are_whole_from_the_origin_from_memory_and_from_disk() {
             assert_eq!((part.status, &part.body[..]), (206, &expected[50..100]));
         }
     }
-    drop(site);
-    let _ = fs::remove_dir_all(folder);
 }
 
 #[test]
@@ -293,7 +288,7 @@ fn a_session_is_taken_up_again_also_after_a_reload() {
     };
     assert_eq!(kind(), Some(HandshakeKind::Full));
     assert_eq!(kind(), Some(HandshakeKind::Resumed));
-    site.proxy.signal("HUP");
+    site.proxy.signal(Signal::HUP);
     eventually("the reload", || {
         site.proxy
             .output()
@@ -352,7 +347,7 @@ fn certificates_change_under_load_and_nobody_loses_a_connection() {
         let mut idle = site.connect();
         for time in 1..=3 {
             site.certificate.renew(&[HOST], 2100);
-            site.proxy.signal("HUP");
+            site.proxy.signal(Signal::HUP);
             eventually("the reload", || {
                 let output = site.proxy.output();
                 (output.matches("configuration reloaded").count() == time).then_some(())
@@ -362,7 +357,7 @@ fn certificates_change_under_load_and_nobody_loses_a_connection() {
         }
         // What cannot be used changes nothing.
         site.certificate.renew(&[HOST], 2001);
-        site.proxy.signal("HUP");
+        site.proxy.signal(Signal::HUP);
         let told = format!(
             "the certificate in {} expired on 2001-01-01",
             site.certificate.name()
@@ -452,11 +447,8 @@ fn whoever_comes_without_tls_is_sent_to_it_but_for_those_whom_a_proxy_vouches_fo
         "--purge-from",
         "127.0.0.1",
     ];
-    let free = TcpListener::bind("127.0.0.1:0").expect("an address");
-    let address = free.local_addr().expect("it has one");
-    drop(free);
-    let site = Site::start_at(&address.to_string(), &origin, &flags);
-    let port = address.port();
+    let port = free_port();
+    let site = Site::start_at(&format!("127.0.0.1:{port}"), &origin, &flags);
     let answer = site.proxy.get("/a?b");
     assert_eq!(answer.status, 308);
     assert_eq!(
@@ -609,17 +601,7 @@ fn run(command: &mut Command, input: &str) -> (String, bool) {
 }
 
 fn is_there(program: &str) -> bool {
-    let found = Command::new(program)
-        .arg("version")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
-    if found.is_err() {
-        left_out(&format!(
-            "TLS with {program} as the client (it is not installed)"
-        ));
-    }
-    found.is_ok()
+    is_installed(program, "TLS with another client")
 }
 
 #[test]

@@ -1,25 +1,18 @@
 //! What is offered to clients who come by TLS, as a scanner finds it: testssl, from the packages of Debian.
 
 use std::fs;
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::support::{CertificateFile, Origin, Proxy, Reply, left_out};
+use crate::support::{CertificateFile, Origin, Proxy, Reply, Folder, is_installed};
 
 /// What a scanner calls right, or has no opinion on.
 const HARMLESS: [&str; 2] = ["OK", "INFO"];
 
 #[test]
 fn only_what_is_safe_is_offered() {
-    if Command::new("testssl")
-        .arg("--version")
-        .stdout(Stdio::null())
-        .status()
-        .is_err()
-    {
-        left_out("a scan of what TLS offers: testssl is not installed");
+    if !is_installed("testssl", "a scan of what TLS offers") {
         return;
     }
     let origin = Origin::start();
@@ -72,9 +65,8 @@ fn only_what_is_safe_is_offered() {
 
 /// Everything that testssl finds about versions, suites, forward secrecy and known faults.
 fn scanned(address: &str) -> Vec<Value> {
-    let file =
-        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("scan-{}.json", std::process::id()));
-    let _ = fs::remove_file(&file);
+    let folder = Folder::new();
+    let file = folder.file("scan.json");
     let scan = Command::new("testssl")
         .args(["--quiet", "--color", "0", "--warnings", "off", "--jsonfile"])
         .arg(&file)
@@ -83,6 +75,5 @@ fn scanned(address: &str) -> Vec<Value> {
         .output()
         .expect("testssl");
     let text = fs::read_to_string(&file).unwrap_or_else(|_| panic!("{scan:?}"));
-    fs::remove_file(&file).expect("the scan's file");
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }

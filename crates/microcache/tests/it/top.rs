@@ -1,12 +1,11 @@
 //! `microcache top` on a real terminal, which tmux lends it.
 
 use std::fs;
-use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::support::{Events, Origin, Proxy, Reply, eventually, left_out};
+use crate::support::{Events, Origin, Proxy, Reply, eventually, Folder, free_port, Signal, signal, is_installed};
 
 /// A terminal of 80 columns and 24 lines, with a shell that runs this.
 struct Terminal {
@@ -63,27 +62,17 @@ impl Drop for Terminal {
     }
 }
 
-/// Whether this machine has tmux; if not, that is said.
 fn has_tmux() -> bool {
-    let found = Command::new("tmux").arg("-V").output().is_ok();
-    if !found {
-        left_out("microcache top on a terminal (tmux is not installed)");
-    }
-    found
+    is_installed("tmux", "microcache top on a terminal")
 }
 
 /// A shell's line that runs it, and says afterwards how it ended and how the terminal was left.
-fn script(arguments: &str, pid: &Path) -> String {
+fn script(arguments: &str, pid: &str) -> String {
     let binary = env!("CARGO_BIN_EXE_microcache");
-    let pid = pid.display();
     format!(
         "sh -c 'echo $$ >{pid}; exec {binary} top {arguments}'; \
          echo \"ended with $?\"; stty -a | grep -o -E -- '-?\\bicanon'; exec cat"
     )
-}
-
-fn pid_file(test: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("top-{test}-{}", std::process::id()))
 }
 
 /// The terminal is as it was: lines are lines again, and what was drawn is gone.
@@ -113,8 +102,9 @@ fn it_ends_when_its_terminal_is_gone() {
     }
     let origin = cached();
     let (_proxy, admin) = Proxy::operated(&origin, &[]);
-    for (name, hangup) in [("told", ""), ("untold", "trap \"\" HUP; ")] {
-        let pid = pid_file(name);
+    for hangup in ["", "trap \"\" HUP; "] {
+        let folder = Folder::new();
+        let pid = folder.file("pid");
         let line = script(&format!("--admin {admin}"), &pid);
         let line = line.replacen("exec ", &format!("{hangup}exec "), 1);
         let terminal = Terminal::start(&line);
@@ -123,7 +113,6 @@ fn it_ends_when_its_terminal_is_gone() {
         terminal.tmux(&["kill-server"]);
         let process = Path::new("/proc").join(number.trim());
         eventually("it has ended", || (!process.exists()).then_some(()));
-        fs::remove_file(&pid).expect("removed");
     }
 }
 
@@ -137,7 +126,8 @@ fn it_shows_the_server_and_purges_the_marked_url_and_leaves_the_terminal_as_it_w
     for _ in 0..3 {
         proxy.get("/news").assert_is(200, "page");
     }
-    let pid = pid_file("purge");
+    let folder = Folder::new();
+    let pid = folder.file("pid");
     let terminal = Terminal::start(&script(&format!("--admin {admin}"), &pid));
     terminal.shows("http://example.com/news");
     terminal.shows("no requests");
@@ -168,7 +158,6 @@ fn it_shows_the_server_and_purges_the_marked_url_and_leaves_the_terminal_as_it_w
     terminal.shows("busiest urls");
     terminal.press("q");
     check_restored(&terminal, 0);
-    drop(fs::remove_file(pid));
 }
 
 #[test]
@@ -177,16 +166,11 @@ fn documents_and_subscribers_have_a_line_where_there_are_any() {
         return;
     }
     let origin = cached();
-    for (name, flags, has_line) in [
-        (
-            "push",
-            &["--push", "/live/", "--push-directory", "none"][..],
-            true,
-        ),
-        ("plain", &[], false),
-    ] {
+    let documents = ["--push", "/live/", "--push-directory", "none"];
+    for (flags, has_line) in [(&documents[..], true), (&[], false)] {
         let (proxy, admin) = Proxy::operated(&origin, flags);
-        let pid = pid_file(name);
+        let folder = Folder::new();
+        let pid = folder.file("pid");
         let terminal = Terminal::start(&script(&format!("--admin {admin}"), &pid));
         let shown = if has_line {
             let _events = Events::begin(proxy.ask_with("/live/x", &["Accept: text/event-stream"]));
@@ -196,7 +180,6 @@ fn documents_and_subscribers_have_a_line_where_there_are_any() {
         };
         let line = shown.lines().find(|line| line.starts_with("push "));
         assert_eq!(line.is_some(), has_line, "{shown}");
-        drop(fs::remove_file(pid));
     }
 }
 
@@ -207,19 +190,19 @@ fn signals_and_ctrl_c_give_the_terminal_back() {
     }
     let origin = cached();
     let (_proxy, admin) = Proxy::operated(&origin, &[]);
-    for how in ["C-c", "INT", "TERM"] {
-        let pid = pid_file(how);
+    for how in [None, Some(Signal::INT), Some(Signal::TERM)] {
+        let folder = Folder::new();
+        let pid = folder.file("pid");
         let terminal = Terminal::start(&script(&format!("--admin {admin}"), &pid));
         terminal.shows("memory");
-        if how == "C-c" {
-            terminal.press(how);
-        } else {
-            let of = fs::read_to_string(&pid).expect("a pid");
-            let killed = Command::new("kill").args(["-s", how, of.trim()]).status();
-            assert!(killed.expect("kill runs").success());
+        match how {
+            None => terminal.press("C-c"),
+            Some(how) => {
+                let pid = fs::read_to_string(&pid).expect("a pid");
+                signal(pid.trim().parse().expect("a number"), how);
+            }
         }
         check_restored(&terminal, 130);
-        drop(fs::remove_file(pid));
     }
 }
 
@@ -228,10 +211,9 @@ fn who_cannot_be_reached_is_said_before_and_while_it_is_watched() {
     if !has_tmux() {
         return;
     }
-    let nobody = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = nobody.local_addr().expect("an address");
-    drop(nobody);
-    let pid = pid_file("nobody");
+    let address = format!("127.0.0.1:{}", free_port());
+    let folder = Folder::new();
+    let pid = folder.file("pid");
     let terminal = Terminal::start(&script(&format!("--admin {address}"), &pid));
     let shown = terminal.shows("ended with 1");
     assert!(shown.contains("cannot reach"), "{shown}");
@@ -244,7 +226,6 @@ fn who_cannot_be_reached_is_said_before_and_while_it_is_watched() {
     terminal.shows("connection lost, retrying");
     terminal.press("q");
     check_restored(&terminal, 0);
-    drop(fs::remove_file(pid));
 }
 
 #[test]

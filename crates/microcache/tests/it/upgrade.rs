@@ -3,7 +3,6 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::net::UnixDatagram;
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -11,12 +10,8 @@ use std::time::Duration;
 use rustls::HandshakeKind;
 use serde_json::Value;
 
-use crate::support::{
-    CertificateFile, Client, Gate, Origin, PATIENCE, Proxy, Reply, Response, config_file,
-    eventually, request, trusting,
-};
+use crate::support::{CertificateFile, Client, Gate, Origin, PATIENCE, Proxy, Reply, Response, config_file, eventually, request, trusting, Signal, TierKind, TierServer, signal, Folder};
 
-use crate::tiers::servers::{Kind, Server};
 
 const FRESH: &str = "Cache-Control: max-age=1000";
 
@@ -25,13 +20,13 @@ struct Line {
     proxy: Proxy,
     admin: SocketAddr,
     /// The processes there have been, the first one first.
-    processes: Vec<u64>,
+    processes: Vec<u32>,
 }
 
 impl Line {
     fn start(origin: &Origin, flags: &[&str]) -> Self {
         let (proxy, admin) = Proxy::operated(origin, flags);
-        let processes = vec![u64::from(proxy.pid())];
+        let processes = vec![proxy.pid()];
         Self {
             proxy,
             admin,
@@ -52,7 +47,7 @@ impl Line {
         let response = self.ask("POST", "/v1/upgrade", "");
         assert_eq!(response.status, 200, "{}", response.text());
         let told: Value = serde_json::from_str(&response.text()).expect("JSON");
-        self.processes.push(told["pid"].as_u64().expect("a number"));
+        self.processes.push(pid_in(&told).expect("a number"));
     }
 
     /// Waits for the end of all but the latest.
@@ -71,19 +66,19 @@ impl Drop for Line {
     fn drop(&mut self) {
         for &process in &self.processes[1..] {
             while !has_ended(process) {
-                signal("KILL", process);
+                signal(process, Signal::KILL);
             }
         }
     }
 }
 
-fn signal(name: &str, process: u64) {
-    let process = process.to_string();
-    let _ = Command::new("kill").args(["-s", name, &process]).status();
+/// The process that an answer names.
+fn pid_in(answer: &Value) -> Option<u32> {
+    answer["pid"].as_u64()?.try_into().ok()
 }
 
 /// Whether a process is gone, or only waits for somebody to notice.
-fn has_ended(process: u64) -> bool {
+fn has_ended(process: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{process}/stat"));
     stat.map_or(true, |stat| stat.contains(") Z "))
 }
@@ -118,7 +113,7 @@ impl Load {
     /// What it has seen.
     fn report(mut self) -> Value {
         let child = self.0.take().expect("it runs");
-        signal("INT", u64::from(child.id()));
+        signal(child.id(), Signal::INT);
         let output = child.wait_with_output().expect("it ends");
         serde_json::from_slice(&output.stdout).expect("the report is JSON")
     }
@@ -181,8 +176,8 @@ fn the_disk_goes_along_and_a_purge_holds_over_it() {
     for target in ["/", "/purged"] {
         page(&origin, target);
     }
-    let directory = std::env::temp_dir().join(format!("microcache-handed-{}", std::process::id()));
-    let disk = format!("{},10MiB", directory.display());
+    let folder = Folder::absent();
+    let disk = format!("{},10MiB", folder.as_str());
     let mut line = Line::start(&origin, &["--disk", &disk]);
     line.proxy.get("/").assert_is(200, "1");
     line.proxy.get("/purged").assert_is(200, "1");
@@ -202,34 +197,26 @@ fn the_disk_goes_along_and_a_purge_holds_over_it() {
     line.wait_for_others();
     line.proxy.get("/").assert_is(200, "2");
     line.proxy.get("/purged").assert_is(200, "2");
-    drop(line);
-    fs::remove_dir_all(&directory).expect("removed");
 }
 
 #[test]
 fn documents_go_along_and_who_watches_them_goes_on() {
-    let name = format!("microcache-documents-{}", std::process::id());
-    let kept = std::env::temp_dir().join(name);
-    documents_go_along(["--push-directory", &kept.display().to_string()]);
-    fs::remove_dir_all(&kept).expect("removed");
+    let folder = Folder::absent();
+    documents_go_along(["--push-directory", folder.as_str()]);
 }
 
 /// Both processes are nodes of several for a while.
 #[test]
 fn documents_in_redis_stay_where_they_are() {
-    let redis = Server::start(Kind::Redis);
+    let redis = TierServer::start(TierKind::Redis);
     documents_go_along(["--push-redis", &redis.address()]);
 }
 
 fn documents_go_along(keeper: [&str; 2]) {
     const SECRET: &str = "a-secret-that-is-long-enough";
     let origin = Origin::start();
-    let name = format!("microcache-pushed-{}{}", std::process::id(), keeper[0]);
-    let folder = std::env::temp_dir().join(name);
-    fs::create_dir_all(&folder).expect("a directory");
-    let token = folder.join("token");
-    fs::write(&token, SECRET).expect("a file");
-    let token = token.display().to_string();
+    let folder = Folder::new();
+    let token = folder.write("token", SECRET);
     let flags = ["--push", "/live/", "--push-token-file", &token];
     let flags = [&flags[..], &keeper].concat();
     let mut line = Line::start(&origin, &flags);
@@ -267,8 +254,6 @@ fn documents_go_along(keeper: [&str; 2]) {
     assert!(!events.contains("reset"), "{events}");
     drop(back);
     line.wait_for_others();
-    drop(line);
-    fs::remove_dir_all(&folder).expect("removed");
 }
 
 #[test]
@@ -276,10 +261,10 @@ fn a_process_that_cannot_serve_changes_nothing() {
     let origin = Origin::start();
     page(&origin, "/");
     page(&origin, "/other");
-    let directory = std::env::temp_dir().join(format!("microcache-kept-{}", std::process::id()));
+    let folder = Folder::absent();
     let file = config_file("");
     let name = file.display().to_string();
-    let disk = format!("{},10MiB", directory.display());
+    let disk = format!("{},10MiB", folder.as_str());
     let mut line = Line::start(&origin, &["--config", &name, "--disk", &disk]);
     line.proxy.get("/").assert_is(200, "1");
     let refused = |line: &Line, text: &str, why: &str| {
@@ -310,8 +295,6 @@ fn a_process_that_cannot_serve_changes_nothing() {
     line.proxy.get("/other").assert_hit();
     line.proxy.get("/").assert_is(200, "2");
     line.wait_for_others();
-    drop(line);
-    fs::remove_dir_all(&directory).expect("removed");
 }
 
 #[test]
@@ -369,10 +352,10 @@ fn what_is_under_way_ends_with_the_process_it_began_with() {
     line.wait_for_others();
     // The signal does the same.
     let process = line.processes[1];
-    signal("USR2", process);
+    signal(process, Signal::USR2);
     let next = eventually("the next one", || {
         let stats: Value = serde_json::from_str(&line.ask("GET", "/v1/stats", "").text()).ok()?;
-        stats["pid"].as_u64().filter(|&pid| pid != process)
+        pid_in(&stats).filter(|&pid| pid != process)
     });
     line.processes.push(next);
     assert_eq!(line.proxy.get("/").status, 200);
@@ -445,9 +428,8 @@ fn it_serves_on_a_socket_that_is_handed_over_at_the_start() {
 #[test]
 fn the_service_manager_is_told_what_goes_on() {
     let origin = Origin::start();
-    let path: PathBuf =
-        std::env::temp_dir().join(format!("microcache-notify-{}", std::process::id()));
-    let _ = fs::remove_file(&path);
+    let folder = Folder::new();
+    let path = folder.file("socket");
     let manager = UnixDatagram::bind(&path).expect("a socket");
     manager.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     let told = || {
@@ -455,12 +437,12 @@ fn the_service_manager_is_told_what_goes_on() {
         let length = manager.recv(&mut text).expect("a message");
         String::from_utf8_lossy(&text[..length]).into_owned()
     };
-    let socket = format!("NOTIFY_SOCKET={}", path.display());
+    let socket = format!("NOTIFY_SOCKET={path}");
     let file = config_file("");
     let name = file.display().to_string();
     let mut proxy = Proxy::through(&["env", &socket], &origin, &["--config", &name]);
     assert_eq!(told(), "READY=1");
-    proxy.signal("HUP");
+    proxy.signal(Signal::HUP);
     let reloading = told();
     let since = reloading.strip_prefix("RELOADING=1\nMONOTONIC_USEC=");
     assert!(
@@ -468,18 +450,17 @@ fn the_service_manager_is_told_what_goes_on() {
         "{reloading}"
     );
     assert_eq!(told(), "READY=1");
-    proxy.signal("USR2");
+    proxy.signal(Signal::USR2);
     // The other one says that it is ready, and this one who that is, in either order.
     let mut both = [told(), told()];
     both.sort();
     assert_eq!(both[1], "READY=1");
     let process = both[0].strip_prefix("MAINPID=").expect("which it is");
-    let process: u64 = process.parse().expect("a number");
+    let process: u32 = process.parse().expect("a number");
     assert!(proxy.wait().success());
-    signal("TERM", process);
+    signal(process, Signal::TERM);
     assert_eq!(told(), "STOPPING=1");
     eventually("its end", || has_ended(process).then_some(()));
-    fs::remove_file(&path).expect("removed");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::{Arc, Mutex};
 
 use crate::operators::Operator;
-use crate::support::{Client, Events, Gate, Origin, Proxy, Reply, config_file, eventually};
+use crate::support::{Client, Events, Gate, Origin, Proxy, Reply, config_file, eventually, Signal};
 
 const WATCH: &str = "/.well-known/microcache/watch?url=";
 const STREAM: &str = "Accept: text/event-stream";
@@ -275,7 +275,7 @@ fn routes_say_what_may_be_watched_and_a_reload_may_say_otherwise() {
     let full = proxy.get(&format!("{WATCH}/another"));
     assert_eq!((full.status, full.field("retry-after")), (503, Some("1")));
     fs::write(&file, text("off")).expect("written");
-    proxy.signal("HUP");
+    proxy.signal(Signal::HUP);
     // Nothing may be watched any more: the path is the application's, and who still watches is told.
     eventually("no more watching", || {
         (proxy.get(&format!("{WATCH}/a")).status != 200).then_some(())

@@ -367,8 +367,7 @@ impl EntryFiles {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-    use std::path::PathBuf;
+    use microcache_testkit::Folder;
 
     use super::*;
     use crate::content::Content;
@@ -376,8 +375,9 @@ mod tests {
 
     #[test]
     fn an_open_file_is_found_whatever_is_being_done() {
-        let directory = PathBuf::from(format!("/dev/shm/microcache-open-{}", std::process::id()));
-        let files = EntryFiles::open(DiskSettings::new(&directory, 1 << 20)).expect("a directory");
+        let folder = Folder::absent_in("/dev/shm");
+        let settings = DiskSettings::new(folder.path(), 1 << 20);
+        let files = EntryFiles::open(settings).expect("a directory");
         let files = Arc::new(files);
         let id = EntryId::of(b"key");
         let body = Bytes::from(vec![b'x'; files.settings.inline as usize + 1]);
@@ -396,6 +396,5 @@ mod tests {
         let body = forgotten.as_ref().expect("it was open").body();
         assert!(files.keep_named(id, &entry.head, &body).is_none());
         assert!(files.open.get(id).is_none());
-        fs::remove_dir_all(&directory).expect("removed");
     }
 }

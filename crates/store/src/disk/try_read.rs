@@ -106,9 +106,10 @@ pub(super) fn read(
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-    use std::path::{Path, PathBuf};
+    use std::path::Path;
     use std::sync::Arc;
+
+    use microcache_testkit::Folder;
 
     use super::*;
     use crate::content::Content;
@@ -132,8 +133,9 @@ mod tests {
 
     #[test]
     fn nobody_waits_for_a_file_that_is_being_replaced() {
-        let directory = PathBuf::from(format!("/dev/shm/microcache-{}", std::process::id()));
-        let files = EntryFiles::open(DiskSettings::new(&directory, 1 << 20)).expect("a directory");
+        let folder = Folder::absent_in("/dev/shm");
+        let settings = DiskSettings::new(folder.path(), 1 << 20);
+        let files = EntryFiles::open(settings).expect("a directory");
         let files = Arc::new(files);
         let reads = NonBlockingReads::on(files.layout.open().home());
         let id = EntryId::of(b"key");
@@ -154,6 +156,5 @@ mod tests {
             "readers are not in each other's way"
         );
         drop(shared);
-        fs::remove_dir_all(&directory).expect("removed");
     }
 }

@@ -12,8 +12,8 @@ use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-use super::{HOST, OTHER, site, start, storage};
-use crate::support::{CertificateFile, eventually};
+use super::{HOST, OTHER, site, start};
+use crate::support::{CertificateFile, eventually, Signal, Folder};
 
 /// What it says instead of the truth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -191,7 +191,8 @@ fn what_a_lying_authority_says_is_told_and_never_shown() {
     ] {
         let own = CertificateFile::new(&["localhost"]);
         let liar = Liar::start(&own, lie);
-        let (origin, storage) = (site(), storage());
+        let (origin, folder) = (site(), Folder::absent());
+        let storage = folder.path();
         let directory = format!("https://localhost:{}/dir", liar.address.port());
         let storage = storage.to_str().expect("a path");
         let flags = [
@@ -212,7 +213,7 @@ fn what_a_lying_authority_says_is_told_and_never_shown() {
         // Who was asked too often is left alone, whatever the operator does.
         if lie == Lie::TooOften {
             let asked = liar.orders.load(Ordering::SeqCst);
-            proxy.signal("HUP");
+            proxy.signal(Signal::HUP);
             eventually("a reload", || {
                 proxy
                     .output()

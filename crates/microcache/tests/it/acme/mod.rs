@@ -9,25 +9,14 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustls::ClientConfig;
 
-use crate::support::{Client, Origin, Proxy, Reply, config_file, eventually};
+use crate::support::{Client, Origin, Proxy, Reply, config_file, eventually, Signal, Folder};
 use pebble::{Pebble, Settings};
 
 const HOST: &str = "shop.example";
 const OTHER: &str = "blog.example";
-
-/// A directory that is not there yet.
-fn storage() -> PathBuf {
-    static COUNT: AtomicUsize = AtomicUsize::new(0);
-    let number = COUNT.fetch_add(1, Ordering::SeqCst);
-    let name = format!("acme-{}-{number}", std::process::id());
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
-    drop(fs::remove_dir_all(&folder));
-    folder
-}
 
 /// Who gets certificates for these names from pebble, and keeps them there.
 fn flags(pebble: &Pebble, names: &[&str], storage: &Path) -> Vec<String> {
@@ -96,8 +85,9 @@ fn a_certificate_is_got_over_http_kept_and_used_again_without_the_authority() {
     let Some(mut pebble) = Pebble::start(&Settings::default()) else {
         return;
     };
-    let (origin, storage) = (site(), storage());
-    let flags = flags(&pebble, &[HOST], &storage);
+    let (origin, folder) = (site(), Folder::absent());
+    let storage = folder.path();
+    let flags = flags(&pebble, &[HOST], storage);
     let believed = pebble.believed();
     let proxy = start(&origin, &flags);
     let first = wait_for(&proxy, &believed, HOST);
@@ -112,10 +102,10 @@ fn a_certificate_is_got_over_http_kept_and_used_again_without_the_authority() {
     proxy.get(target).assert_is(200, "its own");
     let asked = origin.count(target) + origin.count("/");
     assert_eq!(origin.requests().len(), asked, "no challenge went there");
-    let folder = kept(&storage);
+    let folder = kept(storage);
     let file = folder.join(format!("{HOST}.pem"));
     eventually("it to be kept", || file.exists().then_some(()));
-    assert_eq!((mode(&storage), mode(&folder)), (0o700, 0o700));
+    assert_eq!((mode(storage), mode(&folder)), (0o700, 0o700));
     for file in [format!("{HOST}.pem"), "account.json".to_owned()] {
         assert_eq!(mode(&folder.join(&file)), 0o600, "{file}");
     }
@@ -135,9 +125,10 @@ fn where_it_is_not_seen_over_http_it_is_seen_in_a_handshake() {
     let Some(pebble) = Pebble::start(&settings) else {
         return;
     };
-    let (origin, storage) = (site(), storage());
+    let (origin, folder) = (site(), Folder::absent());
+    let storage = folder.path();
     let believed = pebble.believed();
-    let proxy = start(&origin, &flags(&pebble, &[HOST], &storage));
+    let proxy = start(&origin, &flags(&pebble, &[HOST], storage));
     wait_for(&proxy, &believed, HOST);
     // Nobody else speaks that protocol here.
     let mut config = (*believed).clone();
@@ -163,18 +154,19 @@ fn it_is_renewed_when_the_authority_says_and_nonces_may_be_refused() {
     let Some(pebble) = Pebble::start(&settings) else {
         return;
     };
-    let (origin, storage) = (site(), storage());
+    let (origin, folder) = (site(), Folder::absent());
+    let storage = folder.path();
     let believed = pebble.believed();
-    let proxy = start(&origin, &flags(&pebble, &[HOST], &storage));
+    let proxy = start(&origin, &flags(&pebble, &[HOST], storage));
     // With bad luck it is refused too often in a row, and tried again when somebody has it tried.
     let first = eventually("a certificate", || {
         proxy
             .output()
             .contains("no certificate from")
-            .then(|| proxy.signal("HUP"));
+            .then(|| proxy.signal(Signal::HUP));
         shown(proxy.tls_address(), &believed, HOST)
     });
-    let file = kept(&storage).join(format!("{HOST}.pem"));
+    let file = kept(storage).join(format!("{HOST}.pem"));
     let before = eventually("it to be kept", || fs::read_to_string(&file).ok());
     let certificate = before.find("-----BEGIN CERTIFICATE").expect("one");
     pebble.wants_renewal(
@@ -184,7 +176,7 @@ fn it_is_renewed_when_the_authority_says_and_nonces_may_be_refused() {
     );
     // It is asked once a day, and when somebody has everything looked at again.
     let second = eventually("another certificate", || {
-        proxy.signal("HUP");
+        proxy.signal(Signal::HUP);
         let now = shown(proxy.tls_address(), &believed, HOST).expect("there is always one");
         (now != first).then_some(now)
     });
@@ -205,8 +197,9 @@ fn an_authority_that_has_to_know_its_customers_is_told_who_we_are() {
     let Some(pebble) = Pebble::start(&settings) else {
         return;
     };
-    let (origin, storage) = (site(), storage());
-    let unknown = flags(&pebble, &[HOST], &storage);
+    let (origin, folder) = (site(), Folder::absent());
+    let storage = folder.path();
+    let unknown = flags(&pebble, &[HOST], storage);
     let proxy = start(&origin, &unknown);
     eventually("a refusal", || {
         let told = proxy.output();
@@ -233,8 +226,9 @@ fn an_authority_that_is_down_is_asked_again_and_one_that_has_forgotten_us_too() 
     let Some(mut pebble) = Pebble::start(&Settings::default()) else {
         return;
     };
-    let (origin, storage) = (site(), storage());
-    let flags = flags(&pebble, &[HOST], &storage);
+    let (origin, folder) = (site(), Folder::absent());
+    let storage = folder.path();
+    let flags = flags(&pebble, &[HOST], storage);
     pebble.end();
     let proxy = start(&origin, &flags);
     eventually("a failure", || {
@@ -243,9 +237,9 @@ fn an_authority_that_is_down_is_asked_again_and_one_that_has_forgotten_us_too() 
     });
     proxy.get("/").assert_is(200, "page");
     pebble.begin();
-    proxy.signal("HUP");
+    proxy.signal(Signal::HUP);
     wait_for(&proxy, &pebble.believed(), HOST);
-    let file = kept(&storage).join(format!("{HOST}.pem"));
+    let file = kept(storage).join(format!("{HOST}.pem"));
     eventually("it to be kept", || file.exists().then_some(()));
     drop(proxy);
     // The next one knows neither the account nor the certificate.
@@ -262,9 +256,10 @@ fn a_name_that_fails_keeps_no_other_one_waiting_and_is_got_when_it_leads_here() 
         return;
     };
     pebble.lead_astray(HOST);
-    let (origin, storage) = (site(), storage());
+    let (origin, folder) = (site(), Folder::absent());
+    let storage = folder.path();
     let believed = pebble.believed();
-    let flags = flags(&pebble, &[HOST, OTHER], &storage);
+    let flags = flags(&pebble, &[HOST, OTHER], storage);
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     let (proxy, admin) = Proxy::operated(&origin, &flags);
     wait_for(&proxy, &believed, OTHER);
@@ -331,8 +326,9 @@ fn a_name_that_leads_elsewhere_is_tried_again_when_somebody_has_it_tried() {
     let Some(pebble) = Pebble::start(&settings) else {
         return;
     };
-    let (origin, storage) = (site(), storage());
-    let proxy = start(&origin, &flags(&pebble, &[HOST], &storage));
+    let (origin, folder) = (site(), Folder::absent());
+    let storage = folder.path();
+    let proxy = start(&origin, &flags(&pebble, &[HOST], storage));
     eventually("a failure", || {
         proxy
             .output()
@@ -340,7 +336,7 @@ fn a_name_that_leads_elsewhere_is_tried_again_when_somebody_has_it_tried() {
             .then_some(())
     });
     pebble.lead_to("127.0.0.1");
-    proxy.signal("HUP");
+    proxy.signal(Signal::HUP);
     wait_for(&proxy, &pebble.believed(), HOST);
 }
 
@@ -353,17 +349,16 @@ fn who_is_killed_in_the_middle_of_an_order_makes_another_one() {
     let Some(pebble) = Pebble::start(&settings) else {
         return;
     };
-    let (origin, storage) = (site(), storage());
-    let flags = flags(&pebble, &[HOST], &storage);
+    let (origin, folder) = (site(), Folder::absent());
+    let storage = folder.path();
+    let flags = flags(&pebble, &[HOST], storage);
     let proxy = start(&origin, &flags);
     // The account is kept, and the authority takes its time to look.
     eventually("an order", || {
-        let account = storage
-            .is_dir()
-            .then(|| kept(&storage).join("account.json"));
-        account.is_some_and(|file| file.exists()).then_some(())
+        let authority = fs::read_dir(storage).ok()?.next()?.ok()?.path();
+        authority.join("account.json").exists().then_some(())
     });
-    proxy.signal("KILL");
+    proxy.signal(Signal::KILL);
     drop(proxy);
     let proxy = start(&origin, &flags);
     wait_for(&proxy, &pebble.believed(), HOST);
@@ -374,21 +369,22 @@ fn nothing_is_ordered_that_could_not_be_kept() {
     let Some(pebble) = Pebble::start(&Settings::default()) else {
         return;
     };
-    let (origin, storage) = (site(), storage());
+    let (origin, folder) = (site(), Folder::absent());
+    let storage = folder.path();
     // The disk is full: files may not grow beyond a few kilobytes. And there is a file where the directory should be.
-    let flags = flags(&pebble, &[HOST], &storage);
+    let flags = flags(&pebble, &[HOST], storage);
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     let full = ["sh", "-c", "trap '' XFSZ; ulimit -f 4 && exec \"$@\"", "sh"];
     let proxy = Proxy::through(&full, &origin, &flags);
     proxy.output_with("storing it: ");
     proxy.get("/").assert_is(200, "page");
     drop(proxy);
-    fs::remove_dir_all(&storage).expect("it was made");
-    fs::write(&storage, "").expect("it can be written");
+    fs::remove_dir_all(storage).expect("it was made");
+    fs::write(storage, "").expect("it can be written");
     let proxy = Proxy::start(&origin, &flags);
     proxy.output_with("storing it: ");
-    fs::remove_file(&storage).expect("it is a file");
-    proxy.signal("HUP");
+    fs::remove_file(storage).expect("it is a file");
+    proxy.signal(Signal::HUP);
     wait_for(&proxy, &pebble.believed(), HOST);
 }
 
@@ -397,7 +393,8 @@ fn a_reload_adds_names_and_takes_them_away_and_refuses_what_is_wrong() {
     let Some(pebble) = Pebble::start(&Settings::default()) else {
         return;
     };
-    let (origin, storage) = (site(), storage());
+    let (origin, folder) = (site(), Folder::absent());
+    let storage = folder.path();
     let believed = pebble.believed();
     let text = |names: &str| {
         format!(
@@ -416,20 +413,20 @@ fn a_reload_adds_names_and_takes_them_away_and_refuses_what_is_wrong() {
     let proxy = Proxy::by_file(&file);
     wait_for(&proxy, &believed, HOST);
     write(&format!("[\"{HOST}\", \"*.{OTHER}\"]"));
-    proxy.signal("HUP");
+    proxy.signal(Signal::HUP);
     eventually("a refusal", || {
         let told = proxy.output();
         (told.contains("not reloaded") && told.contains(&format!("*.{OTHER}"))).then_some(())
     });
-    let kept = kept(&storage).join(format!("{HOST}.pem"));
+    let kept = kept(storage).join(format!("{HOST}.pem"));
     eventually("it to be kept", || kept.exists().then_some(()));
     write(&format!("[\"{OTHER}\"]"));
-    proxy.signal("HUP");
+    proxy.signal(Signal::HUP);
     wait_for(&proxy, &believed, OTHER);
     assert_eq!(shown(proxy.tls_address(), &believed, HOST), None);
     // What was got is still there for the day on which it is wanted again.
     write(&format!("[\"{OTHER}\", \"{HOST}\"]"));
     pebble.lead_to("127.0.0.2");
-    proxy.signal("HUP");
+    proxy.signal(Signal::HUP);
     wait_for(&proxy, &believed, HOST);
 }

@@ -2,9 +2,9 @@
 
 use std::fs;
 use std::io::Write;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 
 use rustls::crypto::aws_lc_rs;
@@ -12,7 +12,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 
-use crate::support::{CertificateFile, Client, config_file, eventually, left_out, trusting};
+use crate::support::{CertificateFile, Client, config_file, left_out, trusting, free_port, Process};
 
 /// What the authority is like.
 #[derive(Default)]
@@ -28,7 +28,7 @@ pub(super) struct Settings<'a> {
 
 /// A running authority.
 pub(super) struct Pebble {
-    processes: Vec<Child>,
+    processes: Vec<Process>,
     program: Command,
     certificate: CertificateFile,
     listens: SocketAddr,
@@ -39,30 +39,23 @@ pub(super) struct Pebble {
     pub(super) tls: SocketAddr,
 }
 
-/// An address that nobody uses at the moment.
-fn free() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("there is one");
-    listener.local_addr().expect("it has one")
-}
-
 impl Pebble {
     /// Starts it, if it is installed.
     pub(super) fn start(settings: &Settings<'_>) -> Option<Self> {
         let program = |variable: &str, usual: &str| {
             std::env::var(variable).unwrap_or_else(|_| usual.to_owned())
         };
-        let [listens, management, http, tls, dns, names, nobody] = [(); 7].map(|()| free());
+        let [listens, management, http, tls, dns, names, nobody] = [(); 7]
+            .map(|()| SocketAddr::from(([127, 0, 0, 1], free_port())));
         let dns_address = dns.to_string();
         let names_address = names.to_string();
         let lead_to = settings.names_lead_to.unwrap_or("127.0.0.1");
-        let resolver = Command::new(program("CHALLTESTSRV", "pebble-challtestsrv"))
+        let mut resolver = Command::new(program("CHALLTESTSRV", "pebble-challtestsrv"));
+        resolver
             .args(["-dnsserver", &dns_address, "-management", &names_address])
             .args(["-defaultIPv4", lead_to, "-defaultIPv6", ""])
-            .args(["-http01", "", "-https01", "", "-tlsalpn01", "", "-doh", ""])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        let Ok(resolver) = resolver else {
+            .args(["-http01", "", "-https01", "", "-tlsalpn01", "", "-doh", ""]);
+        let Some(mut resolver) = Process::start(&mut resolver) else {
             left_out("certificates from an authority: pebble is not there (make pebble)");
             return None;
         };
@@ -81,9 +74,8 @@ impl Pebble {
             .env("PEBBLE_VA_NOSLEEP", "1")
             .env("PEBBLE_WFE_NONCEREJECT", "0")
             .env("PEBBLE_AUTHZREUSE", "0")
-            .envs(settings.environment.iter().copied())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
+            .envs(settings.environment.iter().copied());
+        resolver.listens(names.port());
         let mut pebble = Self {
             processes: vec![resolver],
             program: authority,
@@ -94,25 +86,22 @@ impl Pebble {
             http,
             tls,
         };
-        eventually("names to be found", || TcpStream::connect(names).ok());
         pebble.begin();
         Some(pebble)
     }
 
     /// Starts it, or another one that knows nothing of the one before.
     pub(super) fn begin(&mut self) {
-        let process = self.program.spawn().expect("it comes with the other one");
+        let process = Process::start(&mut self.program);
+        let mut process = process.expect("it comes with the other one");
+        process.listens(self.listens.port());
+        process.listens(self.management.port());
         self.processes.push(process);
-        let (listens, management) = (self.listens, self.management);
-        eventually("the authority", || TcpStream::connect(listens).ok());
-        eventually("its management", || TcpStream::connect(management).ok());
     }
 
     /// Ends it.
     pub(super) fn end(&mut self) {
-        let mut process = self.processes.pop().expect("it was started");
-        process.kill().expect("it runs");
-        process.wait().expect("it ends");
+        self.processes.pop().expect("it was started").kill();
     }
 
     pub(super) fn directory(&self) -> String {
@@ -171,15 +160,6 @@ impl Pebble {
             "/add-a",
             &said.to_string(),
         );
-    }
-}
-
-impl Drop for Pebble {
-    fn drop(&mut self) {
-        for process in &mut self.processes {
-            drop(process.kill());
-            drop(process.wait());
-        }
     }
 }
 

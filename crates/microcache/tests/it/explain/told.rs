@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{explain, parameter};
 use crate::operators::Operator;
-use crate::support::{Client, Gate, Origin, Proxy, Reply, config_file, eventually, request};
+use crate::support::{Client, Gate, Origin, Proxy, Reply, config_file, eventually, request, Folder};
 
 /// The steps of an answer, as text.
 fn steps(told: &Value) -> String {
@@ -227,9 +227,8 @@ fn what_lies_on_disk_is_said_to_lie_there() {
             .with("Cache-Control: max-age=600")
             .body("page"),
     );
-    let directory =
-        std::env::temp_dir().join(format!("microcache-explained-{}", std::process::id()));
-    let disk = format!("{},10MiB", directory.display());
+    let folder = Folder::absent();
+    let disk = format!("{},10MiB", folder.as_str());
     let (mut proxy, _) = Proxy::operated(&origin, &["--disk", &disk]);
     proxy.get("/").assert_is(200, "page");
     proxy.terminate();
@@ -254,8 +253,6 @@ fn what_lies_on_disk_is_said_to_lie_there() {
         explain(admin, "/", &json!({}))["stored"][0]["tier"],
         "memory"
     );
-    drop(proxy);
-    std::fs::remove_dir_all(&directory).expect("removed");
 }
 
 #[test]

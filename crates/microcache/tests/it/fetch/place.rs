@@ -3,11 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::support::Folder;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_microcache");
 
-pub(crate) struct Place(PathBuf);
+pub(crate) struct Place(Folder);
 
 /// How a command has ended, and what it has printed.
 pub(crate) struct Told {
@@ -18,20 +19,15 @@ pub(crate) struct Told {
 
 impl Place {
     pub(crate) fn new() -> Self {
-        static COUNT: AtomicUsize = AtomicUsize::new(0);
-        let number = COUNT.fetch_add(1, Ordering::SeqCst);
-        let name = format!("microcache-fetch-{}-{number}", std::process::id());
-        let place = std::env::temp_dir().join(name);
-        fs::create_dir(&place).expect("a folder");
-        Self(place)
+        Self(Folder::new())
     }
 
     pub(crate) fn folder(&self) -> &Path {
-        &self.0
+        self.0.path()
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
+        self.folder().join(name)
     }
 
     /// Where the cache is.
@@ -45,7 +41,7 @@ impl Place {
     }
 
     fn fetching(&self, mut command: Command) -> Command {
-        command.arg("fetch").current_dir(&self.0);
+        command.arg("fetch").current_dir(self.folder());
         for name in [
             "HOME",
             "XDG_CACHE_HOME",
@@ -92,12 +88,6 @@ impl Place {
         let files = folders.filter_map(|folder| fs::read_dir(folder.ok()?.path()).ok());
         let name = |file: std::io::Result<fs::DirEntry>| file.ok()?.file_name().into_string().ok();
         files.flatten().filter_map(name).collect()
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 

@@ -1,19 +1,12 @@
 //! Several commands on one directory, and those that are killed.
 
 use std::io::Read;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
-
 use super::place::{Place, told};
-use crate::support::{Gate, Origin, Reply, eventually};
-
-fn signalled(child: &Child, signal: Signal) {
-    let pid = Pid::from_raw(child.id().cast_signed()).expect("a process");
-    kill_process(pid, signal).expect("it is there");
-}
+use crate::support::{Gate, Origin, Reply, eventually, Signal, signal};
 
 /// All at once; the server's answer waits until it has been asked.
 fn ask_for_the_same(count: usize) {
@@ -129,7 +122,7 @@ fn what_several_fetch_is_all_stored() {
 
 #[test]
 fn a_body_is_printed_as_it_arrives_and_none_is_stored_that_did_not_arrive() {
-    for signal in [Signal::KILL, Signal::HUP, Signal::INT, Signal::TERM] {
+    for how in [Signal::KILL, Signal::HUP, Signal::INT, Signal::TERM] {
         let origin = Origin::start();
         let half = "x".repeat(50_000);
         let page =
@@ -153,14 +146,14 @@ fn a_body_is_printed_as_it_arrives_and_none_is_stored_that_did_not_arrive() {
         };
         let _ = eventually("a draft", || drafts().next());
         for child in [&mut printed, &mut written] {
-            signalled(child, signal);
+            signal(child.id(), how);
             let code = child.wait().expect("it ends").code();
-            let told = (signal != Signal::KILL).then_some(128 + signal.as_raw());
-            assert_eq!(code, told, "{signal:?}");
+            let told = (how != Signal::KILL).then_some(128 + how.as_raw());
+            assert_eq!(code, told, "{how:?}");
         }
         assert!(!file.exists());
         // Who is killed cannot clean up; what is left has another name, and goes when the file is written again.
-        assert_eq!(drafts().count(), usize::from(signal == Signal::KILL));
+        assert_eq!(drafts().count(), usize::from(how == Signal::KILL));
         let other = format!("{}/other", origin.url());
         origin.on("/other").reply(Reply::new(200).body("other"));
         let again = place.run(&["-o", file.to_str().expect("a path"), &other]);
@@ -224,7 +217,7 @@ fn a_signal_that_is_to_be_ignored_is_ignored() {
         .spawn()
         .expect("it runs");
     origin.wait_for("/page", 1);
-    signalled(&child, Signal::HUP);
+    signal(child.id(), Signal::HUP);
     gate.open();
     let told = told(child.wait_with_output().expect("it ends"));
     assert_eq!(

@@ -5,14 +5,12 @@ mod clients;
 
 use std::sync::Arc;
 
-use crate::log_access::{Folder, end, lines};
+use crate::log_access::{end, lines};
 use crate::support::http2::{
     self, CONTINUATION, DATA, END_HEADERS, END_STREAM, GO_AWAY, HEADERS, Http2, PING, RESET,
     SETTINGS, WINDOW_UPDATE, frame,
 };
-use crate::support::{
-    CertificateFile, Client, Gate, Origin, Proxy, Reply, eventually, request, trusting,
-};
+use crate::support::{CertificateFile, Client, Gate, Origin, Proxy, Reply, eventually, request, trusting, Folder};
 
 const FRESH: &str = "Cache-Control: max-age=1000";
 /// RFC 9113 §7.

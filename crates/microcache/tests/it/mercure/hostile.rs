@@ -136,9 +136,8 @@ fn without_a_key_the_path_is_the_application_s() {
     let proxy = Proxy::start(&origin, &[]);
     proxy.get(&format!("{HUB}?topic=a"));
     assert_eq!(origin.requests().len(), 1);
-    let nowhere = std::env::temp_dir().join("microcache-mercure-short");
-    fs::write(&nowhere, "too short").expect("a file");
-    let file = nowhere.display().to_string();
+    let folder = Folder::new();
+    let file = folder.write("key", "too short");
     let (code, told) =
         Proxy::refusal(&["http://localhost:1", "--mercure-publisher-key-file", &file]);
     assert_ne!(code, Some(0));

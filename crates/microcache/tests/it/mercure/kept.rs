@@ -1,42 +1,34 @@
 //! What was published outlives a restart, a kill and damaged files.
 
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::process::Command;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
 use super::*;
+use crate::support::signal;
 
 /// A directory in which hubs keep what is published, one after the other.
-struct Kept(PathBuf);
+struct Kept(Folder);
 
 impl Kept {
     fn new() -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("microcache-hub-kept-{}-{number}", std::process::id());
-        Self(std::env::temp_dir().join(name))
+        Self(Folder::absent())
     }
 
     fn hub(&self, flags: &[&str]) -> Hub {
-        let directory = self.0.display().to_string();
-        Hub::open(&[&["--push-directory", &directory], flags].concat())
+        Hub::open(&[&["--push-directory", self.0.as_str()], flags].concat())
     }
 
     fn log(&self) -> PathBuf {
-        self.0.join("mercure.log")
-    }
-}
-
-impl Drop for Kept {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        self.0.path().join("mercure.log")
     }
 }
 
 impl Hub {
-    fn end(mut self, signal: &str) {
+    fn end(mut self, signal: Signal) {
         self.proxy.signal(signal);
         self.proxy.wait();
     }
@@ -62,7 +54,7 @@ fn who_comes_back_after_a_restart_is_sent_what_came_since() {
         let private = if id == 3 { "&private" } else { "" };
         hub.published(&format!("topic=/a/{id}&id={id}&type=t&data=1%0A2{private}"));
     }
-    hub.end("TERM");
+    hub.end(Signal::TERM);
     let hub = kept.hub(&[]);
     let may = bearer(&json!({"subscribe": ["/a/3"]}));
     for (fields, expected) in [(&[][..], &["2", "4"][..]), (&[&*may], &["2", "3", "4"])] {
@@ -121,7 +113,7 @@ fn what_was_answered_is_there_after_a_kill_in_its_order() {
                 first.recv().expect("somebody publishes");
             }
             is_over.store(true, Ordering::SeqCst);
-            hub.proxy.signal("KILL");
+            hub.proxy.signal(Signal::KILL);
             hub.proxy.wait();
         });
         let hub = kept.hub(&[]);
@@ -140,7 +132,7 @@ fn what_was_answered_is_there_after_a_kill_in_its_order() {
         let all: usize = answered.iter().map(Vec::len).sum();
         let most = all + PUBLISHERS * (round as usize + 1);
         assert!((all..=most).contains(&there.len()), "{all} {there:?}");
-        hub.end("KILL");
+        hub.end(Signal::KILL);
     }
 }
 
@@ -151,13 +143,13 @@ fn a_torn_end_is_cut_off_and_a_damage_set_aside() {
     for id in 1..=4 {
         hub.published(&format!("topic=a&id={id}"));
     }
-    hub.end("KILL");
+    hub.end(Signal::KILL);
     let whole = fs::read(kept.log()).expect("a log");
     fs::write(kept.log(), &whole[..whole.len() - 3]).expect("written");
     let hub = kept.hub(&[]);
     hub.proxy.output_with("mercure.log is incomplete");
     assert_eq!(hub.remembered(), ["1", "2", "3"]);
-    hub.end("KILL");
+    hub.end(Signal::KILL);
     let mut damaged = fs::read(kept.log()).expect("a log");
     let second = damaged.windows(5).position(|it| it == b"id: 2");
     damaged[second.expect("it is there")] ^= 1;
@@ -165,7 +157,7 @@ fn a_torn_end_is_cut_off_and_a_damage_set_aside() {
     let hub = kept.hub(&[]);
     hub.proxy.output_with("mercure.damaged");
     assert_eq!(
-        fs::read(kept.0.join("mercure.damaged")).expect("a copy"),
+        fs::read(kept.0.path().join("mercure.damaged")).expect("a copy"),
         damaged
     );
     // Who has seen what is lost is told that something is missing.
@@ -175,7 +167,7 @@ fn a_torn_end_is_cut_off_and_a_damage_set_aside() {
     assert_eq!(events.event().0, "1");
     hub.published("topic=a&id=new");
     assert_eq!(events.event().0, "new");
-    hub.end("KILL");
+    hub.end(Signal::KILL);
     assert_eq!(kept.hub(&[]).remembered(), ["1", "new"]);
 }
 
@@ -185,14 +177,14 @@ fn the_log_is_written_anew_as_soon_as_there_is_room_for_that() {
     let hub = kept.hub(&["--mercure-history", "64KiB"]);
     let mut events = hub.subscribe("topic=a", &[]);
     // The log is written anew when it is more than a megabyte, and there is no place for that.
-    fs::create_dir(kept.0.join("mercure.new")).expect("a directory");
+    fs::create_dir(kept.0.path().join("mercure.new")).expect("a directory");
     let data = "x".repeat(16 * 1024);
     for id in 0..100 {
         hub.published(&format!("topic=a&id={id}&data={data}"));
         assert_eq!(events.event().0, id.to_string());
     }
     hub.proxy.output_with("cannot be compacted");
-    fs::remove_dir(kept.0.join("mercure.new")).expect("it is empty");
+    fs::remove_dir(kept.0.path().join("mercure.new")).expect("it is empty");
     // That is tried again when there is another megabyte.
     for id in 100..200 {
         hub.published(&format!("topic=a&id={id}&data={data}"));
@@ -204,13 +196,12 @@ fn the_log_is_written_anew_as_soon_as_there_is_room_for_that() {
     let output = hub.proxy.output();
     assert_eq!(output.matches("cannot be compacted").count(), 1);
     // Nobody else has the directory meanwhile.
-    let key = hub.directory.join("key").display().to_string();
-    let directory = kept.0.display().to_string();
+    let key = hub.folder.file("key");
     let flags = [
         "--mercure-publisher-key-file",
         &key,
         "--push-directory",
-        &directory,
+        kept.0.as_str(),
     ];
     let (code, told) = Proxy::refusal(&[&["http://localhost:1"][..], &flags].concat());
     assert_eq!(code, Some(1), "{told}");
@@ -223,12 +214,11 @@ fn the_log_is_written_anew_as_soon_as_there_is_room_for_that() {
 #[test]
 fn what_cannot_be_written_is_refused_and_counted() {
     let kept = Kept::new();
-    let directory = kept.0.display().to_string();
     // What would end the process is ignored: then the write fails, as on a full disk.
     let wrapper = ["sh", "-c", "trap '' XFSZ && exec \"$@\"", "sh"];
     let hub = Hub::started_by(
         |origin, flags| Proxy::operated_through(&wrapper, origin, flags),
-        &["--mercure-anonymous", "--push-directory", &directory],
+        &["--mercure-anonymous", "--push-directory", kept.0.as_str()],
     );
     let pid = hub.proxy.pid().to_string();
     // The colon leaves the hard limit as it is.
@@ -266,7 +256,7 @@ fn what_cannot_be_written_is_refused_and_counted() {
     hub.published("topic=a&id=2");
     assert_eq!(events.event().0, "2");
     assert_eq!(metric(), "2");
-    hub.end("KILL");
+    hub.end(Signal::KILL);
     assert_eq!(kept.hub(&[]).remembered(), ["1", "2"]);
 }
 
@@ -278,19 +268,19 @@ fn where_nobody_names_a_directory_nothing_is_written() {
         hub.published("topic=a&id=1");
         assert!(hub.remembered().contains(&"1".to_owned()));
     }
-    assert!(!kept.0.exists());
+    assert!(!kept.0.path().exists());
     // Documents that Redis keeps are not in it, and what is published to the hub is.
     let hub = kept.hub(&["--push", "/live/", "--push-redis", "redis://127.0.0.1:9"]);
     hub.published("topic=a&id=1");
-    hub.end("KILL");
+    hub.end(Signal::KILL);
     let hub = kept.hub(&["--push", "/live/", "--push-redis", "redis://127.0.0.1:9"]);
     assert_eq!(hub.remembered(), ["1"]);
-    assert!(!kept.0.join("documents.log").exists());
+    assert!(!kept.0.path().join("documents.log").exists());
     // Beside documents it is where they are.
-    hub.end("KILL");
+    hub.end(Signal::KILL);
     let hub = kept.hub(&["--push", "/live/"]);
     assert!(hub.remembered().starts_with(&["1".to_owned()]));
-    assert!(kept.0.join("documents.log").exists());
+    assert!(kept.0.path().join("documents.log").exists());
 }
 
 /// The history goes along when the process is replaced, and who publishes meanwhile tries again.
@@ -305,7 +295,7 @@ fn it_goes_along_with_an_upgrade() {
         "POST /v1/upgrade HTTP/1.1\r\n{host}\r\nContent-Length: 0\r\n\r\n"
     ));
     let told: Value = serde_json::from_str(&client.response().text()).expect("JSON");
-    let next = told["pid"].as_u64().expect("a number").to_string();
+    let next = told["pid"].as_u64().expect("a number");
     eventually("a publication", || {
         let answer = hub.publish("topic=a&id=2");
         if answer.status == 503 {
@@ -319,7 +309,5 @@ fn it_goes_along_with_an_upgrade() {
     assert_eq!(back.event().0, "2");
     drop(back);
     assert!(hub.proxy.wait().success());
-    let _ = std::process::Command::new("kill")
-        .args(["-s", "KILL", &next])
-        .status();
+    signal(next as u32, Signal::KILL);
 }

@@ -8,17 +8,15 @@ mod resumed;
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use jsonwebtoken::{EncodingKey, Header, encode};
 use serde_json::{Value, json};
 
-use crate::log_access::{Folder, end, lines};
+use crate::log_access::{end, lines};
 use crate::operators::Operator;
 use crate::support::http2::{self, DATA, END_STREAM, HEADERS, Http2};
-use crate::support::{Events, Origin, Proxy, Response, eventually, request};
+use crate::support::{Events, Origin, Proxy, Response, eventually, request, Signal, Folder};
 
 /// What the reference hub's own cases sign their token with.
 const SECRET: &str = "!ChangeThisMercureHubJWTSecretKey!";
@@ -30,13 +28,7 @@ struct Hub {
     proxy: Proxy,
     admin: SocketAddr,
     origin: Origin,
-    directory: PathBuf,
-}
-
-impl Drop for Hub {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.directory);
-    }
+    folder: Folder,
 }
 
 impl Hub {
@@ -48,22 +40,16 @@ impl Hub {
         start: impl FnOnce(&Origin, &[&str]) -> (Proxy, SocketAddr),
         flags: &[&str],
     ) -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("microcache-mercure-{}-{number}", std::process::id());
-        let directory = std::env::temp_dir().join(name);
-        fs::create_dir_all(&directory).expect("a directory");
-        let key = directory.join("key");
-        fs::write(&key, format!("{SECRET}\n")).expect("a file");
+        let folder = Folder::new();
+        let key = folder.write("key", format!("{SECRET}\n"));
         let origin = Origin::start();
-        let key = key.display().to_string();
         let all = [&["--mercure-publisher-key-file", &key], flags].concat();
         let (proxy, admin) = start(&origin, &all);
         Self {
             proxy,
             admin,
             origin,
-            directory,
+            folder,
         }
     }
 
@@ -515,26 +501,20 @@ fn a_token_in_a_url_is_written_down_nowhere() {
 
 #[test]
 fn keys_are_read_again_by_a_reload() {
-    let path_of = |name: &str| {
-        let path =
-            std::env::temp_dir().join(format!("microcache-mercure-{name}-{}", std::process::id()));
-        path.display().to_string()
-    };
-    let (publishers, subscribers) = (path_of("publishers"), path_of("subscribers"));
+    let folder = Folder::new();
     let other = "another secret of so many characters";
-    fs::write(&publishers, SECRET).expect("a file");
-    fs::write(&subscribers, other).expect("a file");
+    let publishers = folder.write("publishers", SECRET);
+    let subscribers = folder.write("subscribers", other);
     let origin = Origin::start();
     let (proxy, admin) = Proxy::operated_by_file(&format!(
         "origin = \"{}\"\nmercure_publisher_key_file = \"{publishers}\"\nmercure_subscriber_key_file = \"{subscribers}\"\n",
         origin.url()
     ));
-    let directory = PathBuf::from("nowhere");
     let hub = Hub {
         proxy,
         admin,
         origin,
-        directory,
+        folder,
     };
     let by = |secret: &str| {
         let claims = json!({"mercure": {"publish": ["*"], "subscribe": ["*"]}});
@@ -550,7 +530,7 @@ fn keys_are_read_again_by_a_reload() {
     hub.published("topic=a&data=1&id=1");
     assert_eq!(events.next(), "id: 1\ndata: 1");
     fs::write(&publishers, other).expect("a file");
-    hub.proxy.signal("HUP");
+    hub.proxy.signal(Signal::HUP);
     eventually("the other key", || {
         (hub.post(&[&by(other)], "topic=a&data=2&id=2").status == 200).then_some(())
     });
@@ -559,9 +539,6 @@ fn keys_are_read_again_by_a_reload() {
     assert_eq!(events.next(), "id: 2\ndata: 2");
     let mut later = hub.subscribe("topic=a&lastEventID=1", &[&by(other)]);
     assert_eq!(later.next(), "id: 2\ndata: 2");
-    for file in [publishers, subscribers] {
-        let _ = fs::remove_file(file);
-    }
 }
 
 #[test]

@@ -3,15 +3,12 @@
 mod mirror;
 mod server;
 
-use std::fs;
-use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::collections::HashSet;
+use std::process::{Command, Stdio};
 use std::thread;
 
 use self::server::Server;
-use crate::support::{CertificateFile, Origin, Proxy, Reply, eventually, left_out, request};
+use crate::support::{CertificateFile, Origin, Proxy, Reply, eventually, left_out, request, Folder, free_port, Process};
 
 const HTTP2: &str = "--origin-http2";
 
@@ -154,82 +151,47 @@ fn who_does_not_know_it_without_tls_cannot_be_asked() {
 
 /// A server that somebody else has written.
 struct Nghttpd {
-    process: Child,
+    process: Process,
     port: u16,
-    log: PathBuf,
 }
 
 impl Nghttpd {
     /// Nothing if it is not there.
-    fn start(directory: &PathBuf, tls: Option<&CertificateFile>) -> Option<Self> {
-        // Somebody else may take the port in between; it is then tried with another one.
-        for _ in 0..10 {
-            let port = TcpListener::bind("127.0.0.1:0")
-                .ok()?
-                .local_addr()
-                .ok()?
-                .port();
-            let mut command = Command::new("/usr/sbin/nghttpd");
-            command.args(["-v", "-a", "127.0.0.1", "-d"]).arg(directory);
-            match tls {
-                None => command.arg("--no-tls").arg(port.to_string()),
-                Some(file) => command
-                    .arg(port.to_string())
-                    .args([file.name(), file.name()]),
-            };
-            let log = directory.with_extension(format!("{port}.log"));
-            let output = fs::File::create(&log).expect("a log");
-            command
-                .stdin(Stdio::null())
-                .stdout(output)
-                .stderr(Stdio::null());
-            let Ok(process) = command.spawn() else {
-                left_out("HTTP/2 to nghttpd, which is not installed");
-                return None;
-            };
-            let mut started = Self { process, port, log };
-            let is_up = eventually("nghttpd", || {
-                if started.process.try_wait().expect("its state").is_some() {
-                    return Some(false);
-                }
-                let log = fs::read_to_string(&started.log).unwrap_or_default();
-                log.contains("listen").then_some(true)
-            });
-            if is_up {
-                return Some(started);
-            }
-        }
-        panic!("nghttpd does not start");
+    fn start(directory: &Folder, tls: Option<&CertificateFile>) -> Option<Self> {
+        let port = free_port();
+        let mut command = Command::new("/usr/sbin/nghttpd");
+        command.args(["-v", "-a", "127.0.0.1", "-d", directory.as_str()]);
+        let at = port.to_string();
+        match tls {
+            None => command.args(["--no-tls", &at]),
+            Some(file) => command.args([&*at, file.name(), file.name()]),
+        };
+        let Some(mut process) = Process::start(command.stdin(Stdio::null())) else {
+            left_out("HTTP/2 to nghttpd, which is not installed");
+            return None;
+        };
+        process.ready("nghttpd", |output| output.contains("listen").then_some(()));
+        Some(Self { process, port })
     }
 
     /// How many connections it has had.
     fn connections(&self) -> usize {
-        let log = fs::File::open(&self.log).expect("its log");
-        let lines = BufReader::new(log).lines().map_while(Result::ok);
-        let of = |line: String| {
+        let output = self.process.output();
+        let id_in = |line: &str| {
             let (_, rest) = line.split_once("[id=")?;
             Some(rest.split_once(']')?.0.to_owned())
         };
-        let ids: std::collections::HashSet<_> = lines.filter_map(of).collect();
+        let ids: HashSet<_> = output.lines().filter_map(id_in).collect();
         ids.len()
-    }
-}
-
-impl Drop for Nghttpd {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 
 #[test]
 fn nghttpd_is_asked_on_one_connection() {
-    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
-    let directory = directory.join(format!("nghttpd-{}", std::process::id()));
-    fs::create_dir_all(&directory).expect("a directory");
+    let directory = Folder::new();
     let large = "x".repeat(672_864);
     for number in 0..30 {
-        fs::write(directory.join(format!("{number}")), &large).expect("a file");
+        directory.write(&number.to_string(), &large);
     }
     let own = CertificateFile::new(&["localhost"]);
     for tls in [None, Some(&own)] {
@@ -253,5 +215,4 @@ fn nghttpd_is_asked_on_one_connection() {
         assert_eq!(proxy.get("/absent").status, 404);
         assert_eq!(server.connections(), 1);
     }
-    let _ = fs::remove_dir_all(&directory);
 }

@@ -1,11 +1,9 @@
 //! Nodes that were away, and subscribers that come back to another one.
 
 use super::relay::Relay;
-use super::{Nodes, key, lasting, put, redis_directory, told, until_is};
+use super::{Nodes, key, lasting, put, told, until_is};
 use crate::push::{Live, tag};
-use crate::support::{Events, eventually};
-use crate::tiers::Folder;
-use crate::tiers::servers::{Kind, Server};
+use crate::support::{Events, eventually, Signal};
 
 const WATCH: &str = "/.well-known/microcache/watch?url=/live/*";
 
@@ -61,7 +59,7 @@ fn what_was_told_elsewhere_is_not_told_again() {
             &*format!("Last-Event-ID: {seen}"),
         ];
         client.send(crate::support::request("GET", WATCH, &fields));
-        nodes[1].0.signal("CONT");
+        nodes[1].0.thaw();
         let mut back = Events::begin(client);
         nodes[0].put("/live/y", &format!("{round}"));
         let (kind, data) = told(&mut back);
@@ -77,7 +75,7 @@ fn a_node_that_was_killed_has_everything_again() {
     nodes[0].put("/live/gone", "1");
     let seen = tag(&nodes[0].put("/live/y", "1"));
     let mut live = nodes.all.remove(0);
-    live.0.signal("KILL");
+    live.0.signal(Signal::KILL);
     live.0.wait();
     nodes[0].publish("DELETE", "/live/gone", &[], "");
     nodes[0].put("/live/x", "2");
@@ -100,7 +98,7 @@ fn a_node_that_stood_still_catches_up() {
     for number in 1..=2000 {
         assert_eq!(nodes[0].put("/live/x", &number.to_string()).status, 204);
     }
-    nodes[1].0.signal("CONT");
+    nodes[1].0.thaw();
     // The latest counts, and there is no other one before it that it would begin anew with.
     let mut last = 0;
     while last < 2000 {
@@ -132,7 +130,7 @@ fn who_misses_what_is_forgotten_begins_anew() {
     let mut here = nodes[0].subscribe("/live/changed", &[]);
     assert_eq!(told(&mut here), put("2"));
     nodes.redis.say(&format!("XTRIM {} MAXLEN 1", key("mcd1c")));
-    nodes[1].0.signal("CONT");
+    nodes[1].0.thaw();
     assert_eq!(told(&mut changed).0, "reset");
     assert_eq!(told(&mut changed), put("2"));
     assert_eq!(told(&mut gone).0, "reset");
@@ -224,10 +222,7 @@ fn a_redis_that_begins_anew_has_all_begin_anew() {
 /// It comes back with what it had a while ago, as a replica may that takes over.
 #[test]
 fn changes_that_redis_has_lost_are_not_taken_for_others() {
-    let folder = Folder::new();
-    let directory = redis_directory(&folder);
-    let keeping = ["--dir", &directory, "--dbfilename", "dump.rdb"];
-    let mut nodes = Nodes::beside(Server::start_with(Kind::Redis, &keeping), 2);
+    let mut nodes = Nodes::start(2);
     nodes[0].put("/live/x", "1");
     nodes.redis.say("SAVE");
     let mut events = nodes[1].subscribe("/live/x", &[]);
@@ -235,7 +230,7 @@ fn changes_that_redis_has_lost_are_not_taken_for_others() {
     nodes[0].put("/live/x", "2");
     let (seen, ..) = events.event();
     nodes.redis.kill();
-    nodes.redis.restart_with(&keeping);
+    nodes.redis.restart();
     assert_eq!(told(&mut events).0, "reset");
     assert_eq!(told(&mut events), put("1"));
     for node in &nodes.all {
@@ -251,10 +246,7 @@ fn changes_that_redis_has_lost_are_not_taken_for_others() {
 /// The power fails everywhere: nobody is left who would miss what is lost but those who were told of it.
 #[test]
 fn who_was_told_of_what_is_lost_begins_anew_on_a_node_that_never_had_it() {
-    let folder = Folder::new();
-    let directory = redis_directory(&folder);
-    let keeping = ["--dir", &directory, "--dbfilename", "dump.rdb"];
-    let mut nodes = Nodes::beside(Server::start_with(Kind::Redis, &keeping), 1);
+    let mut nodes = Nodes::start(1);
     nodes[0].put("/live/x", "1");
     let mut events = nodes[0].subscribe("/live/x", &[]);
     let (kept, ..) = events.event();
@@ -263,7 +255,7 @@ fn who_was_told_of_what_is_lost_begins_anew_on_a_node_that_never_had_it() {
     let (lost, ..) = events.event();
     nodes.all.clear();
     nodes.redis.kill();
-    nodes.redis.restart_with(&keeping);
+    nodes.redis.restart();
     let again = nodes.another(&[]);
     let watch = |seen: &str| format!("/.well-known/microcache/watch?url=/live/x&{seen}");
     for target in [
@@ -289,10 +281,7 @@ fn who_was_told_of_what_is_lost_begins_anew_on_a_node_that_never_had_it() {
 /// It comes while Redis is away to a node that has never been there; what is lost is found when that can be read again.
 #[test]
 fn who_was_told_of_what_is_lost_and_comes_while_redis_is_away_begins_anew_later() {
-    let folder = Folder::new();
-    let directory = redis_directory(&folder);
-    let keeping = ["--dir", &directory, "--dbfilename", "dump.rdb"];
-    let mut nodes = Nodes::beside(Server::start_with(Kind::Redis, &keeping), 1);
+    let mut nodes = Nodes::start(1);
     let relay = Relay::start(nodes.redis.port());
     let far = nodes
         .kept
@@ -314,7 +303,7 @@ fn who_was_told_of_what_is_lost_and_comes_while_redis_is_away_begins_anew_later(
         far.subscribe(&version, &[]),
     ];
     let mut others = resume(&far, "/live/y", &kept);
-    nodes.redis.restart_with(&keeping);
+    nodes.redis.restart();
     // Something comes after what is lost, and nobody takes it for all there is.
     let again = nodes.another(&[]);
     assert_eq!(again.put("/live/y", "2").status, 204);
@@ -335,7 +324,7 @@ fn who_was_told_of_what_is_lost_and_comes_while_redis_is_away_begins_anew_later(
     let mut events = resume(&far, "/live/x", lost.trim_matches('"'));
     drop(again);
     nodes.redis.kill();
-    nodes.redis.restart_with(&keeping);
+    nodes.redis.restart();
     relay.mend();
     assert_eq!(told(&mut events).0, "reset");
 }
@@ -343,10 +332,7 @@ fn who_was_told_of_what_is_lost_and_comes_while_redis_is_away_begins_anew_later(
 /// The same where the server's clock was set back, so that numbers are ahead of it.
 #[test]
 fn a_number_that_redis_has_lost_is_not_given_again() {
-    let folder = Folder::new();
-    let directory = redis_directory(&folder);
-    let keeping = ["--dir", &directory, "--dbfilename", "dump.rdb"];
-    let mut nodes = Nodes::beside(Server::start_with(Kind::Redis, &keeping), 2);
+    let mut nodes = Nodes::start(2);
     nodes[0].put("/live/x", "1");
     let ahead = 4_000_000_000_000_000_u64;
     nodes.redis.say(&format!(
@@ -359,10 +345,10 @@ fn a_number_that_redis_has_lost_is_not_given_again() {
     until_is(&nodes[1], "/live/x", "2");
     nodes.all.iter().for_each(|node| node.0.freeze());
     nodes.redis.kill();
-    nodes.redis.restart_with(&keeping);
+    nodes.redis.restart();
     assert_eq!(nodes.another(&[]).put("/live/y", "3").status, 201);
     for node in &nodes.all {
-        node.0.signal("CONT");
+        node.0.thaw();
         until_is(node, "/live/y", "3");
         node.0.get("/live/x").assert_is(200, "1");
     }
@@ -440,10 +426,7 @@ fn a_node_that_is_cut_off_goes_on_with_what_it_has_and_catches_up() {
 
 #[test]
 fn a_redis_that_is_killed_and_has_written_everything_down_has_lost_nothing() {
-    let folder = Folder::new();
-    let (redis, flags) = lasting(&folder);
-    let flags: Vec<_> = flags.iter().map(String::as_str).collect();
-    let mut nodes = Nodes::beside(redis, 2);
+    let mut nodes = Nodes::beside(lasting(), 2);
     let mut all: Vec<_> = nodes
         .all
         .iter()
@@ -457,6 +440,6 @@ fn a_redis_that_is_killed_and_has_written_everything_down_has_lost_nothing() {
             assert_eq!(told(events), put(&value), "and no reset");
         }
         nodes.redis.kill();
-        nodes.redis.restart_with(&flags);
+        nodes.redis.restart();
     }
 }

@@ -3,7 +3,7 @@
 use super::relay::Relay;
 use super::{Nodes, key, put, told, until_is};
 use crate::push::{Live, tag};
-use crate::support::{Events, eventually};
+use crate::support::{Events, eventually, Signal};
 
 const WATCH: &str = "/.well-known/microcache/watch?url=/live/*";
 
@@ -51,7 +51,7 @@ fn each_version_is_told_on_each_node() {
     for number in 1..=90 {
         nodes[number % 2].put("/live/x", &number.to_string());
     }
-    nodes[2].0.signal("CONT");
+    nodes[2].0.thaw();
     for events in &mut all {
         for number in 0..=90 {
             let (kind, data) = told(events);
@@ -95,7 +95,7 @@ fn who_comes_back_elsewhere_is_told_each_version_or_of_a_gap() {
     nodes[0].put("/live/x", "5");
     // A node that was killed has what Redis has.
     let mut killed = nodes.all.remove(0);
-    killed.0.signal("KILL");
+    killed.0.signal(Signal::KILL);
     killed.0.wait();
     let again = another(&nodes, "3");
     nodes.all.push(again);
@@ -128,7 +128,7 @@ fn a_node_that_missed_more_than_is_remembered_says_so() {
     for number in 6..=9 {
         nodes[0].put("/live/x", &number.to_string());
     }
-    nodes[1].0.signal("CONT");
+    nodes[1].0.thaw();
     assert_eq!(values_behind_a_gap(&mut events).1, ["7", "8", "9"]);
     let late = another(&nodes, "3");
     let again = |node, seen: &str| resume(node, WATCH, seen);
@@ -201,7 +201,7 @@ fn what_is_gone_has_no_history() {
     nodes[0].publish("DELETE", "/live/x", &[], "");
     assert_eq!(there(), "1");
     nodes[0].put("/live/x", "4");
-    nodes[1].0.signal("CONT");
+    nodes[1].0.thaw();
     for node in &nodes.all {
         until_is(node, "/live/x", "4");
         let mut events = resume(node, "/live/x", &seen);

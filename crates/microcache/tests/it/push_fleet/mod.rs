@@ -7,17 +7,14 @@ mod outages;
 mod relay;
 mod together;
 
-use std::fs;
 use std::net::SocketAddr;
 
 use crate::push::{Kept, Live};
-use crate::support::{Events, Origin, Proxy, eventually};
-use crate::tiers::Folder;
-use crate::tiers::servers::{Kind, Server};
+use crate::support::{Events, Origin, Proxy, eventually, TierKind, TierServer};
 
 /// Several nodes, and what they have in common.
 struct Nodes {
-    redis: Server,
+    redis: TierServer,
     kept: Kept,
     origin: Origin,
     all: Vec<Live>,
@@ -25,10 +22,10 @@ struct Nodes {
 
 impl Nodes {
     fn start(count: usize) -> Self {
-        Self::beside(Server::start(Kind::Redis), count)
+        Self::beside(TierServer::start(TierKind::Redis), count)
     }
 
-    fn beside(redis: Server, count: usize) -> Self {
+    fn beside(redis: TierServer, count: usize) -> Self {
         let (kept, origin) = (Kept::new(), Origin::start());
         let mut nodes = Self {
             redis,
@@ -72,27 +69,10 @@ impl std::ops::Index<usize> for Nodes {
     }
 }
 
-/// A Redis that loses nothing when it is killed, and what it is started with.
-fn lasting(folder: &Folder) -> (Server, Vec<String>) {
-    let directory = redis_directory(folder);
-    let flags = [
-        "--appendonly",
-        "yes",
-        "--appendfsync",
-        "always",
-        "--dir",
-        &directory,
-    ];
-    let redis = Server::start_with(Kind::Redis, &flags);
-    (redis, flags.map(str::to_owned).to_vec())
-}
-
-/// Where Redis keeps what it has.
-fn redis_directory(folder: &Folder) -> String {
-    let disk = folder.disk();
-    let directory = disk.split(',').next().expect("a path");
-    fs::create_dir_all(directory).expect("a directory");
-    directory.to_owned()
+/// A Redis that loses nothing when it is killed.
+fn lasting() -> TierServer {
+    let flags = ["--appendonly", "yes", "--appendfsync", "always"];
+    TierServer::start_with(TierKind::Redis, &flags)
 }
 
 /// One of the two keys of documents, which has the id of "documents that are pushed" in it.

@@ -17,8 +17,7 @@ use serde_json::Value;
 
 use super::{Nodes, lasting};
 use crate::push::SECRET;
-use crate::support::eventually;
-use crate::tiers::Folder;
+use crate::support::{eventually, Signal};
 
 const NODES: u64 = 4;
 const DOCUMENTS: u64 = 6;
@@ -279,7 +278,7 @@ fn disturb(
     world: &World,
     mut dice: Dice,
     rounds: u64,
-    (redis, flags): (&[&str], &[&str]),
+    flags: &[&str],
 ) {
     let pause = |dice: &mut Dice, from: u64, to: u64| {
         thread::sleep(Duration::from_millis(from + dice.below(to - from)));
@@ -290,10 +289,10 @@ fn disturb(
             0 | 3 => {
                 nodes[node].0.freeze();
                 pause(&mut dice, 20, 400);
-                nodes[node].0.signal("CONT");
+                nodes[node].0.thaw();
             }
             1 | 4 => {
-                nodes[node].0.signal("KILL");
+                nodes[node].0.signal(Signal::KILL);
                 nodes.all[node].0.wait();
                 nodes.all[node] = nodes.another(flags);
                 world.addresses.lock().unwrap()[node] = nodes[node].0.address();
@@ -306,7 +305,7 @@ fn disturb(
             5 => {
                 nodes.redis.kill();
                 pause(&mut dice, 20, 400);
-                nodes.redis.restart_with(redis);
+                nodes.redis.restart();
             }
             // So long that writes are given up, and connections.
             _ => {
@@ -336,10 +335,7 @@ fn everybody_is_told_each_version_that_is_remembered_or_of_a_gap() {
 
 fn run(of_nodes: &[&str]) -> (World, Vec<Told>) {
     let (seed, rounds) = (said("PUSH_FLEET_SEED", 1), said("PUSH_FLEET_ROUNDS", 14));
-    let folder = Folder::new();
-    let (redis, flags) = lasting(&folder);
-    let flags: Vec<_> = flags.iter().map(String::as_str).collect();
-    let mut nodes = Nodes::beside(redis, 0);
+    let mut nodes = Nodes::beside(lasting(), 0);
     nodes.all = (0..NODES).map(|_| nodes.another(of_nodes)).collect();
     let world = World::of(&nodes);
     let dice = |of: u64| Dice(seed.wrapping_mul(1000) + of);
@@ -351,7 +347,7 @@ fn run(of_nodes: &[&str]) -> (World, Vec<Told>) {
         let subscribers: Vec<_> = (0..SUBSCRIBERS)
             .map(|at| scope.spawn(move || world.subscribe(dice(100 + at))))
             .collect();
-        disturb(&mut nodes, world, dice(200), rounds, (&flags, of_nodes));
+        disturb(&mut nodes, world, dice(200), rounds, of_nodes);
         world.is_over.store(true, Ordering::Release);
         for publisher in publishers {
             publisher.join().expect("it publishes");

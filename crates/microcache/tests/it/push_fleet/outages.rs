@@ -3,11 +3,9 @@
 use std::time::Instant;
 
 use super::relay::Relay;
-use super::{Nodes, put, redis_directory, told, until_is};
+use super::{Nodes, put, told, until_is};
 use crate::push::Live;
-use crate::support::{Client, Proxy, eventually};
-use crate::tiers::Folder;
-use crate::tiers::servers::{Kind, Server, free_port};
+use crate::support::{Client, Proxy, eventually, TierKind, TierServer, free_port};
 
 fn metric(admin: std::net::SocketAddr, name: &str) -> String {
     let mut client = Client::connect(admin);
@@ -109,7 +107,7 @@ fn a_redis_that_stands_still_has_nobody_wait_long() {
 
 #[test]
 fn a_node_without_documents_says_so() {
-    let redis = Server::start(Kind::Redis);
+    let redis = TierServer::start(TierKind::Redis);
     let mut nodes = Nodes::beside(redis, 1);
     nodes[0].put("/live/x", "1");
     nodes.redis.freeze();
@@ -156,15 +154,13 @@ fn all_that_has_had_its_time_is_not_answered_while_redis_is_away() {
 /// Its disk is full, say: it does not let anybody change anything, and can be read.
 #[test]
 fn a_redis_that_refuses_changes_is_read_and_told_of() {
-    let folder = Folder::new();
-    let directory = redis_directory(&folder);
-    let saving = ["--dir", &directory];
-    let nodes = Nodes::beside(Server::start_with(Kind::Redis, &saving), 1);
+    let nodes = Nodes::start(1);
     // Redis 6 takes this for nothing if it is an argument.
     nodes.redis.say("CONFIG SET save \"3600 1\"");
     nodes[0].put("/live/x", "1");
     // Where the file belongs.
-    std::fs::create_dir(format!("{directory}/dump.rdb")).expect("a directory");
+    let dump = nodes.redis.folder().file("dump.rdb");
+    std::fs::create_dir(dump).expect("a directory");
     nodes.redis.say("BGSAVE");
     eventually("it to fail", || {
         let info = nodes.redis.say("INFO persistence");
@@ -194,7 +190,7 @@ fn a_redis_that_refuses_changes_is_read_and_told_of() {
 /// Somebody has put a load balancer before two that know nothing of each other.
 #[test]
 fn who_writes_elsewhere_than_he_reads_is_told_so() {
-    let (nodes, other) = (Nodes::start(0), Server::start(Kind::Redis));
+    let (nodes, other) = (Nodes::start(0), TierServer::start(TierKind::Redis));
     let relay = Relay::between(vec![nodes.redis.port(), other.port()]);
     let flags = ["--push", "/live/", "--push-redis", &relay.address()];
     let token = nodes.kept.token();

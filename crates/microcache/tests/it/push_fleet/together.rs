@@ -2,11 +2,9 @@
 
 use std::thread;
 
-use super::{Nodes, key, put, redis_directory, told, until_is};
+use super::{Nodes, key, put, told, until_is};
 use crate::push::tag;
-use crate::support::{Origin, Proxy, eventually};
-use crate::tiers::Folder;
-use crate::tiers::servers::{Kind, Server, free_port};
+use crate::support::{Origin, Proxy, eventually, TierKind, TierServer, free_port};
 
 const WATCH: &str = "/.well-known/microcache/watch?url=/live/*";
 
@@ -261,11 +259,11 @@ fn what_redis_would_cost_documents_is_said_at_the_start() {
         .0
         .output_with("push_redis does not persist documents");
     let evicting = ["--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru"];
-    let nodes = Nodes::beside(Server::start_with(Kind::Redis, &evicting), 1);
+    let nodes = Nodes::beside(TierServer::start_with(TierKind::Redis, &evicting), 1);
     nodes[0]
         .0
         .output_with("push_redis has maxmemory-policy allkeys-lru");
-    let secret = Server::start_with(Kind::Redis, &["--requirepass", "a-password"]);
+    let secret = TierServer::start_with(TierKind::Redis, &["--requirepass", "a-password"]);
     let url = Origin::start().url();
     let refused = |redis: &str| {
         let (_, told) = Proxy::refusal(&[&url, "--push", "/live/", "--push-redis", redis]);
@@ -297,7 +295,7 @@ fn what_redis_would_cost_documents_is_said_at_the_start() {
 #[test]
 fn a_redis_that_is_full_changes_nothing() {
     let full = ["--maxmemory", "3mb", "--maxmemory-policy", "noeviction"];
-    let nodes = Nodes::beside(Server::start_with(Kind::Redis, &full), 2);
+    let nodes = Nodes::beside(TierServer::start_with(TierKind::Redis, &full), 2);
     let mut events = nodes[1].subscribe("/live/a", &[]);
     nodes[0].put("/live/a", "1");
     assert_eq!(told(&mut events), put("1"));
@@ -335,10 +333,7 @@ fn a_redis_that_is_full_changes_nothing() {
 
 #[test]
 fn documents_lie_on_one_server_of_a_cluster() {
-    let folder = Folder::new();
-    let directory = redis_directory(&folder);
-    let clustered = ["--cluster-enabled", "yes", "--dir", &directory];
-    let redis = Server::start_with(Kind::Redis, &clustered);
+    let redis = TierServer::start_with(TierKind::Redis, &["--cluster-enabled", "yes"]);
     redis.say("CLUSTER ADDSLOTSRANGE 0 16383");
     eventually("the cluster", || {
         redis
@@ -361,14 +356,11 @@ fn documents_lie_on_one_server_of_a_cluster() {
 /// At each step of the move, also while they are there and the cluster does not say so yet.
 #[test]
 fn documents_are_changed_and_told_while_a_cluster_moves_them() {
-    let folders = [Folder::new(), Folder::new()];
-    let [from, to] = folders.each_ref().map(|folder| {
-        let (directory, bus) = (redis_directory(folder), free_port().to_string());
+    let [(from, _), (to, bus)] = [(); 2].map(|()| {
+        let bus = free_port().to_string();
         let flags = ["--cluster-enabled", "yes", "--cluster-port", &bus];
-        let flags = [&flags[..], &["--dir", &directory]].concat();
-        (Server::start_with(Kind::Redis, &flags), bus)
+        (TierServer::start_with(TierKind::Redis, &flags), bus)
     });
-    let ((from, _), (to, bus)) = (from, to);
     from.say("CLUSTER ADDSLOTSRANGE 0 16383");
     from.say(&format!("CLUSTER MEET 127.0.0.1 {} {bus}", to.port()));
     eventually("the cluster", || {

@@ -4,7 +4,7 @@ mod frames;
 mod model;
 mod sites;
 
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use crate::push::{Kept, Live, SECRET, tag};
@@ -12,7 +12,7 @@ use crate::support::http2::{self, DATA, END_HEADERS, HEADERS, Http2};
 use crate::support::websocket::{
     BINARY, CLOSE, FIN, PING, PONG, TEXT, UPGRADE, WebSocket, frame as ws_frame,
 };
-use crate::support::{Client, Origin, Proxy, Reply, eventually, left_out, request};
+use crate::support::{Client, Origin, Proxy, Reply, eventually, left_out, request, Signal, has_python_module};
 
 const WATCH: &str = "/.well-known/microcache/watch";
 
@@ -189,7 +189,7 @@ fn who_comes_back_is_told_what_has_come_since_over_a_restart() {
         let mut live = kept.start(&origin, &[]);
         live.put("/live/a", "1");
         let seen = tag(&live.put("/live/b", "2"));
-        live.0.signal("KILL");
+        live.0.signal(Signal::KILL);
         live.0.wait();
         seen
     };
@@ -631,12 +631,8 @@ async def main(address, token):
     print("done")
 asyncio.run(main(*sys.argv[1:]))
 "#;
-    let installed = Command::new("/usr/bin/python3")
-        .args(["-c", "import websockets"])
-        .stderr(Stdio::null())
-        .status();
-    if !installed.is_ok_and(|status| status.success()) {
-        return left_out("WebSockets with python3-websockets, which is not installed");
+    if !has_python_module("websockets", "WebSockets with another client") {
+        return;
     }
     let (kept, origin) = (Kept::new(), Origin::start());
     let live = kept.start(&origin, &[]);

@@ -2,15 +2,13 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
+use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
-use std::thread;
 
-use super::{Client, Origin, Response, eventually};
+use super::{Client, Origin, Process, Response, Signal};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_microcache");
 
@@ -19,9 +17,8 @@ const ADDRESSES: [&str; 4] = ["--listen", "127.0.0.1:0", "--admin", "off"];
 
 /// A running proxy.
 pub(crate) struct Proxy {
-    child: Child,
+    process: Process,
     address: SocketAddr,
-    output: Arc<Mutex<String>>,
 }
 
 impl Proxy {
@@ -60,10 +57,9 @@ impl Proxy {
         command
             .args(["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"])
             .args(arguments);
-        let proxy = Self::spawn(command);
-        let admin = eventually("the interface for operators", || {
-            let told = proxy.output();
-            let (_, rest) = told.split_once("  admin   http://")?;
+        let mut proxy = Self::spawn(command);
+        let admin = proxy.ready("the interface for operators", |output| {
+            let (_, rest) = output.split_once("  admin   http://")?;
             rest.split_once(' ')?.0.parse().ok()
         });
         (proxy, admin)
@@ -121,29 +117,10 @@ impl Proxy {
     }
 
     fn spawn(mut command: Command) -> Self {
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let mut child = command.spawn().expect("the binary can be run");
-        let output = Arc::new(Mutex::new(String::new()));
-        collect(child.stdout.take().unwrap(), Arc::clone(&output));
-        collect(child.stderr.take().unwrap(), Arc::clone(&output));
-        let address = eventually("the proxy to listen", || {
-            let text = output.lock().unwrap();
-            let ended = child.try_wait().unwrap();
-            assert!(
-                ended.is_none(),
-                "the proxy ended with {}:\n{text}",
-                ended.unwrap()
-            );
-            listening(&text)
-        });
-        Self {
-            child,
-            address,
-            output,
-        }
+        let process = Process::start(command.stdin(Stdio::null()));
+        let mut process = process.expect("the binary can be run");
+        let address = process.ready("the proxy to listen", listening);
+        Self { process, address }
     }
 
     pub(crate) fn connect(&self) -> Client {
@@ -238,26 +215,9 @@ impl Proxy {
         (output.status.code(), told)
     }
 
-    pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// All it wrote so far.
-    pub(crate) fn output(&self) -> String {
-        self.output.lock().unwrap().clone()
-    }
-
-    /// The same, once this is in it: what it logs is written by a thread of its own.
-    pub(crate) fn output_with(&self, told: &str) -> String {
-        eventually(told, || {
-            let output = self.output();
-            output.contains(told).then_some(output)
-        })
-    }
-
     /// Bytes of memory that are really in use.
     pub(crate) fn resident(&self) -> u64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
         let line = status
             .lines()
             .find(|line| line.starts_with("VmRSS:"))
@@ -268,52 +228,22 @@ impl Proxy {
 
     /// Sends SIGTERM.
     pub(crate) fn terminate(&self) {
-        self.signal("TERM");
-    }
-
-    /// Sends a signal.
-    pub(crate) fn signal(&self, name: &str) {
-        let pid = self.child.id().to_string();
-        let kill = Command::new("kill").args(["-s", name, &pid]).status();
-        assert!(kill.unwrap().success());
-    }
-
-    /// It stands still from now on, until it is sent CONT.
-    pub(crate) fn freeze(&self) {
-        self.signal("STOP");
-        until_frozen(self.child.id());
-    }
-
-    /// Waits for the process to end.
-    pub(crate) fn wait(&mut self) -> ExitStatus {
-        eventually("the proxy to end", || self.child.try_wait().unwrap())
-    }
-
-    pub(crate) fn is_running(&mut self) -> bool {
-        self.child.try_wait().unwrap().is_none()
+        self.signal(Signal::TERM);
     }
 }
 
-impl Drop for Proxy {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
-        if thread::panicking() {
-            eprintln!("--- the proxy's output ---\n{}", self.output());
-        }
+impl Deref for Proxy {
+    type Target = Process;
+
+    fn deref(&self) -> &Process {
+        &self.process
     }
 }
 
-/// Waits until every thread of a process that was told to stop has: the signal is sent, not yet obeyed.
-pub(crate) fn until_frozen(process: u32) {
-    let is_frozen = || {
-        let mut tasks = fs::read_dir(format!("/proc/{process}/task")).expect("it runs");
-        tasks.all(|task| {
-            let stat = task.and_then(|task| fs::read_to_string(task.path().join("stat")));
-            stat.is_ok_and(|stat| stat.contains(") T "))
-        })
-    };
-    eventually("a process to stand still", || is_frozen().then_some(()));
+impl DerefMut for Proxy {
+    fn deref_mut(&mut self) -> &mut Process {
+        &mut self.process
+    }
 }
 
 /// The bytes of a request without a body.
@@ -333,16 +263,6 @@ pub(crate) fn config_file(text: &str) -> PathBuf {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::write(&path, text).unwrap();
     path
-}
-
-fn collect(from: impl Read + Send + 'static, into: Arc<Mutex<String>>) {
-    thread::spawn(move || {
-        for line in BufReader::new(from).lines().map_while(Result::ok) {
-            let mut text = into.lock().unwrap();
-            text.push_str(&line);
-            text.push('\n');
-        }
-    });
 }
 
 fn listening(output: &str) -> Option<SocketAddr> {

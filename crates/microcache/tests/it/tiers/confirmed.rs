@@ -1,17 +1,16 @@
 //! What the origin confirms keeps its body where processes share it.
 
-use super::servers::{BOTH, Kind, Server};
-use super::{assert_found, end, noise};
-use crate::support::{Origin, Proxy, Reply};
+use super::{assert_found, end};
+use crate::support::{Origin, Proxy, Reply, TierKind, TierServer, noise};
 
 /// Two pieces and more in memcached.
 const LARGE: usize = 2_500_000;
 
 /// How many bytes a server has been sent so far.
-fn received(server: &Server) -> usize {
+fn received(server: &TierServer) -> usize {
     match server.kind() {
-        Kind::Memcached => server.statistic("bytes_read"),
-        Kind::Redis => {
+        TierKind::Memcached => server.statistic("bytes_read"),
+        TierKind::Redis => {
             let told = server.say("INFO stats");
             let bytes = told
                 .lines()
@@ -23,8 +22,8 @@ fn received(server: &Server) -> usize {
 
 #[test]
 fn a_large_body_that_is_confirmed_is_sent_neither_by_the_origin_nor_to_the_tier_again() {
-    for kind in BOTH {
-        let (origin, server) = (Origin::start(), Server::start(kind));
+    for kind in TierKind::ALL {
+        let (origin, server) = (Origin::start(), TierServer::start(kind));
         let body = noise(LARGE, 31);
         let first = Reply::new(200)
             .with_all(&["Cache-Control: max-age=0", "ETag: \"a\""])

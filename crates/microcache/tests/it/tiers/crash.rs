@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use super::{Folder, lasting, noise, tier_of};
-use crate::support::{Client, Origin, Proxy, request};
+use super::{lasting, tier_of, disk_in};
+use crate::support::{Client, Origin, Proxy, request, Folder, noise};
 
 const PAGES: usize = 80;
 const CLIENTS: usize = 4;
@@ -13,13 +13,13 @@ const KILLS: usize = 12;
 
 #[test]
 fn after_a_kill_at_any_instant_every_answer_is_the_origins() {
-    let (origin, folder) = (Origin::start(), Folder::new());
+    let (origin, folder) = (Origin::start(), Folder::absent());
     let bodies: Arc<Vec<Vec<u8>>> = Arc::new((0..PAGES).map(body).collect());
     for (page, body) in bodies.iter().enumerate() {
         origin.on(&format!("/{page}")).reply(lasting(body));
     }
     // Little memory, so that large ones are written while they arrive.
-    let flags = ["--memory", "1MiB", "--disk", &folder.disk()];
+    let flags = ["--memory", "1MiB", "--disk", &disk_in(&folder)];
     let from_disk = Arc::new(AtomicUsize::new(0));
     for round in 0..KILLS {
         let proxy = Proxy::start(&origin, &flags);

@@ -5,12 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::{Folder, assert_found, end, lasting, noise, refused, tier_of};
-use crate::support::{Origin, Proxy, Reply, eventually};
+use super::{assert_found, end, lasting, refused, tier_of, disk_in};
+use crate::support::{Origin, Proxy, Reply, eventually, Folder, noise};
 
 #[test]
 fn a_restart_keeps_what_was_stored() {
-    let (origin, folder) = (Origin::start(), Folder::new());
+    let (origin, folder) = (Origin::start(), Folder::absent());
     let body = noise(10_000, 1);
     origin.on("/page").reply(
         Reply::new(200)
@@ -18,12 +18,12 @@ fn a_restart_keeps_what_was_stored() {
             .with("X-Of-The-Origin: yes")
             .body(&body),
     );
-    let proxy = Proxy::start(&origin, &["--disk", &folder.disk()]);
+    let proxy = Proxy::start(&origin, &["--disk", &disk_in(&folder)]);
     let first = proxy.get("/page");
     first.assert_forwarded("uri-miss");
     end(proxy);
 
-    let proxy = Proxy::start(&origin, &["--disk", &folder.disk()]);
+    let proxy = Proxy::start(&origin, &["--disk", &disk_in(&folder)]);
     let found = proxy.get("/page");
     assert_found(&found, "disk", &body);
     for name in ["etag", "date", "x-of-the-origin", "cache-control"] {
@@ -46,7 +46,7 @@ fn a_restart_keeps_what_was_stored() {
 
 #[test]
 fn what_is_too_old_is_confirmed_or_fetched_anew_after_a_restart() {
-    let (origin, folder) = (Origin::start(), Folder::new());
+    let (origin, folder) = (Origin::start(), Folder::absent());
     origin.on("/page").answer(|seen| {
         let fields = [
             "Cache-Control: max-age=0, stale-if-error=1000",
@@ -57,7 +57,7 @@ fn what_is_too_old_is_confirmed_or_fetched_anew_after_a_restart() {
             _ => Reply::new(200).with_all(&fields).body("one"),
         }
     });
-    let flags = ["--disk", &folder.disk(), "--stale-while-revalidate", "0s"];
+    let flags = ["--disk", &disk_in(&folder), "--stale-while-revalidate", "0s"];
     let proxy = Proxy::start(&origin, &flags);
     proxy.get("/page").assert_is(200, "one");
     end(proxy);
@@ -71,13 +71,13 @@ fn what_is_too_old_is_confirmed_or_fetched_anew_after_a_restart() {
 
 #[test]
 fn what_is_too_old_is_served_after_a_restart_if_the_origin_fails() {
-    let (origin, folder) = (Origin::start(), Folder::new());
+    let (origin, folder) = (Origin::start(), Folder::absent());
     let page = Reply::new(200).with("Cache-Control: max-age=0, stale-if-error=1000");
     origin
         .on("/page")
         .reply(page.body("one"))
         .reply(Reply::new(503).body("down"));
-    let flags = ["--disk", &folder.disk(), "--stale-while-revalidate", "0s"];
+    let flags = ["--disk", &disk_in(&folder), "--stale-while-revalidate", "0s"];
     let proxy = Proxy::start(&origin, &flags);
     proxy.get("/page").assert_is(200, "one");
     end(proxy);
@@ -97,7 +97,7 @@ fn what_is_too_old_is_served_after_a_restart_if_the_origin_fails() {
 
 #[test]
 fn every_variant_is_found_again() {
-    let (origin, folder) = (Origin::start(), Folder::new());
+    let (origin, folder) = (Origin::start(), Folder::absent());
     origin.on("/page").answer(|seen| {
         let language = seen.field("user-agent").unwrap_or("none").to_owned();
         lasting_variant(&language)
@@ -105,13 +105,13 @@ fn every_variant_is_found_again() {
     let ask = |proxy: &Proxy, language: &str| {
         proxy.get_with("/page", &[&format!("User-Agent: {language}")])
     };
-    let proxy = Proxy::start(&origin, &["--disk", &folder.disk()]);
+    let proxy = Proxy::start(&origin, &["--disk", &disk_in(&folder)]);
     for language in ["en", "de", "fr"] {
         ask(&proxy, language).assert_is(200, language);
     }
     end(proxy);
 
-    let proxy = Proxy::start(&origin, &["--disk", &folder.disk()]);
+    let proxy = Proxy::start(&origin, &["--disk", &disk_in(&folder)]);
     for language in ["fr", "en", "de"] {
         assert_found(&ask(&proxy, language), "disk", language.as_bytes());
     }
@@ -130,7 +130,7 @@ fn lasting_variant(language: &str) -> Reply {
 /// Memory takes bodies of 64 KiB here.
 #[test]
 fn bodies_too_large_for_memory_are_read_from_disk_in_whole_and_in_part() {
-    let (origin, folder) = (Origin::start(), Folder::new());
+    let (origin, folder) = (Origin::start(), Folder::absent());
     let body = noise(3_000_000, 7);
     origin.on("/known").reply(lasting(&body));
     let text: String = noise(2_000_000, 8)
@@ -142,7 +142,7 @@ fn bodies_too_large_for_memory_are_read_from_disk_in_whole_and_in_part() {
         |reply, piece| reply.chunk(std::str::from_utf8(piece).unwrap()),
     );
     origin.on("/unknown").reply(chunked.send("0\r\n\r\n"));
-    let flags = ["--memory", "1MiB", "--disk", &folder.disk()];
+    let flags = ["--memory", "1MiB", "--disk", &disk_in(&folder)];
     let proxy = Proxy::start(&origin, &flags);
     assert!(proxy.get("/known").body == body);
     assert!(proxy.get("/unknown").body == text.as_bytes());
@@ -190,7 +190,7 @@ fn bodies_too_large_for_memory_are_read_from_disk_in_whole_and_in_part() {
 /// One lies on the disk alone. The other is in memory too, and after a restart it is sent from its file.
 #[test]
 fn what_was_confirmed_is_fresh_after_a_restart_and_its_body_is_not_fetched_again() {
-    let (origin, folder) = (Origin::start(), Folder::new());
+    let (origin, folder) = (Origin::start(), Folder::absent());
     let bodies = [
         ("/large", noise(300_000, 21)),
         ("/small", noise(40_000, 22)),
@@ -210,7 +210,7 @@ fn what_was_confirmed_is_fresh_after_a_restart_and_its_body_is_not_fetched_again
         "--memory",
         "1MiB",
         "--disk",
-        &folder.disk(),
+        &disk_in(&folder),
         "--stale-while-revalidate",
         "0s",
     ];
@@ -237,14 +237,14 @@ fn what_was_confirmed_is_fresh_after_a_restart_and_its_body_is_not_fetched_again
 
 #[test]
 fn a_large_body_that_breaks_off_is_not_kept() {
-    let (origin, folder) = (Origin::start(), Folder::new());
+    let (origin, folder) = (Origin::start(), Folder::absent());
     let body = noise(1_000_000, 3);
     let cut = Reply::new(200)
         .with_all(&["Cache-Control: max-age=1000", "Content-Length: 1000000"])
         .send(&body[..700_000])
         .close();
     origin.on("/page").reply(cut).reply(lasting(&body));
-    let flags = ["--memory", "1MiB", "--disk", &folder.disk()];
+    let flags = ["--memory", "1MiB", "--disk", &disk_in(&folder)];
     let proxy = Proxy::start(&origin, &flags);
     assert!(proxy.ask("/page").try_response().is_err());
     let whole = proxy.get("/page");
@@ -256,12 +256,12 @@ fn a_large_body_that_breaks_off_is_not_kept() {
 
 #[test]
 fn head_is_answered_from_disk() {
-    let (origin, folder) = (Origin::start(), Folder::new());
+    let (origin, folder) = (Origin::start(), Folder::absent());
     origin.on("/page").reply(lasting("twelve bytes"));
-    let proxy = Proxy::start(&origin, &["--disk", &folder.disk()]);
+    let proxy = Proxy::start(&origin, &["--disk", &disk_in(&folder)]);
     proxy.get("/page").assert_is(200, "twelve bytes");
     end(proxy);
-    let proxy = Proxy::start(&origin, &["--disk", &folder.disk()]);
+    let proxy = Proxy::start(&origin, &["--disk", &disk_in(&folder)]);
     let head = proxy.send("HEAD", "/page", &[]);
     assert_found(&head, "disk", b"");
     assert_eq!(head.field("content-length"), Some("12"));
@@ -270,27 +270,27 @@ fn head_is_answered_from_disk() {
 
 #[test]
 fn a_second_process_on_the_directory_says_so_and_ends() {
-    let (origin, folder) = (Origin::start(), Folder::new());
+    let (origin, folder) = (Origin::start(), Folder::absent());
     origin.on("/page").reply(lasting("one"));
-    let proxy = Proxy::start(&origin, &["--disk", &folder.disk()]);
-    let (told, code) = refused(&origin, &["--disk", &folder.disk()]);
+    let proxy = Proxy::start(&origin, &["--disk", &disk_in(&folder)]);
+    let (told, code) = refused(&origin, &["--disk", &disk_in(&folder)]);
     assert_eq!(code, Some(1));
     assert!(told.contains("is in use by"), "{told}");
-    assert!(told.contains(folder.0.to_str().unwrap()), "{told}");
+    assert!(told.contains(folder.as_str()), "{told}");
     proxy.get("/page").assert_is(200, "one");
     // Who is killed leaves nothing locked.
     drop(proxy);
-    let proxy = Proxy::start(&origin, &["--disk", &folder.disk()]);
+    let proxy = Proxy::start(&origin, &["--disk", &disk_in(&folder)]);
     proxy.get("/page").assert_is(200, "one");
 }
 
 #[test]
 fn a_directory_that_cannot_be_used_is_named() {
-    let (origin, folder) = (Origin::start(), Folder::new());
-    fs::write(&folder.0, "a file").unwrap();
-    let inside = folder.0.join("inside");
+    let (origin, folder) = (Origin::start(), Folder::absent());
+    fs::write(folder.path(), "a file").unwrap();
+    let inside = folder.path().join("inside");
     for path in [
-        folder.0.to_str().unwrap(),
+        folder.as_str(),
         inside.to_str().unwrap(),
         "/proc/none",
     ] {
@@ -301,12 +301,12 @@ fn a_directory_that_cannot_be_used_is_named() {
             "{told}"
         );
     }
-    fs::remove_file(&folder.0).unwrap();
+    fs::remove_file(folder.path()).unwrap();
 }
 
 #[test]
 fn a_directory_that_vanishes_is_done_without_and_made_anew() {
-    let (origin, folder) = (Origin::start(), Folder::new());
+    let (origin, folder) = (Origin::start(), Folder::absent());
     let large = noise(300_000, 5);
     origin.on("/large").reply(lasting(&large));
     for number in 0..500 {
@@ -314,13 +314,13 @@ fn a_directory_that_vanishes_is_done_without_and_made_anew() {
             .on(&format!("/{number}"))
             .reply(lasting(format!("page {number}")));
     }
-    let flags = ["--memory", "1MiB", "--disk", &folder.disk()];
+    let flags = ["--memory", "1MiB", "--disk", &disk_in(&folder)];
     let proxy = Proxy::start(&origin, &flags);
     assert!(proxy.get("/large").body == large);
     proxy.get("/0").assert_is(200, "page 0");
     // It may be written to at the same time.
     eventually("the directory to vanish", || {
-        fs::remove_dir_all(&folder.0).ok()
+        fs::remove_dir_all(folder.path()).ok()
     });
     assert!(proxy.get("/large").body == large);
     proxy.get("/0").assert_is(200, "page 0");
@@ -331,7 +331,7 @@ fn a_directory_that_vanishes_is_done_without_and_made_anew() {
         proxy
             .get(&format!("/{number}"))
             .assert_is(200, &format!("page {number}"));
-        folder.0.exists().then_some(())
+        folder.path().exists().then_some(())
     });
     end(proxy);
     let proxy = Proxy::start(&origin, &flags);
@@ -349,8 +349,8 @@ fn a_directory_that_vanishes_is_done_without_and_made_anew() {
 #[test]
 fn files_that_left_are_not_kept_open() {
     const BODY: usize = 200_000;
-    let (origin, folder) = (Origin::start(), Folder::new());
-    let disk = folder.disk().replace("64MiB", "4MiB");
+    let (origin, folder) = (Origin::start(), Folder::absent());
+    let disk = disk_in(&folder).replace("64MiB", "4MiB");
     let proxy = Proxy::start(&origin, &["--memory", "1MiB", "--disk", &disk]);
     for number in 0..100 {
         let (path, body) = (format!("/{number}"), noise(BODY, number));
@@ -383,7 +383,7 @@ fn files_that_left_are_not_kept_open() {
 
 #[test]
 fn what_is_damaged_is_fetched_anew() {
-    let (origin, folder) = (Origin::start(), Folder::new());
+    let (origin, folder) = (Origin::start(), Folder::absent());
     let bodies: Arc<Vec<Vec<u8>>> = Arc::new(
         (0..40)
             .map(|number| noise(number * 5000, number as u64))
@@ -392,7 +392,7 @@ fn what_is_damaged_is_fetched_anew() {
     for (number, body) in bodies.iter().enumerate() {
         origin.on(&format!("/{number}")).reply(lasting(body));
     }
-    let flags = ["--memory", "1MiB", "--disk", &folder.disk()];
+    let flags = ["--memory", "1MiB", "--disk", &disk_in(&folder)];
     let check = |proxy: &Proxy| {
         for (number, body) in bodies.iter().enumerate() {
             // What is cut short is cut short by the close of the connection, and never made up.
@@ -421,10 +421,10 @@ fn what_is_damaged_is_fetched_anew() {
 
 #[test]
 fn a_large_body_that_is_damaged_breaks_off_once_and_is_fetched_anew() {
-    let (origin, folder) = (Origin::start(), Folder::new());
+    let (origin, folder) = (Origin::start(), Folder::absent());
     let body = noise(900_000, 13);
     origin.on("/page").reply(lasting(&body));
-    let flags = ["--memory", "1MiB", "--disk", &folder.disk()];
+    let flags = ["--memory", "1MiB", "--disk", &disk_in(&folder)];
     let proxy = Proxy::start(&origin, &flags);
     eventually("a hit", || proxy.get("/page").is_hit().then_some(()));
     end(proxy);
@@ -474,7 +474,7 @@ fn damage(file: &Path, round: usize, number: usize) {
 /// After a restart only the disk knows what the url varies on.
 #[test]
 fn an_answer_without_vary_does_not_answer_the_variants_on_disk() {
-    let (origin, folder) = (Origin::start(), Folder::new());
+    let (origin, folder) = (Origin::start(), Folder::absent());
     origin
         .on("/page")
         .answer(|seen| match seen.field("user-agent") {
@@ -484,7 +484,7 @@ fn an_answer_without_vary_does_not_answer_the_variants_on_disk() {
             }
             language => lasting_variant(language.unwrap_or("-")),
         });
-    let flags = ["--disk", &folder.disk()];
+    let flags = ["--disk", &disk_in(&folder)];
     let get = |proxy: &Proxy, language: &str| {
         proxy.get_with("/page", &[&format!("User-Agent: {language}")])
     };

@@ -1,10 +1,8 @@
 //! A cluster of Redis servers in which a replica takes the place of a master that died.
 
-use std::fs;
-
-use super::servers::{Kind, LOG_KEYS, Server, free_port};
-use super::{Folder, assert_found, end, lasting};
-use crate::support::{Origin, Proxy, eventually};
+use super::servers::LOG_KEYS;
+use super::{assert_found, end, lasting};
+use crate::support::{Origin, Proxy, eventually, TierKind, TierServer, free_port};
 
 const SLOTS: usize = 16_384;
 const MASTERS: usize = 3;
@@ -12,15 +10,13 @@ const PAGES: usize = 60;
 
 /// Three masters with equal shares of the slots, and a replica of the first.
 struct Cluster {
-    masters: Vec<Server>,
-    replica: Server,
-    _folders: Vec<Folder>,
+    masters: Vec<TierServer>,
+    replica: TierServer,
 }
 
 impl Cluster {
     fn start() -> Self {
-        let (mut servers, folders): (Vec<Server>, Vec<Folder>) =
-            (0..=MASTERS).map(|_| member()).unzip();
+        let mut servers: Vec<_> = (0..=MASTERS).map(|_| member()).collect();
         for other in &servers[1..] {
             let (port, bus) = (other.port(), bus_of(other));
             servers[0].say(&format!("CLUSTER MEET 127.0.0.1 {port} {bus}"));
@@ -35,7 +31,6 @@ impl Cluster {
         let cluster = Self {
             masters: servers,
             replica,
-            _folders: folders,
         };
         cluster.attach_replica();
         cluster
@@ -77,26 +72,22 @@ impl Cluster {
     }
 }
 
-fn member() -> (Server, Folder) {
-    let folder = Folder::new();
-    fs::create_dir_all(&folder.0).expect("a folder");
+fn member() -> TierServer {
     let bus = free_port().to_string();
-    let own = ["--dir", folder.0.to_str().expect("text")];
     let cluster = ["--cluster-enabled", "yes", "--cluster-port", &bus];
     // The sooner a master counts as lost, the shorter the test.
     let soon = ["--cluster-node-timeout", "500"];
     let alone = ["--cluster-require-full-coverage", "no"];
-    let server = Server::start_with(Kind::Redis, &[&own[..], &cluster, &soon, &alone].concat());
-    (server, folder)
+    TierServer::start_with(TierKind::Redis, &[&cluster[..], &soon, &alone].concat())
 }
 
-fn bus_of(server: &Server) -> String {
+fn bus_of(server: &TierServer) -> String {
     let nodes = server.say("CLUSTER NODES");
     let (_, after) = nodes.split_once('@').expect("an address with its bus");
     after.chars().take_while(char::is_ascii_digit).collect()
 }
 
-fn size(server: &Server) -> usize {
+fn size(server: &TierServer) -> usize {
     server.say("DBSIZE").parse().expect("a number")
 }
 

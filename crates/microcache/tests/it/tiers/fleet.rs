@@ -3,20 +3,19 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::servers::{BOTH, Kind, Server};
-use super::{Folder, lasting};
-use crate::support::{Client, Gate, Origin, Proxy, Reply, eventually};
+use super::{lasting, disk_in};
+use crate::support::{Client, Gate, Origin, Proxy, Reply, eventually, Folder, TierKind, TierServer};
 
 const CLIENTS: usize = 5;
 
 /// So long that no test depends on it, unless it says something else.
 const PATIENT: &[&str] = &["--memcached-timeout", "5s", "--redis-timeout", "5s"];
 
-fn fleet(size: usize, origin: &Origin, server: &Server) -> Vec<Proxy> {
+fn fleet(size: usize, origin: &Origin, server: &TierServer) -> Vec<Proxy> {
     fleet_with("60s", size, origin, server)
 }
 
-fn fleet_with(claim: &str, size: usize, origin: &Origin, server: &Server) -> Vec<Proxy> {
+fn fleet_with(claim: &str, size: usize, origin: &Origin, server: &TierServer) -> Vec<Proxy> {
     let [flag, address] = server.flags();
     let own = [
         &*flag,
@@ -30,8 +29,8 @@ fn fleet_with(claim: &str, size: usize, origin: &Origin, server: &Server) -> Vec
     (0..size).map(|_| Proxy::start(origin, &flags)).collect()
 }
 
-fn first_miss(kind: Kind, size: usize) {
-    let (origin, server, gate) = (Origin::start(), Server::start(kind), Gate::default());
+fn first_miss(kind: TierKind, size: usize) {
+    let (origin, server, gate) = (Origin::start(), TierServer::start(kind), Gate::default());
     origin.on("/page").reply(lasting("one").after(&gate));
     let fleet = fleet(size, &origin, &server);
     let mut clients: Vec<Client> = (0..CLIENTS)
@@ -51,29 +50,29 @@ fn first_miss(kind: Kind, size: usize) {
 
 #[test]
 fn two_processes_send_one_request() {
-    for kind in BOTH {
+    for kind in TierKind::ALL {
         first_miss(kind, 2);
     }
 }
 
 #[test]
 fn four_processes_send_one_request() {
-    for kind in BOTH {
+    for kind in TierKind::ALL {
         first_miss(kind, 4);
     }
 }
 
 #[test]
 fn eight_processes_send_one_request() {
-    for kind in BOTH {
+    for kind in TierKind::ALL {
         first_miss(kind, 8);
     }
 }
 
 #[test]
 fn variants_are_fetched_once_each() {
-    for kind in BOTH {
-        let (origin, server) = (Origin::start(), Server::start(kind));
+    for kind in TierKind::ALL {
+        let (origin, server) = (Origin::start(), TierServer::start(kind));
         origin.on("/page").answer(|seen| {
             Reply::new(200)
                 .with_all(&["Cache-Control: max-age=1000", "Vary: User-Agent"])
@@ -93,8 +92,8 @@ fn variants_are_fetched_once_each() {
 
 #[test]
 fn the_stale_page_is_served_everywhere_while_one_process_renews_it() {
-    for kind in BOTH {
-        let (origin, server, gate) = (Origin::start(), Server::start(kind), Gate::default());
+    for kind in TierKind::ALL {
+        let (origin, server, gate) = (Origin::start(), TierServer::start(kind), Gate::default());
         let page = |body: &str| {
             let fields = "Cache-Control: max-age=1, stale-while-revalidate=1000";
             Reply::new(200).with(fields).body(body)
@@ -133,8 +132,8 @@ fn the_stale_page_is_served_everywhere_while_one_process_renews_it() {
 
 #[test]
 fn what_one_request_finds_stale_is_renewed_though_nobody_asks_again() {
-    for kind in BOTH {
-        let (origin, server) = (Origin::start(), Server::start(kind));
+    for kind in TierKind::ALL {
+        let (origin, server) = (Origin::start(), TierServer::start(kind));
         let overdue = [
             "Cache-Control: max-age=10, stale-while-revalidate=1000",
             "Age: 20",
@@ -153,9 +152,9 @@ fn what_one_request_finds_stale_is_renewed_though_nobody_asks_again() {
 }
 
 /// A page that is fresh for a second, asked for without a pause in four processes.
-fn per_lifetime(kind: Kind) {
+fn per_lifetime(kind: TierKind) {
     const LIFETIMES: usize = 4;
-    let (origin, server) = (Origin::start(), Server::start(kind));
+    let (origin, server) = (Origin::start(), TierServer::start(kind));
     let asked = Arc::new(Mutex::new(Vec::new()));
     let times = Arc::clone(&asked);
     origin.on("/page").answer(move |_| {
@@ -183,20 +182,20 @@ fn per_lifetime(kind: Kind) {
 
 #[test]
 fn memcached_lets_one_request_through_in_each_lifetime() {
-    per_lifetime(Kind::Memcached);
+    per_lifetime(TierKind::Memcached);
 }
 
 #[test]
 fn redis_lets_one_request_through_in_each_lifetime() {
-    per_lifetime(Kind::Redis);
+    per_lifetime(TierKind::Redis);
 }
 
 /// What lies on a process's own disk may be older than what is shared.
 #[test]
 fn processes_with_disks_of_their_own_send_one_request_in_each_lifetime() {
-    for kind in BOTH {
-        let (origin, server) = (Origin::start(), Server::start(kind));
-        let folders = [Folder::new(), Folder::new(), Folder::new()];
+    for kind in TierKind::ALL {
+        let (origin, server) = (Origin::start(), TierServer::start(kind));
+        let folders = [Folder::absent(), Folder::absent(), Folder::absent()];
         let page = |body: &str| {
             let fields = "Cache-Control: max-age=1, stale-while-revalidate=1000";
             Reply::new(200).with(fields).body(body)
@@ -208,7 +207,7 @@ fn processes_with_disks_of_their_own_send_one_request_in_each_lifetime() {
             .reply(lasting("three"));
         let [flag, address] = server.flags();
         let fleet = folders.each_ref().map(|folder| {
-            let disk = folder.disk();
+            let disk = disk_in(&folder);
             let own = [&*flag, &*address, "--claim-timeout", "60s", "--disk", &disk];
             Proxy::start(&origin, &[&own, PATIENT].concat())
         });
@@ -226,8 +225,8 @@ fn processes_with_disks_of_their_own_send_one_request_in_each_lifetime() {
 
 #[test]
 fn a_process_that_is_killed_holds_the_others_up_for_the_claim_timeout() {
-    for kind in BOTH {
-        let (origin, server) = (Origin::start(), Server::start(kind));
+    for kind in TierKind::ALL {
+        let (origin, server) = (Origin::start(), TierServer::start(kind));
         origin
             .on("/page")
             .reply(Reply::silence())
@@ -254,8 +253,8 @@ fn a_process_that_is_killed_holds_the_others_up_for_the_claim_timeout() {
 
 #[test]
 fn a_page_that_must_not_be_shared_holds_nobody_up() {
-    for kind in BOTH {
-        let (origin, server) = (Origin::start(), Server::start(kind));
+    for kind in TierKind::ALL {
+        let (origin, server) = (Origin::start(), TierServer::start(kind));
         origin
             .on("/page")
             .reply(Reply::new(200).with("Cache-Control: no-store").body("mine"));
@@ -272,8 +271,8 @@ fn a_page_that_must_not_be_shared_holds_nobody_up() {
 
 #[test]
 fn an_origin_that_fails_holds_nobody_up() {
-    for kind in BOTH {
-        let (origin, server) = (Origin::start(), Server::start(kind));
+    for kind in TierKind::ALL {
+        let (origin, server) = (Origin::start(), TierServer::start(kind));
         origin.on("/page").reply(Reply::new(503).body("busy"));
         let fleet = fleet(3, &origin, &server);
         for proxy in &fleet {
@@ -286,13 +285,13 @@ fn an_origin_that_fails_holds_nobody_up() {
 /// Those who wait for the claim would otherwise have to find out one after the other.
 #[test]
 fn what_cannot_be_stored_is_asked_for_by_all_processes_at_once() {
-    for kind in BOTH {
+    for kind in TierKind::ALL {
         for fields in [
             "Cache-Control: no-store",
             "Set-Cookie: a=b",
             "Cache-Control: private",
         ] {
-            let (origin, server, gates) = (Origin::start(), Server::start(kind), two_gates());
+            let (origin, server, gates) = (Origin::start(), TierServer::start(kind), two_gates());
             let (first, others) = (gates[0].clone(), gates[1].clone());
             let mut count = 0;
             origin.on("/page").answer(move |_| {

@@ -7,9 +7,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::fleet_purge::{Node, body};
-use super::servers::{Kind, Server};
-use super::{Folder, end};
-use crate::support::{Origin, Reply, eventually};
+use super::{end, disk_in};
+use crate::support::{Origin, Reply, eventually, Folder, TierKind, TierServer};
 
 /// The two copies of the log.
 const COPIES: [&str; 2] = ["mcl1", "mcl1b"];
@@ -19,17 +18,17 @@ const TIMEOUT: &[&str] = &["--memcached-timeout", "1s"];
 const PAGES: usize = 12;
 
 struct Pool {
-    servers: Vec<Server>,
+    servers: Vec<TierServer>,
 }
 
 impl Pool {
     fn start() -> Self {
-        let servers = (0..3).map(|_| Server::start(Kind::Memcached)).collect();
+        let servers = (0..3).map(|_| TierServer::start(TierKind::Memcached)).collect();
         Self { servers }
     }
 
     fn node(&self, origin: &Origin, more: &[&str]) -> Node {
-        let flags: Vec<_> = self.servers.iter().flat_map(Server::flags).collect();
+        let flags: Vec<_> = self.servers.iter().flat_map(TierServer::flags).collect();
         let mut flags: Vec<_> = flags.iter().map(String::as_str).collect();
         flags.extend(TIMEOUT);
         flags.extend(more);
@@ -39,7 +38,7 @@ impl Pool {
     /// Which server has this copy. All of them are up.
     fn holder(&self, copy: usize) -> usize {
         eventually("the log to be there", || {
-            let has = |server: &Server| server.has(COPIES[copy]);
+            let has = |server: &TierServer| server.has(COPIES[copy]);
             self.servers.iter().position(has)
         })
     }
@@ -78,9 +77,9 @@ fn visit(nodes: &[&Node]) {
 /// Two nodes have everything, and one of them has gone. Gives the other one, and the folder of the disk of this one.
 fn one_goes_away(origin: &Origin, pool: &Pool) -> (Node, Folder) {
     counting(origin);
-    let folder = Folder::new();
+    let folder = Folder::absent();
     let here = pool.node(origin, &[]);
-    let away = pool.node(origin, &["--disk", &folder.disk()]);
+    let away = pool.node(origin, &["--disk", &disk_in(&folder)]);
     visit(&[&here, &away]);
     end(away.proxy);
     (here, folder)
@@ -153,7 +152,7 @@ fn a_server_that_comes_back_with_what_it_had_brings_nothing_back() {
     for halted in [0, 1] {
         let (origin, mut pool) = (Origin::start(), Pool::start());
         let (here, folder) = one_goes_away(&origin, &pool);
-        let disk = folder.disk();
+        let disk = disk_in(&folder);
         let server = pool.holder(halted);
         let other = pool.holder(1 - halted);
         pool.servers[server].freeze();
@@ -179,7 +178,7 @@ fn a_process_that_begins_while_one_server_is_down_uses_what_is_there() {
     for lost in [0, 1] {
         let (origin, mut pool) = (Origin::start(), Pool::start());
         let (here, folder) = one_goes_away(&origin, &pool);
-        let disk = folder.disk();
+        let disk = disk_in(&folder);
         assert_eq!(purge_red(&here), None);
         let server = pool.holder(lost);
         pool.servers[server].kill();

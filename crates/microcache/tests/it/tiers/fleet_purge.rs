@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::servers::{BOTH, Kind, Server};
-use super::{Folder, end};
-use crate::support::{Client, Origin, Proxy, Reply, eventually};
+use super::{end, disk_in};
+use crate::support::{Client, Origin, Proxy, Reply, eventually, Folder, TierKind, TierServer};
 
 const PATIENT: &[&str] = &["--memcached-timeout", "5s", "--redis-timeout", "5s"];
 
@@ -75,8 +74,8 @@ pub(super) fn body(node: &Node, target: &str) -> String {
 
 #[test]
 fn a_purge_on_one_node_holds_on_all() {
-    for kind in BOTH {
-        let (origin, server) = (Origin::start(), Server::start(kind));
+    for kind in TierKind::ALL {
+        let (origin, server) = (Origin::start(), TierServer::start(kind));
         counting(&origin);
         let [flag, address] = server.flags();
         let nodes: Vec<_> = (0..3)
@@ -102,8 +101,8 @@ fn a_purge_on_one_node_holds_on_all() {
 
 #[test]
 fn a_purge_of_one_variant_holds_on_all_and_leaves_the_others() {
-    for kind in BOTH {
-        let (origin, server) = (Origin::start(), Server::start(kind));
+    for kind in TierKind::ALL {
+        let (origin, server) = (Origin::start(), TierServer::start(kind));
         let mut times = 0;
         origin.on("/many").answer(move |_| {
             times += 1;
@@ -137,13 +136,13 @@ fn a_purge_of_one_variant_holds_on_all_and_leaves_the_others() {
 
 #[test]
 fn a_node_that_was_away_learns_of_it_before_it_uses_its_disk() {
-    for kind in BOTH {
-        let (origin, server) = (Origin::start(), Server::start(kind));
+    for kind in TierKind::ALL {
+        let (origin, server) = (Origin::start(), TierServer::start(kind));
         counting(&origin);
         let [flag, address] = server.flags();
-        let folders = [Folder::new(), Folder::new()];
+        let folders = [Folder::absent(), Folder::absent()];
         let start =
-            |folder: &Folder| Node::start(&origin, &["--disk", &folder.disk(), &flag, &address]);
+            |folder: &Folder| Node::start(&origin, &["--disk", &disk_in(&folder), &flag, &address]);
         let (here, away) = (start(&folders[0]), start(&folders[1]));
         for node in [&here, &away] {
             body(node, "/red");
@@ -163,8 +162,8 @@ fn a_node_that_was_away_learns_of_it_before_it_uses_its_disk() {
 
 #[test]
 fn a_purge_while_the_tier_is_away_is_told_when_it_is_back() {
-    for kind in BOTH {
-        let (origin, mut server) = (Origin::start(), Server::start(kind));
+    for kind in TierKind::ALL {
+        let (origin, mut server) = (Origin::start(), TierServer::start(kind));
         counting(&origin);
         let [flag, address] = server.flags();
         let nodes = [(); 2].map(|()| Node::start(&origin, &[&flag, &address]));
@@ -189,8 +188,8 @@ fn a_purge_while_the_tier_is_away_is_told_when_it_is_back() {
 
 #[test]
 fn a_node_that_cannot_know_purges_all_that_is_older() {
-    for kind in BOTH {
-        let (origin, mut server) = (Origin::start(), Server::start(kind));
+    for kind in TierKind::ALL {
+        let (origin, mut server) = (Origin::start(), TierServer::start(kind));
         counting(&origin);
         let [flag, address] = server.flags();
         let node = Node::start(&origin, &[&flag, &address]);
@@ -220,11 +219,11 @@ fn is_written(answer: &Value) -> bool {
 
 #[test]
 fn a_clock_of_redis_that_was_ahead_makes_nothing_immune_to_purges() {
-    let (origin, mut server, folder) = (Origin::start(), Server::start(Kind::Redis), Folder::new());
+    let (origin, mut server, folder) = (Origin::start(), TierServer::start(TierKind::Redis), Folder::absent());
     counting(&origin);
     let [flag, address] = server.flags();
     let shared = [&flag[..], &address];
-    let disk = folder.disk();
+    let disk = disk_in(&folder);
     let with_disk = [&shared[..], &["--disk", &disk]].concat();
     let (node, other) = (
         Node::start(&origin, &with_disk),
@@ -267,7 +266,7 @@ fn a_clock_of_redis_that_was_ahead_makes_nothing_immune_to_purges() {
 
 #[test]
 fn an_entry_in_the_log_that_cannot_be_read_silences_nobody() {
-    let (origin, server) = (Origin::start(), Server::start(Kind::Redis));
+    let (origin, server) = (Origin::start(), TierServer::start(TierKind::Redis));
     counting(&origin);
     let [flag, address] = server.flags();
     let nodes = [(); 2].map(|()| Node::start(&origin, &[&flag, &address]));

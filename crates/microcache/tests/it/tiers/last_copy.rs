@@ -1,8 +1,7 @@
 //! A copy that lies behind memory alone is there when the origin fails.
 
-use super::servers::{BOTH, Kind, Server};
-use super::{Folder, end};
-use crate::support::{Origin, Proxy, Reply, eventually};
+use super::{end, disk_in};
+use crate::support::{Origin, Proxy, Reply, eventually, Folder, TierKind, TierServer};
 
 /// Fields of a response that is stale when it comes, and may be used for a day if the origin fails.
 const OVERDUE: [&str; 3] = [
@@ -53,20 +52,20 @@ fn check(tier: &[&str], flags: &[&str], request: &[&str], body: &str) {
 
 #[test]
 fn a_restart_changes_nothing() {
-    for kind in BOTH {
-        let server = Server::start(kind);
+    for kind in TierKind::ALL {
+        let server = TierServer::start(kind);
         let [flag, address] = server.flags();
         check(&[&flag, &address], &[], &[], "page");
     }
-    let folder = Folder::new();
-    check(&["--disk", &folder.disk()], &[], &[], "page");
+    let folder = Folder::absent();
+    check(&["--disk", &disk_in(&folder)], &[], &[], "page");
 }
 
 #[test]
 fn a_copy_too_large_for_this_processs_memory_is_used() {
     let body = "x".repeat(200 * 1024);
-    for kind in BOTH {
-        let server = Server::start(kind);
+    for kind in TierKind::ALL {
+        let server = TierServer::start(kind);
         let [flag, address] = server.flags();
         check(&[&flag, &address], &["--memory", "1MiB"], &[], &body);
     }
@@ -74,10 +73,10 @@ fn a_copy_too_large_for_this_processs_memory_is_used() {
 
 #[test]
 fn whoever_asks_alone_gets_it_too() {
-    let folder = Folder::new();
-    let server = Server::start(Kind::Memcached);
+    let folder = Folder::absent();
+    let server = TierServer::start(TierKind::Memcached);
     let [flag, address] = server.flags();
-    for tier in [["--disk", &*folder.disk()], [&*flag, &*address]] {
+    for tier in [["--disk", &*disk_in(&folder)], [&*flag, &*address]] {
         check(&tier, &["--collapse", "false"], &[], "page");
         check(&tier, &[], &["Cookie: a=b"], "page");
         check(&tier, &[], &["Authorization: Basic eDp5"], "page");
@@ -86,12 +85,12 @@ fn whoever_asks_alone_gets_it_too() {
 
 #[test]
 fn what_may_not_be_shared_is_not_given_to_whoever_asks_alone() {
-    let (origin, folder) = (Origin::start(), Folder::new());
+    let (origin, folder) = (Origin::start(), Folder::absent());
     let page = ["Cache-Control: max-age=10", "Age: 20", "ETag: \"a\""];
     origin
         .on("/page")
         .reply(Reply::new(200).with_all(&page).body("page"));
-    let disk = folder.disk();
+    let disk = disk_in(&folder);
     let flags = [&["--disk", &*disk][..], &NO_WINDOW].concat();
     let proxy = Proxy::start(&origin, &flags);
     proxy.get("/page").assert_is(200, "page");
@@ -104,8 +103,8 @@ fn what_may_not_be_shared_is_not_given_to_whoever_asks_alone() {
 
 #[test]
 fn a_newer_copy_of_another_process_stands_in_for_ones_own() {
-    for kind in BOTH {
-        let (origin, server) = (Origin::start(), Server::start(kind));
+    for kind in TierKind::ALL {
+        let (origin, server) = (Origin::start(), TierServer::start(kind));
         let [flag, address] = server.flags();
         let flags = [&[&*flag, &*address][..], &NO_WINDOW].concat();
         let not_for_errors = "Cache-Control: max-age=10, stale-if-error=0";

@@ -1,8 +1,8 @@
 //! A tier that is slow, gone or somebody else: requests go on from the origin.
 
-use super::servers::{BOTH, Kind, Server, babbling};
-use super::{assert_found, end, lasting, noise, refused, tier_of};
-use crate::support::{Origin, Proxy, eventually};
+use super::servers::babbling;
+use super::{assert_found, end, lasting, refused, tier_of};
+use crate::support::{Origin, Proxy, eventually, TierKind, TierServer, noise};
 
 fn pages(origin: &Origin, number: usize) {
     for page in 0..number {
@@ -19,7 +19,7 @@ fn check(proxy: &Proxy, page: usize) {
 }
 
 /// Asks for one page after the other in one process, until a second one finds it in the tier.
-fn assert_used_again(origin: &Origin, proxy: &Proxy, kind: Kind, flags: &[&str]) {
+fn assert_used_again(origin: &Origin, proxy: &Proxy, kind: TierKind, flags: &[&str]) {
     let mut page = 100;
     eventually("the tier to be used again", || {
         page += 1;
@@ -35,8 +35,8 @@ fn assert_used_again(origin: &Origin, proxy: &Proxy, kind: Kind, flags: &[&str])
 
 #[test]
 fn a_frozen_server_delays_nobody_and_is_used_again_later() {
-    for kind in BOTH {
-        let (origin, server) = (Origin::start(), Server::start(kind));
+    for kind in TierKind::ALL {
+        let (origin, server) = (Origin::start(), TierServer::start(kind));
         pages(&origin, 50);
         let [flag, address] = server.flags();
         let flags = [&*flag, &*address];
@@ -55,8 +55,8 @@ fn a_frozen_server_delays_nobody_and_is_used_again_later() {
 
 #[test]
 fn what_a_tier_did_and_how_it_is_can_be_read() {
-    for kind in BOTH {
-        let (origin, mut server) = (Origin::start(), Server::start(kind));
+    for kind in TierKind::ALL {
+        let (origin, mut server) = (Origin::start(), TierServer::start(kind));
         pages(&origin, 10);
         let [flag, address] = server.flags();
         let mut proxy = Proxy::start(&origin, &[&flag, &address]);
@@ -90,8 +90,8 @@ fn what_a_tier_did_and_how_it_is_can_be_read() {
 
 #[test]
 fn a_server_that_dies_is_done_without_and_used_again_when_it_is_back() {
-    for kind in BOTH {
-        let (origin, mut server) = (Origin::start(), Server::start(kind));
+    for kind in TierKind::ALL {
+        let (origin, mut server) = (Origin::start(), TierServer::start(kind));
         pages(&origin, 20);
         let [flag, address] = server.flags();
         let flags = [&*flag, &*address];
@@ -108,8 +108,8 @@ fn a_server_that_dies_is_done_without_and_used_again_when_it_is_back() {
 
 #[test]
 fn a_server_that_is_down_at_the_start_is_used_when_it_is_there() {
-    for kind in BOTH {
-        let (origin, mut server) = (Origin::start(), Server::start(kind));
+    for kind in TierKind::ALL {
+        let (origin, mut server) = (Origin::start(), TierServer::start(kind));
         pages(&origin, 3);
         server.kill();
         let [flag, address] = server.flags();
@@ -160,7 +160,7 @@ fn a_server_that_speaks_something_else_is_done_without_or_named() {
 fn a_wrong_password_is_told_at_the_start() {
     let origin = Origin::start();
     origin.on("/page").reply(lasting("one"));
-    let server = Server::start_with(Kind::Redis, &["--requirepass", "right"]);
+    let server = TierServer::start_with(TierKind::Redis, &["--requirepass", "right"]);
     let with = |password: &str| server.address().replace("//", &format!("//:{password}@"));
     for url in [server.address(), with("wrong")] {
         let (told, code) = refused(&origin, &["--redis", &url]);
@@ -183,8 +183,8 @@ fn of_a_pool_only_the_pages_of_the_lost_server_are_fetched_anew() {
     const PAGES: usize = 60;
     let origin = Origin::start();
     pages(&origin, PAGES);
-    let mut servers = [(); 3].map(|()| Server::start(Kind::Memcached));
-    let flags = servers.each_ref().map(Server::flags).concat();
+    let mut servers = [(); 3].map(|()| TierServer::start(TierKind::Memcached));
+    let flags = servers.each_ref().map(TierServer::flags).concat();
     let flags: Vec<&str> = flags.iter().map(|flag| &**flag).collect();
     let proxy = Proxy::start(&origin, &flags);
     for page in 0..PAGES {
@@ -204,8 +204,8 @@ fn of_a_pool_only_the_pages_of_the_lost_server_are_fetched_anew() {
 
 #[test]
 fn bodies_larger_than_an_item_are_shared() {
-    for kind in BOTH {
-        let (origin, server) = (Origin::start(), Server::start(kind));
+    for kind in TierKind::ALL {
+        let (origin, server) = (Origin::start(), TierServer::start(kind));
         let body = noise(3_500_000, 11);
         origin.on("/page").reply(lasting(&body));
         let [flag, address] = server.flags();

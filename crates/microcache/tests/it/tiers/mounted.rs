@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-use super::{Folder, lasting, noise};
-use crate::support::{Origin, Proxy, Reply, eventually, left_out};
+use super::lasting;
+use crate::support::{Origin, Proxy, Reply, eventually, left_out, Folder, noise};
 
 /// Goes to memory, and to the disk in one piece.
 const SMALL: usize = 10_000;
@@ -41,12 +41,11 @@ fn means() -> Means {
     ];
     *FOUND.get_or_init(|| {
         let folder = Folder::new();
-        fs::create_dir_all(&folder.0).expect("a folder");
         let script = format!("{MOUNT} && umount \"$0\"");
         let works = |way: &&&[&str]| {
             let mut trial = Command::new("unshare");
             trial.args(**way).args(["sh", "-c", &script]);
-            is_done(trial.arg(&folder.0).stderr(Stdio::null()))
+            is_done(trial.arg(folder.path()).stderr(Stdio::null()))
         };
         let mut ways = WAYS.iter();
         ways.find(works)
@@ -86,8 +85,7 @@ impl Mounted {
     /// With flags that name the directory.
     fn running(origin: &Origin, flags: impl FnOnce(&str) -> Vec<String>) -> Self {
         let folder = Folder::new();
-        fs::create_dir_all(&folder.0).expect("a folder");
-        let path = folder.0.to_str().expect("text");
+        let path = folder.as_str();
         let mount = format!("{MOUNT} && exec \"$@\"");
         let means = means();
         let own = match means {
@@ -108,7 +106,7 @@ impl Mounted {
     /// The directory, as this process gets there.
     fn path(&self) -> PathBuf {
         let root = format!("/proc/{}/root", self.proxy.pid());
-        let inside = self.folder.0.strip_prefix("/").expect("a whole path");
+        let inside = self.folder.path().strip_prefix("/").expect("a whole path");
         PathBuf::from(root).join(inside)
     }
 
@@ -195,7 +193,7 @@ impl Mounted {
         enter
             .args(["--target", &pid, "--mount", "--root", "--wd"])
             .args(user);
-        enter.args(["sh", "-c", script]).arg(&self.folder.0);
+        enter.args(["sh", "-c", script]).arg(self.folder.path());
         is_done(enter.stderr(Stdio::null()))
     }
 }
@@ -204,8 +202,8 @@ impl Drop for Mounted {
     /// Where propagation could not be changed, the mounts may be everybody's.
     fn drop(&mut self) {
         if let Means::Mounts(["--mount", "--propagation", ..]) = self.means {
-            while is_own_mount(&self.folder.0)
-                && is_done(Command::new("umount").arg("-l").arg(&self.folder.0))
+            while is_own_mount(self.folder.path())
+                && is_done(Command::new("umount").arg("-l").arg(self.folder.path()))
             {}
         }
     }

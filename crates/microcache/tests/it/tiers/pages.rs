@@ -3,14 +3,14 @@
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 
-use super::servers::{Kind, LOG_ITEMS, Server};
-use super::{Folder, assert_found, end, lasting};
-use crate::support::{Origin, Proxy, Reply, eventually};
+use super::servers::LOG_ITEMS;
+use super::{assert_found, end, lasting, disk_in};
+use crate::support::{Origin, Proxy, Reply, eventually, Folder, TierKind, TierServer};
 
 const DETAIL: &str = "memcached-page";
 
 /// The application: it keeps the page under the key.
-fn keep(server: &Server, key: &str, flags: u32, page: &str) {
+fn keep(server: &TierServer, key: &str, flags: u32, page: &str) {
     let length = page.len();
     let stored = tell(
         server,
@@ -20,7 +20,7 @@ fn keep(server: &Server, key: &str, flags: u32, page: &str) {
 }
 
 /// What the server says to one command, up to the first line's end.
-fn tell(server: &Server, command: &str) -> String {
+fn tell(server: &TierServer, command: &str) -> String {
     let mut stream = TcpStream::connect(server.address()).expect("it listens");
     stream.write_all(command.as_bytes()).expect("it reads");
     let mut line = String::new();
@@ -28,15 +28,15 @@ fn tell(server: &Server, command: &str) -> String {
     line
 }
 
-fn is_there(server: &Server, key: &str) -> bool {
+fn is_there(server: &TierServer, key: &str) -> bool {
     tell(server, &format!("mg {key}\r\n")) == "HD\r\n"
 }
 
-fn start(origin: &Origin, server: &Server, key: &str, more: &[&str]) -> Proxy {
+fn start(origin: &Origin, server: &TierServer, key: &str, more: &[&str]) -> Proxy {
     start_with("1000s", origin, server, key, more)
 }
 
-fn start_with(ttl: &str, origin: &Origin, server: &Server, key: &str, more: &[&str]) -> Proxy {
+fn start_with(ttl: &str, origin: &Origin, server: &TierServer, key: &str, more: &[&str]) -> Proxy {
     let [flag, address] = server.flags();
     let own = [
         "--ttl",
@@ -53,7 +53,7 @@ fn start_with(ttl: &str, origin: &Origin, server: &Server, key: &str, more: &[&s
 
 #[test]
 fn a_page_of_the_application_is_served_without_the_origin() {
-    let (origin, server) = (Origin::start(), Server::start(Kind::Memcached));
+    let (origin, server) = (Origin::start(), TierServer::start(TierKind::Memcached));
     keep(&server, "/news?a=1", 0, "the news");
     keep(&server, "/style.css?", 0, "p {}");
     let proxy = start(&origin, &server, "$uri?$args", &[]);
@@ -82,15 +82,15 @@ fn a_page_of_the_application_is_served_without_the_origin() {
 fn every_process_finds_the_page_and_none_writes_it() {
     let (origin, server, folder) = (
         Origin::start(),
-        Server::start(Kind::Memcached),
-        Folder::new(),
+        TierServer::start(TierKind::Memcached),
+        Folder::absent(),
     );
     keep(&server, "shop:example.com/a", 0, "a page");
     let flags = [
         "--memcached-pages-type",
         "text/plain; charset=utf-8",
         "--disk",
-        &folder.disk(),
+        &disk_in(&folder),
     ];
     let one = start(&origin, &server, "shop:$host$uri", &flags);
     let other = start(&origin, &server, "shop:$host$uri", &[]);
@@ -107,14 +107,14 @@ fn every_process_finds_the_page_and_none_writes_it() {
     eventually("nothing but the page and the log in memcached", || {
         (server.statistic("curr_items") == 1 + LOG_ITEMS).then_some(())
     });
-    let proxy = Proxy::start(&origin, &["--disk", &folder.disk()]);
+    let proxy = Proxy::start(&origin, &["--disk", &disk_in(&folder)]);
     origin.on("/a?x").reply(lasting("the origin's"));
     proxy.get("/a?x").assert_is(200, "the origin's");
 }
 
 #[test]
 fn without_a_page_the_origin_is_asked() {
-    let (origin, mut server) = (Origin::start(), Server::start(Kind::Memcached));
+    let (origin, mut server) = (Origin::start(), TierServer::start(TierKind::Memcached));
     keep(&server, "/packed?", 16, "compressed by a client");
     keep(&server, "/empty?", 0, "");
     let targets = ["/none", "/packed", "/empty", "//packed"];
@@ -144,7 +144,7 @@ fn without_a_page_the_origin_is_asked() {
 
 #[test]
 fn a_route_that_keeps_nothing_and_a_method_that_reads_nothing_go_to_the_origin() {
-    let (origin, server) = (Origin::start(), Server::start(Kind::Memcached));
+    let (origin, server) = (Origin::start(), TierServer::start(TierKind::Memcached));
     keep(&server, "/a?", 0, "the page");
     origin.on("/a").reply(Reply::new(200).body("the origin's"));
     let proxy = start_with("0s", &origin, &server, "$uri?$args", &[]);
@@ -158,7 +158,7 @@ fn a_route_that_keeps_nothing_and_a_method_that_reads_nothing_go_to_the_origin()
 
 #[test]
 fn after_a_purge_the_page_is_what_memcached_holds() {
-    let (origin, server) = (Origin::start(), Server::start(Kind::Memcached));
+    let (origin, server) = (Origin::start(), TierServer::start(TierKind::Memcached));
     origin.on("/a").reply(Reply::new(200).body("done"));
     keep(&server, "/a?", 0, "one");
     let proxy = start(&origin, &server, "$uri?$args", &[]);

@@ -7,9 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use super::servers::{BOTH, Kind, Server};
-use super::{lasting, noise};
-use crate::support::{Gate, Origin, Proxy, Reply};
+use super::lasting;
+use crate::support::{Gate, Origin, Proxy, Reply, TierKind, TierServer, noise};
 
 /// A way to a server that breaks once: after a claim has been made, before its answer is through.
 struct Break {
@@ -18,14 +17,14 @@ struct Break {
 }
 
 impl Break {
-    fn before(server: &Server) -> Self {
+    fn before(server: &TierServer) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let address = listener.local_addr().expect("an address");
         let is_armed = Arc::new(AtomicBool::new(false));
         let (armed, port) = (Arc::clone(&is_armed), server.port());
         let claims = match server.kind() {
-            Kind::Memcached => &b" c f t N"[..],
-            Kind::Redis => b"EVALSHA",
+            TierKind::Memcached => &b" c f t N"[..],
+            TierKind::Redis => b"EVALSHA",
         };
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
@@ -99,7 +98,7 @@ fn start(origin: &Origin, flag: &str, address: &str, more: &[&str]) -> Proxy {
 }
 
 /// Two processes: of the first one, it is asked what becomes of its claims.
-fn two(origin: &Origin, server: &Server, more: &[&str]) -> (Proxy, Proxy) {
+fn two(origin: &Origin, server: &TierServer, more: &[&str]) -> (Proxy, Proxy) {
     let [flag, address] = server.flags();
     let begin = || start(origin, &flag, &address, more);
     (begin(), begin())
@@ -107,8 +106,8 @@ fn two(origin: &Origin, server: &Server, more: &[&str]) -> (Proxy, Proxy) {
 
 #[test]
 fn a_claim_whose_answer_was_lost_is_given_back() {
-    for kind in BOTH {
-        let (origin, server) = (Origin::start(), Server::start(kind));
+    for kind in TierKind::ALL {
+        let (origin, server) = (Origin::start(), TierServer::start(kind));
         let way = Break::before(&server);
         let [flag, address] = server.flags();
         let through = address.replace(&server.port().to_string(), &way.address.port().to_string());
@@ -131,8 +130,8 @@ fn a_claim_whose_answer_was_lost_is_given_back() {
 
 #[test]
 fn a_claim_that_could_not_be_given_back_is_given_back_later() {
-    for kind in BOTH {
-        let (origin, server, gate) = (Origin::start(), Server::start(kind), Gate::default());
+    for kind in TierKind::ALL {
+        let (origin, server, gate) = (Origin::start(), TierServer::start(kind), Gate::default());
         let failure = Reply::new(503).body("busy");
         origin
             .on("/page")
@@ -158,8 +157,8 @@ fn a_claim_that_could_not_be_given_back_is_given_back_later() {
 
 #[test]
 fn an_origin_that_fails_or_answers_one_alone_is_not_waited_for() {
-    for kind in BOTH {
-        let (origin, server) = (Origin::start(), Server::start(kind));
+    for kind in TierKind::ALL {
+        let (origin, server) = (Origin::start(), TierServer::start(kind));
         let private = Reply::new(200).with("Cache-Control: private");
         let (one, other) = two(&origin, &server, &[]);
         let cut = Reply::new(200).with("Content-Length: 9").send("cut");
@@ -182,8 +181,8 @@ fn an_origin_that_fails_or_answers_one_alone_is_not_waited_for() {
 
 #[test]
 fn what_no_tier_takes_is_not_waited_for() {
-    for kind in BOTH {
-        let (origin, server) = (Origin::start(), Server::start(kind));
+    for kind in TierKind::ALL {
+        let (origin, server) = (Origin::start(), TierServer::start(kind));
         let body = noise(20_000, 5);
         origin.on("/page").reply(lasting(&body));
         let small = [
@@ -202,8 +201,8 @@ fn what_no_tier_takes_is_not_waited_for() {
 
 #[test]
 fn a_body_that_outgrows_memory_is_not_waited_for() {
-    for kind in BOTH {
-        let (origin, server, gate) = (Origin::start(), Server::start(kind), Gate::default());
+    for kind in TierKind::ALL {
+        let (origin, server, gate) = (Origin::start(), TierServer::start(kind), Gate::default());
         let body = noise(1_000_000, 6);
         let chunk = |part: &[u8]| {
             let length = format!("{:x}\r\n", part.len());

@@ -1,8 +1,8 @@
 //! What an unsafe request takes away stays away, wherever it lay.
 
-use super::servers::{BOTH, Kind, LOG_ITEMS, Server};
-use super::{Folder, assert_found, end, lasting};
-use crate::support::{Gate, Origin, Proxy, Reply, eventually};
+use super::servers::LOG_ITEMS;
+use super::{assert_found, end, lasting, disk_in};
+use crate::support::{Gate, Origin, Proxy, Reply, eventually, Folder, TierKind, TierServer};
 
 /// A page that a POST changes from `one` to `two`.
 fn changing(origin: &Origin) {
@@ -24,9 +24,9 @@ fn post(proxy: &Proxy) {
 
 #[test]
 fn a_post_takes_a_page_from_memory_and_from_every_tier() {
-    for kind in BOTH {
-        let (origin, folder, server) = (Origin::start(), Folder::new(), Server::start(kind));
-        let (disk, [flag, address]) = (folder.disk(), server.flags());
+    for kind in TierKind::ALL {
+        let (origin, folder, server) = (Origin::start(), Folder::absent(), TierServer::start(kind));
+        let (disk, [flag, address]) = (disk_in(&folder), server.flags());
         changing(&origin);
         let proxy = Proxy::start(&origin, &["--disk", &disk, &flag, &address]);
         proxy.get("/page").assert_is(200, "one");
@@ -45,9 +45,9 @@ fn a_post_takes_a_page_from_memory_and_from_every_tier() {
 
 #[test]
 fn what_was_purged_is_not_on_disk_after_a_restart() {
-    let (origin, folder) = (Origin::start(), Folder::new());
+    let (origin, folder) = (Origin::start(), Folder::absent());
     changing(&origin);
-    let flags = ["--disk", &folder.disk()];
+    let flags = ["--disk", &disk_in(&folder)];
     let proxy = Proxy::start(&origin, &flags);
     proxy.get("/page").assert_is(200, "one");
     end(proxy);
@@ -63,9 +63,9 @@ fn what_was_purged_is_not_on_disk_after_a_restart() {
 
 #[test]
 fn what_was_purged_is_not_on_disk_after_a_kill() {
-    let (origin, folder) = (Origin::start(), Folder::new());
+    let (origin, folder) = (Origin::start(), Folder::absent());
     changing(&origin);
-    let flags = ["--disk", &folder.disk()];
+    let flags = ["--disk", &disk_in(&folder)];
     let proxy = Proxy::start(&origin, &flags);
     proxy.get("/page").assert_is(200, "one");
     end(proxy);
@@ -78,8 +78,8 @@ fn what_was_purged_is_not_on_disk_after_a_kill() {
 
 #[test]
 fn a_variant_that_was_purged_is_found_nowhere() {
-    for kind in BOTH {
-        let (origin, folder, server) = (Origin::start(), Folder::new(), Server::start(kind));
+    for kind in TierKind::ALL {
+        let (origin, folder, server) = (Origin::start(), Folder::absent(), TierServer::start(kind));
         let mut posted = false;
         origin.on("/page").answer(move |seen| {
             posted |= seen.method == "POST";
@@ -89,7 +89,7 @@ fn a_variant_that_was_purged_is_found_nowhere() {
                 .body(body)
         });
         let [flag, address] = server.flags();
-        let flags = [&*flag, &*address, "--disk", &folder.disk()];
+        let flags = [&*flag, &*address, "--disk", &disk_in(&folder)];
         let proxy = Proxy::start(&origin, &flags);
         let ask = |proxy: &Proxy, language: &str| {
             proxy.get_with("/page", &[&format!("User-Agent: {language}")])
@@ -110,8 +110,8 @@ fn a_variant_that_was_purged_is_found_nowhere() {
 
 #[test]
 fn a_tier_that_cannot_be_told_of_a_purge_does_not_bring_the_page_back() {
-    for kind in BOTH {
-        let (origin, server) = (Origin::start(), Server::start(kind));
+    for kind in TierKind::ALL {
+        let (origin, server) = (Origin::start(), TierServer::start(kind));
         // What is there after the purge is too old at once, so that the tier is asked every time.
         let mut posted = false;
         origin.on("/page").answer(move |seen| {
@@ -166,9 +166,9 @@ fn held_back(origin: &Origin, gate: &Gate) {
 
 #[test]
 fn a_fill_that_began_before_a_purge_is_stored_in_no_tier() {
-    for kind in BOTH {
-        let (origin, folder, server) = (Origin::start(), Folder::new(), Server::start(kind));
-        let (disk, [flag, address]) = (folder.disk(), server.flags());
+    for kind in TierKind::ALL {
+        let (origin, folder, server) = (Origin::start(), Folder::absent(), TierServer::start(kind));
+        let (disk, [flag, address]) = (disk_in(&folder), server.flags());
         let gate = Gate::default();
         held_back(&origin, &gate);
         let proxy = Proxy::start(&origin, &["--disk", &disk, &flag, &address]);
@@ -187,7 +187,7 @@ fn a_fill_that_began_before_a_purge_is_stored_in_no_tier() {
 
 #[test]
 fn a_large_fill_that_began_before_a_purge_is_not_on_disk() {
-    let (origin, folder, gate) = (Origin::start(), Folder::new(), Gate::default());
+    let (origin, folder, gate) = (Origin::start(), Folder::absent(), Gate::default());
     let (half, mut gets) = ("x".repeat(400_000), 0);
     let (opened, whole) = (gate.clone(), half.repeat(2));
     let expected = whole.clone();
@@ -203,7 +203,7 @@ fn a_large_fill_that_began_before_a_purge_is_not_on_disk() {
             _ => reply.send(whole.to_uppercase()),
         }
     });
-    let flags = ["--memory", "1MiB", "--disk", &folder.disk()];
+    let flags = ["--memory", "1MiB", "--disk", &disk_in(&folder)];
     let proxy = Proxy::start(&origin, &flags);
     let mut client = proxy.ask("/page");
     client.head();
@@ -217,8 +217,8 @@ fn a_large_fill_that_began_before_a_purge_is_not_on_disk() {
 
 #[test]
 fn a_purge_by_another_process_keeps_a_fill_out_of_the_tier() {
-    for kind in BOTH {
-        let (origin, server, gate) = (Origin::start(), Server::start(kind), Gate::default());
+    for kind in TierKind::ALL {
+        let (origin, server, gate) = (Origin::start(), TierServer::start(kind), Gate::default());
         held_back(&origin, &gate);
         let [flag, address] = server.flags();
         let flags = [&*flag, &*address];
@@ -242,11 +242,11 @@ fn a_purge_by_another_process_keeps_a_fill_out_of_the_tier() {
 /// The purge takes away what says which variants there are, and what is fetched after it says so anew.
 #[test]
 fn a_purge_by_another_process_keeps_the_fill_of_a_variant_out_of_the_tier() {
-    for (kind, others_ask) in BOTH
+    for (kind, others_ask) in TierKind::ALL
         .into_iter()
         .flat_map(|kind| [(kind, false), (kind, true)])
     {
-        let (origin, server, gate) = (Origin::start(), Server::start(kind), Gate::default());
+        let (origin, server, gate) = (Origin::start(), TierServer::start(kind), Gate::default());
         let (mut posted, held) = (false, gate.clone());
         origin.on("/page").answer(move |seen| {
             posted |= seen.method == "POST";
@@ -291,8 +291,8 @@ fn a_purge_by_another_process_keeps_the_fill_of_a_variant_out_of_the_tier() {
 
 #[test]
 fn a_purge_by_another_process_takes_away_what_the_tier_holds() {
-    for kind in BOTH {
-        let (origin, server) = (Origin::start(), Server::start(kind));
+    for kind in TierKind::ALL {
+        let (origin, server) = (Origin::start(), TierServer::start(kind));
         changing(&origin);
         let [flag, address] = server.flags();
         let flags = [&*flag, &*address];
@@ -309,8 +309,8 @@ fn a_purge_by_another_process_takes_away_what_the_tier_holds() {
 
 #[test]
 fn after_a_purge_the_next_answer_is_shared_again() {
-    for kind in [Kind::Memcached, Kind::Redis] {
-        let (origin, server) = (Origin::start(), Server::start(kind));
+    for kind in [TierKind::Memcached, TierKind::Redis] {
+        let (origin, server) = (Origin::start(), TierServer::start(kind));
         changing(&origin);
         let [flag, address] = server.flags();
         let flags = [&*flag, &*address];
@@ -326,9 +326,9 @@ fn after_a_purge_the_next_answer_is_shared_again() {
 
 #[test]
 fn a_page_that_becomes_private_leaves_every_tier() {
-    for kind in BOTH {
-        let (origin, folder, server) = (Origin::start(), Folder::new(), Server::start(kind));
-        let (disk, [flag, address]) = (folder.disk(), server.flags());
+    for kind in TierKind::ALL {
+        let (origin, folder, server) = (Origin::start(), Folder::absent(), TierServer::start(kind));
+        let (disk, [flag, address]) = (disk_in(&folder), server.flags());
         let public = Reply::new(200).with("Cache-Control: max-age=1, stale-if-error=1000");
         origin
             .on("/page")
@@ -360,7 +360,7 @@ fn a_page_that_becomes_private_leaves_every_tier() {
 #[test]
 fn what_was_never_stored_is_not_removed() {
     const PAGES: usize = 50;
-    let (origin, server) = (Origin::start(), Server::start(Kind::Memcached));
+    let (origin, server) = (Origin::start(), TierServer::start(TierKind::Memcached));
     let [flag, address] = server.flags();
     let proxy = Proxy::start(&origin, &[&flag, &address, "--memcached-timeout", "5s"]);
     for page in 0..PAGES {
@@ -379,7 +379,7 @@ fn what_was_never_stored_is_not_removed() {
 /// The origin confirms one variant, and says in the same breath that it is not to be shared.
 #[test]
 fn a_variant_that_becomes_private_leaves_the_disk_and_the_others_stay() {
-    let (origin, folder) = (Origin::start(), Folder::new());
+    let (origin, folder) = (Origin::start(), Folder::absent());
     origin.on("/page").answer(|seen| {
         if seen.field("if-none-match").is_some() {
             return Reply::new(304).with("Cache-Control: private");
@@ -392,7 +392,7 @@ fn a_variant_that_becomes_private_leaves_the_disk_and_the_others_stay() {
             .with("ETag: \"a\"")
             .body(language)
     });
-    let flags = ["--disk", &folder.disk()];
+    let flags = ["--disk", &disk_in(&folder)];
     let proxy = Proxy::start(&origin, &flags);
     for language in ["en", "de"] {
         let field = format!("X-Lang: {language}");

@@ -1,19 +1,16 @@
 //! Mistakes in the options of tiers are told before anything starts.
 
-use std::fs;
-use std::path::Path;
 use std::process::Command;
 
+use crate::support::config_file;
+
 fn check(option: &str, says: &str) {
-    let name = format!("tier-option-{}.toml", std::process::id());
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    fs::write(&path, format!("origin = \"http://a\"\n{option}\n")).expect("it can be written");
+    let path = config_file(&format!("origin = \"http://a\"\n{option}\n"));
     let output = Command::new(env!("CARGO_BIN_EXE_microcache"))
         .arg("check")
         .arg(&path)
         .output()
         .expect("the binary runs");
-    fs::remove_file(&path).expect("it is there");
     let told = String::from_utf8(output.stderr).expect("text");
     assert_eq!(output.status.code(), Some(2), "{option}: {told}");
     let line = 1 + option.lines().count();
