@@ -7,6 +7,7 @@ from concurrent import futures
 import grpc
 
 gone = threading.Event()
+begun = threading.Event()
 go = threading.Event()
 
 
@@ -58,10 +59,20 @@ def greet(requests, context):
 
 
 def slow(request, context):
+    """Ends when it is given up."""
     gone.clear()
-    context.add_callback(gone.set)
+    if not context.add_callback(gone.set):
+        gone.set()
+    begun.set()
     gone.wait(20)
     return b"late"
+
+
+def has_begun(request, context):
+    """Whether Slow has, for the first time since this was asked."""
+    has = begun.wait(float(request))
+    begun.clear()
+    return b"yes" if has else b"no"
 
 
 def was_given_up(request, context):
@@ -85,6 +96,7 @@ METHODS = {
     "Talk": grpc.stream_stream_rpc_method_handler(talk),
     "Greet": grpc.stream_stream_rpc_method_handler(greet),
     "Slow": UNARY(slow),
+    "HasBegun": UNARY(has_begun),
     "WasGivenUp": UNARY(was_given_up),
     "GiveUp": STREAM(give_up),
 }

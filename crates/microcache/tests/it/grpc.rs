@@ -56,7 +56,7 @@ fn a_call_through_here_is_what_it_is_without() {
     };
     let direct = calls(([127, 0, 0, 1], service.port).into(), &[]);
     assert!(direct.contains("error (<StatusCode.NOT_FOUND"), "{direct}");
-    assert_eq!(direct.lines().count(), 21, "{direct}");
+    assert_eq!(direct.lines().count(), 22, "{direct}");
     let proxy = Proxy::before_url(&service.url(), &["--origin-http2"]);
     assert_eq!(calls(proxy.address(), &[]), direct);
 }
@@ -74,12 +74,12 @@ fn conversations_hold_no_place_and_may_be_silent() {
         "--max-uploads",
         "1",
         "--client-body-timeout",
-        "2s",
+        "4s",
         "--between-bytes-timeout",
-        "2s",
+        "4s",
         "--threads",
         "1",
     ];
     let proxy = Proxy::before_url(&service.url(), &flags);
-    assert_eq!(calls(proxy.address(), &["5"]), direct);
+    assert_eq!(calls(proxy.address(), &["9"]), direct);
 }

@@ -3,13 +3,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::{lasting, disk_in};
+use super::{PATIENT, disk_in, lasting};
 use crate::support::{Client, Gate, Origin, Proxy, Reply, eventually, Folder, TierKind, TierServer};
 
 const CLIENTS: usize = 5;
-
-/// So long that no test depends on it, unless it says something else.
-const PATIENT: &[&str] = &["--memcached-timeout", "5s", "--redis-timeout", "5s"];
 
 fn fleet(size: usize, origin: &Origin, server: &TierServer) -> Vec<Proxy> {
     fleet_with("60s", size, origin, server)

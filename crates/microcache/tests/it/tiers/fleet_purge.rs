@@ -6,10 +6,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{end, disk_in};
+use super::{PATIENT, disk_in, end};
 use crate::support::{Client, Origin, Proxy, Reply, eventually, Folder, TierKind, TierServer};
-
-const PATIENT: &[&str] = &["--memcached-timeout", "5s", "--redis-timeout", "5s"];
 
 pub(super) struct Node {
     pub(super) proxy: Proxy,

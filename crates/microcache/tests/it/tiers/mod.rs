@@ -20,6 +20,9 @@ use std::process::Command;
 
 use crate::support::{Origin, Proxy, Reply, Response, Folder};
 
+/// So long that no test depends on it, unless it says something else.
+const PATIENT: &[&str] = &["--memcached-timeout", "5s", "--redis-timeout", "5s"];
+
 /// What `--disk` gets.
 pub(crate) fn disk_in(folder: &Folder) -> String {
     format!("{},64MiB", folder.as_str())
