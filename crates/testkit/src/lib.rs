@@ -4,16 +4,16 @@
 
 mod folder;
 mod left_out;
+mod loopback;
 mod noise;
-mod port;
 mod process;
 mod tier_server;
 mod wait;
 
 pub use folder::Folder;
 pub use left_out::{has_python_module, is_installed, left_out};
+pub use loopback::{free_port, listen};
 pub use noise::noise;
-pub use port::free_port;
 pub use process::{Process, signal};
 pub use rustix::process::Signal;
 pub use tier_server::{TierKind, TierServer};

@@ -185,9 +185,7 @@ fn with_no_descriptor_left_it_keeps_serving_and_accepts_again() {
         .on("/miss")
         .reply(Reply::new(200).with("Cache-Control: no-store").body("x"));
     origin.on("/").reply(
-        Reply::new(200)
-            .with("Cache-Control: max-age=1000")
-            .body("x"),
+        Reply::ok(&["Cache-Control: max-age=1000"], "x"),
     );
     proxy.get("/").assert_is(200, "x");
     for _ in 0..3 {
@@ -215,9 +213,7 @@ fn a_bound_on_connections_is_kept() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &["--max-connections", "4", "--threads", "1"]);
     origin.on("/").reply(
-        Reply::new(200)
-            .with("Cache-Control: max-age=1000")
-            .body("x"),
+        Reply::ok(&["Cache-Control: max-age=1000"], "x"),
     );
     let mut clients: Vec<_> = (0..4).map(|_| proxy.connect()).collect();
     for client in &mut clients {

@@ -118,9 +118,7 @@ fn answer(request: &Seen, chance: u64) -> Reply {
             .chunk(half)
             .close(),
         4 => Reply::raw("garbage\r\n\r\n").close(),
-        5 | 6 => Reply::new(200)
-            .with("Set-Cookie: own=1")
-            .body(format!("{body}, or for one")),
+        5 | 6 => Reply::ok(&["Set-Cookie: own=1"], format!("{body}, or for one")),
         7 => Reply::new(200).with("Cache-Control: private").body(body),
         8 => Reply::new(200).body(body).close(),
         9 | 10 => Reply::new(200)

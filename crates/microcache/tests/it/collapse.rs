@@ -15,11 +15,16 @@ fn numbered(origin: &Origin, gate: &Gate, fields: &'static [&'static str]) {
     let (gate, mut count) = (gate.clone(), 0);
     origin.on("/").answer(move |_| {
         count += 1;
-        Reply::new(200)
-            .with_all(fields)
-            .body(count.to_string())
+        Reply::ok(fields, count.to_string())
             .after(&gate)
     });
+}
+
+/// An origin, a proxy that serves on one thread, and a gate.
+fn on_one_thread() -> (Origin, Proxy, Gate) {
+    let origin = Origin::start();
+    let proxy = Proxy::start(&origin, &["--threads", "1"]);
+    (origin, proxy, Gate::default())
 }
 
 #[test]
@@ -240,9 +245,7 @@ fn a_private_response_releases_everyone_at_once() {
             } else {
                 &others_opening
             };
-            Reply::new(200)
-                .with_all(fields)
-                .body(count.to_string())
+            Reply::ok(fields, count.to_string())
                 .after(gate)
         });
         let mut leader = proxy.ask("/");
@@ -272,9 +275,7 @@ fn after_an_uncacheable_response_nobody_queues() {
     let (opening, mut count) = (gate.clone(), 0);
     origin.on("/").answer(move |_| {
         count += 1;
-        let reply = Reply::new(200)
-            .with("Cache-Control: no-store")
-            .body(count.to_string());
+        let reply = Reply::ok(&["Cache-Control: no-store"], count.to_string());
         if count == 1 {
             reply
         } else {
@@ -332,9 +333,7 @@ fn a_failed_leader_is_followed_by_one_retry() {
 
 #[test]
 fn failures_do_not_go_on_for_ever() {
-    let origin = Origin::start();
-    let proxy = Proxy::start(&origin, &["--threads", "1"]);
-    let gate = Gate::default();
+    let (origin, proxy, gate) = on_one_thread();
     origin.on("/").reply(Reply::hang_up().after(&gate));
     let mut clients: Vec<_> = (0..10).map(|_| proxy.ask("/")).collect();
     origin.wait_for("/", 1);
@@ -380,9 +379,7 @@ fn a_body_that_breaks_off_breaks_off_for_everyone() {
 
 #[test]
 fn a_leader_that_leaves_takes_nobody_with_it() {
-    let origin = Origin::start();
-    let proxy = Proxy::start(&origin, &["--threads", "1"]);
-    let gate = Gate::default();
+    let (origin, proxy, gate) = on_one_thread();
     numbered(&origin, &gate, &[]);
     let leader = proxy.ask("/");
     origin.wait_for("/", 1);
@@ -397,9 +394,7 @@ fn a_leader_that_leaves_takes_nobody_with_it() {
 
 #[test]
 fn a_fill_that_can_be_stored_goes_on_alone() {
-    let origin = Origin::start();
-    let proxy = Proxy::start(&origin, &["--threads", "1"]);
-    let gate = Gate::default();
+    let (origin, proxy, gate) = on_one_thread();
     origin.on("/").reply(
         Reply::new(200)
             .with_all(&[FRESH, "Content-Length: 10"])
@@ -436,15 +431,11 @@ fn a_fetch_that_nobody_wants_is_given_up() {
 
 #[test]
 fn a_joiner_of_another_variant_gets_its_own() {
-    let origin = Origin::start();
-    let proxy = Proxy::start(&origin, &["--threads", "1"]);
-    let gate = Gate::default();
+    let (origin, proxy, gate) = on_one_thread();
     let opening = gate.clone();
     origin.on("/").answer(move |request| {
         let color = request.field("user-agent").unwrap().to_owned();
-        Reply::new(200)
-            .with_all(&[FRESH, "Vary: User-Agent"])
-            .body(color)
+        Reply::ok(&[FRESH, "Vary: User-Agent"], color)
             .after(&opening)
     });
     let mut red = proxy.ask_with("/", &["User-Agent: red"]);
@@ -529,13 +520,9 @@ fn a_slow_reader_holds_nobody_up() {
 
 #[test]
 fn conditions_and_ranges_of_joiners_are_their_own() {
-    let origin = Origin::start();
-    let proxy = Proxy::start(&origin, &["--threads", "1"]);
-    let gate = Gate::default();
+    let (origin, proxy, gate) = on_one_thread();
     origin.on("/").reply(
-        Reply::new(200)
-            .with_all(&[FRESH, "ETag: \"a\""])
-            .body("0123456789")
+        Reply::ok(&[FRESH, "ETag: \"a\""], "0123456789")
             .after(&gate),
     );
     let mut plain = proxy.ask("/");

@@ -15,9 +15,7 @@ const ROOM: usize = 32;
 fn origin() -> Origin {
     let origin = Origin::start();
     origin.on("/").reply(
-        Reply::new(200)
-            .with("Cache-Control: max-age=600")
-            .body("page"),
+        Reply::ok(&["Cache-Control: max-age=600"], "page"),
     );
     origin
 }

@@ -283,9 +283,7 @@ fn one_address_does_not_make_the_stampede_that_waiting_prevents() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &["--max-waiters", "20", "--threads", "1"]);
     let gate = Gate::default();
-    let page = Reply::new(200)
-        .with("Cache-Control: max-age=60")
-        .body("page");
+    let page = Reply::ok(&["Cache-Control: max-age=60"], "page");
     origin.on("/").reply(page.after(&gate));
     let mut visitor = proxy.ask("/");
     origin.wait_for("/", 1);
@@ -315,9 +313,7 @@ fn where_as_many_wait_as_may_the_address_with_most_gives_way() {
     let trusted = ["--trusted-proxies", "127.0.0.1", "--threads", "1"];
     let proxy = Proxy::start(&origin, &[&trusted[..], &["--max-waiters", "11"]].concat());
     let gate = Gate::default();
-    let page = Reply::new(200)
-        .with("Cache-Control: max-age=60")
-        .body("page");
+    let page = Reply::ok(&["Cache-Control: max-age=60"], "page");
     origin.on("/").reply(page.after(&gate));
     let ask = |visitor: u8| proxy.ask_with("/", &[&format!("X-Forwarded-For: 192.0.2.{visitor}")]);
     let mut leader = ask(100);

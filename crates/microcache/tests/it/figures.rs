@@ -143,9 +143,7 @@ fn what_is_sent_twice_is_counted_twice() {
     let origin = Origin::start();
     let (proxy, admin) = Proxy::operated(&origin, &["--threads", "1"]);
     let page = || {
-        Reply::new(200)
-            .with("Cache-Control: no-store")
-            .body("a page")
+        Reply::ok(&["Cache-Control: no-store"], "a page")
     };
     origin.on("/first").reply(page());
     // On the connection that was kept.

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::time::Instant;
 
-use crate::support::{Origin, Proxy, Reply, eventually};
+use crate::support::{Origin, Proxy, Reply, eventually, free_port};
 
 /// Waits for a line, and says how often it is there.
 fn told(proxy: &Proxy, line: &str) -> usize {
@@ -38,12 +38,6 @@ fn assert_fails(proxy: &Proxy, target: &str, status: u16, why: &str) {
     assert_eq!(answer.cache().get("detail"), Some(why), "{answer:?}");
 }
 
-/// A port nobody listens on.
-fn dead_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("it has an address").port()
-}
-
 #[test]
 fn a_name_that_does_not_resolve_is_told_at_the_start() {
     // No resolver has to be asked to know that there is no such name.
@@ -59,7 +53,7 @@ fn a_name_that_does_not_resolve_is_told_at_the_start() {
 
 #[test]
 fn why_an_origin_cannot_be_connected_to_is_told_once_and_so_is_its_return() {
-    let port = dead_port();
+    let port = free_port();
     let proxy = Proxy::before_url(&format!("http://127.0.0.1:{port}"), &[]);
     let began = Instant::now();
     for _ in 0..20 {
@@ -148,9 +142,7 @@ fn that_memory_is_full_is_told_once() {
         let target = format!("/{page}");
         let body = vec![b'x'; 30_000];
         origin.on(&target).reply(
-            Reply::new(200)
-                .with("Cache-Control: max-age=1000")
-                .body(body),
+            Reply::ok(&["Cache-Control: max-age=1000"], body),
         );
         assert_eq!(proxy.get(&target).status, 200);
     };

@@ -101,17 +101,13 @@ fn site(origin: &Origin, gate: &Gate) {
         .on("/page")
         .reply(page().with("ETag: \"a\"").body("0123456789"));
     origin.on("/old").reply(
-        Reply::new(200)
-            .with("Cache-Control: max-age=0, stale-while-revalidate=100")
-            .body("old"),
+        Reply::ok(&["Cache-Control: max-age=0, stale-while-revalidate=100"], "old"),
     );
     origin
         .on("/checked")
         .answer(|seen| match seen.field("if-none-match") {
             Some(_) => Reply::new(304).with("ETag: \"b\""),
-            None => Reply::new(200)
-                .with_all(&["ETag: \"b\"", "Cache-Control: no-cache"])
-                .body("checked"),
+            None => Reply::ok(&["ETag: \"b\"", "Cache-Control: no-cache"], "checked"),
         });
     origin.on("/slow").reply(page().after(gate).body("slow"));
     origin.on("/form").reply(Reply::new(200).body("done"));

@@ -15,13 +15,9 @@ fn application(origin: &Origin) {
         } else if request.field("if-match").is_some() {
             Reply::new(412).with(SHARED).body("no match")
         } else if says("accept-encoding", "gzip") {
-            Reply::new(200)
-                .with_all(&[SHARED, "Vary: Accept-Encoding", "Content-Encoding: gzip"])
-                .body("zipped")
+            Reply::ok(&[SHARED, "Vary: Accept-Encoding", "Content-Encoding: gzip"], "zipped")
         } else if says("accept-language", "de") {
-            Reply::new(200)
-                .with_all(&[SHARED, "Vary: Accept-Language"])
-                .body("deutsch")
+            Reply::ok(&[SHARED, "Vary: Accept-Language"], "deutsch")
         } else {
             Reply::new(200).with(SHARED).body("whole")
         }
@@ -89,9 +85,7 @@ fn with_a_head_that_lies(origin: &Origin) {
             "HEAD" => Reply::new(200)
                 .with_all(&[SHARED, "ETag: \"a\"", "X-Evil: 1"])
                 .with("Content-Length: 4"),
-            _ => Reply::new(200)
-                .with_all(&["Cache-Control: max-age=60", "ETag: \"a\""])
-                .body("page"),
+            _ => Reply::ok(&["Cache-Control: max-age=60", "ETag: \"a\""], "page"),
         });
 }
 
@@ -159,9 +153,7 @@ fn a_members_head_takes_nothing_away() {
             "HEAD" => Reply::new(200)
                 .with("Cache-Control: private")
                 .with("Content-Length: 9"),
-            _ => Reply::new(200)
-                .with("Cache-Control: max-age=60")
-                .body("page"),
+            _ => Reply::ok(&["Cache-Control: max-age=60"], "page"),
         });
     proxy.get("/").assert_is(200, "page");
     assert_eq!(proxy.send("HEAD", "/", &[MEMBER]).status, 200);

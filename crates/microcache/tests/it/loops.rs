@@ -1,19 +1,12 @@
 //! An origin that leads back here: refused where it can be told, else stopped at once.
 
-use std::net::TcpListener;
 use std::process::Command;
 
-use crate::support::{Origin, Proxy, Reply};
-
-/// An address that was free a moment ago.
-fn free_address() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().to_string()
-}
+use crate::support::{Origin, Proxy, Reply, free_port};
 
 #[test]
 fn requests_that_come_back_are_stopped_at_once() {
-    let here = free_address();
+    let here = format!("127.0.0.1:{}", free_port());
     let inner = Proxy::before_url(&format!("http://{here}"), &[]);
     let outer = Proxy::before_url(&format!("http://{}", inner.address()), &["--listen", &here]);
     for method in ["GET", "POST", "DELETE"] {

@@ -1,13 +1,13 @@
 //! `--memory` is a promise, and the object limit with it.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::thread;
 
 use serde_json::json;
 
 use crate::operators::Operator;
-use crate::support::{Gate, Origin, Proxy, Reply, eventually, request};
+use crate::support::{Gate, Origin, Proxy, Reply, eventually, request, listen};
 
 /// What the process may take beside what `--memory` bounds: code, stacks, buffers of connections,
 /// and what the allocator keeps.
@@ -66,14 +66,10 @@ fn ask_for_many(proxy: &Proxy, first: usize, count: usize) {
 /// The quickest origin there can be: every request gets the same bytes.
 fn tiny_origin() -> String {
     const REPLY: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nend\n";
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            thread::spawn(move || answer_all(stream, REPLY));
-        }
+    let address = listen(|stream| {
+        thread::spawn(move || answer_all(stream, REPLY));
     });
-    url
+    format!("http://{address}")
 }
 
 fn answer_all(mut stream: TcpStream, reply: &[u8]) {

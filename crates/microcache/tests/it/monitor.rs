@@ -182,9 +182,7 @@ fn a_page_names_its_entity_tag() {
 fn where_nothing_is_watched_nothing_is_named() {
     let origin = Origin::start();
     let page = || {
-        Reply::new(200)
-            .with("Cache-Control: max-age=1000")
-            .body("x")
+        Reply::ok(&["Cache-Control: max-age=1000"], "x")
     };
     origin.on("/page").reply(page());
     origin.on("/watched").reply(page());

@@ -68,12 +68,10 @@ fn counting() -> Origin {
             } else {
                 "Cache-Tag: page"
             };
-            Reply::new(200)
-                .with_all(&[
+            Reply::ok(&[
                     "Cache-Control: max-age=600, stale-while-revalidate=600",
                     tag,
-                ])
-                .body(times.to_string())
+                ], times.to_string())
         });
     }
     origin

@@ -426,9 +426,7 @@ fn event_streams_do_not_eat_the_bound() {
 fn http_1_0_clients() {
     let (origin, proxy) = start();
     origin.on("/").reply(
-        Reply::new(200)
-            .with("Cache-Control: max-age=100")
-            .body("hello"),
+        Reply::ok(&["Cache-Control: max-age=100"], "hello"),
     );
     for _ in 0..2 {
         let mut client = proxy.connect();
@@ -472,9 +470,7 @@ fn absolute_form_is_the_same_as_origin_form() {
     // Varnish VSV18: absolute-form made another key and another way to the origin.
     let (origin, proxy) = start();
     origin.on("/a?b").reply(
-        Reply::new(200)
-            .with("Cache-Control: max-age=100")
-            .body("hello"),
+        Reply::ok(&["Cache-Control: max-age=100"], "hello"),
     );
     let forms = [
         "GET http://example.com/a?b HTTP/1.1\r\nHost: other.example\r\n\r\n",
@@ -541,9 +537,7 @@ fn a_client_that_pipelines_and_does_not_read_is_held_back() {
     let (origin, proxy) = start();
     let body = vec![b'x'; 50_000];
     origin.on("/").reply(
-        Reply::new(200)
-            .with("Cache-Control: max-age=100")
-            .body(&body),
+        Reply::ok(&["Cache-Control: max-age=100"], &body),
     );
     proxy.get("/");
     let mut client = proxy.connect();

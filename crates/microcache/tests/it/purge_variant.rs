@@ -15,9 +15,7 @@ fn translated(origin: &Origin) {
         let language = request.field("x-lang").unwrap_or("-").to_owned();
         let count = times.entry(language.clone()).or_insert(0);
         *count += 1;
-        Reply::new(200)
-            .with_all(&["Cache-Control: max-age=600", "Vary: X-Lang"])
-            .body(format!("{language} {count}"))
+        Reply::ok(&["Cache-Control: max-age=600", "Vary: X-Lang"], format!("{language} {count}"))
     });
 }
 

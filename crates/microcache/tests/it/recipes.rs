@@ -121,9 +121,7 @@ fn no_configuration_in_the_documents_gives_a_visitor_what_is_anothers() {
         let proxy = Proxy::with_config(&recipe.text.replace("ORIGIN", &origin.url()));
         origin.on(ANY).answer(|seen| {
             let body = format!("{:?}", seen.head);
-            Reply::new(200)
-                .with("Cache-Control: max-age=100")
-                .body(body)
+            Reply::ok(&["Cache-Control: max-age=100"], body)
         });
         for path in &recipe.paths {
             attack(&proxy, &recipe, path);

@@ -140,9 +140,7 @@ fn keeping() -> Origin {
         origin.on(target).answer(move |_| {
             times += 1;
             let lasting = "Cache-Control: public, max-age=3600";
-            Reply::new(200)
-                .with_all(&[lasting, line])
-                .body(times.to_string())
+            Reply::ok(&[lasting, line], times.to_string())
         });
     }
     origin

@@ -154,9 +154,7 @@ fn a_refresh_carries_nothing_of_its_client() {
     let proxy = Proxy::start(&origin, &[]);
     origin.on("/").answer(|request| {
         let value = request.field("X-Spa").unwrap_or("nothing").to_owned();
-        Reply::new(200)
-            .with("Cache-Control: max-age=0, stale-while-revalidate=100")
-            .body(value)
+        Reply::ok(&["Cache-Control: max-age=0, stale-while-revalidate=100"], value)
     });
     proxy.get("/").assert_is(200, "nothing");
     proxy
@@ -260,9 +258,7 @@ fn those_who_wait_get_no_answer_that_is_for_one_either() {
         .on("/")
         .answer(move |request| match request.field("X-Tenant") {
             Some(tenant) => Reply::new(200).with("Cache-Control: private").body(tenant),
-            None => Reply::new(200)
-                .with("Cache-Control: private")
-                .body("nobody's")
+            None => Reply::ok(&["Cache-Control: private"], "nobody's")
                 .after(&behind),
         });
     let tenants = ["a", "b", "c"];
@@ -460,9 +456,7 @@ fn an_attacker_with_a_cookie_decides_nothing_for_others() {
         origin.on("/").answer(|request| {
             let value = request.field("X-Spa").or(request.field("referer"));
             let body = value.unwrap_or("page").to_owned();
-            Reply::new(200)
-                .with("Cache-Control: public, max-age=100")
-                .body(body)
+            Reply::ok(&["Cache-Control: public, max-age=100"], body)
         });
         let own = proxy.get_with("/", &["Cookie: session=1", line]);
         own.assert_is(200, "evil");

@@ -129,13 +129,8 @@ fn a_refresh_holds_up_no_request_of_the_same_connection() {
             "1",
         ],
     );
-    let gate = Gate::default();
-    origin
-        .on("/")
-        .reply(Reply::new(200).body("old"))
-        .reply(Reply::new(200).body("new").after(&gate));
+    let gate = stored_and_renewed_behind_a_gate(&origin, &proxy);
     origin.on("/other").reply(Reply::new(200).body("other"));
-    proxy.get("/").assert_is(200, "old");
     until_stale(&proxy, "/", "old");
     let mut client = proxy.connect();
     client.get("/").assert_is(200, "old");
@@ -154,9 +149,7 @@ fn a_refresh_runs_although_the_client_left() {
         .on("/")
         .reply(Reply::new(200).with_all(&OVERDUE).body("old"))
         .reply(
-            Reply::new(200)
-                .with("Cache-Control: max-age=100")
-                .body("new")
+            Reply::ok(&["Cache-Control: max-age=100"], "new")
                 .after(&gate),
         );
     proxy.get("/").assert_is(200, "old");
@@ -181,9 +174,7 @@ fn failing_refreshes_are_not_seen_and_come_to_an_end() {
         .reply(Reply::hang_up())
         .reply(Reply::raw("garbage\r\n\r\n"))
         .reply(
-            Reply::new(200)
-                .with("Cache-Control: max-age=100")
-                .body("new"),
+            Reply::ok(&["Cache-Control: max-age=100"], "new"),
         );
     proxy.get("/").assert_is(200, "old");
     eventually("the origin to recover", || {
@@ -212,9 +203,7 @@ fn a_refresh_that_turns_private_is_shown_to_nobody_else() {
         count += 1;
         match count {
             1 => Reply::new(200).body("old"),
-            _ => Reply::new(200)
-                .with("Cache-Control: private")
-                .body(count.to_string()),
+            _ => Reply::ok(&["Cache-Control: private"], count.to_string()),
         }
     });
     proxy.get("/").assert_is(200, "old");
@@ -406,9 +395,7 @@ fn hung_after_one_page(origin: &Origin) -> Gate {
         .on("/")
         .reply(Reply::new(200).with_all(&page).body("old"))
         .reply(
-            Reply::new(200)
-                .with("Cache-Control: public, max-age=100")
-                .body("new")
+            Reply::ok(&["Cache-Control: public, max-age=100"], "new")
                 .after(&gate),
         );
     gate

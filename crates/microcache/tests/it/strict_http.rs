@@ -18,9 +18,7 @@ fn check(tables: &[Vec<Row<'_>>]) {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &[]);
     origin.on("/good").reply(
-        Reply::new(200)
-            .with("Cache-Control: max-age=1000")
-            .body("good"),
+        Reply::ok(&["Cache-Control: max-age=1000"], "good"),
     );
     proxy.get("/good").assert_is(200, "good");
     let mut wrong = Vec::new();
@@ -466,9 +464,7 @@ fn a_get_with_a_body_never_desynchronises() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &[]);
     for target in ["/hit", "/next"] {
-        let reply = Reply::new(200)
-            .with("Cache-Control: max-age=1000")
-            .body(target);
+        let reply = Reply::ok(&["Cache-Control: max-age=1000"], target);
         origin.on(target).reply(reply);
         proxy.get(target).assert_is(200, target);
     }

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -12,7 +12,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 
-use crate::support::{CertificateFile, Proxy, request};
+use crate::support::{CertificateFile, Proxy, request, listen};
 
 /// A server that speaks TLS, and says what it was sent.
 struct SecureOrigin {
@@ -53,20 +53,14 @@ impl SecureOrigin {
         let config = builder
             .with_single_cert(vec![own.der()], key)
             .expect("a configuration");
-        let listener = TcpListener::bind("127.0.0.1:0").expect("an address");
-        let origin = Self {
-            address: listener.local_addr().expect("it has one"),
-            visits: Arc::default(),
-        };
-        let (config, visits) = (Arc::new(config), Arc::clone(&origin.visits));
-        thread::spawn(move || {
-            for socket in listener.incoming().map_while(Result::ok) {
-                let session = ServerConnection::new(Arc::clone(&config)).expect("a session");
-                let visits = Arc::clone(&visits);
-                thread::spawn(move || serve(StreamOwned::new(session, socket), &visits));
-            }
+        let (config, visits) = (Arc::new(config), Arc::default());
+        let seen = Arc::clone(&visits);
+        let address = listen(move |socket| {
+            let session = ServerConnection::new(Arc::clone(&config)).expect("a session");
+            let visits = Arc::clone(&seen);
+            thread::spawn(move || serve(StreamOwned::new(session, socket), &visits));
         });
-        origin
+        Self { address, visits }
     }
 
     fn url(&self, host: &str) -> String {

@@ -87,9 +87,7 @@ fn cached() -> Origin {
     let origin = Origin::start();
     for target in ["/", "/news"] {
         origin.on(target).reply(
-            Reply::new(200)
-                .with("Cache-Control: max-age=600")
-                .body("page"),
+            Reply::ok(&["Cache-Control: max-age=600"], "page"),
         );
     }
     origin

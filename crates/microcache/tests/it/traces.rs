@@ -172,9 +172,7 @@ fn a_collector_that_hangs_or_refuses_costs_spans_and_no_request() {
     collector
         .on(COLLECTED)
         .answer(move |_| Reply::new(400).body("no").after(&behind));
-    let page = Reply::new(200)
-        .with("Cache-Control: max-age=600")
-        .body("page");
+    let page = Reply::ok(&["Cache-Control: max-age=600"], "page");
     origin.on("/page").reply(page);
     let url = collector.url();
     let (proxy, admin) = Proxy::operated(&origin, &["--otlp", &url, "--otlp-sample", "1"]);

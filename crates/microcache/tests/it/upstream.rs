@@ -211,9 +211,7 @@ fn clients_come_before_refreshes() {
     ];
     let proxy = Proxy::start(&origin, &flags);
     let gate = Gate::default();
-    let stale = Reply::new(200)
-        .with_all(&["Cache-Control: max-age=10", "Age: 20"])
-        .body("old");
+    let stale = Reply::ok(&["Cache-Control: max-age=10", "Age: 20"], "old");
     origin
         .on("/stale")
         .reply(stale)
@@ -250,13 +248,9 @@ fn hot_refreshes_come_before_cold_ones() {
     ];
     let proxy = Proxy::start(&origin, &flags);
     for target in ["/cold", "/hot"] {
-        let stale = Reply::new(200)
-            .with_all(&["Cache-Control: max-age=10", "Age: 20"])
-            .body("old");
+        let stale = Reply::ok(&["Cache-Control: max-age=10", "Age: 20"], "old");
         origin.on(target).reply(stale).reply(
-            Reply::new(200)
-                .with("Cache-Control: max-age=100")
-                .body("new"),
+            Reply::ok(&["Cache-Control: max-age=100"], "new"),
         );
         proxy.get(target).assert_is(200, "old");
     }
@@ -417,9 +411,7 @@ fn a_connection_the_origin_wants_closed_is_not_used_again() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &["--threads", "1"]);
     origin.on("/").reply(
-        Reply::new(200)
-            .with_all(&["Cache-Control: no-store", "Connection: close"])
-            .body("x"),
+        Reply::ok(&["Cache-Control: no-store", "Connection: close"], "x"),
     );
     for expected in 1..=3 {
         proxy.get("/").assert_is(200, "x");
@@ -442,9 +434,7 @@ fn a_connection_that_died_while_idle_is_replaced() {
     let proxy = Proxy::start(&origin, &["--threads", "1"]);
     // No `Connection: close`: the proxy keeps a connection that is already gone.
     origin.on("/").reply(
-        Reply::new(200)
-            .with("Cache-Control: no-store")
-            .body("x")
+        Reply::ok(&["Cache-Control: no-store"], "x")
             .close(),
     );
     for _ in 0..10 {

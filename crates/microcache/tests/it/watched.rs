@@ -340,9 +340,7 @@ fn content_is_told_with_the_event_to_whom_it_is_wanted_by() {
         "Cache-Control: max-age=1000",
     ];
     origin.on("/coded").reply(
-        Reply::new(200)
-            .with_all(&coded)
-            .body(gzip.finish().expect("memory")),
+        Reply::ok(&coded, gzip.finish().expect("memory")),
     );
     let _long = Page::on(&origin, "/long", html, &"x".repeat(65_537));
     let _personal = Page::on(&origin, "/personal", "Cache-Control: private", "secret");

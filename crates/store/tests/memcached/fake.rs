@@ -1,13 +1,14 @@
 //! Fake servers that violate memcached's protocol.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
 use microcache_store::memcached::ServerAddress;
+use microcache_testkit::listen;
 
 /// Connection threads end with their connections, the listener with the process.
 pub(crate) struct Fake {
@@ -55,15 +56,11 @@ impl Fake {
     }
 
     fn listen(mut accept: impl FnMut(TcpStream) + Send + 'static) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-        let address = listener.local_addr().expect("an address");
         let accepted = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&accepted);
-        thread::spawn(move || {
-            for stream in listener.incoming().map_while(Result::ok) {
-                count.fetch_add(1, Ordering::SeqCst);
-                accept(stream);
-            }
+        let address = listen(move |stream| {
+            count.fetch_add(1, Ordering::SeqCst);
+            accept(stream);
         });
         Self { address, accepted }
     }

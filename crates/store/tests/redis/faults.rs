@@ -1,7 +1,8 @@
 //! Servers that crash, hang and return, and the removals owed to them.
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::mem;
+use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 use microcache_store::redis::{Redis, RedisSettings};
 use microcache_store::{Claim, EntryId, PutOutcome, SharedTier, Tier, TierError};
-use microcache_testkit::eventually_async;
+use microcache_testkit::{eventually_async, listen};
 
 use crate::server::Server;
 use crate::{HOUR, body, entry, id, in_service, pair, put, settings, start, win};
@@ -174,22 +175,18 @@ async fn is_pending(future: &mut (impl Future + Unpin)) -> bool {
 
 /// Forwarder of all connections to a server, of which one can be stalled.
 fn way_with_a_hole(port: u16) -> (u16, Arc<AtomicBool>) {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let own = listener.local_addr().expect("bound").port();
     let has_hole = Arc::new(AtomicBool::new(false));
-    let hole = Arc::clone(&has_hole);
-    thread::spawn(move || {
-        for (number, client) in listener.incoming().map_while(Result::ok).enumerate() {
-            let server = TcpStream::connect(("127.0.0.1", port)).expect("it runs");
-            let (from, to) = (client.try_clone(), server.try_clone());
-            let never = Arc::new(AtomicBool::new(false));
-            let hole = if number == 0 { &hole } else { &never };
-            let (one, other) = (Arc::clone(hole), Arc::clone(hole));
-            thread::spawn(move || pass_on(client, to.expect("a socket"), &one));
-            thread::spawn(move || pass_on(server, from.expect("a socket"), &other));
-        }
+    let mut next = Arc::clone(&has_hole);
+    let address = listen(move |client| {
+        let server = TcpStream::connect(("127.0.0.1", port)).expect("it runs");
+        let (from, to) = (client.try_clone(), server.try_clone());
+        // The first connection has it, and no other.
+        let hole = mem::take(&mut next);
+        let (one, other) = (Arc::clone(&hole), hole);
+        thread::spawn(move || pass_on(client, to.expect("a socket"), &one));
+        thread::spawn(move || pass_on(server, from.expect("a socket"), &other));
     });
-    (own, has_hole)
+    (address.port(), has_hole)
 }
 
 fn pass_on(mut from: TcpStream, mut to: TcpStream, hole: &AtomicBool) {

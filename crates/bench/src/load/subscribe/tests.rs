@@ -1,10 +1,12 @@
 //! Subscription runs against scripted servers.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
+
+use microcache_testkit::listen;
 
 use super::{
     DocumentTemplate, PublishSettings, StreamKind, SubscribeReport, SubscribeSettings, run,
@@ -59,21 +61,13 @@ struct State {
 
 /// Starts a server and returns its URL.
 fn start(script: ServerScript) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port");
-    let url = format!(
-        "http://{}/live/x",
-        listener.local_addr().expect("it has one")
-    );
     let state = Arc::new(Mutex::new(State::default()));
     let script = Arc::new(script);
-    thread::spawn(move || {
-        for connection in listener.incoming() {
-            let (state, script) = (Arc::clone(&state), Arc::clone(&script));
-            let connection = connection.expect("it accepts");
-            thread::spawn(move || serve(&connection, &state, &script));
-        }
+    let address = listen(move |connection| {
+        let (state, script) = (Arc::clone(&state), Arc::clone(&script));
+        thread::spawn(move || serve(&connection, &state, &script));
     });
-    url
+    format!("http://{address}/live/x")
 }
 
 fn serve(mut connection: &TcpStream, state: &Mutex<State>, script: &ServerScript) -> Option<()> {

@@ -1,7 +1,7 @@
 //! An authority that speaks the protocol, and lies.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -13,7 +13,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use super::{HOST, OTHER, site, start};
-use crate::support::{CertificateFile, eventually, Signal, Folder};
+use crate::support::{CertificateFile, eventually, Signal, Folder, listen};
 
 /// What it says instead of the truth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,20 +44,13 @@ impl Liar {
             .with_no_client_auth()
             .with_single_cert(vec![own.der()], key)
             .expect("a configuration");
-        let listener = TcpListener::bind("127.0.0.1:0").expect("an address");
-        let address = listener.local_addr().expect("it has one");
         let (config, orders) = (Arc::new(config), Arc::<AtomicUsize>::default());
         let (counted, finalized) = (Arc::clone(&orders), AtomicUsize::new(0));
-        thread::spawn(move || {
-            for socket in listener.incoming().map_while(Result::ok) {
-                let session = ServerConnection::new(Arc::clone(&config)).expect("a session");
-                answer(
-                    StreamOwned::new(session, socket),
-                    address,
-                    lie,
-                    (&counted, &finalized),
-                );
-            }
+        let address = listen(move |socket| {
+            let address = socket.local_addr().expect("it has one");
+            let session = ServerConnection::new(Arc::clone(&config)).expect("a session");
+            let stream = StreamOwned::new(session, socket);
+            answer(stream, address, lie, (&counted, &finalized));
         });
         Self { address, orders }
     }

@@ -106,9 +106,7 @@ fn answer(page: &Page, edits: &mut Edits, asked: &Asked, serial: usize) -> Reply
         }
         "POST" | "DELETE" => {
             edits.begun += 1;
-            Reply::new(200)
-                .with(&format!("X-Edit: {}", edits.begun))
-                .body("edited")
+            Reply::ok(&[&format!("X-Edit: {}", edits.begun)], "edited")
         }
         _ => Reply::new(405).body("no"),
     }

@@ -37,9 +37,7 @@ fn chromium_decodes_what_differs_from_the_page_that_it_has() {
         let clock = changing_for("max-age=1, stale-while-revalidate=86400", &origin, "/page");
         origin.on("/change").answer(move |_| {
             clock.fetch_add(1, Ordering::SeqCst);
-            Reply::new(200)
-                .with("Cache-Control: no-store")
-                .body("later")
+            Reply::ok(&["Cache-Control: no-store"], "later")
         });
         let certificate = CertificateFile::new(&["localhost"]);
         let tls = ["--tls", certificate.name(), "--tls-listen", "127.0.0.1:0"];

@@ -22,15 +22,13 @@ fn with_config(origin: &Origin, config: &str) -> (Proxy, SocketAddr) {
 fn it_is_said_on_whose_word_for_how_long_and_for_whom_a_response_is_stored() {
     let origin = Origin::start();
     origin.on("/page?b=1").reply(
-        Reply::new(200)
-            .with_all(&[
+        Reply::ok(&[
                 "Cache-Control: s-maxage=600, max-age=5",
                 "Vary: Accept-Language",
                 "Cache-Tag: news, front",
                 "Cache-Groups: \"all\"",
                 "ETag: \"x\"",
-            ])
-            .body("page"),
+            ], "page"),
     );
     let key = "key = { query = { ignore = [\"utm_*\"] }, headers = [\"X-Country\"] }";
     let (proxy, admin) = with_config(&origin, key);
@@ -91,13 +89,11 @@ fn it_is_said_on_whose_word_for_how_long_and_for_whom_a_response_is_stored() {
 fn no_secret_is_repeated() {
     let origin = Origin::start();
     origin.on("/").reply(
-        Reply::new(200)
-            .with_all(&[
+        Reply::ok(&[
                 "Cache-Control: public, max-age=600",
                 "Set-Cookie: answer=s3cret",
                 "Vary: Cookie, Authorization, X-Api-Key",
-            ])
-            .body("page"),
+            ], "page"),
     );
     let rules =
         "set_cookie = \"store\"\nkey = { cookies = [\"lang\"], headers = [\"Authorization\"] }";
@@ -190,9 +186,7 @@ fn what_is_stored_stays_when_the_origin_is_asked_all_the_same() {
 #[test]
 fn an_origin_that_fails_is_told_of_with_the_copy_that_stands_in() {
     let origin = Origin::start();
-    let page = Reply::new(200)
-        .with("Cache-Control: max-age=0, stale-if-error=600")
-        .body("old");
+    let page = Reply::ok(&["Cache-Control: max-age=0, stale-if-error=600"], "old");
     origin
         .on("/")
         .reply(page)
@@ -223,9 +217,7 @@ fn an_origin_that_fails_is_told_of_with_the_copy_that_stands_in() {
 fn what_lies_on_disk_is_said_to_lie_there() {
     let origin = Origin::start();
     origin.on("/").reply(
-        Reply::new(200)
-            .with("Cache-Control: max-age=600")
-            .body("page"),
+        Reply::ok(&["Cache-Control: max-age=600"], "page"),
     );
     let folder = Folder::absent();
     let disk = format!("{},10MiB", folder.as_str());
@@ -259,9 +251,7 @@ fn what_lies_on_disk_is_said_to_lie_there() {
 fn what_a_purge_has_taken_away_is_not_said_to_be_there() {
     let origin = Origin::start();
     origin.on("/").reply(
-        Reply::new(200)
-            .with_all(&["Cache-Control: max-age=600", "Cache-Tag: a"])
-            .body("page"),
+        Reply::ok(&["Cache-Control: max-age=600", "Cache-Tag: a"], "page"),
     );
     let (proxy, admin) = Proxy::operated(&origin, &[]);
     proxy.get("/");

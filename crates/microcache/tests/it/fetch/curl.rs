@@ -2,13 +2,13 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::mpsc;
 use std::thread;
 
 use super::origin_with_page;
 use super::place::{Place, told};
-use crate::support::{CertificateFile, Origin, Proxy, Reply};
+use crate::support::{CertificateFile, Origin, Proxy, Reply, listen};
 
 #[test]
 fn what_is_sent_and_answered_is_shown_without_secrets() {
@@ -151,9 +151,7 @@ fn what_does_not_go_by_is_not_tried_again() {
 fn what_was_believed_without_a_certificate_is_given_to_nobody_else() {
     let origin = Origin::start();
     let page = |body| {
-        Reply::new(200)
-            .with("Cache-Control: max-age=600")
-            .body(body)
+        Reply::ok(&["Cache-Control: max-age=600"], body)
     };
     origin
         .on("/page")
@@ -232,32 +230,28 @@ fn what_changes_something_passes_and_ends_copies() {
 
 /// A proxy that tunnels, and what it was asked.
 fn tunnel(to: SocketAddr) -> (SocketAddr, mpsc::Receiver<String>) {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = listener.local_addr().expect("an address");
     let (asked, heads) = mpsc::channel();
-    thread::spawn(move || {
-        while let Ok((mut client, _)) = listener.accept() {
-            let mut head = Vec::new();
-            let mut byte = [0];
-            while !head.ends_with(b"\r\n\r\n") && client.read_exact(&mut byte).is_ok() {
-                head.push(byte[0]);
-            }
-            let is_open = asked.send(String::from_utf8_lossy(&head).into_owned());
-            if is_open.is_err() || !head.starts_with(b"CONNECT ") {
-                return;
-            }
-            let mut server = TcpStream::connect(to).expect("a connection");
-            client.write_all(b"HTTP/1.1 200 OK\r\n\r\n").expect("sent");
-            let (mut up, mut down) = (
-                client.try_clone().expect("a handle"),
-                server.try_clone().expect("a handle"),
-            );
-            thread::spawn(move || {
-                let _ = std::io::copy(&mut up, &mut server);
-                let _ = server.shutdown(Shutdown::Write);
-            });
-            thread::spawn(move || std::io::copy(&mut down, &mut client));
+    let address = listen(move |mut client| {
+        let mut head = Vec::new();
+        let mut byte = [0];
+        while !head.ends_with(b"\r\n\r\n") && client.read_exact(&mut byte).is_ok() {
+            head.push(byte[0]);
         }
+        let is_open = asked.send(String::from_utf8_lossy(&head).into_owned());
+        if is_open.is_err() || !head.starts_with(b"CONNECT ") {
+            return;
+        }
+        let mut server = TcpStream::connect(to).expect("a connection");
+        client.write_all(b"HTTP/1.1 200 OK\r\n\r\n").expect("sent");
+        let (mut up, mut down) = (
+            client.try_clone().expect("a handle"),
+            server.try_clone().expect("a handle"),
+        );
+        thread::spawn(move || {
+            let _ = std::io::copy(&mut up, &mut server);
+            let _ = server.shutdown(Shutdown::Write);
+        });
+        thread::spawn(move || std::io::copy(&mut down, &mut client));
     });
     (address, heads)
 }

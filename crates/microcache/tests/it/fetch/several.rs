@@ -231,9 +231,7 @@ fn a_signal_that_is_to_be_ignored_is_ignored() {
 #[test]
 fn the_claim_of_one_that_is_killed_holds_up_nobody() {
     let origin = Origin::start();
-    let page = Reply::new(200)
-        .with("Cache-Control: max-age=600")
-        .body("the page");
+    let page = Reply::ok(&["Cache-Control: max-age=600"], "the page");
     origin.on("/page").reply(Reply::silence()).reply(page);
     let place = Place::new();
     let url = format!("{}/page", origin.url());

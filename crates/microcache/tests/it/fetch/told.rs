@@ -260,9 +260,7 @@ fn what_one_identity_was_given_is_given_to_no_other() {
     let origin = Origin::start();
     origin.on("/mine").answer(|seen| {
         let who = seen.field("authorization").unwrap_or("nobody").to_owned();
-        Reply::new(200)
-            .with("Cache-Control: private, max-age=600")
-            .body(who)
+        Reply::ok(&["Cache-Control: private, max-age=600"], who)
     });
     let place = Place::new();
     let url = format!("{}/mine", origin.url());
@@ -286,9 +284,7 @@ fn who_says_who_he_is_in_a_field_of_another_name_is_somebody_too() {
     origin.on("/mine").answer(|seen| {
         let who = ["cookie", "private-token"].iter();
         let who = who.filter_map(|name| seen.field(name)).collect::<String>();
-        Reply::new(200)
-            .with("Cache-Control: private, max-age=600")
-            .body(who)
+        Reply::ok(&["Cache-Control: private, max-age=600"], who)
     });
     let place = Place::new();
     let url = format!("{}/mine", origin.url());

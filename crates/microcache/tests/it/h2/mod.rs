@@ -568,9 +568,7 @@ fn a_server_that_stops_says_so_and_finishes_what_it_began() {
     let mut proxy = Proxy::start(&origin, &["--threads", "1"]);
     let gate = Gate::default();
     let slow = |gate| {
-        Reply::new(200)
-            .with("Cache-Control: no-store")
-            .body("page")
+        Reply::ok(&["Cache-Control: no-store"], "page")
             .after(gate)
     };
     origin.on("/").reply(slow(&gate));

@@ -251,9 +251,7 @@ fn the_published_cases_of_the_reference_hub_are_played_by_a_browser() {
         json!(cases)
     );
     hub.origin.on("/").answer(move |_| {
-        Reply::new(200)
-            .with("Content-Type: text/html; charset=utf-8")
-            .body(script.clone())
+        Reply::ok(&["Content-Type: text/html; charset=utf-8"], script.clone())
     });
     let url = format!("http://{}/", hub.proxy.address());
     let Some(_browser) = Browser::open(&url, &[], "the published cases of Mercure's reference hub")

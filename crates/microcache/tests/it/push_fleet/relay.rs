@@ -1,9 +1,10 @@
 //! A way to Redis that can be cut, for one node alone.
 
 use std::io;
-use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use crate::support::listen;
 
 /// Passes on what comes, until it is cut.
 pub(super) struct Relay {
@@ -25,16 +26,15 @@ impl Relay {
     /// To one after the other.
     pub(super) fn between(servers: Vec<u16>) -> Self {
         let mut servers = servers.into_iter().cycle();
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-        let port = listener.local_addr().expect("an address").port();
         let way = Arc::<Mutex<Way>>::default();
         let known = Arc::clone(&way);
-        thread::spawn(move || {
-            for stream in listener.incoming().map_while(Result::ok) {
-                pass_on(stream, servers.next().expect("a server"), &known);
-            }
+        let address = listen(move |stream| {
+            pass_on(stream, servers.next().expect("a server"), &known);
         });
-        Self { port, way }
+        Self {
+            port: address.port(),
+            way,
+        }
     }
 
     pub(super) fn address(&self) -> String {

@@ -425,9 +425,7 @@ fn targeted_fields_are_forwarded_untouched() {
     let origin = Origin::start();
     let proxy = exact(&origin);
     origin.on("/").reply(
-        Reply::new(200)
-            .with("CDN-Cache-Control: max-age=300")
-            .body("x"),
+        Reply::ok(&["CDN-Cache-Control: max-age=300"], "x"),
     );
     for response in [proxy.get("/"), proxy.get("/")] {
         assert_eq!(
@@ -490,14 +488,10 @@ fn what_comes_from_an_older_cache_keeps_its_age() {
     let origin = Origin::start();
     let proxy = exact(&origin);
     origin.on("/kept").reply(
-        Reply::new(200)
-            .with_all(&["Cache-Control: max-age=100", "Age: 40"])
-            .body("x"),
+        Reply::ok(&["Cache-Control: max-age=100", "Age: 40"], "x"),
     );
     origin.on("/passed").reply(
-        Reply::new(200)
-            .with_all(&["Cache-Control: private", "Age: 40"])
-            .body("x"),
+        Reply::ok(&["Cache-Control: private", "Age: 40"], "x"),
     );
     for target in ["/kept", "/passed"] {
         let first = proxy.get(target);
@@ -516,9 +510,7 @@ fn a_confirmed_response_is_young_again() {
     origin
         .on("/")
         .reply(
-            Reply::new(200)
-                .with_all(&["Cache-Control: max-age=10", "Age: 50", "ETag: \"a\""])
-                .body("x"),
+            Reply::ok(&["Cache-Control: max-age=10", "Age: 50", "ETag: \"a\""], "x"),
         )
         .reply(Reply::new(304).with_all(&["Cache-Control: max-age=100", "ETag: \"a\""]));
     proxy.get("/");

@@ -11,9 +11,7 @@ fn head_is_answered_from_a_stored_get() {
     let origin = Origin::start();
     let proxy = exact(&origin);
     origin.on("/").reply(
-        Reply::new(200)
-            .with_all(&[FRESH, "X-Field: 1"])
-            .body("hello"),
+        Reply::ok(&[FRESH, "X-Field: 1"], "hello"),
     );
     proxy.get("/");
     let mut client = proxy.connect();
@@ -90,9 +88,7 @@ fn a_conditional_head_gets_a_304() {
     let origin = Origin::start();
     let proxy = exact(&origin);
     origin.on("/").reply(
-        Reply::new(200)
-            .with_all(&[FRESH, "ETag: \"a\""])
-            .body("hello"),
+        Reply::ok(&[FRESH, "ETag: \"a\""], "hello"),
     );
     proxy.get("/");
     assert_eq!(
@@ -117,9 +113,7 @@ fn a_head_that_tells_of_a_change_ends_the_stored_get() {
                 _ if request.field("if-none-match").is_some() => {
                     Reply::new(200).with(FRESH).body("newer!")
                 }
-                _ => Reply::new(200)
-                    .with_all(&[EXPIRED, "ETag: \"a\""])
-                    .body("hello"),
+                _ => Reply::ok(&[EXPIRED, "ETag: \"a\""], "hello"),
             });
         proxy.get("/").assert_is(200, "hello");
         assert_eq!(proxy.send("HEAD", "/", &[]).status, 200);
@@ -144,9 +138,7 @@ fn a_head_that_agrees_freshens_the_stored_get() {
             _ if request.field("if-none-match").is_some() => {
                 Reply::new(304).with_all(&[FRESH, "ETag: \"a\"", "X-New: 1"])
             }
-            _ => Reply::new(200)
-                .with_all(&[EXPIRED, "ETag: \"a\""])
-                .body("hello"),
+            _ => Reply::ok(&[EXPIRED, "ETag: \"a\""], "hello"),
         });
     proxy.get("/");
     proxy.send("HEAD", "/", &[]);

@@ -202,9 +202,7 @@ fn every_variant_of_the_target_is_ended() {
     origin
         .on("/")
         .answer(|request| match request.method.as_str() {
-            "GET" => Reply::new(200)
-                .with_all(&[FRESH, "Vary: X-Color"])
-                .body("x"),
+            "GET" => Reply::ok(&[FRESH, "Vary: X-Color"], "x"),
             _ => Reply::new(200).body(""),
         });
     let colors = ["X-Color: red", "X-Color: blue"];

@@ -212,9 +212,7 @@ fn a_fill_asks_for_the_whole_and_answers_the_part() {
     let origin = Origin::start();
     let proxy = exact(&origin);
     origin.on("/").reply(
-        Reply::new(200)
-            .with("Cache-Control: max-age=100")
-            .body(BODY),
+        Reply::ok(&["Cache-Control: max-age=100"], BODY),
     );
     let first = proxy.get_with("/", &["Range: bytes=2-3", "If-Range: \"a\""]);
     assert!(matches!(first.status, 200 | 206), "{first:?}");
@@ -257,9 +255,7 @@ fn a_range_beyond_the_end_on_a_miss_still_fills() {
     let origin = Origin::start();
     let proxy = exact(&origin);
     origin.on("/").reply(
-        Reply::new(200)
-            .with("Cache-Control: max-age=100")
-            .body(BODY),
+        Reply::ok(&["Cache-Control: max-age=100"], BODY),
     );
     assert_eq!(proxy.get_with("/", &["Range: bytes=10-"]).status, 416);
     proxy.get("/").assert_is(200, BODY);
@@ -271,9 +267,7 @@ fn a_range_on_a_miss_is_a_206() {
     let origin = Origin::start();
     let proxy = exact(&origin);
     origin.on("/").reply(
-        Reply::new(200)
-            .with("Cache-Control: max-age=100")
-            .body(BODY),
+        Reply::ok(&["Cache-Control: max-age=100"], BODY),
     );
     let first = proxy.get_with("/", &["Range: bytes=2-3"]);
     first.assert_is(206, "23");

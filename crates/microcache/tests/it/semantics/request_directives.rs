@@ -125,9 +125,7 @@ fn immutable_withstands_a_reload() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &EXACT);
     origin.on("/").reply(
-        Reply::new(200)
-            .with("Cache-Control: immutable, max-age=100")
-            .body("x"),
+        Reply::ok(&["Cache-Control: immutable, max-age=100"], "x"),
     );
     proxy.get("/");
     proxy

@@ -198,9 +198,7 @@ fn a_response_for_nobody_in_particular_is_not_given_to_the_authorized() {
             .field("authorization")
             .unwrap_or("nobody")
             .to_owned();
-        Reply::new(200)
-            .with("Cache-Control: max-age=100")
-            .body(body)
+        Reply::ok(&["Cache-Control: max-age=100"], body)
     });
     assert_eq!(proxy.get("/").text(), "nobody");
     assert_eq!(
@@ -318,9 +316,7 @@ fn every_byte_of_the_url_counts() {
     ];
     for target in targets {
         origin.on(target).reply(
-            Reply::new(200)
-                .with("Cache-Control: max-age=100")
-                .body(target),
+            Reply::ok(&["Cache-Control: max-age=100"], target),
         );
     }
     for target in targets {

@@ -15,13 +15,11 @@ fn both_validators_are_sent() {
     origin
         .on("/")
         .reply(
-            Reply::new(200)
-                .with_all(&[
+            Reply::ok(&[
                     EXPIRED,
                     "ETag: W/\"a\"",
                     &format!("Last-Modified: {modified}"),
-                ])
-                .body("hello"),
+                ], "hello"),
         )
         .reply(Reply::new(304).with_all(&[FRESH, "ETag: W/\"a\""]));
     proxy.get("/").assert_is(200, "hello");
@@ -123,15 +121,11 @@ fn a_304_about_something_else_is_not_believed() {
     origin
         .on("/")
         .reply(
-            Reply::new(200)
-                .with_all(&[EXPIRED, "ETag: \"a\""])
-                .body("old"),
+            Reply::ok(&[EXPIRED, "ETag: \"a\""], "old"),
         )
         .reply(Reply::new(304).with_all(&[FRESH, "ETag: \"b\""]))
         .reply(
-            Reply::new(200)
-                .with_all(&[FRESH, "ETag: \"b\""])
-                .body("new"),
+            Reply::ok(&[FRESH, "ETag: \"b\""], "new"),
         );
     proxy.get("/").assert_is(200, "old");
     let second = proxy.get("/");
@@ -151,14 +145,10 @@ fn a_200_replaces_what_was_stored() {
     origin
         .on("/")
         .reply(
-            Reply::new(200)
-                .with_all(&[EXPIRED, "ETag: \"a\"", "X-Old: 1"])
-                .body("old"),
+            Reply::ok(&[EXPIRED, "ETag: \"a\"", "X-Old: 1"], "old"),
         )
         .reply(
-            Reply::new(200)
-                .with_all(&[FRESH, "ETag: \"b\""])
-                .body("new"),
+            Reply::ok(&[FRESH, "ETag: \"b\""], "new"),
         );
     proxy.get("/").assert_is(200, "old");
     let second = proxy.get("/");
@@ -193,9 +183,7 @@ fn the_clients_own_condition_is_answered_after_revalidation() {
     origin
         .on("/")
         .reply(
-            Reply::new(200)
-                .with_all(&[EXPIRED, "ETag: \"a\""])
-                .body("hello"),
+            Reply::ok(&[EXPIRED, "ETag: \"a\""], "hello"),
         )
         .reply(Reply::new(304).with_all(&[EXPIRED, "ETag: \"a\""]));
     proxy.get("/");
@@ -218,9 +206,7 @@ fn a_304_that_forbids_storing_is_still_an_answer() {
     origin
         .on("/")
         .reply(
-            Reply::new(200)
-                .with_all(&[EXPIRED, "ETag: \"a\""])
-                .body("hello"),
+            Reply::ok(&[EXPIRED, "ETag: \"a\""], "hello"),
         )
         .reply(Reply::new(304).with_all(&["Cache-Control: no-store", "ETag: \"a\""]))
         .reply(Reply::new(200).body("later"));
@@ -239,9 +225,7 @@ fn validation_of_one_variant_does_not_disturb_another() {
         if request.field("if-none-match") == Some(&format!("\"{color}\"")) {
             return Reply::new(304).with_all(&[FRESH, "Vary: X-Color", &etag]);
         }
-        Reply::new(200)
-            .with_all(&[EXPIRED, "Vary: X-Color", &etag])
-            .body(color)
+        Reply::ok(&[EXPIRED, "Vary: X-Color", &etag], color)
     });
     for _ in 0..3 {
         for color in ["red", "blue"] {

@@ -23,7 +23,7 @@ pub(crate) use events::Events;
 pub(crate) use gate::Gate;
 pub(crate) use microcache_testkit::{
     Folder, PATIENCE, Process, Signal, TierKind, TierServer, eventually, free_port,
-    has_python_module, is_installed, left_out, noise, signal,
+    has_python_module, is_installed, left_out, listen, noise, signal,
 };
 pub(crate) use origin::{ANY, Origin, Seen};
 pub(crate) use proxy::{Proxy, config_file, request};

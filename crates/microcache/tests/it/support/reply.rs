@@ -39,6 +39,11 @@ impl Reply {
         }
     }
 
+    /// A response with these field lines and this body.
+    pub(crate) fn ok(lines: &[&str], body: impl AsRef<[u8]>) -> Self {
+        Self::new(200).with_all(lines).body(body)
+    }
+
     /// Exactly these bytes, however wrong.
     pub(crate) fn raw(bytes: impl AsRef<[u8]>) -> Self {
         Self {

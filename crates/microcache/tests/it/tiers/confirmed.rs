@@ -25,9 +25,7 @@ fn a_large_body_that_is_confirmed_is_sent_neither_by_the_origin_nor_to_the_tier_
     for kind in TierKind::ALL {
         let (origin, server) = (Origin::start(), TierServer::start(kind));
         let body = noise(LARGE, 31);
-        let first = Reply::new(200)
-            .with_all(&["Cache-Control: max-age=0", "ETag: \"a\""])
-            .body(&body);
+        let first = Reply::ok(&["Cache-Control: max-age=0", "ETag: \"a\""], &body);
         let confirmed = Reply::new(304).with_all(&[
             "Cache-Control: max-age=1000",
             "ETag: \"a\"",

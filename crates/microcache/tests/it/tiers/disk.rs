@@ -122,9 +122,7 @@ fn every_variant_is_found_again() {
 }
 
 fn lasting_variant(language: &str) -> Reply {
-    Reply::new(200)
-        .with_all(&["Cache-Control: max-age=1000", "Vary: User-Agent"])
-        .body(language)
+    Reply::ok(&["Cache-Control: max-age=1000", "Vary: User-Agent"], language)
 }
 
 /// Memory takes bodies of 64 KiB here.
@@ -196,9 +194,7 @@ fn what_was_confirmed_is_fresh_after_a_restart_and_its_body_is_not_fetched_again
         ("/small", noise(40_000, 22)),
     ];
     for (target, body) in &bodies {
-        let first = Reply::new(200)
-            .with_all(&["Cache-Control: max-age=0", "ETag: \"a\""])
-            .body(body);
+        let first = Reply::ok(&["Cache-Control: max-age=0", "ETag: \"a\""], body);
         let confirmed = Reply::new(304).with_all(&[
             "Cache-Control: max-age=1000",
             "ETag: \"a\"",

@@ -71,9 +71,7 @@ fn variants_are_fetched_once_each() {
     for kind in TierKind::ALL {
         let (origin, server) = (Origin::start(), TierServer::start(kind));
         origin.on("/page").answer(|seen| {
-            Reply::new(200)
-                .with_all(&["Cache-Control: max-age=1000", "Vary: User-Agent"])
-                .body(seen.field("user-agent").unwrap_or(""))
+            Reply::ok(&["Cache-Control: max-age=1000", "Vary: User-Agent"], seen.field("user-agent").unwrap_or(""))
         });
         let fleet = fleet(3, &origin, &server);
         for proxy in &fleet {
@@ -156,9 +154,7 @@ fn per_lifetime(kind: TierKind) {
     let times = Arc::clone(&asked);
     origin.on("/page").answer(move |_| {
         times.lock().unwrap().push(Instant::now());
-        Reply::new(200)
-            .with("Cache-Control: max-age=1, stale-while-revalidate=1000")
-            .body("page")
+        Reply::ok(&["Cache-Control: max-age=1, stale-while-revalidate=1000"], "page")
     });
     let fleet = fleet(4, &origin, &server);
     let began = Instant::now();

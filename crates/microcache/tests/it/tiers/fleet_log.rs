@@ -51,9 +51,7 @@ fn counting(origin: &Origin) {
             let mut times = 0;
             origin.on(&format!("/{tag}/{page}")).answer(move |_| {
                 times += 1;
-                Reply::new(200)
-                    .with_all(&["Cache-Control: max-age=1000", &format!("Cache-Tag: {tag}")])
-                    .body(times.to_string())
+                Reply::ok(&["Cache-Control: max-age=1000", &format!("Cache-Tag: {tag}")], times.to_string())
             });
         }
     }

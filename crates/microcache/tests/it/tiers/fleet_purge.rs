@@ -56,12 +56,10 @@ fn counting(origin: &Origin) {
         let mut times = 0;
         origin.on(target).answer(move |_| {
             times += 1;
-            Reply::new(200)
-                .with_all(&[
+            Reply::ok(&[
                     "Cache-Control: max-age=1000",
                     &format!("Cache-Tag: {}", &target[1..]),
-                ])
-                .body(times.to_string())
+                ], times.to_string())
         });
     }
 }
@@ -104,9 +102,7 @@ fn a_purge_of_one_variant_holds_on_all_and_leaves_the_others() {
         let mut times = 0;
         origin.on("/many").answer(move |_| {
             times += 1;
-            Reply::new(200)
-                .with_all(&["Cache-Control: max-age=1000", "Vary: User-Agent"])
-                .body(times.to_string())
+            Reply::ok(&["Cache-Control: max-age=1000", "Vary: User-Agent"], times.to_string())
         });
         let [flag, address] = server.flags();
         let nodes = [(); 2].map(|()| Node::start(&origin, &[&flag, &address]));

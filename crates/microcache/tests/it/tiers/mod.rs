@@ -58,9 +58,7 @@ pub(crate) fn end(mut proxy: Proxy) {
 
 /// An answer that may be kept for long.
 fn lasting(body: impl AsRef<[u8]>) -> Reply {
-    Reply::new(200)
-        .with("Cache-Control: max-age=1000")
-        .body(body)
+    Reply::ok(&["Cache-Control: max-age=1000"], body)
 }
 
 /// Starts the program with what it cannot use. The line that it says, and the exit code.

@@ -2,13 +2,13 @@
 //! it does not know that it has them. Others do not wait for their end, which is a minute away.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use super::lasting;
-use crate::support::{Gate, Origin, Proxy, Reply, TierKind, TierServer, noise};
+use crate::support::{Gate, Origin, Proxy, Reply, TierKind, TierServer, noise, listen};
 
 /// A way to a server that breaks once: after a claim has been made, before its answer is through.
 struct Break {
@@ -18,27 +18,23 @@ struct Break {
 
 impl Break {
     fn before(server: &TierServer) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-        let address = listener.local_addr().expect("an address");
         let is_armed = Arc::new(AtomicBool::new(false));
         let (armed, port) = (Arc::clone(&is_armed), server.port());
         let claims = match server.kind() {
             TierKind::Memcached => &b" c f t N"[..],
             TierKind::Redis => b"EVALSHA",
         };
-        thread::spawn(move || {
-            for client in listener.incoming().map_while(Result::ok) {
-                let server = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("it listens");
-                let way = Way {
-                    client,
-                    server,
-                    has_claimed: AtomicBool::new(false),
-                };
-                let (way, armed) = (Arc::new(way), Arc::clone(&armed));
-                let back = Arc::clone(&way);
-                thread::spawn(move || way.there(&armed, claims));
-                thread::spawn(move || back.back());
-            }
+        let address = listen(move |client| {
+            let server = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("it listens");
+            let way = Way {
+                client,
+                server,
+                has_claimed: AtomicBool::new(false),
+            };
+            let (way, armed) = (Arc::new(way), Arc::clone(&armed));
+            let back = Arc::clone(&way);
+            thread::spawn(move || way.there(&armed, claims));
+            thread::spawn(move || back.back());
         });
         Self { address, is_armed }
     }

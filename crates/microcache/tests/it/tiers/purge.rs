@@ -84,9 +84,7 @@ fn a_variant_that_was_purged_is_found_nowhere() {
         origin.on("/page").answer(move |seen| {
             posted |= seen.method == "POST";
             let body = format!("{}{posted}", seen.field("user-agent").unwrap_or(""));
-            Reply::new(200)
-                .with_all(&["Cache-Control: max-age=1000", "Vary: User-Agent"])
-                .body(body)
+            Reply::ok(&["Cache-Control: max-age=1000", "Vary: User-Agent"], body)
         });
         let [flag, address] = server.flags();
         let flags = [&*flag, &*address, "--disk", &disk_in(&folder)];
@@ -251,9 +249,7 @@ fn a_purge_by_another_process_keeps_the_fill_of_a_variant_out_of_the_tier() {
         origin.on("/page").answer(move |seen| {
             posted |= seen.method == "POST";
             let language = seen.field("user-agent").unwrap_or("").to_owned();
-            let reply = Reply::new(200)
-                .with_all(&["Cache-Control: max-age=1000", "Vary: User-Agent"])
-                .body(format!("{language} {posted}"));
+            let reply = Reply::ok(&["Cache-Control: max-age=1000", "Vary: User-Agent"], format!("{language} {posted}"));
             match (&*language, posted) {
                 ("en", false) => reply.after(&held),
                 _ => reply,

@@ -1,8 +1,10 @@
 //! What lies in shared tiers beside records, and a server that is none.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::thread;
+
+use crate::support::listen;
 
 /// The items of the log of purges that lie in memcached while nobody purges, and the keys of the one in Redis.
 pub(crate) const LOG_ITEMS: usize = 2;
@@ -10,28 +12,21 @@ pub(crate) const LOG_KEYS: usize = 1;
 
 /// A server that answers every line with another one that means nothing.
 pub(crate) fn babbling() -> SocketAddr {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-    let address = listener.local_addr().expect("an address");
-    thread::spawn(move || {
-        for stream in listener.incoming().map_while(Result::ok) {
-            thread::spawn(move || {
-                let mut answers = stream.try_clone().expect("a socket");
-                let mut lines = BufReader::new(stream);
-                let mut line = Vec::new();
-                while matches!(
-                    lines.by_ref().take(4096).read_until(b'\n', &mut line),
-                    Ok(1..)
-                ) {
-                    line.clear();
-                    if answers
-                        .write_all(b"220 mail.example.com ESMTP\r\n")
-                        .is_err()
-                    {
-                        return;
-                    }
+    listen(|stream| {
+        thread::spawn(move || {
+            let mut answers = stream.try_clone().expect("a socket");
+            let mut lines = BufReader::new(stream);
+            let mut line = Vec::new();
+            while matches!(
+                lines.by_ref().take(4096).read_until(b'\n', &mut line),
+                Ok(1..)
+            ) {
+                line.clear();
+                let answer = answers.write_all(b"220 mail.example.com ESMTP\r\n");
+                if answer.is_err() {
+                    return;
                 }
-            });
-        }
-    });
-    address
+            }
+        });
+    })
 }
