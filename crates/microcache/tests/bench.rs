@@ -436,8 +436,7 @@ fn bad_input_gets_one_line_and_exit_code_2() {
     let url = server.url("/");
     let folder = Folder::new();
     let file = folder.write("bad.txt", format!("{url}\nlocalhost/x\n"));
-    let place =
-        format!("{file}:2: `localhost/x` is not a URL; did you mean http://localhost/x?");
+    let place = format!("{file}:2: `localhost/x` is not a URL; did you mean http://localhost/x?");
     for (arguments, says) in [
         (&[][..], "microcache bench http://localhost"),
         (&["localhost:1"], "did you mean http://localhost:1?"),

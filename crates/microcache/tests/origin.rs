@@ -19,7 +19,9 @@ struct Application {
 impl Application {
     fn start(flags: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_microcache"));
-        command.args(["origin", "--listen", "127.0.0.1:0"]).args(flags);
+        command
+            .args(["origin", "--listen", "127.0.0.1:0"])
+            .args(flags);
         let mut process = Process::start(&mut command).expect("the binary runs");
         let address = process.ready("its address", |output| {
             let (banner, _) = output.split_once('\n')?;
@@ -417,7 +419,9 @@ fn it_says_what_it_has_done_when_it_is_stopped() {
     assert!(told.contains("/_origin/counters"), "{told}");
     application.process.signal(Signal::TERM);
     assert_eq!(application.process.wait().code(), Some(0));
-    application.process.output_with("origin stopped after 0 requests");
+    application
+        .process
+        .output_with("origin stopped after 0 requests");
 }
 
 #[test]

@@ -294,7 +294,8 @@ mod tests {
     #[test]
     fn files_have_changed_when_all_have_stayed_the_same_for_two_looks() {
         let directory = Folder::new();
-        let [path, other, key] = ["a.toml", "b.toml", "key"].map(|name| directory.path().join(name));
+        let [path, other, key] =
+            ["a.toml", "b.toml", "key"].map(|name| directory.path().join(name));
         fs::write(&path, "1").unwrap();
         fs::write(&key, "1").unwrap();
         let mut files = WatchedFiles::default();

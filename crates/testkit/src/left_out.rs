@@ -33,7 +33,9 @@ pub fn has_python_module(module: &str, what: &str) -> bool {
     let imported = python.stderr(Stdio::null()).status();
     let is_there = imported.is_ok_and(|status| status.success());
     if !is_there {
-        left_out(&format!("{what}: Python's module {module} is not installed"));
+        left_out(&format!(
+            "{what}: Python's module {module} is not installed"
+        ));
     }
     is_there
 }

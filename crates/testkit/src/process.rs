@@ -19,7 +19,10 @@ pub struct Process {
 impl Process {
     /// Starts a command; `None` if its program is not installed.
     pub fn start(command: &mut Command) -> Option<Self> {
-        let spawned = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let spawned = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
         let mut child = match spawned {
             Ok(child) => child,
             Err(error) if error.kind() == ErrorKind::NotFound => return None,
@@ -37,7 +40,11 @@ impl Process {
         eventually(what, || {
             let ended = self.child.try_wait().expect("a child");
             let value = sign(&self.output());
-            assert!(value.is_some() || ended.is_none(), "{what}: it ended with {ended:?}:\n{}", self.output());
+            assert!(
+                value.is_some() || ended.is_none(),
+                "{what}: it ended with {ended:?}:\n{}",
+                self.output()
+            );
             value
         })
     }
@@ -100,7 +107,9 @@ impl Process {
     /// Waits for it to end by itself.
     #[track_caller]
     pub fn wait(&mut self) -> ExitStatus {
-        eventually("a process to end", || self.child.try_wait().expect("a child"))
+        eventually("a process to end", || {
+            self.child.try_wait().expect("a child")
+        })
     }
 }
 
@@ -109,7 +118,11 @@ impl Drop for Process {
         let _ = self.child.kill();
         let _ = self.child.wait();
         if thread::panicking() {
-            eprintln!("--- output of process {} ---\n{}", self.pid(), self.output());
+            eprintln!(
+                "--- output of process {} ---\n{}",
+                self.pid(),
+                self.output()
+            );
         }
     }
 }
@@ -124,7 +137,10 @@ fn collect(from: impl Read + Send + 'static, into: &Arc<Mutex<String>>) {
     let (mut from, into) = (BufReader::new(from), Arc::clone(into));
     thread::spawn(move || {
         let mut line = Vec::new();
-        while from.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
+        while from
+            .read_until(b'\n', &mut line)
+            .is_ok_and(|length| length > 0)
+        {
             let mut output = into.lock().expect("no thread has panicked");
             output.push_str(&String::from_utf8_lossy(&line));
             line.clear();

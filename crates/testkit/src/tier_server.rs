@@ -70,7 +70,10 @@ impl TierServer {
     /// Starts a server at this port.
     pub fn start_at(port: u16, kind: TierKind, arguments: &[&str]) -> Self {
         let folder = Folder::new();
-        let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        let arguments: Vec<String> = arguments
+            .iter()
+            .map(|&argument| argument.to_owned())
+            .collect();
         let process = spawn(kind, port, &folder, &arguments);
         Self {
             process,

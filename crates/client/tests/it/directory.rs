@@ -124,7 +124,9 @@ async fn one_that_cannot_be_used_says_where_and_why() {
         }
     ));
     assert!(
-        refused.to_string().contains(&folder.path().display().to_string()),
+        refused
+            .to_string()
+            .contains(&folder.path().display().to_string()),
         "{refused}"
     );
     fs::remove_file(folder.path()).expect("removed");

@@ -109,7 +109,10 @@ async fn a_directory_outlives_the_cache() {
     client.get("/", &[("authorization", "Bearer 1")]).await;
     written(&client, 1).await;
     drop(client);
-    let client = Client::of(&open_again(|| Cache::private().tier(disk_in(&folder))).await, &site);
+    let client = Client::of(
+        &open_again(|| Cache::private().tier(disk_in(&folder))).await,
+        &site,
+    );
     let hit = client.get("/", &[("authorization", "Bearer 1")]).await;
     assert_eq!(found(&hit), ("1", Outcome::Hit, Some("disk")));
     assert_eq!(client.get("/", &[]).await.body(), "2", "another identity");
@@ -161,7 +164,10 @@ async fn what_cannot_be_read_is_a_miss() {
             fs::write(&file, bytes).unwrap();
         }
         drop(client);
-        let client = Client::of(&open_again(|| Cache::private().tier(disk_in(&folder))).await, &site);
+        let client = Client::of(
+            &open_again(|| Cache::private().tier(disk_in(&folder))).await,
+            &site,
+        );
         let got = client.get("/", &[]).await;
         assert_eq!((got.status, got.body()), (200, "2"), "damage {number}");
         assert_eq!(
@@ -200,7 +206,9 @@ async fn what_is_shared_with_others_says_whose_it_is() {
         .await
         .unwrap_err();
     assert!(
-        error.to_string().contains(&folder.path().display().to_string()),
+        error
+            .to_string()
+            .contains(&folder.path().display().to_string()),
         "{error}"
     );
     fs::remove_file(folder.path()).unwrap();

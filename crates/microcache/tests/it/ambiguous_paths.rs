@@ -4,7 +4,7 @@
 use std::process::{Command, Stdio};
 
 use crate::support::http2::Http2;
-use crate::support::{Client, Origin, Proxy, Reply, left_out, request, Folder, free_port, Process};
+use crate::support::{Client, Folder, Origin, Process, Proxy, Reply, free_port, left_out, request};
 
 const FRESH: &str = "Cache-Control: max-age=1000";
 const ALICE: &str = "Cookie: session=alice";

@@ -184,9 +184,9 @@ fn with_no_descriptor_left_it_keeps_serving_and_accepts_again() {
     origin
         .on("/miss")
         .reply(Reply::new(200).with("Cache-Control: no-store").body("x"));
-    origin.on("/").reply(
-        Reply::ok(&["Cache-Control: max-age=1000"], "x"),
-    );
+    origin
+        .on("/")
+        .reply(Reply::ok(&["Cache-Control: max-age=1000"], "x"));
     proxy.get("/").assert_is(200, "x");
     for _ in 0..3 {
         let crowd: Vec<_> = (0..200).map(|_| proxy.connect()).collect();
@@ -212,9 +212,9 @@ fn with_no_descriptor_left_it_keeps_serving_and_accepts_again() {
 fn a_bound_on_connections_is_kept() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &["--max-connections", "4", "--threads", "1"]);
-    origin.on("/").reply(
-        Reply::ok(&["Cache-Control: max-age=1000"], "x"),
-    );
+    origin
+        .on("/")
+        .reply(Reply::ok(&["Cache-Control: max-age=1000"], "x"));
     let mut clients: Vec<_> = (0..4).map(|_| proxy.connect()).collect();
     for client in &mut clients {
         client.get("/").assert_is(200, "x");

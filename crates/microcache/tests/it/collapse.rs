@@ -15,8 +15,7 @@ fn numbered(origin: &Origin, gate: &Gate, fields: &'static [&'static str]) {
     let (gate, mut count) = (gate.clone(), 0);
     origin.on("/").answer(move |_| {
         count += 1;
-        Reply::ok(fields, count.to_string())
-            .after(&gate)
+        Reply::ok(fields, count.to_string()).after(&gate)
     });
 }
 
@@ -245,8 +244,7 @@ fn a_private_response_releases_everyone_at_once() {
             } else {
                 &others_opening
             };
-            Reply::ok(fields, count.to_string())
-                .after(gate)
+            Reply::ok(fields, count.to_string()).after(gate)
         });
         let mut leader = proxy.ask("/");
         origin.wait_for("/", 1);
@@ -435,8 +433,7 @@ fn a_joiner_of_another_variant_gets_its_own() {
     let opening = gate.clone();
     origin.on("/").answer(move |request| {
         let color = request.field("user-agent").unwrap().to_owned();
-        Reply::ok(&[FRESH, "Vary: User-Agent"], color)
-            .after(&opening)
+        Reply::ok(&[FRESH, "Vary: User-Agent"], color).after(&opening)
     });
     let mut red = proxy.ask_with("/", &["User-Agent: red"]);
     origin.wait_for("/", 1);
@@ -521,10 +518,9 @@ fn a_slow_reader_holds_nobody_up() {
 #[test]
 fn conditions_and_ranges_of_joiners_are_their_own() {
     let (origin, proxy, gate) = on_one_thread();
-    origin.on("/").reply(
-        Reply::ok(&[FRESH, "ETag: \"a\""], "0123456789")
-            .after(&gate),
-    );
+    origin
+        .on("/")
+        .reply(Reply::ok(&[FRESH, "ETag: \"a\""], "0123456789").after(&gate));
     let mut plain = proxy.ask("/");
     origin.wait_for("/", 1);
     let mut conditional = proxy.ask_with("/", &["If-None-Match: \"a\""]);

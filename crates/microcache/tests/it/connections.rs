@@ -4,7 +4,7 @@ use std::net::{IpAddr, TcpStream};
 
 use crate::operators::Operator;
 use crate::support::http2::{GO_AWAY, Http2};
-use crate::support::{Client, Gate, Origin, Proxy, Reply, eventually, request, Signal};
+use crate::support::{Client, Gate, Origin, Proxy, Reply, Signal, eventually, request};
 
 const HOST: &str = "Host: example.com\r\n";
 const FRESH: &str = "Cache-Control: max-age=1000";

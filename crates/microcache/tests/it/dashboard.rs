@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use serde_json::Value;
 
 use crate::operators::{Operator, check_schema};
-use crate::support::{Client, Origin, Proxy, Reply, Response, eventually, Folder};
+use crate::support::{Client, Folder, Origin, Proxy, Reply, Response, eventually};
 
 /// Those who may watch at a time.
 const ROOM: usize = 32;
@@ -14,9 +14,9 @@ const ROOM: usize = 32;
 /// A page that may be kept.
 fn origin() -> Origin {
     let origin = Origin::start();
-    origin.on("/").reply(
-        Reply::ok(&["Cache-Control: max-age=600"], "page"),
-    );
+    origin
+        .on("/")
+        .reply(Reply::ok(&["Cache-Control: max-age=600"], "page"));
     origin
 }
 

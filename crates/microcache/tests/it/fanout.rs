@@ -4,7 +4,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use crate::support::{Origin, Proxy, Folder};
+use crate::support::{Folder, Origin, Proxy};
 
 const SECRET: &str = "a-secret-that-is-long-enough";
 

@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::operators::Operator;
-use crate::support::{Gate, Origin, Proxy, Reply, eventually, request, Folder};
+use crate::support::{Folder, Gate, Origin, Proxy, Reply, eventually, request};
 
 /// The answer of the interface to operators as soon as it is like this.
 fn until(operator: &Operator, target: &str, is: impl Fn(&Value) -> bool) -> Value {
@@ -142,9 +142,7 @@ fn every_request_of_the_load_generator_is_counted_once_and_as_it_saw_it() {
 fn what_is_sent_twice_is_counted_twice() {
     let origin = Origin::start();
     let (proxy, admin) = Proxy::operated(&origin, &["--threads", "1"]);
-    let page = || {
-        Reply::ok(&["Cache-Control: no-store"], "a page")
-    };
+    let page = || Reply::ok(&["Cache-Control: no-store"], "a page");
     origin.on("/first").reply(page());
     // On the connection that was kept.
     origin.on("/again").reply(Reply::hang_up()).reply(page());

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::support::{Proxy, eventually, Folder};
+use crate::support::{Folder, Proxy, eventually};
 
 fn serve(folder: &Folder, lines: &str) -> Proxy {
     let root = folder.as_str();

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 
-use crate::support::{Proxy, Process, has_python_module};
+use crate::support::{Process, Proxy, has_python_module};
 
 const PYTHON: &str = "/usr/bin/python3";
 const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/grpc");

@@ -5,7 +5,9 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-use crate::support::{Client, Origin, Proxy, Reply, config_file, eventually, left_out, free_port, Process};
+use crate::support::{
+    Client, Origin, Process, Proxy, Reply, config_file, eventually, free_port, left_out,
+};
 
 /// Connections that are open at one time.
 const VISITORS: usize = 4;

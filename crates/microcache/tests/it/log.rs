@@ -141,9 +141,9 @@ fn that_memory_is_full_is_told_once() {
         page += 1;
         let target = format!("/{page}");
         let body = vec![b'x'; 30_000];
-        origin.on(&target).reply(
-            Reply::ok(&["Cache-Control: max-age=1000"], body),
-        );
+        origin
+            .on(&target)
+            .reply(Reply::ok(&["Cache-Control: max-age=1000"], body));
         assert_eq!(proxy.get(&target).status, 200);
     };
     let line = "microcache: memory is full (1MiB)";

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::push::{Kept, Live};
 use crate::support::http2::{self, DATA, END_HEADERS, HEADERS, Http2};
 use crate::support::websocket::{CLOSE, FIN, WebSocket, frame};
-use crate::support::{Gate, Origin, Proxy, Reply, eventually, request, Folder};
+use crate::support::{Folder, Gate, Origin, Proxy, Reply, eventually, request};
 
 /// Ends the process such that everything is written.
 pub(crate) fn end(proxy: &mut Proxy) {
@@ -100,9 +100,10 @@ fn site(origin: &Origin, gate: &Gate) {
     origin
         .on("/page")
         .reply(page().with("ETag: \"a\"").body("0123456789"));
-    origin.on("/old").reply(
-        Reply::ok(&["Cache-Control: max-age=0, stale-while-revalidate=100"], "old"),
-    );
+    origin.on("/old").reply(Reply::ok(
+        &["Cache-Control: max-age=0, stale-while-revalidate=100"],
+        "old",
+    ));
     origin
         .on("/checked")
         .answer(|seen| match seen.field("if-none-match") {

@@ -10,7 +10,9 @@ use std::thread;
 use serde_json::Value;
 
 use crate::log_access::{end, lines};
-use crate::support::{Client, Origin, Proxy, Reply, eventually, request, Signal, Folder, free_port, Process};
+use crate::support::{
+    Client, Folder, Origin, Process, Proxy, Reply, Signal, eventually, free_port, request,
+};
 
 fn page(origin: &Origin) {
     let page = Reply::new(200).with("Cache-Control: max-age=1000");

@@ -15,7 +15,10 @@ fn application(origin: &Origin) {
         } else if request.field("if-match").is_some() {
             Reply::new(412).with(SHARED).body("no match")
         } else if says("accept-encoding", "gzip") {
-            Reply::ok(&[SHARED, "Vary: Accept-Encoding", "Content-Encoding: gzip"], "zipped")
+            Reply::ok(
+                &[SHARED, "Vary: Accept-Encoding", "Content-Encoding: gzip"],
+                "zipped",
+            )
         } else if says("accept-language", "de") {
             Reply::ok(&[SHARED, "Vary: Accept-Language"], "deutsch")
         } else {

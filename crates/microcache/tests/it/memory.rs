@@ -7,7 +7,7 @@ use std::thread;
 use serde_json::json;
 
 use crate::operators::Operator;
-use crate::support::{Gate, Origin, Proxy, Reply, eventually, request, listen};
+use crate::support::{Gate, Origin, Proxy, Reply, eventually, listen, request};
 
 /// What the process may take beside what `--memory` bounds: code, stacks, buffers of connections,
 /// and what the allocator keeps.

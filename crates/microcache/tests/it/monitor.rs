@@ -181,9 +181,7 @@ fn a_page_names_its_entity_tag() {
 #[test]
 fn where_nothing_is_watched_nothing_is_named() {
     let origin = Origin::start();
-    let page = || {
-        Reply::ok(&["Cache-Control: max-age=1000"], "x")
-    };
+    let page = || Reply::ok(&["Cache-Control: max-age=1000"], "x");
     origin.on("/page").reply(page());
     origin.on("/watched").reply(page());
     let proxy = Proxy::start(&origin, &[]);

@@ -4,7 +4,7 @@ use std::fs;
 use std::process::{Command, Stdio};
 
 use crate::fetch::place::Place;
-use crate::support::{Proxy, eventually, left_out, Folder, free_port, Process};
+use crate::support::{Folder, Process, Proxy, eventually, free_port, left_out};
 
 const GZIP: &str = "Accept-Encoding: gzip";
 

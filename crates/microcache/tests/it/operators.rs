@@ -5,7 +5,9 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::support::{Client, Origin, Proxy, Reply, Response, config_file, eventually, request, Folder};
+use crate::support::{
+    Client, Folder, Origin, Proxy, Reply, Response, config_file, eventually, request,
+};
 
 /// The interface for operators of one proxy.
 pub(crate) struct Operator {
@@ -68,10 +70,13 @@ fn counting() -> Origin {
             } else {
                 "Cache-Tag: page"
             };
-            Reply::ok(&[
+            Reply::ok(
+                &[
                     "Cache-Control: max-age=600, stale-while-revalidate=600",
                     tag,
-                ], times.to_string())
+                ],
+                times.to_string(),
+            )
         });
     }
     origin

@@ -425,9 +425,9 @@ fn event_streams_do_not_eat_the_bound() {
 #[test]
 fn http_1_0_clients() {
     let (origin, proxy) = start();
-    origin.on("/").reply(
-        Reply::ok(&["Cache-Control: max-age=100"], "hello"),
-    );
+    origin
+        .on("/")
+        .reply(Reply::ok(&["Cache-Control: max-age=100"], "hello"));
     for _ in 0..2 {
         let mut client = proxy.connect();
         client.send("GET / HTTP/1.0\r\n\r\n");
@@ -469,9 +469,9 @@ fn http_1_0_clients_get_no_chunks() {
 fn absolute_form_is_the_same_as_origin_form() {
     // Varnish VSV18: absolute-form made another key and another way to the origin.
     let (origin, proxy) = start();
-    origin.on("/a?b").reply(
-        Reply::ok(&["Cache-Control: max-age=100"], "hello"),
-    );
+    origin
+        .on("/a?b")
+        .reply(Reply::ok(&["Cache-Control: max-age=100"], "hello"));
     let forms = [
         "GET http://example.com/a?b HTTP/1.1\r\nHost: other.example\r\n\r\n",
         "GET HTTP://Example.COM:80/a?b HTTP/1.1\r\nHost: example.com\r\n\r\n",
@@ -536,9 +536,9 @@ fn pipelined_requests_are_answered_in_order() {
 fn a_client_that_pipelines_and_does_not_read_is_held_back() {
     let (origin, proxy) = start();
     let body = vec![b'x'; 50_000];
-    origin.on("/").reply(
-        Reply::ok(&["Cache-Control: max-age=100"], &body),
-    );
+    origin
+        .on("/")
+        .reply(Reply::ok(&["Cache-Control: max-age=100"], &body));
     proxy.get("/");
     let mut client = proxy.connect();
     let (mut sender, mut taken) = (client.stream().try_clone().unwrap(), 0);

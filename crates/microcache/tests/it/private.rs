@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::push::{Kept, Live, SECRET, tag};
 use crate::support::websocket::{CLOSE, FIN, UPGRADE, WebSocket};
-use crate::support::{Events, Origin, Proxy, Response, config_file, eventually, request, Signal};
+use crate::support::{Events, Origin, Proxy, Response, Signal, config_file, eventually, request};
 
 const KEY: &str = "a key of thirty-two characters, or more";
 const READERS: &str = "a-secret-of-those-who-read";

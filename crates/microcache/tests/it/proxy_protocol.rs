@@ -9,7 +9,10 @@ use rustls::{ClientConnection, StreamOwned};
 
 use crate::limits::refused;
 use crate::support::http2::{self, Http2};
-use crate::support::{CertificateFile, Client, Origin, Proxy, Reply, eventually, left_out, request, trusting, free_port, Process};
+use crate::support::{
+    CertificateFile, Client, Origin, Process, Proxy, Reply, eventually, free_port, left_out,
+    request, trusting,
+};
 
 const FROM_HERE: [&str; 2] = ["--proxy-protocol", "127.0.0.1"];
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";

@@ -15,7 +15,10 @@ fn translated(origin: &Origin) {
         let language = request.field("x-lang").unwrap_or("-").to_owned();
         let count = times.entry(language.clone()).or_insert(0);
         *count += 1;
-        Reply::ok(&["Cache-Control: max-age=600", "Vary: X-Lang"], format!("{language} {count}"))
+        Reply::ok(
+            &["Cache-Control: max-age=600", "Vary: X-Lang"],
+            format!("{language} {count}"),
+        )
     });
 }
 

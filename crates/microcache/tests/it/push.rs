@@ -2,7 +2,9 @@
 
 use std::fs;
 
-use crate::support::{Events, Origin, Proxy, Response, eventually, request, Signal, TierKind, TierServer, Folder};
+use crate::support::{
+    Events, Folder, Origin, Proxy, Response, Signal, TierKind, TierServer, eventually, request,
+};
 
 pub(crate) const SECRET: &str = "a-secret-that-is-long-enough";
 

@@ -8,7 +8,9 @@ use std::process::{Command, Output};
 use serde_json::{Value, json};
 
 use crate::operators::Operator;
-use crate::support::{Client, Gate, Origin, Proxy, Reply, Response, config_file, eventually, request, Signal, Folder};
+use crate::support::{
+    Client, Folder, Gate, Origin, Proxy, Reply, Response, Signal, config_file, eventually, request,
+};
 use crate::tiers::{disk_in, end};
 
 /// A running server whose file can be written anew.

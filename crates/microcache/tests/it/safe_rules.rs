@@ -146,7 +146,10 @@ fn rule_2_must_revalidate_alone_shares_nothing_that_authorization_got() {
     let origin = Origin::start();
     let proxy = default(&origin);
     origin.on("/").answer(|request| {
-        Reply::ok(&["Cache-Control: must-revalidate"], request.field("authorization").unwrap_or("nobody"))
+        Reply::ok(
+            &["Cache-Control: must-revalidate"],
+            request.field("authorization").unwrap_or("nobody"),
+        )
     });
     proxy
         .get_with("/", &["Authorization: alice"])
@@ -199,7 +202,10 @@ fn rule_3_set_cookie_is_never_replayed() {
     origin.on("/").answer(move |_| {
         count += 1;
         let cookie = format!("Set-Cookie: session={count}");
-        Reply::ok(&[&cookie, "Cache-Control: public, max-age=100"], count.to_string())
+        Reply::ok(
+            &[&cookie, "Cache-Control: public, max-age=100"],
+            count.to_string(),
+        )
     });
     for number in 1..=3 {
         let response = proxy.get("/");
@@ -265,8 +271,11 @@ fn rule_3_waiters_never_get_anothers_cookie() {
     let (opening, mut count) = (gate.clone(), 0);
     origin.on("/").answer(move |_| {
         count += 1;
-        Reply::ok(&[&format!("Set-Cookie: session={count}")], count.to_string())
-            .after(&opening)
+        Reply::ok(
+            &[&format!("Set-Cookie: session={count}")],
+            count.to_string(),
+        )
+        .after(&opening)
     });
     let leader = proxy.ask("/");
     origin.wait_for("/", 1);
@@ -294,7 +303,10 @@ fn rule_4_the_host_is_part_of_the_key() {
     let origin = Origin::start();
     let proxy = default(&origin);
     origin.on("/").answer(|request| {
-        Reply::ok(&["Cache-Control: max-age=100"], request.field("host").unwrap())
+        Reply::ok(
+            &["Cache-Control: max-age=100"],
+            request.field("host").unwrap(),
+        )
     });
     let ask = |host: &str| proxy.request(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
     for host in ["a.example", "b.example", "a.example:81", "a.example."] {
@@ -367,9 +379,9 @@ fn rule_4_tracking_parameters_count_unless_the_operator_says_otherwise() {
     let origin = Origin::start();
     let proxy = default(&origin);
     for target in ["/?a=1", "/?a=1&utm_source=x", "/?a=1&fbclid=y"] {
-        origin.on(target).reply(
-            Reply::ok(&["Cache-Control: max-age=100"], target),
-        );
+        origin
+            .on(target)
+            .reply(Reply::ok(&["Cache-Control: max-age=100"], target));
         proxy.get(target).assert_is(200, target);
     }
 }
@@ -434,7 +446,10 @@ fn rule_5_a_field_with_an_underscore_does_not_choose_anothers_page() {
         let said = request
             .field("accept_language")
             .or(request.field("accept-language"));
-        Reply::ok(&["Vary: Accept-Language", "Cache-Control: max-age=100"], said.unwrap_or("default"))
+        Reply::ok(
+            &["Vary: Accept-Language", "Cache-Control: max-age=100"],
+            said.unwrap_or("default"),
+        )
     });
     proxy
         .get_with("/", &["Accept_Language: evil"])
@@ -448,12 +463,15 @@ fn rule_5_a_trusted_proxys_word_is_passed_on_and_keyed() {
     let proxy = Proxy::start(&origin, &["--trusted-proxies", "127.0.0.1"]);
     origin.on("/").answer(|request| {
         let said = |name| request.field(name).unwrap_or("-");
-        Reply::ok(&["Cache-Control: max-age=100"], format!(
+        Reply::ok(
+            &["Cache-Control: max-age=100"],
+            format!(
                 "{} {} {}",
                 said("x-scheme"),
                 said("x-remote-user"),
                 said("x_lang")
-            ))
+            ),
+        )
     });
     for round in 0..2 {
         for (field, body) in [
@@ -599,9 +617,9 @@ fn rule_8_waiters_above_the_cap_are_refused() {
 fn rule_9_a_range_is_cut_from_the_whole() {
     let origin = Origin::start();
     let proxy = default(&origin);
-    origin.on("/").reply(
-        Reply::ok(&["Cache-Control: max-age=100"], "0123456789"),
-    );
+    origin
+        .on("/")
+        .reply(Reply::ok(&["Cache-Control: max-age=100"], "0123456789"));
     for _ in 0..2 {
         proxy
             .get_with("/", &["Range: bytes=2-4"])

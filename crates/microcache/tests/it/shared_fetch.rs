@@ -154,7 +154,10 @@ fn a_refresh_carries_nothing_of_its_client() {
     let proxy = Proxy::start(&origin, &[]);
     origin.on("/").answer(|request| {
         let value = request.field("X-Spa").unwrap_or("nothing").to_owned();
-        Reply::ok(&["Cache-Control: max-age=0, stale-while-revalidate=100"], value)
+        Reply::ok(
+            &["Cache-Control: max-age=0, stale-while-revalidate=100"],
+            value,
+        )
     });
     proxy.get("/").assert_is(200, "nothing");
     proxy
@@ -258,8 +261,7 @@ fn those_who_wait_get_no_answer_that_is_for_one_either() {
         .on("/")
         .answer(move |request| match request.field("X-Tenant") {
             Some(tenant) => Reply::new(200).with("Cache-Control: private").body(tenant),
-            None => Reply::ok(&["Cache-Control: private"], "nobody's")
-                .after(&behind),
+            None => Reply::ok(&["Cache-Control: private"], "nobody's").after(&behind),
         });
     let tenants = ["a", "b", "c"];
     let mut clients: Vec<_> = tenants

@@ -148,10 +148,7 @@ fn a_refresh_runs_although_the_client_left() {
     origin
         .on("/")
         .reply(Reply::new(200).with_all(&OVERDUE).body("old"))
-        .reply(
-            Reply::ok(&["Cache-Control: max-age=100"], "new")
-                .after(&gate),
-        );
+        .reply(Reply::ok(&["Cache-Control: max-age=100"], "new").after(&gate));
     proxy.get("/").assert_is(200, "old");
     drop(proxy.ask("/"));
     origin.wait_for("/", 2);
@@ -173,9 +170,7 @@ fn failing_refreshes_are_not_seen_and_come_to_an_end() {
         .reply(Reply::new(503).body("broken"))
         .reply(Reply::hang_up())
         .reply(Reply::raw("garbage\r\n\r\n"))
-        .reply(
-            Reply::ok(&["Cache-Control: max-age=100"], "new"),
-        );
+        .reply(Reply::ok(&["Cache-Control: max-age=100"], "new"));
     proxy.get("/").assert_is(200, "old");
     eventually("the origin to recover", || {
         let response = proxy.get("/");
@@ -394,10 +389,7 @@ fn hung_after_one_page(origin: &Origin) -> Gate {
     origin
         .on("/")
         .reply(Reply::new(200).with_all(&page).body("old"))
-        .reply(
-            Reply::ok(&["Cache-Control: public, max-age=100"], "new")
-                .after(&gate),
-        );
+        .reply(Reply::ok(&["Cache-Control: public, max-age=100"], "new").after(&gate));
     gate
 }
 

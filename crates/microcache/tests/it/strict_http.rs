@@ -17,9 +17,9 @@ struct Row<'a> {
 fn check(tables: &[Vec<Row<'_>>]) {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &[]);
-    origin.on("/good").reply(
-        Reply::ok(&["Cache-Control: max-age=1000"], "good"),
-    );
+    origin
+        .on("/good")
+        .reply(Reply::ok(&["Cache-Control: max-age=1000"], "good"));
     proxy.get("/good").assert_is(200, "good");
     let mut wrong = Vec::new();
     for Row { name, raw, status } in tables.iter().flatten() {
@@ -91,27 +91,29 @@ const BAD_OR_UNKNOWN: &[u16] = &[400, 501];
 fn content_length() {
     let bad = each(post, BAD);
     check(&[bad(&[
-("two different", "Content-Length: 5\r\nContent-Length: 6"),
-("two equal", "Content-Length: 5\r\nContent-Length: 5"),
-("a list of different ones", "Content-Length: 5, 6"),
-("a list of equal ones", "Content-Length: 5, 5"),
-("empty", "Content-Length:"),
-("plus", "Content-Length: +5"),
-("minus", "Content-Length: -5"),
-("hexadecimal", "Content-Length: 0x5"),
-("a fraction", "Content-Length: 5.0"),
-("an exponent", "Content-Length: 5e0"),
-("a word", "Content-Length: five"),
-("a number and a word", "Content-Length: 5 five"),
-("quoted", "Content-Length: \"5\""),
-("2^64 + 5", "Content-Length: 18446744073709551621"),
-("2^63", "Content-Length: 9223372036854775808"),
-("many digits", &format!("Content-Length: {}", "9".repeat(200))),
-("an underscore is not a digit", "Content-Length: 1_0"),
-("other digits", "Content-Length: \u{665}"),
-("vertical tab", "Content-Length: \u{b}5"),
-]),
-]);
+        ("two different", "Content-Length: 5\r\nContent-Length: 6"),
+        ("two equal", "Content-Length: 5\r\nContent-Length: 5"),
+        ("a list of different ones", "Content-Length: 5, 6"),
+        ("a list of equal ones", "Content-Length: 5, 5"),
+        ("empty", "Content-Length:"),
+        ("plus", "Content-Length: +5"),
+        ("minus", "Content-Length: -5"),
+        ("hexadecimal", "Content-Length: 0x5"),
+        ("a fraction", "Content-Length: 5.0"),
+        ("an exponent", "Content-Length: 5e0"),
+        ("a word", "Content-Length: five"),
+        ("a number and a word", "Content-Length: 5 five"),
+        ("quoted", "Content-Length: \"5\""),
+        ("2^64 + 5", "Content-Length: 18446744073709551621"),
+        ("2^63", "Content-Length: 9223372036854775808"),
+        (
+            "many digits",
+            &format!("Content-Length: {}", "9".repeat(200)),
+        ),
+        ("an underscore is not a digit", "Content-Length: 1_0"),
+        ("other digits", "Content-Length: \u{665}"),
+        ("vertical tab", "Content-Length: \u{b}5"),
+    ])]);
 }
 
 #[test]
@@ -119,88 +121,103 @@ fn transfer_encoding() {
     let smuggle = |te: &str| format!("POST /a HTTP/1.1\r\n{HOST}{te}\r\n\r\n0\r\n\r\n");
     let bad = each(smuggle, BAD);
     let bad_or_unknown = each(smuggle, BAD_OR_UNKNOWN);
-    check(&[bad(&[
-("after Content-Length", "Content-Length: 5\r\nTransfer-Encoding: chunked"),
-("before Content-Length", "Transfer-Encoding: chunked\r\nContent-Length: 5"),
-("with a length of 0", "Transfer-Encoding: chunked\r\nContent-Length: 0"),
-("a space before the colon", "Transfer-Encoding : chunked"),
-("a folded value", "Transfer-Encoding:\r\n chunked"),
-]),
-bad_or_unknown(&[
-("twice chunked", "Transfer-Encoding: chunked, chunked"),
-("twice chunked in two lines", "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked"),
-("identity", "Transfer-Encoding: identity"),
-("identity afterwards", "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity"),
-("chunked not last", "Transfer-Encoding: chunked, gzip"),
-("another before chunked", "Transfer-Encoding: gzip, chunked"),
-("gzip", "Transfer-Encoding: gzip"),
-("xchunked", "Transfer-Encoding: xchunked"),
-("chunkedx", "Transfer-Encoding: chunkedx"),
-("chunk", "Transfer-Encoding: chunk"),
-("quoted", "Transfer-Encoding: \"chunked\""),
-("with a parameter", "Transfer-Encoding: chunked;q=1"),
-("vertical tab", "Transfer-Encoding: \u{b}chunked"),
-("empty", "Transfer-Encoding:"),
-("a comma alone", "Transfer-Encoding: ,"),
-]),
-vec![
-row(
+    check(&[
+        bad(&[
+            (
+                "after Content-Length",
+                "Content-Length: 5\r\nTransfer-Encoding: chunked",
+            ),
+            (
+                "before Content-Length",
+                "Transfer-Encoding: chunked\r\nContent-Length: 5",
+            ),
+            (
+                "with a length of 0",
+                "Transfer-Encoding: chunked\r\nContent-Length: 0",
+            ),
+            ("a space before the colon", "Transfer-Encoding : chunked"),
+            ("a folded value", "Transfer-Encoding:\r\n chunked"),
+        ]),
+        bad_or_unknown(&[
+            ("twice chunked", "Transfer-Encoding: chunked, chunked"),
+            (
+                "twice chunked in two lines",
+                "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
+            ),
+            ("identity", "Transfer-Encoding: identity"),
+            (
+                "identity afterwards",
+                "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity",
+            ),
+            ("chunked not last", "Transfer-Encoding: chunked, gzip"),
+            ("another before chunked", "Transfer-Encoding: gzip, chunked"),
+            ("gzip", "Transfer-Encoding: gzip"),
+            ("xchunked", "Transfer-Encoding: xchunked"),
+            ("chunkedx", "Transfer-Encoding: chunkedx"),
+            ("chunk", "Transfer-Encoding: chunk"),
+            ("quoted", "Transfer-Encoding: \"chunked\""),
+            ("with a parameter", "Transfer-Encoding: chunked;q=1"),
+            ("vertical tab", "Transfer-Encoding: \u{b}chunked"),
+            ("empty", "Transfer-Encoding:"),
+            ("a comma alone", "Transfer-Encoding: ,"),
+        ]),
+        vec![row(
             "HTTP/1.0",
             format!("POST /a HTTP/1.0\r\n{HOST}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
             BAD,
-        ),
-],
-]);
+        )],
+    ]);
 }
 
 #[test]
 fn field_lines() {
     let bad = each(get, BAD);
-    check(&[bad(&[
-("a space before the colon", "X-A : 1"),
-("a tab before the colon", "X-A\t: 1"),
-("an empty name", ": 1"),
-("no colon", "X-A"),
-("a space in the name", "X A: 1"),
-("brackets in the name", "X(A): 1"),
-("an at sign in the name", "X@A: 1"),
-("a quote in the name", "\"X\": 1"),
-("a byte over 127 in the name", "X-\u{e9}: 1"),
-("NUL in the name", "X\0A: 1"),
-("NUL in a value", "X-A: 1\x002"),
-("a control byte in a value", "X-A: 1\x012"),
-("DEL in a value", "X-A: 1\x7f2"),
-("a bare CR in a value", "X-A: 1\rX-B: 2"),
-("a bare CR at the end of a value", "X-A: 1\r"),
-("a bare LF in a value", "X-A: 1\nX-B: 2"),
-("a folded line", "X-A: 1\r\n 2"),
-("a folded line with a tab", "X-A: 1\r\n\t2"),
-("a line that is only white space", "X-A: 1\r\n "),
-]),
-vec![
-row(
-            "white space before the first field",
-            format!("GET /a HTTP/1.1\r\n {HOST}\r\n"),
-            BAD,
-        ),
-row(
-            "lines ended by LF",
-            "GET /a HTTP/1.1\nHost: example.com\n\n",
-            BAD,
-        ),
-row(
-            "a head ended by LF",
-            format!("GET /a HTTP/1.1\r\n{HOST}\n"),
-            BAD,
-        ),
-row(
-            "lines ended by CR",
-            "GET /a HTTP/1.1\rHost: example.com\r\r",
-            BAD,
-        ),
-row("LF CR", "GET /a HTTP/1.1\n\rHost: example.com\n\r\n\r", BAD),
-],
-]);
+    check(&[
+        bad(&[
+            ("a space before the colon", "X-A : 1"),
+            ("a tab before the colon", "X-A\t: 1"),
+            ("an empty name", ": 1"),
+            ("no colon", "X-A"),
+            ("a space in the name", "X A: 1"),
+            ("brackets in the name", "X(A): 1"),
+            ("an at sign in the name", "X@A: 1"),
+            ("a quote in the name", "\"X\": 1"),
+            ("a byte over 127 in the name", "X-\u{e9}: 1"),
+            ("NUL in the name", "X\0A: 1"),
+            ("NUL in a value", "X-A: 1\x002"),
+            ("a control byte in a value", "X-A: 1\x012"),
+            ("DEL in a value", "X-A: 1\x7f2"),
+            ("a bare CR in a value", "X-A: 1\rX-B: 2"),
+            ("a bare CR at the end of a value", "X-A: 1\r"),
+            ("a bare LF in a value", "X-A: 1\nX-B: 2"),
+            ("a folded line", "X-A: 1\r\n 2"),
+            ("a folded line with a tab", "X-A: 1\r\n\t2"),
+            ("a line that is only white space", "X-A: 1\r\n "),
+        ]),
+        vec![
+            row(
+                "white space before the first field",
+                format!("GET /a HTTP/1.1\r\n {HOST}\r\n"),
+                BAD,
+            ),
+            row(
+                "lines ended by LF",
+                "GET /a HTTP/1.1\nHost: example.com\n\n",
+                BAD,
+            ),
+            row(
+                "a head ended by LF",
+                format!("GET /a HTTP/1.1\r\n{HOST}\n"),
+                BAD,
+            ),
+            row(
+                "lines ended by CR",
+                "GET /a HTTP/1.1\rHost: example.com\r\r",
+                BAD,
+            ),
+            row("LF CR", "GET /a HTTP/1.1\n\rHost: example.com\n\r\n\r", BAD),
+        ],
+    ]);
 }
 
 #[test]
@@ -208,98 +225,104 @@ fn host() {
     let host = |lines: &str| format!("GET /a HTTP/1.1\r\n{lines}\r\n");
     let bad = each(host, BAD);
     check(&[bad(&[
-("none", ""),
-("two", "Host: a.example\r\nHost: b.example\r\n"),
-("the same twice", "Host: a.example\r\nHost: a.example\r\n"),
-("one hidden in Connection", "Connection: Host\r\n"),
-("a space", "Host: a b\r\n"),
-("a list", "Host: a.example, b.example\r\n"),
-("user information", "Host: user@a.example\r\n"),
-("a path", "Host: a.example/b\r\n"),
-("a query", "Host: a.example?b\r\n"),
-("a fragment", "Host: a.example#b\r\n"),
-("a backslash", "Host: a.example\\b\r\n"),
-("a word for a port", "Host: a.example:http\r\n"),
-("two ports", "Host: a.example:80:80\r\n"),
-("two colons", "Host: a.example::\r\n"),
-("a colon", "Host: :\r\n"),
-("a quote", "Host: \"a.example\"\r\n"),
-("a control byte", "Host: a\x01b\r\n"),
-("angle brackets", "Host: <a>\r\n"),
-]),
-]);
+        ("none", ""),
+        ("two", "Host: a.example\r\nHost: b.example\r\n"),
+        ("the same twice", "Host: a.example\r\nHost: a.example\r\n"),
+        ("one hidden in Connection", "Connection: Host\r\n"),
+        ("a space", "Host: a b\r\n"),
+        ("a list", "Host: a.example, b.example\r\n"),
+        ("user information", "Host: user@a.example\r\n"),
+        ("a path", "Host: a.example/b\r\n"),
+        ("a query", "Host: a.example?b\r\n"),
+        ("a fragment", "Host: a.example#b\r\n"),
+        ("a backslash", "Host: a.example\\b\r\n"),
+        ("a word for a port", "Host: a.example:http\r\n"),
+        ("two ports", "Host: a.example:80:80\r\n"),
+        ("two colons", "Host: a.example::\r\n"),
+        ("a colon", "Host: :\r\n"),
+        ("a quote", "Host: \"a.example\"\r\n"),
+        ("a control byte", "Host: a\x01b\r\n"),
+        ("angle brackets", "Host: <a>\r\n"),
+    ])]);
 }
 
 #[test]
 fn request_line() {
     let bad = each(line, BAD);
     let bad_or_another_version = each(line, &[400, 505]);
-    check(&[bad(&[
-("a fragment", "GET /a#b HTTP/1.1"),
-("a space in the target", "GET /a b HTTP/1.1"),
-("a tab in the target", "GET /a\tb HTTP/1.1"),
-("a control byte in the target", "GET /a\x01b HTTP/1.1"),
-("NUL in the target", "GET /a\0b HTTP/1.1"),
-("DEL in the target", "GET /a\x7fb HTTP/1.1"),
-("a bare CR in the target", "GET /a\rb HTTP/1.1"),
-("a quote in the target", "GET /a\"b HTTP/1.1"),
-("angle brackets in the target", "GET /<a> HTTP/1.1"),
-("a backslash in the target", "GET /a\\b HTTP/1.1"),
-("a caret in the path", "GET /a^b HTTP/1.1"),
-("a backquote in the path", "GET /a`b HTTP/1.1"),
-("braces in the path", "GET /{a} HTTP/1.1"),
-("a bar in the path", "GET /a|b HTTP/1.1"),
-("a bar in the path before a query", "GET /a|b?c HTTP/1.1"),
-("a quote in the query", "GET /a?\"b HTTP/1.1"),
-("angle brackets in the query", "GET /a?<b> HTTP/1.1"),
-("a letter beyond ASCII", "GET /\u{e4} HTTP/1.1"),
-("one in the query", "GET /a?\u{e4} HTTP/1.1"),
-("no slash", "GET a HTTP/1.1"),
-("a backslash", "GET \\a HTTP/1.1"),
-("no target", "GET HTTP/1.1"),
-("an empty target", "GET  HTTP/1.1"),
-("a star for GET", "GET * HTTP/1.1"),
-("another scheme", "GET ftp://example.com/a HTTP/1.1"),
-("absolute-form without a host", "GET http:///a HTTP/1.1"),
-("absolute-form with user information", "GET http://u@example.com/a HTTP/1.1"),
-("absolute-form with a fragment", "GET http://example.com/a#b HTTP/1.1"),
-("two spaces after the method", "GET  /a HTTP/1.1"),
-("two spaces after the target", "GET /a  HTTP/1.1"),
-("a space at the end", "GET /a HTTP/1.1 "),
-("a space in front", " GET /a HTTP/1.1"),
-("tabs for spaces", "GET\t/a\tHTTP/1.1"),
-("a bad method", "G(T /a HTTP/1.1"),
-("no method", "/a HTTP/1.1"),
-("lower case version", "GET /a http/1.1"),
-]),
-bad_or_another_version(&[
-("no version", "GET /a"),
-("HTTP/0.9", "GET /a HTTP/0.9"),
-("HTTP/2.0", "GET /a HTTP/2.0"),
-("HTTP/1.10", "GET /a HTTP/1.10"),
-("HTTP/11", "GET /a HTTP/11"),
-("HTTP/1", "GET /a HTTP/1"),
-("HTTP/1,1", "GET /a HTTP/1,1"),
-]),
-vec![
-row(
-            "what begins like the preface of HTTP/2",
-            "PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n",
-            &[400, 505],
-        ),
-row(
-            "TLS",
-            b"\x16\x03\x01\x00\xa5\x01\x00\x00\xa1\x03\x03\r\n\r\n",
-            BAD,
-        ),
-row("many empty lines", "\r\n".repeat(100), BAD),
-row(
-            "CONNECT",
-            "CONNECT example.com:443 HTTP/1.1\r\nHost: example.com:443\r\n\r\n",
-            &[400, 403, 405, 501],
-        ),
-],
-]);
+    check(&[
+        bad(&[
+            ("a fragment", "GET /a#b HTTP/1.1"),
+            ("a space in the target", "GET /a b HTTP/1.1"),
+            ("a tab in the target", "GET /a\tb HTTP/1.1"),
+            ("a control byte in the target", "GET /a\x01b HTTP/1.1"),
+            ("NUL in the target", "GET /a\0b HTTP/1.1"),
+            ("DEL in the target", "GET /a\x7fb HTTP/1.1"),
+            ("a bare CR in the target", "GET /a\rb HTTP/1.1"),
+            ("a quote in the target", "GET /a\"b HTTP/1.1"),
+            ("angle brackets in the target", "GET /<a> HTTP/1.1"),
+            ("a backslash in the target", "GET /a\\b HTTP/1.1"),
+            ("a caret in the path", "GET /a^b HTTP/1.1"),
+            ("a backquote in the path", "GET /a`b HTTP/1.1"),
+            ("braces in the path", "GET /{a} HTTP/1.1"),
+            ("a bar in the path", "GET /a|b HTTP/1.1"),
+            ("a bar in the path before a query", "GET /a|b?c HTTP/1.1"),
+            ("a quote in the query", "GET /a?\"b HTTP/1.1"),
+            ("angle brackets in the query", "GET /a?<b> HTTP/1.1"),
+            ("a letter beyond ASCII", "GET /\u{e4} HTTP/1.1"),
+            ("one in the query", "GET /a?\u{e4} HTTP/1.1"),
+            ("no slash", "GET a HTTP/1.1"),
+            ("a backslash", "GET \\a HTTP/1.1"),
+            ("no target", "GET HTTP/1.1"),
+            ("an empty target", "GET  HTTP/1.1"),
+            ("a star for GET", "GET * HTTP/1.1"),
+            ("another scheme", "GET ftp://example.com/a HTTP/1.1"),
+            ("absolute-form without a host", "GET http:///a HTTP/1.1"),
+            (
+                "absolute-form with user information",
+                "GET http://u@example.com/a HTTP/1.1",
+            ),
+            (
+                "absolute-form with a fragment",
+                "GET http://example.com/a#b HTTP/1.1",
+            ),
+            ("two spaces after the method", "GET  /a HTTP/1.1"),
+            ("two spaces after the target", "GET /a  HTTP/1.1"),
+            ("a space at the end", "GET /a HTTP/1.1 "),
+            ("a space in front", " GET /a HTTP/1.1"),
+            ("tabs for spaces", "GET\t/a\tHTTP/1.1"),
+            ("a bad method", "G(T /a HTTP/1.1"),
+            ("no method", "/a HTTP/1.1"),
+            ("lower case version", "GET /a http/1.1"),
+        ]),
+        bad_or_another_version(&[
+            ("no version", "GET /a"),
+            ("HTTP/0.9", "GET /a HTTP/0.9"),
+            ("HTTP/2.0", "GET /a HTTP/2.0"),
+            ("HTTP/1.10", "GET /a HTTP/1.10"),
+            ("HTTP/11", "GET /a HTTP/11"),
+            ("HTTP/1", "GET /a HTTP/1"),
+            ("HTTP/1,1", "GET /a HTTP/1,1"),
+        ]),
+        vec![
+            row(
+                "what begins like the preface of HTTP/2",
+                "PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n",
+                &[400, 505],
+            ),
+            row(
+                "TLS",
+                b"\x16\x03\x01\x00\xa5\x01\x00\x00\xa1\x03\x03\r\n\r\n",
+                BAD,
+            ),
+            row("many empty lines", "\r\n".repeat(100), BAD),
+            row(
+                "CONNECT",
+                "CONNECT example.com:443 HTTP/1.1\r\nHost: example.com:443\r\n\r\n",
+                &[400, 403, 405, 501],
+            ),
+        ],
+    ]);
 }
 
 #[test]
@@ -307,34 +330,33 @@ fn sizes() {
     let long = |n: usize| "x".repeat(n);
     let fields = "X-A: 1\r\n".repeat(500);
     check(&[vec![
-row(
+        row(
             "a long target",
             line(&format!("GET /{} HTTP/1.1", long(10_000))),
             &[414],
         ),
-row(
+        row(
             "a very long target",
             line(&format!("GET /{} HTTP/1.1", long(200_000))),
             &[414, 431],
         ),
-row(
+        row(
             "a long field",
             get(&format!("X-A: {}", long(40_000))),
             &[431],
         ),
-row("a long name", get(&format!("{}: 1", long(40_000))), &[431]),
-row(
+        row("a long name", get(&format!("{}: 1", long(40_000))), &[431]),
+        row(
             "many fields",
             format!("GET /a HTTP/1.1\r\n{HOST}{fields}\r\n"),
             &[431],
         ),
-row(
+        row(
             "a long method",
             line(&format!("{} /a HTTP/1.1", long(40_000))),
             &[400, 414, 431, 501],
         ),
-],
-]);
+    ]]);
 }
 
 #[test]

@@ -11,7 +11,10 @@ use std::thread;
 
 use rustls::{ClientConfig, HandshakeKind, ProtocolVersion};
 
-use crate::support::{CertificateFile, Client, Gate, Origin, Proxy, Reply, config_file, eventually, request, trusting, Signal, Folder, free_port, is_installed};
+use crate::support::{
+    CertificateFile, Client, Folder, Gate, Origin, Proxy, Reply, Signal, config_file, eventually,
+    free_port, is_installed, request, trusting,
+};
 
 const FRESH: &str = "Cache-Control: max-age=1000";
 const HOST: &str = "example.com";

@@ -12,7 +12,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 
-use crate::support::{CertificateFile, Proxy, request, listen};
+use crate::support::{CertificateFile, Proxy, listen, request};
 
 /// A server that speaks TLS, and says what it was sent.
 struct SecureOrigin {

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::support::{CertificateFile, Origin, Proxy, Reply, Folder, is_installed};
+use crate::support::{CertificateFile, Folder, Origin, Proxy, Reply, is_installed};
 
 /// What a scanner calls right, or has no opinion on.
 const HARMLESS: [&str; 2] = ["OK", "INFO"];

@@ -5,7 +5,9 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::support::{Events, Origin, Proxy, Reply, eventually, Folder, free_port, Signal, signal, is_installed};
+use crate::support::{
+    Events, Folder, Origin, Proxy, Reply, Signal, eventually, free_port, is_installed, signal,
+};
 
 /// A terminal of 80 columns and 24 lines, with a shell that runs this.
 struct Terminal {
@@ -86,9 +88,9 @@ fn check_restored(terminal: &Terminal, code: i32) {
 fn cached() -> Origin {
     let origin = Origin::start();
     for target in ["/", "/news"] {
-        origin.on(target).reply(
-            Reply::ok(&["Cache-Control: max-age=600"], "page"),
-        );
+        origin
+            .on(target)
+            .reply(Reply::ok(&["Cache-Control: max-age=600"], "page"));
     }
     origin
 }

@@ -10,8 +10,10 @@ use std::time::Duration;
 use rustls::HandshakeKind;
 use serde_json::Value;
 
-use crate::support::{CertificateFile, Client, Gate, Origin, PATIENCE, Proxy, Reply, Response, config_file, eventually, request, trusting, Signal, TierKind, TierServer, signal, Folder};
-
+use crate::support::{
+    CertificateFile, Client, Folder, Gate, Origin, PATIENCE, Proxy, Reply, Response, Signal,
+    TierKind, TierServer, config_file, eventually, request, signal, trusting,
+};
 
 const FRESH: &str = "Cache-Control: max-age=1000";
 

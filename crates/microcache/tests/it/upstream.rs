@@ -249,9 +249,10 @@ fn hot_refreshes_come_before_cold_ones() {
     let proxy = Proxy::start(&origin, &flags);
     for target in ["/cold", "/hot"] {
         let stale = Reply::ok(&["Cache-Control: max-age=10", "Age: 20"], "old");
-        origin.on(target).reply(stale).reply(
-            Reply::ok(&["Cache-Control: max-age=100"], "new"),
-        );
+        origin
+            .on(target)
+            .reply(stale)
+            .reply(Reply::ok(&["Cache-Control: max-age=100"], "new"));
         proxy.get(target).assert_is(200, "old");
     }
     let gate = Gate::default();
@@ -410,9 +411,10 @@ fn connections_are_used_again() {
 fn a_connection_the_origin_wants_closed_is_not_used_again() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &["--threads", "1"]);
-    origin.on("/").reply(
-        Reply::ok(&["Cache-Control: no-store", "Connection: close"], "x"),
-    );
+    origin.on("/").reply(Reply::ok(
+        &["Cache-Control: no-store", "Connection: close"],
+        "x",
+    ));
     for expected in 1..=3 {
         proxy.get("/").assert_is(200, "x");
         assert_eq!(origin.connections(), expected);
@@ -433,10 +435,9 @@ fn a_connection_that_died_while_idle_is_replaced() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &["--threads", "1"]);
     // No `Connection: close`: the proxy keeps a connection that is already gone.
-    origin.on("/").reply(
-        Reply::ok(&["Cache-Control: no-store"], "x")
-            .close(),
-    );
+    origin
+        .on("/")
+        .reply(Reply::ok(&["Cache-Control: no-store"], "x").close());
     for _ in 0..10 {
         proxy.get("/").assert_is(200, "x");
     }

@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::{Arc, Mutex};
 
 use crate::operators::Operator;
-use crate::support::{Client, Events, Gate, Origin, Proxy, Reply, config_file, eventually, Signal};
+use crate::support::{Client, Events, Gate, Origin, Proxy, Reply, Signal, config_file, eventually};
 
 const WATCH: &str = "/.well-known/microcache/watch?url=";
 const STREAM: &str = "Accept: text/event-stream";
@@ -339,9 +339,9 @@ fn content_is_told_with_the_event_to_whom_it_is_wanted_by() {
         "Vary: Accept-Encoding",
         "Cache-Control: max-age=1000",
     ];
-    origin.on("/coded").reply(
-        Reply::ok(&coded, gzip.finish().expect("memory")),
-    );
+    origin
+        .on("/coded")
+        .reply(Reply::ok(&coded, gzip.finish().expect("memory")));
     let _long = Page::on(&origin, "/long", html, &"x".repeat(65_537));
     let _personal = Page::on(&origin, "/personal", "Cache-Control: private", "secret");
     let (proxy, admin) = Proxy::operated(&origin, &["--watch", "refresh"]);

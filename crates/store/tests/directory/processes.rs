@@ -214,7 +214,9 @@ async fn the_claim_of_a_process_that_is_killed_is_free_at_once() {
     let place = Place::new();
     let tier = place.open();
     let mut child = start("claim", &place);
-    child.ready("its claim", |output| output.contains("claimed").then_some(()));
+    child.ready("its claim", |output| {
+        output.contains("claimed").then_some(())
+    });
     assert!(matches!(
         tier.get_or_claim(id(1), HOLD).await,
         Ok(GetOutcome::Missing(Claim::HeldElsewhere))

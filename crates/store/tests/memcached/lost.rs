@@ -29,7 +29,10 @@ async fn a_killed_server_costs_its_keys_and_returns() {
         }
     }
     assert!(hits >= KEYS / 2, "{hits} of {KEYS}");
-    eventually_async("the server is missed", async || pool.stats().degraded.len() == 1).await;
+    eventually_async("the server is missed", async || {
+        pool.stats().degraded.len() == 1
+    })
+    .await;
     let line = &pool.stats().degraded[0];
     assert!(
         line.starts_with(&format!("127.0.0.1:{}: ", nodes[2].port())),
@@ -43,7 +46,10 @@ async fn a_killed_server_costs_its_keys_and_returns() {
         assert!(found(pool.get(id(number)).await).is_some());
     }
     nodes[2].restart();
-    eventually_async("the server is back", async || pool.stats().degraded.is_empty()).await;
+    eventually_async("the server is back", async || {
+        pool.stats().degraded.is_empty()
+    })
+    .await;
     let mut hits = 0;
     for number in 0..KEYS {
         hits += usize::from(found(pool.get(id(number)).await).is_some());
@@ -63,7 +69,10 @@ async fn keys_of_a_lost_server_can_stay_misses() {
     };
     let pool = Pool::new(&nodes, settings);
     nodes[0].kill();
-    eventually_async("the server is missed", async || pool.stats().degraded.len() == 1).await;
+    eventually_async("the server is missed", async || {
+        pool.stats().degraded.len() == 1
+    })
+    .await;
     let mut down = 0;
     for number in 0..100 {
         match pool.put(id(number), entry(b"h", b"b"), LONG, None).await {
@@ -96,7 +105,10 @@ async fn a_server_that_hangs_is_left_out_after_its_deadline() {
     assert!(late >= 1);
     assert_eq!(pool.stats().degraded.len(), 1);
     node.thaw();
-    eventually_async("the server is back", async || pool.stats().degraded.is_empty()).await;
+    eventually_async("the server is back", async || {
+        pool.stats().degraded.is_empty()
+    })
+    .await;
     assert!(
         found(pool.get(id(1)).await).is_some(),
         "it had not forgotten"
@@ -118,7 +130,10 @@ async fn a_claim_that_was_given_too_late_is_not_waited_for() {
     assert!(pool.get_or_claim(id(1), HOLD).await.is_err());
     assert!(pool.claim(id(2), HOLD).await.is_err());
     node.thaw();
-    eventually_async("the server is back", async || pool.stats().degraded.is_empty()).await;
+    eventually_async("the server is back", async || {
+        pool.stats().degraded.is_empty()
+    })
+    .await;
     let got = pool.get_or_claim(id(1), HOLD).await;
     assert!(
         matches!(got, Ok(GetOutcome::Missing(Claim::Granted(_)))),
@@ -156,7 +171,10 @@ async fn a_claim_on_a_server_that_was_lost_meanwhile_is_given_back() {
         "it is another server's now"
     );
     giver.resume();
-    eventually_async("the server is back", async || pool.stats().degraded.is_empty()).await;
+    eventually_async("the server is back", async || {
+        pool.stats().degraded.is_empty()
+    })
+    .await;
     mine(pool.get_or_claim(claimed, HOLD).await);
 }
 
@@ -175,7 +193,10 @@ async fn a_removal_that_a_server_missed_comes_before_everything_else() {
     }
     assert!(!pool.stats().degraded.is_empty(), "it owes a confirmation");
     nodes[0].thaw();
-    eventually_async("the server is back", async || pool.stats().degraded.is_empty()).await;
+    eventually_async("the server is back", async || {
+        pool.stats().degraded.is_empty()
+    })
+    .await;
     for number in 0..20 {
         assert!(
             is_missing(&pool.get(id(number)).await),
@@ -216,7 +237,10 @@ async fn a_server_that_missed_too_much_has_to_be_restarted() {
     // Uptime starts at two seconds, and only a start that is certainly later than the last removal counts.
     tokio::time::sleep(Duration::from_secs(4)).await;
     node.restart();
-    eventually_async("the server is back", async || pool.stats().degraded.is_empty()).await;
+    eventually_async("the server is back", async || {
+        pool.stats().degraded.is_empty()
+    })
+    .await;
     assert!(is_missing(&pool.get(id(1)).await));
 }
 
@@ -225,9 +249,15 @@ async fn a_server_that_is_not_there_at_the_start_is_awaited() {
     let mut node = TierServer::memcached();
     node.kill();
     let pool = Pool::new([&node], quick());
-    eventually_async("the server is missed", async || pool.stats().degraded.len() == 1).await;
+    eventually_async("the server is missed", async || {
+        pool.stats().degraded.len() == 1
+    })
+    .await;
     assert_eq!(pool.get(id(1)).await.err(), Some(TierError::Down));
     node.restart();
-    eventually_async("the server is there", async || pool.stats().degraded.is_empty()).await;
+    eventually_async("the server is there", async || {
+        pool.stats().degraded.is_empty()
+    })
+    .await;
     mine(pool.get_or_claim(id(1), HOLD).await);
 }

@@ -89,7 +89,10 @@ async fn a_body_in_a_file_is_kept_too() {
 /// A server with a smaller item limit rejects the record and stays in service.
 #[tokio::test]
 async fn what_a_server_finds_too_large_is_refused() {
-    let node = TierServer::start_with(TierKind::Memcached, &["-I", "64k", "-o", "slab_chunk_max=32768"]);
+    let node = TierServer::start_with(
+        TierKind::Memcached,
+        &["-I", "64k", "-o", "slab_chunk_max=32768"],
+    );
     let pool = Pool::new([&node], patient());
     for length in [100_000, 3_000_000] {
         let stored = pool

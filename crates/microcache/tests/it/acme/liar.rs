@@ -4,7 +4,6 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use rustls::crypto::aws_lc_rs;
@@ -13,7 +12,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use super::{HOST, OTHER, site, start};
-use crate::support::{CertificateFile, eventually, Signal, Folder, listen};
+use crate::support::{CertificateFile, Folder, Signal, eventually, listen};
 
 /// What it says instead of the truth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

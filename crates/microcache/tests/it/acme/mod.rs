@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use rustls::ClientConfig;
 
-use crate::support::{Client, Origin, Proxy, Reply, config_file, eventually, Signal, Folder};
+use crate::support::{Client, Folder, Origin, Proxy, Reply, Signal, config_file, eventually};
 use pebble::{Pebble, Settings};
 
 const HOST: &str = "shop.example";

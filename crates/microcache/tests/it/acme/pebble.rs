@@ -12,7 +12,9 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 
-use crate::support::{CertificateFile, Client, config_file, left_out, trusting, free_port, Process};
+use crate::support::{
+    CertificateFile, Client, Process, config_file, free_port, left_out, trusting,
+};
 
 /// What the authority is like.
 #[derive(Default)]
@@ -45,8 +47,8 @@ impl Pebble {
         let program = |variable: &str, usual: &str| {
             std::env::var(variable).unwrap_or_else(|_| usual.to_owned())
         };
-        let [listens, management, http, tls, dns, names, nobody] = [(); 7]
-            .map(|()| SocketAddr::from(([127, 0, 0, 1], free_port())));
+        let [listens, management, http, tls, dns, names, nobody] =
+            [(); 7].map(|()| SocketAddr::from(([127, 0, 0, 1], free_port())));
         let dns_address = dns.to_string();
         let names_address = names.to_string();
         let lead_to = settings.names_lead_to.unwrap_or("127.0.0.1");

@@ -9,9 +9,9 @@ use crate::support::{Origin, Proxy, Reply};
 #[test]
 fn the_command_says_it_in_words_or_as_json_and_ends_by_the_verdict() {
     let origin = Origin::start();
-    origin.on("/page").reply(
-        Reply::ok(&["Cache-Control: max-age=600"], "page"),
-    );
+    origin
+        .on("/page")
+        .reply(Reply::ok(&["Cache-Control: max-age=600"], "page"));
     origin
         .on("/mine")
         .reply(Reply::new(200).with("Cache-Control: private").body("mine"));

@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 
 use super::{explain, parameter};
 use crate::operators::Operator;
-use crate::support::{Client, Gate, Origin, Proxy, Reply, config_file, eventually, request, Folder};
+use crate::support::{
+    Client, Folder, Gate, Origin, Proxy, Reply, config_file, eventually, request,
+};
 
 /// The steps of an answer, as text.
 fn steps(told: &Value) -> String {
@@ -21,15 +23,16 @@ fn with_config(origin: &Origin, config: &str) -> (Proxy, SocketAddr) {
 #[test]
 fn it_is_said_on_whose_word_for_how_long_and_for_whom_a_response_is_stored() {
     let origin = Origin::start();
-    origin.on("/page?b=1").reply(
-        Reply::ok(&[
-                "Cache-Control: s-maxage=600, max-age=5",
-                "Vary: Accept-Language",
-                "Cache-Tag: news, front",
-                "Cache-Groups: \"all\"",
-                "ETag: \"x\"",
-            ], "page"),
-    );
+    origin.on("/page?b=1").reply(Reply::ok(
+        &[
+            "Cache-Control: s-maxage=600, max-age=5",
+            "Vary: Accept-Language",
+            "Cache-Tag: news, front",
+            "Cache-Groups: \"all\"",
+            "ETag: \"x\"",
+        ],
+        "page",
+    ));
     let key = "key = { query = { ignore = [\"utm_*\"] }, headers = [\"X-Country\"] }";
     let (proxy, admin) = with_config(&origin, key);
     let target = "/page?b=1&utm_source=mail";
@@ -88,13 +91,14 @@ fn it_is_said_on_whose_word_for_how_long_and_for_whom_a_response_is_stored() {
 #[test]
 fn no_secret_is_repeated() {
     let origin = Origin::start();
-    origin.on("/").reply(
-        Reply::ok(&[
-                "Cache-Control: public, max-age=600",
-                "Set-Cookie: answer=s3cret",
-                "Vary: Cookie, Authorization, X-Api-Key",
-            ], "page"),
-    );
+    origin.on("/").reply(Reply::ok(
+        &[
+            "Cache-Control: public, max-age=600",
+            "Set-Cookie: answer=s3cret",
+            "Vary: Cookie, Authorization, X-Api-Key",
+        ],
+        "page",
+    ));
     let rules =
         "set_cookie = \"store\"\nkey = { cookies = [\"lang\"], headers = [\"Authorization\"] }";
     let (proxy, admin) = with_config(&origin, rules);
@@ -216,9 +220,9 @@ fn an_origin_that_fails_is_told_of_with_the_copy_that_stands_in() {
 #[test]
 fn what_lies_on_disk_is_said_to_lie_there() {
     let origin = Origin::start();
-    origin.on("/").reply(
-        Reply::ok(&["Cache-Control: max-age=600"], "page"),
-    );
+    origin
+        .on("/")
+        .reply(Reply::ok(&["Cache-Control: max-age=600"], "page"));
     let folder = Folder::absent();
     let disk = format!("{},10MiB", folder.as_str());
     let (mut proxy, _) = Proxy::operated(&origin, &["--disk", &disk]);
@@ -250,9 +254,10 @@ fn what_lies_on_disk_is_said_to_lie_there() {
 #[test]
 fn what_a_purge_has_taken_away_is_not_said_to_be_there() {
     let origin = Origin::start();
-    origin.on("/").reply(
-        Reply::ok(&["Cache-Control: max-age=600", "Cache-Tag: a"], "page"),
-    );
+    origin.on("/").reply(Reply::ok(
+        &["Cache-Control: max-age=600", "Cache-Tag: a"],
+        "page",
+    ));
     let (proxy, admin) = Proxy::operated(&origin, &[]);
     proxy.get("/");
     let operator = Operator::at(admin);

@@ -150,9 +150,7 @@ fn what_does_not_go_by_is_not_tried_again() {
 #[test]
 fn what_was_believed_without_a_certificate_is_given_to_nobody_else() {
     let origin = Origin::start();
-    let page = |body| {
-        Reply::ok(&["Cache-Control: max-age=600"], body)
-    };
+    let page = |body| Reply::ok(&["Cache-Control: max-age=600"], body);
     origin
         .on("/page")
         .reply(page("of anybody"))

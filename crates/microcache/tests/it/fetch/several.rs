@@ -6,7 +6,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::place::{Place, told};
-use crate::support::{Gate, Origin, Reply, eventually, Signal, signal};
+use crate::support::{Gate, Origin, Reply, Signal, eventually, signal};
 
 /// All at once; the server's answer waits until it has been asked.
 fn ask_for_the_same(count: usize) {

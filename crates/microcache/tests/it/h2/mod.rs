@@ -10,7 +10,9 @@ use crate::support::http2::{
     self, CONTINUATION, DATA, END_HEADERS, END_STREAM, GO_AWAY, HEADERS, Http2, PING, RESET,
     SETTINGS, WINDOW_UPDATE, frame,
 };
-use crate::support::{CertificateFile, Client, Gate, Origin, Proxy, Reply, eventually, request, trusting, Folder};
+use crate::support::{
+    CertificateFile, Client, Folder, Gate, Origin, Proxy, Reply, eventually, request, trusting,
+};
 
 const FRESH: &str = "Cache-Control: max-age=1000";
 /// RFC 9113 §7.
@@ -567,10 +569,7 @@ fn a_server_that_stops_says_so_and_finishes_what_it_began() {
     let origin = Origin::start();
     let mut proxy = Proxy::start(&origin, &["--threads", "1"]);
     let gate = Gate::default();
-    let slow = |gate| {
-        Reply::ok(&["Cache-Control: no-store"], "page")
-            .after(gate)
-    };
+    let slow = |gate| Reply::ok(&["Cache-Control: no-store"], "page").after(gate);
     origin.on("/").reply(slow(&gate));
     origin
         .on("/now")

@@ -250,9 +250,9 @@ fn the_published_cases_of_the_reference_hub_are_played_by_a_browser() {
         json!(PUBLISHED_TOKEN),
         json!(cases)
     );
-    hub.origin.on("/").answer(move |_| {
-        Reply::ok(&["Content-Type: text/html; charset=utf-8"], script.clone())
-    });
+    hub.origin
+        .on("/")
+        .answer(move |_| Reply::ok(&["Content-Type: text/html; charset=utf-8"], script.clone()));
     let url = format!("http://{}/", hub.proxy.address());
     let Some(_browser) = Browser::open(&url, &[], "the published cases of Mercure's reference hub")
     else {

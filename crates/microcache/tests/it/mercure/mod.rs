@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::log_access::{end, lines};
 use crate::operators::Operator;
 use crate::support::http2::{self, DATA, END_STREAM, HEADERS, Http2};
-use crate::support::{Events, Origin, Proxy, Response, eventually, request, Signal, Folder};
+use crate::support::{Events, Folder, Origin, Proxy, Response, Signal, eventually, request};
 
 /// What the reference hub's own cases sign their token with.
 const SECRET: &str = "!ChangeThisMercureHubJWTSecretKey!";

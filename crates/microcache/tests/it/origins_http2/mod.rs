@@ -8,7 +8,10 @@ use std::process::{Command, Stdio};
 use std::thread;
 
 use self::server::Server;
-use crate::support::{CertificateFile, Origin, Proxy, Reply, eventually, left_out, request, Folder, free_port, Process};
+use crate::support::{
+    CertificateFile, Folder, Origin, Process, Proxy, Reply, eventually, free_port, left_out,
+    request,
+};
 
 const HTTP2: &str = "--origin-http2";
 

@@ -3,7 +3,7 @@
 use super::relay::Relay;
 use super::{Nodes, key, put, told, until_is};
 use crate::push::{Live, tag};
-use crate::support::{Events, eventually, Signal};
+use crate::support::{Events, Signal, eventually};
 
 const WATCH: &str = "/.well-known/microcache/watch?url=/live/*";
 

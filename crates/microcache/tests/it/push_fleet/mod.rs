@@ -10,7 +10,7 @@ mod together;
 use std::net::SocketAddr;
 
 use crate::push::{Kept, Live};
-use crate::support::{Events, Origin, Proxy, eventually, TierKind, TierServer};
+use crate::support::{Events, Origin, Proxy, TierKind, TierServer, eventually};
 
 /// Several nodes, and what they have in common.
 struct Nodes {

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::{Nodes, lasting};
 use crate::push::SECRET;
-use crate::support::{eventually, Signal};
+use crate::support::{Signal, eventually};
 
 const NODES: u64 = 4;
 const DOCUMENTS: u64 = 6;
@@ -273,13 +273,7 @@ impl World {
 }
 
 /// Has nodes and Redis stand still, and killed and started again.
-fn disturb(
-    nodes: &mut Nodes,
-    world: &World,
-    mut dice: Dice,
-    rounds: u64,
-    flags: &[&str],
-) {
+fn disturb(nodes: &mut Nodes, world: &World, mut dice: Dice, rounds: u64, flags: &[&str]) {
     let pause = |dice: &mut Dice, from: u64, to: u64| {
         thread::sleep(Duration::from_millis(from + dice.below(to - from)));
     };

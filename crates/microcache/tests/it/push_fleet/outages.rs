@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::relay::Relay;
 use super::{Nodes, put, told, until_is};
 use crate::push::Live;
-use crate::support::{Client, Proxy, eventually, TierKind, TierServer, free_port};
+use crate::support::{Client, Proxy, TierKind, TierServer, eventually, free_port};
 
 fn metric(admin: std::net::SocketAddr, name: &str) -> String {
     let mut client = Client::connect(admin);

@@ -4,7 +4,7 @@ use std::thread;
 
 use super::{Nodes, key, put, told, until_is};
 use crate::push::tag;
-use crate::support::{Origin, Proxy, eventually, TierKind, TierServer, free_port};
+use crate::support::{Origin, Proxy, TierKind, TierServer, eventually, free_port};
 
 const WATCH: &str = "/.well-known/microcache/watch?url=/live/*";
 

@@ -158,16 +158,17 @@ fn request_fields_pass_in_their_order_and_case() {
 fn response_fields_pass_in_their_order_and_case_on_hits_too() {
     let origin = Origin::start();
     let proxy = exact(&origin);
-    origin.on("/").reply(
-        Reply::ok(&[
-                "x-B: 2",
-                "X-a: 1",
-                "Cache-Control: max-age=100",
-                "X-b: 3",
-                "x-EMPTY:",
-                "ETag: \"a\"",
-            ], "x"),
-    );
+    origin.on("/").reply(Reply::ok(
+        &[
+            "x-B: 2",
+            "X-a: 1",
+            "Cache-Control: max-age=100",
+            "X-b: 3",
+            "x-EMPTY:",
+            "ETag: \"a\"",
+        ],
+        "x",
+    ));
     for response in [proxy.get("/"), proxy.get("/")] {
         let ours = [
             "date",

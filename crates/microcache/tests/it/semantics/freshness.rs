@@ -424,9 +424,9 @@ fn targeted_fields() {
 fn targeted_fields_are_forwarded_untouched() {
     let origin = Origin::start();
     let proxy = exact(&origin);
-    origin.on("/").reply(
-        Reply::ok(&["CDN-Cache-Control: max-age=300"], "x"),
-    );
+    origin
+        .on("/")
+        .reply(Reply::ok(&["CDN-Cache-Control: max-age=300"], "x"));
     for response in [proxy.get("/"), proxy.get("/")] {
         assert_eq!(
             response.field("cdn-cache-control"),
@@ -487,12 +487,12 @@ fn a_hit_says_its_age() {
 fn what_comes_from_an_older_cache_keeps_its_age() {
     let origin = Origin::start();
     let proxy = exact(&origin);
-    origin.on("/kept").reply(
-        Reply::ok(&["Cache-Control: max-age=100", "Age: 40"], "x"),
-    );
-    origin.on("/passed").reply(
-        Reply::ok(&["Cache-Control: private", "Age: 40"], "x"),
-    );
+    origin
+        .on("/kept")
+        .reply(Reply::ok(&["Cache-Control: max-age=100", "Age: 40"], "x"));
+    origin
+        .on("/passed")
+        .reply(Reply::ok(&["Cache-Control: private", "Age: 40"], "x"));
     for target in ["/kept", "/passed"] {
         let first = proxy.get(target);
         let ages = first.head.all("age");
@@ -509,9 +509,10 @@ fn a_confirmed_response_is_young_again() {
     let proxy = exact(&origin);
     origin
         .on("/")
-        .reply(
-            Reply::ok(&["Cache-Control: max-age=10", "Age: 50", "ETag: \"a\""], "x"),
-        )
+        .reply(Reply::ok(
+            &["Cache-Control: max-age=10", "Age: 50", "ETag: \"a\""],
+            "x",
+        ))
         .reply(Reply::new(304).with_all(&["Cache-Control: max-age=100", "ETag: \"a\""]));
     proxy.get("/");
     for response in [proxy.get("/"), proxy.get("/")] {

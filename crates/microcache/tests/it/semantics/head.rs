@@ -10,9 +10,9 @@ const EXPIRED: &str = "Cache-Control: max-age=0";
 fn head_is_answered_from_a_stored_get() {
     let origin = Origin::start();
     let proxy = exact(&origin);
-    origin.on("/").reply(
-        Reply::ok(&[FRESH, "X-Field: 1"], "hello"),
-    );
+    origin
+        .on("/")
+        .reply(Reply::ok(&[FRESH, "X-Field: 1"], "hello"));
     proxy.get("/");
     let mut client = proxy.connect();
     client.send("HEAD / HTTP/1.1\r\nHost: example.com\r\n\r\n");
@@ -87,9 +87,9 @@ fn answers_without_a_body_leave_the_connection_in_step() {
 fn a_conditional_head_gets_a_304() {
     let origin = Origin::start();
     let proxy = exact(&origin);
-    origin.on("/").reply(
-        Reply::ok(&[FRESH, "ETag: \"a\""], "hello"),
-    );
+    origin
+        .on("/")
+        .reply(Reply::ok(&[FRESH, "ETag: \"a\""], "hello"));
     proxy.get("/");
     assert_eq!(
         proxy.send("HEAD", "/", &["If-None-Match: \"a\""]).status,

@@ -211,9 +211,9 @@ fn head_and_errors_have_no_ranges() {
 fn a_fill_asks_for_the_whole_and_answers_the_part() {
     let origin = Origin::start();
     let proxy = exact(&origin);
-    origin.on("/").reply(
-        Reply::ok(&["Cache-Control: max-age=100"], BODY),
-    );
+    origin
+        .on("/")
+        .reply(Reply::ok(&["Cache-Control: max-age=100"], BODY));
     let first = proxy.get_with("/", &["Range: bytes=2-3", "If-Range: \"a\""]);
     assert!(matches!(first.status, 200 | 206), "{first:?}");
     let asked = &origin.seen("/")[0];
@@ -254,9 +254,9 @@ fn a_range_of_a_body_of_unknown_length_gets_the_whole() {
 fn a_range_beyond_the_end_on_a_miss_still_fills() {
     let origin = Origin::start();
     let proxy = exact(&origin);
-    origin.on("/").reply(
-        Reply::ok(&["Cache-Control: max-age=100"], BODY),
-    );
+    origin
+        .on("/")
+        .reply(Reply::ok(&["Cache-Control: max-age=100"], BODY));
     assert_eq!(proxy.get_with("/", &["Range: bytes=10-"]).status, 416);
     proxy.get("/").assert_is(200, BODY);
     assert_eq!(origin.count("/"), 1);
@@ -266,9 +266,9 @@ fn a_range_beyond_the_end_on_a_miss_still_fills() {
 fn a_range_on_a_miss_is_a_206() {
     let origin = Origin::start();
     let proxy = exact(&origin);
-    origin.on("/").reply(
-        Reply::ok(&["Cache-Control: max-age=100"], BODY),
-    );
+    origin
+        .on("/")
+        .reply(Reply::ok(&["Cache-Control: max-age=100"], BODY));
     let first = proxy.get_with("/", &["Range: bytes=2-3"]);
     first.assert_is(206, "23");
     assert_eq!(first.field("content-range"), Some("bytes 2-3/10"));

@@ -124,9 +124,9 @@ fn nonsense_is_ignored() {
 fn immutable_withstands_a_reload() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &EXACT);
-    origin.on("/").reply(
-        Reply::ok(&["Cache-Control: immutable, max-age=100"], "x"),
-    );
+    origin
+        .on("/")
+        .reply(Reply::ok(&["Cache-Control: immutable, max-age=100"], "x"));
     proxy.get("/");
     proxy
         .get_with("/", &["Cache-Control: no-cache"])

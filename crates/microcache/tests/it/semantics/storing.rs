@@ -315,9 +315,9 @@ fn every_byte_of_the_url_counts() {
         "/a?b&c", "/a?c&b", "//a", "/a.css", "/a/x.css",
     ];
     for target in targets {
-        origin.on(target).reply(
-            Reply::ok(&["Cache-Control: max-age=100"], target),
-        );
+        origin
+            .on(target)
+            .reply(Reply::ok(&["Cache-Control: max-age=100"], target));
     }
     for target in targets {
         let first = proxy.get(target);

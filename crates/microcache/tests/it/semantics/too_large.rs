@@ -110,7 +110,10 @@ fn it_is_remembered_for_those_who_would_get_it() {
     let proxy = proxy(&origin);
     origin.on("/").answer(|seen| {
         let large = seen.field("accept-language") == Some("de");
-        Reply::ok(&[FRESH, "Vary: Accept-Language"], if large { BODY } else { "small" })
+        Reply::ok(
+            &[FRESH, "Vary: Accept-Language"],
+            if large { BODY } else { "small" },
+        )
     });
     proxy
         .get_with("/", &["Accept-Language: de"])

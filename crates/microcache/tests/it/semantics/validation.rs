@@ -14,13 +14,14 @@ fn both_validators_are_sent() {
     let modified = http_date(-1000);
     origin
         .on("/")
-        .reply(
-            Reply::ok(&[
-                    EXPIRED,
-                    "ETag: W/\"a\"",
-                    &format!("Last-Modified: {modified}"),
-                ], "hello"),
-        )
+        .reply(Reply::ok(
+            &[
+                EXPIRED,
+                "ETag: W/\"a\"",
+                &format!("Last-Modified: {modified}"),
+            ],
+            "hello",
+        ))
         .reply(Reply::new(304).with_all(&[FRESH, "ETag: W/\"a\""]));
     proxy.get("/").assert_is(200, "hello");
     let second = proxy.get("/");
@@ -120,13 +121,9 @@ fn a_304_about_something_else_is_not_believed() {
     let proxy = exact(&origin);
     origin
         .on("/")
-        .reply(
-            Reply::ok(&[EXPIRED, "ETag: \"a\""], "old"),
-        )
+        .reply(Reply::ok(&[EXPIRED, "ETag: \"a\""], "old"))
         .reply(Reply::new(304).with_all(&[FRESH, "ETag: \"b\""]))
-        .reply(
-            Reply::ok(&[FRESH, "ETag: \"b\""], "new"),
-        );
+        .reply(Reply::ok(&[FRESH, "ETag: \"b\""], "new"));
     proxy.get("/").assert_is(200, "old");
     let second = proxy.get("/");
     assert!(
@@ -144,12 +141,8 @@ fn a_200_replaces_what_was_stored() {
     let proxy = exact(&origin);
     origin
         .on("/")
-        .reply(
-            Reply::ok(&[EXPIRED, "ETag: \"a\"", "X-Old: 1"], "old"),
-        )
-        .reply(
-            Reply::ok(&[FRESH, "ETag: \"b\""], "new"),
-        );
+        .reply(Reply::ok(&[EXPIRED, "ETag: \"a\"", "X-Old: 1"], "old"))
+        .reply(Reply::ok(&[FRESH, "ETag: \"b\""], "new"));
     proxy.get("/").assert_is(200, "old");
     let second = proxy.get("/");
     second.assert_is(200, "new");
@@ -182,9 +175,7 @@ fn the_clients_own_condition_is_answered_after_revalidation() {
     let proxy = exact(&origin);
     origin
         .on("/")
-        .reply(
-            Reply::ok(&[EXPIRED, "ETag: \"a\""], "hello"),
-        )
+        .reply(Reply::ok(&[EXPIRED, "ETag: \"a\""], "hello"))
         .reply(Reply::new(304).with_all(&[EXPIRED, "ETag: \"a\""]));
     proxy.get("/");
     assert_eq!(proxy.get_with("/", &["If-None-Match: \"a\""]).status, 304);
@@ -205,9 +196,7 @@ fn a_304_that_forbids_storing_is_still_an_answer() {
     let proxy = exact(&origin);
     origin
         .on("/")
-        .reply(
-            Reply::ok(&[EXPIRED, "ETag: \"a\""], "hello"),
-        )
+        .reply(Reply::ok(&[EXPIRED, "ETag: \"a\""], "hello"))
         .reply(Reply::new(304).with_all(&["Cache-Control: no-store", "ETag: \"a\""]))
         .reply(Reply::new(200).body("later"));
     proxy.get("/");

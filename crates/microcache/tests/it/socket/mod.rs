@@ -12,7 +12,9 @@ use crate::support::http2::{self, DATA, END_HEADERS, HEADERS, Http2};
 use crate::support::websocket::{
     BINARY, CLOSE, FIN, PING, PONG, TEXT, UPGRADE, WebSocket, frame as ws_frame,
 };
-use crate::support::{Client, Origin, Proxy, Reply, eventually, left_out, request, Signal, has_python_module};
+use crate::support::{
+    Client, Origin, Proxy, Reply, Signal, eventually, has_python_module, left_out, request,
+};
 
 const WATCH: &str = "/.well-known/microcache/watch";
 

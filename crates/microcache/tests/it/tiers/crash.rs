@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use super::{lasting, tier_of, disk_in};
-use crate::support::{Client, Origin, Proxy, request, Folder, noise};
+use super::{disk_in, lasting, tier_of};
+use crate::support::{Client, Folder, Origin, Proxy, noise, request};
 
 const PAGES: usize = 80;
 const CLIENTS: usize = 4;

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::{assert_found, end, lasting, refused, tier_of, disk_in};
-use crate::support::{Origin, Proxy, Reply, eventually, Folder, noise};
+use super::{assert_found, disk_in, end, lasting, refused, tier_of};
+use crate::support::{Folder, Origin, Proxy, Reply, eventually, noise};
 
 #[test]
 fn a_restart_keeps_what_was_stored() {
@@ -57,7 +57,12 @@ fn what_is_too_old_is_confirmed_or_fetched_anew_after_a_restart() {
             _ => Reply::new(200).with_all(&fields).body("one"),
         }
     });
-    let flags = ["--disk", &disk_in(&folder), "--stale-while-revalidate", "0s"];
+    let flags = [
+        "--disk",
+        &disk_in(&folder),
+        "--stale-while-revalidate",
+        "0s",
+    ];
     let proxy = Proxy::start(&origin, &flags);
     proxy.get("/page").assert_is(200, "one");
     end(proxy);
@@ -77,7 +82,12 @@ fn what_is_too_old_is_served_after_a_restart_if_the_origin_fails() {
         .on("/page")
         .reply(page.body("one"))
         .reply(Reply::new(503).body("down"));
-    let flags = ["--disk", &disk_in(&folder), "--stale-while-revalidate", "0s"];
+    let flags = [
+        "--disk",
+        &disk_in(&folder),
+        "--stale-while-revalidate",
+        "0s",
+    ];
     let proxy = Proxy::start(&origin, &flags);
     proxy.get("/page").assert_is(200, "one");
     end(proxy);
@@ -122,7 +132,10 @@ fn every_variant_is_found_again() {
 }
 
 fn lasting_variant(language: &str) -> Reply {
-    Reply::ok(&["Cache-Control: max-age=1000", "Vary: User-Agent"], language)
+    Reply::ok(
+        &["Cache-Control: max-age=1000", "Vary: User-Agent"],
+        language,
+    )
 }
 
 /// Memory takes bodies of 64 KiB here.
@@ -285,11 +298,7 @@ fn a_directory_that_cannot_be_used_is_named() {
     let (origin, folder) = (Origin::start(), Folder::absent());
     fs::write(folder.path(), "a file").unwrap();
     let inside = folder.path().join("inside");
-    for path in [
-        folder.as_str(),
-        inside.to_str().unwrap(),
-        "/proc/none",
-    ] {
+    for path in [folder.as_str(), inside.to_str().unwrap(), "/proc/none"] {
         let (told, code) = refused(&origin, &["--disk", &format!("{path},1MiB")]);
         assert_eq!(code, Some(1));
         assert!(

@@ -2,7 +2,7 @@
 
 use super::servers::LOG_KEYS;
 use super::{assert_found, end, lasting};
-use crate::support::{Origin, Proxy, eventually, TierKind, TierServer, free_port};
+use crate::support::{Origin, Proxy, TierKind, TierServer, eventually, free_port};
 
 const SLOTS: usize = 16_384;
 const MASTERS: usize = 3;

@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::{PATIENT, disk_in, lasting};
-use crate::support::{Client, Gate, Origin, Proxy, Reply, eventually, Folder, TierKind, TierServer};
+use crate::support::{
+    Client, Folder, Gate, Origin, Proxy, Reply, TierKind, TierServer, eventually,
+};
 
 const CLIENTS: usize = 5;
 
@@ -71,7 +73,10 @@ fn variants_are_fetched_once_each() {
     for kind in TierKind::ALL {
         let (origin, server) = (Origin::start(), TierServer::start(kind));
         origin.on("/page").answer(|seen| {
-            Reply::ok(&["Cache-Control: max-age=1000", "Vary: User-Agent"], seen.field("user-agent").unwrap_or(""))
+            Reply::ok(
+                &["Cache-Control: max-age=1000", "Vary: User-Agent"],
+                seen.field("user-agent").unwrap_or(""),
+            )
         });
         let fleet = fleet(3, &origin, &server);
         for proxy in &fleet {
@@ -154,7 +159,10 @@ fn per_lifetime(kind: TierKind) {
     let times = Arc::clone(&asked);
     origin.on("/page").answer(move |_| {
         times.lock().unwrap().push(Instant::now());
-        Reply::ok(&["Cache-Control: max-age=1, stale-while-revalidate=1000"], "page")
+        Reply::ok(
+            &["Cache-Control: max-age=1, stale-while-revalidate=1000"],
+            "page",
+        )
     });
     let fleet = fleet(4, &origin, &server);
     let began = Instant::now();

@@ -7,8 +7,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::fleet_purge::{Node, body};
-use super::{end, disk_in};
-use crate::support::{Origin, Reply, eventually, Folder, TierKind, TierServer};
+use super::{disk_in, end};
+use crate::support::{Folder, Origin, Reply, TierKind, TierServer, eventually};
 
 /// The two copies of the log.
 const COPIES: [&str; 2] = ["mcl1", "mcl1b"];
@@ -23,7 +23,9 @@ struct Pool {
 
 impl Pool {
     fn start() -> Self {
-        let servers = (0..3).map(|_| TierServer::start(TierKind::Memcached)).collect();
+        let servers = (0..3)
+            .map(|_| TierServer::start(TierKind::Memcached))
+            .collect();
         Self { servers }
     }
 
@@ -51,7 +53,10 @@ fn counting(origin: &Origin) {
             let mut times = 0;
             origin.on(&format!("/{tag}/{page}")).answer(move |_| {
                 times += 1;
-                Reply::ok(&["Cache-Control: max-age=1000", &format!("Cache-Tag: {tag}")], times.to_string())
+                Reply::ok(
+                    &["Cache-Control: max-age=1000", &format!("Cache-Tag: {tag}")],
+                    times.to_string(),
+                )
             });
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{PATIENT, disk_in, end};
-use crate::support::{Client, Origin, Proxy, Reply, eventually, Folder, TierKind, TierServer};
+use crate::support::{Client, Folder, Origin, Proxy, Reply, TierKind, TierServer, eventually};
 
 pub(super) struct Node {
     pub(super) proxy: Proxy,
@@ -56,10 +56,13 @@ fn counting(origin: &Origin) {
         let mut times = 0;
         origin.on(target).answer(move |_| {
             times += 1;
-            Reply::ok(&[
+            Reply::ok(
+                &[
                     "Cache-Control: max-age=1000",
                     &format!("Cache-Tag: {}", &target[1..]),
-                ], times.to_string())
+                ],
+                times.to_string(),
+            )
         });
     }
 }
@@ -102,7 +105,10 @@ fn a_purge_of_one_variant_holds_on_all_and_leaves_the_others() {
         let mut times = 0;
         origin.on("/many").answer(move |_| {
             times += 1;
-            Reply::ok(&["Cache-Control: max-age=1000", "Vary: User-Agent"], times.to_string())
+            Reply::ok(
+                &["Cache-Control: max-age=1000", "Vary: User-Agent"],
+                times.to_string(),
+            )
         });
         let [flag, address] = server.flags();
         let nodes = [(); 2].map(|()| Node::start(&origin, &[&flag, &address]));
@@ -213,7 +219,11 @@ fn is_written(answer: &Value) -> bool {
 
 #[test]
 fn a_clock_of_redis_that_was_ahead_makes_nothing_immune_to_purges() {
-    let (origin, mut server, folder) = (Origin::start(), TierServer::start(TierKind::Redis), Folder::absent());
+    let (origin, mut server, folder) = (
+        Origin::start(),
+        TierServer::start(TierKind::Redis),
+        Folder::absent(),
+    );
     counting(&origin);
     let [flag, address] = server.flags();
     let shared = [&flag[..], &address];

@@ -1,7 +1,7 @@
 //! A copy that lies behind memory alone is there when the origin fails.
 
-use super::{end, disk_in};
-use crate::support::{Origin, Proxy, Reply, eventually, Folder, TierKind, TierServer};
+use super::{disk_in, end};
+use crate::support::{Folder, Origin, Proxy, Reply, TierKind, TierServer, eventually};
 
 /// Fields of a response that is stale when it comes, and may be used for a day if the origin fails.
 const OVERDUE: [&str; 3] = [

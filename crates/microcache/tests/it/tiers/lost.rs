@@ -2,7 +2,7 @@
 
 use super::servers::babbling;
 use super::{PATIENT, assert_found, end, lasting, refused, tier_of};
-use crate::support::{Origin, Proxy, eventually, TierKind, TierServer, noise};
+use crate::support::{Origin, Proxy, TierKind, TierServer, eventually, noise};
 
 fn pages(origin: &Origin, number: usize) {
     for page in 0..number {

@@ -18,7 +18,7 @@ mod servers;
 
 use std::process::Command;
 
-use crate::support::{Origin, Proxy, Reply, Response, Folder};
+use crate::support::{Folder, Origin, Proxy, Reply, Response};
 
 /// So long that no test depends on it, unless it says something else.
 const PATIENT: &[&str] = &["--memcached-timeout", "5s", "--redis-timeout", "5s"];

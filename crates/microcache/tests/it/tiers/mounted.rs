@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use super::lasting;
-use crate::support::{Origin, Proxy, Reply, eventually, left_out, Folder, noise};
+use crate::support::{Folder, Origin, Proxy, Reply, eventually, left_out, noise};
 
 /// Goes to memory, and to the disk in one piece.
 const SMALL: usize = 10_000;

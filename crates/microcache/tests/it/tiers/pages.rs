@@ -4,8 +4,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 
 use super::servers::LOG_ITEMS;
-use super::{assert_found, end, lasting, disk_in};
-use crate::support::{Origin, Proxy, Reply, eventually, Folder, TierKind, TierServer};
+use super::{assert_found, disk_in, end, lasting};
+use crate::support::{Folder, Origin, Proxy, Reply, TierKind, TierServer, eventually};
 
 const DETAIL: &str = "memcached-page";
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use super::lasting;
-use crate::support::{Gate, Origin, Proxy, Reply, TierKind, TierServer, noise, listen};
+use crate::support::{Gate, Origin, Proxy, Reply, TierKind, TierServer, listen, noise};
 
 /// A way to a server that breaks once: after a claim has been made, before its answer is through.
 struct Break {

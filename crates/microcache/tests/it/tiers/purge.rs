@@ -1,8 +1,8 @@
 //! What an unsafe request takes away stays away, wherever it lay.
 
 use super::servers::LOG_ITEMS;
-use super::{assert_found, end, lasting, disk_in};
-use crate::support::{Gate, Origin, Proxy, Reply, eventually, Folder, TierKind, TierServer};
+use super::{assert_found, disk_in, end, lasting};
+use crate::support::{Folder, Gate, Origin, Proxy, Reply, TierKind, TierServer, eventually};
 
 /// A page that a POST changes from `one` to `two`.
 fn changing(origin: &Origin) {
@@ -249,7 +249,10 @@ fn a_purge_by_another_process_keeps_the_fill_of_a_variant_out_of_the_tier() {
         origin.on("/page").answer(move |seen| {
             posted |= seen.method == "POST";
             let language = seen.field("user-agent").unwrap_or("").to_owned();
-            let reply = Reply::ok(&["Cache-Control: max-age=1000", "Vary: User-Agent"], format!("{language} {posted}"));
+            let reply = Reply::ok(
+                &["Cache-Control: max-age=1000", "Vary: User-Agent"],
+                format!("{language} {posted}"),
+            );
             match (&*language, posted) {
                 ("en", false) => reply.after(&held),
                 _ => reply,
