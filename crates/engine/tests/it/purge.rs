@@ -1,5 +1,6 @@
 //! Purges by rule, as requests see them: with a disk, across a restart, and in other processes.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use microcache_policy::{Fields, FieldsBuf, Rules};
 use microcache_store::disk::{Disk, DiskSettings};
 use microcache_store::tiers::scripted::ScriptedTier;
 use microcache_store::{AnyTier, TierLimits, Tiers};
-use microcache_testkit::Folder;
+use microcache_testkit::{Folder, eventually_async};
 use tokio::runtime::Handle;
 use tokio::time::sleep;
 
@@ -136,13 +137,15 @@ async fn a_soft_purge_makes_stale_and_is_refreshed_at_once() {
     let response = world.request(Method::GET, "/green").await;
     assert!(response.cache_status.hit);
     assert!(response.cache_status.ttl.is_some_and(|ttl| ttl <= 0));
-    while world.site.requests.load(Ordering::Relaxed) < 2 {
-        sleep(Duration::from_millis(1)).await;
-    }
+    eventually_async("the origin to be asked", async || {
+        world.site.requests.load(Ordering::Relaxed) >= 2
+    })
+    .await;
     // The origin has confirmed it: it is fresh again.
-    while world.request(Method::GET, "/green").await.cache_status.ttl <= Some(0) {
-        sleep(Duration::from_millis(1)).await;
-    }
+    eventually_async("freshness", async || {
+        world.request(Method::GET, "/green").await.cache_status.ttl > Some(0)
+    })
+    .await;
     assert_eq!(world.get("/green").await, ("1".into(), true));
 }
 
@@ -234,9 +237,10 @@ async fn a_soft_purge_of_one_variant_makes_that_one_stale() {
     world.purge_in("de", Strength::Soft).await;
     assert_eq!(world.get_in("en").await, ("2".into(), true));
     assert_eq!(world.get_in("de").await, ("1".into(), true), "stale");
-    while world.get_in("de").await != ("3".into(), true) {
-        sleep(Duration::from_millis(1)).await;
-    }
+    eventually_async("the new one", async || {
+        world.get_in("de").await == ("3".into(), true)
+    })
+    .await;
     assert_eq!(world.get_in("en").await, ("2".into(), true));
 }
 
@@ -267,14 +271,14 @@ async fn what_is_fetched_while_a_variant_of_its_url_is_purged_is_not_stored() {
 async fn world_in(folder: &Folder, pages: &[(&'static str, &'static str)]) -> World {
     let background = Handle::current();
     // The previous process may take a moment to release it.
-    let disk = loop {
+    let mut disk = None;
+    eventually_async("the disk to be free", async || {
         let settings = DiskSettings::new(folder.path(), 1 << 26);
-        match Disk::open(settings, &background) {
-            Ok(disk) => break disk,
-            Err(_) => sleep(Duration::from_millis(1)).await,
-        }
-    };
-    let tiers = vec![AnyTier::Local(disk)];
+        disk = Disk::open(settings, &background).ok();
+        disk.is_some()
+    })
+    .await;
+    let tiers = vec![AnyTier::Local(disk.expect("it was free"))];
     let world = World::new(pages, Tiers::new(tiers, TierLimits::default(), &background));
     let loaded = world.engine.cache.load_rules().await;
     assert!(!loaded.expect("the journal is read").is_damaged);

@@ -2,13 +2,13 @@
 
 use std::fs;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use microcache_store::tier::Spool;
 use microcache_store::{
     Claim, Content, Directory, DirectorySettings, GetOutcome, PutOutcome, SharedTier, Tier,
 };
+use microcache_testkit::eventually_async;
 
 use crate::place::{HOLD, LONG, Place, entry, found, id, is_theirs, mine, open_with};
 
@@ -66,9 +66,7 @@ fn drafts(place: &Place) -> usize {
 }
 
 async fn no_draft_is_left(place: &Place) {
-    while drafts(place) > 0 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    eventually_async("no drafts", async || drafts(place) == 0).await;
 }
 
 #[tokio::test]
@@ -163,9 +161,7 @@ async fn a_large_one_takes_no_more_than_there_is() {
     assert!(tier.spool(id(10), token).is_none(), "one at a time");
     drop(spool);
     no_draft_is_left(&place).await;
-    while tier.spool(id(10), token).is_none() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    eventually_async("room", async || tier.spool(id(10), token).is_some()).await;
     let mut spool = tier.spool(id(10), token).expect("room for one");
     let mut written = Ok(());
     for _ in 0..5 {

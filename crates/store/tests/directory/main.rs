@@ -12,6 +12,7 @@ mod shared_log;
 mod shared_records;
 
 use microcache_store::{PutOutcome, SharedTier, Tier, has_read};
+use microcache_testkit::eventually_async;
 
 use crate::place::{HOLD, LONG, Place, entry, found, id, open_with};
 use crate::shared_log::{append, is_read_in_order, is_read_page_by_page, last, read, texts};
@@ -49,9 +50,7 @@ async fn what_is_over_is_not_found() {
         soon.put(id(1), entry(b"h", b"b"), now, None).await,
         Ok(PutOutcome::Stored)
     );
-    while found(soon.get(id(1)).await).is_some() {
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-    }
+    eventually_async("its end", async || found(soon.get(id(1)).await).is_none()).await;
     // A tier with longer retention still has it, although stale.
     let long = place.open();
     assert_eq!(

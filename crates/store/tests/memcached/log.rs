@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use microcache_store::{LogPage, SharedTier, TierError, has_read};
-use microcache_testkit::TierServer;
+use microcache_testkit::{TierServer, eventually_async};
 
 use crate::pool::{Pool, patient, quick};
 use crate::shared_log::{
@@ -176,15 +176,13 @@ async fn a_copy_does_not_miss_what_happens_to_the_other() {
         let holder = nodes.iter().position(|node| node.has(name));
         nodes[holder.expect("one has it")].kill();
         let down = async || pool.read_log(lost, 0, BEGINNING).await == Err(TierError::Down);
-        while !down().await {}
+        eventually_async("the loss", async || down().await).await;
         append_at(&pool, other, &["b"]).await;
         let page = read_at(&pool, other, before).await;
         assert_eq!(texts(&page), ["b"]);
         assert!(page.is_gapless);
         nodes[holder.expect("one has it")].restart();
-        while down().await {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        eventually_async("the log", async || !down().await).await;
         let anew = read_at(&pool, lost, 0).await;
         assert_eq!(texts(&anew), ["beginning"]);
     }

@@ -1,10 +1,11 @@
 //! A way to Redis that can be cut, for one node alone.
 
-use crate::support::listen;
 use std::io;
 use std::net::{Ipv4Addr, Shutdown, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
+
+use crate::support::listen;
 
 /// Passes on what comes, until it is cut.
 pub(super) struct Relay {
