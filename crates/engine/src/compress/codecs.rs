@@ -89,15 +89,7 @@ mod tests {
 
     #[test]
     fn what_cannot_become_smaller_is_left_alone() {
-        // Marsaglia's xorshift.
-        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-        let mut next = || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            (state >> 32) as u8
-        };
-        let noise: Vec<u8> = (0..5000).map(|_| next()).collect();
+        let noise = microcache_testkit::noise(5000, 1);
         for making in ALL {
             for body in [&noise[..], b"", b"x"] {
                 let encoded = encoded(making, body).expect("nothing can fail");

@@ -59,6 +59,14 @@ const TURBO: Library = Library {
     part: "<turbo-frame id=\"place\">part</turbo-frame>",
 };
 
+/// Opens the list as a browser does, under its host: another one has its own entries.
+fn navigate(proxy: &Proxy) -> Response {
+    let (host, fields) = (proxy.address(), NAVIGATION.join("\r\n"));
+    proxy.request(format!(
+        "GET /list HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n\r\n"
+    ))
+}
+
 impl Library {
     /// An origin with a page that asks for a part of another one.
     fn origin(&self) -> Option<Origin> {
@@ -92,10 +100,7 @@ impl Library {
     fn check(&self, page_first: bool) {
         let Some(origin) = self.origin() else { return };
         let proxy = Proxy::start(&origin, &[]);
-        // Under the browser's host: another one has its own entries.
-        let (host, fields) = (proxy.address(), NAVIGATION.join("\r\n"));
-        let navigation = format!("GET /list HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n\r\n");
-        let page = || proxy.request(&navigation);
+        let page = || navigate(&proxy);
         if page_first {
             page().assert_is(200, PAGE);
             page().assert_hit();
@@ -212,10 +217,7 @@ fn the_router_of_next_js_gets_components_and_visitors_pages() {
         for page_first in [false, true] {
             let origin = next(vary);
             let proxy = Proxy::start(&origin, &[]);
-            // Under the browser's host: another one has its own entries.
-            let (host, fields) = (proxy.address(), NAVIGATION.join("\r\n"));
-            let navigation = format!("GET /list HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n\r\n");
-            let page = || proxy.request(&navigation);
+            let page = || navigate(&proxy);
             if page_first {
                 page().assert_is(200, PAGE);
             }

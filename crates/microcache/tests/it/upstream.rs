@@ -20,6 +20,16 @@ fn all_answered(clients: &mut [Client], targets: &[&str]) {
     }
 }
 
+/// One request at the origin, and one that waits.
+const ONE_AND_ONE_MORE: [&str; 6] = [
+    "--max-concurrent",
+    "1",
+    "--max-queue",
+    "1",
+    "--threads",
+    "1",
+];
+
 #[test]
 fn concurrent_requests_are_bounded() {
     let origin = Origin::start();
@@ -106,17 +116,7 @@ fn the_queue_is_first_come_first_served() {
 #[test]
 fn a_full_queue_is_a_503_with_a_plain_page() {
     let origin = Origin::start();
-    let proxy = Proxy::start(
-        &origin,
-        &[
-            "--max-concurrent",
-            "1",
-            "--max-queue",
-            "1",
-            "--threads",
-            "1",
-        ],
-    );
+    let proxy = Proxy::start(&origin, &ONE_AND_ONE_MORE);
     let gate = Gate::default();
     gated(&origin, &gate, &["/1", "/2"]);
     let mut clients = vec![proxy.ask("/1")];
@@ -169,17 +169,7 @@ fn nobody_waits_in_the_queue_for_ever() {
 #[test]
 fn one_who_leaves_the_queue_makes_room() {
     let origin = Origin::start();
-    let proxy = Proxy::start(
-        &origin,
-        &[
-            "--max-concurrent",
-            "1",
-            "--max-queue",
-            "1",
-            "--threads",
-            "1",
-        ],
-    );
+    let proxy = Proxy::start(&origin, &ONE_AND_ONE_MORE);
     let gate = Gate::default();
     gated(&origin, &gate, &["/1", "/3"]);
     let mut first = proxy.ask("/1");

@@ -1,7 +1,7 @@
 //! What is sent as it is.
 
 use super::{ALL, BROWSER, html, in_coding, metrics, page};
-use crate::support::{Origin, Proxy, Reply};
+use crate::support::{Origin, Proxy, Reply, noise};
 
 /// Asks for these after for something that is compressed: by then they would be as well.
 fn check(flags: &[&str], replies: &[(&str, Reply)], fields: &[&str]) {
@@ -146,15 +146,7 @@ fn what_cookies_tell_apart_is_compressed_on_the_operators_word_only() {
 #[test]
 fn what_does_not_become_smaller_is_tried_once() {
     let origin = Origin::start();
-    // Marsaglia's xorshift.
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 32) as u8
-    };
-    let noise: Vec<u8> = (0..5000).map(|_| next()).collect();
+    let noise = noise(5000, 1);
     let reply = Reply::new(200)
         .with("Content-Type: text/plain")
         .with("Cache-Control: max-age=1000")
