@@ -64,7 +64,7 @@ fn each<'a>(
 ) -> impl Fn(&[(&'a str, &str)]) -> Vec<Row<'a>> {
     move |texts| {
         let rows = texts.iter();
-        rows.map(|(name, text)| row(name, request(text), status))
+        rows.map(|&(name, text)| row(name, request(text), status))
             .collect()
     }
 }

@@ -208,7 +208,7 @@ fn processes_with_disks_of_their_own_send_one_request_in_each_lifetime() {
             .reply(lasting("three"));
         let [flag, address] = server.flags();
         let fleet = folders.each_ref().map(|folder| {
-            let disk = disk_in(&folder);
+            let disk = disk_in(folder);
             let own = [&*flag, &*address, "--claim-timeout", "60s", "--disk", &disk];
             Proxy::start(&origin, &[&own, PATIENT].concat())
         });

@@ -142,7 +142,7 @@ fn a_node_that_was_away_learns_of_it_before_it_uses_its_disk() {
         let [flag, address] = server.flags();
         let folders = [Folder::absent(), Folder::absent()];
         let start =
-            |folder: &Folder| Node::start(&origin, &["--disk", &disk_in(&folder), &flag, &address]);
+            |folder: &Folder| Node::start(&origin, &["--disk", &disk_in(folder), &flag, &address]);
         let (here, away) = (start(&folders[0]), start(&folders[1]));
         for node in [&here, &away] {
             body(node, "/red");

@@ -209,7 +209,7 @@ fn bodies_larger_than_an_item_are_shared() {
         let body = noise(3_500_000, 11);
         origin.on("/page").reply(lasting(&body));
         let [flag, address] = server.flags();
-        let flags = [&[&*flag, &*address], PATIENT].concat();
+        let flags = [&[&*flag, &*address][..], PATIENT].concat();
         // On a busy machine the first process may give up a write, which another one makes then.
         let response = eventually("a second process to find it", || {
             let proxy = Proxy::start(&origin, &flags);
