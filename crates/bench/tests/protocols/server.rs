@@ -78,10 +78,6 @@ impl Server {
         format!("{scheme}://{}{path}", self.address)
     }
 
-    pub(crate) fn port(&self) -> u16 {
-        self.address.port()
-    }
-
     pub(crate) fn certificate(&self) -> &str {
         &self.certificate
     }

@@ -83,7 +83,7 @@ async fn every_server_has_its_share() {
     let servers = masters().await;
     // One address suffices.
     let redis = start(RedisSettings {
-        urls: vec![servers[1].url()],
+        urls: vec![servers[1].address()],
         ..of(&servers)
     })
     .await;

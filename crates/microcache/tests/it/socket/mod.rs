@@ -13,7 +13,7 @@ use crate::support::websocket::{
     BINARY, CLOSE, FIN, PING, PONG, TEXT, UPGRADE, WebSocket, frame as ws_frame,
 };
 use crate::support::{
-    Client, Origin, Proxy, Reply, Signal, eventually, has_python_module, left_out, request,
+    Client, Origin, Proxy, Reply, Signal, eventually, has_python_module, request,
 };
 
 const WATCH: &str = "/.well-known/microcache/watch";
