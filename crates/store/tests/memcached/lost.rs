@@ -155,7 +155,7 @@ async fn a_claim_on_a_server_that_was_lost_meanwhile_is_given_back() {
     let look = format!("mg mc1:{claimed}\r\n");
     let has_it = |node: &&TierServer| node.command(&look).starts_with(b"HD");
     let giver = nodes.iter().find(has_it).expect("it is there");
-    giver.stop();
+    giver.freeze();
     for number in 2.. {
         if !pool.stats().degraded.is_empty() {
             break;
@@ -170,7 +170,7 @@ async fn a_claim_on_a_server_that_was_lost_meanwhile_is_given_back() {
         Ok(PutOutcome::Superseded),
         "it is another server's now"
     );
-    giver.resume();
+    giver.thaw();
     eventually_async("the server is back", async || {
         pool.stats().degraded.is_empty()
     })
