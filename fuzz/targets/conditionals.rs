@@ -122,7 +122,7 @@ fn selection_of(names: &VaryNames, request: Fields<'_>, rules: &Rules) -> Select
         fields: request,
         rules,
         address: "192.0.2.1",
-        vouched: false,
+        is_trusted: false,
     };
     let mut selection = Selection::new();
     vary::select(names, &view, &mut selection);

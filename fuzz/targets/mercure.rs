@@ -12,32 +12,36 @@ fuzz_target!(|input: &[u8]| {
         publication(input);
         return;
     };
-    let Some((asked, topic)) = text.split_once('\n') else {
+    let Some((requested, topic)) = text.split_once('\n') else {
         return published(text);
     };
-    if let Some(is_meant) = selects(asked, topic) {
-        if !asked.contains('{') {
+    if let Some(is_meant) = selects(requested, topic) {
+        if !requested.contains('{') {
             assert_eq!(
                 is_meant,
-                asked == "*" || asked == topic,
-                "{asked} and {topic}"
+                requested == "*" || requested == topic,
+                "{requested} and {topic}"
             );
-        } else if is_meant && asked != topic {
-            let fixed = asked.split('{').next().unwrap_or_default();
-            assert!(topic.starts_with(fixed), "{asked} and {topic}");
+        } else if is_meant && requested != topic {
+            let fixed = requested.split('{').next().unwrap_or_default();
+            assert!(topic.starts_with(fixed), "{requested} and {topic}");
         }
-        assert_eq!(selects(asked, asked), Some(true), "{asked} is itself");
+        assert_eq!(
+            selects(requested, requested),
+            Some(true),
+            "{requested} is itself"
+        );
     }
     // The library subtracts one from zero where a bracket closes that was not opened. Without overflow checks, as it is
     // built for use, that has no consequence.
-    if !asked.contains(']') {
-        is_like(asked, topic);
+    if !requested.contains(']') {
+        is_like(requested, topic);
     }
-    if let Some((true, fixed)) = pattern_matches(asked, topic) {
-        assert!(topic.starts_with(fixed), "{asked} and {topic}");
+    if let Some((true, fixed)) = pattern_matches(requested, topic) {
+        assert!(topic.starts_with(fixed), "{requested} and {topic}");
         assert!(
-            asked.contains(['*', '{']) || asked == topic,
-            "{asked} and {topic}"
+            requested.contains(['*', '{']) || requested == topic,
+            "{requested} and {topic}"
         );
     }
 });

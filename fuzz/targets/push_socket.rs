@@ -44,9 +44,10 @@ fn check(mut said: &[u8]) {
         let (payload, rest) = rest.split_at(length);
         match *first {
             TEXT => {
-                let told: serde_json::Value = serde_json::from_slice(payload).expect("JSON");
+                let reported: serde_json::Value = serde_json::from_slice(payload).expect("JSON");
                 assert!(
-                    told["value"]["name"] != "/live/p/hidden" && told["name"] != "/live/p/hidden"
+                    reported["value"]["name"] != "/live/p/hidden"
+                        && reported["name"] != "/live/p/hidden"
                 );
             }
             CLOSE => assert!(rest.is_empty(), "it was the last word"),

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_page_may_ask_under_each_name_that_it_can_be_opened_by() {
+    fn the_dashboard_may_send_requests_under_each_of_its_names() {
         let check =
             |host: &'static str, origin: &'static str, site: &'static str, allowed: bool| {
                 let lines = [("host", host), ("origin", origin), ("sec-fetch-site", site)];

@@ -48,7 +48,7 @@ impl State {
 }
 
 /// Lists all certificates.
-pub(crate) fn told(handle: &Handle) -> Vec<Value> {
+pub(crate) fn view(handle: &Handle) -> Vec<Value> {
     let now = now();
     let one = |report: &CertificateReport| {
         let renewal = report.renewal.as_ref();
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_is_seen_before_the_certificate_ends_and_an_order_while_it_goes_on() {
+    fn a_failure_is_reported_before_the_certificate_expires_and_an_order_while_it_is_pending() {
         let of = |expires, renewal| {
             let report = CertificateReport {
                 names: vec!["a.example".to_owned()],

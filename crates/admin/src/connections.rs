@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_has_waited_longest_gives_way_and_no_request_does() {
+    async fn the_longest_waiting_connection_is_closed_and_no_request_is() {
         let connections = Arc::new(AdminConnections::default());
         let all: Vec<_> = (0..MAX_CONNECTIONS).map(|_| open(&connections)).collect();
         let first = connections.begin(&all[0]).expect("room");

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_policy_would_stop_is_not_there() {
+    fn the_page_has_nothing_that_its_policy_blocks() {
         for (name, content) in files() {
             for forbidden in [
                 "innerHTML",

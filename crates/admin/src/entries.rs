@@ -61,21 +61,21 @@ enum ListedTier {
 /// Handles `GET /v1/entries`: one page of entries.
 pub(crate) async fn entries(
     State(interface): State<Arc<Interface>>,
-    asked: Result<Query<EntriesQuery>, QueryRejection>,
+    query: Result<Query<EntriesQuery>, QueryRejection>,
 ) -> Result<Json<Value>, Problem> {
-    let Query(asked) = asked?;
+    let Query(query) = query?;
     let engine = interface.handle.engine();
-    let scope = asked.scope(|scheme, host, target| engine.scope_of_url(scheme, host, target))?;
+    let scope = query.scope(|scheme, host, target| engine.scope_of_url(scheme, host, target))?;
     let wanted = EntryFilter {
         scope,
-        size: asked.min_size,
-        age: asked.min_age.saturating_mul(1000),
-        uses: asked.min_hits,
+        size: query.min_size,
+        age: query.min_age.saturating_mul(1000),
+        uses: query.min_hits,
     };
-    let limit = asked.limit()?;
-    let (entries, next) = match asked.tier {
+    let limit = query.limit()?;
+    let (entries, next) = match query.tier {
         ListedTier::Memory => {
-            let after = asked.after.as_deref().map(|after| {
+            let after = query.after.as_deref().map(|after| {
                 hex::decode(after)
                     .ok()
                     .and_then(|bytes| {
@@ -86,7 +86,7 @@ pub(crate) async fn entries(
             let after = after.transpose()?;
             let page = engine
                 .cache
-                .entries(&wanted, asked.order.into(), after.as_ref(), limit)
+                .entries(&wanted, query.order.into(), after.as_ref(), limit)
                 .await;
             (
                 page.entries,
@@ -94,7 +94,7 @@ pub(crate) async fn entries(
             )
         }
         ListedTier::Disk => {
-            let after = asked.after.as_deref().map(|after| {
+            let after = query.after.as_deref().map(|after| {
                 let bytes = hex::decode(after)
                     .ok()
                     .and_then(|bytes| bytes.try_into().ok());
@@ -117,8 +117,8 @@ pub(crate) async fn entries(
             )
         }
     };
-    let told: Vec<_> = entries.iter().map(entry).collect();
-    Ok(Json(json!({ "entries": told, "next": next })))
+    let entries: Vec<_> = entries.iter().map(entry).collect();
+    Ok(Json(json!({ "entries": entries, "next": next })))
 }
 
 impl EntriesQuery {
@@ -201,8 +201,9 @@ pub(crate) fn variant_id(number: u64) -> String {
 
 /// Selecting request fields (`Vary`) and their values; secret values are omitted.
 pub(crate) fn varies_on(names: &VaryNames, selection: &[u8]) -> Value {
-    let told = vary::selected_values(names, selection).into_iter();
-    told.map(|(name, value)| json!({"name": name, "value": value}))
+    let values = vary::selected_values(names, selection).into_iter();
+    values
+        .map(|(name, value)| json!({"name": name, "value": value}))
         .collect()
 }
 

@@ -116,7 +116,7 @@ impl LiveStream {
         let (events, received) = mpsc::channel(SLACK);
         // The queue has room for both.
         let _ = events.try_send(history_event(&watched.history));
-        let _ = events.try_send(watched.at_hand(now, snapshot));
+        let _ = events.try_send(watched.latest(now, snapshot));
         watched.watchers.push(LiveSubscriber {
             events,
             lost: 0,
@@ -159,7 +159,7 @@ impl Point {
 
 impl LiveState {
     /// Returns the last snapshot, or a new one if a second has passed.
-    fn at_hand(&mut self, now: Duration, snapshot: impl FnOnce() -> Bytes) -> Bytes {
+    fn latest(&mut self, now: Duration, snapshot: impl FnOnce() -> Bytes) -> Bytes {
         match &self.last {
             Some((at, last)) if now.saturating_sub(*at) < PERIOD => last.clone(),
             _ => {
@@ -264,30 +264,30 @@ mod tests {
     }
 
     #[test]
-    fn whoever_comes_sees_the_last_ten_minutes_and_how_things_stand() {
+    fn a_new_subscriber_gets_ten_minutes_of_history_and_the_current_state() {
         let live = LiveStream::default();
         for second in 1..=HISTORY as u64 + 1 {
             live.tick(after(second), || unreachable!("nobody watches"));
         }
         let mut events = join(&live);
-        let told = read(&mut events);
-        let [history, last] = told.as_slice() else {
-            panic!("{told:?}");
+        let sent = read(&mut events);
+        let [history, last] = sent.as_slice() else {
+            panic!("{sent:?}");
         };
         assert_eq!(last, SNAPSHOT);
         let history = std::str::from_utf8(history).expect("text");
         let lines: Vec<_> = history.lines().collect();
         assert_eq!(lines[0], "event: history");
         assert_eq!(lines[1], "id: 601000");
-        let told = lines[2].strip_prefix("data: ").expect("data");
-        let told: Value = serde_json::from_str(told).expect("JSON");
-        assert_eq!(told["points"][0], json!([2000, 20, 18, 0, 0, 2]));
-        assert_eq!(told["points"].as_array().map(Vec::len), Some(HISTORY));
+        let sent = lines[2].strip_prefix("data: ").expect("data");
+        let sent: Value = serde_json::from_str(sent).expect("JSON");
+        assert_eq!(sent["points"][0], json!([2000, 20, 18, 0, 0, 2]));
+        assert_eq!(sent["points"].as_array().map(Vec::len), Some(HISTORY));
         assert!(history.ends_with("\n\n"));
     }
 
     #[test]
-    fn a_snapshot_is_made_once_for_all_who_watch() {
+    fn a_snapshot_is_made_once_for_all_subscribers() {
         let live = LiveStream::default();
         let mut all: Vec<_> = (0..MAX_WATCHERS).map(|_| join(&live)).collect();
         for events in &mut all {
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_does_not_keep_up_loses_snapshots_and_then_the_connection() {
+    fn a_slow_subscriber_loses_snapshots_and_then_its_connection() {
         let live = LiveStream::default();
         let (slow, stuck) = (Cut::default(), Cut::default());
         let mut of_slow = live

@@ -4,7 +4,7 @@ use microcache_proxy::Handle;
 use serde_json::{Value, json};
 
 /// Builds the statistics; `None` without a hub.
-pub(crate) fn told(handle: &Handle) -> Option<Value> {
+pub(crate) fn view(handle: &Handle) -> Option<Value> {
     let stats = handle.mercure_stats()?;
     Some(json!({
         "history": stats.history,

@@ -91,9 +91,9 @@ struct PurgeProgress {
 /// Handles `POST /v1/purges`. After the response, nothing stored or fetched before is served as fresh.
 pub(crate) async fn purge(
     State(interface): State<Arc<Interface>>,
-    asked: Result<Json<PurgeRequest>, JsonRejection>,
+    request: Result<Json<PurgeRequest>, JsonRejection>,
 ) -> Result<Json<Value>, Problem> {
-    let Json(asked) = asked?;
+    let Json(request) = request?;
     if interface.handle.is_handing_over() {
         return Err(Problem::new(
             StatusCode::SERVICE_UNAVAILABLE,
@@ -102,11 +102,11 @@ pub(crate) async fn purge(
         ));
     }
     let engine = interface.handle.engine();
-    let variants = asked.variants(&interface).await?;
+    let variants = request.variants(&interface).await?;
     let scope_of_url =
         |scheme, host: &[u8], target: &[u8]| engine.scope_of_url(scheme, host, target);
-    let scopes = asked.scopes(scope_of_url, variants.as_deref())?;
-    let strength = if asked.soft {
+    let scopes = request.scopes(scope_of_url, variants.as_deref())?;
+    let strength = if request.soft {
         Strength::Soft
     } else {
         Strength::Hard
@@ -116,12 +116,12 @@ pub(crate) async fn purge(
     // The previous process, which may still serve, has applied the purge before the response is sent.
     interface.handle.purged_before(&purged.rules).await;
     let persist_error = purged.written.err().map(|error| error.to_string());
-    let told = purged.rules.iter().map(|rule| PurgeView {
+    let views = purged.rules.iter().map(|rule| PurgeView {
         persist_error: persist_error.clone(),
         ..PurgeView::of(rule)
     });
-    let told: Vec<_> = told.collect();
-    Ok(Json(json!({ "purges": told })))
+    let views: Vec<_> = views.collect();
+    Ok(Json(json!({ "purges": views })))
 }
 
 /// Lists the active purges, newest first.
@@ -129,8 +129,8 @@ pub(crate) async fn list(State(interface): State<Arc<Interface>>) -> Json<Value>
     const MOST: usize = 1000;
     let cache = &interface.handle.engine().cache;
     let rules = cache.newest_rules(MOST);
-    let told: Vec<_> = rules.iter().map(PurgeView::of).collect();
-    Json(json!({ "purges": told, "total": cache.live_rules() }))
+    let purges: Vec<_> = rules.iter().map(PurgeView::of).collect();
+    Json(json!({ "purges": purges, "total": cache.live_rules() }))
 }
 
 /// Returns an active purge and its progress.
@@ -310,14 +310,14 @@ mod tests {
     use super::*;
 
     fn scopes(json: Value) -> Result<Vec<Scope>, Problem> {
-        let asked: PurgeRequest = serde_json::from_value(json).expect("a request");
+        let request: PurgeRequest = serde_json::from_value(json).expect("a request");
         let scope_of_url = |_, host: &[u8], target: &[u8]| Scope::Url {
             host: Bytes::copy_from_slice(host),
             target: Bytes::copy_from_slice(target),
         };
-        let variants = asked.variants_by_name()?;
-        let variants = asked.url_of_variants()?.map(|_| &variants[..]);
-        asked.scopes(scope_of_url, variants)
+        let variants = request.variants_by_name()?;
+        let variants = request.url_of_variants()?.map(|_| &variants[..]);
+        request.scopes(scope_of_url, variants)
     }
 
     #[test]
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_nothing_is_refused_as_a_whole() {
+    fn a_purge_without_scopes_is_refused() {
         let many: Vec<_> = (0..=MAX_NAMES).map(|number| number.to_string()).collect();
         for wrong in [
             json!({}),
@@ -398,8 +398,8 @@ mod tests {
             assert!(scopes(wrong.clone()).is_err(), "{wrong}");
         }
         for unknown in [json!({"urls": []}), json!({"soft": 1}), json!({"url": 1})] {
-            let asked = serde_json::from_value::<PurgeRequest>(unknown.clone());
-            assert!(asked.is_err(), "{unknown}");
+            let request = serde_json::from_value::<PurgeRequest>(unknown.clone());
+            assert!(request.is_err(), "{unknown}");
         }
     }
 }

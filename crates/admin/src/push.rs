@@ -4,7 +4,7 @@ use microcache_proxy::{FleetStats, Handle, PushStats};
 use serde_json::{Value, json};
 
 /// Builds the statistics; `None` without documents and watched pages.
-pub(crate) fn told(handle: &Handle) -> Option<Value> {
+pub(crate) fn view(handle: &Handle) -> Option<Value> {
     let stats = handle.push_stats()?;
     Some(json!({
         "documents": stats.documents,

@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_that_is_cut_is_over_whatever_is_left_to_send() {
+    fn an_aborted_connection_ends_without_sending_the_rest() {
         let runtime = Builder::new_current_thread().enable_all().build();
         runtime.expect("a runtime").block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").expect("a port");

@@ -28,11 +28,11 @@ const FETCHES: usize = 20;
 
 /// Handles `GET /v1/stats`. Counts are since the start.
 pub(crate) async fn stats(State(interface): State<Arc<Interface>>) -> Json<Value> {
-    Json(told(&interface))
+    Json(view(&interface))
 }
 
 /// Statistics for live subscribers.
-pub(crate) fn told(interface: &Interface) -> Value {
+pub(crate) fn view(interface: &Interface) -> Value {
     let handle = &interface.handle;
     let figures = handle.metrics();
     let engine = handle.engine();
@@ -46,7 +46,7 @@ pub(crate) fn told(interface: &Interface) -> Value {
         "bytes_sent": figures.bytes(),
         "hit_microseconds": latency(&figures.hits()),
         "wait_microseconds": latency(&figures.waits()),
-        "windows": interface.windows().told(&figures),
+        "windows": interface.windows().view(&figures),
         "origin": origin_of(&origin),
         "saved": saved(figures.fetches_avoided(), figures.origin_time_avoided()),
         "fetches": fetches(handle),
@@ -56,9 +56,9 @@ pub(crate) fn told(interface: &Interface) -> Value {
         "tiers": engine.cache.tier_reports().iter().map(tier).collect::<Vec<_>>(),
         "upstreams": upstreams(handle, &figures),
         "connections": connections(handle),
-        "certificates": certificates::told(handle),
-        "push": push::told(handle),
-        "mercure": mercure::told(handle),
+        "certificates": certificates::view(handle),
+        "push": push::view(handle),
+        "mercure": mercure::view(handle),
         "purges": purges(&engine.cache),
         "admin": { "refused": interface.refused.load(Ordering::Relaxed) },
         "traces": handle.traces().map(|traces| spans(traces.counts())),
@@ -142,12 +142,12 @@ fn memory(handle: &Handle) -> Value {
 fn compression(handle: &Handle) -> Value {
     let stats = handle.engine().cache.compression_stats();
     let made = |(coding, made): (Coding, MadeStats)| {
-        let told = json!({
+        let counts = json!({
             "bodies": made.bodies,
             "bytes_in": made.bytes_in,
             "bytes_out": made.bytes_out,
         });
-        (coding.as_str().to_owned(), told)
+        (coding.as_str().to_owned(), counts)
     };
     let made: Map<_, _> = Coding::ALL.into_iter().zip(stats.made).map(made).collect();
     let sent = |(coding, sent): (SentCoding, u64)| (coding.as_str().to_owned(), json!(sent));
@@ -229,7 +229,7 @@ fn tier(report: &TierReport) -> Value {
 
 fn upstreams(handle: &Handle, figures: &MetricsSnapshot) -> Vec<Value> {
     let none = OriginSnapshot::default();
-    let told = |group: &GroupSnapshot| {
+    let group_view = |group: &GroupSnapshot| {
         let known = figures.upstreams.iter();
         let origin = known
             .into_iter()
@@ -245,7 +245,7 @@ fn upstreams(handle: &Handle, figures: &MetricsSnapshot) -> Vec<Value> {
             "servers": group.servers.iter().map(server).collect::<Vec<_>>(),
         })
     };
-    handle.upstreams().iter().map(told).collect()
+    handle.upstreams().iter().map(group_view).collect()
 }
 
 fn server(server: &ServerSnapshot) -> Value {

@@ -48,5 +48,5 @@ pub(crate) async fn watch(interface: Arc<Interface>) {
 
 /// `GET /v1/stats` as an event. Its id is the time since the start in milliseconds.
 fn snapshot(at: Duration, interface: &Interface) -> Bytes {
-    event("stats", at, &stats::told(interface))
+    event("stats", at, &stats::view(interface))
 }

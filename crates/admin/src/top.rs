@@ -57,13 +57,13 @@ impl TopOrder {
 /// Lists the top URLs.
 pub(crate) async fn urls(
     State(interface): State<Arc<Interface>>,
-    asked: Result<Query<TopUrlsQuery>, QueryRejection>,
+    query: Result<Query<TopUrlsQuery>, QueryRejection>,
 ) -> Result<Json<Value>, Problem> {
-    let Query(asked) = asked?;
-    let (measure, name) = asked.by.measure();
+    let Query(query) = query?;
+    let (measure, name) = query.by.measure();
     let top = interface
         .handle
-        .top(measure, limit(asked.limit, MOST_URLS)?);
+        .top(measure, limit(query.limit, MOST_URLS)?);
     let urls: Vec<_> = top.urls.iter().map(|url| view(url, measure)).collect();
     Ok(Json(json!({
         "by": name,
@@ -91,10 +91,10 @@ fn view(url: &TopUrl, by: Measure) -> Value {
 /// Lists recent errors.
 pub(crate) async fn errors(
     State(interface): State<Arc<Interface>>,
-    asked: Result<Query<RecentErrorsQuery>, QueryRejection>,
+    query: Result<Query<RecentErrorsQuery>, QueryRejection>,
 ) -> Result<Json<Value>, Problem> {
-    let Query(asked) = asked?;
-    let errors = interface.handle.errors(limit(asked.limit, MOST_ERRORS)?);
+    let Query(query) = query?;
+    let errors = interface.handle.errors(limit(query.limit, MOST_ERRORS)?);
     let errors: Vec<_> = errors.iter().map(error).collect();
     Ok(Json(json!({ "errors": errors })))
 }
@@ -115,8 +115,8 @@ fn error(error: &RecentError) -> Value {
     })
 }
 
-fn limit(asked: Option<usize>, most: usize) -> Result<usize, Problem> {
-    match asked {
+fn limit(requested: Option<usize>, most: usize) -> Result<usize, Problem> {
+    match requested {
         None => Ok(SOME),
         Some(limit) if (1..=most).contains(&limit) => Ok(limit),
         Some(limit) => Err(Problem::of_field(

@@ -65,7 +65,7 @@ impl LatencyWindows {
     }
 
     /// Returns the windows up to now, shortest first.
-    pub(crate) fn told(&self, figures: &MetricsSnapshot) -> Vec<Value> {
+    pub(crate) fn view(&self, figures: &MetricsSnapshot) -> Vec<Value> {
         self.views(&LatencyTotals::of(figures))
     }
 
@@ -136,23 +136,23 @@ mod tests {
     }
 
     /// No samples since the last recorded second.
-    fn told(windows: &LatencyWindows) -> Vec<Value> {
+    fn view(windows: &LatencyWindows) -> Vec<Value> {
         let none = LatencyTotals::default();
         windows.views(windows.last.as_ref().map_or(&none, |(_, last)| last))
     }
 
     fn counts(windows: &LatencyWindows) -> Vec<(u64, f64)> {
-        let told = told(windows);
+        let view = view(windows);
         let of = |one: &Value| {
             let count = one["hit_microseconds"]["count"].as_u64();
             let covered = one["covered_seconds"].as_f64();
             (count.expect("a count"), covered.expect("a time"))
         };
-        told.iter().map(of).collect()
+        view.iter().map(of).collect()
     }
 
     #[test]
-    fn a_window_has_what_came_in_its_seconds_and_nothing_else() {
+    fn a_window_contains_only_the_samples_of_its_seconds() {
         let mut windows = LatencyWindows::default();
         assert_eq!(counts(&windows), [(0, 0.0); 3]);
         let mut all = Vec::new();
@@ -162,21 +162,21 @@ mod tests {
         }
         assert_eq!(counts(&windows), [(60, 60.0), (300, 300.0), (600, 600.0)]);
         assert_eq!(windows.seconds.len(), SECONDS);
-        let told = told(&windows);
+        let view = view(&windows);
         let is_about = |window: usize, what: &str, part: &str, millis: f64| {
-            let told = told[window][what][part].as_f64().expect("a time") / 1000.0;
+            let view = view[window][what][part].as_f64().expect("a time") / 1000.0;
             // A class of times is an eighth of its octave wide.
-            (millis..=millis * 1.125).contains(&told)
+            (millis..=millis * 1.125).contains(&view)
         };
         // The last hundred samples are eight times as fast.
-        assert!(is_about(0, "hit_microseconds", "p999", 1.0), "{told:#?}");
-        assert!(is_about(0, "wait_microseconds", "mean", 100.0), "{told:#?}");
-        assert!(is_about(1, "hit_microseconds", "p50", 8.0), "{told:#?}");
-        assert!(told[2]["first_byte_microseconds"]["p50"].is_null());
+        assert!(is_about(0, "hit_microseconds", "p999", 1.0), "{view:#?}");
+        assert!(is_about(0, "wait_microseconds", "mean", 100.0), "{view:#?}");
+        assert!(is_about(1, "hit_microseconds", "p50", 8.0), "{view:#?}");
+        assert!(view[2]["first_byte_microseconds"]["p50"].is_null());
     }
 
     #[test]
-    fn what_came_since_the_last_second_ended_counts() {
+    fn samples_since_the_last_full_second_count() {
         let mut windows = LatencyWindows::default();
         let count = |windows: &LatencyWindows, millis: &[u64]| {
             windows.views(&times(millis))[0]["hit_microseconds"]["count"].as_u64()

@@ -48,7 +48,7 @@ fn check(spoken: Spoken, protocol: LoadProtocol) {
 }
 
 #[test]
-fn every_request_is_answered_whatever_is_spoken() {
+fn every_request_is_answered_in_each_protocol() {
     check(Spoken::Http1Tls, HTTP1);
     check(Spoken::Http2Tls, HTTP2);
     check(Spoken::Http2, HTTP2);
@@ -93,7 +93,7 @@ fn a_body_is_sent_on_http2() {
 }
 
 #[test]
-fn a_certificate_that_nobody_vouches_for_is_refused_and_told() {
+fn an_untrusted_certificate_is_refused_and_reported() {
     let server = Server::start(Spoken::Http1Tls);
     let mut settings = settings(&server, HTTP1);
     let refused = run(&settings)
@@ -108,7 +108,7 @@ fn a_certificate_that_nobody_vouches_for_is_refused_and_told() {
 }
 
 #[test]
-fn a_server_without_http2_is_told_before_the_load() {
+fn a_server_without_http2_is_reported_before_the_load() {
     let server = Server::start(Spoken::Http1Tls);
     let mut settings = settings(&server, HTTP2);
     settings.trust = CertificateTrust::Any;
@@ -122,7 +122,7 @@ fn a_server_without_http2_is_told_before_the_load() {
 }
 
 #[test]
-fn what_is_not_http2_is_malformed_and_no_storm() {
+fn a_server_without_http2_is_malformed_without_a_request_storm() {
     let server = Server::start(Spoken::Http1);
     let mut settings = settings(&server, HTTP2);
     settings.requests = None;

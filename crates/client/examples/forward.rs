@@ -77,7 +77,7 @@ async fn main() -> Result<(), BoxError> {
     serve(listener, origin, &cache).await
 }
 
-/// Answers whoever comes, for as long as it is polled.
+/// Answers all clients, for as long as it is polled.
 pub(crate) async fn serve(
     listener: TcpListener,
     origin: Authority,
@@ -127,19 +127,19 @@ fn forwarded(request: Request<Incoming>, origin: &Authority) -> Request<Carried>
     reason = "it is what there is instead of a response"
 )]
 fn bad_gateway(error: Error) -> Response<Either<CacheBody<Incoming>, Full<Bytes>>> {
-    eprintln!("{}", told(&error));
+    eprintln!("{}", causes(&error));
     let mut response = Response::new(Either::Right(Full::from("the origin cannot be asked\n")));
     *response.status_mut() = StatusCode::BAD_GATEWAY;
     response
 }
 
 /// An error with all its causes.
-fn told(error: &Error) -> String {
-    let mut told = error.to_string();
+fn causes(error: &Error) -> String {
+    let mut causes = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {
-        told = format!("{told}: {cause}");
+        causes = format!("{causes}: {cause}");
         next = cause.source();
     }
-    told
+    causes
 }

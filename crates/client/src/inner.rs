@@ -97,10 +97,10 @@ async fn call_when_ready<S, T>(
 where
     S: Service<T, Error: Into<BoxError>>,
 {
-    let asked = Instant::now();
+    let began = Instant::now();
     let ready = poll_fn(|cx| service.poll_ready(cx)).await;
     ready.map_err(Into::into)?;
-    let waited = asked.elapsed().as_millis() as Millis;
+    let waited = began.elapsed().as_millis() as Millis;
     let response = service.call(request).await.map_err(Into::into)?;
     Ok((response, waited))
 }

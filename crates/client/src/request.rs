@@ -128,7 +128,7 @@ impl CacheableRequest {
             method: &self.method,
             fields: self.fields.fields(),
             // The caller's own fields are trusted.
-            vouched: true,
+            is_trusted: true,
             ttl: self.options.ttl.map(millis),
             ..Request::of_url(place.scheme, place.host, place.target)
         }
@@ -173,7 +173,7 @@ impl CacheableRequest {
                 fields: FieldBlock::from(self.fields),
                 address: Arc::clone(&NO_ADDRESS),
                 upgrade: false,
-                vouched: true,
+                is_trusted: true,
             },
             outgoing: from_map(&self.headers),
             network: Network::from_bits(0),

@@ -152,7 +152,7 @@ fn round(engine: Arc<Engine>, fields: &str, after: u64, status: u16) -> Box<dyn 
             address: engine::CLIENT,
             has_body: false,
             upgrade: false,
-            vouched: false,
+            is_trusted: false,
             signed_in: false,
             ttl: None,
         };

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_comes_and_leaves_is_seen() {
+    async fn joining_and_leaving_are_counted() {
         let audience = Arc::new(Audience::default());
         let first = audience.join(A);
         let (watching, networks) = audience.watch();

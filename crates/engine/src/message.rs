@@ -38,7 +38,7 @@ pub struct Request<'a> {
     /// The client requests another protocol (`Upgrade` or CONNECT).
     pub upgrade: bool,
     /// The peer is a trusted proxy: its statements about the client's request are believed.
-    pub vouched: bool,
+    pub is_trusted: bool,
     /// The client's connection is authenticated, so the request is personal without a field that
     /// says so.
     pub signed_in: bool,
@@ -58,7 +58,7 @@ impl<'a> Request<'a> {
             address: "",
             has_body: false,
             upgrade: false,
-            vouched: false,
+            is_trusted: false,
             signed_in: false,
             ttl: None,
         }
@@ -70,7 +70,7 @@ impl<'a> Request<'a> {
             fields: self.fields,
             rules,
             address: self.address,
-            vouched: self.vouched,
+            is_trusted: self.is_trusted,
         }
     }
 }
@@ -93,7 +93,7 @@ pub struct RequestHead {
     /// The client requests another protocol (`Upgrade` or CONNECT).
     pub upgrade: bool,
     /// The peer is a trusted proxy.
-    pub vouched: bool,
+    pub is_trusted: bool,
 }
 
 /// A request that needs the origin: an owned head, and the parts to be forwarded.
@@ -128,7 +128,7 @@ pub struct Incoming {
 pub struct LeaderRequest {
     fields: FieldBlock,
     address: Arc<str>,
-    vouched: bool,
+    is_trusted: bool,
 }
 
 impl LeaderRequest {
@@ -138,7 +138,7 @@ impl LeaderRequest {
             fields: self.fields.fields(),
             rules,
             address: &self.address,
-            vouched: self.vouched,
+            is_trusted: self.is_trusted,
         }
     }
 }
@@ -155,7 +155,7 @@ impl RequestHead {
             fields,
             address,
             upgrade: request.upgrade,
-            vouched: request.vouched,
+            is_trusted: request.is_trusted,
         }
     }
 
@@ -170,7 +170,7 @@ impl RequestHead {
             address: &self.address,
             has_body: false,
             upgrade: self.upgrade,
-            vouched: self.vouched,
+            is_trusted: self.is_trusted,
             signed_in: false,
             ttl: None,
         }
@@ -183,7 +183,7 @@ impl Incoming {
         LeaderRequest {
             fields: self.head.fields.clone(),
             address: Arc::clone(&self.head.address),
-            vouched: self.head.vouched,
+            is_trusted: self.head.is_trusted,
         }
     }
 

@@ -11,6 +11,7 @@ use microcache_proxy::upstream::settings::{GroupSettings, ServerSettings};
 use microcache_proxy::{Summary, TierReport};
 
 use crate::acme;
+use crate::count::count;
 
 /// The banner at start: listeners, origins, memory, tiers, rules, admin interface, and a command to try.
 pub(crate) fn started(
@@ -166,14 +167,6 @@ pub(crate) fn contents(config: &Config) -> String {
     )
 }
 
-/// A number and a noun, in the plural where needed.
-pub(crate) fn count(number: u64, what: &str) -> String {
-    match number {
-        1 => format!("1 {what}"),
-        _ => format!("{number} {what}s"),
-    }
-}
-
 fn origin(group: &GroupSettings) -> String {
     let servers: Vec<String> = group.servers.iter().map(url).collect();
     let name = match group.name.as_str() {
@@ -209,10 +202,7 @@ fn tier(report: &TierReport) -> String {
         "{}: {}, {}; {} written, {} dropped, {} refused; {}, {}, {} corrupt",
         report.name,
         count(report.hits, "hit"),
-        match report.misses {
-            1 => "1 miss".to_owned(),
-            misses => format!("{misses} misses"),
-        },
+        count(report.misses, "miss"),
         report.written,
         report.dropped,
         stats.refused,

@@ -4,6 +4,7 @@ mod acme;
 mod banner;
 mod bench;
 mod cli;
+mod count;
 mod fetch;
 mod logs;
 mod operate;
@@ -24,6 +25,7 @@ use tikv_jemallocator::Jemalloc;
 
 use acme::Acme;
 use cli::{Job, Message};
+use count::count;
 use logs::Logs;
 use operators::AdminListener;
 use otlp::Exporter;
@@ -215,10 +217,7 @@ fn originate(settings: origin::Settings) -> ExitCode {
 }
 
 fn with_count(report: &Report) -> String {
-    format!(
-        "{report}\n{}",
-        banner::count(report.count() as u64, "mistake")
-    )
+    format!("{report}\n{}", count(report.count() as u64, "mistake"))
 }
 
 /// Formats the error of a configuration. Mistakes begin with their places.

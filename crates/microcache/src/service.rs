@@ -21,7 +21,10 @@ pub(crate) fn tell(stage: ServerStage) {
         UnixDatagram::unbound()?.send_to_addr(message(stage).as_bytes(), &address)
     });
     if let Err(error) = sent {
-        tracing::warn!(kind = "service", "NOTIFY_SOCKET: {error}");
+        tracing::warn!(
+            kind = "service",
+            "cannot notify the service manager (NOTIFY_SOCKET): {error}"
+        );
     }
 }
 

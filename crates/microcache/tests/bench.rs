@@ -27,15 +27,15 @@ fn run(arguments: &[&str]) -> Output {
     output
 }
 
-fn told(output: &Output) -> String {
+fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 /// Runs to a report, and reads it.
 fn report(arguments: &[&str]) -> Value {
     let output = run(&[arguments, &["--format", "json"]].concat());
-    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
-    assert_eq!(told(&output), "", "it is quiet without a terminal");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(stderr(&output), "", "it is quiet without a terminal");
     serde_json::from_slice(&output.stdout).expect("the report is JSON")
 }
 
@@ -50,7 +50,7 @@ fn millis(report: &Value, path: &str) -> f64 {
 }
 
 #[test]
-fn the_report_counts_what_the_server_has_seen() {
+fn the_report_counts_the_requests_that_the_server_received() {
     let server = Server::start(|_| Reply::ok("", "hello"));
     let report = report(&[&server.url("/"), "-n", "1000", "-c", "7", "-t", "2"]);
     assert_eq!(number(&report, "/requests"), 1000);
@@ -97,7 +97,7 @@ fn a_duration_counts_too() {
 }
 
 #[test]
-fn outcomes_are_told_apart() {
+fn outcomes_are_distinguished() {
     let server = Server::start(|request| {
         let status = match request.path() {
             "/hit" => "c; hit; ttl=5",
@@ -135,7 +135,7 @@ fn outcomes_are_told_apart() {
 }
 
 #[test]
-fn a_range_is_gone_through() {
+fn a_range_of_urls_is_requested_in_turn() {
     let server = Server::start(|_| Reply::ok("", "x"));
     report(&[
         &server.url("/page/[1-50]?x"),
@@ -147,10 +147,10 @@ fn a_range_is_gone_through() {
         "2",
     ]);
     for page in 1..=50 {
-        let asked = server.requests_for(&format!("/page/{page}?x"));
+        let requested = server.requests_for(&format!("/page/{page}?x"));
         assert!(
-            (3..=5).contains(&asked),
-            "{page} was asked for {asked} times"
+            (3..=5).contains(&requested),
+            "{page} was asked for {requested} times"
         );
     }
     assert_eq!(server.requests(), 200);
@@ -177,7 +177,7 @@ fn zipf_prefers_the_first_and_a_seed_repeats_it() {
 }
 
 #[test]
-fn what_is_asked_for_is_what_is_sent() {
+fn requests_are_sent_as_configured() {
     let server = Server::start(|request| {
         let wanted = request.head.starts_with("PUT /x HTTP/1.1\r\n")
             && request.head.contains("\r\nX-A: b\r\n")
@@ -301,7 +301,7 @@ fn a_server_that_dies_is_no_end_and_no_storm() {
     server.wait_for_requests(100);
     server.die();
     let output = child.wait_with_output().expect("it ends");
-    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let report: Value = serde_json::from_slice(&output.stdout).expect("the report is JSON");
     // Of the first hundred, four may have been under way.
     assert!(number(&report, "/requests") >= 96);
@@ -318,7 +318,7 @@ fn a_count_that_cannot_be_reached_is_given_up() {
     server.wait_for_requests(100);
     server.die();
     let output = child.wait_with_output().expect("it ends");
-    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(
         text.contains("Given up: all requests failed for 10 s."),
@@ -333,13 +333,13 @@ fn start(arguments: &[&str]) -> Child {
 }
 
 #[test]
-fn ctrl_c_prints_what_was_measured() {
+fn ctrl_c_prints_the_figures_so_far() {
     let server = Server::start(|_| Reply::ok("", "x"));
     let child = start(&[&server.url("/"), "-d", "10m", "-c", "2"]);
     server.wait_for_requests(100);
     signal(child.id(), Signal::INT);
     let output = child.wait_with_output().expect("it ends");
-    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(
         text.contains("Interrupted: figures up to the interruption."),
@@ -361,7 +361,7 @@ fn conditions_decide_the_exit_code() {
         "--fail-if",
         "errors>0",
     ]);
-    assert_eq!(fine.status.code(), Some(0), "{}", told(&fine));
+    assert_eq!(fine.status.code(), Some(0), "{}", stderr(&fine));
     let failed = run(&[
         &url,
         "-n",
@@ -373,7 +373,7 @@ fn conditions_decide_the_exit_code() {
     ]);
     assert_eq!(failed.status.code(), Some(1));
     assert_eq!(
-        told(&failed),
+        stderr(&failed),
         "microcache bench: failed: status-5xx>0: it is 10\n"
     );
     assert!(
@@ -404,9 +404,9 @@ fn the_origin_s_counter_is_read_before_and_after() {
     let wrong = run(&[&url, "-n", "5", "--origin-counter", &url]);
     assert_eq!(wrong.status.code(), Some(2));
     assert!(
-        told(&wrong).contains("cannot read the origin's counter"),
+        stderr(&wrong).contains("cannot read the origin's counter"),
         "{}",
-        told(&wrong)
+        stderr(&wrong)
     );
 }
 
@@ -501,7 +501,7 @@ fn bad_input_about_streams_gets_one_line_and_exit_code_2() {
         ),
         (
             &[&url, "--subscribe", "1", "--publish-size", "9"],
-            "--publish-size needs an interval; add --publish TIME",
+            "--publish-size needs an interval; add --publish DURATION",
         ),
         (&[&url, "--subscribe", "1", "-c", "1"], "--connections"),
         (
@@ -549,10 +549,10 @@ fn bad_input_about_streams_gets_one_line_and_exit_code_2() {
 
 fn assert_refused(arguments: &[&str], says: &str) {
     let output = run(arguments);
-    let told = told(&output);
-    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {told}");
-    assert!(told.contains(says), "{arguments:?}: {told}");
-    assert_eq!(told.lines().count(), 1, "{arguments:?}: {told}");
+    let stderr = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
+    assert!(stderr.contains(says), "{arguments:?}: {stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{arguments:?}: {stderr}");
 }
 
 #[test]

@@ -20,10 +20,10 @@ fn check(arguments: &[&str], code: i32, says: &str) -> String {
         Some(code),
         "{arguments:?}\n{out}{err}"
     );
-    let (told, silent) = if code == 0 { (out, err) } else { (err, out) };
-    assert!(told.contains(says), "{arguments:?}: {told}");
+    let (reported, silent) = if code == 0 { (out, err) } else { (err, out) };
+    assert!(reported.contains(says), "{arguments:?}: {reported}");
     assert_eq!(silent, "", "{arguments:?}");
-    told
+    reported
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -42,7 +42,7 @@ fn help_and_version() {
 }
 
 #[test]
-fn check_warns_of_what_gives_one_visitors_page_to_another() {
+fn check_warns_of_options_that_give_one_visitors_page_to_another() {
     let folder = Folder::new();
     let file = folder.write(
         "warnings",
@@ -76,6 +76,12 @@ fn a_bad_command_line_gets_one_line_and_a_remedy() {
     for (arguments, says) in [
         (&[][..], "microcache http://localhost:3000"),
         (&["localhost:3000"], "write http://localhost:3000"),
+        (
+            &["127.0.0.1:3000/app"],
+            "write http://127.0.0.1:3000 without /app",
+        ),
+        (&["nosuch"], "`nosuch` is neither a URL nor a command"),
+        (&["strats"], "did you mean `microcache stats`?"),
         (&["http://localhost/a"], "remove the path"),
         (&["--tll", "1s", "http://a"], "'--ttl'"),
         (
@@ -95,8 +101,8 @@ fn a_bad_command_line_gets_one_line_and_a_remedy() {
         ),
         (&["check", "/does/not/exist"], "cannot read /does/not/exist"),
     ] {
-        let told = check(arguments, 2, says);
-        assert_eq!(told.lines().count(), 1, "{arguments:?}: {told}");
+        let reported = check(arguments, 2, says);
+        assert_eq!(reported.lines().count(), 1, "{arguments:?}: {reported}");
     }
 }
 
@@ -107,20 +113,20 @@ fn check_reports_every_mistake_with_its_place() {
         "bad",
         "origin = \"ftp://a\"\nmemroy = \"1GB\"\n\n[[routes]]\nupstream = \"app\"\nttl = 5\n",
     );
-    let told = check(&["check", &file], 2, "4 mistakes");
+    let reported = check(&["check", &file], 2, "4 mistakes");
     for place in [":1:10: ", ":2:1: ", ":5:12: ", ":6:7: "] {
         let place = format!("{file}{place}");
-        assert!(told.contains(&place), "{place} is not in:\n{told}");
+        assert!(reported.contains(&place), "{place} is not in:\n{reported}");
     }
     assert!(
-        told.contains("2 | memroy = \"1GB\"\n  | ^^^^^^\n  = did you mean `memory`?"),
-        "{told}"
+        reported.contains("2 | memroy = \"1GB\"\n  | ^^^^^^\n  = did you mean `memory`?"),
+        "{reported}"
     );
     check(&["--config", &file], 2, "did you mean `memory`?");
 }
 
 #[test]
-fn check_says_that_a_file_is_fine() {
+fn check_reports_a_valid_file() {
     let folder = Folder::new();
     let file = folder.write(
         "good",

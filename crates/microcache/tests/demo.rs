@@ -65,15 +65,15 @@ fn the_table_has_figures_that_fit() {
         table.contains("The Benefits of Microcaching with NGINX"),
         "{table}"
     );
-    assert!(!table.contains("requests failed"), "{table}");
+    assert!(!table.contains("Failed requests"), "{table}");
 }
 
 fn start(command: &mut Command) -> Process {
     Process::start(command).expect("the binary runs")
 }
 
-fn address_after<'a>(told: &'a str, what: &str) -> &'a str {
-    let (_, rest) = told.rsplit_once(what).expect("it says where");
+fn address_after<'a>(reported: &'a str, what: &str) -> &'a str {
+    let (_, rest) = reported.rsplit_once(what).expect("it says where");
     let (_, rest) = rest.split_once("http://").expect("it says where");
     rest.split('/').next().expect("an address")
 }
@@ -88,11 +88,11 @@ fn get(address: &str) -> String {
 }
 
 #[test]
-fn what_is_kept_can_be_opened_and_ends_with_the_demonstration() {
+fn with_keep_the_servers_run_until_the_end_of_the_demonstration() {
     let mut demo = start(demo(&["--phase", "200ms"]).arg("--keep"));
-    let told = demo.output_with("the counters");
-    let application = address_after(&told, "the application  ");
-    let cache = address_after(&told, "the cache  ");
+    let reported = demo.output_with("the counters");
+    let application = address_after(&reported, "the application  ");
+    let cache = address_after(&reported, "the cache  ");
     let direct = get(application);
     assert!(
         direct.contains("200 OK") && !direct.contains("Cache-Status"),
@@ -129,9 +129,9 @@ fn bad_input_gets_one_line_and_a_remedy() {
             .args(["--phase", "200ms"])
             .output()
             .expect("the binary runs");
-        let (_, told) = text(&output);
-        assert_eq!(output.status.code(), Some(2), "{flags:?}: {told}");
-        let last = told.lines().last().expect("it says something");
-        assert!(last.contains(says), "{told}");
+        let (_, reported) = text(&output);
+        assert_eq!(output.status.code(), Some(2), "{flags:?}: {reported}");
+        let last = reported.lines().last().expect("it says something");
+        assert!(last.contains(says), "{reported}");
     }
 }

@@ -354,10 +354,10 @@ fn check(configuration: &str, document: &str, place: &str) {
         .current_dir(folder.path())
         .output()
         .expect("the binary runs");
-    let told = [output.stdout, output.stderr].concat();
-    let told = String::from_utf8_lossy(&told).into_owned();
-    assert!(output.status.success(), "{place}: {told}");
-    let dangers = told.lines().filter(|line| line.contains("warning: "));
+    let reported = [output.stdout, output.stderr].concat();
+    let reported = String::from_utf8_lossy(&reported).into_owned();
+    assert!(output.status.success(), "{place}: {reported}");
+    let dangers = reported.lines().filter(|line| line.contains("warning: "));
     for danger in dangers {
         let is_known = |(at, what): &(&str, &str)| *at == document && danger.contains(what);
         assert!(WARNED_OF.iter().any(is_known), "{place}: {danger}");
@@ -436,7 +436,7 @@ fn every_alert_is_in_the_operators_guide() {
     let rows = guide
         .lines()
         .filter(|line| line.starts_with("| `Microcache"));
-    let told: Vec<_> = rows
+    let reported: Vec<_> = rows
         .filter_map(|row| {
             let mut cells = row.split('|').map(str::trim).skip(1);
             Some((cells.next()?.trim_matches('`'), cells.next()?))
@@ -446,7 +446,7 @@ fn every_alert_is_in_the_operators_guide() {
         all.sort_unstable();
         all
     };
-    assert_eq!(sorted(told), sorted(alerts));
+    assert_eq!(sorted(reported), sorted(alerts));
 }
 
 /// The text of all sources in a folder.

@@ -192,7 +192,7 @@ fn one_connection_carries_many_requests() {
 }
 
 #[test]
-fn a_page_has_its_size_and_says_which_render_it_is() {
+fn a_page_has_its_size_and_names_its_render() {
     let application = quick(&["--size", "3000"]);
     let [first, second] = ["/", "/"].map(|url| application.get(url));
     assert_eq!((first.body.len(), first.promised()), (3000, 3000));
@@ -213,13 +213,13 @@ fn a_page_has_its_size_and_says_which_render_it_is() {
 }
 
 #[test]
-fn presets_are_what_they_say() {
+fn presets_match_their_descriptions() {
     let check = |preset, size, content_type| {
         let application = Application::start(&["--like", preset, "--work", "1ms"]);
         let page = application.get("/");
         assert_eq!((page.status, page.body.len()), (200, size), "{preset}");
-        let told = page.field("content-type").expect("a type");
-        assert!(told.starts_with(content_type), "{preset}: {told}");
+        let reported = page.field("content-type").expect("a type");
+        assert!(reported.starts_with(content_type), "{preset}: {reported}");
         page
     };
     for (preset, size) in [
@@ -244,7 +244,7 @@ fn presets_are_what_they_say() {
 }
 
 #[test]
-fn the_share_of_304_is_a_matter_of_the_url_alone() {
+fn the_share_of_304_depends_on_the_url_only() {
     let flags = ["--not-modified-share", "25%", "--etag", "--last-modified"];
     let unchanged = |application: &Application| -> Vec<usize> {
         let is_unchanged = |i: &usize| {
@@ -275,7 +275,7 @@ fn the_share_of_304_is_a_matter_of_the_url_alone() {
 }
 
 #[test]
-fn a_page_says_whom_it_was_made_for() {
+fn a_page_names_the_request_it_was_rendered_for() {
     let flags = ["--echo", "Accept-Language, Cookie", "--etag"];
     let application = quick(&[&flags[..], &["--not-modified-share", "100%"]].concat());
     let german = application.send("GET", "/", "Accept-Language: de\r\n");
@@ -295,12 +295,12 @@ fn a_page_says_whom_it_was_made_for() {
 #[test]
 fn max_age_is_spread_over_the_urls() {
     let application = quick(&["--max-age", "5..8", "--cache-control", "public"]);
-    let told = |i: usize| {
+    let reported = |i: usize| {
         let page = application.get(&format!("/{i}"));
         page.field("cache-control").expect("it says").to_owned()
     };
-    let first: Vec<String> = (0..40).map(told).collect();
-    assert_eq!(first, (0..40).map(told).collect::<Vec<_>>());
+    let first: Vec<String> = (0..40).map(reported).collect();
+    assert_eq!(first, (0..40).map(reported).collect::<Vec<_>>());
     let all = application.get("/0").head;
     assert!(all.contains("max-age="), "{all}");
     let mut ages: Vec<String> = (0..40)
@@ -316,7 +316,7 @@ fn max_age_is_spread_over_the_urls() {
 }
 
 #[test]
-fn fields_are_sent_as_told() {
+fn fields_are_sent_as_configured() {
     let application = quick(&["--vary", "Accept-Encoding", "--set-cookie", "a=b; Path=/"]);
     let page = application.get("/");
     assert_eq!(page.field("vary"), Some("Accept-Encoding"));
@@ -367,7 +367,7 @@ fn no_more_renders_than_workers_at_a_time() {
 }
 
 #[test]
-fn who_finds_the_queue_full_gets_503() {
+fn a_full_queue_answers_503() {
     let flags = ["--work", "60s", "--work-kind", "sleep", "--queue", "1"];
     let application = Application::start(&flags);
     // Their clients go away in the middle; the render goes on all the same.
@@ -412,11 +412,11 @@ fn cpu_work_burns_cpu_time() {
 }
 
 #[test]
-fn it_says_what_it_has_done_when_it_is_stopped() {
+fn the_counters_are_printed_when_it_stops() {
     let mut application = Application::start(&["--like", "static-100"]);
-    let told = application.process.output_with("try ");
-    assert!(told.contains("100 bytes of text/html"), "{told}");
-    assert!(told.contains("/_origin/counters"), "{told}");
+    let reported = application.process.output_with("try ");
+    assert!(reported.contains("100 bytes of text/html"), "{reported}");
+    assert!(reported.contains("/_origin/counters"), "{reported}");
     application.process.signal(Signal::TERM);
     assert_eq!(application.process.wait().code(), Some(0));
     application
@@ -447,9 +447,9 @@ fn bad_input_gets_one_line_and_a_remedy() {
             .args(flags)
             .output()
             .expect("the binary runs");
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{flags:?}: {told}");
-        assert_eq!(told.lines().count(), 1, "{told}");
-        assert!(told.contains(says), "{told}");
+        let reported = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{flags:?}: {reported}");
+        assert_eq!(reported.lines().count(), 1, "{reported}");
+        assert!(reported.contains(says), "{reported}");
     }
 }

@@ -108,7 +108,7 @@ mod tests {
     use crate::testing::fields;
 
     #[test]
-    fn what_is_wanted_most_is_the_class() {
+    fn the_most_wanted_type_is_the_class() {
         use AcceptClass::{Image, Json, Other, Page};
         for (accept, class) in [
             ("", Page),
@@ -138,19 +138,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_is_of_its_own_class_and_the_same_for_all() {
+    fn the_canonical_value_belongs_to_its_class() {
         for class in [AcceptClass::Page, AcceptClass::Json, AcceptClass::Image] {
-            let asked = class.canonical_value(Fields::default());
-            assert_eq!(AcceptClass::of_line(&asked), class);
+            let value = class.canonical_value(Fields::default());
+            assert_eq!(AcceptClass::of_line(&value), class);
         }
-        let asked = |accept: &str| {
+        let class_of = |accept: &str| {
             let request = fields(accept);
             AcceptClass::Other
                 .canonical_value(request.fields())
                 .to_vec()
         };
         let css = b"text/css,*/*;q=0.1";
-        assert_eq!(asked("Accept: text/css, */*;q=0.1"), css);
-        assert_eq!(asked("Accept: Text/CSS\nAccept: */*; q=0.1"), css);
+        assert_eq!(class_of("Accept: text/css, */*;q=0.1"), css);
+        assert_eq!(class_of("Accept: Text/CSS\nAccept: */*; q=0.1"), css);
     }
 }

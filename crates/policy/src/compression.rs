@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_well_formed_says_nothing() {
+    fn malformed_values_are_ignored() {
         for accepted in [
             "gzip;q=2",
             "gzip;q=",
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn whether_identity_is_refused_is_known() {
+    fn refusals_of_identity_are_recognized() {
         for (accepted, expected) in [
             ("identity;q=0, gzip", true),
             ("*;q=0, gzip", true),
@@ -508,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_said_why_something_is_not_compressed() {
+    fn the_reason_for_no_compression_is_reported() {
         let why = |status, response, length| {
             Compress::unsuited(&on(), status, fields(response).fields(), Some(length))
         };
@@ -581,7 +581,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_that_it_is_not_to_be_changed_is_not() {
+    fn no_transform_is_respected() {
         for (line, expected) in [
             ("Cache-Control: public, no-transform", false),
             ("Cache-Control: max-age=5; NO-TRANSFORM", false),
@@ -598,7 +598,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_one_visitors_is_compressed_on_the_operators_word_only() {
+    fn pages_that_may_be_personal_are_compressed_only_if_configured() {
         let keyed = |key: KeyRules, personal| {
             let mut rules = Rules { key, ..on() };
             rules.compress.personal = personal;
@@ -630,7 +630,7 @@ mod tests {
     }
 
     #[test]
-    fn vary_names_what_an_answer_depends_on_once() {
+    fn vary_names_each_dependency_once() {
         for (dictionaries, before, after) in [
             (false, "", "Vary: Accept-Encoding"),
             (false, "Vary: accept-encoding", "Vary: accept-encoding"),
@@ -654,7 +654,7 @@ mod tests {
     }
 
     #[test]
-    fn the_head_of_what_is_encoded_speaks_of_other_bytes() {
+    fn the_head_of_an_encoded_response_describes_other_bytes() {
         let stored = fields(
             "ETag: \"a\"\nAccept-Ranges: bytes\nRepr-Digest: sha-256=:YQ==:\nContent-Digest: x\n\
              Digest: x\nContent-MD5: x\nLast-Modified: y\nVary: Accept-Encoding",

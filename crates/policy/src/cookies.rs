@@ -279,16 +279,16 @@ mod tests {
     }
 
     #[test]
-    fn the_names_of_personal_cookies_are_told_and_never_a_value() {
+    fn the_names_of_personal_cookies_are_reported_and_never_a_value() {
         let check = |rules: &Rules, request: &str, expected: &[Option<&str>]| {
             let request = fields(request);
-            let told = personal(request.fields(), rules);
-            let told: Vec<_> = told
+            let names = personal(request.fields(), rules);
+            let names: Vec<_> = names
                 .into_iter()
                 .map(|name| name.map(|name| String::from_utf8_lossy(name).into_owned()))
                 .collect();
-            let told: Vec<_> = told.iter().map(Option::as_deref).collect();
-            assert_eq!(told, expected, "{request:?}");
+            let names: Vec<_> = names.iter().map(Option::as_deref).collect();
+            assert_eq!(names, expected, "{request:?}");
         };
         let plain = Rules::default();
         check(&plain, "", &[]);
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_taken_for_whatever_some_program_makes_of_it() {
+    fn a_cookie_name_counts_in_every_reading_of_it() {
         for name in [
             "api_key",
             "API_KEY",
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn what_counts_is_told_in_the_order_of_the_request() {
+    fn personal_cookies_are_reported_in_the_order_of_the_request() {
         let rules = Rules::default();
         for (request, expected) in [
             ("", &[][..]),
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_origin_never_sees_does_not_count() {
+    fn removed_cookies_do_not_count() {
         let mut rules = Rules::default();
         rules.request.removed_cookies = Patterns::from_iter(["theme_*", "seen"]);
         assert!(!is_personal(&rules, "Cookie: theme_x=1; seen=2; _ga=3"));

@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_restricts_is_understood_generously() {
+    fn restrictive_directives_are_parsed_generously() {
         use Directive::{
             MustRevalidate, MustRevalidateAtLeast, MustUnderstand, NoCache, NoStore, Private,
             ProxyRevalidate, Public,

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_tag_is_skipped() {
+    fn invalid_tags_are_skipped() {
         check(r#"a, "b""#, &[(false, "b")]);
         check(r#"w/"a", "b""#, &[(false, "b")]);
         check(r#""a" x, "b""#, &[(false, "b")]);

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_can_be_sent_as_it_stands_is_read() {
+    fn only_valid_fields_are_parsed() {
         for (block, expected) in [
             ("", true),
             ("A: 1\r\nb:\t2 \r\n", true),
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_is_followed_by_what_comes_with_it() {
+    fn a_copy_is_followed_by_the_added_fields() {
         let fields = Fields::new(b"A: 1\r\n");
         let (block, rest) = FieldBlock::copied_with(fields, &[b"one", b"", b"two"]);
         assert_eq!(block.fields(), fields);
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_together_is_a_block() {
+    fn an_assembled_block_is_valid() {
         let mut fields = FieldsBuf::new();
         fields.push("A", "1\r\nB: 2\0");
         let block = FieldBlock::from(fields);

@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn set_and_remove_leave_the_others_alone() {
+    fn set_and_remove_leave_other_fields_alone() {
         let mut fields = FieldsBuf::from(Fields::new(b"A: 1\r\nB: 2\r\na: 3\r\nC: 4\r\n"));
         fields.set("A", "9");
         assert_eq!(fields.fields().as_block(), b"B: 2\r\nC: 4\r\nA: 9\r\n");

@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_date_ahead_of_us_or_just_gone_by_says_nothing() {
+    fn a_date_in_the_future_or_just_past_is_ignored() {
         check(
             "Cache-Control: max-age=60\nDate: Sun, 06 Nov 1994 09:00:00 GMT",
             60,
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn the_heuristic_is_off_unless_asked_for() {
+    fn the_heuristic_is_off_by_default() {
         let ten_days_old =
             "Last-Modified: Thu, 27 Oct 1994 08:49:37 GMT\nDate: Sun, 06 Nov 1994 08:49:37 GMT";
         check(ten_days_old, 1);

@@ -48,7 +48,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_takes_what_its_meaning_says(pattern in "[ab*]{0,8}", text in "[ab]{0,10}") {
+        fn patterns_match_as_documented(pattern in "[ab*]{0,8}", text in "[ab]{0,10}") {
             let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
             prop_assert_eq!(matches(pattern, text), plainly(pattern, text));
         }

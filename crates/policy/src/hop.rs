@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn connection_cannot_remove_what_carries_meaning() {
+    fn connection_cannot_remove_essential_fields() {
         let kept = "Host: a\r\nContent-Length: 3\r\nCache-Control: private\r\n\
                     CDN-Cache-Control: no-store\r\nSet-Cookie: a=b\r\nVary: x\r\n\
                     Cookie: a\r\nAuthorization: b\r\nX-Forwarded-For: c\r\n";
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn naming_a_field_is_told_from_plain_options() {
+    fn field_names_are_distinguished_from_plain_options() {
         for (value, expected) in [
             ("keep-alive, Upgrade, HTTP2-Settings", false),
             ("TE, close", false),

@@ -85,7 +85,7 @@ mod tests {
     use crate::testing::fields;
 
     #[test]
-    fn an_identity_is_known_by_a_whole_word_of_its_name() {
+    fn an_identity_field_is_recognized_by_a_whole_word() {
         for name in [
             "Authorization",
             "X-Api-Key",
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_keyed_or_never_reaches_the_origin_makes_nothing_personal() {
+    fn keyed_and_removed_fields_make_no_request_personal() {
         let mut rules = Rules {
             key: KeyRules {
                 headers: vec!["X-Tenant-Key".to_owned(), "x-shop-*".to_owned()],

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn analytics_and_consent_are_known() {
+    fn analytics_and_consent_cookies_are_recognized() {
         for name in [
             "_ga",
             "_ga_X1Y2Z3W4V5",

@@ -71,14 +71,14 @@ impl Scheme {
     }
 }
 
-/// Builds the key of a request. `host` may be in any case and have the default port. `vouched`: the peer is a trusted
+/// Builds the key of a request. `host` may be in any case and have the default port. `is_trusted`: the peer is a trusted
 /// proxy, and its forwarding fields count; an origin that builds its links from them has a response for each value.
 pub fn build(
     scheme: Scheme,
     host: &[u8],
     path_and_query: &[u8],
     fields: Fields<'_>,
-    vouched: bool,
+    is_trusted: bool,
     rules: &Rules,
 ) -> KeyBuf {
     let accept = if rules.obeys_client {
@@ -86,7 +86,15 @@ pub fn build(
     } else {
         AcceptClass::of(fields)
     };
-    build_for(accept, scheme, host, path_and_query, fields, vouched, rules)
+    build_for(
+        accept,
+        scheme,
+        host,
+        path_and_query,
+        fields,
+        is_trusted,
+        rules,
+    )
 }
 
 /// Builds the key of a request whose class of `Accept` is known.
@@ -96,7 +104,7 @@ pub fn build_for(
     host: &[u8],
     path_and_query: &[u8],
     fields: Fields<'_>,
-    vouched: bool,
+    is_trusted: bool,
     rules: &Rules,
 ) -> KeyBuf {
     let (path, query) = split_query(path_and_query);
@@ -114,17 +122,17 @@ pub fn build_for(
     if accept == AcceptClass::Other {
         push_component(&mut key, &accept.canonical_value(fields));
     }
-    if seal == Seal::Usual && !vouched {
+    if seal == Seal::Usual && !is_trusted {
         return key;
     }
     for name in &rules.key.headers {
-        push_header(&mut key, fields, name, vouched, &rules.request);
+        push_header(&mut key, fields, name, is_trusted, &rules.request);
     }
     if !rules.key.cookies.is_empty() {
         push_cookies(&mut key, fields, rules);
     }
-    if vouched || !rules.request.kept_fields.is_empty() {
-        push_believed(&mut key, fields, vouched, &rules.request);
+    if is_trusted || !rules.request.kept_fields.is_empty() {
+        push_believed(&mut key, fields, is_trusted, &rules.request);
     }
     if rules.are_private() {
         push_identity(&mut key, fields, &rules.key);
@@ -226,8 +234,8 @@ fn push_url(
 }
 
 /// Appends the forwarding fields that count because of trust.
-fn push_believed(out: &mut KeyBuf, fields: Fields<'_>, vouched: bool, rules: &RequestRules) {
-    for (name, value) in believed(fields, vouched, rules) {
+fn push_believed(out: &mut KeyBuf, fields: Fields<'_>, is_trusted: bool, rules: &RequestRules) {
+    for (name, value) in believed(fields, is_trusted, rules) {
         push_lower(out, name);
         if name.eq_ignore_ascii_case(b"forwarded") {
             push_with_len(out, |out| {
@@ -362,11 +370,11 @@ fn push_header(
     out: &mut KeyBuf,
     fields: Fields<'_>,
     wanted: &str,
-    vouched: bool,
+    is_trusted: bool,
     rules: &RequestRules,
 ) {
     let travels =
-        |name: &[u8]| field_forwarding(name, vouched, rules) == FieldForwarding::Forwarded;
+        |name: &[u8]| field_forwarding(name, is_trusted, rules) == FieldForwarding::Forwarded;
     push_lower(out, wanted.as_bytes());
     let Some(beginning) = wanted.strip_suffix('*') else {
         if travels(wanted.as_bytes()) {
@@ -449,37 +457,37 @@ mod tests {
     }
 
     #[test]
-    fn what_other_rules_of_sharing_have_stored_is_not_found() {
+    fn entries_of_other_sharing_rules_are_not_found() {
         let rules = |ignored: &[&str]| Rules {
             cookies_ignored: ignored.iter().collect(),
             ..Rules::default()
         };
         let long = format!("/{}", "x".repeat(INLINE));
         for target in ["/", "/?q", &long] {
-            let key = |rules: Rules, vouched| {
+            let key = |rules: Rules, is_trusted| {
                 let fields = fields("X-Forwarded-Proto: https");
                 let (target, fields) = (target.as_bytes(), fields.fields());
-                build(Scheme::Http, b"a", target, fields, vouched, &rules)
+                build(Scheme::Http, b"a", target, fields, is_trusted, &rules)
             };
-            for vouched in [false, true] {
-                let plain = key(Rules::default(), vouched);
-                assert_eq!(key(Rules::default().sealed(), vouched), plain);
+            for is_trusted in [false, true] {
+                let plain = key(Rules::default(), is_trusted);
+                assert_eq!(key(Rules::default().sealed(), is_trusted), plain);
                 assert_eq!(
-                    key(rules(&["a"]), vouched),
+                    key(rules(&["a"]), is_trusted),
                     plain,
                     "nobody tells them apart"
                 );
-                let own = key(rules(&["a"]).sealed(), vouched);
+                let own = key(rules(&["a"]).sealed(), is_trusted);
                 assert_ne!(own, plain);
-                assert_ne!(own, key(rules(&["b"]).sealed(), vouched));
-                assert_eq!(own, key(rules(&["a"]).sealed(), vouched));
+                assert_ne!(own, key(rules(&["b"]).sealed(), is_trusted));
+                assert_eq!(own, key(rules(&["a"]).sealed(), is_trusted));
                 assert_eq!(url_of(&own), url_of(&plain));
             }
         }
     }
 
     #[test]
-    fn what_is_left_out_of_a_key_and_what_is_kept_are_the_whole_query() {
+    fn omitted_and_kept_parameters_are_the_whole_query() {
         let except = Query::Except(Patterns::from_iter(["utm_*"]));
         let only = Query::Only(Patterns::from_iter(["page"]));
         for (query, target, expected) in [
@@ -498,10 +506,10 @@ mod tests {
                 query,
                 ..KeyRules::default()
             };
-            let told: Vec<_> = left_out(target.as_bytes(), &rules)
+            let omitted: Vec<_> = left_out(target.as_bytes(), &rules)
                 .map(|one| String::from_utf8_lossy(one).into_owned())
                 .collect();
-            assert_eq!(told, expected, "{target}");
+            assert_eq!(omitted, expected, "{target}");
             let kept = kept_target(target.as_bytes(), &rules);
             let kept = kept.unwrap_or_else(|| target.as_bytes().to_vec());
             assert!(left_out(&kept, &rules).next().is_none(), "{target}");
@@ -557,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_has_no_url() {
+    fn an_invalid_key_has_no_url() {
         let key = key_of(&KeyRules::default(), "/b?c", "");
         for len in 0..key.len() {
             assert_eq!(url_of(&key[..len]), None, "{len}");
@@ -607,7 +615,7 @@ mod tests {
     }
 
     #[test]
-    fn query_parameters_count_as_the_operator_says() {
+    fn query_parameters_count_as_configured() {
         let keyed = |query: &Query, target: &str| {
             let rules = KeyRules {
                 query: query.clone(),
@@ -731,13 +739,13 @@ mod tests {
         rules.request.removed_fields.push("B");
         rules.request.removed_cookies.push("c");
         rules.request.removed_cookies.push("d2");
-        let key = |request: &str, vouched| {
+        let key = |request: &str, is_trusted| {
             build(
                 Scheme::Http,
                 b"a",
                 b"/",
                 fields(request).fields(),
-                vouched,
+                is_trusted,
                 &rules,
             )
         };
@@ -747,13 +755,13 @@ mod tests {
         assert_ne!(key("Cookie: d1=2", false), key("", false));
         assert_ne!(key("X-Forwarded-Host: e", true), key("", true));
         rules.request.kept_fields.push("api_key");
-        let key = |request: &str, vouched| {
+        let key = |request: &str, is_trusted| {
             build(
                 Scheme::Http,
                 b"a",
                 b"/",
                 fields(request).fields(),
-                vouched,
+                is_trusted,
                 &rules,
             )
         };

@@ -194,7 +194,7 @@ proptest! {
     }
 
     #[test]
-    fn private_is_never_stored_for_anyone(
+    fn private_is_never_stored_in_a_shared_cache(
         all in directives(),
         at: Index,
         status in 200_u16..600,
@@ -213,7 +213,7 @@ proptest! {
     }
 
     #[test]
-    fn credentials_share_only_what_says_it_is_shared(all in directives(), at: Index) {
+    fn requests_with_credentials_share_explicitly_shared_responses_only(all in directives(), at: Index) {
         let shares = |one: &String| one.starts_with("public") || one.starts_with("s-maxage");
         let silent: Vec<String> = all.into_iter().filter(|one| !shares(one)).collect();
         let response = format!("Cache-Control: {}", insert(&silent, at, "max-age=60"));
@@ -227,7 +227,7 @@ proptest! {
     }
 
     #[test]
-    fn what_speaks_to_shared_caches_says_nothing_to_a_private_one(all in directives(), at: Index) {
+    fn directives_for_shared_caches_do_not_apply_to_private_ones(all in directives(), at: Index) {
         // Only an unqualified `private` counts.
         let private = Rules::private();
         let plain = format!("Cache-Control: {}\nETag: \"a\"", all.join(", "));
@@ -269,7 +269,7 @@ proptest! {
     }
 
     #[test]
-    fn what_must_be_revalidated_is_never_served_stale(
+    fn must_revalidate_is_never_served_stale(
         all in directives(),
         at: Index,
         after in 0_u64..1 << 43,
@@ -462,7 +462,7 @@ proptest! {
     }
 
     #[test]
-    fn connection_never_removes_what_carries_meaning(named in vec("[ -~]{0,16}", 0..3)) {
+    fn connection_never_removes_essential_fields(named in vec("[ -~]{0,16}", 0..3)) {
         let before = fields("Host: a\nContent-Length: 3\nCache-Control: x\nSet-Cookie: a\nCookie: c");
         let mut message = before.clone();
         for line in named {
@@ -473,7 +473,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_that_comes_in_makes_it_panic(
+    fn no_input_causes_a_panic(
         request in any_fields(),
         response in any_fields(),
         raw in vec(any::<u8>(), 0..64),

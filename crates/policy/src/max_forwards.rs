@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_says_nothing() {
+    fn invalid_numbers_are_ignored() {
         for block in [
             "",
             "Max-Forwards:\r\n",

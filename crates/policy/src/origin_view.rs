@@ -21,7 +21,7 @@ pub struct OriginView<'a> {
     /// The client's address in forwarding fields.
     pub address: &'a str,
     /// The peer is a trusted proxy, and its forwarding fields count.
-    pub vouched: bool,
+    pub is_trusted: bool,
 }
 
 impl OriginView<'_> {
@@ -46,12 +46,12 @@ impl OriginView<'_> {
             // It is rewritten to one value for all clients.
             return FieldForwarding::Removed;
         }
-        field_forwarding(name.as_bytes(), self.vouched, &self.rules.request)
+        field_forwarding(name.as_bytes(), self.is_trusted, &self.rules.request)
     }
 
     /// Appends fields that identify the client to the origin. Scheme and host are in the key already.
     fn push_forwarding<A: Array<Item = u8>>(&self, out: &mut SmallVec<A>, name: &str) {
-        if self.vouched {
+        if self.is_trusted {
             push_field(out, self.fields, name);
         }
         if matches!(name, "forwarded" | "x-forwarded-for") {

@@ -178,7 +178,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_search_finds_what_a_look_at_each_pattern_finds(
+        fn the_search_finds_the_matches_of_a_linear_scan(
             all in prop::collection::vec("[ab]{0,3}[*]?", 0..6),
             name in "[ab]{0,4}",
         ) {

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_encoded_is_decoded_again() {
+    fn decoding_reverses_encoding() {
         let all: Vec<u8> = (0..=255).collect();
         for stays in [&b""[..], b"/", b"+:"] {
             let mut text = String::new();
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_code_is_nothing() {
+    fn invalid_codes_are_refused() {
         assert_eq!(decoded(b"a+b%2f%2F").as_deref(), Some(&b"a+b//"[..]));
         for wrong in ["%", "%4", "a%4x", "%+4", "%%41"] {
             assert_eq!(decoded(wrong.as_bytes()), None, "{wrong}");

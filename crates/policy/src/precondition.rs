@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_304_leaves_out_what_describes_the_body() {
+    fn a_304_omits_fields_that_describe_the_body() {
         for name in [
             "Cache-Control",
             "Content-Location",

@@ -29,13 +29,13 @@ fn stored(response: &str) -> Lifetime {
     judge(&Rules::private(), "", 200, response).expect(response)
 }
 
-fn asked(lifetime: &Lifetime, request: &str, after: u64) -> Reuse {
+fn reuse_of(lifetime: &Lifetime, request: &str, after: u64) -> Reuse {
     let facts = get(&fields(request), &Rules::private());
     reuse(lifetime, &facts, RECEIVED.plus(after))
 }
 
 #[test]
-fn what_is_for_one_user_is_stored() {
+fn a_response_for_one_user_is_stored() {
     let private = Some(NotStorable::Private);
     let lasting = "Cache-Control: private, max-age=60";
     check_stored("", lasting, None, private);
@@ -74,7 +74,7 @@ fn credentials_neither_limit_nor_pass() {
         let refused = Some(NotStorable::Credentials);
         check_stored(request, "Cache-Control: max-age=60", None, refused);
         let lifetime = stored("Cache-Control: max-age=60");
-        assert_eq!(asked(&lifetime, request, 0), Reuse::Fresh, "{request}");
+        assert_eq!(reuse_of(&lifetime, request, 0), Reuse::Fresh, "{request}");
         let signed_in = get(&fields(request), &Rules::private()).signed_in();
         assert_eq!(reuse(&lifetime, &signed_in, RECEIVED), Reuse::Fresh);
     }
@@ -111,7 +111,7 @@ fn words_for_shared_caches_do_not_count() {
 }
 
 #[test]
-fn a_client_says_how_stale_an_answer_it_takes_if_the_origin_fails() {
+fn a_client_limits_the_staleness_on_errors() {
     for (response, request, after, may) in [
         ("max-age=5", "", 6_000, false),
         ("max-age=5", "stale-if-error=10", 14_999, true),
@@ -163,7 +163,7 @@ fn a_reload_is_honoured() {
     for request in ["Cache-Control: no-cache", "Pragma: no-cache"] {
         let lifetime = stored("Cache-Control: max-age=60");
         let expected = Reuse::Revalidate(RevalidationReason::Reload);
-        assert_eq!(asked(&lifetime, request, 0), expected, "{request}");
+        assert_eq!(reuse_of(&lifetime, request, 0), expected, "{request}");
         let insists = get(&fields(request), &Rules::private());
         assert!(!on_error(&lifetime, &insists, RECEIVED), "{request}");
         let shared = get(&fields(request), &Rules::default());
@@ -172,7 +172,7 @@ fn a_reload_is_honoured() {
     }
     let lifetime = stored("Cache-Control: max-age=60");
     let expected = Reuse::Revalidate(RevalidationReason::MaxAge);
-    assert_eq!(asked(&lifetime, "Cache-Control: max-age=0", 1), expected);
+    assert_eq!(reuse_of(&lifetime, "Cache-Control: max-age=0", 1), expected);
 }
 
 #[test]
@@ -181,10 +181,10 @@ fn without_a_word_on_freshness_there_is_a_guess_and_no_stale_window() {
     let lifetime = stored(a_day_old);
     assert_eq!(lifetime.ttl(RECEIVED), 8_640_000);
     let expired = Reuse::Revalidate(RevalidationReason::Expired);
-    assert_eq!(asked(&lifetime, "", 8_640_000), expired);
+    assert_eq!(reuse_of(&lifetime, "", 8_640_000), expired);
     let lifetime = stored("Cache-Control: max-age=60, stale-while-revalidate=5");
-    assert_eq!(asked(&lifetime, "", 60_000), Reuse::Stale);
-    assert_eq!(asked(&lifetime, "", 65_000), expired);
+    assert_eq!(reuse_of(&lifetime, "", 60_000), Reuse::Stale);
+    assert_eq!(reuse_of(&lifetime, "", 65_000), expired);
     let builders = Rules {
         stale_if_error: 5_000,
         ..Rules::private()
@@ -196,12 +196,12 @@ fn without_a_word_on_freshness_there_is_a_guess_and_no_stale_window() {
 }
 
 #[test]
-fn what_can_be_validated_is_stored_to_be_confirmed() {
+fn a_response_with_a_validator_is_stored_for_revalidation() {
     check_stored("", "", Some(NotStorable::NoLifetime), None);
     check_stored("", "ETag: \"a\"", None, None);
     let lifetime = stored("ETag: \"a\"");
     let expired = Reuse::Revalidate(RevalidationReason::Expired);
-    assert_eq!(asked(&lifetime, "", 0), expired);
+    assert_eq!(reuse_of(&lifetime, "", 0), expired);
     let forbidden = Rules {
         forced_ttl: Some(0),
         ..Rules::private()
@@ -211,7 +211,7 @@ fn what_can_be_validated_is_stored_to_be_confirmed() {
 }
 
 #[test]
-fn the_client_may_accept_what_is_stale() {
+fn the_client_may_accept_stale() {
     let expired = Reuse::Revalidate(RevalidationReason::Expired);
     for (response, accepts, after, expected) in [
         ("max-age=60", "max-stale", 9_999_000, Reuse::Fresh),
@@ -254,7 +254,7 @@ fn the_client_may_accept_what_is_stale() {
     ] {
         let lifetime = stored(&format!("Cache-Control: {response}\nETag: \"a\""));
         let request = format!("Cache-Control: {accepts}");
-        let verdict = asked(&lifetime, &request, after);
+        let verdict = reuse_of(&lifetime, &request, after);
         assert_eq!(verdict, expected, "{response} {accepts} after {after}");
         let shared = get(&fields(&request), &Rules::default());
         assert_eq!(shared.max_stale(), None, "{accepts}");
@@ -262,7 +262,7 @@ fn the_client_may_accept_what_is_stale() {
 }
 
 #[test]
-fn what_the_caller_tells_caches_is_forwarded_and_counts() {
+fn cache_control_of_the_caller_is_forwarded_and_applied() {
     for (name, private, shared) in [
         ("Cache-Control", true, false),
         ("pragma", true, false),

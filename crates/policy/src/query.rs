@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_are_decoded_once_and_everything_else_stays() {
+    fn codes_are_decoded_once_and_other_characters_stay() {
         for (text, expected) in [
             ("page", "page"),
             ("p%61ge", "page"),

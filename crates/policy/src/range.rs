@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_beyond_the_end_is_unsatisfiable() {
+    fn a_range_beyond_the_end_is_unsatisfiable() {
         check("bytes=10-", 10, Unsatisfiable);
         check("bytes=10-12", 10, Unsatisfiable);
         check("bytes=-0", 10, Unsatisfiable);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_one_range_of_bytes_is_ignored() {
+    fn anything_but_one_byte_range_is_ignored() {
         for value in [
             "",
             "bytes",

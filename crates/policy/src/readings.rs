@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_reads_otherwise_has_one_reading() {
+    fn an_unambiguous_path_has_one_reading() {
         for path in ["/", "/a/b.css", "/a..b/c.", "/@scope/x+y", "*", "", "/a/b/"] {
             assert!(is_plain(path.as_bytes()), "{path}");
             assert_eq!(all(path), [path]);
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_what_it_is_has_few_readings() {
+    fn a_path_without_encoding_has_few_readings() {
         for (path, readings) in [
             (
                 "/api/v4/projects/a%2Fb",
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_too_many_readings_has_none() {
+    fn a_path_with_too_many_readings_has_none() {
         let path = "/a;%3f/%2e%2e/%255c;%252f//..%5c%3b//%2523/./x%25%32%65".repeat(3);
         assert_eq!(readings(path.as_bytes()), None);
     }
@@ -304,7 +304,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_encoded_is_read(path in "/[a-c/.]{0,8}", encoded in any::<u16>(), twice in any::<bool>()) {
+        fn encoded_characters_are_decoded(path in "/[a-c/.]{0,8}", encoded in any::<u16>(), twice in any::<bool>()) {
             let percent = if twice { "%25" } else { "%" };
             let raw = path.bytes().enumerate().fold(String::new(), |mut raw, (at, byte)| {
                 if at > 0 && encoded >> at & 1 == 1 {

@@ -188,7 +188,7 @@ impl RequestFacts {
     }
 
     /// The same facts for a request that asks to switch protocols
-    /// ([`upgrade::is_asked_for`](crate::upgrade::is_asked_for)).
+    /// ([`upgrade::is_requested`](crate::upgrade::is_requested)).
     #[must_use]
     pub const fn upgrading(mut self) -> Self {
         self.handling = Handling::Pass(PassReason::Upgrade);
@@ -537,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_plain_get_or_head_passes() {
+    fn methods_other_than_plain_get_and_head_pass() {
         for method in [
             Method::POST,
             Method::PUT,
@@ -573,7 +573,7 @@ mod tests {
     }
 
     #[test]
-    fn event_streams_are_known_by_their_media_type_alone() {
+    fn event_streams_are_recognized_by_their_media_type_only() {
         for (accept, expected) in [
             ("text/event-stream", true),
             ("text/html, \tText/Event-Stream ; q=0.5", true),

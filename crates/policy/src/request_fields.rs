@@ -252,7 +252,7 @@ fn names_of(
 ) -> Vec<Vec<u8>> {
     let rules = request.rules;
     let is_named = |(name, value): &(&[u8], &[u8])| {
-        field_forwarding(name, request.vouched, &rules.request) == FieldForwarding::Forwarded
+        field_forwarding(name, request.is_trusted, &rules.request) == FieldForwarding::Forwarded
             && is_meant(shared_forwarding(name, value, rules, known))
     };
     let meant = request.fields.iter().filter(is_named);
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_has_one_fate_on_a_fetch_for_everyone() {
+    fn every_field_has_one_treatment_on_a_shared_fetch() {
         use SharedForwarding::{Dropped, Passes, Sent, Withheld};
         for (forwarding, names) in [
             (
@@ -499,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn what_selects_is_sent_but_for_cookies() {
+    fn selecting_fields_are_sent_except_cookies() {
         let mut rules = Rules {
             key: KeyRules {
                 headers: vec!["X-Tenant".to_owned(), "HX-*".to_owned()],
@@ -540,7 +540,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_for_everyone_has_the_cookies_of_the_key_alone() {
+    fn a_shared_fetch_has_the_cookies_of_the_key_only() {
         let rules = Rules {
             key: KeyRules {
                 cookies: vec!["lang".to_owned()],

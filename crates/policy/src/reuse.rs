@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_must_be_revalidated_is_never_stale() {
+    fn must_revalidate_is_never_stale() {
         let expired = Reuse::Revalidate(RevalidationReason::Expired);
         for response in [
             "Cache-Control: max-age=60, must-revalidate",
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reload_is_honoured_where_the_operator_wants_it() {
+    fn a_reload_is_honoured_where_configured() {
         let rules = Rules {
             reload: Reload::Honour,
             ..Rules::default()
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stale_on_arrival_can_still_be_within_its_window() {
+    fn a_response_stale_on_arrival_can_be_within_its_window() {
         check("Cache-Control: max-age=60\nAge: 65", "", 0, Reuse::Stale);
         check(
             "Cache-Control: max-age=0, stale-while-revalidate=5",

@@ -18,7 +18,7 @@ use crate::vary::{self, Selection, Vary};
 fn handling(method: &Method, request: &str, has_body: bool) -> Handling {
     let request = fields(request);
     let facts = RequestFacts::read(method, request.fields(), has_body, &Rules::default());
-    if upgrade::is_asked_for(request.fields()) {
+    if upgrade::is_requested(request.fields()) {
         facts.upgrading().handling()
     } else {
         facts.handling()
@@ -30,7 +30,7 @@ fn refused(request: &str, status: u16, response: &str) -> Option<NotStorable> {
 }
 
 #[test]
-fn rule_1_what_says_nothing_is_fresh_for_one_second_if_it_is_plain() {
+fn rule_1_a_plain_response_without_a_lifetime_is_fresh_for_one_second() {
     for status in [200, 203, 204, 300, 301, 308, 404, 410] {
         let lifetime = judge(&Rules::default(), "", status, "").expect("storable");
         assert_eq!(lifetime.ttl(RECEIVED), 1_000, "{status}");
@@ -61,7 +61,7 @@ fn rule_1_what_says_nothing_is_fresh_for_one_second_if_it_is_plain() {
 }
 
 #[test]
-fn rule_1_holds_however_it_is_written() {
+fn rule_1_holds_in_every_spelling() {
     for response in [
         "cache-control: PRIVATE",
         "Cache-Control: max-age=60, Private",
@@ -93,7 +93,7 @@ fn rule_1_holds_however_it_is_written() {
 }
 
 #[test]
-fn rule_2_credentials_pass_unless_the_response_says_it_is_shared() {
+fn rule_2_credentials_pass_unless_the_response_is_public() {
     assert_eq!(
         handling(&Method::GET, "Authorization: x", false),
         Handling::Credentialed
@@ -175,7 +175,7 @@ fn rule_2_credentials_pass_unless_the_response_says_it_is_shared() {
 }
 
 #[test]
-fn rule_2_holds_however_it_is_written() {
+fn rule_2_holds_in_every_spelling() {
     for request in [
         "AUTHORIZATION: x",
         "authorization:",
@@ -372,7 +372,7 @@ fn rule_6_errors_are_stored_on_the_origins_word_only_and_answered_with_stale() {
 }
 
 #[test]
-fn rule_7_clients_neither_reload_nor_take_what_is_too_old() {
+fn rule_7_clients_neither_reload_nor_accept_too_old_responses() {
     let stored = lifetime("");
     for request in [
         "Cache-Control: no-cache",

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_decides_nothing_of_sharing_changes_no_seal() {
+    fn options_irrelevant_to_sharing_change_no_seal() {
         let other = Rules {
             ttl: 5,
             status_ttl: vec![(404, 5)],

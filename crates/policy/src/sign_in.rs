@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_signs_a_connection_in() {
+    fn responses_that_sign_a_connection_in() {
         for (block, expected) in [
             ("", false),
             ("Authorization: NTLM TlRMTVNTUAAB\r\n", true),
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn what_asks_for_it() {
+    fn responses_that_require_a_sign_in() {
         for (block, expected) in [
             ("", false),
             ("WWW-Authenticate: NTLM\r\n", true),

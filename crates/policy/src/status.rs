@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_says_what_happened() {
+    fn a_member_describes_the_handling() {
         let none = CacheStatus::default();
         check(none, "microcache");
         check(
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ttl_beyond_what_a_field_can_hold_is_the_most_it_can() {
+    fn a_ttl_beyond_the_range_of_a_field_is_its_maximum() {
         let status = CacheStatus {
             hit: true,
             ttl: Some(i64::MIN),

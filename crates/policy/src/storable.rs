@@ -159,8 +159,8 @@ fn lifetime(arrived: &ReceivedResponse<'_, '_>) -> Result<Lifetime, NotStorable>
         Freshness::Explicit(lifetime) | Freshness::Heuristic(lifetime) => lifetime,
     };
     let within_window = fresh_for.saturating_add(while_revalidate) > initial_age;
-    let asked_to_outlast_errors = directives.stale_if_error.is_some() && if_error > 0;
-    let usable = !must_validate && (within_window || asked_to_outlast_errors);
+    let may_outlast_errors = directives.stale_if_error.is_some() && if_error > 0;
+    let usable = !must_validate && (within_window || may_outlast_errors);
     if !usable && !validator {
         return Err(NotStorable::NoLifetime);
     }
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_targeted_field_speaks_in_the_place_of_cache_control() {
+    fn a_targeted_field_replaces_cache_control() {
         check(
             200,
             "CDN-Cache-Control: max-age=5\nCache-Control: no-store",
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_never_be_used_is_not_stored() {
+    fn an_unusable_response_is_not_stored() {
         let never = Some(NotStorable::NoLifetime);
         for (response, without, with_validator) in [
             ("Cache-Control: max-age=0", never, None),

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn the_route_says_which_fields_they_are() {
+    fn the_route_names_the_fields_with_tags() {
         let field = |name: &str, separator| TagField {
             name: name.to_owned(),
             separator,
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_are_invalidated_by_what_changes_something() {
+    fn groups_are_invalidated_by_unsafe_requests() {
         let response = format!(
             "Cache-Group-Invalidation: \"a\", \"b\";x, \"{}\"\nCache-Groups: \"c\"",
             "x".repeat(1025)

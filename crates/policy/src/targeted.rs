@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_valid_field_speaks() {
+    fn the_first_valid_field_counts() {
         const CDN: &str = "CDN-Cache-Control: max-age=5";
         check(CDN, Some(5));
         check(&format!("{CDN}\nMicrocache-Control: max-age=7"), Some(7));

@@ -123,6 +123,6 @@ pub(crate) fn view<'a>(request: Fields<'a>, rules: &'a Rules) -> OriginView<'a> 
         fields: request,
         rules,
         address: "192.0.2.1",
-        vouched: false,
+        is_trusted: false,
     }
 }

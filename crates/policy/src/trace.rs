@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_on_names_the_part_that_it_is_of() {
+    fn the_forwarded_traceparent_names_the_span() {
         let block = format!("traceparent: {VALID}\r\n");
         let parent = trace_parent(Fields::new(block.as_bytes())).expect("it is valid");
         assert!(parent.is_sampled);

@@ -16,9 +16,9 @@ pub enum FieldForwarding {
     Rewritten,
 }
 
-/// The treatment of a field called `name`. `vouched`: the peer is a trusted proxy. (Fields nominated by `Connection`
+/// The treatment of a field called `name`. `is_trusted`: the peer is a trusted proxy. (Fields nominated by `Connection`
 /// are removed as well; such a request passes.)
-pub fn field_forwarding(name: &[u8], vouched: bool, rules: &RequestRules) -> FieldForwarding {
+pub fn field_forwarding(name: &[u8], is_trusted: bool, rules: &RequestRules) -> FieldForwarding {
     // The origin needs a host, whatever the route removes.
     if name.eq_ignore_ascii_case(b"host") {
         FieldForwarding::Rewritten
@@ -26,7 +26,7 @@ pub fn field_forwarding(name: &[u8], vouched: bool, rules: &RequestRules) -> Fie
         FieldForwarding::Removed
     } else if is_rewritten(name) {
         FieldForwarding::Rewritten
-    } else if !vouched && only_from_trusted_peers(name) && !rules.kept_fields.matches(name) {
+    } else if !is_trusted && only_from_trusted_peers(name) && !rules.kept_fields.matches(name) {
         FieldForwarding::Removed
     } else {
         FieldForwarding::Forwarded
@@ -50,12 +50,12 @@ pub fn is_rewritten(name: &[u8]) -> bool {
 /// the route keeps them. They are part of the key, except addresses, which differ for every client.
 pub(crate) fn believed<'a>(
     fields: Fields<'a>,
-    vouched: bool,
+    is_trusted: bool,
     rules: &'a RequestRules,
 ) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
     fields.iter().filter(move |(name, _)| {
         only_from_trusted_peers(name)
-            && (vouched || rules.kept_fields.matches(name) && !is_rewritten(name))
+            && (is_trusted || rules.kept_fields.matches(name) && !is_rewritten(name))
             && !rules.removed_fields.matches(name)
             && !is_address(name)
     })
@@ -64,10 +64,10 @@ pub(crate) fn believed<'a>(
 /// The names of the fields that are part of the key because of trust, for diagnostics.
 pub fn keyed_by<'a>(
     fields: Fields<'a>,
-    vouched: bool,
+    is_trusted: bool,
     rules: &'a RequestRules,
 ) -> impl Iterator<Item = &'a [u8]> {
-    believed(fields, vouched, rules).map(|(name, _)| name)
+    believed(fields, is_trusted, rules).map(|(name, _)| name)
 }
 
 /// Returns true if a client could use this field to make the origin see another url, method, host, peer or user than
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_believed_belongs_to_the_key_but_for_addresses() {
+    fn trusted_fields_belong_to_the_key_except_addresses() {
         let mut rules = RequestRules::default();
         rules.kept_fields.push("api_key");
         rules.kept_fields.push("x-forwarded-*");
@@ -287,8 +287,8 @@ mod tests {
             "Accept: a\nX-Forwarded-Proto: https\nX-Real-IP: 1\nx_real_ip: 2\nX-Client-IP: 3\n\
              X-Forwarded-Port: 4\napi_key: 5\nX_Lang: 6",
         );
-        let names = |vouched| -> Vec<_> {
-            believed(request.fields(), vouched, &rules)
+        let names = |is_trusted| -> Vec<_> {
+            believed(request.fields(), is_trusted, &rules)
                 .map(|(name, _)| String::from_utf8_lossy(name).into_owned())
                 .collect()
         };

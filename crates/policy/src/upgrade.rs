@@ -9,7 +9,7 @@ const OF_REQUESTS: [&[u8]; 6] = [b"h2c", b"h2", b"h3", b"http", b"https", b"tls"
 
 /// Returns true if a request offers a protocol that may be tunnelled. Otherwise the offer is removed, and the request
 /// is an ordinary one. HTTP/1.0 has no such offer; the caller checks the version.
-pub fn is_asked_for(request: Fields<'_>) -> bool {
+pub fn is_requested(request: Fields<'_>) -> bool {
     let says_so = |option: &[u8]| option.eq_ignore_ascii_case(b"upgrade");
     let mut offers = request.all("upgrade").peekable();
     offers.peek().is_some()

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_304_updates_every_field_but_those_that_frame_the_body() {
+    fn a_304_updates_all_fields_except_framing() {
         check_merge(
             &Rules::default(),
             "A: 1\nContent-Type: text/plain\nContent-Encoding: gzip\nB: 1\na: 2\nETag: \"a\"\nDate: x",
@@ -216,7 +216,7 @@ mod tests {
 
     /// A weak tag that a strong one confirms stays weak: no range may be served from it.
     #[test]
-    fn the_stored_tag_stays() {
+    fn the_stored_tag_is_kept() {
         for (stored, fresh, expected) in [
             ("ETag: W/\"a\"", "ETag: \"a\"", "ETag: W/\"a\""),
             ("ETag: \"a\"", "ETag: W/\"a\"", "ETag: \"a\""),
@@ -326,7 +326,7 @@ mod tests {
 
     /// With any `SetCookie` rule, the client that asked gets its own cookie.
     #[test]
-    fn what_a_304_has_for_one_client_reaches_that_client_alone() {
+    fn fields_of_a_304_for_one_client_reach_that_client_only() {
         const FRESH: &str = "Age: 5\nSet-Cookie: a=b\nX-Csrf: 1\nX-User: 2\nCache-Control: private=x-user, max-age=60";
         const FOR_ONE: &str = "X-Page: 1\nSet-Cookie: a=b\nX-Csrf: 1\nX-User: 2\nCache-Control: private=x-user, max-age=60";
         const STRIPPED: &str = "X-Page: 1\nX-Csrf: 1\nCache-Control: private=x-user, max-age=60";
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_to_a_head_freshens_or_ends_what_is_stored() {
+    fn the_response_to_a_head_freshens_or_invalidates_the_entry() {
         let stored = fields(&format!("ETag: \"a\"\n{MODIFIED}\nX-A: 1"));
         let freshened = |head: &str| match head_update(
             stored.fields(),

@@ -157,8 +157,8 @@ impl Handle {
 
     /// Reloads the configuration. It becomes active as a whole, or not at all.
     pub async fn reload(&self) -> Result<ReloadOutcome, ReloadError> {
-        let (asked, done) = oneshot::channel();
-        match self.commands.try_send(ServerCommand::Reload(asked)) {
+        let (reply, done) = oneshot::channel();
+        match self.commands.try_send(ServerCommand::Reload(reply)) {
             Ok(()) => done.await.unwrap_or(Err(ReloadError::Draining)),
             Err(mpsc::error::TrySendError::Full(_)) => Err(ReloadError::Busy),
             Err(mpsc::error::TrySendError::Closed(_)) => Err(ReloadError::Draining),
@@ -168,8 +168,8 @@ impl Handle {
     /// Replaces the process by a new one with the present program and configuration. Returns the id of the
     /// new process once it serves; this one then drains and ends.
     pub async fn upgrade(&self) -> Result<u32, UpgradeError> {
-        let (asked, done) = oneshot::channel();
-        match self.commands.try_send(ServerCommand::Upgrade(asked)) {
+        let (reply, done) = oneshot::channel();
+        match self.commands.try_send(ServerCommand::Upgrade(reply)) {
             Ok(()) => done.await.unwrap_or(Err(UpgradeError::Draining)),
             Err(mpsc::error::TrySendError::Full(_)) => Err(UpgradeError::Busy),
             Err(mpsc::error::TrySendError::Closed(_)) => Err(UpgradeError::Draining),

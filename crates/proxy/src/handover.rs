@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_socket_travels_with_what_it_is_for_and_what_waits_in_it() {
+    fn a_socket_is_handed_over_with_its_label_and_queue() {
         let (old, new) = HandoverChannel::pair().expect("a pair");
         let new = HandoverChannel::of(new).expect("an end");
         let listener = TcpListener::bind("127.0.0.1:0").expect("an address");

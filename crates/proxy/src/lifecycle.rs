@@ -108,7 +108,7 @@ impl Lifecycle {
     }
 
     /// Completes when a stop is requested.
-    pub(crate) async fn stop_asked(&self) {
+    pub(crate) async fn stop_requested(&self) {
         self.stop.notified().await;
     }
 }

@@ -213,9 +213,9 @@ impl Notices {
         }
     }
 
-    /// Logs a line about `whom`, or counts it if the topic was logged within the interval.
-    pub fn say(&self, kind: Kind, whom: &str, line: impl Into<String>) {
-        self.say_at(Instant::now(), kind, whom, || line.into());
+    /// Logs a line about a subject, or counts it if the topic was logged within the interval.
+    pub fn say(&self, kind: Kind, about: &str, line: impl Into<String>) {
+        self.say_at(Instant::now(), kind, about, || line.into());
     }
 
     /// Logs a rejection. The line is formatted only if it is logged.
@@ -223,10 +223,10 @@ impl Notices {
         self.say_at(Instant::now(), Kind::Refused, why, line);
     }
 
-    fn say_at(&self, now: Instant, kind: Kind, whom: &str, line: impl FnOnce() -> String) {
+    fn say_at(&self, now: Instant, kind: Kind, about: &str, line: impl FnOnce() -> String) {
         let more = {
             let mut topics = self.book.topics.lock();
-            let mut of = (kind, whom.to_owned());
+            let mut of = (kind, about.to_owned());
             if topics.len() >= MAX_TOPICS && !topics.contains_key(&of) {
                 of.1.clear();
             }
@@ -248,7 +248,7 @@ impl Notices {
                 }
             }
         };
-        (self.book.sink)(kind, whom, more, &line());
+        (self.book.sink)(kind, about, more, &line());
     }
 
     /// Logs suppressed events whose interval is over. To be called periodically.
@@ -278,8 +278,8 @@ impl Notices {
             true
         });
         due.sort_by_key(|(_, topic)| topic.last_at);
-        for ((kind, whom), topic) in due {
-            (self.book.sink)(kind, &whom, topic.suppressed - 1, &topic.line);
+        for ((kind, about), topic) in due {
+            (self.book.sink)(kind, &about, topic.suppressed - 1, &topic.line);
         }
     }
 }
@@ -310,9 +310,9 @@ impl fmt::Debug for Notices {
 #[cfg(test)]
 pub(crate) fn collected() -> (Notices, Arc<Mutex<Vec<String>>>) {
     let lines: Arc<Mutex<Vec<String>>> = Arc::default();
-    let told = Arc::clone(&lines);
+    let logged = Arc::clone(&lines);
     let notices = Notices::new(move |_, _, more, line| {
-        told.lock().push(match more {
+        logged.lock().push(match more {
             0 => line.to_owned(),
             _ => format!("{line} (and {more} more like this)"),
         });
@@ -327,8 +327,8 @@ mod tests {
     const FAILURE: Kind = Kind::Failure("origin-connect");
 
     #[test]
-    fn the_first_is_told_at_once_and_then_one_a_second_with_how_many_there_were() {
-        let (notices, told) = collected();
+    fn the_first_event_is_logged_at_once_and_later_ones_once_a_second_with_their_number() {
+        let (notices, logged) = collected();
         let start = Instant::now();
         let later = |millis| start + Duration::from_millis(millis);
         for number in 0..10_000 {
@@ -337,19 +337,19 @@ mod tests {
         notices.say_at(start, FAILURE, "b", || "b: 0".to_owned());
         notices.say_at(start, Kind::Failure("late"), "a", || "a is late".to_owned());
         notices.tick_at(later(999));
-        assert_eq!(*told.lock(), ["a: 0", "b: 0", "a is late"]);
+        assert_eq!(*logged.lock(), ["a: 0", "b: 0", "a is late"]);
         notices.tick_at(later(1000));
-        assert_eq!(told.lock()[3], "a: 9999 (and 9998 more like this)");
+        assert_eq!(logged.lock()[3], "a: 9999 (and 9998 more like this)");
         notices.say_at(later(1001), FAILURE, "a", || "still".to_owned());
         notices.tick_at(later(1999));
-        assert_eq!(told.lock().len(), 4, "that line was the next second's");
+        assert_eq!(logged.lock().len(), 4, "that line was the next second's");
         notices.tick_at(later(2000));
-        assert_eq!(told.lock()[4..], ["still"]);
+        assert_eq!(logged.lock()[4..], ["still"]);
     }
 
     #[test]
-    fn every_line_is_told_or_counted() {
-        let (notices, told) = collected();
+    fn every_line_is_logged_or_counted() {
+        let (notices, logged) = collected();
         let start = Instant::now();
         for number in 0..5000 {
             let now = start + Duration::from_millis(number);
@@ -359,19 +359,19 @@ mod tests {
             }
         }
         notices.settle();
-        let told = told.lock();
-        assert!((5..=7).contains(&told.len()), "{told:?}");
+        let logged = logged.lock();
+        assert!((5..=7).contains(&logged.len()), "{logged:?}");
         let more = |line: &String| -> u64 {
             let digits = line.split_whitespace().nth(2);
             digits.map_or(0, |digits| digits.parse().expect("a number"))
         };
-        let counted: u64 = told.iter().map(|line| 1 + more(line)).sum();
+        let counted: u64 = logged.iter().map(|line| 1 + more(line)).sum();
         assert_eq!(counted, 5000);
     }
 
     #[test]
     fn the_log_ends_with_how_things_stand() {
-        let (notices, told) = collected();
+        let (notices, logged) = collected();
         let start = Instant::now();
         for round in 0..5 {
             let now = start + Duration::from_millis(round);
@@ -391,12 +391,12 @@ mod tests {
             "up (and 3 more like this)",
             "down at last (and 4 more like this)",
         ];
-        assert_eq!(*told.lock(), expected);
+        assert_eq!(*logged.lock(), expected);
     }
 
     #[test]
-    fn what_was_held_back_is_counted_with_what_comes_later() {
-        let (notices, told) = collected();
+    fn suppressed_lines_are_counted_with_the_next_one() {
+        let (notices, logged) = collected();
         let start = Instant::now();
         for line in ["first", "second"] {
             notices.say_at(start, FAILURE, "a", || line.to_owned());
@@ -404,12 +404,12 @@ mod tests {
         // No tick has run in the meantime.
         notices.say_at(start + WHILE * 2, FAILURE, "a", || "third".to_owned());
         notices.settle();
-        assert_eq!(*told.lock(), ["first", "third (and 1 more like this)"]);
+        assert_eq!(*logged.lock(), ["first", "third (and 1 more like this)"]);
     }
 
     #[test]
-    fn of_what_is_refused_no_more_lines_are_made_than_told() {
-        let (notices, told) = collected();
+    fn rejections_are_formatted_only_if_logged() {
+        let (notices, logged) = collected();
         let start = Instant::now();
         let mut made = 0;
         for number in 0..10_000 {
@@ -419,18 +419,18 @@ mod tests {
             });
         }
         notices.settle();
-        assert_eq!(*told.lock(), ["0", "1 (and 9998 more like this)"]);
+        assert_eq!(*logged.lock(), ["0", "1 (and 9998 more like this)"]);
         assert_eq!(made, 2);
     }
 
     #[test]
     fn topics_are_bounded() {
-        let (notices, told) = collected();
+        let (notices, logged) = collected();
         let start = Instant::now();
         for number in 0..2 * MAX_TOPICS {
             notices.say_at(start, FAILURE, &number.to_string(), || "x".to_owned());
         }
-        assert_eq!(told.lock().len(), MAX_TOPICS + 1);
+        assert_eq!(logged.lock().len(), MAX_TOPICS + 1);
         assert!(notices.book.topics.lock().len() <= MAX_TOPICS + 1);
         notices.tick_at(start + WHILE);
         notices.tick_at(start + WHILE * 2);

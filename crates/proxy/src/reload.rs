@@ -86,14 +86,14 @@ impl Reloader {
                     let _ = self.upgrade(handle).await;
                 }
                 // A caller that has gone finds the result in the log.
-                Some(asked) = self.commands.recv() => match asked {
-                    ServerCommand::Reload(asked) => {
+                Some(command) = self.commands.recv() => match command {
+                    ServerCommand::Reload(reply) => {
                         files.accept();
-                        let _ = asked.send(self.reload(handle, "requested").await);
+                        let _ = reply.send(self.reload(handle, "requested").await);
                         files.watch(self.files(handle));
                     }
-                    ServerCommand::Upgrade(asked) => {
-                        let _ = asked.send(self.upgrade(handle).await);
+                    ServerCommand::Upgrade(reply) => {
+                        let _ = reply.send(self.upgrade(handle).await);
                     }
                 },
                 _ = ticks.tick() => {
@@ -217,9 +217,9 @@ impl fmt::Display for InOneLine<'_> {
         let Some(report) = self.0.report() else {
             return self.0.fmt(f);
         };
-        for (i, told) in report.mistakes().take(MAX_REPORTED).enumerate() {
+        for (i, mistake) in report.mistakes().take(MAX_REPORTED).enumerate() {
             let separator = if i == 0 { "" } else { "; " };
-            write!(f, "{separator}{told}")?;
+            write!(f, "{separator}{mistake}")?;
         }
         match report.count().saturating_sub(MAX_REPORTED) {
             0 => Ok(()),
@@ -292,7 +292,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_have_changed_when_all_have_stayed_the_same_for_two_looks() {
+    fn files_have_changed_when_all_are_unchanged_for_two_checks() {
         let directory = Folder::new();
         let [path, other, key] =
             ["a.toml", "b.toml", "key"].map(|name| directory.path().join(name));

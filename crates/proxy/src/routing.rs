@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn where_no_route_goes_by_the_path_none_is_ambiguous() {
+    fn without_routes_by_path_no_path_is_ambiguous() {
         let routing = routing("origin = \"http://127.0.0.1:3000\"");
         let request = Request::of_url(Scheme::Http, b"a", b"/..%2f%00");
         assert_eq!(routing.find(&request).bypass, None);

@@ -291,8 +291,8 @@ impl Server {
         let push = &self.config.push;
         let keeps_documents = push.is_on() && push.settings.directory.is_some();
         if self.config.tiers.disk.is_some() || keeps_documents || push.mercure.kept.is_some() {
-            let asked = self.inherited.ask_for_disk();
-            asked.map_err(TierStartError::Handover)?;
+            let handed_over = self.inherited.ask_for_disk();
+            handed_over.map_err(TierStartError::Handover)?;
         }
         let tiers = tiers::start(&self.config, runtime.handle(), &self.notices);
         let tiers = runtime.block_on(tiers);
@@ -308,8 +308,8 @@ impl Server {
             shared.metrics.trace(traces);
         }
         runtime.block_on(load_rules(&shared));
-        let (ask, asked) = mpsc::channel(MAX_WAITING);
-        let reloader = Reloader::new(self.source, self.on_stage.clone(), asked)
+        let (ask, commands) = mpsc::channel(MAX_WAITING);
+        let reloader = Reloader::new(self.source, self.on_stage.clone(), commands)
             .map_err(ServerError::Thread)?;
         let lifecycle = &shared.lifecycle;
         lifecycle
@@ -467,7 +467,7 @@ async fn wait_for_stop(
         };
         let signal = tokio::select! {
             signal = signals.next(&shared.notices) => Some(signal),
-            () = shared.lifecycle.stop_asked() => None,
+            () = shared.lifecycle.stop_requested() => None,
             () = delay_is_over => None,
             () = stop.closed() => return false,
         };
@@ -595,15 +595,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_that_cannot_be_had_is_told_with_its_cause_and_a_remedy() {
-        let told = |address: &str, kind: io::ErrorKind| {
+    fn an_unavailable_address_is_reported_with_cause_and_remedy() {
+        let text = |address: &str, kind: io::ErrorKind| {
             let address = address.parse().expect("an address");
             let error = kind.into();
             ServerError::Listen { address, error }.to_string()
         };
-        let taken = told("127.0.0.1:80", io::ErrorKind::AddrInUse);
+        let taken = text("127.0.0.1:80", io::ErrorKind::AddrInUse);
         assert!(taken.contains("another server"), "{taken}");
-        let denied = told("127.0.0.1:80", io::ErrorKind::PermissionDenied);
+        let denied = text("127.0.0.1:80", io::ErrorKind::PermissionDenied);
         assert!(
             denied.contains("permission denied (ports below 1024"),
             "{denied}"
@@ -616,9 +616,9 @@ mod tests {
             denied.contains("--listen") && !denied.contains("another server"),
             "{denied}"
         );
-        let denied = told("127.0.0.1:8080", io::ErrorKind::PermissionDenied);
+        let denied = text("127.0.0.1:8080", io::ErrorKind::PermissionDenied);
         assert!(!denied.contains("setcap"), "{denied}");
-        let absent = told("192.0.2.1:80", io::ErrorKind::AddrNotAvailable);
+        let absent = text("192.0.2.1:80", io::ErrorKind::AddrNotAvailable);
         assert!(
             absent.contains("no such address; --listen 0.0.0.0:80"),
             "{absent}"

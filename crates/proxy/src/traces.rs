@@ -86,12 +86,12 @@ impl Traces {
         &self.counts
     }
 
-    /// Begins the span of a request, if it is traced. `vouched` says that the peer is trusted.
-    pub fn begin(&self, request: Fields<'_>, vouched: bool) -> Option<Span> {
+    /// Begins the span of a request, if it is traced. `is_trusted` says that the peer is trusted.
+    pub fn begin(&self, request: Fields<'_>, is_trusted: bool) -> Option<Span> {
         let from = trace_parent(request);
         let is_traced = match from {
             Some(from) if !from.is_sampled => false,
-            Some(_) if vouched => true,
+            Some(_) if is_trusted => true,
             _ => by_chance(self.share),
         };
         is_traced.then(|| {
@@ -229,15 +229,15 @@ mod tests {
     }
 
     #[test]
-    fn whoever_asks_decides_as_far_as_he_is_trusted() {
+    fn the_clients_sampling_decision_counts_if_it_is_trusted() {
         let (all, none) = (traces(1.0), traces(0.0));
-        let begin = |traces: &Traces, block: &str, vouched| {
-            traces.begin(Fields::new(block.as_bytes()), vouched)
+        let begin = |traces: &Traces, block: &str, is_trusted| {
+            traces.begin(Fields::new(block.as_bytes()), is_trusted)
         };
-        for vouched in [false, true] {
-            assert!(begin(&all, "", vouched).is_some_and(|span| span.parent.is_none()));
-            assert!(begin(&none, "", vouched).is_none());
-            assert!(begin(&all, &request("00"), vouched).is_none());
+        for is_trusted in [false, true] {
+            assert!(begin(&all, "", is_trusted).is_some_and(|span| span.parent.is_none()));
+            assert!(begin(&none, "", is_trusted).is_none());
+            assert!(begin(&all, &request("00"), is_trusted).is_none());
         }
         assert!(begin(&none, &request("01"), false).is_none());
         let span = begin(&none, &request("01"), true).expect("he is trusted");
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_target_the_path_is_told() {
+    fn a_span_has_the_path_of_the_target_only() {
         assert_eq!(shown_path(b"/a/b?secret=1"), "/a/b");
         assert_eq!(shown_path(b"*"), "*");
         assert_eq!(shown_path(&[b'x'; 5000]).len(), LONGEST_PATH);

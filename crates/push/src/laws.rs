@@ -373,7 +373,7 @@ fn check(steps: &[Action], wanted: &[&str], history: usize) {
 
 proptest! {
     #[test]
-    fn a_subscriber_ends_with_what_there_is(
+    fn a_subscriber_ends_with_the_current_documents(
         steps in steps(),
         wanted in prop_oneof![
             Just(&["/live/*"][..]),
@@ -398,7 +398,7 @@ proptest! {
 
 /// The id may belong to another subscription, which received other documents.
 #[test]
-fn an_id_alone_says_nothing_of_the_version_of_a_document() {
+fn an_id_without_a_document_names_no_version_of_it() {
     let mut world = World::new(1);
     world.publish("/live/a", true, false);
     let mut reader = ModelSubscriber::new(&world, &["/live/a"], 1);
@@ -408,10 +408,10 @@ fn an_id_alone_says_nothing_of_the_version_of_a_document() {
         assert!(!reader.read(&world));
         world.publish("/live/a", true, true);
         let mut cx = Context::from_waker(Waker::noop());
-        let told = reader
+        let seen = reader
             .subscription
             .poll_json(&mut cx, EventFormat::JsonDelta);
-        let Poll::Ready(event) = told else {
+        let Poll::Ready(event) = seen else {
             panic!("it is told");
         };
         let event: Value = serde_json::from_slice(&event).expect("JSON");
@@ -422,7 +422,7 @@ fn an_id_alone_says_nothing_of_the_version_of_a_document() {
 
 /// `Link: rel=monitor` names the version of the response.
 #[test]
-fn whoever_has_a_version_is_told_each_one_after_it_or_of_a_gap() {
+fn a_subscriber_with_a_version_gets_each_later_one_or_a_gap() {
     let mut world = World::new(3);
     world.publish("/live/a", true, false);
     let first = world.last("/live/a").expect("it is there").number;
@@ -440,9 +440,9 @@ fn whoever_has_a_version_is_told_each_one_after_it_or_of_a_gap() {
             .map(|event| serde_json::from_slice(&event).expect("JSON"))
             .collect();
         let id = |event: &Value| event["id"].as_str().map(str::to_owned);
-        let told: Vec<_> = events.iter().map(id).collect();
+        let seen: Vec<_> = events.iter().map(id).collect();
         let is_gap = events.first().is_some_and(|it| it["event"] == "gap");
-        (is_gap, told.into_iter().flatten().count())
+        (is_gap, seen.into_iter().flatten().count())
     };
     assert_eq!(deliveries(&world), (false, 0));
     for expected in [(false, 1), (false, 2), (false, 3), (true, 3)] {
@@ -454,7 +454,7 @@ fn whoever_has_a_version_is_told_each_one_after_it_or_of_a_gap() {
 }
 
 #[test]
-fn who_misses_something_of_very_many_documents_is_told_all_the_same() {
+fn a_subscriber_that_missed_changes_among_many_documents_gets_them() {
     const DOCUMENTS: usize = 5000;
     let mut world = World::new(2);
     let mut reader = ModelSubscriber::new(&world, &["/live/*"], 2);

@@ -8,7 +8,7 @@ const entry = window.navigation?.currentEntry?.key;
 const lock = "microcache&url=" + encodeURIComponent(url);
 const ears = new BroadcastChannel("microcache");
 const mouth = new BroadcastChannel("microcache");
-let wanted, tag, shown, busy, source, asked, leader, lost, leave;
+let wanted, tag, shown, busy, source, opened, leader, lost, leave;
 
 // Returns whether a single-page application has navigated to another page.
 const away = () => location.pathname !== path && window.navigation?.currentEntry?.key !== entry;
@@ -214,7 +214,7 @@ ears.onmessage = ({ data: { event, url: about, version, etag } }) => {
 
 const open = (query) => {
   source?.close();
-  asked = query;
+  opened = query;
   if (!query) return;
   source = new EventSource("/.well-known/microcache/watch?" + query);
   const tell = ({ data }) => mouth.postMessage(JSON.parse(data));
@@ -223,7 +223,7 @@ const open = (query) => {
   source.onerror = ({ target }) => {
     if (target.readyState < 2) return;
     mouth.postMessage({});
-    setTimeout(() => asked === query && open(query), 60000);
+    setTimeout(() => opened === query && open(query), 60000);
   };
 };
 
@@ -231,7 +231,7 @@ const open = (query) => {
 const check = async () => {
   const names = (await navigator.locks.query()).held.map((it) => it.name);
   const query = names.filter((it) => it.startsWith("microcache&")).join("&");
-  if (leader && asked !== query) open(query);
+  if (leader && opened !== query) open(query);
 };
 
 const lead = async (steal) => {

@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn templates_match_what_they_are_expanded_to() {
+    fn templates_match_their_expansions() {
         for (template, name, expected) in [
             ("/news/{id}", "/news/a", true),
             ("/news/{id}", "/news/a%20b", true),

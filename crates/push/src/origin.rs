@@ -7,7 +7,7 @@ use http::Method;
 use microcache_engine::origin::BoxFuture;
 use microcache_engine::{Origin, OriginError, OriginRequest, OriginResponse};
 use microcache_policy::key::split_query;
-use microcache_policy::{Fields, is_event_stream};
+use microcache_policy::{Fields, Millis, is_event_stream};
 use microcache_store::Hit;
 
 use crate::access::cors;
@@ -27,7 +27,9 @@ use crate::name::{DocumentName, Pattern, parse_name};
 use crate::publishing::batch;
 use crate::publishing::patch::Patch;
 use crate::publishing::upload::{UploadBudget, UploadError};
-use crate::publishing::write_request::{WriteCondition, WriteOp, WriteRequest};
+use crate::publishing::write_request::{
+    TTL_RANGE, WriteCondition, WriteOp, WriteRequest, ttl_in_millis,
+};
 use crate::settings::PushSettings;
 use crate::socket::{Language, Subprotocol, handshake, is_websocket_request};
 use crate::stats::PushStats;
@@ -353,19 +355,20 @@ fn check_json(media_type: &str, body: &[u8]) -> Result<(), OriginResponse> {
         .map_err(|error| answer::problem(400, format!("the document is not valid JSON: {error}")))
 }
 
-/// Parses `Push-TTL`, in seconds; the result is in milliseconds.
-fn lifetime(fields: Fields<'_>) -> Result<Option<u64>, OriginResponse> {
+/// Parses `Push-TTL`.
+fn lifetime(fields: Fields<'_>) -> Result<Option<Millis>, OriginResponse> {
     let Some(value) = fields.get("push-ttl") else {
         return Ok(None);
     };
-    let seconds = std::str::from_utf8(value)
-        .ok()
-        .and_then(|text| text.parse::<u32>().ok());
-    match seconds {
-        Some(seconds) if seconds > 0 => Ok(Some(u64::from(seconds) * 1000)),
-        _ => Err(answer::problem(
+    let text = std::str::from_utf8(value).ok();
+    match text
+        .and_then(|text| text.parse().ok())
+        .and_then(ttl_in_millis)
+    {
+        Some(ttl) => Ok(Some(ttl)),
+        None => Err(answer::problem(
             400,
-            "Push-TTL must be a positive number of seconds",
+            format!("Push-TTL must be {TTL_RANGE}"),
         )),
     }
 }
@@ -391,12 +394,12 @@ impl Origin for Push {
         })
     }
 
-    fn at_hand(&self, target: &[u8]) -> Option<Hit> {
+    fn ready_response(&self, target: &[u8]) -> Option<Hit> {
         let (path, _) = split_query(target);
         self.documents.responses.get(path)
     }
 
-    fn at_hand_for(&self, target: &[u8], request: Fields<'_>) -> Option<Hit> {
+    fn ready_response_for(&self, target: &[u8], request: Fields<'_>) -> Option<Hit> {
         let (path, _) = split_query(target);
         let page = self.documents.responses.get(path)?;
         if !self.documents.settings.private.is_empty() {

@@ -439,7 +439,7 @@ mod tests {
 
     /// The examples expand the values of RFC 6570 §3.2.
     #[test]
-    fn what_the_standard_expands_is_found_again() {
+    fn expansions_of_the_rfc_are_matched() {
         for (template, expansions) in [
             // §1.2, level 1 and 2
             ("{var}", &["value", ""][..]),
@@ -514,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_value_gives_is_not_matched() {
+    fn impossible_expansions_are_not_matched() {
         check(
             "https://example.com/books/{id}",
             &[
@@ -559,7 +559,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_template_is_told_apart() {
+    fn invalid_templates_are_distinguished() {
         for wrong in [
             "{",
             "}",
@@ -611,7 +611,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_costs_to_match_is_bounded() {
+    fn the_cost_of_a_match_is_bounded() {
         let text = "a".repeat(1000) + "!";
         for one in ["{a}", "{+a:9999}", "{?a*}", "{/a*}"] {
             let template = one.repeat(MAX_VARIABLES);

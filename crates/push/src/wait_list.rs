@@ -120,7 +120,7 @@ mod tests {
     use tokio::runtime::Builder;
 
     #[test]
-    fn all_are_woken_on_whatever_thread_they_wait() {
+    fn all_are_woken_on_any_thread() {
         let waiting = Arc::new(Mutex::new((0, WaitList::default())));
         let threads: Vec<_> = (0..3)
             .map(|_| {

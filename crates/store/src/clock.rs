@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn tests_decide_what_time_it_is() {
+    async fn tests_set_the_time() {
         let clock = Clock::start();
         let (began, date) = (clock.now(), clock.date());
         assert!(date.as_millis().abs_diff(system_time().as_millis()) < HOUR);

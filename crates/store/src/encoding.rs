@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_version_is_told_apart() {
+    fn a_foreign_version_is_distinguished() {
         let mut bytes = encoded(&stored(b"A: b\r\n", b"body".to_vec(), b""), b"key").to_vec();
         bytes[3] = 9;
         assert_eq!(
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_key_varies_on_comes_back() {
+    fn the_vary_names_of_a_key_are_read_back() {
         let varies = VaryRecord {
             names: VaryNames::default(),
             generation: 42,
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn that_nothing_is_stored_comes_back() {
+    fn an_empty_record_is_read_back() {
         let head = RecordHead::decode(&encode_unstorable(b"key")).expect("a head");
         assert!(head.key == b"key"[..] && !head.is_response());
         let record = head.with_body(Content::default());

@@ -437,7 +437,7 @@ mod tests {
             fields: Fields::default(),
             rules: &rules,
             address: "",
-            vouched: false,
+            is_trusted: false,
         };
         let lifetime = Lifetime::from_bytes(&[0; Lifetime::ENCODED_LEN]).expect("zeros are one");
         let body = Content::from(Bytes::from_static(body.as_bytes()));
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn other_settings_decide_anew_and_what_was_made_stays() {
+    fn other_settings_decide_anew_and_keep_existing_forms() {
         let (memory, [loose, strict]) = (memory(), [4, 8]);
         let hit = put(&memory, "a body");
         let without = hit.heap_size();
@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_made_is_kept_with_the_response_and_counted() {
+    fn encoded_forms_are_kept_with_the_response_and_counted() {
         let memory = memory();
         let hit = put(&memory, "a body");
         let made_for = encodings(&hit);
@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_made_of_a_response_that_has_left_is_not_kept() {
+    fn forms_of_an_evicted_response_are_dropped() {
         let memory = memory();
         let old = encodings(&put(&memory, "a body"));
         assert!(memory.remove(KEY));
@@ -543,7 +543,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_expected_for_as_many_versions_as_are_remembered() {
+    fn deltas_are_expected_for_the_remembered_versions() {
         let memory = memory();
         let mut before = put(&memory, "a body");
         let other = DictionaryCoding::Dcb;
@@ -561,7 +561,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_kept_with_the_response_and_counted() {
+    fn deltas_are_kept_with_the_response_and_counted() {
         let memory = memory();
         let made_for = encodings(&put(&memory, "a body"));
         made_for.use_as_dictionary(&Bytes::from_static(b"a body"));

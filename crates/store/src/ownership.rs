@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_counts_is_the_directory_that_is_open() {
+    fn the_open_directory_is_checked() {
         let folder = Folder::new();
         let path = folder.path();
         for (mode, is_trusted) in [(0o700, true), (0o777, false), (0o755, true)] {

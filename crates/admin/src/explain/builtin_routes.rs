@@ -33,7 +33,7 @@ enum Meaning {
 }
 
 /// Returns true if the response comes from memory, like a hit.
-pub(super) fn is_at_hand(place: BuiltinService, outlook: &RequestExplanation) -> bool {
+pub(super) fn is_available(place: BuiltinService, outlook: &RequestExplanation) -> bool {
     matches!(meaning(place, outlook), Meaning::Read)
 }
 

@@ -24,24 +24,24 @@ use request::{ExplainQuery, ExplainRequest};
 /// Handles `GET /v1/explain`, without contacting the origin.
 pub(crate) async fn look(
     State(interface): State<Arc<Interface>>,
-    asked: Result<Query<ExplainQuery>, QueryRejection>,
+    query: Result<Query<ExplainQuery>, QueryRejection>,
 ) -> Result<Json<Value>, Problem> {
-    let Query(looked) = asked?;
+    let Query(looked) = query?;
     explain(&interface, &looked.into()).await
 }
 
 /// Handles `POST /v1/explain`: with request fields, and optionally a fetch from the origin.
 pub(crate) async fn ask(
     State(interface): State<Arc<Interface>>,
-    asked: Result<Json<ExplainRequest>, JsonRejection>,
+    request: Result<Json<ExplainRequest>, JsonRejection>,
 ) -> Result<Json<Value>, Problem> {
-    let Json(asked) = asked?;
-    explain(&interface, &asked).await
+    let Json(request) = request?;
+    explain(&interface, &request).await
 }
 
-async fn explain(interface: &Interface, asked: &ExplainRequest) -> Result<Json<Value>, Problem> {
-    let imagined = asked.imagined()?;
-    let outlook = interface.handle.explain(&imagined, asked.fetch).await;
+async fn explain(interface: &Interface, request: &ExplainRequest) -> Result<Json<Value>, Problem> {
+    let imagined = request.imagined()?;
+    let outlook = interface.handle.explain(&imagined, request.fetch).await;
     let outlook = outlook.map_err(|refused| request::refused(&refused))?;
     Ok(Json(report::report(&outlook)))
 }

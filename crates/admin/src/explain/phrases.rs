@@ -26,12 +26,12 @@ impl ExplanationStep {
     }
 
     /// Creates a step from the explanation of a decision.
-    pub(super) fn of(what: impl Into<String>, told: Explanation) -> Self {
+    pub(super) fn of(what: impl Into<String>, explanation: Explanation) -> Self {
         Self {
             message: what.into(),
-            reason: told.because.to_owned(),
-            rfc: told.rfc,
-            hint: told.remedy.map(str::to_owned),
+            reason: explanation.because.to_owned(),
+            rfc: explanation.rfc,
+            hint: explanation.remedy.map(str::to_owned),
         }
     }
 

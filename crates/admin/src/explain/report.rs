@@ -89,7 +89,7 @@ fn cacheable(outlook: &RequestExplanation, fetched: Option<&FetchReport<'_>>) ->
         return Some(false);
     }
     if let Some(place) = outlook.hosted {
-        return Some(builtin_routes::is_at_hand(place, outlook));
+        return Some(builtin_routes::is_available(place, outlook));
     }
     match outlook.explained.decision {
         // A recent response was not storable, or the stored one may not be served to this client.
@@ -126,7 +126,7 @@ fn sentence(outlook: &RequestExplanation, fetched: Option<&FetchReport<'_>>) -> 
     if let (Some(place), None) = (outlook.hosted, outlook.own) {
         return builtin_routes::sentence(place, outlook);
     }
-    let told = explained.decision.explanation();
+    let explanation = explained.decision.explanation();
     let first = match (outlook.own, explained.decision) {
         (Some(own), _) => format!(
             "Answered by Microcache, not forwarded: {}.",
@@ -135,7 +135,7 @@ fn sentence(outlook: &RequestExplanation, fetched: Option<&FetchReport<'_>>) -> 
         (None, Decision::Pass(Forward::Bypass, None)) => {
             "Passed to the origin by a rule of the route.".to_owned()
         }
-        (None, Decision::Pass(..)) => format!("Passed to the origin: {}.", told.because),
+        (None, Decision::Pass(..)) => format!("Passed to the origin: {}.", explanation.because),
         (None, Decision::Stored { reuse, tier, .. }) => {
             let place = tier.map_or("memory", Detail::as_str);
             let from = explained.variants.iter().rfind(|one| one.is_selected);
@@ -153,20 +153,20 @@ fn sentence(outlook: &RequestExplanation, fetched: Option<&FetchReport<'_>>) -> 
             format!("Waits for an origin request in progress{others}.")
         }
         (None, Decision::Ask { detail, reuse, .. }) => {
-            let told = match (detail, explained.remembered) {
+            let explanation = match (detail, explained.remembered) {
                 (Some(Detail::Credentials), _) if reuse.is_none() => {
                     "no shareable response is stored, and the request is personal".to_owned()
                 }
-                (_, Some(why)) => format!("{}: {}", told.because, why.explanation().because),
-                _ => told.because.to_owned(),
+                (_, Some(why)) => format!("{}: {}", explanation.because, why.explanation().because),
+                _ => explanation.because.to_owned(),
             };
             let verb = match fetched {
                 Some(_) => "Fetched",
                 None => "Would be fetched",
             };
-            format!("{verb} from the origin: {told}.")
+            format!("{verb} from the origin: {explanation}.")
         }
-        (None, Decision::OnlyIfCached(_)) => format!("Answered with 504: {}.", told.because),
+        (None, Decision::OnlyIfCached(_)) => format!("Answered with 504: {}.", explanation.because),
     };
     match fetched {
         Some(answer) => format!("{first} {}", answer.sentence()),
@@ -246,7 +246,7 @@ impl<'a> FetchReport<'a> {
             stored,
             is_aside,
             stands_in,
-            seconds: fetched.answered.since(fetched.asked) as f64 / 1000.0,
+            seconds: fetched.received.since(fetched.sent) as f64 / 1000.0,
         }
     }
 
@@ -349,9 +349,9 @@ fn judged(
     };
     let read = ResponseFacts::read(answer.fields(), &explained.rules);
     let times = Times {
-        request: fetched.asked,
-        response: fetched.answered,
-        date: clock::date(fetched.answered),
+        request: fetched.sent,
+        response: fetched.received,
+        date: clock::date(fetched.received),
     };
     let account = ResponseExplanation::of(&facts, status, &read, times);
     match (account.verdict, answer.cache_status.detail) {

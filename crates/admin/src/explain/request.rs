@@ -181,16 +181,16 @@ mod tests {
 
     use super::*;
 
-    fn head(asked: Value) -> Result<String, Problem> {
-        let asked: ExplainRequest = serde_json::from_value(asked).expect("a request");
-        asked
+    fn head(value: Value) -> Result<String, Problem> {
+        let value: ExplainRequest = serde_json::from_value(value).expect("a request");
+        value
             .imagined()
             .map(|one| String::from_utf8(one.head).expect("text"))
     }
 
     #[test]
     fn a_request_is_put_together_as_its_client_would_send_it() {
-        for (asked, expected) in [
+        for (value, expected) in [
             (
                 json!({"url": "http://A.example/x?y"}),
                 "GET /x?y HTTP/1.1\r\nHost: a.example\r\n\r\n",
@@ -208,12 +208,12 @@ mod tests {
                 "GET / HTTP/1.1\r\nHost: a\r\nx-forwarded-proto: http\r\n\r\n",
             ),
         ] {
-            assert_eq!(head(asked.clone()).as_deref(), Ok(expected), "{asked}");
+            assert_eq!(head(value.clone()).as_deref(), Ok(expected), "{value}");
         }
     }
 
     #[test]
-    fn what_is_no_request_is_refused_and_no_value_is_repeated() {
+    fn invalid_requests_are_refused_without_repeating_values() {
         for wrong in [
             json!({"url": "/x"}),
             json!({"url": "http://a/", "method": "G T"}),
@@ -230,8 +230,8 @@ mod tests {
             json!({"url": "http://a/", "headers": ["Content-Length: 5"], "fetch": true}),
         ] {
             let problem = head(wrong.clone()).expect_err("refused");
-            let told = format!("{problem:?}");
-            assert!(!told.contains("s3cret"), "{told}");
+            let text = format!("{problem:?}");
+            assert!(!text.contains("s3cret"), "{text}");
         }
     }
 }

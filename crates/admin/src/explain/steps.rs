@@ -54,8 +54,8 @@ pub(super) fn steps(outlook: &RequestExplanation) -> Vec<ExplanationStep> {
         ));
     }
     if matches!(explained.decision, Decision::OnlyIfCached(_)) {
-        let told = explained.decision.explanation();
-        steps.push(ExplanationStep::of("answered with 504", told));
+        let explanation = explained.decision.explanation();
+        steps.push(ExplanationStep::of("answered with 504", explanation));
     }
     steps
 }
@@ -114,24 +114,28 @@ fn rated(rated: &RateLimitState) -> ExplanationStep {
     } else {
         "requests"
     };
+    let left = match left {
+        1 => "1 request".to_owned(),
+        _ => format!("{left} requests"),
+    };
     ExplanationStep::new(
-        format!("rate limit of {quota}, {left} requests left"),
+        format!("rate limit of {quota}, {left} left"),
         format!("`rate` counts {of} by {by}"),
     )
 }
 
 /// Explains why the request is not coalesced, and, if remembered, why the last response could not be shared.
 fn by_itself(detail: Detail, remembered: Option<Detail>) -> ExplanationStep {
-    let told = detail.explanation();
-    let step = ExplanationStep::of("sent to the origin without coalescing", told);
+    let explanation = detail.explanation();
+    let step = ExplanationStep::of("sent to the origin without coalescing", explanation);
     let Some(why) = remembered else {
         return step;
     };
     let last = why.explanation();
     ExplanationStep {
-        reason: format!("{}: {}", told.because, last.because),
+        reason: format!("{}: {}", explanation.because, last.because),
         rfc: last.rfc,
-        hint: last.remedy.or(told.remedy).map(str::to_owned),
+        hint: last.remedy.or(explanation.remedy).map(str::to_owned),
         ..step
     }
 }
@@ -190,9 +194,9 @@ fn credentials(request: &ParsedRequest, explained: &Explained) -> String {
 
 /// The cache key.
 fn keyed(request: &ParsedRequest, explained: &Explained) -> ExplanationStep {
-    let told = key_of(request, explained);
+    let key = key_of(request, explained);
     let names = |of: &str| -> Vec<String> {
-        let all = told[of].as_array().into_iter().flatten();
+        let all = key[of].as_array().into_iter().flatten();
         all.filter_map(|one| one.as_str().map(str::to_owned))
             .collect()
     };
@@ -204,7 +208,7 @@ fn keyed(request: &ParsedRequest, explained: &Explained) -> ExplanationStep {
     if !left_out.is_empty() {
         because = format!("{because}; {} of the query is ignored", listed(&left_out));
     }
-    let url = told["url"].as_str().unwrap_or_default();
+    let url = key["url"].as_str().unwrap_or_default();
     ExplanationStep::new(format!("cache key {url}"), because).by("RFC 9111 §2")
 }
 
@@ -239,7 +243,7 @@ fn trusted_key_fields<'a>(
 ) -> impl Iterator<Item = String> + 'a {
     let fields: Fields<'a> = request.fields();
     let names =
-        microcache_policy::trust::keyed_by(fields, request.vouched, &explained.rules.request);
+        microcache_policy::trust::keyed_by(fields, request.is_trusted, &explained.rules.request);
     names.map(|name| String::from_utf8_lossy(name).to_lowercase())
 }
 
@@ -248,8 +252,9 @@ fn lookup_step(explained: &Explained) -> ExplanationStep {
     match explained.decision {
         Decision::Stored { reuse, tier, .. } => {
             let place = tier.map_or("memory", Detail::as_str);
-            let told = tier.map_or_else(|| stored(explained, reuse), |_| reuse.explanation());
-            ExplanationStep::of(format!("served from {place}"), told)
+            let explanation =
+                tier.map_or_else(|| stored(explained, reuse), |_| reuse.explanation());
+            ExplanationStep::of(format!("served from {place}"), explanation)
         }
         Decision::Ask {
             reuse: Some(reuse), ..

@@ -76,8 +76,8 @@ fn account(one: &ExplainedVariant, explained: &Explained) -> ResponseExplanation
 pub(super) fn steps(one: &ExplainedVariant, explained: &Explained) -> Vec<ExplanationStep> {
     let account = account(one, explained);
     let mut steps = vec![fresh(one, &account, explained.now), stale(one, &account)];
-    if let Some(told) = otherwise(one, &account) {
-        steps.push(told);
+    if let Some(step) = otherwise(one, &account) {
+        steps.push(step);
     }
     steps.extend(varies(one));
     let names = tags(one, explained, TagKind::Tag);
@@ -201,11 +201,11 @@ pub(super) fn compression(compression: Result<Compressed, NotCompressed>) -> Exp
 
 /// Explains the requests that a variant matches.
 fn varies(one: &ExplainedVariant) -> Option<ExplanationStep> {
-    let told = vary::selected_values(&one.vary, &one.selection);
-    if told.is_empty() {
+    let selected = vary::selected_values(&one.vary, &one.selection);
+    if selected.is_empty() {
         return None;
     }
-    let says = told.iter().map(|(name, value)| match value.as_deref() {
+    let says = selected.iter().map(|(name, value)| match value.as_deref() {
         None => format!("`{name}` (not shown)"),
         Some("") => format!("`{name}` (empty)"),
         Some(value) => format!("`{name}` ({value})"),

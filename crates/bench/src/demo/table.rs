@@ -68,7 +68,7 @@ pub(super) fn table(all: &[Measurement]) -> String {
     }
     let faults: u64 = all.iter().map(|one| one.report.tally.faults()).sum();
     if faults > 0 {
-        let _ = writeln!(out, "{faults} requests failed.");
+        let _ = writeln!(out, "Failed requests: {faults}.");
     }
     out
 }

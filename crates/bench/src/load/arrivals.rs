@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_taken_is_counted() {
+    fn missed_arrivals_are_counted() {
         let before = Instant::now();
         let begin = before + Duration::from_secs(1);
         let mut arrivals = ArrivalSchedule::new(begin, 10.0, 0, 1);

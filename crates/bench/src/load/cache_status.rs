@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_cache_says_what_it_did() {
+    fn the_nearest_cache_determines_the_outcome() {
         for (value, expected) in [
             ("microcache; hit; ttl=1", CacheOutcome::Hit),
             ("microcache; hit; ttl=-3; detail=stale", CacheOutcome::Stale),

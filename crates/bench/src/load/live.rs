@@ -68,7 +68,7 @@ mod tests {
     use crate::load::testing::report;
 
     #[test]
-    fn the_line_says_how_it_stands() {
+    fn the_line_shows_the_progress() {
         let report = report();
         let mut settings = Settings::new(vec![LoadTarget::get(report.url)]);
         let progress = LoadProgress {

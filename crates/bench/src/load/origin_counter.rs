@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_difference_is_what_was_added() {
+    fn the_difference_is_the_number_of_requests_added() {
         let one = OriginCount {
             requests: 10,
             renders: Some(4),

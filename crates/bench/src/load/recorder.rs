@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_are_told_when_every_thread_has_left_them() {
+    fn slices_are_reported_when_every_thread_has_left_them() {
         let begin = Instant::now();
         let clock = SliceClock {
             begin,
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_begins_while_warming_does_not_count() {
+    fn requests_begun_during_warmup_do_not_count() {
         let now = Instant::now();
         let clock = SliceClock {
             begin: now + SLICE,

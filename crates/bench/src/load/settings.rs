@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_word_gets_a_remedy() {
+    fn unknown_words_get_a_remedy() {
         let choice = |text: &str| text.parse::<UrlOrder>().expect_err(text);
         assert!(choice("random").contains("expected sequential, uniform or zipf"));
         assert!(choice("zipf:-1").contains("such as zipf:1.0"));

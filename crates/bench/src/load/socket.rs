@@ -83,7 +83,7 @@ impl ClientSocket {
     }
 
     /// Continues the handshake. Returns `true` once it is complete, and at once without TLS.
-    pub(super) fn shake_hands(&mut self) -> io::Result<bool> {
+    pub(super) fn handshake(&mut self) -> io::Result<bool> {
         let Self::Tls(tls) = self else {
             return Ok(true);
         };

@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_gets_a_remedy() {
+    fn invalid_urls_get_a_remedy() {
         for (text, says) in [
             ("localhost", "http://localhost?"),
             ("ftp://a", "is not a URL"),

@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_condition_gets_a_remedy() {
+    fn invalid_conditions_get_a_remedy() {
         for (text, says) in [
             ("p99", "expected a condition such as p99>50ms"),
             ("p99=5ms", "expected a condition such as"),

@@ -116,7 +116,7 @@ impl Transport {
             self.phase = TransportPhase::Handshaking;
         }
         if self.phase == TransportPhase::Handshaking {
-            if !socket.shake_hands().map_err(|_| RequestFault::Tls)? {
+            if !socket.handshake().map_err(|_| RequestFault::Tls)? {
                 return Ok(TransportStep::Pending);
             }
             self.phase = TransportPhase::Open;

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn one_after_the_other_whatever_the_threads() {
+    fn urls_are_sequential_with_any_number_of_threads() {
         let targets = targets(&["http://a/[1-3]", "http://b/"]);
         let mut choosers: Vec<_> = (0..2)
             .map(|thread| UrlSelector::new(&targets, UrlOrder::Sequential, 1, thread, 2))

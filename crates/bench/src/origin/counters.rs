@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reset_keeps_what_is_under_way() {
+    fn a_reset_keeps_requests_in_progress() {
         let counters = Arc::new(OriginCounters::default());
         let (request, render) = (counters.request("/"), counters.render("/"));
         counters.reset();

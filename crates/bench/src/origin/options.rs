@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_told_with_what_would() {
+    fn invalid_values_are_refused_with_an_example() {
         let check = |name: &str, value: &str, says: &str| {
             let message = Settings::default().set(name, value).expect_err(value);
             assert!(message.to_string().contains(says), "{message}");

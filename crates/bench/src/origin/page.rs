@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_has_its_length_whatever_the_pieces() {
+    fn a_page_has_its_length_in_pieces_of_any_size() {
         for kind in ["text/html", "application/json", "text/plain"] {
             for length in [0, 1, 50, 100, 1000, 70_000] {
                 let page =
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn json_is_json_and_html_says_the_version() {
+    fn json_is_valid_and_html_shows_the_version() {
         let page = GeneratedPage::new(
             "/\"a\"",
             Some("Render 7"),

@@ -121,9 +121,13 @@ impl Settings {
             WorkKind::Cpu => "CPU time",
             WorkKind::Sleep => "sleep",
         };
+        let workers = match self.workers {
+            1 => "1 worker".to_owned(),
+            workers => format!("{workers} workers"),
+        };
         format!(
-            "{size} bytes of {content_type}; {:?} of {kind} per render; {} workers, queue of {}",
-            page.work, self.workers, self.queue
+            "{size} bytes of {content_type}; {:?} of {kind} per render; {workers}, queue of {}",
+            page.work, self.queue
         )
     }
 }

@@ -35,7 +35,7 @@ async fn a_miss_that_is_stored_finds_the_task_locals_of_its_caller() {
     assert_eq!(first.body(), "Some(7) Some(7)");
     let second = TRACE.scope(8, client.send(request("/", &[]))).await;
     assert_eq!(whole(second.expect("a hit")).await.body(), first.body());
-    assert_eq!(site.asked(), 1);
+    assert_eq!(site.request_count(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -46,11 +46,11 @@ async fn a_caller_that_leaves_takes_the_fetch_of_others_not_along() {
     assert!(timeout(Duration::from_millis(10), first).await.is_err());
     let second = client.send(request("/", &[])).await.expect("an answer");
     assert_eq!(whole(second).await.body(), "Some(7) None");
-    assert_eq!(site.asked(), 1);
+    assert_eq!(site.request_count(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_that_does_not_poll_stops_nobody() {
+async fn a_caller_that_does_not_poll_blocks_no_other() {
     let site = tracing_site();
     let client = Client::private(&site).await;
     let mut first = pin!(TRACE.scope(7, client.send(request("/", &[]))));
@@ -64,5 +64,5 @@ async fn a_caller_that_does_not_poll_stops_nobody() {
     assert_eq!(second.body(), "Some(7) None");
     let first = whole(first.await.expect("an answer")).await;
     assert_eq!(first.body(), second.body());
-    assert_eq!(site.asked(), 1);
+    assert_eq!(site.request_count(), 1);
 }

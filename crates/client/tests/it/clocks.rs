@@ -53,9 +53,9 @@ fn requests_from_elsewhere_pass_by() {
     let site = Site::says(&[MINUTE]);
     let client = home.block_on(Client::private(&site));
     for (number, runtime) in without_timers().into_iter().enumerate() {
-        for asked in [1, 2] {
+        for requested in [1, 2] {
             let got = runtime.block_on(client.get("/missing", &[("accept", "text/plain")]));
-            assert_eq!(got.body(), (2 * number + asked).to_string());
+            assert_eq!(got.body(), (2 * number + requested).to_string());
             assert_eq!(got.outcome(), Outcome::Bypass);
             assert_eq!(got.info.why, Some("no-timers"));
         }
@@ -80,7 +80,7 @@ fn requests_from_elsewhere_pass_by() {
 }
 
 #[test]
-fn what_a_request_asks_of_the_cache_holds_there_too() {
+fn request_directives_apply_there_too() {
     let home = with_timers();
     let site = Site::says(&[MINUTE]);
     let client = home.block_on(Client::private(&site));
@@ -88,7 +88,7 @@ fn what_a_request_asks_of_the_cache_holds_there_too() {
         let got = runtime.block_on(client.get_by(CacheMode::OnlyIfCached, "/"));
         assert_eq!((got.status, got.outcome()), (504, Outcome::Module));
     }
-    assert_eq!(site.asked(), 0);
+    assert_eq!(site.request_count(), 0);
     let runtime = &without_timers()[0];
     runtime.block_on(client.get_by(CacheMode::Reload, "/"));
     assert_eq!(
@@ -108,7 +108,7 @@ fn nothing_is_refreshed_there() {
         let got = runtime.block_on(client.get("/", &[]));
         assert_eq!((got.body(), got.outcome()), ("1", Outcome::Stale));
     }
-    assert_eq!(site.asked(), 1);
+    assert_eq!(site.request_count(), 1);
 }
 
 /// What is changed from there is not used any more, in memory and behind it.
@@ -145,14 +145,14 @@ fn changes_and_purges_from_elsewhere_count() {
         assert!(purged.unwrap_err().to_string().contains("no-timers"));
         assert!(!is_stored());
 
-        // Who waits there for the directory is told when it is done.
+        // The waiter for the directory is woken when it is released.
         runtime.block_on(client.cache.settled());
     }
 }
 
 /// A large body in a file is read outside of a runtime too.
 #[test]
-fn what_lies_on_disk_is_read_anywhere() {
+fn entries_on_disk_are_readable_by_every_clock() {
     let home = with_timers();
     let folder = Folder::absent();
     let builder = Cache::private()
@@ -166,10 +166,10 @@ fn what_lies_on_disk_is_read_anywhere() {
         assert_eq!(client.get("/", &[]).await.outcome(), Outcome::Hit);
     });
     let length = at_once(async {
-        let mut asked = request("/", &[]);
+        let mut requested = request("/", &[]);
         let options = CacheOptions::default().with_mode(CacheMode::ForceCache);
-        asked.extensions_mut().insert(options);
-        let response = client.send(asked).await.unwrap();
+        requested.extensions_mut().insert(options);
+        let response = client.send(requested).await.unwrap();
         response
             .into_body()
             .collect()

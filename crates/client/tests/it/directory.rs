@@ -16,7 +16,7 @@ async fn cache_in(folder: &Folder) -> Cache {
 }
 
 #[tokio::test]
-async fn what_one_cache_has_stored_another_has_too() {
+async fn caches_share_the_entries_of_a_directory() {
     let folder = Folder::absent();
     let site = Site::says(&[("cache-control", "private, max-age=600"), ("etag", "\"a\"")]);
     let first = cache_in(&folder).await;
@@ -33,7 +33,7 @@ async fn what_one_cache_has_stored_another_has_too() {
         (validated.outcome(), validated.body()),
         (Outcome::Validated, "1")
     );
-    assert_eq!(site.asked(), 2);
+    assert_eq!(site.request_count(), 2);
     assert_eq!(second.troubles(), Vec::<String>::new());
 
     let url = "http://site.example/".parse().expect("a url");
@@ -45,7 +45,7 @@ async fn what_one_cache_has_stored_another_has_too() {
 }
 
 #[tokio::test]
-async fn of_caches_that_want_the_same_one_asks() {
+async fn of_concurrent_caches_one_sends_the_request() {
     let folder = Folder::absent();
     let site = Site::later(|number, _| {
         Box::pin(async move {
@@ -60,15 +60,15 @@ async fn of_caches_that_want_the_same_one_asks() {
     for _ in 0..8 {
         clients.push(Client::of(&cache_in(&folder).await, &site));
     }
-    let asked = clients.iter().map(|client| client.get("/", &[]));
-    for got in futures_util::future::join_all(asked).await {
+    let requested = clients.iter().map(|client| client.get("/", &[]));
+    for got in futures_util::future::join_all(requested).await {
         assert_eq!(got.body(), "1");
     }
-    assert_eq!(site.asked(), 1);
+    assert_eq!(site.request_count(), 1);
 }
 
 #[tokio::test]
-async fn what_was_fetched_later_than_now_is_confirmed() {
+async fn an_entry_fetched_in_the_future_is_revalidated() {
     let folder = Folder::absent();
     let site = Site::says(&[("cache-control", "max-age=600"), ("etag", "\"a\"")]);
     let ahead = cache_in(&folder).await;
@@ -96,7 +96,7 @@ fn one_that_does_not_answer_is_named() {
         .unwrap();
     let folder = Folder::absent();
     let (release, hang) = std::sync::mpsc::channel::<()>();
-    // Whoever would open it has other things to do.
+    // The only thread that could open it is busy.
     runtime.spawn_blocking(move || hang.recv());
     let tier = Tier::directory(folder.path(), 16 << 20).timeout(Duration::from_millis(10));
     let built = runtime.block_on(Cache::private().tier(tier).build());
@@ -110,7 +110,7 @@ fn one_that_does_not_answer_is_named() {
 }
 
 #[tokio::test]
-async fn one_that_cannot_be_used_says_where_and_why() {
+async fn an_unusable_directory_is_reported_with_path_and_reason() {
     let folder = Folder::absent();
     fs::write(folder.path(), "a file").expect("written");
     let tier = Tier::directory(folder.path(), 16 << 20);
@@ -135,7 +135,7 @@ async fn one_that_cannot_be_used_says_where_and_why() {
 /// A body that memory does not take goes into the directory while it arrives, is read from there by others, and stays
 /// there when its server confirms it.
 #[tokio::test]
-async fn what_is_too_large_for_memory_lies_in_the_directory() {
+async fn a_response_too_large_for_memory_is_stored_in_the_directory() {
     let folder = Folder::absent();
     let cache = async || {
         let tier = Tier::directory(folder.path(), 64 << 20).timeout(Duration::from_secs(20));
@@ -175,7 +175,7 @@ async fn what_is_too_large_for_memory_lies_in_the_directory() {
     }
     let part = other.get("/", &[("range", "bytes=5000000-5000003")]).await;
     assert_eq!((part.status, part.body()), (206, "0123"));
-    assert_eq!(site.asked(), 1);
+    assert_eq!(site.request_count(), 1);
 
     tokio::time::pause();
     tokio::time::advance(Duration::from_secs(700)).await;
@@ -192,7 +192,7 @@ async fn what_is_too_large_for_memory_lies_in_the_directory() {
     tokio::time::resume();
     let hit = Client::of(&third, &site).get("/", &[]).await;
     assert_eq!((hit.outcome(), hit.body() == body), (Outcome::Hit, true));
-    assert_eq!(site.asked(), 2);
+    assert_eq!(site.request_count(), 2);
     for cache in [first, second, third] {
         assert_eq!(cache.troubles(), Vec::<String>::new());
         assert!(cache.stats().bytes < 2 << 20);
@@ -201,7 +201,7 @@ async fn what_is_too_large_for_memory_lies_in_the_directory() {
 
 /// A purge that comes while it arrives.
 #[tokio::test]
-async fn what_is_purged_while_it_arrives_does_not_lie_there() {
+async fn an_entry_purged_during_its_arrival_is_not_stored() {
     let folder = Folder::absent();
     let tier = Tier::directory(folder.path(), 64 << 20).timeout(Duration::from_secs(20));
     let cache = Cache::private().memory(2 << 20).tier(tier).build().await;

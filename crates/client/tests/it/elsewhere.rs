@@ -1,4 +1,4 @@
-//! What went wrong in other caches of clients: one test each, named after where it is told.
+//! Faults of other client caches: one test each, named after the report.
 
 use std::io;
 use std::sync::Arc;
@@ -27,12 +27,12 @@ async fn variants_lie_side_by_side() {
             assert_eq!(got.body(), body);
         }
     }
-    assert_eq!(site.asked(), 3);
+    assert_eq!(site.request_count(), 3);
 }
 
 /// http-cache, undici #5511: 5xx although the response must be revalidated.
 #[tokio::test(start_paused = true)]
-async fn what_must_be_revalidated_is_no_stopgap() {
+async fn must_revalidate_forbids_stale_responses() {
     for (words, outcome) in [
         (
             "max-age=1, must-revalidate, stale-if-error=60",
@@ -67,7 +67,7 @@ async fn all_lines_of_vary_count() {
 
 /// axios-cache-interceptor #1171: the second request failed with the first one, which was aborted.
 #[tokio::test(start_paused = true)]
-async fn whoever_waits_outlives_who_has_begun() {
+async fn a_waiter_outlives_its_leader() {
     let go = Arc::new(Notify::new());
     let site = Site::later({
         let go = Arc::clone(&go);
@@ -92,7 +92,7 @@ async fn whoever_waits_outlives_who_has_begun() {
     go.notify_one();
     let second = second.await.unwrap();
     assert_eq!((second.body(), second.outcome()), ("1", Outcome::Collapsed));
-    assert_eq!(site.asked(), 1);
+    assert_eq!(site.request_count(), 1);
 }
 
 /// axios-cache-interceptor #1149: when the first one failed, all who waited asked at once.
@@ -120,7 +120,7 @@ async fn one_failure_is_no_storm() {
         go.notify_one();
         settle().await;
     }
-    let mut told = 0;
+    let mut reported = 0;
     while let Some(answer) = all.join_next().await {
         let error = answer.unwrap().unwrap_err();
         let inner = error
@@ -129,10 +129,14 @@ async fn one_failure_is_no_storm() {
         assert_eq!(inner.to_string(), "the cable is out");
         let source = std::error::Error::source(&error).expect("it has a source");
         assert!(source.is::<io::Error>());
-        told += 1;
+        reported += 1;
     }
-    assert_eq!(told, 50);
-    assert!(site.asked() <= 2, "asked {} times", site.asked());
+    assert_eq!(reported, 50);
+    assert!(
+        site.request_count() <= 2,
+        "asked {} times",
+        site.request_count()
+    );
 }
 
 /// undici #5737: bounds were never enforced.
@@ -208,7 +212,7 @@ async fn half_a_body_is_not_kept() {
 
 /// http-cache #164: "streaming" that read all of it first, and what is too large with it.
 #[tokio::test(start_paused = true)]
-async fn what_is_too_large_to_be_kept_streams_through() {
+async fn a_response_too_large_to_store_is_streamed() {
     let sent = Arc::new(AtomicUsize::new(0));
     let site = Site::new({
         let sent = Arc::clone(&sent);
@@ -237,7 +241,7 @@ async fn what_is_too_large_to_be_kept_streams_through() {
 
 /// `HttpClient` #853: only-if-cached asked the network.
 #[tokio::test(start_paused = true)]
-async fn only_if_cached_asks_nobody() {
+async fn only_if_cached_sends_no_request() {
     let site = Site::says(&[("cache-control", "max-age=1"), ("etag", "\"a\"")]);
     let client = Client::private(&site).await;
     let lines = [("cache-control", "only-if-cached")];
@@ -248,11 +252,11 @@ async fn only_if_cached_asks_nobody() {
     in_window.get("/", &[]).await;
     advance(Duration::from_secs(2)).await;
     assert_eq!(in_window.get("/", &lines).await.outcome(), Outcome::Stale);
-    assert_eq!(window.asked(), 1);
-    for asked in [0, 1] {
+    assert_eq!(window.request_count(), 1);
+    for requested in [0, 1] {
         let got = client.get("/", &lines).await;
         assert_eq!((got.status, got.outcome()), (504, Outcome::Module));
-        assert_eq!(site.asked(), asked);
+        assert_eq!(site.request_count(), requested);
         client.get("/", &[]).await;
         advance(Duration::from_secs(2)).await;
     }
@@ -303,7 +307,7 @@ async fn a_hit_copies_no_body() {
     assert_eq!(places[0].as_ptr(), places[1].as_ptr());
 }
 
-/// What is for one identity is for no other, whoever asks first.
+/// A response for one identity is for no other, in any order of requests.
 #[tokio::test(start_paused = true)]
 async fn identities_do_not_mix() {
     let site = Site::says(&[("cache-control", "private, max-age=60")]);

@@ -1,6 +1,6 @@
-//! Laws of a private cache: whatever is asked, in whatever order, each answer is one that RFC 9111 allows, and
-//! what may be answered without the server is. A server is told what to say by chance, and keeps a record of all
-//! that it has said; answers are held against that record, not against the cache.
+//! Laws of a private cache: each answer to any sequence of requests is one that RFC 9111 allows, and a request
+//! that needs no server reaches none. A server answers by chance, and keeps a record of its answers; those of
+//! the cache are compared with the record.
 //!
 //! `CLIENT_LAWS_SEED` begins elsewhere, `CLIENT_LAWS_RUNS` goes on for longer.
 
@@ -82,7 +82,7 @@ const ALL_WORDS: [Words; 9] = [
     never_stale("max-age=0, must-revalidate", 0, true),
 ];
 
-/// What is asked for: the page, by whom, and in which language.
+/// A request: the page, the user, and the language.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Wanted {
     page: u64,
@@ -230,10 +230,10 @@ impl World {
             Step::Change(page) => self.books.lock().unwrap().change(page),
             Step::Down(is_down) => self.books.lock().unwrap().is_down = is_down,
             Step::Post(wanted) => {
-                let mut post = asked(wanted, CacheMode::Default);
+                let mut post = request_of(wanted, CacheMode::Default);
                 *post.method_mut() = Method::POST;
                 if self.client.send(post).await.is_ok() {
-                    // The page has changed, whoever was given a copy.
+                    // The page has changed, for all holders of a copy.
                     self.known.retain(|one, _| one.page != wanted.page);
                 }
             }
@@ -247,8 +247,8 @@ impl World {
             let books = self.books.lock().unwrap();
             (books.words[wanted.page as usize], books.is_down)
         };
-        let asked_before = self.site.asked();
-        let answer = self.client.send(asked(wanted, mode)).await;
+        let sent_before = self.site.request_count();
+        let answer = self.client.send(request_of(wanted, mode)).await;
         let got = match answer {
             Ok(response) => crate::support::whole(response).await,
             Err(_) if is_down && mode != CacheMode::OnlyIfCached => {
@@ -256,22 +256,23 @@ impl World {
             }
             Err(error) => return Err(format!("an error for no reason: {error}")),
         };
-        let asked_for_it = self.site.asked() > asked_before;
+        let reached_server = self.site.request_count() > sent_before;
         crate::support::settle().await;
         let age = self
             .known
             .get(&wanted)
             .map(|(at, _)| at.elapsed().as_secs());
-        if asked_for_it && mode == CacheMode::Default && age.is_some_and(|age| age < words.fresh) {
+        if reached_server && mode == CacheMode::Default && age.is_some_and(|age| age < words.fresh)
+        {
             return Err("the server was asked for what is fresh".to_owned());
         }
         if got.outcome() == Outcome::Module {
             return self.may_have_nothing(wanted, words, mode);
         }
-        self.check(wanted, mode, words, &got, asked_for_it)?;
+        self.check(wanted, mode, words, &got, reached_server)?;
         if got.outcome() == Outcome::Stale
-            && !asked_for_it
-            && self.site.asked() > asked_before
+            && !reached_server
+            && self.site.request_count() > sent_before
             && !is_down
         {
             // It was refreshed meanwhile.
@@ -328,7 +329,7 @@ impl World {
         mode: CacheMode,
         words: Words,
         got: &Got,
-        asked_for_it: bool,
+        reached_server: bool,
     ) -> Result<(), String> {
         let books = self.books.lock().unwrap();
         let body: Vec<u64> = got
@@ -347,7 +348,7 @@ impl World {
         {
             return Err(format!("it is somebody else's: {}", got.body()));
         }
-        let from_the_server = asked_for_it
+        let from_the_server = reached_server
             && matches!(
                 got.outcome(),
                 Outcome::Miss | Outcome::Bypass | Outcome::Validated
@@ -361,7 +362,7 @@ impl World {
             }
             return Ok(());
         }
-        if mode == CacheMode::OnlyIfCached && asked_for_it {
+        if mode == CacheMode::OnlyIfCached && reached_server {
             return Err("the server was asked".to_owned());
         }
         let Some(&(at, known)) = self.known.get(&wanted) else {
@@ -390,10 +391,13 @@ impl World {
     }
 }
 
-fn asked(wanted: Wanted, mode: CacheMode) -> http::Request<http_body_util::Empty<bytes::Bytes>> {
+fn request_of(
+    wanted: Wanted,
+    mode: CacheMode,
+) -> http::Request<http_body_util::Empty<bytes::Bytes>> {
     let (user, language) = (wanted.user.to_string(), wanted.language.to_string());
     let mut lines = vec![("accept-language", &language[..])];
-    // Who says nothing of himself is nobody.
+    // A request without an identity.
     if wanted.user > 0 {
         lines.push(("authorization", &user));
     }
@@ -405,7 +409,7 @@ fn asked(wanted: Wanted, mode: CacheMode) -> http::Request<http_body_util::Empty
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_is_asked_the_answer_is_allowed() {
+async fn every_response_is_allowed_by_rfc_9111() {
     let variable = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
     let first: u64 = variable("CLIENT_LAWS_SEED").unwrap_or(1);
     for seed in first..first + variable("CLIENT_LAWS_RUNS").unwrap_or(RUNS) {
@@ -441,7 +445,7 @@ async fn a_post_without_key_makes_copies_of_all_keys_invalid() {
         language: 0,
     };
     let keyed = |key: &'static str| {
-        let mut get = asked(wanted, CacheMode::Default);
+        let mut get = request_of(wanted, CacheMode::Default);
         let options = CacheOptions::default().with_key(key);
         get.extensions_mut().insert(options);
         get
@@ -450,9 +454,9 @@ async fn a_post_without_key_makes_copies_of_all_keys_invalid() {
         for key in ["a", "b", "a", "b"] {
             client.send(keyed(key)).await.expect("an answer");
         }
-        assert_eq!(site.asked(), times);
+        assert_eq!(site.request_count(), times);
     }
-    let mut post = asked(wanted, CacheMode::Default);
+    let mut post = request_of(wanted, CacheMode::Default);
     *post.method_mut() = Method::POST;
     client.send(post).await.expect("an answer");
     for key in ["a", "b"] {
@@ -460,5 +464,5 @@ async fn a_post_without_key_makes_copies_of_all_keys_invalid() {
         let body = crate::support::whole(got).await;
         assert_eq!(body.body(), "0 1 0 1");
     }
-    assert_eq!(site.asked(), 5);
+    assert_eq!(site.request_count(), 5);
 }

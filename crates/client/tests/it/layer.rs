@@ -20,7 +20,7 @@ use crate::support::{
 const MINUTE: &[(&str, &str)] = &[("cache-control", "max-age=60")];
 
 #[tokio::test(start_paused = true)]
-async fn what_is_fresh_is_a_hit_and_says_its_age() {
+async fn a_fresh_response_is_a_hit_with_its_age() {
     let site = Site::says(MINUTE);
     let client = Client::private(&site).await;
     let first = client.get("/a", &[]).await;
@@ -72,7 +72,7 @@ impl Service<Request<Empty<Bytes>>> for Busy {
 
 /// RFC 9111 §4.2.3: a response ages from when its request was sent.
 #[tokio::test(start_paused = true)]
-async fn what_waits_for_the_service_does_not_age() {
+async fn waiting_for_the_service_does_not_age_a_response() {
     let site = Site::says(&[("cache-control", "max-age=10")]);
     let cache = Cache::private().build().await.unwrap();
     let service = cache.layer().layer(Busy {
@@ -86,7 +86,7 @@ async fn what_waits_for_the_service_does_not_age() {
         response.into_body().collect().await.unwrap();
         settle().await;
     }
-    assert_eq!(site.asked(), 1);
+    assert_eq!(site.request_count(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -122,11 +122,11 @@ async fn the_callers_own_conditions_and_ranges_are_answered() {
     let head = client.ask(head).await;
     assert_eq!((head.body(), head.outcome()), ("", Outcome::Hit));
     assert_eq!(head.headers["content-length"], "10");
-    assert_eq!(site.asked(), 1);
+    assert_eq!(site.request_count(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_pays_for_the_whole_who_wants_less() {
+async fn a_client_that_wants_less_does_not_read_the_whole_body() {
     let site = Site::new(|_, request| {
         if request.method() == Method::HEAD {
             let mut head = page("", MINUTE);
@@ -178,7 +178,7 @@ async fn the_first_byte_is_there_when_the_server_has_sent_it() {
     );
     settle().await;
     assert_eq!(client.get("/", &[]).await.body(), "first second");
-    assert_eq!(site.asked(), 1);
+    assert_eq!(site.request_count(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -203,7 +203,7 @@ async fn trailers_come_along() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn modes_are_those_of_the_fetch_standard() {
+async fn modes_are_as_in_the_fetch_standard() {
     let site = Site::says(&[("cache-control", "max-age=10"), ("etag", "\"a\"")]);
     let client = Client::private(&site).await;
     let by = async |mode| {
@@ -241,7 +241,7 @@ async fn modes_are_those_of_the_fetch_standard() {
         by(CacheMode::OnlyIfCached).await,
         said(200, "3", Outcome::Stale)
     );
-    assert_eq!(site.asked(), 4);
+    assert_eq!(site.request_count(), 4);
     assert_eq!(
         by(CacheMode::Default).await,
         said(200, "3", Outcome::Validated)
@@ -261,8 +261,8 @@ async fn modes_count_in_a_shared_cache_too_and_force_nothing_that_is_forbidden()
         advance(Duration::from_secs(2)).await;
         let refused = client.get_by(CacheMode::OnlyIfCached, "/").await;
         assert_eq!((refused.status, refused.outcome()), (504, Outcome::Module));
-        let asked = client.get_by(CacheMode::ForceCache, "/").await;
-        assert_eq!(asked.outcome(), Outcome::Validated);
+        let requested = client.get_by(CacheMode::ForceCache, "/").await;
+        assert_eq!(requested.outcome(), Outcome::Validated);
     }
 }
 
@@ -273,20 +273,20 @@ async fn a_request_may_say_how_long_its_answer_is_fresh_and_not_that_it_is_store
         _ => page(number.to_string(), &[("cache-control", "max-age=1")]),
     });
     let client = Client::private(&site).await;
-    let asked = |path: &str| {
+    let requested = |path: &str| {
         let mut request = request(path, &[]);
         request
             .extensions_mut()
             .insert(CacheOptions::default().with_ttl(Duration::from_secs(100)));
         request
     };
-    assert_eq!(client.ask(asked("/")).await.body(), "1");
+    assert_eq!(client.ask(requested("/")).await.body(), "1");
     advance(Duration::from_secs(99)).await;
     assert_eq!(client.get("/", &[]).await.body(), "1");
     advance(Duration::from_secs(2)).await;
     assert_eq!(client.get("/", &[]).await.body(), "2");
-    assert_eq!(client.ask(asked("/secret")).await.body(), "3");
-    assert_eq!(client.ask(asked("/secret")).await.body(), "4");
+    assert_eq!(client.ask(requested("/secret")).await.body(), "3");
+    assert_eq!(client.ask(requested("/secret")).await.body(), "4");
 }
 
 #[tokio::test(start_paused = true)]
@@ -324,7 +324,7 @@ async fn keys_of_the_callers_own_share_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn everything_else_passes_untouched_and_makes_invalid_what_it_changes() {
+async fn unsafe_requests_pass_and_invalidate() {
     let site = Site::says(MINUTE);
     let client = Client::private(&site).await;
     for lines in [&[][..], &[("authorization", "Bearer 1")]] {
@@ -426,7 +426,7 @@ async fn extensions_reach_the_server_with_the_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn version_and_extensions_of_a_response_are_those_of_the_one_who_asked() {
+async fn a_response_keeps_the_version_and_extensions_of_its_request() {
     #[derive(Clone, Debug, PartialEq)]
     struct Mark(usize);
     let site = Site::new(|number, request| {
@@ -470,28 +470,28 @@ async fn version_and_extensions_of_a_response_are_those_of_the_one_who_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_layers_of_a_cache_share_what_is_stored() {
+async fn all_layers_of_a_cache_share_its_entries() {
     let (one, other) = (Site::says(MINUTE), Site::says(MINUTE));
     let client = Client::private(&one).await;
     let second = Client::of(&client.cache.clone(), &other);
     client.get("/", &[]).await;
     assert_eq!(second.get("/", &[]).await.outcome(), Outcome::Hit);
-    assert_eq!((one.asked(), other.asked()), (1, 0));
+    assert_eq!((one.request_count(), other.request_count()), (1, 0));
 }
 
 #[tokio::test]
-async fn what_cannot_be_built_says_why() {
-    let told = |error: microcache_client::BuildError| error.to_string();
+async fn build_errors_name_the_reason() {
+    let reported = |error: microcache_client::BuildError| error.to_string();
     let too_little = Cache::private().memory(10).build().await.unwrap_err();
-    assert!(told(too_little).contains("set at least 65536"));
+    assert!(reported(too_little).contains("set at least 65536"));
     let percent = Cache::private().heuristic(101).build().await.unwrap_err();
-    assert!(told(percent).contains("set at most 100"));
+    assert!(reported(percent).contains("set at most 100"));
     let whose = Cache::shared().partition("a").build().await.unwrap_err();
-    assert!(told(whose).contains("private"));
+    assert!(reported(whose).contains("private"));
 }
 
 #[test]
-fn without_a_runtime_it_says_so() {
+fn without_a_runtime_the_build_fails() {
     let mut built = Box::pin(Cache::private().build());
     let mut cx = Context::from_waker(Waker::noop());
     let Poll::Ready(Err(error)) = built.as_mut().poll(&mut cx) else {
@@ -501,7 +501,7 @@ fn without_a_runtime_it_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unsafe_request_makes_invalid_what_was_stored_for_requests_like_it() {
+async fn an_unsafe_request_invalidates_the_variant_of_its_identity() {
     let site = Site::says(MINUTE);
     let client = Client::private(&site).await;
     let keyed = |method: &Method, key: Option<&'static str>, lines: &[(&str, &str)]| {
@@ -526,7 +526,7 @@ async fn an_unsafe_request_makes_invalid_what_was_stored_for_requests_like_it() 
         let gone = client.ask(keyed(&Method::GET, key, lines)).await;
         assert_eq!(gone.outcome(), Outcome::Miss, "{key:?} {lines:?}");
     }
-    // The url's own host is none of somebody else's.
+    // The URL's own host is not a foreign one.
     let own = client
         .ask(keyed(&Method::GET, None, &[("host", "SITE.example")]))
         .await;
@@ -535,7 +535,7 @@ async fn an_unsafe_request_makes_invalid_what_was_stored_for_requests_like_it() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_it_already_pays_for_nothing() {
+async fn a_client_with_a_current_copy_gets_a_304() {
     let site = Site::new(|_, request| match request.headers().get("if-none-match") {
         Some(tag) if tag == "\"a\"" => {
             let mut same = page("", &[("etag", "\"a\""), ("cache-control", "no-store")]);
@@ -578,10 +578,10 @@ async fn a_head_without_a_length_has_none_and_changes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_request_says_of_caches_travels() {
+async fn cache_control_of_a_request_is_forwarded() {
     let site = Site::says(&[("cache-control", "max-age=60"), ("etag", "\"a\"")]);
     for client in [Client::private(&site).await, Client::shared(&site).await] {
-        let before = site.asked();
+        let before = site.request_count();
         client.get("/", &[("cache-control", "max-age=7")]).await;
         client.get_by(CacheMode::NoCache, "/").await;
         client.get_by(CacheMode::Reload, "/").await;

@@ -21,17 +21,17 @@ use tower::{Layer, ServiceExt};
 mod forward;
 
 /// What the server was asked: method, path and body.
-type Asked = Arc<Mutex<Vec<(Method, String, String)>>>;
+type RequestLog = Arc<Mutex<Vec<(Method, String, String)>>>;
 
 /// A server whose answers name what was asked. `/moved` leads to `/there` for ever, `/found` for now, and `/again`
 /// with the same method; `/away` leads to another site, and `/far` to one that redirects once more.
-async fn serve() -> (SocketAddr, Asked) {
+async fn serve() -> (SocketAddr, RequestLog) {
     // Built together with a program that brings its own, reqwest has none for TLS, and wants one.
     let _may_be_there = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
-    let asked = Asked::default();
-    let seen = Arc::clone(&asked);
+    let requested = RequestLog::default();
+    let seen = Arc::clone(&requested);
     tokio::spawn(async move {
         while let Ok((connection, _)) = listener.accept().await {
             let seen = Arc::clone(&seen);
@@ -41,12 +41,12 @@ async fn serve() -> (SocketAddr, Asked) {
             tokio::spawn(async move { drop(connection.await) });
         }
     });
-    (address, asked)
+    (address, requested)
 }
 
 async fn answer(
     request: Request<Incoming>,
-    seen: Asked,
+    seen: RequestLog,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let said = |name: &str| {
@@ -94,8 +94,8 @@ async fn answer(
     Ok(response.body(answer.into()).expect("a response"))
 }
 
-fn paths(asked: &Asked) -> Vec<String> {
-    asked
+fn paths(requested: &RequestLog) -> Vec<String> {
+    requested
         .lock()
         .unwrap()
         .drain(..)
@@ -105,7 +105,7 @@ fn paths(asked: &Asked) -> Vec<String> {
 
 #[tokio::test]
 async fn hyper_with_a_layer() {
-    let (address, asked) = serve().await;
+    let (address, requested) = serve().await;
     let cache = Cache::private().build().await.unwrap();
     let plain = Client::builder(TokioExecutor::new()).build_http::<Full<Bytes>>();
     let client = cache.layer().layer(plain);
@@ -124,8 +124,8 @@ async fn hyper_with_a_layer() {
     assert_eq!(body.to_bytes(), "POST /page news");
     let request = Request::get(format!("http://{address}/page")).body(Full::default());
     client.clone().oneshot(request.unwrap()).await.unwrap();
-    assert_eq!(paths(&asked), ["/page"; 3]);
-    // Nobody is there.
+    assert_eq!(paths(&requested), ["/page"; 3]);
+    // The server is stopped.
     let nobody = Request::get("http://127.0.0.1:1/").body(Full::default());
     let error = client.oneshot(nobody.unwrap()).await.unwrap_err();
     let inner = error.inner::<hyper_util::client::legacy::Error>();
@@ -134,7 +134,7 @@ async fn hyper_with_a_layer() {
 
 #[tokio::test]
 async fn reqwest_with_a_cache_in_front_of_it() {
-    let (address, asked) = serve().await;
+    let (address, requested) = serve().await;
     let cache = Cache::private().build().await.unwrap();
     let client = cached::Client::new(&cache, reqwest::Client::builder()).unwrap();
     let url = |path: &str| format!("http://{address}{path}");
@@ -145,12 +145,12 @@ async fn reqwest_with_a_cache_in_front_of_it() {
     for path in ["/moved", "/moved"] {
         let response = client.get(url(path)).await.unwrap();
         assert_eq!(response.url().as_str(), url("/there"));
-        let asked = outcome(&response) == Outcome::Miss;
-        assert_eq!(response.remote_addr().is_some(), asked);
+        let requested = outcome(&response) == Outcome::Miss;
+        assert_eq!(response.remote_addr().is_some(), requested);
         assert_eq!(response.text().await.unwrap(), "GET /there ");
     }
     assert_eq!(
-        paths(&asked),
+        paths(&requested),
         ["/moved", "/there"],
         "each is kept by itself"
     );
@@ -161,19 +161,19 @@ async fn reqwest_with_a_cache_in_front_of_it() {
         assert_eq!(outcome(&response), Outcome::Hit);
     }
     assert_eq!(
-        paths(&asked),
+        paths(&requested),
         ["/found", "/found"],
         "what leads there is asked for again"
     );
     let post = client.request(Method::POST, url("/again")).body("news");
     let response = client.execute(post.build().unwrap()).await.unwrap();
     assert_eq!(response.text().await.unwrap(), "POST /there news");
-    paths(&asked);
+    paths(&requested);
     let request = client.request(Method::GET, url("/found")).build().unwrap();
     let options = CacheOptions::default().with_mode(CacheMode::Reload);
     let reloaded = client.execute_with(request, options).await.unwrap();
     assert_eq!(outcome(&reloaded), Outcome::Miss);
-    assert_eq!(paths(&asked), ["/found", "/there"]);
+    assert_eq!(paths(&requested), ["/found", "/there"]);
     let error = client.get("http://127.0.0.1:1/").await.unwrap_err();
     assert!(
         error
@@ -185,7 +185,7 @@ async fn reqwest_with_a_cache_in_front_of_it() {
 
 #[tokio::test]
 async fn the_example_forwards() {
-    let (address, asked) = serve().await;
+    let (address, requested) = serve().await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let front = listener.local_addr().unwrap();
     let origin = address.to_string().parse().unwrap();
@@ -203,7 +203,7 @@ async fn the_example_forwards() {
     let post = client.post(format!("http://{front}/page")).body("news");
     let response = post.send().await.unwrap();
     assert_eq!(response.text().await.unwrap(), "POST /page news");
-    assert_eq!(paths(&asked), ["/page", "/page"]);
+    assert_eq!(paths(&requested), ["/page", "/page"]);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let front = listener.local_addr().unwrap();
     let (nobody, cache) = (
@@ -220,7 +220,7 @@ async fn the_example_forwards() {
 }
 
 #[tokio::test]
-async fn who_asks_is_known_to_the_cache_and_to_no_other_site() {
+async fn credentials_are_known_to_the_cache_and_to_no_other_site() {
     let (address, _) = serve().await;
     let cache = Cache::private().build().await.unwrap();
     let client_of = |token: &'static str| {
@@ -257,8 +257,8 @@ fn client_that_adds(
 }
 
 #[tokio::test]
-async fn default_headers_of_reqwest_count_as_those_of_a_request() {
-    let (address, asked) = serve().await;
+async fn default_headers_of_reqwest_count_as_request_headers() {
+    let (address, requested) = serve().await;
     let text = async |client: &cached::Client, path: &str| {
         let response = client.get(format!("http://{address}{path}")).await.unwrap();
         response.text().await.unwrap()
@@ -280,14 +280,14 @@ async fn default_headers_of_reqwest_count_as_those_of_a_request() {
         }
     }
     // Of two that are shown, the fields are the same as those of a request: two each, and one without.
-    assert_eq!(paths(&asked).len(), 9);
+    assert_eq!(paths(&requested).len(), 9);
     let [one, other] =
         ["de", "fr"].map(|value| client_that_adds(&private, "accept-language", value, false));
     for _ in 0..2 {
         assert_eq!(text(&one, "/language").await, "de");
         assert_eq!(text(&other, "/language").await, "fr");
     }
-    assert_eq!(paths(&asked).len(), 2);
+    assert_eq!(paths(&requested).len(), 2);
     let shared = Cache::shared().build().await.unwrap();
     for hidden in [false, true] {
         let one = client_that_adds(&shared, "x-api-key", "1", hidden);
@@ -299,7 +299,7 @@ async fn default_headers_of_reqwest_count_as_those_of_a_request() {
 
 #[tokio::test]
 async fn credentials_that_reqwest_adds_go_to_no_other_site() {
-    let (address, asked) = serve().await;
+    let (address, requested) = serve().await;
     let cache = Cache::private().build().await.unwrap();
     for hidden in [false, true] {
         let client = client_that_adds(&cache, "x-api-key", "1", hidden);
@@ -307,11 +307,11 @@ async fn credentials_that_reqwest_adds_go_to_no_other_site() {
             let url = format!("http://{address}{path}");
             let response = client.get(url).await.unwrap();
             assert_eq!(response.status(), 302);
-            assert_eq!(paths(&asked), [path], "it is not followed");
+            assert_eq!(paths(&requested), [path], "it is not followed");
         }
         let response = client.get(format!("http://{address}/found")).await.unwrap();
         assert_eq!(response.text().await.unwrap(), "GET /there ");
-        paths(&asked);
+        paths(&requested);
     }
     let harmless = client_that_adds(&cache, "accept-language", "de", false);
     let response = harmless
@@ -322,7 +322,7 @@ async fn credentials_that_reqwest_adds_go_to_no_other_site() {
 }
 
 #[tokio::test]
-async fn an_observer_sees_what_passes_between_client_and_servers() {
+async fn an_observer_sees_the_exchanges_of_client_and_servers() {
     let (address, _) = serve().await;
     let cache = Cache::private().build().await.unwrap();
     let seen = Arc::new(Mutex::new(Vec::new()));
@@ -350,8 +350,8 @@ async fn an_observer_sees_what_passes_between_client_and_servers() {
 }
 
 #[tokio::test]
-async fn what_is_to_be_cached_only_is_never_sent() {
-    let (address, asked) = serve().await;
+async fn only_if_cached_requests_are_never_sent() {
+    let (address, requested) = serve().await;
     let cache = Cache::private().build().await.unwrap();
     let client = cached::Client::new(&cache, reqwest::Client::builder()).unwrap();
     let only = || CacheOptions::default().with_mode(CacheMode::OnlyIfCached);
@@ -363,11 +363,11 @@ async fn what_is_to_be_cached_only_is_never_sent() {
         let info = response.extensions().get::<CacheInfo>().unwrap();
         assert_eq!(info.outcome, Outcome::Module);
     }
-    assert!(paths(&asked).is_empty());
+    assert!(paths(&requested).is_empty());
 }
 
 #[tokio::test]
-async fn it_is_known_how_long_a_response_is_fresh() {
+async fn the_lifetime_of_a_response_is_reported() {
     let (address, _) = serve().await;
     let cache = Cache::private().build().await.unwrap();
     let client = cached::Client::new(&cache, reqwest::Client::builder()).unwrap();

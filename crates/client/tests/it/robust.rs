@@ -74,8 +74,11 @@ async fn a_request_may_be_given_up_at_each_point() {
         settle().await;
         assert_eq!(client.cache.stats().fetches, 0, "after {turns} turns");
         assert_eq!(client.get("/", &[]).await.outcome(), Outcome::Hit);
-        let asked = site.asked();
-        assert!(asked == 1, "after {turns} turns: asked {asked} times");
+        let requested = site.request_count();
+        assert!(
+            requested == 1,
+            "after {turns} turns: asked {requested} times"
+        );
         drop((client, site));
         settle().await;
         assert_eq!(
@@ -111,7 +114,7 @@ async fn a_panic_of_the_server_s_side_is_one_request_s() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refresh_that_fails_is_nobody_s_failure() {
+async fn a_failed_refresh_is_no_failure_of_the_request() {
     let site = Site::later(|number, _| {
         Box::pin(async move {
             match number {
@@ -131,7 +134,7 @@ async fn a_refresh_that_fails_is_nobody_s_failure() {
         let got = client.get("/", &[]).await;
         assert_eq!((got.body(), got.outcome()), ("1", Outcome::Stale));
     }
-    assert!(site.asked() > 3);
+    assert!(site.request_count() > 3);
 }
 
 #[tokio::test(start_paused = true)]
@@ -173,8 +176,8 @@ async fn a_hit_does_not_wait_for_the_server_s_side_to_be_ready() {
     }
 }
 
-/// Several threads, many urls, and responses that are good for no time at all: nobody hangs, and nobody is given
-/// what belongs to another url.
+/// Several threads, many URLs, and responses without a lifetime: no request hangs, and none gets the response of
+/// another URL.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn many_at_once() {
     let site = Site::new(|_, request| {
@@ -209,7 +212,7 @@ async fn many_at_once() {
 
 /// The first request hangs for ever; those after it wait for it a while, and then ask for themselves.
 #[tokio::test(start_paused = true)]
-async fn a_fetch_that_hangs_holds_nobody_for_long() {
+async fn a_hanging_fetch_delays_other_requests_only_briefly() {
     let site = Site::later(|number, _| {
         Box::pin(async move {
             if number == 1 {
@@ -228,9 +231,9 @@ async fn a_fetch_that_hangs_holds_nobody_for_long() {
     assert_eq!(client.get("/", &[]).await.outcome(), Outcome::Hit);
 }
 
-/// A body that stops coming keeps those who come later from nothing.
+/// A stalled body does not delay later requests.
 #[tokio::test(start_paused = true)]
-async fn a_body_that_stalls_holds_nobody_for_long() {
+async fn a_stalled_body_delays_other_requests_only_briefly() {
     let held = std::sync::Mutex::new(Vec::new());
     let site = Site::new(move |number, _| {
         let mut response = page(number.to_string(), &[MINUTE]);
@@ -274,7 +277,7 @@ fn little() -> Builder {
 }
 
 /// Two who share a body, of which the second one reads.
-async fn two_of_whom_one_reads(builder: Builder) -> [Result<usize, Error>; 2] {
+async fn two_readers_of_which_one_reads(builder: Builder) -> [Result<usize, Error>; 2] {
     let client = Client::with(builder, &large()).await;
     let (unread, read) = tokio::join!(
         client.send(request("/", &[])),
@@ -303,7 +306,7 @@ async fn two_of_whom_one_reads(builder: Builder) -> [Result<usize, Error>; 2] {
 #[tokio::test(start_paused = true)]
 async fn a_slow_reader_is_let_go_when_others_have_waited() {
     let began = tokio::time::Instant::now();
-    let [unread, read] = two_of_whom_one_reads(little()).await;
+    let [unread, read] = two_readers_of_which_one_reads(little()).await;
     assert_eq!(read.unwrap(), LARGE);
     let error = unread.unwrap_err();
     assert!(matches!(error, Error::Body(_)), "{error:?}");
@@ -312,23 +315,23 @@ async fn a_slow_reader_is_let_go_when_others_have_waited() {
 
     let builder = little().slow_reader_timeout(Duration::from_mins(5));
     let began = tokio::time::Instant::now();
-    let [unread, read] = two_of_whom_one_reads(builder).await;
+    let [unread, read] = two_readers_of_which_one_reads(builder).await;
     assert!(unread.is_err() && read.is_ok());
     assert_eq!(began.elapsed().as_secs(), 300);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_reader_is_waited_for_by_others_who_want_that() {
+async fn waiters_are_not_held_up_by_a_slow_reader() {
     let builder = little().slow_reader_timeout(Duration::MAX);
     let began = tokio::time::Instant::now();
-    let both = two_of_whom_one_reads(builder).await;
+    let both = two_readers_of_which_one_reads(builder).await;
     assert!(began.elapsed() >= Duration::from_hours(24));
     assert_eq!(both.map(Result::unwrap), [LARGE; 2]);
 }
 
 /// Who reads slowly what is too large to be kept gets all of it, however long he takes.
 #[tokio::test(start_paused = true)]
-async fn a_slow_reader_alone_is_waited_for() {
+async fn a_single_slow_reader_is_waited_for() {
     let client = Client::with(little(), &large()).await;
     let mut waiting = Vec::new();
     for number in 0..3 {
@@ -352,7 +355,7 @@ async fn a_slow_reader_alone_is_waited_for() {
 
 /// A body of a type that has its lifetime erased, in a task of its own.
 #[tokio::test]
-async fn tasks_may_send_what_bodies_they_like() {
+async fn tasks_may_send_any_body() {
     use bytes::Bytes;
     use http_body_util::combinators::UnsyncBoxBody;
     use microcache_client::BoxError;
@@ -372,7 +375,7 @@ async fn tasks_may_send_what_bodies_they_like() {
 
 /// RFC 5861 §4: for one request, and no longer than it says.
 #[tokio::test(start_paused = true)]
-async fn a_request_may_take_what_is_stale_if_the_server_fails() {
+async fn a_request_may_accept_stale_on_errors() {
     let site = Site::later(|number, _| {
         Box::pin(async move {
             match number {
@@ -390,8 +393,8 @@ async fn a_request_may_take_what_is_stale_if_the_server_fails() {
     let error = client.send(request("/", &[])).await.unwrap_err();
     assert_eq!(error.to_string(), "the request failed: gone");
     for (window, is_answered) in [("stale-if-error=60", true), ("stale-if-error=2", false)] {
-        let asked = request("/", &[("cache-control", window)]);
-        let answer = client.send(asked).await;
+        let requested = request("/", &[("cache-control", window)]);
+        let answer = client.send(requested).await;
         assert_eq!(answer.is_ok(), is_answered, "{window}");
     }
 }

@@ -21,8 +21,8 @@ pub(crate) type SiteResponse = Response<SiteBody>;
 pub(crate) type SiteFuture = Pin<Box<dyn Future<Output = Result<SiteResponse, io::Error>> + Send>>;
 type Script = Arc<dyn Fn(usize, &Request<Empty<Bytes>>) -> SiteFuture + Send + Sync>;
 
-/// Answers each request as its script says, which is told how many there were before, and remembers what it was
-/// asked.
+/// Answers each request as its script says, which gets the number of earlier requests, and records the
+/// requests.
 #[derive(Clone)]
 pub(crate) struct Site {
     script: Script,
@@ -70,7 +70,7 @@ impl Site {
         })
     }
 
-    pub(crate) fn asked(&self) -> usize {
+    pub(crate) fn request_count(&self) -> usize {
         self.seen.lock().unwrap().len()
     }
 

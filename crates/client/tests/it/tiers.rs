@@ -20,7 +20,7 @@ fn private(tier: Tier) -> Builder {
     Cache::private().tier(tier).partition("somebody")
 }
 
-/// Waits until something has been written behind memory: nobody else does.
+/// Waits until something has been written behind memory, which no other call does.
 async fn written(client: &Client, responses: u64) {
     eventually_async("writes", async || {
         client.cache.stats().tiers[0].written >= responses
@@ -96,7 +96,7 @@ async fn a_pool_that_is_gone_or_hangs_fails_no_request() {
     }
     assert!(client.cache.stats().tiers[0].failures > 0);
     assert_eq!(client.cache.stats().errors, 0);
-    // Nobody is there when it is built, either.
+    // The server is down when it is built, too.
     let late = Client::with(private(tier), &site).await;
     assert_eq!(late.get("/late", &[]).await.outcome(), Outcome::Miss);
 }
@@ -128,11 +128,11 @@ async fn a_directory_has_one_owner() {
     let Err(BuildError::Tier { tier, source }) = second else {
         panic!("it is in use");
     };
-    let told = source.to_string();
+    let reported = source.to_string();
     assert_eq!(tier, "disk");
     assert!(
-        told.contains(&format!("process {}", std::process::id())),
-        "{told}"
+        reported.contains(&format!("process {}", std::process::id())),
+        "{reported}"
     );
     client.get("/", &[]).await;
     written(&client, 1).await;
@@ -141,7 +141,7 @@ async fn a_directory_has_one_owner() {
 
 /// http-cache #141: what an older version has written fails requests.
 #[tokio::test]
-async fn what_cannot_be_read_is_a_miss() {
+async fn an_unreadable_record_is_a_miss() {
     type Damage = fn(&mut Vec<u8>);
     let damages: [Damage; 4] = [
         Vec::clear,
@@ -178,7 +178,7 @@ async fn what_cannot_be_read_is_a_miss() {
 }
 
 #[tokio::test]
-async fn what_is_shared_with_others_says_whose_it_is() {
+async fn a_shared_tier_names_its_owner_in_errors() {
     let tier = Tier::memcached(["127.0.0.1:1"]);
     let error = Cache::private()
         .tier(tier.clone())
@@ -214,9 +214,10 @@ async fn what_is_shared_with_others_says_whose_it_is() {
     fs::remove_file(folder.path()).unwrap();
 }
 
-/// What lies behind memory is there for who asks nobody, and no condition for who wants another response.
+/// Responses behind memory answer `only-if-cached` requests, but are no condition of a request for another
+/// response.
 #[tokio::test]
-async fn modes_know_what_lies_behind_memory() {
+async fn modes_apply_to_tiers_behind_memory() {
     let (folder, node) = (Folder::absent(), TierServer::memcached());
     let patient = Duration::from_secs(5);
     let memcached = Tier::memcached([node.address()]).timeout(patient);
@@ -238,7 +239,7 @@ async fn modes_know_what_lies_behind_memory() {
         );
         let part = client.get("/", &[("range", "bytes=0-0")]).await;
         assert_eq!((part.status, part.outcome()), (206, Outcome::Hit));
-        assert_eq!(site.asked(), 1, "{tier:?}");
+        assert_eq!(site.request_count(), 1, "{tier:?}");
         let reloaded = client.get_by(CacheMode::Reload, "/").await;
         assert_eq!(reloaded.body(), "2");
         assert!(!site.seen()[1].headers.contains_key("if-none-match"));

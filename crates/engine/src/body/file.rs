@@ -14,7 +14,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 /// Bytes read at a time from the page cache: small enough to stay in the CPU cache until TLS
 /// encrypts them.
-const AT_HAND: usize = 64 * 1024;
+const CACHED_READ: usize = 64 * 1024;
 
 /// A reader of a file's body, or a part of it, block by block. Every block is verified before use;
 /// reads run on threads that may block.
@@ -68,9 +68,9 @@ impl FileReader {
 
     /// The next bytes, if they are verified and in the page cache, so that no other thread is
     /// needed.
-    fn at_hand(&self) -> Option<Bytes> {
+    fn read_cached(&self) -> Option<Bytes> {
         let room = usize::try_from(self.remaining()).unwrap_or(usize::MAX);
-        self.body.read_cached(self.at, room.min(AT_HAND))
+        self.body.read_cached(self.at, room.min(CACHED_READ))
     }
 
     /// The next bytes, `None` at the end.
@@ -79,7 +79,7 @@ impl FileReader {
             return Poll::Ready(None);
         }
         if self.reading.is_none()
-            && let Some(bytes) = self.at_hand()
+            && let Some(bytes) = self.read_cached()
         {
             self.at += bytes.len() as u64;
             return Poll::Ready(Some(Ok(bytes)));

@@ -20,7 +20,7 @@ pub trait Source: Send + Sync {
 
     /// Called once the reader has been slow for a while: the source should release anything that
     /// others are waiting for.
-    fn is_held_up(&mut self) {}
+    fn notify_slow_reader(&mut self) {}
 
     /// Returns true if the source holds a file descriptor until it ends.
     fn has_descriptor(&self) -> bool {
@@ -69,9 +69,9 @@ impl Body {
     }
 
     /// Notifies the source that its data is read slowly.
-    pub fn is_held_up(&mut self) {
+    pub fn notify_slow_reader(&mut self) {
         if let Self::Stream(source) = self {
-            source.is_held_up();
+            source.notify_slow_reader();
         }
     }
 

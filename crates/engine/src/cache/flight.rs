@@ -265,7 +265,7 @@ impl Flights {
     }
 
     /// Replaces the limits.
-    pub(super) fn rebound(&self, limits: FlightLimits) {
+    pub(super) fn set_limits(&self, limits: FlightLimits) {
         self.fetches.store(limits.fetches, Ordering::Relaxed);
         self.waiters.store(limits.waiters, Ordering::Relaxed);
         let of_one = limits.waiters_of_one;

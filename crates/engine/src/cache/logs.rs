@@ -86,7 +86,7 @@ mod tests {
     const NOWHERE: LogPlace = LogPlace(0);
 
     #[test]
-    fn of_two_logs_the_one_that_came_later_counts_for_more_whatever_their_numbers() {
+    fn of_two_logs_the_later_one_counts_despite_its_numbers() {
         for [first, second] in [[7, 9], [9, 7]] {
             let mut logs = LogHistory::default();
             let (old, new) = (in_log(first, 1000), in_log(second, 1));
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_of_a_log_that_went_and_came_back_is_worth_nothing() {
+    fn records_of_a_log_that_vanished_and_returned_are_discarded() {
         let mut logs = LogHistory::default();
         for log in [7, 9, 7] {
             logs.note(in_log(log, 5));

@@ -142,9 +142,9 @@ impl Cache {
     }
 
     /// Replaces the limits.
-    pub(crate) fn rebound(&self, variants: usize, flights: FlightLimits) {
+    pub(crate) fn set_limits(&self, variants: usize, flights: FlightLimits) {
         self.memory.set_max_variants(variants);
-        self.flights.rebound(flights);
+        self.flights.set_limits(flights);
     }
 
     /// Watches a key, or a purge scope.

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_began_before_a_purge_is_covered() {
+    fn a_purge_covers_entries_that_began_before_it() {
         let purges = Purges::new(usize::MAX);
         assert!(!purges.covers(b"a", Time::from_secs(1)));
         purges.note(b"a", Time::from_secs(5));
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_stays_purged_and_costs_the_others_little() {
+    fn a_forgotten_purge_still_covers_old_entries_at_little_cost() {
         let purges = Purges::new(usize::MAX);
         let count = MAX_KEYS as u64 + 4096;
         for number in 0..count {
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_withdrawn_takes_no_room() {
+    fn withdrawn_purges_occupy_no_memory() {
         let purges = Purges::new(usize::MAX);
         for number in 0..=2 * MAX_KEYS as u64 {
             let at = Time::from_secs(10 + number);

@@ -53,23 +53,23 @@ fn enter(flights: &Arc<Flights>, lead: impl FnOnce(Leader)) -> Option<FetchOutco
 }
 
 #[test]
-fn only_one_leads_at_a_time_and_everyone_is_told() {
+fn one_request_leads_at_a_time_and_all_waiters_get_an_outcome() {
     check(|flights| {
         let leading = AtomicUsize::new(0);
         in_threads(flights, |flights| {
-            let told = enter(flights, |leader| {
+            let outcome = enter(flights, |leader| {
                 assert_eq!(leading.fetch_add(1, Ordering::SeqCst), 0, "two lead");
                 thread::yield_now();
                 leading.fetch_sub(1, Ordering::SeqCst);
                 leader.publish(FetchOutcome::Released);
             });
-            assert!(matches!(told, None | Some(FetchOutcome::Released)));
+            assert!(matches!(outcome, None | Some(FetchOutcome::Released)));
         });
     });
 }
 
 #[test]
-fn after_a_failure_one_of_those_who_waited_leads() {
+fn after_a_failure_one_waiter_leads() {
     check(|flights| {
         let fetches = AtomicUsize::new(0);
         in_threads(flights, |flights| {
@@ -81,8 +81,8 @@ fn after_a_failure_one_of_those_who_waited_leads() {
                 }
             };
             if let Some(FetchOutcome::Failed(..)) = enter(flights, lead) {
-                let told = enter(flights, lead);
-                assert!(matches!(told, None | Some(FetchOutcome::Released)));
+                let outcome = enter(flights, lead);
+                assert!(matches!(outcome, None | Some(FetchOutcome::Released)));
             }
         });
         assert!(fetches.load(Ordering::SeqCst) <= 3);
@@ -93,9 +93,9 @@ fn after_a_failure_one_of_those_who_waited_leads() {
 fn a_leader_that_vanishes_is_a_failure() {
     check(|flights| {
         in_threads(flights, |flights| {
-            let told = enter(flights, drop);
+            let outcome = enter(flights, drop);
             assert!(matches!(
-                told,
+                outcome,
                 None | Some(FetchOutcome::Failed(Failure::Abandoned, None))
             ));
         });
@@ -116,7 +116,7 @@ fn a_purge_is_never_undone_by_a_fetch_that_began_before_it() {
 }
 
 #[test]
-fn a_purge_is_never_undone_by_a_fetch_that_nobody_could_join() {
+fn a_purge_is_never_undone_by_an_unshared_fetch() {
     check(|flights| {
         let stored = AtomicBool::new(true);
         let unshared = flights.begin_unshared(&key());
@@ -151,15 +151,15 @@ fn a_lone_fetch_outlives_purges_of_other_keys() {
 }
 
 #[test]
-fn after_a_refusal_one_of_those_who_waited_leads() {
+fn after_a_refusal_one_waiter_leads() {
     check(|flights| {
         in_threads(flights, |flights| {
-            let told = enter(flights, |leader| leader.publish(FetchOutcome::Refused));
-            if told.is_some() {
-                assert!(matches!(told, Some(FetchOutcome::Refused)));
-                let told = enter(flights, |leader| leader.publish(FetchOutcome::Released));
+            let outcome = enter(flights, |leader| leader.publish(FetchOutcome::Refused));
+            if outcome.is_some() {
+                assert!(matches!(outcome, Some(FetchOutcome::Refused)));
+                let outcome = enter(flights, |leader| leader.publish(FetchOutcome::Released));
                 assert!(matches!(
-                    told,
+                    outcome,
                     None | Some(FetchOutcome::Refused | FetchOutcome::Released)
                 ));
             }
@@ -181,7 +181,7 @@ fn a_waiter_that_leaves_takes_nothing_along() {
 }
 
 #[test]
-fn what_a_tier_had_at_hand_does_not_outlive_a_purge_in_memory() {
+fn a_tier_hit_does_not_outlive_a_purge_in_memory() {
     check(|flights| {
         let (tier, memory) = (AtomicBool::new(true), AtomicBool::new(false));
         thread::scope(|threads| {
@@ -285,7 +285,7 @@ fn a_rule_that_is_swept_and_forgotten_is_not_undone_either() {
 }
 
 #[test]
-fn who_comes_after_a_purge_joins_no_fetch_from_before_it() {
+fn a_request_after_a_purge_joins_no_earlier_fetch() {
     for (scope, strength) in purges() {
         if matches!(scope, Scope::Tag(_)) {
             // The tags of a fetched response are known once it has arrived.

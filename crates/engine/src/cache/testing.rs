@@ -52,6 +52,6 @@ pub(super) fn view(rules: &Rules) -> OriginView<'_> {
         fields: Fields::default(),
         rules,
         address: "192.0.2.1",
-        vouched: false,
+        is_trusted: false,
     }
 }

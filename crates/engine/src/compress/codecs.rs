@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_encoded_is_the_body_again() {
+    fn decoding_restores_the_body() {
         let rows: Vec<String> = (0..4000)
             .map(|n| format!("row {} of many", n * n))
             .collect();
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_become_smaller_is_left_alone() {
+    fn incompressible_bodies_are_left_alone() {
         let noise = microcache_testkit::noise(5000, 1);
         for making in ALL {
             for body in [&noise[..], b"", b"x"] {

@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_what_was_encoded_if_that_is_not_too_much() {
+    fn a_decoded_body_is_the_original_up_to_the_limit() {
         const MOST: usize = 1000;
         for coding in ["identity", "gzip", "br", "zstd", "GZIP "] {
             let name = coding.trim().to_ascii_lowercase();

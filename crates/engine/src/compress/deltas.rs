@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_little_in_common_is_left_to_other_codings() {
+    fn bodies_with_little_in_common_are_not_delta_encoded() {
         let noise: Vec<u8> = (0..200_u8).map(|n| n.wrapping_mul(167) ^ 0x5a).collect();
         for coding in DictionaryCoding::ALL {
             for (old, new) in [(&b"abc"[..], &noise[..]), (b"", b""), (b"", b"x")] {
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dictionary_is_bytes_whatever_it_looks_like() {
+    fn a_dictionary_may_be_any_bytes() {
         // As one of the library's; as the beginning of what follows; as large as there may be.
         let library = [&[0x37, 0xa4, 0x30, 0xec][..], page(1).as_bytes()].concat();
         let run = vec![b'a'; 5000];

@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn who_finds_no_place_learns_so_without_a_lock() {
+    fn a_full_queue_refuses_without_a_lock() {
         let (cache, mut compressor) = (Arc::new(cache()), Compressor::new());
         // No thread takes jobs from the queue.
         compressor.threads = 0;

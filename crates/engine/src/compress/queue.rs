@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_most_and_what_came_first_go_in_turns() {
+    fn the_most_requested_and_the_oldest_job_alternate() {
         let mut queue = JobQueue::default();
         for (one, demand) in [
             ("idle", 0),
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_of_what_is_asked_for_more_keeps_nothing_waiting_for_ever() {
+    fn a_stream_of_popular_jobs_starves_no_other() {
         let mut queue = JobQueue::default();
         assert!(queue.push(job("honest", 1), 10).is_none());
         let mut order = Vec::new();
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_the_place_of_another_came_later_than_those_that_stay() {
+    fn a_replacement_is_younger_than_the_remaining_jobs() {
         let mut queue = JobQueue::default();
         for (one, demand) in [("least", 1), ("other", 5), ("most", 9)] {
             assert!(queue.push(job(one, demand), 3).is_none());
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_more_ask_for_than_for_the_least_finds_a_place() {
+    fn a_job_more_requested_than_the_least_replaces_it() {
         let mut queue = JobQueue::default();
         assert_eq!((queue.needed(2), queue.needed(0)), (0, 0));
         for demand in [7, u32::MAX] {

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_many_threads_save_is_added_up() {
+    fn savings_of_all_threads_are_added_up() {
         let saved = Saved::default();
         std::thread::scope(|scope| {
             for number in 0..PLACES + 4 {

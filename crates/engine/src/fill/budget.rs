@@ -123,12 +123,12 @@ impl FillBudget {
             if self.state.lock().behind <= self.slow_limit() {
                 return;
             }
-            reader.let_go();
+            reader.release();
         }
     }
 
     /// Replaces the limit. Bytes already buffered stay.
-    pub(crate) fn rebound(&self, limit: u64) {
+    pub(crate) fn set_limit(&self, limit: u64) {
         self.limit.store(limit, Ordering::Relaxed);
     }
 

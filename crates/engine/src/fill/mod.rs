@@ -264,7 +264,7 @@ impl Fill {
 
     /// Drops the readers that have read too little since the mark, if another reader has read
     /// everything: the body has waited for them for the allowed time.
-    pub(crate) fn let_go_of_slow(self: &Arc<Self>) {
+    pub(crate) fn release_slow_readers(self: &Arc<Self>) {
         let mut state = self.state.lock();
         let received = state.received;
         let places: Vec<_> = state.wakers.places().map(WakerSlot::index).collect();
@@ -368,7 +368,7 @@ struct Laggard {
 
 impl Laggard {
     /// Drops the reader, unless it has read on meanwhile.
-    fn let_go(&self) {
+    fn release(&self) {
         let mut state = self.fill.state.lock();
         let reader = &mut state.readers[self.at];
         reader.is_dropped |= reader.paced_at == Some(self.since);

@@ -16,7 +16,7 @@ const RUNS: u64 = 5_000;
 const BUDGET: u64 = 200_000;
 
 #[test]
-fn everyone_who_was_let_in_gets_all_of_it() {
+fn every_admitted_reader_gets_the_whole_body() {
     for seed in 1..=RUNS {
         Run::new(seed).play();
     }
@@ -51,7 +51,7 @@ impl Wake for Woken {
 
 enum Client {
     /// Notified of the body, and not polled since.
-    Told,
+    Informed,
     Reading(FillReader, u64, Arc<Woken>),
     Gone,
 }
@@ -84,7 +84,7 @@ impl Run {
             0 => Client::Gone,
             _ => Client::Reading(fill.reader().expect("nothing is gone"), 0, Woken::new()),
         };
-        let clients = (0..chance.below(6)).map(|_| Client::Told);
+        let clients = (0..chance.below(6)).map(|_| Client::Informed);
         Self {
             seed,
             limit: chance.below(80_000),
@@ -159,7 +159,7 @@ impl Run {
         let next = match std::mem::replace(&mut self.clients[who], Client::Gone) {
             Client::Gone => return false,
             // `None`: it fetches for itself.
-            Client::Told => match self.fill.reader() {
+            Client::Informed => match self.fill.reader() {
                 Some(reader) => Client::Reading(reader, 0, Woken::new()),
                 None => Client::Gone,
             },

@@ -115,8 +115,8 @@ impl<'a> FillPump<'a> {
             self.waited += began.elapsed();
             if self.waited >= most {
                 self.waited = Duration::ZERO;
-                body.is_held_up();
-                fill.let_go_of_slow();
+                body.notify_slow_reader();
+                fill.release_slow_readers();
             }
             if let Ok(ready) = readiness {
                 return ready;

@@ -129,7 +129,7 @@ fn without_room_the_window_is_small() {
 }
 
 #[test]
-fn what_nobody_reads_any_more_is_not_held() {
+fn memory_of_bytes_without_readers_is_released() {
     let budget = Arc::new(FillBudget::new(4 * WINDOW, Clients::Visitors));
     let (fill, reader) = streamed(&budget, WINDOW);
     drop(reader);
@@ -140,7 +140,7 @@ fn what_nobody_reads_any_more_is_not_held() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn readers_who_stall_take_no_room_from_what_arrives() {
+async fn stalled_readers_take_no_room_from_arriving_bytes() {
     let budget = Arc::new(FillBudget::new(4 * WINDOW, Clients::Visitors));
     let mut readers = Vec::new();
     for _ in 0..20 {
@@ -178,7 +178,7 @@ fn a_slow_reader_is_let_go_where_others_wait() {
         PushResult::Outgrown(_)
     ));
     fill.mark();
-    fill.let_go_of_slow();
+    fill.release_slow_readers();
     assert!(poll_ready(&fill).is_pending(), "nobody waits for anybody");
     assert!(take(&mut readers[0]).is_ready());
     assert!(take(&mut readers[0]).is_pending());
@@ -187,7 +187,7 @@ fn a_slow_reader_is_let_go_where_others_wait() {
     assert!(take(&mut readers[0]).is_ready());
     assert!(take(&mut readers[1]).is_ready());
     assert!(take(&mut readers[1]).is_pending());
-    fill.let_go_of_slow();
+    fill.release_slow_readers();
     assert!(matches!(poll_ready(&fill), Poll::Ready(Ok(()))));
     assert!(take(&mut readers[0]).is_pending(), "it was not slow");
     assert_eq!(take(&mut readers[2]), Poll::Ready(Err(BodyError::TooSlow)));

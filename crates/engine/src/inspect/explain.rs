@@ -227,7 +227,10 @@ impl Engine {
             RequestMode::Coalesced => true,
         };
         if route.answers_at_once {
-            explained.decision = match route.origin.at_hand_for(request.target, request.fields) {
+            explained.decision = match route
+                .origin
+                .ready_response_for(request.target, request.fields)
+            {
                 Some(hit) => Decision::Stored {
                     reuse: Reuse::Fresh,
                     tier: None,
@@ -332,7 +335,7 @@ impl Engine {
         let usable = behind.iter().find(|one| one.reuse.is_some());
         let found = usable.filter(|_| detail.is_none()).filter(|one| {
             // A request with `only-if-cached` does not wait for a tier either.
-            !look.facts.only_if_cached() || self.is_at_hand(look, one, known)
+            !look.facts.only_if_cached() || self.is_in_memory(look, one, known)
         });
         if let Some(one) = found {
             return Decision::Stored {
@@ -379,10 +382,10 @@ impl Engine {
         let (request, rules) = (look.request, look.view.rules);
         let host = key::normal_host(request.scheme, request.host);
         let kept = key::kept_target(request.target, &rules.key);
-        let asked = (&host[..], kept.as_deref().unwrap_or(request.target));
+        let url = (&host[..], kept.as_deref().unwrap_or(request.target));
         if !is_found
             && let Some(page) = self
-                .application_page(look.key, look.route, look.facts, asked)
+                .application_page(look.key, look.route, look.facts, url)
                 .await
         {
             let tier = Detail::MemcachedPage;
@@ -392,7 +395,7 @@ impl Engine {
     }
 
     /// Returns true if a tier's response is available without waiting.
-    fn is_at_hand(
+    fn is_in_memory(
         &self,
         look: &LookupContext<'_>,
         one: &TierCandidate,

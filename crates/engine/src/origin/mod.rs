@@ -147,12 +147,12 @@ impl ExchangeTimes {
         }
     }
 
-    /// The times of a fetch that began at `began`, asked the origin at `asked`, and gets this
+    /// The times of a fetch that began at `began`, sent its request at `sent`, and gets this
     /// response now.
-    pub(crate) fn of(response: &OriginResponse, began: Time, asked: Time, now: Time) -> Self {
+    pub(crate) fn of(response: &OriginResponse, began: Time, sent: Time, now: Time) -> Self {
         Self {
             began,
-            request: asked.plus(response.waited),
+            request: sent.plus(response.waited),
             response: now,
         }
     }
@@ -220,12 +220,12 @@ pub trait Origin: Send + Sync {
     /// The response to a GET of this target, if it is available without waiting. Called only for
     /// routes with [`Route::answers_at_once`](crate::Route::answers_at_once), which look up and
     /// store nothing.
-    fn at_hand(&self, _target: &[u8]) -> Option<Hit> {
+    fn ready_response(&self, _target: &[u8]) -> Option<Hit> {
         None
     }
 
-    /// As [`Self::at_hand`], for a request with these fields: they may change the response, or forbid it.
-    fn at_hand_for(&self, target: &[u8], _request: Fields<'_>) -> Option<Hit> {
-        self.at_hand(target)
+    /// As [`Self::ready_response`], for a request with these fields: they may change the response, or forbid it.
+    fn ready_response_for(&self, target: &[u8], _request: Fields<'_>) -> Option<Hit> {
+        self.ready_response(target)
     }
 }

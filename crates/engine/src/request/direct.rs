@@ -39,12 +39,12 @@ impl Engine {
         let Some(key) = &question.key else {
             return self.fetch_directly(question, incoming, audience).await;
         };
-        let (why, key, asked) = (question.why, key.clone(), incoming.without_body());
+        let (why, key, request) = (question.why, key.clone(), incoming.without_body());
         let query = StaleQuery {
             route: why.route,
             facts: &why.facts,
             key: &key,
-            incoming: &asked,
+            incoming: &request,
             known: [None; 2],
         };
         if self.stale_copy(&query, Detail::OriginSlow).is_none() {

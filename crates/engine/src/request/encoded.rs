@@ -298,8 +298,8 @@ fn is_secure(request: &Request<'_>) -> bool {
         address.is_ok_and(|address| address.is_loopback())
     };
     request.scheme == Scheme::Https
-        || request.vouched && request.fields.members("x-forwarded-proto").any(is_https)
-        || !request.vouched && is_loopback()
+        || request.is_trusted && request.fields.members("x-forwarded-proto").any(is_https)
+        || !request.is_trusted && is_loopback()
 }
 
 /// A response with the body, and so the encodings, of another one.
@@ -373,7 +373,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_sent_often_and_does_not_take_long_is_compressed_thoroughly() {
+    fn responses_sent_often_are_compressed_thoroughly() {
         for (length, quick, expected, is_done) in [
             (50_000, 10_000, 2_000, true),
             (50_000, 10_000, 1_000, false),

@@ -75,10 +75,10 @@ mod tests {
     fn a_failure_tells_its_causes_down_to_the_first() {
         let body = OriginError::RequestBody(BodyError::Timeout);
         let failure = NoResponse::new(Failure::Origin(body), Forward::Method);
-        let mut told = Vec::new();
+        let mut texts = Vec::new();
         let mut next: Option<&dyn Error> = Some(&failure);
         while let Some(error) = next {
-            told.push(error.to_string());
+            texts.push(error.to_string());
             next = error.source();
         }
         let expected = [
@@ -87,7 +87,7 @@ mod tests {
             "the request body failed",
             "the body stalled",
         ];
-        assert_eq!(told, expected);
+        assert_eq!(texts, expected);
         assert_eq!(failure.cache_status.detail, Some(Detail::RequestBody));
     }
 }

@@ -44,7 +44,7 @@ impl Engine {
         let mut keys = self.keys_of_get(request, request.target);
         let schemes = [request.scheme, Scheme::Https];
         // A TLS terminator's requests came by https, and applications build urls with it.
-        let came_by = if request.vouched && says_https(request.fields) {
+        let came_by = if request.is_trusted && says_https(request.fields) {
             &schemes[..]
         } else {
             &schemes[..1]

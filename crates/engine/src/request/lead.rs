@@ -213,9 +213,9 @@ impl Engine {
                 span: fetch.incoming.span,
                 extensions: fetch.incoming.extensions.clone(),
             };
-            let asked = self.clock.now();
+            let sent = self.clock.now();
             let response = route.origin.fetch(request).await?;
-            let times = ExchangeTimes::of(&response, began, asked, self.clock.now());
+            let times = ExchangeTimes::of(&response, began, sent, self.clock.now());
             fetch.withheld = shared.explains(response.status);
             let named = self.learn_vary(route, leader.key(), response.fields.fields());
             if shared.lacks(&named) && !std::mem::replace(&mut has_learnt, true) {

@@ -268,8 +268,8 @@ impl Engine {
     #[must_use]
     pub fn reconfigured(&self, settings: Settings, routes: Vec<Route>, find: FindRoute) -> Self {
         self.cache
-            .rebound(settings.memory.variants, settings.flights);
-        self.fill_budget.rebound(settings.fill_memory);
+            .set_limits(settings.memory.variants, settings.flights);
+        self.fill_budget.set_limit(settings.fill_memory);
         Self {
             cache: Arc::clone(&self.cache),
             fill_budget: Arc::clone(&self.fill_budget),
@@ -324,7 +324,10 @@ impl Engine {
         };
 
         if route.answers_at_once {
-            return match route.origin.at_hand_for(request.target, request.fields) {
+            return match route
+                .origin
+                .ready_response_for(request.target, request.fields)
+            {
                 Some(hit) => Served::Now(answer(hit, request, &facts, now, Outcome::Hit)),
                 None => pass(Forward::UriMiss, None),
             };
@@ -564,12 +567,12 @@ impl Engine {
         facts: RequestFacts,
     ) -> RequestFacts {
         let known = self.cache.known_vary(&key_of(request, &route.rules));
-        let mut asked = fragment_fields(request.fields, &route.rules);
+        let mut fields = fragment_fields(request.fields, &route.rules);
         let is_known = |name: &[u8]| {
             let mut known = known.iter();
             known.any(|one| name.eq_ignore_ascii_case(one.as_bytes()))
         };
-        if asked.all(is_known) {
+        if fields.all(is_known) {
             facts.distinguishing_fragments()
         } else {
             facts
@@ -689,7 +692,7 @@ pub(crate) fn key_as(accept: AcceptClass, request: &Request<'_>, rules: &Rules) 
         request.host,
         request.target,
         request.fields,
-        request.vouched,
+        request.is_trusted,
         rules,
     )
 }
@@ -701,7 +704,7 @@ pub(crate) fn key_of(request: &Request<'_>, rules: &Rules) -> KeyBuf {
         request.host,
         request.target,
         request.fields,
-        request.vouched,
+        request.is_trusted,
         rules,
     )
 }

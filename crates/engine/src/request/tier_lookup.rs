@@ -39,11 +39,11 @@ impl Engine {
             TierLookup::Ask(claimed) => claimed,
             found @ TierLookup::Found(..) => return found,
         };
-        let asked = (
+        let url = (
             &fetch.incoming.head.host[..],
             &fetch.incoming.head.target[..],
         );
-        let page = self.application_page(leader.key(), fetch.route, &fetch.facts, asked);
+        let page = self.application_page(leader.key(), fetch.route, &fetch.facts, url);
         match page.await {
             Some(hit) => {
                 // It is not written to the tiers, where other processes find it just as this one

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::model::{Asked, HONEST_SECRET, HOSTILE_SECRET, Page, Version, joined};
+use super::model::{HONEST_SECRET, HOSTILE_SECRET, Page, TestRequest, Version, joined};
 use super::world::{Act, Answer, Got, LARGEST, Log, Plan, VARIANTS};
 
 /// The most milliseconds a response may be stale: the stale window, and slow refreshes.
@@ -45,7 +45,7 @@ impl fmt::Display for Fault {
 /// A stored page: when it was requested and stored, and until when it is fresh.
 #[derive(Clone, Copy)]
 struct Kept {
-    asked: u64,
+    requested: u64,
     since: u64,
     until: u64,
 }
@@ -65,7 +65,7 @@ pub(crate) fn faults(plan: &Plan, log: &Log) -> Vec<Fault> {
     };
     for answer in &log.answers {
         match &plan.steps[answer.step].act {
-            Act::Honest(asked, _) => review.check_honest(asked, answer),
+            Act::Honest(requested, _) => review.check_honest(requested, answer),
             Act::Hostile(..) => review.check_secret(answer, HONEST_SECRET),
             Act::Outage(_) => {}
         }
@@ -78,7 +78,7 @@ pub(crate) fn faults(plan: &Plan, log: &Log) -> Vec<Fault> {
 }
 
 impl<'a> Review<'a> {
-    fn check_honest(&mut self, asked: &Asked, answer: &Answer) {
+    fn check_honest(&mut self, requested: &TestRequest, answer: &Answer) {
         self.check_secret(answer, HOSTILE_SECRET);
         let Some(got) = &answer.got else { return };
         if answer.ended - answer.began > LONGEST {
@@ -94,14 +94,14 @@ impl<'a> Review<'a> {
         if joined(&got.fields, "set-cookie").is_some() {
             self.fault(Kind::Secret, answer, got);
         }
-        let page = self.page(asked);
+        let page = self.page(requested);
         let fits = self.versions(page, answer).iter().any(|&version| {
-            let is_it = |asked| {
-                let reply = page.answer(asked, version, 0);
-                reply.is_what(asked, got.status, &got.fields, &got.body)
+            let is_it = |requested| {
+                let reply = page.answer(requested, version, 0);
+                reply.matches(requested, got.status, &got.fields, &got.body)
             };
             // A partial or a 304 response is optional for a cache.
-            is_it(asked) || is_it(&asked.plain())
+            is_it(requested) || is_it(&requested.plain())
         });
         if !fits {
             self.fault(Kind::NotItsOwn, answer, got);
@@ -121,8 +121,8 @@ impl<'a> Review<'a> {
     fn versions(&self, page: &Page, answer: &Answer) -> Vec<Version> {
         let failures = self.plan.steps.iter().any(|step| match &step.act {
             Act::Outage(_) => true,
-            Act::Hostile(asked, _) => {
-                asked.target == page.path && joined(&asked.fields, "x-crash").is_some()
+            Act::Hostile(requested, _) => {
+                requested.target == page.path && joined(&requested.fields, "x-crash").is_some()
             }
             Act::Honest(..) => false,
         });
@@ -147,20 +147,21 @@ impl<'a> Review<'a> {
     /// The unsafe requests that were answered, each with the number of its edit.
     fn edits(&self, page: &Page) -> impl Iterator<Item = (&Answer, u64)> {
         self.log.answers.iter().filter_map(move |answer| {
-            let asked = self.asked(answer)?;
+            let requested = self.requested(answer)?;
             let number = joined(&answer.got.as_ref()?.fields, "x-edit")?
                 .parse()
                 .ok()?;
-            (asked.target == page.path).then_some((answer, number))
+            (requested.target == page.path).then_some((answer, number))
         })
     }
 
     /// The number of unsafe requests that the origin had received by then.
     fn edits_seen(&self, page: &Page, until: u64) -> usize {
-        let unsafe_method = |asked: &Asked| matches!(asked.method.as_str(), "POST" | "DELETE");
+        let unsafe_method =
+            |requested: &TestRequest| matches!(requested.method.as_str(), "POST" | "DELETE");
         let seen = self.log.seen.iter();
         seen.filter(|seen| {
-            seen.at <= until && seen.asked.target == page.path && unsafe_method(&seen.asked)
+            seen.at <= until && seen.requested.target == page.path && unsafe_method(&seen.requested)
         })
         .count()
     }
@@ -174,15 +175,15 @@ impl<'a> Review<'a> {
                 continue;
             }
             // A disturbed page does not count until it has been seen again.
-            kept = kept.filter(|kept| !self.disturbed(page, kept.asked, answer.ended));
+            kept = kept.filter(|kept| !self.disturbed(page, kept.requested, answer.ended));
             let is_kept = kept.is_some_and(|kept| (kept.since..kept.until).contains(&answer.began));
             if is_kept && !got.hit {
                 self.fault(Kind::Lost, answer, got);
             }
             // A HEAD that is sent directly brings nothing to store.
             let is_head = self
-                .asked(answer)
-                .is_some_and(|asked| asked.method == "HEAD");
+                .requested(answer)
+                .is_some_and(|requested| requested.method == "HEAD");
             let alone = !got.hit && !got.collapsed && !is_head;
             if alone && !got.stored && !self.disturbed(page, answer.began, answer.ended) {
                 self.fault(Kind::NotKept, answer, got);
@@ -195,9 +196,10 @@ impl<'a> Review<'a> {
             let until = answer.began + fresh_for;
             if kept.is_none_or(|kept| kept.until < until) && fresh_for > 0 {
                 // The head, and all of a HEAD response, may arrive while the body is still coming.
-                let (asked, since) = (answer.began, answer.ended + if got.hit { 0 } else { BODY });
+                let (requested, since) =
+                    (answer.began, answer.ended + if got.hit { 0 } else { BODY });
                 kept = Some(Kept {
-                    asked,
+                    requested,
                     since,
                     until,
                 });
@@ -209,13 +211,15 @@ impl<'a> Review<'a> {
     /// variants.
     fn disturbed(&self, page: &Page, from: u64, to: u64) -> bool {
         let hostile = self.log.answers.iter().filter(|answer| {
-            let asked = self.asked(answer).filter(|asked| asked.target == page.path);
+            let requested = self
+                .requested(answer)
+                .filter(|requested| requested.target == page.path);
             let is_hostile = matches!(self.plan.steps[answer.step].act, Act::Hostile(..));
-            asked.is_some() && is_hostile && answer.ended >= from && answer.began <= to
+            requested.is_some() && is_hostile && answer.ended >= from && answer.began <= to
         });
         let edits = self.log.seen.iter().any(|seen| {
-            seen.asked.target == page.path
-                && matches!(seen.asked.method.as_str(), "POST" | "DELETE")
+            seen.requested.target == page.path
+                && matches!(seen.requested.method.as_str(), "POST" | "DELETE")
                 && (from.saturating_sub(LONGEST)..=to).contains(&seen.at)
         });
         edits
@@ -227,17 +231,17 @@ impl<'a> Review<'a> {
     /// `Vary` was unknown. After two requests that made the origin fail, each is sent directly.
     fn check_collapse(&mut self, page: &Page) {
         for (number, step) in self.plan.steps.iter().enumerate() {
-            let Act::Honest(asked, count) = &step.act else {
+            let Act::Honest(requested, count) = &step.act else {
                 continue;
             };
-            let is_kept = self.is_kept(page, asked) && !page.may_depend_on_anything();
-            if *count < 2 || asked.target != page.path || !is_kept {
+            let is_kept = self.is_kept(page, requested) && !page.may_depend_on_anything();
+            if *count < 2 || requested.target != page.path || !is_kept {
                 continue;
             }
-            let own = joined(&asked.fields, "x-step");
+            let own = joined(&requested.fields, "x-step");
             let seen = self.log.seen.iter();
             let cost = seen
-                .filter(|seen| joined(&seen.asked.fields, "x-step") == own)
+                .filter(|seen| joined(&seen.requested.fields, "x-step") == own)
                 .count();
             let answers = self
                 .log
@@ -270,8 +274,10 @@ impl<'a> Review<'a> {
             .answers
             .iter()
             .filter(|answer| match &self.plan.steps[answer.step].act {
-                Act::Honest(asked, _) => {
-                    asked.target == page.path && self.is_kept(page, asked) && answer.got.is_some()
+                Act::Honest(requested, _) => {
+                    requested.target == page.path
+                        && self.is_kept(page, requested)
+                        && answer.got.is_some()
                 }
                 _ => false,
             })
@@ -280,21 +286,24 @@ impl<'a> Review<'a> {
         visits
     }
 
-    fn is_kept(&self, page: &Page, asked: &Asked) -> bool {
+    fn is_kept(&self, page: &Page, requested: &TestRequest) -> bool {
         let _ = self;
-        let logged_in = joined(&asked.fields, "cookie").is_some_and(|c| c.contains(HONEST_SECRET));
+        let logged_in =
+            joined(&requested.fields, "cookie").is_some_and(|c| c.contains(HONEST_SECRET));
         let version = Version {
             edits: 0,
             edition: 0,
         };
-        !logged_in && page.size < LARGEST / 2 && page.answer(&asked.plain(), version, 0).shareable
+        !logged_in
+            && page.size < LARGEST / 2
+            && page.answer(&requested.plain(), version, 0).shareable
     }
 
     /// Returns true if a client made the origin fail on this page in that time, and waited for it.
     fn crashed(&self, page: &Page, from: u64, to: u64) -> bool {
         self.log.seen.iter().any(|seen| {
-            seen.asked.target == page.path
-                && joined(&seen.asked.fields, "x-crash").is_some()
+            seen.requested.target == page.path
+                && joined(&seen.requested.fields, "x-crash").is_some()
                 && (from.saturating_sub(LONGEST)..=to).contains(&seen.at)
         })
     }
@@ -306,18 +315,18 @@ impl<'a> Review<'a> {
         })
     }
 
-    fn page(&self, asked: &Asked) -> &'a Page {
+    fn page(&self, requested: &TestRequest) -> &'a Page {
         let page = self
             .plan
             .pages
             .iter()
-            .find(|page| page.path == asked.target);
+            .find(|page| page.path == requested.target);
         page.expect("honest clients ask for pages")
     }
 
-    fn asked(&self, answer: &Answer) -> Option<&'a Asked> {
+    fn requested(&self, answer: &Answer) -> Option<&'a TestRequest> {
         match &self.plan.steps[answer.step].act {
-            Act::Honest(asked, _) | Act::Hostile(asked, _) => Some(asked),
+            Act::Honest(requested, _) | Act::Hostile(requested, _) => Some(requested),
             Act::Outage(_) => None,
         }
     }

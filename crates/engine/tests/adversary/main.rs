@@ -27,7 +27,7 @@ use world::{Plan, run};
 const RUNS: u64 = 600;
 
 #[test]
-fn whatever_one_client_does_the_other_gets_what_the_origin_would_give_it() {
+fn no_client_changes_the_response_of_another() {
     let first = number("ADVERSARY_SEED").unwrap_or(1);
     for seed in first..first + number("ADVERSARY_RUNS").unwrap_or(RUNS) {
         let plan = Plan::from_chance(&mut Chance::new(seed));

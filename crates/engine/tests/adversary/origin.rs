@@ -14,13 +14,13 @@ use microcache_engine::{
 use microcache_policy::FieldsBuf;
 use tokio::time::{Instant, Sleep, sleep};
 
-use super::model::{Asked, Page, Reply, Version, joined};
+use super::model::{Page, Reply, TestRequest, Version, joined};
 
 /// A request that reached the origin.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     pub(crate) at: u64,
-    pub(crate) asked: Asked,
+    pub(crate) requested: TestRequest,
 }
 
 pub(crate) struct World {
@@ -60,10 +60,10 @@ impl World {
             .clone()
     }
 
-    async fn answer(&self, asked: Asked) -> Result<Reply, OriginError> {
+    async fn answer(&self, requested: TestRequest) -> Result<Reply, OriginError> {
         let now = self.now();
-        let reply = self.reply(&asked, now);
-        let delay = joined(&asked.fields, "x-delay").and_then(|text| text.parse().ok());
+        let reply = self.reply(&requested, now);
+        let delay = joined(&requested.fields, "x-delay").and_then(|text| text.parse().ok());
         sleep(Duration::from_millis(delay.unwrap_or(20))).await;
         if self
             .outages
@@ -72,7 +72,7 @@ impl World {
         {
             return Err(OriginError::Connect("refused".into()));
         }
-        match joined(&asked.fields, "x-crash").as_deref() {
+        match joined(&requested.fields, "x-crash").as_deref() {
             Some("drop") => Err(OriginError::Disconnected),
             Some("garbage") => Err(OriginError::Malformed("garbage")),
             Some(status) => Ok(error(status.parse().unwrap_or(500))),
@@ -80,27 +80,27 @@ impl World {
         }
     }
 
-    fn reply(&self, asked: &Asked, now: u64) -> Reply {
+    fn reply(&self, requested: &TestRequest, now: u64) -> Reply {
         let mut state = self.state.lock().expect("no test panics with it");
         state.seen.push(Seen {
             at: now,
-            asked: asked.clone(),
+            requested: requested.clone(),
         });
         let serial = state.seen.len();
-        let page = self.pages.iter().find(|page| page.path == asked.target);
+        let page = self.pages.iter().find(|page| page.path == requested.target);
         let Some(page) = page else {
             return error(404);
         };
         let edits = state.edits.entry(page.path.clone()).or_default();
-        match asked.method.as_str() {
+        match requested.method.as_str() {
             "GET" | "HEAD" => {
                 let version = Version {
                     edits: *edits,
                     edition: now / page.period,
                 };
-                page.answer(asked, version, serial)
+                page.answer(requested, version, serial)
             }
-            "POST" | "DELETE" if joined(&asked.fields, "x-crash").is_none() => {
+            "POST" | "DELETE" if joined(&requested.fields, "x-crash").is_none() => {
                 *edits += 1;
                 let mut reply = error(200);
                 reply.push("X-Edit", &edits.to_string());
@@ -127,7 +127,7 @@ impl Origin for World {
             let is_head = request.method == http::Method::HEAD;
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
             let lines = request.fields.fields();
-            let asked = Asked {
+            let requested = TestRequest {
                 method: request.method.to_string(),
                 target: text(&request.target),
                 fields: lines
@@ -136,7 +136,7 @@ impl Origin for World {
                     .collect(),
                 has_body: !matches!(request.body, Body::Empty),
             };
-            let reply = self.answer(asked).await?;
+            let reply = self.answer(requested).await?;
             let mut fields = FieldsBuf::new();
             for (name, value) in &reply.fields {
                 fields.push(name, value);

@@ -12,7 +12,7 @@ use microcache_policy::{Fields, FieldsBuf, Rules, Time, date, hop, only_from_tru
 use microcache_store::{MemoryLimits, Tiers};
 use tokio::time::{sleep, timeout};
 
-use super::model::{Asked, Chance, HOST, Lines, Page, honest, hostile};
+use super::model::{Chance, HOST, Lines, Page, TestRequest, honest, hostile};
 use super::origin::{Seen, World};
 use super::support;
 
@@ -37,8 +37,8 @@ pub(crate) struct Step {
 #[derive(Clone, Debug)]
 pub(crate) enum Act {
     /// This many honest clients send the same request at once.
-    Honest(Asked, usize),
-    Hostile(Asked, Manner),
+    Honest(TestRequest, usize),
+    Hostile(TestRequest, Manner),
     /// The origin is unreachable for this long, in milliseconds.
     Outage(u64),
 }
@@ -97,8 +97,8 @@ impl Plan {
             let act = match chance.below(40) {
                 0 => Act::Outage([10, 3_000][chance.below(2)]),
                 1..12 => {
-                    let asked = honest(chance, page, number);
-                    Act::Honest(asked, if chance.one_in(3) { 5 } else { 1 })
+                    let requested = honest(chance, page, number);
+                    Act::Honest(requested, if chance.one_in(3) { 5 } else { 1 })
                 }
                 _ => Act::Hostile(
                     hostile(chance, page, favourite),
@@ -125,13 +125,13 @@ impl Plan {
             let mut field = 1;
             loop {
                 let mut next = self.clone();
-                let Act::Hostile(asked, _) = &mut next.steps[step].act else {
+                let Act::Hostile(requested, _) = &mut next.steps[step].act else {
                     break;
                 };
-                if field >= asked.fields.len() {
+                if field >= requested.fields.len() {
                     break;
                 }
-                asked.fields.remove(field);
+                requested.fields.remove(field);
                 if shows(&next) {
                     self = next;
                 } else {
@@ -160,11 +160,16 @@ impl fmt::Display for Plan {
         }
         for step in &self.steps {
             match &step.act {
-                Act::Honest(asked, count) => {
-                    writeln!(f, "{} ms: {count} honest: {}", step.at, asked.text())?;
+                Act::Honest(requested, count) => {
+                    writeln!(f, "{} ms: {count} honest: {}", step.at, requested.text())?;
                 }
-                Act::Hostile(asked, manner) => {
-                    writeln!(f, "{} ms: hostile, {manner:?}: {}", step.at, asked.text())?;
+                Act::Hostile(requested, manner) => {
+                    writeln!(
+                        f,
+                        "{} ms: hostile, {manner:?}: {}",
+                        step.at,
+                        requested.text()
+                    )?;
                 }
                 Act::Outage(length) => writeln!(f, "{} ms: an outage of {length} ms", step.at)?,
             }
@@ -193,16 +198,17 @@ async fn talk(plan: &Plan) -> Log {
     let mut clients = Vec::new();
     for (number, step) in plan.steps.iter().enumerate() {
         sleep(Duration::from_millis(step.at.saturating_sub(world.now()))).await;
-        let (asked, count, manner) = match &step.act {
-            Act::Honest(asked, count) => (asked, *count, Manner::Reads),
-            Act::Hostile(asked, manner) => (asked, 1, *manner),
+        let (requested, count, manner) = match &step.act {
+            Act::Honest(requested, count) => (requested, *count, Manner::Reads),
+            Act::Hostile(requested, manner) => (requested, 1, *manner),
             Act::Outage(_) => continue,
         };
         for _ in 0..count {
-            let (engine, world, asked) = (Arc::clone(&engine), Arc::clone(&world), asked.clone());
+            let (engine, world, requested) =
+                (Arc::clone(&engine), Arc::clone(&world), requested.clone());
             clients.push(tokio::spawn(async move {
                 let began = world.now();
-                let got = ask(engine, asked, manner).await;
+                let got = ask(engine, requested, manner).await;
                 Answer {
                     step: number,
                     began,
@@ -240,8 +246,8 @@ fn engine(world: &Arc<World>) -> Arc<Engine> {
     support::engine(settings, route, Tiers::default())
 }
 
-async fn ask(engine: Arc<Engine>, asked: Asked, manner: Manner) -> Option<Got> {
-    let answer = answer(engine, asked, manner);
+async fn ask(engine: Arc<Engine>, requested: TestRequest, manner: Manner) -> Option<Got> {
+    let answer = answer(engine, requested, manner);
     match manner {
         Manner::Leaves(after) => timeout(Duration::from_millis(after), answer).await.ok(),
         _ => Some(answer.await),
@@ -249,8 +255,8 @@ async fn ask(engine: Arc<Engine>, asked: Asked, manner: Manner) -> Option<Got> {
 }
 
 /// Takes one request through the engine, as a connection does.
-async fn answer(engine: Arc<Engine>, asked: Asked, manner: Manner) -> Got {
-    let incoming = incoming(&asked);
+async fn answer(engine: Arc<Engine>, requested: TestRequest, manner: Manner) -> Got {
+    let incoming = incoming(&requested);
     let response = match engine.serve(&incoming.as_request(), engine.clock.now()) {
         Served::Now(response) => response,
         Served::NowAndRefresh(response, refresh) => {
@@ -320,23 +326,23 @@ async fn got(mut response: Response) -> Got {
     }
 }
 
-fn incoming(asked: &Asked) -> Incoming {
+fn incoming(requested: &TestRequest) -> Incoming {
     let mut fields = FieldsBuf::new();
-    for (name, value) in &asked.fields {
+    for (name, value) in &requested.fields {
         fields.push(name, value.trim());
     }
-    let body = if asked.has_body {
+    let body = if requested.has_body {
         Body::Full("body".into())
     } else {
         Body::Empty
     };
-    let method = Method::from_bytes(asked.method.as_bytes()).expect("a method");
+    let method = Method::from_bytes(requested.method.as_bytes()).expect("a method");
     let outgoing = outgoing(fields.fields());
     Incoming {
         outgoing,
-        length: asked.has_body.then_some(4),
+        length: requested.has_body.then_some(4),
         body,
-        ..support::incoming(method, HOST, asked.target.clone().into(), fields)
+        ..support::incoming(method, HOST, requested.target.clone().into(), fields)
     }
 }
 

@@ -33,15 +33,15 @@ pub(crate) async fn ask(
     target: &str,
     fields: &str,
 ) -> Response {
-    let asked = incoming(method, target, fields);
-    match engine.serve(&asked.as_request(), engine.clock.now()) {
+    let requested = incoming(method, target, fields);
+    match engine.serve(&requested.as_request(), engine.clock.now()) {
         Served::Now(response) => response,
         Served::NowAndRefresh(response, refresh) => {
             engine.refresh(refresh, incoming(method, target, fields));
             response
         }
         Served::Ask(question) => {
-            let answer = Arc::clone(engine).ask(question, asked).await;
+            let answer = Arc::clone(engine).ask(question, requested).await;
             answer.expect("there is a response")
         }
         Served::Failed(failed) => panic!("{failed:?}"),

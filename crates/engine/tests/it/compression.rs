@@ -102,7 +102,7 @@ async fn settled(engine: &Engine) -> CompressionStats {
 }
 
 #[tokio::test]
-async fn it_is_made_once_and_while_nobody_waits() {
+async fn compression_runs_once_and_without_waiting_requests() {
     let engine = engine(64);
     assert_eq!(get(&engine).await, (0, false));
     // The first request, which may stay the only one, does not cause it.
@@ -125,7 +125,7 @@ async fn it_is_made_once_and_while_nobody_waits() {
 }
 
 #[tokio::test]
-async fn what_is_purged_meanwhile_never_meets_what_comes_after_it() {
+async fn a_form_purged_during_compression_is_never_served() {
     let engine = engine(64);
     for round in 0..200 {
         assert_eq!(get(&engine).await, (round, false));

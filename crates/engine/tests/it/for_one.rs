@@ -25,14 +25,14 @@ type Answer = (u16, &'static str);
 struct Site {
     conditional: Mutex<Answer>,
     whole: Mutex<Answer>,
-    asked: AtomicUsize,
+    requested: AtomicUsize,
     places: Semaphore,
 }
 
 impl Origin for Site {
     fn fetch(&self, request: OriginRequest) -> BoxFuture<'_, Result<OriginResponse, OriginError>> {
         Box::pin(async move {
-            let number = (self.asked.fetch_add(1, Ordering::Relaxed) + 1).to_string();
+            let number = (self.requested.fetch_add(1, Ordering::Relaxed) + 1).to_string();
             self.places.acquire().await.unwrap().forget();
             let is_conditional = request.fields.fields().contains("if-none-match");
             let answer = if is_conditional {
@@ -69,7 +69,7 @@ impl World {
         let site = Arc::new(Site {
             conditional: Mutex::new((304, page)),
             whole: Mutex::new((200, page)),
-            asked: AtomicUsize::new(0),
+            requested: AtomicUsize::new(0),
             places: Semaphore::new(1_000),
         });
         let mut route = support::route(Arc::clone(&site) as Arc<_>, rules);
@@ -85,8 +85,8 @@ impl World {
         *self.site.whole.lock().unwrap() = whole;
     }
 
-    fn asked(&self) -> usize {
-        self.site.asked.load(Ordering::Relaxed)
+    fn request_count(&self) -> usize {
+        self.site.requested.load(Ordering::Relaxed)
     }
 
     async fn get(&self, fields: &str) -> Got {
@@ -160,7 +160,7 @@ const WITH_COOKIE: &str =
 const FAILED: Answer = (503, "");
 
 #[tokio::test(start_paused = true)]
-async fn a_304_that_sets_a_cookie_is_for_the_one_who_led() {
+async fn a_304_with_set_cookie_is_for_the_leader_only() {
     let world = World::with_page(Rules::default(), true, NOT_STALE).await;
     advance(Duration::from_secs(11)).await;
     world.says((304, WITH_COOKIE), (200, WITH_COOKIE));
@@ -175,14 +175,14 @@ async fn a_304_that_sets_a_cookie_is_for_the_one_who_led() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_gets_the_cookie_of_a_refresh_and_the_copy_stays_for_errors() {
+async fn the_cookie_of_a_refresh_is_dropped_and_the_copy_stays_for_errors() {
     for status in [304, 200] {
         let world = World::with_page(Rules::default(), true, PAGE).await;
         advance(Duration::from_secs(11)).await;
         world.says((status, WITH_COOKIE), (200, WITH_COOKIE));
         let stored = got("1", None, None);
         assert_eq!(world.get("").await, stored, "stale, and refreshed");
-        assert_eq!(world.asked(), 2);
+        assert_eq!(world.request_count(), 2);
         assert_eq!(world.get("").await, own("3", "3"), "{status}");
         world.says(FAILED, FAILED);
         assert_eq!(world.get("").await, stored, "{status}: the copy stays");
@@ -190,7 +190,7 @@ async fn nobody_gets_the_cookie_of_a_refresh_and_the_copy_stays_for_errors() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_cookies_stripped_the_one_who_led_gets_his_own() {
+async fn with_cookies_stripped_the_leader_gets_its_own_cookie() {
     let rules = Rules {
         set_cookie: SetCookie::Strip,
         ..Rules::default()
@@ -202,7 +202,7 @@ async fn with_cookies_stripped_the_one_who_led_gets_his_own() {
     all.sort();
     let shared = got("1", None, Some("2"));
     assert_eq!(all, [shared, got("1", None, Some("2")), own("1", "2")]);
-    assert_eq!(world.asked(), 2);
+    assert_eq!(world.request_count(), 2);
 }
 
 /// A private cache takes over all fields (RFC 9111 §3.2).
@@ -213,7 +213,7 @@ async fn in_a_private_cache_a_304_with_a_cookie_freshens() {
     world.says((304, WITH_COOKIE), FAILED);
     assert_eq!(world.get("").await, own("1", "2"));
     assert_eq!(world.get("").await, own("1", "2"));
-    assert_eq!(world.asked(), 2);
+    assert_eq!(world.request_count(), 2);
 }
 
 /// A HEAD that is sent to the origin as such.
@@ -238,12 +238,15 @@ async fn an_answer_to_head_that_is_for_one_client_changes_nothing() {
         world.says(FAILED, (200, lines));
         advance(Duration::from_secs(9)).await;
         let answer = head(&world, "Cache-Control: no-cache").await;
-        assert_eq!((world.asked(), answer.cookie.as_deref()), (2, cookie));
+        assert_eq!(
+            (world.request_count(), answer.cookie.as_deref()),
+            (2, cookie)
+        );
         assert_eq!(world.get("").await, got("1", None, None), "{lines}");
-        assert_eq!(world.asked(), 2, "{lines}: the page is fresh");
+        assert_eq!(world.request_count(), 2, "{lines}: the page is fresh");
         advance(Duration::from_secs(2)).await;
         world.get("").await;
-        assert_eq!(world.asked(), 3, "{lines}: no longer than before");
+        assert_eq!(world.request_count(), 3, "{lines}: no longer than before");
     }
 }
 
@@ -276,7 +279,7 @@ async fn private_and_no_store_end_nothing_where_a_client_asks_for_himself() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_purged_meanwhile_is_not_said_to_be_stored() {
+async fn an_entry_purged_meanwhile_is_not_reported_as_stored() {
     for status in [200, 304] {
         for by_rule in [false, true] {
             let world = World::with_page(Rules::default(), true, NOT_STALE).await;
@@ -286,7 +289,7 @@ async fn what_was_purged_meanwhile_is_not_said_to_be_stored() {
             let engine = Arc::clone(&world.engine);
             let asking = tokio::spawn(async move { ask(&engine, &Method::GET, "/", "").await });
             settle().await;
-            assert_eq!(world.asked(), 2);
+            assert_eq!(world.request_count(), 2);
             if by_rule {
                 let rule = (Scope::Everything, Strength::Hard);
                 let purged = world.engine.cache.purge([rule]).await;

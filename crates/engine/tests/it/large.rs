@@ -29,7 +29,7 @@ const PIECES: usize = 40;
 struct Application(Mutex<usize>);
 
 impl Application {
-    fn asked(&self) -> usize {
+    fn request_count(&self) -> usize {
         *self.0.lock().unwrap()
     }
 }
@@ -105,11 +105,11 @@ async fn a_tier_that_never_writes_keeps_no_reader_waiting() {
     // It is unknown whether the response will be stored, so after a while the next request is sent
     // directly.
     assert_eq!(length(get(&engine).await).await, PIECE * PIECES);
-    assert_eq!(origin.asked(), 2);
+    assert_eq!(origin.request_count(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_comes_before_the_name_is_there_gets_what_was_stored() {
+async fn a_request_before_the_vary_names_are_known_gets_the_stored_response() {
     let tier = ScriptedTier::new(usize::MAX >> 4, 0);
     let (engine, origin) = engine(&tier);
     assert_eq!(length(get(&engine).await).await, PIECE * PIECES);
@@ -121,11 +121,11 @@ async fn who_comes_before_the_name_is_there_gets_what_was_stored() {
     assert!(!next.is_finished(), "it waits for the name");
     tier.names.add_permits(1);
     assert_eq!(next.await.unwrap(), PIECE * PIECES);
-    assert_eq!(origin.asked(), 1);
+    assert_eq!(origin.request_count(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_purged_before_its_name_is_there_does_not_come_back() {
+async fn a_response_purged_before_its_vary_names_are_known_does_not_return() {
     let tier = ScriptedTier::new(usize::MAX >> 4, 0);
     let (engine, origin) = engine(&tier);
     assert_eq!(length(get(&engine).await).await, PIECE * PIECES);
@@ -142,5 +142,5 @@ async fn what_is_purged_before_its_name_is_there_does_not_come_back() {
     settle().await;
     assert!(tier.is_empty());
     assert_eq!(length(get(&engine).await).await, PIECE * PIECES);
-    assert_eq!(origin.asked(), 2);
+    assert_eq!(origin.request_count(), 2);
 }

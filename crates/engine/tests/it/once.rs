@@ -21,11 +21,11 @@ use tokio::time::advance;
 use crate::asking::{fields_of, incoming};
 use crate::support;
 
-type Asked = oneshot::Sender<OriginResponse>;
+type PendingFetch = oneshot::Sender<OriginResponse>;
 
 /// Holds every request until the test answers it.
 #[derive(Default)]
-struct Scripted(Mutex<Vec<Asked>>);
+struct Scripted(Mutex<Vec<PendingFetch>>);
 
 impl Origin for Scripted {
     fn fetch(&self, _: OriginRequest) -> BoxFuture<'_, Result<OriginResponse, OriginError>> {
@@ -47,8 +47,8 @@ impl Scripted {
 
     /// The same, after the request has waited for so many milliseconds.
     async fn answer_late(&self, waited: u64, status: u16, fields: &str, body: Body) {
-        let asked = std::mem::take(&mut *self.0.lock().unwrap());
-        let [asked] = <[Asked; 1]>::try_from(asked).expect("it was asked once");
+        let requested = std::mem::take(&mut *self.0.lock().unwrap());
+        let [requested] = <[PendingFetch; 1]>::try_from(requested).expect("it was asked once");
         let response = OriginResponse {
             status,
             fields: fields_of(fields),
@@ -57,7 +57,7 @@ impl Scripted {
             tunnel: None,
             waited,
         };
-        asked.send(response).expect("somebody waits");
+        requested.send(response).expect("somebody waits");
         settle().await;
     }
 }
@@ -104,7 +104,7 @@ async fn settle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_stored_since_the_look_up_is_the_answer() {
+async fn a_response_stored_since_the_lookup_is_used() {
     let (engine, origin) = engine();
     let late = look(&engine, "");
     let mut first = ask(&engine, look(&engine, ""));
@@ -121,7 +121,7 @@ async fn what_was_stored_since_the_look_up_is_the_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_knows_what_the_answer_varies_on_waits_for_it_too() {
+async fn a_waiter_that_knows_the_vary_names_waits_too() {
     let (engine, origin) = engine();
     let mut first = ask(&engine, look(&engine, "X-Lang: a"));
     assert!(step(&mut first).is_none());
@@ -143,7 +143,7 @@ async fn who_knows_what_the_answer_varies_on_waits_for_it_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_told_late_gets_what_was_good_when_it_came() {
+async fn a_late_waiter_gets_the_response_that_was_fresh_at_its_arrival() {
     let (engine, origin) = engine();
     let mut first = ask(&engine, look(&engine, ""));
     let mut second = ask(&engine, look(&engine, ""));
@@ -173,7 +173,7 @@ fn endless() -> (Body, oneshot::Sender<()>) {
 /// A response ages from the sending of its request, not from the beginning of the wait in the
 /// origin's queue (RFC 9111 §4.2.3).
 #[tokio::test(start_paused = true)]
-async fn what_waits_for_a_place_at_the_origin_does_not_age() {
+async fn waiting_for_a_permit_does_not_age_a_response() {
     let (engine, origin) = engine();
     let mut first = ask(&engine, look(&engine, ""));
     let mut second = ask(&engine, look(&engine, ""));

@@ -79,12 +79,12 @@ impl World {
         *self.site.is_down.lock().unwrap() = true;
     }
 
-    fn asked(&self) -> usize {
+    fn request_count(&self) -> usize {
         self.site.seen.lock().unwrap().len()
     }
 
     /// Checks that the last request to the origin had this field.
-    fn was_asked_with(&self, name: &str) -> bool {
+    fn last_request_has(&self, name: &str) -> bool {
         let seen = self.site.seen.lock().unwrap();
         seen.last()
             .is_some_and(|fields| fields.fields().contains(name))
@@ -105,7 +105,7 @@ impl World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_for_one_user_answers_him_again() {
+async fn a_response_for_one_user_is_reused_for_that_user() {
     let lines = "Cache-Control: private, max-age=60\r\nSet-Cookie: id=1";
     let world = World::private(lines);
     assert_eq!(world.get("").await, "1");
@@ -124,13 +124,13 @@ async fn what_is_for_one_user_answers_him_again() {
 async fn credentials_are_answered_from_the_cache_each_identity_from_its_own() {
     let world = World::private("Cache-Control: max-age=60");
     assert_eq!(world.get("Authorization: Bearer 1").await, "1");
-    assert!(world.was_asked_with("authorization"));
+    assert!(world.last_request_has("authorization"));
     assert_eq!(world.get("Authorization: Bearer 1").await, "1");
     assert_eq!(world.get("Authorization: Bearer 2").await, "2");
     assert_eq!(world.get("").await, "3");
     assert_eq!(world.get("Authorization: Bearer 1").await, "1");
     assert_eq!(world.get("Cookie: session=1").await, "3");
-    assert_eq!(world.asked(), 3);
+    assert_eq!(world.request_count(), 3);
 }
 
 #[tokio::test(start_paused = true)]
@@ -139,7 +139,7 @@ async fn two_of_the_same_identity_share_one_fetch() {
     let fields = "Authorization: Bearer 1";
     let (one, other) = tokio::join!(world.get(fields), world.get(fields));
     assert_eq!((one, other), ("1".into(), "1".into()));
-    assert_eq!(world.asked(), 1);
+    assert_eq!(world.request_count(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -180,35 +180,35 @@ async fn without_a_word_nothing_stale_is_used() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reload_reaches_the_origin_and_renews_what_is_stored() {
+async fn a_reload_reaches_the_origin_and_renews_the_entry() {
     let world = World::private("Cache-Control: max-age=60");
     assert_eq!(world.get("").await, "1");
     assert_eq!(world.get("Cache-Control: no-cache").await, "2");
-    assert!(world.was_asked_with("cache-control"), "it is his word");
+    assert!(world.last_request_has("cache-control"), "it is his word");
     assert_eq!(world.get("").await, "2");
-    assert_eq!(world.asked(), 2);
+    assert_eq!(world.request_count(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_can_be_confirmed_is_stored_and_confirmed_each_time() {
+async fn a_response_with_a_validator_is_stored_and_revalidated_each_time() {
     let world = World::private("ETag: \"a\"");
     assert_eq!(world.get("").await, "1");
-    for asked in [2, 3] {
+    for requested in [2, 3] {
         let response = world.response("").await;
         assert_eq!(response.cache_status.fwd_status, Some(304));
         assert_eq!(read(response).await, b"1");
-        assert_eq!(world.asked(), asked);
-        assert!(world.was_asked_with("if-none-match"));
+        assert_eq!(world.request_count(), requested);
+        assert!(world.last_request_has("if-none-match"));
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_user_may_accept_what_is_stale() {
+async fn a_user_may_accept_stale() {
     let world = World::private("Cache-Control: max-age=5");
     assert_eq!(world.get("").await, "1");
     advance(Duration::from_secs(10)).await;
     assert_eq!(world.get("Cache-Control: max-stale=20").await, "1");
-    assert_eq!(world.asked(), 1);
+    assert_eq!(world.request_count(), 1);
     assert_eq!(world.get("Cache-Control: max-stale=2").await, "2");
     world.says("Cache-Control: max-age=5, must-revalidate");
     assert_eq!(world.get("Cache-Control: no-cache").await, "3");
@@ -225,12 +225,12 @@ async fn it_is_no_intermediary() {
             assert_eq!(response.fields().contains("via"), via);
             read(response).await;
         }
-        assert_eq!(world.asked(), 1);
+        assert_eq!(world.request_count(), 1);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unsafe_request_takes_away_what_is_stored_for_its_identity() {
+async fn an_unsafe_request_invalidates_the_entries_of_its_identity() {
     let world = World::private("Cache-Control: private, max-age=60");
     let one = "Authorization: Bearer 1";
     assert_eq!(world.get(one).await, "1");

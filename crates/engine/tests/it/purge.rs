@@ -112,7 +112,7 @@ const GREEN: (&str, &str) = (
 );
 
 #[tokio::test]
-async fn a_purge_by_tag_takes_what_has_it_and_leaves_the_rest() {
+async fn a_purge_by_tag_removes_the_tagged_entries_only() {
     let world = World::new(&[RED, BLUE, GREEN], Tiers::default());
     for path in ["/red", "/blue", "/green"] {
         assert!(!world.get(path).await.1);
@@ -245,7 +245,7 @@ async fn a_soft_purge_of_one_variant_makes_that_one_stale() {
 }
 
 #[tokio::test]
-async fn what_is_fetched_while_a_variant_of_its_url_is_purged_is_not_stored() {
+async fn a_fetch_during_a_purge_of_a_variant_is_not_stored() {
     let world = World::new(&[MANY], Tiers::default());
     let held = world.site.held.lock().await;
     let request = incoming(&Method::GET, "/many", "Accept-Language: de");
@@ -315,7 +315,7 @@ fn a_purge_outlives_the_process_and_so_does_the_rest() {
 }
 
 #[test]
-fn a_soft_purge_holds_for_what_lies_on_the_disk() {
+fn a_soft_purge_applies_to_entries_on_disk() {
     let directory = Folder::absent();
     process(async {
         let world = world_in(&directory, &[GREEN]).await;
@@ -362,33 +362,33 @@ async fn a_rule_reaches_other_processes_and_counts_once() {
 }
 
 #[tokio::test]
-async fn who_watches_is_told_of_what_is_stored_and_purged() {
+async fn watchers_get_stored_and_purged_entries() {
     let world = World::new(&[GREEN, RED], Tiers::default());
     let cache = &world.engine.cache;
     let mut watcher = cache.watch(WatchTarget::Scope(tag("green"))).expect("room");
     world.get("/red").await;
     world.get("/green").await;
-    let mut told = async || match watcher.next().await {
+    let mut reported = async || match watcher.next().await {
         Notice::Changed(change) => change,
         Notice::Missed(_) => panic!("it was not slow"),
     };
-    let stored = told().await;
+    let stored = reported().await;
     assert_eq!(stored.kind, ChangeKind::Stored);
     let Subject::Key { validator, .. } = &stored.subject else {
         panic!("it is about a key")
     };
     assert_eq!(validator.as_deref(), Some(&b"\"g\""[..]));
     world.purge(tag("green"), Strength::Hard).await;
-    let purged = told().await;
+    let purged = reported().await;
     assert_eq!(purged.subject, Subject::Scope(tag("green")));
     cache.sweep().await;
-    let gone = told().await;
+    let gone = reported().await;
     assert_eq!(gone.kind, ChangeKind::Purged);
     assert!(stored.number < purged.number && purged.number < gone.number);
 }
 
 #[tokio::test]
-async fn what_is_in_memory_is_listed_page_by_page() {
+async fn entries_in_memory_are_listed_page_by_page() {
     let world = World::new(&[RED, BLUE, GREEN], Tiers::default());
     for path in ["/red", "/blue", "/green", "/green", "/green"] {
         world.get(path).await;

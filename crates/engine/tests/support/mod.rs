@@ -77,7 +77,7 @@ pub(crate) fn incoming(
             fields: fields.clone().into(),
             address: CLIENT.into(),
             upgrade: false,
-            vouched: false,
+            is_trusted: false,
         },
         network: Network::from_bits(1),
         outgoing: fields,

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn only_urls_with_tls_are_asked() {
+    fn only_https_urls_are_requested() {
         let of = |url: &str| {
             let uri: Uri = url.parse().unwrap();
             address(&uri).map(|(host, port)| (host.to_owned(), port))
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_problem_of_acme_is_told_as_it_comes() {
+    fn an_error_that_is_no_acme_problem_is_reported_as_it_is() {
         let of = |status: u16, kind: &str, body: &'static str| {
             let response = Response::builder()
                 .status(status)
@@ -211,10 +211,10 @@ mod tests {
         };
         assert_eq!(of(200, "text/html", "<html>"), None);
         assert_eq!(of(400, "application/problem+json", "{}"), None);
-        let told = of(503, "text/html", "<h1>\nlater</h1>").unwrap();
-        assert_eq!(told, "status 503 Service Unavailable: <h1> later</h1>");
-        let told = of(500, "application/json", "[]").unwrap();
-        assert_eq!(told, "status 500 Internal Server Error: []");
+        let text = of(503, "text/html", "<h1>\nlater</h1>").unwrap();
+        assert_eq!(text, "status 503 Service Unavailable: <h1> later</h1>");
+        let text = of(500, "application/json", "[]").unwrap();
+        assert_eq!(text, "status 500 Internal Server Error: []");
         assert!(of(500, "", "").unwrap().ends_with("Error"));
     }
 }

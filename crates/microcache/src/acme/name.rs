@@ -372,7 +372,7 @@ mod tests {
 
     /// Retries follow elapsed time, even if the wall clock is set back repeatedly.
     #[tokio::test(start_paused = true)]
-    async fn what_has_failed_is_tried_again_in_time_whatever_the_clock_says() {
+    async fn a_failed_order_is_retried_in_time_by_any_clock() {
         let together = SharedState::new(Notices::default());
         let mut keeper = Keeper::new("a.example", Arc::new(together));
         let failed = Failed::new("the order", Fault::Authority, "it is away");

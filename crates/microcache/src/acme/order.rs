@@ -151,15 +151,15 @@ impl OrderRequest<'_> {
         match self.way {
             Validation::Http => Ok(self.issued.answer(token, answer.as_str())),
             Validation::Handshake => {
-                let told = |error: rcgen::Error| error.to_string();
-                let key = KeyPair::generate().map_err(told)?;
-                let mut shown = CertificateParams::new([self.name.to_owned()]).map_err(told)?;
+                let text = |error: rcgen::Error| error.to_string();
+                let key = KeyPair::generate().map_err(text)?;
+                let mut shown = CertificateParams::new([self.name.to_owned()]).map_err(text)?;
                 let digest = answer.digest();
                 shown.custom_extensions =
                     vec![CustomExtension::new_acme_identifier(digest.as_ref())];
-                let shown = shown.self_signed(&key).map_err(told)?;
+                let shown = shown.self_signed(&key).map_err(text)?;
                 self.issued
-                    .shake_hands(self.name, shown.der().to_vec(), key.serialize_der())
+                    .answer_handshake(self.name, shown.der().to_vec(), key.serialize_der())
             }
         }
     }

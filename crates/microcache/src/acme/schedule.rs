@@ -64,7 +64,7 @@ mod tests {
     const DAY: i64 = 86_400;
 
     #[test]
-    fn it_is_renewed_at_two_thirds_or_when_the_authority_says_but_never_at_the_last_moment() {
+    fn renewal_is_at_two_thirds_or_when_the_authority_suggests_but_never_at_the_last_moment() {
         assert_eq!(renewal(0, 90 * DAY, None), 60 * DAY);
         assert_eq!(renewal(0, 90 * DAY, Some(50 * DAY)), 50 * DAY);
         assert_eq!(renewal(0, 90 * DAY, Some(-5)), -5);
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_waited_out_longer_and_longer_and_as_long_as_the_authority_says() {
+    fn retries_back_off_and_respect_retry_after() {
         let failed = |kind| Failed::new("x", kind, "y");
         let authority = failed(Fault::Authority);
         for (failures, seconds) in [(1, 30), (2, 60), (5, 480), (40, 21_600), (u32::MAX, 21_600)] {

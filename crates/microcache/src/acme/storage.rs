@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_whole_and_nobody_elses() {
+    fn files_are_complete_and_readable_by_the_owner_only() {
         let folder = Folder::absent();
         let storage = storage_in(&folder);
         storage.prepare().unwrap();
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_leaves_what_was_there() {
+    fn a_failed_write_keeps_the_previous_file() {
         let folder = Folder::absent();
         let storage = storage_in(&folder);
         storage.prepare().unwrap();

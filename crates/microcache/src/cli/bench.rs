@@ -65,7 +65,7 @@ fn load_flags() -> Vec<Arg> {
     vec![
         flag("connections", Some('c'), "N").help("Concurrent connections [10]"),
         flag("threads", Some('t'), "N").help("Threads [one per core, at most 4]"),
-        flag("duration", Some('d'), "TIME").help("Duration [10s, without -n]"),
+        flag("duration", Some('d'), "DURATION").help("Duration [10s, without -n]"),
         flag("requests", Some('n'), "N")
             .help("Number of requests, or of publications with --publish"),
         flag("rate", None, "N").help(
@@ -75,8 +75,8 @@ fn load_flags() -> Vec<Arg> {
             .conflicts_with_all(["connections", "rate"])
             .help("Users, each with think time between requests"),
         flag("think", None, "FROM..TO").help("Think time of users [0s..10s]"),
-        flag("warmup", None, "TIME").help("Load before the measurement"),
-        flag("timeout", None, "TIME").help("Timeout of a request [10s]"),
+        flag("warmup", None, "DURATION").help("Load before the measurement [0s]"),
+        flag("timeout", None, "DURATION").help("Timeout of a request [10s]"),
         flag("seed", None, "N").help("Seed of URLs and think times [1]"),
     ]
 }
@@ -145,7 +145,7 @@ fn stream_flags() -> Vec<Arg> {
         flag("subscribe", None, "N")
             .conflicts_with_all(OF_REQUESTS)
             .help("Event streams (WebSockets on ws://) in place of requests; measures delivery latency"),
-        flag("publish", None, "EVERY")
+        flag("publish", None, "DURATION")
             .help("Interval of publications, such as 100ms; authorized by -H"),
         flag("publish-url", None, "URL").help("URL to publish to [the URL of the streams]"),
         flag("publish-method", None, "METHOD").help("Method to publish with [PUT]"),
@@ -352,7 +352,9 @@ fn subscribe(
         .iter()
         .find(|name| every.is_none() && given(name))
     {
-        return Err(format!("--{name} needs an interval; add --publish TIME"));
+        return Err(format!(
+            "--{name} needs an interval; add --publish DURATION"
+        ));
     }
     let publish = every
         .map(|every| publish(matches, every, &target.url))

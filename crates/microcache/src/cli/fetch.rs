@@ -11,6 +11,7 @@ use http::header::HeaderMap;
 use microcache_proxy::config::units;
 use reqwest::Url;
 
+use super::help::Layout;
 use super::{Message, file, switch, texts};
 
 /// Default size of the cache directory, in bytes.
@@ -77,7 +78,7 @@ const USAGES: [(&str, Usage, &str); 4] = [
     (
         "offline",
         Usage::Offline,
-        "Contact no server: use stored responses only, even\nstale ones unless their server forbids it",
+        "Contact no server: use stored responses only, even stale ones unless their server forbids it",
     ),
     (
         "reload",
@@ -117,6 +118,11 @@ const WITHOUT_EFFECT: [(&str, Option<char>, &str); 3] = [
     ),
 ];
 
+const EXAMPLES: &str = "\
+microcache fetch https://example.com/data.json
+microcache fetch --max-age 1h -o tools.tar.gz https://example.com/tools.tar.gz
+microcache fetch --offline --explain https://example.com/data.json";
+
 const NOTES: &str = "\
 Concurrent and later commands share the stored responses.
 Durations are 500ms, 10s, 2m, 1d, or plain seconds; sizes 64MiB, 1GB. Proxies
@@ -124,35 +130,38 @@ come from the variables http_proxy, https_proxy and no_proxy, unless --proxy is
 given.
 Exit status: 0 success, 1 no or an incomplete response, 2 invalid command line,
 3 --offline without a stored response, 4 the server answered with an error (400
-or above), 5 the output cannot be written, 129, 130 or 143 ended by a signal.
-
-  microcache fetch https://example.com/data.json
-  microcache fetch --max-age 1h -o tools.tar.gz https://example.com/tools.tar.gz
-  microcache fetch --offline --explain https://example.com/data.json";
+or above), 5 the output cannot be written, 129, 130 or 143 ended by a signal.";
 
 pub(super) fn command() -> Command {
-    Command::new("fetch")
+    let headed = |heading: &'static str, flags: Vec<Arg>| {
+        flags.into_iter().map(move |arg| arg.help_heading(heading))
+    };
+    let command = Command::new("fetch")
         .about("Fetch a URL through a cache that all commands share")
-        .after_help(NOTES)
-        .override_usage("microcache fetch [FLAGS] URL")
         .disable_version_flag(true)
         .arg(Arg::new("URL").num_args(0..).hide(true))
-        .args(output_flags())
-        .args(cache_flags())
-        .args(request::flags())
-        .args(way_flags())
-        .args(flags_of_curl())
+        .args(headed("Output", output_flags()))
+        .args(headed("Cache", cache_flags()))
+        .args(headed("Request", request::flags()))
+        .args(headed("Connection", connection_flags()))
+        .args(headed("Flags of curl without effect", flags_of_curl()));
+    let layout = Layout {
+        usage: "microcache fetch [FLAGS] URL",
+        examples: EXAMPLES,
+        notes: NOTES,
+    };
+    layout.apply(command)
 }
 
 fn output_flags() -> Vec<Arg> {
     vec![
         flag("output", Some('o'), "FILE")
             .value_parser(value_parser!(PathBuf))
-            .help("Write the body to a file, which is renamed to FILE\nwhen complete [standard output]"),
+            .help("Write the body to a file, which is renamed to FILE when complete [standard output]"),
         switch("remote-name")
             .short('O')
             .conflicts_with("output")
-            .help("Write the body to a file named like the last\nsegment of the URL"),
+            .help("Write the body to a file named like the last segment of the URL"),
         switch("include")
             .short('i')
             .help("Print status and header before the body"),
@@ -163,24 +172,25 @@ fn output_flags() -> Vec<Arg> {
         switch("explain").help("Print on standard error what the cache did"),
         switch("verbose")
             .short('v')
-            .help("Print on standard error the request (>), the\nresponse (<) and what the cache did (*)"),
+            .help("Print on standard error the request (>), the response (<) and what the cache did (*)"),
         switch("silent")
             .short('s')
             .help("Print errors only: no progress, no retries"),
         switch("fail")
             .short('f')
             .conflicts_with("no-fail")
-            .help("Print no body and exit with 4 on an error response\n(the default)"),
+            .help("Print no body and exit with 4 on an error response (the default)"),
         switch("no-fail")
-            .help("Print the body of an error response too, and exit\nwith 0"),
+            .help("Print the body of an error response too, and exit with 0"),
     ]
 }
 
-fn flags_of_curl() -> [Arg; 3] {
-    WITHOUT_EFFECT.map(|(name, short, help)| match short {
+fn flags_of_curl() -> Vec<Arg> {
+    let flags = WITHOUT_EFFECT.map(|(name, short, help)| match short {
         Some(short) => switch(name).short(short).help(help),
         None => switch(name).help(help),
-    })
+    });
+    flags.into()
 }
 
 fn cache_flags() -> Vec<Arg> {
@@ -193,37 +203,37 @@ fn cache_flags() -> Vec<Arg> {
     flags.extend([
         flag("max-age", None, "DURATION")
             .value_parser(duration)
-            .help("Freshness lifetime of the fetched response,\noverriding its server [as its server says]"),
+            .help("Freshness lifetime of the fetched response, overriding its server [as its server says]"),
         flag("cache", None, "DIR")
             .value_parser(value_parser!(PathBuf))
-            .help("Directory of the cache [microcache/fetch in\n$XDG_CACHE_HOME or in ~/.cache]"),
+            .help("Directory of the cache [microcache/fetch in $XDG_CACHE_HOME or in ~/.cache]"),
         flag("cache-size", None, "SIZE")
             .value_parser(size)
-            .help("Capacity; the least recently used responses are\nevicted [1GiB]"),
+            .help("Capacity; the least recently used responses are evicted [1GiB]"),
     ]);
     flags
 }
 
 /// Flags of connection and TLS.
-fn way_flags() -> Vec<Arg> {
+fn connection_flags() -> Vec<Arg> {
     vec![
         flag("timeout", Some('m'), "DURATION")
             .alias("max-time")
             .value_parser(duration)
-            .help("Total time limit, retries included [none, but\na minute without data]; --max-time"),
+            .help("Total time limit, retries included [none, but a minute without data]; --max-time"),
         flag("retry", None, "N")
             .value_parser(value_parser!(u32))
-            .help("Retries after a failed connection, 408, 429, 500,\n502, 503, 504: after 1s, 2s, 4s, ... 10m, or \
-                   as\nRetry-After says [0]"),
+            .help("Retries after a failed connection, 408, 429, 500, 502, 503, 504: after 1s, 2s, 4s, ... 10m, or as \
+                   Retry-After says [0]"),
         flag("proxy", Some('x'), "URL")
-            .help("Send requests through this HTTP proxy, such as\nhttp://proxy:3128; '' for none [the environment's]"),
+            .help("Send requests through this HTTP proxy, such as http://proxy:3128; '' for none [the environment's]"),
         flag("cacert", None, "FILE")
             .value_parser(value_parser!(PathBuf))
-            .help("CA certificates to verify the server, PEM\n[the system's]"),
+            .help("CA certificates to verify the server, PEM [the system's]"),
         switch("insecure")
             .short('k')
             .conflicts_with("cacert")
-            .help("Accept every certificate: anyone on the path can\nanswer. Responses are stored for -k only"),
+            .help("Accept every certificate: anyone on the path can answer. Responses are stored for -k only"),
     ]
 }
 
@@ -335,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_typed_is_what_is_done() {
+    fn arguments_are_read_as_typed() {
         let plain = typed("fetch https://a/b").expect("it is fine");
         assert_eq!(
             (plain.usage, plain.shown),
@@ -354,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fingers_type_for_curl_is_taken() {
+    fn flags_of_curl_are_accepted() {
         let typed = |line| typed(line).expect(line);
         let usual = typed("fetch -sSL --compressed -m 10 -A me -u a:b -O http://h/x/y.tar?z");
         assert_eq!(usual.timeout, Some(Duration::from_secs(10)));
@@ -382,14 +392,6 @@ mod tests {
         assert_eq!(own.headers["user-agent"], "you");
     }
 
-    #[test]
-    fn the_help_fits_a_terminal() {
-        let help = command().render_help().to_string();
-        for line in help.lines() {
-            assert!(line.chars().count() <= 80, "{line}");
-        }
-    }
-
     /// Rejected values may be secret, or contain control characters, and are not printed.
     #[test]
     fn values_that_are_refused_are_not_printed() {
@@ -410,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_with_a_remedy() {
+    fn invalid_arguments_are_refused_with_a_remedy() {
         for (line, says) in [
             ("fetch", "no URL"),
             ("fetch example.com", "did you mean https://example.com"),

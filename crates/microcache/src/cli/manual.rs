@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_flag_of_every_command_says_what_it_means() {
+    fn every_flag_of_every_command_has_help() {
         let mut command = described(super::super::command());
         command.build();
         let mut seen = 0;

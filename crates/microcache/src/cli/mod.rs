@@ -105,24 +105,35 @@ fn start(matches: &ArgMatches) -> Result<Source, Message> {
             "no origin; type the URL of the application, such as: microcache http://localhost:3000",
         ));
     }
-    for word in start.urls.iter().filter(|url| !url.contains("://")) {
-        let jobs = [
-            "bench",
-            "check",
-            "config",
-            "demo",
-            "fetch",
-            "origin",
-            operate::TOP,
-        ];
-        let jobs = jobs.into_iter().chain(operate::NAMES).chain(manual::NAMES);
-        if let Some(meant) = config::nearest(word, jobs) {
-            let what =
-                format!("cannot use `{word}` as an origin; did you mean `microcache {meant}`?");
-            return Err(Message::Wrong(what));
-        }
+    match start.urls.iter().find(|url| is_plain_word(url)) {
+        Some(word) => Err(Message::Wrong(unknown_command(word))),
+        None => Ok(start),
     }
-    Ok(start)
+}
+
+/// Returns `true` for an argument that has neither the scheme of a URL nor a dot, port or path, which an origin
+/// without its scheme has.
+fn is_plain_word(argument: &str) -> bool {
+    let is_number = argument.bytes().all(|byte| byte.is_ascii_digit());
+    !is_number && !argument.contains(['.', ':', '/'])
+}
+
+/// Explains an argument that is neither a URL nor, in its place, a command.
+fn unknown_command(word: &str) -> String {
+    let main = command();
+    let names = || main.get_subcommands().map(Command::get_name);
+    let help = "`microcache --help` lists the commands";
+    if names().any(|name| name == word) {
+        return format!("`{word}` is a command and comes first: microcache {word}; {help}");
+    }
+    match config::nearest(word, names()) {
+        Some(meant) => format!(
+            "`{word}` is neither a URL nor a command; did you mean `microcache {meant}`? {help}"
+        ),
+        None => format!(
+            "`{word}` is neither a URL nor a command; {help}, and an origin is a URL such as http://{word}:3000"
+        ),
+    }
 }
 
 /// Explains the missing URL: a flag without its value takes the argument that follows.
@@ -401,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_gets_one_line() {
+    fn an_invalid_command_line_gets_one_line() {
         let check = |line: &str, says: &str| match read(line) {
             Err(Message::Wrong(what)) => {
                 assert!(what.contains(says), "{line}: {what}");
@@ -432,12 +443,19 @@ mod tests {
             "microcache --ttl 1s --listen https://a:1",
             "--listen needs a value, and `https://a:1` was taken for it",
         );
-        check("microcache chekc", "did you mean `microcache check`?");
+        check(
+            "microcache chekc",
+            "`chekc` is neither a URL nor a command; did you mean `microcache check`? `microcache --help`",
+        );
+        check(
+            "microcache nosuch",
+            "`nosuch` is neither a URL nor a command; `microcache --help` lists the commands",
+        );
         check("microcache check", "microcache check FILE");
         check("microcache config", "--sample");
         check(
             "microcache http://a check f",
-            "did you mean `microcache check`?",
+            "`check` is a command and comes first: microcache check",
         );
     }
 }

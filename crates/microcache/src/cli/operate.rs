@@ -117,9 +117,9 @@ const OF_VARIANTS: [Parameter; 2] = [
 
 /// The filters of lists.
 const FILTERS: [Parameter; 7] = [
-    parameter("min_size", "min-size", "BYTES", "Minimum size"),
-    parameter("min_age", "min-age", "SECONDS", "Minimum age"),
-    parameter("min_hits", "min-hits", "N", "Minimum number of hits"),
+    parameter("min_size", "min-size", "BYTES", "Minimum size [0]"),
+    parameter("min_age", "min-age", "SECONDS", "Minimum age [0]"),
+    parameter("min_hits", "min-hits", "N", "Minimum number of hits [0]"),
     parameter(
         "order",
         "order",
@@ -132,7 +132,7 @@ const FILTERS: [Parameter; 7] = [
         "after",
         "after",
         "PLACE",
-        "Continuation of a list, from the last line of a page",
+        "Continue a list: the value in the last line of the previous page",
     ),
 ];
 
@@ -210,7 +210,7 @@ fn explain_command() -> Command {
         .about("Explain why a request is a hit, a miss or uncacheable, and what to change")
         .arg(Arg::new("URL").num_args(0..=1))
         .args(OF_REQUEST.iter().map(repeated))
-        .arg(switch("fetch").help("Ask the origin too, as for a visitor"));
+        .arg(switch("fetch").help("Also send the request to the origin, as for a visitor"));
     finished(
         command,
         Layout {
@@ -272,7 +272,7 @@ fn finished(command: Command, layout: Layout<'_>) -> Command {
     let is_top = command.get_name() == TOP;
     let command = command
         .arg(path("config").help(format!(
-            "Configuration file with its address and token [{CONFIG}]"
+            "Configuration file with the admin address and token [{CONFIG}]"
         )))
         .arg(
             Arg::new("admin")
@@ -281,14 +281,14 @@ fn finished(command: Command, layout: Layout<'_>) -> Command {
                 .help_heading(SERVER)
                 .help(format!("Admin interface [{ADMIN}]")),
         )
-        .arg(path("token-file").help("File with the bearer token, if it requires one"));
+        .arg(path("token-file").help("File with the bearer token of the admin interface"));
     let command = if is_top {
         command
     } else {
         command.arg(
             switch("json")
                 .help_heading("Output")
-                .help("JSON, as the admin interface answers"),
+                .help("Print the JSON of the admin interface"),
         )
     };
     layout.apply(command)

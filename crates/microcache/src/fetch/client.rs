@@ -111,12 +111,12 @@ fn is_all_direct() -> bool {
 /// Part of the cache key besides the URL: a hash of cookies, other specific fields and `--insecure`. Servers
 /// rarely name them in `Vary`. Credentials are part of every key of a private cache.
 fn identity(fetch: &Fetch) -> Option<Bytes> {
-    let tells = |(name, value): &(&HeaderName, &HeaderValue)| {
+    let identifies = |(name, value): &(&HeaderName, &HeaderValue)| {
         let name = name.as_str().as_bytes();
         !is_identity(name) && !is_common(name, value.as_bytes())
     };
     let mut hash = Sha256::new();
-    let mut is_told = fetch.insecure;
+    let mut is_specific = fetch.insecure;
     let mut push = |part: &[u8]| {
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part);
@@ -125,12 +125,12 @@ fn identity(fetch: &Fetch) -> Option<Bytes> {
         // No field has this name.
         push(b"");
     }
-    for (name, value) in fetch.headers.iter().filter(tells) {
-        is_told = true;
+    for (name, value) in fetch.headers.iter().filter(identifies) {
+        is_specific = true;
         push(name.as_str().as_bytes());
         push(value.as_bytes());
     }
-    is_told.then(|| Bytes::copy_from_slice(&hash.finalize()))
+    is_specific.then(|| Bytes::copy_from_slice(&hash.finalize()))
 }
 
 /// A private cache, with the directory as its tier if that is usable.

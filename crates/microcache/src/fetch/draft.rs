@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn drafts_are_known_by_their_names() {
+    fn drafts_are_recognized_by_their_names() {
         let beginning = beginning(Path::new("folder/page"));
         for (name, is_one) in [
             ("page.0123456789abcdef.microcache.part", true),
@@ -168,7 +168,7 @@ mod tests {
 
     /// Locked drafts and other files stay; only abandoned drafts are removed.
     #[test]
-    fn what_was_left_behind_is_removed() {
+    fn leftover_drafts_are_removed() {
         let folder = Folder::new();
         let page = folder.path().join("page");
         let (_, written) = Draft::begin(page.clone(), None).expect("begun");

@@ -7,7 +7,7 @@ use microcache_client::{CacheInfo, Outcome};
 use microcache_policy::{Detail, invalidates};
 use reqwest::Response;
 
-use super::message::told;
+use super::message::without_secrets;
 use crate::cli::{Fetch, PrintedParts, Usage};
 
 /// Formats the explanation in one line.
@@ -22,13 +22,13 @@ pub(super) fn line(
         None => format!("bypass: the server answered {status}"),
         Some(info) => format!("{}: {}", info.outcome.as_str(), what(fetch, info, status)),
     };
-    let url = told(response.url());
+    let url = without_secrets(response.url());
     let unchecked = if fetch.insecure && url.scheme() == "https" {
         " (no certificate was checked)"
     } else {
         ""
     };
-    let elsewhere = if url == told(&fetch.url) {
+    let elsewhere = if url == without_secrets(&fetch.url) {
         String::new()
     } else {
         format!(" (redirected to {url})")
@@ -147,13 +147,13 @@ mod tests {
 
     #[test]
     fn spans_are_short() {
-        for (seconds, told) in [
+        for (seconds, expected) in [
             (59, "59 s"),
             (180, "3 min"),
             (7_300, "2 h"),
             (400_000, "4 days"),
         ] {
-            assert_eq!(short(Duration::from_secs(seconds)), told);
+            assert_eq!(short(Duration::from_secs(seconds)), expected);
         }
         assert_eq!(short(Duration::from_millis(12)), "12 ms");
     }

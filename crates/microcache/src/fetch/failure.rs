@@ -2,7 +2,7 @@
 
 use microcache_client::Error;
 
-use super::message::{deepest, told};
+use super::message::{deepest, without_secrets};
 use crate::BAD_USAGE;
 use crate::cli::{Fetch, Proxy};
 
@@ -24,7 +24,7 @@ pub(super) enum FetchFailure {
     HttpError(String),
     NoOutput(String),
     /// The reader of standard output has closed it.
-    NobodyReads,
+    OutputClosed,
     /// Interrupted by this signal.
     Interrupted(u8),
 }
@@ -36,7 +36,7 @@ impl FetchFailure {
             Self::NoAnswer(_) => NO_ANSWER,
             Self::NotStored(_) => NOT_STORED,
             Self::HttpError(_) => HTTP_ERROR,
-            Self::NoOutput(_) | Self::NobodyReads => NO_OUTPUT,
+            Self::NoOutput(_) | Self::OutputClosed => NO_OUTPUT,
             // Exit code of shells.
             Self::Interrupted(signal) => 128 + *signal,
         }
@@ -49,7 +49,7 @@ impl FetchFailure {
             | Self::NotStored(what)
             | Self::HttpError(what)
             | Self::NoOutput(what) => Some(what),
-            Self::NobodyReads | Self::Interrupted(_) => None,
+            Self::OutputClosed | Self::Interrupted(_) => None,
         }
     }
 }
@@ -57,15 +57,15 @@ impl FetchFailure {
 pub(super) fn not_stored(fetch: &Fetch) -> FetchFailure {
     FetchFailure::NotStored(format!(
         "no usable response is stored for {}; omit --offline to fetch it",
-        told(&fetch.url)
+        without_secrets(&fetch.url)
     ))
 }
 
 /// Explains a failed request, with a remedy.
 pub(super) fn unreached(fetch: &Fetch, error: &Error) -> String {
-    let asked = error.inner::<reqwest::Error>();
-    let url = asked.and_then(reqwest::Error::url);
-    let url = told(url.unwrap_or(&fetch.url));
+    let inner = error.inner::<reqwest::Error>();
+    let url = inner.and_then(reqwest::Error::url);
+    let url = without_secrets(url.unwrap_or(&fetch.url));
     let why = deepest(error);
     let remedy = if why.contains("certificate") {
         "; set its CA with --cacert FILE"
@@ -73,10 +73,10 @@ pub(super) fn unreached(fetch: &Fetch, error: &Error) -> String {
         "; --offline prints a stored response, if there is one"
     };
     let way = match &fetch.proxy {
-        Some(Proxy::At(proxy)) => format!(" through the proxy {}", told(proxy)),
+        Some(Proxy::At(proxy)) => format!(" through the proxy {}", without_secrets(proxy)),
         _ => String::new(),
     };
-    if asked.is_some_and(reqwest::Error::is_timeout) {
+    if inner.is_some_and(reqwest::Error::is_timeout) {
         return format!("no answer from {url}{way} in time{remedy}");
     }
     format!("no answer from {url}{way}: {why}{remedy}")

@@ -16,7 +16,7 @@ pub(super) fn deepest(error: &dyn Error) -> String {
 }
 
 /// URL for messages: without user, password and fragment.
-pub(super) fn told(url: &Url) -> Url {
+pub(super) fn without_secrets(url: &Url) -> Url {
     let mut url = url.clone();
     // Fails for URLs that cannot have them.
     let _ = url.set_username("").and_then(|()| url.set_password(None));

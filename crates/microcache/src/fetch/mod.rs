@@ -22,7 +22,7 @@ use tokio::time::timeout;
 
 use self::client::Cached;
 use self::failure::{FetchFailure, NO_ANSWER};
-use self::message::{say, told};
+use self::message::{say, without_secrets};
 use self::transfer::transfer;
 use crate::cli::Fetch;
 
@@ -77,7 +77,7 @@ async fn work(fetch: &Fetch) -> Result<(), FetchFailure> {
     let done = done.unwrap_or_else(|_elapsed| {
         Err(FetchFailure::NoAnswer(format!(
             "{} exceeded --timeout",
-            told(&fetch.url)
+            without_secrets(&fetch.url)
         )))
     });
     // An abandoned fetch is not waited for: it ends with the process, and so does its claim.

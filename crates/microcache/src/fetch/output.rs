@@ -155,7 +155,7 @@ fn write_all(mut sink: Destination, mut pieces: mpsc::Receiver<Bytes>) -> io::Re
 
 fn unwritten(name: &str, error: &io::Error) -> FetchFailure {
     if error.kind() == ErrorKind::BrokenPipe {
-        return FetchFailure::NobodyReads;
+        return FetchFailure::OutputClosed;
     }
     FetchFailure::NoOutput(format!("cannot write to {name}: {error}"))
 }

@@ -54,10 +54,10 @@ impl Retries {
 
     /// Decides after an error. A non-idempotent request is retried only if it cannot have been received.
     pub(super) fn after_error(&mut self, error: &Error) -> Next {
-        let asked = error.inner::<reqwest::Error>();
-        let is_unsent = asked.is_some_and(reqwest::Error::is_connect);
+        let inner = error.inner::<reqwest::Error>();
+        let is_unsent = inner.is_some_and(reqwest::Error::is_connect);
         let stays =
-            deepest(error).contains("certificate") || asked.is_some_and(reqwest::Error::is_builder);
+            deepest(error).contains("certificate") || inner.is_some_and(reqwest::Error::is_builder);
         if stays || !(self.is_repeatable || is_unsent) {
             return Next::End;
         }
@@ -72,18 +72,18 @@ impl Retries {
         Next::End
     }
 
-    fn next(&mut self, asked_for: Option<Duration>) -> Next {
+    fn next(&mut self, retry_after: Option<Duration>) -> Next {
         if self.left == 0 {
             return Next::End;
         }
-        let pause = asked_for.unwrap_or(Duration::ZERO).max(self.pause);
+        let pause = retry_after.unwrap_or(Duration::ZERO).max(self.pause);
         let is_in_time = match self.deadline {
             Some(deadline) => pause < deadline.saturating_duration_since(Instant::now()),
             None => pause <= LONGEST_PAUSE,
         };
         if !is_in_time {
-            return match asked_for {
-                Some(asked_for) if asked_for == pause => Next::TooLong(pause),
+            return match retry_after {
+                Some(retry_after) if retry_after == pause => Next::TooLong(pause),
                 _ => Next::End,
             };
         }
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_by_is_tried_again_and_nothing_else() {
+    fn only_transient_failures_are_retried() {
         for (status, again) in [
             (408, true),
             (429, true),

@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_ignored_is_known() {
+    fn ignored_signals_are_detected() {
         assert_eq!(
             ignored("Name:\tx\nSigIgn:\t0000000000001001\nSigCgt:\t0\n"),
             0x1001

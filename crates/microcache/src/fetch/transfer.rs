@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use super::client::Cached;
 use super::failure::{FetchFailure, not_stored, unreached};
-use super::message::{deepest, say, told};
+use super::message::{deepest, say, without_secrets};
 use super::output::{self, Output};
 use super::progress::Progress;
 use super::retry::{Next, Retries};
@@ -105,8 +105,8 @@ impl Transfer<'_> {
             let error = format!("{error}; --no-fail prints its body");
             return Err(FetchFailure::HttpError(error));
         }
-        if let Some(what) = unasked(fetch, status) {
-            let url = told(response.url());
+        if let Some(what) = unsolicited(fetch, status) {
+            let url = without_secrets(response.url());
             return Err(FetchFailure::NoAnswer(format!("{url} answered {what}")));
         }
         // The client's copy is valid, and stays.
@@ -135,7 +135,7 @@ impl Transfer<'_> {
                     } else {
                         Next::End
                     };
-                    let url = told(&self.fetch.url);
+                    let url = without_secrets(&self.fetch.url);
                     let why =
                         || format!("the response of {url} was truncated: {}", deepest(&error));
                     return self.again(&next, why, FetchFailure::NoAnswer);
@@ -207,7 +207,7 @@ async fn drain(response: &mut Response) {
 
 /// Message for an error status, if it is one.
 fn error_of(response: &Response) -> Option<String> {
-    let (url, status) = (told(response.url()), response.status());
+    let (url, status) = (without_secrets(response.url()), response.status());
     if status.as_u16() >= 400 {
         let reason = status.canonical_reason().unwrap_or("an error");
         return Some(format!("{url} answered {} {reason}", status.as_u16()));
@@ -218,14 +218,17 @@ fn error_of(response: &Response) -> Option<String> {
     // A password is hidden, as in the request's URL.
     let place = str::from_utf8(location.as_bytes()).ok();
     let place = place.and_then(|place| response.url().join(place).ok());
-    let place = place.map_or_else(|| format!("{location:?}"), |place| told(&place).to_string());
+    let place = place.map_or_else(
+        || format!("{location:?}"),
+        |place| without_secrets(&place).to_string(),
+    );
     Some(format!(
         "{url} redirects to {place}, which is not followed: nothing can be fetched from there, or more than twenty redirects"
     ))
 }
 
 /// Message for a status that the request did not ask for (101, 206, 304), if it is one.
-fn unasked(fetch: &Fetch, status: StatusCode) -> Option<&'static str> {
+fn unsolicited(fetch: &Fetch, status: StatusCode) -> Option<&'static str> {
     let says = |names: &[HeaderName]| names.iter().any(|name| fetch.headers.contains_key(name));
     match status {
         StatusCode::SWITCHING_PROTOCOLS => {

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_secret_is_not_shown() {
+    fn secrets_are_not_shown() {
         for (name, value, wanted) in [
             ("authorization", "Bearer abc def", "Bearer [hidden]"),
             ("authorization", "abc", "[hidden]"),

@@ -210,7 +210,7 @@ impl AccessLog {
 
 /// The client as announced by a trusted proxy.
 fn forwarded_for<'a>(finished: &FinishedRequest<'a>) -> Option<&'a [u8]> {
-    let request = finished.request.filter(|request| request.vouched)?;
+    let request = finished.request.filter(|request| request.is_trusted)?;
     request.fields.get("X-Forwarded-For")
 }
 

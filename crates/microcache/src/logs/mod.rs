@@ -23,7 +23,7 @@ use access::AccessLog;
 use events::EventLog;
 use writer::Writer;
 
-use crate::banner::count;
+use crate::count::count;
 
 /// The maximum wait for unwritten lines at exit.
 const LAST_WAIT: Duration = Duration::from_secs(2);

@@ -69,7 +69,7 @@ struct State {
     has_ended: bool,
     dropped: u64,
     /// Dropped lines not reported yet.
-    untold: u64,
+    unreported: u64,
     reported_at: Option<Instant>,
 }
 
@@ -154,9 +154,11 @@ impl LineQueue {
     }
 
     /// Returns the number of dropped lines since the last report, if it is time for one.
-    pub(super) fn untold(&self) -> Option<u64> {
+    pub(super) fn unreported(&self) -> Option<u64> {
         let mut state = self.state.lock();
-        (state.untold > 0).then(|| state.take_report()).flatten()
+        (state.unreported > 0)
+            .then(|| state.take_report())
+            .flatten()
     }
 
     /// The writer has ended.
@@ -198,7 +200,7 @@ impl State {
 
     fn drop_lines(&mut self, lines: u64) -> Pushed {
         self.dropped += lines;
-        self.untold += lines;
+        self.unreported += lines;
         self.take_report()
             .map_or(Pushed::Dropped, Pushed::DroppedAndTell)
     }
@@ -209,7 +211,7 @@ impl State {
         let is_time = self.reported_at.is_none_or(|last| now - last >= TELL_EVERY);
         is_time.then(|| {
             self.reported_at = Some(now);
-            mem::take(&mut self.untold)
+            mem::take(&mut self.unreported)
         })
     }
 }
@@ -226,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_fit_is_dropped_and_counted_and_what_is_written_makes_room() {
+    fn lines_that_do_not_fit_are_dropped_and_counted_until_there_is_room() {
         let queue = LineQueue::new(10);
         assert_eq!(queue.push(b"12345\n", 1, false), Pushed::Taken);
         assert_eq!(

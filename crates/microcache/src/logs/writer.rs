@@ -10,6 +10,7 @@ use microcache_proxy::config::LogPlace;
 
 use super::queue::{LineQueue, Piece, Pushed};
 use super::sink::Sink;
+use crate::count::count;
 
 /// The time between two attempts to write when writing fails.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
@@ -79,7 +80,8 @@ fn tell_dropped(place: &LogPlace, dropped: u64) {
         kind = "log-dropped",
         about = %place,
         dropped,
-        "log: {place} is too slow: {dropped} lines dropped"
+        "log: {place} is too slow: {} dropped",
+        count(dropped, "line")
     );
 }
 
@@ -109,7 +111,7 @@ impl WriterThread {
             if work.last {
                 break;
             }
-            if let Some(dropped) = self.queue.untold() {
+            if let Some(dropped) = self.queue.unreported() {
                 tell_dropped(&self.place, dropped);
             }
         }
@@ -165,7 +167,7 @@ impl WriterThread {
             tracing::error!(
                 kind = "log-write",
                 about = %place,
-                "log: writing to {place}: {error}; lines are dropped when `log_buffer` is full"
+                "log: cannot write to {place}: {error}; lines are dropped when `log_buffer` is full"
             );
         }
     }

@@ -92,15 +92,15 @@ impl Client {
             .limit(LARGEST)
             .read_to_string();
         let text = text.map_err(unreached)?;
-        let told: Value = serde_json::from_str(&text).map_err(|_| {
+        let value: Value = serde_json::from_str(&text).map_err(|_| {
             RequestError::Unreached(format!(
                 "{} is not a Microcache admin interface (status {status}); set its address with --admin",
                 self.admin
             ))
         })?;
-        let word = |name: &str| told[name].as_str().unwrap_or_default().to_owned();
+        let word = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
         match status.as_u16() {
-            200..300 => Ok(told),
+            200..300 => Ok(value),
             400..500 => Err(RequestError::Refused(format!(
                 "{} ({})",
                 word("detail"),

@@ -7,6 +7,8 @@ use microcache_engine::Outcome;
 use microcache_policy::{Time, date};
 use serde_json::Value;
 
+use crate::count::count;
+
 /// Lists the purges, one per line, each with the number of entries it matched if that is known.
 pub(super) fn purges(answer: &Value, hits: &[Option<u64>]) -> String {
     let mut out = String::new();
@@ -15,17 +17,29 @@ pub(super) fn purges(answer: &Value, hits: &[Option<u64>]) -> String {
         let soft = if purge["soft"] == true { " (soft)" } else { "" };
         let _ = write!(out, "purged{soft}: {}", scope(purge));
         match hits {
-            Some(1) => out.push_str(", 1 entry in memory\n"),
             Some(hits) => {
-                let _ = writeln!(out, ", {hits} entries in memory");
+                let _ = writeln!(out, ", {} in memory", count(hits, "entry"));
             }
             None => out.push('\n'),
+        }
+        if hits == Some(0) && names_host(purge) {
+            out.push_str(NO_ENTRY);
         }
         if let Some(why) = purge["persist_error"].as_str() {
             let _ = writeln!(out, "  in force on this server, but {why}");
         }
     }
     out
+}
+
+/// The hint below a purge without effect on memory.
+const NO_ENTRY: &str = "  \
+    the host is part of the key: name the one that visitors request (see `microcache entries`)\n";
+
+/// Returns `true` if the scope of a purge has a host.
+fn names_host(purge: &Value) -> bool {
+    let scopes = ["url", "prefix", "glob", "host"];
+    scopes.iter().any(|scope| purge[scope].is_string())
 }
 
 fn scope(purge: &Value) -> String {
@@ -118,10 +132,10 @@ fn of_route(route: &Value) -> Vec<String> {
     let hits = (of("hit") + of("stale")) * 100 / total.max(1);
     let mut parts = vec![
         route["name"].as_str().unwrap_or_default().to_owned(),
-        format!("{total} requests"),
+        count(total, "request"),
         format!("{hits} % hits"),
         format!("{} to the origin", number(&route["origin"]["requests"])),
-        format!("{} errors", of("error")),
+        count(of("error"), "error"),
     ];
     if route["hit_microseconds"]["p50"].is_number() {
         parts.push(format!("hits {}", times_of(&route["hit_microseconds"])));
@@ -135,7 +149,7 @@ fn of_group(group: &Value) -> Vec<String> {
         group["name"].as_str().unwrap_or_default().to_owned(),
         format!("{} active", number(&group["active"])),
         format!("{} waiting", number(&group["queued"])),
-        format!("{} responses 5xx", number(&origin["responses"]["5xx"])),
+        count(number(&origin["responses"]["5xx"]), "5xx response"),
         format!(
             "first byte {}",
             times_of(&origin["first_byte_microseconds"])
@@ -177,20 +191,20 @@ fn of_requests(requests: &Value) -> Vec<String> {
 
 fn of_origin(answer: &Value) -> Vec<String> {
     let total = number(&answer["requests"]["total"]);
-    let asked = number(&answer["origin"]["requests"]);
+    let requests = number(&answer["origin"]["requests"]);
     let share = number(&answer["saved"]["fetches"]) * 100 / total.max(1);
     let fetches = number(&answer["fetches"]["in_progress"]);
     vec![
-        format!("{asked} requests"),
+        count(requests, "request"),
         format!("{share} % saved"),
-        format!("{fetches} fetches in progress"),
+        format!("{} in progress", count(fetches, "fetch")),
     ]
 }
 
 fn of_memory(memory: &Value) -> Vec<String> {
     vec![
         filled(memory),
-        format!("{} keys", number(&memory["keys"])),
+        count(number(&memory["keys"]), "key"),
         format!("{} evicted", number(&memory["evicted"])),
         format!("{} refused", number(&memory["refused"])),
     ]
@@ -200,10 +214,10 @@ fn of_memory(memory: &Value) -> Vec<String> {
 fn of_push(push: &Value) -> Vec<String> {
     let changes = &push["changes"];
     let mut parts = vec![
-        format!("{} subscribers", number(&push["subscribers"])),
-        format!("{} events", number(&push["events"])),
-        format!("{} changes", number(&changes["made"])),
-        format!("{} documents", number(&push["documents"])),
+        count(number(&push["subscribers"]), "subscriber"),
+        count(number(&push["events"]), "event"),
+        count(number(&changes["made"]), "change"),
+        count(number(&push["documents"]), "document"),
         format!(
             "{} of {}",
             size(number(&push["bytes"])),
@@ -211,15 +225,15 @@ fn of_push(push: &Value) -> Vec<String> {
         ),
     ];
     let troubles = [
-        (&push["resets"], "resets"),
-        (&push["gaps"], "gaps"),
-        (&push["subscriptions_rejected"], "subscriptions rejected"),
-        (&changes["refused"], "changes refused"),
-        (&changes["write_failures"], "changes not persisted"),
+        (&push["resets"], "reset", ""),
+        (&push["gaps"], "gap", ""),
+        (&push["subscriptions_rejected"], "subscription", " rejected"),
+        (&changes["refused"], "change", " refused"),
+        (&changes["write_failures"], "change", " not persisted"),
     ];
-    let troubles = troubles.map(|(count, words)| (number(count), words));
-    let troubles = troubles.iter().filter(|(count, _)| *count > 0);
-    parts.extend(troubles.map(|(count, words)| format!("{count} {words}")));
+    let troubles = troubles.map(|(times, noun, fault)| (number(times), noun, fault));
+    let troubles = troubles.iter().filter(|(times, ..)| *times > 0);
+    parts.extend(troubles.map(|(times, noun, fault)| count(*times, noun) + fault));
     let warnings = push["redis"]["warnings"].as_array().into_iter().flatten();
     parts.extend(warnings.filter_map(Value::as_str).map(str::to_owned));
     parts
@@ -232,7 +246,7 @@ fn of_compression(compression: &Value) -> Vec<String> {
         .map(|(coding, count)| format!("{} {coding}", number(count)))
         .collect();
     vec![
-        format!("{} responses", number(&compression["responses"])),
+        count(number(&compression["responses"]), "response"),
         sent.join(", "),
         format!("{} saved", size(number(&compression["bytes_saved"]))),
         format!("{} waiting", number(&compression["waiting"])),
@@ -242,9 +256,9 @@ fn of_compression(compression: &Value) -> Vec<String> {
 
 fn of_clients(connections: &Value) -> Vec<String> {
     vec![
-        format!("{} connections", number(&connections["open"])),
+        count(number(&connections["open"]), "connection"),
         format!("{} of them idle", number(&connections["idle"])),
-        format!("{} tunnels and streams", number(&connections["tunnels"])),
+        format!("tunnels and streams: {}", number(&connections["tunnels"])),
     ]
 }
 
@@ -268,8 +282,8 @@ fn of_certificate(certificate: &Value) -> Vec<String> {
 
 fn of_tier(tier: &Value) -> Vec<String> {
     let mut parts = vec![
-        format!("{} hits", number(&tier["hits"])),
-        format!("{} misses", number(&tier["misses"])),
+        count(number(&tier["hits"]), "hit"),
+        count(number(&tier["misses"]), "miss"),
         format!("{} written", number(&tier["written"])),
         format!(
             "{} failed",
@@ -298,7 +312,7 @@ fn of_server(group: &Value, server: &Value) -> Vec<String> {
         ),
         if server["up"] == true { "up" } else { "DOWN" }.to_owned(),
         format!("{} active", number(&server["active"])),
-        format!("{} requests", number(&server["requests"])),
+        count(number(&server["requests"]), "request"),
         format!("{} failed", number(&server["failures"])),
     ]
 }
@@ -448,13 +462,27 @@ mod tests {
     }
 
     #[test]
+    fn a_purge_that_matches_nothing_has_a_hint_about_the_host() {
+        let answer = serde_json::json!({"purges": [
+            {"url": "http://localhost/a"}, {"tag": "a"}, {"host": "a", "soft": true},
+        ]});
+        assert_eq!(
+            purges(&answer, &[Some(0), Some(0), Some(1)]),
+            "purged: URL http://localhost/a, 0 entries in memory\n  \
+             the host is part of the key: name the one that visitors request (see `microcache entries`)\n\
+             purged: tag a, 0 entries in memory\n\
+             purged (soft): host a, 1 entry in memory\n"
+        );
+    }
+
+    #[test]
     fn documents_and_subscribers_have_a_row_where_there_are_any() {
         let mut answer = serde_json::json!({"push": {
             "subscribers": 3, "events": 12, "changes": {"made": 5, "refused": 0}, "documents": 4,
             "bytes": 2048, "capacity_bytes": 67_108_864, "resets": 1, "gaps": 0, "subscriptions_rejected": 2,
         }});
         let row = "\n  push       3 subscribers, 12 events, 5 changes, 4 documents, 2.0 KiB of 64.0 MiB, \
-                   1 resets, 2 subscriptions rejected\n";
+                   1 reset, 2 subscriptions rejected\n";
         let shown = stats(&answer);
         assert!(shown.contains(row), "{shown}");
         answer["push"]["redis"] = serde_json::json!({"warnings": ["push_redis: gone"]});

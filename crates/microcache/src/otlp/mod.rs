@@ -59,8 +59,8 @@ impl Exporter {
     pub(crate) fn traces(&self) -> Traces {
         let exporter = self.clone();
         let counts = Arc::clone(&self.counts);
-        Traces::new(self.config.logs.otlp_sample, counts, move |asked| {
-            exporter.push(span::of_origin(asked));
+        Traces::new(self.config.logs.otlp_sample, counts, move |origin_span| {
+            exporter.push(span::of_origin(origin_span));
         })
     }
 
@@ -71,7 +71,7 @@ impl Exporter {
             let span = match (finished.traced, &finished.request) {
                 (TraceState::Yes(span), _) => Some(span),
                 (TraceState::Undecided, Some(request)) => {
-                    traces.begin(request.fields, request.vouched)
+                    traces.begin(request.fields, request.is_trusted)
                 }
                 _ => None,
             };

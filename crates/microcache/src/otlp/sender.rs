@@ -163,10 +163,10 @@ mod tests {
             json!({"name": "a\"b"}).to_string(),
             json!({"name": "c"}).to_string(),
         ];
-        let told: Value = serde_json::from_str(&request(&spans)).expect("JSON");
-        let all = &told["resourceSpans"][0]["scopeSpans"][0]["spans"];
+        let sent: Value = serde_json::from_str(&request(&spans)).expect("JSON");
+        let all = &sent["resourceSpans"][0]["scopeSpans"][0]["spans"];
         assert_eq!(*all, json!([{"name": "a\"b"}, {"name": "c"}]));
-        let resource = &told["resourceSpans"][0]["resource"]["attributes"];
+        let resource = &sent["resourceSpans"][0]["resource"]["attributes"];
         assert_eq!(resource[0]["value"]["stringValue"], "microcache");
     }
 }

@@ -56,32 +56,32 @@ pub(super) fn of_request(span: Span, finished: &FinishedRequest<'_>, config: &Co
 }
 
 /// The span of a request to an origin.
-pub(super) fn of_origin(asked: &OriginSpan) -> String {
+pub(super) fn of_origin(request: &OriginSpan) -> String {
     let mut attributes = vec![
-        text("http.request.method", &asked.method),
-        text("url.path", &asked.path),
+        text("http.request.method", &request.method),
+        text("url.path", &request.path),
         text(
             "server.address",
-            &asked.host[..floor(&asked.host, LONGEST_HOST)],
+            &request.host[..floor(&request.host, LONGEST_HOST)],
         ),
-        text("microcache.upstream", &asked.upstream),
+        text("microcache.upstream", &request.upstream),
     ];
-    if asked.is_refresh {
+    if request.is_refresh {
         attributes.push(json!({"key": "microcache.refresh", "value": {"boolValue": true}}));
     }
     attributes.extend(
-        asked
+        request
             .status
             .map(|status| number("http.response.status_code", status.into())),
     );
-    let is_failure = asked.status.is_some_and(|status| status >= 500);
-    let failed = asked
+    let is_failure = request.status.is_some_and(|status| status >= 500);
+    let failed = request
         .error
         .as_deref()
         .or(is_failure.then_some("the origin failed"));
-    let name = format!("{} {}", asked.method, asked.upstream);
-    let times = (since_1970(asked.began), since_1970(asked.ended));
-    encoded(asked.span, &name, CLIENT, times, &attributes, failed)
+    let name = format!("{} {}", request.method, request.upstream);
+    let times = (since_1970(request.began), since_1970(request.ended));
+    encoded(request.span, &name, CLIENT, times, &attributes, failed)
 }
 
 fn encoded(
@@ -92,7 +92,7 @@ fn encoded(
     attributes: &[Value],
     failed: Option<&str>,
 ) -> String {
-    let mut told = json!({
+    let mut value = json!({
         "traceId": hex::encode(span.trace),
         "spanId": hex::encode(span.id),
         "name": name,
@@ -103,12 +103,12 @@ fn encoded(
         "attributes": attributes,
     });
     if let Some(parent) = span.parent {
-        told["parentSpanId"] = json!(hex::encode(parent));
+        value["parentSpanId"] = json!(hex::encode(parent));
     }
     if let Some(why) = failed {
-        told["status"] = json!({"code": ERROR, "message": why});
+        value["status"] = json!({"code": ERROR, "message": why});
     }
-    told.to_string()
+    value.to_string()
 }
 
 fn text(key: &str, value: &str) -> Value {

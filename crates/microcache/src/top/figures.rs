@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_are_what_was_added_since_and_start_anew_with_the_server() {
+    fn rates_are_differences_and_restart_with_the_server() {
         let began = Instant::now();
         let answer = |pid: u64, total: u64, hit: u64, origin: u64| {
             json!({

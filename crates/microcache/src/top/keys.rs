@@ -11,6 +11,9 @@ const LEAP: usize = 10;
 /// The longest filter, in characters.
 const LONGEST_FILTER: usize = 200;
 
+/// The keys that the last line of the screen has no room for.
+const KEYS: &str = "u urls  r routes  e errors  j k PgUp PgDn Home End select  Del purge  Esc quit";
+
 /// The action that follows a key.
 pub(super) enum Action {
     Nothing,
@@ -39,6 +42,7 @@ fn look(screen: &mut Screen, key: KeyCode) -> Action {
         KeyCode::Char('q') => return Action::Quit,
         KeyCode::Esc if screen.filter.is_empty() => return Action::Quit,
         KeyCode::Esc => screen.filter.clear(),
+        KeyCode::Char('?') => screen.message = Some(KEYS.to_owned()),
         KeyCode::Char('/') => screen.mode = Mode::Filter,
         KeyCode::Tab => screen.list(screen.listed.next()),
         KeyCode::Char('u') => screen.list(ListKind::Urls),
@@ -131,7 +135,7 @@ mod tests {
     }
 
     fn typed(screen: &mut Screen, keys: &str) -> Vec<String> {
-        let mut asked = Vec::new();
+        let mut actions = Vec::new();
         for key in keys.chars() {
             let code = match key {
                 '\n' => KeyCode::Enter,
@@ -139,34 +143,34 @@ mod tests {
                 letter => KeyCode::Char(letter),
             };
             match press(screen, KeyEvent::from(code)) {
-                Action::Send(Request::Purge(url)) => asked.push(format!("purge {url}")),
-                Action::Send(Request::Order(order)) => asked.push(format!("order {order:?}")),
-                Action::Quit => asked.push("leave".to_owned()),
-                Action::Interrupt => asked.push("interrupt".to_owned()),
+                Action::Send(Request::Purge(url)) => actions.push(format!("purge {url}")),
+                Action::Send(Request::Order(order)) => actions.push(format!("order {order:?}")),
+                Action::Quit => actions.push("leave".to_owned()),
+                Action::Interrupt => actions.push("interrupt".to_owned()),
                 Action::Nothing => {}
             }
         }
-        asked
+        actions
     }
 
     #[test]
     fn a_line_is_purged_when_that_is_confirmed_and_not_otherwise() {
         assert_eq!(typed(&mut screen(), "jpy"), ["purge http://a/Two"]);
         for refusal in ["jpn", "jp\n", "jp\x1b", "jpq", "py"] {
-            let asked = typed(&mut screen(), refusal);
+            let actions = typed(&mut screen(), refusal);
             let expected: &[&str] = if refusal == "py" {
                 &["purge http://a/one"]
             } else {
                 &[]
             };
-            assert_eq!(asked, expected, "{refusal:?}");
+            assert_eq!(actions, expected, "{refusal:?}");
         }
         let mut cut = screen();
         assert!(typed(&mut cut, "jjpy").is_empty(), "{:?}", cut.message);
     }
 
     #[test]
-    fn what_is_typed_after_a_slash_narrows_the_list_and_does_nothing_else() {
+    fn keys_after_a_slash_narrow_the_list_and_do_nothing_else() {
         let mut screen = screen();
         assert!(typed(&mut screen, "/two\n").is_empty());
         assert_eq!(
@@ -180,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn orders_go_round_and_the_mark_stays_with_its_url() {
+    fn orders_cycle_and_the_selection_stays_on_its_url() {
         let mut screen = screen();
         assert_eq!(
             typed(&mut screen, "ssss3"),
@@ -226,6 +230,16 @@ mod tests {
         press(&mut screen, KeyEvent::from(KeyCode::Tab));
         press(&mut screen, KeyEvent::from(KeyCode::Tab));
         assert_eq!(typed(&mut screen, "py"), ["purge http://a/one"]);
+    }
+
+    #[test]
+    fn a_question_mark_shows_all_keys_until_the_next_one() {
+        let mut screen = screen();
+        assert!(typed(&mut screen, "?").is_empty());
+        assert_eq!(screen.message.as_deref(), Some(KEYS));
+        assert!(KEYS.len() <= 80);
+        assert!(typed(&mut screen, "j").is_empty());
+        assert_eq!(screen.message, None);
     }
 
     #[test]

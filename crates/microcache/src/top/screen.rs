@@ -41,7 +41,7 @@ pub(super) struct Screen {
     pub(super) mode: Mode,
     /// The selected line, among those shown.
     pub(super) marked: usize,
-    /// The outcome of the last purge.
+    /// The outcome of the last purge, or the help of the keys.
     pub(super) message: Option<String>,
 }
 

@@ -14,6 +14,7 @@ use super::figures::{ListKind, Rates};
 use super::lists;
 use super::screen::{Mode, Screen};
 use super::styles::{BAD, CLIENTS, ORIGIN, QUIET, STRONG};
+use crate::count::count;
 use crate::operate::render::{duration, filled, list, number, size, time};
 
 /// Lines for the servers of the upstreams, with their heading.
@@ -86,10 +87,10 @@ fn lines(screen: &Screen, answer: &Value) -> Vec<Line<'static>> {
     ];
     for tier in list(&answer["tiers"]).iter().take(TIERS.into()) {
         let mut parts = vec![Span::raw(format!(
-            "{}  {} hits  {} misses",
+            "{}  {}  {}",
             filled(tier),
-            number(&tier["hits"]),
-            number(&tier["misses"])
+            count(number(&tier["hits"]), "hit"),
+            count(number(&tier["misses"]), "miss")
         ))];
         let troubles = list(&tier["degraded"]).iter().filter_map(Value::as_str);
         parts.extend(troubles.map(|trouble| Span::styled(format!("  {trouble}"), BAD)));
@@ -147,9 +148,9 @@ fn of_origin(rates: &Rates, answer: &Value) -> Line<'static> {
     }
     let fetches = &answer["fetches"];
     parts.push(Span::raw(format!(
-        "{} fetches in progress, {} requests wait",
-        number(&fetches["in_progress"]),
-        number(&fetches["waiting"])
+        "{} in progress, {} waiting",
+        count(number(&fetches["in_progress"]), "fetch"),
+        count(number(&fetches["waiting"]), "request")
     )));
     line("origin", parts)
 }
@@ -184,20 +185,20 @@ fn of_memory(memory: &Value) -> String {
         .map(|place| if place < full { '█' } else { '░' })
         .collect();
     format!(
-        "{bar}  {}  {} keys  {} evicted",
+        "{bar}  {}  {}  {} evicted",
         filled(memory),
-        number(&memory["keys"]),
+        count(number(&memory["keys"]), "key"),
         number(&memory["evicted"])
     )
 }
 
 fn of_push(rates: &Rates, push: &Value) -> String {
     format!(
-        "{} subscribers  events {}/s  changes {}/s  {} documents  {}",
-        number(&push["subscribers"]),
+        "{}  events {}/s  changes {}/s  {}  {}",
+        count(number(&push["subscribers"]), "subscriber"),
         rate(rates.events),
         rate(rates.changes),
-        number(&push["documents"]),
+        count(number(&push["documents"]), "document"),
         size(number(&push["bytes"])),
     )
 }
@@ -281,10 +282,10 @@ fn keys(screen: &Screen) -> Paragraph<'_> {
         (Mode::Browse, None) => {
             let keys = match screen.listed {
                 ListKind::Urls => {
-                    "q quit  Tab routes, errors  ↑↓ select  s sort (1-4)  / filter  p purge"
+                    "q quit  Tab routes, errors  ↑↓ select  s sort (1-4)  / filter  p purge  ? keys"
                 }
-                ListKind::Routes => "q quit  Tab errors, urls  ↑↓ select  / filter",
-                ListKind::Errors => "q quit  Tab urls, routes  ↑↓ select  / filter",
+                ListKind::Routes => "q quit  Tab errors, urls  ↑↓ select  / filter  ? keys",
+                ListKind::Errors => "q quit  Tab urls, routes  ↑↓ select  / filter  ? keys",
             };
             Paragraph::new(keys).style(QUIET)
         }
@@ -379,10 +380,10 @@ mod tests {
         let expected = [
             "microcache 0.1.0  up 11 min 40 s  http://127.0.0.1:8081",
             "clients       2000/s  hit ratio 99.9 %  hit 1998  miss 2.0",
-            "origin         2.0/s  spared 99.90 %  3 fetches in progress, 14 requests wait",
+            "origin         2.0/s  spared 99.90 %  3 fetches in progress, 14 requests waiting",
             "latency   hits p50 38 µs, p99 228 µs   origin p50 182 ms, p99 1.1 s",
             "memory    ██████░░░░░░  128.0 MiB of 256.0 MiB  1812 keys  0 evicted",
-            "disk      1.0 KiB  5 hits  1 misses  read-only",
+            "disk      1.0 KiB  5 hits  1 miss  read-only",
         ];
         assert_eq!(lines[..expected.len()], expected);
         assert!(
@@ -426,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_and_what_is_wrong_is_on_the_screen() {
+    fn prompts_and_errors_are_on_the_screen() {
         let (mut screen, now) = screen();
         let mut check = |change: &dyn Fn(&mut Screen), wanted: &str| {
             change(&mut screen);
@@ -495,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn it_draws_on_every_size_and_with_nothing_known() {
+    fn every_terminal_size_and_an_empty_screen_are_drawn() {
         let (mut full, now) = screen();
         let mut empty = Screen::new("http://127.0.0.1:8081");
         for (width, height) in [(1, 1), (20, 5), (80, 24), (300, 100), (500, 10)] {

@@ -41,7 +41,7 @@ fn proxy_before(url: &str) -> Proxy {
     Proxy::with_config(&format!("origin = \"{url}\"\n{SITE}"))
 }
 
-/// A real nginx, which answers `/account` with whom it takes a visitor for.
+/// A real nginx, which answers `/account` with the visitor that it recognizes.
 struct Nginx {
     _process: Process,
     port: u16,
@@ -118,7 +118,7 @@ fn behind_nginx_no_spelling_gives_one_visitor_the_page_of_another() {
 }
 
 #[test]
-fn what_all_readings_send_the_same_way_is_stored_as_before() {
+fn paths_with_the_same_route_in_all_readings_are_stored() {
     let origin = Origin::start();
     let proxy = proxy_before(&origin.url());
     for target in [
@@ -176,7 +176,7 @@ fn each_spelling_of_a_path_counts_for_its_rate() {
 }
 
 #[test]
-fn nothing_goes_past_a_route_that_decides_who_gets_in() {
+fn no_ambiguous_path_gets_past_an_access_rule() {
     let (origin, folder) = (Origin::start(), Folder::new());
     let directory = folder.file("documents");
     let push = format!("push = \"/live/\"\npush_directory = \"{directory}\"");

@@ -6,7 +6,7 @@ use crate::support::{Client, Gate, Origin, Proxy, Reply, eventually};
 
 const HOST: &str = "Host: example.com\r\n";
 
-/// The client is told so, or not; in any case the connection is closed.
+/// The client may get a response; in any case the connection is closed.
 fn assert_timed_out(mut client: Client) {
     match client.try_response() {
         Ok(response) => assert_eq!(response.status, 408, "{response:?}"),
@@ -93,7 +93,7 @@ fn a_silent_connection_is_closed() {
 }
 
 #[test]
-fn a_connection_that_never_says_anything_is_closed() {
+fn a_connection_without_any_request_is_closed() {
     let origin = Origin::start();
     let flags = [
         "--client-idle-timeout",
@@ -162,7 +162,7 @@ fn a_client_that_does_not_read_is_dropped() {
 }
 
 #[test]
-fn slow_clients_hold_nobody_up() {
+fn slow_clients_delay_no_other() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &["--threads", "1"]);
     origin.on("/").reply(Reply::new(200).body("x"));
@@ -272,7 +272,7 @@ fn a_signal_lets_requests_under_way_finish() {
 }
 
 #[test]
-fn a_signal_right_after_the_start_is_heard() {
+fn a_signal_right_after_the_start_is_handled() {
     let origin = Origin::start();
     for _ in 0..20 {
         let mut proxy = Proxy::start(&origin, &[]);
@@ -319,7 +319,7 @@ fn with_nothing_to_do_it_ends_at_once() {
 }
 
 #[test]
-fn it_says_what_it_is_doing() {
+fn the_log_and_the_health_check_describe_the_state() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &["--memory", "32MiB"]);
     let said = eventually("a few lines", || {

@@ -170,7 +170,7 @@ fn silence_is_a_504() {
     );
 }
 
-/// Responses that are good at first. The client is told by the connection's end; the cache keeps nothing.
+/// Responses with a good beginning. The connection ends early for the client; the cache stores nothing.
 #[test]
 fn bodies_that_break_off() {
     let with = |head: &str, body: &str| Reply::raw(format!("{OK}{head}\r\n\r\n{body}"));

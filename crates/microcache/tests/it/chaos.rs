@@ -1,4 +1,4 @@
-//! Many clients, few urls, an origin that fails in every way: whoever gets an answer gets the right one.
+//! Many clients, few URLs, an origin that fails in every way: each answer is the right one.
 
 use std::thread;
 
@@ -9,7 +9,7 @@ const REQUESTS: u64 = 400;
 const PAGES: u64 = 6;
 
 #[test]
-fn nobody_ever_gets_what_is_not_theirs_or_not_whole() {
+fn no_client_ever_gets_a_foreign_or_incomplete_response() {
     let origin = Origin::start();
     for page in 0..PAGES {
         let mut count = page;

@@ -1,4 +1,5 @@
-//! Any number of simultaneous misses make one origin request; nobody waits for what is not theirs.
+//! Any number of simultaneous misses make one origin request; no request waits for the response of another
+//! client.
 
 use std::time::{Duration, Instant};
 
@@ -46,7 +47,7 @@ fn a_hundred_misses_make_one_request() {
 }
 
 #[test]
-fn without_collapsing_every_miss_is_a_request_and_what_comes_is_stored() {
+fn without_collapsing_every_miss_is_a_request_and_is_stored() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &["--threads", "2", "--collapse", "false"]);
     let gate = Gate::default();
@@ -81,7 +82,7 @@ fn different_urls_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn joiners_stream_what_is_already_there() {
+fn joiners_stream_the_bytes_received_so_far() {
     let origin = Origin::start();
     let proxy = proxy(&origin);
     let gate = Gate::default();
@@ -147,7 +148,7 @@ fn joiners_stream_a_body_of_unknown_length() {
 }
 
 #[test]
-fn one_who_takes_nothing_of_a_shared_body_is_let_go() {
+fn a_stalled_reader_of_a_shared_body_is_disconnected() {
     const LENGTH: usize = 8 << 20;
     let origin = Origin::start();
     let flags = ["--max-object", "1KiB", "--slow-reader-timeout", "100ms"];
@@ -177,7 +178,7 @@ fn one_who_takes_nothing_of_a_shared_body_is_let_go() {
 }
 
 #[test]
-fn who_comes_once_the_variant_is_known_joins_it() {
+fn a_request_joins_once_the_variant_is_known() {
     let origin = Origin::start();
     let proxy = proxy(&origin);
     let gate = Gate::default();
@@ -203,13 +204,13 @@ fn who_comes_once_the_variant_is_known_joins_it() {
 }
 
 #[test]
-fn a_body_too_large_to_keep_reaches_all_who_waited() {
+fn a_body_too_large_to_store_reaches_all_waiters() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &["--max-object", "1KiB", "--threads", "1"]);
     let gate = Gate::default();
     let body = "x".repeat(2000);
-    // Head and body come together, so the body has turned out to be too large before those who
-    // wait have looked; and the one who asked for it has left, so nobody reads it yet.
+    // Head and body come together, so the body has turned out to be too large before the waiters have looked;
+    // and its leader has left, so there is no reader yet.
     let head = format!("HTTP/1.1 200 OK\r\n{FRESH}\r\nTransfer-Encoding: chunked\r\n\r\n");
     let whole = format!("{head}7d0\r\n{body}\r\n0\r\n\r\n");
     origin.on("/").reply(Reply::raw(whole).after(&gate));
@@ -226,7 +227,7 @@ fn a_body_too_large_to_keep_reaches_all_who_waited() {
 }
 
 #[test]
-fn a_private_response_releases_everyone_at_once() {
+fn a_private_response_releases_all_waiters_at_once() {
     for fields in [
         &["Cache-Control: private"],
         &["Cache-Control: no-store"],
@@ -266,7 +267,7 @@ fn a_private_response_releases_everyone_at_once() {
 }
 
 #[test]
-fn after_an_uncacheable_response_nobody_queues() {
+fn after_an_uncacheable_response_no_request_queues() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &["--threads", "1", "--hit-for-miss", "1h"]);
     let gate = Gate::default();
@@ -349,7 +350,7 @@ fn failures_do_not_go_on_for_ever() {
 }
 
 #[test]
-fn a_body_that_breaks_off_breaks_off_for_everyone() {
+fn a_truncated_body_is_truncated_for_all_readers() {
     let origin = Origin::start();
     let proxy = proxy(&origin);
     let gate = Gate::default();
@@ -376,7 +377,7 @@ fn a_body_that_breaks_off_breaks_off_for_everyone() {
 }
 
 #[test]
-fn a_leader_that_leaves_takes_nobody_with_it() {
+fn a_leader_that_leaves_disconnects_no_waiter() {
     let (origin, proxy, gate) = on_one_thread();
     numbered(&origin, &gate, &[]);
     let leader = proxy.ask("/");
@@ -391,7 +392,7 @@ fn a_leader_that_leaves_takes_nobody_with_it() {
 }
 
 #[test]
-fn a_fill_that_can_be_stored_goes_on_alone() {
+fn a_storable_fill_continues_without_readers() {
     let (origin, proxy, gate) = on_one_thread();
     origin.on("/").reply(
         Reply::new(200)
@@ -411,7 +412,7 @@ fn a_fill_that_can_be_stored_goes_on_alone() {
 }
 
 #[test]
-fn a_fetch_that_nobody_wants_is_given_up() {
+fn a_fetch_without_clients_is_cancelled() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &["--client-half-closed-timeout", "200ms"]);
     origin.on("/").reply(
@@ -476,9 +477,9 @@ fn a_body_that_arrives_drop_by_drop_is_not_shared_for_ever() {
         assert_eq!(client.chunk(), "a");
     }
     assert_eq!(origin.count("/"), 1);
-    let asked = Instant::now();
+    let requested = Instant::now();
     eventually("the time to be up", || {
-        (asked.elapsed() > Duration::from_millis(500)).then_some(())
+        (requested.elapsed() > Duration::from_millis(500)).then_some(())
     });
     first.open();
     for client in &mut clients {
@@ -500,7 +501,7 @@ fn a_body_that_arrives_drop_by_drop_is_not_shared_for_ever() {
 }
 
 #[test]
-fn a_slow_reader_holds_nobody_up() {
+fn a_slow_reader_delays_no_other() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &["--threads", "1"]);
     let body = "x".repeat(8 << 20);

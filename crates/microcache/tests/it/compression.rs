@@ -1,10 +1,10 @@
-//! What is stored is sent compressed to those who accept it: RFC 9110 §8.4 and §12.5.3.
+//! Stored responses are sent compressed to clients that accept it: RFC 9110 §8.4 and §12.5.3.
 
 mod attacks;
 mod browser;
 mod dictionaries;
 mod left_alone;
-mod told;
+mod operators;
 
 use std::io::Read;
 use std::net::SocketAddr;
@@ -86,7 +86,7 @@ fn a_page_is_fetched_once_and_sent_in_each_coding() {
     origin.on("/").reply(html(&page(1)));
     let proxy = Proxy::start(&origin, ALL);
     let first = proxy.get_with("/", &[BROWSER]);
-    // Nobody waits for a compression.
+    // No request waits for a compression.
     first.assert_is(200, &page(1));
     assert_eq!(first.field("vary"), Some("Accept-Encoding"));
     assert_eq!(first.field("etag"), Some("\"a\""));
@@ -119,12 +119,12 @@ fn a_page_is_fetched_once_and_sent_in_each_coding() {
     }
     proxy.get("/").assert_is(200, &page(1));
     assert_eq!(origin.count("/"), 1);
-    let asked = origin.seen("/");
-    assert_eq!(asked[0].field("accept-encoding"), Some("identity"));
+    let requested = origin.seen("/");
+    assert_eq!(requested[0].field("accept-encoding"), Some("identity"));
 }
 
 #[test]
-fn conditions_speak_of_what_would_be_sent() {
+fn conditions_apply_to_the_encoded_response() {
     let origin = Origin::start();
     origin.on("/").reply(html(&page(1)));
     let proxy = Proxy::start(&origin, ALL);
@@ -156,7 +156,7 @@ fn conditions_speak_of_what_would_be_sent() {
 }
 
 #[test]
-fn parts_are_of_what_is_stored() {
+fn ranges_apply_to_the_stored_response() {
     let origin = Origin::start();
     origin.on("/").reply(html(&page(1)));
     let proxy = Proxy::start(&origin, ALL);
@@ -183,7 +183,7 @@ fn parts_are_of_what_is_stored() {
 }
 
 #[test]
-fn what_the_origin_confirms_is_not_compressed_again() {
+fn a_revalidated_response_is_not_compressed_again() {
     let origin = Origin::start();
     origin
         .on("/")
@@ -205,7 +205,7 @@ fn what_the_origin_confirms_is_not_compressed_again() {
             .is_some_and(|ttl| ttl > 0)
             .then_some(response)
     });
-    // Nobody has to wait for it again, not even the next request.
+    // No request has to wait for it again, not even the next one.
     assert_eq!(fresh.field("content-encoding"), Some("br"));
     assert_eq!(fresh.field("etag"), Some("W/\"a\""));
     assert_eq!(fresh.field("vary"), Some("Accept-Encoding"));
@@ -259,7 +259,7 @@ fn another_page_is_never_sent_in_the_coding_of_the_one_before() {
 }
 
 #[test]
-fn a_purge_takes_what_was_compressed_with_it() {
+fn a_purge_removes_the_compressed_forms() {
     let origin = Origin::start();
     for number in 1..=20 {
         origin.on("/").reply(html(&page(number)));
@@ -291,8 +291,8 @@ fn real_clients_read_it_over_both_protocols() {
             .args(["-H", "Accept-Encoding: gzip", "-D", "-", &url])
             .output()
             .expect("curl is there");
-        let told = String::from_utf8_lossy(&curl.stdout).into_owned();
-        let (head, body) = told.split_once("\r\n\r\n").expect("a head");
+        let reported = String::from_utf8_lossy(&curl.stdout).into_owned();
+        let (head, body) = reported.split_once("\r\n\r\n").expect("a head");
         let head = head.to_ascii_lowercase();
         assert!(
             head.contains("content-encoding: gzip"),

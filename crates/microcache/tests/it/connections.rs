@@ -200,7 +200,7 @@ fn event_streams_are_bounded_with_tunnels() {
 }
 
 /// Opens 400 connections that say `first` and nothing else, where 400 descriptors are allowed.
-fn nobody_is_shut_out_by_many_who_say(first: &str) {
+fn connections_of_many_idle_clients_lock_out_no_other(first: &str) {
     let origin = Origin::start();
     let proxy = Proxy::with_descriptors(400, &origin, &["--threads", "2"]);
     origin.on("/").reply(Reply::new(200).with(FRESH).body("x"));
@@ -230,13 +230,13 @@ fn nobody_is_shut_out_by_many_who_say(first: &str) {
 
 #[test]
 fn idle_connections_give_way() {
-    nobody_is_shut_out_by_many_who_say("");
-    nobody_is_shut_out_by_many_who_say(&request("GET", "/", &[]));
+    connections_of_many_idle_clients_lock_out_no_other("");
+    connections_of_many_idle_clients_lock_out_no_other(&request("GET", "/", &[]));
 }
 
 #[test]
 fn connections_with_a_part_of_a_head_give_way() {
-    nobody_is_shut_out_by_many_who_say("GET / HT");
+    connections_of_many_idle_clients_lock_out_no_other("GET / HT");
 }
 
 #[test]
@@ -276,7 +276,7 @@ fn signals_without_a_meaning_are_ignored() {
 }
 
 #[test]
-fn what_the_kernel_has_queued_is_answered_before_the_end() {
+fn connections_in_the_kernels_queue_are_served_before_the_end() {
     let origin = Origin::start();
     let mut proxy = Proxy::start(&origin, &["--threads", "2"]);
     origin.on("/").reply(Reply::new(200).with(FRESH).body("x"));
@@ -329,7 +329,7 @@ fn a_server_about_to_end_is_not_ready_first_and_serves_everything_until_the_dela
         assert_eq!(response.field("connection"), Some("close"));
         assert!(client.is_closed());
     }
-    // One with HTTP/2 has its request, and is told to go with that.
+    // One with HTTP/2 has its request, and gets GOAWAY with the response.
     let mut http2 = Http2::connect(proxy.address());
     http2.get("/").assert_is(200, "x");
     assert_eq!(http2.until(GO_AWAY).payload[4..], [0; 4]);

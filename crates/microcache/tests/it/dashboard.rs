@@ -21,7 +21,7 @@ fn origin() -> Origin {
 }
 
 /// A GET with these lines beside `Host`, on a connection of its own.
-fn asked(admin: SocketAddr, target: &str, lines: &[&str]) -> Client {
+fn request_to(admin: SocketAddr, target: &str, lines: &[&str]) -> Client {
     let mut client = Client::connect(admin);
     let host = format!("Host: {admin}");
     let host = if lines.iter().any(|line| line.starts_with("Host:")) {
@@ -35,7 +35,7 @@ fn asked(admin: SocketAddr, target: &str, lines: &[&str]) -> Client {
 }
 
 fn answer(admin: SocketAddr, target: &str, lines: &[&str]) -> Response {
-    asked(admin, target, lines).response()
+    request_to(admin, target, lines).response()
 }
 
 /// The next event: its name, and what it says.
@@ -56,7 +56,7 @@ fn event(client: &mut Client) -> (String, Value) {
 }
 
 #[test]
-fn whoever_watches_is_told_every_second_what_the_statistics_say() {
+fn a_subscriber_gets_the_statistics_every_second() {
     let origin = origin();
     let (proxy, admin) = Proxy::operated(&origin, &[]);
     for _ in 0..3 {
@@ -64,15 +64,15 @@ fn whoever_watches_is_told_every_second_what_the_statistics_say() {
     }
     let operator = Operator::at(admin);
     let description = operator.get("/v1/openapi.json");
-    let mut client = asked(admin, "/v1/stream", &[]);
+    let mut client = request_to(admin, "/v1/stream", &[]);
     let head = client.head();
     assert_eq!(head.field("content-type"), Some("text/event-stream"));
     let mut check = |wanted: &str, schema: &str| {
-        let (name, told) = event(&mut client);
+        let (name, reported) = event(&mut client);
         assert_eq!(name, wanted);
         let schema = &description["components"]["schemas"][schema];
-        check_schema(&description, schema, &told, wanted);
-        told
+        check_schema(&description, schema, &reported, wanted);
+        reported
     };
     let history = check("history", "History");
     let columns = history["columns"].as_array().expect("columns").len();
@@ -87,12 +87,12 @@ fn whoever_watches_is_told_every_second_what_the_statistics_say() {
     assert_eq!(first["requests"], operator.get("/v1/stats")["requests"]);
     proxy.get("/").assert_hit();
     let later = eventually("a snapshot with the fourth", || {
-        let told = check("stats", "Stats");
-        (told["requests"]["total"] == 4).then_some(told)
+        let reported = check("stats", "Stats");
+        (reported["requests"]["total"] == 4).then_some(reported)
     });
     assert_eq!(later["requests"]["hit"], 3);
-    // Whoever comes now sees what was.
-    let mut client = asked(admin, "/v1/stream", &[]);
+    // A new subscriber gets the history.
+    let mut client = request_to(admin, "/v1/stream", &[]);
     client.head();
     let (_, history) = event(&mut client);
     let points = history["points"].as_array().expect("points");
@@ -101,25 +101,25 @@ fn whoever_watches_is_told_every_second_what_the_statistics_say() {
 }
 
 #[test]
-fn there_is_room_for_so_many_who_watch_and_the_others_are_told() {
+fn subscribers_above_the_limit_get_a_message() {
     let origin = origin();
     let (_proxy, admin) = Proxy::operated(&origin, &[]);
     let mut watching: Vec<_> = (0..ROOM)
         .map(|_| {
-            let mut client = asked(admin, "/v1/stream", &[]);
+            let mut client = request_to(admin, "/v1/stream", &[]);
             client.head();
             client
         })
         .collect();
     let refused = answer(admin, "/v1/stream", &[]);
     assert_eq!(refused.status, 503);
-    let told: Value = serde_json::from_str(&refused.text()).expect("a problem");
-    assert!(told["hint"].is_string(), "{told}");
+    let reported: Value = serde_json::from_str(&refused.text()).expect("a problem");
+    assert!(reported["hint"].is_string(), "{reported}");
     // All else is answered meanwhile.
     assert_eq!(answer(admin, "/v1/stats", &[]).status, 200);
     drop(watching.pop());
     eventually("a place", || {
-        let mut client = asked(admin, "/v1/stream", &[]);
+        let mut client = request_to(admin, "/v1/stream", &[]);
         let head = client.head();
         (head.field("content-type") == Some("text/event-stream")).then_some(())
     });
@@ -129,7 +129,7 @@ fn there_is_room_for_so_many_who_watch_and_the_others_are_told() {
 }
 
 #[test]
-fn the_page_may_load_and_ask_nobody_but_its_server() {
+fn the_page_connects_to_its_own_server_only() {
     let origin = origin();
     let (_proxy, admin) = Proxy::operated(&origin, &[]);
     let page = answer(admin, "/", &[]);
@@ -160,12 +160,12 @@ fn the_page_may_load_and_ask_nobody_but_its_server() {
 }
 
 #[test]
-fn a_page_of_somebody_elses_can_lead_to_ours_and_neither_read_nor_do_anything() {
+fn a_page_of_another_site_can_link_but_neither_read_nor_act() {
     let origin = origin();
     let (_proxy, admin) = Proxy::operated(&origin, &[]);
     let check = |lines: &[&str], page: u16, numbers: u16| {
         assert_eq!(answer(admin, "/", lines).status, page, "{lines:?}");
-        let mut client = asked(admin, "/v1/stream", lines);
+        let mut client = request_to(admin, "/v1/stream", lines);
         let head = client.head();
         assert!(
             head.start.contains(&format!(" {numbers} ")),
@@ -181,7 +181,7 @@ fn a_page_of_somebody_elses_can_lead_to_ours_and_neither_read_nor_do_anything() 
     // Through a proxy on this machine.
     check(&["X-Forwarded-For: 192.0.2.1"], 403, 403);
     check(&["Via: 1.1 proxy"], 403, 403);
-    // A name that somebody's name server has led here is an origin of its own to browsers.
+    // A name resolved to this server by a foreign name server is an origin of its own to browsers.
     let rebound = [
         "Host: evil.example:8081",
         "Origin: http://evil.example:8081",
@@ -191,7 +191,7 @@ fn a_page_of_somebody_elses_can_lead_to_ours_and_neither_read_nor_do_anything() 
 }
 
 #[test]
-fn with_a_secret_the_page_opens_and_its_numbers_want_the_secret() {
+fn with_a_token_the_page_opens_and_its_numbers_require_the_token() {
     let secret = "correct-horse-battery";
     let folder = Folder::new();
     let path = folder.write("token", secret);
@@ -202,7 +202,7 @@ fn with_a_secret_the_page_opens_and_its_numbers_want_the_secret() {
     let refused = answer(admin, "/v1/stream", &["Sec-Fetch-Site: same-origin"]);
     assert_eq!(refused.status, 401);
     let carried = format!("Authorization: Bearer {secret}");
-    let mut client = asked(admin, "/v1/stream", &[&carried]);
+    let mut client = request_to(admin, "/v1/stream", &[&carried]);
     client.head();
     assert_eq!(event(&mut client).0, "history");
 }

@@ -22,13 +22,13 @@ fn assert_gives_way(client: &mut Client, detail: &str) {
 }
 
 /// Which targets the origin was asked for, in order.
-fn asked(origin: &Origin) -> Vec<String> {
+fn targets(origin: &Origin) -> Vec<String> {
     let seen = origin.requests();
     seen.iter().map(|seen| seen.target.clone()).collect()
 }
 
 #[test]
-fn a_full_queue_has_room_for_another_address_and_its_turn_comes_soon() {
+fn a_full_queue_has_room_for_another_address_and_serves_it_soon() {
     let origin = Origin::start();
     let flags = [
         "--max-concurrent",
@@ -61,11 +61,11 @@ fn a_full_queue_has_room_for_another_address_and_its_turn_comes_soon() {
     for client in &mut many {
         client.response().assert_is(200, "slow");
     }
-    assert_eq!(asked(&origin)[..3], ["/slow/0", "/slow/1", "/login"]);
+    assert_eq!(targets(&origin)[..3], ["/slow/0", "/slow/1", "/login"]);
 }
 
 #[test]
-fn slow_uploads_of_one_address_leave_room_for_those_of_others() {
+fn slow_uploads_of_one_address_leave_room_for_others() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &["--queue-timeout", "60s"]);
     origin.on("/upload").reply(Reply::new(200).body("thanks"));
@@ -340,7 +340,7 @@ fn where_as_many_wait_as_may_the_address_with_most_gives_way() {
 }
 
 #[test]
-fn the_address_with_most_fetches_gives_way_and_none_goes_uncollapsed() {
+fn the_address_with_most_fetches_loses_one_and_no_request_bypasses_coalescing() {
     let origin = Origin::start();
     // One in each part of the table.
     let flags = [
@@ -382,7 +382,7 @@ fn the_address_with_most_fetches_gives_way_and_none_goes_uncollapsed() {
 }
 
 #[test]
-fn what_nobody_waits_for_any_more_is_not_sent() {
+fn a_queued_request_without_clients_is_not_sent() {
     let origin = Origin::start();
     let (proxy, admin) = Proxy::operated(&origin, &["--max-concurrent", "1", "--threads", "1"]);
     let gate = Gate::default();
@@ -409,7 +409,7 @@ fn what_nobody_waits_for_any_more_is_not_sent() {
     gate.open();
     slow.response().assert_is(200, "slow");
     waits.response().assert_is(200, "wanted");
-    assert_eq!(asked(&origin), ["/slow", "/wanted"]);
+    assert_eq!(targets(&origin), ["/slow", "/wanted"]);
     let stats = Operator::at(admin).get("/v1/stats");
     assert_eq!(stats["origin"]["requests"], 2, "{}", stats["origin"]);
     assert_eq!(stats["origin"]["failures"], 0, "{}", stats["origin"]);

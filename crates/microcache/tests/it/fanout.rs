@@ -8,7 +8,7 @@ use crate::support::{Folder, Origin, Proxy};
 
 const SECRET: &str = "a-secret-that-is-long-enough";
 
-/// Starts a server with documents, with the secret of those who publish in a file.
+/// Starts a server with documents, with the secret of publishers in a file.
 fn start(folder: &Folder, origin: &Origin) -> Proxy {
     let token = folder.write("token", format!("{SECRET}\n"));
     let flags = ["--push", "/live/", "--push-token-file", &token];
@@ -45,7 +45,7 @@ fn check(report: &Value, expected: &[(&str, u64)]) {
 fn every_stream_sees_every_publication() {
     let (origin, folder) = (Origin::start(), Folder::new());
     let proxy = start(&folder, &origin);
-    // Slowly enough that nobody gets the latest of two.
+    // Slowly enough that no stream skips a version.
     let report = report(&proxy, &["50", "--publish", "100ms", "-n", "10"]);
     check(
         &report,
@@ -63,12 +63,12 @@ fn every_stream_sees_every_publication() {
     let count = |name: &str| report["publications"][name].as_u64().expect("a number");
     assert_eq!(count("deliveries") + count("skipped"), 500, "{report:#}");
     assert_eq!(count("size"), 200);
-    // Each stream was told what there was when it was opened.
+    // Each stream got the current version when it was opened.
     assert_eq!(report["events"], count("deliveries") + 50);
 }
 
 #[test]
-fn those_who_do_not_read_take_nothing_from_the_others() {
+fn stalled_subscribers_take_nothing_from_the_others() {
     let (origin, folder) = (Origin::start(), Folder::new());
     let proxy = start(&folder, &origin);
     let flags = ["20", "--stalled", "50%", "--publish", "100ms", "-n", "5"];
@@ -95,14 +95,14 @@ fn streams_are_held_without_publishing() {
 }
 
 #[test]
-fn whoever_may_not_publish_is_told_so_before_anything_is_opened() {
+fn a_refused_publisher_is_reported_before_any_stream_is_opened() {
     let (origin, folder) = (Origin::start(), Folder::new());
     let proxy = start(&folder, &origin);
     let output = bench(&proxy, &["10", "--publish", "100ms"]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
-    let told = String::from_utf8_lossy(&output.stderr);
+    let reported = String::from_utf8_lossy(&output.stderr);
     let says =
         "the response has status 401; add credentials, such as -H 'Authorization: Bearer SECRET'";
-    assert!(told.contains(says), "{told}");
-    assert_eq!(told.lines().count(), 1, "{told}");
+    assert!(reported.contains(says), "{reported}");
+    assert_eq!(reported.lines().count(), 1, "{reported}");
 }

@@ -1,5 +1,4 @@
-//! What operators are told of what was done: by route and upstream, how long it took, what there is most
-//! of, what went wrong.
+//! Figures for operators: by route and upstream, latency, top lists, errors.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -7,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::operators::Operator;
-use crate::support::{Folder, Gate, Origin, Proxy, Reply, eventually, request};
+use crate::support::{Gate, Origin, Proxy, Reply, eventually, request};
 
 /// The answer of the interface to operators as soon as it is like this.
 fn until(operator: &Operator, target: &str, is: impl Fn(&Value) -> bool) -> Value {
@@ -116,8 +115,8 @@ fn every_request_of_the_load_generator_is_counted_once_and_as_it_saw_it() {
     let others = ["miss", "collapsed", "pass", "revalidated"].map(seen);
     let waited = &stats["wait_microseconds"]["count"];
     assert!(waited.as_u64() >= Some(others.iter().sum()), "{waited}");
-    let told = sum("microcache_wait_duration_seconds_count");
-    assert_eq!(waited.as_f64(), Some(told));
+    let reported = sum("microcache_wait_duration_seconds_count");
+    assert_eq!(waited.as_f64(), Some(reported));
     let windows = eventually("the last second is noted", || {
         let windows = operator.get("/v1/stats")["windows"].clone();
         (windows[2]["wait_microseconds"]["count"] == *waited).then_some(windows)
@@ -129,17 +128,17 @@ fn every_request_of_the_load_generator_is_counted_once_and_as_it_saw_it() {
     assert_eq!(saved, Some(seen("hit") + seen("collapsed") + seen("stale")));
     let whole = &routes[1]["origin"]["total_microseconds"];
     let estimate = whole["mean"].as_f64().expect("it was asked") / 1e6 * saved.unwrap_or(0) as f64;
-    let told = stats["saved"]["origin_seconds"].as_f64().expect("a number");
+    let reported = stats["saved"]["origin_seconds"].as_f64().expect("a number");
     assert!(
-        (told - estimate).abs() <= estimate * 1e-3,
-        "{told} {estimate}"
+        (reported - estimate).abs() <= estimate * 1e-3,
+        "{reported} {estimate}"
     );
 }
 
 /// What goes out on a connection that turns out to be closed goes out again on another one; and what had something
 /// withheld, and gets an answer for one client, goes out again whole.
 #[test]
-fn what_is_sent_twice_is_counted_twice() {
+fn repeated_requests_are_counted() {
     let origin = Origin::start();
     let (proxy, admin) = Proxy::operated(&origin, &["--threads", "1"]);
     let page = || Reply::ok(&["Cache-Control: no-store"], "a page");
@@ -167,8 +166,8 @@ fn what_is_sent_twice_is_counted_twice() {
         "microcache_origin_requests_total",
         "microcache_route_origin_requests_total",
     ] {
-        let told: f64 = samples(&text, family).values().sum();
-        assert!((told - 5.0).abs() < 0.5, "{family} {told}");
+        let reported: f64 = samples(&text, family).values().sum();
+        assert!((reported - 5.0).abs() < 0.5, "{family} {reported}");
     }
     let stats = operator.get("/v1/stats");
     assert_eq!(stats["origin"]["requests"], origin.requests().len());
@@ -195,7 +194,7 @@ fn a_client_that_leaves_before_the_answer_is_counted_too() {
 }
 
 #[test]
-fn what_is_being_fetched_is_told_and_how_many_wait_for_it() {
+fn fetches_in_progress_are_listed_with_their_waiters() {
     let origin = Origin::start();
     let gate = Gate::default();
     for target in ["/slow", "/other"] {
@@ -231,7 +230,7 @@ fn what_is_being_fetched_is_told_and_how_many_wait_for_it() {
 }
 
 #[test]
-fn the_urls_of_which_there_is_most_are_told_by_each_measure() {
+fn the_top_urls_are_listed_by_each_measure() {
     let origin = Origin::start();
     let long = format!("/long?{}", "x".repeat(6000));
     for (target, length) in [("/large", 100_000), ("/often", 10), (&long, 1)] {
@@ -285,7 +284,7 @@ fn the_urls_of_which_there_is_most_are_told_by_each_measure() {
 }
 
 #[test]
-fn what_went_wrong_lately_is_told_with_its_reason() {
+fn recent_errors_are_listed_with_their_reasons() {
     let origin = Origin::start();
     origin.on("/broken").reply(Reply::new(500).body("sorry"));
     origin.on("/garbage").reply(Reply::raw("nonsense\r\n\r\n"));
@@ -296,11 +295,11 @@ fn what_went_wrong_lately_is_told_with_its_reason() {
     for _ in 0..3 {
         proxy.connect().send("nonsense\r\n\r\n");
     }
-    let told = until(&operator, "/v1/errors", |told| {
-        let errors = told["errors"].as_array().expect("a list");
+    let reported = until(&operator, "/v1/errors", |reported| {
+        let errors = reported["errors"].as_array().expect("a list");
         errors.iter().any(|error| error["count"] == 3)
     });
-    let errors = told["errors"].as_array().expect("a list");
+    let errors = reported["errors"].as_array().expect("a list");
     let find = |kind: &str, word: &str| {
         let of_kind = errors.iter().filter(|error| error["kind"] == kind);
         let mut found = of_kind.filter(|error| {
@@ -310,7 +309,7 @@ fn what_went_wrong_lately_is_told_with_its_reason() {
         });
         found
             .next()
-            .unwrap_or_else(|| panic!("{kind} {word}: {told:#}"))
+            .unwrap_or_else(|| panic!("{kind} {word}: {reported:#}"))
     };
     let broken = find("origin", "answered 500");
     assert_eq!(
@@ -367,8 +366,8 @@ fn nothing_that_clients_send_makes_a_label_or_breaks_a_line() {
     }
     let after = until_told(1001);
     assert_eq!(before.lines().count(), after.lines().count());
-    let told = operator.get("/v1/top?limit=100");
-    assert_eq!(told["urls"].as_array().map(Vec::len), Some(100));
+    let reported = operator.get("/v1/top?limit=100");
+    assert_eq!(reported["urls"].as_array().map(Vec::len), Some(100));
     // Every line is one of the format's, and every family is said what it is.
     for line in after.lines().filter(|line| !line.starts_with('#')) {
         let (name, value) = line.rsplit_once(' ').expect("a value");
@@ -387,7 +386,7 @@ fn nothing_that_clients_send_makes_a_label_or_breaks_a_line() {
 const TRACE: &str = "traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
 #[test]
-fn a_trace_goes_to_the_application_if_it_is_one() {
+fn a_valid_traceparent_is_forwarded() {
     let origin = Origin::start();
     for target in ["/", "/pass", "/bad"] {
         let reply = Reply::new(200).with("Cache-Control: max-age=100");

@@ -37,7 +37,7 @@ fn files_are_kept_and_looked_at_again_when_they_expire() {
 }
 
 #[test]
-fn a_query_makes_no_other_of_a_file_and_parts_are_cut_from_what_is_kept() {
+fn queries_select_the_same_file_and_ranges_are_cut_from_it() {
     let site = Folder::new();
     site.write("a.txt", "0123456789".repeat(50_000));
     let proxy = serve(&site, "ttl = \"1h\"");

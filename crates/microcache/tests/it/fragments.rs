@@ -111,9 +111,9 @@ impl Library {
         };
         origin.wait_for("/told?part=part", 1);
         origin.wait_for("/told?page=page", 1);
-        let asked = origin.seen("/list");
-        let parts = asked.iter().filter(|it| it.field(self.field).is_some());
-        assert_eq!((asked.len(), parts.count()), (2, 1));
+        let requested = origin.seen("/list");
+        let parts = requested.iter().filter(|it| it.field(self.field).is_some());
+        assert_eq!((requested.len(), parts.count()), (2, 1));
         let again = page();
         again.assert_is(200, PAGE);
         again.assert_hit();

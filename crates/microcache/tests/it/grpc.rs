@@ -50,7 +50,7 @@ fn calls(address: SocketAddr, pause: &[&str]) -> String {
 }
 
 #[test]
-fn a_call_through_here_is_what_it_is_without() {
+fn a_call_through_the_proxy_equals_a_direct_one() {
     let Some(service) = Service::start() else {
         return;
     };

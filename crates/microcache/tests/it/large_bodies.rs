@@ -53,7 +53,7 @@ fn pipelined_and_slowly_taken() {
 }
 
 #[test]
-fn what_takes_the_place_of_a_body_is_not_taken_for_it() {
+fn a_replaced_body_is_not_confused_with_its_predecessor() {
     const LENGTH: usize = 100_000;
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &["--threads", "1", "--memory", "4MiB"]);

@@ -14,7 +14,7 @@ const HOST: &str = "Host: example.com\r\n";
 const MANY: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
-/// How often something was refused for this reason, as operators are told.
+/// The number of rejections for this reason, as reported to operators.
 pub(crate) fn refused(admin: SocketAddr, reason: &str) -> u64 {
     let mut client = Client::connect(admin);
     client.send(format!("GET /metrics HTTP/1.1\r\nHost: {admin}\r\n\r\n"));
@@ -34,7 +34,7 @@ fn start(flags: &[&str]) -> (Origin, Proxy, SocketAddr) {
 }
 
 #[test]
-fn one_address_does_not_take_what_others_need() {
+fn one_address_does_not_use_up_the_limits_of_others() {
     let flags = ["--max-connections-per-address", "10", "--threads", "2"];
     let (origin, proxy, admin) = start(&flags);
     let gate = Gate::default();
@@ -94,7 +94,7 @@ fn a_trusted_proxy_may_have_any_number_of_connections() {
 }
 
 #[test]
-fn a_reload_changes_the_limits_and_keeps_what_was_counted() {
+fn a_reload_changes_the_limits_and_keeps_the_counts() {
     let origin = Origin::start();
     origin.on("/").reply(Reply::new(200).with(FRESH).body("x"));
     let text = |limits: &str| format!("origin = \"{}\"\n{limits}\n", origin.url());
@@ -135,14 +135,14 @@ fn a_connection_has_so_many_requests() {
         assert_eq!(client.get(target).status, 200);
     }
     assert!(client.is_closed());
-    // HTTP/2 is told which was the last.
+    // GOAWAY names the last stream.
     let mut client = Http2::connect(proxy.address());
     let streams = [(); 4].map(|()| client.ask("GET", "/miss", &[]));
     let answers = client.answers(&streams[..3]);
     for stream in &streams[..3] {
         answers[stream].assert_is(200, "y");
     }
-    // It was told that, without a fault of its own, and the fourth may be sent again.
+    // Its stream was refused without fault, and the fourth may be sent again.
     assert!(matches!(client.end(), None | Some(0)));
     assert_eq!(origin.count("/miss"), 5);
 }
@@ -165,7 +165,7 @@ fn a_head_is_bounded_in_bytes_fields_and_time() {
         }
         assert_eq!(refused(admin, reason), count + 50);
     }
-    // A head that comes byte by byte: nobody else is kept waiting, and it ends.
+    // A head that comes byte by byte delays no other, and times out.
     let mut slow: Vec<_> = (0..50)
         .map(|_| {
             let mut client = proxy.connect();
@@ -217,7 +217,7 @@ fn a_body_is_bounded_by_its_route() {
     ));
     let answer = client.response();
     assert_eq!((answer.status, answer.interim.len()), (413, 0));
-    // Of those who do not say how much it is, the application hears no more than it may be.
+    // Of bodies without a length the application receives no more than the limit.
     let mut client = proxy.connect();
     let chunk = format!("200\r\n{}\r\n", "x".repeat(0x200));
     client.send(format!(

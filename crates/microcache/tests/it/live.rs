@@ -31,7 +31,7 @@ const TELLS: &str = "<script>
     });
     </script>";
 
-/// Somebody begins to fill in the form, further down.
+/// A visitor begins to fill in the form, further down.
 const TYPES: &str = "<script type=module>
     document.getElementById('field').focus();
     document.execCommand('insertText', false, 'words');
@@ -77,8 +77,8 @@ impl Changing {
     }
 
     /// Waits until a page has said this.
-    fn wait_for(&self, told: &str) {
-        self.origin.wait_for(&format!("/told?{told}"), 1);
+    fn wait_for(&self, reported: &str) {
+        self.origin.wait_for(&format!("/told?{reported}"), 1);
     }
 }
 
@@ -97,7 +97,7 @@ const FRESH: &str = "Cache-Control: max-age=1000";
 const WATCH: [&str; 2] = ["--watch", "refresh"];
 
 #[test]
-fn a_page_shows_what_is_new_and_leaves_the_rest_alone() {
+fn a_page_shows_changes_and_keeps_the_rest() {
     let site = Changing::new();
     site.page("/page?a=1", FRESH, &[TELLS, TYPES]);
     let (proxy, admin) = Proxy::operated(&site.origin, &WATCH);
@@ -111,13 +111,13 @@ fn a_page_shows_what_is_new_and_leaves_the_rest_alone() {
         Operator::at(admin).purge(&json!({ "url": url }));
         site.wait_for(&format!("/page?a=1={version}-field-words-true"));
     }
-    // The page was loaded, and fetched for each purge, whoever asked first.
+    // The page was loaded, and fetched once for each purge.
     assert_eq!(site.origin.count("/page?a=1"), 4);
 }
 
 /// As content management systems do: a script of its own gives an id to what has none, and puts something before it.
 #[test]
-fn what_scripts_make_of_a_page_does_not_hide_what_is_new() {
+fn changes_by_scripts_do_not_hide_updates() {
     let site = Changing::new();
     let gives_ids = "<script>
         document.addEventListener('DOMContentLoaded', () => {
@@ -174,7 +174,7 @@ fn a_change_between_the_page_and_the_first_event_is_shown() {
 }
 
 #[test]
-fn what_a_page_was_made_of_is_not_fetched_again() {
+fn resources_of_a_page_are_not_fetched_again() {
     let site = Changing::new();
     let tells = "<script>
         const real = fetch;
@@ -234,7 +234,7 @@ fn two_tabs_have_one_connection() {
 }
 
 #[test]
-fn what_nobody_may_keep_is_not_asked_for_again_and_again() {
+fn an_unstorable_page_is_not_fetched_repeatedly() {
     let site = Changing::new();
     let waits = "<script>
         window.EventSource = class extends EventSource {
@@ -254,9 +254,9 @@ fn what_nobody_may_keep_is_not_asked_for_again_and_again() {
         return;
     };
     site.wait_for("now");
-    let asked = site.origin.count("/private");
+    let requested = site.origin.count("/private");
     site.wait_for("later");
-    assert_eq!(site.origin.count("/private"), asked);
+    assert_eq!(site.origin.count("/private"), requested);
     wait_for_subscribers(admin, 0);
 }
 

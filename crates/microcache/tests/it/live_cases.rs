@@ -264,7 +264,7 @@ const CASES: &[Case] = &[
 ];
 
 #[test]
-fn what_was_typed_chosen_or_focused_stays_however_the_page_changes() {
+fn input_selection_and_focus_survive_updates() {
     let origin = Origin::start();
     let script = Reply::new(200).with("Content-Type: text/javascript");
     origin.on(SCRIPT_PATH).reply(script.body(SCRIPT));
@@ -281,25 +281,27 @@ fn what_was_typed_chosen_or_focused_stays_however_the_page_changes() {
                 }});</script><script type=module src={SCRIPT_PATH}></script><body>{body}<script>{act}</script>"
             )
         };
-        origin.on(&format!("/case/{number}")).answer(move |asked| {
-            // The page itself, and what it was made of, are asked for without this.
-            let is_update = asked.field("cache-control").is_some()
-                && asked.field("sec-fetch-mode") != Some("navigate");
-            let body = page(if is_update { after } else { before });
-            let fields = [
-                "Cache-Control: max-age=0",
-                "Content-Type: text/html; charset=utf-8",
-            ];
-            Reply::new(200).with_all(&fields).body(body)
-        });
+        origin
+            .on(&format!("/case/{number}"))
+            .answer(move |requested| {
+                // The page itself, and what it was made of, are asked for without this.
+                let is_update = requested.field("cache-control").is_some()
+                    && requested.field("sec-fetch-mode") != Some("navigate");
+                let body = page(if is_update { after } else { before });
+                let fields = [
+                    "Cache-Control: max-age=0",
+                    "Content-Type: text/html; charset=utf-8",
+                ];
+                Reply::new(200).with_all(&fields).body(body)
+            });
     }
     let url = format!("http://{}/case/0", origin.address());
     let Some(_browser) = Browser::open(&url, &[], "what pages keep when they change") else {
         return;
     };
     for (number, [what, ..]) in CASES.iter().enumerate() {
-        let told = origin.wait_for("/told", number + 1);
-        let result = told.body();
+        let reported = origin.wait_for("/told", number + 1);
+        let result = reported.body();
         assert_eq!(String::from_utf8_lossy(&result), "holds", "{what}");
     }
 }

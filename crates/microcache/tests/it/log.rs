@@ -8,7 +8,7 @@ use std::time::Instant;
 use crate::support::{Origin, Proxy, Reply, eventually, free_port};
 
 /// Waits for a line, and says how often it is there.
-fn told(proxy: &Proxy, line: &str) -> usize {
+fn occurrences(proxy: &Proxy, line: &str) -> usize {
     proxy.output_with(line).matches(line).count()
 }
 
@@ -19,15 +19,17 @@ fn counted(proxy: &Proxy, line: &str) -> usize {
         let (_, more) = line.rsplit_once("(and ")?;
         more.split(' ').next()?.parse().ok()
     };
-    let lines = output.lines().filter(|told| told.contains(line));
+    let lines = output
+        .lines()
+        .filter(|occurrences| occurrences.contains(line));
     lines.map(|line| 1 + more(line).unwrap_or(0)).sum()
 }
 
-/// Waits until it was told that it happened so often, in no more than a line for each second.
+/// Waits until the event was logged so often, in no more than a line for each second.
 fn assert_counted(proxy: &Proxy, line: &str, times: usize, began: Instant) {
     eventually(line, || (counted(proxy, line) >= times).then_some(()));
     assert_eq!(counted(proxy, line), times, "{}", proxy.output());
-    let lines = told(proxy, line) as u64;
+    let lines = occurrences(proxy, line) as u64;
     assert!(lines <= 2 + began.elapsed().as_secs(), "{}", proxy.output());
 }
 
@@ -39,20 +41,20 @@ fn assert_fails(proxy: &Proxy, target: &str, status: u16, why: &str) {
 }
 
 #[test]
-fn a_name_that_does_not_resolve_is_told_at_the_start() {
+fn an_unresolvable_name_is_logged_at_the_start() {
     // No resolver has to be asked to know that there is no such name.
     let name = "a".repeat(64);
     let proxy = Proxy::before_url(&format!("http://{name}:3000"), &[]);
     let line = format!("microcache: origin {name}:3000: the name does not resolve: ");
-    assert_eq!(told(&proxy, &line), 1);
+    assert_eq!(occurrences(&proxy, &line), 1);
     for _ in 0..5 {
         assert_fails(&proxy, "/", 502, "origin-unreachable");
     }
-    assert_eq!(told(&proxy, &line), 1);
+    assert_eq!(occurrences(&proxy, &line), 1);
 }
 
 #[test]
-fn why_an_origin_cannot_be_connected_to_is_told_once_and_so_is_its_return() {
+fn a_failed_connection_and_its_recovery_are_logged_once() {
     let port = free_port();
     let proxy = Proxy::before_url(&format!("http://127.0.0.1:{port}"), &[]);
     let began = Instant::now();
@@ -62,7 +64,10 @@ fn why_an_origin_cannot_be_connected_to_is_told_once_and_so_is_its_return() {
     let who = format!("microcache: origin 127.0.0.1:{port}");
     let refused = format!("{who}: cannot connect: Connection refused");
     assert_counted(&proxy, &refused, 20, began);
-    assert_eq!(told(&proxy, &format!("{who} is down after 3 failures")), 1);
+    assert_eq!(
+        occurrences(&proxy, &format!("{who} is down after 3 failures")),
+        1
+    );
     let listener = TcpListener::bind(("127.0.0.1", port)).expect("it is free again");
     let answering = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().expect("somebody calls");
@@ -73,11 +78,11 @@ fn why_an_origin_cannot_be_connected_to_is_told_once_and_so_is_its_return() {
     });
     proxy.get("/").assert_is(200, "ok");
     answering.join().expect("it answered");
-    assert_eq!(told(&proxy, &format!("{who} is up again")), 1);
+    assert_eq!(occurrences(&proxy, &format!("{who} is up again")), 1);
 }
 
 #[test]
-fn every_way_to_fail_is_told_and_counted_however_often_it_happens() {
+fn every_origin_failure_is_logged_and_counted() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &[]);
     let impatient = Proxy::start(&origin, &["--first-byte-timeout", "50ms"]);
@@ -112,11 +117,11 @@ fn every_way_to_fail_is_told_and_counted_however_often_it_happens() {
     proxy
         .get_with("/well", &["Cookie: a=b"])
         .assert_is(200, "well");
-    assert!(told(&proxy, &format!("{who} answers again")) >= 1);
+    assert!(occurrences(&proxy, &format!("{who} answers again")) >= 1);
 }
 
 #[test]
-fn what_a_health_check_saw_is_told() {
+fn failed_health_checks_are_logged_with_their_result() {
     let origin = Origin::start();
     let unwell = Reply::new(503).body("no");
     let well = Reply::new(200).body("yes");
@@ -125,15 +130,15 @@ fn what_a_health_check_saw_is_told() {
     let proxy = Proxy::with_config(&format!("origin = \"{}\"\n{check}\n", origin.url()));
     let who = format!("microcache: origin {}", origin.address());
     let saw = "fails its health check: GET /health was answered 503, not 200 to 399";
-    assert_eq!(told(&proxy, &format!("{who} {saw}")), 1);
+    assert_eq!(occurrences(&proxy, &format!("{who} {saw}")), 1);
     assert_eq!(
-        told(&proxy, &format!("{who} passes its health check again")),
+        occurrences(&proxy, &format!("{who} passes its health check again")),
         1
     );
 }
 
 #[test]
-fn that_memory_is_full_is_told_once() {
+fn full_memory_is_logged_once() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &["--memory", "1MiB"]);
     let mut page = 0;
@@ -152,11 +157,11 @@ fn that_memory_is_full_is_told_once() {
         proxy.output().contains(line).then_some(())
     });
     (0..100).for_each(|_| fill());
-    assert_eq!(told(&proxy, line), 1);
+    assert_eq!(occurrences(&proxy, line), 1);
 }
 
 #[test]
-fn that_the_queue_before_the_origin_is_full_is_told_and_counted() {
+fn a_full_origin_queue_is_logged_and_counted() {
     let origin = Origin::start();
     let flags = [
         "--max-concurrent",
@@ -180,7 +185,7 @@ fn that_the_queue_before_the_origin_is_full_is_told_and_counted() {
 }
 
 #[test]
-fn a_tls_terminator_that_is_not_trusted_is_told_of_once() {
+fn an_untrusted_tls_terminator_is_logged_once() {
     const HTTPS: [&str; 1] = ["X-Forwarded-Proto: https"];
     const STANDARD: [&str; 1] = ["Forwarded: for=192.0.2.1;proto=https"];
     const LINE: &str = "microcache: 127.0.0.1 forwards a request as https";
@@ -195,7 +200,7 @@ fn a_tls_terminator_that_is_not_trusted_is_told_of_once() {
     for fields in [HTTPS, STANDARD, HTTPS] {
         proxy.get_with("/", &fields).assert_is(200, "x");
     }
-    assert_eq!(told(&proxy, LINE), 1);
+    assert_eq!(occurrences(&proxy, LINE), 1);
     let sent = origin.seen("/")[0]
         .field("x-forwarded-proto")
         .map(str::to_owned);

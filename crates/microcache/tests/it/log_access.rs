@@ -209,12 +209,12 @@ fn every_request_has_its_line_once_and_outcomes_add_up_to_the_totals() {
     });
     end(&mut proxy);
     let all = objects(&path);
-    let told = all.iter().map(|line| {
+    let reported = all.iter().map(|line| {
         let text = |name: &str| line[name].as_str().unwrap_or_default();
         let status = line["status"].as_u64().expect("a status") as u16;
         (text("method"), text("target"), status)
     });
-    assert_eq!(sorted(told.collect()), sorted(expected));
+    assert_eq!(sorted(reported.collect()), sorted(expected));
     let mut outcomes = BTreeMap::new();
     for line in &all {
         let outcome = line["outcome"].as_str().expect("an outcome").to_owned();
@@ -285,7 +285,7 @@ fn text_is_the_combined_form_with_more_behind_it() {
     let last = take("GET /page?d HTTP/1.1");
     assert_eq!(last.agent, "a \\x22browser\\x22");
     assert_eq!(last.referer, "http://b/?c");
-    let told = all.iter().map(|line| {
+    let reported = all.iter().map(|line| {
         let request = match &*line.request {
             "-" => String::new(),
             request => request.replace(" HTTP/1.1", ""),
@@ -295,7 +295,7 @@ fn text_is_the_combined_form_with_more_behind_it() {
     let expected = expected
         .into_iter()
         .map(|(method, target, status)| (format!("{method} {target}").trim().to_owned(), status));
-    assert_eq!(sorted(told.collect()), sorted(expected.collect()));
+    assert_eq!(sorted(reported.collect()), sorted(expected.collect()));
     let is_hit = |line: &&Combined| line.more["outcome"] == "hit" && line.bytes == 10;
     let hit = all.iter().find(is_hit).expect("a hit");
     assert_eq!(hit.address, "127.0.0.1");
@@ -318,7 +318,7 @@ fn no_client_writes_a_line_of_its_own() {
             &["--access-log", &json, "--access-log-format", "json"],
         ),
     ];
-    let mut asked = 0;
+    let mut requested = 0;
     for byte in (1..=255_u8).filter(|byte| !b"\r\n".contains(byte)) {
         let mut agent = b"GET / HTTP/1.1\r\nHost: a\r\nUser-Agent: x".to_vec();
         agent.extend([byte, b'"', b'\\', byte]);
@@ -328,7 +328,7 @@ fn no_client_writes_a_line_of_its_own() {
         let mut target = b"GET /x".to_vec();
         target.extend([byte, byte]);
         target.extend_from_slice(b"\x1b[2J HTTP/1.1\r\nHost: a\r\n\r\n");
-        asked += 2;
+        requested += 2;
         for proxy in &proxies {
             for raw in [&agent, &target] {
                 assert!(proxy.request(raw).status >= 200);
@@ -340,10 +340,10 @@ fn no_client_writes_a_line_of_its_own() {
         .iter()
         .map(|line| Combined::read(line))
         .collect();
-    assert_eq!(all.len(), asked);
+    assert_eq!(all.len(), requested);
     assert!(all.iter().all(|line| !line.request.contains("forged")));
     let all = objects(&json);
-    assert_eq!(all.len(), asked);
+    assert_eq!(all.len(), requested);
     let quoted = all.iter().filter(|line| {
         let agent = line["user_agent"].as_str().unwrap_or_default();
         agent.contains("\"\\") && agent.ends_with("/forged HTTP/1.1\"")
@@ -419,7 +419,7 @@ fn queries_can_be_left_out() {
 }
 
 #[test]
-fn who_asked_behind_a_proxy_that_is_trusted_is_told() {
+fn the_client_behind_a_trusted_proxy_is_logged() {
     let (origin, folder) = (Origin::start(), Folder::new());
     origin.on("/").reply(Reply::new(200).body("x"));
     for (trusted, expected) in [("127.0.0.1", Some("203.0.113.7")), ("192.0.2.1", None)] {
@@ -464,11 +464,11 @@ impl Subscribed {
     }
 }
 
-/// A WebSocket that was told of a document.
+/// A WebSocket that received a document.
 fn subscribed(live: &Live, target: &str) -> (WebSocket, Subscribed) {
     let mut socket = WebSocket::open(&live.0, target, &[]);
     let (_, payload) = socket.frame();
-    let told = Subscribed {
+    let reported = Subscribed {
         target: target.to_owned(),
         protocol: "HTTP/1.1",
         status: 101,
@@ -476,7 +476,7 @@ fn subscribed(live: &Live, target: &str) -> (WebSocket, Subscribed) {
         bytes: 4 + payload.len(),
         detail: "upgrade",
     };
-    (socket, told)
+    (socket, reported)
 }
 
 /// The same by HTTP/2, on its only stream.
@@ -494,14 +494,14 @@ fn subscribed_by_http2(live: &Live, target: &str) -> (Http2, u32, Subscribed) {
     let block = http2::block(&fields);
     client.send(http2::frame(HEADERS, END_HEADERS, stream, &block));
     client.until(HEADERS);
-    let told = Subscribed {
+    let reported = Subscribed {
         target: target.to_owned(),
         protocol: "HTTP/2.0",
         status: 200,
         bytes: client.until(DATA).payload.len(),
         detail: "upgrade",
     };
-    (client, stream, told)
+    (client, stream, reported)
 }
 
 #[test]
@@ -555,7 +555,7 @@ fn a_subscription_has_its_line_when_it_ends() {
     for farewelled in [&mut parted, &mut ended] {
         farewelled.bytes += 2 + FAREWELL.len();
     }
-    // The lines of the documents, and of those who have left.
+    // The lines of the documents, and of clients that have left.
     eventually("their lines", || (lines_so_far(&path) == 6).then_some(()));
     live.put("/live/x", "1");
     let polled = Subscribed {

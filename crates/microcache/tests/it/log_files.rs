@@ -26,17 +26,17 @@ fn number(line: &str) -> u64 {
     number.parse().expect("a number")
 }
 
-/// Asks on one connection until told to stop, each time as somebody else. How often.
+/// Sends requests on one connection until stopped, each as another client. Returns their number.
 fn ask_on(proxy: &Proxy, who: u64, stop: &AtomicBool) -> u64 {
     let mut client = proxy.connect();
-    let mut asked = 0;
+    let mut requested = 0;
     while !stop.load(Ordering::Relaxed) {
-        let agent = format!("User-Agent: User-Agent {}", who + asked);
+        let agent = format!("User-Agent: User-Agent {}", who + requested);
         client.send(request("GET", "/", &[&agent]));
         assert_eq!(client.response().status, 200);
-        asked += 1;
+        requested += 1;
     }
-    asked
+    requested
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn files_that_are_moved_away_under_load_have_every_request_once() {
         let mut proxy = Proxy::start(&origin, &["--access-log", &path, "--log-buffer", "1GiB"]);
         let stop = AtomicBool::new(false);
         let mut files = vec![path.clone()];
-        let asked: Vec<u64> = thread::scope(|scope| {
+        let requested: Vec<u64> = thread::scope(|scope| {
             let clients: Vec<_> = (0..3)
                 .map(|who| {
                     let (proxy, stop) = (&proxy, &stop);
@@ -68,7 +68,9 @@ fn files_that_are_moved_away_under_load_have_every_request_once() {
             }
             stop.store(true, Ordering::Relaxed);
             let ended = clients.into_iter().map(thread::ScopedJoinHandle::join);
-            ended.map(|asked| asked.expect("it asked")).collect()
+            ended
+                .map(|requested| requested.expect("it asked"))
+                .collect()
         });
         end(&mut proxy);
         let mut all: Vec<u64> = Vec::new();
@@ -77,7 +79,7 @@ fn files_that_are_moved_away_under_load_have_every_request_once() {
         }
         all.sort_unstable();
         let expected: Vec<u64> = (0..3)
-            .flat_map(|who: u64| (0..asked[who as usize]).map(move |nth| (who << 32) + nth))
+            .flat_map(|who: u64| (0..requested[who as usize]).map(move |nth| (who << 32) + nth))
             .collect();
         assert!(all == expected, "{} of {}", all.len(), expected.len());
         let opened = format!("microcache: log: {path} reopened");
@@ -86,7 +88,7 @@ fn files_that_are_moved_away_under_load_have_every_request_once() {
 }
 
 #[test]
-fn the_log_of_what_the_server_says_is_reopened_too() {
+fn the_event_log_is_reopened_too() {
     let (origin, folder) = (Origin::start(), Folder::new());
     origin.on("/").reply(Reply::new(200).body("x"));
     let path = folder.file("error.log");
@@ -95,14 +97,14 @@ fn the_log_of_what_the_server_says_is_reopened_too() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_microcache"));
     command.args(["--listen", &listen, "--log", &path, &origin.url()]);
     let mut server = Process::start(&mut command).expect("the binary can be run");
-    let told = |words: &str| {
-        let told = || fs::read_to_string(&path).is_ok_and(|text| text.contains(words));
-        eventually(words, || told().then_some(()));
+    let reported = |words: &str| {
+        let reported = || fs::read_to_string(&path).is_ok_and(|text| text.contains(words));
+        eventually(words, || reported().then_some(()));
     };
-    told("listening on http://");
+    reported("listening on http://");
     fs::rename(&path, folder.file("moved")).expect("it is there");
     server.signal(Signal::USR1);
-    told("reopened");
+    reported("reopened");
     server.signal(Signal::TERM);
     assert!(server.wait().success());
     let last = fs::read_to_string(&path).expect("a log");
@@ -113,7 +115,7 @@ fn the_log_of_what_the_server_says_is_reopened_too() {
     assert!(!last.contains("listening"), "{last}");
 }
 
-/// What is read of a pipe, once somebody reads.
+/// The lines read from a pipe, once it is read.
 fn read_lines(mut pipe: impl Read + Send + 'static) -> thread::JoinHandle<Vec<String>> {
     thread::spawn(move || {
         let mut text = String::new();
@@ -135,14 +137,14 @@ fn lost(proxy: &Proxy) -> usize {
 }
 
 #[test]
-fn a_reader_that_does_not_read_holds_nobody_up_and_what_is_lost_is_counted() {
+fn a_stalled_log_reader_blocks_nothing_and_lost_lines_are_counted() {
     const REQUESTS: usize = 3000;
     let (origin, folder) = (Origin::start(), Folder::new());
     page(&origin);
     let pipe = folder.file("pipe");
     let made = Command::new("mkfifo").arg(&pipe).status();
     assert!(made.expect("mkfifo").success());
-    // Open at both ends, so that nobody waits for the other one.
+    // Open at both ends, so that neither waits for the other.
     let both = OpenOptions::new()
         .read(true)
         .write(true)
@@ -171,7 +173,7 @@ fn a_reader_that_does_not_read_holds_nobody_up_and_what_is_lost_is_counted() {
 }
 
 #[test]
-fn who_reads_nothing_to_the_end_does_not_keep_the_server() {
+fn a_stalled_log_reader_does_not_delay_the_exit() {
     let (origin, folder) = (Origin::start(), Folder::new());
     page(&origin);
     let pipe = folder.file("pipe");
@@ -192,11 +194,11 @@ fn who_reads_nothing_to_the_end_does_not_keep_the_server() {
 }
 
 #[test]
-fn a_device_that_is_always_full_is_told_of_once() {
+fn a_full_device_is_reported_once() {
     let origin = Origin::start();
     page(&origin);
     let mut proxy = Proxy::start(&origin, &["--access-log", "/dev/full"]);
-    let line = "log: writing to /dev/full: No space left on device";
+    let line = "log: cannot write to /dev/full: No space left on device";
     eventually(line, || {
         assert_eq!(proxy.get("/").status, 200);
         proxy.output().contains(line).then_some(())
@@ -235,11 +237,11 @@ fn both_logs_may_go_to_one_place_in_lines_of_json() {
 }
 
 #[test]
-fn the_level_says_what_is_worth_a_line() {
+fn the_log_level_selects_the_lines() {
     let (origin, folder) = (Origin::start(), Folder::new());
     origin.on("/down").reply(Reply::hang_up());
     origin.on("/").reply(Reply::new(200).body("x"));
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for level in ["warn", "info", "debug"] {
         let path = folder.file(level);
         let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
@@ -253,19 +255,25 @@ fn the_level_says_what_is_worth_a_line() {
         assert_eq!(client.get("/").status, 200);
         server.signal(Signal::TERM);
         assert!(server.wait().success());
-        told.push(fs::read_to_string(&path).expect("a log"));
+        reported.push(fs::read_to_string(&path).expect("a log"));
     }
     let why = " WARN microcache: origin";
-    assert!(told.iter().all(|text| text.contains(why)), "{told:?}");
     assert!(
-        told[0].lines().all(|line| line.contains(" WARN ")),
-        "{told:?}"
+        reported.iter().all(|text| text.contains(why)),
+        "{reported:?}"
     );
     assert!(
-        told[1].contains("listening on") && !told[1].contains(" DEBUG "),
-        "{told:?}"
+        reported[0].lines().all(|line| line.contains(" WARN ")),
+        "{reported:?}"
     );
-    assert!(told[2].contains(" DEBUG microcache: origin"), "{told:?}");
+    assert!(
+        reported[1].contains("listening on") && !reported[1].contains(" DEBUG "),
+        "{reported:?}"
+    );
+    assert!(
+        reported[2].contains(" DEBUG microcache: origin"),
+        "{reported:?}"
+    );
 }
 
 #[test]
@@ -332,11 +340,11 @@ fn a_log_that_cannot_be_written_is_refused_before_anything_is_served() {
             .arg(origin.url())
             .output()
             .expect("the binary runs");
-        let told = String::from_utf8(output.stderr).expect("text");
-        assert_eq!(output.status.code(), Some(code), "{told}");
-        assert_eq!(told.lines().count(), 1, "{told}");
+        let reported = String::from_utf8(output.stderr).expect("text");
+        assert_eq!(output.status.code(), Some(code), "{reported}");
+        assert_eq!(reported.lines().count(), 1, "{reported}");
         for part in words {
-            assert!(told.contains(part), "{part}: {told}");
+            assert!(reported.contains(part), "{part}: {reported}");
         }
     }
 }

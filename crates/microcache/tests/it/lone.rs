@@ -28,7 +28,7 @@ fn application(origin: &Origin) {
 }
 
 #[test]
-fn what_one_client_bent_is_not_what_the_others_get() {
+fn a_response_shaped_by_one_client_is_not_shared() {
     let many_languages = "x, ".repeat(70);
     let bending = [
         "Range: bytes=999-".to_owned(),
@@ -64,7 +64,7 @@ fn credentials_reach_the_origin_and_ranges_with_them() {
 }
 
 #[test]
-fn what_a_member_gets_whole_is_stored_if_it_is_for_all() {
+fn a_shareable_response_to_a_signed_in_member_is_stored() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &[]);
     application(&origin);
@@ -80,7 +80,7 @@ fn what_a_member_gets_whole_is_stored_if_it_is_for_all() {
     proxy.get("/").assert_hit();
 }
 
-/// What the origin says of a stored page to whoever asks for its head: fields that nobody else shall see.
+/// The response to a HEAD of a stored page, with fields for its client only.
 fn with_a_head_that_lies(origin: &Origin) {
     origin
         .on("/")
@@ -133,7 +133,7 @@ fn a_head_that_the_stored_page_could_have_answered_freshens_it() {
 }
 
 #[test]
-fn a_head_with_a_body_does_not_touch_what_is_stored() {
+fn a_head_with_a_body_leaves_the_entry_alone() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &[]);
     with_a_head_that_lies(&origin);

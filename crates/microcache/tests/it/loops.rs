@@ -52,7 +52,7 @@ fn several_in_a_row_are_no_loop() {
 
 /// The name of a process is known to its origin. Who learns it there keeps out himself alone.
 #[test]
-fn a_forged_loop_is_the_forgers_alone() {
+fn a_forged_loop_affects_its_sender_only() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &[]);
     let page = Reply::new(200).with("Cache-Control: max-age=0, stale-while-revalidate=0");

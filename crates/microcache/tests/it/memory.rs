@@ -141,7 +141,7 @@ fn clients_that_take_nothing_hold_little() {
 }
 
 #[test]
-fn clients_that_take_nothing_of_what_was_stored_hold_little() {
+fn stalled_clients_of_stored_responses_hold_little_memory() {
     const CLIENTS: usize = 150;
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &["--memory", "64MiB", "--ttl", "1h"]);
@@ -166,7 +166,7 @@ fn clients_that_take_nothing_of_what_was_stored_hold_little() {
 
 /// What was purged is given back to the machine, though no request comes that could have it done by the way.
 #[test]
-fn what_is_freed_goes_back_while_nothing_happens() {
+fn freed_memory_is_returned_while_idle() {
     let origin = Origin::start();
     let flags = ["--memory", "256MiB", "--ttl", "1h", "--max-object", "1MiB"];
     let (proxy, admin) = Proxy::operated(&origin, &flags);
@@ -230,7 +230,7 @@ fn purges_of_long_urls_stay_within_their_part() {
 
 /// Each page was a hit for the client that takes nothing of it, and has left memory since.
 #[test]
-fn clients_that_take_nothing_of_a_hit_hold_little() {
+fn clients_that_do_not_read_a_hit_hold_little_memory() {
     const CLIENTS: usize = 100;
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &["--memory", "64MiB", "--ttl", "1h"]);
@@ -283,7 +283,7 @@ fn an_announced_size_takes_no_memory() {
 }
 
 #[test]
-fn a_scan_does_not_wash_out_what_is_hot() {
+fn a_scan_does_not_evict_hot_entries() {
     let origin = Origin::start();
     let proxy = Proxy::start(
         &origin,

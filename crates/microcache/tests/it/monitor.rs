@@ -1,4 +1,4 @@
-//! What has changed between a request and the subscription that its answer names is told.
+//! Changes between a request and the subscription that its response names are delivered.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +22,7 @@ fn follow(proxy: &Proxy, url: &str, fields: &[&str]) -> Events {
 }
 
 #[test]
-fn a_document_is_told_from_the_version_that_was_read() {
+fn updates_follow_from_the_version_that_was_read() {
     let (kept, origin) = (Kept::new(), Origin::start());
     let live: Live = kept.start(&origin, &[]);
     for path in ["/live/x", "/live/a%20b", "/live/a+b&c=d"] {
@@ -30,20 +30,20 @@ fn a_document_is_told_from_the_version_that_was_read() {
         let read = live.0.get(path);
         let url = monitor(&read);
         assert_eq!(monitor(&live.0.send("HEAD", path, &[])), url);
-        // It is told nothing that it has.
+        // It gets nothing that it has.
         let mut same = follow(&live.0, &url, &[]);
         let merge = ["Content-Type: application/merge-patch+json"];
         assert_eq!(live.publish("PATCH", path, &merge, "{\"n\":2}").status, 204);
-        let told = same.event();
-        assert_eq!(told.1, "put", "{path}");
-        assert!(told.2.contains("{\"n\":2,"), "{path}: {told:?}");
-        // What has changed meanwhile it is told at once, as a difference if it wants that.
-        assert_eq!(follow(&live.0, &url, &[]).event(), told, "{path}");
+        let reported = same.event();
+        assert_eq!(reported.1, "put", "{path}");
+        assert!(reported.2.contains("{\"n\":2,"), "{path}: {reported:?}");
+        // It gets the changes of the meantime at once, as a delta if it wants that.
+        assert_eq!(follow(&live.0, &url, &[]).event(), reported, "{path}");
         let (_, event, data) = follow(&live.0, &format!("{url}&deltas=1"), &[]).event();
         assert_eq!(event, "patch", "{path}");
         assert!(data.contains("\"patch\":{\"n\":2}"), "{path}: {data}");
         // Who has been told more than that says so.
-        let mut back = follow(&live.0, &url, &[&format!("Last-Event-ID: {}", told.0)]);
+        let mut back = follow(&live.0, &url, &[&format!("Last-Event-ID: {}", reported.0)]);
         live.put(path, "{\"n\":3}");
         assert!(back.data().contains("{\"n\":3}"), "{path}");
         // Of what is gone too, and not again of another one of the same name.
@@ -83,13 +83,13 @@ fn a_document_is_told_from_the_version_that_was_read() {
 }
 
 #[test]
-fn an_id_alone_says_nothing_of_a_version() {
+fn an_id_without_a_document_names_no_version() {
     let (kept, origin) = (Kept::new(), Origin::start());
     let live = kept.start(&origin, &[]);
     live.put("/live/x", "{\"n\":1}");
     let merge = ["Content-Type: application/merge-patch+json"];
     live.publish("PATCH", "/live/x", &merge, "{\"n\":2}");
-    // Whoever was told of something else has an id of that, with what was there then.
+    // A subscriber of other documents has an id of them, with the versions of that time.
     let id = live
         .put("/live/y", "1")
         .field("etag")
@@ -153,14 +153,14 @@ fn a_page_names_its_entity_tag() {
     for target in ["/private", "/error", "/news/?a=1&b=*x"] {
         assert_eq!(proxy.get(target).field("link"), None, "{target}");
     }
-    // Who has what there is is told of the next one only.
+    // A subscriber with the current version gets the next one only.
     let mut watcher = follow(&proxy, &url, &[]);
-    // He may have been told more when he comes back by himself: then it is told whatever it is.
+    // It may have got more by its own `Last-Event-ID`: then it gets the version in any case.
     let again = follow(&proxy, &url, &["Last-Event-ID: -"]).data();
     assert!(again.contains("\"etag\":\"W/\\\"first\\\"\""), "{again}");
     let mut other = follow(&proxy, &url.replace("first", "zeroth"), &[]);
     assert!(other.data().contains("first"));
-    // Two tabs that do not have the same are told.
+    // Two tabs with different versions both get it.
     let two = format!("{url}&url=/news/%3Fa=1");
     assert!(follow(&proxy, &two, &[]).data().contains("first"));
     assert!(

@@ -72,7 +72,7 @@ fn configuration(home: &Folder, port: u16) -> String {
 }
 
 #[test]
-fn what_it_has_compressed_is_confirmed() {
+fn compressed_responses_are_revalidated() {
     let Some(nginx) = Nginx::start() else { return };
     let proxy = Proxy::before_url(&nginx.url(), &[]);
     let first = proxy.get_with("/page.html", &[GZIP]);

@@ -88,7 +88,7 @@ fn url(target: &str) -> String {
 }
 
 #[test]
-fn what_a_purge_names_is_fetched_again_and_nothing_else() {
+fn a_purge_makes_its_scope_be_fetched_again_and_nothing_else() {
     let targets = ["/", "/blog/1", "/blog/2", "/shop?b=2&a=1"];
     let origin = counting();
     let (proxy, admin) = Proxy::operated(&origin, &[]);
@@ -105,7 +105,7 @@ fn what_a_purge_names_is_fetched_again_and_nothing_else() {
         proxy.get(target).assert_is(200, "1");
     }
     check(&json!({"url": url("/blog/1")}), [false, true, false, false]);
-    // Whoever ends TLS before the cache knows the url by another scheme.
+    // A TLS terminator in front of the cache makes it know the URL by another scheme.
     let secure = "https://example.com/blog/2";
     check(
         &json!({"url": [secure, url("/")]}),
@@ -138,7 +138,7 @@ fn what_a_purge_names_is_fetched_again_and_nothing_else() {
 }
 
 #[test]
-fn a_purge_by_url_knows_what_the_route_leaves_out_of_the_key() {
+fn a_purge_by_url_ignores_parameters_outside_of_the_key() {
     let origin = counting();
     let file = config_file("key = { query = { ignore = [\"utm_*\"] } }");
     let path = file.to_str().expect("a path");
@@ -151,7 +151,7 @@ fn a_purge_by_url_knows_what_the_route_leaves_out_of_the_key() {
 }
 
 #[test]
-fn a_purge_says_how_many_entries_it_has_hit() {
+fn a_purge_reports_the_number_of_its_entries() {
     let origin = counting();
     let (proxy, admin) = Proxy::operated(&origin, &[]);
     for target in ["/", "/blog/1", "/blog/2"] {
@@ -175,7 +175,7 @@ fn a_purge_says_how_many_entries_it_has_hit() {
 }
 
 #[test]
-fn what_is_purged_softly_is_served_while_it_is_refreshed() {
+fn a_soft_purge_serves_stale_during_the_refresh() {
     let origin = counting();
     let (proxy, admin) = Proxy::operated(&origin, &[]);
     let operator = Operator::at(admin);
@@ -240,7 +240,7 @@ fn every_request_is_in_the_statistics_and_in_the_metrics_once() {
 }
 
 #[test]
-fn what_is_stored_is_listed_page_by_page() {
+fn stored_entries_are_listed_page_by_page() {
     let origin = counting();
     let (proxy, admin) = Proxy::operated(&origin, &[]);
     let operator = Operator::at(admin);
@@ -278,7 +278,7 @@ fn what_is_stored_is_listed_page_by_page() {
 }
 
 #[test]
-fn nothing_is_done_for_a_web_page_of_somebody_elses() {
+fn requests_from_pages_of_other_sites_are_refused() {
     let origin = counting();
     let (proxy, admin) = Proxy::operated(&origin, &[]);
     proxy.get("/").assert_is(200, "1");
@@ -299,7 +299,7 @@ fn nothing_is_done_for_a_web_page_of_somebody_elses() {
         let response = client.response();
         assert_eq!(response.status, 403, "{line}: {}", response.text());
     }
-    // What a form can send needs nobody's leave.
+    // Browsers send requests of forms without a preflight.
     let mut client = Client::connect(admin);
     client.send(format!(
         "POST /v1/purges HTTP/1.1\r\nHost: {admin}\r\nContent-Type: text/plain\r\nContent-Length: 13\r\n\r\n{body}"
@@ -309,7 +309,7 @@ fn nothing_is_done_for_a_web_page_of_somebody_elses() {
 }
 
 #[test]
-fn with_a_secret_nothing_is_told_to_those_who_do_not_carry_it() {
+fn with_a_token_requests_without_it_learn_nothing() {
     let secret = "correct-horse-battery";
     let folder = Folder::new();
     let path = folder.write("token", format!("{secret}\nand what follows\n"));
@@ -380,7 +380,7 @@ const SIEGES: [&str; 5] = [
     "GET /v1/openapi.json HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
 ];
 
-fn nobody_is_kept_out(operator: &Operator) {
+fn slow_connections_lock_out_no_operator(operator: &Operator) {
     for sends in SIEGES {
         let besiegers = besieged(operator.address, &sends.repeat(64));
         for _ in 0..8 {
@@ -397,7 +397,7 @@ fn nobody_is_kept_out(operator: &Operator) {
 fn clients_that_read_nothing_keep_no_operator_and_no_probe_out() {
     let origin = counting();
     let (_proxy, admin) = Proxy::operated(&origin, &[]);
-    nobody_is_kept_out(&Operator::at(admin));
+    slow_connections_lock_out_no_operator(&Operator::at(admin));
 }
 
 #[test]
@@ -408,7 +408,7 @@ fn nor_do_clients_without_the_secret() {
     let origin = counting();
     let (_proxy, admin) = Proxy::operated(&origin, &["--admin-token-file", &path]);
     let token = Some(secret);
-    nobody_is_kept_out(&Operator {
+    slow_connections_lock_out_no_operator(&Operator {
         address: admin,
         token,
     });
@@ -463,7 +463,7 @@ fn a_secret_that_is_missing_is_found_by_the_check() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_with_the_field_and_the_remedy_and_changes_nothing() {
+fn invalid_requests_are_refused_with_field_and_hint_and_change_nothing() {
     let origin = counting();
     let (proxy, admin) = Proxy::operated(&origin, &[]);
     let operator = Operator::at(admin);
@@ -483,25 +483,25 @@ fn what_makes_no_sense_is_refused_with_the_field_and_the_remedy_and_changes_noth
     ];
     for (body, status) in of_a_body {
         let response = operator.ask("POST", "/v1/purges", Some(&body));
-        let told = response.text();
+        let reported = response.text();
         assert_eq!(
             response.status,
             status,
-            "{}: {told}",
+            "{}: {reported}",
             &body[..body.len().min(80)]
         );
-        let told: Value = serde_json::from_str(&told).expect("JSON");
+        let reported: Value = serde_json::from_str(&reported).expect("JSON");
         assert!(
-            told["hint"]
+            reported["hint"]
                 .as_str()
                 .is_some_and(|remedy| !remedy.is_empty()),
-            "{told}"
+            "{reported}"
         );
         assert!(
-            told["detail"]
+            reported["detail"]
                 .as_str()
                 .is_some_and(|detail| detail.len() < 500),
-            "{told}"
+            "{reported}"
         );
     }
     // A url may be as long as it likes, if it is one.
@@ -524,7 +524,7 @@ fn what_makes_no_sense_is_refused_with_the_field_and_the_remedy_and_changes_noth
 }
 
 #[test]
-fn who_is_told_to_drain_finishes_and_ends() {
+fn drain_finishes_requests_and_ends() {
     let origin = counting();
     let (mut proxy, admin) = Proxy::operated(&origin, &[]);
     let operator = Operator::at(admin);
@@ -564,8 +564,8 @@ fn check_described(description: &Value, operation: &Value, response: &Response) 
     if kind.starts_with("text/") {
         return;
     }
-    let told: Value = serde_json::from_str(&response.text()).expect("JSON");
-    check_schema(description, schema, &told, &status);
+    let reported: Value = serde_json::from_str(&response.text()).expect("JSON");
+    check_schema(description, schema, &reported, &status);
 }
 
 /// Holds a value against a schema, as far as the description makes use of what schemas can say.
@@ -645,7 +645,7 @@ fn everything_that_is_described_is_there_and_is_as_it_is_described() {
     let operator = Operator::at(admin);
     let description = operator.get("/v1/openapi.json");
     let paths = description["paths"].as_object().expect("paths");
-    let mut asked = 0;
+    let mut requested = 0;
     // Two of them end the server, one never ends, and one is asked for below.
     let apart = ["/v1/drain", "/v1/upgrade", "/v1/stream", "/v1/purges/{id}"];
     let is_apart = |path: &str| apart.contains(&path);
@@ -661,7 +661,7 @@ fn everything_that_is_described_is_there_and_is_as_it_is_described() {
             let response = operator.ask(&method.to_uppercase(), &target, body.as_deref());
             assert!(response.status < 300, "{method} {path}: {response:?}");
             check_described(&description, operation, &response);
-            asked += 1;
+            requested += 1;
         }
     }
     let purges = &paths["/v1/purges"];
@@ -708,5 +708,5 @@ fn everything_that_is_described_is_there_and_is_as_it_is_described() {
     check_described(&description, &paths["/v1/reload"]["post"], &refused);
     let drained = operator.ask("POST", "/v1/drain", None);
     check_described(&description, &paths["/v1/drain"]["post"], &drained);
-    assert_eq!(asked, 15);
+    assert_eq!(requested, 15);
 }

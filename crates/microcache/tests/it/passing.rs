@@ -124,7 +124,7 @@ fn an_upload_that_breaks_off_is_not_taken_for_a_whole_one() {
 }
 
 #[test]
-fn a_client_that_wants_to_close_is_told_so_and_closed() {
+fn a_client_that_wants_to_close_gets_connection_close() {
     let (origin, proxy) = start();
     origin
         .on("/")
@@ -584,7 +584,7 @@ fn requests_sent_byte_by_byte() {
 }
 
 #[test]
-fn who_forwarded_is_said_to_the_origin() {
+fn the_origin_gets_the_forwarding_proxies() {
     let (origin, proxy) = start();
     origin.on("/").reply(Reply::new(200).body("x"));
     proxy.request("GET / HTTP/1.1\r\nHost: shop.example:8080\r\n\r\n");
@@ -599,7 +599,7 @@ fn who_forwarded_is_said_to_the_origin() {
 }
 
 #[test]
-fn trusted_proxies_are_believed() {
+fn trusted_proxies_may_set_forwarding_fields() {
     let origin = Origin::start();
     origin
         .on("/")

@@ -226,7 +226,7 @@ fn without_a_block_it_is_a_request_like_any_other() {
 }
 
 #[test]
-fn nobody_else_may() {
+fn purges_from_other_addresses_are_refused() {
     for (flags, fields) in [
         (&["--purge-from", "10.0.0.0/8"][..], ""),
         (
@@ -263,7 +263,7 @@ fn nothing_but_the_method_makes_a_purge() {
 }
 
 #[test]
-fn what_is_not_understood_is_refused_and_says_what_to_write() {
+fn an_unsupported_purge_is_refused_with_a_hint() {
     let (origin, proxy) = stored(&HERE);
     for fields in [
         "X-Cache-Tags: a[0-9]+",
@@ -326,7 +326,7 @@ fn a_plugin_that_hangs_up_at_once_has_purged() {
 }
 
 #[test]
-fn a_soft_purge_leaves_the_page_to_those_who_come() {
+fn a_soft_purge_leaves_the_page_to_visitors() {
     let (_origin, proxy) = stored(&[&HERE[..], &["--stale-while-revalidate", "1m"]].concat());
     let answer = proxy.request(format!("{PURGE}Soft-Purge: 1\r\n\r\n"));
     assert_eq!(answer.text(), "purged (soft): the URL example.com/a\n");

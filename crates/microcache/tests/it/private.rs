@@ -76,7 +76,7 @@ fn refused(answer: &Response, expected: u16) {
 }
 
 #[test]
-fn who_does_not_show_that_he_may_reads_nothing() {
+fn without_a_token_private_documents_are_unreadable() {
     let (kept, origin) = (Kept::new(), Origin::start());
     let live = start(&kept, &origin, &[]);
     let others = bearer(&token(&["/live/p/y", "/live/q/*"]));
@@ -98,7 +98,7 @@ fn who_does_not_show_that_he_may_reads_nothing() {
     }
     let head = live.0.send("HEAD", "/live/p/x", &[]);
     assert_eq!((head.status, head.field("etag")), (401, None));
-    // Nor is he told what there is.
+    // Nor does it learn which documents exist.
     refused(&live.0.get("/live/p/none"), 401);
     refused(
         &live.0.get_with("/live/p/x", &["Cache-Control: no-store"]),
@@ -109,14 +109,14 @@ fn who_does_not_show_that_he_may_reads_nothing() {
         &live.0.get(&format!("/live/p/x?authorization={READERS}")),
         401,
     );
-    // Whatever else a browser brings along, the rest is everybody's.
+    // Other fields of a browser do not matter for public documents.
     live.0
         .get_with("/live/y", &[&forged])
         .assert_is(200, "\"shown\"");
 }
 
 #[test]
-fn who_shows_it_reads_as_everybody_reads_the_rest() {
+fn with_a_token_private_documents_are_readable() {
     let (kept, origin) = (Kept::new(), Origin::start());
     let live = start(&kept, &origin, &[]);
     let named = token(&["/live/p/{id}"]);
@@ -153,7 +153,7 @@ fn who_shows_it_reads_as_everybody_reads_the_rest() {
 }
 
 #[test]
-fn there_is_one_way_to_write_what_is_private() {
+fn private_names_have_one_spelling() {
     let (kept, origin) = (Kept::new(), Origin::start());
     let live = start(&kept, &origin, &[]);
     for path in [
@@ -200,7 +200,7 @@ fn there_is_one_way_to_write_what_is_private() {
 }
 
 #[test]
-fn patterns_that_reach_there_say_nothing_of_it() {
+fn patterns_that_overlap_private_documents_reveal_nothing() {
     let (kept, origin) = (Kept::new(), Origin::start());
     let live = start(&kept, &origin, &[]);
     let few = bearer(&token(&["/live/p/x"]));
@@ -307,7 +307,7 @@ fn orders_on_a_socket_lead_nowhere_else() {
 }
 
 #[test]
-fn what_a_token_allows_ends_with_it() {
+fn access_ends_with_its_token() {
     let (kept, origin) = (Kept::new(), Origin::start());
     let live = start(&kept, &origin, &[]);
     let short = bearer(&short_token(3));
@@ -316,8 +316,8 @@ fn what_a_token_allows_ends_with_it() {
     let mut several = live.subscribe(&watch, &[&short]);
     let mut socket = WebSocket::open(&live.0, &watch, &[&short]);
     assert_eq!(stream.data(), "\"hidden\"");
-    let told = several.data() + &several.data();
-    assert!(told.contains("hidden"), "{told}");
+    let reported = several.data() + &several.data();
+    assert!(reported.contains("hidden"), "{reported}");
     // The last word to a poll is in time too: nothing comes, and it does not wait for more.
     let id = tag(&live.0.get("/live/y"));
     let poll = format!(
@@ -379,7 +379,7 @@ fn cookies_of_pages_of_other_sites_count_for_nothing_unless_they_are_named() {
 }
 
 #[test]
-fn what_is_private_is_so_after_a_restart_and_keys_are_read_again() {
+fn privacy_survives_restarts_and_keys_are_reloaded() {
     let (kept, origin) = (Kept::new(), Origin::start());
     drop(start(&kept, &origin, &[]));
     let live = kept.start(&origin, &["--push-private", "/live/p/"]);
@@ -409,7 +409,7 @@ fn what_is_private_is_so_after_a_restart_and_keys_are_read_again() {
 }
 
 #[test]
-fn what_cannot_be_private_is_a_mistake() {
+fn patterns_that_cannot_be_private_are_mistakes() {
     let refusal = |flags: &[&str]| {
         let all = [
             &[
@@ -423,18 +423,21 @@ fn what_cannot_be_private_is_a_mistake() {
         ];
         Proxy::refusal(&all.concat()).1
     };
-    let told = refusal(&["--push-private", "/other/"]);
+    let reported = refusal(&["--push-private", "/other/"]);
     assert!(
-        told.contains("there are no documents under /other/"),
-        "{told}"
+        reported.contains("there are no documents under /other/"),
+        "{reported}"
     );
-    let told = refusal(&["--push-private", "/live/p"]);
-    assert!(told.contains("must begin and end with a slash"), "{told}");
+    let reported = refusal(&["--push-private", "/live/p"]);
+    assert!(
+        reported.contains("must begin and end with a slash"),
+        "{reported}"
+    );
 }
 
-/// Whoever publishes is answered as everywhere.
+/// Publishers get the usual responses.
 #[test]
-fn who_publishes_may_do_so_there() {
+fn a_publisher_may_change_private_documents() {
     let (kept, origin) = (Kept::new(), Origin::start());
     let live = start(&kept, &origin, &[]);
     assert_eq!(live.put("/live/p/new", "1").status, 201);

@@ -1,4 +1,4 @@
-//! The PROXY protocol: who is believed, and for whom a client is taken then.
+//! The PROXY protocol: trusted peers, and the resulting client addresses.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::Command;
@@ -16,16 +16,18 @@ use crate::support::{
 
 const FROM_HERE: [&str; 2] = ["--proxy-protocol", "127.0.0.1"];
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
-/// Where nobody may use it.
+/// Without any allowed peer.
 const STRANGER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
-/// An origin that says whom it was told to have asked.
+/// An origin that answers with the client address in the request.
 fn telling() -> Origin {
     let origin = Origin::start();
     origin.on("/").answer(|seen| {
         let said = |name| seen.field(name).unwrap_or("nothing").to_owned();
-        let told = format!("{}; {}", said("x-forwarded-for"), said("forwarded"));
-        Reply::new(200).with("Cache-Control: no-store").body(told)
+        let forwarding_line = format!("{}; {}", said("x-forwarded-for"), said("forwarded"));
+        Reply::new(200)
+            .with("Cache-Control: no-store")
+            .body(forwarding_line)
     });
     origin
 }
@@ -45,12 +47,12 @@ fn v4(address: [u8; 4]) -> Vec<u8> {
     header(0x21, 0x11, &rest)
 }
 
-fn told(address: &str) -> String {
+fn forwarding_line(address: &str) -> String {
     format!("{address}; for={address};host=\"example.com\";proto=http")
 }
 
 #[test]
-fn who_is_named_is_the_client() {
+fn the_announced_address_is_the_client() {
     let origin = telling();
     let proxy = Proxy::start(&origin, &FROM_HERE);
     let v6 = {
@@ -68,17 +70,17 @@ fn who_is_named_is_the_client() {
         header(0x21, 0x11, &rest)
     };
     for (introduction, expected) in [
-        (line("192.0.2.7"), told("192.0.2.7")),
-        (v4([192, 0, 2, 7]), told("192.0.2.7")),
-        (noise, told("192.0.2.8")),
+        (line("192.0.2.7"), forwarding_line("192.0.2.7")),
+        (v4([192, 0, 2, 7]), forwarding_line("192.0.2.7")),
+        (noise, forwarding_line("192.0.2.8")),
         (
             v6,
             "2001:db8::7; for=\"[2001:db8::7]\";host=\"example.com\";proto=http".to_owned(),
         ),
-        (b"PROXY UNKNOWN\r\n".to_vec(), told("unknown")),
-        (header(0x21, 0x31, &[b'/'; 216]), told("unknown")),
-        (header(0x21, 0x00, b""), told("unknown")),
-        (header(0x20, 0x00, b""), told("127.0.0.1")),
+        (b"PROXY UNKNOWN\r\n".to_vec(), forwarding_line("unknown")),
+        (header(0x21, 0x31, &[b'/'; 216]), forwarding_line("unknown")),
+        (header(0x21, 0x00, b""), forwarding_line("unknown")),
+        (header(0x20, 0x00, b""), forwarding_line("127.0.0.1")),
     ] {
         let bytes = [&introduction[..], request("GET", "/", &[]).as_bytes()].concat();
         let mut client = proxy.connect();
@@ -95,11 +97,13 @@ fn who_is_named_is_the_client() {
     let mut client = proxy.connect();
     let forged = request("GET", "/", &["X-Forwarded-For: 6.6.6.6"]);
     client.send([&line("192.0.2.7")[..], forged.as_bytes()].concat());
-    client.response().assert_is(200, &told("192.0.2.7"));
+    client
+        .response()
+        .assert_is(200, &forwarding_line("192.0.2.7"));
 }
 
 #[test]
-fn it_comes_before_tls_and_before_http2() {
+fn the_proxy_header_precedes_tls_and_http2() {
     let origin = telling();
     let certificate = CertificateFile::new(&["localhost"]);
     let tls = ["--tls", certificate.name(), "--tls-listen", "127.0.0.1:0"];
@@ -108,7 +112,9 @@ fn it_comes_before_tls_and_before_http2() {
     client.send(line("192.0.2.7"));
     let settings = http2::frame(http2::SETTINGS, 0, 0, &[0, 1, 0, 0, 0, 0]);
     client.send([http2::PREFACE, &settings].concat());
-    client.get("/").assert_is(200, &told("192.0.2.7"));
+    client
+        .get("/")
+        .assert_is(200, &forwarding_line("192.0.2.7"));
     let config = trusting(&[&certificate]);
     for pieces in [1, 7, 100] {
         let socket = std::net::TcpStream::connect(proxy.tls_address()).expect("it listens");
@@ -118,8 +124,8 @@ fn it_comes_before_tls_and_before_http2() {
         let host = ServerName::try_from("localhost").expect("a name");
         let session = ClientConnection::new(Arc::clone(&config), host).expect("a session");
         let mut stream = StreamOwned::new(session, socket);
-        let asked = "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-        std::io::Write::write_all(&mut stream, asked.as_bytes()).expect("it is taken");
+        let requested = "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        std::io::Write::write_all(&mut stream, requested.as_bytes()).expect("it is taken");
         let mut answer = String::new();
         std::io::Read::read_to_string(&mut stream, &mut answer).expect("an answer");
         let expected = "192.0.2.9; for=192.0.2.9;host=\"localhost\";proto=https";
@@ -128,7 +134,7 @@ fn it_comes_before_tls_and_before_http2() {
 }
 
 #[test]
-fn who_may_not_say_it_is_closed_and_never_believed() {
+fn unauthorized_proxy_headers_close_the_connection() {
     let origin = telling();
     let certificate = CertificateFile::new(&["localhost"]);
     let flags = [
@@ -157,7 +163,9 @@ fn who_may_not_say_it_is_closed_and_never_believed() {
     assert_eq!(refused(admin, "proxy-untrusted"), count + 2);
     // Without it a stranger is a client like any other, and who has to say it is none.
     let mut stranger = Client::connect_from(STRANGER, proxy.address());
-    stranger.get("/").assert_is(200, &told("127.0.0.2"));
+    stranger
+        .get("/")
+        .assert_is(200, &forwarding_line("127.0.0.2"));
     assert_eq!(origin.count("/"), 1);
     for wrong in [
         request("GET", "/", &[]).into_bytes(),
@@ -178,7 +186,7 @@ fn who_may_not_say_it_is_closed_and_never_believed() {
 }
 
 #[test]
-fn what_does_not_come_is_not_waited_for_for_long() {
+fn a_missing_proxy_header_times_out() {
     let origin = telling();
     let flags = [&FROM_HERE[..], &["--client-head-timeout", "200ms"]].concat();
     let (proxy, admin) = Proxy::operated(&origin, &flags);
@@ -192,16 +200,18 @@ fn what_does_not_come_is_not_waited_for_for_long() {
         .collect();
     assert!(late.iter_mut().all(Client::is_closed));
     assert_eq!(refused(admin, "proxy-timeout"), 4);
-    // A load balancer that looks whether somebody listens leaves without a word, and nothing is told of it.
+    // A load balancer that checks the port leaves without a word, which is not logged.
     drop(proxy.connect());
     let mut client = proxy.connect();
     client.send([line("192.0.2.7"), request("GET", "/", &[]).into_bytes()].concat());
-    client.response().assert_is(200, &told("192.0.2.7"));
+    client
+        .response()
+        .assert_is(200, &forwarding_line("192.0.2.7"));
     assert_eq!(refused(admin, "proxy-malformed"), 0);
 }
 
 #[test]
-fn nobody_is_trusted_or_may_purge_because_his_proxy_may() {
+fn a_listed_proxy_makes_no_client_trusted_or_allowed_to_purge() {
     let origin = telling();
     let all = [
         "--trusted-proxies",
@@ -218,8 +228,8 @@ fn nobody_is_trusted_or_may_purge_because_his_proxy_may() {
     let forged = || request("GET", "/", &["X-Forwarded-For: 6.6.6.6"]);
     let purge = || request("PURGE", "/", &[]);
     let unknown = b"PROXY UNKNOWN\r\n";
-    answer(&line("198.51.100.7"), forged()).assert_is(200, &told("198.51.100.7"));
-    answer(unknown, forged()).assert_is(200, &told("unknown"));
+    answer(&line("198.51.100.7"), forged()).assert_is(200, &forwarding_line("198.51.100.7"));
+    answer(unknown, forged()).assert_is(200, &forwarding_line("unknown"));
     assert_eq!(answer(&line("198.51.100.7"), purge()).status, 403);
     assert_eq!(answer(unknown, purge()).status, 403);
     // Those who are named are judged by their own addresses.
@@ -235,7 +245,7 @@ fn nobody_is_trusted_or_may_purge_because_his_proxy_may() {
 }
 
 #[test]
-fn connections_are_counted_for_those_who_are_named() {
+fn connections_count_for_the_announced_address() {
     let origin = telling();
     origin.on("/wait").reply(Reply::silence());
     let flags = [&FROM_HERE[..], &["--max-connections-per-address", "3"]].concat();
@@ -264,7 +274,7 @@ fn connections_are_counted_for_those_who_are_named() {
         let address = format!("192.0.2.{last}");
         from(&address, "/")
             .response()
-            .assert_is(200, &told(&address));
+            .assert_is(200, &forwarding_line(&address));
     }
     busy.into_iter().for_each(Client::reset);
     eventually("a place", || from("192.0.2.7", "/").try_response().ok());
@@ -304,7 +314,7 @@ fn curl_and_haproxy_say_it_as_it_is_read() {
     match output {
         Ok(output) => assert_eq!(
             String::from_utf8_lossy(&output.stdout),
-            told("127.0.0.1"),
+            forwarding_line("127.0.0.1"),
             "{output:?}"
         ),
         Err(_) => left_out("the PROXY protocol by curl, which is not installed"),
@@ -329,6 +339,6 @@ fn curl_and_haproxy_say_it_as_it_is_read() {
         haproxy.listens(listen.port());
         let mut client = Client::connect_from(STRANGER, listen);
         let answer = client.try_get("/").expect("an answer");
-        answer.assert_is(200, &told("127.0.0.2"));
+        answer.assert_is(200, &forwarding_line("127.0.0.2"));
     }
 }

@@ -47,14 +47,14 @@ fn one_variant_is_purged_and_the_others_stay() {
     let bodies = || ["de", "en", "fr"].map(|language| get(&proxy, language));
     assert_eq!(bodies(), ["de 1", "en 1", "fr 1"]);
     let german = variant(&operator, "de");
-    let told = operator.post("/v1/purges", &json!({"url": URL, "variant": german}));
-    assert_eq!(told["purges"][0]["url"], "example.com/");
-    assert_eq!(told["purges"][0]["variant"], german);
+    let reported = operator.post("/v1/purges", &json!({"url": URL, "variant": german}));
+    assert_eq!(reported["purges"][0]["url"], "example.com/");
+    assert_eq!(reported["purges"][0]["variant"], german);
     assert_eq!(bodies(), ["de 2", "en 1", "fr 1"]);
 
     operator.purge(&json!({"url": URL, "headers": ["X-Lang: en"]}));
     assert_eq!(bodies(), ["de 2", "en 2", "fr 1"]);
-    // Nobody has asked for that one.
+    // That one was not requested.
     operator.purge(&json!({"url": URL, "headers": ["X-Lang: it"]}));
     assert_eq!(bodies(), ["de 2", "en 2", "fr 1"]);
     let both = [variant(&operator, "de"), variant(&operator, "fr")];
@@ -75,9 +75,9 @@ fn the_command_line_shows_variants_and_purges_one() {
             .args(["--admin", &format!("http://{admin}")])
             .output()
             .expect("it runs");
-        let told = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(output.status.success(), "{told}{output:?}");
-        told
+        let reported = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{reported}{output:?}");
+        reported
     };
     assert_eq!(get(&proxy, "de"), "de 1");
     assert_eq!(get(&proxy, "en"), "en 1");
@@ -85,9 +85,9 @@ fn the_command_line_shows_variants_and_purges_one() {
     let line = listed.lines().find(|line| line.contains("x-lang: de"));
     let line = line.unwrap_or_else(|| panic!("{listed}"));
     let name = line.split_whitespace().nth(1).expect("a name");
-    let told = run(&["purge", URL, "--variant", name]);
+    let reported = run(&["purge", URL, "--variant", name]);
     let expected = format!("purged: variant {name} of URL example.com/, 1 entry in memory\n");
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
     assert_eq!([get(&proxy, "de"), get(&proxy, "en")], ["de 2", "en 1"]);
     run(&["purge", URL, "-H", "X-Lang: en"]);
     assert_eq!([get(&proxy, "de"), get(&proxy, "en")], ["de 2", "en 2"]);
@@ -118,8 +118,8 @@ fn a_variant_that_is_named_wrongly_is_refused_and_nothing_is_purged() {
     ] {
         let refused = operator.ask("POST", "/v1/purges", Some(&wrong.to_string()));
         assert_eq!(refused.status, 400, "{wrong}");
-        let told: Value = serde_json::from_str(&refused.text()).expect("JSON");
-        assert_eq!(told["field"], field, "{wrong}: {told}");
+        let reported: Value = serde_json::from_str(&refused.text()).expect("JSON");
+        assert_eq!(reported["field"], field, "{wrong}: {reported}");
     }
     let field = &["X-Lang: de"];
     proxy.get_with("/", field).assert_hit();
@@ -137,12 +137,12 @@ fn a_variant_is_purged_by_both_schemes_whichever_is_named() {
         proxy.get_with("/", &fields).text()
     };
     let bodies = || (get(&proxy, "de"), by_tls("de"));
-    let told = |plain: &str, secure: &str| (plain.to_owned(), secure.to_owned());
-    assert_eq!(bodies(), told("de 1", "de 2"));
-    assert_eq!(bodies(), told("de 1", "de 2"));
+    let reported = |plain: &str, secure: &str| (plain.to_owned(), secure.to_owned());
+    assert_eq!(bodies(), reported("de 1", "de 2"));
+    assert_eq!(bodies(), reported("de 1", "de 2"));
     let url = |scheme: &str| format!("{scheme}://example.com/");
     operator.purge(&json!({"url": url("http"), "headers": ["X-Lang: de"]}));
-    assert_eq!(bodies(), told("de 3", "de 4"));
+    assert_eq!(bodies(), reported("de 3", "de 4"));
     operator.purge(&json!({"url": url("https"), "headers": ["X-Lang: de"]}));
-    assert_eq!(bodies(), told("de 5", "de 6"));
+    assert_eq!(bodies(), reported("de 5", "de 6"));
 }

@@ -1,4 +1,4 @@
-//! Documents that are put into the server, and what subscribers are told of them.
+//! Published documents, and the events of their subscribers.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use crate::support::{
 
 pub(crate) const SECRET: &str = "a-secret-that-is-long-enough";
 
-/// A folder with the secret of those who publish, and the Redis that keeps the documents if it is not the folder.
+/// A folder with the secret of publishers, and the Redis that keeps the documents if it is not the folder.
 pub(crate) struct Kept(Folder, Option<TierServer>);
 
 impl Kept {
@@ -50,7 +50,7 @@ impl Kept {
     }
 }
 
-/// What holds whoever keeps the documents.
+/// Properties that do not depend on the storage of documents.
 macro_rules! whoever_keeps_them {
     ($($name:ident,)*) => {
         mod by_itself {
@@ -70,18 +70,18 @@ macro_rules! whoever_keeps_them {
 }
 
 whoever_keeps_them! {
-    what_is_put_is_a_hit_until_it_changes,
+    a_document_is_a_hit_until_it_changes,
     changes_are_for_the_version_that_they_name,
     documents_are_patched,
     a_batch_happens_whole_or_not_at_all,
-    what_cannot_be_a_document_is_refused,
+    invalid_documents_are_refused,
     a_subscriber_gets_the_current_value_and_then_every_change,
     many_are_watched_at_once,
-    who_has_no_event_stream_asks_again_and_again,
-    an_id_of_nobody_begins_anew,
+    clients_without_event_streams_poll,
+    an_unknown_last_event_id_is_reset,
     a_document_goes_when_it_has_had_its_time,
-    what_was_answered_outlives_a_kill,
-    who_takes_nothing_costs_the_others_nothing_and_gets_the_latest,
+    acknowledged_changes_survive_a_kill,
+    a_stalled_subscriber_costs_nothing_and_gets_the_latest,
 }
 
 /// A server with documents.
@@ -120,7 +120,7 @@ pub(crate) fn tag(response: &Response) -> String {
     response.field("etag").expect("an entity tag").to_owned()
 }
 
-fn what_is_put_is_a_hit_until_it_changes(kept: &Kept) {
+fn a_document_is_a_hit_until_it_changes(kept: &Kept) {
     let origin = Origin::start();
     let live = kept.start(&origin, &[]);
     live.0.get("/live/x").assert_is(
@@ -166,7 +166,7 @@ fn what_is_put_is_a_hit_until_it_changes(kept: &Kept) {
 }
 
 #[test]
-fn nobody_publishes_without_the_secret() {
+fn publishing_requires_the_token() {
     let (kept, origin) = (Kept::new(), Origin::start());
     let live = kept.start(&origin, &[]);
     let wrong = format!("Authorization: Bearer {SECRET}r");
@@ -181,7 +181,7 @@ fn nobody_publishes_without_the_secret() {
         }
     }
     assert_eq!(live.0.get("/live/x").status, 404);
-    // Without a secret nobody at all may.
+    // Without a secret publishing is disabled.
     let flags = ["--push", "/live/", "--push-directory", "none"];
     let closed = Live(Proxy::start(&origin, &flags));
     assert_eq!(closed.put("/live/x", "1").status, 403);
@@ -288,9 +288,15 @@ fn a_batch_happens_whole_or_not_at_all(kept: &Kept) {
     ] {
         assert_eq!(batch(wrong).status, 400, "{wrong}");
     }
+    for ttl in ["0", "-1", "1.5", "4294967296", "999999999999999"] {
+        let refused = batch(&format!(r#"[{{"url":"/live/a","value":1,"ttl":{ttl}}}]"#));
+        assert_eq!(refused.status, 400, "{ttl}");
+        let says = "/live/a: ttl must be a number of seconds from 1 to 4294967295";
+        assert!(refused.text().contains(says), "{}", refused.text());
+    }
 }
 
-fn what_cannot_be_a_document_is_refused(kept: &Kept) {
+fn invalid_documents_are_refused(kept: &Kept) {
     let origin = Origin::start();
     let live = kept.start(
         &origin,
@@ -307,18 +313,26 @@ fn what_cannot_be_a_document_is_refused(kept: &Kept) {
     assert_eq!(live.put("/live/x", &large).status, 413);
     let packed = ["Content-Type: text/plain", "Content-Encoding: gzip"];
     assert_eq!(live.publish("PUT", "/live/x", &packed, "x").status, 415);
-    // Nobody could tell it from a subscription.
+    // It could not be distinguished from a subscription.
     let stream = ["Content-Type: text/event-stream"];
     assert_eq!(live.publish("PUT", "/live/x", &stream, ":").status, 415);
     let kind = ["Content-Type: text/plain; of=\u{85}"];
     assert_eq!(live.publish("PUT", "/live/x", &kind, "x").status, 400);
     let part = ["Content-Type: text/plain", "Content-Range: bytes 0-0/9"];
     assert_eq!(live.publish("PUT", "/live/x", &part, "x").status, 400);
-    assert_eq!(
-        live.publish("PUT", "/live/x", &["Push-TTL: never"], "x")
-            .status,
-        400
-    );
+    for ttl in [
+        "never",
+        "0",
+        "-1",
+        "4294967296",
+        "999999999999999",
+        "99999999999999999999999",
+    ] {
+        let refused = live.publish("PUT", "/live/x", &[&format!("Push-TTL: {ttl}")], "x");
+        assert_eq!(refused.status, 400, "{ttl}");
+        let says = "Push-TTL must be a number of seconds from 1 to 4294967295";
+        assert!(refused.text().contains(says), "{}", refused.text());
+    }
     assert_eq!(
         live.0
             .send("POST", "/live/x", &["Content-Length: 0"])
@@ -355,7 +369,7 @@ fn a_subscriber_gets_the_current_value_and_then_every_change(kept: &Kept) {
     live.publish("PUT", "/live/x", &["Content-Type: text/plain"], "one\ntwo");
     assert_eq!(early.data(), "one\ntwo");
     assert_eq!(events.data(), "one\ntwo");
-    // Who comes back is told what it has not seen.
+    // A returning subscriber gets the missed version.
     let seen = format!("Last-Event-ID: {id}");
     let mut back = live.subscribe("/live/x", &[&seen]);
     assert_eq!(back.data(), "one\ntwo");
@@ -368,17 +382,17 @@ fn many_are_watched_at_once(kept: &Kept) {
     live.put("/live/sport/1", "2");
     let watch = "/.well-known/microcache/watch?url=/live/news/*&url=/live/x&deltas=1";
     let mut events = live.subscribe(watch, &[]);
-    let told = |event: &str, url: &str, rest: &str| {
+    let reported = |event: &str, url: &str, rest: &str| {
         format!(r#""event":"{event}","url":"{url}","type":"application/json",{rest}}}"#)
     };
     let mut expect = |end: String| {
         let data = events.data();
         assert!(data.ends_with(&end), "{data} {end}");
     };
-    expect(told("put", "/live/news/1", "\"value\":1"));
+    expect(reported("put", "/live/news/1", "\"value\":1"));
     live.put("/live/sport/2", "3");
     live.put("/live/x", r#"{"a":{"b":1,"c":"a long text that stays"}}"#);
-    expect(told(
+    expect(reported(
         "put",
         "/live/x",
         r#""value":{"a":{"b":1,"c":"a long text that stays"}}"#,
@@ -386,20 +400,20 @@ fn many_are_watched_at_once(kept: &Kept) {
     // Who has the version before gets what is different.
     let merge = ["Content-Type: application/merge-patch+json"];
     live.publish("PATCH", "/live/x", &merge, r#"{"a":{"b":2}}"#);
-    expect(told("patch", "/live/x", r#""patch":{"a":{"b":2}}"#));
+    expect(reported("patch", "/live/x", r#""patch":{"a":{"b":2}}"#));
     live.put("/live/news/2", "4");
-    expect(told("put", "/live/news/2", "\"value\":4"));
+    expect(reported("put", "/live/news/2", "\"value\":4"));
 }
 
-fn who_has_no_event_stream_asks_again_and_again(kept: &Kept) {
+fn clients_without_event_streams_poll(kept: &Kept) {
     let origin = Origin::start();
     let live = kept.start(&origin, &[]);
     live.put("/live/x", "1");
     let watch = "/.well-known/microcache/watch?url=/live/x";
     let first = live.0.get(watch).text();
     assert!(first.contains(r#""value":1"#), "{first}");
-    let id = |told: &str| {
-        let (_, after) = told.split_once("\"last_event_id\":\"").expect("an id");
+    let id = |reported: &str| {
+        let (_, after) = reported.split_once("\"last_event_id\":\"").expect("an id");
         after.trim_end_matches("\"}").to_owned()
     };
     let again = format!("{watch}&last_event_id={}", id(&first));
@@ -415,9 +429,10 @@ fn who_has_no_event_stream_asks_again_and_again(kept: &Kept) {
     }
 }
 
-/// One who subscribes to all he can keeps nobody from what others subscribe to already, and is refused beyond that.
+/// A client with the most subscriptions allowed keeps no other client from subscribing to the same, and is refused
+/// beyond that.
 #[test]
-fn who_subscribes_to_too_much_is_refused() {
+fn too_large_subscriptions_are_refused() {
     let (kept, origin) = (Kept::new(), Origin::start());
     let flags = [
         "--push-max-subscribers",
@@ -477,7 +492,7 @@ fn who_subscribes_to_too_much_is_refused() {
     });
 }
 
-fn an_id_of_nobody_begins_anew(kept: &Kept) {
+fn an_unknown_last_event_id_is_reset(kept: &Kept) {
     let origin = Origin::start();
     let live = kept.start(&origin, &[]);
     live.put("/live/x", "1");
@@ -489,7 +504,7 @@ fn an_id_of_nobody_begins_anew(kept: &Kept) {
 }
 
 #[test]
-fn what_has_a_history_is_told_change_by_change() {
+fn a_history_delivers_change_by_change() {
     let (kept, origin) = (Kept::new(), Origin::start());
     let live = kept.start(&origin, &["--push-history", "3"]);
     let first = live.put("/live/x", "1");
@@ -518,7 +533,7 @@ fn a_document_goes_when_it_has_had_its_time(kept: &Kept) {
     assert_eq!(live.0.get("/live/x").status, 404);
 }
 
-fn what_was_answered_outlives_a_kill(kept: &Kept) {
+fn acknowledged_changes_survive_a_kill(kept: &Kept) {
     let origin = Origin::start();
     let mut seen = String::new();
     for round in 0..8 {
@@ -583,8 +598,8 @@ fn a_torn_log_is_good_up_to_there() {
     );
 }
 
-/// What was lost has had numbers, which are given away once more. Whoever has seen them must not take the new
-/// ones for what it has seen.
+/// The numbers of lost versions are used once more. A subscriber that has seen the lost ones must not mistake
+/// the new ones for them.
 #[test]
 fn after_a_damage_nothing_is_called_as_something_else_was() {
     let (kept, origin) = (Kept::new(), Origin::start());
@@ -690,7 +705,7 @@ fn one_process_at_a_time_has_a_directory() {
     );
 }
 
-fn who_takes_nothing_costs_the_others_nothing_and_gets_the_latest(kept: &Kept) {
+fn a_stalled_subscriber_costs_nothing_and_gets_the_latest(kept: &Kept) {
     let origin = Origin::start();
     let live = kept.start(&origin, &[]);
     live.put("/live/x", "0");
@@ -707,18 +722,18 @@ fn who_takes_nothing_costs_the_others_nothing_and_gets_the_latest(kept: &Kept) {
         }
     }
     assert_eq!(stalled.data(), "0");
-    let mut told = 0;
+    let mut reported = 0;
     while stalled.data() != page(100) {
-        told += 1;
+        reported += 1;
     }
     assert!(
-        told < 99,
-        "it was told {told} versions that were out of date"
+        reported < 99,
+        "it was told {reported} versions that were out of date"
     );
 }
 
 #[test]
-fn a_template_stands_for_what_it_is_expanded_to() {
+fn a_template_matches_its_expansions() {
     let (kept, origin) = (Kept::new(), Origin::start());
     let live = kept.start(&origin, &[]);
     live.put("/live/news/1", "1");
@@ -754,7 +769,7 @@ fn a_template_stands_for_what_it_is_expanded_to() {
 }
 
 #[test]
-fn what_is_published_at_once_is_bounded() {
+fn concurrent_publications_are_bounded() {
     let (kept, origin) = (Kept::new(), Origin::start());
     let live = kept.start(&origin, &["--push-max-document", "1KiB"]);
     let part = "x".repeat(1000);

@@ -50,7 +50,7 @@ fn put(client: &mut Client, first: usize, count: usize, text: &str) -> bool {
     response.status == 200
 }
 
-fn documents_take_what_is_counted(length: usize) {
+fn documents_use_the_counted_memory(length: usize) {
     let (origin, kept) = (Origin::start(), Kept::new());
     let token = kept.token();
     let flags = ["--push", "/live/", "--push-token-file", &token];
@@ -77,16 +77,16 @@ fn documents_take_what_is_counted(length: usize) {
 }
 
 #[test]
-fn documents_of_a_hundred_bytes_take_what_is_counted() {
-    documents_take_what_is_counted(100);
+fn documents_of_a_hundred_bytes_use_the_counted_memory() {
+    documents_use_the_counted_memory(100);
 }
 
 #[test]
-fn documents_of_a_kilobyte_take_what_is_counted() {
-    documents_take_what_is_counted(1024);
+fn documents_of_a_kilobyte_use_the_counted_memory() {
+    documents_use_the_counted_memory(1024);
 }
 
 #[test]
-fn documents_of_twenty_kilobytes_take_what_is_counted() {
-    documents_take_what_is_counted(20 << 10);
+fn documents_of_twenty_kilobytes_use_the_counted_memory() {
+    documents_use_the_counted_memory(20 << 10);
 }

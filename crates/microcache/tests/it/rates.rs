@@ -1,4 +1,4 @@
-//! What routes let through: so many requests in a while, and what is said to those who want more.
+//! Rate limits of routes: the number of requests in a period, and the responses above it.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -69,7 +69,7 @@ fn so_many_misses_are_let_through_and_any_number_of_hits() {
     );
     let rest = format!("\"address\";r=0;t={after}");
     assert_eq!(answer.field("ratelimit"), Some(&*rest));
-    // Whoever comes from elsewhere is another one; HEAD and HTTP/2 count as well.
+    // Another address is another client; HEAD and HTTP/2 count as well.
     proxy.get_from(OTHER, "/alone", &[]).assert_is(200, "y");
     assert_eq!(proxy.send("HEAD", "/alone", &[]).status, 429);
     assert_eq!(Http2::connect(proxy.address()).get("/alone").status(), 429);
@@ -90,7 +90,7 @@ fn so_many_misses_are_let_through_and_any_number_of_hits() {
 }
 
 #[test]
-fn a_connection_goes_on_after_a_request_that_was_too_much() {
+fn a_connection_continues_after_a_429() {
     let origin = origin();
     let proxy = Proxy::start(&origin, &["--rate", "1/h"]);
     let mut client = proxy.connect();
@@ -113,7 +113,7 @@ fn a_connection_goes_on_after_a_request_that_was_too_much() {
 }
 
 #[test]
-fn all_requests_count_where_the_route_says_so() {
+fn all_requests_count_where_the_route_is_configured_so() {
     let origin = origin();
     let flags = ["--rate", "3/h", "--rate-of", "requests"];
     let proxy = Proxy::start(&origin, &flags);
@@ -122,7 +122,7 @@ fn all_requests_count_where_the_route_says_so() {
 }
 
 #[test]
-fn those_who_wait_count_once_each_and_refreshes_not_at_all() {
+fn waiters_count_once_each_and_refreshes_not_at_all() {
     let origin = origin();
     let gate = Gate::default();
     let slow = Reply::new(200).with("Cache-Control: max-age=0, stale-while-revalidate=1000");
@@ -136,14 +136,14 @@ fn those_who_wait_count_once_each_and_refreshes_not_at_all() {
     statuses.sort_unstable();
     assert_eq!(statuses, [200, 200, 200, 200, 200, 429, 429, 429]);
     assert_eq!(origin.count("/slow"), 1);
-    // It is stale, and renewed for those who may ask for nothing any more.
+    // It is stale, and refreshed for clients above their limit.
     proxy.get("/slow").assert_is(200, "z");
     origin.wait_for("/slow", 2);
     assert_eq!(proxy.get("/alone").status, 429);
 }
 
 #[test]
-fn routes_count_for_themselves_and_by_what_they_say() {
+fn each_route_has_its_own_rate_and_criterion() {
     let origin = origin();
     let text = |rest: &str| format!("origin = \"{}\"\n{rest}", origin.url());
     let routes = text(
@@ -222,7 +222,7 @@ fn behind_a_trusted_proxy_its_clients_are_counted() {
 }
 
 #[test]
-fn ten_thousand_addresses_free_nobody_and_shut_nobody_out() {
+fn ten_thousand_addresses_neither_reset_nor_block_each_other() {
     let origin = origin();
     let flags = [
         "--proxy-protocol",
@@ -264,7 +264,7 @@ fn ten_thousand_addresses_free_nobody_and_shut_nobody_out() {
 }
 
 #[test]
-fn a_reload_changes_the_rate_and_remembers_who_has_asked() {
+fn a_reload_changes_the_rate_and_keeps_the_counts() {
     let origin = origin();
     let text = |rest: &str| format!("origin = \"{}\"\n{rest}", origin.url());
     let file = config_file(&text("rate = \"2/h\"\n"));
@@ -279,27 +279,27 @@ fn a_reload_changes_the_rate_and_remembers_who_has_asked() {
     assert_eq!(reload("rate = \"2/h\"\nttl = \"2s\"\n").0, 200);
     assert_eq!(proxy.get("/alone").status, 429, "he is remembered");
     assert_eq!(reload("rate = \"1000/s\"\n").0, 200);
-    // Nobody waits for as long as the other rate has said.
+    // No client waits for as long as the other rate says.
     eventually("it to be let through", || {
         (proxy.get("/alone").status == 200).then_some(())
     });
     assert_eq!(reload("rate = \"off\"\n").0, 200);
     assert_eq!(statuses(20, || proxy.get("/alone")), [200; 20]);
-    let (status, told) =
+    let (status, reported) =
         reload("rate = \"ten\"\nrate_by = \"ip\"\nrate_of = \"hits\"\nburst = 0\n");
     assert_eq!(status, 422);
     for what in ["10/s", "header:NAME", "misses", "from 1 to"] {
-        assert!(told.contains(what), "{what}: {told}");
+        assert!(reported.contains(what), "{what}: {reported}");
     }
-    let (status, told) = reload("[[routes]]\nburst = 3\n");
+    let (status, reported) = reload("[[routes]]\nburst = 3\n");
     assert!(
-        status == 422 && told.contains("`burst` has no effect without `rate`"),
-        "{told}"
+        status == 422 && reported.contains("`burst` has no effect without `rate`"),
+        "{reported}"
     );
 }
 
 #[test]
-fn explain_says_what_is_left_and_takes_none_of_it() {
+fn explain_shows_the_remaining_requests_without_using_any() {
     let origin = origin();
     let (proxy, admin) = Proxy::operated(&origin, &["--rate", "2/h"]);
     let explained = || -> Value {
@@ -307,15 +307,16 @@ fn explain_says_what_is_left_and_takes_none_of_it() {
         serde_json::from_str(&ask(admin, "GET", target).text()).expect("JSON")
     };
     for _ in 0..5 {
-        let told = explained();
+        let reported = explained();
         assert!(
-            told.to_string()
+            reported
+                .to_string()
                 .contains("rate limit of 2/h, 2 requests left"),
-            "{told}"
+            "{reported}"
         );
     }
     assert_eq!(statuses(3, || proxy.get("/alone")), [200, 200, 429]);
-    let told = explained();
-    assert_eq!(told["verdict"], "own", "{told}");
-    assert!(told.to_string().contains("rate-limited"), "{told}");
+    let reported = explained();
+    assert_eq!(reported["verdict"], "own", "{reported}");
+    assert!(reported.to_string().contains("rate-limited"), "{reported}");
 }

@@ -44,7 +44,7 @@ const LEFT_OUT: [&str; 29] = [
     "reload_on_change",
 ];
 
-/// Fields of a visitor that nobody else may see anything of. `@` is the secret.
+/// Fields of a visitor that must not reach any other. `@` is the secret.
 const PERSONAL: [&[&str]; 24] = [
     &["Cookie: session=@"],
     &["Cookie: PHPSESSID=@"],
@@ -113,7 +113,7 @@ struct Recipe {
 }
 
 #[test]
-fn no_configuration_in_the_documents_gives_a_visitor_what_is_anothers() {
+fn no_documented_configuration_shares_personal_pages() {
     let recipes = recipes();
     assert!(recipes.len() > 15, "{}", recipes.len());
     for recipe in recipes {
@@ -154,13 +154,13 @@ fn attack(proxy: &Proxy, recipe: &Recipe, path: &str) {
             let target = format!("{path}q{source}-{number}");
             let mark = format!("MARK{source}{number}");
             let sign = if target.contains('?') { '&' } else { '?' };
-            let asked = format!("{target}{sign}{}", parameter.replace('@', &mark));
-            proxy.get_from(from, &asked, &[]);
+            let requested = format!("{target}{sign}{}", parameter.replace('@', &mark));
+            proxy.get_from(from, &requested, &[]);
             check(
                 proxy,
                 &target,
                 &mark,
-                &format!("{place}: {asked} from {from}"),
+                &format!("{place}: {requested} from {from}"),
             );
         }
     }

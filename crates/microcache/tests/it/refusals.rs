@@ -70,7 +70,7 @@ fn a_refused_client_leaves_the_page_to_the_others() {
 }
 
 #[test]
-fn what_is_gone_is_gone() {
+fn a_404_or_410_ends_the_stale_entry() {
     for status in [404, 410] {
         let origin = Origin::start();
         let proxy = Proxy::start(&origin, &NO_WINDOW);
@@ -101,7 +101,7 @@ fn a_refresh_for_a_refused_client_leaves_the_copy() {
 }
 
 #[test]
-fn those_who_waited_for_a_refused_client_still_ask_as_one() {
+fn waiters_of_a_refused_client_still_share_a_fetch() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &["--threads", "1"]);
     let gates = behind_gates(&origin, 2, |request| {
@@ -125,7 +125,7 @@ fn those_who_waited_for_a_refused_client_still_ask_as_one() {
 }
 
 #[test]
-fn a_page_that_refuses_everyone_is_each_ones_own() {
+fn a_page_that_is_refused_to_all_is_not_shared() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &["--threads", "1"]);
     let mut count = 0;
@@ -199,7 +199,7 @@ fn clients_that_make_the_origin_fail_do_not_fail_the_others() {
 }
 
 #[test]
-fn those_who_waited_for_an_odd_variant_still_ask_as_one() {
+fn waiters_for_an_odd_variant_still_share_a_fetch() {
     for odd in ["Cache-Control: private", "Set-Cookie: a=1"] {
         let origin = Origin::start();
         let proxy = Proxy::start(&origin, &["--threads", "1"]);

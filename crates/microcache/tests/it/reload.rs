@@ -44,8 +44,8 @@ impl Server {
         self.write(text);
         let response = self.ask("POST", "/v1/reload");
         assert_eq!(response.status, 200, "{}", response.text());
-        let told = json(&response);
-        let changed = told["changed"].as_array().expect("a list").iter();
+        let reported = json(&response);
+        let changed = reported["changed"].as_array().expect("a list").iter();
         changed
             .map(|name| name.as_str().expect("a name").to_owned())
             .collect()
@@ -90,7 +90,7 @@ fn counting(targets: &[&str]) -> Origin {
 }
 
 #[test]
-fn a_connection_that_is_open_goes_on_under_the_new_rules_and_the_cache_stays() {
+fn an_open_connection_continues_under_the_new_rules_and_the_cache_stays() {
     let origin = counting(&["/", "/x"]);
     let server = Server::start(&origin, "ttl = \"10m\"\n");
     let mut client = server.proxy.connect();
@@ -116,7 +116,7 @@ fn a_connection_that_is_open_goes_on_under_the_new_rules_and_the_cache_stays() {
     assert_eq!(server.reload("ttl = \"10m\"\n"), [""; 0]);
 }
 
-/// What makes everybody get what was made for one, what he asks for, and the page.
+/// An option that gives all visitors the page of one, a request of that visitor, and the page.
 const LOOSE: [(&str, &str, &[&str]); 5] = [
     ("ignore_cookies = \"user\"", "/", &["Cookie: user=bob"]),
     ("remove_headers = \"X-None\"", "/", &[]),
@@ -149,14 +149,14 @@ fn keeping() -> Origin {
 }
 
 #[test]
-fn what_was_stored_while_more_was_shared_is_not_found_when_less_is() {
-    for (loose, asked, fields) in LOOSE {
+fn entries_of_wider_rules_are_not_found_under_narrower_ones() {
+    for (loose, requested, fields) in LOOSE {
         let (origin, folder) = (keeping(), Folder::absent());
         let disk = format!("disk = \"{}\"\n", disk_in(&folder));
         let with = |text: &str| format!("{disk}{text}\n");
         let server = Server::start(&origin, &with(loose));
-        server.proxy.get_with(asked, fields).assert_is(200, "1");
-        let target = asked.split('?').next().expect("a path");
+        server.proxy.get_with(requested, fields).assert_is(200, "1");
+        let target = requested.split('?').next().expect("a path");
         let shared = server.proxy.get(target);
         shared.assert_hit();
         shared.assert_is(200, "1");
@@ -176,15 +176,15 @@ fn what_was_stored_while_more_was_shared_is_not_found_when_less_is() {
 
 #[test]
 fn neither_is_it_found_on_the_disk_after_a_restart() {
-    for (loose, asked, fields) in LOOSE {
+    for (loose, requested, fields) in LOOSE {
         let (origin, folder) = (keeping(), Folder::absent());
         let start = |text: &str| {
             let text = format!("disk = \"{}\"\n{text}\n", disk_in(&folder));
             Server::start(&origin, &text)
         };
-        let target = asked.split('?').next().expect("a path");
+        let target = requested.split('?').next().expect("a path");
         let server = start(loose);
-        server.proxy.get_with(asked, fields).assert_is(200, "1");
+        server.proxy.get_with(requested, fields).assert_is(200, "1");
         end(server.proxy);
         let server = start(&format!("{loose}\nttl = \"5s\""));
         server.proxy.get(target).assert_hit();
@@ -196,7 +196,7 @@ fn neither_is_it_found_on_the_disk_after_a_restart() {
 }
 
 #[test]
-fn a_purge_by_url_and_a_post_name_what_is_stored_under_rules_of_its_own() {
+fn a_purge_by_url_and_a_post_reach_entries_of_a_sealed_route() {
     let origin = keeping();
     let server = Server::start(
         &origin,
@@ -247,10 +247,10 @@ fn a_file_with_mistakes_is_refused_whole_with_all_of_them() {
         line.contains(":1:7: expected a number and a unit"),
         "{line}"
     );
-    let told = server.command();
-    assert_eq!(told.status.code(), Some(2));
-    let told = String::from_utf8_lossy(&told.stderr).into_owned();
-    assert!(told.contains("3 | colour = \"blue\"\n"), "{told}");
+    let reported = server.command();
+    assert_eq!(reported.status.code(), Some(2));
+    let reported = String::from_utf8_lossy(&reported.stderr).into_owned();
+    assert!(reported.contains("3 | colour = \"blue\"\n"), "{reported}");
     // The old one is in force, in every part of it.
     let long = format!("/?{}", "x".repeat(2000));
     assert_ne!(server.proxy.get(&long).status, 414);
@@ -269,28 +269,28 @@ fn a_file_with_mistakes_is_refused_whole_with_all_of_them() {
 }
 
 #[test]
-fn what_needs_a_restart_is_named_and_nothing_changes() {
+fn options_that_need_a_restart_are_named_and_nothing_changes() {
     let origin = counting(&["/"]);
     let server = Server::start(&origin, "memory = \"64MiB\"\n");
     let problem = server.refused(
         "ttl = \"5s\"\nmemory = \"128MiB\"\ndisk = \"/nowhere,1GiB\"\nlog_level = \"debug\"\nmax_object = \"16MiB\"\n",
     );
     let mistakes = problem["mistakes"].as_array().expect("mistakes");
-    let told: Vec<_> = mistakes
+    let reported: Vec<_> = mistakes
         .iter()
         .filter_map(|one| one["message"].as_str())
         .collect();
-    for (told, name) in told
+    for (reported, name) in reported
         .iter()
         .zip(["memory", "disk", "log_level", "max_object"])
     {
         let begins = format!("`{name}` cannot ");
-        assert!(told.starts_with(&begins), "{told}");
+        assert!(reported.starts_with(&begins), "{reported}");
     }
-    assert_eq!(told.len(), 4, "{told:?}");
+    assert_eq!(reported.len(), 4, "{reported:?}");
     assert!(
-        told[0].contains("it is \"64MiB\", and would be \"128MiB\""),
-        "{told:?}"
+        reported[0].contains("it is \"64MiB\", and would be \"128MiB\""),
+        "{reported:?}"
     );
     assert!(
         mistakes[0]["hint"]
@@ -310,7 +310,7 @@ fn option<'a>(options: &'a Value, name: &str) -> &'a Value {
 }
 
 #[test]
-fn what_is_in_force_is_told_with_who_said_so_and_without_secrets() {
+fn the_active_configuration_is_listed_with_sources_and_without_secrets() {
     let origin = counting(&["/"]);
     let text = "ttl = \"5s\"\n[upstreams.other]\nservers = \"http://127.0.0.1:9\"\nmax_queue = 7\n[[routes]]\nname = \"rest\"\nupstream = \"origin\"\nstale_if_error = \"1h\"\n";
     let server = Server::start(&origin, text);
@@ -365,9 +365,12 @@ fn what_is_in_force_is_told_with_who_said_so_and_without_secrets() {
     let (_proxy, admin) = Proxy::operated(&origin, &["--redis", "redis://me:secret@127.0.0.1:9"]);
     let mut client = Client::connect(admin);
     client.send(format!("GET /v1/config HTTP/1.1\r\nHost: {admin}\r\n\r\n"));
-    let told = client.response().text();
-    assert!(!told.contains("secret"), "{told}");
-    assert!(told.contains("redis://*********@127.0.0.1:9"), "{told}");
+    let reported = client.response().text();
+    assert!(!reported.contains("secret"), "{reported}");
+    assert!(
+        reported.contains("redis://*********@127.0.0.1:9"),
+        "{reported}"
+    );
 }
 
 #[test]
@@ -390,16 +393,16 @@ fn a_signal_and_a_changed_file_reload_too() {
         let config = json(&server.ask("GET", "/v1/config"));
         (option(&config["options"], "ttl")["value"] == "12m").then_some(())
     });
-    let told = server.command();
+    let reported = server.command();
     assert_eq!(
-        String::from_utf8_lossy(&told.stdout),
+        String::from_utf8_lossy(&reported.stdout),
         "reloaded; nothing changed\n"
     );
-    assert!(told.status.success());
+    assert!(reported.status.success());
 }
 
 #[test]
-fn a_server_without_a_file_says_that_there_is_none() {
+fn a_server_without_a_file_cannot_reload() {
     let origin = Origin::start();
     let (proxy, admin) = Proxy::operated(&origin, &[]);
     let mut client = Client::connect(admin);
@@ -468,7 +471,7 @@ fn tunnels_streams_and_requests_under_way_outlive_the_group_they_went_to() {
 }
 
 #[test]
-fn a_group_of_which_nothing_new_is_said_keeps_its_connections_and_its_health() {
+fn an_unchanged_group_keeps_its_connections_and_its_health() {
     let origin = counting(&["/", "/a", "/b"]);
     let server = Server::start(
         &origin,
@@ -491,7 +494,7 @@ fn a_group_of_which_nothing_new_is_said_keeps_its_connections_and_its_health() {
 }
 
 #[test]
-fn what_is_with_a_group_counts_for_the_one_that_takes_its_place() {
+fn counts_of_a_group_move_to_its_replacement() {
     let origin = Origin::start();
     let server = Server::start(&origin, "max_concurrent = 1\n");
     let gate = Gate::default();
@@ -524,14 +527,14 @@ fn coding_of(server: &Server, target: &str) -> Option<String> {
 }
 
 /// Whether it is explained to come in one.
-fn is_told_in_a_coding(server: &Server, target: &str) -> bool {
-    let asked = json!({"url": format!("http://example.com{target}"), "headers": [BR]});
-    let told = Operator::at(server.admin).post("/v1/explain", &asked)["steps"].to_string();
-    told.contains("sent as `br`")
+fn is_explained_as_encoded(server: &Server, target: &str) -> bool {
+    let requested = json!({"url": format!("http://example.com{target}"), "headers": [BR]});
+    let reported = Operator::at(server.admin).post("/v1/explain", &requested)["steps"].to_string();
+    reported.contains("sent as `br`")
 }
 
 #[test]
-fn what_is_stored_is_compressed_by_the_rules_that_hold_now() {
+fn stored_responses_are_compressed_by_the_current_rules() {
     let origin = Origin::start();
     let html = Reply::new(200)
         .with("Content-Type: text/html")
@@ -551,14 +554,14 @@ fn what_is_stored_is_compressed_by_the_rules_that_hold_now() {
     server.reload(strict);
     for target in targets {
         assert_eq!(coding_of(&server, target), None, "{target}");
-        assert!(!is_told_in_a_coding(&server, target), "{target}");
+        assert!(!is_explained_as_encoded(&server, target), "{target}");
     }
     // What was made of them is still there.
     server.reload(loose);
     for target in targets {
-        assert!(is_told_in_a_coding(&server, target), "{target}");
+        assert!(is_explained_as_encoded(&server, target), "{target}");
         assert_eq!(coding_of(&server, target).as_deref(), Some("br"));
     }
-    let asked = targets.map(|target| origin.count(target));
-    assert_eq!(asked, [1, 1]);
+    let requested = targets.map(|target| origin.count(target));
+    assert_eq!(requested, [1, 1]);
 }

@@ -74,7 +74,7 @@ fn pass() {
 }
 
 #[test]
-fn what_passes_keeps_its_conditions_and_ranges() {
+fn passed_requests_keep_conditions_and_ranges() {
     let origin = Origin::start();
     let proxy = one_route(&origin, "pass = true");
     origin.on("/").reply(
@@ -239,7 +239,7 @@ fn no_spelling_of_a_parameter_fills_the_page_of_another() {
 }
 
 #[test]
-fn what_is_not_cached_keeps_its_whole_query() {
+fn uncached_requests_keep_their_query() {
     let origin = Origin::start();
     let rules =
         "ttl = \"100s\"\nbypass = \"cookie:preview\"\nkey = { query = { ignore = [\"utm_*\"] } }";
@@ -261,7 +261,7 @@ fn what_is_not_cached_keeps_its_whole_query() {
 }
 
 #[test]
-fn the_whole_query_where_the_operator_says_so() {
+fn the_whole_query_is_forwarded_where_configured() {
     let origin = Origin::start();
     let rules = "ttl = \"100s\"\nkey = { query = { ignore = [\"utm_*\"], forward = \"whole\" } }";
     let proxy = one_route(&origin, rules);
@@ -541,7 +541,7 @@ fn reloads_where_the_operator_honours_them() {
 }
 
 #[test]
-fn a_status_that_the_operator_does_not_want_kept_says_so() {
+fn a_status_excluded_from_storage_is_reported_as_such() {
     let origin = Origin::start();
     let proxy = one_route(&origin, "status_ttl = { 404 = \"0s\", 500 = \"0s\" }");
     for (status, why) in [(404, "status-ttl"), (500, "status-ttl"), (503, "status")] {

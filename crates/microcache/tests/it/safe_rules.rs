@@ -38,7 +38,7 @@ fn rule_1_a_plain_page_is_kept_for_a_second() {
 }
 
 #[test]
-fn rule_1_what_speaks_against_it() {
+fn rule_1_reasons_against_it() {
     assert!(is_shared(&[], &[]));
     for line in [
         "Cache-Control: private",
@@ -109,7 +109,7 @@ fn rule_2_cookies_that_do_not_count_are_sent_by_requests_that_pass() {
 }
 
 #[test]
-fn rule_2_one_users_page_is_not_anothers_whatever_the_session_is_called() {
+fn rule_2_one_users_page_is_not_anothers_with_any_session_name() {
     for name in [
         "_gallery_session",
         "_hjort_session",
@@ -164,7 +164,7 @@ fn rule_2_must_revalidate_alone_shares_nothing_that_authorization_got() {
 }
 
 #[test]
-fn rule_2_responses_that_say_they_are_for_everyone() {
+fn rule_2_responses_marked_as_public() {
     let cookie = ["Cookie: session=1"];
     for line in [
         "Cache-Control: public, max-age=100",
@@ -224,7 +224,7 @@ fn rule_3_a_304_with_a_cookie_leaves_nothing_for_others() {
     let proxy = default(&origin);
     let (gate, mut count) = (Gate::default(), 0);
     let opening = gate.clone();
-    origin.on("/").answer(move |asked| {
+    origin.on("/").answer(move |requested| {
         count += 1;
         let page = ["Cache-Control: public, no-cache", "ETag: \"a\""];
         if count == 1 {
@@ -235,7 +235,7 @@ fn rule_3_a_304_with_a_cookie_leaves_nothing_for_others() {
             format!("X-Csrf: {count}"),
         );
         let own = [&cookie[..], &csrf];
-        let reply = match asked.field("if-none-match") {
+        let reply = match requested.field("if-none-match") {
             Some(_) => Reply::new(304).with_all(&page).with_all(&own),
             None => Reply::new(200).with_all(&page).with_all(&own).body("page"),
         };
@@ -375,7 +375,7 @@ fn rule_4_no_web_cache_deception() {
 }
 
 #[test]
-fn rule_4_tracking_parameters_count_unless_the_operator_says_otherwise() {
+fn rule_4_tracking_parameters_count_by_default() {
     let origin = Origin::start();
     let proxy = default(&origin);
     for target in ["/?a=1", "/?a=1&utm_source=x", "/?a=1&fbclid=y"] {
@@ -387,7 +387,7 @@ fn rule_4_tracking_parameters_count_unless_the_operator_says_otherwise() {
 }
 
 #[test]
-fn rule_5_forwarding_fields_of_clients_are_not_believed() {
+fn rule_5_forwarding_fields_of_clients_are_not_trusted() {
     let origin = Origin::start();
     let proxy = default(&origin);
     origin.on("/").reply(Reply::new(200).body("x"));
@@ -492,7 +492,7 @@ fn rule_5_a_trusted_proxys_word_is_passed_on_and_keyed() {
 }
 
 #[test]
-fn rule_5_trailers_cannot_say_what_fields_cannot() {
+fn rule_5_trailers_are_no_fields() {
     let origin = Origin::start();
     let proxy = default(&origin);
     origin.on("/").reply(Reply::new(200).body("x"));

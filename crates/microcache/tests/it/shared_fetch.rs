@@ -18,7 +18,7 @@ fn reflects(origin: &Origin, name: &'static str) {
 }
 
 #[test]
-fn a_field_that_nobody_knows_decides_nothing_for_others() {
+fn an_unknown_field_changes_nothing_for_others() {
     for name in [
         "Surrogate-Capability",
         "X-React-Router-SPA-Mode",
@@ -90,7 +90,7 @@ fn by_http2_a_field_decides_nothing_for_others_either() {
 }
 
 #[test]
-fn those_who_wait_for_a_fetch_get_nothing_of_the_field_of_its_first_client() {
+fn waiters_are_not_affected_by_fields_of_the_leader() {
     for name in INVENTED {
         let origin = Origin::start();
         let proxy = Proxy::start(&origin, &[]);
@@ -121,7 +121,7 @@ fn those_who_wait_for_a_fetch_get_nothing_of_the_field_of_its_first_client() {
 }
 
 #[test]
-fn a_part_that_is_asked_for_by_http2_is_for_one_client() {
+fn a_range_requested_by_http2_is_for_one_client() {
     for name in [
         "hx-request",
         "turbo-frame",
@@ -149,7 +149,7 @@ fn a_part_that_is_asked_for_by_http2_is_for_one_client() {
 }
 
 #[test]
-fn a_refresh_carries_nothing_of_its_client() {
+fn a_refresh_has_no_field_of_its_client() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &[]);
     origin.on("/").answer(|request| {
@@ -175,7 +175,7 @@ fn a_refresh_carries_nothing_of_its_client() {
 }
 
 #[test]
-fn who_has_something_withheld_gets_no_answer_that_is_for_one() {
+fn a_client_with_a_withheld_field_gets_no_personal_response() {
     for (status, line) in [
         (200, "Cache-Control: private"),
         (200, "Cache-Control: no-store"),
@@ -203,7 +203,7 @@ fn who_has_something_withheld_gets_no_answer_that_is_for_one() {
 }
 
 #[test]
-fn operators_see_what_is_withheld() {
+fn withheld_fields_are_reported_to_operators() {
     let origin = Origin::start();
     let (proxy, admin) = Proxy::operated(&origin, &[]);
     origin.on("/").answer(|_| Reply::new(200).with(LONG));
@@ -227,12 +227,12 @@ fn operators_see_what_is_withheld() {
     assert_eq!(lines("referer"), 0, "{log}");
     let headers = ["X-Tenant: a", "Referer: b"];
     let imagined = json!({"url": "http://example.com/", "headers": headers});
-    let told = operator.ask("POST", "/v1/explain", Some(&imagined.to_string()));
-    let told: Value = serde_json::from_str(&told.text()).expect("JSON");
+    let reported = operator.ask("POST", "/v1/explain", Some(&imagined.to_string()));
+    let reported: Value = serde_json::from_str(&reported.text()).expect("JSON");
     let left_out = json!({"withheld": ["x-tenant"], "dropped": ["referer"]});
-    assert_eq!(told["omitted_fields"], left_out, "{told}");
+    assert_eq!(reported["omitted_fields"], left_out, "{reported}");
     let step = "sent to the origin without `x-tenant`";
-    assert!(told["steps"].to_string().contains(step), "{told}");
+    assert!(reported["steps"].to_string().contains(step), "{reported}");
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn for_a_while_such_requests_are_sent_whole_at_once() {
 }
 
 #[test]
-fn those_who_wait_get_no_answer_that_is_for_one_either() {
+fn waiters_get_no_personal_response_either() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &[]);
     let gate = Gate::default();
@@ -276,7 +276,7 @@ fn those_who_wait_get_no_answer_that_is_for_one_either() {
 }
 
 #[test]
-fn an_identity_is_answered_alone() {
+fn a_request_with_an_identity_is_not_shared() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &[]);
     origin
@@ -336,7 +336,7 @@ fn a_fragment_passes_until_the_application_names_its_field() {
 }
 
 #[test]
-fn what_an_answer_varies_on_is_sent_and_selects() {
+fn fields_in_vary_are_sent_and_select() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &[]);
     origin.on("/").answer(|request| {
@@ -402,7 +402,7 @@ fn json_and_a_page_are_entries_of_their_own() {
 }
 
 #[test]
-fn cookies_of_the_key_alone_are_sent_for_everyone() {
+fn only_cookies_of_the_key_are_sent_on_shared_fetches() {
     let origin = Origin::start();
     let text = format!(
         "origin = \"{}\"\nignore_cookies = \"theme\"\nkey = {{ cookies = [\"lang\"] }}\n",
@@ -468,7 +468,7 @@ fn an_attacker_with_a_cookie_decides_nothing_for_others() {
 }
 
 #[test]
-fn what_a_browser_with_a_session_gets_is_stored_once_it_is_known_to_be_for_everyone() {
+fn a_page_for_a_browser_with_a_session_is_stored_once_known_to_be_public() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &[]);
     let public = Reply::new(200).with("Cache-Control: public, max-age=100");
@@ -486,7 +486,7 @@ fn what_a_browser_with_a_session_gets_is_stored_once_it_is_known_to_be_for_every
 }
 
 #[test]
-fn forward_fields_sends_for_everyone_what_nobody_knows() {
+fn forward_fields_sends_unknown_fields_for_all_clients() {
     let origin = Origin::start();
     let text = format!(
         "origin = \"{}\"\nforward_fields = [\"Req-*\"]\n",

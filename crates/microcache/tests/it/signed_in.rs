@@ -6,8 +6,8 @@ use std::net::IpAddr;
 
 use crate::support::{Client, Origin, Proxy, Reply, Response, request};
 
-/// An application that signs connections in: three messages on one connection, and from then on
-/// whoever comes on it is alice.
+/// An application that signs connections in: three messages on one connection, and from then on every request
+/// on it is alice's.
 fn sign_in_at(origin: &Origin, targets: &[&'static str], fields: &'static [&'static str]) {
     for target in targets {
         let mut connections: HashMap<usize, bool> = HashMap::new();
@@ -45,7 +45,7 @@ fn sign_in(client: &mut Client, target: &str) -> Response {
 }
 
 #[test]
-fn a_user_signs_in_through_the_proxy_and_nobody_becomes_him() {
+fn a_user_signs_in_and_no_other_client_acts_as_that_user() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &["--threads", "1"]);
     sign_in_at(&origin, &["/"], &["Cache-Control: max-age=1000"]);
@@ -84,7 +84,7 @@ fn a_user_signs_in_through_the_proxy_and_nobody_becomes_him() {
 }
 
 #[test]
-fn a_connection_that_signing_in_was_spoken_of_on_is_nobody_elses() {
+fn a_connection_with_a_sign_in_is_used_for_one_client() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &["--threads", "1"]);
     origin.on("/page").reply(Reply::new(200).body("page"));
@@ -119,7 +119,7 @@ fn a_connection_that_signing_in_was_spoken_of_on_is_nobody_elses() {
 }
 
 #[test]
-fn what_was_sent_on_a_signed_in_connection_is_sent_on_no_other() {
+fn requests_of_a_signed_in_connection_use_no_other() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &["--threads", "1"]);
     sign_in_at(&origin, &["/"], &[]);
@@ -135,7 +135,7 @@ fn what_was_sent_on_a_signed_in_connection_is_sent_on_no_other() {
 }
 
 #[test]
-fn who_has_signed_in_gets_and_gives_what_is_said_to_be_for_everyone() {
+fn a_signed_in_client_shares_public_responses() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &["--threads", "1"]);
     sign_in_at(&origin, &["/"], &[]);

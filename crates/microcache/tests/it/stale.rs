@@ -33,7 +33,7 @@ fn until_new(proxy: &Proxy) {
 }
 
 #[test]
-fn everyone_gets_the_stale_copy_while_one_refresh_runs() {
+fn all_requests_get_the_stale_copy_during_one_refresh() {
     let origin = Origin::start();
     let proxy = Proxy::start(
         &origin,
@@ -71,7 +71,7 @@ fn the_default_window_hides_the_expiry() {
 }
 
 #[test]
-fn a_refresh_that_outlasts_the_window_is_waited_for_by_nobody() {
+fn a_refresh_longer_than_the_window_delays_no_request() {
     let origin = Origin::start();
     let flags = ["--ttl", "50ms", "--stale-while-revalidate", "1s"];
     let proxy = Proxy::start(&origin, &flags);
@@ -106,9 +106,9 @@ fn a_refresh_is_conditional_when_it_can_be() {
         response.assert_hit();
         (response.field("x-new") == Some("1")).then_some(())
     });
-    let asked = &origin.seen("/")[1];
+    let requested = &origin.seen("/")[1];
     assert_eq!(
-        (asked.method.as_str(), asked.field("if-none-match")),
+        (requested.method.as_str(), requested.field("if-none-match")),
         ("GET", Some("\"a\""))
     );
     assert_eq!(origin.count("/"), 2);
@@ -180,7 +180,7 @@ fn failing_refreshes_are_not_seen_and_come_to_an_end() {
 }
 
 #[test]
-fn a_refresh_that_turns_private_is_shown_to_nobody_else() {
+fn a_refresh_that_turns_private_is_not_shared() {
     let origin = Origin::start();
     let proxy = Proxy::start(
         &origin,
@@ -280,7 +280,7 @@ fn a_window_of_zero_shows_the_failure() {
 }
 
 #[test]
-fn stale_is_served_when_the_origin_is_gone() {
+fn stale_is_served_when_the_origin_is_down() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &["--stale-while-revalidate", "0s"]);
     origin
@@ -412,7 +412,7 @@ fn a_hung_origin_is_not_waited_for_while_there_is_a_copy() {
 }
 
 #[test]
-fn nor_by_those_who_ask_alone() {
+fn a_refresh_that_turns_private_is_not_shared_without_coalescing() {
     for (flags, request) in [
         (&[][..], "Cookie: a=b"),
         (&["--collapse", "false"], "X-Nothing: said"),

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::fetch::place::{Place, told};
+use crate::fetch::place::{Place, printed};
 use crate::support::{
     Origin, Proxy, Reply, Response, config_file, eventually, http_date, left_out,
 };
@@ -170,7 +170,7 @@ fn a_step_of_the_clock_between_two_runs_of_fetch_changes_no_age() {
                 let mut command = place.command(&["--explain", &url]);
                 let environment = clock.environment();
                 command.envs(environment.iter().filter_map(|it| it.split_once('=')));
-                let fetched = told(command.output().expect("it runs"));
+                let fetched = printed(command.output().expect("it runs"));
                 assert_eq!((fetched.code, &*fetched.out), (0, "x"), "{}", fetched.err);
                 assert_eq!(origin.count(target), 1, "{target}: {}", fetched.err);
             }

@@ -1,5 +1,5 @@
-//! Storms: purges, wrong secrets, dashboards that nobody reads, names without end. Each is bounded, refused or
-//! counted, and whoever asks for a page gets it from memory meanwhile.
+//! Storms: purges, wrong secrets, unread dashboards, names without end. Each is bounded, refused or counted,
+//! and requests for a page are answered from memory meanwhile.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,10 +23,10 @@ struct Visitor {
 impl Visitor {
     fn at(address: SocketAddr) -> Self {
         let (served, enough) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
-        let (counted, told) = (Arc::clone(&served), Arc::clone(&enough));
+        let (counted, reported) = (Arc::clone(&served), Arc::clone(&enough));
         let thread = thread::spawn(move || {
             let mut client = Client::connect(address);
-            while !told.load(Ordering::SeqCst) {
+            while !reported.load(Ordering::SeqCst) {
                 let answer = client.get(HOT);
                 answer.assert_hit();
                 answer.assert_is(200, "hot");
@@ -137,7 +137,7 @@ fn a_thousand_wrong_secrets_are_refused_and_counted() {
 }
 
 #[test]
-fn dashboards_that_nobody_reads_have_a_bound() {
+fn unread_dashboards_are_bounded() {
     const MOST: usize = 32;
     let origin = hot();
     let (_proxy, operator, visitor) = start(&origin, &[]);
@@ -156,7 +156,7 @@ fn dashboards_that_nobody_reads_have_a_bound() {
     }
     assert_eq!(watch().response().status, 503);
     visitor.is_served();
-    // Whoever operates it is not kept out by them.
+    // They do not lock out the operator.
     operator.purge(&json!({"tag": "other"}));
     drop(all);
     eventually("there is room again", || {

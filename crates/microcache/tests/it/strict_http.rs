@@ -676,7 +676,7 @@ fn good_requests_that_look_odd_are_served() {
 }
 
 #[test]
-fn what_browsers_leave_unencoded_in_a_query_is_served() {
+fn characters_that_browsers_leave_unencoded_are_accepted_in_a_query() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &[]);
     for target in ["/a?family=a|b", "/a?f={x:[1]}", "/a?a^b`c\\d", "/100%?%zz"] {

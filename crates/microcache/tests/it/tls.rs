@@ -62,7 +62,7 @@ fn bytes(length: usize) -> Vec<u8> {
 }
 
 #[test]
-fn misses_become_hits_and_what_came_by_tls_is_its_own() {
+fn misses_become_hits_and_schemes_have_separate_entries() {
     let origin = Origin::start();
     page(&origin, "/", b"page");
     let site = Site::start(&origin, &[]);
@@ -131,7 +131,7 @@ fn a_client_that_takes_its_time_gets_all_of_a_large_hit() {
     for client in &mut clients {
         client.send([request("GET", "/", &[]), request("GET", "/", &[])].concat());
     }
-    // Nobody has taken anything while the others were answered.
+    // No client has read anything while the others were answered.
     site.connect().get("/").assert_hit();
     for client in &mut clients {
         assert!(client.response().body == expected);
@@ -222,7 +222,7 @@ fn a_websocket_becomes_a_tunnel() {
 }
 
 #[test]
-fn who_has_said_that_he_sends_nothing_more_is_answered() {
+fn a_client_that_has_closed_its_side_is_answered() {
     let origin = Origin::start();
     let gate = Gate::default();
     origin
@@ -241,7 +241,7 @@ fn who_has_said_that_he_sends_nothing_more_is_answered() {
 }
 
 #[test]
-fn whoever_has_not_shaken_hands_in_time_is_let_go_and_keeps_nobody_waiting() {
+fn a_slow_handshake_times_out_and_delays_no_other() {
     let origin = Origin::start();
     page(&origin, "/", b"page");
     let site = Site::start(&origin, &["--client-head-timeout", "300ms"]);
@@ -255,7 +255,7 @@ fn whoever_has_not_shaken_hands_in_time_is_let_go_and_keeps_nobody_waiting() {
 }
 
 #[test]
-fn plain_http_is_told_where_it_is_and_garbage_is_refused() {
+fn plain_http_gets_a_hint_and_garbage_is_refused() {
     let origin = Origin::start();
     let site = Site::start(&origin, &[]);
     let mut plain = Client::connect(site.proxy.tls_address());
@@ -271,10 +271,13 @@ fn plain_http_is_told_where_it_is_and_garbage_is_refused() {
     ] {
         let mut socket = TcpStream::connect(site.proxy.tls_address()).expect("it listens");
         socket.write_all(garbage).expect("sent");
-        let mut told = Vec::new();
-        socket.read_to_end(&mut told).expect("an end");
+        let mut reported = Vec::new();
+        socket.read_to_end(&mut reported).expect("an end");
         // An alert, if it looks like TLS at all, and nothing else.
-        assert!(matches!(told[..], [] | [21, _, _, _, _, _, _]), "{told:?}");
+        assert!(
+            matches!(reported[..], [] | [21, _, _, _, _, _, _]),
+            "{reported:?}"
+        );
     }
     assert_eq!(origin.requests().len(), 0);
 }
@@ -332,7 +335,7 @@ fn a_fleet_with_the_same_secrets_takes_up_each_others_sessions() {
 }
 
 #[test]
-fn certificates_change_under_load_and_nobody_loses_a_connection() {
+fn certificates_change_under_load_without_a_lost_connection() {
     let origin = Origin::start();
     page(&origin, "/", b"page");
     let site = Site::start(&origin, &[]);
@@ -361,12 +364,12 @@ fn certificates_change_under_load_and_nobody_loses_a_connection() {
         // What cannot be used changes nothing.
         site.certificate.renew(&[HOST], 2001);
         site.proxy.signal(Signal::HUP);
-        let told = format!(
+        let reported = format!(
             "the certificate in {} expired on 2001-01-01",
             site.certificate.name()
         );
         eventually("the refusal", || {
-            site.proxy.output().contains(&told).then_some(())
+            site.proxy.output().contains(&reported).then_some(())
         });
         assert!(
             site.proxy
@@ -391,7 +394,7 @@ fn trusting_first(site: &Site) -> Arc<ClientConfig> {
 }
 
 #[test]
-fn a_renewed_certificate_is_taken_without_being_told() {
+fn a_renewed_certificate_is_loaded_by_itself() {
     let origin = Origin::start();
     page(&origin, "/", b"page");
     let site = Site::start(&origin, &["--reload-on-change"]);
@@ -440,7 +443,7 @@ fn clients_are_shown_the_certificate_for_the_host_that_they_name() {
 }
 
 #[test]
-fn whoever_comes_without_tls_is_sent_to_it_but_for_those_whom_a_proxy_vouches_for() {
+fn plain_http_is_redirected_except_behind_a_trusted_terminator() {
     let origin = Origin::start();
     page(&origin, "/a?b", b"page");
     let flags = [
@@ -466,10 +469,10 @@ fn whoever_comes_without_tls_is_sent_to_it_but_for_those_whom_a_proxy_vouches_fo
     );
     assert_eq!(site.proxy.request("GET / HTTP/1.0\r\n\r\n").status, 400);
     assert_eq!(origin.requests().len(), 0);
-    let vouched = site
+    let trusted = site
         .proxy
         .get_from("127.0.0.2", "/a?b", &["X-Forwarded-Proto: https"]);
-    vouched.assert_is(200, "page");
+    trusted.assert_is(200, "page");
     let plain = site
         .proxy
         .get_from("127.0.0.2", "/a?b", &["X-Forwarded-Proto: http"]);
@@ -483,7 +486,7 @@ fn whoever_comes_without_tls_is_sent_to_it_but_for_those_whom_a_proxy_vouches_fo
 }
 
 #[test]
-fn strict_transport_security_is_told_by_tls_only_and_what_the_application_says_counts() {
+fn strict_transport_security_is_sent_over_tls_and_the_applications_value_wins() {
     let origin = Origin::start();
     page(&origin, "/", b"page");
     page(&origin, "/large", &bytes(100_000));
@@ -508,7 +511,7 @@ fn strict_transport_security_is_told_by_tls_only_and_what_the_application_says_c
 }
 
 #[test]
-fn at_the_end_everybody_is_told_and_nothing_is_cut() {
+fn at_the_end_connections_get_close_notify_and_nothing_is_cut() {
     let origin = Origin::start();
     let gate = Gate::default();
     page(&origin, "/", b"page");
@@ -531,13 +534,13 @@ fn at_the_end_everybody_is_told_and_nothing_is_cut() {
 }
 
 #[test]
-fn what_cannot_be_used_is_refused_at_the_start_with_its_name_and_a_remedy() {
+fn unusable_files_are_refused_at_the_start_with_a_remedy() {
     let (good, other) = (CertificateFile::new(&[HOST]), CertificateFile::new(&[HOST]));
     let old = CertificateFile::new(&[HOST]);
     old.renew(&[HOST], 2001);
     let foreign = format!("{},{}", good.name(), other.name());
     let origin = "http://127.0.0.1:9";
-    for (flags, told) in [
+    for (flags, reported) in [
         (&["--tls", old.name()][..], "expired on 2001-01-01"),
         (&["--tls", &foreign], "does not match the certificate in"),
         (
@@ -566,24 +569,24 @@ fn what_cannot_be_used_is_refused_at_the_start_with_its_name_and_a_remedy() {
     ] {
         let (code, said) = Proxy::refusal(&[flags, &[origin]].concat());
         assert_eq!(code, Some(2), "{flags:?}: {said}");
-        assert!(said.contains(told), "{flags:?}: {said}");
+        assert!(said.contains(reported), "{flags:?}: {said}");
     }
 }
 
 #[test]
-fn a_key_that_everybody_may_read_is_warned_of() {
+fn a_key_readable_by_all_users_is_warned_of() {
     let origin = Origin::start();
     let certificate = CertificateFile::new(&[HOST]);
     let everybody = fs::Permissions::from_mode(0o644);
     fs::set_permissions(certificate.path(), everybody).expect("it is ours");
     let flags = ["--tls", certificate.name(), "--tls-listen", "127.0.0.1:0"];
     let proxy = Proxy::start(&origin, &flags);
-    let told = format!(
+    let reported = format!(
         "{} is readable by every user of this machine",
         certificate.name()
     );
     eventually("the warning", || {
-        proxy.output().contains(&told).then_some(())
+        proxy.output().contains(&reported).then_some(())
     });
 }
 
@@ -598,9 +601,9 @@ fn run(command: &mut Command, input: &str) -> (String, bool) {
     let _ = stdin.write_all(input.as_bytes());
     drop(stdin);
     let output = child.wait_with_output().expect("an end");
-    let mut told = String::from_utf8_lossy(&output.stdout).into_owned();
-    told += &String::from_utf8_lossy(&output.stderr);
-    (told, output.status.success())
+    let mut reported = String::from_utf8_lossy(&output.stdout).into_owned();
+    reported += &String::from_utf8_lossy(&output.stderr);
+    (reported, output.status.success())
 }
 
 fn is_there(program: &str) -> bool {
@@ -634,14 +637,14 @@ fn curl_is_served_on_one_connection() {
             vec!["--tls-max", "1.2"]
         })
         .args([&url, &url]);
-        let (told, content) = run(&mut curl, "");
-        assert!(content, "{version}: {told}");
-        assert_eq!(told, "page1;page0;", "{version}");
+        let (reported, content) = run(&mut curl, "");
+        assert!(content, "{version}: {reported}");
+        assert_eq!(reported, "page1;page0;", "{version}");
     }
 }
 
 #[test]
-fn openssl_agrees_on_what_is_safe_and_on_nothing_else() {
+fn openssl_negotiates_safe_parameters_only() {
     if !is_there("openssl") {
         return;
     }
@@ -686,14 +689,14 @@ fn openssl_agrees_on_what_is_safe_and_on_nothing_else() {
             false,
         ),
     ] {
-        let (told, _) = talk(&[flags, &["-ign_eof"]].concat(), &get);
+        let (reported, _) = talk(&[flags, &["-ign_eof"]].concat(), &get);
         assert_eq!(
-            told.contains("HTTP/1.1 200 OK"),
+            reported.contains("HTTP/1.1 200 OK"),
             agreed,
-            "{flags:?}: {told}"
+            "{flags:?}: {reported}"
         );
     }
     // A line that begins with R has the client ask for another handshake on the same connection.
-    let (told, _) = talk(&["-tls1_2", "-legacy_renegotiation"], "R\n");
-    assert!(told.contains("no renegotiation"), "{told}");
+    let (reported, _) = talk(&["-tls1_2", "-legacy_renegotiation"], "R\n");
+    assert!(reported.contains("no renegotiation"), "{reported}");
 }

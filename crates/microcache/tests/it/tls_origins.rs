@@ -1,4 +1,4 @@
-//! TLS with origins: who is believed, who we are to them, and what they are told.
+//! TLS with origins: trusted certificates, our own certificate, and the data sent.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -126,7 +126,7 @@ fn serve(
 }
 
 #[test]
-fn an_origin_is_asked_by_tls_and_its_connection_used_again() {
+fn an_origin_is_requested_by_tls_and_its_connection_reused() {
     let own = CertificateFile::new(&["localhost"]);
     let origin = SecureOrigin::start(&own, &[]);
     let flags = ["--origin-ca", own.name(), "--threads", "1"];
@@ -148,13 +148,13 @@ fn an_origin_is_asked_by_tls_and_its_connection_used_again() {
 }
 
 #[test]
-fn an_origin_that_cannot_be_believed_is_not_asked() {
+fn an_untrusted_origin_gets_no_request() {
     let own = CertificateFile::new(&["localhost"]);
     let other = CertificateFile::new(&["localhost"]);
     let origin = SecureOrigin::start(&own, &[]);
     let (named, address) = (origin.url("localhost"), origin.url("127.0.0.1"));
-    for (url, flags, told) in [
-        // Nobody whom the system knows vouches for it, or somebody else does.
+    for (url, flags, reported) in [
+        // The issuer is unknown to the system, or the name is another one.
         (
             &named,
             ["--origin-ca", other.name()],
@@ -169,7 +169,7 @@ fn an_origin_that_cannot_be_believed_is_not_asked() {
     ] {
         let proxy = Proxy::before_url(url, &flags);
         assert_eq!(proxy.get("/").status, 502);
-        proxy.output_with(told);
+        proxy.output_with(reported);
     }
     let flags = ["--origin-ca", own.name(), "--origin-name", "localhost"];
     let proxy = Proxy::before_url(&address, &flags);
@@ -180,7 +180,7 @@ fn an_origin_that_cannot_be_believed_is_not_asked() {
 
 /// `openssl req -x509` makes certificates of authorities, and servers are given them.
 #[test]
-fn an_origin_that_vouches_for_itself_is_believed_if_its_certificate_is_named() {
+fn a_self_signed_origin_is_trusted_if_its_certificate_is_configured() {
     let own = CertificateFile::of_an_authority(&["localhost"]);
     let other = CertificateFile::of_an_authority(&["localhost"]);
     let origin = SecureOrigin::start(&own, &[]);
@@ -196,7 +196,7 @@ fn an_origin_that_vouches_for_itself_is_believed_if_its_certificate_is_named() {
 }
 
 #[test]
-fn an_origin_that_asks_who_we_are_is_shown_our_certificate() {
+fn an_origin_that_requires_a_client_certificate_gets_it() {
     let (own, ours) = (
         CertificateFile::new(&["localhost"]),
         CertificateFile::new(&["us"]),
@@ -212,7 +212,7 @@ fn an_origin_that_asks_who_we_are_is_shown_our_certificate() {
 }
 
 #[test]
-fn an_origin_is_called_by_the_name_that_it_knows_itself_by() {
+fn an_origin_gets_its_configured_host() {
     let own = CertificateFile::new(&["localhost"]);
     let origin = SecureOrigin::start(&own, &[]);
     let flags = ["--origin-ca", own.name(), "--origin-host", "app.internal"];
@@ -227,7 +227,7 @@ fn an_origin_is_called_by_the_name_that_it_knows_itself_by() {
 }
 
 #[test]
-fn what_cannot_vouch_is_refused_at_the_start() {
+fn an_unusable_ca_file_is_refused_at_the_start() {
     let (good, empty) = (
         CertificateFile::new(&["localhost"]),
         CertificateFile::new(&["a"]),
@@ -235,7 +235,7 @@ fn what_cannot_vouch_is_refused_at_the_start() {
     empty.write("");
     let old = CertificateFile::new(&["us"]);
     old.renew(&["us"], 2001);
-    for (flags, told) in [
+    for (flags, reported) in [
         (&["--origin-ca", "/absent"][..], "cannot read /absent"),
         (&["--origin-ca", empty.name()], "contains no certificate"),
         (
@@ -252,7 +252,7 @@ fn what_cannot_vouch_is_refused_at_the_start() {
     ] {
         let (code, said) = Proxy::refusal(&[flags, &["https://localhost:9"]].concat());
         assert_eq!(code, Some(2), "{flags:?}: {said}");
-        assert!(said.contains(told), "{flags:?}: {said}");
+        assert!(said.contains(reported), "{flags:?}: {said}");
     }
     let _ = fs::remove_file(empty.path());
 }

@@ -11,7 +11,7 @@ use crate::support::{CertificateFile, Folder, Origin, Proxy, Reply, is_installed
 const HARMLESS: [&str; 2] = ["OK", "INFO"];
 
 #[test]
-fn only_what_is_safe_is_offered() {
+fn only_safe_parameters_are_offered() {
     if !is_installed("testssl", "a scan of what TLS offers") {
         return;
     }
@@ -55,7 +55,7 @@ fn only_what_is_safe_is_offered() {
     );
     assert!(said("heartbleed").starts_with("not vulnerable"));
     let wrong = |one: &&Value| {
-        // What it misses in its own tools is nobody's address.
+        // Problems of its own tools are none of the server.
         let is_own = one["id"] == "engine_problem";
         !is_own && !HARMLESS.contains(&one["severity"].as_str().unwrap_or_default())
     };

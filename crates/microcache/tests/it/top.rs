@@ -96,7 +96,7 @@ fn cached() -> Origin {
 }
 
 #[test]
-fn it_ends_when_its_terminal_is_gone() {
+fn it_ends_with_its_terminal() {
     if !has_tmux() {
         return;
     }
@@ -174,7 +174,7 @@ fn documents_and_subscribers_have_a_line_where_there_are_any() {
         let terminal = Terminal::start(&script(&format!("--admin {admin}"), &pid));
         let shown = if has_line {
             let _events = Events::begin(proxy.ask_with("/live/x", &["Accept: text/event-stream"]));
-            terminal.shows("1 subscribers  events ")
+            terminal.shows("1 subscriber  events ")
         } else {
             terminal.shows("busiest urls")
         };
@@ -207,7 +207,7 @@ fn signals_and_ctrl_c_give_the_terminal_back() {
 }
 
 #[test]
-fn who_cannot_be_reached_is_said_before_and_while_it_is_watched() {
+fn an_unreachable_server_is_reported_before_and_during_the_view() {
     if !has_tmux() {
         return;
     }
@@ -229,13 +229,13 @@ fn who_cannot_be_reached_is_said_before_and_while_it_is_watched() {
 }
 
 #[test]
-fn without_a_terminal_it_says_what_to_type_instead() {
+fn without_a_terminal_it_names_the_alternative() {
     let output = Command::new(env!("CARGO_BIN_EXE_microcache"))
         .arg("top")
         .stdin(std::process::Stdio::null())
         .output()
         .expect("it runs");
     assert_eq!(output.status.code(), Some(2));
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(told.contains("microcache stats"), "{told}");
+    let reported = String::from_utf8_lossy(&output.stderr);
+    assert!(reported.contains("microcache stats"), "{reported}");
 }

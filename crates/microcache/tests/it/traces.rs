@@ -29,8 +29,8 @@ fn collected(collector: &Origin) -> Vec<Value> {
     let requests = collector.seen(COLLECTED);
     let spans = requests.iter().flat_map(|request| {
         assert_eq!(request.field("content-type"), Some("application/json"));
-        let told: Value = serde_json::from_slice(&request.body()).expect("JSON");
-        let spans = &told["resourceSpans"][0]["scopeSpans"][0]["spans"];
+        let reported: Value = serde_json::from_slice(&request.body()).expect("JSON");
+        let spans = &reported["resourceSpans"][0]["scopeSpans"][0]["spans"];
         spans.as_array().expect("a list").clone()
     });
     spans.collect()
@@ -56,7 +56,7 @@ fn of_kind(spans: &[Value], kind: u64) -> Vec<&Value> {
 }
 
 #[test]
-fn what_is_asked_of_the_origin_is_a_part_of_the_request_and_the_applications_parent() {
+fn origin_requests_are_child_spans_and_parents_of_the_applications() {
     let (origin, collector, proxy, _operator) = start(&["--otlp-sample", "1"]);
     proxy.get("/page?secret=1");
     let parent = format!("traceparent: 00-{TRACE}-00f067aa0ba902b7-01");
@@ -87,13 +87,13 @@ fn what_is_asked_of_the_origin_is_a_part_of_the_request_and_the_applications_par
         .iter()
         .find(|span| outcome(span).as_deref() == Some("miss"));
     let missed = missed.expect("one of them");
-    let asked = clients.iter().find(|span| span["traceId"] == TRACE);
-    let asked = asked.expect("one of them");
-    assert_eq!(asked["parentSpanId"], missed["spanId"]);
-    assert_eq!(attribute(asked, "microcache.upstream"), Some("origin"));
+    let requested = clients.iter().find(|span| span["traceId"] == TRACE);
+    let requested = requested.expect("one of them");
+    assert_eq!(requested["parentSpanId"], missed["spanId"]);
+    assert_eq!(attribute(requested, "microcache.upstream"), Some("origin"));
     // The application's spans have that one as their parent, in the same trace.
     let seen = origin.wait_for("/page", 1);
-    let span = asked["spanId"].as_str().expect("an id");
+    let span = requested["spanId"].as_str().expect("an id");
     let expected = format!("00-{TRACE}-{span}-01");
     assert_eq!(seen.field("traceparent"), Some(&*expected));
     assert_eq!(seen.field("tracestate"), Some("other=1"));
@@ -111,7 +111,7 @@ fn what_is_asked_of_the_origin_is_a_part_of_the_request_and_the_applications_par
 }
 
 #[test]
-fn what_whoever_asks_does_not_keep_is_not_kept_here() {
+fn a_request_that_its_client_does_not_sample_is_not_exported() {
     let (origin, collector, proxy, operator) = start(&["--otlp-sample", "1"]);
     let unkept = format!("traceparent: 00-{TRACE}-00f067aa0ba902b7-00");
     proxy.get_with("/page", &[&unkept]).assert_is(200, "page");
@@ -131,7 +131,7 @@ fn what_whoever_asks_does_not_keep_is_not_kept_here() {
 }
 
 #[test]
-fn by_default_nothing_is_traced_and_with_a_share_of_none_only_what_a_trusted_proxy_traces() {
+fn by_default_nothing_is_traced_and_with_a_share_of_none_only_requests_of_trusted_proxies() {
     let origin = Origin::start();
     let (proxy, admin) = Proxy::operated(&origin, &[]);
     proxy.get("/x");
@@ -151,7 +151,7 @@ fn by_default_nothing_is_traced_and_with_a_share_of_none_only_what_a_trusted_pro
 }
 
 #[test]
-fn a_failure_is_told_with_its_reason() {
+fn a_failure_is_exported_with_its_reason() {
     let (origin, collector, proxy, _operator) = start(&["--otlp-sample", "1"]);
     origin.on("/gone").reply(Reply::hang_up());
     assert_eq!(proxy.get("/gone").status, 502);
@@ -159,8 +159,8 @@ fn a_failure_is_told_with_its_reason() {
     for (kind, why) in [(2, "origin-disconnected"), (3, "closed the connection")] {
         let span = of_kind(&all, kind)[0];
         assert_eq!(span["status"]["code"], 2, "{span:#}");
-        let told = span["status"]["message"].as_str().expect("a reason");
-        assert!(told.contains(why), "{told}");
+        let reported = span["status"]["message"].as_str().expect("a reason");
+        assert!(reported.contains(why), "{reported}");
     }
 }
 

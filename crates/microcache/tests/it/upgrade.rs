@@ -48,8 +48,8 @@ impl Line {
     fn upgrade(&mut self) {
         let response = self.ask("POST", "/v1/upgrade", "");
         assert_eq!(response.status, 200, "{}", response.text());
-        let told: Value = serde_json::from_str(&response.text()).expect("JSON");
-        self.processes.push(pid_in(&told).expect("a number"));
+        let reported: Value = serde_json::from_str(&response.text()).expect("JSON");
+        self.processes.push(pid_in(&reported).expect("a number"));
     }
 
     /// Waits for the end of all but the latest.
@@ -79,7 +79,7 @@ fn pid_in(answer: &Value) -> Option<u32> {
     answer["pid"].as_u64()?.try_into().ok()
 }
 
-/// Whether a process is gone, or only waits for somebody to notice.
+/// Returns `true` if a process is gone, or only waits for its parent to notice.
 fn has_ended(process: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{process}/stat"));
     stat.map_or(true, |stat| stat.contains(") Z "))
@@ -93,7 +93,7 @@ fn page(origin: &Origin, target: &'static str) {
     });
 }
 
-/// A load from a process of its own, until it is told to stop.
+/// A load from a process of its own, until it is stopped.
 struct Load(Option<Child>);
 
 impl Load {
@@ -173,7 +173,7 @@ fn no_request_fails_while_it_is_reloaded_and_replaced_under_load() {
 }
 
 #[test]
-fn the_disk_goes_along_and_a_purge_holds_over_it() {
+fn the_disk_is_handed_over_and_purges_survive() {
     let origin = Origin::start();
     for target in ["/", "/purged"] {
         page(&origin, target);
@@ -202,7 +202,7 @@ fn the_disk_goes_along_and_a_purge_holds_over_it() {
 }
 
 #[test]
-fn documents_go_along_and_who_watches_them_goes_on() {
+fn documents_are_handed_over_and_watchers_continue() {
     let folder = Folder::absent();
     documents_go_along(["--push-directory", folder.as_str()]);
 }
@@ -300,7 +300,7 @@ fn a_process_that_cannot_serve_changes_nothing() {
 }
 
 #[test]
-fn what_is_under_way_ends_with_the_process_it_began_with() {
+fn requests_in_progress_end_in_the_process_that_began_them() {
     const SWITCHING: &str =
         "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
     let origin = Origin::start();
@@ -327,7 +327,7 @@ fn what_is_under_way_ends_with_the_process_it_began_with() {
     origin.wait_for("/slow", 1);
     let mut begun = line.proxy.ask("/begun");
     assert_eq!(begun.head().field("connection"), None);
-    // Fewer threads than sockets: each still has somebody who accepts.
+    // Fewer threads than sockets: each still has a thread that accepts.
     fs::write(&file, "threads = 1\n").expect("written");
     line.upgrade();
     for _ in 0..20 {
@@ -428,13 +428,13 @@ fn it_serves_on_a_socket_that_is_handed_over_at_the_start() {
 }
 
 #[test]
-fn the_service_manager_is_told_what_goes_on() {
+fn the_service_manager_is_notified() {
     let origin = Origin::start();
     let folder = Folder::new();
     let path = folder.file("socket");
     let manager = UnixDatagram::bind(&path).expect("a socket");
     manager.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-    let told = || {
+    let reported = || {
         let mut text = [0; 256];
         let length = manager.recv(&mut text).expect("a message");
         String::from_utf8_lossy(&text[..length]).into_owned()
@@ -443,25 +443,25 @@ fn the_service_manager_is_told_what_goes_on() {
     let file = config_file("");
     let name = file.display().to_string();
     let mut proxy = Proxy::through(&["env", &socket], &origin, &["--config", &name]);
-    assert_eq!(told(), "READY=1");
+    assert_eq!(reported(), "READY=1");
     proxy.signal(Signal::HUP);
-    let reloading = told();
+    let reloading = reported();
     let since = reloading.strip_prefix("RELOADING=1\nMONOTONIC_USEC=");
     assert!(
         since.is_some_and(|micros| micros.parse::<u64>().is_ok()),
         "{reloading}"
     );
-    assert_eq!(told(), "READY=1");
+    assert_eq!(reported(), "READY=1");
     proxy.signal(Signal::USR2);
     // The other one says that it is ready, and this one who that is, in either order.
-    let mut both = [told(), told()];
+    let mut both = [reported(), reported()];
     both.sort();
     assert_eq!(both[1], "READY=1");
     let process = both[0].strip_prefix("MAINPID=").expect("which it is");
     let process: u32 = process.parse().expect("a number");
     assert!(proxy.wait().success());
     signal(process, Signal::TERM);
-    assert_eq!(told(), "STOPPING=1");
+    assert_eq!(reported(), "STOPPING=1");
     eventually("its end", || has_ended(process).then_some(()));
 }
 

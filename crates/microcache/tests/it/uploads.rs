@@ -18,7 +18,7 @@ fn slow(proxy: &Proxy, fields: &str, beginning: &[u8]) -> Client {
 /// sent in one go.
 fn check_pages_are_answered(what: &str, uploads: usize, fields: &str, beginning: &[u8]) {
     let origin = Origin::start();
-    // Nobody is answered out of the queue: a page that has to wait in it for long is none.
+    // No request is answered from the queue: a page that has to wait in it for long is none.
     let proxy = Proxy::start(&origin, &["--threads", "2", "--queue-timeout", "2s"]);
     origin.on("/upload").reply(Reply::new(200).body("thanks"));
     origin.on("/form").reply(Reply::new(200).body("sent"));
@@ -60,7 +60,7 @@ fn slow_uploads_of_any_kind_keep_no_page_waiting() {
 }
 
 #[test]
-fn a_small_body_is_there_before_the_origin_is_asked() {
+fn a_small_body_is_complete_before_the_origin_is_called() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &["--threads", "1"]);
     origin.on("/upload").reply(Reply::new(200).body("thanks"));
@@ -116,7 +116,7 @@ fn uploads_wait_for_each_other_and_none_is_lost() {
 }
 
 #[test]
-fn an_upload_that_falls_too_far_behind_is_told_so_and_the_origin_does_not_hear_of_it() {
+fn an_upload_that_falls_too_far_behind_is_refused_without_an_origin_request() {
     let origin = Origin::start();
     let flags = [
         "--client-body-timeout",

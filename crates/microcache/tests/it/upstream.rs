@@ -148,7 +148,7 @@ fn a_full_queue_is_a_503_with_a_plain_page() {
 }
 
 #[test]
-fn nobody_waits_in_the_queue_for_ever() {
+fn queued_requests_time_out() {
     let origin = Origin::start();
     let proxy = Proxy::start(
         &origin,
@@ -167,7 +167,7 @@ fn nobody_waits_in_the_queue_for_ever() {
 }
 
 #[test]
-fn one_who_leaves_the_queue_makes_room() {
+fn a_client_that_leaves_the_queue_makes_room() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &ONE_AND_ONE_MORE);
     let gate = Gate::default();
@@ -398,7 +398,7 @@ fn connections_are_used_again() {
 }
 
 #[test]
-fn a_connection_the_origin_wants_closed_is_not_used_again() {
+fn a_connection_closed_by_the_origin_is_not_reused() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &["--threads", "1"]);
     origin.on("/").reply(Reply::ok(
@@ -435,7 +435,7 @@ fn a_connection_that_died_while_idle_is_replaced() {
 }
 
 #[test]
-fn what_may_have_been_done_is_not_done_again() {
+fn a_request_that_may_have_been_processed_is_not_repeated() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &["--threads", "1"]);
     origin.on("/").reply(Reply::hang_up());
@@ -451,7 +451,7 @@ fn what_may_have_been_done_is_not_done_again() {
 }
 
 #[test]
-fn nobody_at_home() {
+fn an_origin_that_refuses_connections() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &[]);
     origin.stop();

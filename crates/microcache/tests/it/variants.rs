@@ -20,7 +20,7 @@ fn varying(origin: &Origin, target: &str, name: &'static str) {
 }
 
 #[test]
-fn variants_that_nobody_asks_for_again_give_way() {
+fn unused_variants_are_evicted() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &[]);
     varying(&origin, "/", "User-Agent");
@@ -130,7 +130,7 @@ fn cookies_that_do_not_count_share_a_page_that_varies_on_cookies() {
 }
 
 #[test]
-fn a_route_ignores_what_it_says_in_vary() {
+fn a_route_ignores_the_named_fields_of_vary() {
     let origin = Origin::start();
     let proxy = Proxy::with_config(&format!(
         "listen = [\"127.0.0.1:0\"]\norigin = \"{}\"\nignore_vary = [\"User-Agent\"]\n",
@@ -173,7 +173,7 @@ fn check_uncacheable_for_one(reply: fn() -> Reply) {
 }
 
 #[test]
-fn what_one_variant_must_not_share_leaves_the_others_alone() {
+fn a_personal_variant_leaves_the_others_alone() {
     check_uncacheable_for_one(|| Reply::new(200).with("Cache-Control: private"));
     check_uncacheable_for_one(|| Reply::new(200).with(LONG).with("Set-Cookie: a=b"));
     check_uncacheable_for_one(|| Reply::new(302).with("Location: /login"));
@@ -210,7 +210,7 @@ fn an_answer_without_vary_does_not_answer_the_other_variants() {
 
 /// Every client has an address of its own on loopback.
 #[test]
-fn what_is_written_anew_selects_by_what_the_origin_sees() {
+fn rewritten_fields_select_as_the_origin_sees_them() {
     for name in ["X-Forwarded-For", "Forwarded"] {
         let origin = Origin::start();
         let proxy = Proxy::start(&origin, &[]);
@@ -247,7 +247,7 @@ fn confirmed_with(lines: &'static [&'static str]) -> (Origin, Proxy) {
 }
 
 #[test]
-fn a_confirmation_that_varies_on_something_else_is_for_who_got_it() {
+fn a_304_with_another_vary_is_for_its_client() {
     let (_origin, proxy) = confirmed_with(&["Vary: User-Agent", LONG]);
     proxy.get_with("/", &["User-Agent: a"]).assert_is(200, "a");
     let confirmed = proxy.get_with("/", &["User-Agent: a"]);
@@ -277,7 +277,11 @@ fn a_confirmation_that_forbids_to_share_ends_the_copy() {
         let next = proxy.get("/");
         next.assert_is(200, "-");
         assert!(!next.is_hit(), "{next:?}");
-        let asked = origin.seen("/");
-        assert_eq!(asked[2].field("if-none-match"), None, "the copy is gone");
+        let requested = origin.seen("/");
+        assert_eq!(
+            requested[2].field("if-none-match"),
+            None,
+            "the copy is gone"
+        );
     }
 }

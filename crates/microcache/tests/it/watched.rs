@@ -1,4 +1,4 @@
-//! Pages of the application that somebody watches: what they are told, and what that costs the application.
+//! Watched pages of the application: the events of their subscribers, and the cost for the application.
 
 use std::fs;
 use std::sync::{Arc, Mutex};
@@ -66,7 +66,7 @@ fn purge(admin: std::net::SocketAddr, what: &str) {
 }
 
 #[test]
-fn who_watches_is_told_of_another_version_and_the_application_is_asked_once_for_all() {
+fn watchers_get_each_version_for_one_origin_request() {
     let origin = Origin::start();
     let page = Page::on(&origin, "/news/?a=1", "Cache-Control: max-age=1", "first");
     let proxy = Proxy::start(&origin, &["--watch", "refresh"]);
@@ -78,7 +78,7 @@ fn who_watches_is_told_of_another_version_and_the_application_is_asked_once_for_
         .map(|it| it.version("/news/?a=1"))
         .collect();
     assert!(first.iter().all(|it| *it == first[0]), "{first:?}");
-    // Who has it already is told of the next one only.
+    // A subscriber with the version gets the next one only.
     let known = format!("/news/%3Fa=1&version={}", first[0]);
     let mut informed = Watcher::of(&proxy, &known);
     page.becomes("second");
@@ -88,9 +88,9 @@ fn who_watches_is_told_of_another_version_and_the_application_is_asked_once_for_
         assert_eq!(watcher.version("/news/?a=1"), second);
     }
     proxy.get("/news/?a=1").assert_is(200, "second");
-    // Nobody says anything of himself to the application, and nobody is asked for after they have left.
-    let asked = origin.seen("/news/?a=1");
-    assert!(asked.iter().all(|it| it.field("cookie").is_none()));
+    // Requests to the application have no field of a subscriber, and stop after the last has left.
+    let requested = origin.seen("/news/?a=1");
+    assert!(requested.iter().all(|it| it.field("cookie").is_none()));
     drop((watchers, informed));
     let mut before = usize::MAX;
     eventually("the end of the requests", || {
@@ -103,7 +103,7 @@ fn who_watches_is_told_of_another_version_and_the_application_is_asked_once_for_
 }
 
 #[test]
-fn a_thousand_who_take_nothing_cost_the_others_nothing() {
+fn a_thousand_stalled_watchers_cost_the_others_nothing() {
     const CHANGES: usize = 100;
     let origin = Origin::start();
     let page = Page::on(&origin, "/", "Cache-Control: max-age=1000", "first");
@@ -166,7 +166,7 @@ fn a_purge_by_any_name_shows_the_page_anew() {
 
 /// What the application answers is then not stored, which says nothing about whether it may be.
 #[test]
-fn a_purge_while_the_application_is_asked_does_not_end_the_watching() {
+fn a_purge_during_the_fetch_does_not_end_the_watch() {
     for visitor_comes_first in [false, true] {
         let origin = Origin::start();
         let gate = Gate::default();
@@ -199,7 +199,7 @@ fn a_purge_while_the_application_is_asked_does_not_end_the_watching() {
 }
 
 #[test]
-fn what_is_told_is_what_anybody_gets() {
+fn events_contain_the_public_page_only() {
     let origin = Origin::start();
     Page::on(&origin, "/private", "Cache-Control: private", "mine");
     Page::on(
@@ -212,17 +212,19 @@ fn what_is_told_is_what_anybody_gets() {
     let mut private = Watcher::of(&proxy, "/private");
     private.expect("unwatchable", "/private");
     assert_eq!(origin.seen("/private").len(), 1);
-    // The cookie of who watches is nobody else's business.
+    // The cookie of a subscriber is not forwarded.
     let target = format!("{WATCH}/public&wait=5");
-    let told = proxy.get_with(&target, &["Cookie: session=1", "Authorization: Basic eA=="]);
+    let reported = proxy.get_with(&target, &["Cookie: session=1", "Authorization: Basic eA=="]);
     assert!(
-        told.text().contains(r#""event":"page","url":"/public""#),
+        reported
+            .text()
+            .contains(r#""event":"page","url":"/public""#),
         "{}",
-        told.text()
+        reported.text()
     );
-    let asked = &origin.seen("/public")[0];
+    let requested = &origin.seen("/public")[0];
     assert_eq!(
-        (asked.field("cookie"), asked.field("authorization")),
+        (requested.field("cookie"), requested.field("authorization")),
         (None, None)
     );
     for wrong in ["", "news", "/%0A", "/a%20b", "/a%23b", "http://other/"] {
@@ -232,7 +234,7 @@ fn what_is_told_is_what_anybody_gets() {
 }
 
 #[test]
-fn where_it_says_so_only_what_visitors_ask_for_is_told() {
+fn if_configured_only_pages_that_visitors_request_are_reported() {
     const FRESH: &str = "Cache-Control: max-age=1000";
     let origin = Origin::start();
     let page = Page::on(&origin, "/", FRESH, "one");
@@ -249,7 +251,7 @@ fn where_it_says_so_only_what_visitors_ask_for_is_told() {
 }
 
 #[test]
-fn routes_say_what_may_be_watched_and_a_reload_may_say_otherwise() {
+fn routes_and_reloads_decide_which_pages_may_be_watched() {
     let origin = Origin::start();
     for target in ["/a", "/b/c"] {
         Page::on(&origin, target, "Cache-Control: max-age=1000", "page");
@@ -266,7 +268,7 @@ fn routes_say_what_may_be_watched_and_a_reload_may_say_otherwise() {
     proxy.get("/a");
     let mut watcher = Watcher::of(&proxy, "/a");
     watcher.version("/a");
-    // Those that may not be watched are told so, and take nothing from the others.
+    // Pages that may not be watched are refused, and take nothing from the others.
     let mut several = Watcher::of(&proxy, "/b/c&url=/x*&url=/a&url=/a");
     several.expect("unwatchable", "/b/c");
     several.expect("unwatchable", "/x*");
@@ -276,7 +278,7 @@ fn routes_say_what_may_be_watched_and_a_reload_may_say_otherwise() {
     assert_eq!((full.status, full.field("retry-after")), (503, Some("1")));
     fs::write(&file, text("off")).expect("written");
     proxy.signal(Signal::HUP);
-    // Nothing may be watched any more: the path is the application's, and who still watches is told.
+    // Watching is disabled: the path is the application's, and subscribers get an event.
     eventually("no more watching", || {
         (proxy.get(&format!("{WATCH}/a")).status != 200).then_some(())
     });
@@ -284,7 +286,7 @@ fn routes_say_what_may_be_watched_and_a_reload_may_say_otherwise() {
 }
 
 #[test]
-fn who_makes_up_urls_does_not_have_the_application_asked_each_second() {
+fn invented_urls_are_not_fetched_each_second() {
     let origin = Origin::start();
     origin.on("/made-up").reply(Reply::new(404).body("nothing"));
     Page::on(&origin, "/", "Cache-Control: max-age=1", "page");
@@ -297,7 +299,7 @@ fn who_makes_up_urls_does_not_have_the_application_asked_each_second() {
 }
 
 #[test]
-fn who_comes_and_goes_has_the_application_asked_no_more_than_who_stays() {
+fn joining_and_leaving_causes_no_more_origin_requests_than_staying() {
     let origin = Origin::start();
     let text = format!(
         "origin = \"{}\"\nwatch = \"refresh\"\nwatch_max_pages = 10\n",
@@ -327,7 +329,7 @@ fn by_default_nothing_is_watched() {
 }
 
 #[test]
-fn content_is_told_with_the_event_to_whom_it_is_wanted_by() {
+fn events_carry_the_content_for_subscribers_that_want_it() {
     let origin = Origin::start();
     let html = "Content-Type: text/html\r\nCache-Control: max-age=1000";
     let page = Page::on(&origin, "/", html, "<p>first");
@@ -353,10 +355,10 @@ fn content_is_told_with_the_event_to_whom_it_is_wanted_by() {
     assert!(event("/").ends_with(r#","type":"text/html","text":"<p>first"}"#));
     assert!(event("/coded").ends_with(r#","type":"application/json","value":{"n": 1}}"#));
     for url in ["/long", "/personal"] {
-        let told = event(url);
+        let reported = event(url);
         assert!(
-            !told.contains("\"text\"") && !told.contains("\"type\""),
-            "{told}"
+            !reported.contains("\"text\"") && !reported.contains("\"type\""),
+            "{reported}"
         );
     }
     // It is the same by other ways, and of the next version.
@@ -370,18 +372,18 @@ fn content_is_told_with_the_event_to_whom_it_is_wanted_by() {
         crate::support::websocket::WebSocket::open(&proxy, &format!("{WATCH}/coded&inline=1"), &[]);
     assert!(socket.text().contains(r#""value":{"n": 1}"#));
     socket.say(r#"{"subscribe":"/"}"#);
-    let (mut told, mut subscribed) = (socket.text(), socket.text());
-    if told.contains("subscribed") {
-        std::mem::swap(&mut told, &mut subscribed);
+    let (mut reported, mut subscribed) = (socket.text(), socket.text());
+    if reported.contains("subscribed") {
+        std::mem::swap(&mut reported, &mut subscribed);
     }
-    assert!(told.contains("<p>first"), "{told}");
+    assert!(reported.contains("<p>first"), "{reported}");
     page.becomes("<p>second");
     purge(admin, r#"{"all": true}"#);
-    let told = (0..9)
+    let reported = (0..9)
         .map(|_| socket.text())
         .find(|it| it.contains("second"));
-    assert!(told.is_some_and(|it| it.contains(r#""text":"<p>second""#)));
-    // Who does not want it is told as ever.
+    assert!(reported.is_some_and(|it| it.contains(r#""text":"<p>second""#)));
+    // A subscriber without that parameter gets the usual event.
     let mut plain = Watcher::of(&proxy, "/");
     plain.version("/");
 }

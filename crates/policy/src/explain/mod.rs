@@ -350,7 +350,7 @@ mod tests {
     ];
 
     /// Checks that the reason reads as the middle of a sentence, and the form of section and remedy.
-    fn check(what: &str, told: Explanation) {
+    fn check(what: &str, explanation: Explanation) {
         let is_phrase = |text: &str| {
             let starts = text
                 .chars()
@@ -362,8 +362,11 @@ mod tests {
                 && !text.contains("  ")
                 && text.is_ascii()
         };
-        assert!(is_phrase(told.because), "{what}: {told:?}");
-        assert!(told.remedy.is_none_or(is_phrase), "{what}: {told:?}");
+        assert!(is_phrase(explanation.because), "{what}: {explanation:?}");
+        assert!(
+            explanation.remedy.is_none_or(is_phrase),
+            "{what}: {explanation:?}"
+        );
         let is_section = |rfc: &str| {
             let (document, section) = rfc.strip_prefix("RFC ")?.split_once(" §")?;
             let numbers = section
@@ -371,8 +374,8 @@ mod tests {
                 .all(|number| number.parse::<u8>().is_ok());
             (document.parse::<u16>().is_ok() && numbers).then_some(())
         };
-        let is_known = told.rfc.is_none_or(|rfc| is_section(rfc).is_some());
-        assert!(is_known, "{what}: {told:?}");
+        let is_known = explanation.rfc.is_none_or(|rfc| is_section(rfc).is_some());
+        assert!(is_known, "{what}: {explanation:?}");
     }
 
     #[test]
@@ -413,18 +416,18 @@ mod tests {
     }
 
     #[test]
-    fn a_detail_says_what_the_decision_says_that_it_stands_for() {
+    fn a_detail_has_the_explanation_of_its_decision() {
         for one in PASSES {
-            let told = one.detail().explanation();
+            let explanation = one.detail().explanation();
             // These two occur for requests and for responses.
             if !matches!(one, PassReason::NoStore | PassReason::EventStream) {
-                assert_eq!(told, one.explanation(), "{one:?}");
+                assert_eq!(explanation, one.explanation(), "{one:?}");
             }
         }
         for one in NOT_STORABLE {
-            let told = one.detail().explanation();
+            let explanation = one.detail().explanation();
             if !matches!(one, NotStorable::NoStore | NotStorable::EventStream) {
-                assert_eq!(told, one.explanation(), "{one:?}");
+                assert_eq!(explanation, one.explanation(), "{one:?}");
             }
         }
     }

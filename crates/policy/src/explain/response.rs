@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_said_on_whose_word_a_response_is_fresh() {
+    fn the_source_of_the_lifetime_is_explained() {
         let plain = Rules::default();
         let heuristic = Rules {
             heuristic: Some(10),
@@ -261,13 +261,13 @@ mod tests {
             ),
             (&forced, 500, "", None, 0),
         ] {
-            let told = account(rules, status, response);
+            let account = account(rules, status, response);
             assert_eq!(
-                (told.source, told.fresh_for),
+                (account.source, account.fresh_for),
                 (source, fresh_for),
                 "{status} {response}"
             );
-            assert!(!told.is_targeted);
+            assert!(!account.is_targeted);
         }
         let targeted = account(
             &plain,
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_said_on_whose_word_a_response_may_be_served_stale() {
+    fn the_source_of_the_stale_window_is_explained() {
         for (response, expected) in [
             ("", StaleWindowSource::Route),
             ("Cache-Control: max-age=5", StaleWindowSource::Route),
@@ -303,8 +303,8 @@ mod tests {
                 StaleWindowSource::Forbidden,
             ),
         ] {
-            let told = account(&Rules::default(), 200, &format!("{response}\nETag: \"a\""));
-            assert_eq!(told.window_source, expected, "{response}");
+            let account = account(&Rules::default(), 200, &format!("{response}\nETag: \"a\""));
+            assert_eq!(account.window_source, expected, "{response}");
         }
     }
 }

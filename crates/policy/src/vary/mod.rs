@@ -230,27 +230,27 @@ fn is_secret(name: &str) -> bool {
     is_identity(name.as_bytes()) || words.iter().any(|word| name.contains(word))
 }
 
-/// Returns true if the request with the selection `asked` is served by the response with the selection `stored`, both
-/// for `names`. Only the codings in `telling` are compared.
-pub fn is_selected(names: &VaryNames, stored: &[u8], asked: &[u8], telling: Codings) -> bool {
-    if stored == asked {
+/// Returns true if the request with the selection `requested` is served by the response with the selection `stored`,
+/// both for `names`. Only the codings in `telling` are compared.
+pub fn is_selected(names: &VaryNames, stored: &[u8], requested: &[u8], telling: Codings) -> bool {
+    if stored == requested {
         return true;
     }
-    let (Some((stored, one)), Some((asked, other))) =
-        (stored.split_last_chunk(), asked.split_last_chunk())
+    let (Some((stored, one)), Some((requested, other))) =
+        (stored.split_last_chunk(), requested.split_last_chunk())
     else {
         return false;
     };
-    let told = |bytes: &[u8; 2]| Codings::from_bytes(*bytes).and(telling);
-    stored == asked && names.has_codings() && told(one) == told(other)
+    let compared = |bytes: &[u8; 2]| Codings::from_bytes(*bytes).and(telling);
+    stored == requested && names.has_codings() && compared(one) == compared(other)
 }
 
-/// Returns true if the response with the selection `stored` serves a request with the selection `asked`, as far as this
-/// one response shows.
-pub fn answers(names: &VaryNames, stored: &[u8], asked: &[u8], response: Fields<'_>) -> bool {
+/// Returns true if the response with the selection `stored` serves a request with the selection `requested`, as far as
+/// this one response shows.
+pub fn answers(names: &VaryNames, stored: &[u8], requested: &[u8], response: Fields<'_>) -> bool {
     let mut seen = ObservedCodings::default();
     note_codings(&mut seen, names, stored, response);
-    is_selected(names, stored, asked, seen.telling())
+    is_selected(names, stored, requested, seen.telling())
 }
 
 /// Removes the codings from a selection that do not select, so that all requests served by one response have the same.
@@ -379,15 +379,15 @@ mod tests {
     }
 
     #[test]
-    fn what_a_selection_says_is_told_but_for_what_is_secret() {
+    fn values_of_a_selection_are_shown_except_secrets() {
         let check = |vary: &str, request: &str, expected: &[(&str, Option<&str>)]| {
             let (names, selection) = (names(vary), selection(vary, request));
-            let told = selected_values(&names, &selection);
-            let told: Vec<_> = told
+            let values = selected_values(&names, &selection);
+            let values: Vec<_> = values
                 .iter()
                 .map(|(name, value)| (*name, value.as_deref()))
                 .collect();
-            assert_eq!(told, expected, "{vary} {request}");
+            assert_eq!(values, expected, "{vary} {request}");
         };
         check(
             "Vary: x, Accept-Encoding",
@@ -647,7 +647,7 @@ mod tests {
     }
 
     #[test]
-    fn the_origin_is_asked_for_what_is_compared() {
+    fn the_origin_gets_the_compared_codings() {
         for (client, origin) in [
             ("br;q=0.1, GZIP , sdch", "gzip, br"),
             ("*", "gzip, deflate, br, zstd"),
@@ -671,7 +671,7 @@ mod tests {
     }
 
     #[test]
-    fn a_site_with_known_languages_has_no_more_variants_than_those() {
+    fn a_site_with_known_languages_has_at_most_as_many_variants() {
         let rules = Rules {
             languages: vec!["en".to_owned(), "de-AT".to_owned(), "de".to_owned()],
             ..Rules::default()
@@ -728,7 +728,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_anew_counts_as_the_origin_sees_it() {
+    fn a_rewritten_field_counts_as_the_origin_sees_it() {
         let rules = Rules::default();
         for name in ["X-Forwarded-For", "Forwarded"] {
             let vary = format!("Vary: {name}");
@@ -744,11 +744,11 @@ mod tests {
             assert_ne!(selection_of(&vary, &honest), selection_of(&vary, &other));
             let (one, two) = (
                 OriginView {
-                    vouched: true,
+                    is_trusted: true,
                     ..honest
                 },
                 OriginView {
-                    vouched: true,
+                    is_trusted: true,
                     ..liar
                 },
             );
@@ -775,7 +775,7 @@ mod tests {
     }
 
     #[test]
-    fn a_route_can_ignore_what_a_response_varies_on() {
+    fn a_route_can_ignore_fields_of_vary() {
         let ignored = ["User-Agent".to_owned()];
         let read = |vary: &str| of_response(fields(vary).fields(), &ignored);
         assert_eq!(read("Vary: user-agent"), Vary::None);

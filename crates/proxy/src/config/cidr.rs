@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_block_is_refused() {
+    fn invalid_blocks_are_refused() {
         for text in [
             "",
             "10.0.0",

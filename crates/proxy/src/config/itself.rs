@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_leads_here_and_what_does_not() {
+    fn addresses_of_this_server_are_recognized() {
         for (listen, host, expected) in [
             ("127.0.0.1:80", "127.0.0.1", true),
             ("127.0.0.1:80", "localhost", true),

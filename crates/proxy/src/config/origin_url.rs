@@ -12,7 +12,7 @@ impl OriginUrl {
     /// Parses `http://host:port` or `https://host:port`.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let Some((scheme, rest)) = text.split_once("://") else {
-            return Err(without_scheme(text));
+            return Err(write_with_scheme(text));
         };
         let tls = match scheme.to_ascii_lowercase().as_str() {
             "http" => false,
@@ -39,14 +39,20 @@ impl OriginUrl {
     }
 }
 
-fn without_scheme(text: &str) -> String {
-    match text {
-        "" => "write http://HOST:PORT".to_owned(),
-        _ if text.bytes().all(|b| b.is_ascii_digit()) => {
-            format!("write http://localhost:{text}")
+/// Returns what to write in place of an origin without a scheme.
+fn write_with_scheme(text: &str) -> String {
+    let (authority, path) = text.split_at(text.find('/').unwrap_or(text.len()));
+    let url = match authority {
+        "" => "http://HOST:PORT".to_owned(),
+        _ if authority.bytes().all(|b| b.is_ascii_digit()) => {
+            format!("http://localhost:{authority}")
         }
-        _ if text.starts_with(':') => format!("write http://localhost{text}"),
-        _ => format!("write http://{text}"),
+        _ if authority.starts_with(':') => format!("http://localhost{authority}"),
+        _ => format!("http://{authority}"),
+    };
+    match path {
+        "" | "/" => format!("write {url}"),
+        _ => format!("write {url} without {path}: requests have paths of their own"),
     }
 }
 
@@ -103,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_urls_say_what_to_write() {
+    fn an_invalid_url_is_refused_with_a_remedy() {
         let check = |text: &str, says: &str| {
             let why = OriginUrl::parse(text).unwrap_err();
             assert!(why.contains(says), "{text}: {why}");
@@ -111,6 +117,12 @@ mod tests {
         check("localhost:3000", "write http://localhost:3000");
         check("3000", "write http://localhost:3000");
         check(":3000", "write http://localhost:3000");
+        check(
+            "127.0.0.1:3000/app",
+            "write http://127.0.0.1:3000 without /app",
+        );
+        check("3000/", "write http://localhost:3000");
+        check("/app", "write http://HOST:PORT without /app");
         check("ftp://a", "http://");
         check("http://a/b", "path");
         check("http://a?b", "path");

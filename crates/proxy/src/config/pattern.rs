@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn who_writes_a_regular_expression_is_told_the_pattern() {
+    fn a_regular_expression_is_answered_with_the_pattern() {
         let check = |regex: &str, pattern: &str| {
             let why = Glob::parse(regex).unwrap_err();
             let expected = format!("a path is not a regular expression: write \"{pattern}\"");

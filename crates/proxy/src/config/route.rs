@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_condition_holds_if_some_program_sees_what_it_names() {
+    fn a_condition_holds_in_any_reading_of_the_request() {
         for cookie in [
             "a=1,logged_in=x",
             "a=1 logged_in=x",

@@ -34,7 +34,7 @@ fn check(text: &str, expected: &[&str]) {
         Ok(_) => String::new(),
         Err(report) => report.to_string(),
     };
-    let told: Vec<String> = report
+    let messages: Vec<String> = report
         .lines()
         .filter_map(|line| match line.strip_prefix(FILE) {
             Some(mistake) => Some(mistake.trim_start_matches(':').to_owned()),
@@ -44,7 +44,7 @@ fn check(text: &str, expected: &[&str]) {
                 .map(|remedy| format!("= {remedy}")),
         })
         .collect();
-    assert_eq!(told, expected, "of:\n{text}\nreport:\n{report}");
+    assert_eq!(messages, expected, "of:\n{text}\nreport:\n{report}");
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn lists_on_the_command_line_take_commas() {
 }
 
 #[test]
-fn what_stands_in_the_wrong_table_is_told_where_it_belongs() {
+fn an_option_in_the_wrong_table_is_reported_with_the_right_one() {
     check(
         "[[routes]]\nmatch = { path = \"/a\", ttl = \"1s\" }\nkey = { pass = true, query = { name = \"x\" } }",
         &[
@@ -226,8 +226,7 @@ fn bad_flags_are_named() {
 }
 
 #[test]
-fn with_names_for_certificates_clients_connect_where_authorities_look_unless_it_is_said_otherwise()
-{
+fn with_acme_the_default_addresses_are_ports_80_and_443() {
     let of = |text: &str| {
         let config = read(&format!("origin = \"http://a\"\n{text}"));
         let ports = |all: &[SocketAddr]| all.iter().map(SocketAddr::port).collect::<Vec<_>>();
@@ -288,7 +287,7 @@ fn names_and_authorities_that_cannot_be_used_are_refused() {
 }
 
 #[test]
-fn without_an_origin_it_says_what_to_write() {
+fn without_an_origin_the_error_has_a_remedy() {
     let report = Config::read(Input::default()).unwrap_err().to_string();
     assert_eq!(
         report,
@@ -364,7 +363,7 @@ fn routes_match_in_order_and_inherit() {
 }
 
 #[test]
-fn a_route_may_leave_to_the_origin_what_the_others_force() {
+fn a_route_may_omit_forced_values_of_the_top_level() {
     let config = read(
         r#"
         origin = "http://a:1"
@@ -420,7 +419,7 @@ fn several_groups_need_a_route_for_the_rest() {
 }
 
 #[test]
-fn a_route_compresses_as_the_top_says_unless_it_sends_what_was_compressed_before() {
+fn a_route_inherits_compression_except_with_precompressed_files() {
     let folder = std::env::temp_dir();
     let text = format!(
         "compress = [\"br\", \"gzip\", \"br\"]\ncompress_min = \"2KiB\"\norigin = \"http://a\"\n\
@@ -920,20 +919,20 @@ fn documents_have_one_keeper() {
     assert!(!format!("{fleet:?}").contains("pw"));
     for other in ["push_directory = \"none\"", "push_sync = \"never\""] {
         let name = other.split(' ').next().unwrap_or_default();
-        let told = mistakes(&format!("{shared}{other}"));
+        let text = mistakes(&format!("{shared}{other}"));
         let expected = format!("`{name}` has no effect with `push_redis`");
-        assert!(told.contains(&expected), "{told}");
+        assert!(text.contains(&expected), "{text}");
     }
     let config = read(&format!("{shared}push_history = 1000"));
     assert_eq!(config.push.settings.history, 1000);
-    let told = mistakes(&format!("{shared}push_history = 1001"));
-    assert!(told.contains("at most 1000 with `push_redis`"), "{told}");
+    let text = mistakes(&format!("{shared}push_history = 1001"));
+    assert!(text.contains("at most 1000 with `push_redis`"), "{text}");
     let alone = "origin = \"http://a\"\npush = \"/live/\"\npush_directory = \"none\"\n";
     assert!(read(alone).push.redis.urls.is_empty());
-    let told = mistakes(&format!("{alone}push_redis_cluster = true"));
+    let text = mistakes(&format!("{alone}push_redis_cluster = true"));
     assert!(
-        told.contains("`push_redis_cluster` has no effect without `push_redis`"),
-        "{told}"
+        text.contains("`push_redis_cluster` has no effect without `push_redis`"),
+        "{text}"
     );
 }
 
@@ -968,8 +967,8 @@ fn a_hub_keeps_its_history_where_a_directory_is_named_or_documents_are() {
         kept(&format!("{shared}push_directory = \"/a\"")),
         there(SyncPolicy::Always)
     );
-    let told = mistakes(&format!("{hub}push_history = 2"));
-    assert!(told.contains("`push_history` has no effect"), "{told}");
+    let text = mistakes(&format!("{hub}push_history = 2"));
+    assert!(text.contains("`push_history` has no effect"), "{text}");
     // A hub begins to keep it, and ends, with the process.
     let (without, with) = (of(""), of("push_directory = \"/a\""));
     for (before, after) in [(&without, &with), (&with, &without)] {
@@ -1116,14 +1115,14 @@ fn warnings(text: &str) -> String {
 }
 
 #[test]
-fn what_is_dangerous_is_told_with_its_place() {
-    let told = warnings("origin = \"http://a\"\nignore_cookies = [\"theme\", \"*\"]");
+fn dangerous_options_are_warned_of_with_their_place() {
+    let text = warnings("origin = \"http://a\"\nignore_cookies = [\"theme\", \"*\"]");
     assert_eq!(
-        told.lines().next(),
+        text.lines().next(),
         Some(
             "microcache.toml:2:28: warning: `*` ignores a cookie that identifies visitors, such as `PHPSESSID`"
         ),
-        "{told}"
+        "{text}"
     );
     for harmless in [
         "ignore_cookies = [\"theme\", \"_ga*\", \"consent_*\", \"wordpress_test_cookie\"]",
@@ -1156,16 +1155,16 @@ fn what_is_dangerous_is_told_with_its_place() {
         "purge_from = \"0.0.0.0/0\"",
         "forward_fields = \"X-Source\"",
     ] {
-        let told = warnings(&format!("origin = \"http://a\"\n{dangerous}"));
+        let text = warnings(&format!("origin = \"http://a\"\n{dangerous}"));
         assert!(
-            told.contains(":2:") && told.contains(": warning: "),
-            "{told}"
+            text.contains(":2:") && text.contains(": warning: "),
+            "{text}"
         );
     }
 }
 
 #[test]
-fn what_a_route_takes_and_gives_of_requests() {
+fn options_of_a_route_about_requests() {
     let config = read(
         "origin = \"http://a\"\nremove_cookies = [\"_ga\", \"t_*\"]\nremove_headers = [\"X-Spy-*\", \"From\"]\n\
          keep_headers = [\"api_key\", \"x-original-*\"]\n\
@@ -1181,7 +1180,7 @@ fn what_a_route_takes_and_gives_of_requests() {
 }
 
 #[test]
-fn what_can_mean_nothing_is_refused() {
+fn options_without_effect_are_refused() {
     for (line, says) in [
         (
             "remove_headers = \"Host\"",

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_reads_back() {
+    fn formatted_values_parse_again() {
         for text in ["500ms", "1s", "90s", "10m", "36h", "1d"] {
             assert_eq!(show_duration(parse_duration(text).unwrap()), text);
         }

@@ -43,7 +43,7 @@ pub(super) enum ResponseProgress {
 /// Writing half of the connection, with the framing that the client expects.
 pub(super) struct ClientWriter<'a> {
     writer: WriteHalf<'a>,
-    pub(super) asked: ResponseFraming,
+    pub(super) response_framing: ResponseFraming,
     stall: Duration,
     watch: &'a ClientPresence,
     /// Value of `Strict-Transport-Security`, for clients on TLS.
@@ -53,14 +53,14 @@ pub(super) struct ClientWriter<'a> {
 impl<'a> ClientWriter<'a> {
     pub(super) const fn new(
         writer: WriteHalf<'a>,
-        asked: ResponseFraming,
+        response_framing: ResponseFraming,
         stall: Duration,
         watch: &'a ClientPresence,
         strict: Option<&'a str>,
     ) -> Self {
         Self {
             writer,
-            asked,
+            response_framing,
             stall,
             watch,
             strict,
@@ -93,7 +93,7 @@ impl<'a> ClientWriter<'a> {
 
     async fn pass_interim(&mut self, interim: &Interim) -> std::io::Result<()> {
         // HTTP/1.0 has no interim responses.
-        if self.asked.http10 {
+        if self.response_framing.http10 {
             return Ok(());
         }
         let mut out = Vec::new();
@@ -109,15 +109,15 @@ impl<'a> ClientWriter<'a> {
         account: &mut RequestAccount,
         now: Time,
     ) -> std::io::Result<ResponseProgress> {
-        let ending = ending(&response, self.asked);
-        let mut ended = is_bodiless(response.status, self.asked.head_only);
+        let ending = ending(&response, self.response_framing);
+        let mut ended = is_bodiless(response.status, self.response_framing.head_only);
         let small = match &response.body {
             Body::Full(whole) if whole.len() <= COPY && !ended => whole.clone(),
             _ => Bytes::new(),
         };
         let room = response.fields().as_block().len() + HEAD_ROOM + small.len();
         let mut head = Vec::with_capacity(room);
-        write_head(&mut head, &response, self.asked, ending);
+        write_head(&mut head, &response, self.response_framing, ending);
         be_strict(&mut head, &response, self.strict);
         head.extend_from_slice(&small);
         account.sent(small.len() as u64);
@@ -165,11 +165,13 @@ impl<'a> ClientWriter<'a> {
             }
         }
         self.send(output).await?;
-        Ok(if self.asked.keep_alive && ending != BodyEnding::Close {
-            ResponseProgress::Open
-        } else {
-            ResponseProgress::Close
-        })
+        Ok(
+            if self.response_framing.keep_alive && ending != BodyEnding::Close {
+                ResponseProgress::Open
+            } else {
+                ResponseProgress::Close
+            },
+        )
     }
 
     /// Sends part of a body, and informs its source of a slow client.
@@ -178,7 +180,7 @@ impl<'a> ClientWriter<'a> {
         if let Ok(sent) = timeout(HELD_UP, &mut sending).await {
             return sent;
         }
-        body.is_held_up();
+        body.notify_slow_reader();
         sending.await
     }
 
@@ -190,11 +192,11 @@ impl<'a> ClientWriter<'a> {
     ) -> std::io::Result<ResponseProgress> {
         let page = pages::broke_off(now);
         account.answered(&page, now);
-        if !self.asked.head_only {
+        if !self.response_framing.head_only {
             account.sent(page.length.unwrap_or_default());
         }
-        self.asked.keep_alive = false;
-        self.send(OutputQueue::bytes(whole(&page, self.asked)))
+        self.response_framing.keep_alive = false;
+        self.send(OutputQueue::bytes(whole(&page, self.response_framing)))
             .await?;
         Ok(ResponseProgress::Close)
     }

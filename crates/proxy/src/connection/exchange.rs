@@ -33,9 +33,11 @@ impl Connection {
     /// Sends the request to the origin and the response to the client.
     pub(super) async fn exchange(&mut self, pending: PendingRequest) -> ExchangeOutcome {
         let announced = pending.announced();
-        let (answering, content) =
-            self.session
-                .ask(pending.unanswered, pending.asked.version(), announced);
+        let (answering, content) = self.session.ask(
+            pending.unanswered,
+            pending.response_framing.version(),
+            announced,
+        );
         let pump = content.map(|content| RequestBodyReader::new(pending.framing, content));
         let body_complete = AtomicBool::new(pump.is_none());
         let watch = ClientPresence::default();
@@ -47,7 +49,7 @@ impl Connection {
             let (reader, writer) = self.stream.split();
             let mut client = ClientWriter::new(
                 writer,
-                pending.asked,
+                pending.response_framing,
                 timeouts.write,
                 &watch,
                 self.session.strict(),
@@ -76,10 +78,11 @@ impl Connection {
             let tunnel = response.tunnel.take();
             // A body that the origin did not read to its end leaves the connection in the middle of a message.
             let unread = !body_complete.load(Ordering::Relaxed);
-            client.asked.keep_alive &= !shared.is_leaving();
-            client.asked.keep_alive &= !unread || matches!(response.body, Body::Stream(_));
+            client.response_framing.keep_alive &= !shared.is_leaving();
+            client.response_framing.keep_alive &=
+                !unread || matches!(response.body, Body::Stream(_));
             let now = shared.engine.clock.now();
-            let keep_alive = client.asked.keep_alive;
+            let keep_alive = client.response_framing.keep_alive;
             let goes_on = answered.is_endless && tunnel.is_none() && !unread;
             let sent = {
                 let sending = pin!(client.respond(response, goes_on, &mut account, now));

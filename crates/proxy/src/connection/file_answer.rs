@@ -12,7 +12,7 @@ impl Connection {
     pub(super) async fn send_file(&mut self, answer: FileAnswer) -> bool {
         let FileAnswer {
             response,
-            asked,
+            response_framing,
             mut account,
             unsent,
         } = answer;
@@ -22,8 +22,13 @@ impl Connection {
         let (reader, writer) = self.stream.split();
         let timeouts = shared.timeouts;
         let watch = ClientPresence::default();
-        let mut client =
-            ClientWriter::new(writer, asked, timeouts.write, &watch, self.session.strict());
+        let mut client = ClientWriter::new(
+            writer,
+            response_framing,
+            timeouts.write,
+            &watch,
+            self.session.strict(),
+        );
         let reading = ReadSide {
             reader,
             watch: &watch,

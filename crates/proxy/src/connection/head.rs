@@ -37,10 +37,10 @@ impl ResponseFraming {
 }
 
 /// Returns the framing of this response's body (RFC 9112 §6.3).
-pub(crate) fn ending(response: &Response, asked: ResponseFraming) -> BodyEnding {
-    if is_bodiless(response.status, asked.head_only) || response.length.is_some() {
+pub(crate) fn ending(response: &Response, response_framing: ResponseFraming) -> BodyEnding {
+    if is_bodiless(response.status, response_framing.head_only) || response.length.is_some() {
         BodyEnding::Counted
-    } else if asked.http10 {
+    } else if response_framing.http10 {
         BodyEnding::Close
     } else {
         BodyEnding::Chunked
@@ -51,7 +51,7 @@ pub(crate) fn ending(response: &Response, asked: ResponseFraming) -> BodyEnding 
 pub(crate) fn write_head(
     out: &mut Vec<u8>,
     response: &Response,
-    asked: ResponseFraming,
+    response_framing: ResponseFraming,
     ending: BodyEnding,
 ) {
     write_status_line(out, response.status);
@@ -75,9 +75,9 @@ pub(crate) fn write_head(
     }
     if response.status == 101 {
         out.extend_from_slice(b"Connection: upgrade\r\n");
-    } else if !asked.keep_alive || ending == BodyEnding::Close {
+    } else if !response_framing.keep_alive || ending == BodyEnding::Close {
         out.extend_from_slice(b"Connection: close\r\n");
-    } else if asked.http10 {
+    } else if response_framing.http10 {
         out.extend_from_slice(b"Connection: keep-alive\r\n");
     }
     out.extend_from_slice(b"\r\n");
@@ -109,11 +109,11 @@ pub(crate) const LAST: ResponseFraming = ResponseFraming {
 };
 
 /// Returns head and body of a generated response.
-pub(crate) fn whole(page: &Response, asked: ResponseFraming) -> Bytes {
+pub(crate) fn whole(page: &Response, response_framing: ResponseFraming) -> Bytes {
     let mut out = Vec::with_capacity(512);
-    write_head(&mut out, page, asked, BodyEnding::Counted);
+    write_head(&mut out, page, response_framing, BodyEnding::Counted);
     if let Body::Full(body) = &page.body
-        && !asked.head_only
+        && !response_framing.head_only
     {
         out.extend_from_slice(body);
     }

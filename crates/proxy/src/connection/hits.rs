@@ -125,12 +125,12 @@ impl Connection {
         let has_body = !matches!(head.framing, Framing::None | Framing::Length(0));
         let request = Request {
             has_body,
-            upgrade: head.upgrade && upgrade::is_asked_for(head.fields),
+            upgrade: head.upgrade && upgrade::is_requested(head.fields),
             ..self.session.request(&method, &host, &target, head.fields)
         };
         let shared = &self.session.shared;
         let is_last = shared.is_leaving() || self.requests >= shared.requests_per_connection;
-        let mut asked = ResponseFraming {
+        let mut response_framing = ResponseFraming {
             head_only: method == Method::HEAD,
             http10: head.http10,
             keep_alive: head.keep_alive && !is_last,
@@ -139,28 +139,39 @@ impl Connection {
         let route = self.session.serve(&request, now, &mut reply);
         if let Some(Reply::Now(response)) = &reply {
             // A response that leaves a request body unread must be the connection's last.
-            asked.keep_alive &= !has_body;
+            response_framing.keep_alive &= !has_body;
             if !matches!(response.body, Body::File(_)) {
-                let is_timed =
-                    self.session
-                        .finished(route, &request, asked.version(), response, now);
+                let is_timed = self.session.finished(
+                    route,
+                    &request,
+                    response_framing.version(),
+                    response,
+                    now,
+                );
                 if is_timed {
                     *timed = Some(route);
                 }
-                return self.answer(cx, response, asked, out);
+                return self.answer(cx, response, response_framing, out);
             }
         }
         Some(match reply? {
             Reply::Now(response) => HitLoopExit::SendFile(Box::new(FileAnswer {
-                account: self
-                    .session
-                    .account_of(route, &request, asked.version(), &response, now),
+                account: self.session.account_of(
+                    route,
+                    &request,
+                    response_framing.version(),
+                    &response,
+                    now,
+                ),
                 response,
-                asked,
+                response_framing,
                 unsent: OutputQueue::default(),
             })),
             Reply::Ask(unanswered) => HitLoopExit::Ask(Box::new(PendingRequest::new(
-                unanswered, head, has_body, asked,
+                unanswered,
+                head,
+                has_body,
+                response_framing,
             ))),
         })
     }
@@ -189,21 +200,21 @@ impl Connection {
         &mut self,
         cx: &mut Context<'_>,
         response: &Response,
-        asked: ResponseFraming,
+        response_framing: ResponseFraming,
         out: &mut Vec<u8>,
     ) -> Option<HitLoopExit> {
-        let ending = ending(response, asked);
+        let ending = ending(response, response_framing);
         debug_assert_eq!(ending, BodyEnding::Counted, "a stored body has a length");
-        write_head(out, response, asked, ending);
+        write_head(out, response, response_framing, ending);
         be_strict(out, response, self.session.strict());
-        let after = if asked.keep_alive {
+        let after = if response_framing.keep_alive {
             AfterSend::Continue
         } else {
             AfterSend::Close
         };
         let none = Bytes::new();
         let body = match &response.body {
-            _ if asked.head_only => &none,
+            _ if response_framing.head_only => &none,
             Body::Stored(hit) => hit.body.bytes().unwrap_or(&none),
             Body::Full(body) => body,
             _ => &none,

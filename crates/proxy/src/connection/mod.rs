@@ -97,7 +97,7 @@ enum HitLoopExit {
 /// A response whose body is in a file.
 struct FileAnswer {
     response: Response,
-    asked: ResponseFraming,
+    response_framing: ResponseFraming,
     account: RequestAccount,
     /// Responses to earlier requests that the socket has not taken yet.
     unsent: OutputQueue,
@@ -143,7 +143,9 @@ impl Connection {
 
     async fn serve_all(&mut self) {
         // Boxed, like everything an idle connection does not need, to keep its future small.
-        if matches!(self.stream, ClientTransport::Tls(_)) && !Box::pin(self.shake_hands()).await {
+        if matches!(self.stream, ClientTransport::Tls(_))
+            && !Box::pin(self.complete_handshake()).await
+        {
             return Box::pin(self.linger()).await;
         }
         loop {
@@ -203,7 +205,7 @@ impl Connection {
     }
 
     /// Performs the TLS handshake. Returns `true` if it succeeded.
-    async fn shake_hands(&mut self) -> bool {
+    async fn complete_handshake(&mut self) -> bool {
         let ClientTransport::Tls(tls) = &self.stream else {
             return true;
         };

@@ -11,7 +11,7 @@ pub(super) struct PendingRequest {
     /// `None`: there is no body.
     pub(super) framing: Framing,
     pub(super) expects_continue: bool,
-    pub(super) asked: ResponseFraming,
+    pub(super) response_framing: ResponseFraming,
     /// Responses to earlier requests that the socket has not taken yet.
     pub(super) unsent: OutputQueue,
 }
@@ -21,7 +21,7 @@ impl PendingRequest {
         unanswered: Box<DeferredRequest>,
         head: &RequestHead<'_>,
         has_body: bool,
-        asked: ResponseFraming,
+        response_framing: ResponseFraming,
     ) -> Self {
         Self {
             unanswered,
@@ -31,7 +31,7 @@ impl PendingRequest {
                 Framing::None
             },
             expects_continue: head.expect_continue,
-            asked,
+            response_framing,
             unsent: OutputQueue::default(),
         }
     }

@@ -67,12 +67,12 @@ impl RequestBodyReader {
                 DecodedBody::NeedMore => {}
             }
             buffer.reserve(READ_SIZE);
-            let asked = Instant::now();
+            let began = Instant::now();
             let allowance = &mut self.content.allowance;
             match timeout(allowance.left(), socket.read_buf(buffer)).await {
                 Err(_) => return Err(BodyError::Timeout),
                 Ok(Ok(0)) => return Err(BodyError::Incomplete),
-                Ok(Ok(bytes)) => allowance.received(bytes, asked.elapsed()),
+                Ok(Ok(bytes)) => allowance.received(bytes, began.elapsed()),
                 Ok(Err(_)) => return Err(BodyError::Disconnected),
             }
         }

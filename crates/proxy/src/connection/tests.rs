@@ -128,7 +128,7 @@ async fn a_request_that_is_shared() {
 }
 
 #[tokio::test]
-async fn in_the_middle_of_a_body_that_everyone_reads() {
+async fn during_a_body_shared_by_all() {
     // A request after the failed body is sent again, and may fail behind its head: then the response is visibly
     // incomplete.
     check_that("GET", "/panic-in-body", |answer| {

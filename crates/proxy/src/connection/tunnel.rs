@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn all_goes_through_whatever_room_there_is() {
+    async fn all_bytes_pass_through_buffers_of_any_size() {
         let bytes: Vec<u8> = (0..100_000u32).map(|number| number as u8).collect();
         for room in [1, 7, 100_000] {
             let ((mut source, from), (to, mut sink)) = (duplex(5000), duplex(room));

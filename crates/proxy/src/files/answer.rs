@@ -31,13 +31,16 @@ pub(super) struct FileRequest {
 }
 
 /// Answers a request. Blocks on the disk.
-pub(super) fn answer(root: &Root, asked: &FileRequest) -> Result<OriginResponse, OriginError> {
-    if !METHODS.contains(&asked.method) {
+pub(super) fn answer(
+    root: &Root,
+    file_request: &FileRequest,
+) -> Result<OriginResponse, OriginError> {
+    if !METHODS.contains(&file_request.method) {
         let mut refused = bare(405);
         refused.fields.push("Allow", "GET, HEAD");
         return Ok(refused);
     }
-    let Some(named) = named(&asked.target) else {
+    let Some(named) = named(&file_request.target) else {
         return Ok(bare(404));
     };
     let folder = root.folder.display();
@@ -54,10 +57,10 @@ pub(super) fn answer(root: &Root, asked: &FileRequest) -> Result<OriginResponse,
     match look(&within, &path).map_err(failed)? {
         FileLookup::File(found) => {
             let chosen =
-                FileRepresentation::of(root, asked, &within, path, found).map_err(failed)?;
-            chosen.answer(asked).map_err(failed)
+                FileRepresentation::of(root, file_request, &within, path, found).map_err(failed)?;
+            chosen.answer(file_request).map_err(failed)
         }
-        FileLookup::Folder if !named.is_folder => Ok(is_a_folder(&asked.target)),
+        FileLookup::Folder if !named.is_folder => Ok(is_a_folder(&file_request.target)),
         FileLookup::Folder | FileLookup::Nothing => Ok(bare(404)),
         FileLookup::Forbidden => Ok(bare(403)),
     }
@@ -84,7 +87,7 @@ struct FileRepresentation {
 impl FileRepresentation {
     fn of(
         root: &Root,
-        asked: &FileRequest,
+        file_request: &FileRequest,
         within: &File,
         path: PathBuf,
         found: OpenedFile,
@@ -98,7 +101,7 @@ impl FileRepresentation {
         if !root.precompressed {
             return Ok(chosen);
         }
-        let accepted = Codings::accepted(asked.fields.fields());
+        let accepted = Codings::accepted(file_request.fields.fields());
         for (coding, ending) in CODINGS {
             let mut beside = chosen.path.clone().into_os_string();
             beside.push(ending);
@@ -112,17 +115,17 @@ impl FileRepresentation {
         Ok(chosen)
     }
 
-    fn answer(self, asked: &FileRequest) -> io::Result<OriginResponse> {
+    fn answer(self, file_request: &FileRequest) -> io::Result<OriginResponse> {
         let length = self.found.about.len();
-        let now = asked.now;
+        let now = file_request.now;
         let mut fields = self.fields(now);
         let facts = RequestFacts::read(
-            &asked.method,
-            asked.fields.fields(),
+            &file_request.method,
+            file_request.fields.fields(),
             false,
             &Rules::default(),
         );
-        let request = asked.fields.fields();
+        let request = file_request.fields.fields();
         match precondition(request, &facts, 200, fields.fields(), now) {
             Precondition::Send => {}
             Precondition::NotModified => {
@@ -151,7 +154,7 @@ impl FileRepresentation {
                 return Ok(refused);
             }
         };
-        let body = if asked.method == Method::HEAD {
+        let body = if file_request.method == Method::HEAD {
             Body::Empty
         } else {
             content(self.found.file, first, part)?

@@ -51,13 +51,13 @@ impl Origin for DirectoryOrigin {
     fn fetch(&self, request: OriginRequest) -> BoxFuture<'_, Result<OriginResponse, OriginError>> {
         let (root, now) = (Arc::clone(&self.root), self.clock.now());
         Box::pin(async move {
-            let asked = FileRequest {
+            let file_request = FileRequest {
                 method: request.method,
                 target: request.target,
                 fields: request.fields,
                 now,
             };
-            let answered = spawn_blocking(move || answer(&root, &asked)).await;
+            let answered = spawn_blocking(move || answer(&root, &file_request)).await;
             answered.unwrap_or(Err(OriginError::Disconnected))
         })
     }

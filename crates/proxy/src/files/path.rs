@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_target_names_what_its_path_says() {
+    fn a_target_names_the_file_of_its_path() {
         let path =
             |target: &str| named(target.as_bytes()).map(|named| (named.path, named.is_folder));
         let file = |name: &str| Some((PathBuf::from(name), false));

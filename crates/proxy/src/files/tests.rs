@@ -46,13 +46,13 @@ impl Site {
             lines.push(name, value);
         }
         let target = target.as_bytes().to_vec().into();
-        let asked = FileRequest {
+        let file_request = FileRequest {
             method,
             target,
             fields: lines,
             now: Time::from_millis(4_000_000_000_000),
         };
-        answer(&self.root, &asked)
+        answer(&self.root, &file_request)
     }
 
     fn ask(&self, target: &str, fields: &[(&str, &str)]) -> OriginResponse {
@@ -244,7 +244,7 @@ async fn validators_and_ranges_are_kept() {
 }
 
 #[tokio::test]
-async fn a_large_file_comes_in_pieces_and_one_that_shrinks_is_broken() {
+async fn a_large_file_is_sent_in_pieces_and_a_shrinking_one_is_truncated() {
     let site = Site::new();
     let path = site.root.folder.join("large.txt");
     let content = "0123456789".repeat(100_000);

@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_end_where_their_framing_says() {
+    fn bodies_end_by_their_framing() {
         check(Framing::None, b"next", b"", b"", b"next");
         check(Framing::Length(0), b"next", b"", b"", b"next");
         check(Framing::Length(3), b"abcnext", b"abc", b"", b"next");
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_close_ends_only_what_nothing_else_ends() {
+    fn a_close_ends_bodies_without_other_framing_only() {
         for (framing, raw, end) in [
             (Framing::None, &b""[..], Ok(())),
             (Framing::UntilClose, b"abc", Ok(())),

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sixteen_at_a_step_reads_what_one_at_a_step_reads() {
+    fn reading_sixteen_bytes_at_a_time_equals_reading_one() {
         for len in 0..70 {
             let clean = vec![b'v'; len];
             assert_eq!(value_span(&clean), len);

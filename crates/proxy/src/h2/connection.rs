@@ -50,7 +50,7 @@ pub(crate) struct Http2ServerConnection<'a> {
     pub(super) activity: &'a Activity,
     /// Input that is not consumed yet; usually none.
     pub(super) input: BytesMut,
-    pub(super) begun: PrefaceState,
+    pub(super) preface: PrefaceState,
     pub(super) out: OutputBuffer,
     pub(super) decoder: Decoder,
     pub(super) encoder: Encoder,
@@ -90,10 +90,10 @@ pub(crate) struct Http2ServerConnection<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PrefaceState {
     /// The preface is expected.
-    No,
+    AwaitingPreface,
     /// The first SETTINGS frame is expected.
-    Preface,
-    Yes,
+    AwaitingSettings,
+    Complete,
 }
 
 /// Incomplete field block.
@@ -148,7 +148,7 @@ impl<'a> Http2ServerConnection<'a> {
             session,
             activity,
             input,
-            begun: PrefaceState::No,
+            preface: PrefaceState::AwaitingPreface,
             out: OutputBuffer::default(),
             decoder: Decoder::default(),
             encoder: Encoder::default(),
@@ -302,7 +302,7 @@ impl<'a> Http2ServerConnection<'a> {
         let began = metrics::is_next().then(Instant::now);
         let last = self.streams.last();
         let mut used = 0;
-        if self.begun == PrefaceState::No {
+        if self.preface == PrefaceState::AwaitingPreface {
             match self.take_preface(input) {
                 Some(length) => used = length,
                 None => return 0,
@@ -339,7 +339,7 @@ impl<'a> Http2ServerConnection<'a> {
 
     fn take_preface(&mut self, input: &[u8]) -> Option<usize> {
         if input.starts_with(PREFACE) {
-            self.begun = PrefaceState::Preface;
+            self.preface = PrefaceState::AwaitingSettings;
             return Some(PREFACE.len());
         }
         if !PREFACE.starts_with(input) {

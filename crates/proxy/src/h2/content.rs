@@ -27,7 +27,7 @@ impl RequestContent {
             is_complete: false,
             handed_on: 0,
             waits: EventHandle::default(),
-            asked: None,
+            awaited_since: None,
             silence: None,
         }
     }
@@ -57,10 +57,10 @@ impl Http2ServerConnection<'_> {
         }
         if let Some(content) = &mut stream.content {
             content.buffer.extend_from_slice(data);
-            if let (Some(asked), Some(ContentSink::Request(sender))) =
-                (content.asked.take(), &mut content.sender)
+            if let (Some(awaited_since), Some(ContentSink::Request(sender))) =
+                (content.awaited_since.take(), &mut content.sender)
             {
-                let waited = Duration::from_millis(now.since(asked));
+                let waited = Duration::from_millis(now.since(awaited_since));
                 sender.allowance.received(data.len(), waited);
             }
             // Padding is released at once.
@@ -166,7 +166,7 @@ impl Http2ServerConnection<'_> {
             sender.send(Frame::Trailers(trailers), true);
             self.drop_content(id, 0);
         } else {
-            content.asked.get_or_insert(now);
+            content.awaited_since.get_or_insert(now);
             content.sender = Some(ContentSink::Request(sender));
         }
     }

@@ -83,14 +83,14 @@ impl Http2ServerConnection<'_> {
 
     /// Checks the order of frames: SETTINGS first, and no other frame within a field block.
     pub(super) fn check_order(&mut self, frame: Option<Frame<'_>>) -> Result<(), ProtocolError> {
-        if self.begun == PrefaceState::Preface {
+        if self.preface == PrefaceState::AwaitingSettings {
             // RFC 9113 §3.4.
             if !matches!(frame, Some(Frame::Settings(_))) {
                 return Err(ProtocolError::protocol(
                     "a connection that does not begin with SETTINGS",
                 ));
             }
-            self.begun = PrefaceState::Yes;
+            self.preface = PrefaceState::Complete;
         }
         match (&self.block, frame) {
             (Some(block), Some(Frame::Continuation { stream, .. })) if stream == block.stream => {

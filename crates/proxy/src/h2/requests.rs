@@ -69,7 +69,7 @@ impl Http2ServerConnection<'_> {
         let Ok(method) = Method::from_bytes(head.method) else {
             return Err(malformed("an invalid method"));
         };
-        let asked = StreamRequest {
+        let stream_request = StreamRequest {
             id,
             is_open: !ends,
             head_only: method == Method::HEAD,
@@ -78,7 +78,7 @@ impl Http2ServerConnection<'_> {
             is_tunnel: head.is_tunnel,
             priority: head.priority,
         };
-        self.serve_request(cx, &method, &head, asked);
+        self.serve_request(cx, &method, &head, stream_request);
         Ok(())
     }
 
@@ -98,43 +98,48 @@ impl Http2ServerConnection<'_> {
         cx: &mut Context<'_>,
         method: &Method,
         head: &DecodedHead<'_>,
-        asked: StreamRequest,
+        stream_request: StreamRequest,
     ) {
         let session = &self.session;
         let request = Request {
-            has_body: asked.is_open && !asked.is_tunnel,
-            upgrade: asked.is_tunnel,
+            has_body: stream_request.is_open && !stream_request.is_tunnel,
+            upgrade: stream_request.is_tunnel,
             ..session.request(method, head.host, head.target, head.fields)
         };
         let mut reply = None;
         let route = self.session.serve(&request, self.now, &mut reply);
         match reply {
             // A success that is not a tunnel must not look like one.
-            Some(Reply::Now(response)) if asked.is_tunnel && seems_agreed(&response) => {
+            Some(Reply::Now(response)) if stream_request.is_tunnel && seems_agreed(&response) => {
                 let page = pages::not_switched(self.now);
                 self.session
                     .finished(route, &request, Version::HTTP_2, &page, self.now);
-                self.answer_now(asked.id, asked.is_open, false, &page);
+                self.answer_now(stream_request.id, stream_request.is_open, false, &page);
             }
-            Some(Reply::Now(response)) if self.fits(&response, asked.head_only) => {
+            Some(Reply::Now(response)) if self.fits(&response, stream_request.head_only) => {
                 let session = &self.session;
                 if session.finished(route, &request, Version::HTTP_2, &response, self.now) {
                     self.timed = Some(route);
                 }
-                self.answer_now(asked.id, asked.is_open, asked.head_only, &response);
+                self.answer_now(
+                    stream_request.id,
+                    stream_request.is_open,
+                    stream_request.head_only,
+                    &response,
+                );
             }
             Some(Reply::Now(response)) => {
                 let session = &self.session;
                 let account =
                     session.account_of(route, &request, Version::HTTP_2, &response, self.now);
                 let wait = StreamResponse::Awaited(EventHandle::default());
-                if self.open(asked, None, wait) {
-                    self.answer(cx, asked.id, response, account, <_>::default());
+                if self.open(stream_request, None, wait) {
+                    self.answer(cx, stream_request.id, response, account, <_>::default());
                 }
             }
-            Some(Reply::Ask(unanswered)) => self.ask(cx, unanswered, asked),
+            Some(Reply::Ask(unanswered)) => self.ask(cx, unanswered, stream_request),
             // The session always sets a reply.
-            None => self.reset(asked.id, ErrorCode::Internal),
+            None => self.reset(stream_request.id, ErrorCode::Internal),
         }
     }
 
@@ -185,30 +190,30 @@ impl Http2ServerConnection<'_> {
         &mut self,
         cx: &mut Context<'_>,
         unanswered: Box<DeferredRequest>,
-        asked: StreamRequest,
+        stream_request: StreamRequest,
     ) {
-        let has_content = asked.is_open && !asked.is_tunnel;
+        let has_content = stream_request.is_open && !stream_request.is_tunnel;
         let announced = has_content.then_some(AnnouncedContent {
-            length: asked.length,
-            expects_continue: asked.expects_continue,
+            length: stream_request.length,
+            expects_continue: stream_request.expects_continue,
         });
         let (mut answering, sender) = self.session.ask(unanswered, Version::HTTP_2, announced);
-        let content = (sender.is_some() || asked.is_tunnel).then(RequestContent::new);
+        let content = (sender.is_some() || stream_request.is_tunnel).then(RequestContent::new);
         if !self.open(
-            asked,
+            stream_request,
             content,
             StreamResponse::Awaited(EventHandle::default()),
         ) {
             return;
         }
         if let Some(sender) = sender {
-            self.await_room(cx, asked.id, sender);
+            self.await_room(cx, stream_request.id, sender);
         }
-        let waits = self.pending_events.wait(cx, asked.id, async move {
+        let waits = self.pending_events.wait(cx, stream_request.id, async move {
             let event = answering.next().await;
             StreamEvent::Session(Box::new(answering), event)
         });
-        if let Some(stream) = self.streams.get(asked.id) {
+        if let Some(stream) = self.streams.get(stream_request.id) {
             stream.answer = StreamResponse::Awaited(waits);
         }
     }
@@ -216,7 +221,7 @@ impl Http2ServerConnection<'_> {
     /// Registers a stream. Returns `false` if the connection was dismissed meanwhile.
     fn open(
         &mut self,
-        asked: StreamRequest,
+        stream_request: StreamRequest,
         content: Option<RequestContent>,
         answer: StreamResponse,
     ) -> bool {
@@ -231,16 +236,16 @@ impl Http2ServerConnection<'_> {
         let stream = Http2Stream {
             window: Window::new(self.theirs.window),
             receive_window: ReceiveWindow::new(INITIAL),
-            priority: asked.priority,
-            is_open: asked.is_open,
-            is_tunnel: asked.is_tunnel,
-            head_only: asked.head_only,
-            announced: asked.length.filter(|_| asked.is_open),
+            priority: stream_request.priority,
+            is_open: stream_request.is_open,
+            is_tunnel: stream_request.is_tunnel,
+            head_only: stream_request.head_only,
+            announced: stream_request.length.filter(|_| stream_request.is_open),
             content,
             answer,
             is_endless: false,
         };
-        self.streams.insert(asked.id, stream);
+        self.streams.insert(stream_request.id, stream);
         true
     }
 

@@ -48,7 +48,7 @@ pub(super) struct RequestContent {
     pub(super) handed_on: usize,
     pub(super) waits: EventHandle,
     /// Time since when the client is waited for.
-    pub(super) asked: Option<Time>,
+    pub(super) awaited_since: Option<Time>,
     /// Timeout in milliseconds that replaces the least rate: the client takes part in a dialogue.
     pub(super) silence: Option<u64>,
 }

@@ -135,7 +135,7 @@ impl Http2ServerConnection<'_> {
                 sending
                     .body
                     .iter_mut()
-                    .for_each(microcache_engine::Body::is_held_up);
+                    .for_each(microcache_engine::Body::notify_slow_reader);
             }
             let deadlines = [sending.stall.deadline(), sending.deadline];
             if deadlines.into_iter().flatten().any(|it| now >= it) {
@@ -188,5 +188,9 @@ fn content_deadline(stream: &Http2Stream) -> Option<Time> {
         return None;
     };
     let left = || sender.allowance.left().as_millis() as u64;
-    Some(content.asked?.plus(content.silence.unwrap_or_else(left)))
+    Some(
+        content
+            .awaited_since?
+            .plus(content.silence.unwrap_or_else(left)),
+    )
 }

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_field_block_goes_in_parts() {
+    fn a_long_field_block_is_split() {
         for length in [0, 1, MAX_PAYLOAD, MAX_PAYLOAD + 1, 3 * MAX_PAYLOAD, 40_000] {
             let block: Vec<_> = (0..length).map(|at| at as u8).collect();
             let mut out = b"before".to_vec();

@@ -128,10 +128,10 @@ mod tests {
                 errors.add(error(ErrorKind::Answer, second, "timeout"));
             }
         }
-        let told = errors.latest(100);
-        assert_eq!(told.len(), 2);
+        let latest = errors.latest(100);
+        assert_eq!(latest.len(), 2);
         assert_eq!(
-            (told[0].count, told[0].url.as_deref()),
+            (latest[0].count, latest[0].url.as_deref()),
             (5000, Some("http://a/5"))
         );
         errors.add(error(ErrorKind::Answer, 16, "timeout"));
@@ -147,13 +147,17 @@ mod tests {
                 &format!("{number}{}", "é".repeat(100_000)),
             ));
         }
-        let told = errors.latest(1000);
-        assert_eq!(told.len(), MOST + 1);
+        let latest = errors.latest(1000);
+        assert_eq!(latest.len(), MOST + 1);
         assert!(
-            told.iter()
+            latest
+                .iter()
                 .all(|error| error.reason.len() <= LONGEST_REASON)
         );
-        assert_eq!(told.last().map(|error| error.kind), Some(ErrorKind::Origin));
+        assert_eq!(
+            latest.last().map(|error| error.kind),
+            Some(ErrorKind::Origin)
+        );
         assert_eq!(errors.latest(3).len(), 3);
     }
 }

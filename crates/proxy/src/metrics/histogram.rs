@@ -209,16 +209,16 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_mean_and_classes_are_those_of_the_times() {
+    fn percentiles_mean_and_classes_match_the_samples() {
         let times = of((1..=1000).map(|micros| micros * 1000));
         assert_eq!(times.count(), 1000);
         assert_eq!(times.mean(), Some(Duration::from_nanos(500_500)));
         for (per_mille, micros) in [(0, 1), (500, 500), (990, 990), (999, 999), (1000, 1000)] {
-            let told = times.longest_of(per_mille).expect("there are some");
+            let estimate = times.longest_of(per_mille).expect("there are some");
             let exact = Duration::from_micros(micros);
             assert!(
-                told >= exact && told <= exact * 9 / 8,
-                "{per_mille}: {told:?}"
+                estimate >= exact && estimate <= exact * 9 / 8,
+                "{per_mille}: {estimate:?}"
             );
         }
         // Less than 1, 2, 4 and 1024 microseconds.
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_since_is_the_difference() {
+    fn the_difference_has_the_samples_since() {
         let (first, second) = ([5_000, 70_000], [5_000, 9_000_000]);
         let earlier = of(first);
         let mut all = earlier.clone();

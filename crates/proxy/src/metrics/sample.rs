@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_in_sixteen_is_taken_and_of_those_that_take_turns_each() {
+    fn one_in_sixteen_is_sampled_and_each_client_in_turn() {
         let rounds = 16_000;
         let mut taken = [0_u64; 16];
         for number in 0..rounds * 16 {

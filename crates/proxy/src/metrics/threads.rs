@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_many_threads_count_at_once_is_all_counted() {
+    fn counts_of_many_threads_are_added_up() {
         let cells: Arc<PerThread<AtomicU64>> = Arc::new(PerThread::new());
         // More than there are cells for, one after the other and at the same time.
         for _ in 0..2 {

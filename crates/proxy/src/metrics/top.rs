@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_often_is_found_among_a_million_that_are_not() {
+    fn a_frequent_url_is_found_among_a_million_others() {
         let mut top = ThreadTop::default();
         for number in 0..1_000_000_u64 {
             let target = format!("/once/{number}?{}", "x".repeat((number % 7) as usize));
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_one_however_it_is_written() {
+    fn a_host_is_the_same_in_every_spelling() {
         let mut top = ThreadTop::default();
         for host in ["a.example", "A.Example", "a.example:80", "a.example:8080"] {
             let host = host.as_bytes();
@@ -228,8 +228,8 @@ mod tests {
             top.add(named, &[(Requests, 1)], 1, START);
         }
         let urls = most(&mut top, Requests, 9, START).urls;
-        let told: Vec<_> = urls.iter().map(|url| &*url.url).collect();
-        assert_eq!(told, ["http://a.example/", "http://a.example:8080/"]);
+        let listed: Vec<_> = urls.iter().map(|url| &*url.url).collect();
+        assert_eq!(listed, ["http://a.example/", "http://a.example:8080/"]);
         assert_eq!(urls[0].amounts[0].map(|amount| amount.seen), Some(3));
     }
 
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_often_is_forgotten() {
+    fn a_url_no_longer_frequent_is_forgotten() {
         let mut top = ThreadTop::default();
         let add = |top: &mut ThreadTop, target, now| {
             top.add(named(target), &[(Measure::Requests, 1)], 1, now);

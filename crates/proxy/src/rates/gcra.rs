@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn another_pace_forgives_what_was_asked_under_the_last() {
+    fn another_rate_forgives_requests_under_the_last() {
         let (slow, fast) = (Gcra::new(1, 86_400 * SECOND, 1), Gcra::new(10, SECOND, 1));
         let now = 5000 * SECOND;
         let mut used = 0;
@@ -99,7 +99,7 @@ mod tests {
     proptest! {
         /// At any arrival times, no more than burst plus earned requests pass.
         #[test]
-        fn nobody_is_faster(
+        fn no_client_exceeds_its_rate(
             count in 1..1000_u64, seconds in 1..1000_u64, burst in 1..50_u64,
             waits in prop::collection::vec(0..SECOND, 1..300),
         ) {

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_counted_for_whom_they_name_or_for_their_client() {
+    fn requests_count_by_field_or_by_client() {
         assert_eq!(who(&RateBy::Address, "X-Key: a\r\n", "/"), "the client");
         assert_eq!(who(&RateBy::Url, "", "/a?b=1"), "example.com/a?b=1");
         let header = RateBy::Header("x-key".to_owned());

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_frees_nobody_and_shuts_nobody_out() {
+    fn a_crowd_of_addresses_neither_resets_nor_blocks_others() {
         let table = RateTable::new(64);
         // A row has room for eight: a few of the crowd go on, and most of it is forgotten.
         let gcra = Gcra::new(1, SECOND, 5);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_table_still_lets_everybody_ask() {
+    fn a_full_table_still_admits_new_clients() {
         let table = RateTable::new(8);
         let gcra = Gcra::new(1, SECOND, 3);
         for who in 0..1000 {

@@ -65,7 +65,7 @@ impl RequestAccount {
         began: Time,
     ) -> Self {
         let traces = shared.metrics.traces();
-        let span = traces.and_then(|traces| traces.begin(head.fields.fields(), head.vouched));
+        let span = traces.and_then(|traces| traces.begin(head.fields.fields(), head.is_trusted));
         Self(Some(Box::new(OpenRequest {
             span: span.map(Box::new),
             shared: Arc::clone(shared),
@@ -145,7 +145,7 @@ impl OpenRequest {
     /// Adds the request to the top lists.
     fn note(&self, now: Time) {
         let metrics = &self.shared.metrics;
-        let asked = match self.state.answer().map(|answer| answer.outcome) {
+        let misses = match self.state.answer().map(|answer| answer.outcome) {
             Some(Outcome::Hit | Outcome::Stale | Outcome::Error) => 0,
             Some(_) => 1,
             None => {
@@ -155,7 +155,7 @@ impl OpenRequest {
         };
         let amounts = [
             (Measure::Requests, 1),
-            (Measure::Misses, asked),
+            (Measure::Misses, misses),
             (Measure::Bytes, self.bytes),
         ];
         metrics.note(self.named(), &amounts, now);

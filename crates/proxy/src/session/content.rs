@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_what_was_sent_to_its_end_is_whole() {
+    async fn only_a_body_sent_to_its_end_is_complete() {
         let ended = arrived(async |mut sender| {
             assert!(sender.ready().await);
             sender.send(data(b"a"), false);

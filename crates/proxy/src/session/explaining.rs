@@ -85,7 +85,7 @@ pub struct ParsedRequest {
     /// Field lines.
     pub fields: FieldBlock,
     /// The peer is a trusted proxy, whose forwarding fields are believed.
-    pub vouched: bool,
+    pub is_trusted: bool,
     /// Content would follow.
     pub has_body: bool,
     /// An upgrade is requested.
@@ -100,9 +100,9 @@ pub struct FetchedResponse {
     /// The origin gave no response.
     pub failed: bool,
     /// Time of the request.
-    pub asked: Time,
+    pub sent: Time,
     /// Time of the response.
-    pub answered: Time,
+    pub received: Time,
     /// The body was complete, if it is stored.
     pub is_whole: bool,
 }
@@ -218,9 +218,9 @@ impl Session {
             host: normal_host(self.peer.scheme, host),
             target,
             fields: FieldBlock::copied_with(head.fields, &[]).0,
-            vouched: self.peer.trusted,
+            is_trusted: self.peer.trusted,
             has_body: !matches!(head.framing, Framing::None | Framing::Length(0)),
-            upgrade: head.upgrade && upgrade::is_asked_for(head.fields),
+            upgrade: head.upgrade && upgrade::is_requested(head.fields),
         })
     }
 
@@ -272,7 +272,7 @@ impl Session {
             GoesTo::Mercure if path == MERCURE_PATH.as_bytes() => Some(BuiltinService::Hub),
             GoesTo::Mercure => Some(BuiltinService::Subscriptions),
             GoesTo::Push => Some(BuiltinService::Documents {
-                is_there: push.is_some_and(|push| push.at_hand(&read.target).is_some()),
+                is_there: push.is_some_and(|push| push.ready_response(&read.target).is_some()),
                 is_let: push.is_some_and(|push| push.is_readable_by(path, read.fields.fields())),
                 has_publishers: config.push.keys.publisher_secret.is_some(),
             }),
@@ -314,16 +314,16 @@ impl Session {
         let engine = &self.shared.engine;
         let rules = &engine.rules(explained.route()).request;
         let incoming = self.incoming(self.copied(&read.on(self)), rules, Body::Empty);
-        let asked = engine.clock.now();
+        let sent = engine.clock.now();
         let deadline = Instant::now() + PATIENCE;
         let answer = Arc::clone(engine).ask_for_operator(incoming, explained);
         let answer = timeout_at(deadline, answer).await;
-        let answered = engine.clock.now();
+        let received = engine.clock.now();
         let failed = !matches!(answer, Ok(Ok(_)));
         let mut answer = match answer {
             Ok(Ok(answer)) => answer,
-            Ok(Err(none)) => pages::failed(&none, answered),
-            Err(_) => pages::failed(&too_late(explained), answered),
+            Ok(Err(none)) => pages::failed(&none, received),
+            Err(_) => pages::failed(&too_late(explained), received),
         };
         let body = std::mem::replace(&mut answer.body, Body::Empty);
         // A response that is not stored is not read.
@@ -332,8 +332,8 @@ impl Session {
         FetchedResponse {
             answer,
             failed,
-            asked,
-            answered,
+            sent,
+            received,
             is_whole,
         }
     }

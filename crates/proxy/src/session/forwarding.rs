@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_from_the_last_whom_nobody_has_to_believe() {
+    fn the_client_is_the_last_address_not_forwarded_by_a_trusted_proxy() {
         let trusted: Vec<Cidr> = vec!["10.0.0.0/8".parse().expect("a block")];
         let client = |peer: &str, field: &str| {
             let peer = Peer::new(at(peer), Scheme::Http, &trusted);
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_says_nothing_about_himself() {
+    fn an_untrusted_peer_cannot_set_its_address() {
         check(
             "Host: x\r\nX-Forwarded-For: 6.6.6.6\r\nForwarded: for=6.6.6.6\r\nX-Original-URL: /admin\r\nAccept: */*\r\n",
             "10.0.0.1",
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn the_origin_is_told_how_the_client_reached_us() {
+    fn the_origin_gets_address_scheme_and_host_of_the_client() {
         let peer = Peer::new(at("10.0.0.1"), Scheme::Https, &[]);
         let rules = RequestRules::default();
         let fields = outgoing(&Method::GET, Fields::default(), false, b"h", &peer, &rules);
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_route_decides_what_otherwisetravels() {
+    fn a_route_decides_which_fields_are_forwarded() {
         let rules = RequestRules {
             removed_cookies: ["_ga*", "seen"].into_iter().collect(),
             removed_fields: ["X-Spy-*", "x-forwarded-for", "Forwarded", "h*"]
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trusted_proxy_is_believed_and_added_to() {
+    fn a_trusted_proxy_sets_the_address_and_is_appended() {
         check(
             "X-Forwarded-For: 6.6.6.6\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: outer\r\nForwarded: for=6.6.6.6\r\n",
             "::1",
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminator_that_nobody_trusts_is_told_of_once() {
+    fn an_untrusted_terminator_is_reported_once() {
         let trusted = ["10.0.0.0/8".parse().unwrap()];
         let forwarders = UntrustedForwarders::default();
         let notice = |address: &str, block: &str| {

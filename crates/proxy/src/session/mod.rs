@@ -123,7 +123,7 @@ impl Session {
             address: self.peer.address(),
             has_body: false,
             upgrade: false,
-            vouched: self.peer.trusted,
+            is_trusted: self.peer.trusted,
             signed_in: self.client.as_ref().is_some_and(|c| c.is_signed_in()),
             ttl: None,
         }
@@ -201,7 +201,7 @@ impl Session {
             host => host,
         };
         let came_by_tls =
-            request.scheme == Scheme::Https || request.vouched && says_https(request.fields);
+            request.scheme == Scheme::Https || request.is_trusted && says_https(request.fields);
         // Purges of applications are accepted without TLS.
         let stays = came_by_tls || self.shared.takes_for_purge(request);
         (!stays).then(|| pages::elsewhere(host, request.target, port, now))
@@ -259,7 +259,7 @@ impl Session {
             }))
         };
         let through = self.peer.through();
-        let answer = match self.shared.purge_asked(request, through, now) {
+        let answer = match self.shared.requested_purge(request, through, now) {
             Some(Ok(purge)) => return later(DeferredSource::Purge(purge)),
             Some(Err(refused)) => Some(refused),
             None => last_hop::answer(request, now)
@@ -468,7 +468,7 @@ impl Session {
         let mut incoming = self.incoming(self.copied(request), rules, Body::Empty);
         // The client has its response, so no part of the span remains.
         let traces = self.shared.metrics.traces();
-        let span = traces.and_then(|traces| traces.begin(request.fields, request.vouched));
+        let span = traces.and_then(|traces| traces.begin(request.fields, request.is_trusted));
         traced(&mut incoming, span, rules);
         self.shared.engine.refresh(refresh, incoming);
     }

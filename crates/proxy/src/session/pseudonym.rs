@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_found_wherever_it_stands_and_no_other_is() {
+    fn the_pseudonym_is_found_in_any_position() {
         let own = Pseudonym::new();
         let via = own.via();
         for (block, expected) in [

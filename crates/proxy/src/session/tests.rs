@@ -20,7 +20,7 @@ use crate::watched::page_finder;
 /// Origin that records requests, sends an interim response first, and reads request bodies.
 #[derive(Default)]
 struct Echo {
-    asked: Mutex<Vec<String>>,
+    requests: Mutex<Vec<String>>,
 }
 
 impl Origin for Echo {
@@ -32,7 +32,9 @@ impl Origin for Echo {
             let authority = String::from_utf8_lossy(&request.authority).into_owned();
             let target = String::from_utf8_lossy(&request.target).into_owned();
             let url = format!("{}://{authority}{target}", request.scheme.as_str());
-            self.asked.lock().push(format!("{} {url}", request.method));
+            self.requests
+                .lock()
+                .push(format!("{} {url}", request.method));
             assert_ne!(target, "/panic", "this panic is part of a test");
             if let Some(interims) = &request.interim {
                 interims.push(Interim {
@@ -203,15 +205,15 @@ async fn every_request_is_over_once() {
 }
 
 #[tokio::test]
-async fn the_scheme_is_the_connections_and_goes_to_the_origin() {
+async fn the_origin_gets_the_scheme_of_the_connection() {
     let (mut plain, mut tls, origin, _) = World::new().sessions();
     let get = Method::GET;
     assert_eq!(received(&mut plain, &get, "/", "").await, [103, 200]);
     // With the other scheme it is another resource.
     assert_eq!(received(&mut tls, &get, "/", "").await, [103, 200]);
     assert_eq!(received(&mut tls, &get, "/", "").await, [200]);
-    let asked = origin.asked.lock();
-    assert_eq!(*asked, ["GET http://a/", "GET https://a/"]);
+    let requests = origin.requests.lock();
+    assert_eq!(*requests, ["GET http://a/", "GET https://a/"]);
 }
 
 #[tokio::test]

@@ -74,7 +74,7 @@ impl Session {
         };
         let rules = &engine.rules(question.route()).request;
         let incoming = self.incoming(self.copied(&request), rules, Body::Empty);
-        let asked = async {
+        let refreshed = async {
             let mut answer = Arc::clone(engine).ask(question, incoming).await.ok()?;
             let is_kept = may_be_stored(&answer.cache_status) || answer.status >= 500;
             // A response that is not stored is not read.
@@ -84,7 +84,7 @@ impl Session {
             }
             Some(is_kept)
         };
-        match timeout(PATIENCE, asked).await {
+        match timeout(PATIENCE, refreshed).await {
             Ok(Some(false)) if self.is_not_stored(plain) => RefreshOutcome::NotStored,
             _ => RefreshOutcome::Requested,
         }

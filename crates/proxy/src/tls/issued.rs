@@ -155,7 +155,7 @@ impl IssuedCertificates {
     }
 
     /// Uses this certificate in handshakes for the name that offer `acme-tls/1` only (tls-alpn-01).
-    pub fn shake_hands(
+    pub fn answer_handshake(
         self: &Arc<Self>,
         name: &str,
         certificate: Vec<u8>,

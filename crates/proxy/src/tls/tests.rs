@@ -154,7 +154,7 @@ fn read(client: &mut ClientConnection) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_said_on_either_side_arrives_however_it_is_cut() {
+fn data_arrives_in_both_directions_in_pieces_of_any_size() {
     let files = Folder::new();
     let server = server(&files, &["a.example"]);
     for version in [&TLS12, &TLS13] {
@@ -240,7 +240,7 @@ fn a_ticket_makes_the_next_handshake_a_short_one_in_both_versions() {
 }
 
 #[test]
-fn the_end_is_told_and_heard() {
+fn close_notify_is_sent_and_received() {
     let files = Folder::new();
     let mut session = TlsSession::new(server(&files, &["a.example"])).unwrap();
     session.say_goodbye().unwrap();
@@ -265,7 +265,7 @@ fn the_end_is_told_and_heard() {
 }
 
 #[test]
-fn what_is_no_tls_is_refused_with_an_alert_and_nothing_follows() {
+fn a_client_without_tls_gets_an_alert_and_nothing_else() {
     let files = Folder::new();
     let server = server(&files, &["a.example"]);
     let hello = || {
@@ -369,7 +369,7 @@ fn issued(names: &[&str], key: &KeyPair, until: i32) -> String {
 }
 
 #[test]
-fn what_an_authority_has_issued_comes_behind_files_and_before_those_for_many_hosts() {
+fn issued_certificates_come_after_files_and_before_wildcards() {
     let files = Folder::new();
     let key = || KeyPair::generate().unwrap();
     let file = certificate(&files, &["a.example"], &key());
@@ -415,7 +415,7 @@ fn what_an_authority_has_issued_comes_behind_files_and_before_those_for_many_hos
 }
 
 #[test]
-fn challenges_are_answered_as_long_as_they_are_under_way_and_to_nobody_else() {
+fn challenges_are_answered_while_pending_and_for_their_name_only() {
     let table = Arc::<IssuedCertificates>::default();
     let key = KeyPair::generate().unwrap();
     let good = issued(&["a.example"], &key, 2030);
@@ -439,7 +439,7 @@ fn challenges_are_answered_as_long_as_they_are_under_way_and_to_nobody_else() {
     let mut params = CertificateParams::new(["a.example".to_owned()]).unwrap();
     params.custom_extensions = vec![CustomExtension::new_acme_identifier(&[7; 32])];
     let shown = params.self_signed(&key).unwrap().der().to_vec();
-    let under_way = table.shake_hands("a.example", shown, key.serialize_der());
+    let under_way = table.answer_handshake("a.example", shown, key.serialize_der());
     assert_eq!(shake("A.example", alone), Some(true));
     assert_eq!(shake("b.example", alone), None);
     assert_eq!(shake("a.example", &[b"http/1.1"]), Some(false));
@@ -466,7 +466,7 @@ fn challenges_are_answered_as_long_as_they_are_under_way_and_to_nobody_else() {
 }
 
 #[test]
-fn what_is_issued_is_held_against_what_was_asked_for() {
+fn an_issued_certificate_is_checked_against_its_order() {
     let (key, other) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
     let good = issued(&["a.example", "b.example"], &key, 2030);
     let read = IssuedCertificate::read(&good, "a.example", NOW).unwrap();
@@ -476,12 +476,15 @@ fn what_is_issued_is_held_against_what_was_asked_for() {
     );
     let why =
         |pem: &str, name: &str, now: i64| IssuedCertificate::read(pem, name, now).err().unwrap();
-    let told = why(&good, "c.example", NOW);
-    assert_eq!(told, "the certificate is for \"a.example, b.example\"");
-    let told = why(&good, "a.example", read.not_after);
-    assert_eq!(told, "the certificate expired on 2030-01-01");
-    let told = why(&good, "a.example", read.not_before - 1);
-    assert!(told.contains("is not valid before 2025-01-02"), "{told}");
+    let reason = why(&good, "c.example", NOW);
+    assert_eq!(reason, "the certificate is for \"a.example, b.example\"");
+    let reason = why(&good, "a.example", read.not_after);
+    assert_eq!(reason, "the certificate expired on 2030-01-01");
+    let reason = why(&good, "a.example", read.not_before - 1);
+    assert!(
+        reason.contains("is not valid before 2025-01-02"),
+        "{reason}"
+    );
     let chain = good.split_once("-----BEGIN PRIVATE").unwrap().0;
     assert_eq!(why(chain, "a.example", NOW), "it contains no private key");
     let mixed = format!("{chain}{}", other.serialize_pem());
@@ -600,7 +603,7 @@ fn files_that_cannot_be_used_say_so_with_a_remedy() {
 }
 
 #[test]
-fn secrets_of_a_fleet_are_long_enough_and_not_for_everybody() {
+fn shared_secrets_are_long_and_not_readable_by_all() {
     let files = Folder::new();
     let long = "x".repeat(32);
     let file = written(&files, "good", format!("{long}\n\n  {long}y \r\n"));

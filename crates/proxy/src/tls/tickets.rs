@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ticket_is_opened_for_one_more_period_and_then_by_nobody() {
+    fn a_ticket_is_accepted_for_one_more_period() {
         let (now, clock) = clock!(ROTATION);
         let tickets = Tickets::from(KeySource::Own, now);
         let ticket = tickets.encrypt(b"secrets").unwrap();
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_changed_or_cut_is_no_ticket() {
+    fn a_changed_or_truncated_ticket_is_refused() {
         let tickets = Tickets::own();
         let ticket = tickets.encrypt(b"secrets").unwrap();
         for at in 0..ticket.len() {
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_the_place_of_another_opens_its_tickets() {
+    fn a_successor_opens_the_tickets_of_its_predecessor() {
         let before = Tickets::own();
         let ticket = before.encrypt(b"secrets").unwrap();
         let after = Tickets::own();

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_certificate_says_is_read() {
+    fn the_fields_of_a_certificate_are_parsed() {
         let names = ["Example.org".to_owned(), "*.example.org".to_owned()];
         let mut params = CertificateParams::new(names).unwrap();
         params.not_before = date_time_ymd(2024, 2, 29);
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_or_changed_is_no_certificate_and_no_panic() {
+    fn truncated_and_changed_certificates_are_refused_without_panic() {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(["a".to_owned()]).unwrap();
         let certificate = params.self_signed(&key).unwrap().der().to_vec();

@@ -390,9 +390,12 @@ impl ServerAssignment {
         if !was_out {
             let name = Arc::clone(&entry.name);
             drop(book);
-            let line = format!(
-                "{name} is down after {failures} failures in a row; one request tries it every {pause:?}"
-            );
+            let failed = match failures {
+                1 => "1 failure".to_owned(),
+                _ => format!("{failures} failures in a row"),
+            };
+            let line =
+                format!("{name} is down after {failed}; one request tries it every {pause:?}");
             self.balance.notices.say(Kind::Down, &name, line);
         }
     }
@@ -562,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn with_all_out_the_one_whose_failure_is_longest_ago_is_tried() {
+    fn with_all_servers_down_the_one_with_the_oldest_failure_is_tried() {
         let balance = balance(&[1, 1], &[]);
         let start = Instant::now();
         fail(&balance, 1, 2, start);
@@ -594,7 +597,7 @@ mod tests {
 
     #[test]
     fn the_log_has_the_reason_and_when_it_is_over() {
-        let (notices, told) = collected();
+        let (notices, logged) = collected();
         let balance = telling(&[1], &[], notices);
         let now = Instant::now();
         let refused = OriginError::Connect("connection refused".into());
@@ -630,6 +633,6 @@ mod tests {
             " fails its health check: GET / was answered 500",
         ];
         let expected = expected.map(|line| format!("origin 127.0.0.1:1{line}"));
-        assert_eq!(*told.lock(), expected);
+        assert_eq!(*logged.lock(), expected);
     }
 }

@@ -90,7 +90,7 @@ impl Group {
     /// the state of servers that are in both is carried over.
     pub fn succeeded_by(&self, settings: GroupSettings) -> Arc<Self> {
         let queue = Arc::clone(&self.queue);
-        queue.rebound(queue_bounds(&settings));
+        queue.set_bounds(queue_bounds(&settings));
         let notices = self.notices.clone();
         let balance = Balance::succeeding(Some(&self.balance), &settings, notices.clone());
         Self::with(settings, queue, balance, notices, self.metrics.clone())
@@ -324,7 +324,7 @@ impl Group {
 
     /// Reads the body ahead, then waits for a permit.
     async fn admit(&self, request: &mut OriginRequest) -> Result<(Permit, Upload), OriginError> {
-        let asked = Instant::now();
+        let queued = Instant::now();
         let bounds = ReadAheadLimits {
             bytes: self.settings.upload_buffer,
             wait: self.settings.upload_wait,
@@ -333,14 +333,14 @@ impl Group {
             ReadAhead::Whole(held) => {
                 let permit = self.queue.enter(&request.urgency, &request.audience).await;
                 let permit = permit.map_err(|why| self.no_permit(why))?;
-                Ok((permit, Upload::whole(request, held).asked_at(asked)))
+                Ok((permit, Upload::whole(request, held).queued_at(queued)))
             }
             ReadAhead::InPart => {
                 // A request with a body belongs to one client.
                 let network = request.audience.networks().pop().ok_or(OriginError::Left)?;
                 let place = self.queue.enter_upload(network).await;
                 let (share, permit) = place.map_err(|why| self.no_permit(why))?;
-                Ok((permit, Upload::in_part(request, share).asked_at(asked)))
+                Ok((permit, Upload::in_part(request, share).queued_at(queued)))
             }
         }
     }
@@ -415,7 +415,7 @@ impl Group {
         let media_type = response.fields.fields().get("content-type");
         let is_call = media_type.is_some_and(is_grpc);
         if is_call {
-            upload.is_conversation();
+            upload.release_share();
         }
         if is_call || media_type.is_some_and(is_event_stream) {
             silence = self.settings.event_stream_timeout;

@@ -150,7 +150,7 @@ impl RequestQueue {
     }
 
     /// Changes the limits. Permits stay valid, and waiting requests get the added places.
-    pub(super) fn rebound(self: &Arc<Self>, bounds: QueueBounds) {
+    pub(super) fn set_bounds(self: &Arc<Self>, bounds: QueueBounds) {
         let waiting = {
             let mut state = self.state.lock();
             state.bounds = bounds.usable();
@@ -469,11 +469,15 @@ impl QueueState {
     /// Displaces a waiting refresh in lower demand, unless clients wait for it.
     fn displace_for(&mut self, refresh: &QueuedRefresh) -> Result<(), QueueError> {
         let now = Instant::now();
-        let is_nobodys = |ticket| {
+        let has_no_clients = |ticket| {
             let waiting = self.waiting.get(ticket);
             waiting.is_none_or(|it| it.networks.is_empty())
         };
-        let candidates = self.refreshes.iter().rev().filter(|(t, _)| is_nobodys(t));
+        let candidates = self
+            .refreshes
+            .iter()
+            .rev()
+            .filter(|(t, _)| has_no_clients(t));
         let lowest = candidates.min_by_key(|(_, refresh)| refresh.rank(now));
         let (&ticket, lowest) = lowest.ok_or(QueueError::Full)?;
         if lowest.rank(now) >= refresh.rank(now) {

@@ -85,21 +85,21 @@ impl OriginAddresses {
     }
 
     fn report(&self, trouble: Option<&str>, notices: &Notices) {
-        let whom = format!("origin {}:{}", self.host, self.port);
+        let origin = format!("origin {}:{}", self.host, self.port);
         let (kind, line) = match trouble {
-            None => (Kind::Resolved, format!("{whom}: the name resolves again")),
+            None => (Kind::Resolved, format!("{origin}: the name resolves again")),
             Some(why) if self.known.lock().is_empty() => (
                 Kind::Unresolved,
-                format!("{whom}: the name does not resolve: {why}; unreachable until it does"),
+                format!("{origin}: the name does not resolve: {why}; unreachable until it does"),
             ),
             Some(why) => (
                 Kind::Unresolved,
                 format!(
-                    "{whom}: the name no longer resolves: {why}; its last addresses stay in use"
+                    "{origin}: the name no longer resolves: {why}; its last addresses stay in use"
                 ),
             ),
         };
-        notices.say(kind, &whom, line);
+        notices.say(kind, &origin, line);
     }
 
     async fn look_up(&self) -> io::Result<Arc<[OriginAddress]>> {
@@ -267,20 +267,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_name_that_does_not_resolve_is_told_once_and_so_is_its_return() {
-        let (notices, told) = collected();
+    async fn an_unresolvable_name_and_its_recovery_are_logged_once() {
+        let (notices, logged) = collected();
         let endpoints = OriginAddresses::new("none.invalid", 80);
         let every = Duration::from_millis(1);
         let resolving = endpoints.keep_resolving(every * 1000, &notices);
         tokio::select! {
             () = resolving => {}
             () = async {
-                while told.lock().is_empty() {
+                while logged.lock().is_empty() {
                     sleep(every).await;
                 }
             } => {}
         }
-        let first = told.lock()[0].clone();
+        let first = logged.lock()[0].clone();
         let expected = "origin none.invalid:80: the name does not resolve: ";
         assert!(first.starts_with(expected), "{first}");
         assert!(first.ends_with("unreachable until it does"), "{first}");
@@ -293,6 +293,6 @@ mod tests {
             "origin none.invalid:80: the name resolves again",
             "origin none.invalid:80: the name no longer resolves: why; its last addresses stay in use",
         ];
-        assert_eq!(told.lock()[1..], expected);
+        assert_eq!(logged.lock()[1..], expected);
     }
 }

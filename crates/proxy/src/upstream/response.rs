@@ -33,7 +33,7 @@ pub(super) struct InFlightResponse {
 
 impl InFlightResponse {
     /// Reports progress in bytes; a large response gives its permit back.
-    pub(super) fn has_received(&mut self, bytes: u64) {
+    pub(super) fn note_received(&mut self, bytes: u64) {
         if bytes > LARGEST_PAGE {
             self.release_permit();
         }
@@ -162,7 +162,7 @@ impl Source for Http1Body {
     }
 
     /// A slow client keeps the connection, but no other request waiting.
-    fn is_held_up(&mut self) {
+    fn notify_slow_reader(&mut self) {
         if let Some(exchange) = &mut self.exchange {
             exchange.in_flight.release_permit();
         }
@@ -182,7 +182,7 @@ impl Http1Body {
                     if let Frame::Data(data) = &frame {
                         self.received += data.len() as u64;
                     }
-                    exchange.in_flight.has_received(self.received);
+                    exchange.in_flight.note_received(self.received);
                     return Poll::Ready(Ok(Some(frame)));
                 }
                 DecodedBody::End => return Poll::Ready(Ok(None)),

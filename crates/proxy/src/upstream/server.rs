@@ -123,7 +123,7 @@ impl OriginServer {
         wanted: &ConnectionRequirements,
         limit: Duration,
     ) -> Result<RequestChannel, ServerFailure> {
-        let asked = Instant::now();
+        let began = Instant::now();
         let bundle = http2.bundle();
         if let Some(slot) = bundle.take(wanted).await {
             return Ok(RequestChannel::Http2(slot));
@@ -135,12 +135,12 @@ impl OriginServer {
             error,
             is_shared: true,
         };
-        let opening = timeout_at(asked + limit, bundle.opening()).await;
+        let opening = timeout_at(began + limit, bundle.opening()).await;
         let mut opening = opening.map_err(|_| shared(late(limit)))?;
         if let Some(slot) = bundle.take(wanted).await {
             return Ok(RequestChannel::Http2(slot));
         }
-        if let Some(error) = opening.failed_since(asked) {
+        if let Some(error) = opening.failed_since(began) {
             return Err(shared(error));
         }
         if !http2.are_worth_waiting_for() {

@@ -40,8 +40,8 @@ impl OriginTransport {
                 // It may concern the TLS session only, such as a ticket.
                 let mut byte = [0];
                 let mut byte = ReadBuf::new(&mut byte);
-                let mut nobody = Context::from_waker(Waker::noop());
-                let read = Pin::new(&mut **tls).poll_read(&mut nobody, &mut byte);
+                let mut no_waker = Context::from_waker(Waker::noop());
+                let read = Pin::new(&mut **tls).poll_read(&mut no_waker, &mut byte);
                 read.is_pending() && is_empty(tls.get_ref().0)
             }
         }

@@ -32,7 +32,7 @@ pub(super) struct Upload {
     /// Bytes being written.
     out: Pieces,
     sent: u64,
-    asked: Instant,
+    queued: Instant,
     /// The beginning of the latest attempt.
     began: Instant,
     /// The body waits for a 100 (Continue) response.
@@ -137,7 +137,7 @@ impl Upload {
             stream,
             out: Pieces::default(),
             sent: 0,
-            asked: now,
+            queued: now,
             began: now,
             patience: None,
             ended: false,
@@ -163,13 +163,13 @@ impl Upload {
     }
 
     /// Sets the time of the request's arrival, from which waiting is measured.
-    pub(super) fn asked_at(self, asked: Instant) -> Self {
-        Self { asked, ..self }
+    pub(super) fn queued_at(self, queued: Instant) -> Self {
+        Self { queued, ..self }
     }
 
     /// Time between the request's arrival and the latest attempt.
     pub(super) fn waited(&self) -> Millis {
-        self.began.duration_since(self.asked).as_millis() as Millis
+        self.began.duration_since(self.queued).as_millis() as Millis
     }
 
     /// Returns true if the whole request has been written.
@@ -193,7 +193,7 @@ impl Upload {
     }
 
     /// Releases the upload share of a bidirectional stream, for which other uploads need not wait.
-    pub(super) fn is_conversation(&mut self) {
+    pub(super) fn release_share(&mut self) {
         self.share = None;
     }
 

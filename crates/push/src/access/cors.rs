@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_page_is_from_is_what_its_browser_says() {
+    fn the_origin_of_a_page_is_the_browsers() {
         let other = ["https://other.example"];
         for (request, expected) in [
             ("Accept: */*", PageOrigin::Own),
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn by_a_cookie_only_known_pages_change_something() {
+    fn with_a_cookie_only_allowed_sites_may_publish() {
         for (request, expected) in [
             ("Accept: */*", false),
             ("Origin: http://shop.example:8080", true),
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_read_is_told_so_and_publishes_only_if_he_is_named() {
+    fn readers_get_cors_fields_and_publishing_needs_a_listed_site() {
         let allowed = |named: &[&str], origin: &str| {
             let request = format!("Origin: {origin}\r\nAccess-Control-Request-Method: PUT\r\n");
             let request = Fields::new(request.as_bytes());

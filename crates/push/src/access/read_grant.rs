@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_names_what_may_be_read() {
+    fn a_token_names_the_readable_documents() {
         for (read, name, expected) in [
             (json!(["/live/p/a"]), "/live/p/a", true),
             (json!(["/live/p/a"]), "/live/p/ab", false),

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_be_guessed_is_no_secret() {
+    fn a_guessable_secret_is_refused() {
         assert!(SharedSecret::parse(b"0123456789abcde").is_none());
         assert!(SharedSecret::parse(b"0123456789 bcdef").is_none());
         assert!(SharedSecret::parse(&[b'x'; LONGEST + 1]).is_none());

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_those_of_the_allocator() {
+    fn sizes_match_the_allocator() {
         for (bytes, expected) in [
             (0, 0),
             (1, 16),

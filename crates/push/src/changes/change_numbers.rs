@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_older_or_to_come_is_not_lost() {
+    fn older_and_future_changes_are_not_lost() {
         let mut numbers = ChangeNumbers::default();
         assert!(!numbers.is_lost(0) && !numbers.is_lost(5));
         for number in [10, 12, 15] {
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn who_knows_of_something_later_is_woken_when_that_is_known_here() {
+    fn waiting_for_a_later_change_ends_when_it_is_known() {
         let (mut numbers, waker) = (
             ChangeNumbers::default(),
             &Waker::from(Arc::new(DistinctWaker)),

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_told_as_json() {
+    fn changes_are_formatted_as_json() {
         let json = change("application/json", b"{\"a\": 1}");
         check(
             &json,
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delta_is_told_where_it_is_wanted() {
+    fn a_delta_is_sent_where_requested() {
         let patched = DocumentChange {
             delta: Some(Delta {
                 from: 6,

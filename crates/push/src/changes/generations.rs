@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_are_remembered_are_bounded() {
+    fn remembered_generations_are_bounded() {
         let mut all = Generations::new(1);
         for epoch in 2..=1000 {
             all.begin(Generation {

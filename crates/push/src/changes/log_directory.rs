@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_link_is_followed_and_what_is_no_file_is_not_read() {
+    fn links_are_not_followed_and_special_files_not_read() {
         let (directory, elsewhere) = (Folder::absent(), Folder::new());
         let logs = LogDirectory::open(directory.path()).expect("a directory");
         let outside = elsewhere.write("outside", "theirs");

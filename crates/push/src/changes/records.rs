@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn records_are_read_back() {
         let mut out = Vec::new();
         write(&changes(), &mut out);
         write(&changes()[1..], &mut out);
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_torn_or_changed_is_damaged() {
+    fn torn_or_changed_records_are_damaged() {
         let mut out = Vec::new();
         write(&changes(), &mut out);
         for end in 1..out.len() {

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_and_nothing_else() {
+    fn only_written_versions_are_parsed() {
         let version = DocumentVersion {
             epoch: 0xabc,
             number: 17,
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_may_be_in_the_middle_of_what_is_told_first() {
+    fn a_position_may_lie_within_a_snapshot() {
         for text in ["abc.17", "abc.0-17"] {
             let id: EventId = text.parse().expect("a place");
             assert_eq!((id.to_string().as_str(), id.known_through()), (text, 17));

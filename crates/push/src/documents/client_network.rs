@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_is_whom_the_nearest_proxy_names() {
+    fn the_client_is_named_by_the_nearest_trusted_proxy() {
         let client = |value: &str| {
             let block = format!("X-Forwarded-For: {value}\r\n");
             ClientNetwork::from_request(Fields::new(block.as_bytes()))

@@ -524,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_up_is_what_there_is() {
+    fn a_loaded_index_has_the_current_documents() {
         let mut index = DocumentIndex::new(1, 1 << 20);
         index.generations = Generations::new(1);
         for (number, name) in [(1, "/live/a"), (2, "/live/b"), (3, "/live/c")] {
@@ -551,7 +551,7 @@ mod tests {
 
     /// A subscriber behind a forgotten deletion cannot learn of it, and has to be reset.
     #[test]
-    fn what_is_gone_and_has_no_room_is_forgotten_when_it_is_taken_up_too() {
+    fn deletions_without_room_are_forgotten_when_loaded_too() {
         let deletions: Vec<_> = (1..=5)
             .map(|number| change(number, &format!("/live/{number}"), false))
             .collect();

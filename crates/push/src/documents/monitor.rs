@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_the_url_with_what_somebody_has() {
+    fn the_url_names_the_last_known_version() {
         for (target, validator, expected) in [
             (
                 "/live/a%20b",

@@ -104,7 +104,7 @@ mod tests {
     use crate::settings::PushSettings;
 
     #[test]
-    fn patterns_that_reach_what_is_private_are_told_from_those_that_are() {
+    fn patterns_that_overlap_private_ones_are_distinguished_from_private_ones() {
         let settings = PushSettings {
             private: vec![Prefix::parse("/live/p/").expect("a prefix")],
             memory: 1 << 20,

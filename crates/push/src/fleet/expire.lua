@@ -1,7 +1,7 @@
 -- Deletes expired documents. ARGV[2]: approximate length of the stream; then two per document: name, and the
 -- number of its version. Returns `expired`, the number of deletions, and for each document its remaining
 -- lifetime in milliseconds; zero if this version is gone.
-local told, count = { 'expired', '0' }, 0
+local reply, count = { 'expired', '0' }, 0
 for i = 3, #ARGV, 2 do
   local name, left = ARGV[i], 0
   local there = parse(redis.call('HGET', documents, name))
@@ -17,8 +17,8 @@ for i = 3, #ARGV, 2 do
       redis.call('XADD', changes, 'MAXLEN', '~', ARGV[2], number .. '-0', 'gone', name)
     end
   end
-  told[#told + 1] = text(left)
+  reply[#reply + 1] = text(left)
 end
 write_past()
-told[2] = text(count)
-return told
+reply[2] = text(count)
+return reply

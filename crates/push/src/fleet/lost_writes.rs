@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_taken_is_missed_after_a_while() {
+    async fn an_acknowledged_write_is_missed_after_a_while() {
         let version = |epoch, number| DocumentVersion { epoch, number };
         let writes = LostWrites::default();
         assert!(!writes.is_overdue(version(1, 1)));

@@ -4,18 +4,18 @@
 -- `gap` if later changes are no longer in the stream, or `read` and for each change its number, `put`,
 -- `gone`, `begins` or `overtaken`, the name, and the document as it is or was then.
 local after = ARGV[3]
-local function told(word) return { epoch, text(newest), text(now), word } end
+local function answer(word) return { epoch, text(newest), text(now), word } end
 
-if ARGV[2] ~= epoch then return told('other') end
+if ARGV[2] ~= epoch then return answer('other') end
 if #redis.call('XRANGE', changes, after .. '-0', after .. '-0') == 0 then
   local first = redis.call('XRANGE', changes, '-', '+', 'COUNT', 1)[1]
-  if tonumber(string.match(first[1], '^%d+')) > tonumber(after) then return told('gap') end
+  if tonumber(string.match(first[1], '^%d+')) > tonumber(after) then return answer('gap') end
   -- The number was assigned and has not been trimmed: the server has lost it, and possibly others that
   -- subscribers have seen.
   begin_anew()
-  return told('other')
+  return answer('other')
 end
-local reply, bytes = told('read'), 0
+local reply, bytes = answer('read'), 0
 local entries = redis.call('XRANGE', changes, text(after + 1) .. '-0', '+', 'COUNT', ARGV[4])
 for _, entry in ipairs(entries) do
   local number, kind, name = string.match(entry[1], '^%d+'), entry[2][1], entry[2][2]

@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_there_is_read_and_nothing_else() {
+    fn only_valid_records_are_read() {
         let change = read("17 9 512 16 7\n{\"a\":1}text/plain\na\nb").expect("a document");
         assert_eq!(change.number, 17);
         assert_eq!(change.expires, Some(Time::from_millis(9)));

@@ -167,12 +167,12 @@ impl StreamReader {
         if diff.is_new_epoch && diff.documents > 0 {
             tracing::warn!(
                 target: TARGET,
-                "push_redis has lost its data: there were {} documents here, there are {} now, and all subscribers are reset",
+                "push_redis has lost its data: documents before {}, now {}; all subscribers are reset",
                 diff.documents,
                 self.stream.documents.index.lock().len()
             );
         } else if diff.documents > 0 {
-            tracing::info!(target: TARGET, "too many changes were missed: reloaded {count} documents from push_redis");
+            tracing::info!(target: TARGET, "too many changes were missed: reloaded all documents from push_redis ({count})");
         }
         self.advance(at);
         if !self.has_checked_settings {

@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subscription_is_described_as_it_was_asked_for() {
+    fn a_subscription_is_described_as_requested() {
         let entry = entry("/books/{id}");
         let events = entry.events(false, || "urn:uuid:2".to_owned());
         assert_eq!(events.len(), 2, "the same is not told twice");
@@ -291,9 +291,9 @@ mod tests {
             "{event}"
         );
         let one = entry.find(SelectorSyntax::Exact, "a").expect("it is there");
-        let told: Value = serde_json::from_str(&entry.describe(one, "last")).expect("JSON");
+        let value: Value = serde_json::from_str(&entry.describe(one, "last")).expect("JSON");
         assert_eq!(
-            told,
+            value,
             json!({
                 "@context": "https://mercure.rocks/", "id": path, "type": "subscription", "match": "a", "match_type": "exact",
                 "subscriber": "urn:uuid:1", "active": true, "lastEventID": "last",
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_one_whatever_is_in_it() {
+    fn a_list_is_parsed_with_any_members() {
         let entry = entry("\"\\");
         let each = entry.subscriptions.iter();
         let each: Vec<_> = each.map(|it| entry.describe_in_list(it)).collect();

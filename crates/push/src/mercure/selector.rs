@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_reach_a_beginning_is_known() {
+    fn selectors_that_cannot_match_a_prefix_are_recognized() {
         for (selector, expected) in [
             ("*", true),
             ("/hub/a", true),
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_selector_is_refused() {
+    fn invalid_selectors_are_refused() {
         let selectors = SelectorCache::default();
         let long = "a".repeat(MAX_TOPIC + 1);
         assert_eq!(selectors.topic(&long).err(), Some(SelectorError::TooLong));
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn what_many_ask_for_is_compiled_once() {
+    fn popular_selectors_are_compiled_once() {
         let selectors = SelectorCache::default();
         let patterns: Vec<_> = (0..3)
             .map(|_| match selectors.topic("/{x}") {

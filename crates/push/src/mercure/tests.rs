@@ -107,14 +107,14 @@ struct ExpectedSubscriber {
     seen: usize,
 }
 
-fn is_selected(asked: &[usize], topics: &[usize]) -> bool {
-    let means = |asked: &str, topic: &str| match asked {
+fn is_selected(selectors: &[usize], topics: &[usize]) -> bool {
+    let means = |selectors: &str, topic: &str| match selectors {
         "*" => true,
         "/a/{x}" => topic.starts_with("/a/"),
         "/{y}/1" => topic.ends_with("/1"),
         other => other == topic,
     };
-    asked.iter().any(|&it| {
+    selectors.iter().any(|&it| {
         topics
             .iter()
             .any(|&topic| means(SELECTORS[it], TOPICS[topic]))
@@ -123,7 +123,7 @@ fn is_selected(asked: &[usize], topics: &[usize]) -> bool {
 
 proptest! {
     #[test]
-    fn nothing_is_lost_and_nothing_comes_twice(all in vec(action(), 1..120)) {
+    fn no_update_is_lost_or_duplicated(all in vec(action(), 1..120)) {
         let hub = hub(1 << 20);
         let mut published: Vec<(Vec<usize>, bool)> = Vec::new();
         let mut known: Vec<ExpectedSubscriber> = Vec::new();
@@ -149,14 +149,14 @@ proptest! {
                 }
                 HubAction::Take(number) => {
                     if let Some(one) = known.get_mut(number) {
-                        let (ids, is_let_go) = take(&mut one.subscriber);
+                        let (ids, is_disconnected) = take(&mut one.subscriber);
                         let missing = published.iter().enumerate().skip(one.seen);
                         let expected: Vec<_> = missing
                             .filter(|(_, (topics, private))| is_selected(&one.to, topics) && (!private || is_selected(&one.may_read, topics)))
                             .map(|(number, _)| number.to_string())
                             .collect();
                         prop_assert_eq!(ids, expected);
-                        prop_assert!(!is_let_go);
+                        prop_assert!(!is_disconnected);
                         one.seen = published.len();
                     }
                 }
@@ -174,7 +174,7 @@ proptest! {
 }
 
 #[test]
-fn who_is_too_slow_is_let_go_and_whom_nothing_is_missing_is_not() {
+fn only_subscribers_with_missing_updates_are_disconnected_as_slow() {
     let hub = hub(64 * 1024);
     let (mut slow, _) = subscribe(&hub, &["/a/{x}"], None, &[]).expect("a subscriber");
     let (mut all, _) = subscribe(&hub, &["*"], None, &[]).expect("a subscriber");
@@ -276,7 +276,7 @@ fn members(hub: &Hub) -> usize {
 }
 
 /// Returns the ids of the presence list.
-fn who_is_there(hub: &Hub) -> BTreeSet<String> {
+fn active_subscriptions(hub: &Hub) -> BTreeSet<String> {
     let history = hub.history.lock();
     let newest = history.presence_list.newest();
     let all = history.presence_list.range(0, newest, usize::MAX);
@@ -289,9 +289,9 @@ fn follow(subscriber: &mut Subscriber, known: &mut BTreeSet<String>) {
     while let Poll::Ready(Some(event)) = subscriber.poll_event(&mut cx) {
         let event = String::from_utf8(event.to_vec()).expect("text");
         let data = event.lines().find_map(|line| line.strip_prefix("data: "));
-        let told: serde_json::Value = serde_json::from_str(data.expect("data")).expect("JSON");
-        let id = told["subscriber"].as_str().expect("an id").to_owned();
-        if told["active"] == true {
+        let value: serde_json::Value = serde_json::from_str(data.expect("data")).expect("JSON");
+        let id = value["subscriber"].as_str().expect("an id").to_owned();
+        if value["active"] == true {
             known.insert(id);
         } else {
             known.remove(&id);
@@ -301,7 +301,7 @@ fn follow(subscriber: &mut Subscriber, known: &mut BTreeSet<String>) {
 
 proptest! {
     #[test]
-    fn who_follows_from_a_list_on_knows_who_is_there(before in vec((0..4_u8, 0..8_usize), 0..30), after in vec((0..4_u8, 0..8_usize), 0..30)) {
+    fn a_subscriber_that_follows_from_a_list_knows_the_active_subscriptions(before in vec((0..4_u8, 0..8_usize), 0..30), after in vec((0..4_u8, 0..8_usize), 0..30)) {
         let hub = hub(1 << 20);
         let mut there: Vec<Subscriber> = Vec::new();
         let mut happen = |(what, number): (u8, usize)| match what {
@@ -314,18 +314,18 @@ proptest! {
             }
         };
         before.into_iter().for_each(&mut happen);
-        let (mut known, last) = (who_is_there(&hub), hub.history.lock().last_id());
+        let (mut known, last) = (active_subscriptions(&hub), hub.history.lock().last_id());
         after.into_iter().for_each(&mut happen);
         let (mut watcher, from) = subscribe(&hub, &[OWN], Some(&last), &[OWN]).expect("a subscriber");
         // A reused id means the earliest: then more than the missing updates are replayed.
         prop_assert_eq!(from.as_deref(), Some(&*last));
         follow(&mut watcher, &mut known);
-        prop_assert_eq!(&known, &who_is_there(&hub));
+        prop_assert_eq!(&known, &active_subscriptions(&hub));
     }
 }
 
 #[test]
-fn who_comes_and_goes_is_told_to_those_who_may_know() {
+fn joining_and_leaving_is_published_to_authorized_subscribers() {
     let hub = hub(1 << 20);
     let (mut watcher, _) = subscribe(&hub, &[OWN], None, &[OWN]).expect("a subscriber");
     let (mut of_a, _) = subscribe(
@@ -356,7 +356,7 @@ fn who_comes_and_goes_is_told_to_those_who_may_know() {
 }
 
 #[test]
-fn both_kinds_come_in_one_order_from_wherever_somebody_begins() {
+fn updates_and_presence_events_have_one_order_from_any_start() {
     let hub = hub(1 << 20);
     let (mut watcher, _) = subscribe(&hub, &["*"], None, &["*"]).expect("a subscriber");
     let mut there = Vec::new();
@@ -391,7 +391,7 @@ fn both_kinds_come_in_one_order_from_wherever_somebody_begins() {
 }
 
 #[test]
-fn who_comes_and_goes_pushes_nothing_out_that_was_published() {
+fn presence_events_evict_no_published_update() {
     let hub = hub(64 * 1024);
     publish(&hub, "first", &["c"], false);
     let (mut slow, _) = subscribe(&hub, &["*"], None, &["*"]).expect("a subscriber");
@@ -432,7 +432,7 @@ impl Wake for WakeCounter {
 }
 
 #[test]
-fn many_who_come_at_once_do_not_wake_each_other() {
+fn many_arrivals_at_once_do_not_wake_each_other() {
     let hub = hub(1 << 20);
     let counted = Arc::new(WakeCounter::default());
     let waker = Waker::from(Arc::clone(&counted));

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_of_1_0_say_what_may_be_done_with_which_topics() {
+    fn claims_of_1_0_grant_actions_on_topics() {
         let detail = |actions: Value, topics: Value| json!({"type": DETAIL, "actions": actions, "topics": topics});
         check(
             &json!({"authorization_details": [
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_of_a_subscription_is_what_the_token_says_of_it() {
+    fn a_subscription_event_has_the_payload_of_the_token() {
         let detail = |actions: Value, topics: Value, payload: Value| json!({"type": DETAIL, "actions": actions, "topics": topics, "payload": payload});
         let long = "x".repeat(MAX_PAYLOAD);
         let claims = json!({
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_has_its_time_and_whom_it_is_for() {
+    fn a_token_has_a_lifetime_and_an_audience() {
         let key = TokenKey::parse(SECRET.as_bytes()).expect("a key");
         let fine = |claims: Value| granted(&key, Some("us"), &signed(&claims)).expect("a grant");
         assert_eq!(fine(json!({"aud": "us"})).ends, None);

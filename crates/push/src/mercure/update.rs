@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_down_is_read_as_it_was() {
+    fn an_encoded_update_is_decoded_unchanged() {
         for form in [
             "topic=a&data=x",
             "topic=a&topic=b",
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_be_taken_for_something_else_is_refused() {
+    fn ambiguous_updates_are_refused() {
         let long = format!("topic=a&id={}", "x".repeat(MAX_WORD + 1));
         let large = format!("topic={}", "x".repeat(64 * 1024));
         let many: Vec<_> = (0..=MAX_TOPICS).map(|it| format!("topic={it}")).collect();
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hub_s_own_topics_are_nobody_else_s() {
+    fn topics_of_the_hub_cannot_be_published_to() {
         for topic in [
             "/.well-known/mercure",
             "/.well-known/mercure/subscriptions/x/y",

@@ -169,7 +169,7 @@ impl UpdateJournal {
         let is_ours = self.journal.lock().take_back();
         self.is_handed_over.store(!is_ours, Ordering::Release);
         if !is_ours {
-            tracing::error!(target: TARGET, "cannot take push_directory back: publications to the Mercure hub fail until a restart");
+            tracing::error!(target: TARGET, "cannot use push_directory again after the failed upgrade: publications to the Mercure hub fail until a restart");
         }
     }
 
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_published_is_there_again_as_it_was() {
+    fn published_updates_are_restored_unchanged() {
         let directory = Directory::new();
         let before = directory.hub(1 << 20);
         for number in 0..20 {
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn the_log_is_bounded_by_what_is_remembered() {
+    fn the_log_is_bounded_by_the_history() {
         let directory = Directory::new();
         let before = directory.hub(256 * 1024);
         let data = "x".repeat(8 * 1024);
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_or_damaged_costs_nothing_that_stands_before_it() {
+    fn a_truncated_or_damaged_record_costs_no_earlier_one() {
         let directory = Directory::new();
         let before = directory.hub(1 << 20);
         let mut ends = vec![HEADER];
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_not_published() {
+    fn an_update_that_cannot_be_written_is_not_published() {
         let directory = Directory::new();
         let hub = directory.hub(1 << 20);
         publish(&hub, "topic=a&id=1").expect("published");

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use microcache_engine::OriginResponse;
 use microcache_policy::is_event_stream;
 use serde::Deserialize;
+use serde_json::Number;
 use serde_json::json;
 use serde_json::value::RawValue;
 
@@ -12,7 +13,9 @@ use crate::changes::change::DocumentContent;
 use crate::changes::json::check;
 use crate::changes::version::DocumentVersion;
 use crate::name::parse_name;
-use crate::publishing::write_request::{WriteCondition, WriteOp, WriteOutcome, WriteRequest};
+use crate::publishing::write_request::{
+    TTL_RANGE, WriteCondition, WriteOp, WriteOutcome, WriteRequest, ttl_in_millis,
+};
 
 /// Limit of documents in a batch.
 const MAX_BATCH: usize = 1000;
@@ -27,7 +30,7 @@ struct BatchItem<'a> {
     text: Option<String>,
     #[serde(rename = "type")]
     media_type: Option<String>,
-    ttl: Option<u32>,
+    ttl: Option<Number>,
     if_match: Option<String>,
     #[serde(default)]
     delete: bool,
@@ -84,9 +87,13 @@ fn write_request(item: BatchItem<'_>, prefix: &[u8]) -> Result<WriteRequest, Str
             ));
         }
     };
-    if item.ttl == Some(0) {
-        return Err(format!("{url}: ttl must be a positive number of seconds"));
-    }
+    let ttl = match item.ttl {
+        None => None,
+        Some(seconds) => {
+            let ttl = seconds.as_u64().and_then(ttl_in_millis);
+            Some(ttl.ok_or_else(|| format!("{url}: ttl must be {TTL_RANGE}"))?)
+        }
+    };
     let media_type = item.media_type.unwrap_or_else(|| usual.to_owned());
     if !media_type.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
         return Err(format!("{url}: type must be visible ASCII"));
@@ -100,7 +107,6 @@ fn write_request(item: BatchItem<'_>, prefix: &[u8]) -> Result<WriteRequest, Str
         media_type: media_type.into(),
         body,
     };
-    let ttl = item.ttl.map(|seconds| u64::from(seconds) * 1000);
     Ok(WriteRequest {
         name,
         op: WriteOp::Put(content, ttl),

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_equal_however_they_are_written() {
+    fn values_are_equal_in_every_spelling() {
         for (one, other) in [
             ("1.10", "1.1"),
             ("1", "1.0"),

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn merge_patches_do_what_the_appendix_says() {
+    fn merge_patches_match_the_appendix_of_the_rfc() {
         // RFC 7396, appendix A.
         for (before, patch, after) in [
             (r#"{"a":"b"}"#, r#"{"a":"c"}"#, r#"{"a":"c"}"#),
@@ -169,7 +169,7 @@ mod tests {
 
     /// Prices have more digits than a float, and clients compare texts.
     #[test]
-    fn what_a_patch_does_not_name_stays_byte_for_byte() {
+    fn members_not_named_by_a_patch_stay_byte_for_byte() {
         let before = r#"{"z":79228162514264337593543950335.0001,"price":1.10,"e":1E+2,"t":"\u00e9\/","o":{ "y": 1.0, "x": [ 2 ] },"a":1}"#;
         let after = before.replace(r#""a":1}"#, r#""a":2.50,"new":{"p":1.10}}"#);
         let patch = r#"{"a": 2.50, "new": {"p":1.10,"gone":null}, "missing": null}"#;
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_moved_into_what_was_moved_does_not_get_deeper_than_can_be_read() {
+    fn nested_moves_do_not_exceed_the_depth_limit() {
         let nest = format!("{}{}", "[".repeat(100), "]".repeat(100));
         let inside = "/0".repeat(100);
         let round = format!(
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_cannot_be_patched() {
+    fn invalid_json_cannot_be_patched() {
         let text = DocumentContent {
             media_type: "text/plain".into(),
             body: "{}".into(),

@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_opened_and_written_has_its_members_as_they_were() {
+    fn a_parsed_and_written_tree_keeps_its_members() {
         for (text, expected) in [
             (
                 r#" {"b" : 1.10 , "a":{ "z": 1E+2 } } "#,

@@ -9,6 +9,16 @@ use crate::changes::version::DocumentVersion;
 use crate::name::DocumentName;
 use crate::publishing::patch::Patch;
 
+/// Largest TTL of a document, in seconds.
+const MAX_TTL: u64 = 4_294_967_295;
+/// The values of a TTL, for errors.
+pub(crate) const TTL_RANGE: &str = "a number of seconds from 1 to 4294967295";
+
+/// Returns the TTL of a document in milliseconds; `None` if it is out of range.
+pub(crate) fn ttl_in_millis(seconds: u64) -> Option<Millis> {
+    (1..=MAX_TTL).contains(&seconds).then_some(seconds * 1000)
+}
+
 /// A request to change one document.
 #[derive(Debug)]
 pub(crate) struct WriteRequest {

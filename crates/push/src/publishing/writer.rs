@@ -205,7 +205,7 @@ impl WriterThread {
         let taken = self.journal.as_mut().is_none_or(ChangeJournal::take_back);
         self.is_handed_over = !taken;
         if !taken {
-            tracing::error!(target: TARGET, "cannot take push_directory back: writes to documents fail until a restart");
+            tracing::error!(target: TARGET, "cannot use push_directory again after the failed upgrade: writes to documents fail until a restart");
         }
     }
 

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_handshake_is_refused() {
+    fn an_invalid_handshake_is_refused() {
         let (key, version) = (("Sec-WebSocket-Key", KEY), ("Sec-WebSocket-Version", "13"));
         for (fields, expected) in [
             (&[key][..], 426),
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn other_protocols_are_not_asked_for_here() {
+    fn subprotocols_are_not_negotiated_here() {
         for (upgrade, expected) in [
             ("websocket", true),
             ("WebSocket", true),

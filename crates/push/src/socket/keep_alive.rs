@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn who_is_silent_is_asked_and_then_given_up() {
+    async fn a_silent_client_is_pinged_and_then_disconnected() {
         let mut keep_alive = KeepAlive::new();
         let began = Instant::now();
         assert_eq!(

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_are_told_as_they_are() {
+    fn documents_are_sent_unchanged() {
         let piper = Piper::new("/live/");
         let change = |media_type: &str, body: Option<&'static [u8]>| DocumentChange {
             number: 7,

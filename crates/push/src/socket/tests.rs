@@ -47,7 +47,7 @@ fn socket(push: &Push) -> Socket {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_does_not_answer_is_given_up() {
+async fn a_client_that_does_not_answer_is_disconnected() {
     let push = push();
     let (mut socket, began) = (socket(&push), Instant::now());
     let mut received = Vec::new();
@@ -65,7 +65,7 @@ async fn who_does_not_answer_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_are_told_when_the_server_stops() {
+async fn all_clients_get_close_when_the_server_stops() {
     let push = push();
     let mut all = [socket(&push), socket(&push)];
     for socket in &mut all {
@@ -115,7 +115,7 @@ fn messages_are_written_as_the_library_writes_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_read_is_not_taken() {
+async fn unread_events_are_not_taken() {
     let push = push();
     let mut socket = socket(&push);
     let ping = frame(0x89, &[b'x'; 125]);
@@ -133,7 +133,7 @@ async fn what_is_not_read_is_not_taken() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn orders_of_more_than_what_is_taken_at_once_come_through() {
+async fn commands_larger_than_a_read_are_complete() {
     let push = push();
     let socket = socket(&push);
     let (mut reader, mut writer) = tokio::io::split(socket);
@@ -149,7 +149,7 @@ async fn orders_of_more_than_what_is_taken_at_once_come_through() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_ping_is_heard_behind_orders_that_wait() {
+async fn a_ping_is_answered_behind_waiting_commands() {
     let push = push();
     let mut socket = socket(&push);
     let order = frame(0x81, br#"{"get":"/live/x"}"#);
@@ -180,7 +180,7 @@ async fn a_ping_is_heard_behind_orders_that_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn orders_mean_what_those_before_them_make_of_them() {
+async fn commands_apply_in_order() {
     let push = push();
     let subscription = Subscription::new(push.documents(), SubscribeRequest::default());
     let subscription = subscription.expect("there is room");
@@ -200,7 +200,7 @@ async fn orders_mean_what_those_before_them_make_of_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_talks_on_after_the_end_is_cut_off() {
+async fn a_client_that_sends_after_close_is_disconnected() {
     let push = push();
     let mut socket = socket(&push);
     socket.write_all(&frame(0x82, b"")).await.expect("taken");

@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn deltas_build_on_what_was_delivered_since_the_reconnect() {
+    fn deltas_build_on_the_versions_delivered_since_the_reconnect() {
         let mut cursor = Cursor::new(1, 10);
         assert!(!cursor.has_delivered(5, 0), "it has no base version");
         assert!(cursor.has_delivered(5, 5));

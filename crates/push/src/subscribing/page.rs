@@ -326,7 +326,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_watches_is_told_the_latest_once() {
+    fn a_watcher_gets_the_latest_version_once() {
         let page = Arc::new(PageTopic::new("/news/?a=1"));
         let mut subscription = PageSubscription::new(Arc::clone(&page));
         let format = |is_json| PageFormat {
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_may_be_known_by_its_entity_tag() {
+    fn a_page_may_be_identified_by_its_entity_tag() {
         for (now, client_copy, expected) in [
             (Some("\"a\""), "\"a\"", true),
             (Some("\"a\""), "W/\"a\"", true),
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn content_is_told_to_whom_it_is_wanted_by() {
+    fn content_is_sent_to_subscribers_that_want_it() {
         let encoded = |media_type: &'static str, content: &[u8]| {
             let page = Arc::new(PageTopic::new("/"));
             let content = content.to_vec();

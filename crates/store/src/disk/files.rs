@@ -374,7 +374,7 @@ mod tests {
     use crate::disk::write;
 
     #[test]
-    fn an_open_file_is_found_whatever_is_being_done() {
+    fn an_open_file_is_found_during_any_operation() {
         let folder = Folder::absent_in("/dev/shm");
         let settings = DiskSettings::new(folder.path(), 1 << 20);
         let files = EntryFiles::open(settings).expect("a directory");

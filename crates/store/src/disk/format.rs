@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_foreign_or_short_is_noticed() {
+    fn foreign_and_short_files_are_detected() {
         let bytes = prefix(0, FilePrefix::LEN as u32, 0).encode(b"");
         let len = bytes.len() as u64;
         assert_eq!(

@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_used_outlives_what_was_not() {
+    fn used_entries_outlive_unused_ones() {
         let mut index = DiskIndex::new();
         (0..100).for_each(|name| index.insert(known(name, 1)));
         (0..100)
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn newcomers_do_not_push_out_what_is_used() {
+    fn new_entries_do_not_evict_used_ones() {
         let mut index = DiskIndex::new();
         (0..100).for_each(|name| index.insert(known(name, 1)));
         (0..100).for_each(|name| index.touch(known(name, 1).id));
@@ -420,7 +420,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_holds_what_a_map_would(steps in proptest::collection::vec(step(), 0..300)) {
+        fn the_index_equals_a_map(steps in proptest::collection::vec(step(), 0..300)) {
             let (mut index, mut model) = (DiskIndex::new(), HashMap::new());
             for step in steps {
                 match step {

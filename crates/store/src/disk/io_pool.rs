@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_a_full_disk_takes_does_not_end_its_trouble() {
+    async fn a_full_disk_stays_reported_after_a_small_write() {
         let health = PoolHealth::new("writing", Duration::ZERO);
         let pool = IoPool::new(&Handle::current(), 2, Duration::from_mins(1), health);
         let full = || Err::<(), _>(DiskFailure::Disk(io::ErrorKind::StorageFull.into()));

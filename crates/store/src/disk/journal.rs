@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_end_is_ignored_wherever_it_tears() {
+    fn a_torn_end_is_ignored_at_any_position() {
         let whole = file(&[b"one", b"", b"three"]);
         let before = file(&[b"one", b""]).len();
         for length in before..whole.len() {
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_before_the_end_is_said() {
+    fn damage_before_the_end_is_reported() {
         let whole = file(&[b"one", b"two", b"three"]);
         let last = file(&[b"one", b"two"]).len();
         for at in 0..last {
@@ -326,7 +326,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_written_is_read(records in proptest::collection::vec(
+        fn written_records_are_read_back(records in proptest::collection::vec(
             proptest::collection::vec(any::<u8>(), 0..100), 0..20)) {
             let all: Vec<&[u8]> = records.iter().map(|record| &record[..]).collect();
             let contents = parse(&file(&all));

@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn other_names_are_nobodys() {
+    fn other_names_are_foreign() {
         for name in [
             "",
             "tmp",

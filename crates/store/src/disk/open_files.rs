@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_stays_open_and_counts() {
+    fn a_file_being_read_stays_open_and_counts() {
         let files = OpenFiles::new(LIMIT);
         assert!((0..LIMIT).all(|number| admit(&files, number)));
         let mut read: Vec<_> = (0..LIMIT)
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_is_not_found() {
+    fn expired_entries_are_not_found() {
         let files = OpenFiles::new(1);
         assert!(files.admit(id(1), Bytes::new(), &body(), now()));
         assert!(files.get(id(1)).is_none());

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_removal_is_seen_by_those_that_began_before_it() {
+    fn a_removal_applies_to_operations_begun_before_it() {
         let (one, other) = (EntryId::of(b"one"), EntryId::of(b"other"));
         let mut removals = RecentRemovals::default();
         let before = removals.now();
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_counts_as_removed() {
+    fn a_forgotten_id_counts_as_removed() {
         let mut removals = RecentRemovals::default();
         (0..=REMEMBERED).for_each(|_| removals.record(EntryId::of(b"others")));
         assert!(removals.since(RemovalMark(0), EntryId::of(b"one")));

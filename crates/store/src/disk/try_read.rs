@@ -116,7 +116,7 @@ mod tests {
     use crate::disk::{DiskSettings, expiry, write};
 
     #[test]
-    fn a_system_that_cannot_is_not_asked_again() {
+    fn an_unsupported_system_call_is_not_retried() {
         let non_blocking = NonBlockingReads {
             flags: Some(ReadWriteFlags::NOWAIT),
             refused: AtomicBool::new(false),
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_a_file_that_is_being_replaced() {
+    fn a_file_being_replaced_is_not_waited_for() {
         let folder = Folder::absent_in("/dev/shm");
         let settings = DiskSettings::new(folder.path(), 1 << 20);
         let files = EntryFiles::open(settings).expect("a directory");

@@ -271,7 +271,7 @@ mod tests {
 
     /// Another node may have stored a record between the restart and the purge.
     #[test]
-    fn a_restarted_server_is_told_as_well() {
+    fn a_restarted_server_gets_the_removals_too() {
         let now = Instant::now();
         let health = ServerHealth::new(1, 10);
         assert_eq!(health.answered(SAME, now), OwedRemovals::Nothing);
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_forgotten_needs_a_restart_after_it() {
+    fn forgotten_removals_require_a_later_restart() {
         let now = Instant::now();
         let lost_track = || {
             let health = ServerHealth::new(1, 2);
@@ -303,8 +303,8 @@ mod tests {
             let health = lost_track();
             let owed = health.answered(report, later);
             let (_, why) = health.describe();
-            let told = why.is_some_and(|why| why.contains("more than 2 removals"));
-            assert_eq!(told, owed == OwedRemovals::Unknown);
+            let is_reported = why.is_some_and(|why| why.contains("more than 2 removals"));
+            assert_eq!(is_reported, owed == OwedRemovals::Unknown);
             assert_eq!(health.is_in_service(), owed == OwedRemovals::Nothing);
             owed
         };

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_key() {
+    fn requests_without_a_page_key() {
         let long = format!("/{}", "x".repeat(MAX_KEY - 1));
         assert!(key("$uri?", &long).is_none());
         assert!(key("$uri?", &long[..MAX_KEY - 1]).is_some());

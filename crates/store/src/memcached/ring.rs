@@ -123,7 +123,7 @@ mod tests {
     /// The sum of 25 equal fractions is slightly below one in single precision; verified against a client
     /// based on libmemcached.
     #[test]
-    fn equal_weights_are_160_points_each_or_what_rounding_leaves() {
+    fn equal_weights_are_160_points_each_up_to_rounding() {
         for (count, points) in [(1, 160), (2, 160), (3, 160), (8, 160), (24, 160), (25, 156)] {
             let list: Vec<String> = (0..count).map(|n| format!("cache{n}:100:7")).collect();
             let ring = KetamaRing::new(&servers(&list.join(",")));

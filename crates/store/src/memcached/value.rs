@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_record_comes_back() {
+    fn a_whole_record_is_read_back() {
         for (head, body) in [
             (&b"head"[..], &b"body"[..]),
             (b"", b""),
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_in_pieces_comes_back() {
+    fn a_body_in_pieces_is_read_back() {
         for len in [0, 1, PIECE, PIECE + 1, 2 * PIECE + 500] {
             let body: Bytes = (0..len).map(|n| (n % 251) as u8).collect();
             let manifest = Manifest::new(Bytes::from_static(b"head"), &body, PIECE as u32, 7);

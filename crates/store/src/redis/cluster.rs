@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_map_is_told_apart() {
+    fn invalid_slot_maps_are_distinguished() {
         for bad in [
             Value::Nil,
             Value::Array(vec![Value::Int(1)]),

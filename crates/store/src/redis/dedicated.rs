@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_the_server_says_was_not_done() {
+    fn only_commands_reported_as_not_executed_are_retried() {
         let of = |kind| NoReply::of(CommandError::Server(RedisError::from((kind, "why"))));
         assert!(!of(ErrorKind::Extension).is_unknown());
         for kind in [ErrorKind::Io, ErrorKind::Parse] {

@@ -330,7 +330,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_replica_is_known_by_whatever_it_says() {
+    fn a_replica_is_recognized_by_its_replies() {
         let said =
             |kind, text: &str| RedisError::from((ErrorKind::Server(kind), "said", text.to_owned()));
         let wrapped = "Error running script (call to f_1): @user_script:9: @user_script: 9: \

@@ -91,8 +91,11 @@ impl PendingRemovals {
         if pending.is_everything() {
             return Some("all records must be removed before the server is used again".to_owned());
         }
-        let count = pending.ids.len();
-        (count > 0).then(|| format!("{count} removals pending"))
+        match pending.ids.len() {
+            0 => None,
+            1 => Some("1 removal pending".to_owned()),
+            count => Some(format!("{count} removals pending")),
+        }
     }
 }
 
@@ -105,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_covered_until_it_is_delivered() {
+    fn remembered_removals_apply_until_delivered() {
         let removals = PendingRemovals::new(2);
         removals.add(id(1));
         assert!(removals.covers(id(1)));
@@ -132,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_while_everything_went_stays() {
+    fn removals_added_during_a_flush_stay() {
         let removals = overflowing();
         let overflow = removals.everything().unwrap();
         removals.add(id(7));

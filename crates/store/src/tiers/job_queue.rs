@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn when_all_are_busy_a_removal_finds_somebody() {
+    fn a_removal_finds_a_free_worker_among_busy_ones() {
         let lanes = TierJobQueue::default();
         let wanted = (0..100).filter(|number| job(&lanes, *number, 0)).count();
         assert_eq!(wanted, AT_ONCE);
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn removals_are_bounded_and_those_of_one_key_are_one() {
+    fn removals_are_bounded_and_merged_by_key() {
         let lanes = TierJobQueue::default();
         let waiting: Vec<_> = (0..MAX_QUEUED_REMOVALS)
             .map(|_| removal(&lanes, 1).1)

@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_removal_takes_what_waits_with_it() {
+    async fn a_removal_drops_the_queued_jobs_of_its_key() {
         let tier = ScriptedTier::hanging([id("key")]);
         let tiers = behind(AnyTier::Shared(Arc::new(tier.clone())));
         let claimed = |name, token| Some(ClaimGuard::new(&tiers.tiers[0], id(name), Token(token)));
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_removal_that_finds_no_room_says_so() {
+    async fn a_removal_without_room_is_reported() {
         let (tiers, tier) = tiers(&["key"]);
         store(&tiers, "key", None);
         go_on().await;
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_large_body_that_lies_there_is_not_sent_again() {
+    async fn a_large_body_already_stored_is_not_sent_again() {
         let tier = ScriptedTier::new(0, 0);
         let tiers = behind(AnyTier::Shared(Arc::new(tier.clone())));
         let large = |byte, status, began| {

@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_the_tier_is_too_slow_for_is_dropped_and_counted() {
+    async fn jobs_above_the_capacity_of_a_tier_are_dropped_and_counted() {
         let (tiers, writes) = tiers();
         let one = begin(&tiers);
         assert!((0..5).all(|_| one.push(piece(100))), "half of the room");
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_may_wait_goes_on_when_the_tier_has_written() {
+    async fn a_waiting_job_continues_when_the_tier_has_written() {
         let (tiers, writes) = tiers();
         let spool = begin(&tiers);
         spool.ready().await;

@@ -9,7 +9,7 @@ use microcache_store::{Claim, Directory, GetOutcome, PutOutcome, SharedTier, Tie
 use crate::place::{HOLD, LONG, Place, entry, found, id, is_theirs, is_unstorable, mine};
 
 #[tokio::test]
-async fn of_all_who_find_nothing_one_brings_it() {
+async fn of_concurrent_misses_one_gets_the_claim() {
     let place = Place::new();
     let handles = [(); 8].map(|()| place.open());
     for number in 0..50 {
@@ -107,7 +107,7 @@ async fn unstorable_claims_are_kept_in_one_small_file() {
 
 /// NFS renames a file that is removed while open.
 #[tokio::test]
-async fn a_claim_whose_file_has_another_name_is_gone() {
+async fn a_claim_whose_file_was_renamed_is_gone() {
     let place = Place::new();
     let tier = place.open();
     let token = mine(tier.get_or_claim(id(1), HOLD).await);

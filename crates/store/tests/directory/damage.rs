@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 use crate::place::{HOLD, LONG, Place, entry, found, id, mine};
 
 #[tokio::test]
-async fn whatever_is_changed_in_a_file_nothing_is_found_and_something_can_be_put() {
+async fn any_damage_to_a_file_is_a_miss_and_can_be_overwritten() {
     let place = Place::new();
     let tier = place.open();
     let file = place.file(id(1));
@@ -40,7 +40,7 @@ async fn whatever_is_changed_in_a_file_nothing_is_found_and_something_can_be_put
 }
 
 #[tokio::test]
-async fn what_is_no_file_is_not_followed_waited_for_or_found() {
+async fn special_files_are_neither_followed_waited_for_nor_found() {
     let place = Place::new();
     let tier = place.open();
     tier.put(id(1), entry(b"head", b"body"), LONG, None)
@@ -80,7 +80,7 @@ async fn what_is_no_file_is_not_followed_waited_for_or_found() {
 }
 
 #[tokio::test]
-async fn everything_is_its_user_s_alone() {
+async fn files_are_accessible_to_their_user_only() {
     let place = Place::new();
     let tier = place.open();
     tier.put(id(1), entry(b"head", b"body"), LONG, None)
@@ -99,7 +99,7 @@ async fn everything_is_its_user_s_alone() {
 }
 
 #[tokio::test]
-async fn what_others_can_write_to_is_refused_and_what_they_can_read_is_closed() {
+async fn a_directory_writable_by_others_is_refused_and_a_readable_one_closed() {
     let place = Place::new();
     drop(place.open());
     let mode = |mode| fs::set_permissions(place.home(), Permissions::from_mode(mode)).unwrap();
@@ -118,7 +118,7 @@ async fn what_others_can_write_to_is_refused_and_what_they_can_read_is_closed() 
 }
 
 #[tokio::test]
-async fn what_fails_is_said_with_its_place() {
+async fn errors_name_the_path() {
     let place = Place::new();
     let tier = place.open();
     fs::write(place.file(id(1)).parent().unwrap(), "no folder").unwrap();

@@ -70,7 +70,7 @@ async fn no_draft_is_left(place: &Place) {
 }
 
 #[tokio::test]
-async fn what_was_written_while_it_arrived_is_read_from_its_file() {
+async fn a_body_written_during_its_arrival_is_read_from_its_file() {
     let place = Place::new();
     let [one, other] = [(); 2].map(|()| open(&place));
     let body = body(9_999_999);
@@ -91,7 +91,7 @@ async fn what_was_written_while_it_arrived_is_read_from_its_file() {
 }
 
 #[tokio::test]
-async fn what_was_removed_meanwhile_does_not_come_back() {
+async fn an_entry_removed_meanwhile_does_not_return() {
     let place = Place::new();
     let [one, other] = [(); 2].map(|()| open(&place));
     let spool = begin(&one, 1, &body(3 * MIB)).await;
@@ -104,7 +104,7 @@ async fn what_was_removed_meanwhile_does_not_come_back() {
 }
 
 #[tokio::test]
-async fn what_is_given_up_leaves_nothing() {
+async fn an_aborted_write_leaves_nothing() {
     let place = Place::new();
     let tier = open(&place);
     let spool = begin(&tier, 1, &body(3 * MIB)).await;
@@ -177,7 +177,7 @@ async fn store_small(tier: &Directory) {
 
 /// A reader of a damaged body gets an error; the next lookup misses.
 #[tokio::test]
-async fn what_is_damaged_is_met_once() {
+async fn a_damaged_entry_is_met_once() {
     let place = Place::new();
     let tier = open(&place);
     let body = body(3 * MIB);

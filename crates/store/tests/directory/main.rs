@@ -18,7 +18,7 @@ use crate::place::{HOLD, LONG, Place, entry, found, id, open_with};
 use crate::shared_log::{append, is_read_in_order, is_read_page_by_page, last, read, texts};
 
 #[tokio::test]
-async fn what_one_puts_another_gets() {
+async fn a_record_put_by_one_process_is_found_by_another() {
     let place = Place::new();
     let [one, other] = [(); 2].map(|()| place.open());
     for (number, size) in [(0, 0), (1, 1), (2, 4096), (3, 131_072), (4, 1_000_000)] {
@@ -38,7 +38,7 @@ async fn what_one_puts_another_gets() {
 }
 
 #[tokio::test]
-async fn what_is_over_is_not_found() {
+async fn expired_entries_are_not_found() {
     let place = Place::new();
     let settings = place.settings();
     let soon = open_with(microcache_store::DirectorySettings {
@@ -82,7 +82,7 @@ async fn a_head_is_renewed_if_it_is_the_one_that_was_seen() {
 }
 
 #[tokio::test]
-async fn the_log_is_read_in_order_whatever_its_length() {
+async fn a_log_of_any_length_is_read_in_order() {
     let place = Place::new();
     let [one, other] = [(); 2].map(|()| place.open());
     is_read_in_order(&*one, &*other).await;
@@ -91,7 +91,7 @@ async fn the_log_is_read_in_order_whatever_its_length() {
 }
 
 #[tokio::test]
-async fn a_log_that_was_damaged_lost_or_grew_too_long_says_that_something_is_missing() {
+async fn a_damaged_lost_or_shortened_log_is_detected() {
     let place = Place::new();
     let tier = place.open();
     append(&*tier, &["a"]).await;

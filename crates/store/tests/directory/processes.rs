@@ -181,7 +181,7 @@ async fn work_at_random(place: &Place) {
     assert_eq!(tier.stats().corrupt, 0);
 }
 
-async fn is_what_was_put(processes: usize) {
+async fn is_written_record(processes: usize) {
     let place = Place::new();
     let children: Vec<_> = (0..processes).map(|_| start("random", &place)).collect();
     for mut child in children {
@@ -199,13 +199,13 @@ async fn is_what_was_put(processes: usize) {
 }
 
 #[tokio::test]
-async fn what_two_processes_read_was_put_there_and_is_whole() {
-    is_what_was_put(2).await;
+async fn records_read_by_two_processes_are_complete() {
+    is_written_record(2).await;
 }
 
 #[tokio::test]
-async fn what_eight_processes_read_was_put_there_and_is_whole() {
-    is_what_was_put(8).await;
+async fn records_read_by_eight_processes_are_complete() {
+    is_written_record(8).await;
 }
 
 #[tokio::test]

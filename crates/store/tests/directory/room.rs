@@ -32,7 +32,7 @@ fn used_ago(place: &Place, number: usize, minutes: u64) {
 }
 
 #[tokio::test]
-async fn what_was_used_least_recently_goes() {
+async fn the_least_recently_used_records_are_evicted() {
     let place = Place::new();
     let settings = || DirectorySettings {
         capacity: 4 * MIB,
@@ -66,7 +66,7 @@ async fn what_was_used_least_recently_goes() {
 }
 
 #[tokio::test]
-async fn what_would_take_half_of_all_or_is_too_large_is_refused() {
+async fn records_that_are_too_large_are_refused() {
     let place = Place::new();
     let tier = open_with(DirectorySettings {
         capacity: MIB,
@@ -83,7 +83,7 @@ async fn what_would_take_half_of_all_or_is_too_large_is_refused() {
 }
 
 #[tokio::test]
-async fn what_was_left_behind_goes_when_room_is_made_and_what_is_not_ours_stays() {
+async fn leftover_files_are_removed_for_room_and_foreign_ones_stay() {
     let place = Place::new();
     let tier = place.open();
     tier.put(id(1), entry(b"head", b"body"), LONG, None)

@@ -99,7 +99,7 @@ fn a_directory_that_others_may_write_to_is_refused() {
 }
 
 #[test]
-fn a_link_in_place_of_our_folders_is_refused() {
+fn a_link_in_place_of_a_folder_is_refused() {
     let place = Place::new();
     let victim = Victim::beside(&place);
     drop(place.open(place.settings(MIB)));
@@ -115,7 +115,7 @@ fn a_link_in_place_of_our_folders_is_refused() {
 }
 
 #[test]
-fn a_link_that_is_there_at_the_start_is_left_alone_and_named() {
+fn a_link_present_at_the_start_is_left_alone_and_reported() {
     let place = Place::new();
     let victim = Victim::beside(&place);
     drop(place.open(place.settings(MIB)));
@@ -228,7 +228,7 @@ fn a_renewal_writes_to_no_other_name() {
 }
 
 #[test]
-fn what_is_huge_or_never_ends_is_read_within_bounds() {
+fn huge_and_endless_files_are_read_within_limits() {
     let place = Place::new();
     let disk = place.open(place.settings(MIB));
     place.put(&disk, "one", b"head", body(1, 100));

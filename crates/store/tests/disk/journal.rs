@@ -68,7 +68,7 @@ fn a_torn_record_is_written_over() {
 }
 
 #[test]
-fn a_damaged_journal_is_set_aside_and_said() {
+fn a_damaged_journal_is_set_aside_and_reported() {
     let mut place = Place::new();
     let settings = place.settings(MIB);
     let mut disk = place.open(settings.clone());
@@ -117,8 +117,8 @@ fn a_directory_that_vanishes_takes_it_along() {
 
 /// A child process appends numbers and prints each that is written; all of them survive its kill.
 #[test]
-fn what_was_written_outlives_a_kill() {
-    const TEST: &str = "journal::what_was_written_outlives_a_kill";
+fn written_records_survive_a_kill() {
+    const TEST: &str = "journal::written_records_survive_a_kill";
     if let Some(directory) = std::env::var_os(ROLE) {
         let place = Place::at(directory.into());
         let disk = place.open_when_free(&place.settings(MIB));

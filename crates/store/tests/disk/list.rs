@@ -29,7 +29,7 @@ impl Place {
 }
 
 #[test]
-fn every_entry_is_listed_once_in_order_whatever_the_page() {
+fn every_entry_is_listed_once_in_order_with_any_page_size() {
     let mut place = Place::new();
     let settings = place.settings(64 * MIB);
     let mut disk = place.open(settings.clone());
@@ -54,7 +54,7 @@ fn every_entry_is_listed_once_in_order_whatever_the_page() {
 }
 
 #[test]
-fn what_was_listed_is_removed_and_what_is_newer_stays() {
+fn listed_records_are_removed_and_newer_ones_stay() {
     let mut place = Place::new();
     let settings = place.settings(64 * MIB);
     let mut disk = place.open(settings.clone());
@@ -77,7 +77,7 @@ fn what_was_listed_is_removed_and_what_is_newer_stays() {
 }
 
 #[test]
-fn a_head_says_what_is_stored() {
+fn a_head_describes_the_record() {
     let place = Place::new();
     let disk = place.open(place.settings(64 * MIB));
     let lifetime = Lifetime::from_bytes(&[0; Lifetime::ENCODED_LEN]);

@@ -198,7 +198,7 @@ fn start_child(test: &str, directory: &Path, before: &str) -> Process {
 }
 
 #[test]
-fn what_is_put_can_be_got_at_any_size_and_after_a_restart() {
+fn records_of_any_size_are_found_also_after_a_restart() {
     let mut place = Place::new();
     let disk = place.open(place.settings(64 * MIB));
     let sizes = [
@@ -288,7 +288,7 @@ fn a_removal_holds_and_so_it_does_after_a_restart() {
 }
 
 #[test]
-fn what_began_before_a_removal_is_not_stored_after_it() {
+fn a_write_begun_before_a_removal_is_not_stored_after_it() {
     let place = Place::new();
     let disk = place.open(place.settings(8 * MIB));
     let empty = || Entry {
@@ -436,7 +436,7 @@ fn large_ones_make_room_and_too_large_ones_are_refused() {
 }
 
 #[test]
-fn what_is_used_stays() {
+fn used_records_stay() {
     let place = Place::new();
     let disk = place.open(place.settings(4 * MIB));
     place.put(&disk, "small", b"head", body(1, 1000));
@@ -581,7 +581,7 @@ fn only_the_owner_may_look() {
 }
 
 #[test]
-fn what_other_versions_have_left_is_removed_and_foreign_files_are_named() {
+fn files_of_other_versions_are_removed_and_foreign_ones_reported() {
     let mut place = Place::new();
     let disk = place.open(place.settings(MIB));
     place.put(&disk, "one", b"head", body(1, 100));
@@ -634,7 +634,7 @@ fn what_other_versions_have_left_is_removed_and_foreign_files_are_named() {
 }
 
 #[test]
-fn what_is_over_leaves_by_itself() {
+fn expired_records_are_removed() {
     let place = Place::new();
     let disk = place.open(place.settings(MIB));
     let entry = Entry {
@@ -665,7 +665,7 @@ fn forever_is_long_enough() {
 }
 
 #[test]
-fn a_changed_byte_is_noticed_wherever_it_is() {
+fn a_changed_byte_is_detected_at_any_position() {
     let place = Place::new();
     let disk = place.open(place.settings(MIB));
     place.put(&disk, "one", b"the head", body(1, 50));
@@ -722,7 +722,7 @@ fn a_changed_block_of_a_large_body_spoils_no_other() {
 }
 
 #[test]
-fn what_is_no_file_or_another_ones_is_not_read() {
+fn special_and_foreign_files_are_not_read() {
     let place = Place::new();
     let disk = place.open(place.settings(MIB));
     let make = |kind: &str, path: &Path| match kind {
@@ -797,7 +797,7 @@ fn open_files_have_a_bound_and_make_room_for_each_other() {
 }
 
 #[test]
-fn a_directory_that_vanishes_comes_back() {
+fn a_vanished_directory_is_created_again() {
     let place = Place::new();
     let disk = place.open(place.settings(8 * MIB));
     place.put(&disk, "one", b"head", body(1, 100));
@@ -1011,7 +1011,7 @@ fn is_at_hand_in(place: &Place) -> bool {
 }
 
 #[test]
-fn what_the_system_has_in_memory_is_at_hand() {
+fn records_in_the_page_cache_are_read_at_once() {
     let sizes = [0, 1, 4000, 16_384, 16_385, 57_000, 131_072, 131_073];
     for mut place in places() {
         let settings = place.settings(64 * MIB);
@@ -1041,7 +1041,7 @@ fn what_the_system_has_in_memory_is_at_hand() {
 }
 
 #[test]
-fn what_was_removed_or_replaced_is_not_at_hand() {
+fn removed_and_replaced_records_are_not_read_at_once() {
     for place in places() {
         let disk = place.open(place.settings(MIB));
         for size in [2000, 40_000] {
@@ -1063,7 +1063,7 @@ fn what_was_removed_or_replaced_is_not_at_hand() {
 }
 
 #[test]
-fn what_is_not_as_it_was_written_is_not_at_hand() {
+fn damaged_records_are_not_read_at_once() {
     for mut place in places() {
         let settings = place.settings(MIB);
         let disk = place.open(settings.clone());
@@ -1129,7 +1129,7 @@ fn nothing_else_in_place_of_a_file_is_at_hand() {
 }
 
 #[test]
-fn what_the_disk_has_to_be_asked_for_is_not_at_hand() {
+fn records_outside_the_page_cache_are_not_read_at_once() {
     for place in places() {
         let disk = place.open(place.settings(MIB));
         place.runtime.block_on(disk.counted());

@@ -21,7 +21,7 @@ impl Place {
 }
 
 #[test]
-fn a_large_body_stays_and_has_another_head() {
+fn a_large_body_stays_and_gets_another_head() {
     let mut place = Place::new();
     let settings = place.settings(64 * MIB);
     let mut disk = place.open(settings.clone());
@@ -86,7 +86,7 @@ fn where_there_is_no_room_before_the_body_the_file_is_written_anew() {
 }
 
 #[test]
-fn what_was_removed_is_not_renewed() {
+fn a_removed_record_is_not_renewed() {
     let place = Place::new();
     let disk = place.open(place.settings(64 * MIB));
     for length in [100_000, LARGE] {
@@ -118,7 +118,7 @@ fn what_was_removed_is_not_renewed() {
 
 /// A killed process leaves a partial write.
 #[test]
-fn wherever_a_renewal_stops_there_is_the_old_head_or_the_new_one() {
+fn an_interrupted_renewal_leaves_the_old_head_or_the_new_one() {
     let mut place = Place::new();
     let settings = place.settings(64 * MIB);
     let mut disk = place.open(settings.clone());

@@ -8,20 +8,20 @@ use microcache_testkit::{TierServer, eventually_async};
 use crate::pool::{HOLD, LONG, Pool, entry, found, id, is_missing, mine, patient};
 
 #[tokio::test]
-async fn of_all_who_find_nothing_one_brings_it() {
+async fn of_concurrent_misses_one_gets_the_claim() {
     let nodes = [(); 3].map(|()| TierServer::memcached());
     let pools = [(); 4].map(|()| Pool::new(&nodes, patient()));
     for number in 0..50 {
         let id = id(number);
         let [a, b, c, d] = &pools;
-        let asked = tokio::join!(
+        let requested = tokio::join!(
             a.get_or_claim(id, HOLD),
             b.get_or_claim(id, HOLD),
             c.get_or_claim(id, HOLD),
             d.get_or_claim(id, HOLD),
         );
         let mut tokens = Vec::new();
-        for answer in [asked.0, asked.1, asked.2, asked.3] {
+        for answer in [requested.0, requested.1, requested.2, requested.3] {
             match answer {
                 Ok(GetOutcome::Missing(Claim::Granted(token))) => tokens.push(token),
                 Ok(GetOutcome::Missing(Claim::HeldElsewhere)) => {}
@@ -40,7 +40,7 @@ async fn of_all_who_find_nothing_one_brings_it() {
 }
 
 #[tokio::test]
-async fn of_all_who_find_it_stale_one_renews_it() {
+async fn of_concurrent_stale_hits_one_gets_the_claim() {
     let node = TierServer::memcached();
     let (one, other) = (Pool::new([&node], patient()), Pool::new([&node], patient()));
     let id = id(1);
@@ -196,7 +196,7 @@ async fn the_claim_of_a_winner_that_died_runs_out() {
 }
 
 #[tokio::test]
-async fn a_claim_lasts_no_longer_than_ours_do() {
+async fn a_claim_of_another_process_has_a_maximum_lifetime() {
     let node = TierServer::memcached();
     let pool = Pool::new([&node], patient());
     let (record, lock) = (format!("mc1:{}", id(1)), format!("mc1:{}:r", id(1)));

@@ -35,15 +35,15 @@ impl Fake {
     /// `first`, but only once a second one exists, which receives `others`.
     pub(crate) fn late(first: &'static [u8], others: &'static [u8]) -> Self {
         let gets = Arc::new(AtomicUsize::new(0));
-        let (tell, told) = channel();
-        let told = Arc::new(Mutex::new(told));
+        let (tell, reported) = channel();
+        let reported = Arc::new(Mutex::new(reported));
         Self::listen(move |stream| {
-            let (gets, tell, told) = (Arc::clone(&gets), tell.clone(), Arc::clone(&told));
+            let (gets, tell, reported) = (Arc::clone(&gets), tell.clone(), Arc::clone(&reported));
             let answer = move |command: &[u8]| match command {
                 b"mn" => b"MN\r\n".to_vec(),
                 b"stats" => b"END\r\n".to_vec(),
                 _ if gets.fetch_add(1, Ordering::SeqCst) == 0 => {
-                    let another = told.lock().expect("no panic").recv();
+                    let another = reported.lock().expect("no panic").recv();
                     another.map_or(Vec::new(), |()| first.to_vec())
                 }
                 _ => {

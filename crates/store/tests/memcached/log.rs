@@ -25,7 +25,7 @@ async fn read_at(pool: &Pool, copy: usize, after: u64) -> LogPage {
 }
 
 #[tokio::test]
-async fn what_one_appends_the_other_reads_in_order() {
+async fn appended_records_are_read_in_order_by_another_process() {
     let nodes = [(); 2].map(|()| TierServer::memcached());
     let [one, other] = [(); 2].map(|()| Pool::new(&nodes, patient()));
     is_read_in_order(&*one, &*other).await;
@@ -39,7 +39,7 @@ async fn a_long_log_is_read_page_by_page() {
 }
 
 #[tokio::test]
-async fn a_log_that_was_lost_says_so() {
+async fn a_lost_log_is_detected() {
     let mut node = TierServer::memcached();
     let pool = Pool::new([&node], quick());
     append(&*pool, &["a"]).await;
@@ -59,7 +59,7 @@ async fn a_log_that_was_lost_says_so() {
 }
 
 #[tokio::test]
-async fn a_record_that_was_lost_says_so() {
+async fn a_lost_record_is_detected() {
     let node = TierServer::memcached();
     let pool = Pool::new([&node], patient());
     append(&*pool, &["a", "b", "c"]).await;
@@ -71,7 +71,7 @@ async fn a_record_that_was_lost_says_so() {
 }
 
 #[tokio::test]
-async fn a_writer_that_dies_before_it_has_written_keeps_nobody_from_reading() {
+async fn a_writer_that_dies_before_writing_blocks_no_reader() {
     let node = TierServer::memcached();
     let pool = Pool::new([&node], patient());
     append(&*pool, &["a"]).await;
@@ -129,9 +129,9 @@ async fn a_counter_that_cannot_be_read_is_a_lost_log() {
     // The counter overflows and is invalid afterwards.
     let before = last(&read(&*pool, 0).await);
     node.set("mcl1", b"18446744073709551614");
-    let told = pool.append_to_log(0, vec![Bytes::from_static(b"c"); 3], BEGINNING);
+    let reported = pool.append_to_log(0, vec![Bytes::from_static(b"c"); 3], BEGINNING);
     assert!(
-        told.await.is_err(),
+        reported.await.is_err(),
         "who tells is not answered as if it was told"
     );
     let page = read(&*pool, before).await;
@@ -141,7 +141,7 @@ async fn a_counter_that_cannot_be_read_is_a_lost_log() {
 }
 
 #[tokio::test]
-async fn there_are_two_copies_on_two_servers_wherever_those_stand_in_the_list() {
+async fn two_copies_are_on_two_servers_in_any_order_of_the_list() {
     let nodes = [(); 4].map(|()| TierServer::memcached());
     let pool = Pool::new(&nodes, patient());
     assert_eq!(pool.log_copies(), 2);
@@ -163,7 +163,7 @@ async fn there_are_two_copies_on_two_servers_wherever_those_stand_in_the_list() 
 }
 
 #[tokio::test]
-async fn a_copy_does_not_miss_what_happens_to_the_other() {
+async fn a_copy_does_not_miss_changes_of_the_other() {
     for lost in [0, 1] {
         let mut nodes = [(); 3].map(|()| TierServer::memcached());
         let pool = Pool::new(&nodes, quick());

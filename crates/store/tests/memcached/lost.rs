@@ -179,7 +179,7 @@ async fn a_claim_on_a_server_that_was_lost_meanwhile_is_given_back() {
 }
 
 #[tokio::test]
-async fn a_removal_that_a_server_missed_comes_before_everything_else() {
+async fn a_removal_missed_by_a_server_precedes_all_other_commands() {
     let nodes = [(); 2].map(|()| TierServer::memcached());
     let pool = Pool::new(&nodes, quick());
     for number in 0..40 {

@@ -14,7 +14,7 @@ use microcache_testkit::{Folder, TierKind, TierServer};
 use crate::pool::{HOLD, LONG, Pool, entry, found, id, is_missing, mine, patient};
 
 #[tokio::test]
-async fn what_is_kept_is_found_until_it_is_removed() {
+async fn records_are_found_until_removed() {
     let nodes = [(); 3].map(|()| TierServer::memcached());
     let pool = Pool::new(&nodes, patient());
     assert_eq!(pool.name(), "memcached");
@@ -88,7 +88,7 @@ async fn a_body_in_a_file_is_kept_too() {
 
 /// A server with a smaller item limit rejects the record and stays in service.
 #[tokio::test]
-async fn what_a_server_finds_too_large_is_refused() {
+async fn a_record_too_large_for_the_server_is_refused() {
     let node = TierServer::start_with(
         TierKind::Memcached,
         &["-I", "64k", "-o", "slab_chunk_max=32768"],

@@ -61,7 +61,7 @@ fn left(node: &TierServer, item: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn a_body_in_pieces_stays_and_has_another_head_for_longer() {
+async fn a_body_in_pieces_stays_and_gets_another_head_for_longer() {
     let node = TierServer::memcached();
     let pool = Pool::new([&node], patient());
     let (id, body) = (id(1), large());
@@ -105,7 +105,7 @@ async fn a_small_record_has_another_head() {
 }
 
 #[tokio::test]
-async fn what_came_or_went_meanwhile_is_left_as_it_is() {
+async fn a_record_changed_meanwhile_is_not_renewed() {
     let node = TierServer::memcached();
     let pool = Pool::new([&node], patient());
     let superseded = PutOutcome::Superseded;
@@ -128,7 +128,7 @@ async fn what_came_or_went_meanwhile_is_left_as_it_is() {
 }
 
 #[tokio::test]
-async fn where_a_piece_is_gone_the_whole_is_stored_again() {
+async fn a_body_with_a_missing_piece_is_stored_again() {
     let node = TierServer::memcached();
     let pool = Pool::new([&node], patient());
     let (id, body) = (id(1), large());

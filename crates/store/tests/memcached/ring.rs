@@ -63,8 +63,8 @@ async fn other_clients_use_the_same_ring() {
 }
 
 async fn page(pool: &Pool, target: &str) -> Option<ApplicationPage> {
-    let asked = pool.page(b"example.com", target.as_bytes());
-    asked.expect("pages are looked for").await.unwrap()
+    let requested = pool.page(b"example.com", target.as_bytes());
+    requested.expect("pages are looked for").await.unwrap()
 }
 
 /// Prints the length of each value found, and stores pages for nginx.

@@ -10,7 +10,7 @@ use crate::fake::Fake;
 use crate::pool::{LONG, Pool, entry, found, id, patient, quick};
 
 #[tokio::test]
-async fn what_is_no_memcached_is_told_in_one_line() {
+async fn a_server_that_is_no_memcached_is_reported_in_one_line() {
     let http = Fake::answering(b"HTTP/1.1 400 Bad Request\r\n\r\n");
     let old = Fake::answering(b"ERROR\r\n");
     let silent = Fake::answering(b"");
@@ -58,7 +58,7 @@ async fn a_lost_server_is_not_stormed() {
 }
 
 #[tokio::test]
-async fn a_late_answer_is_nobody_elses() {
+async fn a_late_reply_is_given_to_no_other_request() {
     let fake = Fake::late(
         b"VA 9 c1 f0\r\n\x6dcW\x01\0\0\0\0A\r\n",
         b"VA 9 c1 f0\r\n\x6dcW\x01\0\0\0\0B\r\n",

@@ -45,7 +45,7 @@ async fn the_winner_stores_and_the_others_find() {
 }
 
 #[tokio::test]
-async fn who_only_reads_claims_nothing() {
+async fn a_read_without_claim_claims_nothing() {
     let (_server, redis) = pair().await;
     assert_eq!(body(&redis, id(1)).await, None);
     win(&redis, id(1)).await;
@@ -104,7 +104,7 @@ async fn a_claim_can_be_given_back_by_its_owner_only() {
 }
 
 #[tokio::test]
-async fn one_caller_renews_what_is_there() {
+async fn one_caller_renews_the_record() {
     let (_server, redis) = pair().await;
     put(&redis, id(1), "old", None).await;
     let Ok(Claim::Granted(token)) = redis.claim(id(1), HOUR).await else {
@@ -124,7 +124,7 @@ async fn one_caller_renews_what_is_there() {
 }
 
 #[tokio::test]
-async fn a_server_that_forgot_the_scripts_is_told_them_again() {
+async fn scripts_forgotten_by_the_server_are_loaded_again() {
     let (server, redis) = pair().await;
     for number in 0..3 {
         let () = server.say("SCRIPT FLUSH");
@@ -138,7 +138,7 @@ async fn a_server_that_forgot_the_scripts_is_told_them_again() {
 }
 
 #[tokio::test]
-async fn a_claim_lasts_no_longer_than_ours_do() {
+async fn a_claim_of_another_process_has_a_maximum_lifetime() {
     let (server, redis) = pair().await;
     let hold = Duration::from_millis(50);
     for is_there in [false, true] {

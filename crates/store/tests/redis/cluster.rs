@@ -133,7 +133,7 @@ async fn a_lost_server_costs_its_own_records_only() {
 }
 
 #[tokio::test]
-async fn a_stopped_server_is_left_alone_and_comes_back() {
+async fn a_stopped_server_is_bypassed_and_used_again() {
     let servers = masters().await;
     let impatient = RedisSettings {
         deadline: Duration::from_millis(50),

@@ -29,7 +29,7 @@ async fn impatient(server: &Server) -> Arc<Redis> {
 }
 
 #[tokio::test]
-async fn a_server_that_is_killed_and_comes_back() {
+async fn a_killed_server_that_returns() {
     let (mut server, redis) = pair().await;
     put(&redis, id(1), "body", None).await;
     server.kill();
@@ -72,7 +72,7 @@ async fn a_server_that_stops_costs_some_deadlines_and_then_nothing() {
 }
 
 #[tokio::test]
-async fn a_server_nobody_uses_is_watched() {
+async fn an_unused_server_is_monitored() {
     let mut server = Server::start(&[]);
     let ping_every = Duration::from_millis(20);
     let redis = start(RedisSettings {
@@ -110,7 +110,7 @@ async fn a_removal_is_delivered_when_the_server_is_back() {
 }
 
 #[tokio::test]
-async fn more_removals_than_are_remembered_remove_everything_of_ours() {
+async fn more_removals_than_the_limit_remove_all_own_records() {
     let (server, patient) = pair().await;
     for number in 0..50 {
         assert_eq!(
@@ -133,7 +133,7 @@ async fn more_removals_than_are_remembered_remove_everything_of_ours() {
 }
 
 #[tokio::test]
-async fn a_claim_whose_answer_comes_too_late_is_given_back() {
+async fn a_claim_with_a_late_reply_is_released() {
     let (server, patient) = pair().await;
     let redis = impatient(&server).await;
     server.freeze();

@@ -25,7 +25,7 @@ fn key(server: &Server) -> String {
 }
 
 #[tokio::test]
-async fn what_one_appends_the_other_reads_in_order() {
+async fn appended_records_are_read_in_order_by_another_process() {
     let (server, one) = pair().await;
     let other = start(settings(&server.address())).await;
     is_read_in_order(&*one, &*other).await;
@@ -38,7 +38,7 @@ async fn a_long_log_is_read_page_by_page() {
 }
 
 #[tokio::test]
-async fn a_log_that_was_lost_or_shortened_says_so() {
+async fn a_lost_or_shortened_log_is_detected() {
     let (server, redis) = pair().await;
     append(&*redis, &["a", "b", "c"]).await;
     let before = last(&read(&*redis, 0).await);
@@ -58,7 +58,7 @@ async fn a_log_that_was_lost_or_shortened_says_so() {
 }
 
 #[tokio::test]
-async fn a_log_whose_end_was_lost_with_a_master_says_so() {
+async fn a_log_whose_end_was_lost_with_a_master_is_detected() {
     let (server, redis) = pair().await;
     append(&*redis, &["a", "b"]).await;
     let before = last(&read(&*redis, 0).await);
@@ -74,7 +74,7 @@ async fn a_log_whose_end_was_lost_with_a_master_says_so() {
 }
 
 #[tokio::test]
-async fn what_is_no_log_is_an_error() {
+async fn a_key_that_is_no_log_is_an_error() {
     let (server, redis) = pair().await;
     append(&*redis, &[]).await;
     let key = key(&server);
@@ -98,7 +98,7 @@ fn odd_entries(last: u64) -> [String; 6] {
 }
 
 #[tokio::test]
-async fn an_entry_that_cannot_be_read_is_a_lost_log_for_who_reads_it() {
+async fn an_unreadable_record_is_a_lost_log_for_its_readers() {
     let (server, redis) = pair().await;
     append(&*redis, &["a"]).await;
     let key = key(&server);
@@ -120,7 +120,7 @@ async fn an_entry_that_cannot_be_read_is_a_lost_log_for_who_reads_it() {
 }
 
 #[tokio::test]
-async fn an_entry_that_cannot_be_read_keeps_nobody_from_telling() {
+async fn an_unreadable_record_blocks_no_writer() {
     let (server, redis) = pair().await;
     append(&*redis, &["a"]).await;
     let key = key(&server);
@@ -132,12 +132,12 @@ async fn an_entry_that_cannot_be_read_keeps_nobody_from_telling() {
         // Whether writer or reader restarts the log: the appended record is in it, or a gap covers it.
         let page = read(&*redis, before).await;
         assert!(!page.is_gapless && !has_read(before, last(&page)), "{odd}");
-        let told = if page.was_unreadable {
+        let reported = if page.was_unreadable {
             "beginning"
         } else {
             "b"
         };
-        assert_eq!(texts(&page).last().expect("a record"), told, "{odd}");
+        assert_eq!(texts(&page).last().expect("a record"), reported, "{odd}");
     }
 }
 
@@ -159,7 +159,7 @@ async fn a_clock_that_was_ahead_makes_no_position_later_than_those_of_another_lo
 }
 
 #[tokio::test]
-async fn a_stream_without_entries_is_begun_anew_whatever_its_last_id() {
+async fn an_empty_stream_is_begun_again_with_any_last_id() {
     let (server, redis) = pair().await;
     append(&*redis, &["a"]).await;
     let key = key(&server);

@@ -12,7 +12,7 @@ use crate::server::Server;
 use crate::{HOUR, body, entry, id, pair, put, settings, start, win};
 
 #[tokio::test]
-async fn what_is_stored_is_found_by_another_process_until_it_is_removed() {
+async fn records_are_found_by_another_process_until_removed() {
     let (server, one) = pair().await;
     let two = start(settings(&server.address())).await;
     assert_eq!(one.name(), "redis");
@@ -85,7 +85,7 @@ async fn the_server_forgets_a_record_in_its_time() {
 }
 
 #[tokio::test]
-async fn what_is_too_large_is_refused() {
+async fn records_that_are_too_large_are_refused() {
     let server = Server::start(&[]);
     let bounded = RedisSettings {
         max_object: 10,

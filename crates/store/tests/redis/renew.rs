@@ -41,7 +41,7 @@ async fn claim(redis: &Redis, id: EntryId) -> Token {
 }
 
 #[tokio::test]
-async fn a_body_stays_and_has_another_head_for_longer() {
+async fn a_body_stays_and_gets_another_head_for_longer() {
     let (server, redis) = pair().await;
     let large = "b".repeat(3_000_000);
     let stored = redis.put(id(1), entry("head 0", &large), SOON, None).await;
@@ -64,7 +64,7 @@ async fn a_body_stays_and_has_another_head_for_longer() {
 }
 
 #[tokio::test]
-async fn what_came_or_went_meanwhile_is_left_as_it_is() {
+async fn a_record_changed_meanwhile_is_not_renewed() {
     let (_server, redis) = pair().await;
     assert_eq!(head(&redis, id(1)).await, None);
     let superseded = PutOutcome::Superseded;
@@ -88,7 +88,7 @@ async fn what_came_or_went_meanwhile_is_left_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_claim_ends_with_what_it_was_for() {
+async fn a_claim_ends_with_its_purpose() {
     let (server, redis) = pair().await;
     put(&redis, id(1), "body", None).await;
     let token = claim(&redis, id(1)).await;
@@ -105,7 +105,7 @@ async fn a_claim_ends_with_what_it_was_for() {
 }
 
 #[tokio::test]
-async fn what_would_become_too_large_is_not_renewed() {
+async fn a_record_that_would_become_too_large_is_not_renewed() {
     let server = Server::start(&[]);
     let bounded = RedisSettings {
         max_object: 10,

@@ -53,8 +53,8 @@ async fn a_user_of_the_servers_own_list() {
     }
     redis.remove(id(1)).await.unwrap();
     let record = Bytes::from_static(b"record");
-    let told = redis.append_to_log(0, vec![record.clone()], record).await;
-    assert_eq!(told, Ok(()));
+    let reported = redis.append_to_log(0, vec![record.clone()], record).await;
+    assert_eq!(reported, Ok(()));
     assert!(redis.read_log(0, 0, Bytes::new()).await.is_ok());
     assert!(!format!("{redis:?}").contains("secret"));
 
@@ -79,7 +79,7 @@ async fn a_database_and_a_path() {
 }
 
 #[tokio::test]
-async fn names_nobody_knows() {
+async fn unknown_names() {
     refuse(
         settings("redis://no-such-host.invalid"),
         "cannot resolve no-such-host.invalid: ",
@@ -88,7 +88,7 @@ async fn names_nobody_knows() {
 }
 
 #[tokio::test]
-async fn what_is_no_redis() {
+async fn servers_that_are_not_redis() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("redis://{}", listener.local_addr().unwrap());
     tokio::spawn(async move {

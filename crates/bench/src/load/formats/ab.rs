@@ -80,7 +80,7 @@ mod tests {
     use crate::load::testing::report;
 
     #[test]
-    fn a_script_that_reads_ab_finds_what_it_looks_for() {
+    fn scripts_that_parse_ab_find_their_lines() {
         let text = write(&report());
         let value = |name: &str| {
             let line = text.lines().find(|l| l.starts_with(name)).expect(name);

@@ -116,7 +116,7 @@ mod tests {
     use crate::load::testing::report;
 
     #[test]
-    fn what_is_written_can_be_read() {
+    fn the_output_is_valid_json() {
         let value: Value = serde_json::from_str(&write(&report())).expect("JSON");
         for (path, expected) in [
             ("/url", json!("http://localhost:8080/page/[1-50]?a=1&b=<2>")),

@@ -136,7 +136,7 @@ mod tests {
     use crate::load::testing::report;
 
     #[test]
-    fn a_script_that_reads_wrk_finds_what_it_looks_for() {
+    fn scripts_that_parse_wrk_find_their_lines() {
         let text = write(&report());
         for line in [
             "Running 10s test @ http://localhost:8080/page/[1-50]?a=1&b=<2>",

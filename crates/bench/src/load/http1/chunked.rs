@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_is_found_however_the_bytes_are_cut() {
+    fn the_end_is_found_in_pieces_of_any_size() {
         let body = b"5\r\nhello\r\n00A;x=\"y\"\r\n0123456789\r\n0\r\nA: b\r\n\r\nHTTP/1.1";
         let end = body.len() - b"HTTP/1.1".len();
         for step in 1..body.len() {
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_malformed_is_refused() {
+    fn malformed_chunks_are_refused() {
         for body in [
             &b"\r\n"[..],
             b"x\r\n",

@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn the_outcome_is_the_last_one_that_is_said() {
+    fn the_outcome_is_that_of_the_last_member() {
         check(
             "HTTP/1.1 200 OK\r\nCache-Status: a; fwd=miss\r\nCache-Status: b; hit\r\nContent-Length: 0\r\n\r\n",
             200,
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_http_is_malformed() {
+    fn responses_that_are_not_http_are_malformed() {
         for bytes in [
             "SSH-2.0-x\r\n",
             "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_published_is_found_again() {
+    fn published_words_are_found_again() {
         let run = RunIdentity::begin();
         let mark = PublicationMarker {
             number: 17,

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_data_is_no_event() {
+    fn an_event_without_data_is_ignored() {
         check(
             ": a comment\n\n\nevent: x\n\ndatum: y\n\ndata: z\n\n",
             &["z"],
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_ends_is_no_event() {
+    fn an_unterminated_event_is_ignored() {
         let mut events = EventParser::default();
         let piece = vec![b'x'; 1024 * 1024];
         let refused = (0..20).any(|_| events.read(&piece, &mut |_| ()) == Err(EventTooLong));

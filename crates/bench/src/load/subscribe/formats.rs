@@ -17,10 +17,10 @@ impl fmt::Display for SubscribeProgress {
         let (opened, wanted) = (self.opened as u64, self.wanted as u64);
         write!(
             f,
-            "{} of {} streams open  {} events  {} published",
+            "{} of {} open  {}  {} published",
             show_count(opened),
-            show_count(wanted),
-            show_count(self.events),
+            plural(wanted, "stream"),
+            plural(self.events, "event"),
             show_count(self.published)
         )
     }

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_apart() {
+    fn order_errors_are_distinguished() {
         check(&[1, 2, 3], 3, [0, 0, 0, 0]);
         check(&[], 3, [0, 3, 0, 0]);
         check(&[1, 2], 3, [0, 1, 0, 0]);
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_not_have_been_published_is_not_missing() {
+    fn a_failed_publication_is_not_missing() {
         let mut order = DeliveryOrder::default();
         let mut seen = NumberSet::default();
         for number in [1, 3, 70] {
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_far_back_is_out_of_order() {
+    fn a_word_far_back_is_out_of_order() {
         check(&[1, 65, 1], 65, [63, 0, 0, 1]);
         check(&[1, 65, 2], 65, [62, 0, 1, 0]);
         check(&[1, 66, 1], 66, [64, 0, 1, 0]);

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_is_a_stream_or_is_not() {
+    fn a_response_is_a_stream_or_is_not() {
         let head =
             "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n";
         let two = "9\r\ndata: a\n\n\r\n10\r\ndata: b\n\ndata: c\r\n3\r\n\n: \r\n";

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn those_that_stall_are_spread_evenly() {
+    fn stalled_streams_are_spread_evenly() {
         for (stalled, expected) in [
             (0.0, vec![]),
             (0.1, vec![9, 19]),

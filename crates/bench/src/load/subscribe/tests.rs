@@ -178,7 +178,7 @@ fn everything_arrives_everywhere() {
 }
 
 #[test]
-fn what_was_there_before_counts_for_nothing() {
+fn earlier_events_do_not_count() {
     let report = report(ServerScript {
         open: |_| format!("{HEAD}{}", event("an old value")),
         ..HONEST
@@ -189,7 +189,7 @@ fn what_was_there_before_counts_for_nothing() {
 }
 
 #[test]
-fn what_is_not_told_is_missed() {
+fn an_event_without_delivery_is_missed() {
     // Number 0 is the initial check.
     let report = report(ServerScript {
         publish: |number, body, subscribers| {
@@ -210,7 +210,7 @@ fn what_is_not_told_is_missed() {
 }
 
 #[test]
-fn what_comes_late_or_twice_is_told() {
+fn late_and_duplicate_events_are_reported() {
     static HELD: Mutex<String> = Mutex::new(String::new());
     let report = report(ServerScript {
         publish: |number, body, subscribers| {
@@ -231,7 +231,7 @@ fn what_comes_late_or_twice_is_told() {
 }
 
 #[test]
-fn streams_that_end_or_break_are_gone() {
+fn ended_and_broken_streams_are_closed() {
     let report = report(ServerScript {
         publish: |number, body, subscribers| {
             to_all(subscribers, &event(body));
@@ -262,7 +262,7 @@ fn streams_that_end_or_break_are_gone() {
 }
 
 #[test]
-fn what_only_streams_have_seen_that_are_gone_is_not_complete() {
+fn a_publication_seen_by_closed_streams_only_is_incomplete() {
     let report = report(ServerScript {
         publish: |number, body, subscribers| {
             let event = event(body);
@@ -289,7 +289,7 @@ fn what_only_streams_have_seen_that_are_gone_is_not_complete() {
 }
 
 #[test]
-fn a_number_whose_answer_was_lost_is_not_given_again() {
+fn the_number_of_a_lost_response_is_not_reused() {
     static NUMBERS: Mutex<Vec<u64>> = Mutex::new(Vec::new());
     let report = report(ServerScript {
         publish: |number, body, subscribers| {
@@ -317,7 +317,7 @@ fn a_number_whose_answer_was_lost_is_not_given_again() {
 }
 
 #[test]
-fn refused_streams_are_told_by_their_reasons() {
+fn refused_streams_are_reported_by_reason() {
     let report = report(ServerScript {
         open: |number| match number {
             0 => HEAD.to_owned(),
@@ -346,7 +346,7 @@ fn a_run_without_a_stream_is_none() {
 }
 
 #[test]
-fn websockets_are_told_the_same() {
+fn websockets_report_the_same() {
     let script = ServerScript {
         open: |_| {
             "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
@@ -379,7 +379,7 @@ fn websockets_are_told_the_same() {
 }
 
 #[test]
-fn those_who_stall_take_nothing_from_the_others() {
+fn stalled_streams_do_not_slow_the_others() {
     let report = measured(HONEST, 0.5).expect("there are streams");
     assert_eq!(report.streams.stalled, 2);
     assert_eq!(report.streams.healthy, 2);
@@ -389,7 +389,7 @@ fn those_who_stall_take_nothing_from_the_others() {
 }
 
 #[test]
-fn whoever_may_not_publish_is_told_what_to_do() {
+fn a_refused_publisher_gets_a_remedy() {
     let script = ServerScript {
         publish: |_, _, _| 401,
         ..HONEST

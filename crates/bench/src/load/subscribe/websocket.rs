@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_server_may_send_is_malformed() {
+    fn frames_that_no_server_may_send_are_malformed() {
         for frames in [
             &b"\x81\x82\0\0\0\0hi"[..],    // masked
             b"\xc1\x02hi",                 // compressed without negotiation
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_websocket_is_refused() {
+    fn a_response_that_is_no_websocket_is_refused() {
         let run = RunIdentity::begin();
         for (head, step) in [
             ("HTTP/1.1 404 No\r\n\r\n", StreamStatus::Refused(404)),

@@ -38,7 +38,7 @@ fn store(changes: &Changes, key: &Key, tag: &str) {
 }
 
 #[test]
-fn each_is_told_of_what_it_watches() {
+fn a_watcher_gets_the_changes_of_its_target_only() {
     let changes = Arc::new(Changes::default());
     let host = Bytes::from_static(b"a.example");
     let watched = [
@@ -53,12 +53,12 @@ fn each_is_told_of_what_it_watches() {
     store(&changes, &key_of("/x"), "other");
     store(&changes, &key_of("/xy"), "tag");
     store(&changes, &key_of("/z"), "tag");
-    let told = watchers.each_mut().map(|watcher| {
+    let received = watchers.each_mut().map(|watcher| {
         let numbers = std::iter::from_fn(|| number(next(watcher)));
         numbers.collect::<Vec<_>>()
     });
     let expected: [&[u64]; 5] = [&[1], &[1, 2, 3], &[1, 2, 3], &[1, 2], &[2, 3]];
-    assert_eq!(told.each_ref().map(Vec::as_slice), expected);
+    assert_eq!(received.each_ref().map(Vec::as_slice), expected);
     drop(watchers);
     assert_eq!(changes.watching.load(Ordering::Relaxed), 0);
     let index = changes.index.lock();
@@ -66,7 +66,7 @@ fn each_is_told_of_what_it_watches() {
 }
 
 #[test]
-fn a_change_says_what_has_happened_and_to_what() {
+fn a_change_names_its_kind_and_subject() {
     let changes = Arc::new(Changes::default());
     let mut watcher = changes
         .watch(WatchTarget::Key(key_of("/x")))
@@ -74,7 +74,7 @@ fn a_change_says_what_has_happened_and_to_what() {
     assert_eq!(watcher.since(), 0);
     store(&changes, &key_of("/x"), "tag");
     changes.notify_removed(&key_of("/x"));
-    let told = |kind, validator: Option<&'static str>| {
+    let change = |kind, validator: Option<&'static str>| {
         let subject = Subject::Key {
             key: key_of("/x"),
             validator: validator.map(Bytes::from),
@@ -82,8 +82,8 @@ fn a_change_says_what_has_happened_and_to_what() {
         (kind, subject)
     };
     for expected in [
-        told(ChangeKind::Stored, Some("\"v\"")),
-        told(ChangeKind::Purged, None),
+        change(ChangeKind::Stored, Some("\"v\"")),
+        change(ChangeKind::Purged, None),
     ] {
         let Some(Notice::Changed(change)) = next(&mut watcher) else {
             panic!("there is another one")
@@ -93,7 +93,7 @@ fn a_change_says_what_has_happened_and_to_what() {
 }
 
 #[test]
-fn a_purge_is_told_to_those_who_watch_what_it_names() {
+fn a_purge_notifies_the_watchers_of_its_scope() {
     let changes = Arc::new(Changes::default());
     let tag = Scope::Tag(Bytes::from_static(b"tag"));
     let mut same = changes
@@ -117,7 +117,7 @@ fn a_purge_is_told_to_those_who_watch_what_it_names() {
 }
 
 #[test]
-fn a_laggard_is_told_that_it_missed_something() {
+fn a_lagging_watcher_gets_a_gap() {
     let changes = Arc::new(Changes::default());
     let mut watcher = changes
         .watch(WatchTarget::Key(key_of("/x")))
@@ -133,7 +133,7 @@ fn a_laggard_is_told_that_it_missed_something() {
 }
 
 #[tokio::test]
-async fn who_waits_is_woken() {
+async fn a_waiting_watcher_is_woken() {
     let changes = Arc::new(Changes::default());
     let mut watcher = changes
         .watch(WatchTarget::Key(key_of("/x")))
@@ -145,7 +145,7 @@ async fn who_waits_is_woken() {
 }
 
 #[test]
-fn with_nobody_watching_nothing_is_numbered() {
+fn changes_without_watchers_get_no_number() {
     let changes = Arc::new(Changes::default());
     drop(
         changes

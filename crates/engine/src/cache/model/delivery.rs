@@ -16,7 +16,7 @@ use tokio::time::advance;
 
 use super::double::{Kept, Line, Mood};
 use super::pages::{Chance, Page, Purge, Url};
-use super::process::{Asked, Look, Process, number_in};
+use super::process::{LeadingRequest, Look, Process, number_in};
 use super::{STEPS, When, number_from};
 use crate::cache::fleet::MAX_QUEUED;
 use crate::cache::{NotWritten, Scope, Strength, TierScope};
@@ -171,20 +171,20 @@ impl Fleet {
             return self.check(at, number_in(hit.fields()));
         }
         let now = self.now();
-        let asked = self.processes[at].enter(url, now);
-        let asked = asked.expect("no other request of the process is under way");
-        let mut look = self.look(at, url, asked, TierScope::Everywhere).await;
+        let request = self.processes[at].enter(url, now);
+        let request = request.expect("no other request of the process is under way");
+        let mut look = self.look(at, url, request, TierScope::Everywhere).await;
         // As in the engine: a shared tier may have a newer one from another process.
         if matches!(&look.found, Ok(found) if found.is_purged && !found.is_shared()) {
             look = self
-                .look(at, url, look.asked, TierScope::InSharedTiers)
+                .look(at, url, look.request, TierScope::InSharedTiers)
                 .await;
         }
-        let (asked, found) = (look.asked, look.found);
+        let (request, found) = (look.request, look.found);
         match found {
             Ok(found) if !found.is_purged => {
                 let number = number_in(found.stored().fields());
-                self.processes[at].promote(&asked, &found.into_hit());
+                self.processes[at].promote(&request, &found.into_hit());
                 self.check(at, number);
             }
             Ok(found) => {
@@ -192,16 +192,22 @@ impl Fleet {
                     FetchClaim::Granted(claimed) => Some(claimed),
                     FetchClaim::NotNeeded | FetchClaim::HeldElsewhere => None,
                 };
-                self.fetch(at, url, asked.with(claimed)).await;
+                self.fetch(at, url, request.with(claimed)).await;
             }
-            Err(claimed) => self.fetch(at, url, asked.with(claimed)).await,
+            Err(claimed) => self.fetch(at, url, request.with(claimed)).await,
         }
         advance(Duration::from_millis(1)).await;
     }
 
-    async fn look(&mut self, at: usize, url: Url, asked: Asked, scope: TierScope) -> Look {
+    async fn look(
+        &mut self,
+        at: usize,
+        url: Url,
+        request: LeadingRequest,
+        scope: TierScope,
+    ) -> Look {
         let process = &mut self.processes[at];
-        process.search_tiers(url, asked, scope).await;
+        process.search_tiers(url, request, scope).await;
         loop {
             yield_now().await;
             if let Some(look) = process.ended_looks().await.pop() {
@@ -210,13 +216,13 @@ impl Fleet {
         }
     }
 
-    async fn fetch(&mut self, at: usize, url: Url, asked: Asked) {
+    async fn fetch(&mut self, at: usize, url: Url, request: LeadingRequest) {
         let page = Page::any(&mut self.chance, url);
         let began = self.step;
         self.fetches.push(Fetch { page, began });
         let stored = page.stored(self.fetches.len() - 1, self.clock.now());
         let process = &self.processes[at];
-        process.commit(asked, stored);
+        process.commit(request, stored);
         process.cache.settle().await;
     }
 
@@ -348,7 +354,7 @@ async fn run(runs: u64, is_gentle: bool) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_told_to_all_is_known_to_all_whatever_is_lost_of_the_log() {
+async fn a_purge_reported_to_all_processes_survives_any_loss_of_the_log() {
     run(300, false).await;
 }
 
@@ -367,7 +373,7 @@ async fn with_a_page() -> (Fleet, Url) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_one_copy_had_alone_it_is_told_again_when_it_has_lost_that() {
+async fn a_purge_known_to_one_copy_only_is_published_again_after_its_loss() {
     let (mut fleet, url) = with_a_page().await;
     let everything = [(Scope::Everything, Strength::Hard)];
     fleet.processes[0].pool().set_line(1, Line::Down);
@@ -387,7 +393,7 @@ async fn what_one_copy_had_alone_it_is_told_again_when_it_has_lost_that() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn more_than_can_wait_to_be_told_to_a_copy_are_a_gap_there_and_purge_nothing_else() {
+async fn an_overflow_of_pending_purges_is_a_gap_in_that_copy_only() {
     let (mut fleet, url) = with_a_page().await;
     fleet.processes[0].pool().set_line(1, Line::Down);
     for _ in 0..=MAX_QUEUED {

@@ -23,7 +23,7 @@ use super::{Rule, TierScope};
 use double::{Kept, Mood};
 use microcache_store::Clock;
 use pages::{Chance, Page, Purge, Url};
-use process::{Asked, Process, number_in};
+use process::{LeadingRequest, Process, number_in};
 
 const STEPS: usize = 200;
 /// Pauses long enough for hard rules, and for soft rules, to be dropped.
@@ -35,7 +35,7 @@ const FRESH: u64 = 100_000_000;
 struct Fetch {
     page: Page,
     /// The moments at which the request came and at which the origin was asked.
-    asked: When,
+    request: When,
     began: When,
     /// The step and process in which it was committed.
     committed: Option<usize>,
@@ -133,12 +133,15 @@ impl World {
         let process = &mut self.processes[at];
         if alone {
             let unshared = process.cache.begin_unshared(&url.key());
-            return self.ask(at, url, Asked::unshared(unshared, now));
+            return self.ask(at, url, LeadingRequest::unshared(unshared, now));
         }
-        let Some(asked) = process.enter(url, now) else {
+        let Some(request) = process.enter(url, now) else {
             // Then a fetch is under way that began after every purge of the url.
-            let is_right = process.under_way(url).iter().any(|asked| {
-                let mut since = process.purges.iter().filter(|known| known.at.step > *asked);
+            let is_right = process.under_way(url).iter().any(|request| {
+                let mut since = process
+                    .purges
+                    .iter()
+                    .filter(|known| known.at.step > *request);
                 !since.any(|known| known.purge.names_url(url))
             });
             assert!(
@@ -150,26 +153,26 @@ impl World {
         };
         if looks && self.behind.is_any() {
             process
-                .search_tiers(url, asked, TierScope::Everywhere)
+                .search_tiers(url, request, TierScope::Everywhere)
                 .await;
         } else {
-            self.ask(at, url, asked);
+            self.ask(at, url, request);
         }
     }
 
     /// Sends the request to the origin.
-    fn ask(&mut self, at: usize, url: Url, asked: Asked) {
+    fn ask(&mut self, at: usize, url: Url, request: LeadingRequest) {
         let page = Page::any(&mut self.chance, url);
         self.fetches.push(Fetch {
             page,
-            asked: asked.at,
+            request: request.at,
             began: self.now(),
             committed: None,
             process: at,
             is_too_old: false,
         });
         let number = self.fetches.len() - 1;
-        self.processes[at].leading.push((number, asked));
+        self.processes[at].leading.push((number, request));
     }
 
     /// Ends the tier lookups: each response found answers its request and is promoted.
@@ -178,11 +181,11 @@ impl World {
             match look.found {
                 Ok(found) => {
                     if !found.is_purged {
-                        self.check_answer(at, look.url, found.stored(), look.asked.at.step);
-                        self.processes[at].promote(&look.asked, &found.into_hit());
+                        self.check_answer(at, look.url, found.stored(), look.request.at.step);
+                        self.processes[at].promote(&look.request, &found.into_hit());
                     }
                 }
-                Err(claimed) => self.ask(at, look.url, look.asked.with(claimed)),
+                Err(claimed) => self.ask(at, look.url, look.request.with(claimed)),
             }
         }
     }
@@ -193,10 +196,10 @@ impl World {
             return;
         }
         let which = self.chance.below(process.leading.len());
-        let (number, asked) = process.leading.swap_remove(which);
+        let (number, request) = process.leading.swap_remove(which);
         let fetch = &mut self.fetches[number];
         fetch.committed = Some(self.step);
-        process.commit(asked, fetch.page.stored(number, fetch.began.time));
+        process.commit(request, fetch.page.stored(number, fetch.began.time));
     }
 
     async fn purge(&mut self, at: usize) {
@@ -245,7 +248,7 @@ impl World {
             let newest = newest.map(|known| known.at.step).max().unwrap_or(0);
             for (number, _) in &process.leading {
                 let fetch = &mut self.fetches[*number];
-                fetch.is_too_old |= fetch.asked.step < newest;
+                fetch.is_too_old |= fetch.request.step < newest;
             }
         }
     }
@@ -318,7 +321,7 @@ impl World {
     }
 
     /// Checks that a response may answer a request that came in that step.
-    fn check_answer(&self, at: usize, url: Url, answer: &Stored, asked: usize) {
+    fn check_answer(&self, at: usize, url: Url, answer: &Stored, request: usize) {
         let (number, step) = (number_in(answer.fields()), self.step);
         let fetch = &self.fetches[number];
         assert_eq!(fetch.page.url, url, "step {step}: of another url");
@@ -326,13 +329,13 @@ impl World {
             fetch.committed.is_some(),
             "step {step}: nobody has stored fetch {number}"
         );
-        let hard = self.named(at, number, asked, |purge| !purge.is_soft());
+        let hard = self.named(at, number, request, |purge| !purge.is_soft());
         assert!(
             hard.is_none(),
             "step {step}: process {at} has fetch {number} again after {hard:?}"
         );
         let is_stale = answer.lifetime.ttl(self.clock.now()) <= 0;
-        let soft = self.named(at, number, asked, Purge::is_soft);
+        let soft = self.named(at, number, request, Purge::is_soft);
         assert!(
             soft.is_none() || is_stale,
             "step {step}: process {at} has fetch {number} fresh after {soft:?}"
@@ -349,9 +352,9 @@ impl World {
         };
         let is_named = self.processes[at].purges.iter().any(|known| {
             let is_older = if self.behind.is_any() {
-                known.at.time >= last.asked.time
+                known.at.time >= last.request.time
             } else {
-                known.at.step > last.asked.step
+                known.at.step > last.request.step
             };
             is_older && known.purge.names(last.page)
         });
@@ -369,14 +372,14 @@ impl World {
         &self,
         at: usize,
         number: usize,
-        asked: usize,
+        request: usize,
         counts: impl Fn(&Purge) -> bool,
     ) -> Option<&Purge> {
         let fetch = &self.fetches[number];
         let purges = self.processes[at].purges.iter();
         let known = purges.filter(|known| !known.is_forgotten);
         let mut between =
-            known.filter(|known| fetch.began.step < known.at.step && known.at.step <= asked);
+            known.filter(|known| fetch.began.step < known.at.step && known.at.step <= request);
         // The fetching process may have known the purge for longer.
         let fetcher = &self.processes[fetch.process];
         let named = between.find(|known| {

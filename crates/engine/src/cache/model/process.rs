@@ -30,7 +30,7 @@ pub(super) struct Process {
     pool: Option<Arc<Mutex<Kept>>>,
     doubles: Vec<Arc<Double>>,
     /// Fetches under way, by their numbers.
-    pub(super) leading: Vec<(usize, Asked)>,
+    pub(super) leading: Vec<(usize, LeadingRequest)>,
     looking: Vec<Looking>,
     /// The purges known to it.
     pub(super) purges: Vec<KnownPurge>,
@@ -54,7 +54,7 @@ pub(super) struct KnownPurge {
 }
 
 /// A request.
-pub(super) struct Asked {
+pub(super) struct LeadingRequest {
     /// The moment at which it came.
     pub(super) at: When,
     fetch: Fetching,
@@ -70,16 +70,16 @@ enum Fetching {
 type Lifted = Result<Box<TierHit>, Option<ClaimGuard>>;
 
 /// A tier lookup, and the step in which its request came.
-type Looking = (Url, usize, JoinHandle<(Asked, Lifted)>);
+type Looking = (Url, usize, JoinHandle<(LeadingRequest, Lifted)>);
 
 /// A completed tier lookup.
 pub(super) struct Look {
     pub(super) url: Url,
-    pub(super) asked: Asked,
+    pub(super) request: LeadingRequest,
     pub(super) found: Lifted,
 }
 
-impl Asked {
+impl LeadingRequest {
     pub(super) fn unshared(unshared: UnsharedFetch, at: When) -> Self {
         let fetch = Fetching::Unshared(unshared);
         Self {
@@ -183,12 +183,12 @@ impl Process {
     }
 
     /// Leads the fetch of a url, unless one is under way.
-    pub(super) fn enter(&self, url: Url, at: When) -> Option<Asked> {
+    pub(super) fn enter(&self, url: Url, at: When) -> Option<LeadingRequest> {
         match self
             .cache
             .enter(&url.key(), b"", Some(Network::from_bits(1)))
         {
-            Role::Lead(leader) => Some(Asked {
+            Role::Lead(leader) => Some(LeadingRequest {
                 at,
                 fetch: Fetching::Coalesced(leader),
                 claimed: None,
@@ -203,9 +203,9 @@ impl Process {
         let leading = self
             .leading
             .iter()
-            .filter_map(|(_, asked)| match &asked.fetch {
+            .filter_map(|(_, request)| match &request.fetch {
                 Fetching::Coalesced(leader) => {
-                    (**leader.key() == *url.key()).then_some(asked.at.step)
+                    (**leader.key() == *url.key()).then_some(request.at.step)
                 }
                 Fetching::Unshared(_) => None,
             });
@@ -215,21 +215,26 @@ impl Process {
             .collect()
     }
 
-    pub(super) async fn search_tiers(&mut self, url: Url, asked: Asked, scope: TierScope) {
-        let (cache, entered) = (Arc::clone(&self.cache), asked.at.step);
+    pub(super) async fn search_tiers(
+        &mut self,
+        url: Url,
+        request: LeadingRequest,
+        scope: TierScope,
+    ) {
+        let (cache, entered) = (Arc::clone(&self.cache), request.at.step);
         let look = begun(async move {
-            let Fetching::Coalesced(leader) = &asked.fetch else {
+            let Fetching::Coalesced(leader) = &request.fetch else {
                 panic!("who is alone does not look")
             };
             let rules = Rules::default();
-            let request = view(&rules);
-            let looked = cache.search_tiers(leader, &request, scope);
+            let view = view(&rules);
+            let looked = cache.search_tiers(leader, &view, scope);
             let found = match looked.await {
                 TierSearch::Found(found) => Ok(found),
                 TierSearch::Missing(FetchClaim::Granted(claimed)) => Err(Some(claimed)),
                 TierSearch::Missing(FetchClaim::NotNeeded | FetchClaim::HeldElsewhere) => Err(None),
             };
-            (asked, found)
+            (request, found)
         });
         self.looking.push((url, entered, look.await));
     }
@@ -243,8 +248,12 @@ impl Process {
         let mut ended = Vec::new();
         for (url, entered, look) in mem::take(&mut self.looking) {
             if look.is_finished() {
-                let (asked, found) = look.await.expect("it does not panic");
-                ended.push(Look { url, asked, found });
+                let (request, found) = look.await.expect("it does not panic");
+                ended.push(Look {
+                    url,
+                    request,
+                    found,
+                });
             } else {
                 self.looking.push((url, entered, look));
             }
@@ -252,21 +261,21 @@ impl Process {
         ended
     }
 
-    pub(super) fn promote(&self, asked: &Asked, hit: &Hit) {
-        if let Fetching::Coalesced(leader) = &asked.fetch {
+    pub(super) fn promote(&self, request: &LeadingRequest, hit: &Hit) {
+        if let Fetching::Coalesced(leader) = &request.fetch {
             self.cache.promote(leader, hit, &view(&Rules::default()));
         }
     }
 
-    pub(super) fn commit(&self, asked: Asked, stored: Stored) {
-        let leader = match asked.fetch {
+    pub(super) fn commit(&self, request: LeadingRequest, stored: Stored) {
+        let leader = match request.fetch {
             Fetching::Coalesced(leader) => Some(leader),
             Fetching::Unshared(unshared) => unshared.lead(),
         };
         if let Some(leader) = leader {
             let (rules, kind) = (Rules::default(), ChangeKind::Stored);
             self.cache
-                .commit(&leader, stored, &view(&rules), asked.claimed, kind);
+                .commit(&leader, stored, &view(&rules), request.claimed, kind);
         }
     }
 

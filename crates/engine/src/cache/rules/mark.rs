@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_covers_an_entry_whose_process_may_not_have_known_each_of_its_rules() {
+    fn a_mark_covers_an_entry_whose_process_may_have_missed_a_rule() {
         const IN_NEITHER: [Option<u64>; LOG_COPIES] = [None, None];
         const IN_BOTH: [Option<u64>; LOG_COPIES] = [Some(10), Some(100)];
         const IN_FIRST: [Option<u64>; LOG_COPIES] = [Some(20), None];
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_copy_lacked_is_before_what_comes_into_it_next() {
+    fn a_record_missing_from_a_copy_precedes_the_next_record_of_the_copy() {
         let mut mark = mark(&[[Some(10), None]]);
         let covers = |mark: &RuleMark, known: [u64; LOG_COPIES]| {
             let known = known.map(place);

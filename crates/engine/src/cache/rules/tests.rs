@@ -98,7 +98,7 @@ impl Page {
 }
 
 #[test]
-fn a_rule_covers_what_it_names_and_nothing_else() {
+fn a_rule_covers_its_scope_only() {
     let news = page("a.example", "/news/1?x=y", "news", "front");
     let other = page("b.example", "/other", "other", "back");
     for (scope, names_news, names_other) in [
@@ -168,7 +168,7 @@ fn both_schemes_are_named_but_by_a_group() {
 }
 
 #[test]
-fn of_a_variant_it_covers_what_is_stored_of_it_and_what_is_being_fetched_of_its_url() {
+fn a_rule_for_a_variant_covers_its_entries_and_the_fetches_of_its_url() {
     let (key, tags) = (
         key_of(Scheme::Http, "a.example", "/x"),
         TagNumbers::default(),
@@ -215,7 +215,7 @@ fn languages() -> VaryNames {
 }
 
 #[test]
-fn only_what_is_older_is_covered() {
+fn a_rule_covers_older_entries_only() {
     let rules = PurgeRules::default();
     let page = page("a.example", "/", "tag", "group");
     rules.add(rule(1, Scope::Everything, Strength::Soft), NOW, NOWHERE);
@@ -292,7 +292,7 @@ fn known(first: u64, second: u64) -> Since {
 }
 
 #[test]
-fn who_had_read_of_a_rule_in_one_copy_came_later() {
+fn a_process_that_had_read_a_rule_in_one_copy_came_later() {
     let (rules, page) = (
         PurgeRules::default(),
         page("a.example", "/", "tag", "group"),
@@ -318,7 +318,7 @@ fn who_had_read_of_a_rule_in_one_copy_came_later() {
 }
 
 #[test]
-fn what_a_copy_never_got_is_older_than_what_comes_into_it_next() {
+fn a_rule_missing_from_a_copy_is_older_than_the_next_one_in_it() {
     let (rules, page) = (
         PurgeRules::default(),
         page("a.example", "/", "tag", "group"),
@@ -343,7 +343,7 @@ fn what_a_copy_never_got_is_older_than_what_comes_into_it_next() {
 }
 
 #[test]
-fn a_purge_of_everything_leaves_those_that_stand_in_the_log() {
+fn a_purge_of_everything_keeps_the_rules_in_the_log() {
     let (rules, page) = (
         PurgeRules::default(),
         page("a.example", "/", "tag", "group"),
@@ -377,7 +377,7 @@ fn before_the_log_was_read_nothing_behind_memory_is_good() {
 }
 
 #[test]
-fn what_is_forgotten_covers_nothing_and_is_known_to_be_forgotten() {
+fn a_forgotten_rule_covers_nothing_and_is_reported_as_forgotten() {
     let rules = PurgeRules::default();
     let page = page("a.example", "/", "tag", "group");
     for (id, scope) in [
@@ -433,7 +433,7 @@ fn more_than_are_remembered_one_by_one_cost_the_others_little() {
 }
 
 #[test]
-fn a_hard_purge_of_everything_says_all_that_those_before_it_said() {
+fn a_hard_purge_of_everything_includes_all_earlier_rules() {
     let rules = PurgeRules::default();
     rules.add(
         rule(1, Scope::Tag(text("tag")), Strength::Hard),

@@ -9,7 +9,7 @@ mod selection;
 
 pub(crate) use chance::Chance;
 pub(crate) use page::{Page, Reply, Version};
-pub(crate) use request::{Asked, honest, hostile};
+pub(crate) use request::{TestRequest, honest, hostile};
 
 /// Field lines in order.
 pub(crate) type Lines = Vec<(String, String)>;

@@ -1,6 +1,6 @@
 //! The origin's pages: each is a function of the request and of the page's version.
 
-use super::request::Asked;
+use super::request::TestRequest;
 use super::selection::{choice, cookie};
 use super::{Chance, Lines, all, joined};
 
@@ -150,28 +150,32 @@ impl Page {
     }
 
     /// The origin's response. `serial` differs between requests.
-    pub(crate) fn answer(&self, asked: &Asked, version: Version, serial: usize) -> Reply {
-        if asked.fields.iter().any(|(_, value)| value.len() > 8_000) {
+    pub(crate) fn answer(&self, requested: &TestRequest, version: Version, serial: usize) -> Reply {
+        if requested
+            .fields
+            .iter()
+            .any(|(_, value)| value.len() > 8_000)
+        {
             return Reply::of_one(431, "too large");
         }
-        if joined(&asked.fields, "user-agent").is_some_and(|agent| agent.contains("evil")) {
+        if joined(&requested.fields, "user-agent").is_some_and(|agent| agent.contains("evil")) {
             return Reply::of_one(403, "go away");
         }
-        if asked.has_body && asked.method == "GET" {
+        if requested.has_body && requested.method == "GET" {
             return Reply::of_one(200, "you sent a body");
         }
-        let whole = self.whole(asked, version, serial);
+        let whole = self.whole(requested, version, serial);
         if (200..300).contains(&whole.status) {
-            part_of(whole, asked)
+            part_of(whole, requested)
         } else {
             whole
         }
     }
 
     /// The representation that the request selects, regardless of its conditions.
-    fn whole(&self, asked: &Asked, version: Version, serial: usize) -> Reply {
+    fn whole(&self, requested: &TestRequest, version: Version, serial: usize) -> Reply {
         let mut names = self.vary.clone();
-        let first = names.first().map(|name| choice(name, &asked.fields));
+        let first = names.first().map(|name| choice(name, &requested.fields));
         let is_odd = first.is_some_and(|first| !matches!(first.as_str(), "en" | "br" | "-"));
         names.extend(
             self.deeper
@@ -179,16 +183,16 @@ impl Page {
         );
         let choices: Vec<_> = names
             .iter()
-            .map(|name| format!("{name}={}", choice(name, &asked.fields)))
+            .map(|name| format!("{name}={}", choice(name, &requested.fields)))
             .collect();
         let reader = if self.greets {
-            reader(&asked.fields)
+            reader(&requested.fields)
         } else {
             None
         };
         let made_for = format!(
             "http://{}{} e{} v{} {} {}",
-            joined(&asked.fields, "host").unwrap_or_default(),
+            joined(&requested.fields, "host").unwrap_or_default(),
             self.path,
             version.edits,
             version.edition,
@@ -212,8 +216,8 @@ impl Page {
                 (*name).to_owned()
             };
             reply.push("Vary", &spelled);
-            if *name == "accept-encoding" && choice(name, &asked.fields) != "identity" {
-                reply.push("Content-Encoding", &choice(name, &asked.fields));
+            if *name == "accept-encoding" && choice(name, &requested.fields) != "identity" {
+                reply.push("Content-Encoding", &choice(name, &requested.fields));
             }
         }
         if let Some(reader) = &reader {
@@ -235,7 +239,7 @@ impl Page {
             reply.push("Last-Modified", &date);
         }
         let is_odd = names.contains(&"x-lang")
-            && joined(&asked.fields, "x-lang").is_some_and(|value| value == "odd");
+            && joined(&requested.fields, "x-lang").is_some_and(|value| value == "odd");
         if is_odd {
             self.odd.change(&mut reply, serial);
         }
@@ -290,8 +294,14 @@ impl Reply {
     }
 
     /// Checks whether this is the response that such a request gets.
-    pub(crate) fn is_what(&self, asked: &Asked, status: u16, fields: &Lines, body: &[u8]) -> bool {
-        let bodiless = asked.method == "HEAD" || status == 304;
+    pub(crate) fn matches(
+        &self,
+        requested: &TestRequest,
+        status: u16,
+        fields: &Lines,
+        body: &[u8],
+    ) -> bool {
+        let bodiless = requested.method == "HEAD" || status == 304;
         let made_for = |fields| joined(fields, "x-made-for");
         self.status == status
             && body == if bodiless { &[] } else { self.body.as_slice() }
@@ -311,8 +321,8 @@ fn reader(request: &Lines) -> Option<String> {
 }
 
 /// Evaluates conditions and ranges (RFC 9110 §13.2.2).
-fn part_of(whole: Reply, asked: &Asked) -> Reply {
-    let field = |name| joined(&asked.fields, name);
+fn part_of(whole: Reply, requested: &TestRequest) -> Reply {
+    let field = |name| joined(&requested.fields, name);
     let tag = all(&whole.fields, "etag").next();
     let modified = all(&whole.fields, "last-modified").next();
     let names_it = |list: &str| {
@@ -335,7 +345,9 @@ fn part_of(whole: Reply, asked: &Asked) -> Reply {
     }
     let holds = field("if-range").is_none_or(|value| Some(value.as_str()) == tag);
     match field("range") {
-        Some(range) if holds && asked.method == "GET" && whole.status == 200 => cut(whole, &range),
+        Some(range) if holds && requested.method == "GET" && whole.status == 200 => {
+            cut(whole, &range)
+        }
         _ => whole,
     }
 }

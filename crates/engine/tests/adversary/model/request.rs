@@ -7,14 +7,14 @@ use super::{Chance, HONEST_SECRET, HOST, HOSTILE_SECRET, Lines, Page, Version, j
 
 /// A request.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct TestRequest {
     pub(crate) method: String,
     pub(crate) target: String,
     pub(crate) fields: Lines,
     pub(crate) has_body: bool,
 }
 
-impl Asked {
+impl TestRequest {
     fn get(page: &Page) -> Self {
         Self {
             method: "GET".to_owned(),
@@ -50,36 +50,36 @@ impl Asked {
 }
 
 /// The request of an ordinary browser: always the same values of the fields that pages vary on.
-pub(crate) fn honest(chance: &mut Chance, page: &Page, number: usize) -> Asked {
+pub(crate) fn honest(chance: &mut Chance, page: &Page, number: usize) -> TestRequest {
     let usual = USUAL.into_iter();
-    let asked = usual.fold(Asked::get(page), |asked, (name, value)| {
-        asked.with(name, value)
+    let requested = usual.fold(TestRequest::get(page), |requested, (name, value)| {
+        requested.with(name, value)
     });
     let mut cookie = format!("_ga=GA1.2.{number}");
     if page.greets && chance.one_in(6) {
         write!(cookie, "; session={HONEST_SECRET}").expect("a string takes it");
     }
-    let mut asked = asked
+    let mut requested = requested
         .with("Cookie", &cookie)
         .with("X-Step", &number.to_string());
     match chance.below(12) {
-        0 => asked.method = "HEAD".to_owned(),
-        1 => asked = asked.with("Range", "bytes=2-5"),
+        0 => requested.method = "HEAD".to_owned(),
+        1 => requested = requested.with("Range", "bytes=2-5"),
         2 => {
-            let first = page.answer(&asked, Version::default(), 0);
+            let first = page.answer(&requested, Version::default(), 0);
             if let Some(tag) = joined(&first.fields, "etag") {
-                asked = asked.with("If-None-Match", &tag);
+                requested = requested.with("If-None-Match", &tag);
             }
         }
         _ => {}
     }
-    asked
+    requested
 }
 
 /// A request that might do harm. The page defines the origin's reaction to it. `favourite` is the
 /// number of the attack that this client repeats.
-pub(crate) fn hostile(chance: &mut Chance, page: &Page, favourite: usize) -> Asked {
-    let mut asked = Asked::get(page);
+pub(crate) fn hostile(chance: &mut Chance, page: &Page, favourite: usize) -> TestRequest {
+    let mut requested = TestRequest::get(page);
     for _ in 0..[0, 1, 1, 1, 2, 2, 3, 6][chance.below(8)] {
         let any = chance.below(POISONS.len());
         let chosen = if chance.one_in(2) {
@@ -89,29 +89,29 @@ pub(crate) fn hostile(chance: &mut Chance, page: &Page, favourite: usize) -> Ask
         };
         let (name, values) = POISONS[chosen];
         let value = filled_in(chance.pick(values), chance);
-        asked = asked.with(name, &value);
+        requested = requested.with(name, &value);
     }
     match chance.below(16) {
-        0 | 1 => asked.method = "HEAD".to_owned(),
+        0 | 1 => requested.method = "HEAD".to_owned(),
         2 => {
-            asked.method = chance
+            requested.method = chance
                 .pick(&["POST", "DELETE", "FROB", "OPTIONS"])
                 .to_owned();
         }
-        3 => asked.has_body = true,
+        3 => requested.has_body = true,
         _ => {}
     }
     // The rest is as in honest requests, so that most share their key and selection.
     for (name, value) in USUAL {
-        let is_there = asked
+        let is_there = requested
             .fields
             .iter()
             .any(|(n, _)| n.eq_ignore_ascii_case(name));
         if !is_there && !chance.one_in(12) {
-            asked = asked.with(name, value);
+            requested = requested.with(name, value);
         }
     }
-    asked
+    requested
 }
 
 /// Fills in values that are too long, or too many, for a table.

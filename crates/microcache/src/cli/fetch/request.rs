@@ -26,14 +26,14 @@ pub(super) fn flags() -> Vec<Arg> {
         flag("user-agent", Some('A'), "AGENT")
             .help("User-Agent of the request [microcache/VERSION]"),
         flag("user", Some('u'), "USER:PASSWORD")
-            .help("HTTP Basic credentials; other users of the machine\ncan see them while the command runs"),
+            .help("HTTP Basic credentials; other users of the machine can see them while the command runs"),
         flag("request", Some('X'), "METHOD")
-            .help("Method; all but GET and HEAD bypass the cache and\ninvalidate stored responses [GET; POST with -d]"),
+            .help("Method; all but GET and HEAD bypass the cache and invalidate stored responses [GET; POST with -d]"),
         flag("data", Some('d'), "DATA")
             .action(ArgAction::Append)
             .allow_hyphen_values(true)
-            .help("Request body, application/x-www-form-urlencoded\nunless --header sets another type; @FILE reads \
-                   a\nfile without line ends, @- standard input"),
+            .help("Request body, application/x-www-form-urlencoded unless --header sets another type; @FILE reads a \
+                   file without line ends, @- standard input"),
     ]
 }
 

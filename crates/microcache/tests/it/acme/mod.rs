@@ -1,6 +1,6 @@
-//! Certificates that are got from an authority: from pebble, and from one that lies.
+//! Certificates that are got from an authority: from pebble, and from a malicious one.
 
-mod liar;
+mod malicious;
 mod pebble;
 
 use std::fs;
@@ -96,12 +96,16 @@ fn a_certificate_is_got_over_http_kept_and_used_again_without_the_authority() {
     // Names in capitals are the same, and others are shown this one too, which is not for them.
     assert!(shown(proxy.tls_address(), &believed, "SHOP.example").is_some());
     assert_eq!(shown(proxy.tls_address(), &believed, OTHER), None);
-    // What nobody is about to ask for is the application's.
+    // A challenge that is not pending is left to the application.
     let target = "/.well-known/acme-challenge/unknown";
     origin.on(target).reply(Reply::new(200).body("its own"));
     proxy.get(target).assert_is(200, "its own");
-    let asked = origin.count(target) + origin.count("/");
-    assert_eq!(origin.requests().len(), asked, "no challenge went there");
+    let requested = origin.count(target) + origin.count("/");
+    assert_eq!(
+        origin.requests().len(),
+        requested,
+        "no challenge went there"
+    );
     let folder = kept(storage);
     let file = folder.join(format!("{HOST}.pem"));
     eventually("it to be kept", || file.exists().then_some(()));
@@ -130,7 +134,7 @@ fn where_it_is_not_seen_over_http_it_is_seen_in_a_handshake() {
     let believed = pebble.believed();
     let proxy = start(&origin, &flags(&pebble, &[HOST], storage));
     wait_for(&proxy, &believed, HOST);
-    // Nobody else speaks that protocol here.
+    // That protocol is for challenges only.
     let mut config = (*believed).clone();
     config.alpn_protocols = vec![b"acme-tls/1".to_vec()];
     let refused = Client::connect_by_tls(proxy.tls_address(), &Arc::new(config), HOST);
@@ -146,7 +150,7 @@ fn where_it_is_not_seen_over_http_it_is_seen_in_a_handshake() {
 }
 
 #[test]
-fn it_is_renewed_when_the_authority_says_and_nonces_may_be_refused() {
+fn renewal_follows_the_authority_and_nonces_may_be_refused() {
     let settings = Settings {
         environment: &[("PEBBLE_WFE_NONCEREJECT", "30")],
         ..Settings::default()
@@ -158,7 +162,7 @@ fn it_is_renewed_when_the_authority_says_and_nonces_may_be_refused() {
     let storage = folder.path();
     let believed = pebble.believed();
     let proxy = start(&origin, &flags(&pebble, &[HOST], storage));
-    // With bad luck it is refused too often in a row, and tried again when somebody has it tried.
+    // With bad luck it is refused too often in a row, and retried on the next request for it.
     let first = eventually("a certificate", || {
         proxy
             .output()
@@ -174,7 +178,7 @@ fn it_is_renewed_when_the_authority_says_and_nonces_may_be_refused() {
         "2020-01-01T00:00:00Z",
         "2020-01-02T00:00:00Z",
     );
-    // It is asked once a day, and when somebody has everything looked at again.
+    // It is queried once a day, and when a check is requested.
     let second = eventually("another certificate", || {
         proxy.signal(Signal::HUP);
         let now = shown(proxy.tls_address(), &believed, HOST).expect("there is always one");
@@ -188,7 +192,7 @@ fn it_is_renewed_when_the_authority_says_and_nonces_may_be_refused() {
 }
 
 #[test]
-fn an_authority_that_has_to_know_its_customers_is_told_who_we_are() {
+fn an_external_account_binding_identifies_the_account() {
     let key = "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W";
     let settings = Settings {
         binding: Some(("kid-1", key)),
@@ -202,8 +206,9 @@ fn an_authority_that_has_to_know_its_customers_is_told_who_we_are() {
     let unknown = flags(&pebble, &[HOST], storage);
     let proxy = start(&origin, &unknown);
     eventually("a refusal", || {
-        let told = proxy.output();
-        (told.contains("the account: ") && told.contains("externalAccountRequired")).then_some(())
+        let reported = proxy.output();
+        (reported.contains("the account: ") && reported.contains("externalAccountRequired"))
+            .then_some(())
     });
     drop(proxy);
     let file = storage.with_extension("eab");
@@ -222,7 +227,7 @@ fn an_authority_that_has_to_know_its_customers_is_told_who_we_are() {
 }
 
 #[test]
-fn an_authority_that_is_down_is_asked_again_and_one_that_has_forgotten_us_too() {
+fn an_unreachable_or_forgetful_authority_is_retried() {
     let Some(mut pebble) = Pebble::start(&Settings::default()) else {
         return;
     };
@@ -232,8 +237,9 @@ fn an_authority_that_is_down_is_asked_again_and_one_that_has_forgotten_us_too() 
     pebble.end();
     let proxy = start(&origin, &flags);
     eventually("a failure", || {
-        let told = proxy.output();
-        (told.contains(HOST) && told.contains("its TLS connections are refused")).then_some(())
+        let reported = proxy.output();
+        (reported.contains(HOST) && reported.contains("its TLS connections are refused"))
+            .then_some(())
     });
     proxy.get("/").assert_is(200, "page");
     pebble.begin();
@@ -263,13 +269,14 @@ fn a_name_that_fails_keeps_no_other_one_waiting_and_is_got_when_it_leads_here() 
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     let (proxy, admin) = Proxy::operated(&origin, &flags);
     wait_for(&proxy, &believed, OTHER);
-    let told = eventually("a failure", || {
-        let told = proxy.output();
-        told.contains("until then its TLS connections are refused")
-            .then_some(told)
+    let reported = eventually("a failure", || {
+        let reported = proxy.output();
+        reported
+            .contains("until then its TLS connections are refused")
+            .then_some(reported)
     });
-    assert!(told.contains("(http-01, port 80)"), "{told}");
-    assert!(told.contains("(tls-alpn-01, port 443)"), "{told}");
+    assert!(reported.contains("(http-01, port 80)"), "{reported}");
+    assert!(reported.contains("(tls-alpn-01, port 443)"), "{reported}");
     let ask = |target: &str| {
         let mut client = Client::connect(admin);
         client.send(format!("GET {target} HTTP/1.1\r\nHost: {admin}\r\n\r\n"));
@@ -318,7 +325,7 @@ fn a_name_that_fails_keeps_no_other_one_waiting_and_is_got_when_it_leads_here() 
 }
 
 #[test]
-fn a_name_that_leads_elsewhere_is_tried_again_when_somebody_has_it_tried() {
+fn a_name_that_points_elsewhere_is_retried_on_request() {
     let settings = Settings {
         names_lead_to: Some("127.0.0.2"),
         ..Settings::default()
@@ -341,7 +348,7 @@ fn a_name_that_leads_elsewhere_is_tried_again_when_somebody_has_it_tried() {
 }
 
 #[test]
-fn who_is_killed_in_the_middle_of_an_order_makes_another_one() {
+fn a_process_killed_during_an_order_places_another() {
     let settings = Settings {
         environment: &[("PEBBLE_VA_NOSLEEP", "0"), ("PEBBLE_VA_SLEEPTIME", "3")],
         ..Settings::default()
@@ -389,7 +396,7 @@ fn nothing_is_ordered_that_could_not_be_kept() {
 }
 
 #[test]
-fn a_reload_adds_names_and_takes_them_away_and_refuses_what_is_wrong() {
+fn a_reload_adds_and_removes_names_and_refuses_invalid_ones() {
     let Some(pebble) = Pebble::start(&Settings::default()) else {
         return;
     };
@@ -415,8 +422,9 @@ fn a_reload_adds_names_and_takes_them_away_and_refuses_what_is_wrong() {
     write(&format!("[\"{HOST}\", \"*.{OTHER}\"]"));
     proxy.signal(Signal::HUP);
     eventually("a refusal", || {
-        let told = proxy.output();
-        (told.contains("not reloaded") && told.contains(&format!("*.{OTHER}"))).then_some(())
+        let reported = proxy.output();
+        (reported.contains("not reloaded") && reported.contains(&format!("*.{OTHER}")))
+            .then_some(())
     });
     let kept = kept(storage).join(format!("{HOST}.pem"));
     eventually("it to be kept", || kept.exists().then_some(()));

@@ -8,12 +8,12 @@ use crate::support::Proxy;
 /// One request; perhaps only half of it, perhaps two in one go.
 pub(super) fn attack(proxy: &Proxy, site: &Site, chance: &mut Chance, seed: u64) {
     let page = site.any_page(chance);
-    let mut asked = hostile(chance, page, seed as usize);
+    let mut requested = hostile(chance, page, seed as usize);
     let is_front = page.path == site.front().path;
-    if is_front && matches!(asked.method.as_str(), "POST" | "DELETE") {
-        asked.method = "GET".to_owned();
+    if is_front && matches!(requested.method.as_str(), "POST" | "DELETE") {
+        requested.method = "GET".to_owned();
     }
-    let is_edit = matches!(asked.method.as_str(), "POST" | "DELETE");
+    let is_edit = matches!(requested.method.as_str(), "POST" | "DELETE");
     let host = chance.pick(&[
         "site.example",
         "site.example",
@@ -23,21 +23,21 @@ pub(super) fn attack(proxy: &Proxy, site: &Site, chance: &mut Chance, seed: u64)
     ]);
     // An edit under another host is none of this page's.
     let host = if is_edit { HOST } else { host };
-    asked.fields[0].1 = host.to_owned();
-    let path = asked.target.clone();
+    requested.fields[0].1 = host.to_owned();
+    let path = requested.target.clone();
     if chance.one_in(6) {
         let scheme = chance.pick(&["http", "HTTP"]);
-        asked.target = format!("{scheme}://{host}{path}");
+        requested.target = format!("{scheme}://{host}{path}");
     }
-    let sent = bytes(&asked);
+    let sent = bytes(&requested);
     let mut client = proxy.connect();
     match chance.below(if is_edit { 1 } else { 8 }) {
         1 => return client.send(&sent[..chance.below(sent.len())]),
         2 => return client.send(&sent),
-        3 if !asked.has_body => client.send([&sent[..], &sent].concat()),
+        3 if !requested.has_body => client.send([&sent[..], &sent].concat()),
         _ => client.send(&sent),
     }
-    let answer = if asked.method == "HEAD" {
+    let answer = if requested.method == "HEAD" {
         client.try_response_to_head()
     } else {
         client.try_response()
@@ -50,7 +50,7 @@ pub(super) fn attack(proxy: &Proxy, site: &Site, chance: &mut Chance, seed: u64)
                 .iter()
                 .any(|(_, value)| value.contains(HONEST_SECRET)),
         "seed {seed}: {}\ngot {response:?}",
-        asked.text()
+        requested.text()
     );
     if let Some(edit) = all(fields, "x-edit").next() {
         site.note_edit(&path, edit.parse().expect("the site counts"));

@@ -1,7 +1,7 @@
-//! Two clients, an honest one and a hostile one, before an origin that follows RFC 9110, over real
-//! sockets: whatever the second sends, the first gets what the origin would have given it, and its
-//! pages stay in the cache. The engine's own test of that name, whose clients and pages these are,
-//! has more to say about time and about who waits for whom; here are the bytes.
+//! Two clients, an honest one and a hostile one, before an origin that follows RFC 9110, over real sockets:
+//! whatever the second sends, the first gets what the origin would have given it, and its pages stay in the
+//! cache. The engine's own test of that name, whose clients and pages these are, has more to say about time
+//! and about waiting; here are the bytes.
 //!
 //! `ADVERSARY_SEED` begins elsewhere, `ADVERSARY_RUNS` goes on for longer.
 
@@ -35,7 +35,7 @@ const ATTACKS: usize = 300;
 const MISSES: usize = 3;
 
 #[test]
-fn whatever_one_client_sends_the_other_gets_what_the_origin_would_give_it() {
+fn no_client_changes_the_response_of_another() {
     let first = number("ADVERSARY_SEED").unwrap_or(1);
     for seed in first..first + number("ADVERSARY_RUNS").unwrap_or(RUNS) {
         have_a_day(seed);

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use super::model::{Asked, Chance, Page, Reply as Made, Version, joined};
+use super::model::{Chance, Page, Reply as Made, TestRequest, Version, joined};
 use crate::support::{Origin, Reply, Seen};
 
 pub(super) struct Site {
@@ -45,7 +45,7 @@ impl Site {
                 serial += 1;
                 let mut edits = edits.lock().expect("nobody panics with it");
                 let edits = edits.entry(answering.path.clone()).or_default();
-                answer(&answering, edits, &asked(seen), serial)
+                answer(&answering, edits, &requested(seen), serial)
             });
         }
         site
@@ -69,7 +69,7 @@ impl Site {
         edits.get(&page.path).copied().unwrap_or_default()
     }
 
-    /// Somebody was told that his edit of that number is made.
+    /// The edit of that number was acknowledged.
     pub(super) fn note_edit(&self, path: &str, number: u64) {
         let mut edits = self.edits.lock().expect("nobody panics with it");
         let done = &mut edits.entry(path.to_owned()).or_default().done;
@@ -77,11 +77,11 @@ impl Site {
     }
 }
 
-fn asked(seen: &Seen) -> Asked {
+fn requested(seen: &Seen) -> TestRequest {
     let has_body = ["content-length", "transfer-encoding"]
         .iter()
         .any(|name| seen.field(name).is_some_and(|value| value != "0"));
-    Asked {
+    TestRequest {
         method: seen.method.clone(),
         target: seen.target.clone(),
         fields: seen.head.fields.clone(),
@@ -89,20 +89,20 @@ fn asked(seen: &Seen) -> Asked {
     }
 }
 
-fn answer(page: &Page, edits: &mut Edits, asked: &Asked, serial: usize) -> Reply {
-    match joined(&asked.fields, "x-crash").as_deref() {
+fn answer(page: &Page, edits: &mut Edits, requested: &TestRequest, serial: usize) -> Reply {
+    match joined(&requested.fields, "x-crash").as_deref() {
         Some("drop") => return Reply::hang_up(),
         Some("garbage") => return Reply::raw("garbage\r\n\r\n").close(),
         Some(status) => return Reply::new(status.parse().unwrap_or(500)).body("crashed"),
         None => {}
     }
-    match asked.method.as_str() {
+    match requested.method.as_str() {
         "GET" | "HEAD" => {
             let version = Version {
                 edits: edits.begun,
                 edition: 0,
             };
-            written(&page.answer(asked, version, serial))
+            written(&page.answer(requested, version, serial))
         }
         "POST" | "DELETE" => {
             edits.begun += 1;

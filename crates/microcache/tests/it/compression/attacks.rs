@@ -4,7 +4,7 @@ use super::{ALL, BROWSER, decoded, html, in_coding, page};
 use crate::support::{Origin, Proxy};
 
 #[test]
-fn whatever_is_accepted_the_origin_is_asked_once() {
+fn no_accept_encoding_causes_another_origin_request() {
     let origin = Origin::start();
     origin.on("/").reply(html(&page(1)));
     let proxy = Proxy::start(&origin, ALL);
@@ -32,7 +32,7 @@ fn whatever_is_accepted_the_origin_is_asked_once() {
 }
 
 #[test]
-fn a_flood_of_urls_does_not_take_it_from_the_page_that_all_want() {
+fn a_flood_of_urls_does_not_displace_the_popular_page() {
     let origin = Origin::start();
     let urls: Vec<String> = (0..300).map(|n| format!("/flood/{n}")).collect();
     for url in &urls {

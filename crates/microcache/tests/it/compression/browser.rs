@@ -29,7 +29,7 @@ const SCRIPT: &str = "<script type=module>
     </script>";
 
 #[test]
-fn chromium_decodes_what_differs_from_the_page_that_it_has() {
+fn chromium_decodes_the_delta_to_its_page() {
     for (compress, coding) in [("zstd", "dcz"), ("br", "dcb")] {
         let origin = Origin::start();
         let html = Reply::new(200).with("Content-Type: text/html");
@@ -50,14 +50,14 @@ fn chromium_decodes_what_differs_from_the_page_that_it_has() {
         let Some(_browser) = Browser::open(&url, &[&trusted], "dictionaries") else {
             return;
         };
-        let told = eventually("what Chromium has decoded", || {
+        let reported = eventually("what Chromium has decoded", || {
             let requests = origin.requests();
-            let told = requests
+            let reported = requests
                 .iter()
                 .find_map(|seen| seen.target.strip_prefix("/told?"));
-            told.map(str::to_owned)
+            reported.map(str::to_owned)
         });
-        let (second, rest) = told.split_once(',').expect("what came");
+        let (second, rest) = reported.split_once(',').expect("what came");
         let page = page(second.parse().expect("a second"));
         let hash = hex::encode(Sha256::digest(&page));
         assert_eq!(rest, format!("{},{hash}", page.len()));

@@ -123,7 +123,7 @@ fn applied(response: &Response, dictionary: &str) -> String {
 }
 
 #[test]
-fn a_returning_browser_gets_what_has_changed() {
+fn a_returning_browser_gets_the_changes() {
     for (compress, accepted, coding) in [
         ("zstd", ACCEPTED, "dcz"),
         ("br,zstd", ACCEPTED, "dcb"),
@@ -154,7 +154,7 @@ fn a_returning_browser_gets_what_has_changed() {
 }
 
 #[test]
-fn what_everybody_gets_is_far_more() {
+fn a_shared_response_is_much_larger_than_the_delta() {
     let origin = Origin::start();
     let clock = changing(&origin, "/");
     let proxy = Proxy::start(&origin, FLAGS);
@@ -167,7 +167,7 @@ fn what_everybody_gets_is_far_more() {
 
 /// A page that says nothing by which it could be confirmed is sent again by who has it.
 #[test]
-fn who_has_the_latest_version_gets_next_to_nothing() {
+fn a_client_with_the_latest_version_gets_almost_nothing() {
     let origin = Origin::start();
     let html = Reply::new(200)
         .with("Content-Type: text/html")
@@ -188,7 +188,7 @@ fn who_has_the_latest_version_gets_next_to_nothing() {
     assert_eq!(origin.count("/"), 1);
 }
 
-/// What was asked for of one version is made of the next before anybody asks.
+/// The encodings requested of one version are made of the next before a request.
 #[test]
 fn the_next_versions_are_compared_unasked() {
     let origin = Origin::start();
@@ -206,7 +206,7 @@ fn the_next_versions_are_compared_unasked() {
             (waiting == 0).then(deltas)
         });
         clock.fetch_add(1, Ordering::SeqCst);
-        // Nobody who asks now has a dictionary.
+        // These clients have no dictionary.
         eventually("the next version", || {
             (second(&proxy.get("/")) == version).then_some(())
         });
@@ -215,7 +215,7 @@ fn the_next_versions_are_compared_unasked() {
 }
 
 #[test]
-fn who_cannot_use_it_gets_the_page() {
+fn a_client_without_the_dictionary_gets_the_page() {
     let origin = Origin::start();
     let clock = changing(&origin, "/");
     let proxy = Proxy::start(&origin, &[FLAGS, &["--purge-from", "127.0.0.1"]].concat());
@@ -252,7 +252,7 @@ fn who_cannot_use_it_gets_the_page() {
 }
 
 #[test]
-fn a_condition_comes_first_and_what_is_not_secure_last() {
+fn conditions_come_before_dictionaries_and_insecure_requests_get_none() {
     let origin = Origin::start();
     let clock = changing(&origin, "/");
     // The client is a proxy that is believed, and its own client has not come by TLS.
@@ -264,9 +264,9 @@ fn a_condition_comes_first_and_what_is_not_secure_last() {
     let response = differs(&proxy, 1, 2, &[ACCEPTED, "X-Forwarded-Proto: https"]);
     assert!(applied(&response, &page(1)) == page(2));
     let dictionary = available(page(1).as_bytes());
-    let asked = [ACCEPTED, &dictionary, "X-Forwarded-Proto: http"];
+    let requested = [ACCEPTED, &dictionary, "X-Forwarded-Proto: http"];
     let response = eventually("the next version, compressed", || {
-        let response = proxy.get_with("/", &asked);
+        let response = proxy.get_with("/", &requested);
         let is_next = second(&response) == 2 && response.field("content-encoding").is_some();
         is_next.then_some(response)
     });

@@ -32,7 +32,7 @@ fn reply(fields: &[&str]) -> Reply {
 }
 
 #[test]
-fn what_is_no_text_or_must_not_be_changed() {
+fn binary_and_no_transform_responses_are_left_alone() {
     let text = "Content-Type: text/plain";
     check(
         ALL,
@@ -47,7 +47,7 @@ fn what_is_no_text_or_must_not_be_changed() {
 }
 
 #[test]
-fn what_the_operator_leaves_out() {
+fn types_excluded_by_the_operator_are_left_alone() {
     let text = "Content-Type: text/plain";
     let flags = [ALL, &["--compress-types", "text/html"]].concat();
     check(&flags, &[("/plain", reply(&[text]))], &[]);
@@ -68,7 +68,7 @@ fn what_the_operator_leaves_out() {
 }
 
 #[test]
-fn what_a_client_wants_unchanged() {
+fn clients_that_want_identity_get_it() {
     let reply = reply(&["Content-Type: text/plain"]);
     check(ALL, &[("/", reply)], &["Cache-Control: no-transform"]);
 }
@@ -84,15 +84,15 @@ fn without_the_option_all_is_as_the_origin_has_it() {
         assert_eq!(response.field("vary"), None);
         assert_eq!(response.field("accept-ranges"), Some("bytes"));
     }
-    let asked = origin.seen("/");
+    let requested = origin.seen("/");
     assert_eq!(
-        asked[0].field("accept-encoding"),
+        requested[0].field("accept-encoding"),
         Some("gzip, deflate, br, zstd")
     );
 }
 
 #[test]
-fn what_is_one_visitors_is_the_applications_to_compress() {
+fn personal_pages_are_left_to_the_application() {
     let origin = Origin::start();
     let coded = |request: &crate::support::Seen| {
         let accepted = request
@@ -118,12 +118,12 @@ fn what_is_one_visitors_is_the_applications_to_compress() {
             assert_eq!(response.field("content-encoding"), Some("gzip"));
         }
     }
-    // And what it has encoded for him is for nobody else.
+    // A response that it has encoded for one client is for no other.
     proxy.get("/").assert_is(200, &page(1));
 }
 
 #[test]
-fn what_cookies_tell_apart_is_compressed_on_the_operators_word_only() {
+fn pages_that_vary_on_cookies_are_compressed_only_if_configured() {
     let origin = Origin::start();
     origin.on("/").reply(html(&page(1)));
     let config = |more: &str| {
@@ -144,7 +144,7 @@ fn what_cookies_tell_apart_is_compressed_on_the_operators_word_only() {
 }
 
 #[test]
-fn what_does_not_become_smaller_is_tried_once() {
+fn incompressible_bodies_are_tried_once() {
     let origin = Origin::start();
     let noise = noise(5000, 1);
     let reply = Reply::new(200)

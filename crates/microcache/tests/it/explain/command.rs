@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::support::{Origin, Proxy, Reply};
 
 #[test]
-fn the_command_says_it_in_words_or_as_json_and_ends_by_the_verdict() {
+fn the_command_prints_text_or_json_and_exits_by_the_verdict() {
     let origin = Origin::start();
     origin
         .on("/page")
@@ -69,8 +69,8 @@ fn the_command_says_it_in_words_or_as_json_and_ends_by_the_verdict() {
         &["hit-for-miss", "RFC 9111 §5.2.2.7", "without coalescing"],
     );
     let (code, out, _) = run("/page", &["--json"]);
-    let told: Value = serde_json::from_str(&out).expect("JSON");
-    assert_eq!((code, told["verdict"].as_str()), (Some(0), Some("hit")));
+    let reported: Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!((code, reported["verdict"].as_str()), (Some(0), Some("hit")));
     let (code, out, err) = run("/page", &["--header", "no colon"]);
     assert_eq!((code, out.as_str()), (Some(2), ""), "{err}");
     assert!(err.contains("Accept-Language"), "{err}");

@@ -1,8 +1,8 @@
 //! `GET` and `POST /v1/explain`, and `microcache explain`: what is said is held against what is done.
 
 mod command;
+mod reasons;
 mod table;
-mod told;
 
 use std::net::SocketAddr;
 
@@ -12,11 +12,11 @@ use crate::operators::Operator;
 
 /// What is said of a request for a page of `example.com`.
 fn explain(admin: SocketAddr, target: &str, more: &Value) -> Value {
-    let mut asked = json!({"url": format!("http://example.com{target}")});
+    let mut requested = json!({"url": format!("http://example.com{target}")});
     for (name, value) in more.as_object().expect("an object") {
-        asked[name] = value.clone();
+        requested[name] = value.clone();
     }
-    Operator::at(admin).post("/v1/explain", &asked)
+    Operator::at(admin).post("/v1/explain", &requested)
 }
 
 /// A parameter of our member of `Cache-Status`; `?1` for one without a value.

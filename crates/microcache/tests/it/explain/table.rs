@@ -162,27 +162,27 @@ impl Row<'_> {
 
     /// What is done has to be what was said: hit or not, why the origin was asked, and the detail, unless
     /// only the response could say it.
-    fn hold(&self, told: &Value, made: &Response) {
-        let said = told["cache_status"].as_str().expect("a status");
+    fn hold(&self, reported: &Value, made: &Response) {
+        let said = reported["cache_status"].as_str().expect("a status");
         let done = made.cache();
         let name = self.name();
         for part in ["hit", "fwd"] {
             assert_eq!(
                 parameter(said, part),
                 done.get(part),
-                "{part} of {name}: {told:#} {made:?}"
+                "{part} of {name}: {reported:#} {made:?}"
             );
         }
         if parameter(said, "detail").is_some() || done.has("hit") {
             assert_eq!(
                 parameter(said, "detail"),
                 done.get("detail"),
-                "{name}: {told:#} {made:?}"
+                "{name}: {reported:#} {made:?}"
             );
         }
         if let (Some(said), Some(done)) = (parameter(said, "ttl"), done.ttl()) {
             let apart = said.parse::<i64>().expect("seconds") - done;
-            assert!((0..60).contains(&apart), "{name}: {told:#} {made:?}");
+            assert!((0..60).contains(&apart), "{name}: {reported:#} {made:?}");
         }
         let verdicts: &[&str] = match (done.has("hit"), done.get("fwd")) {
             (true, _) if done.ttl() < Some(0) => &["stale"],
@@ -191,26 +191,26 @@ impl Row<'_> {
             (false, Some("bypass" | "method")) => &["pass"],
             (false, Some(_)) => &["miss", "revalidate", "pass", "only-if-cached"],
         };
-        let verdict = told["verdict"].as_str().expect("a verdict");
-        assert!(verdicts.contains(&verdict), "{name}: {told:#} {made:?}");
-        self.hold_together(told);
+        let verdict = reported["verdict"].as_str().expect("a verdict");
+        assert!(verdicts.contains(&verdict), "{name}: {reported:#} {made:?}");
+        self.hold_together(reported);
     }
 
     /// One part of what is said does not speak against another.
-    fn hold_together(&self, told: &Value) {
+    fn hold_together(&self, reported: &Value) {
         let name = self.name();
-        let verdict = told["verdict"].as_str().expect("a verdict");
-        let cacheable = told["cacheable"].as_bool();
+        let verdict = reported["verdict"].as_str().expect("a verdict");
+        let cacheable = reported["cacheable"].as_bool();
         match verdict {
-            "hit" | "stale" if told["fetched"].is_null() => {
-                assert_eq!(cacheable, Some(true), "{name}: {told:#}");
+            "hit" | "stale" if reported["fetched"].is_null() => {
+                assert_eq!(cacheable, Some(true), "{name}: {reported:#}");
             }
-            "pass" | "own" => assert_eq!(cacheable, Some(false), "{name}: {told:#}"),
+            "pass" | "own" => assert_eq!(cacheable, Some(false), "{name}: {reported:#}"),
             _ => {}
         }
         let looks = !matches!(verdict, "pass" | "own");
-        assert_eq!(looks, told["key"].is_object(), "{name}: {told:#}");
-        for step in told["steps"].as_array().expect("steps") {
+        assert_eq!(looks, reported["key"].is_object(), "{name}: {reported:#}");
+        for step in reported["steps"].as_array().expect("steps") {
             for part in ["message", "reason"] {
                 assert!(
                     step[part].as_str().is_some_and(|text| text.len() > 5),
@@ -218,22 +218,22 @@ impl Row<'_> {
                 );
             }
         }
-        // Whoever is told that it is not cacheable is told what to change.
+        // An explanation of an uncacheable response says what to change.
         if cacheable == Some(false) {
-            let remedied = told["steps"].as_array().expect("steps").iter();
+            let remedied = reported["steps"].as_array().expect("steps").iter();
             assert!(
                 remedied.filter(|step| step["hint"].is_string()).count() > 0,
-                "{name}: {told:#}"
+                "{name}: {reported:#}"
             );
         }
     }
 
-    /// What is stored is there for whoever asks next. It goes on when whoever asked has all he wanted.
+    /// The stored response is there for the next request. It is stored although its client has left.
     fn settle(&self, target: &str, made: &Response) {
         if made.cache().has("stored") {
             eventually("what is stored", || {
-                let told = self.explain(target, false);
-                let stored = told["stored"].as_array().expect("a list");
+                let reported = self.explain(target, false);
+                let stored = reported["stored"].as_array().expect("a list");
                 (!stored.is_empty()).then_some(())
             });
         }
@@ -244,51 +244,54 @@ impl Row<'_> {
     fn check(&self) {
         let page = &self.target;
         self.script(page);
-        let told = self.explain(page, false);
+        let reported = self.explain(page, false);
         let first = self.make(page);
-        self.hold(&told, &first);
+        self.hold(&reported, &first);
         self.settle(page, &first);
-        let told = self.explain(page, false);
+        let reported = self.explain(page, false);
         let second = self.make(page);
-        self.hold(&told, &second);
+        self.hold(&reported, &second);
         if !matches!(self.asks.0, "GET" | "HEAD") || self.asks.1.contains(&"Upgrade: websocket") {
             return;
         }
         let other = format!("{page}-asked");
         self.script(&other);
-        let told = self.explain(&other, true);
-        self.hold(&told, &first);
-        self.hold_fetched(&told, &first);
+        let reported = self.explain(&other, true);
+        self.hold(&reported, &first);
+        self.hold_fetched(&reported, &first);
         self.settle(&other, &first);
-        let told = self.explain(&other, false);
+        let reported = self.explain(&other, false);
         let third = self.make(&other);
-        self.hold(&told, &third);
+        self.hold(&reported, &third);
         self.same(&second, &third);
     }
 
     /// What the application's answer was said to come to is what the first request of a client came to.
-    fn hold_fetched(&self, told: &Value, made: &Response) {
+    fn hold_fetched(&self, reported: &Value, made: &Response) {
         let name = self.name();
-        if told["verdict"] == "own" {
-            return assert!(told["fetched"].is_null(), "{name}: {told:#}");
+        if reported["verdict"] == "own" {
+            return assert!(reported["fetched"].is_null(), "{name}: {reported:#}");
         }
-        let fetched = &told["fetched"];
-        let is_aside = told["verdict"] == "only-if-cached";
+        let fetched = &reported["fetched"];
+        let is_aside = reported["verdict"] == "only-if-cached";
         if is_aside {
-            assert_eq!(fetched["stored"], false, "{name}: {told:#}");
-            return assert!(fetched["cache_status"].is_null(), "{name}: {told:#}");
+            assert_eq!(fetched["stored"], false, "{name}: {reported:#}");
+            return assert!(fetched["cache_status"].is_null(), "{name}: {reported:#}");
         }
         let said = fetched["cache_status"].as_str().expect("a status");
         for part in ["hit", "fwd", "fwd-status", "stored", "detail"] {
             assert_eq!(
                 parameter(said, part),
                 made.cache().get(part),
-                "{part} of {name}: {told:#} {made:?}"
+                "{part} of {name}: {reported:#} {made:?}"
             );
         }
         let stored = made.cache().has("stored");
-        assert_eq!(fetched["stored"], stored, "{name}: {told:#} {made:?}");
-        assert_eq!(told["cacheable"], stored, "{name}: {told:#} {made:?}");
+        assert_eq!(fetched["stored"], stored, "{name}: {reported:#} {made:?}");
+        assert_eq!(
+            reported["cacheable"], stored,
+            "{name}: {reported:#} {made:?}"
+        );
     }
 
     fn same(&self, one: &Response, other: &Response) {
@@ -337,17 +340,17 @@ fn check_some(config: &str) {
 }
 
 #[test]
-fn what_is_said_is_what_is_done_first_half() {
+fn explanations_match_behaviour_first_half() {
     check("", &REQUESTS, RESPONSES[..24].iter().copied());
 }
 
 #[test]
-fn what_is_said_is_what_is_done_second_half() {
+fn explanations_match_behaviour_second_half() {
     check("", &REQUESTS, RESPONSES[24..].iter().copied());
 }
 
 #[test]
-fn it_is_so_with_what_a_route_says_of_requests() {
+fn explanations_match_request_rules_of_a_route() {
     for config in [
         "pass = true",
         "collapse = false",
@@ -363,7 +366,7 @@ fn it_is_so_with_what_a_route_says_of_requests() {
 }
 
 #[test]
-fn it_is_so_with_what_a_route_says_of_responses() {
+fn explanations_match_response_rules_of_a_route() {
     for config in [
         "set_cookie = \"strip\"",
         "set_cookie = \"store\"",

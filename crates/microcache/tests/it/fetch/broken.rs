@@ -5,14 +5,14 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::process::Command;
 
 use super::origin_with_page;
-use super::place::{Place, told};
+use super::place::{Place, printed};
 use crate::support::{Reply, left_out};
 
-/// Somebody who is not root.
+/// A user other than root.
 const OTHER: u32 = 65_534;
 
 #[test]
-fn a_file_in_its_place_or_none_that_can_be_made_is_said_and_does_not_matter() {
+fn an_unusable_directory_is_reported_and_the_fetch_succeeds() {
     let (origin, place) = (origin_with_page(), Place::new());
     let url = format!("{}/page", origin.url());
     let file = place.path("file");
@@ -21,7 +21,7 @@ fn a_file_in_its_place_or_none_that_can_be_made_is_said_and_does_not_matter() {
         let run = |flags: &[&str]| {
             let mut command = place.bare();
             command.args(["--cache", directory]).args(flags).arg(&url);
-            told(command.output().expect("it runs"))
+            printed(command.output().expect("it runs"))
         };
         let fetched = run(&[]);
         assert_eq!(
@@ -44,7 +44,7 @@ fn a_file_in_its_place_or_none_that_can_be_made_is_said_and_does_not_matter() {
 }
 
 #[test]
-fn what_is_stored_is_damaged_or_removed_is_fetched_again() {
+fn damaged_or_removed_entries_are_fetched_again() {
     let (origin, place) = (origin_with_page(), Place::new());
     let url = format!("{}/page", origin.url());
     let home = place.cache().join("microcache-shared-v1");
@@ -54,14 +54,14 @@ fn what_is_stored_is_damaged_or_removed_is_fetched_again() {
         home.join(&name[..2]).join(name)
     };
     assert_eq!(place.run(&[&url]).out, "the page");
-    for asked in 2..6 {
+    for requested in 2..6 {
         let mut bytes = fs::read(record()).expect("it is there");
-        match asked {
+        match requested {
             2 => bytes.truncate(bytes.len() / 2),
             3 => *bytes.last_mut().expect("it is not empty") ^= 1,
             _ => bytes[30] ^= 1,
         }
-        match asked {
+        match requested {
             5 => fs::remove_dir_all(place.cache()).expect("removed"),
             _ => fs::write(record(), &bytes).expect("written"),
         }
@@ -70,13 +70,13 @@ fn what_is_stored_is_damaged_or_removed_is_fetched_again() {
             (run.code, run.out.as_str(), run.err.as_str()),
             (0, "the page", "")
         );
-        assert_eq!(origin.count("/page"), asked);
+        assert_eq!(origin.count("/page"), requested);
         assert_eq!(place.run(&["--offline", &url]).out, "the page");
     }
 }
 
 #[test]
-fn a_directory_that_is_read_only_gives_what_it_has() {
+fn a_read_only_directory_is_readable() {
     let (origin, place) = (origin_with_page(), Place::new());
     let other = Reply::new(200).with("Cache-Control: max-age=600");
     origin.on("/other").reply(other.body("other"));
@@ -96,7 +96,7 @@ fn a_directory_that_is_read_only_gives_what_it_has() {
             .arg(&program)
             .args(fetch.get_args())
             .env("no_proxy", "*");
-        told(command.output().expect("it runs"))
+        printed(command.output().expect("it runs"))
     };
     assert_eq!(run("/page").out, "the page");
     let home = place.cache().join("microcache-shared-v1");

@@ -7,11 +7,11 @@ use std::sync::mpsc;
 use std::thread;
 
 use super::origin_with_page;
-use super::place::{Place, told};
+use super::place::{Place, printed};
 use crate::support::{CertificateFile, Origin, Proxy, Reply, listen};
 
 #[test]
-fn what_is_sent_and_answered_is_shown_without_secrets() {
+fn requests_and_responses_are_shown_without_secrets() {
     let origin = Origin::start();
     origin.on("/page").answer(|seen| {
         let status = if seen.field("if-none-match").is_some() {
@@ -74,7 +74,7 @@ fn what_is_sent_and_answered_is_shown_without_secrets() {
 }
 
 #[test]
-fn what_fails_for_now_is_tried_again() {
+fn transient_failures_are_retried() {
     let origin = Origin::start();
     let busy = || Reply::new(503).with("Retry-After: 0").body("not now");
     let page = || Reply::new(200).body("the page");
@@ -107,7 +107,7 @@ fn what_fails_for_now_is_tried_again() {
 }
 
 #[test]
-fn what_does_not_go_by_is_not_tried_again() {
+fn permanent_failures_are_not_retried() {
     let origin = Origin::start();
     let for_ever = ["Retry-After: 1000000000"];
     origin.on("/none").reply(Reply::new(404).body("none"));
@@ -148,7 +148,7 @@ fn what_does_not_go_by_is_not_tried_again() {
 }
 
 #[test]
-fn what_was_believed_without_a_certificate_is_given_to_nobody_else() {
+fn responses_accepted_without_a_certificate_are_used_by_insecure_requests_only() {
     let origin = Origin::start();
     let page = |body| Reply::ok(&["Cache-Control: max-age=600"], body);
     origin
@@ -189,13 +189,13 @@ fn what_was_believed_without_a_certificate_is_given_to_nobody_else() {
 }
 
 #[test]
-fn what_changes_something_passes_and_ends_copies() {
+fn unsafe_methods_pass_and_invalidate() {
     let origin = Origin::start();
-    let mut asked = 0;
+    let mut requested = 0;
     origin.on("/page").answer(move |seen| {
-        asked += 1;
+        requested += 1;
         let page = Reply::new(200).with("Cache-Control: max-age=600");
-        page.body(format!("{} {asked}", seen.method))
+        page.body(format!("{} {requested}", seen.method))
     });
     let place = Place::new();
     let url = format!("{}/page", origin.url());
@@ -228,14 +228,14 @@ fn what_changes_something_passes_and_ends_copies() {
 
 /// A proxy that tunnels, and what it was asked.
 fn tunnel(to: SocketAddr) -> (SocketAddr, mpsc::Receiver<String>) {
-    let (asked, heads) = mpsc::channel();
+    let (requested, heads) = mpsc::channel();
     let address = listen(move |mut client| {
         let mut head = Vec::new();
         let mut byte = [0];
         while !head.ends_with(b"\r\n\r\n") && client.read_exact(&mut byte).is_ok() {
             head.push(byte[0]);
         }
-        let is_open = asked.send(String::from_utf8_lossy(&head).into_owned());
+        let is_open = requested.send(String::from_utf8_lossy(&head).into_owned());
         if is_open.is_err() || !head.starts_with(b"CONNECT ") {
             return;
         }
@@ -267,7 +267,7 @@ fn requests_go_by_the_proxy_that_is_named() {
         if let Some(list) = no_proxy {
             command.env("NO_PROXY", list);
         }
-        told(command.output().expect("it runs"))
+        printed(command.output().expect("it runs"))
     };
     let bare = proxy.trim_start_matches("http://");
     for proxy in [&proxy[..], bare] {
@@ -321,7 +321,7 @@ fn the_proxies_of_the_environment_have_exceptions() {
         let mut command = place.command(&[flags, &["--no-store", &url]].concat());
         command.env_remove("no_proxy");
         command.envs(variables.iter().copied());
-        told(command.output().expect("it runs"))
+        printed(command.output().expect("it runs"))
     };
     let nowhere = ("http_proxy", "http://me:hush@127.0.0.1:1");
     let lost = run(&[nowhere], &[]);
@@ -387,7 +387,7 @@ fn a_hostile_server_is_given_up() {
 }
 
 #[test]
-fn nothing_is_sent_offline_whatever_the_request() {
+fn offline_sends_no_request() {
     let origin = origin_with_page();
     let place = Place::new();
     let url = format!("{}/page", origin.url());
@@ -397,7 +397,7 @@ fn nothing_is_sent_offline_whatever_the_request() {
     origin.on("/away").reply(away.body(""));
     let first = format!("{}/away", origin.url());
     assert_eq!(place.run(&[&first]).out, "the page");
-    let asked = origin.requests().len();
+    let requested = origin.requests().len();
     for flags in [
         &["-H", "Expect: 100-continue", &url][..],
         &["-H", "Upgrade: x", "-H", "Connection: upgrade", &url],
@@ -406,5 +406,5 @@ fn nothing_is_sent_offline_whatever_the_request() {
         let run = place.run(&[&["--offline"][..], flags].concat());
         assert_eq!((run.code, run.out.as_str()), (3, ""), "{}", run.err);
     }
-    assert_eq!(origin.requests().len(), asked);
+    assert_eq!(origin.requests().len(), requested);
 }

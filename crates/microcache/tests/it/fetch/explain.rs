@@ -1,6 +1,6 @@
 //! What `--explain` says is what the next command finds.
 
-use super::place::{Place, Told};
+use super::place::{Place, Printed};
 use crate::support::{Origin, Reply};
 
 /// What the first command says about storing.
@@ -16,7 +16,7 @@ enum Said {
 }
 
 impl Said {
-    fn of(run: &Told) -> Self {
+    fn of(run: &Printed) -> Self {
         let says = |part| run.err.contains(part);
         if says("; it is not stored") || says("the cache was not used") {
             Self::NotStored
@@ -179,7 +179,7 @@ fn lasting<'a>(flags: &'a [&'a str]) -> Vec<&'a str> {
 }
 
 #[test]
-fn what_is_said_is_what_the_next_command_finds() {
+fn the_explanation_matches_the_next_command() {
     for (number, (fields, flags, said, reason)) in ROWS.iter().enumerate() {
         let origin = Origin::start();
         let fields: Vec<String> = fields.iter().map(|&field| field.to_owned()).collect();
@@ -250,7 +250,7 @@ fn origin_is_strict(row: usize) -> bool {
 }
 
 #[test]
-fn failures_and_redirections_are_told_as_they_are_found() {
+fn failures_and_redirects_are_explained() {
     let origin = Origin::start();
     let fresh = "Cache-Control: max-age=600";
     origin
@@ -269,7 +269,7 @@ fn failures_and_redirections_are_told_as_they_are_found() {
         let url = format!("{}{target}", origin.url());
         place.run(&[flags, &["--explain", "--no-fail", &url]].concat())
     };
-    let is_kept = |run: &Told| run.err.contains("it is stored, fresh for 10 min");
+    let is_kept = |run: &Printed| run.err.contains("it is stored, fresh for 10 min");
     assert!(is_kept(&run(&[], "/kept")));
     assert!(run(&[], "/kept").err.contains("hit: "));
     let fails = run(&[], "/fails");

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::{Child, Stdio};
 
-use super::place::{Place, told};
+use super::place::{Place, printed};
 use crate::support::{Gate, Origin, Reply, eventually};
 
 const MIB: usize = 1024 * 1024;
@@ -56,8 +56,8 @@ fn memory_stays_bounded() {
     let url = format!("{}/page", origin.url());
     let (pipe, file) = (place.path("pipe"), place.path("page"));
     rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).expect("a pipe");
-    for asked in [1, 1] {
-        // The command lives for as long as nobody has read the rest.
+    for requested in [1, 1] {
+        // The command lives until the rest is read.
         let mut child = place.start(&["-o", pipe.to_str().expect("a path"), &url]);
         let mut from = fs::File::open(&pipe).expect("it is opened by both");
         let mut to = fs::File::create(&file).expect("a file");
@@ -68,13 +68,13 @@ fn memory_stays_bounded() {
         std::io::copy(&mut from, &mut to).expect("copied");
         assert_eq!(to.metadata().expect("a file").len(), length as u64);
         assert!(child.wait().expect("it ends").success());
-        assert_eq!(origin.count("/page"), asked);
+        assert_eq!(origin.count("/page"), requested);
     }
 }
 
-/// One is told how long it is, and the other only sees.
+/// One gets the length, the other reads to the end.
 #[test]
-fn what_is_larger_than_a_quarter_of_the_directory_is_fetched_and_not_stored() {
+fn a_body_larger_than_a_quarter_of_the_directory_is_not_stored() {
     let origin = Origin::start();
     let body = body(20 * MIB);
     origin.on("/announced").reply(page(body.len()).send(&body));
@@ -86,12 +86,12 @@ fn what_is_larger_than_a_quarter_of_the_directory_is_fetched_and_not_stored() {
     let place = Place::new();
     for (target, lines) in [("/announced", 1), ("/chunked", 2)] {
         let url = format!("{}{target}", origin.url());
-        for asked in 1..3 {
+        for requested in 1..3 {
             let run = place.run(&["--cache-size", "64MiB", "--explain", &url]);
             assert_eq!((run.code, run.out == body), (0, true), "{}", run.err);
             assert!(run.err.contains("not stored"), "{}", run.err);
             assert_eq!(run.err.lines().count(), lines, "{}", run.err);
-            assert_eq!(origin.count(target), asked);
+            assert_eq!(origin.count(target), requested);
         }
     }
     assert!(
@@ -103,7 +103,7 @@ fn what_is_larger_than_a_quarter_of_the_directory_is_fetched_and_not_stored() {
 }
 
 #[test]
-fn a_large_body_whose_command_is_killed_is_not_there_and_the_next_one_has_it() {
+fn a_large_body_of_a_killed_command_is_stored_by_the_next_one() {
     let origin = Origin::start();
     let (body, gate) = (body(40 * MIB), Gate::default());
     let half = page(body.len()).send(&body[..30 * MIB]).pause(&gate);
@@ -130,7 +130,7 @@ fn a_large_body_whose_command_is_killed_is_not_there_and_the_next_one_has_it() {
     gate.open();
 }
 
-/// Whoever meets damage is told so, and the next one fetches it again.
+/// A command that meets damage reports it, and the next one fetches the entry again.
 #[test]
 fn a_large_body_that_is_damaged_breaks_off_once() {
     let origin = Origin::start();
@@ -158,7 +158,7 @@ fn a_large_body_that_is_damaged_breaks_off_once() {
 }
 
 #[test]
-fn two_that_want_the_same_large_body_ask_once() {
+fn two_concurrent_large_fetches_send_one_request() {
     let origin = Origin::start();
     let (body, gate) = (body(20 * MIB), Gate::default());
     let large = page(body.len()).send(&body).after(&gate);
@@ -172,8 +172,8 @@ fn two_that_want_the_same_large_body_ask_once() {
     origin.wait_for("/page", 1);
     gate.open();
     for (number, child) in children.into_iter().enumerate() {
-        let told = told(child.wait_with_output().expect("it ends"));
-        assert_eq!(told.code, 0, "{}", told.err);
+        let printed = printed(child.wait_with_output().expect("it ends"));
+        assert_eq!(printed.code, 0, "{}", printed.err);
         assert!(fs::read_to_string(file(number)).expect("it is there") == body);
     }
     assert_eq!(origin.count("/page"), 1);

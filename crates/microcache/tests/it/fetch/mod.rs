@@ -4,14 +4,14 @@ mod broken;
 mod curl;
 mod explain;
 mod large;
+mod output;
 pub(crate) mod place;
 mod progress;
 mod several;
-mod told;
 
 use std::fs;
 
-use place::{Place, told};
+use place::{Place, printed};
 
 use crate::support::{CertificateFile, Origin, Proxy, Reply};
 
@@ -24,7 +24,7 @@ fn origin_with_page() -> Origin {
 }
 
 #[test]
-fn a_second_run_is_a_hit_and_asks_nobody() {
+fn a_second_run_is_a_hit_without_a_request() {
     let origin = origin_with_page();
     let place = Place::new();
     let url = format!("{}/page", origin.url());
@@ -77,7 +77,7 @@ fn the_directory_is_where_caches_are() {
             .arg(&url)
             .output()
             .expect("it runs");
-        assert_eq!(told(output).out, "the page");
+        assert_eq!(printed(output).out, "the page");
         let lies = home.join(below).join("microcache-shared-v1");
         assert!(lies.is_dir(), "{}", lies.display());
     }
@@ -87,7 +87,7 @@ fn the_directory_is_where_caches_are() {
         .env("XDG_CACHE_HOME", "caches")
         .arg(&url)
         .output();
-    let without = told(output.expect("it runs"));
+    let without = printed(output.expect("it runs"));
     assert_eq!((without.code, without.out.as_str()), (0, "the page"));
     assert!(
         without.err.contains("name a directory with --cache"),
@@ -98,7 +98,7 @@ fn the_directory_is_where_caches_are() {
 }
 
 #[test]
-fn what_is_stale_is_confirmed_and_stays() {
+fn a_stale_response_is_revalidated_and_kept() {
     let origin = Origin::start();
     let page = |status| Reply::new(status).with_all(&["Cache-Control: no-cache", "ETag: \"a\""]);
     origin
@@ -125,7 +125,7 @@ fn what_is_stale_is_confirmed_and_stays() {
 }
 
 #[test]
-fn offline_gives_what_its_server_allows_and_nothing_else() {
+fn offline_uses_stored_responses_that_their_server_allows() {
     let origin = Origin::start();
     for (target, says) in [
         ("/stale", "max-age=0"),
@@ -163,7 +163,7 @@ fn offline_gives_what_its_server_allows_and_nothing_else() {
     let head = place.run(&["--offline", "-I", &url("/stale")]);
     assert_eq!(head.code, 0, "{}", head.err);
     assert!(head.out.contains("etag: \"a\""), "{}", head.out);
-    // Without that flag, what nobody can confirm is not given.
+    // Without that flag, a response that cannot be revalidated is not used.
     let unreached = place.run(&[&url("/stale")]);
     assert_eq!((unreached.code, unreached.out.as_str()), (1, ""));
     assert!(
@@ -188,7 +188,7 @@ fn flags_say_how_the_cache_is_used() {
     });
     let place = Place::new();
     let url = format!("{}/page", origin.url());
-    for (flags, body, asked) in [
+    for (flags, body, requested) in [
         (&[][..], "1", 1),
         (&[], "1", 1),
         (&["--no-cache"], "1", 2),
@@ -204,12 +204,12 @@ fn flags_say_how_the_cache_is_used() {
             "{flags:?}: {}",
             run.err
         );
-        assert_eq!(origin.count("/page"), asked, "{flags:?}");
+        assert_eq!(origin.count("/page"), requested, "{flags:?}");
     }
 }
 
 #[test]
-fn max_age_makes_fresh_what_its_server_says_nothing_of() {
+fn max_age_gives_a_lifetime_to_responses_without_one() {
     let origin = Origin::start();
     origin.on("/page").reply(Reply::new(200).body("the page"));
     let place = Place::new();
@@ -245,7 +245,7 @@ fn each_redirection_has_its_own_time() {
 }
 
 #[test]
-fn servers_are_believed_whose_authority_is_named() {
+fn a_server_is_trusted_by_its_named_authority() {
     let origin = origin_with_page();
     let certificate = CertificateFile::new(&["localhost"]);
     let tls = ["--tls", certificate.name(), "--tls-listen", "127.0.0.1:0"];
@@ -263,14 +263,14 @@ fn servers_are_believed_whose_authority_is_named() {
         .command(&[&url])
         .env("SSL_CERT_FILE", certificate.path())
         .output();
-    let by_system = told(by_system.expect("it runs"));
+    let by_system = printed(by_system.expect("it runs"));
     assert_eq!(
         (by_system.code, by_system.out.as_str()),
         (0, "the page"),
         "{}",
         by_system.err
     );
-    // Nobody has to be believed who is not asked.
+    // No certificate is needed where no request is sent.
     assert_eq!(place.run(&[&url]).out, "the page");
     let text = place.path("no.pem");
     fs::write(&text, "nothing").expect("written");

@@ -11,7 +11,7 @@ const BINARY: &str = env!("CARGO_BIN_EXE_microcache");
 pub(crate) struct Place(Folder);
 
 /// How a command has ended, and what it has printed.
-pub(crate) struct Told {
+pub(crate) struct Printed {
     pub(crate) code: i32,
     pub(crate) out: String,
     pub(crate) err: String,
@@ -68,8 +68,8 @@ impl Place {
         command
     }
 
-    pub(crate) fn run(&self, arguments: &[&str]) -> Told {
-        told(self.command(arguments).output().expect("it runs"))
+    pub(crate) fn run(&self, arguments: &[&str]) -> Printed {
+        printed(self.command(arguments).output().expect("it runs"))
     }
 
     pub(crate) fn start(&self, arguments: &[&str]) -> Child {
@@ -91,8 +91,8 @@ impl Place {
     }
 }
 
-pub(crate) fn told(output: Output) -> Told {
-    Told {
+pub(crate) fn printed(output: Output) -> Printed {
+    Printed {
         code: output.status.code().unwrap_or(-1),
         out: String::from_utf8(output.stdout).expect("UTF-8"),
         err: String::from_utf8(output.stderr).expect("UTF-8"),

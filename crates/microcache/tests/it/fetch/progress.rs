@@ -108,7 +108,7 @@ fn a_body_that_takes_its_time_has_a_line() {
 }
 
 #[test]
-fn an_answer_that_is_late_is_waited_for_visibly_and_the_line_goes() {
+fn waiting_for_a_slow_response_is_shown_and_then_cleared() {
     let gate = Gate::default();
     let origin = Origin::start();
     origin
@@ -126,7 +126,7 @@ fn an_answer_that_is_late_is_waited_for_visibly_and_the_line_goes() {
 }
 
 #[test]
-fn nothing_is_drawn_of_what_is_quick_silent_or_printed() {
+fn short_silent_or_printed_transfers_show_no_progress() {
     let gate = Gate::default();
     let (origin, url) = halves(&gate);
     let place = Place::new();

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::place::{Place, told};
+use super::place::{Place, printed};
 use crate::support::{Gate, Origin, Reply, Signal, eventually, signal};
 
 /// All at once; the server's answer waits until it has been asked.
@@ -20,30 +20,30 @@ fn ask_for_the_same(count: usize) {
     origin.wait_for("/page", 1);
     gate.open();
     for child in children {
-        let told = told(child.wait_with_output().expect("it ends"));
+        let printed = printed(child.wait_with_output().expect("it ends"));
         assert_eq!(
-            (told.code, told.out.as_str()),
+            (printed.code, printed.out.as_str()),
             (0, "the page"),
             "{}",
-            told.err
+            printed.err
         );
     }
     assert_eq!(origin.count("/page"), 1);
 }
 
 #[test]
-fn two_that_want_the_same_ask_once() {
+fn two_concurrent_fetches_send_one_request() {
     ask_for_the_same(2);
 }
 
 #[test]
-fn eight_that_want_the_same_ask_once() {
+fn eight_concurrent_fetches_send_one_request() {
     ask_for_the_same(8);
 }
 
 /// Five at once for what cannot be stored: the first finds that out, and says whether all others are with the server
 /// at the same time then. Those that begin too late to wait for the first are no fault of theirs.
-fn ask_together_for_what_is_not_stored(origin: &Origin, target: &str) -> bool {
+fn fetch_concurrently(origin: &Origin, target: &str) -> bool {
     let (first, others) = (Gate::default(), Gate::default());
     let reply = |gate: &Gate| {
         let page = Reply::new(200).with("Cache-Control: no-store");
@@ -64,35 +64,38 @@ fn ask_together_for_what_is_not_stored(origin: &Origin, target: &str) -> bool {
     let together = origin.count(target) == 5;
     others.open();
     for child in children {
-        let told = told(child.wait_with_output().expect("it ends"));
-        assert_eq!((told.code, told.out.as_str()), (0, "the page"));
+        let printed = printed(child.wait_with_output().expect("it ends"));
+        assert_eq!((printed.code, printed.out.as_str()), (0, "the page"));
     }
     assert_eq!(origin.count(target), 5);
     // One that comes later claims it again, so that what can be stored then is.
     let page = Reply::new(200).with("Cache-Control: max-age=600");
     origin.on(target).reply(page.body("stored"));
-    for asked in [6, 7, 7] {
+    for requested in [6, 7, 7] {
         let out = place.run(&[&url]).out;
         assert_eq!(
             (out.as_str(), origin.count(target)),
-            (if asked == 6 { "the page" } else { "stored" }, asked)
+            (
+                if requested == 6 { "the page" } else { "stored" },
+                requested
+            )
         );
     }
     together
 }
 
 #[test]
-fn those_that_wait_for_what_cannot_be_stored_do_not_take_turns() {
+fn waiters_for_an_unstorable_response_do_not_take_turns() {
     let origin = Origin::start();
     let together = (0..10).any(|number| {
         let target = format!("/{number}");
-        ask_together_for_what_is_not_stored(&origin, &target)
+        fetch_concurrently(&origin, &target)
     });
     assert!(together, "one after the other");
 }
 
 #[test]
-fn what_several_fetch_is_all_stored() {
+fn concurrent_commands_store_all_their_responses() {
     let origin = Origin::start();
     let targets: Vec<_> = (0..8).map(|number| format!("/{number}")).collect();
     for target in &targets {
@@ -106,7 +109,7 @@ fn what_several_fetch_is_all_stored() {
         .collect();
     let children: Vec<_> = urls.iter().map(|url| place.start(&[url])).collect();
     for child in children {
-        assert_eq!(told(child.wait_with_output().expect("it ends")).code, 0);
+        assert_eq!(printed(child.wait_with_output().expect("it ends")).code, 0);
     }
     origin.stop();
     for (url, target) in urls.iter().zip(&targets) {
@@ -148,8 +151,8 @@ fn a_body_is_printed_as_it_arrives_and_none_is_stored_that_did_not_arrive() {
         for child in [&mut printed, &mut written] {
             signal(child.id(), how);
             let code = child.wait().expect("it ends").code();
-            let told = (how != Signal::KILL).then_some(128 + how.as_raw());
-            assert_eq!(code, told, "{how:?}");
+            let printed = (how != Signal::KILL).then_some(128 + how.as_raw());
+            assert_eq!(code, printed, "{how:?}");
         }
         assert!(!file.exists());
         // Who is killed cannot clean up; what is left has another name, and goes when the file is written again.
@@ -171,7 +174,7 @@ fn a_body_is_printed_as_it_arrives_and_none_is_stored_that_did_not_arrive() {
 
 /// Two write the same file: neither takes the other's draft for one that was left behind.
 #[test]
-fn what_another_command_is_writing_stays() {
+fn the_draft_of_another_command_stays() {
     let (origin, gate) = (Origin::start(), Gate::default());
     let page = Reply::new(200).with("Content-Length: 8");
     origin
@@ -193,7 +196,7 @@ fn what_another_command_is_writing_stays() {
     assert_eq!(fast.code, 0, "{}", fast.err);
     assert_eq!(std::fs::read_to_string(&file).expect("written"), "fast");
     gate.open();
-    let slow = told(slow.wait_with_output().expect("it ends"));
+    let slow = printed(slow.wait_with_output().expect("it ends"));
     assert_eq!(slow.code, 0, "{}", slow.err);
     assert_eq!(std::fs::read_to_string(&file).expect("written"), "slowslow");
 }
@@ -219,17 +222,17 @@ fn a_signal_that_is_to_be_ignored_is_ignored() {
     origin.wait_for("/page", 1);
     signal(child.id(), Signal::HUP);
     gate.open();
-    let told = told(child.wait_with_output().expect("it ends"));
+    let printed = printed(child.wait_with_output().expect("it ends"));
     assert_eq!(
-        (told.code, told.out.as_str()),
+        (printed.code, printed.out.as_str()),
         (0, "the page"),
         "{}",
-        told.err
+        printed.err
     );
 }
 
 #[test]
-fn the_claim_of_one_that_is_killed_holds_up_nobody() {
+fn the_claim_of_a_killed_command_delays_no_other() {
     let origin = Origin::start();
     let page = Reply::ok(&["Cache-Control: max-age=600"], "the page");
     origin.on("/page").reply(Reply::silence()).reply(page);
@@ -269,7 +272,7 @@ fn the_slow_application_renders_once() {
     let children: Vec<_> = (0..3).map(|_| place.start(&flags)).collect();
     let bodies: Vec<_> = children
         .into_iter()
-        .map(|child| told(child.wait_with_output().expect("it ends")).out)
+        .map(|child| printed(child.wait_with_output().expect("it ends")).out)
         .collect();
     assert!(bodies[0].contains("Render 1,"), "{}", bodies[0].len());
     assert!(bodies.iter().all(|body| *body == bodies[0]));

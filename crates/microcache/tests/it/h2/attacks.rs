@@ -120,7 +120,7 @@ fn a_byte_that_stands_for_much() {
 }
 
 #[test]
-fn frames_that_want_an_answer() {
+fn frames_that_demand_a_reply() {
     let (_origin, proxy) = attacked();
     attack(&proxy, (0..MANY).map(|_| frame(PING, 0, 0, b"12345678")));
     attack(&proxy, (0..MANY).map(|_| frame(SETTINGS, 0, 0, &[])));
@@ -186,7 +186,7 @@ fn a_window_that_is_opened_by_a_byte_now_and_then() {
 }
 
 #[test]
-fn content_that_nobody_takes_is_held_within_the_windows() {
+fn unread_content_is_buffered_within_the_windows() {
     let (origin, proxy) = attacked();
     let body = [b'x'; 16_000];
     origin.on("/upload").reply(Reply::silence().early());

@@ -98,7 +98,7 @@ fn curl_agrees_on_it_by_tls() {
 }
 
 #[test]
-fn a_connection_is_for_the_hosts_of_its_certificate_and_says_that_tls_stays() {
+fn a_connection_serves_the_hosts_of_its_certificate_with_the_scheme_https() {
     let origin = Origin::start();
     origin
         .on("/")
@@ -137,7 +137,7 @@ fn a_connection_is_for_the_hosts_of_its_certificate_and_says_that_tls_stays() {
         ("a.example", "b.example", 421),
         ("a.example", "other.example", 421),
         ("a.example", "127.0.0.1", 421),
-        // Whoever has accepted a certificate for another host may go on.
+        // A client that has accepted a certificate for another host may go on.
         ("other.example", "b.example", 200),
     ] {
         let Some(said) = ask(name, host) else {
@@ -262,7 +262,7 @@ fn chromium_agrees_on_it_by_tls() {
 /// Every case of h2spec, which comes from the registry of Go's modules. One expects that what is no
 /// preface gets no answer: here it is HTTP/1, and is answered as that.
 #[test]
-fn h2spec_finds_what_the_rfc_wants() {
+fn h2spec_passes() {
     let (_origin, proxy, _) = site();
     let program = std::env::var("H2SPEC").unwrap_or_else(|_| "h2spec".to_owned());
     let port = proxy.address().port().to_string();

@@ -56,7 +56,7 @@ fn both_versions_ask_for_the_same_and_get_the_same() {
 
 /// Its stream is over before anything else is done about it.
 #[test]
-fn behind_an_answer_without_content_the_connection_goes_on() {
+fn after_a_response_without_content_the_connection_continues() {
     let (origin, proxy) = start();
     let none = Reply::new(204).with("Cache-Control: no-store");
     origin.on("/none").reply(none);
@@ -95,7 +95,7 @@ fn behind_a_request_a_preface_is_none() {
 }
 
 #[test]
-fn requests_wait_together_whatever_they_came_by() {
+fn requests_of_both_protocols_share_a_fetch() {
     let (origin, proxy) = start();
     let gate = Gate::default();
     let reply = Reply::new(200).with(FRESH).body("page").after(&gate);
@@ -106,7 +106,7 @@ fn requests_wait_together_whatever_they_came_by() {
     let mut client = Http2::connect(proxy.address());
     let slow: Vec<_> = (0..20).map(|_| client.ask("GET", "/slow", &[])).collect();
     let mut other = proxy.ask("/slow");
-    // Nobody waits behind those that wait.
+    // No stream waits behind the waiting ones.
     client.get("/quick").assert_is(200, "quick");
     origin.wait_for("/slow", 1);
     gate.open();
@@ -177,7 +177,7 @@ fn one_response_after_the_other_has_its_turn() {
     let first = client.ask("GET", "/1", &[("priority", "i")]);
     let second = client.ask("GET", "/2", &[("priority", "i")]);
     let urgent = client.ask("GET", "/urgent", &[("priority", "u=0")]);
-    // What the connection's window allows at first, whoever was first.
+    // The initial window of the connection, shared by all.
     let mut before = 0;
     while before < 65_535 {
         before += client.until(DATA).payload.len();
@@ -241,7 +241,7 @@ fn content_trailers_and_cookies_reach_the_origin() {
 }
 
 #[test]
-fn what_the_origin_says_before_and_after_reaches_the_client() {
+fn interim_responses_and_trailers_reach_the_client() {
     let (origin, proxy) = start();
     let hints = "HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n";
     let chunked = "HTTP/1.1 200 OK\r\nCache-Control: no-store\r\nTransfer-Encoding: chunked\r\n\
@@ -285,7 +285,7 @@ fn open_tunnel(client: &mut Http2, protocol: &str, target: &str) -> u32 {
 }
 
 #[test]
-fn only_what_the_application_has_switched_is_an_open_tunnel() {
+fn only_a_protocol_switch_opens_a_tunnel() {
     let (origin, proxy) = start();
     let other = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: foo\r\n\r\n";
     origin.on("/other").reply(Reply::raw(other).hold());
@@ -340,11 +340,15 @@ fn where_it_was_agreed_on_nothing_else_is_spoken() {
         Client::connect_by_tls(proxy.tls_address(), &Arc::new(config), "example.com")
             .expect("a session")
     };
-    let asked = request("GET", "/", &[]);
+    let requested = request("GET", "/", &[]);
     let mut client = connect(b"http/1.1");
-    client.send(&asked);
+    client.send(&requested);
     client.response().assert_is(200, "page");
-    for bytes in [&*asked, "PRI * HTTP/1.1\r\n\r\n", "no HTTP at all\r\n\r\n"] {
+    for bytes in [
+        &*requested,
+        "PRI * HTTP/1.1\r\n\r\n",
+        "no HTTP at all\r\n\r\n",
+    ] {
         let mut client = connect(b"h2");
         client.send(bytes);
         // Settings may come first; then it says why it leaves, and does.
@@ -427,10 +431,10 @@ fn a_request_that_is_given_up_is_given_up_at_the_origin() {
     origin.on("/").reply(Reply::silence());
     origin.on("/upload").reply(Reply::silence());
     let mut client = Http2::connect(proxy.address());
-    let asked = client.ask("GET", "/", &[("cookie", "session=1")]);
+    let requested = client.ask("GET", "/", &[("cookie", "session=1")]);
     let upload = client.begin("POST", "/upload", &[]);
     client.send(frame(DATA, 0, upload, &[b'x'; 1000]));
-    for (stream, target) in [(asked, "/"), (upload, "/upload")] {
+    for (stream, target) in [(requested, "/"), (upload, "/upload")] {
         let connection = origin.wait_for(target, 1).connection;
         client.send(frame(RESET, 0, stream, &8u32.to_be_bytes()));
         origin.wait_for_close(connection);
@@ -460,7 +464,7 @@ fn half_a_body_is_no_body() {
 }
 
 #[test]
-fn what_breaks_a_rule_costs_the_stream_or_the_connection() {
+fn violations_cost_the_stream_or_the_connection() {
     let (origin, proxy) = start();
     origin
         .on("/")
@@ -565,7 +569,7 @@ fn more_streams_than_allowed_are_refused_and_the_others_served() {
 }
 
 #[test]
-fn a_server_that_stops_says_so_and_finishes_what_it_began() {
+fn a_stopping_server_sends_goaway_and_finishes_its_streams() {
     let origin = Origin::start();
     let mut proxy = Proxy::start(&origin, &["--threads", "1"]);
     let gate = Gate::default();
@@ -577,7 +581,7 @@ fn a_server_that_stops_says_so_and_finishes_what_it_began() {
     let mut idle = Http2::connect(proxy.address());
     idle.get("/now").assert_is(200, "now");
     let mut client = Http2::connect(proxy.address());
-    let asked = client.ask("GET", "/", &[]);
+    let requested = client.ask("GET", "/", &[]);
     origin.wait_for("/", 1);
     proxy.terminate();
     assert_eq!(idle.end(), Some(0));
@@ -594,7 +598,7 @@ fn a_server_that_stops_says_so_and_finishes_what_it_began() {
     let last = client.until(GO_AWAY);
     assert_eq!(last.payload, [&late.to_be_bytes()[..], &[0; 4]].concat());
     gate.open();
-    client.answer(asked).assert_is(200, "page");
+    client.answer(requested).assert_is(200, "page");
     assert_eq!(client.end(), None);
     assert!(proxy.wait().success());
 }
@@ -627,7 +631,7 @@ fn a_client_that_is_silent_or_stops_in_the_middle_is_not_waited_for() {
 }
 
 #[test]
-fn a_window_that_stays_closed_gives_the_stream_up_and_no_other() {
+fn a_closed_window_costs_its_stream_only() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &["--client-write-timeout", "400ms"]);
     let body = "x".repeat(100_000);
@@ -649,7 +653,7 @@ fn a_window_that_stays_closed_gives_the_stream_up_and_no_other() {
 }
 
 #[test]
-fn the_access_log_says_how_a_request_came() {
+fn the_access_log_names_the_protocol() {
     let folder = Folder::new();
     let log = folder.file("access.log");
     let origin = Origin::start();

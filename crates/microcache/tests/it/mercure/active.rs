@@ -1,4 +1,4 @@
-//! Who subscribes, and to whom that is told.
+//! Subscription events, and their recipients.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ const SUBSCRIPTIONS: &str = "/.well-known/mercure/subscriptions";
 const ALL: &str = "/.well-known/mercure/subscriptions{/topic}{/subscriber}";
 const ALL_CODED: &str = "topic=/.well-known/mercure/subscriptions%7B/topic%7D%7B/subscriber%7D";
 
-fn told(flags: &[&str]) -> Hub {
+fn hub_with_events(flags: &[&str]) -> Hub {
     Hub::open(&[&["--mercure-subscriptions"], flags].concat())
 }
 
@@ -20,18 +20,21 @@ impl Hub {
             .get_with(&format!("{SUBSCRIPTIONS}{rest}"), fields)
     }
 
-    /// What somebody is told who may know everything.
-    fn told(&self, rest: &str) -> Value {
+    /// The response to a subscriber with all rights.
+    fn query(&self, rest: &str) -> Value {
         let answer = self.ask(rest, &[&bearer(&json!({"subscribe": ["*"]}))]);
         assert_eq!(answer.status, 200, "{rest}: {}", answer.text());
         serde_json::from_str(&answer.text()).expect("JSON")
     }
 
     fn list(&self, rest: &str) -> Vec<Value> {
-        let told = self.told(rest);
-        assert_eq!(told["type"], "Subscriptions");
-        assert_eq!(told["@context"], "https://mercure.rocks/");
-        told["subscriptions"].as_array().expect("a list").clone()
+        let reported = self.query(rest);
+        assert_eq!(reported["type"], "Subscriptions");
+        assert_eq!(reported["@context"], "https://mercure.rocks/");
+        reported["subscriptions"]
+            .as_array()
+            .expect("a list")
+            .clone()
     }
 }
 
@@ -42,8 +45,8 @@ fn event(events: &mut Events) -> (String, String, Value) {
 }
 
 #[test]
-fn who_comes_and_goes_is_told_by_events() {
-    let hub = told(&[]);
+fn joining_and_leaving_are_published_as_events() {
+    let hub = hub_with_events(&[]);
     let may = bearer(&json!({"subscribe": [ALL], "payload": {"user": "me"}}));
     let mut watcher = hub.subscribe(ALL_CODED, &[&may]);
     let (_, _, own) = event(&mut watcher);
@@ -80,10 +83,10 @@ fn who_comes_and_goes_is_told_by_events() {
     drop(one);
     assert_eq!(event(&mut watcher).2, expected(false));
     assert_eq!(event(&mut watcher).2["active"], false);
-    // Nobody else was told, though he asks for everything.
+    // No other subscriber got it, although its selector is `*`.
     hub.published("topic=c&id=c");
     assert_eq!(anybody.event().0, "c");
-    // Who comes back is told what he has missed.
+    // A returning subscriber gets the missed events.
     let seen = format!("Last-Event-ID: {id}");
     let mut back = hub.subscribe(ALL_CODED, &[&may, &seen]);
     assert_eq!(event(&mut back).2, other);
@@ -91,8 +94,8 @@ fn who_comes_and_goes_is_told_by_events() {
 }
 
 #[test]
-fn as_1_0_has_it_a_subscription_is_told_in_its_words() {
-    let hub = told(&[]);
+fn a_subscription_by_1_0_is_described_in_its_terms() {
+    let hub = hub_with_events(&[]);
     let detail = |actions: Value, topics: Value, payload: Value| {
         json!({
             "type": "https://mercure.rocks/authorization-detail", "actions": actions, "topics": topics, "payload": payload,
@@ -102,8 +105,8 @@ fn as_1_0_has_it_a_subscription_is_told_in_its_words() {
     let watch = json!([{"match": "/.well-known/mercure/subscriptions/:type/:match/:by", "match_type": "urlpattern"}]);
     let claims = json!({"authorization_details": [detail(subscribe.clone(), watch, json!({}))]});
     let may = format!("Authorization: Bearer {}", token(&claims));
-    let asked = "match_urlpattern=/.well-known/mercure/subscriptions/:type/:match/:by";
-    let mut watcher = hub.subscribe(asked, &[&may]);
+    let requested = "match_urlpattern=/.well-known/mercure/subscriptions/:type/:match/:by";
+    let mut watcher = hub.subscribe(requested, &[&may]);
     event(&mut watcher);
     let claims = json!({"authorization_details": [
         detail(json!(["publish"]), json!([{"match": "*"}]), json!({"n": 0})),
@@ -112,17 +115,17 @@ fn as_1_0_has_it_a_subscription_is_told_in_its_words() {
     ]});
     let by = format!("Authorization: Bearer {}", token(&claims));
     let _one = hub.subscribe("match_urlpattern=/books/:id&match=a&topic=b", &[&by]);
-    let (_, kind, told) = event(&mut watcher);
+    let (_, kind, reported) = event(&mut watcher);
     assert_eq!(kind, "mercure");
-    let subscriber = told["subscriber"].as_str().expect("an id");
+    let subscriber = reported["subscriber"].as_str().expect("an id");
     let coded = subscriber.replace(':', "%3A");
     let path = format!("/urlpattern/%2Fbooks%2F%3Aid/{coded}");
-    assert_eq!(told["id"], format!("{SUBSCRIPTIONS}{path}"));
-    assert_eq!(told["type"], "subscription");
-    assert_eq!(told["match"], "/books/:id");
-    assert_eq!(told["match_type"], "urlpattern");
+    assert_eq!(reported["id"], format!("{SUBSCRIPTIONS}{path}"));
+    assert_eq!(reported["type"], "subscription");
+    assert_eq!(reported["match"], "/books/:id");
+    assert_eq!(reported["match_type"], "urlpattern");
     assert_eq!(
-        (&told["payload"], &told["topic"]),
+        (&reported["payload"], &reported["topic"]),
         (&json!({"n": 1}), &Value::Null)
     );
     let (_, _, exact) = event(&mut watcher);
@@ -130,7 +133,7 @@ fn as_1_0_has_it_a_subscription_is_told_in_its_words() {
         (&exact["match"], &exact["payload"]),
         (&json!("a"), &json!({"n": 2}))
     );
-    let mut alone = hub.told(&path);
+    let mut alone = hub.query(&path);
     assert_eq!(
         alone["lastEventID"].as_str().map(|it| &it[..9]),
         Some("urn:uuid:")
@@ -139,7 +142,7 @@ fn as_1_0_has_it_a_subscription_is_told_in_its_words() {
         .as_object_mut()
         .expect("an object")
         .remove("lastEventID");
-    assert_eq!(alone, told);
+    assert_eq!(alone, reported);
     assert_eq!(hub.list("/exact/a").len(), 1);
     assert_eq!(hub.list("/urlpattern/%2Fbooks%2F%3Aid").len(), 1);
     assert_eq!(hub.list("/urlpattern/a").len(), 0);
@@ -150,9 +153,9 @@ fn as_1_0_has_it_a_subscription_is_told_in_its_words() {
 }
 
 #[test]
-fn who_is_there_is_listed() {
-    let hub = told(&[]);
-    let nothing = hub.told("");
+fn active_subscriptions_are_listed() {
+    let hub = hub_with_events(&[]);
+    let nothing = hub.query("");
     assert_eq!(
         nothing,
         json!({
@@ -161,7 +164,7 @@ fn who_is_there_is_listed() {
         })
     );
     let id = hub.published("topic=a");
-    assert_eq!(hub.told("")["lastEventID"], id);
+    assert_eq!(hub.query("")["lastEventID"], id);
     let _there: Vec<_> = (0..150)
         .map(|number| hub.subscribe(&format!("topic=/books/{number}&topic=shared"), &[]))
         .collect();
@@ -174,7 +177,7 @@ fn who_is_there_is_listed() {
 
 #[test]
 fn lists_are_fresh_or_confirmed() {
-    let hub = told(&[]);
+    let hub = hub_with_events(&[]);
     let may = bearer(&json!({"subscribe": [ALL]}));
     let one = hub.subscribe("topic=a", &[]);
     let answer = hub.ask("", &[&may]);
@@ -192,7 +195,7 @@ fn lists_are_fresh_or_confirmed() {
     let path = body["subscriptions"][0]["id"].as_str().expect("a path");
     let found = hub.proxy.get_with(path, &[&may]);
     assert_eq!(found.field("content-type"), Some("application/ld+json"));
-    // Whoever has the list takes up from there.
+    // A client with the list continues from there.
     drop(one);
     let gone = eventually("an end", || {
         let gone = hub.proxy.get_with(path, &[&may]);
@@ -212,8 +215,8 @@ fn lists_are_fresh_or_confirmed() {
 }
 
 #[test]
-fn nobody_is_told_whose_token_does_not_name_the_url() {
-    let hub = told(&[]);
+fn subscription_events_require_a_token_for_their_url() {
+    let hub = hub_with_events(&[]);
     let _one = hub.subscribe("topic=/books/1", &[]);
     let path = hub.list("")[0]["id"].as_str().expect("a path").to_owned();
     let may = |topics: &[&str]| bearer(&json!({"subscribe": topics, "publish": ["*"]}));
@@ -264,8 +267,8 @@ fn nobody_is_told_whose_token_does_not_name_the_url() {
 }
 
 #[test]
-fn what_is_no_subscription_is_not_found_and_nothing_is_changed_there() {
-    let hub = told(&[]);
+fn unknown_subscriptions_are_404_and_read_only() {
+    let hub = hub_with_events(&[]);
     let may = bearer(&json!({"subscribe": ["*"]}));
     let _one = hub.subscribe("topic=a", &[]);
     for rest in [
@@ -292,19 +295,19 @@ fn what_is_no_subscription_is_not_found_and_nothing_is_changed_there() {
         assert_eq!(answer.field("allow"), Some("GET, HEAD, OPTIONS"));
     }
     // HEAD is no subscription, and a payload is not endless.
-    let before = hub.told("")["lastEventID"].clone();
+    let before = hub.query("")["lastEventID"].clone();
     hub.proxy.send("HEAD", &format!("{HUB}?topic=a"), &[]);
     let long = bearer(&json!({"payload": "x".repeat(4096)}));
     let answer = hub.get("topic=a", &[&long]);
     assert_eq!(answer.status, 401);
     assert!(answer.text().contains("payload"), "{}", answer.text());
-    assert_eq!(hub.told("")["lastEventID"], before);
+    assert_eq!(hub.query("")["lastEventID"], before);
     assert_eq!(hub.list("").len(), 1);
     assert!(hub.origin.requests().is_empty());
 }
 
 #[test]
-fn where_nobody_wants_it_nobody_is_told() {
+fn subscription_events_are_off_by_default() {
     let hub = Hub::open(&[]);
     let may = bearer(&json!({"subscribe": ["*"]}));
     let mut watcher = hub.subscribe("topic=*", &[&may]);
@@ -336,12 +339,12 @@ fn it_is_switched_on_and_off_by_a_reload() {
     assert_eq!(hub.list(""), [] as [Value; 0]);
     let mut watcher = hub.subscribe(ALL_CODED, &[&may]);
     assert_eq!(event(&mut watcher).2["topic"], ALL);
-    // Of who came before nobody is told, neither now nor when he goes.
+    // Earlier subscriptions cause no event, neither now nor at their end.
     drop(hub.subscribe("topic=a", &[]));
     for active in [true, false] {
-        let (_, _, told) = event(&mut watcher);
+        let (_, _, reported) = event(&mut watcher);
         assert_eq!(
-            (&told["topic"], &told["active"]),
+            (&reported["topic"], &reported["active"]),
             (&json!("a"), &json!(active))
         );
     }
@@ -355,12 +358,12 @@ fn it_is_switched_on_and_off_by_a_reload() {
         2,
         "it is the application's again"
     );
-    // Nobody is told of who comes now, and of who was told of it is told that he goes.
+    // New subscriptions cause no event now, and announced ones still get the event of their end.
     let unseen = hub.subscribe("topic=c", &[]);
     drop(stays);
-    let (_, _, told) = event(&mut watcher);
+    let (_, _, reported) = event(&mut watcher);
     assert_eq!(
-        (&told["topic"], &told["active"]),
+        (&reported["topic"], &reported["active"]),
         (&json!("b"), &json!(false))
     );
     reload(true);

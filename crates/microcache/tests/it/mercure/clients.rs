@@ -1,5 +1,5 @@
-//! Clients that nobody here wrote: Symfony's component publishes, a library for JavaScript and a browser subscribe, and
-//! the reference hub's own published cases are played by a browser.
+//! Foreign clients: Symfony's component publishes, a library for JavaScript and a browser subscribe, and the reference
+//! hub's own published cases are played by a browser.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -33,13 +33,13 @@ fn symfony(hub: &Hub) -> Option<Value> {
         .args([&format!("{HERE}/publish.php"), &hub.url(), SECRET])
         .output();
     let output = output.expect("php can be run");
-    let told = String::from_utf8_lossy(&output.stdout);
+    let reported = String::from_utf8_lossy(&output.stdout);
     let complaint = String::from_utf8_lossy(&output.stderr);
-    let json = told
+    let json = reported
         .lines()
         .last()
         .and_then(|line| serde_json::from_str(line).ok());
-    Some(json.unwrap_or_else(|| panic!("{told}{complaint}")))
+    Some(json.unwrap_or_else(|| panic!("{reported}{complaint}")))
 }
 
 #[test]
@@ -49,11 +49,13 @@ fn symfony_publishes() {
     let mut anybody = hub.subscribe(books, &[]);
     let may = bearer(&json!({"subscribe": ["https://example.com/users/7"]}));
     let mut reader = hub.subscribe(books, &[&may]);
-    let Some(told) = symfony(&hub) else { return };
-    let id = told["ids"][0].as_str().expect("an id");
-    assert!(id.starts_with("urn:uuid:"), "{told}");
-    assert_eq!(told["ids"][1], "urn:test:2");
-    assert_eq!(told["ids"][2], 403, "{told}");
+    let Some(reported) = symfony(&hub) else {
+        return;
+    };
+    let id = reported["ids"][0].as_str().expect("an id");
+    assert!(id.starts_with("urn:uuid:"), "{reported}");
+    assert_eq!(reported["ids"][1], "urn:test:2");
+    assert_eq!(reported["ids"][2], 403, "{reported}");
     let first = format!("id: {id}\ndata: {{\"status\":\"OutOfStock\"}}");
     assert_eq!(anybody.next(), first);
     assert_eq!(reader.next(), first);
@@ -64,8 +66,8 @@ fn symfony_publishes() {
     hub.published("topic=https://example.com/books/3&id=3");
     assert_eq!(anybody.event().0, "3");
     // The cookie that it makes for a visitor's browser opens what is private.
-    assert_eq!(told["path"], HUB);
-    let cookie = format!("Cookie: {}", told["cookie"].as_str().expect("a cookie"));
+    assert_eq!(reported["path"], HUB);
+    let cookie = format!("Cookie: {}", reported["cookie"].as_str().expect("a cookie"));
     let mut visitor = hub.subscribe(&format!("{books}&lastEventID=earliest"), &[&cookie]);
     assert_eq!(
         (visitor.event().0, visitor.event().0),
@@ -74,7 +76,7 @@ fn symfony_publishes() {
 }
 
 #[test]
-fn a_library_for_javascript_subscribes_and_comes_back() {
+fn a_javascript_library_subscribes_and_reconnects() {
     if !Path::new(LIBRARY).join("node_modules").exists() {
         left_out("a Mercure hub with a client for JavaScript, which is not installed (npm)");
         return;
@@ -96,9 +98,9 @@ fn a_library_for_javascript_subscribes_and_comes_back() {
         .spawn()
         .expect("node can be run");
     let lines = BufReader::new(client.stdout.take().expect("it says something")).lines();
-    let mut told =
+    let mut reported =
         lines.map(|line| serde_json::from_str::<Value>(&line.expect("a line")).expect("JSON"));
-    let mut next = || told.next().expect("another line");
+    let mut next = || reported.next().expect("another line");
     assert_eq!(next(), json!({"status": 200, "seen": null, "after": null}));
     hub.published("topic=/books/1&id=1&data=one&private");
     assert_eq!(next(), json!({"type": "message", "data": "one", "id": "1"}));
@@ -259,7 +261,7 @@ fn the_published_cases_of_the_reference_hub_are_played_by_a_browser() {
         return;
     };
     hub.origin.wait_for("/all-told", 1);
-    let told: Vec<_> = hub
+    let reported: Vec<_> = hub
         .origin
         .requests()
         .into_iter()
@@ -272,7 +274,7 @@ fn the_published_cases_of_the_reference_hub_are_played_by_a_browser() {
     let expected: Vec<_> = [false, true].iter().flat_map(|is_0x| CASES.iter().map(move |(name, .., received)| json!({
         "name": name, "is0x": is_0x, "received": received, "status": 200, "type": "text/plain; charset=utf-8", "isOwnId": true,
     }))).collect();
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
 }
 
 /// What stands percent-encoded in a query.

@@ -1,4 +1,4 @@
-//! What is refused, and what it costs nobody else.
+//! Refused requests, which cost other clients nothing.
 
 use serde_json::json;
 
@@ -78,7 +78,7 @@ fn publications_that_could_be_taken_for_something_else_are_refused() {
         assert_eq!(answer.status, expected, "{method}");
         assert_eq!(answer.field("allow"), Some("GET, HEAD, POST, OPTIONS"));
     }
-    // Nothing of it was sent to anybody.
+    // No subscriber got any of it.
     hub.published("topic=a&id=fine");
     assert_eq!(events.event().0, "fine");
     assert!(hub.origin.requests().is_empty());
@@ -99,7 +99,7 @@ fn different_templates_are_bounded() {
         assert_eq!(answer.status, 503);
         assert_eq!(answer.field("retry-after"), Some("1"));
     }
-    // Everybody else is served as before.
+    // Other clients are served as before.
     hub.published("topic=/3/5/x&id=1");
     assert_eq!(known[3].event().0, "1");
     let mut exact = hub.subscribe("topic=/more/1/x&topic=/0/0/%7Bx%7D", &[]);
@@ -138,11 +138,11 @@ fn without_a_key_the_path_is_the_application_s() {
     assert_eq!(origin.requests().len(), 1);
     let folder = Folder::new();
     let file = folder.write("key", "too short");
-    let (code, told) =
+    let (code, reported) =
         Proxy::refusal(&["http://localhost:1", "--mercure-publisher-key-file", &file]);
     assert_ne!(code, Some(0));
     assert!(
-        told.contains("mercure_publisher_key_file") && told.contains("32 bytes"),
-        "{told}"
+        reported.contains("mercure_publisher_key_file") && reported.contains("32 bytes"),
+        "{reported}"
     );
 }

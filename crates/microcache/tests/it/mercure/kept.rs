@@ -33,7 +33,7 @@ impl Hub {
         self.proxy.wait();
     }
 
-    /// The ids of all that is remembered, as somebody is sent them who may read everything.
+    /// The ids of the whole history, as a subscriber with all rights gets them.
     fn remembered(&self) -> Vec<String> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let end = format!("end-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
@@ -47,7 +47,7 @@ impl Hub {
 }
 
 #[test]
-fn who_comes_back_after_a_restart_is_sent_what_came_since() {
+fn a_subscriber_that_returns_after_a_restart_gets_the_missed_updates() {
     let kept = Kept::new();
     let hub = kept.hub(&[]);
     for id in 1..=4 {
@@ -78,7 +78,7 @@ fn who_comes_back_after_a_restart_is_sent_what_came_since() {
 
 /// Several publish while the process is killed, again and again.
 #[test]
-fn what_was_answered_is_there_after_a_kill_in_its_order() {
+fn acknowledged_updates_survive_a_kill_in_order() {
     const ROUNDS: u64 = 6;
     const PUBLISHERS: usize = 3;
     let kept = Kept::new();
@@ -86,10 +86,11 @@ fn what_was_answered_is_there_after_a_kill_in_its_order() {
     for round in 0..ROUNDS {
         let mut hub = kept.hub(&[]);
         let is_over = AtomicBool::new(false);
-        let (told, first) = mpsc::channel();
+        let (reported, first) = mpsc::channel();
         thread::scope(|scope| {
             for (number, answered) in answered.iter_mut().enumerate() {
-                let (address, is_over, told) = (hub.proxy.address(), &is_over, told.clone());
+                let (address, is_over, reported) =
+                    (hub.proxy.address(), &is_over, reported.clone());
                 scope.spawn(move || {
                     let by = bearer(&json!({"publish": ["*"]}));
                     let mut client = crate::support::Client::connect(address);
@@ -105,7 +106,7 @@ fn what_was_answered_is_there_after_a_kill_in_its_order() {
                             other => panic!("{:?}", other.map(|it| it.status)),
                         }
                         answered.push(id);
-                        let _ = told.send(());
+                        let _ = reported.send(());
                     }
                 });
             }
@@ -160,7 +161,7 @@ fn a_torn_end_is_cut_off_and_a_damage_set_aside() {
         fs::read(kept.0.path().join("mercure.damaged")).expect("a copy"),
         damaged
     );
-    // Who has seen what is lost is told that something is missing.
+    // A subscriber that has seen lost updates learns that some are missing.
     let target = format!("{HUB}?topic=a&lastEventID=2");
     let (head, mut events) = Events::with_head(hub.proxy.ask_with(&target, &[]));
     assert_eq!(head.field("last-event-id"), Some("earliest"));
@@ -195,7 +196,7 @@ fn the_log_is_written_anew_as_soon_as_there_is_room_for_that() {
     });
     let output = hub.proxy.output();
     assert_eq!(output.matches("cannot be compacted").count(), 1);
-    // Nobody else has the directory meanwhile.
+    // No other process has the directory meanwhile.
     let key = hub.folder.file("key");
     let flags = [
         "--mercure-publisher-key-file",
@@ -203,16 +204,16 @@ fn the_log_is_written_anew_as_soon_as_there_is_room_for_that() {
         "--push-directory",
         kept.0.as_str(),
     ];
-    let (code, told) = Proxy::refusal(&[&["http://localhost:1"][..], &flags].concat());
-    assert_eq!(code, Some(1), "{told}");
+    let (code, reported) = Proxy::refusal(&[&["http://localhost:1"][..], &flags].concat());
+    assert_eq!(code, Some(1), "{reported}");
     assert!(
-        told.contains("another process stores its updates of the Mercure hub"),
-        "{told}"
+        reported.contains("another process stores its updates of the Mercure hub"),
+        "{reported}"
     );
 }
 
 #[test]
-fn what_cannot_be_written_is_refused_and_counted() {
+fn an_update_that_cannot_be_written_is_refused_and_counted() {
     let kept = Kept::new();
     // What would end the process is ignored: then the write fails, as on a full disk.
     let wrapper = ["sh", "-c", "trap '' XFSZ && exec \"$@\"", "sh"];
@@ -261,7 +262,7 @@ fn what_cannot_be_written_is_refused_and_counted() {
 }
 
 #[test]
-fn where_nobody_names_a_directory_nothing_is_written() {
+fn without_a_directory_nothing_is_written() {
     let kept = Kept::new();
     for flags in [&["--push-directory", "none"][..], &[]] {
         let hub = Hub::open(flags);
@@ -285,7 +286,7 @@ fn where_nobody_names_a_directory_nothing_is_written() {
 
 /// The history goes along when the process is replaced, and who publishes meanwhile tries again.
 #[test]
-fn it_goes_along_with_an_upgrade() {
+fn the_hub_is_handed_over_in_an_upgrade() {
     let kept = Kept::new();
     let mut hub = kept.hub(&[]);
     hub.published("topic=a&id=1");
@@ -294,8 +295,8 @@ fn it_goes_along_with_an_upgrade() {
     client.send(format!(
         "POST /v1/upgrade HTTP/1.1\r\n{host}\r\nContent-Length: 0\r\n\r\n"
     ));
-    let told: Value = serde_json::from_str(&client.response().text()).expect("JSON");
-    let next = told["pid"].as_u64().expect("a number");
+    let reported: Value = serde_json::from_str(&client.response().text()).expect("JSON");
+    let next = reported["pid"].as_u64().expect("a number");
     eventually("a publication", || {
         let answer = hub.publish("topic=a&id=2");
         if answer.status == 503 {

@@ -53,7 +53,7 @@ impl Hub {
         }
     }
 
-    /// One to which anybody may subscribe.
+    /// A hub with anonymous subscribers.
     fn open(flags: &[&str]) -> Self {
         Self::start(&[&["--mercure-anonymous"], flags].concat())
     }
@@ -129,7 +129,7 @@ fn check(hub: &Hub, query: &str, fields: &[&str], others: &[&str], matched: &[&s
 }
 
 #[test]
-fn updates_go_to_those_who_subscribe_to_their_topics() {
+fn updates_go_to_the_subscribers_of_their_topics() {
     let hub = Hub::open(&[]);
     let book = "topic=https://example.com/books/1";
     let review = "topic=https://example.com/reviews/1";
@@ -203,7 +203,7 @@ fn updates_go_to_those_who_subscribe_to_their_topics() {
 }
 
 #[test]
-fn an_update_is_an_event_with_all_that_was_said_of_it() {
+fn an_update_is_an_event_with_all_its_fields() {
     let hub = Hub::open(&[]);
     let mut events = hub.subscribe("topic=a", &[]);
     let id = hub.published("topic=a&data=1%0A2%0D%0A3&type=news&retry=20&id=urn:x:1");
@@ -226,7 +226,7 @@ fn an_update_is_an_event_with_all_that_was_said_of_it() {
 }
 
 #[test]
-fn private_updates_go_to_those_whose_token_says_so() {
+fn private_updates_go_to_authorized_subscribers() {
     let hub = Hub::open(&[]);
     let may = |topics: &[&str]| bearer(&json!({"subscribe": topics}));
     let private = "topic=/books/1&private=on";
@@ -263,7 +263,7 @@ fn private_updates_go_to_those_whose_token_says_so() {
         &[private],
         &[alternate, public],
     );
-    // What a token allows is not what somebody asks for.
+    // The rights of a token are not those in the request.
     check(
         &hub,
         "topic=/books/2",
@@ -288,7 +288,7 @@ fn private_updates_go_to_those_whose_token_says_so() {
 }
 
 #[test]
-fn a_token_comes_by_field_or_query_or_cookie() {
+fn a_token_is_accepted_in_header_query_or_cookie() {
     let hub = Hub::start(&[]);
     let good = token(&json!({"mercure": {"subscribe": ["*"]}}));
     let field = format!("Authorization: Bearer {good}");
@@ -349,7 +349,7 @@ fn a_token_comes_by_field_or_query_or_cookie() {
 }
 
 #[test]
-fn who_publishes_shows_a_token_for_all_of_the_topics() {
+fn a_publisher_needs_a_token_for_all_topics() {
     let hub = Hub::open(&[]);
     let may = |topics: &[&str]| bearer(&json!({"publish": topics}));
     let check = |fields: &[&str], form: &str, expected: u16, error: Option<&str>| {
@@ -412,7 +412,7 @@ fn by_a_cookie_only_pages_of_this_site_publish() {
         ));
         assert_eq!(client.response().status, expected, "{fields:?}");
     }
-    // Whoever has the token in his hands is no other site's page.
+    // A client with a token in a header is no page of another site.
     let by_field = bearer(&json!({"publish": ["*"]}));
     assert_eq!(
         hub.post(&[&by_field, "Origin: https://evil.example"], "topic=a")
@@ -422,14 +422,14 @@ fn by_a_cookie_only_pages_of_this_site_publish() {
 }
 
 #[test]
-fn pages_of_other_sites_read_what_the_operator_lets_them() {
+fn other_sites_may_read_what_the_operator_allows() {
     let hub = Hub::open(&["--push-allow-origins", "https://shop.example"]);
-    let asked = |origin: &str, method: &str| {
+    let requested = |origin: &str, method: &str| {
         let origin = format!("Origin: {origin}");
         let asks = format!("Access-Control-Request-Method: {method}");
         hub.proxy.send("OPTIONS", HUB, &[&origin, &asks])
     };
-    let preflight = asked("https://shop.example", "POST");
+    let preflight = requested("https://shop.example", "POST");
     assert_eq!(preflight.status, 204);
     assert_eq!(
         preflight.field("access-control-allow-origin"),
@@ -444,7 +444,7 @@ fn pages_of_other_sites_read_what_the_operator_lets_them() {
             .field("access-control-allow-headers")
             .is_some_and(|it| it.contains("Authorization"))
     );
-    let stranger = asked("https://evil.example", "POST");
+    let stranger = requested("https://evil.example", "POST");
     assert_eq!(stranger.field("access-control-allow-origin"), None);
     assert_eq!(stranger.field("access-control-allow-credentials"), None);
     let (head, _) = Events::with_head(hub.proxy.ask_with(
@@ -572,7 +572,7 @@ fn the_hub_is_there_by_http_2() {
     assert_eq!(event.stream, one);
     let event = String::from_utf8(event.payload).expect("UTF-8");
     assert_eq!(event, "id: by-http-2\ndata: one\ndata: two\n\n");
-    // Who comes back by the other version is told the same.
+    // A client that resumes with the other version gets the same.
     let fields = [
         &*format!("Authorization: {authorization}"),
         "Last-Event-ID: earliest",

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::*;
 use crate::support::Client;
 
-/// What is answered to somebody who says that he has seen this, and what he is sent.
+/// The response to a subscriber with this last id, and its updates.
 fn check(hub: &Hub, query: &str, fields: &[&str], after: Option<&str>, ids: &[&str]) {
     let target = format!("{HUB}?topic=/a/%7Bx%7D&{query}");
     let (head, mut events) = Events::with_head(hub.proxy.ask_with(&target, fields));
@@ -24,7 +24,7 @@ fn check(hub: &Hub, query: &str, fields: &[&str], after: Option<&str>, ids: &[&s
 }
 
 #[test]
-fn who_says_what_he_has_seen_is_sent_what_came_since() {
+fn a_subscriber_with_a_last_event_id_gets_the_missed_updates() {
     for (query, fields, after, ids) in [
         ("", &[][..], None, &[][..]),
         ("lastEventID=2", &[], Some("2"), &["3", "5"]),
@@ -33,7 +33,7 @@ fn who_says_what_he_has_seen_is_sent_what_came_since() {
         ("lastEventID=4", &[], Some("4"), &["5"]),
         ("lastEventID=5", &[], Some("5"), &[]),
         ("lastEventID=1", &["Last-Event-ID: 3"], Some("3"), &["5"]),
-        // Whoever has seen nothing begins now, and is told where that is.
+        // A subscriber without a last id begins now, and gets the current one.
         ("lastEventID=", &["Last-Event-ID: "], Some("5"), &[]),
         ("last_event_id=", &[], Some("5"), &[]),
         (
@@ -73,7 +73,7 @@ fn who_says_what_he_has_seen_is_sent_what_came_since() {
 }
 
 #[test]
-fn what_is_private_stays_so_when_it_is_sent_again() {
+fn private_updates_stay_private_when_sent_again() {
     let hub = Hub::open(&[]);
     for id in 1..=4 {
         let private = if id % 2 == 0 { "&private" } else { "" };
@@ -96,9 +96,9 @@ fn what_is_private_stays_so_when_it_is_sent_again() {
     );
 }
 
-/// Somebody publishes all the time, and those who come back again and again put all of it together.
+/// Updates are published all the time, and subscribers that reconnect again and again get all of them.
 #[test]
-fn nothing_is_lost_and_nothing_comes_twice_while_somebody_publishes() {
+fn no_update_is_lost_or_duplicated_during_publications() {
     const ALL: usize = 1500;
     let hub = Hub::open(&[]);
     let is_done = AtomicBool::new(false);
@@ -115,7 +115,7 @@ fn nothing_is_lost_and_nothing_comes_twice_while_somebody_publishes() {
             }
             is_done.store(true, Ordering::SeqCst);
         });
-        for asked in [
+        for requested in [
             "topic=/a/1",
             "topic=/a/%7Bx%7D",
             "topic=*",
@@ -123,20 +123,20 @@ fn nothing_is_lost_and_nothing_comes_twice_while_somebody_publishes() {
         ] {
             let hub = &hub;
             scope.spawn(move || {
-                let is_all = asked == "topic=*";
+                let is_all = requested == "topic=*";
                 let mut last = "earliest".to_owned();
                 let mut expected = (0..ALL).filter(|number| is_all || number % 3 != 0);
                 let mut next = expected.next();
                 while next.is_some() {
                     let seen = format!("Last-Event-ID: {last}");
-                    let mut events = hub.subscribe(asked, &[&seen]);
+                    let mut events = hub.subscribe(requested, &[&seen]);
                     for _ in 0..70 {
                         let Some(number) = next else { break };
                         let (id, _, data) = events.event();
                         assert_eq!(
                             (&*id, &*data),
                             (&*number.to_string(), &*number.to_string()),
-                            "{asked}"
+                            "{requested}"
                         );
                         last = id;
                         next = expected.next();
@@ -150,7 +150,7 @@ fn nothing_is_lost_and_nothing_comes_twice_while_somebody_publishes() {
 }
 
 #[test]
-fn who_is_too_slow_is_let_go_and_comes_back() {
+fn a_slow_subscriber_is_disconnected_and_returns() {
     let hub = Hub::open(&["--mercure-history", "256KiB"]);
     let target = format!("{HUB}?topic=a");
     let mut slow = Client::connect_narrow(hub.proxy.address());
@@ -173,7 +173,7 @@ fn who_is_too_slow_is_let_go_and_comes_back() {
     let last: usize = last.expect("it has read something");
     assert!(last + 1 < sent);
     assert_eq!(hub.stats()["slow_subscribers_dropped"], 1);
-    // It is told that what it has seen last is not remembered, and gets what is.
+    // It learns that its last id is not in the history, and gets the history.
     let seen = format!("Last-Event-ID: {last}");
     let (head, mut again) = Events::with_head(hub.proxy.ask_with(&target, &[&seen]));
     assert_eq!(head.field("last-event-id"), Some("earliest"));
@@ -183,7 +183,7 @@ fn who_is_too_slow_is_let_go_and_comes_back() {
         assert_eq!(again.event().0, number.to_string());
     }
     assert!(hub.stats()["bytes"].as_u64().expect("bytes") <= 256 * 1024);
-    // Whom nothing was missing noticed nothing.
+    // Subscribers that missed nothing noticed nothing.
     hub.published("topic=b&id=b");
     assert_eq!(other.event().0, "b");
 }

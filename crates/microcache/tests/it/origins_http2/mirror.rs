@@ -179,7 +179,7 @@ async fn converse(address: SocketAddr, random: &mut Random) {
 }
 
 #[test]
-fn what_goes_through_both_sides_comes_back_as_it_was() {
+fn a_request_through_both_sides_comes_back_unchanged() {
     let server = Server::plain();
     let proxy = Proxy::before_url(&server.url(), &[HTTP2, "--threads", "1"]);
     let mut random = Random(0x9e37_79b9_7f4a_7c15);

@@ -43,7 +43,7 @@ fn misses_at_once_share_a_connection_and_hits_need_none() {
 }
 
 #[test]
-fn clients_who_ask_for_the_same_wait_for_one_request() {
+fn clients_of_one_page_share_an_origin_request() {
     let server = Server::plain();
     let proxy = Proxy::before_url(&server.url(), &[HTTP2, "--threads", "2"]);
     let mut clients: Vec<_> = (0..50).map(|_| proxy.ask("/gate/page")).collect();
@@ -89,14 +89,16 @@ fn an_answer_that_breaks_off_is_never_whole() {
     assert!(again.is_err() || again.is_ok_and(|answer| answer.status == 502));
     assert_eq!(server.requests().len(), 2);
     eventually("the reason", || {
-        let told = proxy.output();
-        told.contains("a response was truncated: ").then_some(())
+        let reported = proxy.output();
+        reported
+            .contains("a response was truncated: ")
+            .then_some(())
     });
     proxy.get("/page").assert_is(200, "http example.com /page");
 }
 
 #[test]
-fn a_websocket_goes_by_http1_to_the_same_server() {
+fn a_websocket_uses_http1_to_the_same_server() {
     let own = CertificateFile::new(&["localhost"]);
     let server = Server::by_tls(&own, &["h2", "http/1.1"]);
     let proxy = Proxy::before_url(&server.url(), &[HTTP2, "--origin-ca", own.name()]);
@@ -113,7 +115,7 @@ fn a_websocket_goes_by_http1_to_the_same_server() {
 }
 
 #[test]
-fn who_does_not_offer_it_is_asked_by_http1_and_that_is_told_once() {
+fn a_server_without_http2_gets_http1_and_is_logged_once() {
     let own = CertificateFile::new(&["localhost"]);
     for protocols in [&["http/1.1"][..], &[]] {
         let server = Server::by_tls(&own, protocols);
@@ -124,21 +126,22 @@ fn who_does_not_offer_it_is_asked_by_http1_and_that_is_told_once() {
             answer.assert_is(200, "by HTTP/1.1");
         }
         assert_eq!(server.connections(), 1, "it is used again");
-        let told = eventually("the notice", || {
-            let told = proxy.output();
-            told.contains("the server does not offer HTTP/2")
-                .then_some(told)
+        let reported = eventually("the notice", || {
+            let reported = proxy.output();
+            reported
+                .contains("the server does not offer HTTP/2")
+                .then_some(reported)
         });
         assert_eq!(
-            told.matches("the server does not offer HTTP/2").count(),
+            reported.matches("the server does not offer HTTP/2").count(),
             1,
-            "{told}"
+            "{reported}"
         );
     }
 }
 
 #[test]
-fn who_does_not_know_it_without_tls_cannot_be_asked() {
+fn a_server_without_prior_knowledge_fails() {
     let origin = Origin::start();
     origin.on("/").reply(Reply::new(200).body("ok"));
     let proxy = Proxy::start(&origin, &[HTTP2]);
@@ -146,13 +149,14 @@ fn who_does_not_know_it_without_tls_cannot_be_asked() {
     assert_eq!(answer.status, 502);
     assert_eq!(answer.cache().get("detail"), Some("origin-unreachable"));
     eventually("the reason", || {
-        let told = proxy.output();
-        told.contains("cannot connect: no HTTP/2 session: ")
+        let reported = proxy.output();
+        reported
+            .contains("cannot connect: no HTTP/2 session: ")
             .then_some(())
     });
 }
 
-/// A server that somebody else has written.
+/// A server by other authors.
 struct Nghttpd {
     process: Process,
     port: u16,
@@ -190,7 +194,7 @@ impl Nghttpd {
 }
 
 #[test]
-fn nghttpd_is_asked_on_one_connection() {
+fn nghttpd_is_used_on_one_connection() {
     let directory = Folder::new();
     let large = "x".repeat(672_864);
     for number in 0..30 {

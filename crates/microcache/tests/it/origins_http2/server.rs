@@ -1,4 +1,4 @@
-//! An origin that speaks HTTP/2, and HTTP/1 with those who agree on that.
+//! An origin that speaks HTTP/2, and HTTP/1 where that is negotiated.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -103,7 +103,7 @@ impl Server {
         format!("{scheme}://localhost:{}", self.address.port())
     }
 
-    /// Answers those who wait at the gate, and all who come after them.
+    /// Answers the requests that wait at the gate, and all later ones.
     pub(super) fn open(&self) {
         self.seen.gate.close();
     }
@@ -122,8 +122,8 @@ async fn by_http2(stream: impl AsyncRead + AsyncWrite + Unpin, seen: Arc<Seen>) 
         return;
     };
     while let Some(Ok((request, respond))) = connection.accept().await {
-        let asked = format!("{} {}", request.method(), request.uri().path());
-        seen.requests.lock().expect("nobody panics").push(asked);
+        let requested = format!("{} {}", request.method(), request.uri().path());
+        seen.requests.lock().expect("nobody panics").push(requested);
         tokio::spawn(answer(request, respond, Arc::clone(&seen)));
     }
 }
@@ -186,11 +186,11 @@ async fn by_http1(stream: impl AsyncRead + AsyncWrite + Unpin, seen: &Seen) {
                 return;
             }
         }
-        let asked = head.split(" HTTP/").next().unwrap_or_default();
+        let requested = head.split(" HTTP/").next().unwrap_or_default();
         seen.requests
             .lock()
             .expect("nobody panics")
-            .push(asked.to_owned());
+            .push(requested.to_owned());
         let is_upgrade = head.contains("\r\nUpgrade: websocket\r\n");
         let answer = if is_upgrade {
             "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"

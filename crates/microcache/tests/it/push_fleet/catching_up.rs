@@ -1,7 +1,7 @@
 //! Nodes that were away, and subscribers that come back to another one.
 
 use super::relay::Relay;
-use super::{Nodes, key, lasting, put, told, until_is};
+use super::{Nodes, key, lasting, next_event, put, until_is};
 use crate::push::{Live, tag};
 use crate::support::{Events, Signal, eventually};
 
@@ -17,12 +17,12 @@ fn resume(node: &Live, target: &str, seen: &str) -> Events {
 }
 
 #[test]
-fn who_comes_back_to_another_node_is_told_what_it_missed() {
+fn a_subscriber_on_another_node_gets_the_missed_changes() {
     let nodes = Nodes::start(3);
     nodes[0].put("/live/x", "1");
     nodes[0].put("/live/gone", "1");
     let mut events = nodes[0].subscribe(WATCH, &[]);
-    let (_, first) = told(&mut events);
+    let (_, first) = next_event(&mut events);
     assert!(first.contains("/live/x"), "{first}");
     let (seen, ..) = events.event();
     drop(events);
@@ -37,7 +37,7 @@ fn who_comes_back_to_another_node_is_told_what_it_missed() {
         });
         let mut events = resume(node, WATCH, &seen);
         for end in ["\"value\":2}", "\"value\":2}", "\"url\":\"/live/gone\"}"] {
-            let (kind, data) = told(&mut events);
+            let (kind, data) = next_event(&mut events);
             assert!(data.ends_with(end) && kind != "reset", "{kind} {data}");
         }
     }
@@ -45,7 +45,7 @@ fn who_comes_back_to_another_node_is_told_what_it_missed() {
 
 /// A subscriber may have been told by another node of what has not come to this one yet.
 #[test]
-fn what_was_told_elsewhere_is_not_told_again() {
+fn changes_delivered_elsewhere_are_not_repeated() {
     let nodes = Nodes::start(2);
     let mut events = nodes[0].subscribe(WATCH, &[]);
     for round in 0..20 {
@@ -62,7 +62,7 @@ fn what_was_told_elsewhere_is_not_told_again() {
         nodes[1].0.thaw();
         let mut back = Events::begin(client);
         nodes[0].put("/live/y", &format!("{round}"));
-        let (kind, data) = told(&mut back);
+        let (kind, data) = next_event(&mut back);
         assert!(kind == "put" && data.contains("/live/y"), "{kind} {data}");
         assert!(events.data().contains("/live/y"));
     }
@@ -84,8 +84,8 @@ fn a_node_that_was_killed_has_everything_again() {
     again.0.get("/live/y").assert_is(200, "1");
     assert_eq!(again.0.get("/live/gone").status, 404);
     let mut events = resume(&again, WATCH, seen.trim_matches('"'));
-    assert_eq!(told(&mut events).0, "delete");
-    assert!(told(&mut events).1.ends_with("\"value\":2}"));
+    assert_eq!(next_event(&mut events).0, "delete");
+    assert!(next_event(&mut events).1.ends_with("\"value\":2}"));
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn a_node_that_stood_still_catches_up() {
     let nodes = Nodes::start(2);
     nodes[0].put("/live/x", "0");
     let mut events = nodes[1].subscribe("/live/x", &[]);
-    assert_eq!(told(&mut events), put("0"));
+    assert_eq!(next_event(&mut events), put("0"));
     nodes[1].0.freeze();
     for number in 1..=2000 {
         assert_eq!(nodes[0].put("/live/x", &number.to_string()).status, 204);
@@ -102,7 +102,7 @@ fn a_node_that_stood_still_catches_up() {
     // The latest counts, and there is no other one before it that it would begin anew with.
     let mut last = 0;
     while last < 2000 {
-        let (kind, data) = told(&mut events);
+        let (kind, data) = next_event(&mut events);
         let number = data.parse().expect("a number");
         assert!(kind == "put" && number > last, "{kind} {data} after {last}");
         last = number;
@@ -111,7 +111,7 @@ fn a_node_that_stood_still_catches_up() {
 
 /// The stream does not go back as far as what the node had come to.
 #[test]
-fn who_misses_what_is_forgotten_begins_anew() {
+fn a_subscriber_that_missed_forgotten_changes_is_reset() {
     let nodes = Nodes::start(2);
     for name in ["gone", "changed", "same"] {
         nodes[0].put(&format!("/live/{name}"), "1");
@@ -119,7 +119,7 @@ fn who_misses_what_is_forgotten_begins_anew() {
     until_is(&nodes[1], "/live/same", "1");
     let [mut gone, mut changed, mut same] = ["gone", "changed", "same"].map(|name| {
         let mut events = nodes[1].subscribe(&format!("/live/{name}"), &[]);
-        assert_eq!(told(&mut events), put("1"));
+        assert_eq!(next_event(&mut events), put("1"));
         events
     });
     let mut all = nodes[1].subscribe(WATCH, &[]);
@@ -128,14 +128,14 @@ fn who_misses_what_is_forgotten_begins_anew() {
     nodes[0].publish("DELETE", "/live/gone", &[], "");
     nodes[0].put("/live/changed", "2");
     let mut here = nodes[0].subscribe("/live/changed", &[]);
-    assert_eq!(told(&mut here), put("2"));
+    assert_eq!(next_event(&mut here), put("2"));
     nodes.redis.say(&format!("XTRIM {} MAXLEN 1", key("mcd1c")));
     nodes[1].0.thaw();
-    assert_eq!(told(&mut changed).0, "reset");
-    assert_eq!(told(&mut changed), put("2"));
-    assert_eq!(told(&mut gone).0, "reset");
-    assert_eq!(told(&mut all).0, "reset");
-    let urls: Vec<_> = (0..2).map(|_| told(&mut all).1).collect();
+    assert_eq!(next_event(&mut changed).0, "reset");
+    assert_eq!(next_event(&mut changed), put("2"));
+    assert_eq!(next_event(&mut gone).0, "reset");
+    assert_eq!(next_event(&mut all).0, "reset");
+    let urls: Vec<_> = (0..2).map(|_| next_event(&mut all).1).collect();
     assert!(
         urls[0].contains("/live/same") && urls[1].contains("/live/changed"),
         "{urls:?}"
@@ -143,19 +143,19 @@ fn who_misses_what_is_forgotten_begins_anew() {
     assert_eq!(nodes[1].0.get("/live/gone").status, 404);
     // Nothing has happened to it, which it may not have found out yet.
     nodes[0].put("/live/same", "2");
-    let next = told(&mut same);
+    let next = next_event(&mut same);
     assert!(
-        next == put("2") || next.0 == "reset" && told(&mut same) == put("2"),
+        next == put("2") || next.0 == "reset" && next_event(&mut same) == put("2"),
         "{next:?}"
     );
     nodes[0].put("/live/gone", "3");
-    assert_eq!(told(&mut gone), put("3"));
-    assert!(told(&mut all).1.contains("/live/same"));
-    assert!(told(&mut all).1.contains("/live/gone"));
-    // Who comes later with what is forgotten begins anew too, and whoever has missed nothing does not.
-    assert_eq!(told(&mut resume(&nodes[1], WATCH, &seen)).0, "reset");
+    assert_eq!(next_event(&mut gone), put("3"));
+    assert!(next_event(&mut all).1.contains("/live/same"));
+    assert!(next_event(&mut all).1.contains("/live/gone"));
+    // A later subscriber with a forgotten version is reset too, and one that has missed nothing is not.
+    assert_eq!(next_event(&mut resume(&nodes[1], WATCH, &seen)).0, "reset");
     nodes[0].put("/live/changed", "3");
-    assert_eq!(told(&mut here), put("3"));
+    assert_eq!(next_event(&mut here), put("3"));
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn a_redis_that_begins_anew_has_all_begin_anew() {
     nodes.redis.kill();
     nodes.redis.restart();
     for events in &mut streams {
-        assert_eq!(told(events).0, "reset");
+        assert_eq!(next_event(events).0, "reset");
     }
     for node in &nodes.all {
         eventually("the document to be gone", || {
@@ -179,7 +179,7 @@ fn a_redis_that_begins_anew_has_all_begin_anew() {
         });
         node.0.output_with("push_redis has lost its data");
     }
-    // Nobody takes new versions for old ones.
+    // New versions are not mistaken for old ones.
     let condition = format!("If-Match: \"{}\"", seen[0]);
     let json = "Content-Type: application/json";
     let refused = || {
@@ -190,11 +190,11 @@ fn a_redis_that_begins_anew_has_all_begin_anew() {
     assert_eq!(unless_away(refused), 412);
     assert_eq!(nodes[1].put("/live/x", "2").status, 201);
     for events in &mut streams {
-        assert_eq!(told(events), put("2"));
+        assert_eq!(next_event(events), put("2"));
     }
     let mut late = resume(&nodes[0], "/live/x", &seen[0]);
-    assert_eq!(told(&mut late).0, "reset");
-    assert_eq!(told(&mut late), put("2"));
+    assert_eq!(next_event(&mut late).0, "reset");
+    assert_eq!(next_event(&mut late), put("2"));
     // So it is where everything is removed, or one of the two keys.
     for (number, command) in [
         "FLUSHALL".to_owned(),
@@ -209,10 +209,10 @@ fn a_redis_that_begins_anew_has_all_begin_anew() {
         let status = unless_away(|| nodes[0].put("/live/x", &value).status);
         assert!(matches!(status, 201 | 204), "{status}");
         for events in &mut streams {
-            assert_eq!(told(events).0, "reset", "{command}");
-            let mut now = told(events);
+            assert_eq!(next_event(events).0, "reset", "{command}");
+            let mut now = next_event(events);
             if command.contains("mcd1c") && now == put("4") {
-                now = told(events);
+                now = next_event(events);
             }
             assert_eq!(now, put(&value), "{command}");
         }
@@ -226,26 +226,26 @@ fn changes_that_redis_has_lost_are_not_taken_for_others() {
     nodes[0].put("/live/x", "1");
     nodes.redis.say("SAVE");
     let mut events = nodes[1].subscribe("/live/x", &[]);
-    assert_eq!(told(&mut events), put("1"));
+    assert_eq!(next_event(&mut events), put("1"));
     nodes[0].put("/live/x", "2");
     let (seen, ..) = events.event();
     nodes.redis.kill();
     nodes.redis.restart();
-    assert_eq!(told(&mut events).0, "reset");
-    assert_eq!(told(&mut events), put("1"));
+    assert_eq!(next_event(&mut events).0, "reset");
+    assert_eq!(next_event(&mut events), put("1"));
     for node in &nodes.all {
         until_is(node, "/live/x", "1");
         let mut late = resume(node, "/live/x", &seen);
-        assert_eq!(told(&mut late).0, "reset");
-        assert_eq!(told(&mut late), put("1"));
+        assert_eq!(next_event(&mut late).0, "reset");
+        assert_eq!(next_event(&mut late), put("1"));
     }
     assert_eq!(unless_away(|| nodes[1].put("/live/x", "3").status), 204);
-    assert_eq!(told(&mut events), put("3"));
+    assert_eq!(next_event(&mut events), put("3"));
 }
 
-/// The power fails everywhere: nobody is left who would miss what is lost but those who were told of it.
+/// The power fails on all nodes: only subscribers still know of the lost versions.
 #[test]
-fn who_was_told_of_what_is_lost_begins_anew_on_a_node_that_never_had_it() {
+fn a_subscriber_with_lost_versions_is_reset_on_a_node_without_them() {
     let mut nodes = Nodes::start(1);
     nodes[0].put("/live/x", "1");
     let mut events = nodes[0].subscribe("/live/x", &[]);
@@ -267,20 +267,20 @@ fn who_was_told_of_what_is_lost_begins_anew_on_a_node_that_never_had_it() {
         watch(&format!("version={lost}")),
     ] {
         let mut events = again.subscribe(&target, &[]);
-        assert_eq!(told(&mut events).0, "reset", "{target}");
-        assert!(told(&mut events).1.ends_with("\"value\":1}"));
+        assert_eq!(next_event(&mut events).0, "reset", "{target}");
+        assert!(next_event(&mut events).1.ends_with("\"value\":1}"));
     }
     let mut back = resume(&again, "/live/x", &lost);
-    assert_eq!(told(&mut back).0, "reset");
-    assert_eq!(told(&mut back), put("1"));
+    assert_eq!(next_event(&mut back).0, "reset");
+    assert_eq!(next_event(&mut back), put("1"));
     let mut others = resume(&again, "/live/x", &kept);
     again.put("/live/x", "3");
-    assert_eq!(told(&mut others), put("3"), "and no reset");
+    assert_eq!(next_event(&mut others), put("3"), "and no reset");
 }
 
 /// It comes while Redis is away to a node that has never been there; what is lost is found when that can be read again.
 #[test]
-fn who_was_told_of_what_is_lost_and_comes_while_redis_is_away_begins_anew_later() {
+fn a_subscriber_with_lost_versions_during_an_outage_is_reset_afterwards() {
     let mut nodes = Nodes::start(1);
     let relay = Relay::start(nodes.redis.port());
     let far = nodes
@@ -304,20 +304,20 @@ fn who_was_told_of_what_is_lost_and_comes_while_redis_is_away_begins_anew_later(
     ];
     let mut others = resume(&far, "/live/y", &kept);
     nodes.redis.restart();
-    // Something comes after what is lost, and nobody takes it for all there is.
+    // A later version follows the lost ones, and is not mistaken for all of them.
     let again = nodes.another(&[]);
     assert_eq!(again.put("/live/y", "2").status, 204);
     relay.mend();
     for events in &mut streams {
-        assert_eq!(told(events).0, "reset");
-        let (kind, data) = told(events);
+        assert_eq!(next_event(events).0, "reset");
+        let (kind, data) = next_event(events);
         assert!(
             kind == "put" && data.ends_with('1') || data.ends_with("\"value\":1}"),
             "{data}"
         );
     }
-    assert_eq!(told(&mut others), put("2"), "and no reset");
-    // Where nothing comes after it, they are told too.
+    assert_eq!(next_event(&mut others), put("2"), "and no reset");
+    // Where nothing follows, they are reset too.
     nodes.redis.say("SAVE");
     relay.cut();
     let lost = tag(&again.put("/live/x", "3"));
@@ -326,7 +326,7 @@ fn who_was_told_of_what_is_lost_and_comes_while_redis_is_away_begins_anew_later(
     nodes.redis.kill();
     nodes.redis.restart();
     relay.mend();
-    assert_eq!(told(&mut events).0, "reset");
+    assert_eq!(next_event(&mut events).0, "reset");
 }
 
 /// The same where the server's clock was set back, so that numbers are ahead of it.
@@ -354,9 +354,9 @@ fn a_number_that_redis_has_lost_is_not_given_again() {
     }
 }
 
-/// So many that they come in many pages, while somebody changes them.
+/// So many that they come in many pages, while others are changed.
 #[test]
-fn a_node_that_comes_late_takes_up_all_while_they_change() {
+fn a_late_node_loads_all_documents_during_changes() {
     let nodes = Nodes::start(1);
     let batch = |from: usize, value: usize| {
         let each: Vec<_> = (from..from + 500)
@@ -389,7 +389,7 @@ fn a_node_that_comes_late_takes_up_all_while_they_change() {
 
 /// One node does not reach Redis, and the others do.
 #[test]
-fn a_node_that_is_cut_off_goes_on_with_what_it_has_and_catches_up() {
+fn a_node_without_redis_goes_on_and_catches_up() {
     let mut nodes = Nodes::start(1);
     let relay = Relay::start(nodes.redis.port());
     let far = nodes
@@ -397,7 +397,7 @@ fn a_node_that_is_cut_off_goes_on_with_what_it_has_and_catches_up() {
         .start(&nodes.origin, &["--push-redis", &relay.address()]);
     nodes[0].put("/live/x", "1");
     let mut events = far.subscribe("/live/x", &[]);
-    assert_eq!(told(&mut events), put("1"));
+    assert_eq!(next_event(&mut events), put("1"));
     for round in 2..5 {
         relay.cut();
         let value = round.to_string();
@@ -405,9 +405,9 @@ fn a_node_that_is_cut_off_goes_on_with_what_it_has_and_catches_up() {
         let before = (round - 1).to_string();
         far.0.get("/live/x").assert_is(200, &before);
         assert_eq!(far.put("/live/x", "9").status, 503);
-        assert_eq!(told(&mut far.subscribe("/live/x", &[])), put(&before));
+        assert_eq!(next_event(&mut far.subscribe("/live/x", &[])), put(&before));
         relay.mend();
-        assert_eq!(told(&mut events), put(&value), "and no reset");
+        assert_eq!(next_event(&mut events), put(&value), "and no reset");
         until_is(&far, "/live/x", &value);
         let status = unless_away(|| far.put("/live/y", &value).status);
         assert!(matches!(status, 201 | 204), "{status}");
@@ -419,7 +419,7 @@ fn a_node_that_is_cut_off_goes_on_with_what_it_has_and_catches_up() {
     nodes.redis.restart();
     unless_away(|| nodes[0].put("/live/z", "1").status);
     relay.mend();
-    assert_eq!(told(&mut events).0, "reset");
+    assert_eq!(next_event(&mut events).0, "reset");
     until_is(&far, "/live/z", "1");
     assert_eq!(far.0.get("/live/x").status, 404);
 }
@@ -437,7 +437,7 @@ fn a_redis_that_is_killed_and_has_written_everything_down_has_lost_nothing() {
         let status = unless_away(|| nodes[round % 2].put("/live/x", &value).status);
         assert!(matches!(status, 201 | 204), "{status}");
         for events in &mut all {
-            assert_eq!(told(events), put(&value), "and no reset");
+            assert_eq!(next_event(events), put(&value), "and no reset");
         }
         nodes.redis.kill();
         nodes.redis.restart();

@@ -1,7 +1,7 @@
 //! Several nodes that remember more than the latest version of each document.
 
 use super::relay::Relay;
-use super::{Nodes, key, put, told, until_is};
+use super::{Nodes, key, next_event, put, until_is};
 use crate::push::{Live, tag};
 use crate::support::{Events, Signal, eventually};
 
@@ -35,7 +35,7 @@ fn gap() -> (String, String) {
 }
 
 #[test]
-fn each_version_is_told_on_each_node() {
+fn each_node_delivers_each_version() {
     let nodes = nodes(3, "100");
     nodes[0].put("/live/x", "0");
     let mut all: Vec<_> = nodes
@@ -54,13 +54,13 @@ fn each_version_is_told_on_each_node() {
     nodes[2].0.thaw();
     for events in &mut all {
         for number in 0..=90 {
-            let (kind, data) = told(events);
+            let (kind, data) = next_event(events);
             let value = data.rsplit(':').next().unwrap_or_default();
             let value = value.trim_end_matches('}');
             assert_eq!((&*kind, value), ("put", &*number.to_string()));
         }
     }
-    // What one batch does to one document is told step by step, too.
+    // The changes of one batch to one document are delivered step by step, too.
     let each: Vec<_> = (91..=99)
         .map(|value| format!(r#"{{"url":"/live/x","value":{value}}}"#))
         .collect();
@@ -69,13 +69,13 @@ fn each_version_is_told_on_each_node() {
     nodes[0].publish("POST", "/live/batch", &json, &batch);
     for events in all.iter_mut().step_by(2) {
         for number in 91..=99 {
-            assert_eq!(told(events), put(&number.to_string()));
+            assert_eq!(next_event(events), put(&number.to_string()));
         }
     }
 }
 
 #[test]
-fn who_comes_back_elsewhere_is_told_each_version_or_of_a_gap() {
+fn a_subscriber_on_another_node_gets_each_version_or_a_gap() {
     let mut nodes = nodes(2, "3");
     let seen = version(&nodes[0], "1");
     for value in ["2", "3", "4"] {
@@ -87,10 +87,10 @@ fn who_comes_back_elsewhere_is_told_each_version_or_of_a_gap() {
     for node in &nodes.all {
         let mut events = resume(node, "/live/x", &seen);
         for value in ["2", "3", "4"] {
-            assert_eq!(told(&mut events), put(value));
+            assert_eq!(next_event(&mut events), put(value));
         }
         // Who knows nothing gets what there is.
-        assert_eq!(told(&mut node.subscribe("/live/x", &[])), put("4"));
+        assert_eq!(next_event(&mut node.subscribe("/live/x", &[])), put("4"));
     }
     nodes[0].put("/live/x", "5");
     // A node that was killed has what Redis has.
@@ -103,20 +103,20 @@ fn who_comes_back_elsewhere_is_told_each_version_or_of_a_gap() {
         until_is(node, "/live/x", "5");
         let mut events = resume(node, "/live/x", &seen);
         for expected in [gap(), put("3"), put("4"), put("5")] {
-            assert_eq!(told(&mut events), expected);
+            assert_eq!(next_event(&mut events), expected);
         }
     }
 }
 
-/// It says so before it tells of anything else that is later, so that nobody passes over it.
+/// The gap is sent before any later event, so that it is not skipped.
 #[test]
-fn a_node_that_missed_more_than_is_remembered_says_so() {
+fn a_node_that_missed_more_than_the_history_sends_a_gap() {
     let nodes = nodes(2, "3");
     nodes[0].put("/live/x", "0");
     nodes[0].put("/live/y", "0");
     until_is(&nodes[1], "/live/y", "0");
     let mut events = nodes[1].subscribe("/live/x", &[]);
-    assert_eq!(told(&mut events), put("0"));
+    assert_eq!(next_event(&mut events), put("0"));
     let mut both = nodes[1].subscribe(WATCH, &[]);
     both.event();
     let (seen, ..) = both.event();
@@ -145,7 +145,7 @@ fn a_node_that_missed_more_than_is_remembered_says_so() {
 
 /// What comes up to a nine, and the id of the first of it. It is said once or twice that something is missing.
 fn values_behind_a_gap(events: &mut Events) -> (String, Vec<String>) {
-    assert_eq!(told(events), gap());
+    assert_eq!(next_event(events), gap());
     let (mut first, mut values) = (String::new(), Vec::new());
     while values.last().is_none_or(|it| it != "9") {
         let (id, kind, data) = events.event();
@@ -163,7 +163,7 @@ fn values_behind_a_gap(events: &mut Events) -> (String, Vec<String>) {
 
 /// A node may have told nothing between two versions that it has, because it did not get what was between.
 #[test]
-fn a_version_that_never_came_is_a_gap_and_no_difference() {
+fn a_missing_version_is_a_gap_and_no_delta() {
     let nodes = nodes(1, "3");
     let relay = Relay::start(nodes.redis.port());
     let flags = ["--push-redis", &relay.address(), "--push-history", "3"];
@@ -174,7 +174,7 @@ fn a_version_that_never_came_is_a_gap_and_no_difference() {
     until_is(&far, "/live/x", text);
     let watch = "/.well-known/microcache/watch?url=/live/x&deltas=1";
     let mut events = far.subscribe(watch, &[]);
-    assert_eq!(told(&mut events).0, "put");
+    assert_eq!(next_event(&mut events).0, "put");
     relay.cut();
     for number in 1..=5 {
         let patch = format!(r#"{{"n":{number}}}"#);
@@ -184,12 +184,12 @@ fn a_version_that_never_came_is_a_gap_and_no_difference() {
         );
     }
     relay.mend();
-    let kinds: Vec<_> = (0..4).map(|_| told(&mut events).0).collect();
+    let kinds: Vec<_> = (0..4).map(|_| next_event(&mut events).0).collect();
     assert_eq!(kinds, ["gap", "put", "patch", "patch"]);
 }
 
 #[test]
-fn what_is_gone_has_no_history() {
+fn deleted_documents_have_no_history() {
     let nodes = nodes(2, "10");
     let there = || nodes.redis.say(&format!("HLEN {}", key("mcd1h")));
     let seen = version(&nodes[0], "1");
@@ -205,9 +205,9 @@ fn what_is_gone_has_no_history() {
     for node in &nodes.all {
         until_is(node, "/live/x", "4");
         let mut events = resume(node, "/live/x", &seen);
-        assert_eq!(told(&mut events), gap());
-        assert_eq!(told(&mut events).0, "delete");
-        assert_eq!(told(&mut events), put("4"));
+        assert_eq!(next_event(&mut events), gap());
+        assert_eq!(next_event(&mut events).0, "delete");
+        assert_eq!(next_event(&mut events), put("4"));
     }
     // So it is when its time is over.
     let fields = ["Content-Type: application/json", "Push-TTL: 1"];
@@ -217,7 +217,7 @@ fn what_is_gone_has_no_history() {
 }
 
 #[test]
-fn what_is_remembered_counts() {
+fn histories_count_for_memory() {
     let mut nodes = nodes(0, "3");
     let flags = ["--push-history", "3", "--push-memory", "144KiB"];
     let node = nodes.another(&flags);
@@ -270,7 +270,7 @@ fn nodes_that_remember_less_make_gaps() {
         until_is(node, "/live/x", "4");
         let mut events = resume(node, "/live/x", &seen);
         for expected in expected {
-            assert_eq!(told(&mut events), expected);
+            assert_eq!(next_event(&mut events), expected);
         }
     }
 }

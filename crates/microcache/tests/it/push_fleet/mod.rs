@@ -81,7 +81,7 @@ fn key(kind: &str) -> String {
 }
 
 /// What comes next: its kind and what it says.
-fn told(events: &mut Events) -> (String, String) {
+fn next_event(events: &mut Events) -> (String, String) {
     let (_, kind, data) = events.event();
     (kind, data)
 }

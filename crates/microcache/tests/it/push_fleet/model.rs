@@ -55,7 +55,7 @@ fn version(text: &str) -> Version {
 /// What a client knows of a document: its last version, and whether it is there.
 type Known = BTreeMap<String, (Version, bool)>;
 
-/// What somebody was told.
+/// The events of one subscriber.
 #[derive(Default)]
 struct Told {
     known: Known,
@@ -63,11 +63,11 @@ struct Told {
     versions: BTreeMap<String, Vec<u64>>,
 }
 
-/// What those who publish, subscribe and disturb have in common.
+/// The state shared by publishers, subscribers and faults.
 struct World {
     addresses: Mutex<Vec<SocketAddr>>,
     is_over: AtomicBool,
-    /// The versions of each document that somebody was answered with.
+    /// The versions of each document that were returned to publishers.
     answered: Mutex<BTreeMap<String, BTreeSet<u64>>>,
     values: AtomicU64,
     /// What was done, to know that something was.
@@ -159,14 +159,14 @@ impl World {
         }
     }
 
-    /// Subscribes here and there until it is told of the end.
+    /// Subscribes on all nodes until the end.
     fn subscribe(&self, mut dice: Dice) -> Told {
-        let (mut told, mut last) = (Told::default(), None);
+        let (mut next_event, mut last) = (Told::default(), None);
         loop {
             let events = dice.below(60) + 1;
-            let read = self.read(dice.below(NODES), events, &mut told, &mut last);
+            let read = self.read(dice.below(NODES), events, &mut next_event, &mut last);
             match read {
-                Ok(true) => return told,
+                Ok(true) => return next_event,
                 Ok(false) => {
                     self.returns.fetch_add(1, Ordering::Relaxed);
                 }
@@ -190,8 +190,8 @@ impl World {
         let request =
             format!("GET {WATCH} HTTP/1.0\r\nHost: x\r\nAccept: text/event-stream\r\n{seen}\r\n");
         let mut lines = BufReader::new(self.connect(node, &request)?);
-        let (mut id, mut kind, mut told) = (None, String::new(), 0);
-        while told < events {
+        let (mut id, mut kind, mut next_event) = (None, String::new(), 0);
+        while next_event < events {
             let mut line = String::new();
             if lines.read_line(&mut line)? == 0 || !line.ends_with('\n') {
                 return Err(io::ErrorKind::UnexpectedEof.into());
@@ -202,7 +202,7 @@ impl World {
             } else if let Some(text) = line.strip_prefix("event: ") {
                 text.clone_into(&mut kind);
             } else if let Some(data) = line.strip_prefix("data: ") {
-                told += 1;
+                next_event += 1;
                 self.events.fetch_add(1, Ordering::Relaxed);
                 assert_ne!(kind, "reset", "nothing was forgotten");
                 if kind == "gap" {
@@ -230,7 +230,7 @@ impl World {
     }
 
     /// All nodes have the same of a document, and all who subscribed know that.
-    fn check(&self, name: &str, told: &[Told]) {
+    fn check(&self, name: &str, next_event: &[Told]) {
         let there = (0..NODES).map(|node| {
             let found = self
                 .ask(node, &format!("GET {name}"), "", "")
@@ -241,8 +241,8 @@ impl World {
         assert!(there.iter().all(|it| *it == there[0]), "{name}: {there:?}");
         let answered = self.answered.lock().unwrap();
         let answered = answered.get(name).and_then(BTreeSet::last);
-        for told in told {
-            let known = told.known.get(name);
+        for next_event in next_event {
+            let known = next_event.known.get(name);
             let now = known.and_then(|(last, is_there)| is_there.then(|| last.clone()));
             assert_eq!(now, there[0], "{name}");
             if let (Some(((_, last), _)), Some(answered)) = (known, answered) {
@@ -254,11 +254,11 @@ impl World {
         }
     }
 
-    /// Between two versions that somebody was told is no other one, unless he was told of a gap. Says how many those are.
-    fn check_each(&self, told: &[Told]) -> usize {
+    /// Between two versions of a subscriber there is no other one, unless it got a gap. Returns the number of gaps.
+    fn check_each(&self, next_event: &[Told]) -> usize {
         let all = self.answered.lock().unwrap();
         let mut pairs = 0;
-        for (name, versions) in told.iter().flat_map(|it| &it.versions) {
+        for (name, versions) in next_event.iter().flat_map(|it| &it.versions) {
             let Some(answered) = all.get(name) else {
                 continue;
             };
@@ -313,15 +313,17 @@ fn disturb(nodes: &mut Nodes, world: &World, mut dice: Dice, rounds: u64, flags:
 }
 
 #[test]
-fn everybody_ends_with_the_last_version_and_is_told_none_twice() {
+fn all_subscribers_end_with_the_last_version_without_duplicates() {
     run(&[]);
 }
 
 #[test]
-fn everybody_is_told_each_version_that_is_remembered_or_of_a_gap() {
-    let (world, told) = run(&["--push-history", "8"]);
-    let pairs = world.check_each(&told);
-    let gaps = told.iter().flat_map(|it| it.versions.values().flatten());
+fn all_subscribers_get_each_remembered_version_or_a_gap() {
+    let (world, next_event) = run(&["--push-history", "8"]);
+    let pairs = world.check_each(&next_event);
+    let gaps = next_event
+        .iter()
+        .flat_map(|it| it.versions.values().flatten());
     let gaps = gaps.filter(|it| **it == 0).count();
     eprintln!("{pairs} versions one behind the other, {gaps} gaps");
     assert!(pairs > 200);
@@ -333,7 +335,7 @@ fn run(of_nodes: &[&str]) -> (World, Vec<Told>) {
     nodes.all = (0..NODES).map(|_| nodes.another(of_nodes)).collect();
     let world = World::of(&nodes);
     let dice = |of: u64| Dice(seed.wrapping_mul(1000) + of);
-    let told: Vec<Told> = thread::scope(|scope| {
+    let next_event: Vec<Told> = thread::scope(|scope| {
         let world = &world;
         let publishers: Vec<_> = (0..NODES)
             .map(|at| scope.spawn(move || world.publish_all(dice(at))))
@@ -366,7 +368,7 @@ fn run(of_nodes: &[&str]) -> (World, Vec<Told>) {
     );
     assert!(count(&world.changes) > 100 && count(&world.returns) > 10);
     for number in 0..DOCUMENTS {
-        world.check(&format!("/live/{number}"), &told);
+        world.check(&format!("/live/{number}"), &next_event);
     }
-    (world, told)
+    (world, next_event)
 }

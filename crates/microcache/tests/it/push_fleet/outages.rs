@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::relay::Relay;
-use super::{Nodes, put, told, until_is};
+use super::{Nodes, next_event, put, until_is};
 use crate::push::Live;
 use crate::support::{Client, Proxy, TierKind, TierServer, eventually, free_port};
 
@@ -17,12 +17,12 @@ fn metric(admin: std::net::SocketAddr, name: &str) -> String {
 }
 
 #[test]
-fn documents_are_answered_and_told_while_redis_is_away() {
+fn documents_are_served_and_watched_during_an_outage() {
     let mut nodes = Nodes::start(1);
     let (node, admin) = nodes.operated(&[]);
     node.put("/live/x", "1");
     let mut events = node.subscribe("/live/x", &[]);
-    assert_eq!(told(&mut events), put("1"));
+    assert_eq!(next_event(&mut events), put("1"));
     for round in 2..5 {
         let before = metric(admin, "microcache_push_redis_outages_total");
         nodes.redis.freeze();
@@ -41,7 +41,7 @@ fn documents_are_answered_and_told_while_redis_is_away() {
             (metric(admin, "microcache_push_redis_connected") == "0").then_some(())
         });
         assert_ne!(metric(admin, "microcache_push_redis_outages_total"), before);
-        // Nobody waits by now.
+        // No request waits by now.
         let refused = node.put("/live/x", "\"never\"");
         assert_eq!(refused.status, 503);
         assert!(
@@ -51,7 +51,7 @@ fn documents_are_answered_and_told_while_redis_is_away() {
         );
         node.0.get("/live/x").assert_hit();
         let mut late = node.subscribe("/live/x", &[]);
-        assert_eq!(told(&mut late).0, "put");
+        assert_eq!(next_event(&mut late).0, "put");
         let health = Client::connect(admin).get("/v1/health").text();
         assert!(health.contains("writes are rejected"), "{health}");
         let ready = Client::connect(admin).get("/v1/ready");
@@ -60,7 +60,7 @@ fn documents_are_answered_and_told_while_redis_is_away() {
         eventually("it to be there again", || {
             matches!(node.put("/live/x", &round.to_string()).status, 201 | 204).then_some(())
         });
-        while told(&mut events) != put(&round.to_string()) {}
+        while next_event(&mut events) != put(&round.to_string()) {}
         eventually("it to be heard", || {
             (metric(admin, "microcache_push_redis_connected") == "1").then_some(())
         });
@@ -81,7 +81,7 @@ fn documents_are_answered_and_told_while_redis_is_away() {
 
 /// However many ask, none waits longer than one would.
 #[test]
-fn a_redis_that_stands_still_has_nobody_wait_long() {
+fn a_frozen_redis_delays_requests_only_briefly() {
     let nodes = Nodes::start(1);
     nodes[0].put("/live/x", "{}");
     nodes.redis.freeze();
@@ -106,7 +106,7 @@ fn a_redis_that_stands_still_has_nobody_wait_long() {
 }
 
 #[test]
-fn a_node_without_documents_says_so() {
+fn a_node_without_documents_answers_503() {
     let redis = TierServer::start(TierKind::Redis);
     let mut nodes = Nodes::beside(redis, 1);
     nodes[0].put("/live/x", "1");
@@ -122,7 +122,7 @@ fn a_node_without_documents_says_so() {
     nodes.redis.thaw();
     until_is(&late, "/live/x", "1");
     assert_eq!(Client::connect(admin).get("/v1/ready").status, 200);
-    // So it is where nobody is there at all.
+    // The same without any server.
     nodes.redis.kill();
     let nowhere = format!("redis://127.0.0.1:{}", free_port());
     let flags = ["--push", "/live/", "--push-redis", &nowhere];
@@ -151,9 +151,9 @@ fn all_that_has_had_its_time_is_not_answered_while_redis_is_away() {
     nodes.redis.thaw();
 }
 
-/// Its disk is full, say: it does not let anybody change anything, and can be read.
+/// Its disk is full, say: it rejects writes, and can be read.
 #[test]
-fn a_redis_that_refuses_changes_is_read_and_told_of() {
+fn a_redis_that_refuses_writes_is_read_and_reported() {
     let nodes = Nodes::start(1);
     // Redis 6 takes this for nothing if it is an argument.
     nodes.redis.say("CONFIG SET save \"3600 1\"");
@@ -172,10 +172,10 @@ fn a_redis_that_refuses_changes_is_read_and_told_of() {
     for node in [&nodes[0], &late] {
         let refused = node.put("/live/x", "2");
         assert_eq!(refused.status, 503);
-        let told = refused.text();
+        let next_event = refused.text();
         assert!(
-            told.contains("nothing was changed") && told.contains("MISCONF"),
-            "{told}"
+            next_event.contains("nothing was changed") && next_event.contains("MISCONF"),
+            "{next_event}"
         );
         node.0.output_with("push_redis rejects writes");
     }
@@ -183,13 +183,13 @@ fn a_redis_that_refuses_changes_is_read_and_told_of() {
     nodes.redis.say("CONFIG SET stop-writes-on-bgsave-error no");
     assert_eq!(late.put("/live/x", "2").status, 204);
     assert!(!health().contains("push_redis rejects writes"));
-    let told = late.0.output();
-    assert_eq!(told.matches("push_redis rejects writes").count(), 1);
+    let next_event = late.0.output();
+    assert_eq!(next_event.matches("push_redis rejects writes").count(), 1);
 }
 
-/// Somebody has put a load balancer before two that know nothing of each other.
+/// A load balancer stands before two servers that know nothing of each other.
 #[test]
-fn who_writes_elsewhere_than_he_reads_is_told_so() {
+fn a_read_only_replica_is_reported() {
     let (nodes, other) = (Nodes::start(0), TierServer::start(TierKind::Redis));
     let relay = Relay::between(vec![nodes.redis.port(), other.port()]);
     let flags = ["--push", "/live/", "--push-redis", &relay.address()];
@@ -206,14 +206,14 @@ fn who_writes_elsewhere_than_he_reads_is_told_so() {
     assert!(health.contains("missing where this node reads"), "{health}");
 }
 
-/// Its time is over although nobody can be told yet.
+/// Its time is over although subscribers cannot be notified yet.
 #[test]
-fn what_has_had_its_time_is_not_answered_while_redis_is_away() {
+fn expired_documents_are_404_during_an_outage() {
     let nodes = Nodes::start(2);
     let mut events = nodes[1].subscribe("/live/x", &[]);
     let fields = ["Content-Type: application/json", "Push-TTL: 1"];
     assert_eq!(nodes[0].publish("PUT", "/live/x", &fields, "1").status, 201);
-    assert_eq!(told(&mut events), put("1"));
+    assert_eq!(next_event(&mut events), put("1"));
     nodes.redis.freeze();
     for node in &nodes.all {
         eventually("it to be hidden", || {
@@ -221,9 +221,9 @@ fn what_has_had_its_time_is_not_answered_while_redis_is_away() {
         });
     }
     nodes.redis.thaw();
-    assert_eq!(told(&mut events).0, "delete");
+    assert_eq!(next_event(&mut events).0, "delete");
     eventually("Redis", || {
         matches!(nodes[1].put("/live/x", "2").status, 201 | 204).then_some(())
     });
-    assert_eq!(told(&mut events), put("2"), "it went once");
+    assert_eq!(next_event(&mut events), put("2"), "it went once");
 }

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use super::{Nodes, key, put, told, until_is};
+use super::{Nodes, key, next_event, put, until_is};
 use crate::push::tag;
 use crate::support::{Origin, Proxy, TierKind, TierServer, eventually, free_port};
 
@@ -45,12 +45,12 @@ fn a_change_on_one_is_an_event_on_all() {
     }
     nodes[1].put("/live/0", "40");
     for events in &mut all {
-        assert!(told(events).1.ends_with("\"value\":40}"));
+        assert!(next_event(events).1.ends_with("\"value\":40}"));
     }
 }
 
 #[test]
-fn of_those_who_want_the_same_version_one_wins() {
+fn of_concurrent_conditional_writes_one_wins() {
     let nodes = Nodes::start(4);
     let text = "Content-Type: text/plain";
     let race = |condition: &str| {
@@ -108,7 +108,7 @@ fn patches_of_all_come_through() {
 
 /// What a patch cannot be applied to is said of what there is, and not of what a node has come to.
 #[test]
-fn a_patch_is_held_against_what_there_is() {
+fn a_patch_applies_to_the_current_version() {
     let nodes = Nodes::start(2);
     for round in 0..50 {
         nodes[0].put("/live/x", &format!(r#"{{"n":{round}}}"#));
@@ -141,7 +141,7 @@ fn a_patch_is_held_against_what_there_is() {
 
 /// Others change a document all the time, or so it seems to the node.
 #[test]
-fn who_patches_in_vain_holds_up_nobody_else() {
+fn a_failing_patch_blocks_no_other_write() {
     let nodes = Nodes::start(1);
     let documents = key("mcd1");
     nodes.redis.say(&format!(
@@ -174,7 +174,7 @@ fn who_patches_in_vain_holds_up_nobody_else() {
 }
 
 #[test]
-fn who_has_the_version_before_gets_what_is_different() {
+fn a_subscriber_with_the_previous_version_gets_a_delta() {
     let nodes = Nodes::start(2);
     nodes[0].put("/live/x", r#"{"a":1,"text":"a long text that stays"}"#);
     let watch = "/.well-known/microcache/watch?url=/live/x&deltas=1";
@@ -184,16 +184,16 @@ fn who_has_the_version_before_gets_what_is_different() {
         r#"{"a":1,"text":"a long text that stays"}"#,
     );
     let mut events = nodes[1].subscribe(watch, &[]);
-    assert_eq!(told(&mut events).0, "put");
+    assert_eq!(next_event(&mut events).0, "put");
     let merge = ["Content-Type: application/merge-patch+json"];
     nodes[0].publish("PATCH", "/live/x", &merge, r#"{"a":2}"#);
-    let (kind, data) = told(&mut events);
+    let (kind, data) = next_event(&mut events);
     assert_eq!(kind, "patch", "{data}");
     assert!(data.ends_with(r#""patch":{"a":2}}"#), "{data}");
 }
 
 #[test]
-fn what_has_had_its_time_goes_once() {
+fn an_expired_document_is_deleted_once() {
     let nodes = Nodes::start(4);
     let mut all: Vec<_> = nodes
         .all
@@ -206,13 +206,13 @@ fn what_has_had_its_time_goes_once() {
         assert_eq!(nodes[0].publish("PUT", &target, &fields, "1").status, 201);
     }
     for events in &mut all {
-        let kinds: Vec<_> = (0..40).map(|_| told(events).0).collect();
+        let kinds: Vec<_> = (0..40).map(|_| next_event(events).0).collect();
         assert!(kinds[..20].iter().all(|it| it == "put"), "{kinds:?}");
         assert!(kinds[20..].iter().all(|it| it == "delete"), "{kinds:?}");
     }
     nodes[3].put("/live/end", "1");
     for events in &mut all {
-        assert!(told(events).1.contains("/live/end"));
+        assert!(next_event(events).1.contains("/live/end"));
     }
     // Put again in time, it stays.
     nodes[1].publish("PUT", "/live/x", &fields, "1");
@@ -227,7 +227,7 @@ fn what_has_had_its_time_goes_once() {
 }
 
 #[test]
-fn each_node_is_asked_within_its_own_bound() {
+fn each_node_applies_its_own_limit() {
     let nodes = Nodes::start(1);
     let (small, admin) = nodes.operated(&["--push-memory", "64KiB"]);
     let large = format!("\"{}\"", "x".repeat(40_000));
@@ -253,7 +253,7 @@ fn each_node_is_asked_within_its_own_bound() {
 }
 
 #[test]
-fn what_redis_would_cost_documents_is_said_at_the_start() {
+fn a_redis_that_may_evict_documents_is_reported_at_the_start() {
     let nodes = Nodes::start(1);
     nodes[0]
         .0
@@ -266,23 +266,23 @@ fn what_redis_would_cost_documents_is_said_at_the_start() {
     let secret = TierServer::start_with(TierKind::Redis, &["--requirepass", "a-password"]);
     let url = Origin::start().url();
     let refused = |redis: &str| {
-        let (_, told) = Proxy::refusal(&[&url, "--push", "/live/", "--push-redis", redis]);
-        told
+        let (_, next_event) = Proxy::refusal(&[&url, "--push", "/live/", "--push-redis", redis]);
+        next_event
     };
-    let told = refused(&secret.address());
+    let next_event = refused(&secret.address());
     assert!(
-        told.contains("push_redis: ") && told.contains("password required"),
-        "{told}"
+        next_event.contains("push_redis: ") && next_event.contains("password required"),
+        "{next_event}"
     );
-    let told = refused("redis://:wrong@localhost:x");
+    let next_event = refused("redis://:wrong@localhost:x");
     assert!(
-        told.contains("push_redis: ") && !told.contains("wrong"),
-        "{told}"
+        next_event.contains("push_redis: ") && !next_event.contains("wrong"),
+        "{next_event}"
     );
     let flags = ["--push", "/live/", "--push-redis", "rediss://localhost"];
-    let (_, told) =
+    let (_, next_event) =
         Proxy::refusal(&[&[&*url][..], &flags, &["--push-redis-ca", "/nowhere/ca"]].concat());
-    assert!(told.contains("/nowhere/ca: "), "{told}");
+    assert!(next_event.contains("/nowhere/ca: "), "{next_event}");
     let with_password = secret.address().replace("://", "://:a-password@");
     let origin = Origin::start();
     let flags = ["--push", "/live/", "--push-redis", &with_password];
@@ -298,7 +298,7 @@ fn a_redis_that_is_full_changes_nothing() {
     let nodes = Nodes::beside(TierServer::start_with(TierKind::Redis, &full), 2);
     let mut events = nodes[1].subscribe("/live/a", &[]);
     nodes[0].put("/live/a", "1");
-    assert_eq!(told(&mut events), put("1"));
+    assert_eq!(next_event(&mut events), put("1"));
     let large = format!("\"{}\"", "x".repeat(500_000));
     let mut kept = 0;
     let refused = loop {
@@ -328,7 +328,7 @@ fn a_redis_that_is_full_changes_nothing() {
     assert_eq!(batch.status, 507, "{}", batch.text());
     nodes.redis.say("CONFIG SET maxmemory 100mb");
     assert_eq!(nodes[0].put("/live/a", "2").status, 204);
-    assert_eq!(told(&mut events), put("2"));
+    assert_eq!(next_event(&mut events), put("2"));
 }
 
 #[test]
@@ -348,14 +348,14 @@ fn documents_lie_on_one_server_of_a_cluster() {
     );
     let mut events = second.subscribe("/live/x", &[]);
     assert_eq!(first.put("/live/x", "1").status, 201);
-    assert_eq!(told(&mut events), put("1"));
+    assert_eq!(next_event(&mut events), put("1"));
     assert_eq!(second.publish("DELETE", "/live/x", &[], "").status, 204);
-    assert_eq!(told(&mut events).0, "delete");
+    assert_eq!(next_event(&mut events).0, "delete");
 }
 
 /// At each step of the move, also while they are there and the cluster does not say so yet.
 #[test]
-fn documents_are_changed_and_told_while_a_cluster_moves_them() {
+fn documents_are_changed_and_watched_while_a_cluster_moves_them() {
     let [(from, _), (to, bus)] = [(); 2].map(|()| {
         let bus = free_port().to_string();
         let flags = ["--cluster-enabled", "yes", "--cluster-port", &bus];
@@ -380,7 +380,7 @@ fn documents_are_changed_and_told_while_a_cluster_moves_them() {
         let status = first.put("/live/x", &value).status;
         assert!(statuses.contains(&status), "{number}: {status}");
         if status != 503 {
-            assert_eq!(told(&mut events), put(&value));
+            assert_eq!(next_event(&mut events), put(&value));
         }
         status != 503
     };
@@ -407,7 +407,7 @@ fn documents_are_changed_and_told_while_a_cluster_moves_them() {
 
 /// docs/push.md names what a user has to be allowed.
 #[test]
-fn a_user_may_do_what_is_needed_and_no_more() {
+fn a_redis_user_with_the_documented_rights_suffices() {
     let nodes = Nodes::start(0);
     let allowed =
         "evalsha eval hscan xrange xread ping time hget hmget hset hdel del xadd xrevrange";
@@ -419,17 +419,17 @@ fn a_user_may_do_what_is_needed_and_no_more() {
     let mut events = node.subscribe("/live/x", &[]);
     let fields = ["Content-Type: application/json", "Push-TTL: 1"];
     assert_eq!(node.publish("PUT", "/live/x", &fields, "1").status, 201);
-    assert_eq!(told(&mut events), put("1"));
-    assert_eq!(told(&mut events).0, "delete");
+    assert_eq!(next_event(&mut events), put("1"));
+    assert_eq!(next_event(&mut events).0, "delete");
     assert_eq!(node.put("/live/x", "2").status, 201);
     assert_eq!(node.publish("DELETE", "/live/x", &[], "").status, 204);
     let late = nodes.kept.start(&nodes.origin, &["--push-redis", &redis]);
     assert_eq!(late.0.get("/live/x").status, 404);
 }
 
-/// Somebody else has written there.
+/// Another program has written there.
 #[test]
-fn what_is_no_document_is_left_out() {
+fn foreign_data_in_redis_is_ignored() {
     let nodes = Nodes::start(1);
     nodes[0].put("/live/x", "1");
     let documents = key("mcd1");
@@ -452,11 +452,11 @@ fn what_is_no_document_is_left_out() {
     assert_eq!(late.0.get("/live/y").status, 404);
     late.0.get("/live/old").assert_is(200, "old");
     let mut events = late.subscribe(WATCH, &[]);
-    assert!(told(&mut events).1.contains("/live/old"));
-    assert!(told(&mut events).1.contains("/live/x"));
+    assert!(next_event(&mut events).1.contains("/live/old"));
+    assert!(next_event(&mut events).1.contains("/live/x"));
     // It can be put right.
     nodes[0].put("/live/y", "2");
-    assert!(told(&mut events).1.contains("/live/y"));
+    assert!(next_event(&mut events).1.contains("/live/y"));
 }
 
 #[test]
@@ -471,7 +471,7 @@ fn an_id_of_a_time_to_come_begins_anew() {
     ] {
         let seen = format!("Last-Event-ID: {epoch}.{number}");
         let mut events = nodes[0].subscribe("/live/x", &[&seen]);
-        assert_eq!(told(&mut events).0, "reset", "{number}");
-        assert_eq!(told(&mut events), put("1"));
+        assert_eq!(next_event(&mut events).0, "reset", "{number}");
+        assert_eq!(next_event(&mut events), put("1"));
     }
 }

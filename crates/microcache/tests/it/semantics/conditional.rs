@@ -121,7 +121,7 @@ fn a_stored_response_without_an_etag_matches_only_the_star() {
 }
 
 #[test]
-fn a_304_carries_what_a_200_would_have_said_about_caching() {
+fn a_304_has_the_caching_fields_of_the_200() {
     let origin = Origin::start();
     let proxy = exact(&origin);
     let modified = http_date(-1000);

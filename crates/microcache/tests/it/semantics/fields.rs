@@ -74,7 +74,7 @@ fn hop_by_hop_fields_of_responses_are_stripped() {
 }
 
 #[test]
-fn connection_cannot_remove_what_messages_need() {
+fn connection_cannot_remove_essential_fields() {
     // Varnish CVE-2022-45059: naming Content-Length or Host in Connection desynchronised the origin.
     let origin = Origin::start();
     let proxy = exact(&origin);

@@ -437,7 +437,7 @@ fn targeted_fields_are_forwarded_untouched() {
 }
 
 #[test]
-fn last_modified_is_no_freshness_unless_asked() {
+fn the_heuristic_lifetime_is_off_by_default() {
     let long_ago = format!("Last-Modified: {}", http_date(-86_400 * 100));
     check(&[("a hundred days old", &[&long_ago], DEFAULT)]);
 }
@@ -459,7 +459,7 @@ fn a_ttl_of_zero_stores_nothing_that_is_not_explicit() {
 }
 
 #[test]
-fn a_hit_says_its_age() {
+fn a_hit_has_its_age() {
     let origin = Origin::start();
     let proxy = exact(&origin);
     let date = http_date(-30);
@@ -484,7 +484,7 @@ fn a_hit_says_its_age() {
 }
 
 #[test]
-fn what_comes_from_an_older_cache_keeps_its_age() {
+fn responses_from_another_cache_keep_their_age() {
     let origin = Origin::start();
     let proxy = exact(&origin);
     origin

@@ -32,7 +32,7 @@ fn head_is_answered_from_a_stored_get() {
 }
 
 #[test]
-fn a_head_miss_stores_no_body_that_never_came() {
+fn a_head_miss_stores_no_body() {
     let origin = Origin::start();
     let proxy = exact(&origin);
     origin

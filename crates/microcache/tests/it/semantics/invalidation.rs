@@ -91,7 +91,7 @@ fn a_failure_ends_nothing() {
 #[test]
 fn safe_methods_end_nothing() {
     for method in ["OPTIONS", "TRACE", "PROPFIND"] {
-        // TRACE may be refused by the proxy itself, and PROPFIND is safe only to those who know it.
+        // TRACE may be refused by the proxy itself, and PROPFIND is safe only to programs that know it.
         if method == "OPTIONS" {
             assert!(
                 ended_by(method, 200, &[], &["/a", "/b"]).is_empty(),

@@ -58,7 +58,7 @@ fn a_trace_that_may_go_no_further_shows_the_way_and_no_secrets() {
 }
 
 #[test]
-fn the_connection_goes_on_after_it() {
+fn the_connection_continues_after_it() {
     let (_origin, proxy) = start();
     let mut client = proxy.ask("/a?b");
     client.response().assert_is(200, "x");

@@ -56,7 +56,7 @@ fn single_ranges() {
 }
 
 #[test]
-fn what_is_no_single_range_gets_the_whole() {
+fn anything_but_a_single_range_gets_the_whole_response() {
     let origin = Origin::start();
     let proxy = stored(&origin, &[]);
     let ranges = [
@@ -216,9 +216,9 @@ fn a_fill_asks_for_the_whole_and_answers_the_part() {
         .reply(Reply::ok(&["Cache-Control: max-age=100"], BODY));
     let first = proxy.get_with("/", &["Range: bytes=2-3", "If-Range: \"a\""]);
     assert!(matches!(first.status, 200 | 206), "{first:?}");
-    let asked = &origin.seen("/")[0];
+    let requested = &origin.seen("/")[0];
     assert_eq!(
-        (asked.field("range"), asked.field("if-range")),
+        (requested.field("range"), requested.field("if-range")),
         (None, None)
     );
     let second = proxy.get_with("/", &["Range: bytes=4-"]);

@@ -73,7 +73,7 @@ fn why_it_was_forwarded() {
 }
 
 #[test]
-fn what_was_not_stored_does_not_say_stored() {
+fn an_unstored_response_does_not_claim_to_be_stored() {
     let origin = Origin::start();
     let proxy = exact(&origin);
     let refused: [(&str, &[&str]); 4] = [
@@ -96,7 +96,7 @@ fn what_was_not_stored_does_not_say_stored() {
 }
 
 #[test]
-fn members_of_caches_before_us_stay_in_front() {
+fn members_of_earlier_caches_stay_in_front() {
     let origin = Origin::start();
     let proxy = exact(&origin);
     origin.on("/").reply(
@@ -115,7 +115,7 @@ fn members_of_caches_before_us_stay_in_front() {
 }
 
 #[test]
-fn even_errors_of_our_own_have_it() {
+fn generated_errors_have_the_field_too() {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &EXACT);
     origin.on("/").reply(Reply::hang_up());
@@ -128,7 +128,7 @@ fn even_errors_of_our_own_have_it() {
 }
 
 #[test]
-fn pages_of_our_own_have_a_date() {
+fn generated_pages_have_a_date() {
     // RFC 9110 §6.6.1: who makes a 4xx has to date it.
     let origin = Origin::start();
     let proxy = exact(&origin);
@@ -155,10 +155,10 @@ fn via_on_both_sides() {
         let via = response.head.all("via").join(", ");
         assert_eq!(via, "1.0 inner, 1.1 microcache", "{response:?}");
     }
-    let asked = origin.seen("/")[0].head.all("via").join(", ");
-    let (outer, own) = asked.split_once(", ").expect("two members");
+    let requested = origin.seen("/")[0].head.all("via").join(", ");
+    let (outer, own) = requested.split_once(", ").expect("two members");
     assert_eq!(outer, "1.1 outer");
-    assert!(own.starts_with("1.1 microcache-"), "{asked}");
+    assert!(own.starts_with("1.1 microcache-"), "{requested}");
 }
 
 #[test]

@@ -190,7 +190,7 @@ fn authorization() {
 }
 
 #[test]
-fn a_response_for_nobody_in_particular_is_not_given_to_the_authorized() {
+fn a_response_without_public_is_not_given_to_the_authorized() {
     let origin = Origin::start();
     let proxy = exact(&origin);
     origin.on("/").answer(|request| {

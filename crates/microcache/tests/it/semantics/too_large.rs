@@ -39,7 +39,7 @@ fn with_ranges(seen: &Seen, body: &str) -> Reply {
 }
 
 #[test]
-fn a_part_of_it_is_asked_for_as_a_part() {
+fn a_range_of_it_is_requested_as_a_range() {
     let origin = Origin::start();
     let proxy = proxy(&origin);
     origin.on("/").answer(|seen| with_ranges(seen, BODY));
@@ -88,7 +88,7 @@ fn a_whole_of_unknown_length_that_outgrew_the_bound_is_remembered() {
 }
 
 #[test]
-fn what_fits_after_all_is_kept_and_cut() {
+fn a_response_that_fits_after_all_is_stored_and_cut() {
     let origin = Origin::start();
     let proxy = proxy(&origin);
     let mut count = 0;
@@ -105,7 +105,7 @@ fn what_fits_after_all_is_kept_and_cut() {
 }
 
 #[test]
-fn it_is_remembered_for_those_who_would_get_it() {
+fn a_too_large_variant_is_remembered_for_its_clients_only() {
     let origin = Origin::start();
     let proxy = proxy(&origin);
     origin.on("/").answer(|seen| {
@@ -126,7 +126,7 @@ fn it_is_remembered_for_those_who_would_get_it() {
 }
 
 #[test]
-fn a_part_of_what_fits_is_still_cut_from_the_whole() {
+fn a_range_of_a_response_that_fits_is_still_cut_from_the_whole() {
     let origin = Origin::start();
     let proxy = exact(&origin);
     origin.on("/").answer(|seen| with_ranges(seen, BODY));

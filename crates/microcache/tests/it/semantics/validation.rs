@@ -28,9 +28,12 @@ fn both_validators_are_sent() {
     second.assert_is(200, "hello");
     second.assert_forwarded("stale");
     assert_eq!(second.cache().get("fwd-status"), Some("304"));
-    let asked = &origin.seen("/")[1];
-    assert_eq!(asked.field("if-none-match"), Some("W/\"a\""));
-    assert_eq!(asked.field("if-modified-since"), Some(modified.as_str()));
+    let requested = &origin.seen("/")[1];
+    assert_eq!(requested.field("if-none-match"), Some("W/\"a\""));
+    assert_eq!(
+        requested.field("if-modified-since"),
+        Some(modified.as_str())
+    );
     let third = proxy.get("/");
     third.assert_hit();
     third.assert_is(200, "hello");
@@ -45,15 +48,15 @@ fn without_a_validator_the_request_is_plain() {
         .reply(Reply::new(200).with(EXPIRED).body("hello"));
     proxy.get("/");
     proxy.get("/").assert_is(200, "hello");
-    let asked = &origin.seen("/")[1];
+    let requested = &origin.seen("/")[1];
     assert!(
-        !asked
+        !requested
             .head
             .names()
             .iter()
             .any(|name| name.to_lowercase().starts_with("if-")),
         "{:?}",
-        asked.head
+        requested.head
     );
 }
 
@@ -116,7 +119,7 @@ fn a_304_updates_every_stored_field_but_the_framing() {
 }
 
 #[test]
-fn a_304_about_something_else_is_not_believed() {
+fn a_304_for_another_validator_is_not_accepted() {
     let origin = Origin::start();
     let proxy = exact(&origin);
     origin
@@ -136,7 +139,7 @@ fn a_304_about_something_else_is_not_believed() {
 }
 
 #[test]
-fn a_200_replaces_what_was_stored() {
+fn a_200_replaces_the_entry() {
     let origin = Origin::start();
     let proxy = exact(&origin);
     origin

@@ -220,7 +220,7 @@ fn a_malformed_accept_encoding_does_not_escape_the_cache() {
 }
 
 #[test]
-fn the_origin_is_asked_for_the_codings_that_are_compared() {
+fn the_origin_is_asked_for_the_compared_codings() {
     let origin = Origin::start();
     let proxy = exact(&origin);
     varying(

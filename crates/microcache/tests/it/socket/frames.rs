@@ -1,10 +1,10 @@
-//! Frames, as the cases of the Autobahn test suite have them: what a client may send and what it may not. Whoever
-//! is refused is told by which code, and nobody else notices.
+//! Frames, as in the cases of the Autobahn test suite: allowed ones and forbidden ones. A refused client gets the
+//! code, and no other client notices.
 //!
-//! The suite has a server send back what it is sent. Here a text is answered as an order that is none, so that
-//! what went well shows in that.
+//! The suite has a server send back each message. Here a text is answered as an invalid command, so that success
+//! shows in that.
 
-use super::{open, put_told};
+use super::{expect_put, open};
 use crate::push::Kept;
 use crate::support::Origin;
 use crate::support::websocket::{BINARY, CLOSE, FIN, PING, PONG, TEXT, frame};
@@ -291,12 +291,12 @@ fn closes() -> Vec<Case> {
 }
 
 #[test]
-fn frames_are_taken_or_refused_as_the_suite_says() {
+fn frames_are_accepted_or_refused_as_in_the_suite() {
     let (kept, origin) = (Kept::new(), Origin::start());
     let live = kept.start(&origin, &[]);
     live.put("/live/x", "0");
     let mut witness = open(&live, "/live/x");
-    put_told(&mut witness, "/live/x", "0");
+    expect_put(&mut witness, "/live/x", "0");
     let cases = [sizes_and_pings(), reserved(), fragments(), utf8(), closes()].concat();
     // Whole, and byte by byte where that is not for ever.
     let ways = cases.iter().flat_map(|case| {
@@ -337,7 +337,7 @@ fn frames_are_taken_or_refused_as_the_suite_says() {
         }
         if number % 50 == 0 {
             live.put("/live/x", &number.to_string());
-            put_told(&mut witness, "/live/x", &number.to_string());
+            expect_put(&mut witness, "/live/x", &number.to_string());
         }
     }
     assert!(number > 200, "{number} cases");

@@ -22,8 +22,8 @@ fn open(live: &Live, target: &str) -> WebSocket {
     WebSocket::open(&live.0, target, &[])
 }
 
-/// What is told of a document without its id.
-fn told(event: &str, url: &str, rest: &str) -> String {
+/// The message about a document without its id.
+fn message(event: &str, url: &str, rest: &str) -> String {
     format!(r#""event":"{event}","url":"{url}","type":"application/json",{rest}}}"#)
 }
 
@@ -33,12 +33,12 @@ fn expect(socket: &mut WebSocket, end: &str) {
     assert!(text.ends_with(end), "{text}\n{end}");
 }
 
-fn put_told(socket: &mut WebSocket, url: &str, value: &str) {
-    expect(socket, &told("put", url, &format!("\"value\":{value}")));
+fn expect_put(socket: &mut WebSocket, url: &str, value: &str) {
+    expect(socket, &message("put", url, &format!("\"value\":{value}")));
 }
 
 #[test]
-fn the_same_is_told_as_by_event_streams() {
+fn websockets_deliver_the_same_as_event_streams() {
     let (kept, origin) = (Kept::new(), Origin::start());
     let live = kept.start(&origin, &[]);
     live.put("/live/x", "1");
@@ -67,7 +67,7 @@ fn the_same_is_told_as_by_event_streams() {
 }
 
 #[test]
-fn what_is_no_handshake_is_answered_and_is_no_socket() {
+fn an_invalid_handshake_gets_an_error_response() {
     let (kept, origin) = (Kept::new(), Origin::start());
     let live = kept.start(&origin, &["--push-max-subscribers", "1"]);
     live.put("/live/x", "1");
@@ -91,7 +91,7 @@ fn what_is_no_handshake_is_answered_and_is_no_socket() {
     let mut client = live.0.ask_with("/live/x", &content);
     let head = client.head();
     assert_eq!(head.start, "HTTP/1.1 101 Switching Protocols");
-    // There is room for one, and the next is told so while it still speaks HTTP.
+    // There is room for one, and the next is refused while it still speaks HTTP.
     let full = live.0.get_with("/live/x", &UPGRADE);
     assert_eq!((full.status, full.field("retry-after")), (503, Some("1")));
     drop(client);
@@ -185,7 +185,7 @@ fn a_socket_has_the_bounds_of_a_subscription() {
 }
 
 #[test]
-fn who_comes_back_is_told_what_has_come_since_over_a_restart() {
+fn a_returning_client_gets_the_missed_changes_after_a_restart() {
     let (kept, origin) = (Kept::new(), Origin::start());
     let seen = {
         let mut live = kept.start(&origin, &[]);
@@ -200,16 +200,16 @@ fn who_comes_back_is_told_what_has_come_since_over_a_restart() {
     let seen = seen.trim_matches('"');
     let watch = format!("{WATCH}?url=/live/a&url=/live/b&last_event_id={seen}");
     let mut socket = open(&live, &watch);
-    put_told(&mut socket, "/live/a", "3");
+    expect_put(&mut socket, "/live/a", "3");
     live.put("/live/b", "4");
-    put_told(&mut socket, "/live/b", "4");
+    expect_put(&mut socket, "/live/b", "4");
     let mut unknown = open(&live, &format!("{WATCH}?url=/live/a&last_event_id=1.1"));
     assert_eq!(unknown.text(), r#"{"event":"reset"}"#);
-    put_told(&mut unknown, "/live/a", "3");
+    expect_put(&mut unknown, "/live/a", "3");
 }
 
 #[test]
-fn what_is_asked_for_before_the_first_turn_does_not_stand_for_what_was_not_told() {
+fn a_subscription_before_the_first_turn_hides_no_missed_change() {
     let (kept, origin) = (Kept::new(), Origin::start());
     let live = kept.start(&origin, &[]);
     for (number, url) in ["/live/a", "/live/b", "/live/c"].into_iter().enumerate() {
@@ -220,19 +220,19 @@ fn what_is_asked_for_before_the_first_turn_does_not_stand_for_what_was_not_told(
     let mut client = live.0.connect();
     client.send([request("GET", &watch, &UPGRADE).as_bytes(), &order].concat());
     let mut socket = WebSocket::agreed(client);
-    // The connection breaks when that is told, and before it is `subscribed`.
-    let (mut told, mut seen) = (Vec::new(), None);
-    while !told.contains(&"/live/c".to_owned()) {
+    // The connection breaks at that event, and before `subscribed`.
+    let (mut message, mut seen) = (Vec::new(), None);
+    while !message.contains(&"/live/c".to_owned()) {
         let event: serde_json::Value = serde_json::from_str(&socket.text()).expect("JSON");
-        told.push(event["url"].as_str().expect("a url").to_owned());
+        message.push(event["url"].as_str().expect("a url").to_owned());
         seen = event["id"].as_str().map(str::to_owned).or(seen);
     }
     let seen = seen.map(|seen| format!("&last_event_id={seen}"));
     let mut socket = open(&live, &(watch + &seen.unwrap_or_default()));
-    if !told.contains(&"/live/a".to_owned()) {
-        put_told(&mut socket, "/live/a", "0");
+    if !message.contains(&"/live/a".to_owned()) {
+        expect_put(&mut socket, "/live/a", "0");
     }
-    put_told(&mut socket, "/live/b", "1");
+    expect_put(&mut socket, "/live/b", "1");
 }
 
 #[test]
@@ -364,7 +364,7 @@ fn it_is_a_stream_of_http2_too() {
     ));
     let head = client.until(HEADERS);
     assert_eq!(head.stream, stream);
-    let put = |value: &str| told("put", "/live/x", &format!("\"value\":{value}"));
+    let put = |value: &str| message("put", "/live/x", &format!("\"value\":{value}"));
     let text = |client: &mut Http2| {
         let data = client.until(DATA).payload;
         assert_eq!(data[0], FIN | TEXT);
@@ -391,7 +391,7 @@ fn it_is_a_stream_of_http2_too() {
 }
 
 #[test]
-fn who_takes_nothing_costs_nothing_and_gets_the_latest() {
+fn a_stalled_client_costs_nothing_and_gets_the_latest() {
     let (kept, origin) = (Kept::new(), Origin::start());
     let live = kept.start(&origin, &[]);
     live.put("/live/x", "0");
@@ -399,19 +399,19 @@ fn who_takes_nothing_costs_nothing_and_gets_the_latest() {
     let mut reading = open(&live, "/live/x");
     let before = live.0.resident();
     let page = |number: u32| format!("\"{number}:{}\"", "x".repeat(200_000));
-    put_told(&mut reading, "/live/x", "0");
+    expect_put(&mut reading, "/live/x", "0");
     for number in 1..=300 {
         assert_eq!(live.put("/live/x", &page(number)).status, 204);
         if number % 10 == 0 {
-            let end = told("put", "/live/x", &format!("\"value\":{}", page(number)));
+            let end = message("put", "/live/x", &format!("\"value\":{}", page(number)));
             while !reading.text().ends_with(&end) {}
         }
     }
-    // Sixty megabytes were told of; a few of the newest versions are kept for all together.
+    // Events of sixty megabytes were published; a few of the newest versions are kept for all together.
     let grown = live.0.resident().saturating_sub(before);
     assert!(grown < 32 << 20, "{grown}");
-    put_told(&mut stalled, "/live/x", "0");
-    let end = told("put", "/live/x", &format!("\"value\":{}", page(300)));
+    expect_put(&mut stalled, "/live/x", "0");
+    let end = message("put", "/live/x", &format!("\"value\":{}", page(300)));
     let mut late = 0;
     while !stalled.text().ends_with(&end) {
         late += 1;
@@ -423,7 +423,7 @@ fn who_takes_nothing_costs_nothing_and_gets_the_latest() {
 }
 
 #[test]
-fn many_who_send_one_long_order_each_cost_little_more_than_that() {
+fn long_commands_of_many_clients_cost_little_memory() {
     const MANY: usize = 300;
     let (kept, origin) = (Kept::new(), Origin::start());
     let live = kept.start(&origin, &["--max-connections-per-address", "1000"]);
@@ -437,9 +437,9 @@ fn many_who_send_one_long_order_each_cost_little_more_than_that() {
         socket.client().send(most);
     }
     let mut modest = open(&live, "/live/x");
-    put_told(&mut modest, "/live/x", "1");
+    expect_put(&mut modest, "/live/x", "1");
     live.put("/live/x", "2");
-    put_told(&mut modest, "/live/x", "2");
+    expect_put(&mut modest, "/live/x", "2");
     let grown = live.0.resident().saturating_sub(before);
     assert!(grown < (MANY as u64) * 48 * 1024, "{grown}");
     // Each is listened to when it comes to the end of its sentence.
@@ -453,7 +453,7 @@ fn many_who_send_one_long_order_each_cost_little_more_than_that() {
 }
 
 #[test]
-fn who_gives_orders_and_reads_no_answers_is_not_listened_to() {
+fn a_client_that_reads_no_replies_is_not_read() {
     let (kept, origin) = (Kept::new(), Origin::start());
     let live = kept.start(&origin, &[]);
     live.put("/live/x", "1");
@@ -475,9 +475,9 @@ fn who_gives_orders_and_reads_no_answers_is_not_listened_to() {
     let grown = live.0.resident().saturating_sub(before);
     assert!(grown < 8 << 20, "{grown}");
     let mut modest = open(&live, "/live/x");
-    put_told(&mut modest, "/live/x", "1");
+    expect_put(&mut modest, "/live/x", "1");
     live.put("/live/x", "2");
-    put_told(&mut modest, "/live/x", "2");
+    expect_put(&mut modest, "/live/x", "2");
 }
 
 #[test]
@@ -495,7 +495,7 @@ fn orders_may_come_with_the_request() {
     for _ in 0..300 {
         assert_eq!(socket.frame(), (FIN | PONG, vec![b'x'; 125]));
     }
-    let put = told("put", "/live/x", "\"value\":1,\"etag\":\"");
+    let put = message("put", "/live/x", "\"value\":1,\"etag\":\"");
     let text = socket.text();
     assert!(text.contains(put.trim_end_matches('}')), "{text}");
     expect(&mut socket, "\"}");
@@ -510,7 +510,7 @@ fn count(admin: std::net::SocketAddr, what: &str) -> u64 {
 }
 
 #[test]
-fn nothing_is_left_of_who_has_gone() {
+fn a_closed_connection_leaves_nothing_behind() {
     let origin = Origin::start();
     let flags = ["--push", "/live/", "--push-directory", "none"];
     let (proxy, admin) = Proxy::operated(&origin, &flags);
@@ -543,14 +543,14 @@ fn nothing_is_left_of_who_has_gone() {
 }
 
 #[test]
-fn a_server_that_stops_says_so() {
+fn a_stopping_server_sends_a_close_frame() {
     let (kept, origin) = (Kept::new(), Origin::start());
     // The whole drain may be shorter than what streams have of it.
     for flag in ["--drain-stream-timeout=0s", "--drain-timeout=1s"] {
         let mut live = kept.start(&origin, &[flag]);
         live.put("/live/x", "1");
         let mut socket = open(&live, "/live/x");
-        put_told(&mut socket, "/live/x", "1");
+        expect_put(&mut socket, "/live/x", "1");
         live.0.terminate();
         assert_eq!(socket.close_code(), 1001, "{flag}");
         assert!(live.0.wait().success());
@@ -558,7 +558,7 @@ fn a_server_that_stops_says_so() {
 }
 
 #[test]
-fn who_takes_nothing_is_given_up_whatever_happens_meanwhile() {
+fn a_stalled_client_is_disconnected_despite_other_events() {
     let (kept, origin) = (Kept::new(), Origin::start());
     let live = kept.start(&origin, &["--client-write-timeout", "500ms"]);
     // More than what systems hold for a connection.
@@ -572,7 +572,7 @@ fn who_takes_nothing_is_given_up_whatever_happens_meanwhile() {
     let pong = ws_frame(FIN | PONG, b"");
     let mut number = 0;
     eventually("the end of it", || {
-        // It is told of more, and says something itself: neither takes anything.
+        // It gets more events, and sends something itself: neither is read.
         number += 1;
         live.put("/live/x", &number.to_string());
         (!socket.client().try_send(&pong)).then_some(())
@@ -600,7 +600,7 @@ fn binary_orders_and_long_ones_are_refused() {
     assert_eq!(socket.close_code(), 1009);
 }
 
-/// A client that nobody here has written.
+/// A client by other authors.
 #[test]
 fn the_library_of_another_language_subscribes() {
     let script = r#"

@@ -1,5 +1,5 @@
-//! What a client is told while it subscribes and unsubscribes and somebody publishes: each version at most once,
-//! each document's in their order, and of all that it subscribes to in the end the last.
+//! Events of a client that subscribes and unsubscribes during publications: each version at most once, those of
+//! a document in order, and in the end the last version of each subscribed document.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -44,7 +44,7 @@ fn matches(url: &str, name: &str) -> bool {
 }
 
 #[test]
-fn nothing_is_lost_and_nothing_comes_twice_while_urls_come_and_go() {
+fn no_event_is_lost_or_duplicated_during_subscriptions() {
     let (kept, origin) = (Kept::new(), Origin::start());
     let live = kept.start(&origin, &["--push-sync", "never"]);
     let is_over = AtomicBool::new(false);
@@ -93,12 +93,12 @@ struct Reader<'a> {
     socket: crate::support::websocket::WebSocket,
     dice: Dice,
     subscribed: Vec<&'static str>,
-    /// The number of the last version that was told of each since it was subscribed to.
+    /// The number of the last delivered version of each, since its subscription.
     last: BTreeMap<String, u64>,
     known: BTreeMap<String, String>,
     /// What it says when it comes back.
     seen: Option<String>,
-    /// It was told of these without an id, and may be told once more when it comes back.
+    /// These were delivered without an id, and may be repeated after a reconnect.
     without_id: BTreeSet<String>,
 }
 
@@ -152,13 +152,13 @@ impl<'a> Reader<'a> {
             self.socket.say(&json!({order: url}).to_string());
             let answered = format!("{order}d");
             if self.dice.below(8) == 0 {
-                let is_answered = (0..self.dice.below(4)).any(|_| self.is_told(&answered, url));
+                let is_answered = (0..self.dice.below(4)).any(|_| self.take_event(&answered, url));
                 if !is_answered {
                     self.come_back();
                     continue;
                 }
             } else {
-                while !self.is_told(&answered, url) {}
+                while !self.take_event(&answered, url) {}
             }
             match at {
                 Some(at) => {
@@ -168,37 +168,37 @@ impl<'a> Reader<'a> {
                 None => self.subscribed.push(url),
             }
             if was_over {
-                // What is answered behind all that was published comes behind what is told of it.
+                // The reply to a command follows the events of all that was published before.
                 self.socket.say(r#"{"get": "/live/none"}"#);
-                while !self.is_told("error", "/live/none") {}
+                while !self.take_event("error", "/live/none") {}
                 return (self.subscribed, self.known);
             }
         }
     }
 
     /// Takes an event. Whether it is the answer that is waited for.
-    fn is_told(&mut self, answer: &str, url: &str) -> bool {
+    fn take_event(&mut self, answer: &str, url: &str) -> bool {
         let text = self.socket.text();
-        let told: Value = serde_json::from_str(&text).expect("JSON");
-        let (event, about) = (told["event"].as_str(), told["url"].as_str());
+        let message: Value = serde_json::from_str(&text).expect("JSON");
+        let (event, about) = (message["event"].as_str(), message["url"].as_str());
         let about = about.expect("a url").to_owned();
         match event.expect("a kind") {
             "put" | "delete" => {}
             other => {
                 assert_eq!((other, &*about), (answer, url), "{text}");
-                if let Some(seen) = told["last_event_id"].as_str() {
+                if let Some(seen) = message["last_event_id"].as_str() {
                     self.seen = Some(seen.to_owned());
                 }
                 return true;
             }
         }
-        let version = if let Some(id) = told["id"].as_str() {
+        let version = if let Some(id) = message["id"].as_str() {
             self.seen = Some(id.to_owned());
             self.without_id.remove(&about);
             id
         } else {
             self.without_id.insert(about.clone());
-            told["etag"].as_str().expect("a tag").trim_matches('"')
+            message["etag"].as_str().expect("a tag").trim_matches('"')
         };
         let number: u64 = version
             .split_once('.')
@@ -212,7 +212,7 @@ impl<'a> Reader<'a> {
             "{before:?} {text}"
         );
         if event == Some("put") {
-            self.known.insert(about, told["value"].to_string());
+            self.known.insert(about, message["value"].to_string());
         } else {
             self.known.remove(&about);
         }

@@ -1,6 +1,6 @@
-//! Pages of other sites: what their browsers are told, and which sockets are not opened for them.
+//! Pages of other sites: fields for their browsers, and refused sockets.
 
-use super::{WATCH, put_told};
+use super::{WATCH, expect_put};
 use crate::push::{Kept, Live, SECRET};
 use crate::support::websocket::{UPGRADE, WebSocket};
 use crate::support::{Origin, Response};
@@ -31,7 +31,7 @@ fn a_page_of_another_site_opens_no_socket() {
             (&["Origin: null"], "403"),
             (&["Origin: http://example.com.evil.example"], "403"),
             (&["Origin: http://example.com:8080"], "403"),
-            // Nobody has said that this one may say so.
+            // This one is not trusted to set the field.
             (&[EVIL, "X-Forwarded-Host: evil.example"], "403"),
             (&["Sec-WebSocket-Protocol: piper-protocol", EVIL], "403"),
         ] {
@@ -46,7 +46,7 @@ fn a_page_of_another_site_opens_no_socket() {
 }
 
 #[test]
-fn a_proxy_in_front_says_what_the_browser_calls_the_server() {
+fn a_proxy_in_front_names_the_host_of_the_browser() {
     let (kept, origin) = (Kept::new(), Origin::start());
     let live = kept.start(&origin, &["--trusted-proxies", "127.0.0.1"]);
     let by_proxy = [SHOP, "X-Forwarded-Host: shop.example"];
@@ -63,7 +63,7 @@ fn sites_that_are_named_may() {
     let shop = Some("https://shop.example");
     let watch = format!("{WATCH}?url=/live/x");
     let mut socket = WebSocket::open(&live.0, &watch, &[SHOP]);
-    put_told(&mut socket, "/live/x", "1");
+    expect_put(&mut socket, "/live/x", "1");
     assert!(socket_status(&live, "/live/x", &[EVIL]).contains("403"));
     for target in ["/live/x", "/live/none", &watch] {
         for (from, expected) in [(&[SHOP][..], shop), (&[EVIL], None), (&[], None)] {
@@ -91,16 +91,22 @@ fn sites_that_are_named_may() {
             &[from, "Access-Control-Request-Method: PUT"],
         )
     };
-    let asked = ask(SHOP);
-    assert_eq!((asked.status, allowed(&asked)), (204, shop));
-    let methods = asked.field("access-control-allow-methods");
-    assert!(methods.is_some_and(|it| it.contains("PUT")), "{asked:?}");
-    let asked = ask(EVIL);
+    let requested = ask(SHOP);
+    assert_eq!((requested.status, allowed(&requested)), (204, shop));
+    let methods = requested.field("access-control-allow-methods");
+    assert!(
+        methods.is_some_and(|it| it.contains("PUT")),
+        "{requested:?}"
+    );
+    let requested = ask(EVIL);
     assert_eq!(
-        (allowed(&asked), asked.field("access-control-allow-methods")),
+        (
+            allowed(&requested),
+            requested.field("access-control-allow-methods")
+        ),
         (None, None)
     );
-    // With the secret, as everybody.
+    // With the secret, as for all.
     let publish = |fields: &[&str]| live.publish("PUT", "/live/x", fields, "2");
     let json = "Content-Type: application/json";
     assert_eq!(allowed(&publish(&[SHOP, json])), shop);
@@ -108,7 +114,7 @@ fn sites_that_are_named_may() {
 }
 
 #[test]
-fn all_sites_may_read_where_that_is_said() {
+fn all_sites_may_read_where_configured() {
     let (kept, origin) = (Kept::new(), Origin::start());
     let live = kept.start(&origin, &["--push-allow-origins", "*"]);
     live.put("/live/x", "1");
@@ -117,10 +123,10 @@ fn all_sites_may_read_where_that_is_said() {
     assert_eq!(allowed(&read), Some("*"));
     let fields = [EVIL, "Access-Control-Request-Method: PUT"];
     for target in ["/live/x", WATCH] {
-        let asked = live.0.send("OPTIONS", target, &fields);
-        assert_eq!(asked.status, 204, "{target}");
+        let requested = live.0.send("OPTIONS", target, &fields);
+        assert_eq!(requested.status, 204, "{target}");
         assert_eq!(
-            asked.field("access-control-allow-methods"),
+            requested.field("access-control-allow-methods"),
             Some("GET, HEAD")
         );
     }

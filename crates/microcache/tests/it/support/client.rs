@@ -1,4 +1,4 @@
-//! A client that sends what it is told and takes answers apart strictly.
+//! A client that sends given bytes and parses responses strictly.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
@@ -89,7 +89,7 @@ impl Client {
         self.stream().shutdown(Shutdown::Write).unwrap();
     }
 
-    /// Leaves such that the other side is told so at once.
+    /// Closes such that the other side learns of it at once.
     pub(crate) fn reset(self) {
         let socket = SockRef::from(self.stream());
         socket.set_linger(Some(Duration::ZERO)).unwrap();

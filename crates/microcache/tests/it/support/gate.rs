@@ -4,7 +4,7 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use super::PATIENCE;
 
-/// Closed at first; opened once, for everybody.
+/// Closed at first; opened once, for all.
 #[derive(Clone, Default)]
 pub(crate) struct Gate(Arc<(Mutex<bool>, Condvar)>);
 

@@ -1,7 +1,7 @@
 //! A scripted origin, the real proxy and a raw client: a test reads like the conversation it is about.
 //!
-//! Nothing here understands caching. The origin says exactly what it is told to say, the client
-//! sends exactly what it is told to send, and what either of them receives is taken apart strictly.
+//! Nothing here understands caching. The origin sends exactly its script, the client sends exactly the given
+//! bytes, and both parse strictly what they receive.
 
 mod browser;
 mod client;

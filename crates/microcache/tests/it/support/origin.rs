@@ -1,4 +1,4 @@
-//! The scripted origin: says what it was told, and remembers what it was asked.
+//! The scripted origin: answers as scripted, and records its requests.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Write};

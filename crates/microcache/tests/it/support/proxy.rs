@@ -211,8 +211,8 @@ impl Proxy {
         let mut command = Command::new(BINARY);
         let output = command.args(ADDRESSES).args(arguments).output();
         let output = output.expect("the binary can be run");
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        (output.status.code(), told)
+        let reported = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), reported)
     }
 
     /// Bytes of memory that are really in use.

@@ -11,8 +11,8 @@ fn received(server: &TierServer) -> usize {
     match server.kind() {
         TierKind::Memcached => server.statistic("bytes_read"),
         TierKind::Redis => {
-            let told = server.say("INFO stats");
-            let bytes = told
+            let reported = server.say("INFO stats");
+            let bytes = reported
                 .lines()
                 .find_map(|line| line.strip_prefix("total_net_input_bytes:"));
             bytes.expect("it counts").parse().expect("a number")

@@ -9,7 +9,7 @@ use super::{assert_found, disk_in, end, lasting, refused, tier_of};
 use crate::support::{Folder, Origin, Proxy, Reply, eventually, noise};
 
 #[test]
-fn a_restart_keeps_what_was_stored() {
+fn entries_survive_a_restart() {
     let (origin, folder) = (Origin::start(), Folder::absent());
     let body = noise(10_000, 1);
     origin.on("/page").reply(
@@ -45,7 +45,7 @@ fn a_restart_keeps_what_was_stored() {
 }
 
 #[test]
-fn what_is_too_old_is_confirmed_or_fetched_anew_after_a_restart() {
+fn stale_entries_are_revalidated_or_fetched_after_a_restart() {
     let (origin, folder) = (Origin::start(), Folder::absent());
     origin.on("/page").answer(|seen| {
         let fields = [
@@ -75,7 +75,7 @@ fn what_is_too_old_is_confirmed_or_fetched_anew_after_a_restart() {
 }
 
 #[test]
-fn what_is_too_old_is_served_after_a_restart_if_the_origin_fails() {
+fn stale_entries_are_served_after_a_restart_if_the_origin_fails() {
     let (origin, folder) = (Origin::start(), Folder::absent());
     let page = Reply::new(200).with("Cache-Control: max-age=0, stale-if-error=1000");
     origin
@@ -191,16 +191,19 @@ fn bodies_too_large_for_memory_are_read_from_disk_in_whole_and_in_part() {
         }
     };
     check(&proxy);
-    let asked = (origin.count("/known"), origin.count("/unknown"));
+    let requested = (origin.count("/known"), origin.count("/unknown"));
     end(proxy);
     let proxy = Proxy::start(&origin, &flags);
     check(&proxy);
-    assert_eq!((origin.count("/known"), origin.count("/unknown")), asked);
+    assert_eq!(
+        (origin.count("/known"), origin.count("/unknown")),
+        requested
+    );
 }
 
 /// One lies on the disk alone. The other is in memory too, and after a restart it is sent from its file.
 #[test]
-fn what_was_confirmed_is_fresh_after_a_restart_and_its_body_is_not_fetched_again() {
+fn a_revalidated_entry_is_fresh_after_a_restart_without_a_new_body() {
     let (origin, folder) = (Origin::start(), Folder::absent());
     let bodies = [
         ("/large", noise(300_000, 21)),
@@ -278,14 +281,14 @@ fn head_is_answered_from_disk() {
 }
 
 #[test]
-fn a_second_process_on_the_directory_says_so_and_ends() {
+fn a_second_process_on_the_directory_fails() {
     let (origin, folder) = (Origin::start(), Folder::absent());
     origin.on("/page").reply(lasting("one"));
     let proxy = Proxy::start(&origin, &["--disk", &disk_in(&folder)]);
-    let (told, code) = refused(&origin, &["--disk", &disk_in(&folder)]);
+    let (reported, code) = refused(&origin, &["--disk", &disk_in(&folder)]);
     assert_eq!(code, Some(1));
-    assert!(told.contains("is in use by"), "{told}");
-    assert!(told.contains(folder.as_str()), "{told}");
+    assert!(reported.contains("is in use by"), "{reported}");
+    assert!(reported.contains(folder.as_str()), "{reported}");
     proxy.get("/page").assert_is(200, "one");
     // Who is killed leaves nothing locked.
     drop(proxy);
@@ -299,11 +302,11 @@ fn a_directory_that_cannot_be_used_is_named() {
     fs::write(folder.path(), "a file").unwrap();
     let inside = folder.path().join("inside");
     for path in [folder.as_str(), inside.to_str().unwrap(), "/proc/none"] {
-        let (told, code) = refused(&origin, &["--disk", &format!("{path},1MiB")]);
+        let (reported, code) = refused(&origin, &["--disk", &format!("{path},1MiB")]);
         assert_eq!(code, Some(1));
         assert!(
-            told.contains(path) && told.contains("cannot be used"),
-            "{told}"
+            reported.contains(path) && reported.contains("cannot be used"),
+            "{reported}"
         );
     }
     fs::remove_file(folder.path()).unwrap();
@@ -387,7 +390,7 @@ fn files_that_left_are_not_kept_open() {
 }
 
 #[test]
-fn what_is_damaged_is_fetched_anew() {
+fn damaged_entries_are_fetched_again() {
     let (origin, folder) = (Origin::start(), Folder::absent());
     let bodies: Arc<Vec<Vec<u8>>> = Arc::new(
         (0..40)
@@ -455,7 +458,7 @@ fn a_large_body_that_is_damaged_breaks_off_once_and_is_fetched_anew() {
     });
 }
 
-/// Such that nobody sees from outside that it was changed.
+/// Such that the change is not visible from outside.
 fn overwrite(file: &Path, bytes: &[u8]) {
     let modified = fs::metadata(file).unwrap().modified().unwrap();
     fs::write(file, bytes).expect("it can be written");

@@ -133,13 +133,13 @@ fn a_replica_takes_the_place_of_a_master_that_died() {
 
     let mut proxy = Proxy::start(&origin, &flags);
     cluster.masters[0].kill();
-    let (mut other, told) = (0, "microcache: redis: in service again");
+    let (mut other, reported) = (0, "microcache: redis: in service again");
     eventually("the replica to be used", || {
         other += 1;
         let target = format!("/other/{other}");
         origin.on(&target).reply(lasting("another page"));
         proxy.get(&target).assert_is(200, "another page");
-        proxy.output().contains(told).then_some(())
+        proxy.output().contains(reported).then_some(())
     });
     assert_eq!(origin.count("/other/1"), 1);
     assert!(

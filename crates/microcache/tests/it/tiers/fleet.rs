@@ -131,7 +131,7 @@ fn the_stale_page_is_served_everywhere_while_one_process_renews_it() {
 }
 
 #[test]
-fn what_one_request_finds_stale_is_renewed_though_nobody_asks_again() {
+fn a_stale_entry_is_refreshed_without_further_requests() {
     for kind in TierKind::ALL {
         let (origin, server) = (Origin::start(), TierServer::start(kind));
         let overdue = [
@@ -155,8 +155,8 @@ fn what_one_request_finds_stale_is_renewed_though_nobody_asks_again() {
 fn per_lifetime(kind: TierKind) {
     const LIFETIMES: usize = 4;
     let (origin, server) = (Origin::start(), TierServer::start(kind));
-    let asked = Arc::new(Mutex::new(Vec::new()));
-    let times = Arc::clone(&asked);
+    let requested = Arc::new(Mutex::new(Vec::new()));
+    let times = Arc::clone(&requested);
     origin.on("/page").answer(move |_| {
         times.lock().unwrap().push(Instant::now());
         Reply::ok(
@@ -174,7 +174,7 @@ fn per_lifetime(kind: TierKind) {
     });
     // One at the beginning, and one for each second that has passed.
     let lifetimes = usize::try_from(began.elapsed().as_secs()).unwrap() + 1;
-    let requests = asked.lock().unwrap().len();
+    let requests = requested.lock().unwrap().len();
     assert!(
         requests <= lifetimes + 1,
         "{requests} requests in {lifetimes} lifetimes with {kind:?}"
@@ -242,7 +242,7 @@ fn a_process_that_is_killed_holds_the_others_up_for_the_claim_timeout() {
         for client in &mut waiting {
             client.response().assert_is(200, "one");
         }
-        // Far more than the two seconds, far less than the minute of somebody's first byte.
+        // Far more than the two seconds, far less than the minute of a first byte.
         assert!(began.elapsed() < Duration::from_secs(9));
         let requests = origin.count("/page");
         assert!((2..=3).contains(&requests), "{requests} with {kind:?}");
@@ -253,7 +253,7 @@ fn a_process_that_is_killed_holds_the_others_up_for_the_claim_timeout() {
 }
 
 #[test]
-fn a_page_that_must_not_be_shared_holds_nobody_up() {
+fn a_personal_page_delays_no_process() {
     for kind in TierKind::ALL {
         let (origin, server) = (Origin::start(), TierServer::start(kind));
         origin
@@ -271,7 +271,7 @@ fn a_page_that_must_not_be_shared_holds_nobody_up() {
 }
 
 #[test]
-fn an_origin_that_fails_holds_nobody_up() {
+fn a_failing_origin_delays_no_process() {
     for kind in TierKind::ALL {
         let (origin, server) = (Origin::start(), TierServer::start(kind));
         origin.on("/page").reply(Reply::new(503).body("busy"));
@@ -285,7 +285,7 @@ fn an_origin_that_fails_holds_nobody_up() {
 
 /// Those who wait for the claim would otherwise have to find out one after the other.
 #[test]
-fn what_cannot_be_stored_is_asked_for_by_all_processes_at_once() {
+fn an_unstorable_page_is_fetched_by_all_processes_at_once() {
     for kind in TierKind::ALL {
         for fields in [
             "Cache-Control: no-store",

@@ -151,7 +151,7 @@ fn one_server_of_the_log_after_the_other_is_lost_and_nothing_with_it() {
 }
 
 #[test]
-fn a_server_that_comes_back_with_what_it_had_brings_nothing_back() {
+fn a_server_that_returns_with_old_data_brings_nothing_back() {
     for halted in [0, 1] {
         let (origin, mut pool) = (Origin::start(), Pool::start());
         let (here, folder) = one_goes_away(&origin, &pool);
@@ -177,7 +177,7 @@ fn a_server_that_comes_back_with_what_it_had_brings_nothing_back() {
 }
 
 #[test]
-fn a_process_that_begins_while_one_server_is_down_uses_what_is_there() {
+fn a_process_that_starts_while_a_server_is_down_uses_the_others() {
     for lost in [0, 1] {
         let (origin, mut pool) = (Origin::start(), Pool::start());
         let (here, folder) = one_goes_away(&origin, &pool);

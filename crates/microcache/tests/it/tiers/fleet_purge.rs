@@ -161,7 +161,7 @@ fn a_node_that_was_away_learns_of_it_before_it_uses_its_disk() {
 }
 
 #[test]
-fn a_purge_while_the_tier_is_away_is_told_when_it_is_back() {
+fn a_purge_during_an_outage_is_delivered_afterwards() {
     for kind in TierKind::ALL {
         let (origin, mut server) = (Origin::start(), TierServer::start(kind));
         counting(&origin);
@@ -269,7 +269,7 @@ fn a_clock_of_redis_that_was_ahead_makes_nothing_immune_to_purges() {
 }
 
 #[test]
-fn an_entry_in_the_log_that_cannot_be_read_silences_nobody() {
+fn an_unreadable_log_record_blocks_no_process() {
     let (origin, server) = (Origin::start(), TierServer::start(TierKind::Redis));
     counting(&origin);
     let [flag, address] = server.flags();

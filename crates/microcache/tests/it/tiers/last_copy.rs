@@ -72,7 +72,7 @@ fn a_copy_too_large_for_this_processs_memory_is_used() {
 }
 
 #[test]
-fn whoever_asks_alone_gets_it_too() {
+fn a_request_without_coalescing_gets_it_too() {
     let folder = Folder::absent();
     let server = TierServer::start(TierKind::Memcached);
     let [flag, address] = server.flags();
@@ -84,7 +84,7 @@ fn whoever_asks_alone_gets_it_too() {
 }
 
 #[test]
-fn what_may_not_be_shared_is_not_given_to_whoever_asks_alone() {
+fn a_personal_response_is_not_given_to_requests_without_coalescing() {
     let (origin, folder) = (Origin::start(), Folder::absent());
     let page = ["Cache-Control: max-age=10", "Age: 20", "ETag: \"a\""];
     origin

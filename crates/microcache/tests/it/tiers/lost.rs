@@ -1,4 +1,4 @@
-//! A tier that is slow, gone or somebody else: requests go on from the origin.
+//! A tier that is slow, gone or another program: requests go on from the origin.
 
 use super::servers::babbling;
 use super::{PATIENT, assert_found, end, lasting, refused, tier_of};
@@ -34,7 +34,7 @@ fn assert_used_again(origin: &Origin, proxy: &Proxy, kind: TierKind, flags: &[&s
 }
 
 #[test]
-fn a_frozen_server_delays_nobody_and_is_used_again_later() {
+fn a_frozen_server_delays_no_request_and_is_used_again_later() {
     for kind in TierKind::ALL {
         let (origin, server) = (Origin::start(), TierServer::start(kind));
         pages(&origin, 50);
@@ -54,7 +54,7 @@ fn a_frozen_server_delays_nobody_and_is_used_again_later() {
 }
 
 #[test]
-fn what_a_tier_did_and_how_it_is_can_be_read() {
+fn the_state_of_a_tier_is_reported() {
     for kind in TierKind::ALL {
         let (origin, mut server) = (Origin::start(), TierServer::start(kind));
         pages(&origin, 10);
@@ -73,8 +73,8 @@ fn what_a_tier_did_and_how_it_is_can_be_read() {
             let target = format!("/other/{page}");
             origin.on(&target).reply(lasting("other"));
             proxy.get(&target).assert_is(200, "other");
-            let told = format!("microcache: {name}: 127.0.0.1");
-            proxy.output().contains(&told).then_some(())
+            let reported = format!("microcache: {name}: 127.0.0.1");
+            proxy.output().contains(&reported).then_some(())
         });
         server.restart();
         says(&proxy, &format!("microcache: {name}: in service again"));
@@ -124,7 +124,7 @@ fn a_server_that_is_down_at_the_start_is_used_when_it_is_there() {
 }
 
 #[test]
-fn a_name_that_leads_nowhere_is_done_without_or_told_at_the_start() {
+fn an_unresolvable_tier_is_skipped_or_refused_at_the_start() {
     let origin = Origin::start();
     pages(&origin, 5);
     let proxy = Proxy::start(&origin, &["--memcached", "nowhere.invalid:11211"]);
@@ -135,13 +135,16 @@ fn a_name_that_leads_nowhere_is_done_without_or_told_at_the_start() {
     assert_eq!(origin.requests().len(), 5);
     end(proxy);
 
-    let (told, code) = refused(&origin, &["--redis", "redis://nowhere.invalid:6379"]);
+    let (reported, code) = refused(&origin, &["--redis", "redis://nowhere.invalid:6379"]);
     assert_eq!(code, Some(1));
-    assert!(told.contains("cannot resolve nowhere.invalid"), "{told}");
+    assert!(
+        reported.contains("cannot resolve nowhere.invalid"),
+        "{reported}"
+    );
 }
 
 #[test]
-fn a_server_that_speaks_something_else_is_done_without_or_named() {
+fn a_server_of_another_protocol_is_bypassed_or_reported() {
     let (origin, address) = (Origin::start(), babbling());
     pages(&origin, 5);
     let proxy = Proxy::start(&origin, &["--memcached", &address.to_string()]);
@@ -151,24 +154,24 @@ fn a_server_that_speaks_something_else_is_done_without_or_named() {
     }
     assert_eq!(origin.requests().len(), 5);
 
-    let (told, code) = refused(&origin, &["--redis", &format!("redis://{address}")]);
+    let (reported, code) = refused(&origin, &["--redis", &format!("redis://{address}")]);
     assert_eq!(code, Some(1));
-    assert!(told.contains(&address.to_string()), "{told}");
+    assert!(reported.contains(&address.to_string()), "{reported}");
 }
 
 #[test]
-fn a_wrong_password_is_told_at_the_start() {
+fn a_wrong_password_is_reported_at_the_start() {
     let origin = Origin::start();
     origin.on("/page").reply(lasting("one"));
     let server = TierServer::start_with(TierKind::Redis, &["--requirepass", "right"]);
     let with = |password: &str| server.address().replace("//", &format!("//:{password}@"));
     for url in [server.address(), with("wrong")] {
-        let (told, code) = refused(&origin, &["--redis", &url]);
+        let (reported, code) = refused(&origin, &["--redis", &url]);
         assert_eq!(code, Some(1));
-        assert!(told.starts_with("microcache: redis: "), "{told}");
+        assert!(reported.starts_with("microcache: redis: "), "{reported}");
         assert!(
-            !told.contains("wrong@"),
-            "a password is nobody's business: {told}"
+            !reported.contains("wrong@"),
+            "a password is nobody's business: {reported}"
         );
     }
     let flags = ["--redis", &with("right")];

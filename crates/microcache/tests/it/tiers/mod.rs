@@ -69,7 +69,7 @@ fn refused(origin: &Origin, flags: &[&str]) -> (String, Option<i32>) {
         .arg(origin.url())
         .output()
         .expect("the binary runs");
-    let told = String::from_utf8(output.stderr).expect("text");
-    assert_eq!(told.lines().count(), 1, "{told}");
-    (told, output.status.code())
+    let reported = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(reported.lines().count(), 1, "{reported}");
+    (reported, output.status.code())
 }

@@ -1,9 +1,9 @@
-//! A disk that is really full, and one that is really read-only: a small file system of the
-//! process's own, which goes with it.
+//! A disk that is really full, and one that is really read-only: a small file system of the process's own,
+//! which goes with it.
 //!
-//! A container may forbid mounting, and a chroot the namespaces that mounting is made of. There
-//! the process is kept from making its files any longer instead: writing fails, reading and
-//! removing do not. What that leaves out is told.
+//! A container may forbid mounting, and a chroot the namespaces that mounting is made of. There the process
+//! is kept from making its files any longer instead: writing fails, reading and removing do not. Parts that
+//! cannot be tested so are reported.
 
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -23,14 +23,14 @@ const LARGE: usize = 200_000;
 /// How writing is made to fail.
 #[derive(Clone, Copy)]
 enum Means {
-    /// A file system of the process's own: what `unshare` is told to make room for it.
+    /// A file system of the process's own: the arguments of `unshare`.
     Mounts(&'static [&'static str]),
     /// A limit on the size of its files.
     Limit,
 }
 
 /// The best that can be had here. In a chroot the root is no mount of its own, whose propagation could be
-/// changed; and whoever is not root is it in a namespace of users, where the system has such.
+/// changed; a user other than root becomes root in a user namespace, where the system has such.
 fn means() -> Means {
     static FOUND: OnceLock<Means> = OnceLock::new();
     const WAYS: [&[&str]; 4] = [
@@ -60,7 +60,7 @@ fn is_done(command: &mut Command) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// The process on a file system of 8 MiB that nobody else sees; or with a limit on its files.
+/// The process on a file system of 8 MiB that no other process sees; or with a limit on its files.
 struct Mounted {
     means: Means,
     proxy: Proxy,
@@ -199,7 +199,7 @@ impl Mounted {
 }
 
 impl Drop for Mounted {
-    /// Where propagation could not be changed, the mounts may be everybody's.
+    /// Where propagation could not be changed, the mounts may be visible to all.
     fn drop(&mut self) {
         if let Means::Mounts(["--mount", "--propagation", ..]) = self.means {
             while is_own_mount(self.folder.path())
@@ -265,9 +265,9 @@ fn a_full_disk_is_done_without_and_used_again_when_there_is_room() {
 }
 
 #[test]
-fn a_bound_beyond_the_disk_is_told_at_the_start() {
+fn a_limit_above_the_disk_is_reported_at_the_start() {
     let origin = Origin::start();
-    let told = |capacity: &str| {
+    let reported = |capacity: &str| {
         let output = Mounted::with(&origin, capacity).proxy.output();
         match means() {
             Means::Mounts(_) => output.contains("is on a file system of 8 MiB, less than the"),
@@ -278,8 +278,8 @@ fn a_bound_beyond_the_disk_is_told_at_the_start() {
         Means::Mounts(_) => "64MiB",
         Means::Limit => "1048576GiB",
     };
-    assert!(told(beyond));
-    assert!(!told("4MiB"));
+    assert!(reported(beyond));
+    assert!(!reported("4MiB"));
 }
 
 #[test]
@@ -313,7 +313,7 @@ fn a_disk_that_becomes_read_only_is_still_read_and_later_written_again() {
 }
 
 #[test]
-fn an_access_log_on_a_full_disk_loses_lines_and_counts_them_and_goes_on_when_there_is_room() {
+fn an_access_log_on_a_full_disk_counts_lost_lines_and_continues_when_there_is_room() {
     let origin = Origin::start();
     origin.on("/").reply(lasting("x"));
     let mut mounted = Mounted::running(&origin, |path| {
@@ -323,9 +323,9 @@ fn an_access_log_on_a_full_disk_loses_lines_and_counts_them_and_goes_on_when_the
             .into()
     });
     let mut client = mounted.proxy.connect();
-    let mut asked = 0;
+    let mut requested = 0;
     let mut ask = || {
-        asked += 1;
+        requested += 1;
         assert_eq!(client.get("/").status, 200);
     };
     ask();
@@ -362,5 +362,5 @@ fn an_access_log_on_a_full_disk_loses_lines_and_counts_them_and_goes_on_when_the
         .rfind(|line| line.contains("log: not written to "));
     let lost = lost.expect("it says so").split(' ').rev().nth(1);
     let lost: usize = lost.expect("a number").parse().expect("a number");
-    assert_eq!(text.lines().count() + lost, asked);
+    assert_eq!(text.lines().count() + lost, requested);
 }

@@ -113,7 +113,7 @@ fn every_process_finds_the_page_and_none_writes_it() {
 }
 
 #[test]
-fn without_a_page_the_origin_is_asked() {
+fn without_a_page_the_request_goes_to_the_origin() {
     let (origin, mut server) = (Origin::start(), TierServer::start(TierKind::Memcached));
     keep(&server, "/packed?", 16, "compressed by a client");
     keep(&server, "/empty?", 0, "");
@@ -157,7 +157,7 @@ fn a_route_that_keeps_nothing_and_a_method_that_reads_nothing_go_to_the_origin()
 }
 
 #[test]
-fn after_a_purge_the_page_is_what_memcached_holds() {
+fn after_a_purge_the_page_of_memcached_is_served() {
     let (origin, server) = (Origin::start(), TierServer::start(TierKind::Memcached));
     origin.on("/a").reply(Reply::new(200).body("done"));
     keep(&server, "/a?", 0, "one");

@@ -1,5 +1,5 @@
-//! Claims of a process that brings nothing: because it must not, because nobody takes it, or because
-//! it does not know that it has them. Others do not wait for their end, which is a minute away.
+//! Claims of a process that stores nothing: because it must not, because no tier accepts the record, or
+//! because it does not know that it has them. Others do not wait for their end, which is a minute away.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
@@ -101,7 +101,7 @@ fn two(origin: &Origin, server: &TierServer, more: &[&str]) -> (Proxy, Proxy) {
 }
 
 #[test]
-fn a_claim_whose_answer_was_lost_is_given_back() {
+fn a_claim_with_a_lost_reply_is_released() {
     for kind in TierKind::ALL {
         let (origin, server) = (Origin::start(), TierServer::start(kind));
         let way = Break::before(&server);
@@ -152,7 +152,7 @@ fn a_claim_that_could_not_be_given_back_is_given_back_later() {
 }
 
 #[test]
-fn an_origin_that_fails_or_answers_one_alone_is_not_waited_for() {
+fn a_failing_or_personal_response_is_not_waited_for() {
     for kind in TierKind::ALL {
         let (origin, server) = (Origin::start(), TierServer::start(kind));
         let private = Reply::new(200).with("Cache-Control: private");
@@ -176,7 +176,7 @@ fn an_origin_that_fails_or_answers_one_alone_is_not_waited_for() {
 }
 
 #[test]
-fn what_no_tier_takes_is_not_waited_for() {
+fn records_that_no_tier_accepts_are_not_waited_for() {
     for kind in TierKind::ALL {
         let (origin, server) = (Origin::start(), TierServer::start(kind));
         let body = noise(20_000, 5);

@@ -44,7 +44,7 @@ fn a_post_takes_a_page_from_memory_and_from_every_tier() {
 }
 
 #[test]
-fn what_was_purged_is_not_on_disk_after_a_restart() {
+fn purged_entries_are_not_on_disk_after_a_restart() {
     let (origin, folder) = (Origin::start(), Folder::absent());
     changing(&origin);
     let flags = ["--disk", &disk_in(&folder)];
@@ -62,7 +62,7 @@ fn what_was_purged_is_not_on_disk_after_a_restart() {
 }
 
 #[test]
-fn what_was_purged_is_not_on_disk_after_a_kill() {
+fn purged_entries_are_not_on_disk_after_a_kill() {
     let (origin, folder) = (Origin::start(), Folder::absent());
     changing(&origin);
     let flags = ["--disk", &disk_in(&folder)];
@@ -107,7 +107,7 @@ fn a_variant_that_was_purged_is_found_nowhere() {
 }
 
 #[test]
-fn a_tier_that_cannot_be_told_of_a_purge_does_not_bring_the_page_back() {
+fn a_tier_that_missed_a_purge_does_not_bring_the_page_back() {
     for kind in TierKind::ALL {
         let (origin, server) = (Origin::start(), TierServer::start(kind));
         // What is there after the purge is too old at once, so that the tier is asked every time.
@@ -289,7 +289,7 @@ fn a_purge_by_another_process_keeps_the_fill_of_a_variant_out_of_the_tier() {
 }
 
 #[test]
-fn a_purge_by_another_process_takes_away_what_the_tier_holds() {
+fn a_purge_by_another_process_reaches_the_tier() {
     for kind in TierKind::ALL {
         let (origin, server) = (Origin::start(), TierServer::start(kind));
         changing(&origin);
@@ -357,7 +357,7 @@ fn a_page_that_becomes_private_leaves_every_tier() {
 }
 
 #[test]
-fn what_was_never_stored_is_not_removed() {
+fn entries_never_stored_are_not_removed() {
     const PAGES: usize = 50;
     let (origin, server) = (Origin::start(), TierServer::start(TierKind::Memcached));
     let [flag, address] = server.flags();
@@ -404,12 +404,12 @@ fn a_variant_that_becomes_private_leaves_the_disk_and_the_others_stay() {
     assert_eq!(confirmed.cache().get("fwd-status"), Some("304"));
     assert!(!confirmed.cache().has("stored"), "{confirmed:?}");
     end(proxy);
-    let asked = origin.count("/page");
+    let requested = origin.count("/page");
     let proxy = Proxy::start(&origin, &flags);
     assert_found(&proxy.get_with("/page", &["X-Lang: de"]), "disk", b"de");
     proxy
         .get_with("/page", &["X-Lang: en"])
         .assert_is(200, "en");
-    let last = &origin.seen("/page")[asked];
+    let last = &origin.seen("/page")[requested];
     assert_eq!(last.field("if-none-match"), None, "the copy is gone");
 }

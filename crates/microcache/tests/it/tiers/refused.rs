@@ -1,4 +1,4 @@
-//! Mistakes in the options of tiers are told before anything starts.
+//! Mistakes in the options of tiers are reported before anything starts.
 
 use std::process::Command;
 
@@ -11,16 +11,19 @@ fn check(option: &str, says: &str) {
         .arg(&path)
         .output()
         .expect("the binary runs");
-    let told = String::from_utf8(output.stderr).expect("text");
-    assert_eq!(output.status.code(), Some(2), "{option}: {told}");
+    let reported = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(2), "{option}: {reported}");
     let line = 1 + option.lines().count();
-    assert!(told.contains(&format!(":{line}:")), "{option}: {told}");
-    assert!(told.contains("1 mistake"), "{option}: {told}");
-    assert!(told.contains(says), "{option}: {told}");
+    assert!(
+        reported.contains(&format!(":{line}:")),
+        "{option}: {reported}"
+    );
+    assert!(reported.contains("1 mistake"), "{option}: {reported}");
+    assert!(reported.contains(says), "{option}: {reported}");
 }
 
 #[test]
-fn a_mistake_in_an_option_is_told_with_its_place() {
+fn a_mistake_in_an_option_is_reported_with_its_place() {
     for (option, says) in [
         (
             r#"disk = "/var/cache/microcache""#,

@@ -6,7 +6,7 @@ use std::thread;
 
 use crate::support::listen;
 
-/// The items of the log of purges that lie in memcached while nobody purges, and the keys of the one in Redis.
+/// The items of the purge log in memcached without purges, and its keys in Redis.
 pub(crate) const LOG_ITEMS: usize = 2;
 pub(crate) const LOG_KEYS: usize = 1;
 

@@ -110,7 +110,7 @@ pub(in crate::config) const GROUP: &[Opt<GroupSettings>] = &[
         )
         .sets(|g, v, m| m.put(&mut g.max_queue, v.count(0..=10_000_000))),
     opt("queue_timeout", Duration, "10s")
-        .help("Maximum time in that queue; after it 503")
+        .help("Maximum time in the queue of an origin group; after it 503")
         .sets(|g, v, m| m.put(&mut g.queue_timeout, v.duration(&WAIT))),
     opt("connect_timeout", Duration, "3s")
         .help("Connect timeout to an origin server (TCP and TLS)")

@@ -52,9 +52,9 @@ const COMMON: [(&str, &str); 14] = [
     ("ttl", "Freshness if the origin sets none [1s]"),
     (
         "stale_while_revalidate",
-        "Stale window in the background [10s]",
+        "Time served stale while revalidating [10s]",
     ),
-    ("stale_if_error", "Stale window on origin errors [1d]"),
+    ("stale_if_error", "Time served stale on origin errors [1d]"),
     ("ignore_cookies", "Cookies that are not personal"),
     ("max_concurrent", "Concurrent requests to the origin [64]"),
     ("purge_from", "Clients that may send PURGE and BAN"),

@@ -64,12 +64,12 @@ pub(in crate::config) const SERVER: &[Opt<Config>] = &[
              is served; the fetch continues in the background.",
         )
         .sets(|c, v, m| m.put(&mut c.stale_wait, v.millis(&WAIT))),
-    opt("trusted_proxies", List("BLOCK"), "[]")
+    opt("trusted_proxies", List("CIDR"), "[]")
         .example(r#"["10.0.0.5", "::1"]"#)
         .help("Proxies whose X-Forwarded-* and Forwarded headers are trusted")
         .more("Addresses or CIDR blocks. From every other peer these fields are overwritten.")
         .sets(set_trusted_proxies),
-    opt("proxy_protocol", List("BLOCK"), "[]")
+    opt("proxy_protocol", List("CIDR"), "[]")
         .example(r#"["10.0.0.5"]"#)
         .help("Peers that must use the PROXY protocol, version 1 or 2")
         .more(
@@ -79,7 +79,7 @@ pub(in crate::config) const SERVER: &[Opt<Config>] = &[
              connections from other peers that use it.",
         )
         .sets(set_proxy_protocol),
-    opt("purge_from", List("BLOCK"), "[]")
+    opt("purge_from", List("CIDR"), "[]")
         .example(r#"["127.0.0.1", "10.0.0.7"]"#)
         .help("Addresses that may send PURGE and BAN requests")
         .more(

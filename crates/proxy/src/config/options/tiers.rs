@@ -89,7 +89,7 @@ pub(in crate::config) const TIERS: &[Opt<Config>] = &[
         }),
     opt("memcached_pages_type", Text("TYPE"), "text/html")
         .example("text/html; charset=utf-8")
-        .help("Content-Type of such pages without a known extension (.css, .js, .png, ...)")
+        .help("Content-Type of `memcached_pages` without an extension such as .css, .js, .png")
         .sets(|c, v, m| m.put(&mut c.tiers.memcached_pages_type, v.parse(parse_type))),
     opt("redis", List("URL"), "[]")
         .example(r#""redis://user:password@cache:6379/0""#)
@@ -115,7 +115,7 @@ pub(in crate::config) const TIERS: &[Opt<Config>] = &[
         .help("Maximum size of a response stored in Redis (head and body)")
         .sets(|c, v, m| m.put(&mut c.tiers.redis_max_object, v.size(&OBJECT))),
     opt("claim_timeout", Duration, "5s")
-        .help("Lifetime of a claim: time other processes wait for one's origin fetch")
+        .help("Lifetime of a claim: maximum wait for another process's origin fetch")
         .more(
             "Of several processes with one memcached pool or Redis, one fetches and the others \
              wait for its result. If it dies, they wait this long and then fetch themselves. Set \

@@ -191,7 +191,7 @@ fn a_head_above_its_limit_is_refused_before_it_is_complete() {
 }
 
 #[test]
-fn a_request_head_says_what_it_says() {
+fn a_request_head_is_parsed() {
     let raw = b"\r\nPATCH /a?b=c|d HTTP/1.1\r\nhOsT: ex.org:80\r\nX:  1\t\r\nEmpty:\r\n\
         Transfer-Encoding:\tChunked \r\nConnection: x, Upgrade\r\nConnection: close\r\n\
         Upgrade: websocket\r\nExpect: 100-Continue\r\n\r\nrest";
@@ -208,7 +208,7 @@ fn a_request_head_says_what_it_says() {
 }
 
 #[test]
-fn connections_persist_as_their_version_says() {
+fn connections_persist_by_their_version() {
     for &(raw, keep_alive, framing) in PERSISTENCE {
         let (head, length) = parse_request(raw, &HeadLimits::default()).unwrap().unwrap();
         assert_eq!(length, raw.len());

@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_go_first_and_what_is_too_large_empties_it() {
+    fn the_oldest_entries_are_evicted_first_and_a_large_one_empties_the_table() {
         let mut table = DynamicTable::new(100);
         assert_eq!(table.get(0), None);
         table.insert(b"a", b"1");

@@ -151,7 +151,7 @@ fn a_repeated_field_takes_one_byte() {
 }
 
 #[test]
-fn a_bound_of_the_other_side_is_kept_and_told() {
+fn a_limit_of_the_peer_is_respected_and_announced() {
     let mut encoder = Encoder::default();
     let fields = lines("server: an application\ncontent-type: text/html");
     for _ in 0..3 {

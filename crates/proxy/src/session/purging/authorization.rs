@@ -8,14 +8,36 @@ use microcache_policy::network::address;
 
 use crate::config::Cidr;
 
-/// Returns `true` if the peer, and every client that the request names, is in one of these blocks.
+/// The reason why a request may not purge.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Unauthorized {
+    #[error("{0} is not in `purge_from`")]
+    Peer(String),
+    #[error("{0}, which it forwards for, is not in `purge_from`")]
+    Client(IpAddr),
+    #[error("a field with the address of its client contains no address")]
+    UnreadableClient,
+    #[error("it is a proxy (`Via`) that does not name the address of its client")]
+    UnnamedClient,
+}
+
+/// Checks that the peer, and every client that the request names, is in one of these blocks.
 ///
 /// The peer always has to be. Forwarding fields can only deny: a load balancer in a block must not admit the
-/// clients behind it, and a forged field gains nothing.
-pub(super) fn is_within(blocks: &[Cidr], request: &Request<'_>) -> bool {
-    let is_in = |address: Option<IpAddr>| {
-        address.is_some_and(|address| blocks.iter().any(|block| block.contains(address)))
-    };
+/// clients behind it, and a forged field gains nothing. `through` is the proxy that announced the peer by the PROXY
+/// protocol; it can claim any address, so its own is checked too.
+pub(super) fn check(
+    blocks: &[Cidr],
+    request: &Request<'_>,
+    through: Option<IpAddr>,
+) -> Result<(), Unauthorized> {
+    let is_in = |address: IpAddr| blocks.iter().any(|block| block.contains(address));
+    if let Some(proxy) = through.filter(|&proxy| !is_in(proxy)) {
+        return Err(Unauthorized::Peer(proxy.to_string()));
+    }
+    if !request.address.parse().is_ok_and(is_in) {
+        return Err(Unauthorized::Peer(request.address.to_owned()));
+    }
     let fields = request.fields;
     let lines = fields.iter().filter(|(name, _)| is_address(name));
     let members = lines.flat_map(|(_, line)| line.split(|&b| b == b','));
@@ -25,8 +47,16 @@ pub(super) fn is_within(blocks: &[Cidr], request: &Request<'_>) -> bool {
         .flat_map(|line| line.split(|&b| b == b',' || b == b';'));
     let mut clients = members.chain(pairs.filter_map(forwarded_for)).peekable();
     // A proxy that does not name its client may forward for a stranger.
-    let is_named = clients.peek().is_some() || fields.all("via").next().is_none();
-    is_in(request.address.parse().ok()) && is_named && clients.all(|client| is_in(address(client)))
+    if clients.peek().is_none() && fields.all("via").next().is_some() {
+        return Err(Unauthorized::UnnamedClient);
+    }
+    for client in clients {
+        let client = address(client).ok_or(Unauthorized::UnreadableClient)?;
+        if !is_in(client) {
+            return Err(Unauthorized::Client(client));
+        }
+    }
+    Ok(())
 }
 
 /// Returns the value of a `for` pair (RFC 7239 §5.2).
@@ -44,7 +74,7 @@ mod tests {
 
     use super::*;
 
-    fn check(peer: &str, fields: &str, expected: bool) {
+    fn authorization(peer: &str, fields: &str, through: Option<&str>) -> Result<(), Unauthorized> {
         let blocks: Vec<Cidr> = ["10.0.0.0/8", "2001:db8::/32"]
             .iter()
             .map(|block| block.parse().unwrap())
@@ -54,7 +84,13 @@ mod tests {
             fields: Fields::new(fields.as_bytes()),
             ..Request::of_url(Scheme::Http, b"h", b"/")
         };
-        assert_eq!(is_within(&blocks, &request), expected, "{peer} {fields:?}");
+        let through = through.map(|proxy| proxy.parse().unwrap());
+        super::check(&blocks, &request, through)
+    }
+
+    fn check(peer: &str, fields: &str, expected: bool) {
+        let authorization = authorization(peer, fields, None);
+        assert_eq!(authorization.is_ok(), expected, "{peer} {fields:?}");
     }
 
     #[test]
@@ -96,5 +132,33 @@ mod tests {
         check("Forwarded: for=_hidden\r\n", false);
         check("Forwarded: by=\"x;for=10.0.0.2\r\n", true);
         check("Forwarded: by=\"x;for=6.6.6.6\"\r\n", false);
+    }
+
+    #[test]
+    fn the_error_names_the_address_that_may_not_purge() {
+        let says = |peer, fields, through| {
+            authorization(peer, fields, through)
+                .unwrap_err()
+                .to_string()
+        };
+        let outside = "is not in `purge_from`";
+        assert_eq!(says("11.0.0.1", "", None), format!("11.0.0.1 {outside}"));
+        assert_eq!(
+            says("10.0.0.1", "", Some("11.0.0.2")),
+            format!("11.0.0.2 {outside}")
+        );
+        assert_eq!(
+            says("10.0.0.1", "X-Forwarded-For: 10.0.0.2, 6.6.6.6\r\n", None),
+            format!("6.6.6.6, which it forwards for, {outside}")
+        );
+        assert_eq!(
+            says("10.0.0.1", "Forwarded: for=_hidden\r\n", None),
+            "a field with the address of its client contains no address"
+        );
+        assert_eq!(
+            says("10.0.0.1", "Via: 1.1 cdn\r\n", None),
+            "it is a proxy (`Via`) that does not name the address of its client"
+        );
+        assert_eq!(authorization("10.0.0.1", "", Some("10.0.0.9")), Ok(()));
     }
 }

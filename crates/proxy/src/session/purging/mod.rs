@@ -35,7 +35,7 @@ impl Shared {
     /// Returns the purge that a request asks for, or the response to an unauthorized or malformed one. `None`
     /// for other requests, and where purges are not allowed to any address. A proxy with the PROXY protocol can
     /// claim any client, so its own address has to be authorized too.
-    pub(super) fn purge_asked(
+    pub(super) fn requested_purge(
         &self,
         request: &Request<'_>,
         through: Option<IpAddr>,
@@ -48,11 +48,9 @@ impl Shared {
             let text = "This process is being replaced: retry on a new connection.";
             return Some(Err(pages::not_purged(503, text, now)));
         }
-        let blocks = &self.purge_from;
-        let may = |proxy| blocks.iter().any(|block| block.contains(proxy));
-        if !through.is_none_or(may) || !authorization::is_within(blocks, request) {
+        if let Err(unauthorized) = authorization::check(&self.purge_from, request, through) {
             let line = format!(
-                "{} from {} was rejected: that address, or one that it forwards for, is not in `purge_from`",
+                "{} from {} was rejected: {unauthorized}",
                 request.method, request.address
             );
             self.notices.say(Kind::PurgeRefused, "", line);

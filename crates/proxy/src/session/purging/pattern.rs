@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_read_however_they_are_written() {
+    fn lists_are_read_in_every_spelling() {
         check("a", Some(&["a"]));
         check("a b,c , d|e", Some(&["a", "b", "c", "d", "e"]));
         check("node:1|node_list", Some(&["node:1", "node_list"]));

@@ -67,8 +67,8 @@ pub(in crate::upstream) fn deliver(
         body.finish()?;
         return Ok(Body::Empty);
     }
-    let mut nobody = Context::from_waker(Waker::noop());
-    match body.poll_frame(&mut nobody) {
+    let mut no_waker = Context::from_waker(Waker::noop());
+    match body.poll_frame(&mut no_waker) {
         Poll::Pending => {}
         Poll::Ready(None) => return Ok(Body::Empty),
         // It is copied, so that a small body which is stored does not keep the whole read buffer alive.
@@ -107,7 +107,7 @@ impl Source for Http2Body {
     }
 
     /// A slow client keeps the stream, but no other request waiting.
-    fn is_held_up(&mut self) {
+    fn notify_slow_reader(&mut self) {
         if let Some(exchange) = &mut self.exchange {
             exchange.in_flight.release_permit();
         }
@@ -127,7 +127,7 @@ impl Http2Body {
         if let Poll::Ready(frame) = stream.poll_frame(cx)? {
             if let Some(Frame::Data(data)) = &frame {
                 self.received += data.len() as u64;
-                in_flight.has_received(self.received);
+                in_flight.note_received(self.received);
             }
             stream.timer.restart(self.silence);
             return Poll::Ready(Ok(frame));
@@ -237,8 +237,8 @@ impl ResponseStream {
 
     /// Reads what has arrived behind the announced length; data there is an error.
     fn expect_nothing(&mut self) -> Result<(), BodyError> {
-        let mut nobody = Context::from_waker(Waker::noop());
-        match self.poll_frame(&mut nobody) {
+        let mut no_waker = Context::from_waker(Waker::noop());
+        match self.poll_frame(&mut no_waker) {
             Poll::Ready(Ok(Some(Frame::Data(_)))) => {
                 Err(BodyError::Malformed("bytes after its end"))
             }

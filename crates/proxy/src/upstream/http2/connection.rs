@@ -163,9 +163,9 @@ impl Http2Connection {
 
     /// Returns true if the server still accepts streams, as far as is known.
     fn is_open(&self) -> bool {
-        let mut nobody = Context::from_waker(Waker::noop());
+        let mut no_waker = Context::from_waker(Waker::noop());
         let mut requests = self.requests.clone();
-        matches!(requests.poll_ready(&mut nobody), Poll::Ready(Ok(())))
+        matches!(requests.poll_ready(&mut no_waker), Poll::Ready(Ok(())))
     }
 
     /// Returns true if it can be closed: it has ended, or has been idle for longer than `keep`.

@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_is_what_it_would_be_with_http1() {
+    fn a_head_equals_that_of_http1() {
         let page = [
             ("content-type", "text/plain"),
             ("set-cookie", "a=1"),
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_http1_would_refuse_is_refused() {
+    fn heads_that_http1_refuses_are_refused() {
         let large = "x".repeat(ANSWER_LIMITS.head);
         for (status, fields) in [
             (200, &[("content-length", "5"), ("content-length", "5")][..]),

@@ -107,11 +107,11 @@ async fn other_bounds_hold_at_once_and_take_no_place_away() {
     let queue = queue(2, 1, 1, LONG);
     let (one, two) = (taken(&queue).await, taken(&queue).await);
     let mut first = enter(&queue, Urgency::Client);
-    queue.rebound(bounds(1, 1, 2, LONG));
+    queue.set_bounds(bounds(1, 1, 2, LONG));
     let mut second = enter(&queue, Urgency::Client);
     drop(one);
     assert!(poll(&mut first).is_none(), "there was one place too many");
-    queue.rebound(bounds(3, 1, 2, LONG));
+    queue.set_bounds(bounds(3, 1, 2, LONG));
     let places = (granted(&mut first), granted(&mut second));
     assert!(places.0.is_some() && places.1.is_some());
     assert_eq!(queue.depth(), (3, 0));
@@ -143,7 +143,7 @@ async fn clients_go_before_refreshes_and_hot_ones_before_cold() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_would_expire_in_use_goes_before_what_is_merely_hot() {
+async fn requests_close_to_their_timeout_go_before_popular_ones() {
     let second = Duration::from_secs(1);
     let queue = queue(1, 1, 10, 10 * second);
     let mut place = taken(&queue).await;
@@ -267,7 +267,7 @@ async fn patience_ends() {
 }
 
 #[tokio::test]
-async fn who_leaves_is_forgotten_and_passes_a_place_on() {
+async fn a_request_without_clients_leaves_the_queue_and_passes_its_permit_on() {
     let queue = queue(1, 1, 10, LONG);
     let place = taken(&queue).await;
     let gone = enter(&queue, Urgency::Client);
@@ -395,7 +395,7 @@ async fn the_longest_line_of_a_full_queue_gives_way_and_no_other() {
 }
 
 #[tokio::test]
-async fn a_shared_fetch_goes_with_the_first_address_that_has_its_turn_and_outlives_any_line() {
+async fn a_shared_fetch_takes_the_first_turn_of_its_addresses_and_outlives_any_queue() {
     let queue = queue(1, 1, 4, LONG);
     let place = taken(&queue).await;
     let mut many: Vec<_> = (0..3).map(|_| enter_by(&queue, A)).collect();
@@ -434,7 +434,7 @@ async fn a_refresh_that_clients_come_to_wait_for_takes_their_turn() {
 }
 
 #[tokio::test]
-async fn a_request_whose_clients_have_left_is_not_sent() {
+async fn a_request_without_clients_is_not_sent() {
     let queue = queue(1, 1, 4, LONG);
     let place = taken(&queue).await;
     let audience = Arc::new(Audience::default());
@@ -457,8 +457,8 @@ async fn a_request_whose_clients_have_left_is_not_sent() {
     assert_eq!(queue.depth(), (0, 0));
     let place = queue.enter(&Urgency::Client, &Arc::default()).await;
     let place = place.expect("it need not wait");
-    let nobody = queue.enter(&Urgency::Client, &Arc::default()).await;
-    assert_eq!(nobody.err(), Some(QueueError::Left));
+    let entered = queue.enter(&Urgency::Client, &Arc::default()).await;
+    assert_eq!(entered.err(), Some(QueueError::Left));
     drop(place);
 }
 

@@ -64,7 +64,7 @@ async fn bodies_that_end_too_early_say_so() {
 }
 
 #[tokio::test]
-async fn what_is_not_http_is_malformed() {
+async fn responses_that_are_not_http_are_malformed() {
     let endless = format!("HTTP/1.1 200 OK\r\nX: {}", "x".repeat(140_000));
     for sent in [
         "SSH-2.0-OpenSSH_9\r\n",
@@ -87,7 +87,7 @@ async fn what_is_not_http_is_malformed() {
 }
 
 #[tokio::test]
-async fn a_close_instead_of_an_answer_is_not_asked_for_twice() {
+async fn a_close_instead_of_a_response_is_not_retried() {
     check("", Err(OriginError::Disconnected)).await;
     check(
         "HTTP/1.1 200 OK\r\nContent-",
@@ -173,7 +173,7 @@ async fn frames_come_as_they_are_sent_and_trailers_last() {
 }
 
 #[tokio::test]
-async fn interim_responses_go_to_who_wants_them() {
+async fn interim_responses_reach_requests_that_want_them() {
     let origin = Origin::start().await;
     let group = origin.group();
     let answer = "HTTP/1.1 100 Continue\r\n\r\n\
@@ -181,9 +181,9 @@ async fn interim_responses_go_to_who_wants_them() {
         HTTP/1.1 102 Processing\r\n\r\n\
         HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
     let hints = Interims::default();
-    let mut asked = request(Method::GET, "/");
-    asked.interim = Some(hints.clone());
-    let (answer, _) = tokio::join!(fetch(&group, asked), origin.serve(answer));
+    let mut outgoing = request(Method::GET, "/");
+    outgoing.interim = Some(hints.clone());
+    let (answer, _) = tokio::join!(fetch(&group, outgoing), origin.serve(answer));
     assert_eq!(answer, Ok(got(200, "ok")));
     let hint = poll_fn(|cx| hints.poll_next(cx)).await;
     assert_eq!(hint.status, 103);
@@ -196,9 +196,9 @@ async fn interim_responses_go_to_who_wants_them() {
 async fn an_upgrade_becomes_a_tunnel_and_gives_its_place_back() {
     let origin = Origin::start().await;
     let group = origin.group_with(|settings| settings.max_concurrent = 1);
-    let mut asked = request(Method::GET, "/");
-    asked.upgrade = true;
-    asked.fields.push("Upgrade", "echo");
+    let mut outgoing = request(Method::GET, "/");
+    outgoing.upgrade = true;
+    outgoing.fields.push("Upgrade", "echo");
     let serving = async {
         let mut peer = origin.accept().await;
         assert!(peer.head().await.contains("\r\nConnection: upgrade\r\n"));
@@ -211,7 +211,7 @@ async fn an_upgrade_becomes_a_tunnel_and_gives_its_place_back() {
         peer
     };
     let asking = async {
-        let response = within(group.fetch(asked)).await.unwrap();
+        let response = within(group.fetch(outgoing)).await.unwrap();
         assert_eq!(response.status, 101);
         assert_eq!(response.fields.fields().get("upgrade"), Some(&b"echo"[..]));
         let tunnel = response.tunnel.expect("a tunnel");
@@ -231,10 +231,10 @@ async fn an_upgrade_becomes_a_tunnel_and_gives_its_place_back() {
 async fn an_upgrade_may_be_declined() {
     let origin = Origin::start().await;
     let group = origin.group();
-    let mut asked = request(Method::GET, "/");
-    asked.upgrade = true;
-    asked.fields.push("Upgrade", "echo");
-    let (answer, _) = tokio::join!(fetch(&group, asked), origin.serve(OK));
+    let mut outgoing = request(Method::GET, "/");
+    outgoing.upgrade = true;
+    outgoing.fields.push("Upgrade", "echo");
+    let (answer, _) = tokio::join!(fetch(&group, outgoing), origin.serve(OK));
     assert_eq!(answer, Ok(got(200, "ok")));
 }
 

@@ -60,7 +60,7 @@ async fn a_connection_that_is_not_to_be_kept_is_used_once() {
 
 /// Bytes behind the end of an answer: it is refused, and so is its connection.
 #[tokio::test]
-async fn an_answer_with_more_behind_it_is_not_believed() {
+async fn a_response_followed_by_more_bytes_is_refused() {
     let late = Got {
         end: Err(BodyError::Malformed("bytes after its end")),
         ..got(200, "ok")
@@ -93,7 +93,7 @@ async fn an_answer_with_more_behind_it_is_not_believed() {
 }
 
 #[tokio::test]
-async fn an_answer_nobody_asked_for_is_nobodys_answer() {
+async fn an_unsolicited_response_is_discarded() {
     let origin = Origin::start().await;
     let group = origin.group();
     let (answer, mut peer) = tokio::join!(get(&group), origin.serve(OK));
@@ -174,7 +174,7 @@ async fn a_connection_known_to_be_closed_is_passed_over() {
 }
 
 #[tokio::test]
-async fn what_was_answered_in_part_is_not_sent_again() {
+async fn a_request_with_a_partial_response_is_not_repeated() {
     let origin = Origin::start().await;
     let group = origin.group();
     let serving = async {
@@ -262,8 +262,8 @@ async fn stale_connections_do_not_keep_fresh_ones_out() {
     });
     let (answer, mut stale) = tokio::join!(get(&group), origin.serve(OK));
     assert_eq!(answer, Ok(got(200, "ok")));
-    let mut asked = request(Method::POST, "/");
-    asked.length = Some(0);
+    let mut outgoing = request(Method::POST, "/");
+    outgoing.length = Some(0);
     tokio::time::sleep(Duration::from_millis(1100)).await;
     // It is too old by now for what cannot be repeated.
     let serving = async {
@@ -273,7 +273,7 @@ async fn stale_connections_do_not_keep_fresh_ones_out() {
         peer.send(SECOND).await;
     };
     let asking = async {
-        assert_eq!(fetch(&group, asked).await, Ok(got(200, "ok")));
+        assert_eq!(fetch(&group, outgoing).await, Ok(got(200, "ok")));
         assert_eq!(get(&group).await, Ok(got(200, "second")));
     };
     tokio::join!(asking, serving);

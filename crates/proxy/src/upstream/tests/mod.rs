@@ -62,8 +62,8 @@ impl Origin {
     ) -> (Arc<Group>, Arc<Mutex<Vec<String>>>) {
         let mut settings = GroupSettings::new("test", vec![self.server()]);
         change(&mut settings);
-        let (notices, told) = collected();
-        (Group::start(settings, notices, &Arc::default()), told)
+        let (notices, logged) = collected();
+        (Group::start(settings, notices, &Arc::default()), logged)
     }
 
     async fn accept(&self) -> Peer {

@@ -12,7 +12,7 @@ async fn dead() -> ServerSettings {
 }
 
 #[tokio::test]
-async fn who_cannot_be_reached_is_passed_over() {
+async fn an_unreachable_server_is_skipped() {
     let origin = Origin::start().await;
     let settings = GroupSettings::new("test", vec![dead().await, origin.server()]);
     let group = Group::start(settings, Notices::default(), &Arc::default());
@@ -37,10 +37,10 @@ async fn who_cannot_be_reached_is_passed_over() {
 }
 
 #[tokio::test]
-async fn with_nobody_to_reach_there_is_an_error_each_time() {
+async fn with_all_servers_unreachable_each_request_fails() {
     let server = dead().await;
     let port = server.port;
-    let (notices, told) = collected();
+    let (notices, logged) = collected();
     let group = Group::start(
         GroupSettings::new("test", vec![server]),
         notices,
@@ -53,11 +53,11 @@ async fn with_nobody_to_reach_there_is_an_error_each_time() {
     assert!(!group.snapshot().servers[0].health.up);
     let refused = format!("origin 127.0.0.1:{port}: cannot connect: Connection refused");
     let down = format!("origin 127.0.0.1:{port} is down after 3 failures in a row");
-    let told = told.lock().clone();
-    assert_eq!(told.len(), 2, "{told:?}");
+    let logged = logged.lock().clone();
+    assert_eq!(logged.len(), 2, "{logged:?}");
     assert!(
-        told[0].starts_with(&refused) && told[1].starts_with(&down),
-        "{told:?}"
+        logged[0].starts_with(&refused) && logged[1].starts_with(&down),
+        "{logged:?}"
     );
     let empty = Group::start(
         GroupSettings::new("test", Vec::new()),
@@ -68,7 +68,7 @@ async fn with_nobody_to_reach_there_is_an_error_each_time() {
 }
 
 #[tokio::test]
-async fn a_server_that_comes_back_is_found() {
+async fn a_server_that_returns_is_found() {
     let origin = Origin::start().await;
     let server = origin.server();
     drop(origin);
@@ -117,7 +117,7 @@ async fn the_bound_holds_until_the_body_has_been_read() {
 
 /// A response ages from when its request was sent (RFC 9111 §4.2.3).
 #[tokio::test]
-async fn an_answer_says_how_long_it_was_until_the_attempt_that_it_answers() {
+async fn a_response_reports_the_wait_before_its_attempt() {
     let origin = Origin::start().await;
     let group = origin.group_with(|settings| settings.max_concurrent = 1);
     let first = request(Method::GET, "/");
@@ -152,7 +152,7 @@ async fn an_answer_says_how_long_it_was_until_the_attempt_that_it_answers() {
 }
 
 #[tokio::test]
-async fn who_finds_the_queue_full_or_waits_too_long_is_told_so() {
+async fn a_full_queue_and_a_timeout_in_it_are_reported() {
     let origin = Origin::start().await;
     let group = origin.group_with(|settings| {
         settings.max_concurrent = 1;
@@ -187,7 +187,7 @@ async fn giving_a_request_up_gives_its_place_up() {
 }
 
 #[tokio::test]
-async fn servers_are_asked_whether_they_are_well() {
+async fn servers_are_health_checked() {
     let origin = Origin::start().await;
     let group = origin.group_with(|settings| {
         settings.health = Some(HealthCheck {

@@ -54,10 +54,10 @@ pub(super) const fn data(text: &'static str) -> Frame {
 }
 
 #[tokio::test]
-async fn a_body_without_a_length_goes_in_chunks_with_its_trailers() {
+async fn a_body_without_a_length_is_sent_in_chunks_with_its_trailers() {
     let origin = Origin::start().await;
     let group = origin.group();
-    let (asked, feed) = upload(None);
+    let (outgoing, feed) = upload(None);
     let mut trailers = FieldsBuf::new();
     trailers.push("X-Sum", "1");
     for frame in [
@@ -82,16 +82,16 @@ async fn a_body_without_a_length_goes_in_chunks_with_its_trailers() {
         peer.send(OK).await;
         peer
     };
-    let (answer, _) = tokio::join!(fetch(&group, asked), serving);
+    let (answer, _) = tokio::join!(fetch(&group, outgoing), serving);
     assert_eq!(answer, Ok(got(200, "ok")));
     assert_eq!(group.snapshot().servers[0].idle, 1);
 }
 
 #[tokio::test]
-async fn a_body_with_a_length_goes_as_it_is() {
+async fn a_body_with_a_length_is_sent_as_it_is() {
     let origin = Origin::start().await;
     let group = origin.group_with(|settings| settings.upload_buffer = 4);
-    let (asked, feed) = upload(Some(10));
+    let (outgoing, feed) = upload(Some(10));
     feed.send(Ok(data("hello"))).await.unwrap();
     let serving = async {
         let mut peer = origin.accept().await;
@@ -103,7 +103,7 @@ async fn a_body_with_a_length_goes_as_it_is() {
         peer.send(OK).await;
         peer
     };
-    let (answer, _) = tokio::join!(fetch(&group, asked), serving);
+    let (answer, _) = tokio::join!(fetch(&group, outgoing), serving);
     assert_eq!(answer, Ok(got(200, "ok")));
 }
 
@@ -118,7 +118,7 @@ async fn a_body_that_breaks_its_word_breaks_the_connection() {
         let origin = Origin::start().await;
         // Nothing is read ahead, so that the request is on its way when its body breaks off.
         let group = origin.group_with(|settings| settings.upload_buffer = 0);
-        let (asked, feed) = upload(length);
+        let (outgoing, feed) = upload(length);
         for frame in frames {
             feed.send(frame).await.unwrap();
         }
@@ -128,7 +128,7 @@ async fn a_body_that_breaks_its_word_breaks_the_connection() {
             let received = peer.until("never").await;
             assert!(!received.contains("hello") && !received.ends_with("0\r\n\r\n"));
         };
-        let (answer, ()) = tokio::join!(fetch(&group, asked), serving);
+        let (answer, ()) = tokio::join!(fetch(&group, outgoing), serving);
         assert!(matches!(answer, Err(OriginError::RequestBody(_))));
         assert_eq!(group.snapshot().servers[0].health.failures, 0);
     }
@@ -138,10 +138,10 @@ async fn a_body_that_breaks_its_word_breaks_the_connection() {
 async fn an_answer_does_not_wait_for_the_body() {
     let origin = Origin::start().await;
     let group = origin.group();
-    let (asked, feed) = upload(None);
+    let (outgoing, feed) = upload(None);
     feed.send(Ok(data("begin"))).await.unwrap();
     let refusal = "HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\nConnection: close\r\n\r\nbig";
-    let (answer, peer) = tokio::join!(fetch(&group, asked), origin.serve(refusal));
+    let (answer, peer) = tokio::join!(fetch(&group, outgoing), origin.serve(refusal));
     assert_eq!(answer, Ok(got(413, "big")));
     assert!(feed.is_closed(), "nobody waits for the rest");
     drop(peer);
@@ -149,11 +149,11 @@ async fn an_answer_does_not_wait_for_the_body() {
 }
 
 #[tokio::test]
-async fn a_server_that_answers_and_closes_is_heard_while_it_is_being_sent_to() {
+async fn a_response_followed_by_a_close_is_read_during_the_upload() {
     let origin = Origin::start().await;
     let group = origin.group();
-    let mut asked = post("");
-    asked.body = Body::Full(Bytes::from(vec![b'x'; 32 << 20]));
+    let mut outgoing = post("");
+    outgoing.body = Body::Full(Bytes::from(vec![b'x'; 32 << 20]));
     let serving = async {
         let mut peer = origin.accept().await;
         peer.head().await;
@@ -162,21 +162,21 @@ async fn a_server_that_answers_and_closes_is_heard_while_it_is_being_sent_to() {
         peer.stream.shutdown().await.unwrap();
         peer
     };
-    let (answer, _) = tokio::join!(fetch(&group, asked), serving);
+    let (answer, _) = tokio::join!(fetch(&group, outgoing), serving);
     assert_eq!(answer, Ok(got(413, "big")));
     assert_eq!(group.snapshot().servers[0].idle, 0);
 }
 
 #[tokio::test]
-async fn a_server_that_answers_by_tls_and_is_gone_is_heard_while_it_is_being_sent_to() {
+async fn a_tls_response_followed_by_a_close_is_read_during_the_upload() {
     let origin = Origin::start().await;
     let (acceptor, tls) = tls();
     let group = origin.group_with(|settings| {
         settings.servers[0].tls = true;
         settings.tls = tls;
     });
-    let mut asked = post("");
-    asked.body = Body::Full(Bytes::from(vec![b'x'; 32 << 20]));
+    let mut outgoing = post("");
+    outgoing.body = Body::Full(Bytes::from(vec![b'x'; 32 << 20]));
     let serving = async {
         let socket = origin.accept().await.stream;
         socket.set_nodelay(true).unwrap();
@@ -188,18 +188,18 @@ async fn a_server_that_answers_by_tls_and_is_gone_is_heard_while_it_is_being_sen
         within(stream.flush()).await.unwrap();
         // What has come of the body by now is not read: the system has the client know that nothing more will be.
     };
-    let (answer, ()) = tokio::join!(fetch(&group, asked), serving);
+    let (answer, ()) = tokio::join!(fetch(&group, outgoing), serving);
     assert_eq!(answer, Ok(got(413, "big")));
 }
 
 #[tokio::test]
 async fn a_client_that_breaks_off_within_its_answer_is_not_the_servers_fault() {
     let origin = Origin::start().await;
-    let (group, told) = origin.group_and_log(|settings| settings.upload_buffer = 0);
-    let (asked, feed) = upload(None);
+    let (group, logged) = origin.group_and_log(|settings| settings.upload_buffer = 0);
+    let (outgoing, feed) = upload(None);
     feed.send(Ok(data("one"))).await.unwrap();
     let answer = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nbegin\r\n";
-    let (answer, mut peer) = tokio::join!(group.fetch(asked), origin.serve(answer));
+    let (answer, mut peer) = tokio::join!(group.fetch(outgoing), origin.serve(answer));
     feed.send(Err(BodyError::Disconnected)).await.unwrap();
     let broken = Got {
         end: Err(BodyError::Disconnected),
@@ -207,14 +207,14 @@ async fn a_client_that_breaks_off_within_its_answer_is_not_the_servers_fault() {
     };
     assert_eq!(read(answer.unwrap()).await, broken);
     assert_eq!(peer.until("never").await, "3\r\none\r\n");
-    assert_eq!(*told.lock(), [""; 0]);
+    assert_eq!(*logged.lock(), [""; 0]);
 }
 
 #[tokio::test]
-async fn the_body_goes_on_while_the_answer_is_read() {
+async fn the_upload_continues_while_the_response_is_read() {
     let origin = Origin::start().await;
     let group = origin.group();
-    let (asked, feed) = upload(None);
+    let (outgoing, feed) = upload(None);
     let serving = async {
         let mut peer = origin
             .serve("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
@@ -230,7 +230,7 @@ async fn the_body_goes_on_while_the_answer_is_read() {
         peer.send("0\r\n\r\n").await;
         peer
     };
-    let (answer, _) = tokio::join!(fetch(&group, asked), serving);
+    let (answer, _) = tokio::join!(fetch(&group, outgoing), serving);
     assert_eq!(answer, Ok(got(200, "onetwosix")));
     assert_eq!(group.snapshot().servers[0].idle, 1);
 }
@@ -240,7 +240,7 @@ async fn a_slow_client_is_not_the_servers_fault() {
     let origin = Origin::start().await;
     let group =
         origin.group_with(|settings| settings.first_byte_timeout = Duration::from_millis(20));
-    let (asked, feed) = upload(None);
+    let (outgoing, feed) = upload(None);
     let serving = async {
         let mut peer = origin.accept().await;
         peer.head().await;
@@ -252,16 +252,16 @@ async fn a_slow_client_is_not_the_servers_fault() {
         peer.send(OK).await;
         peer
     };
-    let (answer, _) = tokio::join!(fetch(&group, asked), serving);
+    let (answer, _) = tokio::join!(fetch(&group, outgoing), serving);
     assert_eq!(answer, Ok(got(200, "ok")));
 }
 
 #[tokio::test]
-async fn the_body_is_not_touched_before_the_server_says_continue() {
+async fn the_body_is_not_read_before_100_continue() {
     let origin = Origin::start().await;
     let group = origin.group();
-    let (mut asked, feed) = upload(Some(5));
-    asked.fields.push("Expect", "100-continue");
+    let (mut outgoing, feed) = upload(Some(5));
+    outgoing.fields.push("Expect", "100-continue");
     let serving = async {
         let mut peer = origin.accept().await;
         assert!(peer.head().await.contains("\r\nExpect: 100-continue\r\n"));
@@ -272,7 +272,7 @@ async fn the_body_is_not_touched_before_the_server_says_continue() {
         peer.send(OK).await;
         peer
     };
-    let (answer, _) = tokio::join!(fetch(&group, asked), serving);
+    let (answer, _) = tokio::join!(fetch(&group, outgoing), serving);
     assert_eq!(answer, Ok(got(200, "ok")));
     assert_eq!(group.snapshot().servers[0].idle, 1);
 }
@@ -281,8 +281,8 @@ async fn the_body_is_not_touched_before_the_server_says_continue() {
 async fn a_final_answer_instead_of_continue_spares_the_body() {
     let origin = Origin::start().await;
     let group = origin.group();
-    let (mut asked, feed) = upload(Some(5));
-    asked.fields.push("Expect", "100-continue");
+    let (mut outgoing, feed) = upload(Some(5));
+    outgoing.fields.push("Expect", "100-continue");
     feed.send(Ok(data("hello"))).await.unwrap();
     let refusal = "HTTP/1.1 417 No\r\nContent-Length: 2\r\n\r\nno";
     let serving = async {
@@ -292,7 +292,7 @@ async fn a_final_answer_instead_of_continue_spares_the_body() {
             "not a byte of the body, and no reuse"
         );
     };
-    let (answer, ()) = tokio::join!(fetch(&group, asked), serving);
+    let (answer, ()) = tokio::join!(fetch(&group, outgoing), serving);
     assert_eq!(answer, Ok(got(417, "no")));
 }
 
@@ -300,8 +300,8 @@ async fn a_final_answer_instead_of_continue_spares_the_body() {
 async fn a_server_that_does_not_know_continue_gets_the_body_after_a_while() {
     let origin = Origin::start().await;
     let group = origin.group();
-    let (mut asked, feed) = upload(Some(5));
-    asked.fields.push("Expect", "100-continue");
+    let (mut outgoing, feed) = upload(Some(5));
+    outgoing.fields.push("Expect", "100-continue");
     feed.send(Ok(data("hello"))).await.unwrap();
     let serving = async {
         let mut peer = origin.accept().await;
@@ -310,12 +310,12 @@ async fn a_server_that_does_not_know_continue_gets_the_body_after_a_while() {
         peer.send(OK).await;
         peer
     };
-    let (answer, _) = tokio::join!(fetch(&group, asked), serving);
+    let (answer, _) = tokio::join!(fetch(&group, outgoing), serving);
     assert_eq!(answer, Ok(got(200, "ok")));
 }
 
 #[tokio::test]
-async fn what_breaks_off_while_it_is_read_ahead_never_reaches_a_server() {
+async fn a_body_that_breaks_off_while_read_ahead_never_reaches_a_server() {
     for (length, error) in [
         (Some(3), BodyError::Incomplete),
         (Some(3), BodyError::Timeout),
@@ -323,20 +323,20 @@ async fn what_breaks_off_while_it_is_read_ahead_never_reaches_a_server() {
     ] {
         let origin = Origin::start().await;
         let group = origin.group();
-        let (asked, feed) = upload(length);
+        let (outgoing, feed) = upload(length);
         feed.send(Ok(data("hi"))).await.unwrap();
         if error != BodyError::Incomplete {
             feed.send(Err(error.clone())).await.unwrap();
         }
         drop(feed);
-        let answer = fetch(&group, asked).await;
+        let answer = fetch(&group, outgoing).await;
         assert_eq!(answer, Err(OriginError::RequestBody(error)));
         assert!(!origin.is_called().await);
     }
 }
 
 #[tokio::test]
-async fn without_room_to_read_ahead_a_body_goes_as_it_comes() {
+async fn without_room_to_read_ahead_a_body_is_streamed() {
     let origin = Origin::start().await;
     let group = origin.group_with(|settings| {
         settings.upload_memory = 7;
@@ -350,7 +350,7 @@ async fn without_room_to_read_ahead_a_body_goes_as_it_comes() {
         _ = &mut waiting => panic!("its body is not there"),
         () = tokio::task::yield_now() => {}
     }
-    let (asked, feed) = upload(Some(6));
+    let (outgoing, feed) = upload(Some(6));
     feed.send(Ok(data("abc"))).await.unwrap();
     let serving = async {
         let mut peer = origin.accept().await;
@@ -362,18 +362,18 @@ async fn without_room_to_read_ahead_a_body_goes_as_it_comes() {
         peer.send(OK).await;
         peer
     };
-    let (answer, _) = tokio::join!(fetch(&group, asked), serving);
+    let (answer, _) = tokio::join!(fetch(&group, outgoing), serving);
     assert_eq!(answer, Ok(got(200, "ok")));
     // What was read ahead makes room for others when it is given up.
     drop(waiting);
-    let (asked, feed) = upload(Some(6));
+    let (outgoing, feed) = upload(Some(6));
     feed.send(Ok(data("abc"))).await.unwrap();
     let whole = async {
         feed.send(Ok(data("def"))).await.unwrap();
         assert!(!origin.is_called().await);
     };
     let (answer, ()) = tokio::join!(
-        async { tokio::join!(fetch(&group, asked), origin.serve(OK)).0 },
+        async { tokio::join!(fetch(&group, outgoing), origin.serve(OK)).0 },
         whole
     );
     assert_eq!(answer, Ok(got(200, "ok")));

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_framing_is_ours_whatever_the_fields_say() {
+    fn fields_of_the_request_do_not_change_the_framing() {
         let lies = [
             ("Host", "b"),
             ("Content-Length", "7"),
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upgrade_says_so_in_connection() {
+    fn an_upgrade_is_named_in_connection() {
         let fields = [("Upgrade", "websocket")];
         assert_eq!(
             head(Method::GET, &fields, Body::Empty, None),

@@ -139,7 +139,11 @@ mod tests {
 
     use super::*;
 
-    fn asked(method: Method, authority: &'static str, target: &'static str) -> OriginRequest {
+    fn origin_request(
+        method: Method,
+        authority: &'static str,
+        target: &'static str,
+    ) -> OriginRequest {
         let authority = Bytes::from_static(authority.as_bytes());
         OriginRequest::bare(method, authority, Bytes::from_static(target.as_bytes()))
     }
@@ -149,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn every_target_goes_as_it_came() {
+    fn every_target_is_sent_unchanged() {
         for target in [
             "/",
             "//a//b",
@@ -159,35 +163,35 @@ mod tests {
             "/a:b@c;d,e!$&'()*+=~_-.",
             "/a?http://b/c",
         ] {
-            let request = head(asked(Method::GET, "a.example:81", target)).expect(target);
+            let request = head(origin_request(Method::GET, "a.example:81", target)).expect(target);
             let said = request.uri().path_and_query().map(PathAndQuery::as_str);
             assert_eq!(said, Some(target));
             assert_eq!(request.uri().scheme(), Some(&Scheme::HTTPS));
             let said = request.uri().authority().map(Authority::as_str);
             assert_eq!(said, Some("a.example:81"));
         }
-        let request = head(asked(Method::OPTIONS, "[::1]:81", "*")).expect("a request");
+        let request = head(origin_request(Method::OPTIONS, "[::1]:81", "*")).expect("a request");
         assert_eq!(request.uri().path(), "*");
     }
 
     #[test]
-    fn what_only_http1_can_say_is_left_to_it() {
-        assert!(head(asked(Method::GET, "", "/")).is_none());
-        assert!(head(asked(Method::GET, "a%20b", "/")).is_none());
-        let mut upgrade = asked(Method::GET, "a", "/");
+    fn requests_that_need_http1_are_left_to_it() {
+        assert!(head(origin_request(Method::GET, "", "/")).is_none());
+        assert!(head(origin_request(Method::GET, "a%20b", "/")).is_none());
+        let mut upgrade = origin_request(Method::GET, "a", "/");
         upgrade.upgrade = true;
         upgrade.fields.push("Upgrade", "websocket");
         assert!(head(upgrade).is_none());
     }
 
     #[test]
-    fn the_framing_is_ours_and_nothing_of_a_connection_goes_along() {
+    fn framing_and_connection_fields_of_the_request_are_not_forwarded() {
         for (method, length, framing) in [
             (Method::GET, None, None),
             (Method::GET, Some(0), Some("0")),
             (Method::POST, None, Some("0")),
         ] {
-            let mut request = asked(method, "a", "/");
+            let mut request = origin_request(method, "a", "/");
             request.length = length;
             for (name, value) in [
                 ("Host", "b"),
@@ -217,8 +221,8 @@ mod tests {
     }
 
     #[test]
-    fn trailers_are_asked_for_where_the_client_takes_them() {
-        let mut request = asked(Method::POST, "a", "/");
+    fn trailers_are_requested_where_the_client_accepts_them() {
+        let mut request = origin_request(Method::POST, "a", "/");
         request.takes_trailers = true;
         let request = head(request).expect("a request");
         assert_eq!(request.headers()[TE], "trailers");

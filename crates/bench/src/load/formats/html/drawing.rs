@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn decades_hold_what_they_span() {
+    fn decades_cover_their_range() {
         let decades = Decades::spanning(120.0, 4_500.0);
         let marks: Vec<_> = decades.marks().map(f64::round).collect();
         assert_eq!(marks, [100.0, 1_000.0, 10_000.0]);

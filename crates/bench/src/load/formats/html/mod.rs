@@ -98,7 +98,7 @@ mod tests {
     use crate::load::testing::report;
 
     #[test]
-    fn the_page_stands_alone_and_holds_everything() {
+    fn the_page_is_self_contained() {
         let page = html(&report());
         assert!(page.starts_with("<!doctype html>"));
         for word in ["<script", "src=", "href=", "@import", "url(", "NaN", "inf"] {

@@ -23,12 +23,12 @@ struct Seen {
 }
 
 /// A request at the server.
-struct Asked {
+struct IncomingRequest {
     request: Request<RecvStream>,
     respond: SendResponse<Bytes>,
 }
 
-impl Asked {
+impl IncomingRequest {
     /// All that it sends, and its trailers.
     async fn content(&mut self) -> Result<(Vec<u8>, Option<HeaderMap>), h2::Error> {
         let body = self.request.body_mut();
@@ -62,7 +62,7 @@ fn response(status: u16, fields: &[(&'static str, &'static str)]) -> Response<()
 fn serve<F>(
     origin: Origin,
     with: &Builder,
-    answer: impl Fn(Asked) -> F + Clone + Send + Sync + 'static,
+    answer: impl Fn(IncomingRequest) -> F + Clone + Send + Sync + 'static,
 ) -> Arc<Seen>
 where
     F: Future<Output = ()> + Send + 'static,
@@ -80,7 +80,7 @@ where
                     let now = active.fetch_add(1, Ordering::Relaxed) + 1;
                     seen.most.fetch_max(now, Ordering::Relaxed);
                     let active = Arc::clone(&active);
-                    let answer = answer(Asked { request, respond });
+                    let answer = answer(IncomingRequest { request, respond });
                     tokio::spawn(async move {
                         answer.await;
                         active.fetch_sub(1, Ordering::Relaxed);
@@ -98,9 +98,9 @@ async fn ask_together(group: &Arc<Group>, requests: usize) {
         let group = Arc::clone(group);
         tokio::spawn(async move { get(&group).await })
     };
-    let asked: Vec<_> = (0..requests).map(ask).collect();
-    for asked in asked {
-        assert_eq!(within(asked).await.unwrap(), Ok(got(200, "ok")));
+    let pending: Vec<_> = (0..requests).map(ask).collect();
+    for pending in pending {
+        assert_eq!(within(pending).await.unwrap(), Ok(got(200, "ok")));
     }
 }
 
@@ -109,11 +109,11 @@ async fn many_requests_at_once_share_a_connection() {
     let origin = Origin::start().await;
     let group = origin.http2();
     let all_are_there = Arc::new(tokio::sync::Barrier::new(50));
-    let seen = serve(origin, &Builder::new(), move |asked| {
+    let seen = serve(origin, &Builder::new(), move |exchange| {
         let all_are_there = Arc::clone(&all_are_there);
         async move {
             all_are_there.wait().await;
-            asked.answer(&[], "ok");
+            exchange.answer(&[], "ok");
         }
     });
     for _ in 0..2 {
@@ -133,11 +133,11 @@ async fn no_more_are_on_a_connection_than_the_server_allows() {
         let mut with = Builder::new();
         with.max_concurrent_streams(allowed);
         let all_are_there = Arc::new(tokio::sync::Barrier::new(20));
-        let seen = serve(origin, &with, move |asked| {
+        let seen = serve(origin, &with, move |exchange| {
             let all_are_there = Arc::clone(&all_are_there);
             async move {
                 all_are_there.wait().await;
-                asked.answer(&[], "ok");
+                exchange.answer(&[], "ok");
             }
         });
         ask_together(&group, 20).await;
@@ -149,19 +149,19 @@ async fn no_more_are_on_a_connection_than_the_server_allows() {
 }
 
 #[tokio::test]
-async fn an_answer_says_how_long_its_request_was_in_the_queue() {
+async fn a_response_reports_the_time_of_its_request_in_the_queue() {
     let origin = Origin::start().await;
     let group = origin.http2_with(|settings| settings.max_concurrent = 1);
     let queue = Arc::clone(&group);
-    serve(origin, &Builder::new(), move |asked| {
+    serve(origin, &Builder::new(), move |exchange| {
         let queue = Arc::clone(&queue);
         async move {
-            let is_first = asked.request.uri().path() == "/first";
+            let is_first = exchange.request.uri().path() == "/first";
             while is_first && queue.snapshot().queued == 0 {
                 tokio::task::yield_now().await;
             }
             sleep(NOTICEABLE).await;
-            asked.answer(&[], "ok");
+            exchange.answer(&[], "ok");
         }
     });
     let group = &group;
@@ -177,26 +177,26 @@ async fn an_answer_says_how_long_its_request_was_in_the_queue() {
 }
 
 #[tokio::test]
-async fn a_request_is_what_it_would_be_with_http1() {
+async fn a_request_equals_that_of_http1() {
     let origin = Origin::start().await;
     let group = origin.http2_with(|settings| settings.host = Some("app.internal".to_owned()));
-    serve(origin, &Builder::new(), |mut asked| async move {
-        let request = &asked.request;
+    serve(origin, &Builder::new(), |mut exchange| async move {
+        let request = &exchange.request;
         assert_eq!(request.version(), Version::HTTP_2);
         assert_eq!(request.uri(), "http://app.internal/a?b=|");
         assert_eq!(request.headers()["x-a"], "1");
         assert_eq!(request.headers()["content-length"], "5");
         assert_eq!(request.headers().len(), 2);
-        let (content, trailers) = asked.content().await.unwrap();
+        let (content, trailers) = exchange.content().await.unwrap();
         assert_eq!((&content[..], trailers), (&b"hello"[..], None));
-        asked.answer(&[("x-b", "2"), ("x-b", "3"), ("content-length", "2")], "ok");
+        exchange.answer(&[("x-b", "2"), ("x-b", "3"), ("content-length", "2")], "ok");
     });
-    let mut asked = post("hello");
-    asked.target = Bytes::from_static(b"/a?b=|");
+    let mut outgoing = post("hello");
+    outgoing.target = Bytes::from_static(b"/a?b=|");
     for (name, value) in [("X-A", "1"), ("Host", "b"), ("Connection", "close")] {
-        asked.fields.push(name, value);
+        outgoing.fields.push(name, value);
     }
-    let answer = within(group.fetch(asked)).await.unwrap();
+    let answer = within(group.fetch(outgoing)).await.unwrap();
     assert_eq!(answer.length, Some(2));
     assert_eq!(answer.fields.fields().as_block(), b"x-b: 2\r\nx-b: 3\r\n");
     assert_eq!(read(answer).await, got(200, "ok"));
@@ -206,12 +206,12 @@ async fn a_request_is_what_it_would_be_with_http1() {
 async fn bodies_and_trailers_go_both_ways() {
     let origin = Origin::start().await;
     let group = origin.http2();
-    serve(origin, &Builder::new(), |mut asked| async move {
-        assert!(!asked.request.headers().contains_key("content-length"));
+    serve(origin, &Builder::new(), |mut exchange| async move {
+        assert!(!exchange.request.headers().contains_key("content-length"));
         let answer = response(200, &[]);
-        let mut stream = asked.respond.send_response(answer, false).unwrap();
+        let mut stream = exchange.respond.send_response(answer, false).unwrap();
         // The answer goes on while the request is read.
-        let body = asked.request.body_mut();
+        let body = exchange.request.body_mut();
         while let Some(data) = body.data().await {
             stream.send_data(data.unwrap(), false).unwrap();
         }
@@ -219,8 +219,8 @@ async fn bodies_and_trailers_go_both_ways() {
         trailers.insert("content-type", HeaderValue::from_static("evil"));
         stream.send_trailers(trailers).unwrap();
     });
-    let (asked, feed) = upload(None);
-    let asking = within(group.fetch(asked));
+    let (outgoing, feed) = upload(None);
+    let asking = within(group.fetch(outgoing));
     let feeding = async {
         feed.send(Ok(data("one"))).await.unwrap();
     };
@@ -244,14 +244,14 @@ async fn bodies_and_trailers_go_both_ways() {
 async fn answers_without_content_have_none() {
     let origin = Origin::start().await;
     let group = origin.http2();
-    serve(origin, &Builder::new(), |mut asked| async move {
-        let (status, fields): (u16, &[_]) = match asked.request.uri().path() {
+    serve(origin, &Builder::new(), |mut exchange| async move {
+        let (status, fields): (u16, &[_]) = match exchange.request.uri().path() {
             "/head" => (200, &[("content-length", "5")]),
             "/same" => (304, &[("content-length", "5"), ("etag", "\"a\"")]),
             "/none" => (204, &[]),
             _ => (200, &[("content-length", "0")]),
         };
-        asked
+        exchange
             .respond
             .send_response(response(status, fields), true)
             .unwrap();
@@ -271,27 +271,27 @@ async fn answers_without_content_have_none() {
 }
 
 #[tokio::test]
-async fn interim_responses_go_to_who_wants_them_and_continue_lets_the_body_go() {
+async fn interim_responses_are_delivered_and_continue_releases_the_body() {
     let origin = Origin::start().await;
     let group = origin.http2();
-    serve(origin, &Builder::new(), |mut asked| async move {
-        assert_eq!(asked.request.headers()["expect"], "100-continue");
+    serve(origin, &Builder::new(), |mut exchange| async move {
+        assert_eq!(exchange.request.headers()["expect"], "100-continue");
         let hints = response(103, &[("link", "</a>")]);
-        asked.respond.send_informational(hints).unwrap();
-        asked
+        exchange.respond.send_informational(hints).unwrap();
+        exchange
             .respond
             .send_informational(response(100, &[]))
             .unwrap();
-        let (content, _) = asked.content().await.unwrap();
+        let (content, _) = exchange.content().await.unwrap();
         assert_eq!(content, b"hello");
-        asked.answer(&[], "ok");
+        exchange.answer(&[], "ok");
     });
-    let (mut asked, feed) = upload(Some(5));
-    asked.fields.push("Expect", "100-continue");
+    let (mut outgoing, feed) = upload(Some(5));
+    outgoing.fields.push("Expect", "100-continue");
     let hints = Interims::default();
-    asked.interim = Some(hints.clone());
+    outgoing.interim = Some(hints.clone());
     feed.send(Ok(data("hello"))).await.unwrap();
-    assert_eq!(fetch(&group, asked).await, Ok(got(200, "ok")));
+    assert_eq!(fetch(&group, outgoing).await, Ok(got(200, "ok")));
     let hint = hints.take().expect("a hint");
     assert_eq!(
         (hint.status, hint.fields.fields().as_block()),
@@ -301,21 +301,21 @@ async fn interim_responses_go_to_who_wants_them_and_continue_lets_the_body_go() 
 }
 
 #[tokio::test]
-async fn an_upload_goes_through_windows_of_any_size() {
+async fn an_upload_passes_through_windows_of_any_size() {
     let origin = Origin::start().await;
     let group = origin.http2_with(|settings| settings.upload_buffer = 0);
     let mut with = Builder::new();
     with.initial_window_size(100);
-    serve(origin, &with, |mut asked| async move {
-        let (content, _) = asked.content().await.unwrap();
+    serve(origin, &with, |mut exchange| async move {
+        let (content, _) = exchange.content().await.unwrap();
         assert_eq!(content.len(), 40_000);
         assert!(content.iter().all(|&byte| byte == b'x'));
-        asked.answer(&[], "ok");
+        exchange.answer(&[], "ok");
     });
     let mut whole = post("");
     whole.body = Body::Full(Bytes::from(vec![b'x'; 40_000]));
     assert_eq!(fetch(&group, whole).await, Ok(got(200, "ok")));
-    let (asked, feed) = upload(None);
+    let (outgoing, feed) = upload(None);
     let feeding = async {
         for _ in 0..4 {
             let piece = Frame::Data(Bytes::from(vec![b'x'; 10_000]));
@@ -323,7 +323,7 @@ async fn an_upload_goes_through_windows_of_any_size() {
         }
         drop(feed);
     };
-    let (answer, ()) = tokio::join!(fetch(&group, asked), feeding);
+    let (answer, ()) = tokio::join!(fetch(&group, outgoing), feeding);
     assert_eq!(answer, Ok(got(200, "ok")));
 }
 
@@ -337,17 +337,17 @@ async fn a_request_that_breaks_off_is_given_up() {
         let origin = Origin::start().await;
         let group = origin.http2_with(|settings| settings.upload_buffer = 0);
         let (broke, mut has_broken) = mpsc::channel(1);
-        serve(origin, &Builder::new(), move |mut asked| {
+        serve(origin, &Builder::new(), move |mut exchange| {
             let broke = broke.clone();
             async move {
-                let why = asked.content().await.expect_err("it is not whole");
+                let why = exchange.content().await.expect_err("it is not whole");
                 broke.send(why.reason()).await.unwrap();
             }
         });
-        let (asked, feed) = upload(length);
+        let (outgoing, feed) = upload(length);
         feed.send(frame).await.unwrap();
         drop(feed);
-        let answer = fetch(&group, asked).await;
+        let answer = fetch(&group, outgoing).await;
         assert!(
             matches!(answer, Err(OriginError::RequestBody(_))),
             "{answer:?}"
@@ -360,30 +360,30 @@ async fn a_request_that_breaks_off_is_given_up() {
 async fn an_answer_does_not_wait_for_the_body() {
     let origin = Origin::start().await;
     let group = origin.http2_with(|settings| settings.upload_buffer = 0);
-    serve(origin, &Builder::new(), |asked| async move {
-        asked.answer(&[("content-length", "3")], "big");
+    serve(origin, &Builder::new(), |exchange| async move {
+        exchange.answer(&[("content-length", "3")], "big");
     });
-    let (asked, feed) = upload(None);
+    let (outgoing, feed) = upload(None);
     feed.send(Ok(data("begin"))).await.unwrap();
-    assert_eq!(fetch(&group, asked).await, Ok(got(200, "big")));
+    assert_eq!(fetch(&group, outgoing).await, Ok(got(200, "big")));
     assert!(feed.is_closed(), "nobody waits for the rest");
 }
 
 #[tokio::test]
-async fn a_slow_client_holds_its_answer_back_and_nobody_elses() {
+async fn a_slow_client_delays_its_own_response_only() {
     let origin = Origin::start().await;
     let group = origin.http2();
     let sent = Arc::new(Mutex::new(0));
     let stuck = Arc::new(Notify::new());
     let (counted, is_stuck) = (Arc::clone(&sent), Arc::clone(&stuck));
-    let seen = serve(origin, &Builder::new(), move |mut asked| {
+    let seen = serve(origin, &Builder::new(), move |mut exchange| {
         let (sent, stuck) = (Arc::clone(&counted), Arc::clone(&is_stuck));
         async move {
-            if asked.request.uri().path() != "/large" {
-                asked.answer(&[], "ok");
+            if exchange.request.uri().path() != "/large" {
+                exchange.answer(&[], "ok");
                 return;
             }
-            let mut stream = asked
+            let mut stream = exchange
                 .respond
                 .send_response(response(200, &[]), false)
                 .unwrap();

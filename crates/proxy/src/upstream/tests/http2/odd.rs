@@ -8,25 +8,25 @@ use crate::upstream::tests::uploads::{data, upload};
 const REFUSED_STREAM: u32 = 7;
 const HTTP_1_1_REQUIRED: u32 = 13;
 
-type Asked = tokio::task::JoinHandle<Result<Got, OriginError>>;
+type PendingResponse = tokio::task::JoinHandle<Result<Got, OriginError>>;
 
-fn spawn(group: &Arc<Group>, request: OriginRequest) -> Asked {
+fn spawn(group: &Arc<Group>, request: OriginRequest) -> PendingResponse {
     let group = Arc::clone(group);
     tokio::spawn(async move { fetch(&group, request).await })
 }
 
 /// Waits for a request that was started earlier.
-async fn came(of: Asked) -> Result<Got, OriginError> {
+async fn came(of: PendingResponse) -> Result<Got, OriginError> {
     within(of).await.unwrap()
 }
 
 /// A server that is asked for this, and has taken the connection for it.
-async fn begun(request: OriginRequest) -> (Origin, Arc<Group>, Asked, Frames) {
+async fn begun(request: OriginRequest) -> (Origin, Arc<Group>, PendingResponse, Frames) {
     let origin = Origin::start().await;
     let group = origin.http2();
-    let asked = spawn(&group, request);
+    let outgoing = spawn(&group, request);
     let peer = Frames::accept(&origin).await;
-    (origin, group, asked, peer)
+    (origin, group, outgoing, peer)
 }
 
 /// One GET, and what the server does with its stream.
@@ -63,7 +63,7 @@ fn cut(body: &str, end: BodyError) -> Got {
 const RULES: &str = "it breaks the rules of HTTP/2";
 
 #[tokio::test]
-async fn what_a_server_did_not_begin_before_it_closes_is_asked_for_elsewhere() {
+async fn requests_above_the_last_stream_of_goaway_are_sent_elsewhere() {
     let (origin, group, first, mut peer) = begun(request(Method::GET, "/")).await;
     assert_eq!(peer.request().await, 1);
     // Not even a POST is lost.
@@ -95,7 +95,7 @@ async fn idle() -> (Origin, Arc<Group>, Frames) {
 }
 
 #[tokio::test]
-async fn an_idle_connection_is_trusted_with_a_post_once_it_was_heard_again() {
+async fn an_idle_connection_carries_a_post_once_it_has_answered_again() {
     let (origin, group, mut peer) = idle().await;
     let page = spawn(&group, request(Method::GET, "/"));
     assert_eq!(peer.request().await, 3);
@@ -113,17 +113,17 @@ async fn an_idle_connection_is_trusted_with_a_post_once_it_was_heard_again() {
 }
 
 #[tokio::test]
-async fn who_gives_up_on_an_idle_connection_does_not_vouch_for_it() {
+async fn an_abandoned_request_does_not_prove_an_idle_connection_alive() {
     let (origin, group, mut peer) = idle().await;
     let given_up = spawn(&group, request(Method::GET, "/"));
     assert_eq!(peer.request().await, 3);
     given_up.abort();
     assert_eq!(peer.until(RST_STREAM).await.stream, 3);
-    let asked = spawn(&group, post("content"));
+    let outgoing = spawn(&group, post("content"));
     let mut other = Frames::accept(&origin).await;
     let stream = other.request().await;
     other.answer(stream, "other").await;
-    assert_eq!(came(asked).await, Ok(got(200, "other")));
+    assert_eq!(came(outgoing).await, Ok(got(200, "other")));
 }
 
 #[tokio::test]
@@ -142,24 +142,24 @@ async fn a_connection_that_closes_takes_no_more_requests() {
 }
 
 #[tokio::test]
-async fn what_is_refused_is_asked_for_once_more() {
-    let (origin, _group, asked, mut peer) = begun(post("content")).await;
+async fn a_refused_stream_is_retried_once() {
+    let (origin, _group, outgoing, mut peer) = begun(post("content")).await;
     let stream = peer.request().await;
     let refused = REFUSED_STREAM.to_be_bytes();
     peer.send(RST_STREAM, 0, stream, &refused).await;
     let mut next = Frames::accept(&origin).await;
     let stream = next.request().await;
     next.answer(stream, "taken").await;
-    assert_eq!(came(asked).await, Ok(got(200, "taken")));
+    assert_eq!(came(outgoing).await, Ok(got(200, "taken")));
 }
 
 #[tokio::test]
-async fn what_is_refused_twice_goes_to_another_server() {
+async fn a_request_refused_twice_goes_to_another_server() {
     let (origin, other) = (Origin::start().await, Origin::start().await);
     let mut second = other.server();
     second.backup = true;
     let group = origin.http2_with(|settings| settings.servers.push(second));
-    let asked = spawn(&group, post("content"));
+    let outgoing = spawn(&group, post("content"));
     let refused = REFUSED_STREAM.to_be_bytes();
     let mut peers = Vec::new();
     for _ in 0..2 {
@@ -171,12 +171,12 @@ async fn what_is_refused_twice_goes_to_another_server() {
     let mut peer = Frames::accept(&other).await;
     let stream = peer.request().await;
     peer.answer(stream, "taken").await;
-    assert_eq!(came(asked).await, Ok(got(200, "taken")));
+    assert_eq!(came(outgoing).await, Ok(got(200, "taken")));
     assert_eq!(group.snapshot().servers[0].health.failures, 1);
 }
 
 #[tokio::test]
-async fn what_meets_a_connection_that_breaks_is_asked_for_again_if_it_may_be() {
+async fn requests_on_a_broken_connection_are_retried_if_idempotent() {
     for (again, repeatable) in [(request(Method::GET, "/"), true), (post("content"), false)] {
         let origin = Origin::start().await;
         let group = origin.http2();
@@ -229,31 +229,32 @@ async fn a_connection_known_to_be_closed_is_passed_over() {
 }
 
 #[tokio::test]
-async fn a_connection_known_to_be_closed_is_passed_over_by_all_who_come_at_once() {
+async fn concurrent_requests_avoid_a_connection_known_to_be_closed() {
     let (origin, group, first, mut peer) = begun(request(Method::GET, "/")).await;
     peer.request().await;
     peer.answer(1, "first").await;
     assert_eq!(came(first).await, Ok(got(200, "first")));
     drop(peer);
-    let all = [request(Method::GET, "/"), post("a"), post("b")].map(|asked| spawn(&group, asked));
+    let all =
+        [request(Method::GET, "/"), post("a"), post("b")].map(|outgoing| spawn(&group, outgoing));
     let mut next = Frames::accept(&origin).await;
     for _ in &all {
         let stream = next.request().await;
         next.answer(stream, "ok").await;
     }
-    for asked in all {
-        assert_eq!(came(asked).await, Ok(got(200, "ok")));
+    for outgoing in all {
+        assert_eq!(came(outgoing).await, Ok(got(200, "ok")));
     }
 }
 
 /// RFC 9113 §8.1: with a reset a server may ask not to be sent the rest of what it has answered already.
 #[tokio::test]
-async fn what_is_reset_behind_its_end_is_whole() {
+async fn a_response_complete_before_its_reset_is_whole() {
     let origin = Origin::start().await;
     let group = origin.http2_with(|settings| settings.upload_buffer = 0);
-    let (asked, feed) = upload(None);
+    let (outgoing, feed) = upload(None);
     feed.send(Ok(data("begin"))).await.unwrap();
-    let asked = spawn(&group, asked);
+    let outgoing = spawn(&group, outgoing);
     let mut peer = Frames::accept(&origin).await;
     let stream = peer.request().await;
     let head = block(&[(":status", "200")]);
@@ -261,7 +262,7 @@ async fn what_is_reset_behind_its_end_is_whole() {
     frames.extend(Frames::frame(DATA, END_STREAM, stream, b"whole"));
     frames.extend(Frames::frame(RST_STREAM, 0, stream, &[0; 4]));
     peer.write(&frames).await;
-    assert_eq!(came(asked).await, Ok(got(200, "whole")));
+    assert_eq!(came(outgoing).await, Ok(got(200, "whole")));
     assert!(feed.is_closed(), "nobody waits for the rest");
     assert_eq!(group.snapshot().servers[0].health.failures, 0);
 }
@@ -297,30 +298,30 @@ async fn an_answer_that_is_reset_is_broken() {
 }
 
 #[tokio::test]
-async fn a_length_that_is_a_lie_is_not_believed() {
+async fn a_wrong_length_is_refused() {
     for sent in ["four", "sixsix"] {
         let origin = Origin::start().await;
         let group = origin.http2();
-        let asked = spawn(&group, request(Method::GET, "/"));
+        let outgoing = spawn(&group, request(Method::GET, "/"));
         let mut peer = Frames::accept(&origin).await;
         let stream = peer.request().await;
         let head = block(&[(":status", "200"), ("content-length", "5")]);
         peer.send(HEADERS, END_HEADERS, stream, &head).await;
         peer.send(DATA, END_STREAM, stream, sent.as_bytes()).await;
-        match came(asked).await {
+        match came(outgoing).await {
             Ok(answer) => assert!(answer.end.is_err(), "{answer:?}"),
             Err(error) => assert_eq!(error, OriginError::Malformed(RULES)),
         }
         // The connection is none the worse for it.
-        let asked = spawn(&group, request(Method::GET, "/"));
+        let outgoing = spawn(&group, request(Method::GET, "/"));
         assert_eq!(peer.request().await, 3);
         peer.answer(3, "ok").await;
-        assert_eq!(came(asked).await, Ok(got(200, "ok")));
+        assert_eq!(came(outgoing).await, Ok(got(200, "ok")));
     }
 }
 
 #[tokio::test]
-async fn a_body_where_none_may_be_is_not_believed() {
+async fn a_body_where_none_is_allowed_is_refused() {
     check(
         Err(OriginError::Malformed("bytes after its end")),
         async |peer, stream| {
@@ -374,12 +375,12 @@ async fn a_head_that_could_be_taken_for_another_in_http1_is_refused() {
     ] {
         let origin = Origin::start().await;
         let group = origin.http2();
-        let asked = spawn(&group, request(Method::GET, "/"));
+        let outgoing = spawn(&group, request(Method::GET, "/"));
         let mut peer = Frames::accept(&origin).await;
         let stream = peer.request().await;
         peer.send(HEADERS, END_HEADERS, stream, &block(fields))
             .await;
-        let answer = came(asked).await;
+        let answer = came(outgoing).await;
         assert!(
             matches!(answer, Err(OriginError::Malformed(_))),
             "{fields:?}: {answer:?}"
@@ -390,7 +391,7 @@ async fn a_head_that_could_be_taken_for_another_in_http1_is_refused() {
 
 #[tokio::test]
 async fn a_head_that_is_too_large_is_refused_and_others_go_on() {
-    let (_origin, group, asked, mut peer) = begun(request(Method::GET, "/")).await;
+    let (_origin, group, outgoing, mut peer) = begun(request(Method::GET, "/")).await;
     assert_eq!(peer.request().await, 1);
     let other = spawn(&group, request(Method::GET, "/other"));
     assert_eq!(peer.request().await, 3);
@@ -401,7 +402,7 @@ async fn a_head_that_is_too_large_is_refused_and_others_go_on() {
     large.extend([0xbe; 60]);
     peer.send(HEADERS, END_HEADERS | END_STREAM, 1, &large)
         .await;
-    assert_eq!(came(asked).await, Err(OriginError::Malformed(RULES)));
+    assert_eq!(came(outgoing).await, Err(OriginError::Malformed(RULES)));
     peer.answer(3, "other").await;
     assert_eq!(came(other).await, Ok(got(200, "other")));
 }
@@ -417,30 +418,30 @@ async fn interim_responses_have_a_bound() {
 }
 
 #[tokio::test]
-async fn who_does_not_speak_it_cannot_be_connected_to() {
+async fn a_server_without_http2_fails_to_connect() {
     let origin = Origin::start().await;
     let group = origin.http2();
-    let asked = spawn(&group, request(Method::GET, "/"));
+    let outgoing = spawn(&group, request(Method::GET, "/"));
     let mut peer = origin.accept().await;
     peer.send("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
         .await;
-    let Err(OriginError::Connect(why)) = came(asked).await else {
+    let Err(OriginError::Connect(why)) = came(outgoing).await else {
         panic!("it should not be an answer");
     };
     assert!(why.starts_with("no HTTP/2 session: "), "{why}");
 }
 
 #[tokio::test]
-async fn who_waits_for_a_connection_that_fails_fails_with_it() {
+async fn waiters_for_a_failing_connection_fail_with_it() {
     let origin = Origin::start().await;
     let group = origin.http2_with(|settings| settings.connect_timeout = Duration::from_millis(200));
-    let asked: Vec<_> = (0..20)
+    let outgoing: Vec<_> = (0..20)
         .map(|_| spawn(&group, request(Method::GET, "/")))
         .collect();
     let peer = Frames::silent(&origin).await;
-    for asked in asked {
+    for outgoing in outgoing {
         let late = OriginError::Connect("no answer within 200ms".into());
-        assert_eq!(came(asked).await, Err(late));
+        assert_eq!(came(outgoing).await, Err(late));
     }
     assert!(
         !origin.is_called().await,
@@ -451,7 +452,7 @@ async fn who_waits_for_a_connection_that_fails_fails_with_it() {
 }
 
 #[tokio::test]
-async fn who_gives_up_while_connecting_leaves_it_to_the_next() {
+async fn an_abandoned_connection_attempt_is_left_to_the_next_request() {
     let origin = Origin::start().await;
     let group = origin.http2();
     let first = spawn(&group, request(Method::GET, "/"));
@@ -474,23 +475,23 @@ async fn a_server_that_is_silent_gets_no_more_on_that_connection() {
         settings.first_byte_timeout = Duration::from_millis(100);
         settings.between_bytes_timeout = Duration::from_millis(100);
     });
-    let asked = spawn(&group, request(Method::GET, "/"));
+    let outgoing = spawn(&group, request(Method::GET, "/"));
     let mut peer = Frames::accept(&origin).await;
     assert_eq!(peer.request().await, 1);
-    assert_eq!(came(asked).await, Err(OriginError::Timeout));
+    assert_eq!(came(outgoing).await, Err(OriginError::Timeout));
     assert_eq!(peer.until(RST_STREAM).await.stream, 1);
-    let asked = spawn(&group, request(Method::GET, "/"));
+    let outgoing = spawn(&group, request(Method::GET, "/"));
     let mut next = Frames::accept(&origin).await;
     let stream = next.request().await;
     let head = block(&[(":status", "200")]);
     next.send(HEADERS, END_HEADERS, stream, &head).await;
     next.send(DATA, 0, stream, b"begin").await;
     let stalled = cut("begin", BodyError::Timeout);
-    assert_eq!(came(asked).await, Ok(stalled));
+    assert_eq!(came(outgoing).await, Ok(stalled));
 }
 
 #[tokio::test]
-async fn giving_a_request_up_resets_its_stream_and_the_connection_goes_on() {
+async fn giving_a_request_up_resets_its_stream_and_the_connection_continues() {
     let origin = Origin::start().await;
     let group = origin.http2_with(|settings| settings.max_concurrent = 2);
     let given_up = spawn(&group, request(Method::GET, "/"));
@@ -538,10 +539,10 @@ async fn a_connection_on_which_many_were_given_up_takes_no_more_and_the_others_g
 
 /// A known length ends the body, and many servers send `END_STREAM` a moment later.
 #[tokio::test]
-async fn an_answer_whose_end_comes_by_itself_is_not_reset() {
+async fn a_response_that_ends_by_itself_is_not_reset() {
     let origin = Origin::start().await;
     let group = origin.http2();
-    let mut asked = spawn(&group, request(Method::GET, "/"));
+    let mut outgoing = spawn(&group, request(Method::GET, "/"));
     let mut peer = Frames::accept(&origin).await;
     let whole = block(&[(":status", "200"), ("content-length", "2")]);
     let nothing = block(&[(":status", "204")]);
@@ -556,29 +557,29 @@ async fn an_answer_whose_end_comes_by_itself_is_not_reset() {
         if !content.is_empty() {
             peer.send(DATA, 0, stream, content.as_bytes()).await;
         }
-        let answer = came(asked).await.expect("an answer");
+        let answer = came(outgoing).await.expect("an answer");
         assert_eq!((&*answer.body, answer.end), (content, Ok(None)));
         assert_eq!(group.snapshot().active, 0);
-        asked = spawn(&group, request(Method::GET, "/"));
+        outgoing = spawn(&group, request(Method::GET, "/"));
         peer.send(end, flags, stream, last).await;
     }
     // The wait is bounded.
     let stream = peer.request_and_no_reset().await;
     peer.send(HEADERS, END_HEADERS, stream, &nothing).await;
-    assert_eq!(came(asked).await, Ok(got(204, "")));
+    assert_eq!(came(outgoing).await, Ok(got(204, "")));
     assert_eq!(peer.until(RST_STREAM).await.stream, stream);
 }
 
 #[tokio::test]
 async fn a_client_that_breaks_off_within_its_answer_is_not_the_servers_fault() {
     let origin = Origin::start().await;
-    let (group, told) = origin.group_and_log(|settings| {
+    let (group, logged) = origin.group_and_log(|settings| {
         settings.http2 = true;
         settings.upload_buffer = 0;
     });
-    let (asked, feed) = upload(None);
+    let (outgoing, feed) = upload(None);
     feed.send(Ok(data("one"))).await.unwrap();
-    let asked = spawn(&group, asked);
+    let outgoing = spawn(&group, outgoing);
     let mut peer = Frames::accept(&origin).await;
     let stream = peer.request().await;
     let head = block(&[(":status", "200")]);
@@ -587,45 +588,45 @@ async fn a_client_that_breaks_off_within_its_answer_is_not_the_servers_fault() {
     peer.settle().await;
     feed.send(Err(BodyError::Disconnected)).await.unwrap();
     let broken = cut("begin", BodyError::Disconnected);
-    assert_eq!(came(asked).await, Ok(broken));
+    assert_eq!(came(outgoing).await, Ok(broken));
     assert_eq!(peer.until(RST_STREAM).await.stream, stream);
-    assert_eq!(*told.lock(), [""; 0]);
+    assert_eq!(*logged.lock(), [""; 0]);
 }
 
 #[tokio::test]
 async fn unused_connections_are_closed_in_time_and_with_their_group() {
     let origin = Origin::start().await;
     let group = origin.http2_with(|settings| settings.idle_timeout = Duration::from_millis(50));
-    let asked = spawn(&group, request(Method::GET, "/"));
+    let outgoing = spawn(&group, request(Method::GET, "/"));
     let mut peer = Frames::accept(&origin).await;
     peer.request().await;
     peer.answer(1, "ok").await;
-    assert_eq!(came(asked).await, Ok(got(200, "ok")));
+    assert_eq!(came(outgoing).await, Ok(got(200, "ok")));
     assert!(peer.is_left().await);
     assert_eq!(group.snapshot().servers[0].idle, 0);
     let group = origin.http2();
-    let asked = spawn(&group, request(Method::GET, "/"));
+    let outgoing = spawn(&group, request(Method::GET, "/"));
     let mut peer = Frames::accept(&origin).await;
     peer.request().await;
     group.retire();
     peer.answer(1, "ok").await;
-    assert_eq!(came(asked).await, Ok(got(200, "ok")));
+    assert_eq!(came(outgoing).await, Ok(got(200, "ok")));
     assert!(peer.is_left().await);
 }
 
 #[tokio::test]
-async fn an_upgrade_and_what_wants_http1_go_by_it() {
+async fn upgrades_and_http1_requests_use_http1() {
     let origin = Origin::start().await;
     let group = origin.http2();
     let mut upgrade = request(Method::GET, "/");
     upgrade.upgrade = true;
     upgrade.fields.push("Upgrade", "echo");
-    let asked = spawn(&group, upgrade);
+    let outgoing = spawn(&group, upgrade);
     let mut peer = origin.accept().await;
     assert!(peer.head().await.contains("\r\nUpgrade: echo\r\n"));
     peer.send(OK).await;
-    assert_eq!(came(asked).await, Ok(got(200, "ok")));
-    let asked = spawn(&group, post("content"));
+    assert_eq!(came(outgoing).await, Ok(got(200, "ok")));
+    let outgoing = spawn(&group, post("content"));
     let mut frames = Frames::accept(&origin).await;
     let stream = frames.request().await;
     let wants = HTTP_1_1_REQUIRED.to_be_bytes();
@@ -636,11 +637,11 @@ async fn an_upgrade_and_what_wants_http1_go_by_it() {
             .starts_with("POST / HTTP/1.1\r\n")
     );
     peer.send(OK).await;
-    assert_eq!(came(asked).await, Ok(got(200, "ok")));
+    assert_eq!(came(outgoing).await, Ok(got(200, "ok")));
 }
 
 #[tokio::test]
-async fn a_server_is_asked_whether_it_is_well_as_it_speaks() {
+async fn health_checks_use_the_protocol_of_the_server() {
     let origin = Origin::start().await;
     let group = origin.http2_with(|settings| {
         settings.health = Some(HealthCheck {

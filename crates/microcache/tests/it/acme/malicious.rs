@@ -1,4 +1,4 @@
-//! An authority that speaks the protocol, and lies.
+//! An authority that speaks the protocol with malicious intent.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -16,7 +16,7 @@ use crate::support::{CertificateFile, Folder, Signal, eventually, listen};
 
 /// What it says instead of the truth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lie {
+enum Fault {
     OtherName,
     OtherKey,
     Expired,
@@ -29,13 +29,13 @@ enum Lie {
     Page,
 }
 
-struct Liar {
+struct MaliciousAuthority {
     address: SocketAddr,
     orders: Arc<AtomicUsize>,
 }
 
-impl Liar {
-    fn start(own: &CertificateFile, lie: Lie) -> Self {
+impl MaliciousAuthority {
+    fn start(own: &CertificateFile, fault: Fault) -> Self {
         let key = PrivateKeyDer::from_pem_file(own.path()).expect("a key");
         let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
             .with_safe_default_protocol_versions()
@@ -49,17 +49,17 @@ impl Liar {
             let address = socket.local_addr().expect("it has one");
             let session = ServerConnection::new(Arc::clone(&config)).expect("a session");
             let stream = StreamOwned::new(session, socket);
-            answer(stream, address, lie, (&counted, &finalized));
+            answer(stream, address, fault, (&counted, &finalized));
         });
         Self { address, orders }
     }
 }
 
-/// Reads one request, and lies if it comes to that.
+/// Reads one request, and answers it, with the fault if it concerns it.
 fn answer(
     stream: StreamOwned<ServerConnection, TcpStream>,
     address: SocketAddr,
-    lie: Lie,
+    fault: Fault,
     (orders, finalized): (&AtomicUsize, &AtomicUsize),
 ) {
     let mut stream = BufReader::new(stream);
@@ -77,14 +77,14 @@ fn answer(
     let mut content = vec![0; length];
     stream.read_exact(&mut content).expect("content");
     let target = head.split(' ').nth(1).expect("a target");
-    let scheme = if lie == Lie::PlainUrls {
+    let scheme = if fault == Fault::PlainUrls {
         "http"
     } else {
         "https"
     };
     let url = |path: &str| format!("{scheme}://localhost:{}{path}", address.port());
     let order = |status: &str| {
-        let names = if lie == Lie::ManyNames { 5000 } else { 0 };
+        let names = if fault == Fault::ManyNames { 5000 } else { 0 };
         serde_json::json!({
             "status": status, "finalize": url("/finalize"), "certificate": url("/certificate"),
             "identifiers": [{"type": "dns", "value": HOST}],
@@ -94,20 +94,20 @@ fn answer(
     };
     let (mut status, mut kind) = (200, "application/json");
     let body = match target {
-        "/dir" if lie == Lie::NoJson => "{\"newNonce\": ".to_owned(),
+        "/dir" if fault == Fault::NoJson => "{\"newNonce\": ".to_owned(),
         "/dir" => serde_json::json!({
             "newNonce": url("/nonce"), "newAccount": url("/account"), "newOrder": url("/order"),
         })
         .to_string(),
         "/order" => {
             orders.fetch_add(1, Ordering::SeqCst);
-            match lie {
-                Lie::TooOften => {
+            match fault {
+                Fault::TooOften => {
                     (status, kind) = (429, "application/problem+json");
                     let limited = "urn:ietf:params:acme:error:rateLimited";
                     serde_json::json!({"type": limited, "detail": "too many"}).to_string()
                 }
-                Lie::Page => {
+                Fault::Page => {
                     (status, kind) = (503, "text/html");
                     "<h1>maintenance</h1>".to_owned()
                 }
@@ -119,7 +119,7 @@ fn answer(
             finalized.fetch_add(1, Ordering::SeqCst);
             order("valid")
         }
-        "/certificate" => certificate(lie),
+        "/certificate" => certificate(fault),
         _ => "{}".to_owned(),
     };
     let fields = format!(
@@ -128,7 +128,7 @@ fn answer(
     );
     let length = body.len();
     let stream = stream.get_mut();
-    // Whoever has heard enough goes away.
+    // A client that has read enough closes.
     let _ = write!(
         stream,
         "HTTP/1.1 {status} X\r\n{fields}Content-Length: {length}\r\n\r\n{}",
@@ -138,54 +138,61 @@ fn answer(
     let _ = stream.flush();
 }
 
-fn certificate(lie: Lie) -> String {
-    let name = if lie == Lie::OtherName { OTHER } else { HOST };
+fn certificate(fault: Fault) -> String {
+    let name = if fault == Fault::OtherName {
+        OTHER
+    } else {
+        HOST
+    };
     let mut params = CertificateParams::new([name.to_owned()]).expect("a name");
     params.not_before = date_time_ymd(2000, 1, 1);
-    let until = if lie == Lie::Expired { 2001 } else { 2100 };
+    let until = if fault == Fault::Expired { 2001 } else { 2100 };
     params.not_after = date_time_ymd(until, 1, 1);
     let made = params.self_signed(&KeyPair::generate().expect("a key"));
-    match lie {
-        Lie::NoCertificate => "no certificate".to_owned(),
-        Lie::Endless => "x".repeat(1_000_000),
+    match fault {
+        Fault::NoCertificate => "no certificate".to_owned(),
+        Fault::Endless => "x".repeat(1_000_000),
         _ => made.expect("a certificate").pem(),
     }
 }
 
 #[test]
-fn what_a_lying_authority_says_is_told_and_never_shown() {
-    for (lie, told) in [
+fn a_malicious_authority_is_reported_without_its_text() {
+    for (fault, reported) in [
         (
-            Lie::OtherName,
+            Fault::OtherName,
             "the issued certificate: the certificate is for \"blog.example\"",
         ),
         (
-            Lie::OtherKey,
+            Fault::OtherKey,
             "the issued certificate: the certificate is for another key",
         ),
         (
-            Lie::Expired,
+            Fault::Expired,
             "the issued certificate: the certificate expired on 2001-01-01",
         ),
         (
-            Lie::NoCertificate,
+            Fault::NoCertificate,
             "the issued certificate: it contains no certificate",
         ),
-        (Lie::Endless, "issuing: https://localhost:"),
-        (Lie::NoJson, "the account: its answer cannot be parsed"),
-        (Lie::PlainUrls, "not an https:// URL"),
-        (Lie::ManyNames, "it demands the validation of several names"),
-        (Lie::TooOften, "the order: too many (rateLimited)"),
+        (Fault::Endless, "issuing: https://localhost:"),
+        (Fault::NoJson, "the account: its answer cannot be parsed"),
+        (Fault::PlainUrls, "not an https:// URL"),
         (
-            Lie::Page,
+            Fault::ManyNames,
+            "it demands the validation of several names",
+        ),
+        (Fault::TooOften, "the order: too many (rateLimited)"),
+        (
+            Fault::Page,
             "status 503 Service Unavailable: <h1>maintenance</h1>",
         ),
     ] {
         let own = CertificateFile::new(&["localhost"]);
-        let liar = Liar::start(&own, lie);
+        let authority = MaliciousAuthority::start(&own, fault);
         let (origin, folder) = (site(), Folder::absent());
         let storage = folder.path();
-        let directory = format!("https://localhost:{}/dir", liar.address.port());
+        let directory = format!("https://localhost:{}/dir", authority.address.port());
         let storage = storage.to_str().expect("a path");
         let flags = [
             ["--tls-listen", "127.0.0.1:0"],
@@ -196,15 +203,15 @@ fn what_a_lying_authority_says_is_told_and_never_shown() {
         ];
         let flags = flags.concat().into_iter().map(str::to_owned);
         let proxy = start(&origin, &flags.collect::<Vec<_>>());
-        proxy.output_with(told);
+        proxy.output_with(reported);
         proxy.get("/").assert_is(200, "page");
         let kept = std::fs::read_dir(super::kept(storage.as_ref())).expect("it was made");
         let names = kept.map(|entry| entry.expect("an entry").file_name());
         let has_certificate = names.into_iter().any(|name| name == *format!("{HOST}.pem"));
-        assert!(!has_certificate, "{lie:?}");
+        assert!(!has_certificate, "{fault:?}");
         // Who was asked too often is left alone, whatever the operator does.
-        if lie == Lie::TooOften {
-            let asked = liar.orders.load(Ordering::SeqCst);
+        if fault == Fault::TooOften {
+            let orders = authority.orders.load(Ordering::SeqCst);
             proxy.signal(Signal::HUP);
             eventually("a reload", || {
                 proxy
@@ -212,7 +219,7 @@ fn what_a_lying_authority_says_is_told_and_never_shown() {
                     .contains("configuration reloaded")
                     .then_some(())
             });
-            assert_eq!(liar.orders.load(Ordering::SeqCst), asked);
+            assert_eq!(authority.orders.load(Ordering::SeqCst), orders);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What is printed, where, and with which exit code.
+//! Output on both streams and into files, and exit codes.
 
 use std::fs;
 use std::io::Read;
@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
 use std::process::Command;
 
 use super::origin_with_page;
-use super::place::{Place, told};
+use super::place::{Place, printed};
 use crate::support::{Origin, Reply, eventually};
 
 #[test]
@@ -84,7 +84,7 @@ fn errors_are_exit_codes() {
 }
 
 #[test]
-fn a_file_is_replaced_when_it_is_complete_and_what_is_none_is_written_to() {
+fn files_are_replaced_when_complete_and_devices_are_written_to() {
     let origin = origin_with_page();
     let place = Place::new();
     let url = format!("{}/page", origin.url());
@@ -102,7 +102,7 @@ fn a_file_is_replaced_when_it_is_complete_and_what_is_none_is_written_to() {
 }
 
 #[test]
-fn a_file_is_its_readers_as_before_and_a_circle_of_links_is_left_alone() {
+fn files_keep_their_permissions_and_link_loops_are_left_alone() {
     let origin = origin_with_page();
     let place = Place::new();
     let url = format!("{}/page", origin.url());
@@ -129,7 +129,7 @@ fn a_file_is_its_readers_as_before_and_a_circle_of_links_is_left_alone() {
 }
 
 #[test]
-fn the_draft_of_one_that_was_killed_is_in_nobody_s_way() {
+fn the_draft_of_a_killed_command_is_removed() {
     let origin = Origin::start();
     origin.on("/page").reply(Reply::new(200).body("the page"));
     let place = Place::new();
@@ -143,7 +143,7 @@ fn the_draft_of_one_that_was_killed_is_in_nobody_s_way() {
         .args(fetch.get_args())
         .env("no_proxy", "*")
         .current_dir(place.folder());
-    let run = told(shell.output().expect("it runs"));
+    let run = printed(shell.output().expect("it runs"));
     assert_eq!((run.code, run.err.as_str()), (0, ""));
     let file = fs::read_to_string(place.path("file")).expect("it is there");
     assert_eq!(file, "the page");
@@ -168,7 +168,7 @@ fn a_redirection_that_leads_nowhere_is_an_error() {
     let to = |place: &str| Reply::new(302).with(&format!("Location: {place}"));
     origin.on("/loop").reply(to("/loop").body("round"));
     origin.on("/bad").reply(to("http://[").body("no url"));
-    // Nobody is to go anywhere.
+    // A choice without a target.
     origin.on("/multiple").reply(Reply::new(300).body("both"));
     let place = Place::new();
     let url = |target: &str| format!("{}{target}", origin.url());
@@ -187,7 +187,7 @@ fn a_redirection_that_leads_nowhere_is_an_error() {
 }
 
 #[test]
-fn what_is_not_modified_or_a_part_that_nobody_wanted_replaces_nothing() {
+fn a_304_or_an_unwanted_range_replaces_no_file() {
     let origin = Origin::start();
     origin
         .on("/page")
@@ -256,7 +256,7 @@ fn the_head_is_printed_on_demand_and_is_stored_too() {
 }
 
 #[test]
-fn what_one_identity_was_given_is_given_to_no_other() {
+fn identities_do_not_share_responses() {
     let origin = Origin::start();
     origin.on("/mine").answer(|seen| {
         let who = seen.field("authorization").unwrap_or("nobody").to_owned();
@@ -279,7 +279,7 @@ fn what_one_identity_was_given_is_given_to_no_other() {
 }
 
 #[test]
-fn who_says_who_he_is_in_a_field_of_another_name_is_somebody_too() {
+fn custom_identity_fields_separate_responses() {
     let origin = Origin::start();
     origin.on("/mine").answer(|seen| {
         let who = ["cookie", "private-token"].iter();
@@ -312,7 +312,7 @@ fn who_says_who_he_is_in_a_field_of_another_name_is_somebody_too() {
 }
 
 #[test]
-fn a_password_in_a_url_is_used_and_not_told() {
+fn a_password_in_a_url_is_sent_and_not_printed() {
     let origin = Origin::start();
     origin.on("/page").answer(|seen| {
         let who = seen.field("authorization").unwrap_or("nobody").to_owned();
@@ -360,7 +360,7 @@ fn a_password_in_a_url_is_used_and_not_told() {
 }
 
 #[test]
-fn what_is_stale_and_may_be_used_is_not_in_want_of_a_server() {
+fn an_acceptable_stale_response_needs_no_server() {
     let origin = Origin::start();
     let page = Reply::new(200).with("Cache-Control: max-age=0, stale-while-revalidate=600");
     origin
@@ -379,7 +379,7 @@ fn what_is_stale_and_may_be_used_is_not_in_want_of_a_server() {
 }
 
 #[test]
-fn who_has_read_enough_ends_it() {
+fn a_closed_pipe_ends_the_command() {
     let origin = Origin::start();
     origin.on("/flood").reply(
         Reply::new(200)
@@ -392,7 +392,7 @@ fn who_has_read_enough_ends_it() {
     let mut out = child.stdout.take().expect("a pipe");
     out.read_exact(&mut [0; 10]).expect("it is printed");
     drop(out);
-    let ended = told(child.wait_with_output().expect("it ends"));
+    let ended = printed(child.wait_with_output().expect("it ends"));
     assert_eq!((ended.code, ended.err.as_str()), (5, ""));
 }
 

@@ -1,4 +1,4 @@
-//! What is said beside the verdict: reasons, key, variants, tiers; and what is not said.
+//! Reasons, key, variants and tiers in explanations, and what they leave out.
 
 use std::net::SocketAddr;
 
@@ -11,8 +11,8 @@ use crate::support::{
 };
 
 /// The steps of an answer, as text.
-fn steps(told: &Value) -> String {
-    told["steps"].to_string()
+fn steps(reported: &Value) -> String {
+    reported["steps"].to_string()
 }
 
 fn with_config(origin: &Origin, config: &str) -> (Proxy, SocketAddr) {
@@ -21,7 +21,7 @@ fn with_config(origin: &Origin, config: &str) -> (Proxy, SocketAddr) {
 }
 
 #[test]
-fn it_is_said_on_whose_word_for_how_long_and_for_whom_a_response_is_stored() {
+fn the_source_of_lifetime_and_storability_is_explained() {
     let origin = Origin::start();
     origin.on("/page?b=1").reply(Reply::ok(
         &[
@@ -38,16 +38,16 @@ fn it_is_said_on_whose_word_for_how_long_and_for_whom_a_response_is_stored() {
     let target = "/page?b=1&utm_source=mail";
     proxy.get_with(target, &["Accept-Language: de"]);
     let german = json!({"headers": ["Accept-Language: de"]});
-    let told = explain(admin, target, &german);
-    assert_eq!(told["verdict"], "hit");
-    let sentence = told["summary"].as_str().expect("a sentence");
+    let reported = explain(admin, target, &german);
+    assert_eq!(reported["verdict"], "hit");
+    let sentence = reported["summary"].as_str().expect("a sentence");
     assert!(
         sentence.starts_with("Served from memory, fresh for another "),
         "{sentence}"
     );
     let key = json!({"url": "http://example.com/page?b=1", "ignored": ["utm_source"], "parts": ["X-Country"]});
-    assert_eq!(told["key"], key);
-    let one = &told["stored"][0];
+    assert_eq!(reported["key"], key);
+    let one = &reported["stored"][0];
     for (name, expected) in [
         ("tier", json!("memory")),
         ("selected", json!(true)),
@@ -65,14 +65,14 @@ fn it_is_said_on_whose_word_for_how_long_and_for_whom_a_response_is_stored() {
     ] {
         assert_eq!(one[name], expected, "{name}: {one}");
     }
-    let steps = steps(&told);
+    let steps = steps(&reported);
     for said in [
         "RFC 9111 §5.2.2.10",
         "a lifetime of 10 min",
         "`utm_source` of the query is ignored",
         "`news` and `front`",
     ] {
-        assert!(steps.contains(said), "{said}: {told:#}");
+        assert!(steps.contains(said), "{said}: {reported:#}");
     }
     let english = explain(admin, target, &json!({"headers": ["Accept-Language: en"]}));
     assert_eq!(
@@ -80,7 +80,7 @@ fn it_is_said_on_whose_word_for_how_long_and_for_whom_a_response_is_stored() {
         (&json!("miss"), &json!(false))
     );
     assert!(english.to_string().contains("RFC 9111 §4.1"), "{english:#}");
-    // Whoever asks has changed nothing.
+    // Explaining has changed nothing.
     let stats = Operator::at(admin).get("/v1/stats");
     assert_eq!(
         (&stats["requests"]["total"], &stats["origin"]["requests"]),
@@ -111,55 +111,55 @@ fn no_secret_is_repeated() {
         let fields = [cookie, fields[1], fields[2]];
         for fetch in [false, true] {
             proxy.get_with("/", &fields);
-            let told = explain(admin, "/", &json!({"headers": fields, "fetch": fetch}));
-            assert!(!told.to_string().contains("s3cret"), "{told:#}");
+            let reported = explain(admin, "/", &json!({"headers": fields, "fetch": fetch}));
+            assert!(!reported.to_string().contains("s3cret"), "{reported:#}");
             assert!(
-                told.to_string().contains("session"),
-                "names are told: {told:#}"
+                reported.to_string().contains("session"),
+                "names are told: {reported:#}"
             );
         }
     }
 }
 
 #[test]
-fn it_is_said_which_cookie_makes_a_request_personal() {
+fn the_cookie_that_makes_a_request_personal_is_named() {
     let origin = Origin::start();
     let (_proxy, admin) = Proxy::operated(&origin, &[]);
-    let told = explain(
+    let reported = explain(
         admin,
         "/",
         &json!({"headers": ["Cookie: _ga=1; basket=2; theme=3"]}),
     );
     assert!(
-        steps(&told).contains("the cookies `basket` and `theme`"),
-        "{told:#}"
+        steps(&reported).contains("the cookies `basket` and `theme`"),
+        "{reported:#}"
     );
     assert_eq!(
-        (&told["verdict"], &told["cacheable"]),
+        (&reported["verdict"], &reported["cacheable"]),
         (&json!("miss"), &Value::Null)
     );
 }
 
 #[test]
-fn a_response_that_was_not_to_be_stored_is_explained_when_the_origin_is_asked() {
+fn an_unstorable_response_is_explained_when_the_origin_is_queried() {
     let origin = Origin::start();
     origin
         .on("/")
         .reply(Reply::new(200).with("Set-Cookie: a=b").body("page"));
     let (_proxy, admin) = Proxy::operated(&origin, &[]);
-    let told = explain(admin, "/", &json!({"fetch": true}));
+    let reported = explain(admin, "/", &json!({"fetch": true}));
     assert_eq!(
-        (&told["cacheable"], &told["fetched"]["stored"]),
+        (&reported["cacheable"], &reported["fetched"]["stored"]),
         (&json!(false), &json!(false))
     );
-    let sentence = told["summary"].as_str().expect("a sentence");
+    let sentence = reported["summary"].as_str().expect("a sentence");
     assert!(
         sentence.contains("not stored: the response sets a cookie"),
         "{sentence}"
     );
     assert!(
-        steps(&told).contains("set_cookie = \\\"strip\\\""),
-        "{told:#}"
+        steps(&reported).contains("set_cookie = \\\"strip\\\""),
+        "{reported:#}"
     );
     let stats = Operator::at(admin).get("/v1/stats");
     assert_eq!(
@@ -169,26 +169,29 @@ fn a_response_that_was_not_to_be_stored_is_explained_when_the_origin_is_asked() 
 }
 
 #[test]
-fn what_is_stored_stays_when_the_origin_is_asked_all_the_same() {
+fn a_stored_response_stays_when_the_origin_is_queried() {
     let origin = Origin::start();
     let first = Reply::new(200).with("Cache-Control: max-age=600").body("1");
     let second = Reply::new(200).with("Cache-Control: no-store").body("2");
     origin.on("/").reply(first).reply(second);
     let (proxy, admin) = Proxy::operated(&origin, &[]);
     proxy.get("/").assert_is(200, "1");
-    let told = explain(admin, "/", &json!({"fetch": true}));
+    let reported = explain(admin, "/", &json!({"fetch": true}));
     assert_eq!(
-        (&told["verdict"], &told["cacheable"]),
+        (&reported["verdict"], &reported["cacheable"]),
         (&json!("hit"), &json!(false))
     );
-    assert!(steps(&told).contains("RFC 9111 §5.2.2.5"), "{told:#}");
-    assert_eq!(told["fetched"]["stored"], false);
+    assert!(
+        steps(&reported).contains("RFC 9111 §5.2.2.5"),
+        "{reported:#}"
+    );
+    assert_eq!(reported["fetched"]["stored"], false);
     proxy.get("/").assert_is(200, "1");
     proxy.get("/").assert_hit();
 }
 
 #[test]
-fn an_origin_that_fails_is_told_of_with_the_copy_that_stands_in() {
+fn a_failing_origin_is_explained_with_its_substitute() {
     let origin = Origin::start();
     let page = Reply::ok(&["Cache-Control: max-age=0, stale-if-error=600"], "old");
     origin
@@ -198,19 +201,19 @@ fn an_origin_that_fails_is_told_of_with_the_copy_that_stands_in() {
     origin.on("/gone").reply(Reply::hang_up());
     let (proxy, admin) = Proxy::operated(&origin, &[]);
     proxy.get("/").assert_is(200, "old");
-    let told = explain(admin, "/", &json!({"fetch": true}));
+    let reported = explain(admin, "/", &json!({"fetch": true}));
     assert_eq!(
-        (&told["verdict"], &told["cacheable"]),
+        (&reported["verdict"], &reported["cacheable"]),
         (&json!("revalidate"), &json!(true))
     );
-    let sentence = told["summary"].as_str().expect("a sentence");
+    let sentence = reported["summary"].as_str().expect("a sentence");
     assert!(
         sentence.contains("The stored response is served: the origin answered with an error"),
         "{sentence}"
     );
-    let told = explain(admin, "/gone", &json!({"fetch": true}));
-    assert_eq!(told["cacheable"], false);
-    let sentence = told["summary"].as_str().expect("a sentence");
+    let reported = explain(admin, "/gone", &json!({"fetch": true}));
+    assert_eq!(reported["cacheable"], false);
+    let sentence = reported["summary"].as_str().expect("a sentence");
     assert!(
         sentence.contains("No response from the origin: the origin closed the connection"),
         "{sentence}"
@@ -218,7 +221,7 @@ fn an_origin_that_fails_is_told_of_with_the_copy_that_stands_in() {
 }
 
 #[test]
-fn what_lies_on_disk_is_said_to_lie_there() {
+fn entries_on_disk_are_explained_as_such() {
     let origin = Origin::start();
     origin
         .on("/")
@@ -230,17 +233,17 @@ fn what_lies_on_disk_is_said_to_lie_there() {
     proxy.terminate();
     assert!(proxy.wait().success());
     let (proxy, admin) = Proxy::operated(&origin, &["--disk", &disk]);
-    let told = explain(admin, "/", &json!({}));
+    let reported = explain(admin, "/", &json!({}));
     assert_eq!(
-        (&told["verdict"], &told["stored"][0]["tier"]),
+        (&reported["verdict"], &reported["stored"][0]["tier"]),
         (&json!("hit"), &json!("disk"))
     );
     assert_eq!(
-        told["cache_status"]
+        reported["cache_status"]
             .as_str()
             .map(|said| said.ends_with("; detail=disk")),
         Some(true),
-        "{told:#}"
+        "{reported:#}"
     );
     let made = proxy.get("/");
     made.assert_hit();
@@ -252,7 +255,7 @@ fn what_lies_on_disk_is_said_to_lie_there() {
 }
 
 #[test]
-fn what_a_purge_has_taken_away_is_not_said_to_be_there() {
+fn a_purged_entry_is_not_explained_as_stored() {
     let origin = Origin::start();
     origin.on("/").reply(Reply::ok(
         &["Cache-Control: max-age=600", "Cache-Tag: a"],
@@ -262,39 +265,39 @@ fn what_a_purge_has_taken_away_is_not_said_to_be_there() {
     proxy.get("/");
     let operator = Operator::at(admin);
     operator.purge(&json!({"tag": "a", "soft": true}));
-    let told = explain(admin, "/", &json!({}));
+    let reported = explain(admin, "/", &json!({}));
     assert_eq!(
-        (&told["verdict"], &told["stored"][0]["state"]),
+        (&reported["verdict"], &reported["stored"][0]["state"]),
         (&json!("stale"), &json!("stale"))
     );
-    assert!(steps(&told).contains("a soft purge"), "{told:#}");
+    assert!(steps(&reported).contains("a soft purge"), "{reported:#}");
     operator.purge(&json!({"tag": "a"}));
-    let told = explain(admin, "/", &json!({}));
+    let reported = explain(admin, "/", &json!({}));
     assert_eq!(
-        (&told["verdict"], &told["stored"]),
+        (&reported["verdict"], &reported["stored"]),
         (&json!("miss"), &json!([]))
     );
 }
 
 #[test]
-fn purges_and_what_comes_through_a_terminator_are_seen_as_they_come() {
+fn purges_and_requests_from_a_terminator_are_explained_as_received() {
     let origin = Origin::start();
     let rules = "trusted_proxies = [\"192.0.2.0/24\"]\npurge_from = [\"127.0.0.1\"]";
     let (_proxy, admin) = with_config(&origin, rules);
-    let told = explain(admin, "/", &json!({"method": "PURGE"}));
+    let reported = explain(admin, "/", &json!({"method": "PURGE"}));
     assert_eq!(
-        (&told["verdict"], &told["cache_status"]),
+        (&reported["verdict"], &reported["cache_status"]),
         (&json!("own"), &json!("microcache; detail=purge"))
     );
     let secure = json!({"url": "https://example.com/"});
-    let told = explain(admin, "/", &secure);
-    assert_eq!(told["key"]["parts"], json!(["x-forwarded-proto"]));
+    let reported = explain(admin, "/", &secure);
+    assert_eq!(reported["key"]["parts"], json!(["x-forwarded-proto"]));
     let stranger = json!({"url": "https://example.com/", "from": "198.51.100.1"});
     assert_eq!(explain(admin, "/", &stranger)["key"]["parts"], json!([]));
 }
 
 #[test]
-fn what_is_no_request_is_refused_and_nothing_is_asked() {
+fn an_invalid_request_is_refused_without_origin_request() {
     let origin = Origin::start();
     let (_proxy, admin) = Proxy::operated(&origin, &[]);
     let operator = Operator::at(admin);
@@ -312,11 +315,13 @@ fn what_is_no_request_is_refused_and_nothing_is_asked() {
     ] {
         let response = operator.ask("POST", "/v1/explain", Some(&wrong.to_string()));
         assert_eq!(response.status, 400, "{}", response.text());
-        let told: Value = serde_json::from_str(&response.text()).expect("JSON");
+        let reported: Value = serde_json::from_str(&response.text()).expect("JSON");
         assert!(
-            told["hint"].is_string()
-                && told["detail"].as_str().is_some_and(|text| text.len() < 500),
-            "{told}"
+            reported["hint"].is_string()
+                && reported["detail"]
+                    .as_str()
+                    .is_some_and(|text| text.len() < 500),
+            "{reported}"
         );
     }
     for target in [
@@ -330,30 +335,30 @@ fn what_is_no_request_is_refused_and_nothing_is_asked() {
 }
 
 #[test]
-fn a_request_that_would_wait_for_somebody_elses_is_told_so() {
+fn a_request_that_would_join_a_fetch_is_explained_as_such() {
     let origin = Origin::start();
     let gate = Gate::default();
     let page = Reply::new(200).with("Cache-Control: max-age=600");
     origin.on("/slow").reply(page.body("page").after(&gate));
     let (proxy, admin) = Proxy::operated(&origin, &[]);
-    let told = explain(admin, "/slow", &json!({}));
-    assert_eq!(told["verdict"], "miss");
+    let reported = explain(admin, "/slow", &json!({}));
+    assert_eq!(reported["verdict"], "miss");
     let mut waiting = [proxy.ask("/slow"), proxy.ask("/slow")];
     origin.wait_for("/slow", 1);
-    let told = eventually("the second one waits", || {
-        let told = explain(admin, "/slow", &json!({}));
-        let sentence = told["summary"].as_str()?.to_owned();
+    let reported = eventually("the second one waits", || {
+        let reported = explain(admin, "/slow", &json!({}));
+        let sentence = reported["summary"].as_str()?.to_owned();
         sentence
             .contains("with 1 other request waiting")
-            .then_some(told)
+            .then_some(reported)
     });
-    assert_eq!(told["verdict"], "collapsed");
-    assert_eq!(told["cacheable"], json!(null));
-    let status = told["cache_status"].as_str().expect("a status");
+    assert_eq!(reported["verdict"], "collapsed");
+    assert_eq!(reported["cacheable"], json!(null));
+    let status = reported["cache_status"].as_str().expect("a status");
     assert_eq!(super::parameter(status, "collapsed"), Some("?1"));
     assert!(
-        steps(&told).contains("share one origin request"),
-        "{told:#}"
+        steps(&reported).contains("share one origin request"),
+        "{reported:#}"
     );
     // It said the truth, and changed nothing.
     gate.open();
@@ -375,19 +380,23 @@ fn a_document_is_a_hit_unless_its_request_passes() {
         &[&flags[..], &["--push-directory", "none"]].concat(),
     );
     let check = |method: &str, fields: &[&str], verdict: &str, sentence: &str| {
-        let told = explain(
+        let reported = explain(
             admin,
             "/live/x",
             &json!({"method": method, "headers": fields}),
         );
-        assert_eq!(told["verdict"], verdict, "{told:#}");
-        let said = told["summary"].as_str().expect("a sentence");
+        assert_eq!(reported["verdict"], verdict, "{reported:#}");
+        let said = reported["summary"].as_str().expect("a sentence");
         assert!(said.contains(sentence), "{said}");
         let made = proxy.send(method, "/live/x", fields);
-        let status = told["cache_status"].as_str().expect("a status");
+        let status = reported["cache_status"].as_str().expect("a status");
         for part in ["hit", "fwd", "detail", "ttl"] {
             let done = made.cache();
-            assert_eq!(parameter(status, part), done.get(part), "{part}: {told:#}");
+            assert_eq!(
+                parameter(status, part),
+                done.get(part),
+                "{part}: {reported:#}"
+            );
         }
     };
     check("GET", &[], "pass", "404: there is no such document");
@@ -454,7 +463,7 @@ const WITHOUT_APPLICATION: [Row; 23] = [
 ];
 
 #[test]
-fn what_has_no_application_behind_it_says_what_it_is() {
+fn routes_without_application_explain_themselves() {
     const SECRET: &str = "a-secret-that-is-long-enough";
     let origin = Origin::start();
     let token = config_file(SECRET).display().to_string();
@@ -477,7 +486,7 @@ fn what_has_no_application_behind_it_says_what_it_is() {
         assert_eq!(client.response().status, 201);
     }
     for (has_secret, target, how, is_at_hand, sentence, step) in WITHOUT_APPLICATION {
-        let asked = match how {
+        let requested = match how {
             "stream" => json!({"headers": ["Accept: text/html, text/event-stream"]}),
             "socket" => json!({"headers": ["Connection: upgrade", "Upgrade: websocket"]}),
             "token" => json!({"headers": [authorization]}),
@@ -486,18 +495,24 @@ fn what_has_no_application_behind_it_says_what_it_is() {
         // With others the application is not asked anyway.
         let may_fetch = matches!(how, "GET" | "stream");
         for fetch in [false, may_fetch] {
-            let mut asked = asked.clone();
-            asked["fetch"] = fetch.into();
-            let told = explain(if has_secret { open } else { closed }, target, &asked);
-            let said = told["summary"].as_str().expect("a sentence");
-            assert!(said.contains(sentence), "{target}: {told:#}");
-            assert!(said.ends_with("The origin is not contacted."), "{told:#}");
-            assert!(steps(&told).contains(step), "{target}: {told:#}");
+            let mut requested = requested.clone();
+            requested["fetch"] = fetch.into();
+            let reported = explain(if has_secret { open } else { closed }, target, &requested);
+            let said = reported["summary"].as_str().expect("a sentence");
+            assert!(said.contains(sentence), "{target}: {reported:#}");
+            assert!(
+                said.ends_with("The origin is not contacted."),
+                "{reported:#}"
+            );
+            assert!(steps(&reported).contains(step), "{target}: {reported:#}");
             for wrong in ["passed to the origin", "RFC 9111 §4", "remove `pass` from"] {
-                assert!(!told.to_string().contains(wrong), "{wrong}: {told:#}");
+                assert!(
+                    !reported.to_string().contains(wrong),
+                    "{wrong}: {reported:#}"
+                );
             }
-            assert_eq!(told["cacheable"], is_at_hand, "{target}: {told:#}");
-            assert!(told["fetched"].is_null() && told["key"].is_null());
+            assert_eq!(reported["cacheable"], is_at_hand, "{target}: {reported:#}");
+            assert!(reported["fetched"].is_null() && reported["key"].is_null());
         }
     }
     assert!(origin.requests().is_empty());

@@ -1,4 +1,4 @@
-//! What operators are told of compression: which coding was sent, and why none was.
+//! Reports for operators: which coding was sent, and why none was.
 
 use std::process::Command;
 
@@ -21,8 +21,8 @@ fn it_is_explained_in_which_coding_a_page_is_sent_or_why_in_none() {
     origin.on("/untouchable").reply(untouchable);
     let (proxy, admin) = Proxy::operated(&origin, ALL);
     let explain = |target: &str, headers: &[&str]| {
-        let asked = json!({"url": format!("http://example.com{target}"), "headers": headers});
-        Operator::at(admin).post("/v1/explain", &asked)["steps"].to_string()
+        let requested = json!({"url": format!("http://example.com{target}"), "headers": headers});
+        Operator::at(admin).post("/v1/explain", &requested)["steps"].to_string()
     };
     let check = |target: &str, headers: &[&str], expected: &str| {
         let steps = explain(target, headers);
@@ -54,7 +54,7 @@ fn html_untouchable() -> Reply {
 }
 
 #[test]
-fn what_was_sent_is_counted_by_coding_and_logged() {
+fn compressed_responses_are_counted_by_coding_and_logged() {
     let origin = Origin::start();
     origin.on("/").reply(html(&page(1)));
     let flags = [ALL, &["--access-log", "stdout"]].concat();
