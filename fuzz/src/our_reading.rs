@@ -1,9 +1,8 @@
 //! How the proxy reads what stands on a connection, message after message.
 
 use bytes::BytesMut;
-use microcache_engine::Frame;
 use microcache_policy::Fields;
-use microcache_proxy::h1::{
+use microcache_wire::h1::{
     BodyDecoder, DecodedBody, Framing, HeadLimits, RequestHead, ResponseHead, parse_request,
     parse_response,
 };
@@ -44,13 +43,11 @@ pub fn read_body(framing: Framing, input: &[u8], step: usize) -> (Body, usize) {
     let mut body = Body::default();
     loop {
         match decoder.decode(&mut buf) {
-            Ok(DecodedBody::Frame(Frame::Data(data))) => {
-                assert!(!data.is_empty(), "a frame without bytes");
+            Ok(DecodedBody::Data(data)) => {
+                assert!(!data.is_empty(), "a piece without bytes");
                 body.data.extend_from_slice(&data);
             }
-            Ok(DecodedBody::Frame(Frame::Trailers(fields))) => {
-                body.trailers = lines(fields.fields());
-            }
+            Ok(DecodedBody::Trailers(fields)) => body.trailers = lines(fields.fields()),
             Ok(DecodedBody::NeedMore) => {
                 let Some(piece) = pieces.next() else {
                     if decoder.eof().is_ok() {

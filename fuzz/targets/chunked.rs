@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use microcache_fuzz::chunked;
 use microcache_fuzz::our_reading::{BodyEnd, read_body};
-use microcache_proxy::h1::Framing;
+use microcache_wire::h1::Framing;
 
 fuzz_target!(|input: &[u8]| {
     let (whole, length) = read_body(Framing::Chunked, input, input.len());

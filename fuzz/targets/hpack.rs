@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use microcache_proxy::h2::hpack::{Decoder, Encoder, Scratch};
+use microcache_wire::h2::hpack::{Decoder, Encoder, Scratch};
 
 /// What one byte of a block can stand for: an entry that fills the table.
 const MOST_FOR_A_BYTE: usize = 4096;

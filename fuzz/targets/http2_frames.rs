@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use microcache_proxy::h2::frame::{Frame, HEADER, MAX_PAYLOAD, read};
+use microcache_wire::h2::frame::{Frame, HEADER, MAX_PAYLOAD, read};
 
 fuzz_target!(|input: &[u8]| {
     let mut rest = input;

@@ -6,7 +6,7 @@
 use std::net::IpAddr;
 
 use libfuzzer_sys::fuzz_target;
-use microcache_proxy::proxy_protocol::{LONGEST, ProxySource, is_begun, read};
+use microcache_wire::proxy_protocol::{LONGEST, ProxySource, is_begun, read};
 
 fuzz_target!(|input: &[u8]| {
     let whole = read(input);

@@ -6,7 +6,7 @@
 use libfuzzer_sys::fuzz_target;
 use microcache_fuzz::hyper_reading;
 use microcache_fuzz::our_reading::{BodyEnd, Request, Stop, lines, read_requests};
-use microcache_proxy::h1::{HeadLimits, RequestTarget, parse_request, split_target};
+use microcache_wire::h1::{HeadLimits, RequestTarget, parse_request, split_target};
 
 const SMALL: HeadLimits = HeadLimits {
     head: 96,

@@ -6,7 +6,7 @@
 use libfuzzer_sys::fuzz_target;
 use microcache_fuzz::hyper_reading;
 use microcache_fuzz::our_reading::{BodyEnd, Response, lines, read_response};
-use microcache_proxy::h1::{HeadLimits, parse_response};
+use microcache_wire::h1::{HeadLimits, parse_response};
 
 fuzz_target!(|input: &[u8]| {
     more_bytes_never_change_a_reading(input);

@@ -5,12 +5,12 @@
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
-use microcache_proxy::h1::{HeadLimits, parse_response};
 use microcache_store::Content;
 use microcache_store::Epoch;
 use microcache_store::encoding::{
     RecordHead, TierRecord, checksum, encode, encode_unstorable, encode_varies,
 };
+use microcache_wire::h1::{HeadLimits, parse_response};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Where things stand in the encoding.

@@ -1,56 +1,38 @@
 //! The server around the engine: configuration, listeners, client connections, origin groups.
 //!
-//! - **Connections**: `listener` accepts, one listening socket per thread and address; `connection` carries HTTP/1 and TLS,
-//!   [`h2`] HTTP/2. Both hand requests to `session`, which knows no wire format.
+//! - **Connections**: `server` accepts, one listening socket per thread and address, within the limits of `admission`;
+//!   `connection` carries HTTP/1 and TLS, `h2` HTTP/2, both with the formats of [`microcache_wire`]. They hand requests
+//!   to `session`, which knows no wire format.
 //! - **Origins**: [`upstream`] queues, balances and pools; `files` is an origin that is a directory; documents and the
 //!   Mercure hub are origins of the push crate; `watched` follows pages with subscribers.
-//! - **Configuration**: [`config`] defines every option once. A reload (`reload`) builds new shared state with the same
-//!   cache, permits and counters; a connection compares one number between two requests and switches then.
-//! - **Upgrade**: `upgrade` starts another process and hands it the sockets over its standard input (`handover`). The old
+//! - **Configuration**: [`config`] defines every option once. A reload (`control`) builds new shared state (`shared`)
+//!   with the same cache, permits and counters; a connection compares one number between two requests and switches then.
+//! - **Upgrade**: `control` starts another process and hands it the sockets over its standard input (`lifecycle`). The old
 //!   process drains once the new one serves.
-//! - **Observability**: `metrics` counts every request once; `notices` bounds what is logged; `traces` samples.
+//! - **Observability**: `metrics` counts every request once; `observe` bounds what is logged, and samples traces.
 
-mod accepted;
-mod active;
-mod activity;
 mod admission;
-mod commands;
 pub mod config;
 mod connection;
-mod connections;
-mod descriptors;
+mod control;
 mod files;
-pub mod h1;
-pub mod h2;
-mod handle;
-mod handover;
+mod h2;
 mod lifecycle;
-mod listener;
 mod metrics;
-mod notices;
-mod per_address;
-mod pinned;
-mod predecessor;
-pub mod proxy_protocol;
+mod observe;
 mod rates;
-mod reload;
-mod routing;
 mod server;
 mod session;
 mod shared;
-mod signals;
-mod tiers;
 mod tls;
-mod traces;
-mod upgrade;
 pub mod upstream;
-mod watch;
 mod watched;
 
+use observe::traces;
+
 pub use admission::ConnectionUsage;
-pub use commands::{ReloadError, ReloadOutcome, UpgradeError};
-pub use handle::Handle;
-pub use handover::InheritedSockets;
+pub use control::{Handle, ReloadError, ReloadOutcome, ServerStage, UpgradeError};
+pub use lifecycle::InheritedSockets;
 pub use metrics::{
     Amount, CompactLatencies, ErrorKind, Latencies, Measure, MetricsSnapshot, OriginSnapshot,
     RecentError, Refusal, RouteSnapshot, SAMPLED_ONE_IN, TopUrl, TopUrls,
@@ -59,8 +41,7 @@ pub use microcache_push::{
     FleetStats, MercureStats, PushStats, SharedSecret, SharedSecretError, redacted_target,
 };
 pub use microcache_store::TierReport;
-pub use notices::{Kind, Notices};
-pub use reload::ServerStage;
+pub use observe::{Kind, Notices, OriginSpan, TraceCounts, Traces, by_chance, shown_path};
 pub use server::{Server, ServerError, Started, Summary};
 pub use session::explaining::{
     BuiltinService, FetchedResponse, InvalidRequest, ParsedRequest, RateLimitState,
@@ -71,4 +52,3 @@ pub use tls::{
     CertificateFiles, CertificateReport, IssuedCertificate, IssuedCertificates, OriginTls,
     PendingChallenge, RenewalState,
 };
-pub use traces::{OriginSpan, TraceCounts, Traces, by_chance, shown_path};

@@ -17,10 +17,9 @@ use microcache_push::{FindContent, FindPage, MAX_INLINE, PageError, PageStatus, 
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::active::Active;
 use crate::config::Watching;
 use crate::session::{Caller, PlainGet, RefreshOutcome, Session, client_address, visitor_scheme};
-use crate::shared::Shared;
+use crate::shared::{Active, Shared};
 
 /// Minimum interval between two lookups of a page, and so between two notifications.
 const PACE: Duration = Duration::from_millis(50);

@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use microcache_engine::{Body, BodyError, Frame, Interim, Response};
 use microcache_policy::Time;
+use microcache_wire::h1::encode;
 use tokio::time::timeout;
 
 use super::COPY;
@@ -18,7 +19,6 @@ use super::head::{
 use super::presence::ClientPresence;
 use super::send::OutputQueue;
 use super::transport::WriteHalf;
-use crate::h1::encode;
 use crate::session::{
     AdmittedResponse, OngoingRequest, RequestAccount, RequestEvent, is_bodiless, pages,
 };

@@ -6,13 +6,13 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use microcache_engine::{Body, Duplex, Frame};
+use microcache_wire::h1::encode;
 use tokio::io::{AsyncRead, ReadBuf};
 
 use super::client::{PART, push_frame};
 use super::head::BodyEnding;
 use super::send::{OutputQueue, write_now};
 use super::{COPY, ClientTransport, INPUT, OUTPUT};
-use crate::h1::encode;
 use crate::session::RequestAccount;
 
 /// Source of the output.
@@ -59,13 +59,13 @@ fn send_body(
     OUTPUT.with_borrow_mut(|small| {
         small.clear();
         let mut next = body.poll_frame(cx);
-        while let Poll::Ready(Some(Ok(frame @ Frame::Data(data)))) = &next
+        while let Poll::Ready(Some(Ok(Frame::Data(data)))) = &next
             && data.len() <= COPY
             && small.len() < PART
         {
             account.sent(data.len() as u64);
             if ending == BodyEnding::Chunked {
-                encode::frame(small, frame);
+                encode::chunk(small, data);
             } else {
                 small.extend_from_slice(data);
             }

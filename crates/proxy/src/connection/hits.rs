@@ -8,15 +8,17 @@ use bytes::Bytes;
 use http::Method;
 use microcache_engine::{Body, Request, Response, RouteId};
 use microcache_policy::{Time, upgrade};
+use microcache_wire::h1::{
+    BadRequest, Framing, RequestHead, RequestTarget, parse_request, split_target,
+};
+use microcache_wire::proxy_protocol;
 
 use super::head::{BodyEnding, ResponseFraming, be_strict, ending, write_head};
 use super::pending::PendingRequest;
 use super::send::{self, OutputQueue};
 use super::{AfterSend, COPY, Connection, FileAnswer, HitLoopExit};
-use crate::h1::{BadRequest, Framing, RequestHead, RequestTarget, parse_request, split_target};
 use crate::h2;
 use crate::metrics;
-use crate::proxy_protocol;
 use crate::session::Reply;
 
 /// Size in bytes up to which responses to pipelined requests are collected before a write.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use rustix::fs::{MemfdFlags, memfd_create};
 
-use crate::descriptors::COPIES;
+use crate::admission::descriptors::COPIES;
 
 /// Smallest body in bytes; smaller ones are sent faster by copying.
 pub(super) const LARGE: usize = 48 * 1024;

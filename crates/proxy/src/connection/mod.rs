@@ -35,12 +35,11 @@ use std::time::Duration;
 use bytes::{Buf, Bytes, BytesMut};
 use http::Version;
 use microcache_engine::Response;
+use microcache_wire::h1::BadRequest;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-use crate::activity::Activity;
-use crate::admission::ConnectionPermit;
-use crate::h1::BadRequest;
+use crate::admission::{Activity, ConnectionPermit};
 use crate::h2;
 use crate::session::{RequestAccount, Session};
 use deadline::ClientDeadline;

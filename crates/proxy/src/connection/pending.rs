@@ -1,8 +1,9 @@
 //! Requests that outlive the buffer they were read from.
 
+use microcache_wire::h1::{Framing, RequestHead};
+
 use super::head::ResponseFraming;
 use super::send::OutputQueue;
-use crate::h1::{Framing, RequestHead};
 use crate::session::{AnnouncedContent, DeferredRequest};
 
 /// A request under way.

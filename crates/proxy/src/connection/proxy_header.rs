@@ -4,11 +4,11 @@ use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use microcache_wire::proxy_protocol::{self, BadProxyHeader, LONGEST, ProxySource};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::proxy_protocol::{self, BadProxyHeader, LONGEST, ProxySource};
 use crate::session::Caller;
 
 /// Reasons for a missing client address.

@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::BytesMut;
 use microcache_engine::{BodyError, Frame};
+use microcache_wire::h1::{BodyDecoder, DecodedBody, Framing};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::{Instant, timeout};
 
-use crate::h1::{BodyDecoder, DecodedBody, Framing};
 use crate::session::ContentSender;
 
 /// Bytes read at a time.
@@ -61,8 +61,9 @@ impl RequestBodyReader {
         buffer: &mut BytesMut,
     ) -> Result<Option<Frame>, BodyError> {
         loop {
-            match self.decoder.decode(buffer)? {
-                DecodedBody::Frame(frame) => return Ok(Some(frame)),
+            match self.decoder.decode(buffer).map_err(BodyError::Malformed)? {
+                DecodedBody::Data(data) => return Ok(Some(Frame::Data(data))),
+                DecodedBody::Trailers(fields) => return Ok(Some(Frame::Trailers(fields))),
                 DecodedBody::End => return Ok(None),
                 DecodedBody::NeedMore => {}
             }

@@ -16,7 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 use super::endless::Endless;
 use super::{Activity, ClientTransport, Connection};
 use crate::config::{Config, Input};
-use crate::notices::Notices;
+use crate::observe::Notices;
 use crate::session::{Caller, Session};
 use crate::shared::Shared;
 use crate::watched::page_finder;

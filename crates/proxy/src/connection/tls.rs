@@ -12,13 +12,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, BytesMut};
+use microcache_wire::proxy_protocol;
 use parking_lot::Mutex;
 use rustix::net::{Shutdown, shutdown};
 use rustls::ServerConfig;
 use tokio::net::TcpStream;
 
 use super::socket;
-use crate::proxy_protocol;
 use crate::tls::{Certificate, HELD_BACK, RecordBuffer, TlsSession};
 
 /// Bytes read at a time. The longest record is smaller.

@@ -14,6 +14,7 @@ use super::stream_events::StreamEvent;
 use super::tunnel::{agreed, seems_agreed};
 use super::write;
 use crate::admission::ResponsePermits;
+use crate::h2::reset_code::reset_code;
 use crate::session::{
     AdmittedResponse, OngoingRequest, RequestAccount, RequestEvent, is_bodiless, pages,
 };
@@ -214,7 +215,7 @@ impl Http2ServerConnection<'_> {
             Some(Ok(Frame::Trailers(trailers))) => sending.end = ResponseEnd::Trailers(trailers),
             None => sending.end = ResponseEnd::Here,
             // The client detects the truncation by the reset.
-            Some(Err(why)) => self.reset(id, ErrorCode::of(&why)),
+            Some(Err(why)) => self.reset(id, reset_code(&why)),
         }
     }
 

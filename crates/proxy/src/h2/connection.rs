@@ -23,7 +23,7 @@ use super::stream::WriteTimeout;
 use super::stream_events::PendingEvents;
 use super::streams::Http2Streams;
 use super::write;
-use crate::activity::Activity;
+use crate::admission::Activity;
 use crate::connection::ClientTransport;
 use crate::metrics;
 use crate::session::Session;

@@ -6,7 +6,7 @@ use std::task::{Context, Waker};
 use super::connection::{Http2ServerConnection, ShutdownState};
 use super::reason::ErrorCode;
 use super::write;
-use crate::connections::FIRST_REQUEST;
+use crate::admission::FIRST_REQUEST;
 use crate::metrics::Refusal;
 
 /// Payload of the PING whose ACK shows that the client has received the first GOAWAY.

@@ -1,30 +1,27 @@
 //! HTTP/2 towards clients (RFC 9113).
 //!
-//! Frames, field blocks, windows and limits are I/O-free. Sizes and indices from the peer are validated before
-//! use, and every frame that costs a client nothing has a limit ([`flood_limits`]).
+//! Frames, field blocks and windows are those of [`microcache_wire::h2`], which validates sizes and indices from the
+//! peer. Every frame that costs a client nothing has a limit ([`flood_limits`]).
 
 mod answers;
 mod connection;
 mod content;
 mod deadline_timer;
 mod flood_limits;
-mod flow;
-pub mod frame;
 mod goaway;
 mod head;
-pub mod hpack;
 mod out;
-mod priority;
-pub mod reason;
 mod receive;
 mod requests;
-mod section;
-mod settings;
+mod reset_code;
 mod stream;
 mod stream_events;
 mod streams;
 mod timing;
 mod tunnel;
-mod write;
+
+use microcache_wire::h2::{
+    extended_connect, flow, frame, hpack, priority, reason, section, settings, write,
+};
 
 pub(crate) use connection::{CloseReason, Http2ServerConnection, PREFACE};

@@ -10,8 +10,7 @@ use microcache_policy::{FieldsBuf, Time};
 use super::flow::{ReceiveWindow, Window};
 use super::priority::Priority;
 use super::tunnel::OriginWriter;
-use crate::admission::ResponsePermits;
-use crate::pinned::PinGuard;
+use crate::admission::{PinGuard, ResponsePermits};
 use crate::session::{Allowance, ContentSender, RequestAccount};
 
 /// State of a stream.

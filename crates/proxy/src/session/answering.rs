@@ -17,7 +17,7 @@ use super::monitor::add_monitor;
 use super::pages;
 use crate::admission::{PermitKind, ResponsePermits, TunnelLimitReached};
 use crate::metrics::Refusal;
-use crate::notices::Kind;
+use crate::observe::Kind;
 use crate::shared::Shared;
 
 /// A request under way. Dropping it cancels the request.

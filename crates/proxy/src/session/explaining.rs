@@ -12,13 +12,12 @@ use microcache_engine::{
 use microcache_policy::key::{normal_host, split_query};
 use microcache_policy::{CacheStatus, Detail, FieldBlock, Fields, Scheme, Time, upgrade};
 use microcache_push::{LIVE_PATH, MERCURE_PATH};
+use microcache_wire::h1::{BadRequest, Framing, RequestTarget, parse_request, split_target};
 use tokio::time::{Instant, timeout_at};
 
 use super::{Caller, Session, last_hop, pages};
 use crate::config::{Cidr, Config, GoesTo, RateOf};
-use crate::h1::{BadRequest, Framing, RequestTarget, parse_request, split_target};
-use crate::routing::AmbiguousPath;
-use crate::shared::Shared;
+use crate::shared::{AmbiguousPath, Shared};
 
 /// Time limit of the origin's complete response. The command line waits 30 seconds.
 const PATIENCE: Duration = Duration::from_secs(20);

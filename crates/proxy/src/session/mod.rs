@@ -32,9 +32,8 @@ use microcache_policy::{Fields, RequestRules, Scheme, Span, Time, says_https};
 
 use crate::config::RateOf;
 use crate::metrics::{ImmediateResponse, Refusal, RequestUrl};
-use crate::notices::{Kind, TARGET};
+use crate::observe::{Kind, TARGET, Traces};
 use crate::shared::Shared;
-use crate::traces::Traces;
 pub(crate) use account::RequestAccount;
 pub(crate) use answering::{AdmittedResponse, OngoingRequest, RequestEvent};
 pub(crate) use content::{Allowance, AnnouncedContent, ContentSender};

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use super::*;
 use crate::config::{Config, Input};
-use crate::notices::Notices;
+use crate::observe::Notices;
 use crate::shared::settings;
 use crate::watched::page_finder;
 

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use super::counters::ServerCounters;
 use super::settings::{GroupSettings, HealthCheck, ServerSettings};
-use crate::notices::{Kind, Notices};
+use crate::observe::{Kind, Notices};
 
 /// Health and load of a group's servers, in the order of their settings.
 #[derive(Debug)]
@@ -442,7 +442,7 @@ impl Drop for ServerAssignment {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::notices::collected;
+    use crate::observe::collected;
 
     fn balance(weights: &[u32], backups: &[usize]) -> Arc<Balance> {
         telling(weights, backups, Notices::default())

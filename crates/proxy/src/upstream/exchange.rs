@@ -10,10 +10,10 @@ use http::Method;
 use microcache_engine::origin::{OriginError, OriginRequest};
 use microcache_engine::{Interim, Interims};
 use microcache_policy::{Fields, FieldsBuf, hop, is_challenged};
+use microcache_wire::h1::{self, Framing, HeadLimits, parse_response};
 
 use super::connection::OriginConnection;
 use super::upload::{SendState, Upload};
-use crate::h1::{self, Framing, HeadLimits, parse_response};
 
 /// Limit of 1xx responses to one request; each may extend the deadline.
 pub(super) const MAX_INTERIM: usize = 32;

@@ -25,7 +25,7 @@ use super::server::{OriginServer, ServerFailure};
 use super::settings::{GroupSettings, ServerSettings};
 use super::upload::Upload;
 use crate::metrics::{GroupMetrics, Metrics, OriginRequestMetrics};
-use crate::notices::{Kind, Notices, TARGET};
+use crate::observe::{Kind, Notices, TARGET};
 
 /// A named group of servers that can answer the same requests. Shared by all threads.
 #[derive(Debug)]

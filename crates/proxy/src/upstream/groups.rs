@@ -7,7 +7,7 @@ use microcache_engine::Origin;
 use super::group::{Group, GroupSnapshot};
 use super::settings::GroupSettings;
 use crate::metrics::Metrics;
-use crate::notices::Notices;
+use crate::observe::Notices;
 
 /// All groups, in the order of the configuration.
 #[derive(Clone, Default)]

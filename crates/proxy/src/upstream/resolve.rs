@@ -11,7 +11,7 @@ use tokio::net::{TcpStream, lookup_host};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use crate::notices::{Kind, Notices};
+use crate::observe::{Kind, Notices};
 
 /// Minimum interval between look-ups after failed connections.
 const MIN_LOOKUP_PAUSE: Duration = Duration::from_secs(1);
@@ -180,7 +180,7 @@ impl OriginAddress {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::notices::collected;
+    use crate::observe::collected;
     use tokio::net::TcpListener;
 
     fn endpoints(addresses: &[SocketAddr]) -> OriginAddresses {

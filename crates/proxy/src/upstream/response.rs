@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use microcache_engine::body::{Body, BodyError, Frame, Source};
 use microcache_engine::origin::OriginError;
+use microcache_wire::h1::{BodyDecoder, DecodedBody, Framing, IncompleteBody};
 
 use super::balance::{ResponseTotals, ServerAssignment};
 use super::connection::OriginConnection;
@@ -14,7 +15,6 @@ use super::owner::Owner;
 use super::queue::Permit;
 use super::server::OriginServer;
 use super::upload::{SendState, Upload};
-use crate::h1::{BodyDecoder, DecodedBody, Framing};
 use crate::metrics::OriginRequestMetrics;
 
 /// Size in bytes above which a response is a download, not a page: it releases its permit early, so
@@ -177,13 +177,15 @@ impl Http1Body {
         let connection = &mut exchange.connection;
         let mut sending = SendState::Done;
         loop {
-            match self.decoder.decode(&mut connection.buf)? {
-                DecodedBody::Frame(frame) => {
-                    if let Frame::Data(data) = &frame {
-                        self.received += data.len() as u64;
-                    }
+            let decoded = self.decoder.decode(&mut connection.buf);
+            match decoded.map_err(BodyError::Malformed)? {
+                DecodedBody::Data(data) => {
+                    self.received += data.len() as u64;
                     exchange.in_flight.note_received(self.received);
-                    return Poll::Ready(Ok(Some(frame)));
+                    return Poll::Ready(Ok(Some(Frame::Data(data))));
+                }
+                DecodedBody::Trailers(fields) => {
+                    return Poll::Ready(Ok(Some(Frame::Trailers(fields))));
                 }
                 DecodedBody::End => return Poll::Ready(Ok(None)),
                 DecodedBody::NeedMore => {}
@@ -199,7 +201,10 @@ impl Http1Body {
                 }
             }
             match connection.poll_read(cx, self.decoder.expected()) {
-                Poll::Ready(Ok(0)) => self.decoder.eof()?,
+                Poll::Ready(Ok(0)) => {
+                    let ended = self.decoder.eof();
+                    ended.map_err(|IncompleteBody| BodyError::Incomplete)?;
+                }
                 Poll::Ready(Ok(_)) => connection.timer.restart(self.silence),
                 Poll::Ready(Err(_)) => return Poll::Ready(Err(BodyError::Disconnected)),
                 // While the client is slow to send, the server has a reason to be silent.

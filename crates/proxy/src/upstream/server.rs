@@ -15,7 +15,7 @@ use super::pool::Pool;
 use super::resolve::OriginAddresses;
 use super::settings::{GroupSettings, ServerSettings};
 use super::transport::OriginTransport;
-use crate::notices::Notices;
+use crate::observe::Notices;
 use crate::tls::OriginTls;
 
 /// One server of a group.

@@ -14,8 +14,8 @@ use microcache_engine::{Engine, Request, Response};
 use microcache_policy::Time;
 
 use super::pages;
-use crate::notices::Kind;
-use crate::predecessor::Predecessor;
+use crate::lifecycle::Predecessor;
+use crate::observe::Kind;
 use crate::shared::Shared;
 
 /// An authorized purge to carry out.

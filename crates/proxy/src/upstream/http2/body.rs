@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use microcache_engine::body::{Body, BodyError, Frame, Source};
+use microcache_wire::h1::Framing;
 use tokio::time::timeout;
 
 use super::exchange::ResponseStream;
 use super::fields;
 use super::retry::broke_off;
-use crate::h1::Framing;
 use crate::upstream::response::InFlightResponse;
 use crate::upstream::upload::{SendState, Upload};
 

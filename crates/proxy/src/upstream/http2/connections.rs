@@ -12,7 +12,7 @@ use tokio::task::yield_now;
 use tokio::time::Instant;
 
 use super::connection::{ConnectionRequirements, Http2Connection, MAX_STREAMS, StreamSlot};
-use crate::notices::{Kind, Notices};
+use crate::observe::{Kind, Notices};
 use crate::upstream::server::{NewConnection, RequestChannel};
 use crate::upstream::settings::{GroupSettings, ServerSettings};
 

@@ -4,9 +4,8 @@
 use bytes::BytesMut;
 use http::{HeaderMap, Response};
 use microcache_policy::FieldsBuf;
+use microcache_wire::h1::{parse_response, read_trailers};
 
-use crate::h1::body::read_trailers;
-use crate::h1::parse_response;
 use crate::upstream::exchange::{ANSWER_LIMITS, OriginHead};
 
 /// Converts a response head, final or interim (1xx).
@@ -52,7 +51,7 @@ mod tests {
     use http::{HeaderName, HeaderValue};
 
     use super::*;
-    use crate::h1::Framing;
+    use microcache_wire::h1::Framing;
 
     fn answer(status: u16, fields: &[(&str, &str)]) -> Response<()> {
         let mut answer = Response::new(());

@@ -20,7 +20,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
 use super::{Group, GroupSettings, ServerSettings};
-use crate::notices::{Notices, collected};
+use crate::observe::{Notices, collected};
 
 /// Time limit of a test step; reached only by a hang.
 const HANG: Duration = Duration::from_mins(1);

@@ -3,7 +3,7 @@
 use tokio::time::{Instant, sleep};
 
 use super::*;
-use crate::notices::collected;
+use crate::observe::collected;
 use crate::upstream::HealthCheck;
 
 /// A port without a listener.

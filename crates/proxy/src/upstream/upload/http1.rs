@@ -3,10 +3,10 @@
 use std::task::{Context, Poll};
 
 use microcache_engine::origin::OriginError;
+use microcache_wire::h1::encode;
 
 use super::pieces::Pieces;
 use super::{BodyPiece, SendState, Upload};
-use crate::h1::encode;
 use crate::upstream::connection::OriginConnection;
 
 impl Upload {

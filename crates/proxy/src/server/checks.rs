@@ -1,0 +1,86 @@
+//! Periodic checks that log changes: state of the tiers, memory, and suppressed log events.
+
+use std::time::Duration;
+
+use microcache_engine::Engine;
+use microcache_store::TierReport;
+use tokio::time::sleep;
+
+use crate::config::units::show_size;
+use crate::observe::{Kind, Notices};
+
+/// Interval of the checks.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Checks for as long as it is polled.
+pub(super) async fn keep_checking(engine: &Engine, notices: &Notices) {
+    let mut were_degraded = Vec::new();
+    let mut was_full = false;
+    let mut foreign = Vec::new();
+    let mut lost = 0;
+    loop {
+        let reports = engine.cache.tier_reports();
+        look_at_tiers(&reports, &mut were_degraded, notices);
+        look_for_foreign(&reports, &mut foreign, notices);
+        lost = look_at_log(engine, lost, notices);
+        let memory = engine.cache.memory_stats();
+        let is_full = memory.evicted > 0;
+        if is_full && !was_full {
+            notices.say(Kind::MemoryFull, "memory", full(memory.capacity));
+        }
+        was_full = is_full;
+        notices.tick();
+        sleep(LOOK_EVERY).await;
+    }
+}
+
+fn full(capacity: u64) -> String {
+    format!(
+        "memory is full ({}): the least useful entries are evicted for new ones; `memory` sets the limit",
+        show_size(capacity)
+    )
+}
+
+/// Logs when a tier goes out of service, wholly or in part, and when it returns.
+fn look_at_tiers(reports: &[TierReport], were_degraded: &mut Vec<bool>, notices: &Notices) {
+    were_degraded.resize(reports.len(), false);
+    for (report, was_degraded) in reports.iter().zip(were_degraded) {
+        let trouble = &report.stats.degraded;
+        let line = match (*was_degraded, trouble.is_empty()) {
+            (false, false) => Some((Kind::TierDown, trouble.join("; "))),
+            (true, true) => Some((Kind::TierUp, "in service again".to_owned())),
+            _ => None,
+        };
+        if let Some((kind, line)) = line {
+            let line = format!("{}: {line}", report.name);
+            notices.say(kind, report.name, line);
+        }
+        *was_degraded = !trouble.is_empty();
+    }
+}
+
+/// Logs foreign files found by the tiers, on every change.
+fn look_for_foreign(reports: &[TierReport], foreign: &mut Vec<Option<String>>, notices: &Notices) {
+    foreign.resize(reports.len(), None);
+    for (report, foreign) in reports.iter().zip(foreign) {
+        let found = &report.stats.foreign;
+        if let Some(line) = found
+            && found != foreign
+        {
+            let line = format!("{}: {line}", report.name);
+            notices.say(Kind::Foreign, report.name, line);
+        }
+        foreign.clone_from(found);
+    }
+}
+
+/// Logs when everything was purged because purges may have been missed in the shared log. Returns the number
+/// of those occasions so far.
+fn look_at_log(engine: &Engine, before: u64, notices: &Notices) -> u64 {
+    let lost = engine.cache.fleet().map_or(0, |fleet| fleet.lost);
+    if lost > before {
+        let line = "the shared purge log was lost, or contains foreign records: everything older counts as purged";
+        notices.say(Kind::LogLost, "purges", line.to_owned());
+    }
+    lost
+}

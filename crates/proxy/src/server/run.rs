@@ -1,0 +1,160 @@
+//! The run of a started server, until it has drained.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use microcache_engine::Outcome;
+use microcache_policy::Scheme;
+use microcache_store::TierReport;
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::checks::keep_checking;
+use super::error::ServerError;
+use super::listener::BoundListener;
+use super::serve_thread::serve_thread;
+use super::signals::Signals;
+use super::stop::wait_for_stop;
+use crate::control::{Handle, OnStage, Reloader, ServerStage};
+use crate::lifecycle::{InheritedSockets, Lifecycle};
+use crate::observe::Kind;
+use crate::shared::Shared;
+
+/// Time at the end of the process for the response to the operator's upgrade request.
+const LAST_ANSWER: Duration = Duration::from_millis(100);
+
+/// Totals for the last lines of the log.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    /// Requests by outcome.
+    pub outcomes: Vec<(&'static str, u64)>,
+    /// Requests sent to the origin.
+    pub origin_requests: u64,
+    /// Objects evicted from memory.
+    pub evicted: u64,
+    /// Responses that were not admitted to memory.
+    pub refused: u64,
+    /// Reports of the tiers behind memory.
+    pub tiers: Vec<TierReport>,
+}
+
+/// A server with tiers and state loaded, which does not accept yet.
+pub struct Started {
+    pub(super) addresses: Vec<(Scheme, SocketAddr)>,
+    pub(super) listeners: Vec<Vec<BoundListener>>,
+    pub(super) handle: Handle,
+    /// Runtime for signals, name resolution and health checks.
+    pub(super) runtime: Runtime,
+    pub(super) signals: Signals,
+    pub(super) reloader: Reloader,
+    pub(super) on_stage: Option<OnStage>,
+    pub(super) inherited: InheritedSockets,
+}
+
+impl Started {
+    /// Addresses it listens on, with their schemes.
+    pub fn addresses(&self) -> &[(Scheme, SocketAddr)] {
+        &self.addresses
+    }
+
+    /// Returns the handle that controls the server.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// Serves until SIGTERM, SIGINT or [`Handle::stop`], and for `drain_delay` more; then drains. Another
+    /// signal ends the server at once, without a summary.
+    pub fn run(self) -> Result<Option<Summary>, ServerError> {
+        let Self {
+            listeners,
+            handle,
+            runtime,
+            signals,
+            reloader,
+            on_stage,
+            mut inherited,
+            ..
+        } = self;
+        let tell = |stage| on_stage.iter().for_each(|tell| tell(stage));
+        let shared = &handle.active();
+        take_over(&mut inherited, handle.lifecycle());
+        let (stop, stopped) = watch::channel(false);
+        let mut threads = Vec::new();
+        for (number, listeners) in listeners.into_iter().enumerate() {
+            let (shared, stopped) = (Arc::clone(shared), stopped.clone());
+            let thread = thread::Builder::new()
+                .name(format!("serve-{number}"))
+                .spawn(move || serve_thread(listeners, &shared, stopped))
+                .map_err(ServerError::Thread)?;
+            threads.push(thread);
+        }
+        drop(stopped);
+        tell(ServerStage::Ready);
+        let at_once = runtime.block_on(async {
+            tokio::select! {
+                at_once = wait_for_stop(&handle, &stop, signals, &tell) => at_once,
+                () = keep_checking(&shared.engine, &shared.notices) => false,
+                () = shared.engine.cache.keep_swept() => false,
+                () = reloader.keep_reloading(&handle) => false,
+                () = shared.engine.cache.keep_in_step() => false,
+            }
+        });
+        if at_once {
+            shared.notices.settle();
+            runtime.shutdown_background();
+            return Ok(None);
+        }
+        for thread in threads {
+            // A panic has been logged; the other threads still drain.
+            if let Ok(result) = thread.join() {
+                result.map_err(ServerError::Thread)?;
+            }
+        }
+        let engine = &shared.engine;
+        // Writes to the tiers are completed, so that a restart finds them.
+        let patience = handle.config().timeouts.drain;
+        let settled = runtime.block_on(async { timeout(patience, engine.cache.settle()).await });
+        if settled.is_err() {
+            let line = "some entries were not written to the tiers before the timeout";
+            shared.notices.say(Kind::Server, "", line);
+        }
+        if shared.lifecycle.is_replaced() {
+            // The operator's upgrade request gets its response.
+            thread::sleep(LAST_ANSWER);
+        }
+        shared.notices.settle();
+        Ok(Some(summary(shared)))
+    }
+}
+
+/// Reports readiness to the previous process, and registers it for as long as it drains.
+fn take_over(inherited: &mut InheritedSockets, lifecycle: &Arc<Lifecycle>) {
+    let Some(before) = inherited.ready() else {
+        return;
+    };
+    let predecessor = Arc::clone(&lifecycle.predecessor);
+    let hears = thread::Builder::new()
+        .name("before".to_owned())
+        .spawn(move || predecessor.hear_until_end(before));
+    if hears.is_err() {
+        lifecycle.predecessor.set_serves(false);
+    }
+}
+
+fn summary(shared: &Shared) -> Summary {
+    let (engine, metrics) = (&shared.engine, shared.metrics.snapshot());
+    let memory = engine.cache.memory_stats();
+    Summary {
+        outcomes: Outcome::ALL
+            .iter()
+            .map(|&outcome| (outcome.as_str(), metrics.of(outcome)))
+            .collect(),
+        origin_requests: metrics.origin().requests,
+        evicted: memory.evicted,
+        refused: memory.refused,
+        tiers: engine.cache.tier_reports(),
+    }
+}

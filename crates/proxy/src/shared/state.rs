@@ -1,0 +1,534 @@
+//! The shared state and its construction.
+//!
+//! A reload builds another one, and a connection takes it up between two requests: one request is never
+//! subject to rules of two configurations.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use microcache_engine::flight::FlightLimits;
+use microcache_engine::serve::FindRoute;
+use microcache_engine::{BodyError, Clients, Engine, FetchPlan, Origin, Request, Route, Settings};
+use microcache_push::{
+    BackendError, FindPage, Hub, MercureOrigin, Push, PushSettings, WatchOrigin,
+};
+use microcache_store::{MemoryLimits, Tiers};
+use microcache_wire::h1::HeadLimits;
+use rustls::ServerConfig;
+
+use super::active::Active;
+use super::routing::Routing;
+use crate::admission::{ConnectionLimits, FIRST_REQUEST, LimitSettings, PinnedBytes};
+use crate::config::{Cidr, ClientTimeouts, Config, GoesTo, Http2Limits, Watching};
+use crate::files::DirectoryOrigin;
+use crate::lifecycle::Lifecycle;
+use crate::metrics::{Metrics, Refusal};
+use crate::observe::Notices;
+use crate::rates::RateLimits;
+use crate::session::finished::OnFinished;
+use crate::session::forwarding::UntrustedForwarders;
+use crate::session::pseudonym::Pseudonym;
+use crate::tls::IssuedCertificates;
+use crate::upstream::Groups;
+
+/// Part of the memory for bodies in transit, in addition to it.
+const FILL_SHARE: u64 = 4;
+/// Interval between two attempts to refresh a response, in milliseconds.
+const REFRESH_PAUSE: u64 = 1000;
+/// Time limit in milliseconds of a request for a coalesced fetch, before 504 (Gateway Timeout). Longer than
+/// any fetch with default timeouts, so reaching it is a sign of a fault.
+const WAIT_TIMEOUT: u64 = 90_000;
+
+/// State that all connections share.
+pub(crate) struct Shared {
+    pub(crate) config: Arc<Config>,
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) groups: Groups,
+    /// Routing table.
+    pub(crate) routing: Arc<Routing>,
+    /// Push documents, if any.
+    pub(crate) push: Option<Arc<Push>>,
+    /// Mercure hub, if enabled.
+    pub(crate) mercure: Option<Arc<Hub>>,
+    /// Finder of watched pages.
+    find_page: FindPage,
+    pub(crate) head_limits: HeadLimits,
+    pub(crate) timeouts: ClientTimeouts,
+    pub(crate) idle_millis: u64,
+    pub(crate) trusted_proxies: Vec<Cidr>,
+    /// Proxies whose connections begin with a PROXY header.
+    proxy_protocol: Vec<Cidr>,
+    /// Addresses that may send purge requests through the proxy, as plugins do.
+    pub(crate) purge_from: Vec<Cidr>,
+    /// Limit of request bodies, by number of the route.
+    max_bodies: Box<[u64]>,
+    /// Routes whose pages may be watched, by number; `None` if there are none.
+    pub(crate) watched_routes: Option<Box<[bool]>>,
+    /// Limit of requests per connection.
+    pub(crate) requests_per_connection: u64,
+    /// Limits of HTTP/2 connections.
+    pub(crate) http2: Http2Limits,
+    /// `Host` for HTTP/1.0 requests without one.
+    pub(crate) default_host: String,
+    /// TLS configuration for clients, if any listener uses TLS.
+    pub(crate) tls: Option<Arc<ServerConfig>>,
+    /// `Strict-Transport-Security` of HTTPS responses.
+    pub(crate) strict: Option<String>,
+    /// Port of the redirect from HTTP to HTTPS.
+    pub(crate) secure_port: Option<u16>,
+    /// Issued certificates and pending challenges, if ACME is enabled.
+    pub(crate) issued: Option<Arc<IssuedCertificates>>,
+    /// A redirect to HTTPS or an ACME challenge has to be checked before the cache.
+    pub(crate) looks_first: bool,
+    pub(crate) pseudonym: Arc<Pseudonym>,
+    pub(crate) connection_limits: Arc<ConnectionLimits>,
+    pub(crate) pinned: PinnedBytes,
+    /// Rate limits of routes, if any.
+    pub(crate) rates: Option<Box<RateLimits>>,
+    pub(crate) notices: Notices,
+    pub(crate) metrics: Arc<Metrics>,
+    /// Untrusted peers that sent `X-Forwarded-Proto`.
+    pub(crate) untrusted_forwarders: Arc<UntrustedForwarders>,
+    /// Callback for finished requests.
+    pub(crate) on_finished: Option<OnFinished>,
+    pub(crate) lifecycle: Arc<Lifecycle>,
+    pub(crate) active: Arc<Active<Self>>,
+    /// Generation of the configuration: the number of reloads before it.
+    generation: u64,
+}
+
+impl Shared {
+    /// Starts the upstream groups on the current runtime, and builds the initial state. `watch` makes the finder
+    /// of watched pages.
+    pub(crate) fn start(
+        config: Arc<Config>,
+        push: Option<Arc<Push>>,
+        tiers: Tiers,
+        notices: Notices,
+        watch: fn(&Arc<Active<Self>>) -> FindPage,
+    ) -> Self {
+        let metrics = Arc::default();
+        let groups = Groups::start(&config.upstreams, &notices, &metrics);
+        let origins = groups.origins();
+        let state = Self::before((&origins, push), config, tiers, notices, metrics, watch);
+        Self { groups, ..state }
+    }
+
+    /// Builds the initial state before these origins and documents, without upstream groups.
+    pub(crate) fn before(
+        (origins, push): (&[Arc<dyn Origin>], Option<Arc<Push>>),
+        config: Arc<Config>,
+        tiers: Tiers,
+        notices: Notices,
+        metrics: Arc<Metrics>,
+        watch: fn(&Arc<Active<Self>>) -> FindPage,
+    ) -> Self {
+        let object = config.usual_largest().max(tiers.largest());
+        let active = Arc::default();
+        let find_page = watch(&active);
+        let mercure = start_mercure(None, &config);
+        let behind = CacheOrigins {
+            origins,
+            push: push.as_ref(),
+            mercure: mercure.as_ref(),
+            find_page: &find_page,
+        };
+        let (routes, find, routing) = routes(&config, behind, object, &metrics);
+        let lasting = Lasting {
+            routing,
+            engine: Engine::new(settings(&config), routes, find, tiers),
+            groups: Groups::default(),
+            push,
+            mercure,
+            find_page,
+            pseudonym: Arc::new(Pseudonym::new()),
+            connection_limits: Arc::new(ConnectionLimits::new(
+                LimitSettings::of(&config),
+                notices.clone(),
+            )),
+            pinned: PinnedBytes::new(fill_memory(&config), slow_reader_timeout(&config)),
+            rates: RateLimits::of(&config, |name| metrics.route(name), None),
+            notices,
+            metrics,
+            untrusted_forwarders: Arc::default(),
+            on_finished: None,
+            lifecycle: Arc::default(),
+            active,
+            generation: 0,
+        };
+        lasting.with(config)
+    }
+
+    /// Limit of a request's body: the lowest of the routes that its path may be read as.
+    pub(crate) fn max_body(&self, question: &FetchPlan, request: &Request<'_>) -> u64 {
+        let most = self.max_bodies[question.route()];
+        if !question.has_ambiguous_path() {
+            return most;
+        }
+        let (method, host, target) = (request.method, request.host, request.target);
+        let ambiguous = self.routing.ambiguous(method, host, target);
+        let routes = ambiguous.map(|it| it.routes).unwrap_or_default();
+        let bodies = routes.into_iter().map(|route| self.max_bodies[route]);
+        bodies.fold(most, u64::min)
+    }
+
+    /// Returns true if the pages of a route may be watched.
+    pub(crate) fn is_watched(&self, route: usize) -> bool {
+        let watched = self.watched_routes.as_ref();
+        watched.is_some_and(|watched| watched[route])
+    }
+
+    /// Builds the state for another configuration, with the same cache and connections.
+    pub(crate) fn renewed(&self, config: Config) -> Self {
+        let config = Arc::new(config);
+        let groups = &self.groups;
+        let groups = groups.renewed(&config.upstreams, &self.notices, &self.metrics);
+        let object = config
+            .usual_largest()
+            .max(self.engine.cache.largest_in_tiers());
+        let push = self.push.clone().or_else(|| start_push(&config).ok()?);
+        let mercure = start_mercure(self.mercure.as_ref(), &config);
+        let behind = CacheOrigins {
+            origins: &groups.origins(),
+            push: push.as_ref(),
+            mercure: mercure.as_ref(),
+            find_page: &self.find_page,
+        };
+        let (routes, find, routing) = routes(&config, behind, object, &self.metrics);
+        self.connection_limits.resize(LimitSettings::of(&config));
+        if let Some(push) = &self.push {
+            push.renew_keys(config.push.keys.clone());
+        }
+        let lasting = Lasting {
+            routing,
+            engine: self.engine.reconfigured(settings(&config), routes, find),
+            groups,
+            push,
+            mercure,
+            find_page: Arc::clone(&self.find_page),
+            pseudonym: Arc::clone(&self.pseudonym),
+            connection_limits: Arc::clone(&self.connection_limits),
+            pinned: self
+                .pinned
+                .with_limit(fill_memory(&config), slow_reader_timeout(&config)),
+            rates: RateLimits::of(
+                &config,
+                |name| self.metrics.route(name),
+                self.rates.as_deref(),
+            ),
+            notices: self.notices.clone(),
+            metrics: Arc::clone(&self.metrics),
+            untrusted_forwarders: Arc::clone(&self.untrusted_forwarders),
+            on_finished: self.on_finished.clone(),
+            lifecycle: Arc::clone(&self.lifecycle),
+            active: Arc::clone(&self.active),
+            generation: self.generation + 1,
+        };
+        lasting.with(config)
+    }
+
+    /// Returns true if connections from this address begin with a PROXY header.
+    pub(crate) fn expects_proxy_header(&self, peer: IpAddr) -> bool {
+        let mut blocks = self.proxy_protocol.iter();
+        blocks.any(|block| block.contains(peer))
+    }
+
+    /// Counts a request that was rejected because of its body, if a limit was exceeded.
+    pub(crate) fn refused_body(&self, why: &BodyError, address: &str) {
+        let (limit, names) = match why {
+            BodyError::TooLarge => (Refusal::Body, "max_body_size"),
+            BodyError::Timeout => (Refusal::BodyLate, "client_body_timeout, client_body_rate"),
+            _ => return,
+        };
+        self.refused(limit, || format!("{address}: {why} ({names})"));
+    }
+
+    /// Counts and logs a rejection.
+    pub(crate) fn refused(&self, why: Refusal, line: impl FnOnce() -> String) {
+        self.metrics.refused.count(why);
+        self.notices.refused(why.as_str(), line);
+    }
+
+    /// Returns a newer configuration, if there is one.
+    #[inline]
+    pub(crate) fn newer(&self) -> Option<Arc<Self>> {
+        if self.active.generation() == self.generation {
+            return None;
+        }
+        self.active.get()
+    }
+
+    /// Returns the active configuration.
+    pub(crate) fn latest(self: &Arc<Self>) -> Arc<Self> {
+        self.newer().unwrap_or_else(|| Arc::clone(self))
+    }
+
+    /// Activates this state. Upstream groups that are not part of it end with their last request.
+    pub(crate) fn activate(self: Arc<Self>) {
+        let (active, groups) = (Arc::clone(&self.active), self.groups.clone());
+        let generation = self.generation;
+        if let Some(before) = active.replace(self, generation) {
+            before.groups.retire_unless_in(&groups);
+        }
+    }
+
+    /// Generation of the configuration.
+    pub(crate) const fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Returns true if each connection is closed after its next response.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.lifecycle.is_leaving()
+    }
+
+    /// Keep-alive (idle) timeout of client connections; short while draining, when only a request already
+    /// under way is awaited.
+    pub(crate) fn idle(&self) -> Duration {
+        let idle = self.timeouts.idle;
+        let is_stopping =
+            self.lifecycle.draining_since().is_some() && !self.lifecycle.is_replaced();
+        if is_stopping {
+            idle.min(FIRST_REQUEST)
+        } else {
+            idle
+        }
+    }
+}
+
+/// State that survives reloads.
+struct Lasting {
+    engine: Engine,
+    groups: Groups,
+    routing: Arc<Routing>,
+    push: Option<Arc<Push>>,
+    mercure: Option<Arc<Hub>>,
+    find_page: FindPage,
+    pseudonym: Arc<Pseudonym>,
+    connection_limits: Arc<ConnectionLimits>,
+    pinned: PinnedBytes,
+    rates: Option<Box<RateLimits>>,
+    notices: Notices,
+    metrics: Arc<Metrics>,
+    untrusted_forwarders: Arc<UntrustedForwarders>,
+    on_finished: Option<OnFinished>,
+    lifecycle: Arc<Lifecycle>,
+    active: Arc<Active<Shared>>,
+    generation: u64,
+}
+
+impl Lasting {
+    fn with(self, config: Arc<Config>) -> Shared {
+        let secure_port = config.tls.secure_port();
+        Shared {
+            engine: Arc::new(self.engine),
+            groups: self.groups,
+            routing: self.routing,
+            push: self.push,
+            mercure: self.mercure,
+            find_page: self.find_page,
+            head_limits: head_limits(&config),
+            timeouts: config.timeouts,
+            idle_millis: config.timeouts.idle.as_millis() as u64,
+            trusted_proxies: config.trusted_proxies.clone(),
+            proxy_protocol: config.proxy_protocol.clone(),
+            purge_from: config.purge_from.clone(),
+            max_bodies: max_bodies(&config),
+            watched_routes: watched_routes(&config),
+            requests_per_connection: config.limits.requests_per_connection.unwrap_or(u64::MAX),
+            http2: config.limits.http2,
+            default_host: default_host(&config),
+            tls: config.tls.ready.clone(),
+            strict: config.tls.strict.clone(),
+            secure_port,
+            issued: issued(&config),
+            looks_first: secure_port.is_some() || config.acme.is_on(),
+            pseudonym: self.pseudonym,
+            connection_limits: self.connection_limits,
+            pinned: self.pinned,
+            rates: self.rates,
+            notices: self.notices,
+            metrics: self.metrics,
+            untrusted_forwarders: self.untrusted_forwarders,
+            on_finished: self.on_finished,
+            lifecycle: self.lifecycle,
+            active: self.active,
+            generation: self.generation,
+            config,
+        }
+    }
+}
+
+fn watched_routes(config: &Config) -> Option<Box<[bool]>> {
+    let routes = config.routes.iter();
+    let watched: Box<[bool]> = routes.map(|it| it.watch != Watching::Off).collect();
+    watched.contains(&true).then_some(watched)
+}
+
+fn max_bodies(config: &Config) -> Box<[u64]> {
+    let routes = config.routes.iter();
+    routes
+        .map(|route| route.max_body.unwrap_or(u64::MAX))
+        .collect()
+}
+
+fn head_limits(config: &Config) -> HeadLimits {
+    HeadLimits {
+        head: config.limits.head_bytes,
+        target: config.limits.target_bytes,
+        fields: config.limits.fields,
+    }
+}
+
+fn issued(config: &Config) -> Option<Arc<IssuedCertificates>> {
+    config
+        .acme
+        .is_on()
+        .then(IssuedCertificates::of_this_process)
+}
+
+fn slow_reader_timeout(config: &Config) -> Duration {
+    Duration::from_millis(config.limits.slow_reader_timeout)
+}
+
+/// Name of the first upstream server.
+fn default_host(config: &Config) -> String {
+    let group = config.upstreams.first();
+    let server = group.and_then(|group| group.servers.first());
+    server
+        .map(|server| format!("{}:{}", server.host, server.port))
+        .unwrap_or_default()
+}
+
+/// Memory for bodies in transit, in bytes. The limit applies twice: to bodies being received, and to stored
+/// bodies being sent.
+fn fill_memory(config: &Config) -> u64 {
+    let limit = config.limits.fill_memory;
+    limit.unwrap_or(config.memory / FILL_SHARE)
+}
+
+/// Settings of the cache.
+pub(crate) fn settings(config: &Config) -> Settings {
+    Settings {
+        clients: Clients::Visitors,
+        memory: MemoryLimits {
+            capacity: config.memory,
+            object: config.largest_in_memory(),
+            variants: config.limits.max_variants,
+        },
+        fill_memory: fill_memory(config),
+        slow_reader_timeout: config.limits.slow_reader_timeout,
+        fill_timeout: config.limits.fill_timeout,
+        flights: FlightLimits::of_many(
+            config.limits.max_fetches,
+            config.limits.max_waiters_per_fetch,
+        ),
+        hit_for_miss: config.hit_for_miss,
+        remember_too_large: config.remember_too_large,
+        refresh_pause: REFRESH_PAUSE,
+        stale_wait: config.stale_wait,
+        wait_timeout: WAIT_TIMEOUT,
+        compress_queue: config.limits.compress_queue,
+    }
+}
+
+/// Builds the routes and the routing table. Bodies above `object` bytes are stored only if a route allows it.
+fn routes(
+    config: &Config,
+    behind: CacheOrigins<'_>,
+    object: u64,
+    metrics: &Metrics,
+) -> (Vec<Route>, FindRoute, Arc<Routing>) {
+    let routes = config
+        .routes
+        .iter()
+        .map(|route| Route {
+            name: route.name.clone(),
+            id: metrics.route(&route.name),
+            rules: route.rules.clone(),
+            pass: route.pass,
+            collapse: route.collapse,
+            answers_at_once: route.goes_to == GoesTo::Push,
+            max_object: route.max_object.unwrap_or(object),
+            origin: match &route.goes_to {
+                GoesTo::Upstream(number) => Arc::clone(&behind.origins[*number]),
+                GoesTo::Files(root) => Arc::new(DirectoryOrigin::new(root.clone())),
+                GoesTo::Push => Arc::clone(behind.push()) as Arc<dyn Origin>,
+                GoesTo::Mercure => behind.mercure(),
+                GoesTo::Watch => behind.watch(),
+            },
+        })
+        .collect();
+    let routing = Arc::new(Routing::of(config));
+    let find = {
+        let routing = Arc::clone(&routing);
+        move |request: &Request<'_>| routing.find(request)
+    };
+    (routes, Box::new(find), routing)
+}
+
+/// Origins behind the cache.
+#[derive(Clone, Copy)]
+struct CacheOrigins<'a> {
+    origins: &'a [Arc<dyn Origin>],
+    push: Option<&'a Arc<Push>>,
+    mercure: Option<&'a Arc<Hub>>,
+    find_page: &'a FindPage,
+}
+
+impl CacheOrigins<'_> {
+    /// Present if a route leads to it.
+    fn push(&self) -> &Arc<Push> {
+        self.push.expect("push is started if a route leads to it")
+    }
+
+    /// Present if a route leads to it.
+    fn mercure(&self) -> Arc<dyn Origin> {
+        let hub = self
+            .mercure
+            .expect("the hub is started if a route leads to it");
+        Arc::new(MercureOrigin(Arc::clone(hub)))
+    }
+
+    fn watch(&self) -> Arc<dyn Origin> {
+        let push = Arc::clone(self.push());
+        Arc::new(WatchOrigin::new(push, Arc::clone(self.find_page)))
+    }
+}
+
+/// Starts the Mercure hub, if it is enabled, or reconfigures the running one.
+fn start_mercure(known: Option<&Arc<Hub>>, config: &Config) -> Option<Arc<Hub>> {
+    let settings = config.push.mercure.settings(&config.push.settings)?;
+    Some(match known {
+        Some(hub) => {
+            hub.renew(settings);
+            Arc::clone(hub)
+        }
+        None => Arc::new(Hub::new(settings)),
+    })
+}
+
+/// Loads the Mercure hub's history and starts recording, if it is persistent. To be called before the first
+/// request.
+pub(crate) fn keep_updates(shared: &Shared) -> Result<(), BackendError> {
+    let hub = shared.mercure.as_ref();
+    match hub.zip(shared.config.push.mercure.kept.as_ref()) {
+        Some((hub, (directory, sync))) => Ok(hub.persist_in(directory, *sync)?),
+        None => Ok(()),
+    }
+}
+
+/// Loads the stored documents, and starts their subscriptions, if documents or pages can be watched. Enabling
+/// documents by a reload needs a restart.
+pub(crate) fn start_push(config: &Config) -> Result<Option<Arc<Push>>, BackendError> {
+    let push = &config.push;
+    let is_watched = config.routes.iter().any(|it| it.goes_to == GoesTo::Watch);
+    let settings = PushSettings {
+        prefixes: push.prefixes.clone(),
+        ..push.settings.clone()
+    };
+    is_watched
+        .then(|| Push::start(settings, push.keys.clone()).map(Arc::new))
+        .transpose()
+}
