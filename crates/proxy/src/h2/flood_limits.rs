@@ -99,7 +99,7 @@ pub(crate) struct FloodLimits {
     pub(crate) settings: TokenBucket,
     pub(crate) tiny_data: TokenBucket,
     pub(crate) empty_data: TokenBucket,
-    pub(crate) window_updates: TokenBucket,
+    window_updates: TokenBucket,
     pub(crate) noise: TokenBucket,
 }
 
@@ -120,9 +120,12 @@ impl FloodLimits {
         }
     }
 
-    /// Records a DATA frame sent, which the client may acknowledge with `WINDOW_UPDATE`.
-    pub(crate) fn sent_data(&mut self) {
-        self.window_updates.earn(UPDATES_FOR_DATA);
+    /// Charges a `WINDOW_UPDATE` frame. `sent`: DATA frames since the previous one, which the client may
+    /// acknowledge.
+    pub(crate) fn window_update(&mut self, now: Time, sent: u32) -> Result<(), ProtocolError> {
+        let budget = &mut self.window_updates;
+        budget.earn(sent.saturating_mul(UPDATES_FOR_DATA));
+        budget.spend(now, "too many WINDOW_UPDATE frames")
     }
 }
 

@@ -1,17 +1,32 @@
 //! One stream: a request under way.
 
-use std::time::Duration;
-
 use bytes::{Bytes, BytesMut};
 use futures_util::future::AbortHandle;
 use microcache_engine::Body;
 use microcache_policy::{FieldsBuf, Time};
 
-use super::flow::{ReceiveWindow, Window};
-use super::priority::Priority;
-use super::tunnel::OriginWriter;
-use crate::admission::{PinGuard, ResponsePermits};
-use crate::session::{Allowance, ContentSender, RequestAccount};
+use crate::admission::PinGuard;
+use crate::admission::ResponsePermits;
+use crate::h2::flow::{INITIAL, ReceiveWindow, Window};
+use crate::h2::priority::Priority;
+use crate::h2::tunnel::OriginWriter;
+use crate::h2::write_timeout::WriteTimeout;
+use crate::session::{ContentSender, RequestAccount};
+
+/// Properties of a request that its response depends on.
+#[derive(Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
+pub(in crate::h2) struct StreamRequest {
+    pub(in crate::h2) id: u32,
+    /// The client has not ended its stream.
+    pub(in crate::h2) is_open: bool,
+    pub(in crate::h2) head_only: bool,
+    pub(in crate::h2) length: Option<u64>,
+    pub(in crate::h2) expects_continue: bool,
+    /// Extended CONNECT (RFC 8441).
+    pub(in crate::h2) is_tunnel: bool,
+    pub(in crate::h2) priority: Priority,
+}
 
 /// State of a stream.
 #[expect(clippy::struct_excessive_bools, reason = "independent facts")]
@@ -117,45 +132,27 @@ impl Drop for EventHandle {
     }
 }
 
-/// Write timeout of a response. Bytes taken extend it at the least accepted rate, so opening the window by a
-/// byte now and then does not help.
-pub(super) struct WriteTimeout {
-    since: Option<Time>,
-    allowance: Allowance,
-}
-
-impl WriteTimeout {
-    pub(super) fn new(most: Duration, rate: u64) -> Self {
-        Self {
-            since: None,
-            allowance: Allowance::new(most, rate),
-        }
-    }
-
-    /// Starts the timeout: nothing can be sent.
-    pub(super) fn begin(&mut self, now: Time) {
-        self.since.get_or_insert(now);
-    }
-
-    /// Records bytes sent.
-    pub(super) fn sent(&mut self, bytes: usize, now: Time) {
-        if let Some(since) = self.since.take() {
-            let waited = Duration::from_millis(now.since(since));
-            self.allowance.received(bytes, waited);
-        }
-    }
-
-    pub(super) const fn since(&self) -> Option<Time> {
-        self.since
-    }
-
-    pub(super) fn deadline(&self) -> Option<Time> {
-        let left = self.allowance.left().as_millis() as u64;
-        self.since.map(|since| since.plus(left))
-    }
-}
-
 impl Http2Stream {
+    /// Stream whose response is awaited.
+    pub(super) fn new(
+        stream_request: StreamRequest,
+        content: Option<RequestContent>,
+        window: Window,
+    ) -> Self {
+        Self {
+            window,
+            receive_window: ReceiveWindow::new(INITIAL),
+            priority: stream_request.priority,
+            is_open: stream_request.is_open,
+            is_tunnel: stream_request.is_tunnel,
+            head_only: stream_request.head_only,
+            announced: stream_request.length.filter(|_| stream_request.is_open),
+            content,
+            answer: StreamResponse::Awaited(EventHandle::default()),
+            is_endless: false,
+        }
+    }
+
     /// Returns `true` if something can be sent; `connection_open`: the connection's window is open.
     pub(super) fn is_ready(&self, connection_open: bool) -> bool {
         let StreamResponse::Sending(sending) = &self.answer else {
@@ -179,5 +176,21 @@ impl Http2Stream {
     pub(super) fn unread(&self) -> usize {
         let unread = |content: &RequestContent| content.buffer.len() + content.handed_on;
         self.content.as_ref().map_or(0, unread)
+    }
+}
+
+impl RequestContent {
+    /// Content of a request, before any of it has arrived.
+    pub(super) fn new() -> Self {
+        Self {
+            sender: None,
+            buffer: BytesMut::new(),
+            trailers: None,
+            is_complete: false,
+            handed_on: 0,
+            waits: EventHandle::default(),
+            awaited_since: None,
+            silence: None,
+        }
     }
 }

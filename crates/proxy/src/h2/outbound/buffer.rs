@@ -21,7 +21,7 @@ thread_local! {
 #[derive(Debug, Default)]
 pub(super) struct OutputBuffer {
     /// Bytes with those already sent at the front.
-    pub(super) bytes: Vec<u8>,
+    bytes: Vec<u8>,
     gone: usize,
 }
 
@@ -41,12 +41,21 @@ impl OutputBuffer {
         }
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.bytes.len() - self.gone
+    /// Returns the buffer to write to, at its end.
+    pub(super) fn bytes(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     pub(super) fn is_full(&self) -> bool {
         self.len() >= BATCH
+    }
+
+    fn len(&self) -> usize {
+        self.bytes.len() - self.gone
     }
 
     /// Sends everything. Returns `true` if any bytes were sent.

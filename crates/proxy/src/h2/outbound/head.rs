@@ -3,17 +3,23 @@
 use microcache_engine::{Interim, Response};
 use microcache_policy::Fields;
 
-use super::connection::Http2ServerConnection;
-use super::hpack::Encoder;
-use super::write;
+use super::Outbound;
+use crate::h2::hpack::Encoder;
+use crate::h2::write;
 use crate::session::{STRICT, never_has_content, strict_unless_said};
 
-impl Http2ServerConnection<'_> {
-    /// Sends the head of a final response.
-    pub(super) fn write_head(&mut self, id: u32, response: &Response, ends: bool) {
-        let strict = strict_unless_said(self.session.strict(), response);
+impl Outbound {
+    /// Writes the head of a final response. `strict`: policy of the server, if the connection is secure.
+    pub(in crate::h2) fn head(
+        &mut self,
+        stream: u32,
+        response: &Response,
+        ends: bool,
+        strict: Option<&str>,
+    ) {
+        let strict = strict_unless_said(strict, response);
         let encoder = &mut self.encoder;
-        write::headers(&mut self.out.bytes, id, ends, |out| {
+        write::headers(self.buffer.bytes(), stream, ends, |out| {
             encoder.begin(out, response.status);
             fields(encoder, out, response.fields());
             if let Some(policy) = strict {
@@ -36,27 +42,27 @@ impl Http2ServerConnection<'_> {
         });
     }
 
-    /// Sends an interim response.
-    pub(super) fn write_interim(&mut self, id: u32, interim: &Interim) {
+    /// Writes an interim response.
+    pub(in crate::h2) fn interim(&mut self, stream: u32, interim: &Interim) {
         let encoder = &mut self.encoder;
-        write::headers(&mut self.out.bytes, id, false, |out| {
+        write::headers(self.buffer.bytes(), stream, false, |out| {
             encoder.begin(out, interim.status);
             fields(encoder, out, interim.fields.fields());
         });
     }
 
-    /// Sends 100 (Continue).
-    pub(super) fn write_continue(&mut self, id: u32) {
+    /// Writes 100 (Continue).
+    pub(in crate::h2) fn go_on(&mut self, stream: u32) {
         let encoder = &mut self.encoder;
-        write::headers(&mut self.out.bytes, id, false, |out| {
+        write::headers(self.buffer.bytes(), stream, false, |out| {
             encoder.begin(out, 100);
         });
     }
 
     /// Ends a stream with trailers.
-    pub(super) fn write_trailers(&mut self, id: u32, trailers: Fields<'_>) {
+    pub(in crate::h2) fn trailers(&mut self, stream: u32, trailers: Fields<'_>) {
         let encoder = &mut self.encoder;
-        write::headers(&mut self.out.bytes, id, true, |out| {
+        write::headers(self.buffer.bytes(), stream, true, |out| {
             encoder.begin_trailers(out);
             fields(encoder, out, trailers);
         });

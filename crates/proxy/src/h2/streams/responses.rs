@@ -4,57 +4,90 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use microcache_engine::{Body, BodyError, Frame, Response};
-use microcache_policy::is_grpc;
+use microcache_policy::{Time, is_grpc};
 
-use super::connection::Http2ServerConnection;
-use super::frame::MAX_PAYLOAD;
-use super::reason::ErrorCode;
+use super::events::StreamEvent;
 use super::stream::{ContentSink, EventHandle, ResponseEnd, SendingResponse, StreamResponse};
-use super::stream_events::StreamEvent;
-use super::tunnel::{agreed, seems_agreed};
-use super::write;
+use super::{Http2Streams, PollContext};
 use crate::admission::ResponsePermits;
+use crate::h2::frame::MAX_PAYLOAD;
+use crate::h2::outbound::Outbound;
+use crate::h2::reason::ErrorCode;
 use crate::h2::reset_code::reset_code;
+use crate::h2::tunnel::{agreed, seems_agreed};
+use crate::h2::write_timeout::WriteTimeout;
 use crate::session::{
-    AdmittedResponse, OngoingRequest, RequestAccount, RequestEvent, is_bodiless, pages,
+    AdmittedResponse, ContentSender, OngoingRequest, RequestAccount, RequestEvent, is_bodiless,
+    pages,
 };
 
 /// Memory limit of bodies that are read for this connection alone, over all streams, in bytes. At the limit no
 /// more is read.
 const MAX_HELD: usize = 1024 * 1024;
 
-impl Http2ServerConnection<'_> {
-    /// Continues after an awaited event.
-    pub(super) fn handle_stream_event(
+impl Http2Streams<'_> {
+    /// Awaits the response of a request, and room for its content if it is to be passed on.
+    pub(in crate::h2) fn await_response(
         &mut self,
         cx: &mut Context<'_>,
         id: u32,
-        event: StreamEvent,
+        answering: Box<OngoingRequest>,
+        content: Option<ContentSender>,
     ) {
-        if self.streams.get(id).is_none() {
+        if let Some(sender) = content {
+            self.await_room(cx, id, sender);
+        }
+        self.await_event(cx, id, answering);
+    }
+
+    /// Waits for the next event of a request.
+    fn await_event(&mut self, cx: &mut Context<'_>, id: u32, mut answering: Box<OngoingRequest>) {
+        let waits = self.events.wait(cx, id, async move {
+            let event = answering.next().await;
+            StreamEvent::Session(answering, event)
+        });
+        if let Some(stream) = self.table.get(id) {
+            stream.answer = StreamResponse::Awaited(waits);
+        }
+    }
+
+    /// Handles awaited events as long as there is room for output. Returns `true` if there were any.
+    pub(in crate::h2) fn handle_events(&mut self, poll: &mut PollContext<'_, '_>) -> bool {
+        let mut moved = false;
+        while !poll.out.is_full()
+            && let Poll::Ready((id, event)) = self.events.poll_next(poll.cx)
+        {
+            moved = true;
+            self.handle_event(poll, id, event);
+        }
+        moved
+    }
+
+    fn handle_event(&mut self, poll: &mut PollContext<'_, '_>, id: u32, event: StreamEvent) {
+        if !self.contains(id) {
             return;
         }
         match event {
             StreamEvent::Session(answering, event) => {
-                self.handle_request_event(cx, id, answering, event);
+                self.handle_request_event(poll, id, answering, event);
             }
-            StreamEvent::Body(body, frame) => self.take_next(cx, id, body, frame),
-            StreamEvent::Room(sender, is_wanted) => self.has_room(cx, id, sender, is_wanted),
-            StreamEvent::Panicked => self.reset(id, ErrorCode::Internal),
+            StreamEvent::Body(body, frame) => self.take_next(poll, id, body, frame),
+            StreamEvent::Room(sender, is_wanted) => self.has_room(poll, id, sender, is_wanted),
+            StreamEvent::Panicked => self.reset(id, ErrorCode::Internal, poll.now, poll.out),
         }
     }
 
     fn handle_request_event(
         &mut self,
-        cx: &mut Context<'_>,
+        poll: &mut PollContext<'_, '_>,
         id: u32,
-        mut answering: Box<OngoingRequest>,
+        answering: Box<OngoingRequest>,
         event: RequestEvent,
     ) {
         match event {
-            RequestEvent::Interim(interim) => self.write_interim(id, &interim),
+            RequestEvent::Interim(interim) => poll.out.interim(id, &interim),
             RequestEvent::Continue(go) => {
-                self.write_continue(id);
+                poll.out.go_on(id);
                 // The receiver is dropped only together with the whole request.
                 let _ = go.send(());
             }
@@ -65,61 +98,55 @@ impl Http2ServerConnection<'_> {
                     account,
                     held,
                 } = *answered;
-                if let Some(stream) = self.streams.get(id) {
+                if let Some(stream) = self.table.get(id) {
                     stream.is_endless = is_endless;
                 }
-                self.answer(cx, id, response, account, held);
+                self.answer(poll, id, response, account, held);
                 return self.mark_endless();
             }
         }
-        let waits = self.pending_events.wait(cx, id, async move {
-            let event = answering.next().await;
-            StreamEvent::Session(answering, event)
-        });
-        if let Some(stream) = self.streams.get(id) {
-            stream.answer = StreamResponse::Awaited(waits);
-        }
+        self.await_event(poll.cx, id, answering);
     }
 
     /// Sends the head of a response, and queues its content.
-    pub(super) fn answer(
+    pub(in crate::h2) fn answer(
         &mut self,
-        cx: &mut Context<'_>,
+        poll: &mut PollContext<'_, '_>,
         id: u32,
         mut response: Response,
         mut account: RequestAccount,
         held: ResponsePermits,
     ) {
-        let Some(stream) = self.streams.get(id) else {
+        let Some(stream) = self.table.get(id) else {
             return;
         };
+        let (now, timeouts) = (poll.now, poll.session.shared.timeouts);
         let head_only = stream.head_only;
         if stream.is_tunnel && seems_agreed(&response) {
-            response = pages::not_switched(self.now);
-            account.answered(&response, self.now);
+            response = pages::not_switched(now);
+            account.answered(&response, now);
         }
         let media_type = response.fields().get("content-type");
         if media_type.is_some_and(is_grpc)
             && let Some(content) = &mut stream.content
         {
-            let silence = self.session.shared.timeouts.tunnel;
-            content.silence = Some(silence.as_millis() as u64);
+            content.silence = Some(timeouts.tunnel.as_millis() as u64);
         }
         let tunnel = response.tunnel.take();
         let is_tunnel = tunnel.is_some();
         if let (Some(tunnel), Some(content)) = (tunnel, &mut stream.content) {
             content.sender = Some(ContentSink::Tunnel(agreed(&mut response, *tunnel)));
             // The client receives a different status than the origin sent.
-            account.answered(&response, self.now);
+            account.answered(&response, now);
         }
         let mut begun = if is_bodiless(response.status, head_only) {
             (Bytes::new(), ResponseEnd::Here, false)
-        } else if let Some(begun) = begin(cx, &mut response.body) {
+        } else if let Some(begun) = begin(poll.cx, &mut response.body) {
             begun
         } else {
             // It broke off before any of it was sent.
-            response = pages::broke_off(self.now);
-            account.answered(&response, self.now);
+            response = pages::broke_off(now);
+            account.answered(&response, now);
             match &response.body {
                 Body::Full(page) => (page.clone(), ResponseEnd::Here, false),
                 _ => (Bytes::new(), ResponseEnd::Here, false),
@@ -127,16 +154,14 @@ impl Http2ServerConnection<'_> {
         };
         let (piece, end, is_held) = &mut begun;
         let ends = piece.is_empty() && matches!(end, ResponseEnd::Here);
-        self.write_head(id, &response, ends);
+        poll.out.head(id, &response, ends, poll.session.strict());
         if ends {
-            return self.finish(id);
+            return self.finish(id, now, poll.out);
         }
         // An evicted body lives on until its readers have taken it.
         let whole = !*is_held && !piece.is_empty();
-        let pin = whole.then(|| self.session.shared.pinned.pin(piece.len()));
-        let patience = pin
-            .as_ref()
-            .map(|pin| pin.timeouts(self.session.shared.timeouts.write));
+        let pin = whole.then(|| poll.session.shared.pinned.pin(piece.len()));
+        let patience = pin.as_ref().map(|pin| pin.timeouts(timeouts.write));
         let deadline = patience.and_then(|(_, in_all)| in_all);
         if *is_held {
             self.held += piece.len();
@@ -147,28 +172,28 @@ impl Http2ServerConnection<'_> {
             piece: std::mem::take(piece),
             end: std::mem::replace(end, ResponseEnd::Here),
             account,
-            stall: self.stall(),
-            deadline: deadline.map(|span| self.now.plus(span.as_millis() as u64)),
+            stall: WriteTimeout::new(timeouts.write),
+            deadline: deadline.map(|span| now.plus(span.as_millis() as u64)),
             is_tunnel,
             is_held: *is_held,
             is_held_up: false,
             _held: held,
             _pin: pin,
         };
-        if let Some(stream) = self.streams.get(id) {
+        if let Some(stream) = self.table.get(id) {
             stream.answer = StreamResponse::Sending(Box::new(sending));
         }
-        self.read_on(cx, id);
+        self.read_on(poll.cx, id);
         if is_tunnel {
-            self.moved_in_tunnel(id);
-            self.hand_on(cx, id);
+            self.moved_in_tunnel(poll, id);
+            self.hand_on(poll, id);
         }
     }
 
     /// Waits for more of a body once everything available is sent.
     fn read_on(&mut self, cx: &mut Context<'_>, id: u32) {
         let has_room = self.held < MAX_HELD;
-        let Some(sending) = self.streams.get(id).and_then(|it| it.sending()) else {
+        let Some(sending) = self.table.get(id).and_then(|it| it.sending()) else {
             return;
         };
         if !sending.piece.is_empty() || !matches!(sending.end, ResponseEnd::Unknown) {
@@ -181,11 +206,11 @@ impl Http2ServerConnection<'_> {
         let Some(mut body) = sending.body.take() else {
             return;
         };
-        let waits = self.pending_events.wait(cx, id, async move {
+        let waits = self.events.wait(cx, id, async move {
             let frame = body.frame().await;
             StreamEvent::Body(body, frame)
         });
-        if let Some(sending) = self.streams.get(id).and_then(|it| it.sending()) {
+        if let Some(sending) = self.table.get(id).and_then(|it| it.sending()) {
             sending.waits = waits;
         }
     }
@@ -193,12 +218,12 @@ impl Http2ServerConnection<'_> {
     /// Handles the next frame of a body.
     fn take_next(
         &mut self,
-        cx: &mut Context<'_>,
+        poll: &mut PollContext<'_, '_>,
         id: u32,
         body: Body,
         frame: Option<Result<Frame, BodyError>>,
     ) {
-        let Some(sending) = self.streams.get(id).and_then(|it| it.sending()) else {
+        let Some(sending) = self.table.get(id).and_then(|it| it.sending()) else {
             return;
         };
         match frame {
@@ -209,32 +234,32 @@ impl Http2ServerConnection<'_> {
                 let length = data.len();
                 sending.piece = data;
                 self.held += length;
-                self.moved_in_tunnel(id);
-                self.read_on(cx, id);
+                self.moved_in_tunnel(poll, id);
+                self.read_on(poll.cx, id);
             }
             Some(Ok(Frame::Trailers(trailers))) => sending.end = ResponseEnd::Trailers(trailers),
             None => sending.end = ResponseEnd::Here,
             // The client detects the truncation by the reset.
-            Some(Err(why)) => self.reset(id, reset_code(&why)),
+            Some(Err(why)) => self.reset(id, reset_code(&why), poll.now, poll.out),
         }
     }
 
     /// Sends content in turns, as far as the windows and the buffer allow. Returns `true` if any was sent.
-    pub(super) fn send_content(&mut self, cx: &mut Context<'_>) -> bool {
+    pub(in crate::h2) fn send_content(&mut self, poll: &mut PollContext<'_, '_>) -> bool {
         let mut moved = false;
-        if self.streams.is_empty() {
+        if self.is_empty() {
             return false;
         }
-        while !self.out.is_full()
-            && let Some(id) = self.streams.next(self.window.open() > 0)
+        while !poll.out.is_full()
+            && let Some(id) = self.table.next(poll.out.window() > 0)
         {
             moved = true;
-            self.send_some(cx, id);
+            self.send_some(poll, id);
         }
         if self.is_hungry && self.held < MAX_HELD {
             self.is_hungry = false;
-            for id in self.streams.ids() {
-                self.read_on(cx, id);
+            for id in self.ids() {
+                self.read_on(poll.cx, id);
             }
             moved = true;
         }
@@ -242,9 +267,9 @@ impl Http2ServerConnection<'_> {
     }
 
     /// Sends one DATA frame of a response, or its end.
-    fn send_some(&mut self, cx: &mut Context<'_>, id: u32) {
-        let now = self.now;
-        let Some(stream) = self.streams.get(id) else {
+    fn send_some(&mut self, poll: &mut PollContext<'_, '_>, id: u32) {
+        let now = poll.now;
+        let Some(stream) = self.table.get(id) else {
             return;
         };
         let most = stream.window.open();
@@ -255,39 +280,36 @@ impl Http2ServerConnection<'_> {
             if let ResponseEnd::Trailers(trailers) =
                 std::mem::replace(&mut sending.end, ResponseEnd::Here)
             {
-                self.write_trailers(id, trailers.fields());
+                poll.out.trailers(id, trailers.fields());
             } else {
-                write::data(&mut self.out.bytes, id, &[], true);
+                poll.out.end_stream(id);
             }
-            return self.finish(id);
+            return self.finish(id, now, poll.out);
         }
         let length = sending.piece.len().min(most).min(MAX_PAYLOAD);
-        let data = sending.piece.split_to(length.min(self.window.open()));
+        let data = sending.piece.split_to(length.min(poll.out.window()));
         let ends = sending.piece.is_empty() && matches!(sending.end, ResponseEnd::Here);
         sending.account.sent(data.len() as u64);
         sending.stall.sent(data.len(), now);
-        self.stall.sent(data.len(), now);
         if sending.is_held {
             self.held = self.held.saturating_sub(data.len());
         }
-        write::data(&mut self.out.bytes, id, &data, ends);
-        self.flood_limits.sent_data();
-        // Limited by both windows before, so neither fails.
-        let _ = (stream.window.take(data.len()), self.window.take(data.len()));
+        poll.out.content(id, &data, ends, now);
+        // Limited by the window before, so it does not fail.
+        let _ = stream.window.take(data.len());
         if ends {
-            self.finish(id);
+            self.finish(id, now, poll.out);
         } else {
-            self.read_on(cx, id);
+            self.read_on(poll.cx, id);
         }
     }
 
     /// Completes a response. The rest of the request is not needed (RFC 9113 §8.1).
-    fn finish(&mut self, id: u32) {
-        let is_open = self.streams.get(id).is_some_and(|stream| stream.is_open);
-        if is_open {
-            self.reset(id, ErrorCode::NoError);
+    fn finish(&mut self, id: u32, now: Time, out: &mut Outbound) {
+        if self.is_receiving(id) {
+            self.reset(id, ErrorCode::NoError, now, out);
         } else {
-            self.forget(id);
+            self.forget(id, now, out);
         }
     }
 }

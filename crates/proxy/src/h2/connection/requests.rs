@@ -6,33 +6,12 @@ use http::{Method, Version};
 use microcache_engine::{Body, Request, Response};
 use microcache_policy::key::without_port;
 
-use super::connection::Http2ServerConnection;
-use super::flood_limits::LEAST_TAKEN;
-use super::flow::{INITIAL, ReceiveWindow, Window};
-use super::out::BATCH;
-use super::priority::Priority;
-use super::reason::{ErrorCode, ProtocolError};
-use super::section::{DecodedHead, FieldSection, SectionError};
-use super::stream::{EventHandle, Http2Stream, RequestContent, StreamResponse, WriteTimeout};
-use super::stream_events::StreamEvent;
-use super::tunnel::seems_agreed;
-use super::write;
+use super::Http2ServerConnection;
+use crate::h2::reason::{ErrorCode, ProtocolError};
+use crate::h2::section::{DecodedHead, FieldSection, SectionError};
+use crate::h2::streams::StreamRequest;
+use crate::h2::tunnel::seems_agreed;
 use crate::session::{AnnouncedContent, DeferredRequest, Reply, is_bodiless, pages};
-
-/// Properties of a request that its response depends on.
-#[derive(Clone, Copy)]
-#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
-pub(super) struct StreamRequest {
-    pub(super) id: u32,
-    /// The client has not ended its stream.
-    pub(super) is_open: bool,
-    pub(super) head_only: bool,
-    pub(super) length: Option<u64>,
-    pub(super) expects_continue: bool,
-    /// Extended CONNECT (RFC 8441).
-    pub(super) is_tunnel: bool,
-    pub(super) priority: Priority,
-}
 
 impl Http2ServerConnection<'_> {
     /// Handles a request.
@@ -132,14 +111,25 @@ impl Http2ServerConnection<'_> {
                 let session = &self.session;
                 let account =
                     session.account_of(route, &request, Version::HTTP_2, &response, self.now);
-                let wait = StreamResponse::Awaited(EventHandle::default());
-                if self.open(stream_request, None, wait) {
-                    self.answer(cx, stream_request.id, response, account, <_>::default());
+                if self.begin(stream_request, false) {
+                    let (streams, mut poll) = self.split(cx);
+                    streams.answer(
+                        &mut poll,
+                        stream_request.id,
+                        response,
+                        account,
+                        <_>::default(),
+                    );
                 }
             }
             Some(Reply::Ask(unanswered)) => self.ask(cx, unanswered, stream_request),
             // The session always sets a reply.
-            None => self.reset(stream_request.id, ErrorCode::Internal),
+            None => self.streams.reset(
+                stream_request.id,
+                ErrorCode::Internal,
+                self.now,
+                &mut self.outbound,
+            ),
         }
     }
 
@@ -152,10 +142,7 @@ impl Http2ServerConnection<'_> {
             Body::Stored(hit) => hit.body.bytes().map_or(0, bytes::Bytes::len),
             Body::File(_) | Body::Fill(_) | Body::Stream(_) => return false,
         };
-        let window = self.window.open().min(self.theirs.window as usize);
-        length == 0
-            || length <= window.min(BATCH)
-                && (self.streams.is_empty() || !self.streams.any_ready(true))
+        length == 0 || self.outbound.fits(length) && self.streams.is_none_ready()
     }
 
     /// Sends a complete response that fits, without creating a stream.
@@ -166,21 +153,12 @@ impl Http2ServerConnection<'_> {
             Body::Stored(hit) => hit.body.bytes().map_or(&[][..], |bytes| &bytes[..]),
             _ => &[],
         };
-        self.write_head(id, response, bytes.is_empty());
-        let out = &mut self.out.bytes;
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            let length = rest.len().min(super::frame::MAX_PAYLOAD);
-            let (piece, behind) = rest.split_at(length);
-            write::data(out, id, piece, behind.is_empty());
-            rest = behind;
-            self.flood_limits.sent_data();
-        }
-        // Fits the window, as checked before.
-        let _ = self.window.take(bytes.len());
+        let strict = self.session.strict();
+        self.outbound.head(id, response, bytes.is_empty(), strict);
+        self.outbound.whole_content(id, bytes);
         if is_open {
             // RFC 9113 §8.1: the client need not send the rest.
-            write::reset(out, id, ErrorCode::NoError);
+            self.outbound.reset(id, ErrorCode::NoError);
             self.streams.cut_short(id);
         }
     }
@@ -197,88 +175,21 @@ impl Http2ServerConnection<'_> {
             length: stream_request.length,
             expects_continue: stream_request.expects_continue,
         });
-        let (mut answering, sender) = self.session.ask(unanswered, Version::HTTP_2, announced);
-        let content = (sender.is_some() || stream_request.is_tunnel).then(RequestContent::new);
-        if !self.open(
-            stream_request,
-            content,
-            StreamResponse::Awaited(EventHandle::default()),
-        ) {
-            return;
-        }
-        if let Some(sender) = sender {
-            self.await_room(cx, stream_request.id, sender);
-        }
-        let waits = self.pending_events.wait(cx, stream_request.id, async move {
-            let event = answering.next().await;
-            StreamEvent::Session(Box::new(answering), event)
-        });
-        if let Some(stream) = self.streams.get(stream_request.id) {
-            stream.answer = StreamResponse::Awaited(waits);
+        let (answering, sender) = self.session.ask(unanswered, Version::HTTP_2, announced);
+        if self.begin(stream_request, sender.is_some() || stream_request.is_tunnel) {
+            self.streams
+                .await_response(cx, stream_request.id, Box::new(answering), sender);
         }
     }
 
-    /// Registers a stream. Returns `false` if the connection was dismissed meanwhile.
-    fn open(
-        &mut self,
-        stream_request: StreamRequest,
-        content: Option<RequestContent>,
-        answer: StreamResponse,
-    ) -> bool {
-        if self.streams.is_empty() {
-            if !self.activity.begin() {
-                self.leave(ErrorCode::NoError, "");
-                return false;
-            }
-        } else {
-            self.activity.begin_another();
+    /// Registers the stream of a request whose response takes time. Returns `false` if the connection was
+    /// dismissed meanwhile.
+    fn begin(&mut self, stream_request: StreamRequest, has_content: bool) -> bool {
+        let window = self.outbound.stream_window();
+        let is_begun = self.streams.begin(stream_request, has_content, window);
+        if !is_begun {
+            self.leave(ErrorCode::NoError, "");
         }
-        let stream = Http2Stream {
-            window: Window::new(self.theirs.window),
-            receive_window: ReceiveWindow::new(INITIAL),
-            priority: stream_request.priority,
-            is_open: stream_request.is_open,
-            is_tunnel: stream_request.is_tunnel,
-            head_only: stream_request.head_only,
-            announced: stream_request.length.filter(|_| stream_request.is_open),
-            content,
-            answer,
-            is_endless: false,
-        };
-        self.streams.insert(stream_request.id, stream);
-        true
-    }
-
-    /// Removes a stream, and cancels its awaited events.
-    pub(super) fn forget(&mut self, id: u32) {
-        let Some(mut stream) = self.streams.remove(id) else {
-            return;
-        };
-        self.release(stream.unread());
-        if let Some(sending) = stream.sending()
-            && sending.is_held
-        {
-            self.held = self.held.saturating_sub(sending.piece.len());
-        }
-        if self.streams.is_empty() {
-            self.quiet = self.now;
-            self.activity.end(self.now);
-        } else {
-            self.mark_endless();
-        }
-    }
-
-    /// Marks a connection on which no stream ends by itself as endless, so that it may be closed. One without
-    /// streams is idle already.
-    pub(super) fn mark_endless(&mut self) {
-        let is_idle = self.streams.is_empty();
-        if !is_idle && self.streams.iter().all(|(_, stream)| stream.is_endless) {
-            self.activity.mark_endless();
-        }
-    }
-
-    /// Returns the write timeout of a new response.
-    pub(super) fn stall(&self) -> WriteTimeout {
-        WriteTimeout::new(self.session.shared.timeouts.write, LEAST_TAKEN)
+        is_begun
     }
 }

@@ -1,17 +1,17 @@
-//! The streams of one connection, open and recently closed.
+//! The streams of one connection, open and recently closed, and the order in which they send.
 
 use std::collections::BTreeMap;
 
-use super::flow::WindowOverflow;
-use super::reason::{ErrorCode, ProtocolError};
 use super::stream::Http2Stream;
+use crate::h2::flow::WindowOverflow;
+use crate::h2::reason::{ErrorCode, ProtocolError};
 
 /// DATA frames of one response before the next gets its turn, unless it is incremental.
 const TURN: u32 = 4;
 
-/// Streams of one connection.
+/// Streams by identifier.
 #[derive(Default)]
-pub(super) struct Http2Streams {
+pub(super) struct StreamTable {
     open: BTreeMap<u32, Http2Stream>,
     /// Highest identifier opened so far.
     last: u32,
@@ -37,7 +37,7 @@ pub(super) enum InactiveStream {
     Skipped,
 }
 
-impl Http2Streams {
+impl StreamTable {
     pub(super) fn last(&self) -> u32 {
         self.last
     }
@@ -48,6 +48,10 @@ impl Http2Streams {
 
     pub(super) fn is_empty(&self) -> bool {
         self.open.is_empty()
+    }
+
+    pub(super) fn contains(&self, id: u32) -> bool {
+        self.open.contains_key(&id)
     }
 
     pub(super) fn get(&mut self, id: u32) -> Option<&mut Http2Stream> {
@@ -162,13 +166,13 @@ mod tests {
 
     #[test]
     fn closed_streams_are_remembered_for_a_while() {
-        let mut streams = Http2Streams::default();
+        let mut streams = StreamTable::default();
         assert_eq!(streams.past(1), InactiveStream::Idle);
         for id in [1, 5, 7] {
             streams.open(id).expect("it was idle");
         }
         streams.cut_short(5);
-        let past = |streams: &Http2Streams| [1, 3, 5, 7, 9].map(|id| streams.past(id));
+        let past = |streams: &StreamTable| [1, 3, 5, 7, 9].map(|id| streams.past(id));
         let expected = [
             InactiveStream::Ended,
             InactiveStream::Skipped,
