@@ -1,8 +1,9 @@
 //! Wire formats, without I/O: HTTP/1, HTTP/2 and the PROXY protocol.
 //!
-//! - **Owns**: what bytes mean. [`h1`] reads heads and bodies, [`h2`] frames and field blocks, [`proxy_protocol`] the
-//!   header of a load balancer. Input is read in place, completely or not at all, within limits that do not depend
-//!   on it; what violates a rule is refused with the reason.
+//! - **Owns**: parsing and encoding. [`h1`] handles heads and bodies, [`h2`] frames and field blocks,
+//!   [`proxy_protocol`] the header in which a load balancer names its client. Parsers borrow from the input, wait until
+//!   an element is complete, bound its size by constants or by limits of the caller, and name the rule that malformed
+//!   input violates.
 //! - **Never**: sockets, a clock, a task. Connections, their timeouts and their flood limits are the proxy's.
 //! - **Start** at [`h1::parse_request`] and [`h2::frame::read`].
 

@@ -274,8 +274,8 @@ fn response<'a>(
         Some(length) => Framing::Length(length),
         None => Framing::UntilClose,
     };
-    // A sender that announces a body on a status without one may send it, as the beginning of the next
-    // response.
+    // A sender that announces a body on a status that has none may send it anyway. Its bytes would then be read as
+    // the next response, so the connection is not reused.
     let contradicts_itself = bodiless && (facts.chunked || facts.length.is_some_and(|n| n > 0));
     let head = ResponseHead {
         status: line.status,

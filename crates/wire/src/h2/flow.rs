@@ -23,7 +23,7 @@ impl Window {
         Self(size as i64)
     }
 
-    /// Returns the bytes that may be sent now.
+    /// Returns the number of bytes that the window allows; 0 if it is negative.
     pub fn open(self) -> usize {
         usize::try_from(self.0).unwrap_or(0)
     }
