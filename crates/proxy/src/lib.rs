@@ -3,13 +3,15 @@
 //! - **Connections**: `server` accepts, one listening socket per thread and address, within the limits of `admission`;
 //!   `connection` carries HTTP/1 and TLS, `h2` HTTP/2, both with the formats of [`microcache_wire`]. They hand requests
 //!   to `session`, which knows no wire format.
-//! - **Origins**: [`upstream`] queues, balances and pools; `files` is an origin that is a directory; documents and the
-//!   Mercure hub are origins of the push crate; `watched` follows pages with subscribers.
+//! - **Origins**: [`upstream`] queues requests, balances them over servers and pools connections; `files` serves a
+//!   directory; the push crate serves documents and the Mercure hub; `watched` refreshes pages that have subscribers.
 //! - **Configuration**: [`config`] defines every option once. A reload (`control`) builds new shared state (`shared`)
 //!   with the same cache, permits and counters; a connection compares one number between two requests and switches then.
 //! - **Upgrade**: `control` starts another process and hands it the sockets over its standard input (`lifecycle`). The old
 //!   process drains once the new one serves.
-//! - **Observability**: `metrics` counts every request once; `observe` bounds what is logged, and samples traces.
+//! - **Limits and TLS**: `rates` limits the rate of requests; `tls` holds certificates and session tickets.
+//! - **Observability**: `metrics` counts every request once; `observe` limits the rate of log events, and samples
+//!   traces.
 
 mod admission;
 pub mod config;

@@ -64,7 +64,7 @@ pub use source::{Source, SourceError};
 pub use suggest::nearest;
 pub use tls::TlsConfig;
 
-/// Part of the memory that one response may occupy where its route does not say.
+/// Divisor of `memory` that gives the limit of a stored body where its route sets none.
 const LARGEST_SHARE: u64 = 16;
 
 /// A configuration without mistakes.

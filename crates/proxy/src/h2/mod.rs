@@ -1,7 +1,7 @@
 //! HTTP/2 towards clients (RFC 9113).
 //!
 //! Frames, field blocks and windows are those of [`microcache_wire::h2`], which validates sizes and indices from the
-//! peer. Every frame that costs a client nothing has a limit ([`flood_limits`]).
+//! peer. Frames that cost the client less than the server are limited per connection ([`flood_limits`]).
 //!
 //! A connection has four parts, whose fields are private to their modules:
 //!

@@ -1,8 +1,8 @@
 //! Metrics: requests and bytes by route, latencies of hits and origins, top URLs, recent errors.
 //!
-//! Counters of the hit path are per thread and summed up when they are read (`threads`); anything dearer than
-//! an addition is sampled, one hit in sixteen (`sample`). Everything is bounded, and names never come from
-//! clients.
+//! Counters of the hit path are per thread and summed up when they are read (`threads`); anything more expensive
+//! than an addition is sampled, one hit in sixteen (`sample`). Memory is bounded, and the labels of metrics come from
+//! the configuration, never from clients.
 
 mod errors;
 mod histogram;
@@ -199,7 +199,8 @@ impl Metrics {
     pub(crate) fn count_instead(&self, route: RouteId, outcome: Outcome, counted: Outcome) {
         let (cells, writer) = self.cells();
         let route = cells.route(route);
-        // Another thread may have counted it. Its counter and this one may wrap; their sum is right.
+        // If another thread has counted the request, this thread's counter wraps below zero; the sum over all
+        // threads is still right.
         writer.add(&route.outcomes[counted as usize], u64::MAX);
         writer.add(&route.outcomes[outcome as usize], 1);
     }

@@ -1,7 +1,7 @@
 //! Rate limits of routes: requests per interval and client, or per another key.
 //!
-//! A route counts either all requests or only those that reach the origin. Nothing here exists in memory if
-//! no route has a limit.
+//! A route counts either all requests or only those that reach the origin. No table is allocated if no route has a
+//! limit.
 
 pub(crate) mod gcra;
 mod table;
@@ -127,8 +127,8 @@ fn micros(now: Time) -> Micros {
 }
 
 impl RateBy {
-    /// Key of a request. Without a usable value it is counted for the client address, also if the value is
-    /// ambiguous: repeated, or in a form that only some applications accept.
+    /// Returns the key that a request counts under. If the value is missing or ambiguous (repeated, or in a form that
+    /// only some applications accept), that is the client's network.
     fn key<'a>(&self, request: &Request<'a>, client: Network) -> RateKey<'a> {
         let named = match self {
             Self::Address => None,

@@ -1,7 +1,7 @@
 //! The process that serves: its sockets, threads, tiers and signals.
 //!
-//! Owns the start and the stop: sockets are bound, tiers opened, one thread per core accepts, and a signal drains.
-//! Never parses a byte: an accepted connection is `connection`'s. Start at [`Server`], then `run` and `listener`.
+//! Owns the start and the stop: sockets are bound, tiers opened, worker threads accept, and a signal begins the drain.
+//! Never parses a byte: accepted connections go to `connection`. Start at [`Server`], then `run` and `listener`.
 
 mod accepted;
 mod checks;

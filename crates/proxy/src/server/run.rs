@@ -65,8 +65,8 @@ impl Started {
         self.handle.clone()
     }
 
-    /// Serves until SIGTERM, SIGINT or [`Handle::stop`], and for `drain_delay` more; then drains. Another
-    /// signal ends the server at once, without a summary.
+    /// Serves until SIGTERM, SIGINT or [`Handle::stop`], and for `drain_delay` more; then drains. Returns `None` if
+    /// another signal has cut the drain short.
     pub fn run(self) -> Result<Option<Summary>, ServerError> {
         let Self {
             listeners,
@@ -130,7 +130,7 @@ impl Started {
     }
 }
 
-/// Reports readiness to the previous process, and registers it for as long as it drains.
+/// Reports readiness to the previous process, waits until it stops accepting, and follows it until it has drained.
 fn take_over(inherited: &mut InheritedSockets, lifecycle: &Arc<Lifecycle>) {
     let Some(before) = inherited.ready() else {
         return;

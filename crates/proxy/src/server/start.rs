@@ -54,7 +54,7 @@ impl Server {
         })
     }
 
-    /// Sets a callback for every finished request. It blocks the serving thread.
+    /// Sets a callback for every finished request. It runs on the serving thread, so it must not block.
     #[must_use]
     pub fn on_finished(
         mut self,

@@ -48,7 +48,7 @@ pub(crate) use watching::{PlainGet, RefreshOutcome, client_address, visitor_sche
 pub(crate) struct Session {
     pub(crate) shared: Arc<Shared>,
     peer: Peer,
-    /// Origin connection of this client alone, once one was needed.
+    /// Origin connections dedicated to this client, as for NTLM; created with its first request to an origin.
     client: Option<Arc<ClientConnection>>,
 }
 
@@ -128,11 +128,10 @@ impl Session {
         }
     }
 
-    /// Answers a request if that needs no waiting. The caller reports its end, with [`Self::finished`] or an
-    /// [`RequestAccount`].
+    /// Answers a request if that needs no waiting. The caller reports its end, with [`Self::finished`] or a
+    /// [`RequestAccount`]. Returns the route's number in metrics.
     ///
-    /// The reply is an out-parameter: returning it by value is a considerable part of a hit's cost. Returns the
-    /// route's index.
+    /// The reply is an out-parameter: returning it by value is a considerable part of a hit's cost.
     pub(crate) fn serve(
         &self,
         request: &Request<'_>,
@@ -219,7 +218,8 @@ impl Session {
         self.shared.metrics.refused.count(Refusal::HandshakeLate);
     }
 
-    /// Returns the response to a request that is not a hit, if it must not reach the origin.
+    /// Completes a request that is not a hit: rejects a loop, starts the refresh of a stale response, or defers the
+    /// request.
     fn beyond_hits(
         &self,
         served: Served,
@@ -241,7 +241,8 @@ impl Session {
         }
     }
 
-    /// Returns the generated response to a cache miss, if there is one.
+    /// Answers a request that needs the origin with a generated response (rejected purge, `Max-Forwards`, rate limit),
+    /// or defers it.
     fn before_the_origin(
         &self,
         question: FetchPlan,
@@ -308,7 +309,8 @@ impl Session {
         page
     }
 
-    /// Starts a request to the origin. The connection passes the announced content to the [`ContentSender`].
+    /// Starts a deferred request: a fetch or a purge. The connection passes the announced content to the
+    /// [`ContentSender`].
     pub(crate) fn ask(
         &mut self,
         unanswered: Box<DeferredRequest>,
@@ -379,7 +381,8 @@ impl Session {
         self.without_content(answer, account, announced)
     }
 
-    /// Returns an immediate response. Announced content is not read, so it is the last on its connection.
+    /// Starts a request whose response does not depend on its content. Announced content is not read, so the response
+    /// is the last on its connection.
     fn without_content(
         &self,
         answer: BoxFuture<'static, Result<Response, NoResponse>>,
@@ -451,8 +454,8 @@ impl Session {
         RequestHead::copied(request, self.peer.shared_address())
     }
 
-    /// Returns the response to a request that this process has sent itself, unless it is a hit. It counts as a
-    /// failure of the origin for the sender, which may then serve a stale response.
+    /// Returns the error response to a request that this process has forwarded to itself, as its pseudonym in `Via`
+    /// shows. The forwarding request takes it for a failure of the origin, and may serve a stale response.
     fn loop_detected(&self, fields: Fields<'_>, now: Time) -> Option<Response> {
         if !self.shared.pseudonym.is_in(fields) {
             return None;

@@ -35,7 +35,7 @@ const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 /// ALPN protocol of tls-alpn-01 challenges (RFC 8737).
 const CHALLENGE: &[u8] = b"acme-tls/1";
 
-/// Cryptography of both sides; post-quantum key exchange is preferred.
+/// Returns the cryptographic provider for clients and origins; post-quantum key exchange is preferred.
 pub(crate) fn provider() -> Arc<CryptoProvider> {
     let mut provider = aws_lc_rs::default_provider();
     provider.kx_groups = vec![

@@ -103,7 +103,7 @@ pub fn flags() -> impl Iterator<Item = Flag> {
     })
 }
 
-/// Returns all options at the top of the file that have a flag, and the tables among them.
+/// Returns all options at the top of the file, in the order of [`groups`].
 pub(super) fn top_level() -> impl Iterator<Item = About> {
     groups().into_iter().flat_map(|(_, abouts)| abouts)
 }

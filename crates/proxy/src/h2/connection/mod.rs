@@ -253,7 +253,7 @@ impl<'a> Http2ServerConnection<'a> {
             && self.streams.is_empty()
             && !self.streams.answered_at_once(self.now)
         {
-            // The connection was dismissed in favour of another one.
+            // The connection limits have closed this idle connection to admit another one.
             self.leave(ErrorCode::NoError, "");
         }
         used

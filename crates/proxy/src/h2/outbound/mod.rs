@@ -69,7 +69,7 @@ impl Outbound {
         self.buffer.is_empty()
     }
 
-    /// Sends everything. Returns `true` if any bytes were sent.
+    /// Writes to the socket until no output is pending. Returns `true` if any bytes were sent.
     pub(super) fn poll_flush(
         &mut self,
         transport: &mut ClientTransport,
@@ -145,7 +145,7 @@ impl Outbound {
         let _ = self.window.take(data.len());
     }
 
-    /// Writes the whole content of a response at once.
+    /// Writes the whole content of a response at once. It has to [fit](Self::fits): the windows are not checked here.
     pub(super) fn whole_content(&mut self, stream: u32, content: &[u8]) {
         let mut rest = content;
         while !rest.is_empty() {

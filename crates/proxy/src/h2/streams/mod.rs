@@ -50,7 +50,7 @@ pub(super) struct Http2Streams<'a> {
 }
 
 impl<'a> Http2Streams<'a> {
-    /// No streams yet, and at most `limit` at a time.
+    /// Creates an empty set, for at most `limit` concurrent streams.
     pub(super) fn new(activity: &'a Activity, limit: usize, now: Time) -> Self {
         Self {
             table: StreamTable::default(),
@@ -126,14 +126,14 @@ impl<'a> Http2Streams<'a> {
     }
 
     /// Records requests that were answered at once, while no stream is open. Returns `false` if the connection
-    /// was dismissed.
+    /// limits have closed the connection as idle.
     pub(super) fn answered_at_once(&mut self, now: Time) -> bool {
         self.quiet = now;
         self.activity.answered(now)
     }
 
     /// Registers a request whose response takes time, on the stream opened for it. Returns `false` if the
-    /// connection was dismissed meanwhile.
+    /// connection limits have closed the connection as idle meanwhile.
     pub(super) fn begin(
         &mut self,
         stream_request: StreamRequest,

@@ -158,7 +158,7 @@ impl Http2Streams<'_> {
         if ends {
             return self.finish(id, now, poll.out);
         }
-        // An evicted body lives on until its readers have taken it.
+        // A stored body stays in memory until it is sent, even if it is evicted meanwhile: it counts as pinned.
         let whole = !*is_held && !piece.is_empty();
         let pin = whole.then(|| poll.session.shared.pinned.pin(piece.len()));
         let patience = pin.as_ref().map(|pin| pin.timeouts(timeouts.write));

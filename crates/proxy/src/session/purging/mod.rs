@@ -27,14 +27,14 @@ pub(super) struct AuthorizedPurge {
 const MOST_NAMES: usize = 16;
 
 impl Shared {
-    /// Returns `true` if a request is a purge here, which is never forwarded.
+    /// Returns `true` if `purge_from` allows purges and the request is one: it is then never forwarded.
     pub(super) fn takes_for_purge(&self, request: &Request<'_>) -> bool {
         !self.purge_from.is_empty() && request::is_purge(request.method)
     }
 
-    /// Returns the purge that a request asks for, or the response to an unauthorized or malformed one. `None`
-    /// for other requests, and where purges are not allowed to any address. A proxy with the PROXY protocol can
-    /// claim any client, so its own address has to be authorized too.
+    /// Returns the purge that a request asks for, or the response to an unauthorized or malformed one; `None` if it is
+    /// not a purge ([`Self::takes_for_purge`]). `through` is the peer that sent a PROXY header: it can claim any
+    /// client, so its own address has to be authorized too.
     pub(super) fn requested_purge(
         &self,
         request: &Request<'_>,
@@ -68,7 +68,8 @@ impl Shared {
 }
 
 impl AuthorizedPurge {
-    /// Carries the purge out, even if the client hangs up: plugins that must not delay an editor do so at once.
+    /// Carries the purge out even if the client disconnects: plugins that must not delay an editor do not wait for the
+    /// response.
     pub(super) fn carry_out(
         self,
         engine: Arc<Engine>,

@@ -32,7 +32,7 @@ async fn within<T>(step: impl Future<Output = T>) -> T {
     timeout(HANG, step).await.expect("a step hangs")
 }
 
-/// An origin that does what the test says.
+/// Scripted origin: a listener whose connections the test serves itself.
 struct Origin {
     listener: TcpListener,
 }

@@ -1,4 +1,5 @@
-//! HTTP/2 with servers: one that is the `h2` crate's (`fair`), and one that sends any frames it likes (`odd`).
+//! HTTP/2 to servers: conforming ones of the `h2` crate (`fair`), and ones that break off, lie or stay silent (`odd`),
+//! scripted frame by frame (`frames`).
 
 mod fair;
 mod frames;
