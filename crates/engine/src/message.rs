@@ -37,7 +37,7 @@ pub struct Request<'a> {
     pub has_body: bool,
     /// The client requests another protocol (`Upgrade` or CONNECT).
     pub upgrade: bool,
-    /// The peer is a trusted proxy: its statements about the client's request are believed.
+    /// The peer is a trusted proxy, and its forwarding fields count.
     pub is_trusted: bool,
     /// The client's connection is authenticated, so the request is personal without a field that
     /// says so.

@@ -31,7 +31,7 @@ use crate::request::serve::{
 use crate::request::stale::{StaleQuery, WaitOutcome};
 use crate::request::verdict::{Confirmation, ErrorPage, FetchFailure, Verdict};
 
-/// Most lookups a waiter repeats because the fetch it joined brought another variant.
+/// Maximum number of fetches that a request leads or joins before it is sent directly.
 const MAX_ROUNDS: usize = 4;
 
 impl Engine {

@@ -319,11 +319,12 @@ impl Engine {
 /// The request fields that a direct fetch sends to the origin.
 struct DirectFields {
     fields: FieldsBuf,
-    /// Its answer may be stored.
+    /// The response may be stored.
     fills: bool,
-    /// The fields left out so that the response can be shared.
+    /// The request as it is shared, with the client's own fields withheld; `None` if it has credentials or is
+    /// sent unchanged.
     leaves_out: Option<SharedRequest>,
-    /// It carries credentials.
+    /// The request carries credentials; `false` as well where nothing can be stored.
     has_credentials: bool,
 }
 

@@ -1,8 +1,8 @@
-//! Every step of a request, in order.
+//! The engine, its routes and settings, and the synchronous part of a request.
 //!
 //! [`Engine::serve`] is the whole hit: route, facts, key, lookup, reuse decision, response; no
 //! await, no lock held. A request that it cannot answer becomes a [`FetchPlan`], which
-//! [`Engine::ask`] takes to the origin.
+//! [`Engine::ask`] carries out.
 
 use std::sync::Arc;
 
@@ -142,7 +142,7 @@ pub struct Engine {
     pub(crate) settings: Settings,
     pub(crate) routes: Vec<Route>,
     find: FindRoute,
-    /// The clock.
+    /// The clock of all ages and lifetimes; the same after a reconfiguration.
     pub clock: Clock,
 }
 
@@ -375,7 +375,8 @@ impl Engine {
         self.beyond_memory(&look, known, forward, may_coalesce, now)
     }
 
-    /// The steps beyond memory.
+    /// Continues a lookup that memory cannot answer: with a tier that can without waiting, or with a plan to ask the
+    /// origin.
     fn beyond_memory(
         &self,
         look: &LookupContext<'_>,
@@ -639,11 +640,11 @@ pub(crate) fn mode_of(route: &Route, bypass: Option<Bypass>, facts: &RequestFact
 
 /// The use that a stored response permits.
 pub(crate) enum Usability {
-    /// It is the response.
+    /// It is served.
     Fresh,
-    /// It is the response, and should be refreshed.
+    /// It is served stale, and should be refreshed.
     Stale,
-    /// It is not reusable, and the origin is asked for this reason.
+    /// It is not served; the origin is asked for this reason.
     None(Forward),
 }
 
