@@ -10,7 +10,7 @@ const NO_GAP: u64 = u64::MAX;
 pub(crate) enum ResumePoint {
     /// A well-formed id, which may still be of another epoch or forgotten.
     At(EventId),
-    /// An id of no position: the subscriber is reset.
+    /// An id without a position, malformed or a placeholder: the subscriber is reset.
     Unknown,
 }
 
@@ -226,7 +226,8 @@ impl Cursor {
         self.state.fall_behind();
     }
 
-    /// Takes over the current epoch, if no version was delivered that would be renamed by that.
+    /// Adopts the current epoch. Only for a subscriber without document patterns: the ids of versions that it has
+    /// received would change.
     pub(crate) const fn adopt_epoch(&mut self, epoch: u64) {
         self.epoch = epoch;
     }

@@ -57,7 +57,7 @@ impl StreamPreamble {
 }
 
 impl<E: EventSource> EventStream<E> {
-    /// Creates a stream. `is_marked` starts it with a placeholder id, which reveals reconnects.
+    /// Creates a stream. `has_placeholder_id` starts it with [`PLACEHOLDER_ID`], which reveals reconnects.
     pub(crate) fn new(events: E, has_placeholder_id: bool) -> Self {
         let keep_alive = Box::pin(sleep_until(next_keep_alive(&events)));
         Self {
