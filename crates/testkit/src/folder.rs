@@ -23,12 +23,12 @@ impl Folder {
         folder
     }
 
-    /// Returns the name of a folder that is not there yet.
+    /// Returns a folder that does not exist yet, such as one that a server creates; removed on drop.
     pub fn absent() -> Self {
         Self::absent_in(env::temp_dir())
     }
 
-    /// The same in another folder than that of temporary files.
+    /// Returns a folder in `parent` that does not exist yet; removed on drop.
     pub fn absent_in(parent: impl AsRef<Path>) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         loop {
@@ -47,7 +47,7 @@ impl Folder {
         &self.0
     }
 
-    /// The same as text.
+    /// Path of the folder as text.
     pub fn as_str(&self) -> &str {
         self.0.to_str().expect("a path that is text")
     }

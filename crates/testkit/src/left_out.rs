@@ -1,11 +1,11 @@
-//! Tests that this machine does not allow.
+//! Reports of skipped tests, which need something that this machine lacks.
 
 use std::env;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::process::{Command, Stdio};
 
-/// Reports it past the capture of a test's output, and in the list with which `make test` ends.
+/// Reports a skipped test: on standard error, past the capture of output, and in the list that `make test` prints last.
 pub fn left_out(what: &str) {
     let line = format!("left out: {what}\n");
     let _ = io::stderr().write_all(line.as_bytes());

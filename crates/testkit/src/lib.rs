@@ -1,6 +1,7 @@
-//! Means of the tests of several crates: waiting for a state, folders that are removed, processes that are ended.
+//! Utilities for the tests of several crates: waiting for a state, temporary folders, child processes, memcached and
+//! Redis servers.
 //!
-//! The other crates depend on it for their tests only, and it depends on none of them.
+//! The other crates have it as a development dependency only, and it depends on none of them.
 
 mod folder;
 mod left_out;

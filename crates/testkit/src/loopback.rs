@@ -5,12 +5,14 @@ use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
-/// Ports below those that Linux gives to connections, and to listeners that ask for any: none of them takes one meanwhile.
+/// First port of the range, which ends below Linux's ephemeral ports: neither outgoing connections nor listeners on
+/// port 0 take a port of it.
 const FIRST: u32 = 12_000;
+/// Number of ports in the range.
 const COUNT: u32 = 20_000;
 
-/// Returns a port on which nothing listens, and which no other call in this process returns: for servers that are to
-/// listen there, or for one that is not there.
+/// Returns a port on which nothing listens, and which no other call in this process returns: for a server to be started
+/// there, or for the address of an unreachable one.
 pub fn free_port() -> u16 {
     static CALLS: AtomicU32 = AtomicU32::new(0);
     // Other processes begin elsewhere.

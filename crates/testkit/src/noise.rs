@@ -1,6 +1,6 @@
-//! Bytes that no coding makes shorter.
+//! Incompressible bytes.
 
-/// Returns as many bytes, in which no part looks like another; the same for the same seed.
+/// Returns `length` pseudo-random bytes, the same for the same seed.
 pub fn noise(length: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut bytes = Vec::with_capacity(length + 8);

@@ -34,7 +34,7 @@ impl Process {
         Some(Self { child, output })
     }
 
-    /// Waits until what it has printed yields a value; fails the test if it ends before.
+    /// Waits until `sign` returns a value for the output so far; fails the test if the process ends before.
     #[track_caller]
     pub fn ready<T>(&mut self, what: &str, mut sign: impl FnMut(&str) -> Option<T>) -> T {
         eventually(what, || {
@@ -66,7 +66,7 @@ impl Process {
         self.output.lock().expect("no thread has panicked").clone()
     }
 
-    /// The same, once this is in it.
+    /// Waits until the output contains `text`, and returns it.
     #[track_caller]
     pub fn output_with(&self, text: &str) -> String {
         eventually(text, || {
@@ -88,7 +88,7 @@ impl Process {
         stopped.expect("it stops");
     }
 
-    /// Lets it go on.
+    /// Resumes a suspended process.
     pub fn thaw(&self) {
         self.signal(Signal::CONT);
     }

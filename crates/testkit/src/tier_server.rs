@@ -117,7 +117,7 @@ impl TierServer {
         self.process.freeze();
     }
 
-    /// Lets it go on.
+    /// Resumes a suspended server.
     pub fn thaw(&self) {
         self.process.thaw();
     }

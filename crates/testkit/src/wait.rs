@@ -24,7 +24,8 @@ pub fn eventually<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Calls a function until it returns true, and fails the test after [`PATIENCE`]. Other tasks of the thread go on meanwhile.
+/// Calls a function until it returns true, and fails the test after [`PATIENCE`]. Other tasks of the thread run
+/// meanwhile.
 pub async fn eventually_async(what: &str, mut probe: impl AsyncFnMut() -> bool) {
     let came = timeout(PATIENCE, async {
         while !probe().await {
