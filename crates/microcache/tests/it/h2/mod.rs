@@ -161,6 +161,15 @@ fn large_bodies_go_as_far_as_the_windows_allow() {
     client.send(frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 5]));
     let data = client.until(DATA);
     assert_eq!((data.stream, data.payload.len()), (stream, 5));
+    // Pages of the proxy itself have no more room.
+    let mut client = Http2::connect_with_window(proxy.address(), 10);
+    let stream = client.ask("GET", "/a b", &[]);
+    let data = client.until(DATA);
+    let seen = (data.stream, data.payload.len(), data.flags & END_STREAM);
+    assert_eq!(seen, (stream, 10, 0));
+    client.open(stream, 1000);
+    let data = client.until(DATA);
+    assert_eq!((data.stream, data.flags & END_STREAM), (stream, END_STREAM));
 }
 
 #[test]

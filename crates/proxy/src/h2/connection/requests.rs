@@ -32,14 +32,15 @@ impl Http2ServerConnection<'_> {
             }
             Err(SectionError::Refused(status, reason)) => {
                 let page = self.session.refuse(status, reason, Version::HTTP_2);
-                self.answer_now(id, !ends, false, &page);
+                self.answer_page(cx, StreamRequest::refused(id, !ends, false), page);
                 return Ok(());
             }
         };
         if self.is_misdirected(head.host) {
             let reason = "the certificate of this connection does not cover this host";
             let page = self.session.refuse(421, reason, Version::HTTP_2);
-            self.answer_now(id, !ends, head.method == b"HEAD", &page);
+            let head_only = head.method == b"HEAD";
+            self.answer_page(cx, StreamRequest::refused(id, !ends, head_only), page);
             return Ok(());
         }
         if ends && head.length.is_some_and(|length| length > 0) {
@@ -93,7 +94,8 @@ impl Http2ServerConnection<'_> {
                 let page = pages::not_switched(self.now);
                 self.session
                     .finished(route, &request, Version::HTTP_2, &page, self.now);
-                self.answer_now(stream_request.id, stream_request.is_open, false, &page);
+                let StreamRequest { id, is_open, .. } = stream_request;
+                self.answer_page(cx, StreamRequest::refused(id, is_open, false), page);
             }
             Some(Reply::Now(response)) if self.fits(&response, stream_request.head_only) => {
                 let session = &self.session;
@@ -160,6 +162,22 @@ impl Http2ServerConnection<'_> {
             // RFC 9113 §8.1: the client need not send the rest.
             self.outbound.reset(id, ErrorCode::NoError);
             self.streams.cut_short(id);
+        }
+    }
+
+    /// Sends a generated page that is counted already.
+    fn answer_page(&mut self, cx: &mut Context<'_>, stream_request: StreamRequest, page: Response) {
+        let StreamRequest {
+            id,
+            is_open,
+            head_only,
+            ..
+        } = stream_request;
+        if self.fits(&page, head_only) {
+            self.answer_now(id, is_open, head_only, &page);
+        } else if self.begin(stream_request, false) {
+            let (streams, mut poll) = self.split(cx);
+            streams.answer(&mut poll, id, page, <_>::default(), <_>::default());
         }
     }
 

@@ -28,6 +28,21 @@ pub(in crate::h2) struct StreamRequest {
     pub(in crate::h2) priority: Priority,
 }
 
+impl StreamRequest {
+    /// A request that is answered with a page of this process, whatever else it says.
+    pub(in crate::h2) fn refused(id: u32, is_open: bool, head_only: bool) -> Self {
+        Self {
+            id,
+            is_open,
+            head_only,
+            length: None,
+            expects_continue: false,
+            is_tunnel: false,
+            priority: Priority::default(),
+        }
+    }
+}
+
 /// State of a stream.
 #[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub(super) struct Http2Stream {
