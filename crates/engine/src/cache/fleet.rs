@@ -15,18 +15,16 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use microcache_store::{Epoch, LOG_COPIES, LogPage, SharedTier, TierError, count_in_log, random};
-use parking_lot::Mutex;
-use tokio::sync::Notify;
-use tokio::time::{Instant, timeout};
+use microcache_store::{Epoch, LogPage, SharedTier, TierError, count_in_log, random};
+use tokio::time::timeout;
 
 use super::Cache;
-use super::logs::LogPlace;
+use super::fleet_state::{BEGINNING, MAX_QUEUED, PurgeLogCopy, QueuedRule};
 use super::purge::NotWritten;
 use super::rule::{Rule, Scope, Strength};
 use super::rules::RulePlaces;
@@ -35,70 +33,9 @@ use super::rules::RulePlaces;
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Most rules appended in one batch.
 const APPEND_BATCH: usize = 256;
-/// The bound of the outgoing rules. On overflow a gap marker is sent instead; a reader that meets
-/// it cannot know which rules are missing.
-pub(super) const MAX_QUEUED: usize = 4096;
 /// The time a silent copy of the log is waited for if it may hold records that the other one has
 /// lost: twice the read interval.
 const DOUBT: Duration = Duration::from_millis(500);
-/// The gap marker: records before it may be missing. It is not a rule; a process that does not
-/// recognise it purges everything.
-pub(super) const BEGINNING: Bytes = Bytes::from_static(b"beginning");
-
-/// The state shared with the other processes.
-#[derive(Debug, Default)]
-pub(super) struct PurgeFleet {
-    /// The copies of the log; a log kept in one copy uses only the first.
-    copies: [PurgeLogCopy; LOG_COPIES],
-    doubt: Mutex<Doubt>,
-    /// The journal has rules that the log may have by now.
-    has_written: AtomicBool,
-    /// Number of times everything was purged because of a lost or unreadable log.
-    lost: AtomicU64,
-}
-
-/// The state of one copy of the log.
-#[derive(Debug, Default)]
-struct PurgeLogCopy {
-    /// Rules not yet appended to it, oldest first.
-    queued: Mutex<VecDeque<QueuedRule>>,
-    /// Held while appending.
-    appending: tokio::sync::Mutex<()>,
-    /// Held while reading, so that records are applied in order.
-    reading: tokio::sync::Mutex<()>,
-    /// The error of the last attempt to reach it.
-    trouble: Mutex<Option<TierError>>,
-    /// Notified when the copy has records to read.
-    news: Notify,
-}
-
-#[derive(Clone, Debug)]
-struct QueuedRule {
-    /// The id of the rule.
-    id: u64,
-    record: Bytes,
-}
-
-/// Gaps in the log that may hide lost rules.
-#[derive(Debug, Default)]
-struct Doubt {
-    /// By copy, a gap that no other copy has filled yet.
-    gaps: [Option<Gap>; LOG_COPIES],
-    /// The moment at which the last complete read of each copy began.
-    read_from: [u64; LOG_COPIES],
-    /// A logical clock, to order reads and gaps.
-    moment: u64,
-}
-
-/// A gap in a copy: records before this place may be missing.
-#[derive(Clone, Copy, Debug)]
-struct Gap {
-    place: LogPlace,
-    noticed: u64,
-    since: Instant,
-    /// Records are certainly lost, as this process had already read the copy before.
-    is_loss: bool,
-}
 
 /// The state of the purge log shared with other processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -114,26 +51,6 @@ pub struct FleetReport {
     pub trouble: Option<TierError>,
     /// At least one copy is reachable.
     pub is_reached: bool,
-}
-
-impl PurgeFleet {
-    /// Queues the rules that the other copy lacks for this one too, after it has lost records:
-    /// otherwise neither might have them.
-    fn queue_again(&self, copy: usize) {
-        let others = self.copies.iter().enumerate().filter(|(it, _)| *it != copy);
-        for (_, other) in others {
-            let owed: Vec<_> = other.queued.lock().iter().cloned().collect();
-            let mut queued = self.copies[copy].queued.lock();
-            let is_new = |owed: &QueuedRule| queued.iter().all(|queued| queued.id != owed.id);
-            let new: Vec<_> = owed.into_iter().filter(is_new).collect();
-            queued.extend(new);
-        }
-    }
-
-    /// Records that the journal has rules.
-    pub(super) fn note_written(&self) {
-        self.has_written.store(true, Ordering::Relaxed);
-    }
 }
 
 impl Cache {
@@ -367,58 +284,5 @@ impl Cache {
             strength: Strength::Hard,
             at: self.clock.now(),
         }
-    }
-}
-
-impl PurgeLogCopy {
-    fn noted<T>(&self, done: Result<T, TierError>) -> Result<T, TierError> {
-        *self.trouble.lock() = done.as_ref().err().cloned();
-        done
-    }
-
-    /// The copy is known to be down.
-    fn is_down(&self) -> bool {
-        *self.trouble.lock() == Some(TierError::Down)
-    }
-}
-
-impl Doubt {
-    fn next_moment(&mut self) -> u64 {
-        self.moment += 1;
-        self.moment
-    }
-
-    fn note_gap(&mut self, copy: usize, place: LogPlace, is_loss: bool) {
-        self.gaps[copy] = Some(Gap {
-            place,
-            noticed: self.next_moment(),
-            since: Instant::now(),
-            is_loss,
-        });
-    }
-
-    /// Clears the gaps of a copy where another one has since been read to its end without a gap.
-    fn find_in_others(&mut self) {
-        let whole = (0..LOG_COPIES).filter(|copy| self.gaps[*copy].is_none());
-        let read_from = whole.map(|copy| self.read_from[copy]).max().unwrap_or(0);
-        for gap in &mut self.gaps {
-            *gap = gap.filter(|gap| gap.noticed >= read_from);
-        }
-    }
-
-    /// The time of the oldest gap.
-    fn since(&self) -> Option<Instant> {
-        self.gaps.iter().flatten().map(|gap| gap.since).min()
-    }
-
-    /// The place in each copy from which no record is missing; `None` for a copy not read to its
-    /// end since the newest gap was noticed.
-    fn places(&self) -> RulePlaces {
-        let newest = self.gaps.iter().flatten().map(|gap| gap.noticed).max();
-        RulePlaces::new(std::array::from_fn(|copy| {
-            let gap = self.gaps[copy]?;
-            let is_current = Some(gap.noticed.max(self.read_from[copy])) >= newest;
-            is_current.then_some(gap.place)
-        }))
     }
 }

@@ -32,6 +32,7 @@ mod changes;
 mod commit;
 pub mod entries;
 mod fleet;
+mod fleet_state;
 pub mod flight;
 mod journal;
 mod logs;
@@ -60,7 +61,7 @@ use tokio::sync::Notify;
 
 use crate::compress::{CompressionStats, Compressor, MemoryOwner};
 use changes::Changes;
-use fleet::PurgeFleet;
+use fleet_state::PurgeFleet;
 use flight::{ActiveFetch, FlightLimits, Flights};
 use marks::Marks;
 use microcache_store::Clock;

@@ -4,6 +4,7 @@ use std::sync::Weak;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Fill;
+use super::charge::FillCharge;
 use crate::request::serve::Clients;
 use crate::sync::Mutex;
 
@@ -27,23 +28,6 @@ struct BudgetState {
     slow: Vec<Weak<Fill>>,
     /// The length at which the list is purged of completed fills.
     look_through_at: usize,
-}
-
-/// The budget charged for a fill.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FillCharge {
-    /// A storable body that is not complete yet.
-    Arriving(u64),
-    /// Bytes of an unstored body that readers have not read yet.
-    Behind(u64),
-}
-
-impl FillCharge {
-    const fn bytes(self) -> u64 {
-        match self {
-            Self::Arriving(bytes) | Self::Behind(bytes) => bytes,
-        }
-    }
 }
 
 impl FillBudget {

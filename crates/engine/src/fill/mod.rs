@@ -6,6 +6,7 @@
 //! sets the pace until it has held up the others for too long.
 
 mod budget;
+mod charge;
 pub mod pace;
 mod pump;
 
@@ -21,7 +22,7 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 pub(crate) use budget::FillBudget;
-use budget::FillCharge;
+use charge::FillCharge;
 use pace::{FREE, PROGRESS};
 pub(crate) use pump::FillPump;
 

@@ -11,6 +11,7 @@ mod order;
 mod renewal;
 mod schedule;
 mod storage;
+mod stored;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -18,13 +19,14 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use microcache_proxy::config::{AcmeConfig, Config};
-use microcache_proxy::{Handle, IssuedCertificate, IssuedCertificates, Kind, Notices, ServerStage};
+use microcache_proxy::{Handle, IssuedCertificates, Kind, Notices, ServerStage};
 use tokio::runtime::Builder;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use name::{Keeper, SharedState};
 use storage::Storage;
+use stored::load;
 
 /// The manager of ACME certificates.
 #[derive(Clone)]
@@ -93,20 +95,6 @@ impl Acme {
             }
         });
     }
-}
-
-/// Loads the stored certificate of a name, if it is usable.
-fn load(storage: &Storage, name: &str) -> Result<Option<IssuedCertificate>, String> {
-    let stored = storage.read(name);
-    let stored =
-        stored.map_err(|error| format!("the stored certificate cannot be read: {error}"))?;
-    let Some(pem) = stored else {
-        return Ok(None);
-    };
-    let issue = IssuedCertificate::read(&pem, name, schedule::now());
-    let issue = issue.map_err(|why| format!("the stored certificate is unusable: {why}"))?;
-    IssuedCertificates::of_this_process().show(name, &issue);
-    Ok(Some(issue))
 }
 
 /// Manages all names until the end.

@@ -17,6 +17,7 @@ use super::order::{OrderRequest, Validation};
 use super::renewal::Renewal;
 use super::schedule;
 use super::storage::Storage;
+use super::stored::load;
 
 /// The maximum number of concurrent orders.
 const ORDERS_AT_ONCE: usize = 4;
@@ -163,7 +164,7 @@ impl Keeper {
         if self.held.as_ref().is_some_and(|(kept, _)| kept == storage) {
             return;
         }
-        let kept = super::load(storage, &self.name).ok().flatten();
+        let kept = load(storage, &self.name).ok().flatten();
         self.held = kept.map(|issue| (storage.clone(), issue));
         self.renewal = Renewal::default();
         self.unsaved = None;
@@ -209,7 +210,7 @@ impl Keeper {
             return Ok(OrderOutcome::Got);
         }
         // Another process may have obtained it meanwhile.
-        if let Ok(Some(kept)) = super::load(&storage, &self.name)
+        if let Ok(Some(kept)) = load(&storage, &self.name)
             && self.is_newer(&kept)
         {
             self.hold(storage, kept);

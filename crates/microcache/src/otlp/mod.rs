@@ -3,6 +3,7 @@
 //! A worker thread queues the span of a traced request in a bounded queue, and one thread sends them; requests
 //! never wait for it. Spans that do not fit or are rejected are counted.
 
+mod command;
 mod sender;
 mod span;
 
@@ -15,6 +16,7 @@ use std::time::{Duration, Instant};
 use microcache_proxy::config::Config;
 use microcache_proxy::{FinishedRequest, Notices, TraceCounts, TraceState, Traces};
 
+use command::SenderCommand;
 use sender::Sender;
 
 /// The maximum number of spans in the queue; further ones are dropped.
@@ -23,14 +25,6 @@ const MAX_WAITING: usize = 2048;
 const LAST_WAIT: Duration = Duration::from_secs(2);
 /// The polling interval for room in the queue at exit.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
-
-/// A command to the sender.
-enum SenderCommand {
-    /// A span, as JSON.
-    Span(String),
-    /// The end: the sender sends all spans, and confirms.
-    Finish(SyncSender<()>),
-}
 
 /// The exporter of traces.
 #[derive(Clone)]

@@ -11,7 +11,7 @@ use microcache_proxy::{Kind, Notices, TraceCounts};
 use serde_json::json;
 use ureq::Agent;
 
-use super::SenderCommand;
+use super::command::SenderCommand;
 
 /// The maximum number of spans per request.
 const BATCH: usize = 512;

@@ -1,14 +1,10 @@
 //! The address and the token of the admin interface.
 
-use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use super::key_files::read_secret;
 use super::mistake::{Mistake, Mistakes};
-use super::options::ADMIN;
 use super::raw;
-use super::settings::Settings;
 
 /// The configuration of the admin interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,28 +18,6 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// Reads the admin options of a configuration file. Mistakes elsewhere in it are ignored: it may be in the
-    /// middle of a change.
-    pub fn of_file(path: &Path) -> io::Result<Self> {
-        let text = std::fs::read_to_string(path)?;
-        let mut mistakes = Mistakes::default();
-        let mut admin = Self::default();
-        let document = raw::document(&text, &mut mistakes);
-        if let Ok(table) = document.table() {
-            table.apply(ADMIN, &mut admin, &mut mistakes);
-        }
-        Ok(admin)
-    }
-
-    /// Notes a token file without a token.
-    pub(super) fn check_files(&self, settings: &Settings, mistakes: &mut Mistakes) {
-        const OPTION: &str = "admin_token_file";
-        if let (Some(file), Some(_)) = (&self.token_file, self.address) {
-            let file = (file.clone(), settings.place(OPTION));
-            read_secret(Some(&file), OPTION, mistakes);
-        }
-    }
-
     /// Notes an address that visitors use or that lacks a token.
     pub(super) fn check(
         &self,

@@ -70,9 +70,10 @@ impl Config {
                 push,
                 ..
             } = &mut draft.config;
-            tls.settle(listen, acme, table, &mut mistakes);
+            tls.settle(listen, acme.is_on(), table, &mut mistakes);
             acme.check(table, &mut mistakes);
-            push.check(table, &mut mistakes);
+            push.mercure.check(&abouts(MERCURE), table, &mut mistakes);
+            push.check(&abouts(PUSH), table, &mut mistakes);
         }
         for table in tables {
             draft.check_sizes(&table, &mut mistakes);

@@ -9,7 +9,7 @@ use microcache_push::{
 
 use super::key_files::read_key;
 use super::mistake::{Mistake, Mistakes, Place};
-use super::options::{MERCURE, abouts};
+use super::option::About;
 use super::pattern::Glob;
 use super::raw::Table;
 use super::route::{GoesTo, Route};
@@ -55,12 +55,12 @@ impl MercureConfig {
         })
     }
 
-    /// Notes options that have no effect.
-    pub(super) fn check(&self, table: &Table<'_>, mistakes: &mut Mistakes) {
+    /// Notes which of the options of the hub have no effect.
+    pub(super) fn check(&self, options: &[About], table: &Table<'_>, mistakes: &mut Mistakes) {
         if self.is_on() {
             return;
         }
-        for about in abouts(MERCURE) {
+        for about in options {
             if let Some(value) = table.get(about.name) {
                 let what = format!("`{}` has no effect without a Mercure hub", about.name);
                 mistakes.note(Mistake::new(&value.place, what).remedy(

@@ -7,6 +7,7 @@
 
 mod acme;
 mod admin;
+mod admin_files;
 mod cidr;
 mod convert;
 mod document;

@@ -8,7 +8,7 @@ use super::acme::usual_state;
 use super::key_files::{read_key, read_secret};
 use super::mercure::MercureConfig;
 use super::mistake::{Mistake, Mistakes, Place};
-use super::options::{PUSH, abouts};
+use super::option::About;
 use super::pattern::Glob;
 use super::raw::Table;
 use super::route::{GoesTo, Route, Watching};
@@ -61,15 +61,14 @@ impl PushConfig {
     }
 
     /// Returns the options that need a restart: all but those that a reload applies.
-    pub(super) fn fixed() -> Vec<&'static str> {
-        let names = abouts(PUSH).into_iter().map(|about| about.name);
+    pub(super) fn fixed(options: &[About]) -> Vec<&'static str> {
+        let names = options.iter().map(|about| about.name);
         let read_anew = |name: &&str| name.ends_with("_file") || *name == "watch_max_pages";
         names.filter(|name| !read_anew(name)).collect()
     }
 
-    /// Notes options that have no effect.
-    pub(super) fn check(&self, table: &Table<'_>, mistakes: &mut Mistakes) {
-        self.mercure.check(table, mistakes);
+    /// Notes which of the options of documents have no effect.
+    pub(super) fn check(&self, options: &[About], table: &Table<'_>, mistakes: &mut Mistakes) {
         if self.is_on() {
             self.check_private(mistakes);
         }
@@ -84,10 +83,7 @@ impl PushConfig {
         ];
         let is_hub_s = |name| self.mercure.is_on() && OF_THE_HUB.contains(&name);
         let of_documents = |name| !of_all.contains(&name) && !is_hub_s(name);
-        for about in abouts(PUSH)
-            .into_iter()
-            .filter(|about| of_documents(about.name))
-        {
+        for about in options.iter().filter(|about| of_documents(about.name)) {
             if let Some(value) = table.get(about.name) {
                 let what = format!("`{}` has no effect without documents", about.name);
                 mistakes.note(

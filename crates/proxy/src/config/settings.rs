@@ -3,8 +3,8 @@
 use super::mistake::{Mistake, Mistakes, Place, Report};
 use super::option::About;
 use super::options::{
-    ADMIN, ASKING, COMPRESSION, FILES, GROUP, LOGS, ORIGIN, ROUTE, RULES, SERVERS, TIERS, abouts,
-    top_level,
+    ADMIN, ASKING, COMPRESSION, FILES, GROUP, LOGS, ORIGIN, PUSH, ROUTE, RULES, SERVERS, TIERS,
+    abouts, top_level,
 };
 use super::raw::{Plain, Value};
 use super::{Config, units};
@@ -232,7 +232,7 @@ impl Config {
             (self.tiers != new.tiers, names(&abouts(TIERS))),
             (
                 self.push.needs_restart_for(&new.push),
-                super::push::PushConfig::fixed(),
+                super::push::PushConfig::fixed(&abouts(PUSH)),
             ),
             (
                 self.push.mercure.kept != new.push.mercure.kept,

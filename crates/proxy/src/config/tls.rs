@@ -7,9 +7,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustls::ServerConfig;
 
+use super::Config;
 use super::mistake::{Mistake, Mistakes, Place, Report};
 use super::raw::Table;
-use super::{AcmeConfig, Config};
 use crate::tls::{
     self, CertificateFiles, CertificateReport, Certificates, IssuedCertificates, Tickets,
     TlsFileError,
@@ -63,11 +63,11 @@ impl TlsConfig {
     pub(super) fn settle(
         &mut self,
         listen: &[SocketAddr],
-        acme: &AcmeConfig,
+        has_acme: bool,
         table: &Table<'_>,
         mistakes: &mut Mistakes,
     ) {
-        if !self.certificates.is_empty() || acme.is_on() {
+        if !self.certificates.is_empty() || has_acme {
             if self.listen.is_empty() && table.get("tls_listen").is_none() {
                 self.listen.push(ADDRESS);
             }

@@ -11,13 +11,13 @@ use microcache_policy::Time;
 use microcache_wire::h1::encode;
 use tokio::time::timeout;
 
-use super::COPY;
 use super::file;
 use super::head::{
     BodyEnding, ResponseFraming, be_strict, ending, whole, write_head, write_interim,
 };
 use super::presence::ClientPresence;
 use super::send::OutputQueue;
+use super::state::COPY;
 use super::transport::WriteHalf;
 use crate::session::{
     AdmittedResponse, OngoingRequest, RequestAccount, RequestEvent, is_bodiless, pages,

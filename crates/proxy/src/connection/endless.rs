@@ -15,7 +15,7 @@ use tokio::time::{Sleep, sleep};
 use super::feed::{EndlessSource, InputState};
 use super::head::BodyEnding;
 use super::send::OutputQueue;
-use super::{Connection, INPUT};
+use super::state::{Connection, INPUT};
 use crate::admission::ResponsePermits;
 use crate::session::RequestAccount;
 

@@ -10,13 +10,13 @@ use bytes::BytesMut;
 use microcache_engine::Body;
 use tokio::io::AsyncReadExt;
 
-use super::Connection;
 use super::client::{ClientWriter, ResponseProgress};
 use super::endless::{Endless, MAX_AHEAD};
 use super::head::BodyEnding;
 use super::pending::PendingRequest;
 use super::presence::ClientPresence;
 use super::request_body::RequestBodyReader;
+use super::state::Connection;
 use super::transport::ReadHalf;
 
 /// Outcome of an exchange.

@@ -12,7 +12,8 @@ use tokio::io::{AsyncRead, ReadBuf};
 use super::client::{PART, push_frame};
 use super::head::BodyEnding;
 use super::send::{OutputQueue, write_now};
-use super::{COPY, ClientTransport, INPUT, OUTPUT};
+use super::state::{COPY, INPUT, OUTPUT};
+use super::transport::ClientTransport;
 use crate::session::RequestAccount;
 
 /// Source of the output.

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use super::client::{ClientWriter, ResponseProgress};
 use super::exchange::ReadSide;
 use super::presence::ClientPresence;
-use super::{Connection, FileAnswer};
+use super::state::{Connection, FileAnswer};
 
 impl Connection {
     /// Sends a response whose body is in a file. Returns whether the connection can be reused.

@@ -16,7 +16,7 @@ use microcache_wire::proxy_protocol;
 use super::head::{BodyEnding, ResponseFraming, be_strict, ending, write_head};
 use super::pending::PendingRequest;
 use super::send::{self, OutputQueue};
-use super::{AfterSend, COPY, Connection, FileAnswer, HitLoopExit};
+use super::state::{AfterSend, COPY, Connection, FileAnswer, HitLoopExit};
 use crate::h2;
 use crate::metrics;
 use crate::session::Reply;

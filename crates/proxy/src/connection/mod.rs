@@ -20,13 +20,13 @@ mod proxy_header;
 mod request_body;
 mod send;
 mod socket;
+mod state;
 #[cfg(test)]
 mod tests;
 mod tls;
 mod transport;
 mod tunnel;
 
-use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -34,79 +34,23 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use http::Version;
-use microcache_engine::Response;
 use microcache_wire::h1::BadRequest;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
 use crate::admission::{Activity, ConnectionPermit};
 use crate::h2;
-use crate::session::{RequestAccount, Session};
+use crate::session::Session;
 use deadline::ClientDeadline;
 use exchange::ExchangeOutcome;
 use head::{LAST, ResponseFraming, whole};
 use hits::is_head;
-use pending::PendingRequest;
 pub(crate) use proxy_header::{ProxyHeaderError, read_proxy_header};
 use send::OutputQueue;
+pub(crate) use state::Connection;
+use state::{AfterSend, HitLoopExit, INPUT, OUTPUT};
 use tls::HandshakeError;
 pub(crate) use transport::ClientTransport;
-
-/// Bytes read at a time; one read takes a burst of pipelined requests.
-const READ_SIZE: usize = 32 * 1024;
-/// Size in bytes up to which a body is copied behind its head: one plain write is cheaper than a vectored one.
-const COPY: usize = 8 * 1024;
-
-thread_local! {
-    static INPUT: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_SIZE].into());
-    static OUTPUT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
-
-/// A client connection that speaks HTTP/1, and HTTP/2 after its preface.
-pub(crate) struct Connection {
-    stream: ClientTransport,
-    session: Session,
-    /// Shared with the connection limits, which close idle connections.
-    activity: Arc<Activity>,
-    /// Input that is not consumed yet; usually none.
-    input: BytesMut,
-    patience: ClientDeadline,
-    /// Number of requests so far.
-    requests: u64,
-    /// Admission of this connection; released on drop.
-    _permit: ConnectionPermit,
-}
-
-/// Reason for leaving the loop over hits.
-enum HitLoopExit {
-    /// The client has left or timed out.
-    Close,
-    /// The socket takes no more for now, or the response needs more than a hit.
-    Send(OutputQueue, AfterSend),
-    /// The request has to wait, usually for the origin.
-    Ask(Box<PendingRequest>),
-    /// The body is in a file.
-    SendFile(Box<FileAnswer>),
-    /// The request is malformed. `true` after a HEAD.
-    Refuse(BadRequest, bool),
-    /// The client speaks HTTP/2.
-    Http2,
-}
-
-/// A response whose body is in a file.
-struct FileAnswer {
-    response: Response,
-    response_framing: ResponseFraming,
-    account: RequestAccount,
-    /// Responses to earlier requests that the socket has not taken yet.
-    unsent: OutputQueue,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum AfterSend {
-    Continue,
-    Close,
-}
 
 impl Connection {
     pub(crate) fn new(
@@ -342,26 +286,5 @@ impl Connection {
             std::io::Result::Ok(())
         };
         let _ = timeout(PATIENCE, discard).await;
-    }
-}
-
-impl HitLoopExit {
-    /// Prepends the `unsent` responses to earlier requests.
-    fn after(self, unsent: OutputQueue) -> Self {
-        match self {
-            Self::Send(output, after) => Self::Send(unsent.and(output), after),
-            Self::Ask(mut pending) => {
-                pending.unsent = unsent;
-                Self::Ask(pending)
-            }
-            Self::SendFile(mut answer) => {
-                answer.unsent = unsent;
-                Self::SendFile(answer)
-            }
-            // If the earlier responses cannot be sent, neither can this one.
-            Self::Refuse(..) => Self::Send(unsent, AfterSend::Close),
-            Self::Close => Self::Close,
-            Self::Http2 => Self::Http2,
-        }
     }
 }

@@ -10,8 +10,8 @@ use std::task::{Context, Poll, ready};
 use microcache_engine::Tunnel;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf, split};
 
-use super::Connection;
 use super::deadline::while_moving;
+use super::state::Connection;
 use crate::session::RequestAccount;
 
 impl Connection {

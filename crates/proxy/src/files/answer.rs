@@ -17,10 +17,13 @@ use microcache_policy::{
 use super::content::content;
 use super::lookup::{FileLookup, OpenedFile, look, open_root};
 use super::path::named;
-use super::{METHODS, Root, bare};
+use super::root::Root;
 
 /// Codings of precompressed files with their suffixes; usually smallest first.
 const CODINGS: [(&str, &str); 3] = [("br", ".br"), ("zstd", ".zst"), ("gzip", ".gz")];
+
+/// Allowed methods.
+const METHODS: [Method; 2] = [Method::GET, Method::HEAD];
 
 /// A request for a file.
 pub(super) struct FileRequest {
@@ -213,4 +216,16 @@ fn entity_tag(about: &Metadata) -> String {
         changed.0,
         changed.1
     )
+}
+
+/// Returns a response without content.
+fn bare(status: u16) -> OriginResponse {
+    OriginResponse {
+        status,
+        fields: <_>::default(),
+        length: Some(0),
+        body: Body::Empty,
+        tunnel: None,
+        waited: 0,
+    }
 }

@@ -8,29 +8,18 @@ mod content;
 mod links;
 mod lookup;
 mod path;
+mod root;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use http::Method;
 use microcache_engine::origin::BoxFuture;
-use microcache_engine::{Body, Clock, Origin, OriginError, OriginRequest, OriginResponse};
+use microcache_engine::{Clock, Origin, OriginError, OriginRequest, OriginResponse};
 use tokio::task::spawn_blocking;
 
 use answer::{FileRequest, answer};
-
-/// Configuration of a directory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Root {
-    /// Path of the directory.
-    pub folder: PathBuf,
-    /// Name of the index file.
-    pub index: String,
-    /// Serve precompressed files next to the plain ones: `.br`, `.zst`, `.gz`.
-    pub precompressed: bool,
-}
+pub(crate) use root::Root;
 
 /// Origin of a route with a directory.
 pub(crate) struct DirectoryOrigin {
@@ -62,18 +51,3 @@ impl Origin for DirectoryOrigin {
         })
     }
 }
-
-/// Returns a response without content.
-fn bare(status: u16) -> OriginResponse {
-    OriginResponse {
-        status,
-        fields: <_>::default(),
-        length: Some(0),
-        body: Body::Empty,
-        tunnel: None,
-        waited: 0,
-    }
-}
-
-/// Allowed methods.
-const METHODS: [Method; 2] = [Method::GET, Method::HEAD];

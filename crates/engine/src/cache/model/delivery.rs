@@ -18,7 +18,7 @@ use super::double::{Kept, Line, Mood};
 use super::pages::{Chance, Page, Purge, Url};
 use super::process::{LeadingRequest, Look, Process, number_in};
 use super::{STEPS, When, number_from};
-use crate::cache::fleet::MAX_QUEUED;
+use crate::cache::fleet_state::MAX_QUEUED;
 use crate::cache::{NotWritten, Scope, Strength, TierScope};
 use microcache_store::Clock;
 

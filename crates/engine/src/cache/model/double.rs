@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::pages::Chance;
-use crate::cache::fleet::BEGINNING;
+use crate::cache::fleet_state::BEGINNING;
 
 /// Records of the log read at a time.
 const PAGE: usize = 3;
