@@ -11,7 +11,9 @@ use crate::h2::reason::{ErrorCode, ProtocolError};
 use crate::h2::section::{DecodedHead, FieldSection, SectionError};
 use crate::h2::streams::StreamRequest;
 use crate::h2::tunnel::seems_agreed;
-use crate::session::{AnnouncedContent, DeferredRequest, Reply, is_bodiless, pages};
+use crate::session::{
+    AnnouncedContent, DeferredRequest, Reply, RequestAccount, is_bodiless, pages,
+};
 
 impl Http2ServerConnection<'_> {
     /// Handles a request.
@@ -32,7 +34,7 @@ impl Http2ServerConnection<'_> {
             }
             Err(SectionError::Refused(status, reason)) => {
                 let page = self.session.refuse(status, reason, Version::HTTP_2);
-                self.answer_page(cx, StreamRequest::refused(id, !ends, false), page);
+                self.answer_page(cx, id, !ends, false, page);
                 return Ok(());
             }
         };
@@ -40,7 +42,7 @@ impl Http2ServerConnection<'_> {
             let reason = "the certificate of this connection does not cover this host";
             let page = self.session.refuse(421, reason, Version::HTTP_2);
             let head_only = head.method == b"HEAD";
-            self.answer_page(cx, StreamRequest::refused(id, !ends, head_only), page);
+            self.answer_page(cx, id, !ends, head_only, page);
             return Ok(());
         }
         if ends && head.length.is_some_and(|length| length > 0) {
@@ -94,8 +96,7 @@ impl Http2ServerConnection<'_> {
                 let page = pages::not_switched(self.now);
                 self.session
                     .finished(route, &request, Version::HTTP_2, &page, self.now);
-                let StreamRequest { id, is_open, .. } = stream_request;
-                self.answer_page(cx, StreamRequest::refused(id, is_open, false), page);
+                self.answer_page(cx, stream_request.id, stream_request.is_open, false, page);
             }
             Some(Reply::Now(response)) if self.fits(&response, stream_request.head_only) => {
                 let session = &self.session;
@@ -113,16 +114,7 @@ impl Http2ServerConnection<'_> {
                 let session = &self.session;
                 let account =
                     session.account_of(route, &request, Version::HTTP_2, &response, self.now);
-                if self.begin(stream_request, false) {
-                    let (streams, mut poll) = self.split(cx);
-                    streams.answer(
-                        &mut poll,
-                        stream_request.id,
-                        response,
-                        account,
-                        <_>::default(),
-                    );
-                }
+                self.answer_in_turns(cx, stream_request, response, account);
             }
             Some(Reply::Ask(unanswered)) => self.ask(cx, unanswered, stream_request),
             // The session always sets a reply.
@@ -166,18 +158,38 @@ impl Http2ServerConnection<'_> {
     }
 
     /// Sends a generated page that is counted already.
-    fn answer_page(&mut self, cx: &mut Context<'_>, stream_request: StreamRequest, page: Response) {
-        let StreamRequest {
-            id,
-            is_open,
-            head_only,
-            ..
-        } = stream_request;
+    fn answer_page(
+        &mut self,
+        cx: &mut Context<'_>,
+        id: u32,
+        is_open: bool,
+        head_only: bool,
+        page: Response,
+    ) {
         if self.fits(&page, head_only) {
-            self.answer_now(id, is_open, head_only, &page);
-        } else if self.begin(stream_request, false) {
+            return self.answer_now(id, is_open, head_only, &page);
+        }
+        let refused = StreamRequest::refused(id, is_open, head_only);
+        self.answer_in_turns(cx, refused, page, <_>::default());
+    }
+
+    /// Sends a response that does not fit, as the windows and other responses allow.
+    fn answer_in_turns(
+        &mut self,
+        cx: &mut Context<'_>,
+        stream_request: StreamRequest,
+        response: Response,
+        account: RequestAccount,
+    ) {
+        if self.begin(stream_request, false) {
             let (streams, mut poll) = self.split(cx);
-            streams.answer(&mut poll, id, page, <_>::default(), <_>::default());
+            streams.answer(
+                &mut poll,
+                stream_request.id,
+                response,
+                account,
+                <_>::default(),
+            );
         }
     }
 

@@ -49,21 +49,6 @@ impl Http2Streams<'_> {
             let what = "DATA beyond the stream's flow-control window";
             return Err(ProtocolError::Stream(id, ErrorCode::FlowControl, what));
         }
-        self.take_content(poll, id, data, flow, ends)
-    }
-
-    /// Handles a DATA frame on an open stream.
-    fn take_content(
-        &mut self,
-        poll: &mut PollContext<'_, '_>,
-        id: u32,
-        data: &[u8],
-        flow: usize,
-        ends: bool,
-    ) -> Result<(), ProtocolError> {
-        let Some(stream) = self.table.get(id) else {
-            return Ok(());
-        };
         if let Some(left) = &mut stream.announced {
             let Some(less) = left.checked_sub(data.len() as u64) else {
                 self.release(flow, poll.out);
