@@ -151,17 +151,17 @@ fn handling_step(request: &ParsedRequest, explained: &Explained) -> ExplanationS
         return ExplanationStep::of(STRAIGHT, why.explanation());
     }
     let handling = explained.facts.handling();
-    let told = handling.explanation();
+    let explanation = handling.explanation();
     match handling {
-        Handling::Pass(_) => ExplanationStep::of(STRAIGHT, told),
+        Handling::Pass(_) => ExplanationStep::of(STRAIGHT, explanation),
         Handling::Credentialed => ExplanationStep {
             reason: format!("the request has {}", credentials(request, explained)),
             ..ExplanationStep::of(
                 "personal request, served and stored only if the response is marked as shareable, never coalesced",
-                told,
+                explanation,
             )
         },
-        Handling::Cache => ExplanationStep::of("cacheable request", told),
+        Handling::Cache => ExplanationStep::of("cacheable request", explanation),
     }
 }
 

@@ -136,8 +136,8 @@ mod tests {
     #[test]
     fn times_are_written_as_in_the_steps() {
         let one = json!({"ttl": -1.5, "lifetime": 600.0, "age": 1});
-        let told = ["ttl", "lifetime", "age"].map(|name| time(&one, name));
-        assert_eq!(told, ["-1.5 s", "10 min", "1 s"]);
+        let texts = ["ttl", "lifetime", "age"].map(|name| time(&one, name));
+        assert_eq!(texts, ["-1.5 s", "10 min", "1 s"]);
     }
 
     #[test]

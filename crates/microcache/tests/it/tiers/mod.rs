@@ -23,7 +23,7 @@ use crate::support::{Folder, Origin, Proxy, Reply, Response};
 /// So long that no test depends on it, unless it says something else.
 const PATIENT: &[&str] = &["--memcached-timeout", "5s", "--redis-timeout", "5s"];
 
-/// What `--disk` gets.
+/// The value of `--disk`.
 pub(crate) fn disk_in(folder: &Folder) -> String {
     format!("{},64MiB", folder.as_str())
 }
