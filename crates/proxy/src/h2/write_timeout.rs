@@ -35,6 +35,11 @@ impl WriteTimeout {
         }
     }
 
+    /// Ends the timeout: nothing waits any more.
+    pub(super) const fn cancel(&mut self) {
+        self.since = None;
+    }
+
     pub(super) const fn since(&self) -> Option<Time> {
         self.since
     }

@@ -227,12 +227,32 @@ impl InheritedSockets {
 
     /// Reports readiness and waits for the permission to accept. Returns the line to the previous process,
     /// which closes when that ends.
-    pub(crate) fn ready(&mut self) -> Option<HandoverChannel> {
-        let line = self.predecessor.take()?;
-        // If the previous process has ended, this one may accept too.
-        let _ = line.say("ready", None).and_then(|()| line.hear());
-        Some(line)
+    ///
+    /// # Errors
+    ///
+    /// The previous process still runs and did not give the permission, so that two would accept.
+    pub(crate) fn ready(&mut self) -> io::Result<Option<HandoverChannel>> {
+        let Some(line) = self.predecessor.take() else {
+            return Ok(None);
+        };
+        let permission = line.say("ready", None).and_then(|()| line.hear());
+        match permission {
+            Ok(Some((text, _))) if text == "go" => Ok(Some(line)),
+            Ok(Some((text, _))) => {
+                let why = format!("it sent `{text}` in place of the permission to accept");
+                Err(io::Error::other(why))
+            }
+            // The previous process has ended, so this one may accept too.
+            Ok(None) => Ok(Some(line)),
+            Err(error) if is_closed(&error) => Ok(Some(line)),
+            Err(error) => Err(error),
+        }
     }
+}
+
+fn is_closed(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset};
+    matches!(error.kind(), BrokenPipe | ConnectionReset)
 }
 
 /// Label of the admin socket for this address.
@@ -246,6 +266,39 @@ mod tests {
     use std::net::TcpStream;
 
     use super::*;
+
+    /// Returns the result of [`InheritedSockets::ready`] when the previous process acts like this on `ready`.
+    fn ready_after(old_process: impl FnOnce(HandoverChannel) + Send + 'static) -> io::Result<()> {
+        let (old, new) = HandoverChannel::pair().expect("a pair");
+        let mut inherited = InheritedSockets {
+            sockets: Vec::new(),
+            predecessor: Some(HandoverChannel::of(new).expect("an end")),
+        };
+        let old = std::thread::spawn(move || old_process(old));
+        let ready = inherited.ready();
+        old.join().expect("no panic");
+        ready.map(|line| assert!(line.is_some()))
+    }
+
+    #[test]
+    fn a_new_process_accepts_only_with_permission_or_after_the_end_of_the_previous_one() {
+        let hears_ready = |old: &HandoverChannel| {
+            assert!(matches!(old.hear(), Ok(Some((text, None))) if text == "ready"));
+        };
+        ready_after(move |old| {
+            hears_ready(&old);
+            old.say("go", None).expect("sent");
+        })
+        .expect("permitted");
+        ready_after(move |old| hears_ready(&old)).expect("the previous process has ended");
+        ready_after(drop).expect("the previous process has ended before");
+        let refused = ready_after(move |old| {
+            hears_ready(&old);
+            old.say("purge 00", None).expect("sent");
+        });
+        let refused = refused.expect_err("no permission").to_string();
+        assert!(refused.contains("purge 00"), "{refused}");
+    }
 
     #[test]
     fn a_socket_is_handed_over_with_its_label_and_queue() {

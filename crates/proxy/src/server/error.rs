@@ -30,6 +30,9 @@ pub enum ServerError {
     /// A tier cannot be started.
     #[error("{0}")]
     Tier(#[from] TierStartError),
+    /// The previous process did not stop accepting.
+    #[error("the previous process did not hand over, and keeps serving: {0}")]
+    Handover(io::Error),
     /// A thread or runtime could not be created.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),

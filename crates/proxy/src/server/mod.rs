@@ -13,6 +13,7 @@ mod signals;
 mod sockets;
 mod start;
 mod stop;
+mod threads;
 mod tiers;
 
 pub use error::ServerError;

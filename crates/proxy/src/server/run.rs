@@ -18,6 +18,7 @@ use super::listener::BoundListener;
 use super::serve_thread::serve_thread;
 use super::signals::Signals;
 use super::stop::wait_for_stop;
+use super::threads::ServeThreads;
 use crate::control::{Handle, OnStage, Reloader, ServerStage};
 use crate::lifecycle::{InheritedSockets, Lifecycle};
 use crate::observe::Kind;
@@ -80,22 +81,21 @@ impl Started {
         } = self;
         let tell = |stage| on_stage.iter().for_each(|tell| tell(stage));
         let shared = &handle.active();
-        take_over(&mut inherited, handle.lifecycle());
         let (stop, stopped) = watch::channel(false);
-        let mut threads = Vec::new();
-        for (number, listeners) in listeners.into_iter().enumerate() {
+        let works = listeners.into_iter().map(|listeners| {
             let (shared, stopped) = (Arc::clone(shared), stopped.clone());
-            let thread = thread::Builder::new()
-                .name(format!("serve-{number}"))
-                .spawn(move || serve_thread(listeners, &shared, stopped))
-                .map_err(ServerError::Thread)?;
-            threads.push(thread);
-        }
+            move |start| serve_thread(listeners, &shared, start, stopped)
+        });
+        // The previous process stops accepting once this one reports readiness, so nothing may fail after that.
+        let started = ServeThreads::start(works);
+        let threads = started.inspect_err(|error| inherited.failed(&error.to_string()))?;
         drop(stopped);
+        take_over(&mut inherited, handle.lifecycle())?;
+        threads.accept();
         tell(ServerStage::Ready);
         let at_once = runtime.block_on(async {
             tokio::select! {
-                at_once = wait_for_stop(&handle, &stop, signals, &tell) => at_once,
+                at_once = wait_for_stop(&handle, &stop, signals, &threads, &tell) => at_once,
                 () = keep_checking(&shared.engine, &shared.notices) => false,
                 () = shared.engine.cache.keep_swept() => false,
                 () = reloader.keep_reloading(&handle) => false,
@@ -107,12 +107,7 @@ impl Started {
             runtime.shutdown_background();
             return Ok(None);
         }
-        for thread in threads {
-            // A panic has been logged; the other threads still drain.
-            if let Ok(result) = thread.join() {
-                result.map_err(ServerError::Thread)?;
-            }
-        }
+        let ended = threads.join();
         let engine = &shared.engine;
         // Writes to the tiers are completed, so that a restart finds them.
         let patience = handle.config().timeouts.drain;
@@ -126,14 +121,17 @@ impl Started {
             thread::sleep(LAST_ANSWER);
         }
         shared.notices.settle();
-        Ok(Some(summary(shared)))
+        ended.map(|()| Some(summary(shared)))
     }
 }
 
 /// Reports readiness to the previous process, waits until it stops accepting, and follows it until it has drained.
-fn take_over(inherited: &mut InheritedSockets, lifecycle: &Arc<Lifecycle>) {
-    let Some(before) = inherited.ready() else {
-        return;
+fn take_over(
+    inherited: &mut InheritedSockets,
+    lifecycle: &Arc<Lifecycle>,
+) -> Result<(), ServerError> {
+    let Some(before) = inherited.ready().map_err(ServerError::Handover)? else {
+        return Ok(());
     };
     let predecessor = Arc::clone(&lifecycle.predecessor);
     let hears = thread::Builder::new()
@@ -142,6 +140,7 @@ fn take_over(inherited: &mut InheritedSockets, lifecycle: &Arc<Lifecycle>) {
     if hears.is_err() {
         lifecycle.predecessor.set_serves(false);
     }
+    Ok(())
 }
 
 fn summary(shared: &Shared) -> Summary {

@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use tokio::runtime::Builder;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::listener::{BoundListener, accept};
+use super::threads::ThreadStart;
 use crate::admission::ThreadConnections;
 use crate::shared::Shared;
 
@@ -18,10 +20,11 @@ const FAREWELL: Duration = Duration::from_millis(100);
 /// Blocking threads per serving thread, for the disk.
 const FILE_THREADS: usize = 16;
 
-/// Serves until the server stops, then drains.
+/// Serves from the permission to accept until the server stops, then drains.
 pub(super) fn serve_thread(
     listeners: Vec<BoundListener>,
     shared: &Arc<Shared>,
+    mut start: ThreadStart,
     mut stopped: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let runtime = Builder::new_current_thread()
@@ -31,26 +34,29 @@ pub(super) fn serve_thread(
     runtime.block_on(async {
         let connections = Arc::new(ThreadConnections::default());
         shared.connection_limits.add(&connections);
-        let mut accepting = Vec::new();
-        for listener in listeners {
+        let listeners = listeners.into_iter().map(|listener| {
             let socket = tokio::net::TcpListener::from_std(listener.socket)?;
-            let (shared, connections) = (Arc::clone(shared), Arc::clone(&connections));
-            let accept = accept(
-                socket,
-                listener.scheme,
-                shared,
-                connections,
-                stopped.clone(),
-            );
-            accepting.push(tokio::spawn(accept));
+            Ok((socket, listener.scheme))
+        });
+        let listeners = listeners.collect::<io::Result<Vec<_>>>()?;
+        if !start.wait_for_permission().await {
+            return Ok(());
         }
-        let _ = stopped.wait_for(|&stopped| stopped).await;
+        let mut accepting = JoinSet::new();
+        for (socket, scheme) in listeners {
+            let (shared, connections) = (Arc::clone(shared), Arc::clone(&connections));
+            let accept = accept(socket, scheme, shared, connections, stopped.clone());
+            accepting.spawn(accept);
+        }
+        tokio::select! {
+            _ = stopped.wait_for(|&stopped| stopped) => {}
+            // A panic has logged itself. The server stops, and the connections of this thread end with it.
+            Some(Err(ended)) = accepting.join_next() => return Err(io::Error::other(ended)),
+        }
         let timeouts = shared.latest().timeouts;
         let finished = async {
-            for listener in accepting {
-                // A panic logs itself; the connections still drain.
-                let _ = listener.await;
-            }
+            // A panic logs itself; the connections still drain.
+            while accepting.join_next().await.is_some() {}
             let is_replaced = shared.lifecycle.is_replaced();
             let streams = timeouts.drain_streams + FAREWELL;
             let stopped = shared.lifecycle.draining_since().unwrap_or_default();

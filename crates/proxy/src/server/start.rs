@@ -95,6 +95,16 @@ impl Server {
     /// Starts the tiers, and loads the purges of previous processes. Background tasks and signal handling run
     /// from now on.
     pub fn start(mut self) -> Result<Started, ServerError> {
+        let inherited = std::mem::take(&mut self.inherited);
+        let started = self.start_taking_over(&inherited);
+        let started = started.inspect_err(|error| inherited.failed(&error.to_string()))?;
+        Ok(Started {
+            inherited,
+            ..started
+        })
+    }
+
+    fn start_taking_over(mut self, inherited: &InheritedSockets) -> Result<Started, ServerError> {
         let runtime = Builder::new_current_thread()
             .enable_all()
             .build()
@@ -104,18 +114,15 @@ impl Server {
         let push = &self.config.push;
         let keeps_documents = push.is_on() && push.settings.directory.is_some();
         if self.config.tiers.disk.is_some() || keeps_documents || push.mercure.kept.is_some() {
-            let handed_over = self.inherited.ask_for_disk();
+            let handed_over = inherited.ask_for_disk();
             handed_over.map_err(TierStartError::Handover)?;
         }
         let tiers = tiers::start(&self.config, runtime.handle(), &self.notices);
-        let tiers = runtime.block_on(tiers);
-        let tiers = tiers.inspect_err(|error| self.inherited.failed(&error.to_string()))?;
-        let push = start_push(&self.config);
-        let push = push.inspect_err(|error| self.inherited.failed(&error.to_string()))?;
+        let tiers = runtime.block_on(tiers)?;
+        let push = start_push(&self.config)?;
         let config = Arc::new(self.config);
         let mut shared = Shared::start(config, push, tiers, self.notices, page_finder);
-        let kept = keep_updates(&shared);
-        kept.inspect_err(|error| self.inherited.failed(&error.to_string()))?;
+        keep_updates(&shared)?;
         shared.on_finished = self.on_finished;
         if let Some(traces) = self.traces {
             shared.metrics.trace(traces);
@@ -125,9 +132,7 @@ impl Server {
         let reloader = Reloader::new(self.source, self.on_stage.clone(), commands)
             .map_err(ServerError::Thread)?;
         let lifecycle = &shared.lifecycle;
-        lifecycle
-            .predecessor
-            .set_serves(self.inherited.takes_over());
+        lifecycle.predecessor.set_serves(inherited.takes_over());
         for (label, socket) in self.bound.copies {
             lifecycle.listens(label, socket);
         }
@@ -137,7 +142,7 @@ impl Server {
             handle: Handle::new(Arc::new(shared), ask),
             reloader,
             on_stage: self.on_stage,
-            inherited: self.inherited,
+            inherited: InheritedSockets::default(),
             signals,
             runtime,
         })

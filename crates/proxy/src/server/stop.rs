@@ -6,6 +6,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::signals::{Signals, StopSignal};
+use super::threads::ServeThreads;
 use crate::control::{Handle, ServerStage};
 use crate::observe::Kind;
 
@@ -19,12 +20,14 @@ enum ShutdownPhase {
     Draining,
 }
 
-/// Waits for the signal to stop, or for the threads to end, and stops accepting after `drain_delay`. Returns
-/// true after a second signal, which skips draining.
+/// Waits for the signal to stop, or for the threads to end, and stops accepting after `drain_delay`. A thread that ends
+/// by itself stops the server too: clients in its accept queue would wait for ever. Returns true after a second
+/// signal, which skips draining.
 pub(super) async fn wait_for_stop(
     handle: &Handle,
     stop: &watch::Sender<bool>,
     mut signals: Signals,
+    threads: &ServeThreads,
     tell: &impl Fn(ServerStage),
 ) -> bool {
     let shared = &handle.active();
@@ -36,11 +39,16 @@ pub(super) async fn wait_for_stop(
                 ShutdownPhase::NotBegun | ShutdownPhase::Draining => pending().await,
             }
         };
+        let mut thread_ended = false;
         let signal = tokio::select! {
             signal = signals.next(&shared.notices) => Some(signal),
             () = shared.lifecycle.stop_requested() => None,
             () = delay_is_over => None,
             () = stop.closed() => return false,
+            () = threads.first_end(), if ending != ShutdownPhase::Draining => {
+                thread_ended = true;
+                None
+            }
         };
         if ending == ShutdownPhase::Draining {
             // An upgrade in progress at the first signal requests a stop, too.
@@ -56,7 +64,13 @@ pub(super) async fn wait_for_stop(
             tell(ServerStage::Stopping);
         }
         let delay = handle.config().timeouts.drain_delay;
+        if thread_ended {
+            let line = "a serving thread ended by itself: the server exits with an error, for its supervisor to \
+                        start it again";
+            shared.notices.say(Kind::Server, "", line);
+        }
         let is_delayed = is_first
+            && !thread_ended
             && !delay.is_zero()
             && !shared.lifecycle.is_replaced()
             && signal != Some(StopSignal::Interrupt);

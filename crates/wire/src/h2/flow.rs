@@ -81,7 +81,8 @@ impl ReceiveWindow {
     /// Releases bytes that have been taken. Returns the increment for `WINDOW_UPDATE` once it is worth a frame.
     pub fn released(&mut self, bytes: usize) -> Option<u32> {
         self.spare = self.spare.saturating_add(bytes as u32);
-        if self.spare < self.size / 2 {
+        // An increment of 0 is an error (RFC 9113 §6.9).
+        if self.spare < (self.size / 2).max(1) {
             return None;
         }
         let spare = std::mem::take(&mut self.spare);
@@ -117,6 +118,9 @@ mod tests {
         assert_eq!(receive_window.released(11), Some(60));
         assert_eq!(receive_window.arrived(100), Ok(()));
         assert_eq!(receive_window.arrived(1), Err(WindowExceeded));
+        for smallest in [0, 1] {
+            assert_eq!(ReceiveWindow::new(smallest).released(0), None);
+        }
     }
 
     proptest! {

@@ -4,6 +4,7 @@ mod attacks;
 mod clients;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::log_access::{end, lines};
 use crate::support::http2::{
@@ -658,6 +659,30 @@ fn a_closed_window_costs_its_stream_only() {
         (reset.stream, reset.payload),
         (stream, CANCEL.to_be_bytes().to_vec())
     );
+    client.get("/empty").assert_is(200, "");
+}
+
+#[test]
+fn a_closed_window_of_the_connection_blocks_nothing_once_its_stream_is_cancelled() {
+    let origin = Origin::start();
+    let write_timeout = Duration::from_millis(400);
+    let proxy = Proxy::start(&origin, &["--client-write-timeout", "400ms"]);
+    let body = "x".repeat(100_000);
+    origin
+        .on("/large")
+        .reply(Reply::new(200).with(FRESH).body(&body));
+    origin
+        .on("/empty")
+        .reply(Reply::new(200).with_all(&[FRESH, "Content-Length: 0"]));
+    proxy.get("/large").assert_is(200, &body);
+    let mut client = Http2::connect(proxy.address());
+    let stream = client.ask("GET", "/large", &[]);
+    let mut window = 65_535;
+    while window > 0 {
+        window -= client.until(DATA).payload.len();
+    }
+    client.send(frame(RESET, 0, stream, &CANCEL.to_be_bytes()));
+    std::thread::sleep(2 * write_timeout);
     client.get("/empty").assert_is(200, "");
 }
 

@@ -13,6 +13,8 @@ impl Http2ServerConnection<'_> {
         let connection_open = self.outbound.window() > 0;
         if self.streams.note_stalls(self.now, connection_open) {
             self.outbound.window_blocks(self.now);
+        } else if !connection_open {
+            self.outbound.window_blocks_nothing();
         }
         loop {
             let Some(deadline) = self.deadline() else {

@@ -103,6 +103,11 @@ impl Outbound {
         self.stall.begin(now);
     }
 
+    /// Ends the timeout of the window: the responses that it blocked have ended.
+    pub(super) fn window_blocks_nothing(&mut self) {
+        self.stall.cancel();
+    }
+
     /// Returns the bytes of content that the window allows.
     pub(super) fn window(&self) -> usize {
         self.window.open()

@@ -90,10 +90,11 @@ impl StreamTable {
         }
         match self.past(id) {
             InactiveStream::Idle => {}
-            InactiveStream::Skipped | InactiveStream::CutShort => {
-                return Err(ProtocolError::protocol("a stream opened after GOAWAY"));
+            InactiveStream::Skipped => {
+                let what = "a stream with a lower number than an earlier one";
+                return Err(ProtocolError::protocol(what));
             }
-            InactiveStream::Ended => {
+            InactiveStream::Ended | InactiveStream::CutShort => {
                 let what = "a stream opened twice";
                 return Err(ProtocolError::Connection(ErrorCode::StreamClosed, what));
             }
