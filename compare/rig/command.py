@@ -7,7 +7,7 @@ import signal
 import sys
 from pathlib import Path
 
-from rig import machine, servers
+from rig import machine, peers, servers
 from rig.errors import RigError
 from rig.report import grid
 
@@ -20,6 +20,7 @@ def parser(description, page, contenders):
     options = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--only", type=names(contenders), default=list(contenders), metavar="SERVER,…",
                          help=f"of {', '.join(contenders)} (default all)")
+    options.add_argument("--installed-peers", action="store_true", help="this machine's own nginx, HAProxy and so on, although `make peers` has set up others")
     options.add_argument("--microcache", type=Path, metavar="FILE", help="measure this program instead of building one")
     options.add_argument("--port", type=positive, default=servers.FIRST_PORT, metavar="N", help="the first port to use (default %(default)s)")
     options.add_argument("--quick", action="store_true", help="fewer and shorter rounds: a look, not a measurement")
@@ -31,6 +32,10 @@ def parsed(options):
     chosen = options.parse_args()
     if chosen.microcache and chosen.write:
         options.error("--write is for what this tree builds, not for a program given with --microcache")
+    if chosen.installed_peers:
+        peers.take_installed()
+    if peers.need_root():
+        options.error("the peers of `make peers` are run by chroot, which only root can do; --installed-peers does without them")
     return chosen
 
 
@@ -99,7 +104,7 @@ def turns(contenders, rounds):
 def page(title, body, rig, programs, load, noise):
     """A page of docs/benchmarks: what came out, on which machine, with which programs and commands."""
     typed = shlex.join([program(), *sys.argv[1:]])
-    versions = [[name, servers.version(name)] for name in programs]
+    versions = [[name, *servers.version(name)] for name in programs]
     commands = "\n".join(f"{name + ':':12} {command}" for name, command in [*rig.commands.items(), ("load", load)])
     return f"""# {title}
 
@@ -112,7 +117,7 @@ The set-up, the method and the tuning of each peer are described in [compare/REA
 {machine.description()}; at most {rig.file_limit:,} open files per process.
 Before the run, other programs used {noise:.0%} of its cores.
 
-{grid(["program", "version"], versions)}
+{grid(["program", "version", "from"], versions)}
 ## Commands
 
 ```

@@ -9,6 +9,7 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
+from rig import peers
 from rig.errors import RigError
 
 POLICY = Path("/usr/sbin/policy-rc.d")
@@ -33,7 +34,7 @@ def need_packages(packages):
 
 
 def is_there(command):
-    return Path(command).exists() if Path(command).is_absolute() else shutil.which(command)
+    return peers.has(command) or (Path(command).exists() if Path(command).is_absolute() else shutil.which(command))
 
 
 @contextmanager

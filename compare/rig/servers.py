@@ -14,12 +14,12 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
-from rig import machine, tls
+from rig import machine, peers, tls
 from rig.errors import RigError
+from rig.peers import ROOT
 from rig.process import START_LIMIT_SECONDS, Process
 
-COMPARE = Path(__file__).parent.parent
-ROOT = COMPARE.parent
+COMPARE = ROOT / "compare"
 PACKAGES = {"nginx": "nginx-light", "varnishd": "varnish", "haproxy": "haproxy", "wrk": "wrk", "gcc": "gcc libc6-dev"}
 # Before slow applications Apache is one more.
 MICROCACHE_PACKAGES = {**PACKAGES, "apache2": "apache2-bin"}
@@ -129,13 +129,13 @@ class Rig:
             text = text.replace(str(self.microcache), "target/release/microcache")
         self.commands.setdefault(name, text)
 
-    def start(self, stack, name, cores, command_for, limit=START_LIMIT_SECONDS, secure=False):
+    def start(self, stack, name, cores, command_for, limit=START_LIMIT_SECONDS, secure=False, is_peer=False):
         """Starts a server that lives as long as `stack`, in a directory and on a port of its own."""
         port, home = self.port(), Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self.directory))
         home.chmod(0o755)
         command = command_for(home, port)
         self.note(name, command)
-        process = stack.enter_context(Process(name, command, cores, home / "log"))
+        process = stack.enter_context(Process(name, peers.command(command) if is_peer else command, cores, home / "log"))
         process.wait_for_port(port, limit)
         return Server(name, process, port, secure)
 
@@ -144,7 +144,8 @@ class Rig:
         """Starts the named contenders, gives them as a list, and stops them at the end of the block."""
         contenders = contenders or CONTENDERS
         with ExitStack() as stack:
-            yield [self.start(stack, name, cores, partial(contenders[name], self, stack, threads=threads), secure=self.secure) for name in names]
+            yield [self.start(stack, name, cores, partial(contenders[name], self, stack, threads=threads), secure=self.secure, is_peer=True)
+                   for name in names]
 
     def check(self, server, path):
         """The same body as the origin's, and once it has been asked for, an answer without the origin."""
@@ -264,18 +265,18 @@ MICROCACHES = {
     "microcache": microcache_as_it_is, "nginx-naive": partial(nginx, collapsing=""), "nginx": nginx, "varnish": varnish,
     "haproxy": partial(haproxy, rules=HAPROXY_LIFETIME), "apache": apache}
 VERSIONS = {
-    "microcache": ["git", "describe", "--always", "--dirty"], "nginx": ["nginx", "-v"], "haproxy": ["haproxy", "-v"],
-    "varnish": ["varnishd", "-V"], "apache": ["apache2", "-v"], "wrk": ["wrk", "-v"], "gcc": ["gcc", "--version"], "rustc": ["rustc", "--version"],
+    **peers.VERSIONS, "microcache": ["git", "describe", "--always", "--dirty"], "wrk": ["wrk", "-v"], "gcc": ["gcc", "--version"], "rustc": ["rustc", "--version"],
     "siege": ["siege", "--version"], "java": ["java", "-version"], "ab": ["ab", "-V"], "php": ["php", "-v"],
-    "nchan": ["dpkg-query", "-f", "libnginx-mod-nchan ${Version}\n", "-W", "libnginx-mod-nchan"], "pushpin": ["pushpin", "--version"],
+    "pushpin": ["pushpin", "--version"],
     "mariadb": ["mariadbd", "--version"], "memcached": ["memcached", "-V"],
     "h2o": ["h2o", "--version"], "h2load": ["h2load", "--version"], "openssl": ["openssl", "version"]}
 
 
 def version(name):
-    """The first line a program says about itself."""
+    """The first line that a program prints about itself, and its source."""
+    words = VERSIONS[name]
     try:
-        done = subprocess.run(VERSIONS[name], cwd=ROOT, capture_output=True, text=True)
+        done = subprocess.run(peers.command(words), cwd=ROOT, capture_output=True, text=True)
     except OSError:
-        return "unknown"
-    return ((done.stdout + done.stderr).strip().splitlines() or ["unknown"])[0]
+        return "unknown", peers.source(words)
+    return ((done.stdout + done.stderr).strip().splitlines() or ["unknown"])[0], peers.source(words)

@@ -21,7 +21,7 @@ from rig.servers import COMPARE, Server, filled, run
 SOURCE = Path("/usr/share/wordpress")
 PACKAGES = {
     SOURCE / "index.php": "wordpress", SOURCE / "wp-content/themes/twentytwentythree": "wordpress-theme-twentytwentythree",
-    "mariadbd": "mariadb-server", "/etc/php": "php-fpm php-mysql", "nginx": "nginx-light"}
+    "mariadbd": "mariadb-server", "/etc/php": "php-fpm php-mysql", "/usr/sbin/nginx": "nginx-light"}
 DATABASE = """create database wordpress;
 create user wordpress@localhost identified by 'for-this-measurement';
 grant all on wordpress.* to wordpress@localhost;"""
