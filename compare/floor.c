@@ -2,12 +2,15 @@
  * The floor: the least work with which a server on this kernel can read a request and write the same bytes as a cache hit.
  * Every other server's CPU time per request is read as a multiple of this one's. It also is the origin the caches fill from.
  *
- *   floor -p PORT [-t THREADS] [-n COPIES] [-o] SIZE...
+ *   floor -p PORT [-t THREADS] [-n COPIES [-k]] [-c] [-o] SIZE...
  *   floor -p PORT -b
  *
- * GET /SIZE[/anything] answers with SIZE bytes, for the sizes given; GET /no-store/SIZE[/anything] the same, marked no-store;
+ * GET /SIZE[/anything] answers with SIZE bytes, for the sizes given; GET /no-store/SIZE[/anything] the same, marked no-store.
+ * GET /count tells how many bodies have been sent so far. With -o the heads are an origin's, without it a cache hit's.
  * With -n there are so many copies of each answer, and GET /SIZE/K takes the K-th: a cache of so many urls has to fetch each
- * answer from main memory, and so does this server then. GET /count tells how many bodies have been sent so far. With -o the heads are an origin's, without it a cache hit's.
+ * answer from main memory, and so does this server then. With -k as well it has the urls /SIZE/1 to /SIZE/COPIES and no others,
+ * and finds each of them as a cache has to: by its path, in a hash table. With -c it ends a connection after a request that
+ * says `Connection: close`; without -c it does not look for that.
  *
  * What keeps it honest: it reads what the client sends, finds the end of each head, picks the answer by the request's path,
  * takes pipelined requests and heads in pieces, and carries on after partial writes. What it leaves out is everything else.
@@ -41,10 +44,23 @@ struct answer {
 
 static struct {
     size_t body;
-    struct answer *storable; /* `copies` of them */
-    struct answer no_store;
+    struct answer *storable; /* `copies` of them, unless they are in the table */
+    struct answer no_store, last; /* the last one of a connection */
 } objects[MAX_SIZES];
 static int object_count;
+
+/* What a cache has for each response at the least: its path and the answer in one piece. */
+struct entry {
+    uint32_t path_length, answer_length;
+    char bytes[]; /* the path, then the answer */
+};
+
+/* Open addressing; a power of two of slots, at least half of them empty. */
+static struct slot {
+    uint64_t hash;
+    struct entry *entry;
+} *table;
+static size_t table_mask;
 
 /* One counter per thread, each on its own cache line, so that counting costs the measured server nothing. */
 static struct {
@@ -57,6 +73,7 @@ struct connection {
     const char *out;           /* what is still to be written of the present answer */
     size_t out_left;
     char *rest;                /* of a broadcaster: what the kernel had no room for of an event, once it had taken a part of it */
+    bool is_last;              /* the present answer is the last one */
     bool is_subscriber, is_websocket;
     size_t place;              /* among the subscribers */
     char count_answer[128];
@@ -64,7 +81,7 @@ struct connection {
 };
 
 static uint16_t port;
-static bool is_origin, is_broadcaster;
+static bool is_origin, is_broadcaster, has_table, may_close;
 static struct connection **subscribers;
 static size_t subscriber_count, subscriber_room;
 static int threads = 1;
@@ -75,19 +92,58 @@ static _Noreturn void die(const char *what) {
     exit(1);
 }
 
-static struct answer prebuild(size_t body, const char *cache_control) {
+/* The answer begins `before` bytes into what is allocated for it. */
+static struct answer prebuild(size_t body, const char *cache_control, const char *further, size_t before) {
     char date[64], head[512];
     time_t now = time(NULL);
     strftime(date, sizeof date, "%a, %d %b %Y %H:%M:%S GMT", gmtime(&now));
     int head_length = snprintf(head, sizeof head,
-        "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nCache-Control: %s\r\nDate: %s\r\nContent-Length: %zu\r\n%s\r\n",
-        cache_control, date, body,
+        "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nCache-Control: %s\r\nDate: %s\r\nContent-Length: %zu\r\n%s%s\r\n",
+        cache_control, date, body, further,
         is_origin ? "" : "Age: 1\r\nVia: 1.1 floor\r\nCache-Status: floor; hit; ttl=86399\r\n");
-    struct answer answer = {.length = head_length + body, .bytes = malloc(head_length + body)};
-    if (!answer.bytes) die("malloc");
+    char *allocated = malloc(before + head_length + body);
+    if (!allocated) die("malloc");
+    struct answer answer = {.length = head_length + body, .bytes = allocated + before};
     memcpy(answer.bytes, head, head_length);
     for (size_t i = 0; i < body; i++) answer.bytes[head_length + i] = 'a' + (i + i / 251) % 26;
     return answer;
+}
+
+/* FNV-1a, whose low bits are made to depend on all of it. */
+static uint64_t hash_of(const char *path, size_t length) {
+    uint64_t hash = 0xcbf29ce484222325;
+    for (size_t i = 0; i < length; i++) hash = (hash ^ (unsigned char)path[i]) * 0x100000001b3;
+    return hash ^ hash >> 32;
+}
+
+static void allocate_table(size_t entries) {
+    size_t slots = 2;
+    while (slots < 2 * entries) slots *= 2;
+    table = calloc(slots, sizeof *table);
+    if (!table) die("calloc");
+    table_mask = slots - 1;
+}
+
+/* The slot of a path, empty if it has no entry. */
+static struct slot *slot_of(uint64_t hash, const char *path, size_t length) {
+    size_t i = hash & table_mask;
+    for (; table[i].entry; i = (i + 1) & table_mask) {
+        const struct entry *entry = table[i].entry;
+        if (table[i].hash == hash && entry->path_length == length && memcmp(entry->bytes, path, length) == 0) break;
+    }
+    return &table[i];
+}
+
+static void insert(size_t body, size_t copy) {
+    char path[64];
+    int length = snprintf(path, sizeof path, "%zu/%zu", body, copy);
+    struct answer answer = prebuild(body, "max-age=86400", "", sizeof(struct entry) + length);
+    struct entry *entry = (struct entry *)(answer.bytes - length - sizeof(struct entry));
+    entry->path_length = length;
+    entry->answer_length = answer.length;
+    memcpy(entry->bytes, path, length);
+    uint64_t hash = hash_of(path, length);
+    *slot_of(hash, path, length) = (struct slot){hash, entry};
 }
 
 static void answer_count(struct connection *c) {
@@ -100,13 +156,29 @@ static void answer_count(struct connection *c) {
     c->out = c->count_answer;
 }
 
-/* Points the connection at its answer. False when the request is none that this server knows. */
-static bool choose_answer(struct connection *c, const char *head, int thread) {
-    static const char get[] = "GET /", no_store[] = "no-store/", count[] = "count ";
+static void count_sent(int thread) {
+    atomic_ulong *sent = &counters[thread].sent;
+    atomic_store_explicit(sent, atomic_load_explicit(sent, memory_order_relaxed) + 1, memory_order_relaxed);
+}
+
+/* Points the connection at its answer. False when the request, which ends at `end`, is none that this server knows. */
+static bool choose_answer(struct connection *c, const char *head, const char *end, int thread) {
+    static const char get[] = "GET /", no_store[] = "no-store/", count[] = "count ", last[] = "\r\nConnection: close\r\n";
     if (strncmp(head, get, sizeof get - 1) != 0) return false;
     const char *path = head + sizeof get - 1;
     if (strncmp(path, count, sizeof count - 1) == 0) {
         answer_count(c);
+        return true;
+    }
+    if (table) {
+        const char *space = memchr(path, ' ', end - path);
+        if (!space) return false;
+        size_t length = space - path;
+        const struct entry *entry = slot_of(hash_of(path, length), path, length)->entry;
+        if (!entry) return false;
+        c->out = entry->bytes + entry->path_length;
+        c->out_left = entry->answer_length;
+        count_sent(thread);
         return true;
     }
     bool private = strncmp(path, no_store, sizeof no_store - 1) == 0;
@@ -119,10 +191,11 @@ static bool choose_answer(struct connection *c, const char *head, int thread) {
         if (copies > 1 && *path == '/')
             for (path++; *path >= '0' && *path <= '9'; path++) copy = (copy * 10 + (*path - '0')) % copies;
         struct answer *answer = private ? &objects[i].no_store : &objects[i].storable[copy];
+        c->is_last = may_close && memmem(head, end - head, last, sizeof last - 1);
+        if (c->is_last) answer = &objects[i].last;
         c->out = answer->bytes;
         c->out_left = answer->length;
-        atomic_ulong *sent = &counters[thread].sent;
-        atomic_store_explicit(sent, atomic_load_explicit(sent, memory_order_relaxed) + 1, memory_order_relaxed);
+        count_sent(thread);
         return true;
     }
     return false;
@@ -226,7 +299,7 @@ static void take_part(struct connection *c, const char *head, const char *body, 
 /* Answers every whole request in the buffer, one after the other, until one answer does not fit into the socket. */
 static bool answer_requests(struct connection *c, int thread) {
     size_t start = 0;
-    while (!c->out_left) {
+    while (!c->out_left && !c->is_last) {
         char *head = c->in + start, *end = memmem(head, c->filled - start, "\r\n\r\n", 4);
         if (!end) break;
         end += 4;
@@ -235,7 +308,7 @@ static bool answer_requests(struct connection *c, int thread) {
             if (length > c->filled - (end - c->in)) break;
             take_part(c, head, end, length);
             end += length;
-        } else if (!choose_answer(c, head, thread)) {
+        } else if (!choose_answer(c, head, end, thread)) {
             return false;
         }
         start = end - c->in;
@@ -252,6 +325,7 @@ static bool serve(struct connection *c, int thread) {
         if (!write_out(c)) return false;
         if (!c->out_left && !answer_requests(c, thread)) return false;
         if (c->out_left) return true;
+        if (c->is_last) return false;
         size_t room = MAX_HEAD - c->filled;
         if (!room) return false;
         ssize_t n = recv(c->fd, c->in + c->filled, room, 0);
@@ -259,6 +333,7 @@ static bool serve(struct connection *c, int thread) {
         if (n < 0) return errno == EAGAIN;
         c->filled += n;
         if (!answer_requests(c, thread)) return false;
+        if (c->is_last && !c->out_left) return false;
         if (c->out_left || (size_t)n < room) return true;
     }
 }
@@ -275,7 +350,7 @@ static int listen_here(void) {
     return fd;
 }
 
-static void accept_all(int listener, int epoll) {
+static void accept_all(int listener, int epoll, int thread) {
     int fd, one = 1;
     while ((fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK)) >= 0) {
         struct connection *c = malloc(sizeof *c);
@@ -283,8 +358,13 @@ static void accept_all(int listener, int epoll) {
         c->fd = fd;
         c->filled = c->out_left = 0;
         c->rest = NULL;
-        c->is_subscriber = c->is_websocket = false;
+        c->is_last = c->is_subscriber = c->is_websocket = false;
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+        /* A request that has come along may be the only one: then there is nothing to wait for. */
+        if (may_close && !serve(c, thread)) {
+            let_go(c);
+            continue;
+        }
         struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.ptr = c};
         if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event)) die("epoll_ctl");
     }
@@ -299,7 +379,7 @@ static void *run(void *argument) {
         for (int i = 0; i < ready; i++) {
             struct connection *c = events[i].data.ptr;
             if (!c) {
-                accept_all(listener, epoll);
+                accept_all(listener, epoll, thread);
             } else if (!serve(c, thread)) {
                 let_go(c);
             }
@@ -309,26 +389,34 @@ static void *run(void *argument) {
 
 int main(int argc, char **argv) {
     int option;
-    while ((option = getopt(argc, argv, "p:t:n:ob")) != -1) {
+    while ((option = getopt(argc, argv, "p:t:n:kcob")) != -1) {
         if (option == 'p') port = atoi(optarg);
         else if (option == 't') threads = atoi(optarg);
         else if (option == 'n') copies = strtoul(optarg, NULL, 10);
+        else if (option == 'k') has_table = true;
+        else if (option == 'c') may_close = true;
         else if (option == 'o') is_origin = true;
         else if (option == 'b') is_broadcaster = true;
         else return 2;
     }
     bool is_sized = optind < argc && argc - optind <= MAX_SIZES;
     if (!port || threads < 1 || threads > MAX_THREADS || !copies || (is_broadcaster ? optind < argc || threads > 1 : !is_sized)) {
-        fprintf(stderr, "usage: floor -p PORT [-t THREADS] [-n COPIES] [-o] SIZE...\n       floor -p PORT -b\n");
+        fprintf(stderr, "usage: floor -p PORT [-t THREADS] [-n COPIES [-k]] [-c] [-o] SIZE...\n       floor -p PORT -b\n");
         return 2;
     }
+    if (has_table) allocate_table((argc - optind) * copies);
     for (; optind < argc; optind++, object_count++) {
-        objects[object_count].body = strtoul(argv[optind], NULL, 10);
+        size_t body = strtoul(argv[optind], NULL, 10);
+        if (has_table) {
+            for (size_t copy = 1; copy <= copies; copy++) insert(body, copy);
+            continue;
+        }
+        objects[object_count].body = body;
         objects[object_count].storable = malloc(copies * sizeof(struct answer));
         if (!objects[object_count].storable) die("malloc");
-        for (size_t copy = 0; copy < copies; copy++)
-            objects[object_count].storable[copy] = prebuild(objects[object_count].body, "max-age=86400");
-        objects[object_count].no_store = prebuild(objects[object_count].body, "no-store");
+        for (size_t copy = 0; copy < copies; copy++) objects[object_count].storable[copy] = prebuild(body, "max-age=86400", "", 0);
+        objects[object_count].no_store = prebuild(body, "no-store", "", 0);
+        objects[object_count].last = prebuild(body, "max-age=86400", "Connection: close\r\n", 0);
     }
     for (int i = 1; i < threads; i++) {
         pthread_t id;

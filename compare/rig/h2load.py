@@ -22,9 +22,10 @@ class H2Load:
     connections: int
     streams: int
     cores: tuple
+    fields: tuple = ()  # options that add fields to each request
 
     def command(self, url):
-        return ["h2load", "-t1", f"-c{self.connections}", f"-m{self.streams}", f"-D{self.seconds}", url]
+        return ["h2load", "-t1", f"-c{self.connections}", f"-m{self.streams}", f"-D{self.seconds}", *self.fields, url]
 
     def run(self, url):
         """Runs h2load once, and takes nothing but answers over HTTP/2."""

@@ -27,6 +27,8 @@ FIRST_PORT = 21080
 COMMIT_LIMIT_SECONDS = 5
 # How long one request for a check or for warming may take; the slow applications take seconds when many ask.
 PATIENCE_SECONDS = 60
+# What each cache may keep, unless a script wants more.
+STORE_MEBIBYTES = 1024
 # How long a stale response is served while it is refreshed, unless a script wants more; what Microcache does by default.
 STALE_SECONDS = 10
 # What a server opens beside its clients' connections: connections to the origin, files, listeners, and some to spare.
@@ -50,11 +52,11 @@ class Server:
         self.name, self.process, self.port, self.secure = name, process, port, secure
         self.url = f"{'https' if secure else 'http'}://127.0.0.1:{port}"
 
-    def get(self, path, method="GET"):
+    def get(self, path, method="GET", fields=None):
         """The body that one request gets, on a connection of its own."""
-        return self.answer(path, method)[0]
+        return self.answer(path, method, fields)[0]
 
-    def answer(self, path, method="GET"):
+    def answer(self, path, method="GET", fields=None):
         """The same with the Cache-Status that comes with it, if any."""
         if self.secure:
             # The certificate is made for the run, and nobody's.
@@ -62,7 +64,7 @@ class Server:
         else:
             connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_SECONDS)
         try:
-            connection.request(method, path)
+            connection.request(method, path, headers=fields or {})
             response = connection.getresponse()
             body = response.read()
         except (OSError, http.client.HTTPException) as error:
@@ -85,6 +87,7 @@ class Rig:
         self.file_limit = machine.raise_file_limit(connections + OTHER_FILES)
         self.microcache = self.origin = None
         self.stale_seconds = STALE_SECONDS
+        self.store_mebibytes = STORE_MEBIBYTES
         self.secure = False
         self.commands = {}
         self.stack = ExitStack()
@@ -119,6 +122,15 @@ class Rig:
         os.environ["OPENSSL_CONF"] = str(tls.make_certificate(self.directory))
         self.secure = True
 
+    def files(self):
+        """A directory with the bodies as files, for the peers without a cache."""
+        files = self.directory / "files"
+        if not files.exists():
+            files.mkdir()
+            for size in self.sizes:
+                (files / size).write_bytes(self.origin.get(f"/{size}"))
+        return files
+
     def origin_requests(self):
         return int(self.origin.get("/count"))
 
@@ -147,13 +159,13 @@ class Rig:
             yield [self.start(stack, name, cores, partial(contenders[name], self, stack, threads=threads), secure=self.secure, is_peer=True)
                    for name in names]
 
-    def check(self, server, path):
+    def check(self, server, path, fields=None):
         """The same body as the origin's, and once it has been asked for, an answer without the origin."""
         wanted = self.origin.get(path)
         deadline = time.monotonic() + COMMIT_LIMIT_SECONDS
         while True:
             before = self.origin_requests()
-            body = server.get(path)
+            body = server.get(path, fields=fields)
             asked = self.origin_requests() - before
             if body != wanted:
                 raise RigError(f"{server.name}: {path} has another body than the origin's ({len(body)} for {len(wanted)} bytes)")
@@ -191,7 +203,7 @@ def floor(rig, _stack, _home, port, threads):
 
 
 def microcache(rig, _stack, _home, port, threads):
-    return [rig.microcache, "--admin", "off", *microcache_address(rig, port), "--threads", threads, "--memory", "1GiB", rig.origin.url]
+    return [rig.microcache, "--admin", "off", *microcache_address(rig, port), "--threads", threads, "--memory", f"{rig.store_mebibytes}MiB", rig.origin.url]
 
 
 def microcache_address(rig, port):
@@ -214,7 +226,7 @@ def nginx(rig, stack, home, port, threads, collapsing=NGINX_COLLAPSING, beside=N
     cache = Path(tempfile.mkdtemp(prefix="compare-nginx-", dir=beside or machine.fast_directory(home)))
     stack.callback(shutil.rmtree, cache, ignore_errors=True)
     path = configured("nginx.conf", home, user=getpass.getuser(), threads=threads, dir=home, cache=cache, origin=rig.origin.port,
-                      port=port, collapsing=collapsing, **nginx_tls(rig), files=rig.file_limit,
+                      port=port, collapsing=collapsing, **nginx_tls(rig), files=rig.file_limit, store=rig.store_mebibytes, keys=rig.store_mebibytes // 8,
                       open_files=min(150_000, rig.file_limit - rig.connections - OTHER_FILES))
     return ["nginx", "-p", home, "-c", path]
 
@@ -222,7 +234,7 @@ def nginx(rig, stack, home, port, threads, collapsing=NGINX_COLLAPSING, beside=N
 def varnish(rig, _stack, home, port, threads):
     path = configured("varnish.vcl", home, origin=rig.origin.port, grace=rig.stale_seconds)
     most_threads = max(1000, rig.connections // 2)  # a thread per ready connection; one per open connection is slower
-    return ["varnishd", "-F", "-n", home / "work", "-a", f"127.0.0.1:{port}", "-f", path, "-s", "malloc,1g",
+    return ["varnishd", "-F", "-n", home / "work", "-a", f"127.0.0.1:{port}", "-f", path, "-s", f"malloc,{rig.store_mebibytes}m",
             "-p", f"thread_pools={threads}", "-p", "thread_pool_min=200", "-p", f"thread_pool_max={most_threads}",
             "-p", f"thread_queue_limit={rig.connections + OTHER_FILES}",
             "-p", f"vsl_mask={VARNISH_SILENT}"]
@@ -238,8 +250,15 @@ def apache(rig, stack, home, port, threads):
     return ["apache2", "-D", "FOREGROUND", "-f", path]
 
 
+def squid(rig, _stack, home, port, threads):
+    """Always one thread: its workers are processes, each with memory of its own."""
+    path = configured("squid.conf", home, dir=home, port=port, origin=rig.origin.port, store=rig.store_mebibytes, files=rig.file_limit)
+    home.chmod(0o777)  # it gives up its rights where it is started by root
+    return ["squid", "-N", "-f", path]
+
+
 def haproxy(rig, _stack, home, port, threads, rules=""):
-    return ["haproxy", "-db", "-f", configured("haproxy.cfg", home, threads=threads, port=port, origin=rig.origin.port, rules=rules,
+    return ["haproxy", "-db", "-f", configured("haproxy.cfg", home, threads=threads, port=port, origin=rig.origin.port, rules=rules, store=rig.store_mebibytes,
                                         secrets=f" ssl crt {rig.directory}/both.pem alpn h2,http/1.1" if rig.secure else "",
                                         connections=rig.connections + OTHER_FILES)]
 

@@ -31,9 +31,10 @@ class Load:
     threads: int
     cores: tuple
     patience: int = PATIENCE_SECONDS  # an answer that takes longer is counted as lost
+    fields: tuple = ()  # options that add fields to each request
 
     def command(self, url, script=None, arguments=()):
-        command = ["wrk", f"-t{self.threads}", f"-c{self.connections}", f"-d{self.seconds}s", "--latency", "--timeout", f"{self.patience}s"]
+        command = ["wrk", f"-t{self.threads}", f"-c{self.connections}", f"-d{self.seconds}s", "--latency", "--timeout", f"{self.patience}s", *self.fields]
         if script:
             command += ["-s", str(SCRIPTS / script)]
         return command + [url] + (["--", *map(str, arguments)] if arguments else [])
