@@ -12,7 +12,7 @@ use crate::info::CacheInfo;
 pub(crate) fn to_http<R>(answer: EngineResponse) -> Response<CacheBody<R>> {
     let mut headers = match (&answer.fields, &answer.body) {
         (Some(fields), _) => to_map(fields),
-        (None, EngineBody::Stored(hit)) => to_map(&hit.fields),
+        (None, EngineBody::Stored(hit)) => to_map(&hit.fields().into()),
         (None, _) => HeaderMap::new(),
     };
     if let Some(age) = answer.age {

@@ -41,6 +41,12 @@ impl FieldBlock {
     }
 }
 
+impl From<Fields<'_>> for FieldBlock {
+    fn from(fields: Fields<'_>) -> Self {
+        Self(Bytes::copy_from_slice(fields.as_block()))
+    }
+}
+
 impl From<FieldsBuf> for FieldBlock {
     fn from(fields: FieldsBuf) -> Self {
         Self(fields.into_block().into())

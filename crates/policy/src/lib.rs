@@ -50,6 +50,7 @@ pub mod upgrade;
 pub mod validate;
 pub mod vary;
 
+mod compact_lifetime;
 mod directives;
 mod encoding;
 mod freshness;
@@ -65,6 +66,7 @@ mod safe_rules;
 mod testing;
 
 pub use accept::AcceptClass;
+pub use compact_lifetime::CompactLifetime;
 pub use compression::{
     AcceptedCodings, Coding, Compress, NotCompressed, NotCompressible, SentCoding,
 };

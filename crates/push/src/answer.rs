@@ -84,9 +84,9 @@ pub(crate) fn unauthorised(has_token: bool) -> OriginResponse {
 
 /// A stored document.
 pub(crate) fn page(page: Hit) -> OriginResponse {
-    let mut answer = bare(page.status);
+    let mut answer = bare(page.status());
     answer.fields = FieldsBuf::from(page.fields());
-    answer.length = Some(page.body.len());
+    answer.length = Some(page.body_len());
     answer.body = Body::Stored(page);
     answer
 }

@@ -10,6 +10,7 @@ use std::sync::{Arc, Weak};
 use bytes::Bytes;
 use rustix::io::{ReadWriteFlags, preadv2};
 
+use crate::allocation::allocated;
 use crate::checksum::checksum;
 
 /// Complete body.
@@ -83,7 +84,7 @@ impl Content {
     /// Memory used, in bytes.
     pub fn heap_size(&self) -> usize {
         match self {
-            Self::Bytes(bytes) => bytes.len(),
+            Self::Bytes(bytes) => allocated(bytes.len()),
             Self::File(file) => file.heap_size(),
             Self::Weak(_) => size_of::<FileBody>(),
         }

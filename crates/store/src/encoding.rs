@@ -51,7 +51,7 @@ pub enum DecodeError {
 #[derive(Debug)]
 pub enum TierRecord {
     /// Stored response.
-    Response(Box<Stored>),
+    Response(Stored),
     /// Vary names of the key: its responses are stored under ids of their own.
     Varies(VaryRecord),
     /// The latest response of the origin was not storable, so waiting for another process to store one is
@@ -109,9 +109,9 @@ pub fn encode(
     (body_len, body_sum): (u64, u64),
     epoch: Epoch,
 ) -> Bytes {
-    let received = epoch.date_of(stored.lifetime.response_time());
-    let lifetime = stored.lifetime.received_at(received).to_bytes();
-    let tags = stored.tags.to_bytes();
+    let received = epoch.date_of(stored.lifetime().response_time());
+    let lifetime = stored.lifetime().received_at(received).to_bytes();
+    let tags = stored.tags().to_bytes();
     let parts = [
         key,
         stored.vary().as_bytes(),
@@ -119,11 +119,11 @@ pub fn encode(
         stored.fields().as_block(),
         &tags,
     ];
-    let began = epoch.date_of(stored.began).as_millis();
+    let began = epoch.date_of(stored.began()).as_millis();
     let [first, second] = stored.purges_known();
     let [boot, uptime] = epoch.to_numbers();
     let numbers = [body_len, body_sum, began, first, second, boot, uptime];
-    assemble(stored.status, numbers, lifetime, parts)
+    assemble(stored.status(), numbers, lifetime, parts)
 }
 
 /// Encodes a Vary record, which has no body.
@@ -302,17 +302,18 @@ impl RecordHead {
             }));
         }
         let stored = Stored::new(
+            &self.key,
             self.status,
             self.fields.fields(),
             body,
             self.lifetime,
-            self.vary,
-            &self.selection,
             self.began,
         );
-        let stored = stored.with_tags(self.tags);
-        let stored = stored.with_purges_known(purges_known);
-        Ok(TierRecord::Response(Box::new(stored)))
+        let stored = stored
+            .with_vary(self.vary, &self.selection)
+            .with_tags(self.tags)
+            .with_purges_known(purges_known);
+        Ok(TierRecord::Response(stored))
     }
 }
 
@@ -342,21 +343,18 @@ mod tests {
 
     fn stored(fields: &[u8], body: Vec<u8>, selection: &[u8]) -> Stored {
         Stored::new(
+            b"",
             200,
             Fields::new(fields),
             Content::Bytes(body.into()),
             Lifetime::from_bytes(&[0; Lifetime::ENCODED_LEN]).expect("all zeros is a lifetime"),
-            VaryNames::default(),
-            selection,
             Time::from_secs(7),
         )
+        .with_vary(VaryNames::default(), selection)
     }
 
     fn body(stored: &Stored) -> Bytes {
-        match &stored.body {
-            Content::Bytes(bytes) => bytes.clone(),
-            _ => panic!("in a file"),
-        }
+        stored.shared_body().expect("it is in memory")
     }
 
     #[test]
@@ -382,9 +380,10 @@ mod tests {
     #[test]
     fn times_survive_a_clock_that_is_set_on_the_same_boot() {
         let (boot, off) = (Epoch::now(), Time::from_secs(9_000_000));
-        let mut stored = stored(b"a: b\r\n", b"body".to_vec(), b"");
-        stored.began = off;
-        stored.lifetime = stored.lifetime.received_at(off);
+        let lifetime = Lifetime::from_bytes(&[0; Lifetime::ENCODED_LEN]).expect("zeros are one");
+        let fields = Fields::new(b"a: b\r\n");
+        let body = Content::from(Bytes::from_static(b"body"));
+        let stored = Stored::new(b"", 200, fields, body, lifetime.received_at(off), off);
         let head = |epoch: Epoch| encode(b"key", &stored, (4, checksum(b"body")), epoch);
         for set_by in [0, 7_200_000, -7_200_000] {
             let bytes = head(boot.set_by(set_by));
@@ -480,14 +479,14 @@ mod tests {
             let one = stored(b"A: b\r\nC: d\r\n", body_bytes, &selection);
             let head = RecordHead::decode(&encoded(&one, &key)).unwrap();
             prop_assert_eq!(&head.key[..], &key[..]);
-            let Ok(TierRecord::Response(two)) = head.with_body(one.body.clone()) else {
+            let Ok(TierRecord::Response(two)) = head.with_body(one.content()) else {
                 return Err(TestCaseError::fail("not a response"));
             };
-            prop_assert_eq!(&one.fields, &two.fields);
+            prop_assert_eq!(one.fields(), two.fields());
             prop_assert_eq!(body(&one), body(&two));
             prop_assert_eq!(one.selection(), two.selection());
-            prop_assert_eq!(one.lifetime, two.lifetime);
-            prop_assert_eq!(one.began, two.began);
+            prop_assert_eq!(one.lifetime(), two.lifetime());
+            prop_assert_eq!(one.began(), two.began());
         }
 
         #[test]

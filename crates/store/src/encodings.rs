@@ -1,7 +1,6 @@
 //! Encoded versions of a stored body, computed once in the background and dropped with it. Tiers do not
 //! store them.
 
-use std::mem;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -144,19 +143,17 @@ impl BodyEncodings {
     /// Number of versions for which deltas are computed in advance after a request for one.
     const EXPECTED: u8 = 8;
 
-    /// Returns the encodings of a body that replaces `body`, whose encodings are `known`.
+    /// Returns the encodings of a body that replaces `body`, whose encodings are `known`. The body must not keep
+    /// the response, which has them.
     pub(crate) fn succeeding(
         known: Option<&Self>,
-        body: Option<&Bytes>,
+        body: impl FnOnce() -> Option<Bytes>,
         most: usize,
         room: u64,
     ) -> Self {
         let own = known.and_then(|known| known.own.get());
         let own = own.map(|own| Arc::clone(&own.version));
-        let latest = own.or_else(|| {
-            let body = body?.clone();
-            Some(Arc::new(DictionaryVersion::new(body)))
-        });
+        let latest = own.or_else(|| Some(Arc::new(DictionaryVersion::new(body()?))));
         let earlier = known.map_or(&[][..], |known| &known.earlier);
         let mut left = room;
         let bases = latest
@@ -186,14 +183,10 @@ impl BodyEncodings {
         own.into_iter().chain(self.earlier.iter())
     }
 
-    /// Makes the body itself available as a dictionary.
-    pub fn use_as_dictionary(&self, body: &Bytes) {
-        let own = || {
-            Box::new(DictionaryBase::of(Arc::new(DictionaryVersion::new(
-                body.clone(),
-            ))))
-        };
-        self.own.get_or_init(own);
+    /// Makes the body itself available as a dictionary. It must not keep the response, which has these encodings.
+    pub fn use_as_dictionary(&self, body: impl FnOnce() -> Bytes) {
+        let own = || DictionaryBase::of(Arc::new(DictionaryVersion::new(body())));
+        self.own.get_or_init(|| Box::new(own()));
     }
 
     /// Records a request for a delta.
@@ -261,7 +254,7 @@ impl BodyEncodings {
 }
 
 /// Encoded versions of a stored response: bodies, and their heads.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ResponseEncodings {
     bodies: Arc<BodyEncodings>,
     heads: [OnceLock<FieldBlock>; SentCoding::ALL.len()],
@@ -297,34 +290,33 @@ impl ResponseEncodings {
             bases.any(|base| base.difference(coding).is_some())
         });
         let heads = of_all.count() + of_bases.count();
-        size_of::<Self>() + self.bodies.heap_size() + heads * (head + 32)
+        let counts = 2 * size_of::<usize>();
+        counts + self.bodies.heap_size() + heads * (head + 32)
     }
 }
 
 /// Lazily created encodings of a stored response.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct LazyEncodings(OnceLock<Arc<ResponseEncodings>>);
+pub(crate) struct LazyEncodings(OnceLock<ResponseEncodings>);
 
 impl LazyEncodings {
     pub(crate) fn of(encoded: ResponseEncodings) -> Self {
-        Self(OnceLock::from(Arc::new(encoded)))
+        Self(OnceLock::from(encoded))
     }
 
     /// Encodings, if already created.
     pub(crate) fn known(&self) -> Option<&ResponseEncodings> {
-        self.0.get().map(Arc::as_ref)
+        self.0.get()
     }
 
     /// Encodings, created on the first call.
     pub(crate) fn get(&self) -> &ResponseEncodings {
-        let begin = || Arc::new(ResponseEncodings::of(Arc::default()));
+        let begin = || ResponseEncodings::of(Arc::default());
         self.0.get_or_init(begin)
     }
 
     pub(crate) fn heap_size(&self, head: usize) -> usize {
-        self.known().map_or(0, |encoded| {
-            encoded.heap_size(head) + 2 * mem::size_of::<usize>()
-        })
+        self.known().map_or(0, |encoded| encoded.heap_size(head))
     }
 }
 
@@ -358,7 +350,7 @@ impl Clone for CachedDecision {
 
 #[cfg(test)]
 mod tests {
-    use microcache_policy::{Lifetime, OriginView, Rules, Time, VaryNames};
+    use microcache_policy::{Lifetime, OriginView, Rules, Time};
 
     use super::*;
     use crate::content::Content;
@@ -441,9 +433,9 @@ mod tests {
         };
         let lifetime = Lifetime::from_bytes(&[0; Lifetime::ENCODED_LEN]).expect("zeros are one");
         let body = Content::from(Bytes::from_static(body.as_bytes()));
-        let (vary, fields) = (VaryNames::default(), Fields::default());
-        let stored = Stored::new(200, fields, body, lifetime, vary, b"", Time::default());
-        let kept = memory.put(&KEY.into(), stored, &request, Time::default());
+        let fields = Fields::default();
+        let stored = Stored::new(KEY, 200, fields, body, lifetime, Time::default());
+        let kept = memory.put(KEY, stored, &request, Time::default());
         kept.expect("it is small")
     }
 
@@ -452,16 +444,16 @@ mod tests {
     }
 
     fn attach(memory: &Memory, to: &Arc<BodyEncodings>, body: &'static str) -> bool {
-        memory.attach(&KEY.into(), to, BR, Bytes::from_static(body.as_bytes()))
+        memory.attach(KEY, to, BR, Bytes::from_static(body.as_bytes()))
     }
 
     #[test]
     fn other_settings_decide_anew_and_keep_existing_forms() {
         let (memory, [loose, strict]) = (memory(), [4, 8]);
         let hit = put(&memory, "a body");
-        let without = hit.heap_size();
+        let without = hit.weight();
         assert!(hit.encoded(strict, |_| false).is_none());
-        assert_eq!(hit.heap_size(), without);
+        assert_eq!(hit.weight(), without);
         let encoded = hit.encoded(loose, |_| true).expect("it may be");
         encoded.bodies().put(BR, Bytes::from_static(b"small"));
         assert!(hit.encoded(strict, |_| false).is_none());
@@ -480,7 +472,7 @@ mod tests {
         assert_eq!(made_for.body(Coding::Brotli).unwrap(), "small");
         assert!(memory.stats().bytes >= before + 5);
         // A purge may leave the response stale; its body is unchanged.
-        memory.revise(&KEY.into(), |_| Revision::Expire(Time::default()));
+        memory.revise(KEY, |_| Revision::Expire(Time::default()), |_| ());
         assert!(attach(&memory, &made_for, "again"));
         assert_eq!(made_for.body(Coding::Brotli).unwrap(), "small", "once");
     }
@@ -513,7 +505,8 @@ mod tests {
             let encodings = BodyEncodings::after(&before, 2, 1000);
             let encoded = ResponseEncodings::of(Arc::new(encodings));
             let hit = put(&memory, body);
-            before = Memory::detached_hit(hit.with_lifetime(hit.lifetime).with_encodings(encoded));
+            before =
+                Memory::detached_hit(hit.with_lifetime(hit.lifetime()).with_encodings(encoded));
         }
         let kept = |encodings: &BodyEncodings| -> Vec<Bytes> {
             let versions = encodings.bases().map(DictionaryBase::version);
@@ -521,7 +514,7 @@ mod tests {
         };
         let encoded = before.known_encoded().unwrap();
         assert_eq!(kept(encoded.bodies()), ["second body", "first body"]);
-        assert!(before.heap_size() > before.own_size() + 20);
+        assert!(before.weight() > before.own_size() + 20);
         assert_eq!(
             kept(&BodyEncodings::after(&before, 8, 26)),
             ["third body", "second body"]
@@ -529,7 +522,7 @@ mod tests {
         assert_eq!(kept(&BodyEncodings::after(&before, 8, 11)), [""; 0]);
         // Each is hashed once and keeps its name.
         let bodies = encoded.bodies();
-        bodies.use_as_dictionary(before.body.bytes().unwrap());
+        bodies.use_as_dictionary(|| before.separate_body().unwrap());
         let names = || bodies.bases().map(|base| base.version().hash().copied());
         assert_eq!(names().collect::<Vec<_>>(), [None; 3]);
         for (base, name) in bodies.bases().zip([[1; 32], [2; 32], [3; 32]]) {
@@ -553,7 +546,7 @@ mod tests {
             assert!(!encodings(&before).is_expected(other));
             let after = BodyEncodings::after(&before, 8, 1000);
             let encoded = ResponseEncodings::of(Arc::new(after));
-            let stored = before.with_lifetime(before.lifetime);
+            let stored = before.with_lifetime(before.lifetime());
             before = Memory::detached_hit(stored.with_encodings(encoded));
             versions += 1;
         }
@@ -564,12 +557,12 @@ mod tests {
     fn deltas_are_kept_with_the_response_and_counted() {
         let memory = memory();
         let made_for = encodings(&put(&memory, "a body"));
-        made_for.use_as_dictionary(&Bytes::from_static(b"a body"));
+        made_for.use_as_dictionary(|| Bytes::from_static(b"a body"));
         let base = made_for.bases().next().unwrap();
         let before = memory.stats().bytes;
         let attach = |bytes: &'static [u8]| {
             let bytes = Bytes::from_static(bytes);
-            memory.attach_difference(&KEY.into(), &made_for, base, DCZ, bytes)
+            memory.attach_difference(KEY, &made_for, base, DCZ, bytes)
         };
         assert!(attach(b"a difference"));
         assert_eq!(base.difference(DCZ).unwrap(), "a difference");
@@ -584,7 +577,7 @@ mod tests {
         let memory = memory();
         let made_for = encodings(&put(&memory, "a body"));
         let large = Bytes::from(vec![b'x'; 3 << 14]);
-        assert!(!memory.attach(&KEY.into(), &made_for, BR, large));
+        assert!(!memory.attach(KEY, &made_for, BR, large));
         assert!(attach(&memory, &made_for, "small"));
     }
 }

@@ -1,11 +1,10 @@
 //! Per-key notes besides the stored responses: Vary names, codings in use, and selections that are not
 //! storable.
 
-use microcache_policy::vary::{self, Codings, ObservedCodings, Selection, VaryNames};
+use microcache_policy::vary::{self, ObservedCodings, Selection, VaryNames};
 use microcache_policy::{Detail, OriginView, Time};
 
 use crate::key_update::KeyUpdate;
-use crate::stored::Stored;
 
 /// Notes about the responses of a key.
 #[derive(Clone, Debug, Default)]
@@ -131,37 +130,5 @@ impl KeyNotes {
             .map(|m| size_of::<UnstorableMark>() + m.selection.len())
             .sum();
         size_of::<Self>() + self.vary.as_bytes().len() + marks
-    }
-}
-
-/// Matcher of a request's variants. The selection is computed once per set of Vary names.
-pub(crate) struct VariantMatcher<'a, 's> {
-    request: &'a OriginView<'a>,
-    telling: Codings,
-    selection: Selection,
-    written_for: Option<&'s VaryNames>,
-}
-
-impl<'a, 's> VariantMatcher<'a, 's> {
-    pub(crate) fn by(request: &'a OriginView<'a>, notes: &KeyNotes) -> Self {
-        Self {
-            request,
-            telling: notes.codings.telling(),
-            selection: Selection::new(),
-            written_for: None,
-        }
-    }
-
-    #[inline]
-    pub(crate) fn one(&mut self, stored: &'s Stored) -> bool {
-        let names = stored.vary();
-        if names.is_empty() {
-            return true;
-        }
-        if self.written_for != Some(names) {
-            vary::select(names, self.request, &mut self.selection);
-            self.written_for = Some(names);
-        }
-        vary::is_selected(names, stored.selection(), &self.selection, self.telling)
     }
 }

@@ -1,5 +1,6 @@
 //! Storage of responses: memory, which serves every hit, and the tiers behind it.
 
+pub mod allocation;
 mod checksum;
 pub mod clock;
 pub mod content;

@@ -4,17 +4,21 @@ use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::allocation::allocated;
+
 /// Sorted hashes of the tags and groups of a response. A collision causes a needless purge, and is likely
 /// only among four billion names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TagNumbers(Option<Arc<[u64]>>);
 
 impl TagNumbers {
+    /// No tags.
+    pub const NONE: Self = Self(None);
     /// Length of an encoded hash, in bytes.
     const ENCODED: usize = 8;
 
     /// Returns whether there are no tags.
-    pub fn is_empty(&self) -> bool {
+    pub const fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
@@ -31,7 +35,9 @@ impl TagNumbers {
 
     /// Memory used, in bytes.
     pub fn heap_size(&self) -> usize {
-        self.0.as_deref().map_or(0, size_of_val)
+        let counts = 2 * size_of::<usize>();
+        let all = self.0.as_deref();
+        all.map_or(0, |all| allocated(counts + size_of_val(all)))
     }
 
     /// Encodes the hashes for a tier.

@@ -55,7 +55,7 @@ impl Body {
                 Poll::Ready((!bytes.is_empty()).then_some(Ok(Frame::Data(bytes))))
             }
             Self::Stored(hit) => {
-                *self = Self::Full(hit.body.bytes().cloned().unwrap_or_default());
+                *self = Self::Full(hit.shared_body().unwrap_or_default());
                 self.poll_frame(cx)
             }
             Self::File(reader) => reader.poll_read(cx).map(|read| {
@@ -86,7 +86,7 @@ impl std::fmt::Debug for Body {
         match self {
             Self::Empty => f.write_str("Empty"),
             Self::Full(bytes) => write!(f, "Full({} bytes)", bytes.len()),
-            Self::Stored(hit) => write!(f, "Stored({} bytes)", hit.body.len()),
+            Self::Stored(hit) => write!(f, "Stored({} bytes)", hit.body_len()),
             Self::File(file) => write!(f, "File({} bytes)", file.remaining()),
             Self::Fill(_) => f.write_str("Fill"),
             Self::Stream(_) => f.write_str("Stream"),

@@ -146,7 +146,7 @@ impl Changes {
             return;
         }
         let validator = validator(response);
-        self.notify_watchers(key, &response.tags, validator, kind);
+        self.notify_watchers(key, response.tags(), validator, kind);
     }
 
     /// Notifies the watchers that all responses of a key were removed.

@@ -47,7 +47,7 @@ impl Cache {
                 return hit.is_some();
             }
             let held = Memory::detached_hit(stored);
-            let _ = self.put(key, held.with_lifetime(held.lifetime), request);
+            let _ = self.put(key, held.with_lifetime(held.lifetime()), request);
             self.tiers.store(key, &held, claimed, self.clock.now());
             self.changes.notify(key, &held, kind);
             true
@@ -149,7 +149,7 @@ impl Cache {
     /// Returns false if a purge rule issued since the fetch began covers the leader's response.
     fn may_commit(&self, leader: &Leader, stored: &Stored) -> bool {
         let newest = self.rules.newest();
-        let is_current = !self.is_purged_since(leader, &stored.tags);
+        let is_current = !self.is_purged_since(leader, stored.tags());
         if is_current {
             newest.note_checked(stored);
         }
@@ -157,7 +157,7 @@ impl Cache {
     }
 
     /// Stores a response in memory, which counts refusals.
-    pub(super) fn put(&self, key: &Key, stored: Stored, request: &OriginView<'_>) -> Option<Hit> {
+    pub(super) fn put(&self, key: &[u8], stored: Stored, request: &OriginView<'_>) -> Option<Hit> {
         let now = self.clock.now();
         self.memory.put(key, stored, request, now).ok()
     }

@@ -141,12 +141,13 @@ impl Cache {
         let (now, most) = (self.clock.now(), most.clamp(1, MAX_PAGE));
         let mut first = BTreeMap::new();
         let mut is_end = true;
-        for (number, (key, object)) in self.memory.entries().enumerate() {
+        for (number, object) in self.memory.entries().enumerate() {
+            let key = Key::from(object.key());
             for one in object.variants() {
                 let entry = of_stored(&key, one, now);
                 let place = entry.place(order);
                 if after.is_some_and(|after| place <= *after)
-                    || !filter.includes(&entry, &one.tags)
+                    || !filter.includes(&entry, one.tags())
                     || self.is_purged(&key, one)
                 {
                     continue;
@@ -257,11 +258,11 @@ fn of_stored(key: &Key, stored: &Stored, now: Time) -> EntryInfo {
         key: Key::clone(key),
         vary: stored.vary().clone(),
         selection: Bytes::copy_from_slice(stored.selection()),
-        status: stored.status,
-        fields: stored.fields.clone(),
-        size: stored.body.len() + stored.fields().as_block().len() as u64,
-        age: now.since(stored.lifetime.response_time()),
-        ttl: stored.lifetime.ttl(now),
+        status: stored.status(),
+        fields: stored.fields().into(),
+        size: stored.body_len() + stored.fields().as_block().len() as u64,
+        age: now.since(stored.lifetime().response_time()),
+        ttl: stored.lifetime().ttl(now),
         uses: stored.uses(),
     }
 }

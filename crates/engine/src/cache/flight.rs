@@ -91,7 +91,7 @@ impl SharedAnswer {
     pub(crate) fn tags(&self) -> &TagNumbers {
         match self {
             Self::Filling(filling) => &filling.tags,
-            Self::Confirmed(hit) | Self::Found(hit, _) => &hit.tags,
+            Self::Confirmed(hit) | Self::Found(hit, _) => hit.tags(),
         }
     }
 

@@ -1,7 +1,5 @@
 //! Lookup in memory. Nothing here waits, and a hit takes no lock of this crate.
 
-use std::sync::Arc;
-
 use microcache_policy::vary::{Selection, VaryNames};
 use microcache_policy::{Detail, OriginView, Time};
 use microcache_store::{Hit, Object, Stored};
@@ -14,7 +12,7 @@ use super::rules::RuleNumber;
 pub(crate) enum MemoryLookup {
     Nothing,
     /// No response that the request selects.
-    Key(Arc<Object>),
+    Key(Object),
     Response(Hit),
 }
 

@@ -93,9 +93,9 @@ impl Cache {
         }
         let hit = Memory::detached_hit(stored);
         // An open file is as near as memory.
-        if hit.body.bytes().is_some() && !self.is_purged(key, &hit) {
+        if hit.body().is_some() && !self.is_purged(key, &hit) {
             self.flights.unless_purged(key, purges, || {
-                self.put(&key.into(), hit.with_lifetime(hit.lifetime), request);
+                self.put(key, hit.with_lifetime(hit.lifetime()), request);
             });
         }
         Some((hit, tier))
@@ -162,7 +162,7 @@ impl Cache {
             if self.is_purged(leader.key(), hit) {
                 return;
             }
-            self.put(leader.key(), hit.with_lifetime(hit.lifetime), request);
+            self.put(leader.key(), hit.with_lifetime(hit.lifetime()), request);
         });
     }
 
@@ -176,15 +176,15 @@ impl Cache {
     /// age is unknown.
     fn is_tier_entry_purged(&self, key: &[u8], stored: &mut Stored) -> bool {
         let newest = self.rules.newest();
-        let (at, purges_known) = (stored.began, stored.purges_known());
+        let (at, purges_known) = (stored.began(), stored.purges_known());
         let covered = self.covered_in_tier(RuleSubject::stored(key, stored), key, at, purges_known);
         newest.note_checked(stored);
         if let Some(Covered::Soft(at)) = covered {
-            stored.lifetime.expire(at);
+            stored.expire(at);
         }
         let now = self.clock.now();
         if at.since(now) > AHEAD {
-            stored.lifetime.expire(now);
+            stored.expire(now);
         }
         covered == Some(Covered::Hard)
     }

@@ -361,7 +361,7 @@ pub(super) struct RuleSubject<'a> {
 impl<'a> RuleSubject<'a> {
     /// A stored response.
     pub(super) fn stored(key: &'a [u8], stored: &'a Stored) -> Self {
-        Self::of_variant(key, &stored.tags, stored.vary(), stored.selection())
+        Self::of_variant(key, stored.tags(), stored.vary(), stored.selection())
     }
 
     /// A stored response of which only the head is read.

@@ -78,10 +78,10 @@ impl Cache {
     }
 
     async fn sweep_memory(&self, swept: RuleNumber) {
-        for (number, (key, object)) in self.memory.entries().enumerate() {
+        for (number, object) in self.memory.entries().enumerate() {
             let is_behind = |one: &Stored| RuleNumber::checked(one) < swept;
-            if object.variants().iter().any(is_behind) {
-                self.revise(&key);
+            if object.variants().any(is_behind) {
+                self.revise(&object.key().into());
             }
             if number % AT_ONCE == AT_ONCE - 1 {
                 sleep(BREATH).await;
@@ -127,14 +127,13 @@ impl Cache {
     /// Checks every response of a key in memory against the rules.
     pub(super) fn revise(&self, key: &Key) {
         let newest = self.rules.newest();
-        self.memory.revise(key, |one| {
+        let decide = |one: &Stored| {
             let held = RuleSubject::stored(key, one);
             let checked = RuleNumber::checked(one);
             let covered = self.covered(held, checked);
             if covered.is_some() {
                 self.rules.note_hit(held, checked);
             }
-            newest.note_checked(one);
             match covered {
                 None => Revision::Keep,
                 Some(Covered::Soft(at)) => {
@@ -146,6 +145,8 @@ impl Cache {
                     Revision::Drop
                 }
             }
-        });
+        };
+        let note_checked = |one: &Stored| newest.note_checked(one);
+        self.memory.revise(key, decide, note_checked);
     }
 }

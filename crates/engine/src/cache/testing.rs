@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use http::Method;
 use microcache_policy::{
-    Fields, OriginView, RequestFacts, ResponseFacts, Rules, Scheme, Storable, Time, Times,
-    VaryNames, key, storable,
+    Fields, OriginView, RequestFacts, ResponseFacts, Rules, Scheme, Storable, Time, Times, key,
+    storable,
 };
 use microcache_store::{Key, MemoryLimits, Stored, Tiers};
 
@@ -42,8 +42,7 @@ pub(super) fn stored(key: &Key, lines: &str, at: Time) -> Stored {
     let tags = read.tags().expect("not too many tags");
     let tags = tag_numbers(key, tags.iter());
     let body = Bytes::from_static(b"body").into();
-    let names = VaryNames::default();
-    Stored::new(200, fields, body, lifetime, names, b"", at).with_tags(tags)
+    Stored::new(key, 200, fields, body, lifetime, at).with_tags(tags)
 }
 
 /// A request without fields.

@@ -287,7 +287,7 @@ impl CompressorState {
         let Some(body) = memory.body_of(&job.key, encodings) else {
             return false;
         };
-        encodings.use_as_dictionary(&body);
+        encodings.use_as_dictionary(|| body.clone());
         encodings.bases().all(|base| {
             let dictionary = base.version().body();
             let hash = base.version().hash_or(deltas::hash);

@@ -206,19 +206,19 @@ impl<'a> FillPump<'a> {
     async fn commit(self, trailers: Option<FieldsBuf>) {
         let (leader, filling, end) = (self.leader, self.filling, Ok(trailers));
         let (cache, rules) = (&self.engine.cache, &self.route.rules);
+        let key = leader.key();
         let with_body = |body: Bytes| {
             Stored::new(
+                key,
                 filling.status,
                 filling.fields.fields(),
                 body.into(),
                 filling.lifetime,
-                filling.vary.clone(),
-                &filling.selection,
                 filling.began,
             )
+            .with_vary(filling.vary.clone(), &filling.selection)
             .with_tags(filling.tags.clone())
         };
-        let key = leader.key();
         let request = filling.leader_request.origin_view(rules);
         if !matches!(self.destination, BodyDestination::Nothing) {
             cache.forget_too_large(key, &request);

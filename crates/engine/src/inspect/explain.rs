@@ -311,7 +311,7 @@ impl Engine {
         let sent = self.choice(look, hit, encoded).sent;
         Some(sent.map(|(coding, body)| Compressed {
             coding,
-            before: hit.body.len(),
+            before: hit.body_len(),
             after: body.len() as u64,
         }))
     }
@@ -348,7 +348,7 @@ impl Engine {
             return Decision::OnlyIfCached(forward);
         }
         let reuse = match known {
-            MemoryLookup::Response(hit) => Some(reuse(&hit.lifetime, look.facts, now)),
+            MemoryLookup::Response(hit) => Some(reuse(&hit.lifetime(), look.facts, now)),
             _ => None,
         };
         if detail.is_none() {
@@ -404,7 +404,7 @@ impl Engine {
         let mut is_fresh = false;
         // The entry is only inspected, and not promoted.
         let look_only = |stored: &Stored| {
-            is_fresh = reuse(&stored.lifetime, look.facts, self.clock.now()) == Reuse::Fresh;
+            is_fresh = reuse(&stored.lifetime(), look.facts, self.clock.now()) == Reuse::Fresh;
             false
         };
         let is_near = !one.is_shared && !matches!(known, MemoryLookup::Response(_));
@@ -418,10 +418,9 @@ impl Engine {
             MemoryLookup::Response(hit) => Some(hit),
             _ => None,
         };
-        let all = known.object().map_or(&[][..], Object::variants);
+        let all = known.object().into_iter().flat_map(Object::variants);
         let is_selected = |one: &Stored| selected.is_some_and(|hit| std::ptr::eq(hit, one));
-        all.iter()
-            .filter(|one| !self.cache.is_purged(key, one))
+        all.filter(|one| !self.cache.is_purged(key, one))
             .map(|one| ExplainedVariant::of(one, None, is_selected(one)))
             .collect()
     }
@@ -488,7 +487,7 @@ struct TierCandidate {
 
 impl TierCandidate {
     fn new(hit: Hit, tier: Detail, is_shared: bool, facts: &RequestFacts, now: Time) -> Self {
-        let reuse = reuse(&hit.lifetime, facts, now);
+        let reuse = reuse(&hit.lifetime(), facts, now);
         let usable = matches!(reuse, Reuse::Fresh | Reuse::Stale);
         Self {
             hit,
@@ -508,17 +507,17 @@ impl ExplainedVariant {
         Self {
             tier,
             is_selected,
-            status: stored.status,
-            fields: stored.fields.clone(),
-            lifetime: stored.lifetime,
+            status: stored.status(),
+            fields: stored.fields().into(),
+            lifetime: stored.lifetime(),
             vary: stored.vary().clone(),
             selection: Bytes::copy_from_slice(stored.selection()),
-            size: stored.body.len() + stored.fields().as_block().len() as u64,
+            size: stored.body_len() + stored.fields().as_block().len() as u64,
             uses: stored.uses(),
         }
     }
 }
 
 fn whole_seconds(stored: &Stored, now: Time) -> i64 {
-    stored.lifetime.ttl(now).div_euclid(1000)
+    stored.lifetime().ttl(now).div_euclid(1000)
 }

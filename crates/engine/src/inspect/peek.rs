@@ -22,20 +22,20 @@ pub struct Peek {
 impl Peek {
     /// The time at which it was requested; mostly different for another response.
     pub fn began(&self) -> Time {
-        self.hit.began
+        self.hit.began()
     }
 
     /// Its status code.
     pub fn status(&self) -> u16 {
-        self.hit.status
+        self.hit.status()
     }
 
     /// A number that differs if the content does, computed from the content or its validator.
     pub fn version(&self) -> u64 {
-        match (self.hit.body.bytes(), self.tag()) {
+        match (self.hit.body(), self.tag()) {
             (Some(bytes), _) => xxh3_64(bytes),
             (None, Some(tag)) => xxh3_64(tag),
-            (None, None) => self.hit.began.as_millis(),
+            (None, None) => self.hit.began().as_millis(),
         }
     }
 
@@ -47,18 +47,14 @@ impl Peek {
     /// Returns true if [`Self::content`] can return the body, which is then also small enough to
     /// keep.
     pub fn may_have_content(&self, most: usize) -> bool {
-        self.hit.status == 200 && self.hit.body.bytes().is_some_and(|it| it.len() <= most)
+        self.hit.status() == 200 && self.hit.body().is_some_and(|it| it.len() <= most)
     }
 
     /// The decoded content, if it has at most `most` bytes.
     #[cfg(feature = "compress")]
     pub fn content(&self, most: usize) -> Option<Vec<u8>> {
         let coding = self.hit.fields().get("content-encoding");
-        let body = self
-            .hit
-            .body
-            .bytes()
-            .filter(|_| self.may_have_content(most))?;
+        let body = self.hit.body().filter(|_| self.may_have_content(most))?;
         decoded(coding, body, most)
     }
 
@@ -84,7 +80,7 @@ impl Engine {
         let hit = self.cache.look_up(&key, &view, now).response()?;
         match self.usability(&hit, &key, &view, &facts, now) {
             Usability::Fresh => {
-                let fresh_for = hit.lifetime.ttl(now).max(0).cast_unsigned();
+                let fresh_for = hit.lifetime().ttl(now).max(0).cast_unsigned();
                 Some(Peek { hit, fresh_for })
             }
             Usability::Stale => Some(Peek { hit, fresh_for: 0 }),

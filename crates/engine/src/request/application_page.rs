@@ -1,6 +1,5 @@
 //! Pages that an application itself stores in memcached for nginx to serve.
 
-use microcache_policy::vary::VaryNames;
 use microcache_policy::{FieldsBuf, RequestFacts, Reuse, reuse};
 use microcache_store::{Hit, Memory, Stored};
 
@@ -46,12 +45,11 @@ impl Engine {
             return None;
         }
         Some(Memory::detached_hit(Stored::new(
+            key,
             response.status,
             fields.fields(),
             page.body.into(),
             lifetime,
-            VaryNames::default(),
-            b"",
             now,
         )))
     }

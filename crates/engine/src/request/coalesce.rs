@@ -234,7 +234,7 @@ impl Engine {
         let now = self.clock.now();
         let refreshing = spec.stored.as_ref().map(|hit| Urgency::Refresh {
             demand: Arc::clone(hit.demand()),
-            left: Duration::from_millis(in_use_until(&hit.lifetime).since(now)),
+            left: Duration::from_millis(in_use_until(&hit.lifetime()).since(now)),
         });
         let by = refreshing.is_none().then_some(incoming.network);
         let urgency = refreshing.unwrap_or(Urgency::Client);
@@ -270,8 +270,8 @@ impl Engine {
     /// Checks whether memory holds a newer response than the one known when the fetch was planned.
     fn has_newer(&self, spec: &FetchSpec, view: &OriginView<'_>) -> bool {
         let stored = self.cache.response(&spec.key, view);
-        let known = spec.stored.as_ref().map(|hit| hit.began);
-        stored.is_some_and(|hit| known.is_none_or(|began| began < hit.began))
+        let known = spec.stored.as_ref().map(|hit| hit.began());
+        stored.is_some_and(|hit| known.is_none_or(|began| began < hit.began()))
     }
 
     /// Fetches in a task of its own, so that the fetch survives its client.
@@ -370,7 +370,7 @@ impl Engine {
     ) -> Response {
         let FetchReason { route, facts, .. } = plan.why;
         let (request, now) = (incoming.as_request(), self.clock.now());
-        cache_status.ttl = Some(usable_for(&hit.lifetime, now));
+        cache_status.ttl = Some(usable_for(&hit.lifetime(), now));
         let outcome = Outcome::Revalidated;
         let hit = hit.clone();
         // Other encodings exist only if a request has asked for them.
@@ -409,10 +409,10 @@ impl Engine {
         let facts = plan.why.facts;
         let (lifetime, vary, selected) = match answer {
             SharedAnswer::Filling(filling) => {
-                (&filling.lifetime, &filling.vary, &filling.selection[..])
+                (filling.lifetime, &filling.vary, &filling.selection[..])
             }
             SharedAnswer::Confirmed(hit) | SharedAnswer::Found(hit, _) => {
-                (&hit.lifetime, hit.vary(), hit.selection())
+                (hit.lifetime(), hit.vary(), hit.selection())
             }
         };
         let fields = incoming.head.fields.fields();
@@ -423,7 +423,7 @@ impl Engine {
             return CoalescedStep::LookAgain;
         }
         // A response that no request may reuse without revalidation is not for the waiters either.
-        if !matches!(reuse(lifetime, &facts, at), Reuse::Fresh | Reuse::Stale) {
+        if !matches!(reuse(&lifetime, &facts, at), Reuse::Fresh | Reuse::Stale) {
             return CoalescedStep::FetchDirectly(None);
         }
         let now = self.clock.now();

@@ -281,10 +281,10 @@ impl Engine {
         if matches!(merged.storable, Storable::No(why) if why.is_for_one()) {
             return;
         }
-        let renewed = match head_update(stored.fields(), stored.body.len(), fields.fields(), rules)
+        let renewed = match head_update(stored.fields(), stored.body_len(), fields.fields(), rules)
         {
             HeadUpdate::Invalidate => {
-                let mut lifetime = stored.lifetime;
+                let mut lifetime = stored.lifetime();
                 lifetime.expire(times.response);
                 stored.with_lifetime(lifetime)
             }
@@ -312,7 +312,7 @@ impl Engine {
         let named = vary::of_response(fields, &route.rules.vary_ignored);
         let same_vary =
             named != Vary::Any && self.cache.vary_of(key, &named.names()) == *stored.vary();
-        response.status == 200 && stored.status == 200 && comparable && same_vary
+        response.status == 200 && stored.status() == 200 && comparable && same_vary
     }
 }
 

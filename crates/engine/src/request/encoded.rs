@@ -86,11 +86,11 @@ impl Engine {
         if coding == SentCoding::Plain(Coding::Brotli) && hit.uses().is_multiple_of(ASK_AGAIN) {
             self.queue_thorough(look.key, &hit, encoded, now);
         }
-        let saved = hit.body.len() - body.len() as u64;
+        let saved = hit.body_len() - body.len() as u64;
         let head = encoded.head(coding, hit.fields());
         let reusable = Reusable::encoded(&hit, head, body.clone());
         let mut response = reusable.respond(request, &facts, now, cache_status, outcome);
-        if response.status == hit.status {
+        if response.status == hit.status() {
             response.cache_status.coding = Some(coding);
         }
         if !matches!(response.body, Body::Empty) {
@@ -153,7 +153,7 @@ impl Engine {
         choice: &mut CodingChoice<'h>,
     ) {
         let compress = &self.rules(look.route).compress;
-        let is_for = hit.body.len() <= LARGEST_DICTIONARY && look.facts.range().is_none();
+        let is_for = hit.body_len() <= LARGEST_DICTIONARY && look.facts.range().is_none();
         if !compress.dictionaries || !is_for {
             return;
         }
@@ -209,10 +209,10 @@ impl Engine {
     fn queue_thorough(&self, key: &[u8], hit: &Hit, encoded: &ResponseEncodings, now: Time) {
         let quick = encoded.bodies().body(Coding::Brotli);
         let quick = quick.map_or(0, Bytes::len) as u64;
-        let left = hit.lifetime.usable_until().since(now);
-        let age = now.since(hit.began).max(1);
+        let left = hit.lifetime().usable_until().since(now);
+        let age = now.since(hit.began()).max(1);
         let expected = u64::from(hit.uses()).saturating_mul(left) / age;
-        if pays(hit.body.len(), quick, expected) {
+        if pays(hit.body_len(), quick, expected) {
             self.queue_task(key, encoded, EncodingTask::Encode(EncodingMethod::Best), 0);
         }
     }
@@ -274,13 +274,13 @@ pub(crate) fn with_encodings_of(
     before: Option<&Hit>,
     room: u64,
 ) -> Stored {
-    let Some(before) = before.filter(|before| before.body.bytes().is_some()) else {
+    let Some(before) = before.filter(|before| before.body().is_some()) else {
         return stored;
     };
-    if before.body.bytes() == stored.body.bytes() {
+    if before.body() == stored.body() {
         return confirmed(rules, stored, before);
     }
-    let is_small = |stored: &Stored| stored.body.len() <= LARGEST_DICTIONARY;
+    let is_small = |stored: &Stored| stored.body_len() <= LARGEST_DICTIONARY;
     let is_dictionary = rules.compress.dictionaries && is_small(before);
     if is_dictionary && is_small(&stored) && unsuited(rules, &stored).is_none() {
         let encodings = BodyEncodings::after(before, VERSIONS, room);
@@ -356,11 +356,11 @@ const fn pays(length: u64, quick: u64, expected: u64) -> bool {
 
 /// The reason a stored response is not sent compressed to any client.
 pub(crate) fn unsuited(rules: &Rules, stored: &Stored) -> Option<NotCompressed> {
-    let length = Some(stored.body.len());
-    let unsuited = Compress::unsuited(rules, stored.status, stored.fields(), length);
+    let length = Some(stored.body_len());
+    let unsuited = Compress::unsuited(rules, stored.status(), stored.fields(), length);
     if unsuited.is_some() {
         unsuited.map(NotCompressed::NotCompressible)
-    } else if stored.body.bytes().is_none() {
+    } else if stored.body().is_none() {
         Some(NotCompressed::InFile)
     } else {
         // Stored before the route compressed: its `Vary` does not name the codings.

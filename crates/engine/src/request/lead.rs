@@ -79,7 +79,7 @@ impl Engine {
         let facts = fetch.facts;
         let key = leader.key();
         let judged = judge(self, route, key, &facts, &response, times);
-        let keeps_stale = |hit: &Hit| on_error(&hit.lifetime, &facts, now);
+        let keeps_stale = |hit: &Hit| on_error(&hit.lifetime(), &facts, now);
         if is_origin_failure(response.status)
             && (judged.is_err() || fetch.stored.as_ref().is_some_and(keeps_stale))
         {
@@ -253,7 +253,7 @@ impl Engine {
         let view = fetch.incoming.origin_view(&route.rules);
         let merged = refreshed(
             &fetch.facts,
-            stored.status,
+            stored.status(),
             stored.fields(),
             update.fields.fields(),
             times.judged(),
@@ -291,7 +291,7 @@ impl Engine {
                 }
                 let (fields, why) = (merged.fields.fields(), why.detail());
                 self.not_for_sharing(leader, &fetch, fields, why, times.response);
-                Verdict::ConfirmedForOne(renewed(&merged.for_one, stored.lifetime), why)
+                Verdict::ConfirmedForOne(renewed(&merged.for_one, stored.lifetime()), why)
             }
         };
         fetch.conclude(self, leader, verdict);

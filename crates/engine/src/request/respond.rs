@@ -41,10 +41,10 @@ enum ReusableBody {
 impl<'a> Reusable<'a> {
     pub(crate) fn stored(hit: Hit) -> Self {
         Self {
-            status: hit.status,
+            status: hit.status(),
             fields: None,
-            lifetime: hit.lifetime,
-            length: Some(hit.body.len()),
+            lifetime: hit.lifetime(),
+            length: Some(hit.body_len()),
             content: ReusableBody::Stored(hit),
         }
     }
@@ -52,9 +52,9 @@ impl<'a> Reusable<'a> {
     /// A stored response with an encoded body and the matching head.
     pub(crate) fn encoded(hit: &Hit, head: &'a FieldBlock, body: Bytes) -> Self {
         Self {
-            status: hit.status,
+            status: hit.status(),
             fields: Some(head),
-            lifetime: hit.lifetime,
+            lifetime: hit.lifetime(),
             length: Some(body.len() as u64),
             content: ReusableBody::Encoded(body),
         }
@@ -135,8 +135,8 @@ impl<'a> Reusable<'a> {
         }
         if part.is_none() {
             response.fields = match &self.content {
-                ReusableBody::Stored(hit) if facts.is_head() || hit.body.bytes().is_none() => {
-                    Some(hit.fields.clone())
+                ReusableBody::Stored(hit) if facts.is_head() || hit.body().is_none() => {
+                    Some(hit.fields().into())
                 }
                 ReusableBody::Stored(_) => None,
                 ReusableBody::Encoded(_) | ReusableBody::Arriving(_) => self.fields.cloned(),
@@ -160,15 +160,16 @@ impl<'a> Reusable<'a> {
 impl ReusableBody {
     fn part(self, part: Option<(u64, u64)>) -> Body {
         match (self, part) {
-            (Self::Stored(hit), part) => match (hit.file(), hit.body.bytes(), part) {
-                (Some(file), _, None) => Body::File(FileReader::new(file)),
-                (Some(file), _, Some((first, last))) => {
+            (Self::Stored(hit), part) => match (hit.file(), part) {
+                (Some(file), None) => Body::File(FileReader::new(file)),
+                (Some(file), Some((first, last))) => {
                     Body::File(FileReader::new(file).slice(first, last))
                 }
-                (None, Some(bytes), Some((first, last))) => {
+                (None, Some((first, last))) => {
+                    let bytes = hit.shared_body().unwrap_or_default();
                     Body::Full(bytes.slice(first as usize..=last as usize))
                 }
-                (None, ..) => Body::Stored(hit),
+                (None, None) => Body::Stored(hit),
             },
             (Self::Encoded(bytes), None) => Body::Full(bytes),
             (Self::Encoded(bytes), Some((first, last))) => {

@@ -439,7 +439,7 @@ impl Engine {
         facts: &RequestFacts,
         now: Time,
     ) -> Usability {
-        match reuse(&hit.lifetime, facts, now) {
+        match reuse(&hit.lifetime(), facts, now) {
             Reuse::Fresh => Usability::Fresh,
             Reuse::Stale | Reuse::Revalidate(RevalidationReason::Expired)
                 if sets_cookies(hit, view, now) =>
@@ -467,7 +467,7 @@ impl Engine {
     /// Returns true for a copy beyond its stale window that is still usable because its refresh is
     /// under way.
     fn awaits_refresh(&self, hit: &Hit, key: &[u8], request: &OriginView<'_>, now: Time) -> bool {
-        awaits_refresh(&hit.lifetime, now)
+        awaits_refresh(&hit.lifetime(), now)
             && self
                 .cache
                 .is_refreshing(key, &hit.object().selection(request))
@@ -659,7 +659,7 @@ fn sets_cookies(hit: &Hit, view: &OriginView<'_>, now: Time) -> bool {
 /// The reason to ask the origin where the request selects no response.
 pub(crate) fn nothing_selected(known: &MemoryLookup) -> Forward {
     match known {
-        MemoryLookup::Key(object) if !object.variants().is_empty() => Forward::VaryMiss,
+        MemoryLookup::Key(object) if object.variants().next().is_some() => Forward::VaryMiss,
         _ => Forward::UriMiss,
     }
 }
@@ -744,7 +744,7 @@ pub(crate) fn answer(
 fn status_of(hit: &Hit, now: Time) -> CacheStatus {
     CacheStatus {
         hit: true,
-        ttl: Some(hit.lifetime.ttl(now).div_euclid(1000)),
+        ttl: Some(hit.lifetime().ttl(now).div_euclid(1000)),
         ..CacheStatus::default()
     }
 }
@@ -757,7 +757,7 @@ pub(crate) fn answer_from(
     facts: &RequestFacts,
     now: Time,
 ) -> Response {
-    let outcome = if hit.lifetime.ttl(now) > 0 {
+    let outcome = if hit.lifetime().ttl(now) > 0 {
         Outcome::Hit
     } else {
         Outcome::Stale

@@ -39,7 +39,7 @@ impl Engine {
         let known = query.known.iter().flatten().copied();
         let copies = known.chain(in_memory.as_ref());
         let usable = copies.filter(|hit| self.is_usable_for(hit, query));
-        let newest = usable.max_by_key(|hit| hit.began)?;
+        let newest = usable.max_by_key(|hit| hit.began())?;
         Some(self.respond_with(newest.clone(), query, why))
     }
 
@@ -104,7 +104,7 @@ impl Engine {
         is_whole
             && !self.cache.is_purged(query.key, hit)
             && vary::answers(hit.vary(), hit.selection(), &selection, hit.fields())
-            && on_error(&hit.lifetime, query.facts, self.clock.now())
+            && on_error(&hit.lifetime(), query.facts, self.clock.now())
     }
 
     fn respond_with(&self, hit: Hit, query: &StaleQuery<'_>, why: Detail) -> Response {

@@ -175,20 +175,20 @@ impl Engine {
         note_compression(
             rules,
             key,
-            stored.status,
+            stored.status(),
             &mut fields,
-            Some(stored.body.len()),
+            Some(stored.body_len()),
         );
         let renewed = Stored::new(
-            stored.status,
+            key,
+            stored.status(),
             fields.fields(),
-            stored.body.clone(),
+            stored.content(),
             lifetime,
-            vary,
-            &selection,
             began,
         );
-        confirmed(rules, renewed.with_tags(tags), stored)
+        let renewed = renewed.with_vary(vary, &selection).with_tags(tags);
+        confirmed(rules, renewed, stored)
     }
 }
 

@@ -125,7 +125,7 @@ impl Engine {
     pub(crate) async fn look_again(&self, leader: &Leader, fetch: &mut Fetch) {
         let request = self.origin_view(fetch);
         let (facts, now) = (fetch.facts, self.clock.now());
-        let is_usable = |hit: &Hit| on_error(&hit.lifetime, &facts, now);
+        let is_usable = |hit: &Hit| on_error(&hit.lifetime(), &facts, now);
         if self.cache.has_no_tiers() || fetch.stored.as_ref().is_some_and(is_usable) {
             return;
         }
@@ -142,7 +142,7 @@ impl Engine {
         now: Time,
     ) -> Option<Response> {
         let is_fresh =
-            |stored: &Stored| matches!(reuse(&stored.lifetime, look.facts, now), Reuse::Fresh);
+            |stored: &Stored| matches!(reuse(&stored.lifetime(), look.facts, now), Reuse::Fresh);
         let (hit, tier) = self.cache.try_promote(look.key, look.view, is_fresh)?;
         Some(answer_from(tier, hit, look.request, look.facts, now))
     }
@@ -161,7 +161,7 @@ impl Engine {
         vary::select(hit.vary(), &view, &mut selection);
         let is_selected = vary::answers(hit.vary(), hit.selection(), &selection, hit.fields());
         let is_usable = matches!(
-            reuse(&hit.lifetime, &facts, now),
+            reuse(&hit.lifetime(), &facts, now),
             Reuse::Fresh | Reuse::Stale
         );
         let is_answer = is_selected && is_usable && !self.cache.is_purged(&key, &hit);
@@ -171,7 +171,7 @@ impl Engine {
     /// Checks whether a tier's response can be served. A response that cannot may still be
     /// revalidated.
     fn is_usable(&self, fetch: &Fetch, found: &TierHit) -> bool {
-        let usable = match reuse(&found.stored().lifetime, &fetch.facts, self.clock.now()) {
+        let usable = match reuse(&found.stored().lifetime(), &fetch.facts, self.clock.now()) {
             Reuse::Fresh => true,
             // A client gets it at once and it is refreshed meanwhile; a refresh goes on to the
             // origin.
@@ -191,7 +191,7 @@ impl Engine {
         fetch: &Fetch,
     ) -> Option<(Refresh, Incoming)> {
         let now = self.clock.now();
-        let is_stale = matches!(reuse(&hit.lifetime, &fetch.facts, now), Reuse::Stale);
+        let is_stale = matches!(reuse(&hit.lifetime(), &fetch.facts, now), Reuse::Stale);
         if !is_stale || !hit.claim_refresh(now, self.settings.refresh_pause) {
             return None;
         }
@@ -208,7 +208,7 @@ impl Engine {
     }
 
     fn keep_for_validation(&self, leader: &Leader, fetch: &mut Fetch, found: TierHit) {
-        let newer = |have: &Hit| have.began < found.stored().began;
+        let newer = |have: &Hit| have.began() < found.stored().began();
         if fetch.stored.as_ref().is_none_or(newer) && !found.is_purged {
             let hit = found.into_hit();
             let view = self.origin_view(fetch);

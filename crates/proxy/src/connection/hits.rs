@@ -214,12 +214,11 @@ impl Connection {
         } else {
             AfterSend::Close
         };
-        let none = Bytes::new();
         let body = match &response.body {
-            _ if response_framing.head_only => &none,
-            Body::Stored(hit) => hit.body.bytes().unwrap_or(&none),
-            Body::Full(body) => body,
-            _ => &none,
+            _ if response_framing.head_only => &[],
+            Body::Stored(hit) => hit.body().unwrap_or_default(),
+            Body::Full(body) => &body[..],
+            _ => &[],
         };
         if body.len() <= COPY {
             out.extend_from_slice(body);
@@ -230,7 +229,13 @@ impl Connection {
             out.clear();
             return Some(HitLoopExit::Send(output, after));
         }
-        self.flush(cx, out, body, after)
+        // The body is larger, and may have to be kept until the socket takes it.
+        let body = match &response.body {
+            Body::Stored(hit) => hit.shared_body().unwrap_or_default(),
+            Body::Full(body) => body.clone(),
+            _ => Bytes::new(),
+        };
+        self.flush(cx, out, &body, after)
     }
 
     /// Writes the batch. Returns what the socket did not take.

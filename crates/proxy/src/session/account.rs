@@ -16,7 +16,7 @@ use crate::shared::Shared;
 pub(super) fn content_length(request: &Request<'_>, response: &Response) -> u64 {
     match &response.body {
         _ if *request.method == Method::HEAD => 0,
-        Body::Stored(hit) => hit.body.len(),
+        Body::Stored(hit) => hit.body_len(),
         Body::Full(bytes) => bytes.len() as u64,
         _ => 0,
     }

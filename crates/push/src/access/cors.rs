@@ -206,7 +206,7 @@ pub(crate) fn response_fields(
     granted
 }
 
-/// Adds the CORS fields to a stored response without copying its body.
+/// Adds the CORS fields to a stored response without copying a large body.
 pub(crate) fn with_response_fields(
     sites: &[AllowedOrigin],
     request: Fields<'_>,
@@ -220,9 +220,7 @@ pub(crate) fn with_response_fields(
     fields.extend_if(response_fields(sites, request, cookies).fields(), |_, _| {
         true
     });
-    let mut granted = page.with_lifetime(page.lifetime);
-    granted.fields = fields.into();
-    Memory::detached_hit(granted)
+    Memory::detached_hit(page.with_fields(fields.fields()))
 }
 
 /// Answers a CORS preflight request; `None` if it is none or the origin is not allowed.

@@ -7,8 +7,7 @@ use foldhash::fast::RandomState;
 use http::Method;
 use microcache_engine::clock;
 use microcache_policy::{
-    Fields, FieldsBuf, RequestFacts, ResponseFacts, Rules, Storable, Time, Times, VaryNames, date,
-    storable,
+    Fields, FieldsBuf, RequestFacts, ResponseFacts, Rules, Storable, Time, Times, date, storable,
 };
 use microcache_store::{Hit, Memory, Stored};
 use parking_lot::RwLock;
@@ -93,7 +92,6 @@ fn response(
     };
     fields.push("Cache-Control", caching);
     let body = content.body.clone().into();
-    let vary = VaryNames::default();
-    let stored = Stored::new(200, fields.fields(), body, lifetime, vary, &[], now);
+    let stored = Stored::new(b"", 200, fields.fields(), body, lifetime, now);
     Some(Memory::detached_hit(stored))
 }

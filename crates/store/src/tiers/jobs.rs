@@ -198,13 +198,13 @@ impl ActiveTier {
             self.release(*claim).await;
             return Ok(PutOutcome::Superseded);
         };
-        if response.body.len() >= KEPT_FROM || response.body.bytes().is_none() {
+        if response.body_len() >= KEPT_FROM || response.body().is_none() {
             let renewed = self.renew(id, storing, token).await?;
             if renewed == PutOutcome::Stored {
                 return Ok(renewed);
             }
         }
-        let Some(body) = response.body.bytes() else {
+        let Some(body) = response.body() else {
             return Ok(PutOutcome::Superseded);
         };
         let entry = Entry {
@@ -214,7 +214,7 @@ impl ActiveTier {
                 (body.len() as u64, checksum(body)),
                 self.tier.epoch(),
             ),
-            body: response.body.clone(),
+            body: response.content(),
         };
         self.tier.tier().put(id, entry, *expires, token).await
     }
@@ -243,18 +243,14 @@ impl ActiveTier {
         let (Some(from), Some(old)) = (from, old) else {
             return Ok(PutOutcome::Superseded);
         };
-        let has_same_body = match (
-            response.body.bytes(),
-            response.file(),
-            stored_file.flatten(),
-        ) {
+        let has_same_body = match (response.body(), response.file(), stored_file.flatten()) {
             (Some(bytes), ..) => {
                 old.body_len == bytes.len() as u64 && old.body_sum == checksum(bytes)
             }
             (None, Some(file), Some(stored_file)) => file.is_same_as(&stored_file),
             _ => false,
         };
-        let is_not_newer = old.is_response() && old.key == key[..] && old.began <= response.began;
+        let is_not_newer = old.is_response() && old.key == key[..] && old.began <= response.began();
         if !(is_not_newer && has_same_body) {
             return Ok(PutOutcome::Superseded);
         }
@@ -342,15 +338,17 @@ mod tests {
         // Stored at the beginning of time.
         let fresh_for = NOW.as_millis() + seconds * 1000;
         lifetime[16..24].copy_from_slice(&fresh_for.to_le_bytes());
-        Memory::detached_hit(Stored::new(
-            200,
-            Fields::new(b"Vary: A\r\n"),
-            bytes::Bytes::from_static(b"body").into(),
-            Lifetime::from_bytes(&lifetime).expect("a lifetime"),
-            vary,
-            selection,
-            NOW,
-        ))
+        Memory::detached_hit(
+            Stored::new(
+                b"",
+                200,
+                Fields::new(b"Vary: A\r\n"),
+                bytes::Bytes::from_static(b"body").into(),
+                Lifetime::from_bytes(&lifetime).expect("a lifetime"),
+                NOW,
+            )
+            .with_vary(vary, selection),
+        )
     }
 
     fn store(tiers: &Tiers, key: &str, claimed: Option<ClaimGuard>) {
@@ -460,15 +458,12 @@ mod tests {
         let tiers = behind(AnyTier::Shared(Arc::new(tier.clone())));
         let large = |byte, status, began| {
             let body = vec![byte; KEPT_FROM as usize];
-            let lifetime = response().lifetime;
-            let vary = VaryNames::default();
             Memory::detached_hit(Stored::new(
+                b"",
                 status,
                 Fields::default(),
                 bytes::Bytes::from(body).into(),
-                lifetime,
-                vary,
-                b"",
+                response().lifetime(),
                 began,
             ))
         };
@@ -492,8 +487,11 @@ mod tests {
             let Ok(Some(TierRecord::Response(kept))) = decode(entry, b"key") else {
                 panic!("no response");
             };
-            assert_eq!((kept.status, kept.began), (response.status, response.began));
-            assert!(kept.body.bytes() == response.body.bytes());
+            assert_eq!(
+                (kept.status(), kept.began()),
+                (response.status(), response.began())
+            );
+            assert!(kept.body() == response.body());
         }
     }
 

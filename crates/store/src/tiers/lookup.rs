@@ -139,7 +139,7 @@ impl ActiveTier {
             None => return Ok(TierReply::Missing(turn, None)),
             Some(TierRecord::Varies(varies)) => varies,
             Some(TierRecord::Response(stored)) if stored.vary().is_empty() => {
-                return Ok(self.found(*stored, id));
+                return Ok(self.found(stored, id));
             }
             Some(TierRecord::Response(_) | TierRecord::Unstorable) => {
                 return Ok(TierReply::Missing(FetchClaim::NotNeeded, None));

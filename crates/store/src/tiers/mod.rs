@@ -155,15 +155,15 @@ impl Tiers {
     /// Queues the store of a response in all tiers. A shared one requires its claim: otherwise a response
     /// purged by another process could reappear.
     pub fn store(&self, key: &[u8], response: &Hit, mut claimed: Option<ClaimGuard>, now: Time) {
-        let expires = response.lifetime.usable_until().since(now);
-        let charged = (key.len() + response.heap_size()) as u64;
+        let expires = response.lifetime().usable_until().since(now);
+        let charged = (key.len() + response.weight()) as u64;
         for in_use in &self.tiers {
             let claimed = claimed
                 .as_mut()
                 .filter(|claimed| Arc::ptr_eq(&claimed.tier, in_use));
             // A body in a file is already in the tier; only its head is replaced.
             let has_body =
-                response.body.bytes().is_some() || in_use.has_files() && response.file().is_some();
+                response.body().is_some() || in_use.has_files() && response.file().is_some();
             let wanted = expires > 0 && has_body && (claimed.is_some() || !in_use.is_shared());
             if !wanted || !in_use.has_room(charged, self.limits.queue) {
                 continue;

@@ -115,7 +115,7 @@ impl BodySpool {
         let (kept, resolved) = oneshot::channel();
         let end = SpoolEnd {
             key: key.into(),
-            expires: Duration::from_millis(response.lifetime.usable_until().since(now)),
+            expires: Duration::from_millis(response.lifetime().usable_until().since(now)),
             response,
             kept,
             claimed: self.claimed.take(),
@@ -229,7 +229,6 @@ impl Drop for QueueCharge {
 
 #[cfg(test)]
 mod tests {
-    use microcache_policy::vary::VaryNames;
     use microcache_policy::{Fields, Lifetime};
     use tokio::runtime::Handle;
     use tokio::sync::Semaphore;
@@ -265,14 +264,13 @@ mod tests {
     fn response() -> Stored {
         let lifetime = Lifetime::from_bytes(&[0; Lifetime::ENCODED_LEN]);
         let lifetime = lifetime.expect("all zeros is a lifetime");
-        let (vary, began) = (VaryNames::default(), Time::from_secs(1));
+        let began = Time::from_secs(1);
         Stored::new(
+            b"",
             200,
             Fields::default(),
             Content::default(),
             lifetime,
-            vary,
-            b"",
             began,
         )
     }
@@ -299,7 +297,7 @@ mod tests {
         drop(room);
         writes.add_permits(10);
         let kept = other.finish(b"key", response(), Time::from_secs(1)).await;
-        assert_eq!(kept.expect("it is kept").body.len(), 200);
+        assert_eq!(kept.expect("it is kept").body_len(), 200);
         tiers.settle().await;
         assert_eq!(tiers.reports()[0].written, 1);
     }

@@ -32,7 +32,7 @@ impl Tiers {
 fn response(tier: &ActiveTier, key: &[u8], request: &OriginView<'_>) -> Option<(Stored, EntryId)> {
     let id = EntryId::of(key);
     let varies = match record(tier, id, key)? {
-        TierRecord::Response(stored) => return stored.vary().is_empty().then_some((*stored, id)),
+        TierRecord::Response(stored) => return stored.vary().is_empty().then_some((stored, id)),
         TierRecord::Varies(varies) => varies,
         TierRecord::Unstorable => return None,
     };

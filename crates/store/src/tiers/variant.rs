@@ -31,7 +31,7 @@ impl VariantLookup {
             TierRecord::Response(stored)
                 if *stored.vary() == self.names && *stored.selection() == self.selection[..] =>
             {
-                Some(*stored)
+                Some(stored)
             }
             _ => None,
         }

@@ -59,7 +59,7 @@ impl<'a> VariantIndex<'a> {
             if claim.is_some_and(|(claimed, _)| claimed != id) {
                 return Ok(None);
             }
-            if varies.until < response.lifetime.usable_until() {
+            if varies.until < response.lifetime().usable_until() {
                 let prolonged = self.prolong(varies, response, expires).await;
                 // A failure only shortens the time in which the variant can be found.
                 let _ = self.active.counted(prolonged);
@@ -94,7 +94,7 @@ impl<'a> VariantIndex<'a> {
             names: response.vary().clone(),
             // Random, since two processes must not choose the same.
             generation: random::number(),
-            began: response.began,
+            began: response.began(),
             until: varies_until(response),
         };
         let entry = Entry {
@@ -151,7 +151,7 @@ impl<'a> VariantIndex<'a> {
 
 fn varies_until(response: &Stored) -> Time {
     let longer = VARIES_LONGER.as_millis() as u64;
-    response.lifetime.usable_until().plus(longer)
+    response.lifetime().usable_until().plus(longer)
 }
 
 /// Returns whether the response's own Vary lists all names that it counts as varying on.

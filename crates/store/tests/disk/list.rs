@@ -83,14 +83,15 @@ fn a_head_describes_the_record() {
     let lifetime = Lifetime::from_bytes(&[0; Lifetime::ENCODED_LEN]);
     let lifetime = lifetime.expect("all zeros is a lifetime");
     let stored = Stored::new(
+        b"key",
         404,
         Fields::new(b"Server: a\r\n"),
         Content::default(),
         lifetime,
-        VaryNames::from_bytes(b"accept-language").expect("a name"),
-        b"selection",
         Time::from_secs(9),
     );
+    let vary = VaryNames::from_bytes(b"accept-language").expect("a name");
+    let stored = stored.with_vary(vary, b"selection");
     let head = encoding::encode(
         b"key",
         &stored,

@@ -334,7 +334,7 @@ impl World {
             hard.is_none(),
             "step {step}: process {at} has fetch {number} again after {hard:?}"
         );
-        let is_stale = answer.lifetime.ttl(self.clock.now()) <= 0;
+        let is_stale = answer.lifetime().ttl(self.clock.now()) <= 0;
         let soft = self.named(at, number, request, Purge::is_soft);
         assert!(
             soft.is_none() || is_stale,

@@ -142,7 +142,7 @@ pub(in crate::config) const PUSH: &[Opt<PushConfig>] = &[
         .help("Memory for documents; above it publishing fails with 507")
         .more(
             "In addition to `memory`; documents are never evicted. A document costs its size + \
-             1.1 KiB (twice its size up to 16 KiB), rounded up as the allocator does.",
+             1 KiB (twice its size up to 16 KiB), rounded up as the allocator does.",
         )
         .sets(|push, v, m| m.put(&mut push.settings.memory, v.size(&MEMORY))),
     opt("push_max_document", Size, "1MiB")

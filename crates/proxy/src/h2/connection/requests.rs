@@ -133,7 +133,7 @@ impl Http2ServerConnection<'_> {
             _ if is_bodiless(response.status, head_only) => return true,
             Body::Empty => 0,
             Body::Full(bytes) => bytes.len(),
-            Body::Stored(hit) => hit.body.bytes().map_or(0, bytes::Bytes::len),
+            Body::Stored(hit) => hit.body().map_or(0, <[u8]>::len),
             Body::File(_) | Body::Fill(_) | Body::Stream(_) => return false,
         };
         length == 0 || self.outbound.fits(length) && self.streams.is_none_ready()
@@ -144,7 +144,7 @@ impl Http2ServerConnection<'_> {
         let bytes = match &response.body {
             _ if is_bodiless(response.status, head_only) => &[][..],
             Body::Full(bytes) => bytes,
-            Body::Stored(hit) => hit.body.bytes().map_or(&[][..], |bytes| &bytes[..]),
+            Body::Stored(hit) => hit.body().unwrap_or_default(),
             _ => &[],
         };
         let strict = self.session.strict();

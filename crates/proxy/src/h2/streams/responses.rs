@@ -321,7 +321,7 @@ fn begin(cx: &mut Context<'_>, body: &mut Body) -> Option<(Bytes, ResponseEnd, b
     match body {
         Body::Empty => return whole(Bytes::new()),
         Body::Full(bytes) => return whole(std::mem::take(bytes)),
-        Body::Stored(hit) => return whole(hit.body.bytes().cloned().unwrap_or_default()),
+        Body::Stored(hit) => return whole(hit.shared_body().unwrap_or_default()),
         Body::File(_) | Body::Fill(_) | Body::Stream(_) => {}
     }
     match body.poll_frame(cx) {

@@ -1,0 +1,288 @@
+//! Sharded table of the objects in memory, bounded by their weight.
+
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+use parking_lot::RwLock;
+
+use super::eviction::EvictionQueue;
+use super::object::Object;
+use crate::stored::TablePlace;
+
+/// Objects by key. A look-up takes the lock of a shard shared, and reads a slot of its index and the object. The hash is
+/// kept with the object, so that a growing index reads no key.
+#[derive(Debug)]
+pub(super) struct Table {
+    shards: Box<[RwLock<Shard>]>,
+    hasher: RandomState,
+    capacity: u64,
+    weight: AtomicU64,
+    evicted: AtomicU64,
+    /// Shard that evicts next. All take turns, so that a heavy object does not empty the shard it belongs to.
+    next: AtomicUsize,
+}
+
+/// Hash of a key: the upper half chooses the shard, the lower half the slot.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct KeyHash(u64);
+
+#[derive(Debug)]
+struct Shard {
+    index: HashTable<Object>,
+    /// Objects by their slot, which is their number in the queue.
+    slots: Vec<Option<Object>>,
+    free: Vec<u32>,
+    queue: EvictionQueue,
+}
+
+/// Object that is no longer in the table, and the weight that is free with it. It is dropped without the lock.
+struct Removed {
+    charge: u64,
+    object: Object,
+}
+
+impl KeyHash {
+    /// Number of the shard, of so many. It scales, since a division takes longer.
+    const fn shard(self, shards: usize) -> usize {
+        (((self.0 >> 32) * shards as u64) >> 32) as usize
+    }
+
+    const fn slot(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// Number that locks of keys are striped by.
+    pub(super) const fn number(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl Table {
+    /// Capacity per shard, in bytes, up to the maximum of shards: small queues evict less well.
+    const SHARD: u64 = 4 << 20;
+    const MAX_SHARDS: u64 = 64;
+    /// Objects that an iteration takes at a time, under the lock of a shard.
+    const BATCH: usize = 64;
+
+    pub(super) fn new(capacity: u64) -> Self {
+        let shards = (capacity / Self::SHARD).clamp(1, Self::MAX_SHARDS);
+        Self {
+            shards: (0..shards).map(|_| RwLock::new(Shard::new())).collect(),
+            hasher: RandomState::default(),
+            capacity,
+            weight: AtomicU64::new(0),
+            evicted: AtomicU64::new(0),
+            next: AtomicUsize::new(0),
+        }
+    }
+
+    #[inline]
+    pub(super) fn hash(&self, key: &[u8]) -> KeyHash {
+        KeyHash(self.hasher.hash_one(key))
+    }
+
+    /// Returns an object and counts its use.
+    #[inline]
+    pub(super) fn get(&self, key: &[u8]) -> Option<Object> {
+        let hash = self.hash(key);
+        let shard = self.shard(hash).read();
+        let object = shard.find(hash, key)?;
+        object.latest().recent_uses().count();
+        Some(object.clone())
+    }
+
+    /// Returns an object without counting a use.
+    pub(super) fn peek(&self, key: &[u8], hash: KeyHash) -> Option<Object> {
+        self.shard(hash).read().find(hash, key).cloned()
+    }
+
+    /// Stores an object in place of that of the same key, if there is one: `old`, unless it was evicted meanwhile.
+    /// Others are evicted to make room. An object above the capacity is not stored.
+    pub(super) fn insert(&self, object: Object, hash: KeyHash, old: Option<Object>) {
+        let weight = TablePlace::rounded(object.weight());
+        let old = old.map_or(0, |old| old.latest().place().charge());
+        if weight > self.capacity {
+            self.remove(object.key(), hash);
+            return;
+        }
+        self.make_room(weight.saturating_sub(old));
+        // First, so that the sum is never less than what another thread releases.
+        self.weight.fetch_add(weight, Ordering::Relaxed);
+        let replaced = self.shard(hash).write().insert(object, hash, weight);
+        self.release(replaced);
+        // That of other threads, which made room at the same time.
+        self.make_room(0);
+    }
+
+    /// Removes an object. Returns whether it existed.
+    pub(super) fn remove(&self, key: &[u8], hash: KeyHash) -> bool {
+        let removed = self.shard(hash).write().remove(key, hash);
+        let is_removed = removed.is_some();
+        self.release(removed);
+        is_removed
+    }
+
+    /// Iterates over all objects. Those inserted or removed meanwhile may be missing; those replaced are not.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Object> {
+        self.shards.iter().flat_map(|shard| {
+            let batch = |start: usize| {
+                let shard = shard.read();
+                let slots = shard.slots.get(start..).unwrap_or_default();
+                let batch = &slots[..slots.len().min(Self::BATCH)];
+                (!batch.is_empty()).then(|| batch.to_vec())
+            };
+            let batches = (0..).step_by(Self::BATCH).map_while(batch);
+            batches.flatten().flatten()
+        })
+    }
+
+    /// Number of objects.
+    pub(super) fn len(&self) -> usize {
+        let shards = self.shards.iter();
+        shards.map(|shard| shard.read().index.len()).sum()
+    }
+
+    /// Sum of all weights.
+    pub(super) fn weight(&self) -> u64 {
+        self.weight.load(Ordering::Relaxed)
+    }
+
+    /// Number of evicted objects.
+    pub(super) fn evicted(&self) -> u64 {
+        self.evicted.load(Ordering::Relaxed)
+    }
+
+    /// Evicts objects until one of this weight fits.
+    fn make_room(&self, weight: u64) {
+        while self.weight() + weight > self.capacity && self.evict() {}
+    }
+
+    /// Evicts one object. Returns `false` if there is none.
+    fn evict(&self) -> bool {
+        let victim = (0..self.shards.len()).find_map(|_| {
+            let at = self.next.fetch_add(1, Ordering::Relaxed) % self.shards.len();
+            self.shards[at].write().evict()
+        });
+        let is_evicted = victim.is_some();
+        self.release(victim);
+        self.evicted
+            .fetch_add(u64::from(is_evicted), Ordering::Relaxed);
+        is_evicted
+    }
+
+    fn release(&self, removed: Option<Removed>) {
+        let charge = removed.map_or(0, |removed| removed.charge);
+        self.weight.fetch_sub(charge, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn shard(&self, hash: KeyHash) -> &RwLock<Shard> {
+        &self.shards[hash.shard(self.shards.len())]
+    }
+}
+
+impl Shard {
+    fn new() -> Self {
+        Self {
+            index: HashTable::new(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            queue: EvictionQueue::new(),
+        }
+    }
+
+    #[inline]
+    fn find(&self, hash: KeyHash, key: &[u8]) -> Option<&Object> {
+        self.index
+            .find(spread(hash.slot()), |it| is_of(it, hash, key))
+    }
+
+    /// Returns the replaced object.
+    fn insert(&mut self, object: Object, hash: KeyHash, weight: u64) -> Option<Removed> {
+        let place = object.latest().place();
+        let is_same = |it: &Object| is_of(it, hash, object.key());
+        let spread_hash = |it: &Object| spread(it.latest().place().hash());
+        match self.index.entry(spread(hash.slot()), is_same, spread_hash) {
+            Entry::Occupied(mut old) => {
+                let before = old.get().latest();
+                let (slot, charge) = (before.place().slot(), before.place().charge());
+                place.set(hash.slot(), slot, weight);
+                object.latest().recent_uses().inherit(before.recent_uses());
+                self.slots[slot as usize] = Some(object.clone());
+                let object = std::mem::replace(old.get_mut(), object);
+                Some(Removed { charge, object })
+            }
+            Entry::Vacant(vacant) => {
+                let slot = self.free.pop().unwrap_or(self.slots.len() as u32);
+                place.set(hash.slot(), slot, weight);
+                let object = vacant.insert(object).get().clone();
+                self.occupy(slot, object);
+                None
+            }
+        }
+    }
+
+    fn remove(&mut self, key: &[u8], hash: KeyHash) -> Option<Removed> {
+        let found = self
+            .index
+            .find_entry(spread(hash.slot()), |it| is_of(it, hash, key));
+        let (object, _) = found.ok()?.remove();
+        let slot = object.latest().place().slot();
+        self.queue.remove(slot);
+        self.vacate(slot)
+    }
+
+    fn evict(&mut self) -> Option<Removed> {
+        let slots = &self.slots;
+        let slot = self.queue.evict(|slot| {
+            let object = slots[slot as usize].as_ref();
+            object.map_or(0, |object| object.latest().recent_uses().take())
+        })?;
+        let victim = self.vacate(slot)?;
+        let hash = victim.object.latest().place().hash();
+        let is_victim = |it: &Object| it.latest().place().slot() == slot;
+        if let Ok(found) = self.index.find_entry(spread(hash), is_victim) {
+            found.remove();
+        }
+        Some(victim)
+    }
+
+    fn occupy(&mut self, slot: u32, object: Object) {
+        let at = slot as usize;
+        if at == self.slots.len() {
+            if at == self.slots.capacity() {
+                // Doubling would leave more of it unused.
+                self.slots.reserve_exact(at / 8 + 8);
+            }
+            self.slots.push(Some(object));
+        } else {
+            self.slots[at] = Some(object);
+        }
+        self.queue.insert(slot);
+    }
+
+    fn vacate(&mut self, slot: u32) -> Option<Removed> {
+        self.free.push(slot);
+        let object = self.slots[slot as usize].take()?;
+        let charge = object.latest().place().charge();
+        Some(Removed { charge, object })
+    }
+}
+
+#[inline]
+fn is_of(object: &Object, hash: KeyHash, key: &[u8]) -> bool {
+    object.latest().place().hash() == hash.slot() && object.key() == key
+}
+
+/// Spreads a hash for the index, which uses the upper seven bits beside the lower ones.
+#[inline]
+const fn spread(hash: u32) -> u64 {
+    // 2^64 divided by the golden ratio.
+    (hash as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,163 @@
+use microcache_policy::vary::of_response;
+use microcache_policy::{Fields, Lifetime, Rules};
+
+use super::*;
+
+const KEY: &[u8] = b"a page";
+
+fn memory() -> Memory {
+    Memory::new(MemoryLimits {
+        capacity: 1 << 20,
+        object: 1 << 14,
+        variants: 3,
+    })
+}
+
+fn view<'a>(fields: &'a [u8], rules: &'a Rules) -> OriginView<'a> {
+    OriginView {
+        fields: Fields::new(fields),
+        rules,
+        address: "",
+        is_trusted: false,
+    }
+}
+
+/// Stores a response that varies on the language, which is also its body.
+fn put(memory: &Memory, language: &str, at: Time) -> Hit {
+    let rules = Rules::default();
+    let fields = Fields::new(b"Vary: Accept-Language\r\n");
+    let mut lifetime = [0; Lifetime::ENCODED_LEN];
+    lifetime[16..24].copy_from_slice(&(1_u64 << 40).to_le_bytes());
+    let lifetime = Lifetime::from_bytes(&lifetime).expect("it is one");
+    let body = Bytes::copy_from_slice(language.as_bytes()).into();
+    let request = format!("Accept-Language: {language}\r\n");
+    let request = view(request.as_bytes(), &rules);
+    let names = of_response(fields, &rules.vary_ignored).names();
+    let mut selection = microcache_policy::vary::Selection::new();
+    microcache_policy::vary::select(&names, &request, &mut selection);
+    let stored = Stored::new(KEY, 200, fields, body, lifetime, Time::default());
+    let stored = stored.with_vary(names, &selection);
+    let kept = memory.put(KEY, stored, &request, at);
+    kept.expect("it is small")
+}
+
+fn get(memory: &Memory, language: &str, at: Time) -> Option<Hit> {
+    let (rules, request) = (Rules::default(), format!("Accept-Language: {language}\r\n"));
+    let object = memory.get(KEY)?;
+    object.select(&view(request.as_bytes(), &rules), at).ok()
+}
+
+fn languages(memory: &Memory) -> Vec<String> {
+    let object = memory.get(KEY);
+    let variants = object.iter().flat_map(Object::variants);
+    let bodies = variants.map(|one| one.body().expect("it is in memory"));
+    bodies
+        .map(|body| String::from_utf8_lossy(body).into_owned())
+        .collect()
+}
+
+#[test]
+fn the_variants_of_a_key_are_one_object() {
+    let (memory, now) = (memory(), Time::from_secs(1));
+    for language in ["de", "en", "fr"] {
+        assert_eq!(
+            put(&memory, language, now).body(),
+            Some(language.as_bytes())
+        );
+    }
+    assert_eq!(
+        (languages(&memory), memory.stats().keys),
+        (vec!["de".into(), "en".into(), "fr".into()], 1)
+    );
+    for language in ["fr", "de", "en"] {
+        let hit = get(&memory, language, now).expect("it is stored");
+        assert_eq!(hit.body(), Some(language.as_bytes()));
+        assert_eq!(hit.object().variants().count(), 3);
+    }
+    assert!(get(&memory, "it", now).is_none());
+    let weight = memory.stats().bytes;
+    // A new response replaces its predecessor, and becomes the latest.
+    let de = put(&memory, "de", now);
+    assert_eq!(languages(&memory), ["en", "fr", "de"]);
+    assert_eq!((memory.stats().bytes, de.last_use()), (weight, 62));
+    // The one whose last use is longest ago makes room.
+    let later = Time::from_secs(2);
+    assert!(get(&memory, "en", later).is_some() && get(&memory, "de", later).is_some());
+    put(&memory, "it", later);
+    assert_eq!(languages(&memory), ["en", "de", "it"]);
+    assert_eq!(memory.stats().bytes, weight);
+}
+
+#[test]
+fn nothing_of_a_replaced_leader_is_kept() {
+    let (memory, now) = (memory(), Time::from_secs(1));
+    let held: Vec<Hit> = ["de", "en", "fr", "it", "pl"]
+        .map(|language| put(&memory, language, now))
+        .into();
+    assert_eq!(languages(&memory), ["fr", "it", "pl"]);
+    let object = memory.get(KEY).expect("it is stored");
+    let leads = |one: &Stored| one.notes().is_some() || !one.others().is_empty();
+    let leaders = object.variants().filter(|one| leads(one));
+    assert_eq!(leaders.count(), 1, "the latest leads");
+    assert_eq!(
+        held[0].body(),
+        Some(&b"de"[..]),
+        "a hit outlives its eviction"
+    );
+}
+
+#[test]
+fn a_response_is_found_as_it_was_until_it_is_revised() {
+    let (memory, now) = (memory(), Time::from_secs(1));
+    put(&memory, "de", now);
+    let found = || get(&memory, "de", now).expect("it is stored");
+    let state = |one: &Stored| (one.lifetime().ttl(now) > 0, one.purges_checked());
+    let revised = memory.revise(
+        KEY,
+        |_| Revision::Expire(now),
+        |one| {
+            one.set_purges_checked(7);
+            assert_eq!((state(&found()), state(one)), ((true, 0), (false, 7)));
+        },
+    );
+    assert_eq!((revised, state(&found())), (0, (false, 7)));
+    memory.revise(KEY, |_| Revision::Keep, |one| one.set_purges_checked(8));
+    assert_eq!(state(&found()), (false, 8));
+}
+
+#[test]
+fn a_key_without_responses_and_notes_is_removed() {
+    let (memory, now, rules) = (memory(), Time::from_secs(1), Rules::default());
+    let request = view(b"", &rules);
+    let stored = || {
+        let lifetime = Lifetime::from_bytes(&[0; Lifetime::ENCODED_LEN]).expect("zeros are one");
+        Stored::new(
+            KEY,
+            200,
+            Fields::default(),
+            Bytes::new().into(),
+            lifetime,
+            Time::default(),
+        )
+    };
+    assert!(memory.put(KEY, stored(), &request, now).is_ok());
+    assert_eq!(memory.revise(KEY, |_| Revision::Drop, |_| ()), 1);
+    let empty = MemoryStats {
+        capacity: 1 << 20,
+        ..MemoryStats::default()
+    };
+    assert_eq!(memory.stats(), empty);
+    // A note is kept without a response.
+    let why = (VaryNames::NONE, Detail::SetCookie);
+    memory.mark_uncacheable(KEY, why, &request, now.plus(1000), now);
+    let object = memory.get(KEY).expect("there is a note");
+    assert_eq!(
+        object.uncacheable(&object.selection(&request), now),
+        Some(Detail::SetCookie)
+    );
+    assert_eq!((object.key(), object.variants().count()), (KEY, 0));
+    assert!(object.select(&request, now).is_err());
+    assert!(memory.put(KEY, stored(), &request, now).is_ok());
+    assert!(memory.remove(KEY));
+    assert_eq!(memory.stats(), empty);
+}
