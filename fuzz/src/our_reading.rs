@@ -1,7 +1,7 @@
 //! How the proxy reads what stands on a connection, message after message.
 
 use bytes::BytesMut;
-use microcache_policy::Fields;
+use microcache_policy::{FieldIndex, Fields};
 use microcache_wire::h1::{
     BodyDecoder, DecodedBody, Framing, HeadLimits, RequestHead, ResponseHead, parse_request,
     parse_response,
@@ -100,12 +100,22 @@ pub enum Stop {
     Last,
 }
 
+/// The indexes for [`read_requests`] of this input.
+pub fn indexes(input: &[u8]) -> Vec<FieldIndex> {
+    const SHORTEST: usize = b"A / HTTP/1.0\r\n\r\n".len();
+    vec![FieldIndex::default(); input.len() / SHORTEST + 1]
+}
+
 /// Reads requests one after the other.
-pub fn read_requests(input: &[u8]) -> (Vec<Request<'_>>, Stop) {
+pub fn read_requests<'a>(
+    input: &'a [u8],
+    mut indexes: &'a mut [FieldIndex],
+) -> (Vec<Request<'a>>, Stop) {
     let mut requests = Vec::new();
     let mut rest = input;
     loop {
-        let (head, length) = match parse_request(rest, &HeadLimits::default()) {
+        let index = indexes.split_off_first_mut().expect("one for each request");
+        let (head, length) = match parse_request(rest, &HeadLimits::default(), index) {
             Ok(Some(parsed)) => parsed,
             Ok(None) => return (requests, Stop::NeedMore),
             Err(_) => return (requests, Stop::Refused),
@@ -140,20 +150,24 @@ pub struct Response<'a> {
 }
 
 /// Reads the final response to a GET; 1xx before it are read over.
-pub fn read_response(input: &[u8]) -> Option<Response<'_>> {
+pub fn read_response<'a>(input: &'a [u8], index: &'a mut FieldIndex) -> Option<Response<'a>> {
     let mut rest = input;
-    loop {
-        let (head, length) = parse_response(rest, false, &HeadLimits::default()).ok()??;
-        let (raw_head, after) = rest.split_at(length);
-        if matches!(head.status, 100 | 102..=199) {
-            rest = after;
-            continue;
-        }
-        let (body, _) = read_body(head.framing, after, after.len());
-        return Some(Response {
-            head,
-            raw_head,
-            body,
-        });
+    while let Some(length) = interim_length(rest) {
+        rest = &rest[length..];
     }
+    let (head, length) = parse_response(rest, false, &HeadLimits::default(), index).ok()??;
+    let (raw_head, after) = rest.split_at(length);
+    let (body, _) = read_body(head.framing, after, after.len());
+    Some(Response {
+        head,
+        raw_head,
+        body,
+    })
+}
+
+fn interim_length(input: &[u8]) -> Option<usize> {
+    let mut index = FieldIndex::default();
+    let parsed = parse_response(input, false, &HeadLimits::default(), &mut index);
+    let (head, length) = parsed.ok()??;
+    matches!(head.status, 100 | 102..=199).then_some(length)
 }

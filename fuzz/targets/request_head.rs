@@ -5,7 +5,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use microcache_fuzz::hyper_reading;
-use microcache_fuzz::our_reading::{BodyEnd, Request, Stop, lines, read_requests};
+use microcache_fuzz::our_reading::{BodyEnd, Request, Stop, indexes, lines, read_requests};
+use microcache_policy::{FieldIndex, FieldLine, Fields};
 use microcache_wire::h1::{HeadLimits, RequestTarget, parse_request, split_target};
 
 const SMALL: HeadLimits = HeadLimits {
@@ -18,8 +19,10 @@ fuzz_target!(|input: &[u8]| {
     for limits in [HeadLimits::default(), SMALL] {
         more_bytes_never_change_a_reading(input, &limits);
     }
-    let (ours, stop) = read_requests(input);
+    let mut indexes = indexes(input);
+    let (ours, stop) = read_requests(input, &mut indexes);
     for request in &ours {
+        the_index_is_that_of_the_text(request.head.fields);
         httparse_agrees(request);
     }
     if !ours.is_empty() {
@@ -28,10 +31,11 @@ fuzz_target!(|input: &[u8]| {
 });
 
 fn more_bytes_never_change_a_reading(input: &[u8], limits: &HeadLimits) {
-    let whole = parse_request(input, limits);
+    let (mut index, mut part_index) = (FieldIndex::default(), FieldIndex::default());
+    let whole = parse_request(input, limits, &mut index);
     let step = input.len() / 64 + 1;
     for length in (0..input.len()).step_by(step) {
-        match parse_request(&input[..length], limits) {
+        match parse_request(&input[..length], limits, &mut part_index) {
             Ok(None) => {}
             Err(_) => assert!(whole.is_err(), "refused at {length} and then taken"),
             Ok(Some((head, taken))) => {
@@ -43,6 +47,12 @@ fn more_bytes_never_change_a_reading(input: &[u8], limits: &HeadLimits) {
             }
         }
     }
+}
+
+fn the_index_is_that_of_the_text(fields: Fields<'_>) {
+    let parts = |line: FieldLine<'_>| (line.name().to_vec(), line.known(), line.value().to_vec());
+    let text = Fields::new(fields.as_block());
+    assert!(fields.lines().map(parts).eq(text.lines().map(parts)));
 }
 
 fn httparse_agrees(ours: &Request<'_>) {

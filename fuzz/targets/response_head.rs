@@ -6,11 +6,13 @@
 use libfuzzer_sys::fuzz_target;
 use microcache_fuzz::hyper_reading;
 use microcache_fuzz::our_reading::{BodyEnd, Response, lines, read_response};
+use microcache_policy::FieldIndex;
 use microcache_wire::h1::{HeadLimits, parse_response};
 
 fuzz_target!(|input: &[u8]| {
     more_bytes_never_change_a_reading(input);
-    let Some(ours) = read_response(input) else {
+    let mut index = FieldIndex::default();
+    let Some(ours) = read_response(input, &mut index) else {
         return;
     };
     httparse_agrees(&ours);
@@ -21,11 +23,13 @@ fuzz_target!(|input: &[u8]| {
 });
 
 fn more_bytes_never_change_a_reading(input: &[u8]) {
+    let limits = HeadLimits::default();
+    let (mut index, mut part_index) = (FieldIndex::default(), FieldIndex::default());
     for to_head in [false, true] {
-        let whole = parse_response(input, to_head, &HeadLimits::default());
+        let whole = parse_response(input, to_head, &limits, &mut index);
         let step = input.len() / 64 + 1;
         for length in (0..input.len()).step_by(step) {
-            match parse_response(&input[..length], to_head, &HeadLimits::default()) {
+            match parse_response(&input[..length], to_head, &limits, &mut part_index) {
                 Ok(None) => {}
                 Err(_) => assert!(whole.is_err(), "refused at {length} and then taken"),
                 Ok(Some(part)) => {

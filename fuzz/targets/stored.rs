@@ -5,6 +5,7 @@
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
+use microcache_policy::FieldIndex;
 use microcache_store::Content;
 use microcache_store::Epoch;
 use microcache_store::encoding::{
@@ -68,7 +69,8 @@ fn check(encoded: &Bytes, body: Bytes) {
         target: 0,
         fields: usize::MAX,
     };
-    let (read, length) = parse_response(&head, false, &roomy)
+    let mut index = FieldIndex::default();
+    let (read, length) = parse_response(&head, false, &roomy, &mut index)
         .expect("a head that we would accept")
         .expect("a whole head");
     assert_eq!(length, head.len());

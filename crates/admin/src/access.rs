@@ -16,7 +16,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, HOST, HeaderName, ORIGIN, VIA};
 use http::{HeaderMap, HeaderValue, StatusCode};
-use microcache_policy::only_from_trusted_peers;
+use microcache_policy::{FieldName, only_from_trusted_peers};
 use microcache_proxy::SharedSecret;
 use tokio::time::timeout;
 
@@ -130,7 +130,8 @@ fn by_its_address(peer: IpAddr, fields: &HeaderMap) -> Result<&str, Problem> {
             "set admin_token_file and send its secret as Authorization: Bearer SECRET",
         );
     }
-    let is_of_proxy = |name: &HeaderName| name == VIA || only_from_trusted_peers(name.as_ref());
+    let is_of_proxy =
+        |name: &HeaderName| name == VIA || only_from_trusted_peers(FieldName::of(name.as_ref()));
     if fields.keys().any(is_of_proxy) {
         return refuse(
             "a proxy has forwarded the request: its client may be on another machine",

@@ -13,7 +13,7 @@ use http::uri::Authority;
 use http::{HeaderName, Method, Uri, Version};
 use microcache_engine::{Body, FetchPlan, Incoming, Request, RequestHead};
 use microcache_policy::key::normal_host;
-use microcache_policy::{FieldBlock, FieldsBuf, Millis, Network, Scheme};
+use microcache_policy::{FieldsBuf, Millis, Network, Scheme};
 
 use crate::callers_task::CallersTask;
 use crate::fields::from_map;
@@ -170,7 +170,7 @@ impl CacheableRequest {
                 host: place.normal_host(),
                 target: Bytes::copy_from_slice(place.target),
                 method: self.method,
-                fields: FieldBlock::from(self.fields),
+                fields: self.fields.into(),
                 address: Arc::clone(&NO_ADDRESS),
                 upgrade: false,
                 is_trusted: true,

@@ -6,7 +6,9 @@ use bytes::Bytes;
 use http::{Extensions, Method};
 use microcache_policy::key::{Scheme, normal_host};
 use microcache_policy::status::CacheStatus;
-use microcache_policy::{FieldBlock, Fields, FieldsBuf, Millis, Network, OriginView, Rules, Span};
+use microcache_policy::{
+    FieldBlock, Fields, FieldsBuf, IndexedBlock, Millis, Network, OriginView, Rules, Span,
+};
 
 use crate::body::Body;
 use crate::origin::Tunnel;
@@ -87,7 +89,7 @@ pub struct RequestHead {
     /// The raw path and query.
     pub target: Bytes,
     /// The client's field lines.
-    pub fields: FieldBlock,
+    pub fields: IndexedBlock,
     /// The client's address, as reported to the origin.
     pub address: Arc<str>,
     /// The client requests another protocol (`Upgrade` or CONNECT).
@@ -126,7 +128,7 @@ pub struct Incoming {
 /// The request that brought a response, reduced to the parts that [`OriginView`] reads.
 #[derive(Clone, Debug)]
 pub struct LeaderRequest {
-    fields: FieldBlock,
+    fields: IndexedBlock,
     address: Arc<str>,
     is_trusted: bool,
 }
@@ -146,7 +148,7 @@ impl LeaderRequest {
 impl RequestHead {
     /// Copies a request from this address. Target and fields take one allocation.
     pub fn copied(request: &Request<'_>, address: Arc<str>) -> Self {
-        let (fields, target) = FieldBlock::copied_with(request.fields, &[request.target]);
+        let (fields, target) = IndexedBlock::copied_with(request.fields, &[request.target]);
         Self {
             method: request.method.clone(),
             scheme: request.scheme,

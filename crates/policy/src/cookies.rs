@@ -9,10 +9,11 @@ use smallvec::SmallVec;
 
 use crate::fields::Fields;
 use crate::impersonal::is_impersonal;
+use crate::known_name::names;
 use crate::patterns::takes;
 use crate::query::decoded;
 use crate::rules::{RequestRules, Rules};
-use crate::syntax::{is_cookie_octet, is_plain_cookie_value, is_token};
+use crate::syntax::{find, is_cookie_octet, is_plain_cookie_value, is_token};
 
 /// Maximum number of cookies of a plain field. It is above the limit of every browser per site; some parsers ignore the
 /// rest beyond a limit of their own.
@@ -53,7 +54,7 @@ pub fn personal<'a>(fields: Fields<'a>, rules: &'a Rules) -> Vec<Option<&'a [u8]
 /// The `Cookie` line for the origin if it differs from the client's: without the cookies that the route removes, and
 /// with several lines joined.
 pub fn rewritten(fields: Fields<'_>, rules: &RequestRules) -> Rewritten {
-    let several = fields.all("cookie").nth(1).is_some();
+    let several = fields.values(names::COOKIE).nth(1).is_some();
     if !several && rules.removed_cookies.is_empty() {
         return Rewritten::Unchanged;
     }
@@ -89,7 +90,7 @@ pub enum Rewritten {
 
 /// Splits a cookie into name and value. Without `=` it has a value and an empty name, as in browsers.
 pub fn split(pair: &[u8]) -> (&[u8], &[u8]) {
-    match memchr::memchr(b'=', pair) {
+    match find(b'=', pair) {
         Some(equals) => (&pair[..equals], &pair[equals + 1..]),
         None => (&[], pair),
     }
@@ -229,14 +230,14 @@ fn is_removed(pair: &[u8], rules: &RequestRules) -> bool {
 
 fn lines<'a>(fields: Fields<'a>, rules: &RequestRules) -> impl Iterator<Item = &'a [u8]> + use<'a> {
     let removed = rules.removed_fields.matches(b"cookie");
-    fields.all("cookie").filter(move |_| !removed)
+    fields.values(names::COOKIE).filter(move |_| !removed)
 }
 
 fn pairs(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(line);
     std::iter::from_fn(move || {
         let line = rest?;
-        let (pair, after) = match memchr::memchr(b';', line) {
+        let (pair, after) = match find(b';', line) {
             Some(end) => (&line[..end], Some(&line[end + 1..])),
             None => (line, None),
         };

@@ -1,12 +1,18 @@
 //! Field lines in their HTTP/1 form: one block of `Name: value\r\n`, in order, parsed in place.
 //!
 //! Keeping the block as one piece preserves order, case and repetition, makes sending a stored head a single copy, and
-//! allocates nothing.
+//! allocates nothing. A parsed head has an index beside its block; other blocks are searched for each question.
+
+use crate::field_index::{FieldIndex, IndexedLine};
+use crate::field_name::FieldName;
+use crate::known_name::KnownName;
+use crate::name_set::NameSet;
 
 /// A view of field lines. Cheap to copy.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Default)]
 pub struct Fields<'a> {
     block: &'a [u8],
+    index: Option<&'a FieldIndex>,
 }
 
 impl<'a> Fields<'a> {
@@ -14,7 +20,15 @@ impl<'a> Fields<'a> {
     /// for parsers that have validated each line; other code has a view of a [`FieldsBuf`] or of a
     /// [`FieldBlock`](crate::FieldBlock). A line without a colon is skipped.
     pub const fn new(block: &'a [u8]) -> Self {
-        Self { block }
+        Self { block, index: None }
+    }
+
+    /// As [`Self::new`], with the index of the same lines.
+    pub const fn indexed(block: &'a [u8], index: &'a FieldIndex) -> Self {
+        Self {
+            block,
+            index: Some(index),
+        }
     }
 
     /// The lines, each with its `\r\n`.
@@ -24,7 +38,9 @@ impl<'a> Fields<'a> {
 
     /// The lines in order: name as written, value without surrounding white space.
     pub fn iter(self) -> Iter<'a> {
-        Iter { rest: self.block }
+        Iter {
+            lines: self.lines(),
+        }
     }
 
     /// The value of the first line called `name`, in any ASCII case.
@@ -34,13 +50,77 @@ impl<'a> Fields<'a> {
 
     /// The values of all lines called `name`, in order.
     pub fn all(self, name: &str) -> impl Iterator<Item = &'a [u8]> + use<'a, '_> {
-        self.lines().filter_map(move |line| line.value_of(name))
+        let is_absent = |index: &FieldIndex| {
+            KnownName::of(name.as_bytes()).is_some_and(|known| !index.names().contains(known))
+        };
+        let searched = match self.index {
+            Some(index) if is_absent(index) => Self::default(),
+            _ => self,
+        };
+        searched
+            .bare_lines()
+            .filter_map(move |line| match line.index {
+                Some(index) if index.name_len() != name.len() => None,
+                _ => value_of(line.bytes, name),
+            })
     }
 
-    /// The unparsed lines, for searches of a few names.
-    pub(crate) fn lines(self) -> impl Iterator<Item = FieldLine<'a>> {
-        let mut rest = self.block;
-        std::iter::from_fn(move || next_line(&mut rest)).map(FieldLine)
+    /// The value of the first line with this name.
+    #[inline]
+    pub fn value(self, name: KnownName) -> Option<&'a [u8]> {
+        self.values(name).next()
+    }
+
+    /// The values of all lines with this name, in order. Nothing is searched if an index has no such name.
+    #[inline]
+    pub fn values(self, name: KnownName) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let searched = if self.may_have(NameSet::of(&[name])) {
+            self
+        } else {
+            Self::default()
+        };
+        searched
+            .bare_lines()
+            .filter_map(move |line| match line.index {
+                Some(index) if index.known() == Some(name) => {
+                    line.bytes.get(index.name_len() + 1..).map(trimmed)
+                }
+                Some(_) => None,
+                None => value_of(line.bytes, name.as_str()),
+            })
+    }
+
+    /// Returns false if no line has one of these names. Without an index it returns true.
+    #[inline]
+    pub fn may_have(self, names: NameSet) -> bool {
+        self.index.is_none_or(|index| index.names().meets(names))
+    }
+
+    /// The lines in order.
+    #[inline]
+    pub fn lines(self) -> Lines<'a> {
+        Lines(self.bare_lines())
+    }
+
+    #[inline]
+    fn bare_lines(self) -> BareLines<'a> {
+        BareLines {
+            rest: self.block,
+            index: self.index.map(|index| index.lines().iter()),
+        }
+    }
+
+    /// A copy of the index, or the index of lines that have none.
+    pub fn to_index(self) -> FieldIndex {
+        if let Some(index) = self.index {
+            return index.clone();
+        }
+        let mut index = FieldIndex::default();
+        for line in self.lines() {
+            let name = line.field_name();
+            index.push(name.text().len(), name.known(), line.len());
+        }
+        index
     }
 
     /// Returns true if there is a line called `name`.
@@ -50,16 +130,23 @@ impl<'a> Fields<'a> {
 
     /// Appends the lines for which `keep(name, value)` returns true.
     pub fn write_if(self, out: &mut Vec<u8>, mut keep: impl FnMut(&[u8], &[u8]) -> bool) {
-        let mut rest = self.block;
+        self.write_lines(out, |line| keep(line.name(), line.value()));
+    }
+
+    /// Appends the lines for which `keep(line)` returns true.
+    pub fn write_lines(self, out: &mut Vec<u8>, mut keep: impl FnMut(FieldLine<'a>) -> bool) {
         // Adjacent lines are copied together.
         let mut run = 0..0;
-        while let Some(line) = next_line(&mut rest) {
-            let end = self.block.len() - rest.len();
-            if name_and_value(line).is_some_and(|(name, value)| keep(name, value)) {
+        let mut lines = self.lines();
+        while let Some(line) = lines.next() {
+            let end = self.block.len() - lines.0.rest.len();
+            if keep(line) {
+                let start = end - line.len();
+                if start != run.end {
+                    out.extend_from_slice(&self.block[run]);
+                    run = start..start;
+                }
                 run.end = end;
-            } else {
-                out.extend_from_slice(&self.block[run]);
-                run = end..end;
             }
         }
         out.extend_from_slice(&self.block[run]);
@@ -71,6 +158,15 @@ impl<'a> Fields<'a> {
         self.all(name).flat_map(split_list)
     }
 }
+
+/// Equal lines, with an index or without.
+impl PartialEq for Fields<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.block == other.block
+    }
+}
+
+impl Eq for Fields<'_> {}
 
 impl std::fmt::Debug for Fields<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -91,81 +187,154 @@ impl<'a> IntoIterator for Fields<'a> {
     }
 }
 
-/// An unparsed line of a [`Fields`].
-#[derive(Clone, Copy)]
-pub(crate) struct FieldLine<'a>(&'a [u8]);
+/// One line of a [`Fields`].
+#[derive(Clone, Copy, Debug)]
+pub struct FieldLine<'a> {
+    bytes: &'a [u8],
+    /// The place of the colon.
+    name_length: usize,
+    index: Option<IndexedLine>,
+}
 
 impl<'a> FieldLine<'a> {
     /// The first byte; letters are in lower case.
     pub(crate) fn initial(self) -> u8 {
-        self.0.first().map_or(0, u8::to_ascii_lowercase)
-    }
-
-    /// The first four bytes in lower case ([`beginning`]). Every known name has at least four.
-    pub(crate) fn beginning(self) -> u32 {
-        self.0.first_chunk().map_or(0, |four| beginning(*four))
-    }
-
-    /// Returns true if the byte at this index is `byte`.
-    pub(crate) fn has_at(self, at: usize, byte: u8) -> bool {
-        self.0.get(at) == Some(&byte)
+        self.bytes.first().map_or(0, u8::to_ascii_lowercase)
     }
 
     /// The length in bytes, with the line end.
     pub(crate) const fn len(self) -> usize {
-        self.0.len()
+        self.bytes.len()
     }
 
-    /// The name.
-    pub(crate) fn name(self) -> &'a [u8] {
-        name_and_value(self.0).map_or(b"", |(name, _)| name)
+    /// The name, if it is known.
+    #[inline]
+    pub fn known(self) -> Option<KnownName> {
+        match self.index {
+            Some(index) => index.known(),
+            None => KnownName::of(self.name()),
+        }
     }
 
-    /// The value, if the line is called `name`. Other lines are rejected without a search for the colon.
+    /// The name as written.
+    #[inline]
+    pub fn name(self) -> &'a [u8] {
+        self.bytes.get(..self.name_length).unwrap_or_default()
+    }
+
+    /// The name, with its number if it is known.
+    #[inline]
+    pub fn field_name(self) -> FieldName<'a> {
+        FieldName::indexed(self.name(), self.known())
+    }
+
+    /// The value without surrounding white space.
+    #[inline]
+    pub fn value(self) -> &'a [u8] {
+        trimmed(self.bytes.get(self.name_length + 1..).unwrap_or_default())
+    }
+
+    /// The value, if the line is called `name`.
     pub(crate) fn value_of(self, name: &str) -> Option<&'a [u8]> {
-        let (found, value) = self.0.split_at_checked(name.len())?;
-        let value = value.strip_prefix(b":")?;
-        found
-            .eq_ignore_ascii_case(name.as_bytes())
-            .then(|| value.trim_ascii())
+        let is_called_so =
+            self.name_length == name.len() && self.name().eq_ignore_ascii_case(name.as_bytes());
+        is_called_so.then(|| self.value())
     }
 }
 
-/// Four letters, in any case, as one number: the cheapest test that excludes most names.
-pub(crate) const fn beginning(letters: [u8; 4]) -> u32 {
-    u32::from_le_bytes(letters) | 0x2020_2020
+/// The value of a line without an index, if it is called `name`. Others are rejected without a search for the colon.
+fn value_of<'a>(line: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    let (found, value) = line.split_at_checked(name.len())?;
+    let value = value.strip_prefix(b":")?;
+    let is_called_so = found.eq_ignore_ascii_case(name.as_bytes());
+    is_called_so.then(|| trimmed(value))
+}
+
+/// A value without its surrounding white space and line end. Nearly all have one space before it.
+#[inline]
+fn trimmed(value: &[u8]) -> &[u8] {
+    match value {
+        [b' ', inner @ .., b'\r', b'\n']
+            if inner.first().is_some_and(|&byte| byte > b' ')
+                && inner.last().is_some_and(|&byte| byte > b' ') =>
+        {
+            inner
+        }
+        _ => value.trim_ascii(),
+    }
+}
+
+/// A line, and its index if there is one.
+#[derive(Clone, Copy)]
+struct BareLine<'a> {
+    bytes: &'a [u8],
+    index: Option<IndexedLine>,
+}
+
+#[derive(Clone, Debug)]
+struct BareLines<'a> {
+    rest: &'a [u8],
+    index: Option<std::slice::Iter<'a, IndexedLine>>,
+}
+
+impl<'a> Iterator for BareLines<'a> {
+    type Item = BareLine<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<BareLine<'a>> {
+        let index = match &mut self.index {
+            Some(lines) => Some(*lines.next()?),
+            None if self.rest.is_empty() => return None,
+            None => None,
+        };
+        let length = match index {
+            Some(index) => index.len(),
+            None => memchr::memchr(b'\n', self.rest).map_or(self.rest.len(), |at| at + 1),
+        };
+        let bytes = self.rest.split_off(..length)?;
+        Some(BareLine { bytes, index })
+    }
 }
 
 /// An iterator over the lines of a [`Fields`].
 #[derive(Clone, Debug)]
+pub struct Lines<'a>(BareLines<'a>);
+
+impl<'a> Iterator for Lines<'a> {
+    type Item = FieldLine<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<FieldLine<'a>> {
+        loop {
+            let BareLine { bytes, index } = self.0.next()?;
+            let name_length = match index {
+                Some(index) => Some(index.name_len()),
+                None => bytes.iter().position(|&byte| byte == b':'),
+            };
+            if let Some(name_length) = name_length {
+                return Some(FieldLine {
+                    bytes,
+                    name_length,
+                    index,
+                });
+            }
+        }
+    }
+}
+
+/// An iterator over names and values of the lines of a [`Fields`].
+#[derive(Clone, Debug)]
 pub struct Iter<'a> {
-    rest: &'a [u8],
+    lines: Lines<'a>,
 }
 
 impl<'a> Iterator for Iter<'a> {
     type Item = (&'a [u8], &'a [u8]);
 
     fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            if let Some(parts) = name_and_value(next_line(&mut self.rest)?) {
-                return Some(parts);
-            }
-        }
+        let line = self.lines.next()?;
+        Some((line.name(), line.value()))
     }
-}
-
-/// Takes the first line, with its line end.
-fn next_line<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
-    if rest.is_empty() {
-        return None;
-    }
-    let end = memchr::memchr(b'\n', rest).map_or(rest.len(), |i| i + 1);
-    rest.split_off(..end)
-}
-
-fn name_and_value(line: &[u8]) -> Option<(&[u8], &[u8])> {
-    let colon = line.iter().position(|&b| b == b':')?;
-    Some((&line[..colon], line[colon + 1..].trim_ascii()))
 }
 
 /// Returns true if `name` is in `names`, in any ASCII case.
@@ -259,6 +428,15 @@ impl FieldsBuf {
         fields.write_if(&mut self.block, keep);
     }
 
+    /// Appends the lines for which `keep(line)` returns true.
+    pub fn extend_lines<'a>(
+        &mut self,
+        fields: Fields<'a>,
+        keep: impl FnMut(FieldLine<'a>) -> bool,
+    ) {
+        fields.write_lines(&mut self.block, keep);
+    }
+
     /// Removes every line called `name`, keeping the order of the others.
     pub fn remove(&mut self, name: &str) {
         if self.fields().contains(name) {
@@ -342,6 +520,36 @@ mod tests {
                 !name.eq_ignore_ascii_case(dropped.as_bytes())
             });
             assert_eq!(kept.into_block(), left.as_bytes(), "without {dropped:?}");
+        }
+    }
+
+    #[test]
+    fn an_index_changes_no_answer() {
+        let block = b"Host: a\r\nX-One:  1 \r\nCOOKIE:a=b\r\nx-one:2\r\ncookie:\t\r\nLong: a b\r\n";
+        let plain = Fields::new(block);
+        let index = plain.to_index();
+        let indexed = Fields::indexed(block, &index);
+        assert!(plain.iter().eq(indexed.iter()));
+        assert!(
+            plain
+                .lines()
+                .map(FieldLine::known)
+                .eq(indexed.lines().map(FieldLine::known))
+        );
+        for name in ["host", "X-One", "Cookie", "x-tw", "range", "long", ""] {
+            assert!(plain.all(name).eq(indexed.all(name)), "{name}");
+            let mut kept = [FieldsBuf::new(), FieldsBuf::new()];
+            for (kept, fields) in kept.iter_mut().zip([plain, indexed]) {
+                kept.extend_lines(fields, |line| line.value_of(name).is_none());
+            }
+            assert_eq!(kept[0], kept[1], "{name}");
+        }
+        for name in KnownName::all() {
+            assert!(plain.values(name).eq(indexed.values(name)), "{name:?}");
+            assert_eq!(
+                indexed.may_have(NameSet::of(&[name])),
+                plain.value(name).is_some()
+            );
         }
     }
 

@@ -2,10 +2,12 @@
 
 use smallvec::SmallVec;
 
+use crate::field_name::{FieldName, NameList};
 use crate::fields::{Fields, FieldsBuf, is_one_of, split_list};
+use crate::known_name::names;
 
 /// Fields that are never forwarded, whether `Connection` names them or not.
-const HOP_BY_HOP: &[&str] = &[
+const HOP_BY_HOP: NameList = NameList::new(&[
     "connection",
     "keep-alive",
     "proxy-connection",
@@ -16,7 +18,7 @@ const HOP_BY_HOP: &[&str] = &[
     "transfer-encoding",
     "upgrade",
     "http2-settings",
-];
+]);
 
 /// Options of `Connection` that name no field to remove.
 const PLAIN_OPTIONS: &[&str] = &[
@@ -31,7 +33,7 @@ const PLAIN_OPTIONS: &[&str] = &[
 
 /// Fields that `Connection` cannot remove: without them the next hop would read another message, its length, host,
 /// recipient, hop limit, or permissions (Varnish CVE-2022-45059).
-const PROTECTED: &[&str] = &[
+const PROTECTED: NameList = NameList::new(&[
     "age",
     "authorization",
     "cache-control",
@@ -59,11 +61,11 @@ const PROTECTED: &[&str] = &[
     "x-forwarded-for",
     "x-forwarded-host",
     "x-forwarded-proto",
-];
+]);
 
 /// Returns true if a client accepts trailers (`TE: trailers`, RFC 9110 §10.1.4). The field is hop-by-hop.
 pub fn takes_trailers(fields: Fields<'_>) -> bool {
-    let mut codings = fields.members("te");
+    let mut codings = fields.values(names::TE).flat_map(split_list);
     codings.any(|coding| coding.eq_ignore_ascii_case(b"trailers"))
 }
 
@@ -71,7 +73,7 @@ pub fn takes_trailers(fields: Fields<'_>) -> bool {
 pub fn end_to_end(fields: Fields<'_>) -> FieldsBuf {
     let nominated = NominatedFields::by(fields);
     let mut kept = FieldsBuf::with_capacity(fields.as_block().len());
-    kept.extend_if(fields, |name, _| !nominated.stays_behind(name));
+    kept.extend_lines(fields, |line| !nominated.stays_behind(line.field_name()));
     kept
 }
 
@@ -83,7 +85,7 @@ impl<'a> NominatedFields<'a> {
     /// The nominated fields of a message.
     pub fn by(fields: Fields<'a>) -> Self {
         let mut nominated = Self::default();
-        for value in fields.all("connection") {
+        for value in fields.values(names::CONNECTION) {
             nominated.note(value);
         }
         nominated
@@ -96,8 +98,9 @@ impl<'a> NominatedFields<'a> {
     }
 
     /// Returns true if a field of the same message is not forwarded: it is nominated, or always hop-by-hop.
-    pub fn stays_behind(&self, name: &[u8]) -> bool {
-        is_hop_by_hop(name) || self.0.iter().any(|one| one.eq_ignore_ascii_case(name))
+    pub fn stays_behind(&self, name: FieldName<'_>) -> bool {
+        let is_named = |one: &&[u8]| one.eq_ignore_ascii_case(name.text());
+        is_hop_by_hop(name) || self.0.iter().any(is_named)
     }
 }
 
@@ -108,8 +111,8 @@ pub(crate) fn names_fields(connection: &[u8]) -> bool {
 }
 
 /// Returns true if `name` is always hop-by-hop.
-pub(crate) fn is_hop_by_hop(name: &[u8]) -> bool {
-    is_one_of(name, HOP_BY_HOP)
+pub(crate) fn is_hop_by_hop(name: FieldName<'_>) -> bool {
+    HOP_BY_HOP.has(name)
 }
 
 fn is_removable(option: &[u8]) -> bool {
@@ -120,7 +123,7 @@ fn is_removable(option: &[u8]) -> bool {
 fn is_protected(name: &[u8]) -> bool {
     const TARGETED: &[u8] = b"-cache-control";
     let ending = &name[name.len().saturating_sub(TARGETED.len())..];
-    is_one_of(name, PROTECTED) || ending.eq_ignore_ascii_case(TARGETED)
+    PROTECTED.has(FieldName::of(name)) || ending.eq_ignore_ascii_case(TARGETED)
 }
 
 #[cfg(test)]

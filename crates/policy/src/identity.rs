@@ -6,13 +6,38 @@
 
 use smallvec::SmallVec;
 
-use crate::fields::Fields;
+use crate::field_name::{FieldName, NameList};
+use crate::fields::{FieldLine, Fields};
+use crate::known_name::names;
 use crate::patterns::takes;
 use crate::rules::Rules;
 use crate::trust::only_from_trusted_peers;
 
 /// Returns true if a field called `name` identifies the user.
 pub fn is_identity(name: &[u8]) -> bool {
+    identifies(FieldName::of(name))
+}
+
+/// As [`is_identity`], for a name that was looked up before.
+pub(crate) fn identifies(name: FieldName<'_>) -> bool {
+    /// The known names of them.
+    const KNOWN: NameList = NameList::new(&[
+        "authorization",
+        "persistent-auth",
+        "proxy-authentication-info",
+        "proxy-authorization",
+        "sec-websocket-key",
+        "surrogate-key",
+    ]);
+    if name.is_known() {
+        KNOWN.has(name)
+    } else {
+        is_named_like_one(name.text())
+    }
+}
+
+/// Returns true if the words of a name say that a field identifies the user.
+fn is_named_like_one(name: &[u8]) -> bool {
     let lower: SmallVec<[u8; 64]> = name.iter().map(u8::to_ascii_lowercase).collect();
     let name = &lower[..];
     if EXCEPTED.iter().any(|one| one.as_bytes() == name) {
@@ -28,15 +53,16 @@ pub fn is_identity(name: &[u8]) -> bool {
 /// sees and that are not part of the key. Fields that only a trusted peer may send are either removed or part of the
 /// key.
 pub fn identities<'a>(fields: Fields<'a>, rules: &'a Rules) -> impl Iterator<Item = &'a [u8]> {
-    let names = fields.iter().map(|(name, _)| name);
-    names.filter(|name| is_identity(name) && makes_personal(name, rules))
+    let names = fields.lines().map(FieldLine::field_name);
+    let personal = names.filter(|&name| identifies(name) && makes_personal(name, rules));
+    personal.map(FieldName::text)
 }
 
 /// Returns true if an identifying field makes a request personal on a route with these rules.
-pub(crate) fn makes_personal(name: &[u8], rules: &Rules) -> bool {
-    let is_authorization = name.eq_ignore_ascii_case(b"authorization");
-    !rules.request.removed_fields.matches(name)
-        && (is_authorization || !only_from_trusted_peers(name) && !rules.key.has_header(name))
+pub(crate) fn makes_personal(name: FieldName<'_>, rules: &Rules) -> bool {
+    !rules.request.removed_fields.matches(name.text())
+        && (name.is(names::AUTHORIZATION)
+            || !only_from_trusted_peers(name) && !rules.key.has_header(name.text()))
 }
 
 /// Words of names, between hyphens.
@@ -81,6 +107,7 @@ const EXCEPTED: [&str; 2] = ["sec-fetch-user", "user-agent"];
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::known_name::KnownName;
     use crate::rules::KeyRules;
     use crate::testing::fields;
 
@@ -129,6 +156,14 @@ mod tests {
             "-",
         ] {
             assert!(!is_identity(name.as_bytes()), "{name}");
+        }
+    }
+
+    #[test]
+    fn known_names_are_judged_by_their_words_too() {
+        for name in KnownName::all() {
+            let text = name.as_str().as_bytes();
+            assert_eq!(is_identity(text), is_named_like_one(text), "{name:?}");
         }
     }
 

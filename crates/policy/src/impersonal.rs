@@ -6,7 +6,9 @@
 //! Names that identify a user to the application (`ajs_user_id`) or that are short enough to be chosen by a programmer
 //! (`_cb`) are not listed: `ignore_cookies` can add them.
 
-/// Exact names, the shortest first: a search compares few of them byte by byte.
+use crate::text_table::{Case, TextTable};
+
+/// Exact names, the shortest first.
 pub const IMPERSONAL_COOKIES: &[&str] = &[
     "_ga",
     "_fbc",
@@ -130,17 +132,13 @@ pub const IMPERSONAL_ACCOUNTS: &[&str] = &[
     "_ym_visorc_",
 ];
 
+static TABLE: TextTable<{ IMPERSONAL_COOKIES.len() }> =
+    TextTable::new(IMPERSONAL_COOKIES, Case::Exact);
+
 /// Returns true if a cookie is listed.
 pub(crate) fn is_impersonal(name: &[u8]) -> bool {
     let after = |beginning: &&str| name.strip_prefix(beginning.as_bytes());
-    IMPERSONAL_COOKIES
-        .binary_search_by(|known| {
-            known
-                .len()
-                .cmp(&name.len())
-                .then_with(|| known.as_bytes().cmp(name))
-        })
-        .is_ok()
+    TABLE.find(name).is_some()
         || IMPERSONAL_ACCOUNTS.iter().filter_map(after).any(is_account)
         || IMPERSONAL_BEGINNINGS.iter().any(|one| after(one).is_some())
 }

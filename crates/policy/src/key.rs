@@ -11,8 +11,9 @@ use xxhash_rust::xxh3::xxh3_128;
 use crate::accept::AcceptClass;
 use crate::cookies;
 use crate::encoding::{length, push_component, push_field, push_with_len, take_component};
+use crate::field_name::FieldName;
 use crate::fields::Fields;
-use crate::identity::is_identity;
+use crate::identity::identifies;
 use crate::patterns::{Patterns, takes};
 use crate::query::{decoded, in_any_reading, parameters};
 use crate::rules::{KeyRules, Query, RequestRules, Rules, Seal};
@@ -147,9 +148,9 @@ pub fn build_for(
 /// credentials is written.
 fn push_identity(key: &mut KeyBuf, fields: Fields<'_>, rules: &KeyRules) {
     let mut all = KeyBuf::new();
-    for (name, value) in fields.iter().filter(|(name, _)| is_identity(name)) {
-        push_lower(&mut all, name);
-        push_component(&mut all, value);
+    for line in fields.lines().filter(|line| identifies(line.field_name())) {
+        push_lower(&mut all, line.name());
+        push_component(&mut all, line.value());
     }
     key.push(u8::from(!all.is_empty()));
     if !all.is_empty() {
@@ -373,8 +374,10 @@ fn push_header(
     is_trusted: bool,
     rules: &RequestRules,
 ) {
-    let travels =
-        |name: &[u8]| field_forwarding(name, is_trusted, rules) == FieldForwarding::Forwarded;
+    let travels = |name: &[u8]| {
+        let name = FieldName::of(name);
+        field_forwarding(name, is_trusted, rules) == FieldForwarding::Forwarded
+    };
     push_lower(out, wanted.as_bytes());
     let Some(beginning) = wanted.strip_suffix('*') else {
         if travels(wanted.as_bytes()) {

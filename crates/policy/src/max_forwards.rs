@@ -3,6 +3,7 @@
 use http::Method;
 
 use crate::fields::Fields;
+use crate::known_name::names;
 
 /// The effect of `Max-Forwards` on forwarding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +21,7 @@ pub fn max_forwards(method: &Method, fields: Fields<'_>) -> MaxForwards {
     if !matches!(*method, Method::OPTIONS | Method::TRACE) {
         return MaxForwards::Unlimited;
     }
-    let mut lines = fields.all("max-forwards");
+    let mut lines = fields.values(names::MAX_FORWARDS);
     let (Some(value), None) = (lines.next(), lines.next()) else {
         return MaxForwards::Unlimited;
     };

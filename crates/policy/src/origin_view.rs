@@ -7,7 +7,9 @@ use smallvec::{Array, SmallVec};
 
 use crate::cookies;
 use crate::encoding::{push_component, push_field, push_with_len};
-use crate::fields::{Fields, is_one_of};
+use crate::field_name::{FieldName, NameList};
+use crate::fields::Fields;
+use crate::known_name::names;
 use crate::rules::Rules;
 use crate::trust::{FieldForwarding, field_forwarding};
 
@@ -32,7 +34,7 @@ impl OriginView<'_> {
             FieldForwarding::Rewritten => self.push_forwarding(out, name),
             // `Via` is the same for all clients.
             FieldForwarding::Forwarded
-                if name == "via" || !goes_with_fill(name.as_bytes(), self.rules) =>
+                if name == "via" || !goes_with_fill(FieldName::of(name.as_bytes()), self.rules) =>
             {
                 out.push(0);
             }
@@ -46,7 +48,8 @@ impl OriginView<'_> {
             // It is rewritten to one value for all clients.
             return FieldForwarding::Removed;
         }
-        field_forwarding(name.as_bytes(), self.is_trusted, &self.rules.request)
+        let name = FieldName::of(name.as_bytes());
+        field_forwarding(name, self.is_trusted, &self.rules.request)
     }
 
     /// Appends fields that identify the client to the origin. Scheme and host are in the key already.
@@ -71,16 +74,17 @@ impl OriginView<'_> {
 
 /// Returns true if a shared fetch sends this field: no range, no condition of the client, no bypass of the origin's
 /// caches. If the client is the program itself, it decides about the last.
-pub fn goes_with_fill(name: &[u8], rules: &Rules) -> bool {
-    let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
-    let commands_caches = || is("cache-control") || is("pragma");
-    !is_conditional_field(name) && !is("expect") && (rules.obeys_client || !commands_caches())
+pub fn goes_with_fill(name: FieldName<'_>, rules: &Rules) -> bool {
+    let commands_caches = || name.is(names::CACHE_CONTROL) || name.is(names::PRAGMA);
+    !is_conditional_field(name)
+        && !name.is(names::EXPECT)
+        && (rules.obeys_client || !commands_caches())
 }
 
 /// Returns true if a client's field makes a request conditional or partial, so that a shared fetch must not send it.
 /// `Request-Range` is Netscape's name of `Range`, which Apache still honours.
-pub fn is_conditional_field(name: &[u8]) -> bool {
-    const CONDITIONAL: [&str; 7] = [
+pub fn is_conditional_field(name: FieldName<'_>) -> bool {
+    const CONDITIONAL: NameList = NameList::new(&[
         "if-match",
         "if-modified-since",
         "if-none-match",
@@ -88,6 +92,6 @@ pub fn is_conditional_field(name: &[u8]) -> bool {
         "if-unmodified-since",
         "range",
         "request-range",
-    ];
-    is_one_of(name, &CONDITIONAL)
+    ]);
+    CONDITIONAL.has(name)
 }

@@ -1,5 +1,6 @@
 //! Tests of private caches ([`CacheKind::Private`]): a table for each difference from shared ones, with both results.
 
+use crate::field_name::FieldName;
 use crate::key::{self, KeyBuf, Scheme};
 use crate::lifetime::Lifetime;
 use crate::origin_view::goes_with_fill;
@@ -271,7 +272,7 @@ fn cache_control_of_the_caller_is_forwarded_and_applied() {
         ("Range", false, false),
         ("Expect", false, false),
     ] {
-        let goes = |rules| goes_with_fill(name.as_bytes(), &rules);
+        let goes = |rules| goes_with_fill(FieldName::of(name.as_bytes()), &rules);
         assert_eq!(goes(Rules::private()), private, "{name}");
         assert_eq!(goes(Rules::default()), shared, "{name}");
     }

@@ -13,9 +13,12 @@ use crate::byte_range::RequestedRange;
 use crate::cookies;
 use crate::detail::Detail;
 use crate::directives::RequestDirectives;
+use crate::field_name::FieldName;
 use crate::fields::{FieldLine, Fields, split_list};
 use crate::hop;
-use crate::identity::{is_identity, makes_personal};
+use crate::identity::{identifies, makes_personal};
+use crate::known_name::{KnownName, names};
+use crate::name_set::NameSet;
 use crate::request_fields::{MAX_SENT, asks_for_another_form};
 use crate::rules::{Reload, Rules};
 use crate::time::Millis;
@@ -329,78 +332,60 @@ impl FieldScan {
     fn read(fields: Fields<'_>, rules: &Rules) -> Self {
         let mut seen = Self::default();
         for line in fields.lines() {
-            seen.note(line, fields, rules);
+            match line.known() {
+                Some(name) if OBSERVED.contains(name) => seen.note(name, line, fields, rules),
+                Some(_) => {}
+                None => seen.note_other(line, rules),
+            }
         }
         seen
     }
 
-    /// Adds a line. The first four bytes exclude most names; the position of the colon confirms the common ones.
     #[expect(
         clippy::inline_always,
         reason = "a hit pays for the call, which others make only now and then"
     )]
     #[inline(always)]
-    fn note(&mut self, line: FieldLine<'_>, fields: Fields<'_>, rules: &Rules) {
-        let is_removed = |name: &str| rules.request.removed_fields.matches(name.as_bytes());
-        match line.beginning() {
-            names::HOST if line.has_at(4, b':') => {}
-            // `User-Token` has the same length.
-            names::USER_AGENT if line.has_at(10, b':') && line.has_at(6, b'g') => {
+    fn note(&mut self, name: KnownName, line: FieldLine<'_>, fields: Fields<'_>, rules: &Rules) {
+        match name {
+            names::USER_AGENT | names::ACCEPT_ENCODING | names::ACCEPT_LANGUAGE => {
                 self.sent += line.len();
             }
-            names::ACCEPT if line.has_at(6, b'-') => self.sent += line.len(),
-            names::SEC if line.has_at(4, b'f') || line.has_at(4, b'c') => {}
-            names::SEC if line.has_at(4, b'F') || line.has_at(4, b'C') => {}
-            names::REFERER if line.has_at(7, b':') => {}
-            names::UPGRADE_INSECURE_REQUESTS if line.has_at(25, b':') => {}
-            names::PRIORITY if line.has_at(8, b':') => {}
-            names::ACCEPT => match line.value_of("accept") {
-                Some(value) => {
-                    self.sent += line.len();
-                    self.event_stream |= accepts_event_stream(value);
-                    self.note_accept(value, fields);
-                }
-                None => self.note_other(line, rules),
-            },
-            names::COOKIE => match line.value_of("cookie") {
-                Some(value) if !rules.are_private() && !is_removed("cookie") => {
-                    self.cookies.take_line(value, rules);
-                }
-                Some(_) => {}
-                None => self.note_other(line, rules),
-            },
-            names::CONNECTION => match line.value_of("connection") {
-                // The values of nearly all clients contain no restriction.
-                Some(value) => {
-                    self.connection_names_fields |=
-                        !value.eq_ignore_ascii_case(b"keep-alive") && hop::names_fields(value);
-                }
-                None => self.note_other(line, rules),
-            },
-            names::CACHE_CONTROL => match line.value_of("cache-control") {
-                Some(value) => {
-                    self.cache_control = true;
-                    self.directives.note_line(value);
-                }
-                None => self.note_other(line, rules),
-            },
-            names::IF_NONE_MATCH | names::IF_MATCH | names::IF_UNMODIFIED_SINCE => {
-                self.conditional |= CONDITIONS.iter().any(|name| line.value_of(name).is_some());
+            names::ACCEPT => {
+                let value = line.value();
+                self.sent += line.len();
+                self.event_stream |= accepts_event_stream(value);
+                self.note_accept(value, fields);
             }
-            names::PRAGMA => match line.value_of("pragma") {
-                Some(value) => {
-                    self.pragma_no_cache |=
-                        split_list(value).any(|member| member.eq_ignore_ascii_case(b"no-cache"));
+            names::COOKIE => {
+                let is_removed = || rules.request.removed_fields.matches(b"cookie");
+                if !rules.are_private() && !is_removed() {
+                    self.cookies.take_line(line.value(), rules);
                 }
-                None => self.note_other(line, rules),
-            },
-            names::RANGE => match line.value_of("range") {
-                Some(value) => {
-                    self.several_ranges |= mem::replace(&mut self.has_range, true);
-                    self.range = RequestedRange::parse(value);
-                }
-                None => self.note_other(line, rules),
-            },
+            }
+            names::CONNECTION => {
+                let value = line.value();
+                // The values of nearly all clients contain no restriction.
+                self.connection_names_fields |=
+                    value != b"keep-alive" && hop::names_fields(value);
+            }
+            names::CACHE_CONTROL => {
+                self.cache_control = true;
+                self.directives.note_line(line.value());
+            }
+            names::IF_MATCH
+            | names::IF_MODIFIED_SINCE
+            | names::IF_NONE_MATCH
+            | names::IF_UNMODIFIED_SINCE => self.conditional = true,
+            names::PRAGMA => {
+                self.pragma_no_cache |=
+                    split_list(line.value()).any(|member| member.eq_ignore_ascii_case(b"no-cache"));
+            }
+            names::RANGE => {
+                self.several_ranges |= mem::replace(&mut self.has_range, true);
+                self.range = RequestedRange::parse(line.value());
+            }
+            // It is in [`JUDGED`].
             _ => self.note_other(line, rules),
         }
     }
@@ -414,68 +399,67 @@ impl FieldScan {
         });
     }
 
-    /// Adds a line with an uncommon name.
+    /// Adds a line whose name is unknown, or one of [`JUDGED`].
     #[cold]
     #[inline(never)]
     fn note_other(&mut self, line: FieldLine<'_>, rules: &Rules) {
-        let name = line.name();
-        if name.eq_ignore_ascii_case(b"user-agent") {
-            // Nearly every request has it, and nothing below applies.
-            self.sent += line.len();
-            return;
-        }
-        self.credentials.authorization |= is_identity(name) && makes_personal(name, rules);
+        let name = line.field_name();
+        self.credentials.authorization |= identifies(name) && makes_personal(name, rules);
         self.wants_fragment |= asks_for_another_form(name, rules);
     }
 }
 
-/// The first four bytes of common names.
-mod names {
-    use crate::fields::beginning;
+/// The known names that facts depend on.
+const OBSERVED: NameSet = NameSet::of(&[
+    names::ACCEPT,
+    names::ACCEPT_ENCODING,
+    names::ACCEPT_LANGUAGE,
+    names::CACHE_CONTROL,
+    names::CONNECTION,
+    names::COOKIE,
+    names::IF_MATCH,
+    names::IF_MODIFIED_SINCE,
+    names::IF_NONE_MATCH,
+    names::IF_UNMODIFIED_SINCE,
+    names::PRAGMA,
+    names::RANGE,
+    names::USER_AGENT,
+])
+.and(JUDGED);
 
-    pub(super) const ACCEPT: u32 = beginning(*b"acce");
-    pub(super) const CACHE_CONTROL: u32 = beginning(*b"cach");
-    pub(super) const CONNECTION: u32 = beginning(*b"conn");
-    pub(super) const COOKIE: u32 = beginning(*b"cook");
-    pub(super) const HOST: u32 = beginning(*b"host");
-    pub(super) const IF_MATCH: u32 = beginning(*b"if-m");
-    pub(super) const IF_NONE_MATCH: u32 = beginning(*b"if-n");
-    pub(super) const IF_UNMODIFIED_SINCE: u32 = beginning(*b"if-u");
-    pub(super) const PRAGMA: u32 = beginning(*b"prag");
-    pub(super) const PRIORITY: u32 = beginning(*b"prio");
-    pub(super) const RANGE: u32 = beginning(*b"rang");
-    pub(super) const REFERER: u32 = beginning(*b"refe");
-    pub(super) const SEC: u32 = beginning(*b"sec-");
-    pub(super) const UPGRADE_INSECURE_REQUESTS: u32 = beginning(*b"upgr");
-    pub(super) const USER_AGENT: u32 = beginning(*b"user");
-}
+/// The known names that identify a user or ask for a fragment.
+const JUDGED: NameSet = NameSet::of(&[
+    names::AUTHORIZATION,
+    names::PERSISTENT_AUTH,
+    names::PROXY_AUTHENTICATION_INFO,
+    names::PROXY_AUTHORIZATION,
+    names::SEC_WEBSOCKET_KEY,
+    names::SURROGATE_KEY,
+    names::X_REQUESTED_WITH,
+]);
 
 /// Bytes of the values that a shared fetch sends unchanged.
 #[cold]
 fn sent_bytes(fields: Fields<'_>) -> usize {
-    let names = ["accept", "accept-language", "user-agent"];
-    let values = names.iter().flat_map(|name| fields.all(name));
+    let names = [names::ACCEPT, names::ACCEPT_LANGUAGE, names::USER_AGENT];
+    let values = names.into_iter().flat_map(|name| fields.values(name));
     values.map(<[u8]>::len).sum()
 }
 
 /// The fields by which a request asks for a fragment of the page.
 pub fn fragment_fields<'a>(fields: Fields<'a>, rules: &'a Rules) -> impl Iterator<Item = &'a [u8]> {
-    let names = fields.iter().map(|(name, _)| name);
-    names.filter(|name| asks_for_another_form(name, rules))
+    let names = fields.lines().map(FieldLine::field_name);
+    let asking = names.filter(|&name| asks_for_another_form(name, rules));
+    asking.map(FieldName::text)
 }
 
-/// The fields that make a request conditional.
-const CONDITIONS: [&str; 4] = [
-    "if-none-match",
-    "if-modified-since",
-    "if-match",
-    "if-unmodified-since",
-];
-
 fn accepts_event_stream(accept: &[u8]) -> bool {
-    // Most values are too short, or have no hyphen.
-    accept.len() >= EVENT_STREAM.len()
-        && memchr::memchr(b'-', accept).is_some()
+    // Most values have no hyphen, or not behind these words.
+    let is_near = |hyphen: usize| {
+        let before = accept[..hyphen].last_chunk::<10>();
+        before.is_some_and(|words| words.eq_ignore_ascii_case(b"text/event"))
+    };
+    memchr::memchr_iter(b'-', accept).any(is_near)
         && accept.split(|&b| b == b',').any(is_event_stream)
 }
 
@@ -519,6 +503,15 @@ mod tests {
 
     fn is_personal(rules: &Rules, request: &str) -> bool {
         get(&fields(request), rules).credentials().cookie
+    }
+
+    #[test]
+    fn known_names_are_judged_once() {
+        for name in KnownName::all() {
+            let judged = FieldName::of(name.as_str().as_bytes());
+            let judged = identifies(judged) || asks_for_another_form(judged, &Rules::default());
+            assert_eq!(JUDGED.contains(name), judged, "{name:?}");
+        }
     }
 
     #[test]

@@ -7,15 +7,14 @@
 //!
 //! Requests that pass carry all fields. A cache inside a client drops none of its caller's.
 
-use smallvec::SmallVec;
-
 use crate::accept::AcceptClass;
 use crate::cookies;
-use crate::fields::{Fields, FieldsBuf};
-use crate::identity::is_identity;
+use crate::field_name::{FieldName, NameList};
+use crate::fields::{FieldLine, Fields, FieldsBuf};
+use crate::identity::identifies;
+use crate::known_name::names;
 use crate::network::address;
 use crate::origin_view::{OriginView, goes_with_fill};
-use crate::patterns::takes;
 use crate::rules::Rules;
 use crate::syntax::is_token;
 use crate::trust::{
@@ -43,52 +42,44 @@ pub const MAX_SENT: usize = 1024;
 /// Maximum length of a trace id that is sent, in bytes.
 const MAX_TRACE_ID: usize = 128;
 
-/// The treatment of a field that is neither part of the key nor known to select. In lower case; a `*` at the end
-/// matches any suffix.
-const TABLE: [(SharedForwarding, &[&str]); 3] = [
-    (
-        SharedForwarding::Sent,
-        &[
-            "accept",
-            "accept-encoding",
-            "accept-language",
-            "host",
-            "user-agent",
-            "via",
-        ],
-    ),
-    (
-        SharedForwarding::Dropped,
-        &[
-            "alt-used",
-            "baggage",
-            "cookie",
-            "cookie2",
-            "device-memory",
-            "dnt",
-            "downlink",
-            "dpr",
-            "early-data",
-            "ect",
-            "max-forwards",
-            "priority",
-            "purpose",
-            "referer",
-            "rtt",
-            "save-data",
-            "sec-*",
-            "upgrade-insecure-requests",
-            "viewport-width",
-            "width",
-            "x-moz",
-            "x-purpose",
-        ],
-    ),
-    (SharedForwarding::Passes, &PARTS),
-];
+/// Fields that every client sends, with nothing specific to it.
+const COMMON: NameList = NameList::new(&[
+    "accept",
+    "accept-encoding",
+    "accept-language",
+    "host",
+    "user-agent",
+    "via",
+]);
+
+/// Fields that no response depends on.
+const INSIGNIFICANT: NameList = NameList::new(&[
+    "alt-used",
+    "baggage",
+    "cookie",
+    "cookie2",
+    "device-memory",
+    "dnt",
+    "downlink",
+    "dpr",
+    "early-data",
+    "ect",
+    "max-forwards",
+    "priority",
+    "purpose",
+    "referer",
+    "rtt",
+    "save-data",
+    "sec-*",
+    "upgrade-insecure-requests",
+    "viewport-width",
+    "width",
+    "x-moz",
+    "x-purpose",
+]);
 
 /// Fields by which these frameworks request a fragment of a page.
-const PARTS: [&str; 18] = [
+const PARTS: NameList = NameList::new(&[
     "datastar-request",
     "fx-request",
     "hx-*",
@@ -107,10 +98,10 @@ const PARTS: [&str; 18] = [
     "x-requested-with",
     "x-turbo-*",
     "x-up-*",
-];
+]);
 
 /// Fields that correlate log lines and spans of several programs.
-const TRACE_IDS: [&str; 12] = [
+const TRACE_IDS: NameList = NameList::new(&[
     "b3",
     "traceparent",
     "tracestate",
@@ -123,15 +114,15 @@ const TRACE_IDS: [&str; 12] = [
     "x-request-id",
     "x-request-start",
     "x-trace-id",
-];
+]);
 
 /// Fields in which a shared fetch sends the client's address: proxies overwrite them. In others a client's own value
 /// may reach the origin.
-const USUAL_ADDRESSES: [&[u8]; 2] = [b"x-forwarded-for", b"x-real-ip"];
+const USUAL_ADDRESSES: NameList = NameList::new(&["x-forwarded-for", "x-real-ip"]);
 
 /// The treatment of a field by a shared fetch under these rules for a url whose responses are known to vary on `known`.
 pub fn shared_forwarding(
-    name: &[u8],
+    name: FieldName<'_>,
     value: &[u8],
     rules: &Rules,
     known: &VaryNames,
@@ -143,57 +134,61 @@ pub fn shared_forwarding(
     if rules.obeys_client {
         return SharedForwarding::Sent;
     }
-    let lower = name.to_ascii_lowercase();
-    let is_named = known.iter().any(|one| one.as_bytes() == lower);
-    if lower != b"cookie" && (is_named || is_chosen(&lower, rules)) {
+    if !name.is(names::COOKIE) && (is_named(name, known) || is_chosen(name, rules)) {
         return SharedForwarding::Sent;
     }
-    listed_forwarding(&lower, value)
+    listed_forwarding(name, value)
 }
 
-/// The treatment in the table. The name is in lower case.
-fn listed_forwarding(lower: &[u8], value: &[u8]) -> SharedForwarding {
-    let takes_it = |names: &[&str]| names.iter().any(|one| takes(one.as_bytes(), lower));
-    if takes_it(&TRACE_IDS) {
+/// The treatment of a field that is neither part of the key nor known to select.
+fn listed_forwarding(name: FieldName<'_>, value: &[u8]) -> SharedForwarding {
+    if TRACE_IDS.has(name) {
         return if is_trace_id(value) {
             SharedForwarding::Sent
         } else {
             SharedForwarding::Dropped
         };
     }
-    if is_address(lower) {
-        return SharedForwarding::Dropped;
+    if COMMON.has(name) {
+        SharedForwarding::Sent
+    } else if INSIGNIFICANT.has(name) || is_address(name) {
+        SharedForwarding::Dropped
+    } else if PARTS.has(name) {
+        SharedForwarding::Passes
+    } else {
+        SharedForwarding::Withheld
     }
-    let found = TABLE.iter().find(|(_, names)| takes_it(names));
-    found.map_or(SharedForwarding::Withheld, |(forwarding, _)| *forwarding)
 }
 
 /// Returns true for a field that every client sends, or that no response depends on: a response that does not list it
-/// in `Vary` may serve requests with other values. Identities are recognized by [`is_identity`].
+/// in `Vary` may serve requests with other values. Identities are recognized by [`is_identity`](crate::is_identity).
 pub fn is_common(name: &[u8], value: &[u8]) -> bool {
+    let name = FieldName::of(name);
     !goes_with_fill(name, &Rules::default())
-        || listed_forwarding(&name.to_ascii_lowercase(), value) == SharedForwarding::Sent
+        || listed_forwarding(name, value) == SharedForwarding::Sent
 }
 
 /// Returns true if a field is always sent: the proxy writes it, the configuration names it, or it is part of the key.
-/// The name is in lower case.
-fn is_chosen(name: &[u8], rules: &Rules) -> bool {
+fn is_chosen(name: FieldName<'_>, rules: &Rules) -> bool {
     is_rewritten(name)
         // Removed unless the peer is trusted; then part of the key, or an address.
-        || only_from_trusted_peers(name)
-            && (!is_address(name) || USUAL_ADDRESSES.contains(&name))
-        || rules.key.has_header(name)
-        || rules.request.forwarded_fields.matches(name)
+        || only_from_trusted_peers(name) && (!is_address(name) || USUAL_ADDRESSES.has(name))
+        || rules.key.has_header(name.text())
+        || rules.request.forwarded_fields.matches(name.text())
+}
+
+/// Returns true if the responses of a url are known to vary on a field.
+fn is_named(name: FieldName<'_>, known: &VaryNames) -> bool {
+    let mut names = known.iter();
+    names.any(|one| name.text().eq_ignore_ascii_case(one.as_bytes()))
 }
 
 /// Returns true for a field with a client's address that is neither in the key nor in a known `Vary`.
-fn is_unkeyed_address(name: &[u8], rules: &Rules, known: &VaryNames) -> bool {
+fn is_unkeyed_address(name: FieldName<'_>, rules: &Rules, known: &VaryNames) -> bool {
     is_address(name)
-        && !rules.key.has_header(name)
-        && !rules.request.forwarded_fields.matches(name)
-        && !known
-            .iter()
-            .any(|one| one.as_bytes().eq_ignore_ascii_case(name))
+        && !rules.key.has_header(name.text())
+        && !rules.request.forwarded_fields.matches(name.text())
+        && !is_named(name, known)
 }
 
 /// Returns true for a list of addresses. A trusted proxy may forward any text of its client in such a field, and an
@@ -251,24 +246,24 @@ fn names_of(
     is_meant: impl Fn(SharedForwarding) -> bool,
 ) -> Vec<Vec<u8>> {
     let rules = request.rules;
-    let is_named = |(name, value): &(&[u8], &[u8])| {
+    let is_meant = |line: &FieldLine<'_>| {
+        let name = line.field_name();
         field_forwarding(name, request.is_trusted, &rules.request) == FieldForwarding::Forwarded
-            && is_meant(shared_forwarding(name, value, rules, known))
+            && is_meant(shared_forwarding(name, line.value(), rules, known))
     };
-    let meant = request.fields.iter().filter(is_named);
-    let mut names: Vec<_> = meant.map(|(name, _)| name.to_ascii_lowercase()).collect();
+    let meant = request.fields.lines().filter(is_meant);
+    let mut names: Vec<_> = meant.map(|line| line.name().to_ascii_lowercase()).collect();
     names.sort_unstable();
     names.dedup();
     names
 }
 
 /// Returns true if this field requests a fragment, unless the url is known to vary on it.
-pub(crate) fn asks_for_another_form(name: &[u8], rules: &Rules) -> bool {
-    let lower: SmallVec<[u8; 64]> = name.iter().map(u8::to_ascii_lowercase).collect();
+pub(crate) fn asks_for_another_form(name: FieldName<'_>, rules: &Rules) -> bool {
     // Excludes most names.
-    PARTS.iter().any(|one| takes(one.as_bytes(), &lower))
+    PARTS.has(name)
         && shared_forwarding(name, b"", rules, &VaryNames::NONE) == SharedForwarding::Passes
-        && !rules.request.removed_fields.matches(name)
+        && !rules.request.removed_fields.matches(name.text())
 }
 
 fn is_trace_id(value: &[u8]) -> bool {
@@ -303,7 +298,7 @@ impl SharedRequest {
 
     /// As [`Self::of`], with the credentials of the request, which is therefore not coalesced.
     pub fn with_credentials(outgoing: Fields<'_>, rules: &Rules, known: &VaryNames) -> Self {
-        let is_credential = |name: &[u8]| name.eq_ignore_ascii_case(b"cookie") || is_identity(name);
+        let is_credential = |name: FieldName<'_>| name.is(names::COOKIE) || identifies(name);
         Self::without_cookies(outgoing, rules, known, is_credential)
     }
 
@@ -311,33 +306,34 @@ impl SharedRequest {
         outgoing: Fields<'_>,
         rules: &Rules,
         known: &VaryNames,
-        is_sent: impl Fn(&[u8]) -> bool,
+        is_sent: impl Fn(FieldName<'_>) -> bool,
     ) -> Self {
         let mut shared = Self::default();
         let mut fields = FieldsBuf::with_capacity(outgoing.as_block().len());
-        let lower = |name: &[u8]| String::from_utf8_lossy(name).to_ascii_lowercase();
+        let lower = |name: FieldName<'_>| String::from_utf8_lossy(name.text()).to_ascii_lowercase();
         let sends_accept = rules.obeys_client
-            || is_chosen(b"accept", rules)
+            || is_chosen(FieldName::of(b"accept"), rules)
             || known.iter().any(|name| name == "accept")
             || rules.request.removed_fields.matches(b"accept");
         let mut addresses = FieldsBuf::default();
-        fields.extend_if(outgoing, |name, value| {
+        fields.extend_lines(outgoing, |line| {
+            let (name, value) = (line.field_name(), line.value());
+            if is_sent(name) {
+                return true;
+            }
             match shared_forwarding(name, value, rules, known) {
-                _ if is_sent(name) => return true,
                 SharedForwarding::Sent
                     if is_unkeyed_address(name, rules, known) && !holds_addresses(value) =>
                 {
                     let members = value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
                     let kept: Vec<_> = members.filter(|one| names_client(one)).collect();
                     if !kept.is_empty() {
-                        addresses.push(name, kept.join(&b", "[..]));
+                        addresses.push(line.name(), kept.join(&b", "[..]));
                     }
                     shared.left_out.push(lower(name));
                     return false;
                 }
-                SharedForwarding::Sent if name.eq_ignore_ascii_case(b"accept") => {
-                    return sends_accept;
-                }
+                SharedForwarding::Sent if name.is(names::ACCEPT) => return sends_accept,
                 SharedForwarding::Sent => return true,
                 SharedForwarding::Dropped if !goes_with_fill(name, rules) => {}
                 SharedForwarding::Dropped => shared.left_out.push(lower(name)),
@@ -394,7 +390,7 @@ mod tests {
             Vary::Names(names) => names,
             _ => VaryNames::NONE,
         };
-        shared_forwarding(name.as_bytes(), b"x", rules, &known)
+        shared_forwarding(FieldName::of(name.as_bytes()), b"x", rules, &known)
     }
 
     #[test]
@@ -525,7 +521,12 @@ mod tests {
     fn an_id_of_a_trace_is_sent_if_it_can_be_nothing_else() {
         let forwarding = |name: &str, value: &str| {
             let (name, value) = (name.as_bytes(), value.as_bytes());
-            shared_forwarding(name, value, &Rules::default(), &VaryNames::NONE)
+            shared_forwarding(
+                FieldName::of(name),
+                value,
+                &Rules::default(),
+                &VaryNames::NONE,
+            )
         };
         assert_eq!(
             forwarding("tracestate", "a=1,b@c=2"),

@@ -2,26 +2,27 @@
 //! authenticated on it, without any field that indicates it.
 
 use crate::fields::Fields;
+use crate::known_name::{KnownName, names};
 
 /// The authentication schemes that work like this.
 const SCHEMES: [&str; 4] = ["ntlm", "negotiate", "kerberos", "credssp"];
 
 /// Returns true if a request authenticates its connection, or is a step of that exchange.
 pub fn signs_in(request: Fields<'_>) -> bool {
-    names_scheme(request, "authorization") || names_scheme(request, "proxy-authorization")
+    names_scheme(request, names::AUTHORIZATION) || names_scheme(request, names::PROXY_AUTHORIZATION)
 }
 
 /// Returns true if a response challenges its client to authenticate its connection, or confirms it.
 pub fn is_challenged(response: Fields<'_>) -> bool {
-    names_scheme(response, "www-authenticate")
-        || names_scheme(response, "proxy-authenticate")
-        || response.contains("persistent-auth")
+    names_scheme(response, names::WWW_AUTHENTICATE)
+        || names_scheme(response, names::PROXY_AUTHENTICATE)
+        || response.value(names::PERSISTENT_AUTH).is_some()
 }
 
 /// Quotes are ignored: a false positive costs a connection, a false negative would hand it to another user.
-fn names_scheme(fields: Fields<'_>, name: &str) -> bool {
+fn names_scheme(fields: Fields<'_>, name: KnownName) -> bool {
     fields
-        .all(name)
+        .values(name)
         .flat_map(|line| line.split(|&b| b == b','))
         .any(|member| {
             let member = member.trim_ascii();

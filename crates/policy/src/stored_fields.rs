@@ -1,5 +1,6 @@
 //! The fields of a response that are stored (RFC 9111 §3.1).
 
+use crate::field_name::FieldName;
 use crate::fields::{FieldsBuf, is_one_of};
 use crate::hop::is_hop_by_hop;
 use crate::response::ResponseFacts;
@@ -16,7 +17,7 @@ pub fn fields_to_store(response: &ResponseFacts<'_>) -> FieldsBuf {
     for (name, value) in response.fields {
         let is = |one: &[u8]| one.eq_ignore_ascii_case(name);
         let left_out = is_never_stored(name)
-            || response.seen.nominated.stays_behind(name)
+            || response.seen.nominated.stays_behind(FieldName::of(name))
             || (leaves_cookies && is(b"set-cookie"))
             || response.said.qualified.iter().any(|one| is(one));
         if !left_out {
@@ -42,7 +43,7 @@ pub(crate) fn is_stored_form(block: &[u8]) -> bool {
                 .iter()
                 .all(|&b| b == b'\t' || (b >= b' ' && b != 0x7f))
             && !is_never_stored(name)
-            && !is_hop_by_hop(name)
+            && !is_hop_by_hop(FieldName::of(name))
     })
 }
 

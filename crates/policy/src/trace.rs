@@ -5,7 +5,9 @@
 //! §4.3): the application then begins a new trace. If this proxy takes part, the application's spans have one of its
 //! spans as their parent.
 
-use crate::Fields;
+use crate::field_name::FieldName;
+use crate::fields::Fields;
+use crate::known_name::names;
 
 /// The trace context of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,12 +70,14 @@ fn bytes<const LENGTH: usize>(digits: &[u8]) -> Option<[u8; LENGTH]> {
     Some(bytes)
 }
 
-/// The fields of Trace Context.
-pub const TRACE_FIELDS: [&str; 2] = ["traceparent", "tracestate"];
+/// Returns true for the fields of Trace Context.
+pub fn is_trace_field(name: FieldName<'_>) -> bool {
+    name.is(names::TRACEPARENT) || name.is(names::TRACESTATE)
+}
 
 /// Returns true if the fields of a trace are forwarded: there is one `traceparent`, and it is valid.
 pub fn trace_travels(request: Fields<'_>) -> bool {
-    let mut lines = request.all("traceparent");
+    let mut lines = request.values(names::TRACEPARENT);
     matches!((lines.next(), lines.next()), (Some(line), None) if is_valid(line.trim_ascii()))
 }
 

@@ -1,7 +1,9 @@
 //! The forwarding of request fields: the one place that decides which of them reach the origin.
 
-use crate::fields::{Fields, is_one_of};
+use crate::field_name::{FieldName, NameList};
+use crate::fields::{Fields, split_list};
 use crate::hop::is_hop_by_hop;
+use crate::known_name::names;
 use crate::rules::RequestRules;
 
 /// The treatment of a field line.
@@ -18,15 +20,22 @@ pub enum FieldForwarding {
 
 /// The treatment of a field called `name`. `is_trusted`: the peer is a trusted proxy. (Fields nominated by `Connection`
 /// are removed as well; such a request passes.)
-pub fn field_forwarding(name: &[u8], is_trusted: bool, rules: &RequestRules) -> FieldForwarding {
+pub fn field_forwarding(
+    name: FieldName<'_>,
+    is_trusted: bool,
+    rules: &RequestRules,
+) -> FieldForwarding {
     // The origin needs a host, whatever the route removes.
-    if name.eq_ignore_ascii_case(b"host") {
+    if name.is(names::HOST) {
         FieldForwarding::Rewritten
-    } else if rules.removed_fields.matches(name) || is_hop_by_hop(name) {
+    } else if is_hop_by_hop(name) || rules.removed_fields.matches(name.text()) {
         FieldForwarding::Removed
     } else if is_rewritten(name) {
         FieldForwarding::Rewritten
-    } else if !is_trusted && only_from_trusted_peers(name) && !rules.kept_fields.matches(name) {
+    } else if !is_trusted
+        && only_from_trusted_peers(name)
+        && !rules.kept_fields.matches(name.text())
+    {
         FieldForwarding::Removed
     } else {
         FieldForwarding::Forwarded
@@ -34,17 +43,18 @@ pub fn field_forwarding(name: &[u8], is_trusted: bool, rules: &RequestRules) -> 
 }
 
 /// Returns true if a field is always rewritten for the origin.
-pub fn is_rewritten(name: &[u8]) -> bool {
-    const REWRITTEN: [&str; 6] = [
-        "host",
-        "content-length",
-        "forwarded",
-        "x-forwarded-for",
-        "x-forwarded-host",
-        "x-forwarded-proto",
-    ];
-    is_one_of(name, &REWRITTEN)
+pub fn is_rewritten(name: FieldName<'_>) -> bool {
+    REWRITTEN.has(name)
 }
+
+const REWRITTEN: NameList = NameList::new(&[
+    "host",
+    "content-length",
+    "forwarded",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-proto",
+]);
 
 /// The lines that influence the origin's response and are accepted only from trusted peers, or from any client where
 /// the route keeps them. They are part of the key, except addresses, which differ for every client.
@@ -53,12 +63,14 @@ pub(crate) fn believed<'a>(
     is_trusted: bool,
     rules: &'a RequestRules,
 ) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
-    fields.iter().filter(move |(name, _)| {
+    let counts = move |name: FieldName<'_>| {
         only_from_trusted_peers(name)
-            && (is_trusted || rules.kept_fields.matches(name) && !is_rewritten(name))
-            && !rules.removed_fields.matches(name)
+            && (is_trusted || rules.kept_fields.matches(name.text()) && !is_rewritten(name))
+            && !rules.removed_fields.matches(name.text())
             && !is_address(name)
-    })
+    };
+    let lines = fields.lines().filter(move |line| counts(line.field_name()));
+    lines.map(|line| (line.name(), line.value()))
 }
 
 /// The names of the fields that are part of the key because of trust, for diagnostics.
@@ -76,20 +88,14 @@ pub fn keyed_by<'a>(
 /// The same applies to every name with characters other than letters, digits and hyphens: many applications (CGI)
 /// cannot distinguish `x_forwarded_host` from `X-Forwarded-Host`, or `accept_language` from `Accept-Language`. Other
 /// proxies remove them too.
-pub fn only_from_trusted_peers(name: &[u8]) -> bool {
-    if !name.iter().all(|&b| b.is_ascii_alphanumeric() || b == b'-') {
-        return true;
-    }
-    match name {
-        [b'x' | b'X', b'-', rest @ ..] => {
-            is_one_of(rest, &EXTENDED) || begins_with_one_of(rest, &EXTENDED_BEGINNINGS)
-        }
-        _ => is_one_of(name, &PLAIN) || begins_with_one_of(name, &PLAIN_BEGINNINGS),
-    }
+pub fn only_from_trusted_peers(name: FieldName<'_>) -> bool {
+    let is_plain = |&byte: &u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    // Known names are plain.
+    FROM_TRUSTED_PEERS.has(name) || !name.is_known() && !name.text().iter().all(is_plain)
 }
 
-/// Names without the prefix `x-`.
-const PLAIN: [&str; 13] = [
+const FROM_TRUSTED_PEERS: NameList = NameList::new(&[
+    "cf-access-*",
     "cf-connecting-ip",
     "cf-connecting-ipv6",
     "cf-visitor",
@@ -101,88 +107,77 @@ const PLAIN: [&str; 13] = [
     "proxy",
     "proxy-client-ip",
     "remote-user",
+    "ssl-client-*",
     "true-client-ip",
+    "wl-proxy-*",
     "wl-proxy-client-ip",
-];
-
-const PLAIN_BEGINNINGS: [&str; 3] = ["cf-access-", "ssl-client-", "wl-proxy-"];
-
-/// Names behind the prefix `x-`.
-const EXTENDED: [&str; 23] = [
-    "client-ip",
-    "cluster-client-ip",
-    "forwarded",
-    "host",
-    "http-host-override",
-    "http-method",
-    "http-method-override",
-    "matched-path",
-    "method-override",
-    "now-route-matches",
-    "originating-ip",
-    "proxy-url",
-    "proxyuser-ip",
-    "real-ip",
-    "remote-addr",
-    "remote-group",
-    "remote-groups",
-    "remote-ip",
-    "remote-user",
-    "scheme",
-    "sendfile-type",
-    "url-scheme",
-    "webauth-user",
-];
-
-const EXTENDED_BEGINNINGS: [&str; 11] = [
-    "accel-",
-    "amzn-oidc-",
-    "auth-request-",
-    "envoy-",
-    "forwarded-",
-    "goog-authenticated-user-",
-    "invoke-",
-    "middleware-",
-    "original-",
-    "rewrite-",
-    "ssl-",
-];
+    "x-accel-*",
+    "x-amzn-oidc-*",
+    "x-auth-request-*",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "x-envoy-*",
+    "x-forwarded",
+    "x-forwarded-*",
+    "x-goog-authenticated-user-*",
+    "x-host",
+    "x-http-host-override",
+    "x-http-method",
+    "x-http-method-override",
+    "x-invoke-*",
+    "x-matched-path",
+    "x-method-override",
+    "x-middleware-*",
+    "x-now-route-matches",
+    "x-original-*",
+    "x-originating-ip",
+    "x-proxy-url",
+    "x-proxyuser-ip",
+    "x-real-ip",
+    "x-remote-addr",
+    "x-remote-group",
+    "x-remote-groups",
+    "x-remote-ip",
+    "x-remote-user",
+    "x-rewrite-*",
+    "x-scheme",
+    "x-sendfile-type",
+    "x-ssl-*",
+    "x-url-scheme",
+    "x-webauth-user",
+]);
 
 /// Returns true if a field contains the client's address. Any byte other than a letter or digit may replace a hyphen.
-pub fn is_address(name: &[u8]) -> bool {
-    const ADDRESSES: [&str; 18] = [
-        "cf-connecting-ip",
-        "cf-connecting-ipv6",
-        "client-ip",
-        "fastly-client-ip",
-        "forwarded-for",
-        "proxy-client-ip",
-        "true-client-ip",
-        "wl-proxy-client-ip",
-        "x-client-ip",
-        "x-cluster-client-ip",
-        "x-envoy-external-address",
-        "x-forwarded-for",
-        "x-original-forwarded-for",
-        "x-originating-ip",
-        "x-proxyuser-ip",
-        "x-real-ip",
-        "x-remote-addr",
-        "x-remote-ip",
-    ];
+pub fn is_address(name: FieldName<'_>) -> bool {
     let same =
         |(&a, b): (&u8, u8)| a.to_ascii_lowercase() == b || b == b'-' && !a.is_ascii_alphanumeric();
-    ADDRESSES
-        .iter()
-        .any(|one| name.len() == one.len() && name.iter().zip(one.bytes()).all(same))
+    let is_spelt_like = |one: &&str| {
+        let text = name.text();
+        text.len() == one.len() && text.iter().zip(one.bytes()).all(same)
+    };
+    ADDRESSES.has(name) || !name.is_known() && ADDRESSES.names().iter().any(is_spelt_like)
 }
 
-fn begins_with_one_of(name: &[u8], beginnings: &[&str]) -> bool {
-    beginnings.iter().any(|one| {
-        name.get(..one.len())
-            .is_some_and(|start| start.eq_ignore_ascii_case(one.as_bytes()))
-    })
-}
+const ADDRESSES: NameList = NameList::new(&[
+    "cf-connecting-ip",
+    "cf-connecting-ipv6",
+    "client-ip",
+    "fastly-client-ip",
+    "forwarded-for",
+    "proxy-client-ip",
+    "true-client-ip",
+    "wl-proxy-client-ip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "x-envoy-external-address",
+    "x-forwarded-for",
+    "x-original-forwarded-for",
+    "x-originating-ip",
+    "x-proxyuser-ip",
+    "x-real-ip",
+    "x-remote-addr",
+    "x-remote-ip",
+]);
 
 /// Returns true if a request's forwarding fields say that the visitor used TLS. Only valid from a trusted proxy.
 pub fn says_https(request: Fields<'_>) -> bool {
@@ -194,10 +189,9 @@ pub fn says_https(request: Fields<'_>) -> bool {
         name.trim_ascii().eq_ignore_ascii_case(b"proto")
             && is_https(value.strip_suffix(b"\"").unwrap_or(value))
     };
-    request.members("x-forwarded-proto").any(is_https)
-        || request
-            .members("forwarded")
-            .any(|element| element.split(|&b| b == b';').any(proto))
+    let members = |name| request.values(name).flat_map(split_list);
+    members(names::X_FORWARDED_PROTO).any(is_https)
+        || members(names::FORWARDED).any(|element| element.split(|&b| b == b';').any(proto))
 }
 
 #[cfg(test)]
@@ -265,12 +259,12 @@ mod tests {
             ("TE", FieldForwarding::Removed, FieldForwarding::Removed),
         ] {
             assert_eq!(
-                field_forwarding(name.as_bytes(), false, &rules),
+                field_forwarding(FieldName::of(name.as_bytes()), false, &rules),
                 stranger,
                 "{name}"
             );
             assert_eq!(
-                field_forwarding(name.as_bytes(), true, &rules),
+                field_forwarding(FieldName::of(name.as_bytes()), true, &rules),
                 trusted,
                 "{name}"
             );
@@ -299,8 +293,11 @@ mod tests {
     #[test]
     fn every_address_is_only_from_trusted_peers() {
         for name in ["X-Forwarded-For", "True-Client-IP", "x.forwarded.for"] {
-            assert!(is_address(name.as_bytes()), "{name}");
-            assert!(only_from_trusted_peers(name.as_bytes()), "{name}");
+            assert!(is_address(FieldName::of(name.as_bytes())), "{name}");
+            assert!(
+                only_from_trusted_peers(FieldName::of(name.as_bytes())),
+                "{name}"
+            );
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Protocol upgrades that a cache may forward (RFC 9110 §7.8).
 
 use crate::fields::{Fields, split_list};
+use crate::known_name::names;
 use crate::syntax::is_token;
 
 /// Protocols that carry further requests: inside such a tunnel, no rule of this proxy would apply. A server may ignore
@@ -11,10 +12,13 @@ const OF_REQUESTS: [&[u8]; 6] = [b"h2c", b"h2", b"h3", b"http", b"https", b"tls"
 /// is an ordinary one. HTTP/1.0 has no such offer; the caller checks the version.
 pub fn is_requested(request: Fields<'_>) -> bool {
     let says_so = |option: &[u8]| option.eq_ignore_ascii_case(b"upgrade");
-    let mut offers = request.all("upgrade").peekable();
+    let mut offers = request.values(names::UPGRADE).peekable();
     offers.peek().is_some()
         && offers.all(is_forwardable)
-        && request.members("connection").any(says_so)
+        && request
+            .values(names::CONNECTION)
+            .flat_map(split_list)
+            .any(says_so)
 }
 
 /// Returns true if every offer of an `Upgrade` value may be forwarded: protocols other than HTTP, in exact syntax, so

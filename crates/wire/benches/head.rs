@@ -5,6 +5,7 @@ mod support;
 
 use std::hint::black_box;
 
+use microcache_policy::FieldIndex;
 use microcache_wire::h1::{HeadLimits, parse_request, parse_response, split_target};
 use support::{BROWSER_FIELDS, Case};
 
@@ -23,8 +24,13 @@ fn request(fields: &str) -> Box<dyn FnMut()> {
         "GET /articles/2026/a-page-worth-caching?page=2 HTTP/1.1\r\n\
          Host: www.example.com\r\n{fields}\r\n"
     );
+    let mut index = FieldIndex::default();
     Box::new(move || {
-        let parsed = parse_request(black_box(head.as_bytes()), &HeadLimits::default());
+        let parsed = parse_request(
+            black_box(head.as_bytes()),
+            &HeadLimits::default(),
+            &mut index,
+        );
         let (request, length) = parsed.expect("a valid head").expect("a whole head");
         assert_eq!(length, head.len());
         black_box(split_target(request.method, request.target)).expect("a path");
@@ -32,11 +38,13 @@ fn request(fields: &str) -> Box<dyn FnMut()> {
 }
 
 fn response() -> Box<dyn FnMut()> {
-    Box::new(|| {
+    let mut index = FieldIndex::default();
+    Box::new(move || {
         let parsed = parse_response(
             black_box(RESPONSE.as_bytes()),
             false,
             &HeadLimits::default(),
+            &mut index,
         );
         let (response, length) = parsed.expect("a valid head").expect("a whole head");
         assert_eq!((response.status, length), (200, RESPONSE.len()));

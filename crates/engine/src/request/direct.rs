@@ -382,5 +382,7 @@ fn direct_status(why: &FetchReason, response: &OriginResponse) -> CacheStatus {
 
 /// Checks for a range or conditional request.
 fn asks_for_less(fields: Fields<'_>) -> bool {
-    fields.iter().any(|(name, _)| is_conditional_field(name))
+    fields
+        .lines()
+        .any(|line| is_conditional_field(line.field_name()))
 }

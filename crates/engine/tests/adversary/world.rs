@@ -8,7 +8,9 @@ use http::Method;
 use microcache_engine::{
     Body, Engine, Failure, Frame, Incoming, NoResponse, Outcome, Response, Route, Served, Settings,
 };
-use microcache_policy::{Fields, FieldsBuf, Rules, Time, date, hop, only_from_trusted_peers};
+use microcache_policy::{
+    FieldName, Fields, FieldsBuf, Rules, Time, date, hop, only_from_trusted_peers,
+};
 use microcache_store::{MemoryLimits, Tiers};
 use tokio::time::{sleep, timeout};
 
@@ -351,6 +353,7 @@ fn outgoing(request: Fields<'_>) -> FieldsBuf {
     let nominated = hop::NominatedFields::by(request);
     let mut fields = FieldsBuf::new();
     fields.extend_if(request, |name, _| {
+        let name = FieldName::of(name);
         !nominated.stays_behind(name) && !only_from_trusted_peers(name)
     });
     fields.push("X-Forwarded-For", support::CLIENT);

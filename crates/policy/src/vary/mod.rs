@@ -7,6 +7,7 @@ pub(crate) mod weighted;
 use smallvec::SmallVec;
 
 use crate::encoding::{push_component, take_component};
+use crate::field_name::FieldName;
 use crate::fields::{Fields, FieldsBuf, split_list};
 use crate::identity::is_identity;
 use crate::origin_view::OriginView;
@@ -208,7 +209,7 @@ pub fn selected_values<'a>(
             return (name, Some(accepted.to_text()));
         }
         // Their encoding differs, so the values behind them cannot be located.
-        is_plain &= name != "cookie" && !is_rewritten(name.as_bytes());
+        is_plain &= name != "cookie" && !is_rewritten(FieldName::of(name.as_bytes()));
         if !is_plain {
             return (name, None);
         }

@@ -7,7 +7,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use http::Method;
 use microcache_engine::{Body, Request, Response, RouteId};
-use microcache_policy::{Time, upgrade};
+use microcache_policy::{FieldIndex, Time, upgrade};
 use microcache_wire::h1::{
     BadRequest, Framing, RequestHead, RequestTarget, parse_request, split_target,
 };
@@ -16,7 +16,7 @@ use microcache_wire::proxy_protocol;
 use super::head::{BodyEnding, ResponseFraming, be_strict, ending, write_head};
 use super::pending::PendingRequest;
 use super::send::{self, OutputQueue};
-use super::state::{AfterSend, COPY, Connection, FileAnswer, HitLoopExit};
+use super::state::{AfterSend, COPY, Connection, FileAnswer, HitLoopExit, INDEX};
 use crate::h2;
 use crate::metrics;
 use crate::session::Reply;
@@ -42,6 +42,17 @@ impl Connection {
         out: &mut Vec<u8>,
         read_at: &mut Option<Time>,
     ) -> (usize, Option<HitLoopExit>) {
+        INDEX.with_borrow_mut(|index| self.serve_heads(cx, input, index, out, read_at))
+    }
+
+    fn serve_heads(
+        &mut self,
+        cx: &mut Context<'_>,
+        input: &[u8],
+        index: &mut FieldIndex,
+        out: &mut Vec<u8>,
+        read_at: &mut Option<Time>,
+    ) -> (usize, Option<HitLoopExit>) {
         self.session.catch_up();
         if self.requests == 0 && self.stream.has_agreed_on_http2() {
             return (0, Some(HitLoopExit::Http2));
@@ -53,7 +64,7 @@ impl Connection {
         let mut next = None;
         while next.is_none() && used < input.len() {
             // Parsed in place: moving a head costs as much as reading one of its fields.
-            match &parse_request(&input[used..], &self.session.shared.head_limits) {
+            match &parse_request(&input[used..], &self.session.shared.head_limits, index) {
                 Ok(None) => break,
                 Err(bad) => match self.is_http2(&input[used..], used) {
                     None if self.is_proxy_header(input) => {

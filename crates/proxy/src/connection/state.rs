@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use microcache_engine::Response;
+use microcache_policy::FieldIndex;
 use microcache_wire::h1::BadRequest;
 
 use super::deadline::ClientDeadline;
@@ -23,6 +24,8 @@ pub(super) const COPY: usize = 8 * 1024;
 thread_local! {
     pub(super) static INPUT: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_SIZE].into());
     pub(super) static OUTPUT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    /// Index of the head that is served.
+    pub(super) static INDEX: RefCell<FieldIndex> = RefCell::default();
 }
 
 /// A client connection that speaks HTTP/1, and HTTP/2 after its preface.

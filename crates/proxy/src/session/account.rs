@@ -6,7 +6,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use http::{Method, Version};
 use microcache_engine::{Body, Outcome, Request, RequestHead, Response, RouteId};
-use microcache_policy::{FieldBlock, Span, Time};
+use microcache_policy::{IndexedBlock, Span, Time};
 
 use super::finished::{FinalResponse, FinishedRequest, TraceState};
 use crate::metrics::{Measure, RequestUrl};
@@ -100,7 +100,7 @@ impl RequestAccount {
         if let Some(open) = &mut self.0
             && open.shared.on_finished.is_none()
         {
-            open.head.fields = FieldBlock::default();
+            open.head.fields = IndexedBlock::default();
             open.head.target = Bytes::copy_from_slice(&open.head.target);
         }
     }

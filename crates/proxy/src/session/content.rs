@@ -6,7 +6,9 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use microcache_engine::{Body, BodyError, Frame, Source};
-use microcache_policy::{FieldForwarding, FieldPatterns, RequestRules, field_forwarding};
+use microcache_policy::{
+    FieldForwarding, FieldName, FieldPatterns, RequestRules, field_forwarding,
+};
 use tokio::sync::{mpsc, oneshot};
 
 /// Framing and expectation of a request's content.
@@ -127,7 +129,8 @@ impl ContentSender {
         }
         if let Frame::Trailers(trailers) = &mut frame {
             trailers.retain(|name, _| {
-                field_forwarding(name, false, &self.rules) == FieldForwarding::Forwarded
+                field_forwarding(FieldName::of(name), false, &self.rules)
+                    == FieldForwarding::Forwarded
             });
         }
         self.step(Ok(Some(frame)), is_last);

@@ -10,7 +10,9 @@ use microcache_engine::{
     Body, Bypass, Decision, Explained, Failure, NoResponse, Origin, OriginError, Request, Response,
 };
 use microcache_policy::key::{normal_host, split_query};
-use microcache_policy::{CacheStatus, Detail, FieldBlock, Fields, Scheme, Time, upgrade};
+use microcache_policy::{
+    CacheStatus, Detail, FieldBlock, FieldIndex, Fields, Scheme, Time, upgrade,
+};
 use microcache_push::{LIVE_PATH, MERCURE_PATH};
 use microcache_wire::h1::{BadRequest, Framing, RequestTarget, parse_request, split_target};
 use tokio::time::{Instant, timeout_at};
@@ -199,7 +201,8 @@ impl SimulatedRequest {
 impl Session {
     /// Parses the request as on this connection.
     fn read(&self, imagined: &SimulatedRequest) -> Result<ParsedRequest, BadRequest> {
-        let parsed = parse_request(&imagined.head, &self.shared.head_limits)?;
+        let mut index = FieldIndex::default();
+        let parsed = parse_request(&imagined.head, &self.shared.head_limits, &mut index)?;
         // An incomplete head would be waited for.
         let (head, _) = parsed.ok_or(BadRequest::TIMEOUT)?;
         let host = head.host.unwrap_or_default();

@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use http::Method;
 use microcache_policy::cookies::{self, Rewritten};
-use microcache_policy::fields::is_one_of;
 use microcache_policy::{
-    FieldForwarding, Fields, FieldsBuf, MaxForwards, RequestRules, Scheme, TRACE_FIELDS,
-    field_forwarding, hop, max_forwards, says_https, trace_travels,
+    FieldForwarding, Fields, FieldsBuf, MaxForwards, RequestRules, Scheme, field_forwarding, hop,
+    is_trace_field, max_forwards, names, says_https, trace_travels,
 };
 use parking_lot::Mutex;
 
@@ -135,13 +134,13 @@ pub(crate) fn outgoing(
     let max_forwards = max_forwards(method, request);
     let cookie = cookies::rewritten(request, rules);
     let trace = trace_travels(request);
-    fields.extend_if(request, |name, _| {
-        let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
+    fields.extend_lines(request, |line| {
+        let name = line.field_name();
         field_forwarding(name, peer.trusted, rules) == FieldForwarding::Forwarded
             && !nominated.stays_behind(name)
-            && (trace || !is_one_of(name, &TRACE_FIELDS))
-            && (cookie == Rewritten::Unchanged || !is(b"cookie"))
-            && (max_forwards == MaxForwards::Unlimited || !is(b"max-forwards"))
+            && (trace || !is_trace_field(name))
+            && (cookie == Rewritten::Unchanged || !name.is(names::COOKIE))
+            && (max_forwards == MaxForwards::Unlimited || !name.is(names::MAX_FORWARDS))
     });
     if let Rewritten::Line(line) = cookie {
         fields.push("Cookie", line);
@@ -150,7 +149,7 @@ pub(crate) fn outgoing(
         fields.push("Max-Forwards", left.to_string());
     }
     if upgrade {
-        for value in request.all("upgrade") {
+        for value in request.values(names::UPGRADE) {
             fields.push("Upgrade", value);
         }
     }

@@ -4,7 +4,8 @@
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 
-use microcache_policy::Fields;
+use microcache_policy::fields::split_list;
+use microcache_policy::{Fields, names};
 
 /// Pseudonym of this process.
 pub(crate) struct Pseudonym {
@@ -35,7 +36,7 @@ impl Pseudonym {
                 .nth(1)
                 .is_some_and(|name| name == &self.via.as_bytes()["1.1 ".len()..])
         };
-        request.members("via").any(name)
+        request.values(names::VIA).flat_map(split_list).any(name)
     }
 }
 

@@ -9,7 +9,7 @@ use bytes::Buf;
 use http::Method;
 use microcache_engine::origin::{OriginError, OriginRequest};
 use microcache_engine::{Interim, Interims};
-use microcache_policy::{Fields, FieldsBuf, hop, is_challenged};
+use microcache_policy::{FieldIndex, FieldName, Fields, FieldsBuf, hop, is_challenged};
 use microcache_wire::h1::{self, Framing, HeadLimits, parse_response};
 
 use super::connection::OriginConnection;
@@ -152,7 +152,8 @@ fn take_head(
     if connection.buf.is_empty() {
         return Ok(None);
     }
-    let parsed = parse_response(&connection.buf, context.to_head, &ANSWER_LIMITS)
+    let mut index = FieldIndex::default();
+    let parsed = parse_response(&connection.buf, context.to_head, &ANSWER_LIMITS, &mut index)
         .map_err(OriginError::Malformed)?;
     let Some((head, taken)) = parsed else {
         return Ok(None);
@@ -187,7 +188,8 @@ fn kept(fields: Fields<'_>) -> FieldsBuf {
     let nominated = hop::NominatedFields::by(fields);
     let mut kept = FieldsBuf::with_capacity(fields.as_block().len());
     kept.extend_if(fields, |name, _| {
-        !(nominated.stays_behind(name) || name.eq_ignore_ascii_case(b"content-length"))
+        !(nominated.stays_behind(FieldName::of(name))
+            || name.eq_ignore_ascii_case(b"content-length"))
     });
     kept
 }

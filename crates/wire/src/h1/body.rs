@@ -213,7 +213,7 @@ pub fn read_trailers(buf: &mut BytesMut) -> Result<Option<FieldsBuf>, &'static s
             }
             Some(_) => line(rest)?.map(|line| {
                 if may_trail(line.name) {
-                    kept.push(line.name, line.value);
+                    kept.push(line.name, line.value.trim_ascii());
                 }
                 line.length
             }),

@@ -1,6 +1,6 @@
 //! Parsers of request and response heads: in place, in one pass, without allocation.
 
-use microcache_policy::Fields;
+use microcache_policy::{FieldIndex, Fields};
 
 use super::bad_request::BadRequest;
 use super::lines::{FieldLines, section};
@@ -86,7 +86,7 @@ pub struct ResponseHead<'a> {
 }
 
 /// Parses the request head at the front of `buf`, and returns it with its length in bytes; `None` while it is
-/// incomplete.
+/// incomplete. The fields refer to `index`, whose memory the next head may use.
 ///
 /// Fails with [`BadRequest`] as soon as a rule is violated, without waiting for the rest.
 #[expect(
@@ -97,6 +97,7 @@ pub struct ResponseHead<'a> {
 pub fn parse_request<'a>(
     buf: &'a [u8],
     limits: &HeadLimits,
+    index: &'a mut FieldIndex,
 ) -> Result<Option<(RequestHead<'a>, usize)>, BadRequest> {
     let mut head = buf;
     for _ in 0..MAX_LEADING_LINES {
@@ -106,7 +107,7 @@ pub fn parse_request<'a>(
     if head == b"\r" && skipped < 2 * MAX_LEADING_LINES {
         return Ok(None);
     }
-    match request(head, limits)? {
+    match request(head, limits, index)? {
         Some((_, length)) if length > limits.head => Err(BadRequest::HEAD_TOO_LARGE),
         Some((request, length)) => Ok(Some((request, skipped + length))),
         None if head.len() >= limits.head => Err(BadRequest::HEAD_TOO_LARGE),
@@ -122,11 +123,12 @@ pub fn parse_request<'a>(
 fn request<'a>(
     buf: &'a [u8],
     limits: &HeadLimits,
+    index: &'a mut FieldIndex,
 ) -> Result<Option<(RequestHead<'a>, usize)>, BadRequest> {
     let Some(line) = request_line(buf, limits)? else {
         return Ok(None);
     };
-    let Some(section) = section(&buf[line.length..], limits.fields)? else {
+    let Some(section) = section(&buf[line.length..], limits.fields, index)? else {
         return Ok(None);
     };
     let FieldLines { fields, facts, .. } = section;
@@ -236,15 +238,17 @@ fn fits(bytes: &[u8], pattern: &[u8]) -> bool {
 }
 
 /// Parses the response head at the front of `buf`, and returns it with its length in bytes; `None` while it is
-/// incomplete. `to_head`: the request was a HEAD, whose responses have no body.
+/// incomplete. `to_head`: the request was a HEAD, whose responses have no body. The fields refer to `index`, whose memory
+/// the next head may use.
 ///
 /// Fails with the reason if the head violates RFC 9112.
 pub fn parse_response<'a>(
     buf: &'a [u8],
     to_head: bool,
     limits: &HeadLimits,
+    index: &'a mut FieldIndex,
 ) -> Result<Option<(ResponseHead<'a>, usize)>, &'static str> {
-    match response(buf, to_head, limits)? {
+    match response(buf, to_head, limits, index)? {
         Some((_, length)) if length > limits.head => Err(BadRequest::HEAD_TOO_LARGE.reason()),
         None if buf.len() >= limits.head => Err(BadRequest::HEAD_TOO_LARGE.reason()),
         parsed => Ok(parsed),
@@ -255,12 +259,13 @@ fn response<'a>(
     buf: &'a [u8],
     to_head: bool,
     limits: &HeadLimits,
+    index: &'a mut FieldIndex,
 ) -> Result<Option<(ResponseHead<'a>, usize)>, &'static str> {
     let Some(line) = status_line(buf)? else {
         return Ok(None);
     };
-    let Some(section) = section(&buf[line.length..], limits.fields).map_err(|bad| bad.reason())?
-    else {
+    let section = section(&buf[line.length..], limits.fields, index);
+    let Some(section) = section.map_err(|bad| bad.reason())? else {
         return Ok(None);
     };
     let FieldLines { fields, facts, .. } = section;

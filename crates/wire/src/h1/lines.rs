@@ -1,38 +1,64 @@
 //! Parser of field lines: validates each byte, and collects the fields that frame a message on the way.
 
-use microcache_policy::Fields;
 use microcache_policy::fields::split_list;
+use microcache_policy::{FieldIndex, Fields, KnownName, names};
 
 use super::bad_request::BadRequest;
-use super::syntax::{MAX_LENGTH, TOKEN, line_end, span, value_span};
+use super::syntax::{MAX_LENGTH, TOKEN, first_colon, line_end, span, value_span};
 
 /// One `name: value` line.
 pub(super) struct ParsedLine<'a> {
     pub(super) name: &'a [u8],
+    /// The name, if it is known.
+    known: Option<KnownName>,
     pub(super) value: &'a [u8],
     /// Bytes of the line, with its end.
     pub(super) length: usize,
 }
 
 /// Parses the line at the front of `bytes`; `None` while it is incomplete.
+#[inline]
 pub(super) fn line(bytes: &[u8]) -> Result<Option<ParsedLine<'_>>, &'static str> {
-    let name_end = span(bytes, TOKEN);
-    match bytes.get(name_end) {
-        None => return Ok(None),
-        Some(b':') if name_end > 0 => {}
-        Some(b':') => return Err("a field without a name"),
-        Some(b' ' | b'\t') if name_end == 0 => return Err("a folded line"),
-        Some(b' ' | b'\t') => return Err("white space before a colon"),
-        Some(_) => return Err("an invalid byte in a field name"),
-    }
-    let (name, rest) = bytes.split_at(name_end);
-    let rest = &rest[1..];
+    let (name, known) = match known_name(bytes) {
+        Some((name, known)) => (name, Some(known)),
+        None => match name(bytes)? {
+            Some(name) => (name, KnownName::of(name)),
+            None => return Ok(None),
+        },
+    };
+    let rest = &bytes[name.len() + 1..];
     let (value, rest) = rest.split_at(value_span(rest));
     Ok(line_end(rest)?.map(|()| ParsedLine {
         name,
-        value: value.trim_ascii(),
-        length: name_end + 1 + value.len() + 2,
+        known,
+        value,
+        length: name.len() + 1 + value.len() + 2,
     }))
+}
+
+/// Returns the name of a line that begins with a known name and a colon. Its bytes need no check.
+#[inline]
+fn known_name(bytes: &[u8]) -> Option<(&[u8], KnownName)> {
+    let (front, rest) = bytes.split_first_chunk()?;
+    let end = match first_colon(front) {
+        Some(end) => end,
+        None => 16 + first_colon(rest.first_chunk()?)?,
+    };
+    let name = bytes.get(..end)?;
+    Some((name, KnownName::of(name)?))
+}
+
+/// Parses the name of a line, up to the colon; `None` while it is incomplete.
+fn name(bytes: &[u8]) -> Result<Option<&[u8]>, &'static str> {
+    let name_end = span(bytes, TOKEN);
+    match bytes.get(name_end) {
+        None => Ok(None),
+        Some(b':') if name_end > 0 => Ok(Some(&bytes[..name_end])),
+        Some(b':') => Err("a field without a name"),
+        Some(b' ' | b'\t') if name_end == 0 => Err("a folded line"),
+        Some(b' ' | b'\t') => Err("white space before a colon"),
+        Some(_) => Err("an invalid byte in a field name"),
+    }
 }
 
 /// Field section of a head.
@@ -43,8 +69,13 @@ pub(super) struct FieldLines<'a> {
     pub(super) length: usize,
 }
 
-/// Parses a field section of at most `limit` lines; `None` while it is incomplete.
-pub(super) fn section(bytes: &[u8], limit: usize) -> Result<Option<FieldLines<'_>>, BadRequest> {
+/// Parses a field section of at most `limit` lines, and makes its index; `None` while it is incomplete.
+pub(super) fn section<'a>(
+    bytes: &'a [u8],
+    limit: usize,
+    index: &'a mut FieldIndex,
+) -> Result<Option<FieldLines<'a>>, BadRequest> {
+    index.clear();
     let mut facts = FramingFields::default();
     let mut at = 0;
     let mut count = 0;
@@ -56,7 +87,7 @@ pub(super) fn section(bytes: &[u8], limit: usize) -> Result<Option<FieldLines<'_
                 return Ok(line_end(rest)
                     .map_err(BadRequest::malformed)?
                     .map(|()| FieldLines {
-                        fields: Fields::new(&bytes[..at]),
+                        fields: Fields::indexed(&bytes[..at], index),
                         facts,
                         length: at + 2,
                     }));
@@ -70,7 +101,10 @@ pub(super) fn section(bytes: &[u8], limit: usize) -> Result<Option<FieldLines<'_
         let Some(line) = line(rest).map_err(BadRequest::malformed)? else {
             return Ok(None);
         };
-        facts.note(&line)?;
+        index.push(line.name.len(), line.known, line.length);
+        if let Some(known) = line.known {
+            facts.note(known, line.value)?;
+        }
         at += line.length;
     }
 }
@@ -91,28 +125,31 @@ pub(super) struct FramingFields<'a> {
 }
 
 impl<'a> FramingFields<'a> {
-    fn note(&mut self, line: &ParsedLine<'a>) -> Result<(), BadRequest> {
-        let value = line.value;
-        // The length alone excludes most fields.
-        let is = |name: &[u8]| line.name.eq_ignore_ascii_case(name);
-        match line.name.len() {
-            4 if is(b"host") => {
+    #[inline]
+    fn note(&mut self, name: KnownName, value: &'a [u8]) -> Result<(), BadRequest> {
+        match name {
+            names::HOST => {
                 self.hosts += 1;
-                self.host = Some(value);
+                self.host = Some(value.trim_ascii());
             }
-            6 if is(b"expect") => {
-                self.expect_continue |= value.eq_ignore_ascii_case(b"100-continue");
+            names::EXPECT => {
+                self.expect_continue |= value.trim_ascii().eq_ignore_ascii_case(b"100-continue");
             }
-            7 if is(b"upgrade") => self.protocol |= !value.is_empty(),
-            10 if is(b"connection") => self.note_connection(value),
-            14 if is(b"content-length") => self.note_length(value)?,
-            17 if is(b"transfer-encoding") => self.note_coding(value)?,
+            names::UPGRADE => self.protocol |= !value.trim_ascii().is_empty(),
+            names::CONNECTION => self.note_connection(value),
+            names::CONTENT_LENGTH => self.note_length(value.trim_ascii())?,
+            names::TRANSFER_ENCODING => self.note_coding(value.trim_ascii())?,
             _ => {}
         }
         Ok(())
     }
 
     fn note_connection(&mut self, value: &[u8]) {
+        // Browsers say nothing else.
+        if value == b" keep-alive" {
+            self.keep_alive = true;
+            return;
+        }
         for option in split_list(value) {
             self.close |= option.eq_ignore_ascii_case(b"close");
             self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");

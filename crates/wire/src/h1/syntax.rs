@@ -79,25 +79,82 @@ pub(crate) fn target_span(bytes: &[u8]) -> usize {
 }
 
 /// Same as `span(bytes, VALUE)`, sixteen bytes at a time: values are most of a head.
+#[inline]
+pub(crate) fn value_span(bytes: &[u8]) -> usize {
+    let (blocks, _) = bytes.as_chunks::<16>();
+    let mut at = 0;
+    for block in blocks {
+        if has_control(block) {
+            let (front, back) = halves(block);
+            at += first_control(front).unwrap_or_else(|| 8 + first_control(back).unwrap_or(8));
+            // A tab is the only one that is allowed.
+            return match bytes.get(at) {
+                Some(b'\t') => at + span(&bytes[at..], VALUE),
+                _ => at,
+            };
+        }
+        at += 16;
+    }
+    at + span(&bytes[at..], VALUE)
+}
+
+/// Returns `true` if there is a control byte among these.
 #[expect(
     clippy::needless_bitwise_bool,
     reason = "without branches the compiler tests all sixteen at once"
 )]
-pub(crate) fn value_span(bytes: &[u8]) -> usize {
-    let (blocks, _) = bytes.as_chunks::<16>();
-    let plain = blocks
+#[inline]
+fn has_control(block: &[u8; 16]) -> bool {
+    block
         .iter()
-        .take_while(|block| {
-            !block
-                .iter()
-                .fold(false, |other, &b| other | (b < b' ') | (b == 0x7f))
-        })
-        .count()
-        * 16;
-    plain + span(&bytes[plain..], VALUE)
+        .fold(false, |other, &b| other | (b < b' ') | (b == 0x7f))
+}
+
+/// Each byte of a word has this value.
+const fn repeated(byte: u8) -> u64 {
+    u64::from_le_bytes([byte; 8])
+}
+
+/// Returns the index of the first control byte of a word.
+#[inline]
+const fn first_control(word: u64) -> Option<usize> {
+    let below_space = word.wrapping_sub(repeated(b' ')) & !word;
+    first(below_space | zeros(word ^ repeated(0x7f)))
+}
+
+/// Returns the index of the first colon of sixteen bytes.
+#[inline]
+pub(super) fn first_colon(block: &[u8; 16]) -> Option<usize> {
+    let (front, back) = halves(block);
+    let colon = |word| first(zeros(word ^ repeated(b':')));
+    colon(front).or_else(|| colon(back).map(|at| 8 + at))
+}
+
+/// Sets the highest bit of each byte that is zero, up to the first of them: borrows spoil those behind it.
+#[inline]
+const fn zeros(word: u64) -> u64 {
+    word.wrapping_sub(repeated(1)) & !word
+}
+
+/// Returns the index of the first byte whose highest bit is set.
+#[inline]
+const fn first(word: u64) -> Option<usize> {
+    let highest = word & repeated(0x80);
+    if highest == 0 {
+        None
+    } else {
+        Some(highest.trailing_zeros() as usize / 8)
+    }
+}
+
+#[inline]
+fn halves(block: &[u8; 16]) -> (u64, u64) {
+    let both = u128::from_le_bytes(*block);
+    (both as u64, (both >> 64) as u64)
 }
 
 /// Checks for a leading `\r\n`; `None` while it is incomplete.
+#[inline]
 pub(super) fn line_end(bytes: &[u8]) -> Result<Option<()>, &'static str> {
     match bytes {
         [] | [b'\r'] => Ok(None),
@@ -124,6 +181,18 @@ mod tests {
                     bytes[at] = byte;
                     assert_eq!(value_span(&bytes), span(&bytes, VALUE), "{bytes:?}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_colon_is_found_behind_any_bytes() {
+        for at in 0..16 {
+            for byte in [0, b'9', b';', 0x7f, 0xb9, 0xba, 0xbb, 0xff] {
+                let mut block = [byte; 16];
+                assert_eq!(first_colon(&block), None);
+                block[at..].fill(b':');
+                assert_eq!(first_colon(&block), Some(at));
             }
         }
     }

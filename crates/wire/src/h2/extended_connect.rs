@@ -2,19 +2,25 @@
 
 use std::hash::{BuildHasher, RandomState};
 
+use microcache_policy::KnownName;
+
+use super::section_lines::SectionLines;
+
 /// The protocol that extended CONNECT supports.
 pub const PROTOCOL: &[u8] = b"websocket";
 
 /// Adds the fields of an HTTP/1 upgrade in place of CONNECT.
-pub(super) fn ask_in_http1(lines: &mut Vec<u8>) {
-    lines.extend_from_slice(b"connection: upgrade\r\nupgrade: ");
-    lines.extend_from_slice(PROTOCOL);
-    // RFC 6455 §4.1: it pairs the response with the request, and is not a secret.
-    lines.extend_from_slice(b"\r\nsec-websocket-key: ");
+pub(super) fn ask_in_http1(lines: &mut SectionLines) {
+    // RFC 6455 §4.1: the key pairs the response with the request, and is not a secret.
     let random = RandomState::new();
     let number = u128::from(random.hash_one(0)) << 64 | u128::from(random.hash_one(1));
-    lines.extend_from_slice(&base64(number));
-    lines.extend_from_slice(b"\r\n");
+    for (name, value) in [
+        (&b"connection"[..], &b"upgrade"[..]),
+        (b"upgrade", PROTOCOL),
+        (b"sec-websocket-key", &base64(number)),
+    ] {
+        lines.push(name, KnownName::of(name), value);
+    }
 }
 
 /// Returns sixteen bytes in base64: 22 digits, of which the last has four bits of padding, and `==`.

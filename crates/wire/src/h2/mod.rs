@@ -8,5 +8,6 @@ pub mod hpack;
 pub mod priority;
 pub mod reason;
 pub mod section;
+mod section_lines;
 pub mod settings;
 pub mod write;

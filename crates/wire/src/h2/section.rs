@@ -2,10 +2,11 @@
 
 use std::ops::Range;
 
-use microcache_policy::{Fields, FieldsBuf};
+use microcache_policy::{Fields, FieldsBuf, KnownName, names};
 
 use super::extended_connect::{PROTOCOL, ask_in_http1};
 use super::priority::Priority;
+use super::section_lines::SectionLines;
 use crate::h1::HeadLimits;
 use crate::h1::body::may_trail;
 use crate::h1::syntax::{MAX_LENGTH, TOKEN, span, target_span, value_span};
@@ -17,8 +18,8 @@ const OVERHEAD: usize = 32;
 /// Field section. One per thread serves all connections, so that decoding a head allocates nothing.
 #[derive(Debug, Default)]
 pub struct FieldSection {
-    /// Fields as `name: value\r\n`, as in HTTP/1.
-    lines: Vec<u8>,
+    /// Regular fields.
+    lines: SectionLines,
     /// Values of all cookie fields, joined (RFC 9113 §8.2.3).
     cookies: Vec<u8>,
     /// Values of the pseudo-header fields and of `host`.
@@ -142,39 +143,45 @@ impl FieldSection {
         const NAME: SectionError = SectionError::Malformed("an invalid field name");
         const VALUE: SectionError = SectionError::Malformed("an invalid field value");
         self.begun = true;
-        let is_name = span(name, TOKEN) == name.len()
-            && !name.is_empty()
-            && !name.iter().any(u8::is_ascii_uppercase);
-        if !is_name {
+        let known = KnownName::of(name);
+        let is_token = known.is_some() || !name.is_empty() && span(name, TOKEN) == name.len();
+        if !is_token || name.iter().any(u8::is_ascii_uppercase) {
             return Err(NAME);
         }
         let white = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
         if value_span(value) != value.len() || white(value.first()) || white(value.last()) {
             return Err(VALUE);
         }
-        match name {
+        match known {
             // RFC 9113 §8.2.2.
-            b"connection" | b"keep-alive" | b"proxy-connection" | b"transfer-encoding"
-            | b"upgrade" => {
+            Some(
+                names::CONNECTION
+                | names::KEEP_ALIVE
+                | names::PROXY_CONNECTION
+                | names::TRANSFER_ENCODING
+                | names::UPGRADE,
+            ) => {
                 return Err(SectionError::Malformed("a connection-specific field"));
             }
-            b"te" if !value.eq_ignore_ascii_case(b"trailers") => {
+            Some(names::TE) if !value.eq_ignore_ascii_case(b"trailers") => {
                 return Err(SectionError::Malformed("te other than trailers"));
             }
-            b"cookie" => {
+            Some(names::COOKIE) => {
                 if !self.cookies.is_empty() {
                     self.cookies.extend_from_slice(b"; ");
                 }
                 self.cookies.extend_from_slice(value);
                 return Ok(());
             }
-            b"host" => return self.host(value),
-            b"content-length" => self.content_length(value)?,
-            b"expect" => self.expects_continue |= value.eq_ignore_ascii_case(b"100-continue"),
-            b"priority" => self.priority = Priority::of(value),
+            Some(names::HOST) => return self.host(value),
+            Some(names::CONTENT_LENGTH) => self.content_length(value)?,
+            Some(names::EXPECT) => {
+                self.expects_continue |= value.eq_ignore_ascii_case(b"100-continue");
+            }
+            Some(names::PRIORITY) => self.priority = Priority::of(value),
             _ => {}
         }
-        push(&mut self.lines, name, value);
+        self.lines.push(name, known, value);
         Ok(())
     }
 
@@ -207,7 +214,8 @@ impl FieldSection {
             return Err(wrong);
         }
         if !self.cookies.is_empty() {
-            push(&mut self.lines, b"cookie", &self.cookies);
+            self.lines
+                .push(b"cookie", Some(names::COOKIE), &self.cookies);
         }
         let protocol = self.protocol.clone().and_then(|it| self.words.get(it));
         if let Some(protocol) = protocol {
@@ -250,7 +258,7 @@ impl FieldSection {
             method: if is_tunnel { b"GET" } else { method },
             host,
             target: self.target(method, target)?,
-            fields: Fields::new(&self.lines),
+            fields: self.lines.fields(),
             length: self.length,
             expects_continue: self.expects_continue,
             priority: self.priority,
@@ -279,7 +287,7 @@ impl FieldSection {
         if let Some(wrong) = self.wrong {
             return Err(wrong);
         }
-        let mut trailers = FieldsBuf::from(Fields::new(&self.lines));
+        let mut trailers = FieldsBuf::from(self.lines.fields());
         trailers.retain(|name, _| may_trail(name));
         Ok(trailers)
     }
@@ -300,13 +308,6 @@ fn host<'a>(
     } else {
         Err(SectionError::Malformed("host differs from :authority"))
     }
-}
-
-fn push(lines: &mut Vec<u8>, name: &[u8], value: &[u8]) {
-    lines.extend_from_slice(name);
-    lines.extend_from_slice(b": ");
-    lines.extend_from_slice(value);
-    lines.extend_from_slice(b"\r\n");
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Options of the cache key, and of the query in it.
 
+use microcache_policy::FieldName;
 use microcache_policy::rules::{KeyRules, Query};
 use microcache_policy::trust::is_rewritten;
 
@@ -96,7 +97,7 @@ fn keyed_field(text: &str) -> Result<String, String> {
             "write cookies = [\"NAME\"]: every visitor has a different Cookie field".to_owned(),
         );
     }
-    if is_rewritten(name.as_bytes()) {
+    if is_rewritten(FieldName::of(name.as_bytes())) {
         return Err(
             "Microcache writes this field itself; host and scheme are part of the key already"
                 .to_owned(),

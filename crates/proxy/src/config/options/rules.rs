@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use microcache_policy::patterns::takes;
 use microcache_policy::rules::{KeyRules, Reload, SetCookie};
 use microcache_policy::{
-    FieldForwarding, Millis, RequestRules, Separator, TagField, field_forwarding,
+    FieldForwarding, FieldName, Millis, RequestRules, Separator, TagField, field_forwarding,
     only_from_trusted_peers,
 };
 
@@ -407,8 +407,9 @@ fn keepable_field(text: &str) -> Result<String, String> {
     if name.ends_with('*') {
         return Ok(name);
     }
-    match field_forwarding(name.as_bytes(), false, &RequestRules::default()) {
-        FieldForwarding::Removed if only_from_trusted_peers(name.as_bytes()) => Ok(name),
+    let known = FieldName::of(name.as_bytes());
+    match field_forwarding(known, false, &RequestRules::default()) {
+        FieldForwarding::Removed if only_from_trusted_peers(known) => Ok(name),
         FieldForwarding::Forwarded => Err("it is forwarded anyway".to_owned()),
         FieldForwarding::Rewritten | FieldForwarding::Removed => Err(
             "Microcache writes it for each connection; add trusted proxies to `trusted_proxies`"

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use microcache_engine::Request;
-use microcache_policy::is_address;
 use microcache_policy::network::address;
+use microcache_policy::{FieldName, is_address};
 
 use crate::config::Cidr;
 
@@ -39,7 +39,9 @@ pub(super) fn check(
         return Err(Unauthorized::Peer(request.address.to_owned()));
     }
     let fields = request.fields;
-    let lines = fields.iter().filter(|(name, _)| is_address(name));
+    let lines = fields
+        .iter()
+        .filter(|(name, _)| is_address(FieldName::of(name)));
     let members = lines.flat_map(|(_, line)| line.split(|&b| b == b','));
     // Split without regard to quotes, so that quoted addresses are checked too.
     let pairs = fields

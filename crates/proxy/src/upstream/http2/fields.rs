@@ -3,7 +3,7 @@
 
 use bytes::BytesMut;
 use http::{HeaderMap, Response};
-use microcache_policy::FieldsBuf;
+use microcache_policy::{FieldIndex, FieldsBuf};
 use microcache_wire::h1::{parse_response, read_trailers};
 
 use crate::upstream::exchange::{ANSWER_LIMITS, OriginHead};
@@ -14,7 +14,8 @@ pub(super) fn head<B>(answer: &Response<B>, to_head: bool) -> Result<OriginHead,
     lines.extend_from_slice(answer.status().as_str().as_bytes());
     lines.extend_from_slice(b"\r\n");
     write(&mut lines, answer.headers())?;
-    match parse_response(&lines, to_head, &ANSWER_LIMITS)? {
+    let mut index = FieldIndex::default();
+    match parse_response(&lines, to_head, &ANSWER_LIMITS, &mut index)? {
         Some((head, length)) if length == lines.len() => Ok(OriginHead::of(&head)),
         _ => Err("a truncated head"),
     }

@@ -8,7 +8,7 @@ use http::header::{AUTHORIZATION, CONTENT_LENGTH, COOKIE, TE};
 use http::uri::{Authority, Parts, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri, Version};
 use microcache_engine::origin::OriginError;
-use microcache_policy::{Fields, hop};
+use microcache_policy::{FieldName, Fields, hop};
 
 use super::pieces::Pieces;
 use super::{BodyPiece, SendState, Upload};
@@ -121,7 +121,7 @@ fn map_of(fields: Fields<'_>, travels: impl Fn(&[u8]) -> bool) -> Option<HeaderM
     let of_connection = hop::NominatedFields::default();
     let mut map = HeaderMap::new();
     for (name, value) in fields {
-        if !travels(name) || of_connection.stays_behind(name) {
+        if !travels(name) || of_connection.stays_behind(FieldName::of(name)) {
             continue;
         }
         let name = HeaderName::from_bytes(name).ok()?;

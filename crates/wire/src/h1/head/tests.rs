@@ -1,5 +1,6 @@
 //! Raw bytes in, verdicts out.
 
+use microcache_policy::{FieldLine, KnownName};
 use proptest::prelude::*;
 
 use super::*;
@@ -124,7 +125,7 @@ const RESPONSES: &[ResponseRow] = &[
 ];
 
 fn refusal(raw: &[u8]) -> Option<(u16, &'static str)> {
-    match parse_request(raw, &HeadLimits::default()) {
+    match parse_request(raw, &HeadLimits::default(), &mut FieldIndex::default()) {
         Ok(Some(_)) => None,
         Ok(None) => panic!("incomplete: {}", raw.escape_ascii()),
         Err(refused) => Some((refused.status(), refused.reason())),
@@ -179,15 +180,16 @@ fn a_head_above_its_limit_is_refused_before_it_is_complete() {
             [&start[..], b"X: ", &[b'x'; 200], b"\r\n\r\n"].concat(),
         ),
     ] {
-        let refused = parse_request(&raw, &limits).unwrap_err();
+        let refused = parse_request(&raw, &limits, &mut FieldIndex::default()).unwrap_err();
         assert_eq!(refused.status(), status, "{fault}");
     }
     let largest = [&start[..], b"X: ", &[b'x'; 200 - 25 - 7], b"\r\n\r\n"].concat();
     assert_eq!(largest.len(), 200);
-    let parsed = parse_request(&largest, &limits).unwrap();
+    let mut index = FieldIndex::default();
+    let parsed = parse_request(&largest, &limits, &mut index).unwrap();
     assert_eq!(parsed.map(|(_, length)| length), Some(200));
     let endless = [b"HTTP/1.1 200 OK\r\nX: ", &[b'x'; 200][..]].concat();
-    assert!(parse_response(&endless, false, &limits).is_err());
+    assert!(parse_response(&endless, false, &limits, &mut FieldIndex::default()).is_err());
 }
 
 #[test]
@@ -195,7 +197,10 @@ fn a_request_head_is_parsed() {
     let raw = b"\r\nPATCH /a?b=c|d HTTP/1.1\r\nhOsT: ex.org:80\r\nX:  1\t\r\nEmpty:\r\n\
         Transfer-Encoding:\tChunked \r\nConnection: x, Upgrade\r\nConnection: close\r\n\
         Upgrade: websocket\r\nExpect: 100-Continue\r\n\r\nrest";
-    let (head, length) = parse_request(raw, &HeadLimits::default()).unwrap().unwrap();
+    let mut index = FieldIndex::default();
+    let (head, length) = parse_request(raw, &HeadLimits::default(), &mut index)
+        .unwrap()
+        .unwrap();
     assert_eq!(&raw[length..], b"rest");
     assert_eq!(head.method, b"PATCH");
     assert_eq!(head.target, b"/a?b=c|d");
@@ -210,7 +215,10 @@ fn a_request_head_is_parsed() {
 #[test]
 fn connections_persist_by_their_version() {
     for &(raw, keep_alive, framing) in PERSISTENCE {
-        let (head, length) = parse_request(raw, &HeadLimits::default()).unwrap().unwrap();
+        let mut index = FieldIndex::default();
+        let (head, length) = parse_request(raw, &HeadLimits::default(), &mut index)
+            .unwrap()
+            .unwrap();
         assert_eq!(length, raw.len());
         assert_eq!(
             (head.keep_alive, head.framing),
@@ -221,21 +229,26 @@ fn connections_persist_by_their_version() {
     }
     for host in ["a", "a:", "a:80", "[::1]:"] {
         let raw = format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n");
-        let (head, _) = parse_request(raw.as_bytes(), &HeadLimits::default())
+        let mut index = FieldIndex::default();
+        let (head, _) = parse_request(raw.as_bytes(), &HeadLimits::default(), &mut index)
             .unwrap()
             .unwrap();
         assert_eq!(head.host, Some(host.trim_end_matches(':').as_bytes()));
     }
     let old =
         b"GET / HTTP/1.0\r\nConnection: upgrade\r\nUpgrade: x\r\nExpect: 100-continue\r\n\r\n";
-    let (head, _) = parse_request(old, &HeadLimits::default()).unwrap().unwrap();
+    let mut index = FieldIndex::default();
+    let (head, _) = parse_request(old, &HeadLimits::default(), &mut index)
+        .unwrap()
+        .unwrap();
     assert!(!head.upgrade && !head.expect_continue);
 }
 
 #[test]
 fn responses_are_framed_by_status_method_and_fields() {
     for &(raw, to_head, status, framing, length, keep_alive) in RESPONSES {
-        let (head, taken) = parse_response(raw, to_head, &HeadLimits::default())
+        let mut index = FieldIndex::default();
+        let (head, taken) = parse_response(raw, to_head, &HeadLimits::default(), &mut index)
             .unwrap()
             .unwrap();
         assert_eq!(taken, raw.len());
@@ -274,9 +287,36 @@ fn malformed_responses_are_refused() {
         b"ICY 200 OK\r\n\r\n",
         b"<html>",
     ] {
-        let parsed = parse_response(raw, false, &HeadLimits::default());
+        let mut index = FieldIndex::default();
+        let parsed = parse_response(raw, false, &HeadLimits::default(), &mut index);
         assert!(parsed.is_err(), "{}", raw.escape_ascii());
     }
+}
+
+fn parts(line: FieldLine<'_>) -> (&[u8], Option<KnownName>, &[u8]) {
+    (line.name(), line.known(), line.value())
+}
+
+/// Lines that mutations of a head begin with.
+fn field_line() -> impl Strategy<Value = Vec<u8>> {
+    let lines = prop::sample::select(vec![
+        &b"Host: b\r\n"[..],
+        b"Connection:  keep-alive\t\r\n",
+        b"X:1\r\n",
+        b"Upgrade-Insecure-Requests: 1\r\n",
+        b"A-Name-That-Is-Unknown-And-Longer-Than-Others: \r\n",
+        b"Cookie: a=b; c=d\r\n",
+        b"\r\n",
+    ]);
+    let change = (any::<prop::sample::Index>(), any::<u8>());
+    (lines, prop::option::weighted(0.1, change)).prop_map(|(line, change)| {
+        let mut line = line.to_vec();
+        if let Some((at, byte)) = change {
+            let at = at.index(line.len());
+            line[at] = byte;
+        }
+        line
+    })
 }
 
 fn head_start() -> impl Strategy<Value = Vec<u8>> {
@@ -290,13 +330,20 @@ fn head_start() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn arbitrary_bytes_never_panic(start in head_start(), rest: Vec<u8>) {
-        let raw = [start, rest].concat();
-        if let Ok(Some((head, length))) = parse_request(&raw, &HeadLimits::default()) {
+    fn arbitrary_bytes_never_panic(
+        start in head_start(),
+        lines in prop::collection::vec(field_line(), 0..6),
+        rest: Vec<u8>,
+    ) {
+        let raw = [start, lines.concat(), rest].concat();
+        let mut index = FieldIndex::default();
+        if let Ok(Some((head, length))) = parse_request(&raw, &HeadLimits::default(), &mut index) {
             prop_assert!(length <= raw.len());
             prop_assert!(head.fields.iter().all(|(name, _)| !name.is_empty()));
+            let text = Fields::new(head.fields.as_block());
+            prop_assert!(head.fields.lines().map(parts).eq(text.lines().map(parts)));
         }
-        if let Ok(Some((_, length))) = parse_response(&raw, false, &HeadLimits::default()) {
+        if let Ok(Some((_, length))) = parse_response(&raw, false, &HeadLimits::default(), &mut index) {
             prop_assert!(length <= raw.len());
         }
     }
@@ -314,19 +361,20 @@ proptest! {
         let request = format!("{skipped}{method} {target} HTTP/1.1\r\nHost: h\r\n{lines}{tail}\r\n");
         let response = format!("HTTP/1.1 200 {target}\r\n{lines}{tail}\r\n");
         let limits = HeadLimits::default();
+        let mut index = FieldIndex::default();
         for end in 0..request.len() {
-            prop_assert!(parse_request(&request.as_bytes()[..end], &limits).unwrap().is_none());
+            prop_assert!(parse_request(&request.as_bytes()[..end], &limits, &mut index).unwrap().is_none());
         }
         for end in 0..response.len() {
-            prop_assert!(parse_response(&response.as_bytes()[..end], false, &limits).unwrap().is_none());
+            prop_assert!(parse_response(&response.as_bytes()[..end], false, &limits, &mut index).unwrap().is_none());
         }
-        let (head, length) = parse_request(request.as_bytes(), &limits).unwrap().unwrap();
+        let (head, length) = parse_request(request.as_bytes(), &limits, &mut index).unwrap().unwrap();
         prop_assert_eq!(length, request.len());
         prop_assert_eq!(head.target, target.as_bytes());
         for ((name, value), (n, v)) in fields.iter().zip(head.fields.iter().skip(1)) {
             prop_assert_eq!(name.as_bytes(), n);
             prop_assert_eq!(value.as_bytes().trim_ascii(), v);
         }
-        prop_assert!(parse_response(response.as_bytes(), false, &limits).unwrap().is_some());
+        prop_assert!(parse_response(response.as_bytes(), false, &limits, &mut index).unwrap().is_some());
     }
 }

@@ -1,0 +1,74 @@
+//! The index of a block of field lines: where its lines and names end, and which names are known. The parser of a head
+//! makes it, so that later questions do not read the text again.
+
+use smallvec::SmallVec;
+
+use crate::known_name::KnownName;
+use crate::name_set::NameSet;
+
+/// Lines that an index holds without an allocation. Browsers send about fifteen.
+const INLINE: usize = 16;
+
+/// The index of a block of field lines.
+#[derive(Clone, Debug, Default)]
+pub struct FieldIndex {
+    names: NameSet,
+    lines: SmallVec<[IndexedLine; INLINE]>,
+}
+
+/// The places in one line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IndexedLine {
+    length: u32,
+    name_length: u32,
+    known: Option<KnownName>,
+}
+
+impl FieldIndex {
+    /// Removes all lines, and keeps the memory for the next block.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.names = NameSet::default();
+        self.lines.clear();
+    }
+
+    /// Adds the line behind those of before: the length of its name, its known name ([`KnownName::of`]), and its whole
+    /// length, line end included.
+    #[inline]
+    pub fn push(&mut self, name_length: usize, known: Option<KnownName>, length: usize) {
+        if let Some(known) = known {
+            self.names.insert(known);
+        }
+        self.lines.push(IndexedLine {
+            length: length as u32,
+            name_length: name_length as u32,
+            known,
+        });
+    }
+
+    /// The known names that occur.
+    pub(crate) const fn names(&self) -> NameSet {
+        self.names
+    }
+
+    pub(crate) fn lines(&self) -> &[IndexedLine] {
+        &self.lines
+    }
+}
+
+impl IndexedLine {
+    /// The length of the line in bytes, with its end.
+    pub(crate) const fn len(self) -> usize {
+        self.length as usize
+    }
+
+    /// The length of the name: the place of the colon.
+    pub(crate) const fn name_len(self) -> usize {
+        self.name_length as usize
+    }
+
+    /// The name, if it is known.
+    pub(crate) const fn known(self) -> Option<KnownName> {
+        self.known
+    }
+}
