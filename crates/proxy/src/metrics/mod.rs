@@ -1,7 +1,7 @@
 //! Metrics: requests and bytes by route, latencies of hits and origins, top URLs, recent errors.
 //!
 //! Counters of the hit path are per thread and summed up when they are read (`threads`); anything more expensive
-//! than an addition is sampled, one hit in sixteen (`sample`). Memory is bounded, and the labels of metrics come from
+//! than an addition is sampled (`sample`). Memory is bounded, and the labels of metrics come from
 //! the configuration, never from clients.
 
 mod errors;
@@ -211,9 +211,16 @@ impl Metrics {
         writer.add(&cells.route(route).bytes, bytes);
     }
 
-    /// Adds to the top URLs.
-    pub(crate) fn note(&self, named: RequestUrl<'_>, amounts: &[(Measure, u64)], now: Time) {
-        self.cells().0.top.lock().add(named, amounts, 1, now);
+    /// Adds a request other than a hit to the top URLs, or above a rate a sample of them.
+    pub(crate) fn note<'a>(
+        &self,
+        named: impl FnOnce() -> RequestUrl<'a>,
+        amounts: &[(Measure, u64)],
+    ) {
+        if let Some((one_in, now)) = sample::take_rated(|| self.clock.now()) {
+            let mut top = self.cells().0.top.lock();
+            top.add(named(), amounts, one_in, now);
+        }
     }
 
     /// Records an error response generated here, with its reason.

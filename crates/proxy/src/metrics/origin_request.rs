@@ -131,11 +131,8 @@ impl OriginRequestMetrics {
             return;
         };
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        self.of.metrics.note(
-            self.named(),
-            &[(Measure::OriginTime, micros)],
-            self.of.metrics.clock.now(),
-        );
+        let amounts = [(Measure::OriginTime, micros)];
+        self.of.metrics.note(|| self.named(), &amounts);
     }
 
     /// Records a failure without a response.

@@ -37,6 +37,11 @@ impl Spread {
         }
     }
 
+    /// Returns true if some of the amounts are sampled.
+    pub(super) const fn has_samples(self) -> bool {
+        self.variance > 0
+    }
+
     pub(super) fn join(&mut self, other: Self) {
         self.variance = self.variance.saturating_add(other.variance);
         self.unit = self.unit.max(other.unit);

@@ -29,8 +29,8 @@ impl Measure {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Requests, Self::Bytes, Self::Misses, Self::OriginTime];
 
-    /// Returns true if the measure includes hits, which are sampled.
-    const fn is_sampled(self) -> bool {
+    /// Returns true if the measure includes hits, which are always sampled.
+    const fn includes_hits(self) -> bool {
         matches!(self, Self::Requests | Self::Bytes)
     }
 }
@@ -153,9 +153,14 @@ impl MergedTop {
             (amount.seen - amount.error, amount.seen)
         };
         let mut urls: Vec<_> = self.urls.into_values().collect();
+        let is_sampled = Measure::ALL.map(|measure| {
+            let mut spreads = urls.iter().map(|(_, spreads)| spreads[measure as usize]);
+            measure.includes_hits() || spreads.any(Spread::has_samples)
+        });
         urls.retain(|(url, _)| url.amounts[measure as usize].is_some());
         urls.sort_by(|(a, _), (b, _)| surely(b).cmp(&surely(a)).then_with(|| a.url.cmp(&b.url)));
         urls.truncate(limit);
+        let with_samples = |counted| with_samples(counted, is_sampled);
         let urls = urls.into_iter().map(with_samples).collect();
         TopUrls {
             urls,
@@ -164,11 +169,15 @@ impl MergedTop {
     }
 }
 
-/// Adds the sampling error to a URL's amounts.
-fn with_samples((mut url, spreads): (TopUrl, [Spread; Measure::ALL.len()])) -> TopUrl {
-    for measure in Measure::ALL.into_iter().filter(|one| one.is_sampled()) {
-        if let Some(amount) = &mut url.amounts[measure as usize] {
-            let error = spreads[measure as usize].error(sample::ONE_IN);
+/// Adds the sampling error to a URL's amounts, for the measures that are sampled.
+fn with_samples(
+    (mut url, spreads): (TopUrl, [Spread; Measure::ALL.len()]),
+    is_sampled: [bool; Measure::ALL.len()],
+) -> TopUrl {
+    let amounts = url.amounts.iter_mut().zip(spreads).zip(is_sampled);
+    for ((amount, spread), is_sampled) in amounts {
+        if let Some(amount) = amount.as_mut().filter(|_| is_sampled) {
+            let error = spread.error(sample::ONE_IN);
             amount.error = amount.error.saturating_add(error);
         }
     }
@@ -324,11 +333,21 @@ mod tests {
             }
         }
         assert!(outside <= urls * 8 / 100, "{outside} of {}", urls * 8);
-        // What is not sampled is as sure as ever.
+        // An amount that is not sampled is as sure as ever.
         let mut top = ThreadTop::default();
         top.add(named("/"), &[(Misses, 1), (OriginTime, 70)], 1, START);
         let found = most(&mut top, Misses, 1, START).urls.remove(0);
         let errors = found.amounts.map(|amount| amount.map(|it| it.error));
         assert_eq!(errors, [None, None, Some(0), Some(0)]);
+        // Above the rate of samples, every URL of the measure may have been missed.
+        top.add(named("/b"), &[(Misses, 1)], sample::ONE_IN, START);
+        let found = most(&mut top, Misses, 2, START).urls;
+        let errors = [&found[0], &found[1]].map(|url| url.amounts[2].map(|it| it.error));
+        assert!(
+            errors
+                .iter()
+                .all(|error| error.is_some_and(|it| it > sample::ONE_IN))
+        );
+        assert_eq!(found[1].amounts[3].map(|it| it.error), Some(0));
     }
 }

@@ -101,6 +101,7 @@ impl RequestAccount {
             && open.shared.on_finished.is_none()
         {
             open.head.fields = IndexedBlock::default();
+            open.head.host = Bytes::copy_from_slice(&open.head.host);
             open.head.target = Bytes::copy_from_slice(&open.head.target);
         }
     }
@@ -143,7 +144,7 @@ impl OpenRequest {
     }
 
     /// Adds the request to the top lists.
-    fn note(&self, now: Time) {
+    fn note(&self) {
         let metrics = &self.shared.metrics;
         let misses = match self.state.answer().map(|answer| answer.outcome) {
             Some(Outcome::Hit | Outcome::Stale | Outcome::Error) => 0,
@@ -158,14 +159,13 @@ impl OpenRequest {
             (Measure::Misses, misses),
             (Measure::Bytes, self.bytes),
         ];
-        metrics.note(self.named(), &amounts, now);
+        metrics.note(|| self.named(), &amounts);
     }
 }
 
 impl Drop for OpenRequest {
     fn drop(&mut self) {
-        let now = self.shared.engine.clock.now();
-        self.note(now);
+        self.note();
         let Some(on_finished) = &self.shared.on_finished else {
             return;
         };
@@ -176,7 +176,7 @@ impl Drop for OpenRequest {
             answer: self.state.answer(),
             bytes: self.bytes,
             began: self.began,
-            ended: now,
+            ended: self.shared.engine.clock.now(),
             traced: self
                 .span
                 .as_deref()
