@@ -22,7 +22,9 @@ pub struct Audience {
 
 #[derive(Debug, Default)]
 struct State {
-    members: BTreeMap<u64, Member>,
+    /// A client without others beside it when it came, as most are: it needs no map.
+    first: Option<Member>,
+    others: BTreeMap<u64, Member>,
     by_address: Holdings,
     last: u64,
     /// Set while a watcher is registered.
@@ -31,6 +33,7 @@ struct State {
 
 #[derive(Debug)]
 struct Member {
+    number: u64,
     network: Network,
     gives_way: bool,
     waker: Option<Waker>,
@@ -66,11 +69,16 @@ impl Audience {
         state.last += 1;
         let number = state.last;
         let member = Member {
+            number,
             network,
             gives_way: false,
             waker: None,
         };
-        state.members.insert(number, member);
+        if state.is_empty() {
+            state.first = Some(member);
+        } else {
+            state.others.insert(number, member);
+        }
         state.by_address.add(network, number);
         let waker = state.changed(network);
         drop(state);
@@ -83,7 +91,7 @@ impl Audience {
 
     /// Returns true once all clients have left.
     pub fn is_empty(&self) -> bool {
-        self.state.lock().members.is_empty()
+        self.state.lock().is_empty()
     }
 
     /// The number of clients at an address.
@@ -123,11 +131,25 @@ impl Audience {
     /// Displaces all clients.
     pub(crate) fn displace_all(&self) {
         let mut state = self.state.lock();
-        let numbers: Vec<_> = state.members.keys().copied().collect();
+        let first = state.first.as_ref().map(|first| first.number);
+        let numbers: Vec<_> = first
+            .into_iter()
+            .chain(state.others.keys().copied())
+            .collect();
         let wakers: Vec<_> = numbers
             .into_iter()
             .filter_map(|number| state.displace(number))
             .collect();
+        drop(state);
+        crate::sync::wake(wakers);
+    }
+
+    /// Wakes all clients: there may be a copy that stands in for the response.
+    pub(crate) fn wake_all(&self) {
+        let mut state = self.state.lock();
+        let State { first, others, .. } = &mut *state;
+        let members = first.iter_mut().chain(others.values_mut());
+        let wakers: Vec<_> = members.filter_map(|member| member.waker.take()).collect();
         drop(state);
         crate::sync::wake(wakers);
     }
@@ -143,9 +165,20 @@ impl Audience {
 }
 
 impl State {
+    fn is_empty(&self) -> bool {
+        self.first.is_none() && self.others.is_empty()
+    }
+
+    fn member(&mut self, number: u64) -> Option<&mut Member> {
+        match &mut self.first {
+            Some(first) if first.number == number => Some(first),
+            _ => self.others.get_mut(&number),
+        }
+    }
+
     /// Displaces a client. It no longer counts, though it has not left yet.
     fn displace(&mut self, number: u64) -> Option<Waker> {
-        let member = self.members.get_mut(&number)?;
+        let member = self.member(number)?;
         member.gives_way = true;
         let (network, waker) = (member.network, member.waker.take());
         self.by_address.remove(network, number);
@@ -153,7 +186,8 @@ impl State {
     }
 
     fn leave(&mut self, number: u64) -> Option<Waker> {
-        let member = self.members.remove(&number)?;
+        let first = self.first.take_if(|first| first.number == number);
+        let member = first.or_else(|| self.others.remove(&number))?;
         self.by_address.remove(member.network, number);
         self.changed(member.network)
     }
@@ -206,7 +240,7 @@ impl Seat {
         let Some(audience) = &self.audience else {
             return Poll::Pending;
         };
-        match audience.state.lock().members.get_mut(&self.number) {
+        match audience.state.lock().member(self.number) {
             Some(member) if !member.gives_way => {
                 match &mut member.waker {
                     Some(known) => known.clone_from(cx.waker()),

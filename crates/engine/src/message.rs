@@ -146,13 +146,16 @@ impl LeaderRequest {
 }
 
 impl RequestHead {
-    /// Copies a request from this address. Target and fields take one allocation.
+    /// Copies a request from this address. Host, target and fields take one allocation.
     pub fn copied(request: &Request<'_>, address: Arc<str>) -> Self {
-        let (fields, target) = IndexedBlock::copied_with(request.fields, &[request.target]);
+        let host = normal_host(request.scheme, request.host);
+        let (fields, mut target) =
+            IndexedBlock::copied_with(request.fields, &[&host, request.target]);
+        let host = target.split_to(host.len());
         Self {
             method: request.method.clone(),
             scheme: request.scheme,
-            host: normal_host(request.scheme, request.host).into(),
+            host,
             target,
             fields,
             address,
@@ -208,15 +211,6 @@ impl Incoming {
             ttl: self.ttl,
             anew: self.anew,
             extensions: self.extensions.clone(),
-        }
-    }
-
-    /// A copy of this request without a body, to be sent once more with these field lines.
-    pub(crate) fn again(&self, outgoing: FieldsBuf) -> Self {
-        Self {
-            outgoing,
-            interim: self.interim.clone(),
-            ..self.without_body()
         }
     }
 

@@ -366,6 +366,11 @@ impl SharedRequest {
         named.iter().any(is_missing)
     }
 
+    /// Returns true if some response might be explained by the fields left out.
+    pub fn may_explain(&self) -> bool {
+        !self.withheld.is_empty() || self.rewrites_accept
+    }
+
     /// Returns true if the response might have been another one with all fields: some are withheld, or the client's
     /// `Accept` might have allowed it.
     pub fn explains(&self, status: u16) -> bool {

@@ -130,20 +130,20 @@ impl Cache {
 
     /// Records that the response was not shareable although these fields were withheld from the
     /// request. Requests with other values of them are not affected.
-    pub(crate) fn note_whole(&self, key: &[u8], withheld: &[u8]) {
+    pub(crate) fn note_whole(&self, key: &[u8], withheld: &[u8], now: Time) {
         const FOR: Millis = 60_000;
-        self.whole.note(key, withheld, self.clock.now().plus(FOR));
+        self.whole.note(key, withheld, now.plus(FOR));
     }
 
     /// Records that the responses of a key to requests with credentials are shareable.
-    pub(crate) fn note_open(&self, key: &[u8]) {
+    pub(crate) fn note_open(&self, key: &[u8], now: Time) {
         const FOR: Millis = 600_000;
-        self.open.note(key, &[], self.clock.now().plus(FOR));
+        self.open.note(key, &[], now.plus(FOR));
     }
 
     /// Records that a response varies on these fields.
-    pub(crate) fn note_vary(&self, key: &[u8], named: &VaryNames) {
-        self.urls.note_vary(key, named, self.clock.now());
+    pub(crate) fn note_vary(&self, key: &[u8], named: &VaryNames, now: Time) {
+        self.urls.note_vary(key, named, now);
     }
 
     /// Returns false if a purge rule issued since the fetch began covers the leader's response.

@@ -600,7 +600,12 @@ impl Leader {
         let mut shard = self.flights.shard(&self.key);
         let purged = self.flight.state.lock().purged;
         let stored = (!purged).then(store);
-        shard.forget(&self.key, &self.flight);
+        let others = shard.forget(&self.key, &self.flight);
+        drop(shard);
+        // The response may stand in for theirs, if the origin is slow.
+        for other in others {
+            other.audience.wake_all();
+        }
         stored
     }
 
@@ -640,17 +645,20 @@ impl FlightShard {
             .find(|flight| flight.is_for(selection))
     }
 
-    fn forget(&mut self, key: &[u8], flight: &Arc<Flight>) {
+    /// Removes a fetch. Returns the others of its key, of which there are seldom any.
+    fn forget(&mut self, key: &[u8], flight: &Arc<Flight>) -> Vec<Arc<Flight>> {
         let Some(all) = self.keys.get_mut(key) else {
-            return;
+            return Vec::new();
         };
         if let Some(at) = all.iter().position(|one| Arc::ptr_eq(one, flight)) {
             all.swap_remove(at);
         }
-        if all.is_empty() {
+        let others = all.clone();
+        if others.is_empty() {
             self.keys.remove(key);
         }
         self.unlist(flight);
+        others
     }
 
     fn number(&mut self) -> u64 {

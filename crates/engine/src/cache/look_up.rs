@@ -115,8 +115,8 @@ impl Cache {
     }
 
     /// The response in memory that a request selects.
-    pub(crate) fn response(&self, key: &[u8], request: &OriginView<'_>) -> Option<Hit> {
-        self.look_up(key, request, self.clock.now()).response()
+    pub(crate) fn response(&self, key: &[u8], request: &OriginView<'_>, now: Time) -> Option<Hit> {
+        self.look_up(key, request, now).response()
     }
 
     /// The values of the request fields that this key's responses vary on.
@@ -128,8 +128,7 @@ impl Cache {
     /// The fields that a response counts as varying on: the ones it names, and those that other
     /// responses of the key have lately named. Otherwise a response without `Vary`, such as an
     /// error page, would be served to every request.
-    pub(crate) fn vary_of(&self, key: &[u8], named: &VaryNames) -> VaryNames {
-        let now = self.clock.now();
+    pub(crate) fn vary_of(&self, key: &[u8], named: &VaryNames, now: Time) -> VaryNames {
         // A field sent because earlier responses varied on it selects, even if this one does not
         // name it.
         let named = named.union(&self.urls.selecting(key, now));
@@ -140,8 +139,7 @@ impl Cache {
     }
 
     /// The request fields that a coalesced fetch of a key sends because its responses vary on them.
-    pub(crate) fn known_vary(&self, key: &[u8]) -> VaryNames {
-        let now = self.clock.now();
+    pub(crate) fn known_vary(&self, key: &[u8], now: Time) -> VaryNames {
         let named = self.urls.sent(key, now);
         match self.memory.get(key) {
             Some(object) => object.vary_of(VaryNames::NONE, now).union(&named),
@@ -165,8 +163,8 @@ impl Cache {
     }
 
     /// Returns true if the key's responses to requests with credentials are shareable.
-    pub(crate) fn is_open(&self, key: &[u8]) -> bool {
-        self.open.contains(key, &[], self.clock.now())
+    pub(crate) fn is_open(&self, key: &[u8], now: Time) -> bool {
+        self.open.contains(key, &[], now)
     }
 
     /// The largest response that memory takes in bytes, head and body together.

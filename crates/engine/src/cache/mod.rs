@@ -108,7 +108,7 @@ pub struct Cache {
     swept_through: SharedRuleNumber,
     /// Held while writing the journal of rules.
     journal: tokio::sync::Mutex<()>,
-    clock: Clock,
+    pub(crate) clock: Clock,
 }
 
 impl MemoryOwner for Cache {

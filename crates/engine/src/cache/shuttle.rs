@@ -232,7 +232,9 @@ fn lead(flights: &Arc<Flights>, key: &Key) -> Leader {
 }
 
 fn is_there(cache: &Cache, key: &Key) -> bool {
-    cache.response(key, &view(&Rules::default())).is_some()
+    cache
+        .response(key, &view(&Rules::default()), cache.clock.now())
+        .is_some()
 }
 
 fn purges() -> [(Scope, Strength); 5] {

@@ -243,7 +243,7 @@ impl Engine {
         let view = request.origin_view(&route.rules);
         let known = self.cache.look_up(&explained.key, &view, now);
         explained.variants = self.variants(&explained.key, &known);
-        explained.left_out = OmittedFields::of(&view, &self.known_vary(&explained.key, None));
+        explained.left_out = OmittedFields::of(&view, &self.known_vary(&explained.key, None, now));
         let look = LookupContext {
             route: found.route,
             key: &explained.key,
@@ -435,12 +435,13 @@ impl Engine {
         let question = match explained.decision {
             Decision::Stored { .. } | Decision::OnlyIfCached(_) => {
                 let rules = self.rules(explained.route);
-                let known = self.cache.known_vary(&explained.key);
+                let now = self.clock.now();
+                let known = self.cache.known_vary(&explained.key, now);
                 let shared = SharedRequest::of(incoming.outgoing.fields(), rules, &known);
                 incoming.outgoing = shared.fields;
                 incoming.head.method = Method::GET;
                 self.reduce_to_key(explained.route, &mut incoming);
-                fetch_without_storing(explained)
+                fetch_without_storing(explained, now)
             }
             _ => match self.look_up_again(&incoming) {
                 Served::Ask(question) => question,
@@ -454,18 +455,20 @@ impl Engine {
 }
 
 /// A fetch whose response changes nothing.
-fn fetch_without_storing(explained: &Explained) -> FetchPlan {
+fn fetch_without_storing(explained: &Explained, at: Time) -> FetchPlan {
     let why = FetchReason {
         route: explained.route,
         facts: explained.facts,
         forward: Forward::Bypass,
         detail: None,
+        at,
     };
-    FetchPlan::Direct(DirectFetch {
+    FetchPlan::Direct(Box::new(DirectFetch {
         why,
         key: None,
         whole: true,
-    })
+        may_have_copy: false,
+    }))
 }
 
 /// Further facts about a request that memory does not answer.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use microcache_policy::key::kept_target;
 use microcache_policy::vary::{self, Selection};
 use microcache_policy::{
-    CacheStatus, Detail, Network, OriginView, RequestFacts, Reuse, Time, in_use_until, reuse,
+    CacheStatus, Detail, Network, RequestFacts, Reuse, Time, in_use_until, reuse,
 };
 use microcache_store::Hit;
 use tokio::sync::oneshot;
@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use crate::cache::flight::{Failure, FetchOutcome, Leader, Role, SharedAnswer};
 use crate::message::{Incoming, Response};
-use crate::origin::{OriginError, Urgency};
+use crate::origin::{BoxFuture, OriginError, Urgency};
 use crate::outcome::Outcome;
 use crate::request::failure::NoResponse;
 use crate::request::fetch::Fetch;
@@ -36,90 +36,106 @@ const MAX_ROUNDS: usize = 4;
 
 impl Engine {
     /// Answers a request that [`Engine::serve`] could not.
-    pub async fn ask(
+    pub fn ask(
         self: Arc<Self>,
         plan: FetchPlan,
         mut incoming: Incoming,
-    ) -> Result<Response, NoResponse> {
+    ) -> BoxFuture<'static, Result<Response, NoResponse>> {
         match plan {
             FetchPlan::Direct(plan) => {
                 if plan.key.is_some() {
                     self.reduce_to_key(plan.why.route, &mut incoming);
                 }
-                self.fetch_directly_or_stale(plan, incoming).await
+                self.ask_directly(plan, incoming)
             }
             FetchPlan::Coalesced(plan) => {
                 self.reduce_to_key(plan.why.route, &mut incoming);
-                self.fetch_coalesced(plan, incoming).await
+                self.fetch_coalesced(plan, Arc::new(incoming))
             }
         }
     }
 
     /// Leads or joins a coalesced fetch. If its result does not fit this request, the request is
     /// sent directly.
-    async fn fetch_coalesced(
+    ///
+    /// Not an `async fn`, which would store its arguments twice.
+    fn fetch_coalesced(
         self: Arc<Self>,
-        mut plan: CoalescedFetch,
-        incoming: Incoming,
-    ) -> Result<Response, NoResponse> {
-        let forward = plan.why.forward;
-        let mut key = Some(Arc::clone(&plan.spec.key));
-        let incoming = Arc::new(incoming);
-        let deadline = Instant::now() + Duration::from_millis(self.settings.wait_timeout);
-        let mut history = WaitHistory::default();
-        let mut whole = false;
-        for _ in 0..MAX_ROUNDS {
-            let entered = self.clock.now();
-            let step = match self.enter(&plan.spec, Some(incoming.network)) {
-                Role::Full if self.settings.clients == Clients::Program => {
-                    CoalescedStep::FetchDirectly(None)
-                }
-                Role::Full => self.give_way(&plan, &incoming),
-                Role::Lead(leader) => self.lead_fetch(leader, &plan, &incoming).await,
-                Role::Join(ticket) => {
-                    let times = (ticket.began(), Some(deadline));
-                    let copy = || self.copy_for(&plan, &incoming, None, Detail::OriginSlow);
-                    let waited = self.or_stale(ticket, times, copy).await;
-                    self.after_wait(waited, entered, &plan, &incoming, &mut history)
-                }
-            };
-            let only_for_another = matches!(step, CoalescedStep::LookForAnother);
-            match step {
-                CoalescedStep::Answer(answer) => return *answer,
-                CoalescedStep::FetchDirectly(why) => {
-                    whole = why == Some(Detail::Withheld);
-                    plan.why.detail = why.or(plan.why.detail);
-                    break;
-                }
-                CoalescedStep::LookAgain | CoalescedStep::LookForAnother => {}
-            }
-            match self.look_up_again(&incoming) {
-                // The first request after the refresh pause refreshes it.
-                Served::Now(response) | Served::NowAndRefresh(response, _) => return Ok(response),
-                Served::Failed(failed) => return Err(failed),
-                Served::Ask(FetchPlan::Direct(direct)) => {
-                    plan.why = direct.why;
-                    (key, whole) = (direct.key, direct.whole);
-                    break;
-                }
-                Served::Ask(FetchPlan::Coalesced(next)) => {
-                    let is_another = plan.spec.selection != next.spec.selection;
-                    plan = next;
-                    if only_for_another && !is_another {
+        mut plan: Box<CoalescedFetch>,
+        incoming: Arc<Incoming>,
+    ) -> BoxFuture<'static, Result<Response, NoResponse>> {
+        Box::pin(async move {
+            let forward = plan.why.forward;
+            let mut key = Some(Arc::clone(&plan.spec.key));
+            let began = self.clock.now();
+            let mut history = WaitHistory::default();
+            let mut whole = false;
+            let mut entered = began;
+            for _ in 0..MAX_ROUNDS {
+                let step = match self.enter(&plan.spec, Some(incoming.network)) {
+                    Role::Full if self.settings.clients == Clients::Program => {
+                        CoalescedStep::FetchDirectly(None)
+                    }
+                    Role::Full => self.give_way(&plan, &incoming),
+                    Role::Lead(leader) => self.lead_fetch(leader, &plan, &incoming, entered).await,
+                    Role::Join(ticket) => {
+                        let left = self
+                            .settings
+                            .wait_timeout
+                            .saturating_sub(entered.since(began));
+                        let deadline = Instant::now() + Duration::from_millis(left);
+                        let times = (ticket.began(), Some(deadline));
+                        let copy = || self.copy_for(&plan, &incoming, None, Detail::OriginSlow);
+                        let waited = Box::pin(self.or_stale(ticket, times, copy)).await;
+                        self.after_wait(waited, entered, &plan, &incoming, &mut history)
+                    }
+                };
+                let only_for_another = matches!(step, CoalescedStep::LookForAnother);
+                match step {
+                    CoalescedStep::Answer(answer) => return *answer,
+                    CoalescedStep::FetchDirectly(why) => {
+                        whole = why == Some(Detail::Withheld);
+                        plan.why.detail = why.or(plan.why.detail);
                         break;
                     }
+                    CoalescedStep::LookAgain | CoalescedStep::LookForAnother => {}
                 }
+                match self.look_up_again(&incoming) {
+                    // The first request after the refresh pause refreshes it.
+                    Served::Now(response) | Served::NowAndRefresh(response, _) => {
+                        return Ok(response);
+                    }
+                    Served::Failed(failed) => return Err(failed),
+                    Served::Ask(FetchPlan::Direct(direct)) => {
+                        plan.why = direct.why;
+                        (key, whole) = (direct.key, direct.whole);
+                        break;
+                    }
+                    Served::Ask(FetchPlan::Coalesced(next)) => {
+                        let is_another = plan.spec.selection != next.spec.selection;
+                        plan = next;
+                        if only_for_another && !is_another {
+                            break;
+                        }
+                    }
+                }
+                entered = self.clock.now();
             }
-        }
-        let why = FetchReason {
-            forward,
-            detail: plan.why.detail.or(Some(Detail::Uncollapsed)),
-            ..plan.why
-        };
-        let incoming =
-            Arc::into_inner(incoming).expect("only a leader shares it, and leads to the end");
-        // Boxed: a rare branch must not enlarge the future of every miss.
-        Box::pin(self.fetch_directly_or_stale(DirectFetch { why, key, whole }, incoming)).await
+            let why = FetchReason {
+                forward,
+                detail: plan.why.detail.or(Some(Detail::Uncollapsed)),
+                ..plan.why
+            };
+            let incoming =
+                Arc::into_inner(incoming).expect("only a leader shares it, and leads to the end");
+            let question = Box::new(DirectFetch {
+                why,
+                key,
+                whole,
+                may_have_copy: true,
+            });
+            self.ask_directly(question, incoming).await
+        })
     }
 
     /// Repeats the lookup of [`Engine::serve`] for a request that has waited.
@@ -133,24 +149,50 @@ impl Engine {
         leader: Leader,
         plan: &CoalescedFetch,
         incoming: &Arc<Incoming>,
+        now: Time,
     ) -> CoalescedStep {
-        let view = incoming.origin_view(self.rules(plan.why.route));
-        // Another fetch may have ended since the lookup.
-        if self.has_newer(&plan.spec, &view)
-            && let Served::Now(response) | Served::NowAndRefresh(response, _) =
-                self.look_up_again(incoming)
-        {
-            leader.publish(FetchOutcome::LookAgain);
-            return CoalescedStep::answer(response);
-        }
         let seat = leader.audience().join(incoming.network);
+        // Before the lookup, so that no copy stored after it is missed.
+        poll_fn(|cx| Poll::Ready(seat.poll_gives_way(cx).is_ready())).await;
+        let mut has_copy = plan.spec.stored.is_some() || !self.cache.has_no_tiers();
+        let view = incoming.origin_view(self.rules(plan.why.route));
+        if let Some(stored) = self.cache.response(&plan.spec.key, &view, now) {
+            // Another fetch may have ended since the lookup.
+            if is_newer(&stored, &plan.spec)
+                && let Served::Now(response) | Served::NowAndRefresh(response, _) =
+                    self.look_up_again(incoming)
+            {
+                leader.publish(FetchOutcome::LookAgain);
+                return CoalescedStep::answer(response);
+            }
+            has_copy = true;
+        }
         let mut verdict = self.start_fetch(leader, plan, incoming);
-        let verdict = poll_fn(|cx| match Pin::new(&mut verdict).poll(cx) {
+        let mut verdict = poll_fn(|cx| match Pin::new(&mut verdict).poll(cx) {
             Poll::Ready(verdict) => Poll::Ready(Some(verdict)),
             Poll::Pending => seat.poll_gives_way(cx).map(|()| None),
         });
-        let copy = || self.copy_for(plan, incoming, None, Detail::OriginSlow);
-        match self.or_stale(verdict, (Instant::now(), None), copy).await {
+        // Without a copy there is nothing to wait for but the verdict, and no timer is set: that costs a write to wake
+        // the runtime. A copy that is stored meanwhile wakes this request.
+        let mut is_first = true;
+        let early = poll_fn(|cx| match Pin::new(&mut verdict).poll(cx) {
+            Poll::Ready(verdict) => Poll::Ready(Some(verdict)),
+            Poll::Pending if has_copy || !is_first && self.has_copy_for(plan, incoming) => {
+                Poll::Ready(None)
+            }
+            Poll::Pending => {
+                is_first = false;
+                Poll::Pending
+            }
+        });
+        let waited = match early.await {
+            Some(verdict) => WaitOutcome::Done(verdict),
+            None => {
+                let copy = || self.copy_for(plan, incoming, None, Detail::OriginSlow);
+                Box::pin(self.or_stale(verdict, (Instant::now(), None), copy)).await
+            }
+        };
+        match waited {
             WaitOutcome::Stale(response) => {
                 // The fetch continues as if the client still waited: it refreshes the copy.
                 seat.keep();
@@ -251,7 +293,7 @@ impl Engine {
                 reply: None,
                 withheld: false,
             };
-            self.spawn_lead(leader, fetch);
+            tokio::spawn(Box::pin(Arc::clone(self).lead(leader, fetch)));
         }
     }
 
@@ -265,13 +307,6 @@ impl Engine {
 
     fn enter(&self, spec: &FetchSpec, by: Option<Network>) -> Role {
         self.cache.enter(&spec.key, &spec.selection, by)
-    }
-
-    /// Checks whether memory holds a newer response than the one known when the fetch was planned.
-    fn has_newer(&self, spec: &FetchSpec, view: &OriginView<'_>) -> bool {
-        let stored = self.cache.response(&spec.key, view);
-        let known = spec.stored.as_ref().map(|hit| hit.began());
-        stored.is_some_and(|hit| known.is_none_or(|began| began < hit.began()))
     }
 
     /// Fetches in a task of its own, so that the fetch survives its client.
@@ -291,14 +326,8 @@ impl Engine {
             reply: Some(reply),
             withheld: false,
         };
-        self.spawn_lead(leader, fetch);
-        verdict
-    }
-
-    /// Spawns a fetch. It is large, as it contains every future it may wait for; boxed, it is not
-    /// moved into the runtime and out of it.
-    fn spawn_lead(self: &Arc<Self>, leader: Leader, fetch: Fetch) {
         tokio::spawn(Box::pin(Arc::clone(self).lead(leader, fetch)));
+        verdict
     }
 
     /// The next step of the request that has led a fetch.
@@ -463,15 +492,34 @@ impl Engine {
         found: Option<&Hit>,
         why: Detail,
     ) -> Option<Response> {
-        let query = StaleQuery {
-            route: plan.why.route,
-            facts: &plan.why.facts,
-            key: &plan.spec.key,
-            incoming,
-            known: [found, plan.spec.stored.as_ref()],
-        };
-        self.stale_copy(&query, why)
+        let query = query_for(plan, incoming, found);
+        self.stale_copy(&query, why, self.clock.now())
     }
+
+    fn has_copy_for(&self, plan: &CoalescedFetch, incoming: &Incoming) -> bool {
+        let query = query_for(plan, incoming, None);
+        self.newest_copy(&query, self.clock.now()).is_some()
+    }
+}
+
+fn query_for<'a>(
+    plan: &'a CoalescedFetch,
+    incoming: &'a Incoming,
+    found: Option<&'a Hit>,
+) -> StaleQuery<'a> {
+    StaleQuery {
+        route: plan.why.route,
+        facts: &plan.why.facts,
+        key: &plan.spec.key,
+        incoming,
+        known: [found, plan.spec.stored.as_ref()],
+    }
+}
+
+/// Checks whether a response in memory is newer than the one known when the fetch was planned.
+fn is_newer(stored: &Hit, spec: &FetchSpec) -> bool {
+    let known = spec.stored.as_ref();
+    known.is_none_or(|known| known.began() < stored.began())
 }
 
 /// The next step of a coalesced request.

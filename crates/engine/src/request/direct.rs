@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use microcache_policy::request_fields::withheld_names;
 use microcache_policy::{
-    CacheStatus, Detail, Fields, FieldsBuf, Handling, HeadUpdate, SharedRequest, Storable, Vary,
-    head_update, invalidates, is_conditional_field, is_origin_failure, is_refusal, refreshed,
+    CacheStatus, Detail, Fields, FieldsBuf, Handling, HeadUpdate, SharedRequest, Storable, Time,
+    Vary, head_update, invalidates, is_conditional_field, is_origin_failure, is_refusal, refreshed,
     takes_trailers, vary,
 };
-use microcache_store::Hit;
+use microcache_store::{Hit, Key};
 use tokio::time::Instant;
 
 use crate::audience::Audience;
@@ -17,7 +17,9 @@ use crate::cache::ChangeKind;
 use crate::cache::flight::{Failure, UnsharedFetch};
 use crate::fill::FillPump;
 use crate::message::{Incoming, Response};
-use crate::origin::{ExchangeTimes, OriginError, OriginRequest, OriginResponse, RouteId, Urgency};
+use crate::origin::{
+    BoxFuture, ExchangeTimes, OriginError, OriginRequest, OriginResponse, RouteId, Urgency,
+};
 use crate::outcome::Outcome;
 use crate::request::failure::NoResponse;
 use crate::request::respond::passed_on;
@@ -26,32 +28,54 @@ use crate::request::stale::{StaleQuery, WaitOutcome};
 use crate::request::store_response::{complete, judge};
 
 impl Engine {
-    /// Fetches directly, but serves a stale copy that is usable on errors once the origin takes
-    /// longer than `stale_wait`. The fetch then continues in the background.
-    pub(crate) async fn fetch_directly_or_stale(
+    /// Fetches directly. If a stale copy is usable on errors, it is served once the origin takes longer than
+    /// `stale_wait`.
+    pub(crate) fn ask_directly(
         self: Arc<Self>,
-        question: DirectFetch,
+        question: Box<DirectFetch>,
+        incoming: Incoming,
+    ) -> BoxFuture<'static, Result<Response, NoResponse>> {
+        let why = &question.why;
+        let key = question.key.as_ref().filter(|_| question.may_have_copy);
+        let has_copy = key.is_some_and(|key| {
+            let query = StaleQuery {
+                route: why.route,
+                facts: &why.facts,
+                key,
+                incoming: &incoming,
+                known: [None; 2],
+            };
+            self.newest_copy(&query, why.at).is_some()
+        });
+        if has_copy {
+            return Box::pin(self.fetch_beside_copy(question, incoming));
+        }
+        let audience = Audience::of(incoming.network);
+        self.fetch_directly(question, incoming, audience)
+    }
+
+    /// Fetches directly, but serves the stale copy once the origin takes longer than `stale_wait`. The fetch then
+    /// continues in the background.
+    async fn fetch_beside_copy(
+        self: Arc<Self>,
+        question: Box<DirectFetch>,
         incoming: Incoming,
     ) -> Result<Response, NoResponse> {
         let audience = Arc::default();
         // Leaves when this future is dropped, unless the fetch continues without it.
         let seat = Audience::join(&audience, incoming.network);
-        let Some(key) = &question.key else {
-            return self.fetch_directly(question, incoming, audience).await;
-        };
-        let (why, key, request) = (question.why, key.clone(), incoming.without_body());
-        let query = StaleQuery {
-            route: why.route,
-            facts: &why.facts,
-            key: &key,
-            incoming: &request,
-            known: [None; 2],
-        };
-        if self.stale_copy(&query, Detail::OriginSlow).is_none() {
-            return self.fetch_directly(question, incoming, audience).await;
-        }
+        let (why, key, request) = (question.why, question.key.clone(), incoming.without_body());
         let answer = tokio::spawn(Arc::clone(&self).fetch_directly(question, incoming, audience));
-        let copy = || self.stale_copy(&query, Detail::OriginSlow);
+        let copy = || {
+            let query = StaleQuery {
+                route: why.route,
+                facts: &why.facts,
+                key: key.as_ref()?,
+                incoming: &request,
+                known: [None; 2],
+            };
+            self.stale_copy(&query, Detail::OriginSlow, self.clock.now())
+        };
         match self.or_stale(answer, (Instant::now(), None), copy).await {
             WaitOutcome::Done(Ok(answer)) => answer,
             WaitOutcome::Stale(response) => {
@@ -67,83 +91,86 @@ impl Engine {
     /// Fetches directly. With a key the response may be stored, so the origin gets the same request
     /// as for a coalesced fetch. Range and conditional requests are sent unchanged, and their
     /// responses are never stored.
-    pub(crate) async fn fetch_directly(
+    ///
+    /// Not an `async fn`, which would store its arguments twice.
+    fn fetch_directly(
         self: Arc<Self>,
-        question: DirectFetch,
+        mut question: Box<DirectFetch>,
         mut incoming: Incoming,
         audience: Arc<Audience>,
-    ) -> Result<Response, NoResponse> {
-        let DirectFetch { why, key, whole } = question;
-        let route = &self.routes[why.route];
-        let began = self.clock.now();
-        let client = std::mem::take(&mut incoming.outgoing);
-        let filling = key.as_ref().filter(|_| !whole);
-        let sent = self.direct_fields(route, &why, filling.map(|key| &key[..]), client.fields());
-        let again = sent.leaves_out.as_ref().map(|_| incoming.again(client));
-        let mut request = request(&mut incoming, sent.fields, route.id, Arc::clone(&audience));
-        if let Some(shared) = &sent.leaves_out {
-            request.withheld.clone_from(&shared.withheld);
-        }
-        // From here on a purge of the key is noticed.
-        let unshared = key.as_ref().filter(|_| sent.fills);
-        let unshared = unshared.map(|key| self.cache.begin_unshared(key));
-        let answer = route.origin.fetch(request).await;
-        if let Some(failure) = failure(&answer)
-            && let Some(key) = &key
-            // Boxed: a rare branch must not enlarge the future of every request.
-            && let Some(copy) = Box::pin(self.stale_copy_on_failure(&why, key, &incoming, &failure)).await
-        {
-            return Ok(copy);
-        }
-        let mut response = match answer {
-            Ok(response) => response,
-            Err(error) => {
-                return Err(NoResponse::new(Failure::Origin(error), why.forward));
-            }
-        };
-        let times = ExchangeTimes::of(&response, began, began, self.clock.now());
-        complete(&mut response.fields, &route.rules, times.response);
-        if let Some(key) = &key {
-            self.learn_vary(route, key, response.fields.fields());
-            let explains = |shared: &SharedRequest| shared.explains(response.status);
-            let withholds = sent.leaves_out.as_ref().is_some_and(explains);
-            let is_kept = (withholds || sent.has_credentials)
-                && judge(&self, route, key, &why.facts, &response, &times).is_ok();
-            if sent.has_credentials && is_kept {
-                self.cache.note_open(key);
-            }
-            if let Some(again) = again.filter(|_| withholds && !is_kept) {
-                // Later requests like this one are sent unchanged from the start.
-                if !is_refusal(response.status) && !is_origin_failure(response.status) {
-                    let view = incoming.origin_view(&route.rules);
-                    let withheld = withheld_names(&view, &self.cache.known_vary(key));
-                    self.cache.note_whole(key, &withheld);
+    ) -> BoxFuture<'static, Result<Response, NoResponse>> {
+        Box::pin(async move {
+            let why = &mut question.why;
+            let route = &self.routes[why.route];
+            let began = self.clock.now();
+            let key = question.key.as_ref();
+            let filling = key.filter(|_| !question.whole);
+            let mut sent = self.direct_fields(route, why, filling, &mut incoming.outgoing, began);
+            // From here on a purge of the key is noticed.
+            let unshared = key.filter(|_| sent.fills);
+            let unshared = unshared.map(|key| self.cache.begin_unshared(key));
+            let request = request(&mut incoming, &mut sent, route.id, Arc::clone(&audience));
+            let answer = route.origin.fetch(request).await;
+            // Boxed, as all that follows: a rare branch must not enlarge the future of every request.
+            let answer = match (failure(&answer), key) {
+                (Some(failure), Some(key)) => {
+                    let copied = self.stale_copy_or(answer, why, key, &incoming, failure);
+                    match Box::pin(copied).await {
+                        Ok(copy) => return Ok(copy),
+                        Err(answer) => answer,
+                    }
                 }
+                _ => answer,
+            };
+            let mut response =
+                answer.map_err(|error| NoResponse::new(Failure::Origin(error), why.forward))?;
+            let times = ExchangeTimes::of(&response, began, began, self.clock.now());
+            complete(&mut response.fields, &route.rules, times.response);
+            if let Some(key) = key
+                && self.needs_all_fields(&sent, why, key, &incoming, &response, &times)
+            {
                 drop((unshared, response));
-                let why = FetchReason {
-                    detail: why.detail.or(Some(Detail::Withheld)),
-                    ..why
-                };
-                let key = Some(key.clone());
-                let question = DirectFetch {
-                    why,
-                    key,
-                    whole: true,
-                };
-                return Box::pin(self.fetch_directly(question, again, audience)).await;
+                why.detail = why.detail.or(Some(Detail::Withheld));
+                question.whole = true;
+                return self.fetch_directly(question, incoming, audience).await;
             }
-        }
-        let (status, fields) = (response.status, response.fields.fields());
-        if invalidates(&incoming.head.method, status) {
-            let request = incoming.as_request();
-            Box::pin(self.invalidate_after(&request, status, fields)).await;
-        }
+            if invalidates(&incoming.head.method, response.status) {
+                let passed = self.pass_on_after_invalidation(why, &incoming, response);
+                return Ok(Box::pin(passed).await);
+            }
+            Ok(self.store_or_pass_on(unshared, why, &incoming, response, &times))
+        })
+    }
 
-        let Some(unshared) = unshared else {
-            let cache_status = direct_status(&why, &response);
-            return Ok(passed_on(response, &why.facts, cache_status, Outcome::Pass));
-        };
-        Ok(self.store_or_pass_on(unshared, &why, &incoming, response, &times))
+    /// Learns from the response to a direct fetch which fields its url varies on, and whether it is shareable. Returns
+    /// true if it has to be fetched once more with all fields of the client: some were withheld, and it is not
+    /// shareable.
+    fn needs_all_fields(
+        &self,
+        sent: &DirectFields,
+        why: &FetchReason,
+        key: &Key,
+        incoming: &Incoming,
+        response: &OriginResponse,
+        times: &ExchangeTimes,
+    ) -> bool {
+        let (route, now) = (&self.routes[why.route], times.response);
+        self.learn_vary(route, key, response.fields.fields(), now);
+        let explains = |shared: &SharedRequest| shared.explains(response.status);
+        let withholds = sent.leaves_out.as_ref().is_some_and(explains);
+        let is_kept = (withholds || sent.has_credentials)
+            && judge(self, route, key, &why.facts, response, times).is_ok();
+        if sent.has_credentials && is_kept {
+            self.cache.note_open(key, now);
+        }
+        let needs_all = withholds && !is_kept;
+        // Later requests like this one are sent unchanged from the start.
+        if needs_all && !is_refusal(response.status) && !is_origin_failure(response.status) {
+            let view = incoming.origin_view(&route.rules);
+            let withheld = withheld_names(&view, &self.cache.known_vary(key, now));
+            self.cache.note_whole(key, &withheld, now);
+        }
+        needs_all
     }
 
     /// Selects the fields that a direct fetch sends: all of them if nothing is to be stored, or for
@@ -154,20 +181,22 @@ impl Engine {
         &self,
         route: &Route,
         why: &FetchReason,
-        key: Option<&[u8]>,
-        client: Fields<'_>,
+        key: Option<&Key>,
+        outgoing: &mut FieldsBuf,
+        now: Time,
     ) -> DirectFields {
         let rules = &route.rules;
-        let all = |has_credentials| DirectFields {
-            fields: client.iter().collect(),
+        let all = |outgoing, has_credentials| DirectFields {
+            fields: std::mem::take(outgoing),
             fills: false,
             leaves_out: None,
             has_credentials,
         };
+        let client = outgoing.fields();
         let Some(key) = key.filter(|_| !asks_for_less(client)) else {
-            return all(false);
+            return all(outgoing, false);
         };
-        let known = self.known_vary(key, None);
+        let known = self.known_vary(key, None, now);
         let has_credentials = why.facts.handling() == Handling::Credentialed;
         let mut shared = if has_credentials {
             SharedRequest::with_credentials(client, rules, &known)
@@ -175,9 +204,9 @@ impl Engine {
             SharedRequest::of(client, rules, &known)
         };
         if has_credentials {
-            let is_open = !shared.leaves_out() || self.cache.is_open(key);
+            let is_open = !shared.leaves_out() || self.cache.is_open(key, now);
             if !shared.withheld.is_empty() || !is_open {
-                return all(true);
+                return all(outgoing, true);
             }
         }
         if is_for_one(route, why) {
@@ -186,7 +215,7 @@ impl Engine {
         DirectFields {
             fields: std::mem::take(&mut shared.fields),
             fills: true,
-            leaves_out: Some(shared).filter(|_| !has_credentials),
+            leaves_out: Some(shared).filter(|shared| !has_credentials && shared.may_explain()),
             has_credentials,
         }
     }
@@ -194,7 +223,7 @@ impl Engine {
     /// Stores the response to a direct fetch if it is storable, and answers the client.
     fn store_or_pass_on(
         self: &Arc<Self>,
-        unshared: UnsharedFetch,
+        unshared: Option<UnsharedFetch>,
         why: &FetchReason,
         incoming: &Incoming,
         response: OriginResponse,
@@ -202,19 +231,21 @@ impl Engine {
     ) -> Response {
         let (route, facts) = (&self.routes[why.route], &why.facts);
         let cache_status = direct_status(why, &response);
+        let Some(unshared) = unshared else {
+            return passed_on(response, facts, cache_status, Outcome::Pass);
+        };
         let view = incoming.origin_view(&route.rules);
-        let stored = self.cache.response(unshared.key(), &view);
+        let stored = || self.cache.response(unshared.key(), &view, times.response);
         if facts.is_head() {
-            if let Some(stored) = stored {
+            if let Some(stored) = stored() {
                 self.update_from_head(unshared, why, incoming, &stored, &response, times);
             }
-        } else if !(is_refusal(response.status) && stored.is_some()
+        } else if !(is_refusal(response.status) && stored().is_some()
             || is_for_one(route, why) && response.fields.fields().contains("content-encoding"))
             && let Ok(keepable) = judge(self, route, unshared.key(), facts, &response, times)
             && let Some(leader) = unshared.lead()
         {
-            let (copy, body) =
-                self.begin_fill(&leader, route, response, keepable, incoming, times.began);
+            let (copy, body) = self.begin_fill(&leader, route, response, keepable, incoming, times);
             let filling = Arc::clone(&copy.filling);
             let (engine, number) = (Arc::clone(self), why.route);
             tokio::spawn(async move {
@@ -232,14 +263,29 @@ impl Engine {
         passed_on(response, facts, cache_status, Outcome::Pass)
     }
 
-    /// The response from a stale copy that is usable because the origin failed.
-    async fn stale_copy_on_failure(
+    /// Passes on the response to an unsafe request, once what it has changed is invalidated.
+    async fn pass_on_after_invalidation(
         &self,
+        why: &FetchReason,
+        incoming: &Incoming,
+        response: OriginResponse,
+    ) -> Response {
+        let (status, fields) = (response.status, response.fields.fields());
+        self.invalidate_after(&incoming.as_request(), status, fields)
+            .await;
+        let cache_status = direct_status(why, &response);
+        passed_on(response, &why.facts, cache_status, Outcome::Pass)
+    }
+
+    /// The response from a stale copy that is usable because the origin failed, or the origin's answer.
+    async fn stale_copy_or(
+        &self,
+        answer: Result<OriginResponse, OriginError>,
         why: &FetchReason,
         key: &[u8],
         incoming: &Incoming,
-        failure: &Failure,
-    ) -> Option<Response> {
+        failure: Failure,
+    ) -> Result<Response, Result<OriginResponse, OriginError>> {
         let query = StaleQuery {
             route: why.route,
             facts: &why.facts,
@@ -247,9 +293,13 @@ impl Engine {
             incoming,
             known: [None; 2],
         };
-        match self.stale_copy(&query, failure.detail()) {
-            Some(response) => Some(response),
-            None => self.stale_copy_in_tiers(&query, failure.detail()).await,
+        let detail = failure.detail();
+        match self.stale_copy(&query, detail, self.clock.now()) {
+            Some(response) => Ok(response),
+            None => {
+                let copy = self.stale_copy_in_tiers(&query, detail).await;
+                copy.ok_or(answer)
+            }
         }
     }
 
@@ -267,7 +317,7 @@ impl Engine {
         let (route, facts) = (&self.routes[why.route], &why.facts);
         let view = incoming.origin_view(&route.rules);
         if facts.handling() != Handling::Cache
-            || !self.is_of(unshared.key(), route, stored, response)
+            || !self.is_of(unshared.key(), route, stored, response, times.response)
         {
             return;
         }
@@ -293,7 +343,7 @@ impl Engine {
                     return;
                 };
                 let key = unshared.key();
-                self.renewed(key, stored, &fields, lifetime, &view, times.began)
+                self.renewed(key, stored, &fields, lifetime, &view, times)
             }
         };
         if let Some(leader) = unshared.lead() {
@@ -304,14 +354,21 @@ impl Engine {
 
     /// Checks whether a HEAD response applies to the stored response: it has a field to compare,
     /// and both vary on the same request fields.
-    fn is_of(&self, key: &[u8], route: &Route, stored: &Hit, response: &OriginResponse) -> bool {
+    fn is_of(
+        &self,
+        key: &[u8],
+        route: &Route,
+        stored: &Hit,
+        response: &OriginResponse,
+        now: Time,
+    ) -> bool {
         let fields = response.fields.fields();
         let comparable = fields.contains("etag")
             || fields.contains("last-modified")
             || response.length.is_some();
         let named = vary::of_response(fields, &route.rules.vary_ignored);
         let same_vary =
-            named != Vary::Any && self.cache.vary_of(key, &named.names()) == *stored.vary();
+            named != Vary::Any && self.cache.vary_of(key, &named.names(), now) == *stored.vary();
         response.status == 200 && stored.status() == 200 && comparable && same_vary
     }
 }
@@ -321,8 +378,8 @@ struct DirectFields {
     fields: FieldsBuf,
     /// The response may be stored.
     fills: bool,
-    /// The request as it is shared, with the client's own fields withheld; `None` if it has credentials or is
-    /// sent unchanged.
+    /// The request as it is shared, if what was withheld may explain the response: it may be sent once more, with all
+    /// fields. `None` if it has credentials or is sent unchanged.
     leaves_out: Option<SharedRequest>,
     /// The request carries credentials; `false` as well where nothing can be stored.
     has_credentials: bool,
@@ -334,30 +391,43 @@ fn is_for_one(route: &Route, why: &FetchReason) -> bool {
     route.rules.compress.is_on() && !why.facts.is_head() && why.detail != Some(Detail::CollapseOff)
 }
 
+/// The request to the origin. Only what a second one does not need is taken from `incoming`.
 fn request(
     incoming: &mut Incoming,
-    fields: FieldsBuf,
+    sent: &mut DirectFields,
     route: RouteId,
     audience: Arc<Audience>,
 ) -> OriginRequest {
+    let (interim, extensions, withheld) = match &sent.leaves_out {
+        Some(shared) => (
+            incoming.interim.clone(),
+            incoming.extensions.clone(),
+            shared.withheld.clone(),
+        ),
+        None => (
+            incoming.interim.take(),
+            std::mem::take(&mut incoming.extensions),
+            Vec::new(),
+        ),
+    };
     OriginRequest {
         method: incoming.head.method.clone(),
         scheme: incoming.head.scheme,
         authority: incoming.head.host.clone(),
         target: incoming.head.target.clone(),
-        fields,
-        withheld: Vec::new(),
+        fields: std::mem::take(&mut sent.fields),
+        withheld,
         body: std::mem::replace(&mut incoming.body, Body::Empty),
-        length: incoming.length,
+        length: incoming.length.take(),
         upgrade: incoming.head.upgrade,
         takes_trailers: takes_trailers(incoming.head.fields.fields()),
-        interim: incoming.interim.take(),
+        interim,
         urgency: Urgency::Client,
         audience,
         client: incoming.client.clone(),
         route,
         span: incoming.span,
-        extensions: std::mem::take(&mut incoming.extensions),
+        extensions,
     }
 }
 

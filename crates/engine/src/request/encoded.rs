@@ -229,7 +229,7 @@ impl Engine {
         let Some((before, old)) = before.and_then(|hit| Some((hit, hit.known_encoded()?))) else {
             return;
         };
-        let Some(hit) = self.cache.response(key, request) else {
+        let Some(hit) = self.cache.response(key, request, self.clock.now()) else {
             return;
         };
         let Some(encoded) = encoded_by(rules, &hit) else {
@@ -259,7 +259,7 @@ impl Cache {
         request: &OriginView<'_>,
     ) -> Option<Hit> {
         if rules.compress.is_on() {
-            self.response(key, request)
+            self.response(key, request, self.clock.now())
         } else {
             None
         }

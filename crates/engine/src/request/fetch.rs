@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use microcache_policy::RequestFacts;
+use microcache_policy::{RequestFacts, Time};
 use microcache_store::Hit;
 use tokio::sync::oneshot;
 
@@ -29,8 +29,8 @@ pub(crate) struct Fetch {
 impl Fetch {
     /// Publishes the verdict to the waiters, then to the leading request. The request is released
     /// before that.
-    pub(crate) fn conclude(self, engine: &Engine, leader: &Leader, verdict: Verdict) {
-        verdict.publish(&engine.cache, leader, engine.clock.now());
+    pub(crate) fn conclude(self, engine: &Engine, leader: &Leader, verdict: Verdict, now: Time) {
+        verdict.publish(&engine.cache, leader, now);
         drop(self.incoming);
         if let Some(reply) = self.reply {
             let verdict = if self.withheld {

@@ -14,7 +14,7 @@ use microcache_store::{ClaimGuard, Hit, Memory};
 
 use crate::body::Body;
 use crate::cache::ChangeKind;
-use crate::cache::flight::{Failure, Leader};
+use crate::cache::flight::{Failure, Filling, Leader};
 use crate::fill::FillPump;
 use crate::origin::{ExchangeTimes, OriginError, OriginRequest, OriginResponse};
 use crate::request::fetch::Fetch;
@@ -31,49 +31,99 @@ enum OriginAnswer {
     Whole(OriginResponse),
 }
 
+/// The part of a fetch that remains after its answer was judged.
+enum Remainder {
+    /// None.
+    Nothing,
+    /// The body, which has not been received yet.
+    Body(Arc<Filling>, Body),
+    /// The search for a stale copy, and the verdict.
+    Failure(Box<(Fetch, FetchFailure)>),
+}
+
 impl Engine {
     /// Fetches for all waiters: searches the tiers, asks the origin, judges the response, and
     /// publishes the verdict.
-    pub(crate) async fn lead(self: Arc<Self>, leader: Leader, mut fetch: Fetch) {
-        let claimed = match self.look_up_tiers(&leader, &mut fetch).await {
-            TierLookup::Ask(claimed) => claimed,
-            TierLookup::Found(hit, tier) => {
-                let renewal = self.renewal_of(&hit, &leader, &fetch);
-                fetch.conclude(&self, &leader, Verdict::Found(hit, tier));
-                drop(leader);
-                if let Some((refresh, incoming)) = renewal {
-                    self.refresh(refresh, incoming);
+    #[expect(
+        clippy::manual_async_fn,
+        reason = "an `async fn` stores its arguments twice"
+    )]
+    pub(crate) fn lead(
+        self: Arc<Self>,
+        leader: Leader,
+        mut fetch: Fetch,
+    ) -> impl Future<Output = ()> + Send {
+        async move {
+            // Boxed, as all that few fetches need, or none while it waits for the origin.
+            let mut claimed = None;
+            if !self.cache.has_no_tiers() {
+                match Box::pin(self.look_up_tiers(&leader, &mut fetch)).await {
+                    TierLookup::Ask(claim) => claimed = claim,
+                    TierLookup::Found(hit, tier) => {
+                        return self.conclude_found(leader, fetch, hit, tier);
+                    }
                 }
-                return;
             }
-        };
-        let route = &self.routes[fetch.route];
-        let began = self.clock.now();
-        match self.fetch_once(route, &leader, &mut fetch, began).await {
-            Ok((OriginAnswer::Confirmed(stored, update), times)) => {
-                self.conclude_confirmed(&leader, fetch, &stored, update, &times, claimed);
-            }
-            Ok((OriginAnswer::Whole(response), times)) => {
-                self.conclude_whole(leader, fetch, response, &times, claimed)
-                    .await;
-            }
-            Err(OriginError::Left) => fetch.conclude(&self, &leader, Verdict::Left),
-            Err(error) => {
-                let failure = Failure::Origin(error);
-                Box::pin(self.conclude_failed(&leader, fetch, failure, ErrorPage::Absent)).await;
+            let route = &self.routes[fetch.route];
+            let answer = self.fetch_once(route, &leader, &mut fetch).await;
+            match self.conclude(&leader, fetch, answer, &mut claimed) {
+                Remainder::Nothing => {}
+                Remainder::Body(filling, body) => {
+                    let pump = FillPump::new(&self, route, leader, &filling, claimed);
+                    Box::pin(pump.run(body)).await;
+                }
+                Remainder::Failure(failed) => {
+                    Box::pin(self.conclude_failed(&leader, failed)).await;
+                }
             }
         }
     }
 
-    /// Judges a complete response, and concludes the fetch.
-    async fn conclude_whole(
+    /// Concludes with a tier's response, which is refreshed if it is stale.
+    fn conclude_found(self: &Arc<Self>, leader: Leader, fetch: Fetch, hit: Hit, tier: Detail) {
+        let renewal = self.renewal_of(&hit, &leader, &fetch);
+        let now = self.clock.now();
+        fetch.conclude(self, &leader, Verdict::Found(hit, tier), now);
+        drop(leader);
+        if let Some((refresh, incoming)) = renewal {
+            self.refresh(refresh, incoming);
+        }
+    }
+
+    /// Judges the answer, and concludes the fetch as far as that needs no waiting.
+    fn conclude(
         &self,
-        leader: Leader,
+        leader: &Leader,
+        fetch: Fetch,
+        answer: Result<(OriginAnswer, ExchangeTimes), OriginError>,
+        claimed: &mut Option<ClaimGuard>,
+    ) -> Remainder {
+        match answer {
+            Ok((OriginAnswer::Whole(response), times)) => {
+                self.conclude_whole(leader, fetch, response, &times, claimed)
+            }
+            Ok((OriginAnswer::Confirmed(stored, update), times)) => {
+                let claimed = claimed.take();
+                self.conclude_confirmed(leader, fetch, &stored, update, &times, claimed);
+                Remainder::Nothing
+            }
+            Err(OriginError::Left) => {
+                fetch.conclude(self, leader, Verdict::Left, self.clock.now());
+                Remainder::Nothing
+            }
+            Err(error) => failed(fetch, Failure::Origin(error), ErrorPage::Absent),
+        }
+    }
+
+    /// Judges a complete response, and publishes the verdict.
+    fn conclude_whole(
+        &self,
+        leader: &Leader,
         fetch: Fetch,
         mut response: OriginResponse,
         times: &ExchangeTimes,
-        claimed: Option<ClaimGuard>,
-    ) {
+        claimed: &mut Option<ClaimGuard>,
+    ) -> Remainder {
         let (route, now) = (&self.routes[fetch.route], times.response);
         complete(&mut response.fields, &route.rules, now);
         let facts = fetch.facts;
@@ -85,31 +135,31 @@ impl Engine {
         {
             let failure = Failure::Status(response.status);
             let page = ErrorPage::Private(response, judged.err().unwrap_or(Detail::OriginError));
-            // Boxed: a rare branch must not enlarge the future of every fetch.
-            return Box::pin(self.conclude_failed(&leader, fetch, failure, page)).await;
+            return failed(fetch, failure, page);
         }
         if is_refusal(response.status) && (fetch.stored.is_some() || judged.is_err()) {
             // This client's own fields may be the reason: the stored response stays, and the
             // waiters fetch.
             let why = judged.err().unwrap_or(Detail::Refused);
-            return fetch.conclude(self, &leader, Verdict::Refused(response, why));
+            fetch.conclude(self, leader, Verdict::Refused(response, why), now);
+            return Remainder::Nothing;
         }
         match judged {
             Ok(keepable) => {
                 let incoming = &fetch.incoming;
                 let (copy, body) =
-                    self.begin_fill(&leader, route, response, keepable, incoming, times.began);
+                    self.begin_fill(leader, route, response, keepable, incoming, times);
                 let filling = Arc::clone(&copy.filling);
                 let view = filling.leader_request.origin_view(&route.rules);
                 self.cache
-                    .learn(&leader, filling.key_update(&route.rules), &view);
-                fetch.conclude(self, &leader, Verdict::Storable(copy));
-                let pump = FillPump::new(self, route, leader, &filling, claimed);
-                pump.run(body).await;
+                    .learn(leader, filling.key_update(&route.rules), &view);
+                fetch.conclude(self, leader, Verdict::Storable(copy), now);
+                Remainder::Body(filling, body)
             }
             Err(why) => {
-                self.give_claim_up(&leader, &fetch, claimed);
-                self.conclude_private(&leader, fetch, response, why, now);
+                self.give_claim_up(leader, &fetch, claimed.take());
+                self.conclude_private(leader, fetch, response, why, now);
+                Remainder::Nothing
             }
         }
     }
@@ -153,25 +203,16 @@ impl Engine {
         } else {
             Verdict::Private(response, why)
         };
-        fetch.conclude(self, leader, verdict);
+        fetch.conclude(self, leader, verdict, now);
     }
 
     /// Concludes a failed fetch, with a stale copy if there is one.
-    async fn conclude_failed(
-        &self,
-        leader: &Leader,
-        mut fetch: Fetch,
-        failure: Failure,
-        page: ErrorPage,
-    ) {
+    async fn conclude_failed(&self, leader: &Leader, failed: Box<(Fetch, FetchFailure)>) {
+        let (mut fetch, mut failure) = *failed;
         self.look_again(leader, &mut fetch).await;
-        let stale = fetch.stored.take().filter(|_| !leader.is_purged());
-        let failed = FetchFailure {
-            failure,
-            stale,
-            page,
-        };
-        fetch.conclude(self, leader, Verdict::Failed(failed));
+        failure.stale = fetch.stored.take().filter(|_| !leader.is_purged());
+        let now = self.clock.now();
+        fetch.conclude(self, leader, Verdict::Failed(failure), now);
     }
 
     /// Sends the coalesced request to the origin; once more if the response turns out to vary on a
@@ -181,16 +222,17 @@ impl Engine {
         route: &Route,
         leader: &Leader,
         fetch: &mut Fetch,
-        began: Time,
     ) -> Result<(OriginAnswer, ExchangeTimes), OriginError> {
+        let began = self.clock.now();
         let mut stored = fetch.stored.clone().filter(|_| !fetch.incoming.anew);
-        let mut known = self.known_vary(leader.key(), stored.as_ref());
+        let mut known = self.known_vary(leader.key(), stored.as_ref(), began);
         let mut has_learnt = false;
+        let mut sent = began;
         loop {
             let outgoing = fetch.incoming.outgoing.fields();
-            let shared = SharedRequest::of(outgoing, &route.rules, &known);
+            let mut shared = SharedRequest::of(outgoing, &route.rules, &known);
             fetch.withheld = !shared.withheld.is_empty();
-            let mut fields = shared.fields.clone();
+            let mut fields = std::mem::take(&mut shared.fields);
             let conditional = stored
                 .as_ref()
                 .is_some_and(|hit| add_validators(hit.fields(), &mut fields));
@@ -213,11 +255,11 @@ impl Engine {
                 span: fetch.incoming.span,
                 extensions: fetch.incoming.extensions.clone(),
             };
-            let sent = self.clock.now();
             let response = route.origin.fetch(request).await?;
             let times = ExchangeTimes::of(&response, began, sent, self.clock.now());
             fetch.withheld = shared.explains(response.status);
-            let named = self.learn_vary(route, leader.key(), response.fields.fields());
+            sent = times.response;
+            let named = self.learn_vary(route, leader.key(), response.fields.fields(), sent);
             if shared.lacks(&named) && !std::mem::replace(&mut has_learnt, true) {
                 known = known.union(&named);
                 continue;
@@ -260,7 +302,7 @@ impl Engine {
             &route.rules,
         );
         let renewed = |fields, lifetime| {
-            let renewed = self.renewed(key, stored, fields, lifetime, &view, times.began);
+            let renewed = self.renewed(key, stored, fields, lifetime, &view, times);
             Memory::detached_hit(renewed)
         };
         let verdict = match merged.storable {
@@ -294,7 +336,7 @@ impl Engine {
                 Verdict::ConfirmedForOne(renewed(&merged.for_one, stored.lifetime()), why)
             }
         };
-        fetch.conclude(self, leader, verdict);
+        fetch.conclude(self, leader, verdict, times.response);
     }
 
     /// Records that the response was not shareable: for the hit-for-miss time such requests are not
@@ -322,22 +364,52 @@ impl Engine {
             self.cache
                 .mark_uncacheable(leader, (named, why), &view, until);
             if fetch.withheld {
-                let withheld = withheld_names(&view, &self.cache.known_vary(leader.key()));
-                self.cache.note_whole(leader.key(), &withheld);
+                let withheld = withheld_names(&view, &self.cache.known_vary(leader.key(), now));
+                self.cache.note_whole(leader.key(), &withheld, now);
             }
         }
     }
 
     /// The request fields that are known to select the responses of a key.
-    pub(crate) fn known_vary(&self, key: &[u8], stored: Option<&Hit>) -> VaryNames {
-        let known = self.cache.known_vary(key);
+    pub(crate) fn known_vary(&self, key: &[u8], stored: Option<&Hit>, now: Time) -> VaryNames {
+        let known = self.cache.known_vary(key, now);
         stored.map_or(known.clone(), |hit| known.union(hit.vary()))
     }
 
     /// Records the fields that a response varies on, and returns them.
-    pub(crate) fn learn_vary(&self, route: &Route, key: &[u8], response: Fields<'_>) -> VaryNames {
+    pub(crate) fn learn_vary(
+        &self,
+        route: &Route,
+        key: &[u8],
+        response: Fields<'_>,
+        now: Time,
+    ) -> VaryNames {
         let named = vary::of_response(response, &route.rules.vary_ignored).names();
-        self.cache.note_vary(key, &named);
+        self.cache.note_vary(key, &named, now);
         named
+    }
+}
+
+fn failed(fetch: Fetch, failure: Failure, page: ErrorPage) -> Remainder {
+    let failure = FetchFailure {
+        failure,
+        stale: None,
+        page,
+    };
+    Remainder::Failure(Box::new((fetch, failure)))
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    /// Each miss has one.
+    #[test]
+    fn the_future_of_a_fetch_is_small() {
+        fn size<A, B, C, Future>(_: impl FnOnce(A, B, C) -> Future) -> usize {
+            size_of::<Future>()
+        }
+        let size = size(Engine::lead);
+        assert!(size <= 1024, "{size}");
     }
 }

@@ -158,12 +158,12 @@ pub enum Served {
     Failed(NoResponse),
 }
 
-/// A request that the cache cannot answer.
+/// A request that the cache cannot answer. Boxed, as it is handed on through several functions and futures.
 pub enum FetchPlan {
     /// To be sent directly.
-    Direct(DirectFetch),
+    Direct(Box<DirectFetch>),
     /// To be coalesced with others.
-    Coalesced(CoalescedFetch),
+    Coalesced(Box<CoalescedFetch>),
 }
 
 impl FetchPlan {
@@ -184,10 +184,14 @@ impl FetchPlan {
     #[must_use]
     pub fn direct(self) -> Self {
         match self {
-            Self::Coalesced(CoalescedFetch { why, spec }) => {
-                let key = Some(spec.key);
-                let whole = false;
-                Self::Direct(DirectFetch { why, key, whole })
+            Self::Coalesced(fetch) => {
+                let CoalescedFetch { why, spec } = *fetch;
+                Self::Direct(Box::new(DirectFetch {
+                    why,
+                    key: Some(spec.key),
+                    whole: false,
+                    may_have_copy: true,
+                }))
             }
             direct @ Self::Direct(_) => direct,
         }
@@ -209,6 +213,8 @@ pub struct DirectFetch {
     pub(crate) key: Option<Key>,
     /// All of the client's fields are sent, and the response is for that client only.
     pub(crate) whole: bool,
+    /// A stored copy may be usable on errors; false if the lookup has found none that the request selects.
+    pub(crate) may_have_copy: bool,
 }
 
 /// A fetch that may be coalesced.
@@ -224,6 +230,8 @@ pub(crate) struct FetchReason {
     pub(crate) facts: RequestFacts,
     pub(crate) forward: Forward,
     pub(crate) detail: Option<Detail>,
+    /// The time of the lookup.
+    pub(crate) at: Time,
 }
 
 /// The subject of a coalesced fetch.
@@ -308,12 +316,14 @@ impl Engine {
                 facts,
                 forward,
                 detail,
+                at: now,
             };
-            Served::Ask(FetchPlan::Direct(DirectFetch {
+            Served::Ask(FetchPlan::Direct(Box::new(DirectFetch {
                 why,
                 key: None,
                 whole: true,
-            }))
+                may_have_copy: false,
+            })))
         };
 
         // 1. May the cache handle the request?
@@ -411,21 +421,23 @@ impl Engine {
                 Forward::Request
             },
             detail: why_direct,
+            at: now,
         };
         let key = Key::from(key);
         Served::Ask(if why_direct.is_some() {
-            FetchPlan::Direct(DirectFetch {
+            FetchPlan::Direct(Box::new(DirectFetch {
                 why,
                 key: Some(key),
                 whole: why_direct == Some(Detail::Withheld),
-            })
+                may_have_copy: matches!(known, MemoryLookup::Response(_)),
+            }))
         } else {
             let spec = FetchSpec {
                 key,
                 selection,
                 stored: known.response(),
             };
-            FetchPlan::Coalesced(CoalescedFetch { why, spec })
+            FetchPlan::Coalesced(Box::new(CoalescedFetch { why, spec }))
         })
     }
 
@@ -541,7 +553,7 @@ impl Engine {
     /// Returns true if the last request with the same fields withheld got a response that was not
     /// shareable.
     fn is_sent_whole(&self, look: &LookupContext<'_>, now: Time) -> bool {
-        let withheld = withheld_names(look.view, &self.cache.known_vary(look.key));
+        let withheld = withheld_names(look.view, &self.cache.known_vary(look.key, now));
         !withheld.is_empty() && self.cache.is_sent_whole(look.key, &withheld, now)
     }
 
@@ -567,7 +579,9 @@ impl Engine {
         request: &Request<'_>,
         facts: RequestFacts,
     ) -> RequestFacts {
-        let known = self.cache.known_vary(&key_of(request, &route.rules));
+        let known = self
+            .cache
+            .known_vary(&key_of(request, &route.rules), self.clock.now());
         let mut fields = fragment_fields(request.fields, &route.rules);
         let is_known = |name: &[u8]| {
             let mut known = known.iter();

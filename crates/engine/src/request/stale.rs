@@ -4,7 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use microcache_policy::vary::{self, Selection};
-use microcache_policy::{Detail, RequestFacts, on_error};
+use microcache_policy::{Detail, RequestFacts, Time, on_error};
 use microcache_store::Hit;
 use tokio::time::{Instant, timeout_at};
 
@@ -33,14 +33,24 @@ pub(crate) enum WaitOutcome<T> {
 
 impl Engine {
     /// The response from the newest copy that is usable on errors, with the reason as its detail.
-    pub(crate) fn stale_copy(&self, query: &StaleQuery<'_>, why: Detail) -> Option<Response> {
+    pub(crate) fn stale_copy(
+        &self,
+        query: &StaleQuery<'_>,
+        why: Detail,
+        now: Time,
+    ) -> Option<Response> {
+        let newest = self.newest_copy(query, now)?;
+        Some(self.respond_with(newest, query, why, now))
+    }
+
+    /// The newest copy that is usable on errors.
+    pub(crate) fn newest_copy(&self, query: &StaleQuery<'_>, now: Time) -> Option<Hit> {
         let request = query.incoming.origin_view(self.rules(query.route));
-        let in_memory = self.cache.response(query.key, &request);
+        let in_memory = self.cache.response(query.key, &request, now);
         let known = query.known.iter().flatten().copied();
         let copies = known.chain(in_memory.as_ref());
-        let usable = copies.filter(|hit| self.is_usable_for(hit, query));
-        let newest = usable.max_by_key(|hit| hit.began())?;
-        Some(self.respond_with(newest.clone(), query, why))
+        let usable = copies.filter(|hit| self.is_usable_for(hit, query, now));
+        usable.max_by_key(|hit| hit.began()).cloned()
     }
 
     /// The response from a tier's copy that is usable on errors, with the reason as its detail.
@@ -58,8 +68,9 @@ impl Engine {
             .copy_in_tiers(query.key, &request)
             .await?
             .into_hit();
-        let usable = self.is_usable_for(&hit, query);
-        usable.then(|| self.respond_with(hit, query, why))
+        let now = self.clock.now();
+        let usable = self.is_usable_for(&hit, query, now);
+        usable.then(|| self.respond_with(hit, query, why, now))
     }
 
     /// Waits; if a copy is usable on errors, only for `stale_wait`, except for a program, which has
@@ -96,7 +107,7 @@ impl Engine {
         }
     }
 
-    fn is_usable_for(&self, hit: &Hit, query: &StaleQuery<'_>) -> bool {
+    fn is_usable_for(&self, hit: &Hit, query: &StaleQuery<'_>, now: Time) -> bool {
         let is_whole = hit.file().is_none_or(|file| !file.is_damaged());
         let request = query.incoming.origin_view(self.rules(query.route));
         let mut selection = Selection::new();
@@ -104,11 +115,11 @@ impl Engine {
         is_whole
             && !self.cache.is_purged(query.key, hit)
             && vary::answers(hit.vary(), hit.selection(), &selection, hit.fields())
-            && on_error(&hit.lifetime(), query.facts, self.clock.now())
+            && on_error(&hit.lifetime(), query.facts, now)
     }
 
-    fn respond_with(&self, hit: Hit, query: &StaleQuery<'_>, why: Detail) -> Response {
-        let (request, now) = (query.incoming.as_request(), self.clock.now());
+    fn respond_with(&self, hit: Hit, query: &StaleQuery<'_>, why: Detail, now: Time) -> Response {
+        let request = query.incoming.as_request();
         let look = LookupContext {
             route: query.route,
             key: query.key,

@@ -68,10 +68,12 @@ impl Engine {
         mut response: OriginResponse,
         keepable: StorableHead,
         incoming: &Incoming,
-        began: Time,
+        times: &ExchangeTimes,
     ) -> (LeaderResponse, Body) {
         let is_kept = self.cache.may_keep(leader, &keepable.tags);
-        let vary = self.cache.vary_of(leader.key(), &keepable.named);
+        let vary = self
+            .cache
+            .vary_of(leader.key(), &keepable.named, times.response);
         let mut selection = Selection::new();
         vary::select(&vary, &incoming.origin_view(&route.rules), &mut selection);
         let fill = Fill::new(&self.fill_budget);
@@ -84,7 +86,7 @@ impl Engine {
             vary,
             selection: Bytes::copy_from_slice(&selection),
             leader_request: incoming.leader_request(),
-            began,
+            began: times.began,
             tags: keepable.tags,
             fill,
         };
@@ -162,13 +164,13 @@ impl Engine {
         fields: &FieldsBuf,
         lifetime: Lifetime,
         request: &OriginView<'_>,
-        began: Time,
+        times: &ExchangeTimes,
     ) -> Stored {
         let rules = request.rules;
         let read = ResponseFacts::read(fields.fields(), rules);
         let tags = tags_of(key, &read);
         let named = named_by_origin(rules, read.into_vary().names(), stored.vary());
-        let vary = self.cache.vary_of(key, &named);
+        let vary = self.cache.vary_of(key, &named, times.response);
         let mut selection = Selection::new();
         vary::select(&vary, request, &mut selection);
         let mut fields = fields.clone();
@@ -185,7 +187,7 @@ impl Engine {
             fields.fields(),
             stored.content(),
             lifetime,
-            began,
+            times.began,
         );
         let renewed = renewed.with_vary(vary, &selection).with_tags(tags);
         confirmed(rules, renewed, stored)

@@ -103,6 +103,47 @@ async fn settle() {
     }
 }
 
+/// Each miss has one.
+#[tokio::test(start_paused = true)]
+async fn the_futures_of_a_miss_are_small() {
+    let (engine, _origin) = engine();
+    for is_direct in [false, true] {
+        let (question, incoming) = look(&engine, "");
+        let question = if is_direct {
+            question.direct()
+        } else {
+            question
+        };
+        let size = size_of_val(&*Arc::clone(&engine).ask(question, incoming));
+        assert!(size <= 1024, "{size}");
+    }
+}
+
+/// A copy stands in for the response of a slow origin, also if it was stored while the request waited.
+#[tokio::test(start_paused = true)]
+async fn a_copy_stored_meanwhile_stands_in_for_a_slow_origin() {
+    let (engine, origin) = engine();
+    let mut slow = ask(&engine, look(&engine, ""));
+    assert!(step(&mut slow).is_none());
+    settle().await;
+    let [_under_way] =
+        <[PendingFetch; 1]>::try_from(std::mem::take(&mut *origin.0.lock().unwrap()))
+            .expect("it was asked once");
+    let (question, incoming) = look(&engine, "");
+    let mut direct = ask(&engine, (question.direct(), incoming));
+    assert!(step(&mut direct).is_none());
+    settle().await;
+    origin
+        .answer("Cache-Control: max-age=600", Body::Empty)
+        .await;
+    assert!(step(&mut direct).is_some());
+    settle().await;
+    assert!(step(&mut slow).is_none());
+    advance(Duration::from_secs(60)).await;
+    let response = step(&mut slow).expect("the copy");
+    assert!(response.cache_status.hit);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_response_stored_since_the_lookup_is_used() {
     let (engine, origin) = engine();

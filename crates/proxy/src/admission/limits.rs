@@ -328,8 +328,9 @@ impl ConnectionLimits {
                 _descriptor: self.descriptors.try_take(),
                 ..ResponsePermits::default()
             }),
+            // Boxed: few responses need one.
             PermitKind::Tunnel { has_descriptor } => {
-                self.acquire_tunnel_for(network, has_descriptor, now).await
+                Box::pin(self.acquire_tunnel_for(network, has_descriptor, now)).await
             }
         }
     }

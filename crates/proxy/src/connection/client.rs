@@ -67,7 +67,7 @@ impl<'a> ClientWriter<'a> {
         }
     }
 
-    pub(super) async fn send(&mut self, output: OutputQueue) -> std::io::Result<()> {
+    pub(super) async fn send(&mut self, output: &mut OutputQueue) -> std::io::Result<()> {
         let _sending = self.watch.sending();
         output.send(&mut self.writer, self.stall).await
     }
@@ -75,15 +75,17 @@ impl<'a> ClientWriter<'a> {
     /// Waits for the final response. Forwards interim responses, and sends 100 when the body is needed.
     pub(super) async fn wait_for(
         &mut self,
-        mut answering: OngoingRequest,
+        answering: &mut OngoingRequest,
     ) -> std::io::Result<Box<AdmittedResponse>> {
         loop {
             match answering.next().await {
                 RequestEvent::Answer(answered) => return Ok(answered),
-                RequestEvent::Interim(interim) => self.pass_interim(&interim).await?,
+                // Boxed, as all that few requests need.
+                RequestEvent::Interim(interim) => Box::pin(self.pass_interim(&interim)).await?,
                 RequestEvent::Continue(go) => {
                     let proceed = Bytes::from_static(b"HTTP/1.1 100 Continue\r\n\r\n");
-                    self.send(OutputQueue::bytes(proceed)).await?;
+                    let mut proceed = Box::new(OutputQueue::bytes(proceed));
+                    Box::pin(self.send(&mut proceed)).await?;
                     // The receiver is dropped only together with the whole exchange.
                     let _ = go.send(());
                 }
@@ -98,18 +100,18 @@ impl<'a> ClientWriter<'a> {
         }
         let mut out = Vec::new();
         write_interim(&mut out, interim);
-        self.send(OutputQueue::bytes(out.into())).await
+        self.send(&mut OutputQueue::bytes(out.into())).await
     }
 
     /// Writes head and body; for a body that `goes_on`, the part that is available.
     pub(super) async fn respond(
         &mut self,
-        response: Response,
+        response: &mut Response,
         goes_on: bool,
         account: &mut RequestAccount,
         now: Time,
     ) -> std::io::Result<ResponseProgress> {
-        let ending = ending(&response, self.response_framing);
+        let ending = ending(response, self.response_framing);
         let mut ended = is_bodiless(response.status, self.response_framing.head_only);
         let small = match &response.body {
             Body::Full(whole) if whole.len() <= COPY && !ended => whole.clone(),
@@ -117,34 +119,35 @@ impl<'a> ClientWriter<'a> {
         };
         let room = response.fields().as_block().len() + HEAD_ROOM + small.len();
         let mut head = Vec::with_capacity(room);
-        write_head(&mut head, &response, self.response_framing, ending);
-        be_strict(&mut head, &response, self.strict);
+        write_head(&mut head, response, self.response_framing, ending);
+        be_strict(&mut head, response, self.strict);
         head.extend_from_slice(&small);
         account.sent(small.len() as u64);
         ended |= !small.is_empty();
-        let mut body = response.body;
+        let body = &mut response.body;
         let mut output = OutputQueue::bytes(head.into());
         let mut nothing_sent = true;
         while !ended {
-            if let Body::File(file) = &mut body
+            if let Body::File(file) = &mut *body
                 && ending == BodyEnding::Counted
                 && let Some(socket) = self.writer.as_socket()
             {
                 let _sending = self.watch.sending();
                 let left = file.remaining();
-                file::send(socket, &mut output, file, self.stall).await?;
+                Box::pin(file::send(socket, &mut output, file, self.stall)).await?;
                 account.sent(left - file.remaining());
-                self.send(std::mem::take(&mut output)).await?;
+                self.send(&mut output).await?;
                 nothing_sent = false;
             }
             // The head waits for the first piece of the body only if that is available already.
-            let frame = match poll_once(&mut body).await {
+            let frame = match poll_once(body).await {
                 Poll::Ready(frame) => frame,
                 Poll::Pending => {
                     nothing_sent = false;
-                    self.send(std::mem::take(&mut output)).await?;
+                    self.send(&mut output).await?;
                     if goes_on {
-                        return Ok(ResponseProgress::SoFar(body, ending));
+                        let rest = std::mem::replace(body, Body::Empty);
+                        return Ok(ResponseProgress::SoFar(rest, ending));
                     }
                     body.frame().await
                 }
@@ -155,16 +158,16 @@ impl<'a> ClientWriter<'a> {
             ended = match push_frame(&mut output, frame, ending) {
                 Ok(more) => !more,
                 Err(_) if nothing_sent => {
-                    return self.broke_off(account, now).await;
+                    return Box::pin(self.broke_off(account, now)).await;
                 }
                 Err(error) => return Err(error),
             };
             if output.len() >= PART {
                 nothing_sent = false;
-                self.send_of(&mut body, std::mem::take(&mut output)).await?;
+                Box::pin(self.send_of(body, &mut output)).await?;
             }
         }
-        self.send(output).await?;
+        self.send(&mut output).await?;
         Ok(
             if self.response_framing.keep_alive && ending != BodyEnding::Close {
                 ResponseProgress::Open
@@ -175,7 +178,7 @@ impl<'a> ClientWriter<'a> {
     }
 
     /// Sends part of a body, and informs its source of a slow client.
-    async fn send_of(&mut self, body: &mut Body, output: OutputQueue) -> std::io::Result<()> {
+    async fn send_of(&mut self, body: &mut Body, output: &mut OutputQueue) -> std::io::Result<()> {
         let mut sending = pin!(self.send(output));
         if let Ok(sent) = timeout(HELD_UP, &mut sending).await {
             return sent;
@@ -196,7 +199,7 @@ impl<'a> ClientWriter<'a> {
             account.sent(page.length.unwrap_or_default());
         }
         self.response_framing.keep_alive = false;
-        self.send(OutputQueue::bytes(whole(&page, self.response_framing)))
+        self.send(&mut OutputQueue::bytes(whole(&page, self.response_framing)))
             .await?;
         Ok(ResponseProgress::Close)
     }

@@ -18,6 +18,7 @@ use super::presence::ClientPresence;
 use super::request_body::RequestBodyReader;
 use super::state::Connection;
 use super::transport::ReadHalf;
+use crate::session::AdmittedResponse;
 
 /// Outcome of an exchange.
 pub(super) enum ExchangeOutcome {
@@ -31,21 +32,20 @@ const OVER: ExchangeOutcome = ExchangeOutcome::Whole(false);
 
 impl Connection {
     /// Sends the request to the origin and the response to the client.
-    pub(super) async fn exchange(&mut self, pending: PendingRequest) -> ExchangeOutcome {
+    pub(super) async fn exchange(&mut self, mut pending: Box<PendingRequest>) -> ExchangeOutcome {
         let announced = pending.announced();
-        let (answering, content) = self.session.ask(
+        let (mut answering, content) = self.session.ask(
             pending.unanswered,
             pending.response_framing.version(),
             announced,
         );
         let pump = content.map(|content| RequestBodyReader::new(pending.framing, content));
+        let pump = pump.map(Box::new);
         let body_complete = AtomicBool::new(pump.is_none());
         let watch = ClientPresence::default();
         let shared = &self.session.shared;
         let timeouts = shared.timeouts;
-        // Outlives the response here: a tunnel is part of the request.
-        let mut account;
-        let (tunnel, held) = {
+        let (tunnel, answered) = {
             let (reader, writer) = self.stream.split();
             let mut client = ClientWriter::new(
                 writer,
@@ -54,7 +54,7 @@ impl Connection {
                 &watch,
                 self.session.strict(),
             );
-            if client.send(pending.unsent).await.is_err() {
+            if client.send(&mut pending.unsent).await.is_err() {
                 return OVER;
             }
             let reading = ReadSide {
@@ -63,12 +63,12 @@ impl Connection {
                 patience: timeouts.half_closed,
             };
             let mut reading = pin!(reading.run(&mut self.input, pump, &body_complete));
-            let waited = until_gone(&mut reading, pin!(client.wait_for(answering))).await;
-            let Some(Ok(answered)) = waited else {
+            let waited = until_gone(&mut reading, pin!(client.wait_for(&mut answering))).await;
+            drop(answering);
+            let Some(Ok(mut answered)) = waited else {
                 return OVER;
             };
-            let mut response = answered.response;
-            account = answered.account;
+            let response = &mut answered.response;
             if answered.is_endless {
                 self.activity.mark_endless();
                 if response.tunnel.is_none() && watch.mark_endless() {
@@ -81,11 +81,11 @@ impl Connection {
             client.response_framing.keep_alive &= !shared.is_leaving();
             client.response_framing.keep_alive &=
                 !unread || matches!(response.body, Body::Stream(_));
-            let now = shared.engine.clock.now();
             let keep_alive = client.response_framing.keep_alive;
             let goes_on = answered.is_endless && tunnel.is_none() && !unread;
             let sent = {
-                let sending = pin!(client.respond(response, goes_on, &mut account, now));
+                let (account, at) = (&mut answered.account, answered.at);
+                let sending = pin!(client.respond(response, goes_on, account, at));
                 until_gone(&mut reading, sending).await
             };
             match sent {
@@ -93,21 +93,25 @@ impl Connection {
                 Some(Ok(ResponseProgress::Close)) if tunnel.is_some() => {}
                 Some(Ok(ResponseProgress::SoFar(body, ending))) => {
                     let go_on = keep_alive && ending != BodyEnding::Close;
-                    let rest = Endless::body(body, ending, account, answered.held);
+                    let rest = Endless::body(body, ending, answered.account, answered.held);
                     return ExchangeOutcome::SoFar(Box::new(rest), go_on);
                 }
                 _ => return OVER,
             }
-            (tunnel, answered.held)
+            (tunnel, answered)
         };
         if let Some(tunnel) = tunnel {
+            // A tunnel is part of the request.
+            let AdmittedResponse {
+                mut account, held, ..
+            } = *answered;
             if !tunnel.has_descriptor {
                 return ExchangeOutcome::SoFar(
                     Box::new(Endless::socket(*tunnel, account, held)),
                     false,
                 );
             }
-            self.tunnel(*tunnel, &mut account).await;
+            Box::pin(self.tunnel(*tunnel, &mut account)).await;
             return OVER;
         }
         ExchangeOutcome::Whole(body_complete.load(Ordering::Relaxed))
@@ -127,11 +131,12 @@ impl ReadSide<'_> {
     pub(super) async fn run(
         mut self,
         input: &mut BytesMut,
-        pump: Option<RequestBodyReader>,
+        pump: Option<Box<RequestBodyReader>>,
         complete: &AtomicBool,
     ) {
+        // Boxed, as all that few requests need: it must not enlarge the future of each of them.
         if let Some(pump) = pump {
-            pump.run(&mut self.reader, input, complete).await;
+            Box::pin(pump.run(&mut self.reader, input, complete)).await;
             if !complete.load(Ordering::Relaxed) {
                 // The rest of the body cannot be distinguished from a next request.
                 return pending().await;
@@ -139,7 +144,10 @@ impl ReadSide<'_> {
         }
         while input.len() < MAX_AHEAD {
             match self.reader.read_buf(input).await {
-                Ok(0) => return self.watch.half_closed(&self.reader, self.patience).await,
+                Ok(0) => {
+                    let half_closed = self.watch.half_closed(&self.reader, self.patience);
+                    return Box::pin(half_closed).await;
+                }
                 Err(_) => return,
                 Ok(_) => {}
             }

@@ -11,10 +11,10 @@ impl Connection {
     /// Sends a response whose body is in a file. Returns whether the connection can be reused.
     pub(super) async fn send_file(&mut self, answer: FileAnswer) -> bool {
         let FileAnswer {
-            response,
+            mut response,
             response_framing,
             mut account,
-            unsent,
+            mut unsent,
         } = answer;
         let shared = &self.session.shared;
         let now = shared.engine.clock.now();
@@ -36,8 +36,10 @@ impl Connection {
         };
         let reading = reading.run(&mut self.input, None, &nothing_to_read);
         let answering = async {
-            client.send(unsent).await?;
-            client.respond(response, false, &mut account, now).await
+            client.send(&mut unsent).await?;
+            client
+                .respond(&mut response, false, &mut account, now)
+                .await
         };
         tokio::select! {
             biased;

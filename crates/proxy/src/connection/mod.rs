@@ -34,6 +34,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use http::Version;
+use microcache_policy::Time;
 use microcache_wire::h1::BadRequest;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
@@ -106,7 +107,7 @@ impl Connection {
                     Box::pin(self.send(output)).await && after == AfterSend::Continue
                 }
                 HitLoopExit::Ask(pending) => {
-                    let exchanged = Box::pin(self.exchange(*pending)).await;
+                    let exchanged = Box::pin(self.exchange(pending)).await;
                     if self.input.is_empty() {
                         // Frees the buffer that the exchange has read into.
                         self.input = BytesMut::new();
@@ -130,13 +131,14 @@ impl Connection {
                 return Box::pin(self.linger()).await;
             }
             self.stream.in_answer(false);
-            self.activity.end(self.session.shared.engine.clock.now());
-            self.expect_more();
+            let now = self.session.shared.engine.clock.now();
+            self.activity.end(now);
+            self.expect_more(now);
         }
     }
 
     /// Sends what the socket did not take at once. Returns `false` if the client is gone.
-    async fn send(&mut self, output: OutputQueue) -> bool {
+    async fn send(&mut self, mut output: OutputQueue) -> bool {
         let pin = self.session.shared.pinned.pin(output.holds());
         let (stall, total) = pin.timeouts(self.session.shared.timeouts.write);
         let mut writer = self.stream.writer();
@@ -157,7 +159,7 @@ impl Connection {
             // An ACME challenge connection carries no requests (RFC 8737 §3).
             Ok(Ok(())) if tls.is_challenge() => false,
             Ok(Ok(())) => {
-                self.expect_more();
+                self.expect_more(self.session.shared.engine.clock.now());
                 true
             }
             Ok(Err(HandshakeError::ProxyHeader)) => {
@@ -200,7 +202,7 @@ impl Connection {
                         }
                         // More bytes of the same head do not extend its deadline.
                         if used > 0 {
-                            self.expect_more();
+                            self.expect_more(self.session.shared.engine.clock.now());
                         }
                     }
                     let read = match self.stream.poll_recv(cx, scratch) {
@@ -229,7 +231,7 @@ impl Connection {
                         return Poll::Ready(next);
                     }
                     if !rest.is_empty() {
-                        self.expect_more();
+                        self.expect_more(self.session.shared.engine.clock.now());
                     }
                 }
             })
@@ -237,14 +239,14 @@ impl Connection {
     }
 
     /// Restarts the timeout: of the head if it has begun, else of the keep-alive period.
-    fn expect_more(&mut self) {
+    fn expect_more(&mut self, now: Time) {
         let shared = &self.session.shared;
         let span = if self.input.is_empty() {
             shared.idle()
         } else {
             shared.timeouts.head
         };
-        self.patience.expect(shared.engine.clock.now(), span);
+        self.patience.expect(now, span);
     }
 
     /// Returns the error response to a malformed request.

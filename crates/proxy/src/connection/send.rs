@@ -86,14 +86,14 @@ impl OutputQueue {
 
     /// Sends everything. Fails if the client takes nothing for the duration of `stall`.
     pub(crate) async fn send(
-        mut self,
+        &mut self,
         stream: &mut WriteHalf<'_>,
         stall: Duration,
     ) -> io::Result<()> {
         while let Some(first) = self.pieces.first_mut() {
             let written = match first {
                 OutputPart::Bytes(_) => self.write_bytes(stream, stall).await?,
-                OutputPart::Pages(pages) => pages.send_to(stream, stall).await?,
+                OutputPart::Pages(pages) => Box::pin(pages.send_to(stream, stall)).await?,
             };
             if written == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
@@ -104,24 +104,32 @@ impl OutputQueue {
         let at_once = poll_fn(|cx| Poll::Ready(Pin::new(&mut *stream).poll_flush(cx)));
         match at_once.await {
             Poll::Ready(flushed) => flushed,
-            Poll::Pending => timeout(stall, stream.flush()).await?,
+            Poll::Pending => Box::pin(timeout(stall, stream.flush())).await?,
         }
     }
 
     /// Writes as much of the leading bytes as the socket takes.
     async fn write_bytes(&self, stream: &mut WriteHalf<'_>, stall: Duration) -> io::Result<usize> {
-        let mut slices = [IoSlice::new(&[]); MAX_AT_ONCE];
-        let slices = self.gather(&mut slices);
-        // Usually the socket takes them at once, and no timer is needed.
-        let at_once = poll_fn(|cx| {
-            Poll::Ready(match slices {
-                [one] => Pin::new(&mut *stream).poll_write(cx, one),
-                many => Pin::new(&mut *stream).poll_write_vectored(cx, many),
-            })
-        });
+        // Usually the socket takes them at once, and no timer is needed; boxed, it does not enlarge the future.
+        let at_once = poll_fn(|cx| Poll::Ready(self.poll_write(cx, stream)));
         match at_once.await {
             Poll::Ready(written) => written,
-            Poll::Pending => timeout(stall, stream.write_vectored(slices)).await?,
+            Poll::Pending => {
+                let written = poll_fn(|cx| self.poll_write(cx, stream));
+                Box::pin(timeout(stall, written)).await?
+            }
+        }
+    }
+
+    fn poll_write(
+        &self,
+        cx: &mut Context<'_>,
+        stream: &mut WriteHalf<'_>,
+    ) -> Poll<io::Result<usize>> {
+        let mut slices = [IoSlice::new(&[]); MAX_AT_ONCE];
+        match self.gather(&mut slices) {
+            [one] => Pin::new(stream).poll_write(cx, one),
+            many => Pin::new(stream).poll_write_vectored(cx, many),
         }
     }
 

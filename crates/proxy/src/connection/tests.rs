@@ -152,3 +152,12 @@ fn a_connection_that_waits_is_small() {
     assert!(size_of_future(&Connection::serve) <= 512);
     assert!(size_of::<Endless>() <= 128);
 }
+
+/// Each miss has one.
+#[test]
+fn the_exchange_of_a_miss_is_small() {
+    const fn size_of_future<A, B, Future>(_: &impl Fn(A, B) -> Future) -> usize {
+        size_of::<Future>()
+    }
+    assert!(size_of_future(&Connection::exchange) <= 1408);
+}

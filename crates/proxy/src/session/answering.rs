@@ -4,11 +4,11 @@ use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use microcache_engine::{BoxFuture, Failure, Interim, Interims, NoResponse, OriginError, Response};
-use microcache_policy::Network;
+use microcache_policy::{Network, Time};
 use tokio::sync::oneshot;
 
 use super::account::RequestAccount;
@@ -26,7 +26,7 @@ pub(crate) struct OngoingRequest {
     interims: Interims,
     expectation: Option<ContinueExpectation>,
     /// Response held back while an interim one goes first.
-    response: Option<Response>,
+    response: Option<Box<Response>>,
     shared: Arc<Shared>,
     account: RequestAccount,
     /// Path and query, on routes whose pages announce where they can be watched.
@@ -50,6 +50,8 @@ pub(crate) struct AdmittedResponse {
     pub(crate) response: Response,
     /// Tunnel or event stream, which does not end by itself.
     pub(crate) is_endless: bool,
+    /// Time at which it was admitted.
+    pub(crate) at: Time,
     /// Account of the request, for the bytes sent.
     pub(crate) account: RequestAccount,
     /// Permits of the response, to be kept until it is sent.
@@ -91,19 +93,37 @@ impl OngoingRequest {
 
     /// Returns the next event. [`RequestEvent::Answer`] is the last.
     pub(crate) async fn next(&mut self) -> RequestEvent {
+        // Polled into a box: the response is not moved through the futures above.
+        match poll_fn(|cx| self.poll_final(cx)).await {
+            Ok(mut admitted) => {
+                self.admit(&mut admitted).await;
+                RequestEvent::Answer(admitted)
+            }
+            Err(event) => event,
+        }
+    }
+
+    /// Polls for the final response, behind all events before it.
+    fn poll_final(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Box<AdmittedResponse>, RequestEvent>> {
         let response = match self.response.take() {
-            Some(response) => response,
-            None => match poll_fn(|cx| self.poll(cx)).await {
-                Ok(response) => response,
-                Err(event) => return event,
-            },
+            Some(response) => *response,
+            None => ready!(self.poll(cx))?,
         };
         // An interim response that arrived together with the final one still goes first.
         if let Some(interim) = self.interims.take() {
-            self.response = Some(response);
-            return RequestEvent::Interim(interim);
+            self.response = Some(Box::new(response));
+            return Poll::Ready(Err(RequestEvent::Interim(interim)));
         }
-        RequestEvent::Answer(Box::new(self.settle(response).await))
+        Poll::Ready(Ok(Box::new(AdmittedResponse {
+            response,
+            is_endless: false,
+            at: self.shared.engine.clock.now(),
+            account: RequestAccount::default(),
+            held: ResponsePermits::default(),
+        })))
     }
 
     /// Polls for the final response, or an event before it.
@@ -148,34 +168,27 @@ impl OngoingRequest {
     }
 
     /// Acquires the permits of the response, or replaces it if the limit is reached.
-    async fn settle(&mut self, mut response: Response) -> AdmittedResponse {
+    async fn admit(&mut self, admitted: &mut AdmittedResponse) {
+        let (response, now) = (&mut admitted.response, admitted.at);
         if let Some(target) = &self.watched {
-            add_monitor(target, &mut response);
+            add_monitor(target, response);
         }
-        let engine = &self.shared.engine;
-        let now = engine.clock.now();
-        let need = PermitKind::of(&response);
-        let held = self
-            .shared
-            .connection_limits
-            .acquire(need, self.network, now)
-            .await;
-        let is_endless = matches!(need, PermitKind::Tunnel { .. }) && held.is_ok();
-        let held = held.unwrap_or_else(|TunnelLimitReached| {
-            self.shared.metrics.refused.count(Refusal::Tunnel);
-            response = pages::too_many_streams(now);
-            ResponsePermits::default()
-        });
-        let mut account = std::mem::take(&mut self.account);
-        account.answered(&response, now);
-        if is_endless {
-            account.release_request();
+        let need = PermitKind::of(response);
+        let limits = &self.shared.connection_limits;
+        match limits.acquire(need, self.network, now).await {
+            Ok(held) => {
+                admitted.is_endless = matches!(need, PermitKind::Tunnel { .. });
+                admitted.held = held;
+            }
+            Err(TunnelLimitReached) => {
+                self.shared.metrics.refused.count(Refusal::Tunnel);
+                *response = pages::too_many_streams(now);
+            }
         }
-        AdmittedResponse {
-            response,
-            is_endless,
-            account,
-            held,
+        admitted.account = std::mem::take(&mut self.account);
+        admitted.account.answered(response, now);
+        if admitted.is_endless {
+            admitted.account.release_request();
         }
     }
 }

@@ -363,8 +363,7 @@ impl Session {
         let network = incoming.network;
         let answer = Arc::clone(&self.shared.engine).ask(question, incoming);
         let shared = Arc::clone(&self.shared);
-        let answering =
-            OngoingRequest::new(Box::pin(answer), interims, expectation, shared, account);
+        let answering = OngoingRequest::new(answer, interims, expectation, shared, account);
         (answering.of_watched(watched).of_client(network), sender)
     }
 

@@ -343,7 +343,8 @@ impl Process {
     }
 
     pub(super) fn in_memory(&self, url: Url) -> Option<Hit> {
-        self.cache.response(&url.key(), &view(&Rules::default()))
+        self.cache
+            .response(&url.key(), &view(&Rules::default()), self.cache.clock.now())
     }
 
     pub(super) fn try_promote(&self, url: Url) -> Option<Hit> {

@@ -97,6 +97,7 @@ impl Http2Streams<'_> {
                     is_endless,
                     account,
                     held,
+                    ..
                 } = *answered;
                 if let Some(stream) = self.table.get(id) {
                     stream.is_endless = is_endless;
