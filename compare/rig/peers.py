@@ -12,7 +12,7 @@ SET_UP, INSTALLED = "make peers", "this machine"
 NGINX_MODULES = Path("/usr/lib/nginx/modules")
 # The packages of that system. Of several in one line the first that the suite has is taken: Varnish goes on as Vinyl Cache.
 PACKAGES = [
-    ["nginx"], ["libnginx-mod-nchan"], ["libnginx-mod-http-memc"], ["libnginx-mod-http-srcache-filter"],
+    ["nginx"], ["libnginx-mod-nchan"], ["libnginx-mod-http-ndk"], ["libnginx-mod-http-memc"], ["libnginx-mod-http-srcache-filter"],
     ["haproxy"], ["vinyl-cache", "varnish"], ["caddy"], ["squid"], ["apache2-bin"]]
 # The commands that print a version, by peer; nchan is a module, whose version is its package's.
 VERSIONS = {

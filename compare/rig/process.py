@@ -11,6 +11,9 @@ from rig.errors import RigError
 
 START_LIMIT_SECONDS = 30
 STOP_LIMIT_SECONDS = 10
+SETTLE_LIMIT_SECONDS = 10
+SETTLE_STEP_SECONDS = 0.1
+IDLE_SHARE = 0.02
 CPUCLOCK_SCHED = 2  # of <linux/posix-timers.h>: the scheduler's nanoseconds, for all threads, ended ones too
 
 
@@ -56,6 +59,15 @@ class Process:
     def cpu_seconds(self):
         """CPU time, user and system, of the whole tree so far, with the processes of it that have ended."""
         return sum(time.clock_gettime((~pid << 3) | CPUCLOCK_SCHED) + of_ended_children(pid) for pid in self.tree())
+
+    def settle(self):
+        """Waits until it has nothing to do."""
+        deadline = time.monotonic() + SETTLE_LIMIT_SECONDS
+        while time.monotonic() < deadline:
+            before = self.cpu_seconds()
+            time.sleep(SETTLE_STEP_SECONDS)
+            if self.cpu_seconds() - before < SETTLE_STEP_SECONDS * IDLE_SHARE:
+                return
 
     def memory_kilobytes(self):
         """KB that belong to its processes alone, and its part of what they share."""

@@ -33,6 +33,8 @@ STORE_MEBIBYTES = 1024
 STALE_SECONDS = 10
 # What a server opens beside its clients' connections: connections to the origin, files, listeners, and some to spare.
 OTHER_FILES = 4096
+# Its small files count as a page of memory each.
+NGINX_ROOM = 4
 # What makes nginx ask for a response once, and serve the old one meanwhile.
 NGINX_COLLAPSING = "proxy_cache_lock on; proxy_cache_use_stale updating error timeout; proxy_cache_background_update on;"
 APACHE_MODULES = "/usr/lib/apache2/modules"
@@ -226,7 +228,7 @@ def nginx(rig, stack, home, port, threads, collapsing=NGINX_COLLAPSING, beside=N
     cache = Path(tempfile.mkdtemp(prefix="compare-nginx-", dir=beside or machine.fast_directory(home)))
     stack.callback(shutil.rmtree, cache, ignore_errors=True)
     path = configured("nginx.conf", home, user=getpass.getuser(), threads=threads, dir=home, cache=cache, origin=rig.origin.port,
-                      port=port, collapsing=collapsing, **nginx_tls(rig), files=rig.file_limit, store=rig.store_mebibytes, keys=rig.store_mebibytes // 8,
+                      port=port, collapsing=collapsing, **nginx_tls(rig), files=rig.file_limit, store=NGINX_ROOM * rig.store_mebibytes, keys=rig.store_mebibytes // 8,
                       open_files=min(150_000, rig.file_limit - rig.connections - OTHER_FILES))
     return ["nginx", "-p", home, "-c", path]
 
