@@ -4,6 +4,8 @@ use microcache_engine::{Interim, Response};
 use microcache_policy::Fields;
 
 use super::Outbound;
+use super::head_blocks::with_block;
+use super::stream_fields::stream_fields;
 use crate::h2::hpack::Encoder;
 use crate::h2::write;
 use crate::session::{STRICT, never_has_content, strict_unless_said};
@@ -20,25 +22,21 @@ impl Outbound {
         let strict = strict_unless_said(strict, response);
         let encoder = &mut self.encoder;
         write::headers(self.buffer.bytes(), stream, ends, |out| {
-            encoder.begin(out, response.status);
-            fields(encoder, out, response.fields());
+            let mut number = itoa::Buffer::new();
+            let is_stored = with_block(response, |block| encoder.begin_with(out, block));
+            if !is_stored {
+                encoder.begin(out, response.status);
+                fields(encoder, out, response.fields());
+                if let Some(length) = response.length
+                    && !never_has_content(response.status)
+                {
+                    encoder.field(out, b"content-length", number.format(length).as_bytes());
+                }
+            }
             if let Some(policy) = strict {
                 encoder.field(out, STRICT.as_bytes(), policy.as_bytes());
             }
-            let mut number = itoa::Buffer::new();
-            if let Some(age) = response.age {
-                encoder.field(out, b"age", number.format(age).as_bytes());
-            }
-            if let Some(length) = response.length
-                && !never_has_content(response.status)
-            {
-                encoder.field(out, b"content-length", number.format(length).as_bytes());
-            }
-            let start = out.len();
-            response.cache_status.write(out);
-            let value = smallvec::SmallVec::<[u8; 128]>::from_slice(&out[start..]);
-            out.truncate(start);
-            encoder.field(out, b"cache-status", &value);
+            cache_fields(response, out);
         });
     }
 
@@ -69,22 +67,18 @@ impl Outbound {
     }
 }
 
-fn fields(encoder: &mut Encoder, out: &mut Vec<u8>, fields: Fields<'_>) {
-    for (name, value) in fields {
-        if !is_of_connection(name) {
-            encoder.field(out, name, value);
-        }
+/// Writes fields that change from second to second: without the dynamic table.
+fn cache_fields(response: &Response, out: &mut Vec<u8>) {
+    if let Some(age) = response.age {
+        let mut number = itoa::Buffer::new();
+        let age = number.format(age).as_bytes();
+        Encoder::single(out, b"age", |out| out.extend_from_slice(age));
     }
+    Encoder::single(out, b"cache-status", |out| response.cache_status.write(out));
 }
 
-/// Returns `true` for connection-specific fields, which HTTP/2 forbids (RFC 9113 §8.2.2).
-fn is_of_connection(name: &[u8]) -> bool {
-    let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
-    match name.len() {
-        7 => is(b"upgrade"),
-        10 => is(b"connection") || is(b"keep-alive"),
-        16 => is(b"proxy-connection"),
-        17 => is(b"transfer-encoding"),
-        _ => false,
+fn fields(encoder: &mut Encoder, out: &mut Vec<u8>, fields: Fields<'_>) {
+    for (name, value) in stream_fields(fields) {
+        encoder.field(out, name, value);
     }
 }

@@ -3,6 +3,8 @@
 
 mod buffer;
 mod head;
+mod head_blocks;
+mod stream_fields;
 
 use std::io;
 use std::task::{Context, Poll};

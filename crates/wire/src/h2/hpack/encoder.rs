@@ -4,8 +4,9 @@
 //! again. The second time it is inserted into the table, and from then on takes a byte or two. So dates and
 //! entity tags do not pollute the table, without a list of names.
 
+use super::static_block::StaticBlock;
 use super::table::DynamicTable;
-use super::{TABLE_SIZE, fixed, huffman, integer};
+use super::{TABLE_SIZE, fixed, integer, literal};
 
 /// Slots of the hash table over fields sent before. A power of two.
 const SLOTS: usize = 64;
@@ -51,21 +52,13 @@ impl Encoder {
     /// Begins the block of a response with its status.
     pub fn begin(&mut self, out: &mut Vec<u8>, status: u16) {
         self.begin_trailers(out);
-        let known = match status {
-            200 => 8,
-            204 => 9,
-            206 => 10,
-            304 => 11,
-            400 => 12,
-            404 => 13,
-            500 => 14,
-            _ => {
-                let digits = [status / 100 % 10, status / 10 % 10, status % 10];
-                out.extend_from_slice(&[0x08, 3]);
-                return out.extend(digits.map(|digit| b'0' + digit as u8));
-            }
-        };
-        out.push(0x80 | known);
+        literal::status(out, status);
+    }
+
+    /// Begins the block of a response with one that was encoded before.
+    pub fn begin_with(&mut self, out: &mut Vec<u8>, block: &StaticBlock) {
+        self.begin_trailers(out);
+        out.extend_from_slice(block.as_bytes());
     }
 
     /// Begins the block of a trailer section.
@@ -78,11 +71,16 @@ impl Encoder {
         }
     }
 
+    /// Adds a field that is not repeated, whose value is appended by `value`. It leaves all tables alone.
+    pub fn single(out: &mut Vec<u8>, name: &[u8], value: impl FnOnce(&mut Vec<u8>)) {
+        literal::with_value(out, name, value);
+    }
+
     /// Adds a field. Names are converted to lower case (RFC 9113 §8.2.1).
     pub fn field(&mut self, out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
         // RFC 7541 §7.1.3: a secret must not be guessed by the compression of later fields.
         if name.eq_ignore_ascii_case(b"set-cookie") {
-            return literal(out, 0x10, 4, fixed::of_response(name), name, value);
+            return literal::plain(out, 0x10, fixed::of_response(name), name, value);
         }
         let mark = mark(name, value);
         let slot = usize::from(mark) % SLOTS;
@@ -92,9 +90,10 @@ impl Encoder {
         let known = fixed::of_response(name);
         if self.seen[slot] != mark || name.len() + value.len() > self.table.max() / SHARE {
             self.seen[slot] = mark;
-            return literal(out, 0, 4, known, name, value);
+            return literal::plain(out, 0, known, name, value);
         }
-        literal_coded(out, known, name, value);
+        // It is sent once, so Huffman coding pays.
+        literal::shortest(out, (0x40, 6), known, name, value);
         // Static names are in lower case.
         if known == 0 {
             self.table.insert(&name.to_ascii_lowercase(), value);
@@ -132,36 +131,4 @@ fn mark(name: &[u8], value: &[u8]) -> u16 {
     let name_mark = (name.len() as u64) << 8 | u64::from(name.first().unwrap_or(&0) | 0x20);
     let both = edge(value) ^ (value.len() as u64) << 48 ^ name_mark << 20;
     (both.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as u16 | 1 << 15
-}
-
-fn literal(out: &mut Vec<u8>, pattern: u8, prefix: u32, known: usize, name: &[u8], value: &[u8]) {
-    integer::write(out, pattern, prefix, known);
-    if known == 0 {
-        integer::write(out, 0, 7, name.len());
-        let start = out.len();
-        out.extend_from_slice(name);
-        out[start..].make_ascii_lowercase();
-    }
-    integer::write(out, 0, 7, value.len());
-    out.extend_from_slice(value);
-}
-
-/// Encodes a literal with incremental indexing. It is sent once, so Huffman coding pays.
-fn literal_coded(out: &mut Vec<u8>, known: usize, name: &[u8], value: &[u8]) {
-    integer::write(out, 0x40, 6, known);
-    if known == 0 {
-        string(out, &name.to_ascii_lowercase());
-    }
-    string(out, value);
-}
-
-fn string(out: &mut Vec<u8>, plain: &[u8]) {
-    let coded = huffman::coded_len(plain);
-    if coded < plain.len() {
-        integer::write(out, 0x80, 7, coded);
-        huffman::encode(plain, out);
-    } else {
-        integer::write(out, 0, 7, plain.len());
-        out.extend_from_slice(plain);
-    }
 }

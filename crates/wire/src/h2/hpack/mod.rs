@@ -6,10 +6,13 @@ mod encoder;
 mod fixed;
 mod huffman;
 mod integer;
+mod literal;
+mod static_block;
 mod table;
 
 pub use decoder::{BadBlock, Decoder, Scratch};
 pub use encoder::Encoder;
+pub use static_block::StaticBlock;
 
 /// Initial size of a dynamic table in bytes (RFC 9113 §6.5.2). The size for requests is never changed.
 pub const TABLE_SIZE: usize = 4096;

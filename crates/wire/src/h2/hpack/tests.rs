@@ -192,6 +192,35 @@ proptest! {
     }
 
     #[test]
+    fn a_static_block_is_valid_on_every_connection(
+        status in 100u16..600,
+        fields in proptest::collection::vec(("[a-zA-Z-]{1,20}", "[ -~]{0,60}"), 0..12),
+        single in ".{0,300}",
+        others in proptest::collection::vec(("[a-z]{1,2}", "[a-z]{0,2}"), 0..30),
+    ) {
+        let mut block = StaticBlock::new(status);
+        let mut expected = vec![(":status".to_owned(), status.to_string())];
+        for (name, value) in &fields {
+            block.field(name.as_bytes(), value.as_bytes());
+            expected.push((name.to_ascii_lowercase(), value.clone()));
+        }
+        expected.push(("x-single".to_owned(), single.clone()));
+        let (mut encoder, mut decoder) = (Encoder::default(), Decoder::default());
+        encoder.allow(0);
+        encoder.allow(TABLE_SIZE);
+        for _ in 0..3 {
+            let mut out = Vec::new();
+            encoder.begin_with(&mut out, &block);
+            Encoder::single(&mut out, b"X-Single", |out| out.extend_from_slice(single.as_bytes()));
+            prop_assert_eq!(decoded(&mut decoder, &out), Ok(expected.clone()));
+            // The table is that of the other blocks alone.
+            let block = encoded(&mut encoder, 200, &others);
+            let read = decoded(&mut decoder, &block);
+            prop_assert_eq!(read.map(|read| read[1..].to_vec()), Ok(others.clone()));
+        }
+    }
+
+    #[test]
     fn any_bytes_are_fields_or_refused(blocks: Vec<Vec<u8>>) {
         let mut decoder = Decoder::default();
         for block in blocks {
