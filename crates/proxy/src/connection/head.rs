@@ -1,10 +1,16 @@
 //! Serialisation of response heads.
 
+use std::cell::RefCell;
+
 use bytes::Bytes;
 use http::{StatusCode, Version};
 use microcache_engine::{Body, Interim, Response};
 
-use crate::session::{STRICT, is_bodiless, never_has_content, strict_unless_said};
+use crate::session::{CacheFields, STRICT, is_bodiless, never_has_content, strict_unless_said};
+
+thread_local! {
+    static CACHE_FIELDS: RefCell<CacheFields> = RefCell::default();
+}
 
 /// Framing that ends a response body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,14 +62,7 @@ pub(crate) fn write_head(
 ) {
     write_status_line(out, response.status);
     out.extend_from_slice(response.fields().as_block());
-    if let Some(age) = response.age {
-        out.extend_from_slice(b"Age: ");
-        write_number(out, age);
-        out.extend_from_slice(b"\r\n");
-    }
-    out.extend_from_slice(b"Cache-Status: ");
-    response.cache_status.write(out);
-    out.extend_from_slice(b"\r\n");
+    CACHE_FIELDS.with_borrow_mut(|fields| fields.append(response, out, write_cache_fields));
     if ending == BodyEnding::Chunked {
         out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
     } else if let Some(length) = response.length
@@ -80,6 +79,17 @@ pub(crate) fn write_head(
     } else if response_framing.http10 {
         out.extend_from_slice(b"Connection: keep-alive\r\n");
     }
+    out.extend_from_slice(b"\r\n");
+}
+
+fn write_cache_fields(response: &Response, out: &mut Vec<u8>) {
+    if let Some(age) = response.age {
+        out.extend_from_slice(b"Age: ");
+        write_number(out, age);
+        out.extend_from_slice(b"\r\n");
+    }
+    out.extend_from_slice(b"Cache-Status: ");
+    response.cache_status.write(out);
     out.extend_from_slice(b"\r\n");
 }
 

@@ -5,6 +5,7 @@
 
 mod account;
 mod answering;
+mod cache_fields;
 mod content;
 pub(crate) mod explaining;
 pub(crate) mod finished;
@@ -36,6 +37,7 @@ use crate::observe::{Kind, TARGET, Traces};
 use crate::shared::Shared;
 pub(crate) use account::RequestAccount;
 pub(crate) use answering::{AdmittedResponse, OngoingRequest, RequestEvent};
+pub(crate) use cache_fields::CacheFields;
 pub(crate) use content::{Allowance, AnnouncedContent, ContentSender};
 pub use finished::{FinalResponse, FinishedRequest, TraceState};
 use forwarding::outgoing;

@@ -1,5 +1,7 @@
 //! Serialisation of response heads.
 
+use std::cell::RefCell;
+
 use microcache_engine::{Interim, Response};
 use microcache_policy::Fields;
 
@@ -8,7 +10,11 @@ use super::head_blocks::with_block;
 use super::stream_fields::stream_fields;
 use crate::h2::hpack::Encoder;
 use crate::h2::write;
-use crate::session::{STRICT, never_has_content, strict_unless_said};
+use crate::session::{CacheFields, STRICT, never_has_content, strict_unless_said};
+
+thread_local! {
+    static CACHE_FIELDS: RefCell<CacheFields> = RefCell::default();
+}
 
 impl Outbound {
     /// Writes the head of a final response. `strict`: policy of the server, if the connection is secure.
@@ -36,7 +42,7 @@ impl Outbound {
             if let Some(policy) = strict {
                 encoder.field(out, STRICT.as_bytes(), policy.as_bytes());
             }
-            cache_fields(response, out);
+            CACHE_FIELDS.with_borrow_mut(|fields| fields.append(response, out, cache_fields));
         });
     }
 
