@@ -9,6 +9,7 @@ use rustix::fs::sendfile;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
+use tokio::task::coop;
 
 /// Reads the available bytes.
 pub(super) fn poll_recv(
@@ -40,14 +41,14 @@ pub(super) fn poll_recv(
     }
 }
 
-/// Writes as much as the socket takes.
+/// Writes as much as the socket takes. It is tried before it is waited for: nearly always the socket is ready.
 pub(super) fn poll_send(
     stream: &TcpStream,
     cx: &mut Context<'_>,
     pieces: &[IoSlice<'_>],
 ) -> Poll<io::Result<usize>> {
     loop {
-        ready!(stream.poll_write_ready(cx))?;
+        let turn = ready!(coop::poll_proceed(cx));
         let tried = stream.try_io(Interest::WRITABLE, || {
             Ok(match pieces {
                 // A plain write costs the kernel less than a vector of one.
@@ -56,8 +57,13 @@ pub(super) fn poll_send(
             })
         });
         match tried {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            written => return Poll::Ready(written),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                ready!(stream.poll_write_ready(cx))?;
+            }
+            written => {
+                turn.made_progress();
+                return Poll::Ready(written);
+            }
         }
     }
 }
