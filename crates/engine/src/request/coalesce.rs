@@ -185,12 +185,11 @@ impl Engine {
                 Poll::Pending
             }
         });
-        let waited = match early.await {
-            Some(verdict) => WaitOutcome::Done(verdict),
-            None => {
-                let copy = || self.copy_for(plan, incoming, None, Detail::OriginSlow);
-                Box::pin(self.or_stale(verdict, (Instant::now(), None), copy)).await
-            }
+        let waited = if let Some(verdict) = early.await {
+            WaitOutcome::Done(verdict)
+        } else {
+            let copy = || self.copy_for(plan, incoming, None, Detail::OriginSlow);
+            Box::pin(self.or_stale(verdict, (Instant::now(), None), copy)).await
         };
         match waited {
             WaitOutcome::Stale(response) => {
@@ -270,8 +269,8 @@ impl Engine {
     }
 
     /// Revalidates a stored response in the background, unless a fetch of it is already under way.
-    pub fn refresh(self: &Arc<Self>, refresh: Refresh, mut incoming: Incoming) {
-        let Refresh { route, facts, spec } = refresh;
+    pub fn refresh(self: &Arc<Self>, refresh: Box<Refresh>, mut incoming: Incoming) {
+        let Refresh { route, facts, spec } = *refresh;
         self.reduce_to_key(route, &mut incoming);
         let now = self.clock.now();
         let refreshing = spec.stored.as_ref().map(|hit| Urgency::Refresh {

@@ -294,13 +294,11 @@ impl Engine {
             known: [None; 2],
         };
         let detail = failure.detail();
-        match self.stale_copy(&query, detail, self.clock.now()) {
-            Some(response) => Ok(response),
-            None => {
-                let copy = self.stale_copy_in_tiers(&query, detail).await;
-                copy.ok_or(answer)
-            }
-        }
+        let copy = match self.stale_copy(&query, detail, self.clock.now()) {
+            None => self.stale_copy_in_tiers(&query, detail).await,
+            copy => copy,
+        };
+        copy.ok_or(answer)
     }
 
     /// Updates the stored response from a HEAD response (RFC 9111 §4.3.5). A HEAD response for one

@@ -151,7 +151,7 @@ pub enum Served {
     /// The response.
     Now(Response),
     /// This response; the caller should start the refresh.
-    NowAndRefresh(Response, Refresh),
+    NowAndRefresh(Response, Box<Refresh>),
     /// A request that needs the origin.
     Ask(FetchPlan),
     /// A failure without a response.
@@ -497,11 +497,11 @@ impl Engine {
             stored: Some(hit.clone()),
         };
         let response = self.answer_on(look, hit, now, Outcome::Stale);
-        let refresh = Refresh {
+        let refresh = Box::new(Refresh {
             route: look.route,
             facts: *look.facts,
             spec,
-        };
+        });
         Served::NowAndRefresh(response, refresh)
     }
 

@@ -189,13 +189,13 @@ impl Engine {
         hit: &Hit,
         leader: &Leader,
         fetch: &Fetch,
-    ) -> Option<(Refresh, Incoming)> {
+    ) -> Option<(Box<Refresh>, Incoming)> {
         let now = self.clock.now();
         let is_stale = matches!(reuse(&hit.lifetime(), &fetch.facts, now), Reuse::Stale);
         if !is_stale || !hit.claim_refresh(now, self.settings.refresh_pause) {
             return None;
         }
-        let refresh = Refresh {
+        let refresh = Box::new(Refresh {
             route: fetch.route,
             facts: fetch.facts,
             spec: FetchSpec {
@@ -203,7 +203,7 @@ impl Engine {
                 selection: hit.object().selection(&self.origin_view(fetch)),
                 stored: Some(hit.clone()),
             },
-        };
+        });
         Some((refresh, fetch.incoming.for_renewal()))
     }
 

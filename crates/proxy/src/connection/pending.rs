@@ -8,7 +8,7 @@ use crate::session::{AnnouncedContent, DeferredRequest};
 
 /// A request under way.
 pub(super) struct PendingRequest {
-    pub(super) unanswered: Box<DeferredRequest>,
+    pub(super) unanswered: DeferredRequest,
     /// `None`: there is no body.
     pub(super) framing: Framing,
     pub(super) expects_continue: bool,
@@ -19,7 +19,7 @@ pub(super) struct PendingRequest {
 
 impl PendingRequest {
     pub(super) fn new(
-        unanswered: Box<DeferredRequest>,
+        unanswered: DeferredRequest,
         head: &RequestHead<'_>,
         has_body: bool,
         response_framing: ResponseFraming,

@@ -8,7 +8,7 @@ use microcache_policy::Time;
 /// Average sampling interval.
 pub(super) const ONE_IN: u64 = 16;
 /// Samples of a thread in a second beyond which requests other than hits are sampled.
-const ALL_UP_TO: u64 = 100;
+const ALL_UP_TO: u64 = 200;
 
 thread_local! {
     /// Hits up to and including the next sampled one.

@@ -175,16 +175,13 @@ impl OngoingRequest {
         }
         let need = PermitKind::of(response);
         let limits = &self.shared.connection_limits;
-        match limits.acquire(need, self.network, now).await {
-            Ok(held) => {
-                admitted.is_endless = matches!(need, PermitKind::Tunnel { .. });
-                admitted.held = held;
-            }
-            Err(TunnelLimitReached) => {
-                self.shared.metrics.refused.count(Refusal::Tunnel);
-                *response = pages::too_many_streams(now);
-            }
-        }
+        let held = limits.acquire(need, self.network, now).await;
+        admitted.is_endless = matches!(need, PermitKind::Tunnel { .. }) && held.is_ok();
+        admitted.held = held.unwrap_or_else(|TunnelLimitReached| {
+            self.shared.metrics.refused.count(Refusal::Tunnel);
+            *response = pages::too_many_streams(now);
+            ResponsePermits::default()
+        });
         admitted.account = std::mem::take(&mut self.account);
         admitted.account.answered(response, now);
         if admitted.is_endless {

@@ -59,7 +59,7 @@ pub(crate) enum Reply {
     /// Response whose body is complete, or in a file.
     Now(Response),
     /// The response takes time: see [`Session::ask`].
-    Ask(Box<DeferredRequest>),
+    Ask(DeferredRequest),
 }
 
 /// A request whose response has to be waited for.
@@ -71,10 +71,6 @@ pub(crate) struct DeferredRequest {
 }
 
 /// Source of the awaited response.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "it lies in the box of what is unanswered, and nearly always is the larger one"
-)]
 enum DeferredSource {
     /// The origin.
     Origin(FetchPlan),
@@ -253,12 +249,12 @@ impl Session {
         now: Time,
     ) -> Reply {
         let later = |wanted| {
-            Reply::Ask(Box::new(DeferredRequest {
+            Reply::Ask(DeferredRequest {
                 wanted,
                 route,
                 head: self.copied(request),
                 began: now,
-            }))
+            })
         };
         let through = self.peer.through();
         let answer = match self.shared.requested_purge(request, through, now) {
@@ -315,7 +311,7 @@ impl Session {
     /// [`ContentSender`].
     pub(crate) fn ask(
         &mut self,
-        unanswered: Box<DeferredRequest>,
+        unanswered: DeferredRequest,
         version: Version,
         announced: Option<AnnouncedContent>,
     ) -> (OngoingRequest, Option<ContentSender>) {
@@ -324,7 +320,7 @@ impl Session {
             route,
             head,
             began,
-        } = *unanswered;
+        } = unanswered;
         let mut account = RequestAccount::open(&self.shared, route, head.clone(), version, began);
         let question = match wanted {
             DeferredSource::Origin(question) => question,
@@ -466,7 +462,7 @@ impl Session {
         Some(pages::leads_back(now))
     }
 
-    fn refresh(&self, refresh: Refresh, request: &Request<'_>) {
+    fn refresh(&self, refresh: Box<Refresh>, request: &Request<'_>) {
         let rules = &self.shared.engine.rules(refresh.route()).request;
         let mut incoming = self.incoming(self.copied(request), rules, Body::Empty);
         // The client has its response, so no part of the span remains.

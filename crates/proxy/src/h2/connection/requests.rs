@@ -197,7 +197,7 @@ impl Http2ServerConnection<'_> {
     fn ask(
         &mut self,
         cx: &mut Context<'_>,
-        unanswered: Box<DeferredRequest>,
+        unanswered: DeferredRequest,
         stream_request: StreamRequest,
     ) {
         let has_content = stream_request.is_open && !stream_request.is_tunnel;
