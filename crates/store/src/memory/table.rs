@@ -1,7 +1,7 @@
 //! Sharded table of the objects in memory, bounded by their weight.
 
 use std::hash::BuildHasher;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
@@ -21,8 +21,9 @@ pub(super) struct Table {
     capacity: u64,
     weight: AtomicU64,
     evicted: AtomicU64,
-    /// Shard that evicts next. All take turns, so that a heavy object does not empty the shard it belongs to.
-    next: AtomicUsize,
+    /// Place of the shard that evicts next. All take turns, so that a heavy object does not empty the shard it belongs
+    /// to.
+    next: AtomicU32,
 }
 
 /// Hash of a key: the upper half chooses the shard, the lower half the slot.
@@ -45,9 +46,8 @@ struct Removed {
 }
 
 impl KeyHash {
-    /// Number of the shard, of so many. It scales, since a division takes longer.
-    const fn shard(self, shards: usize) -> usize {
-        (((self.0 >> 32) * shards as u64) >> 32) as usize
+    const fn place(self) -> u32 {
+        (self.0 >> 32) as u32
     }
 
     const fn slot(self) -> u32 {
@@ -75,7 +75,7 @@ impl Table {
             capacity,
             weight: AtomicU64::new(0),
             evicted: AtomicU64::new(0),
-            next: AtomicUsize::new(0),
+            next: AtomicU32::new(0),
         }
     }
 
@@ -162,10 +162,10 @@ impl Table {
 
     /// Evicts one object. Returns `false` if there is none.
     fn evict(&self) -> bool {
-        let victim = (0..self.shards.len()).find_map(|_| {
-            let at = self.next.fetch_add(1, Ordering::Relaxed) % self.shards.len();
-            self.shards[at].write().evict()
-        });
+        // A step of the golden ratio spreads evictions as hashes spread insertions.
+        let place = self.next.fetch_add(0x9E37_79B9, Ordering::Relaxed);
+        let (first, count) = (self.number_of(place), self.shards.len());
+        let victim = (first..first + count).find_map(|at| self.shards[at % count].write().evict());
         let is_evicted = victim.is_some();
         self.release(victim);
         self.evicted
@@ -180,7 +180,16 @@ impl Table {
 
     #[inline]
     fn shard(&self, hash: KeyHash) -> &RwLock<Shard> {
-        &self.shards[hash.shard(self.shards.len())]
+        &self.shards[self.number_of(hash.place())]
+    }
+
+    /// Returns the number of a shard. The first ones have three times as many keys as the last: their indexes grow at
+    /// different times, and take less memory together.
+    #[inline]
+    const fn number_of(&self, place: u32) -> usize {
+        let place = place as u64;
+        let skewed = (place + ((place * place) >> 32)) >> 1;
+        ((skewed * self.shards.len() as u64) >> 32) as usize
     }
 }
 
