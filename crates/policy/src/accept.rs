@@ -8,6 +8,7 @@
 use smallvec::SmallVec;
 
 use crate::fields::{Fields, split_list};
+use crate::known_name::names;
 
 /// The class of representation that a request prefers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,7 +41,12 @@ impl AcceptClass {
 
     /// The class that a request prefers.
     pub fn of(request: Fields<'_>) -> Self {
-        Self::of_members(request.members("accept"))
+        let mut lines = request.values(names::ACCEPT);
+        match (lines.next(), lines.next()) {
+            (None, _) => Self::Page,
+            (Some(line), None) => Self::of_line(line),
+            _ => Self::of_members(members(request)),
+        }
     }
 
     fn of_members<'a>(members: impl Iterator<Item = &'a [u8]>) -> Self {
@@ -77,7 +83,7 @@ impl AcceptClass {
             Self::Image => SmallVec::from_slice(b"image/*,*/*;q=0.8"),
             Self::Other => {
                 let mut value = SmallVec::new();
-                for member in request.members("accept") {
+                for member in members(request) {
                     if !value.is_empty() {
                         value.push(b',');
                     }
@@ -88,6 +94,11 @@ impl AcceptClass {
             }
         }
     }
+}
+
+/// The members of all lines.
+fn members(request: Fields<'_>) -> impl Iterator<Item = &[u8]> {
+    request.values(names::ACCEPT).flat_map(split_list)
 }
 
 /// A quality value in thousandths (RFC 9110 §12.4.2), if a parameter is one.

@@ -380,22 +380,36 @@ pub fn split_list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// A block of field lines under construction.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct FieldsBuf {
     block: Vec<u8>,
+    /// The index, if the lines will be searched.
+    index: Option<Box<FieldIndex>>,
 }
 
 impl FieldsBuf {
     /// An empty block.
     pub const fn new() -> Self {
-        Self { block: Vec::new() }
+        Self {
+            block: Vec::new(),
+            index: None,
+        }
     }
 
     /// An empty block with capacity for this many bytes.
     pub fn with_capacity(block: usize) -> Self {
-        // Some room for the space after each colon, and for lines of ours.
         Self {
+            // Some room for the space after each colon, and for lines of ours.
             block: Vec::with_capacity(block + 256),
+            index: None,
+        }
+    }
+
+    /// An empty block with capacity for this many bytes, and with an index of its lines.
+    pub fn indexed(block: usize) -> Self {
+        Self {
+            index: Some(Box::default()),
+            ..Self::with_capacity(block)
         }
     }
 
@@ -406,35 +420,56 @@ impl FieldsBuf {
 
     /// A view of the lines.
     pub fn fields(&self) -> Fields<'_> {
-        Fields::new(&self.block)
+        Fields {
+            block: &self.block,
+            index: self.index.as_deref(),
+        }
     }
 
     /// Appends a line. Control bytes are replaced by spaces, so that a value cannot end the line.
     pub fn push(&mut self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
-        self.block.extend_from_slice(name.as_ref());
+        self.push_joined(name.as_ref(), [value.as_ref()]);
+    }
+
+    /// As [`Self::push`], with a value in pieces.
+    pub fn push_joined<'a>(&mut self, name: &[u8], value: impl IntoIterator<Item = &'a [u8]>) {
+        let line = self.block.len();
+        self.block.extend_from_slice(name);
         self.block.extend_from_slice(b": ");
         let start = self.block.len();
-        self.block.extend_from_slice(value.as_ref());
+        for piece in value {
+            self.block.extend_from_slice(piece);
+        }
         for byte in &mut self.block[start..] {
             if matches!(byte, b'\r' | b'\n' | 0) {
                 *byte = b' ';
             }
         }
         self.block.extend_from_slice(b"\r\n");
+        if let Some(index) = &mut self.index {
+            index.push(name.len(), KnownName::of(name), self.block.len() - line);
+        }
     }
 
     /// Appends the lines for which `keep(name, value)` returns true.
-    pub fn extend_if(&mut self, fields: Fields<'_>, keep: impl FnMut(&[u8], &[u8]) -> bool) {
-        fields.write_if(&mut self.block, keep);
+    pub fn extend_if(&mut self, fields: Fields<'_>, mut keep: impl FnMut(&[u8], &[u8]) -> bool) {
+        self.extend_lines(fields, |line| keep(line.name(), line.value()));
     }
 
     /// Appends the lines for which `keep(line)` returns true.
     pub fn extend_lines<'a>(
         &mut self,
         fields: Fields<'a>,
-        keep: impl FnMut(FieldLine<'a>) -> bool,
+        mut keep: impl FnMut(FieldLine<'a>) -> bool,
     ) {
-        fields.write_lines(&mut self.block, keep);
+        let mut index = self.index.as_deref_mut();
+        fields.write_lines(&mut self.block, |line| {
+            let is_kept = keep(line);
+            if is_kept && let Some(index) = &mut index {
+                index.push(line.name_length, line.known(), line.len());
+            }
+            is_kept
+        });
     }
 
     /// Removes every line called `name`, keeping the order of the others.
@@ -453,10 +488,20 @@ impl FieldsBuf {
     /// Keeps the lines for which `keep(name, value)` returns true.
     pub fn retain(&mut self, keep: impl FnMut(&[u8], &[u8]) -> bool) {
         let mut kept = Self::with_capacity(self.block.len());
+        kept.index = self.index.as_ref().map(|_| Box::default());
         kept.extend_if(self.fields(), keep);
         *self = kept;
     }
 }
+
+/// Equal lines, with an index or without.
+impl PartialEq for FieldsBuf {
+    fn eq(&self, other: &Self) -> bool {
+        self.block == other.block
+    }
+}
+
+impl Eq for FieldsBuf {}
 
 impl<'a> FromIterator<(&'a [u8], &'a [u8])> for FieldsBuf {
     fn from_iter<T: IntoIterator<Item = (&'a [u8], &'a [u8])>>(iter: T) -> Self {
@@ -472,6 +517,7 @@ impl<'a> From<Fields<'a>> for FieldsBuf {
     fn from(fields: Fields<'a>) -> Self {
         Self {
             block: fields.as_block().to_vec(),
+            index: None,
         }
     }
 }
@@ -550,6 +596,26 @@ mod tests {
                 indexed.may_have(NameSet::of(&[name])),
                 plain.value(name).is_some()
             );
+        }
+    }
+
+    #[test]
+    fn the_index_of_a_block_under_construction_follows_it() {
+        let lines = b"Host: a\r\nX: 1\r\ncookie:2\r\nhost:b\r\n";
+        let (mut plain, mut indexed) = (FieldsBuf::new(), FieldsBuf::indexed(0));
+        for fields in [&mut plain, &mut indexed] {
+            fields.extend_if(Fields::new(lines), |name, _| name != b"X");
+            fields.push("Via", "1.1 a\r\n");
+            fields.push_joined(b"Cookie", [&b"a"[..], b"b"]);
+            fields.set("HOST", "c");
+            fields.retain(|_, value| value != b"2");
+        }
+        assert_eq!(plain, indexed);
+        let found = indexed.fields();
+        assert!(found.index.is_some());
+        assert!(found.iter().eq(plain.fields().iter()));
+        for name in KnownName::all() {
+            assert!(found.values(name).eq(plain.fields().values(name)));
         }
     }
 

@@ -366,8 +366,7 @@ impl FieldScan {
             names::CONNECTION => {
                 let value = line.value();
                 // The values of nearly all clients contain no restriction.
-                self.connection_names_fields |=
-                    value != b"keep-alive" && hop::names_fields(value);
+                self.connection_names_fields |= value != b"keep-alive" && hop::names_fields(value);
             }
             names::CACHE_CONTROL => {
                 self.cache_control = true;

@@ -13,6 +13,7 @@ use crate::field_name::{FieldName, NameList};
 use crate::fields::{FieldLine, Fields, FieldsBuf};
 use crate::identity::identifies;
 use crate::known_name::names;
+use crate::name_set::NameSet;
 use crate::network::address;
 use crate::origin_view::{OriginView, goes_with_fill};
 use crate::rules::Rules;
@@ -278,8 +279,8 @@ pub struct SharedRequest {
     pub fields: FieldsBuf,
     /// Names of fields that are withheld, in lower case.
     pub withheld: Vec<String>,
-    /// Names of fields that the origin does not see.
-    left_out: Vec<String>,
+    /// The fields that the origin does not see.
+    left_out: LeftOut,
     /// The origin sees another `Accept` than the client sent.
     rewrites_accept: bool,
 }
@@ -309,7 +310,7 @@ impl SharedRequest {
         is_sent: impl Fn(FieldName<'_>) -> bool,
     ) -> Self {
         let mut shared = Self::default();
-        let mut fields = FieldsBuf::with_capacity(outgoing.as_block().len());
+        let mut fields = FieldsBuf::indexed(outgoing.as_block().len());
         let lower = |name: FieldName<'_>| String::from_utf8_lossy(name.text()).to_ascii_lowercase();
         let sends_accept = rules.obeys_client
             || is_chosen(FieldName::of(b"accept"), rules)
@@ -330,15 +331,15 @@ impl SharedRequest {
                     if !kept.is_empty() {
                         addresses.push(line.name(), kept.join(&b", "[..]));
                     }
-                    shared.left_out.push(lower(name));
+                    shared.left_out.insert(name);
                     return false;
                 }
                 SharedForwarding::Sent if name.is(names::ACCEPT) => return sends_accept,
                 SharedForwarding::Sent => return true,
                 SharedForwarding::Dropped if !goes_with_fill(name, rules) => {}
-                SharedForwarding::Dropped => shared.left_out.push(lower(name)),
+                SharedForwarding::Dropped => shared.left_out.insert(name),
                 SharedForwarding::Withheld | SharedForwarding::Passes => {
-                    shared.left_out.push(lower(name));
+                    shared.left_out.insert(name);
                     shared.withheld.push(lower(name));
                 }
             }
@@ -361,7 +362,7 @@ impl SharedRequest {
         let is_missing = |name: &str| match name {
             "accept" => self.rewrites_accept,
             "cookie" => false,
-            _ => self.left_out.iter().any(|left_out| left_out == name),
+            _ => self.left_out.has(FieldName::of(name.as_bytes())),
         };
         named.iter().any(is_missing)
     }
@@ -379,7 +380,34 @@ impl SharedRequest {
 
     /// Returns true if the origin sees less than the client sent.
     pub fn leaves_out(&self) -> bool {
-        !self.left_out.is_empty()
+        self.left_out != LeftOut::default()
+    }
+}
+
+/// Names of fields. Browsers send many that are left out, so known ones take no memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct LeftOut {
+    known: NameSet,
+    /// The others, in lower case.
+    others: Vec<Vec<u8>>,
+}
+
+impl LeftOut {
+    fn insert(&mut self, name: FieldName<'_>) {
+        match name.known() {
+            Some(known) => self.known.insert(known),
+            None => self.others.push(name.text().to_ascii_lowercase()),
+        }
+    }
+
+    fn has(&self, name: FieldName<'_>) -> bool {
+        let is_other = || {
+            self.others
+                .iter()
+                .any(|one| one.eq_ignore_ascii_case(name.text()))
+        };
+        name.known()
+            .map_or_else(is_other, |known| self.known.contains(known))
     }
 }
 

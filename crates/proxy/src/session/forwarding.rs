@@ -6,8 +6,8 @@ use std::sync::Arc;
 use http::Method;
 use microcache_policy::cookies::{self, Rewritten};
 use microcache_policy::{
-    FieldForwarding, Fields, FieldsBuf, MaxForwards, RequestRules, Scheme, field_forwarding, hop,
-    is_trace_field, max_forwards, names, says_https, trace_travels,
+    FieldForwarding, Fields, FieldsBuf, KnownName, MaxForwards, RequestRules, Scheme,
+    field_forwarding, hop, is_trace_field, max_forwards, names, says_https, trace_travels,
 };
 use parking_lot::Mutex;
 
@@ -129,7 +129,7 @@ pub(crate) fn outgoing(
     peer: &Peer,
     rules: &RequestRules,
 ) -> FieldsBuf {
-    let mut fields = FieldsBuf::with_capacity(request.as_block().len() + host.len());
+    let mut fields = FieldsBuf::indexed(request.as_block().len() + host.len());
     let nominated = hop::NominatedFields::by(request);
     let max_forwards = max_forwards(method, request);
     let cookie = cookies::rewritten(request, rules);
@@ -153,16 +153,7 @@ pub(crate) fn outgoing(
             fields.push("Upgrade", value);
         }
     }
-    let known = if peer.trusted {
-        request
-    } else {
-        Fields::default()
-    };
-    for (name, value) in forwarding(known, host, peer) {
-        if !rules.removed_fields.matches(name.as_bytes()) {
-            fields.push(name, value);
-        }
-    }
+    push_forwarding(&mut fields, request, host, peer, rules);
     fields
 }
 
@@ -195,19 +186,28 @@ impl UntrustedForwarders {
     }
 }
 
-/// Returns the fields with the client, the host and the scheme.
-fn forwarding(known: Fields<'_>, host: &[u8], peer: &Peer) -> [(&'static str, Vec<u8>); 4] {
-    let address = peer.text.as_bytes();
-    let mut element = Vec::with_capacity(64 + host.len());
-    element.extend_from_slice(b"for=");
+/// Adds the fields with the client, the host and the scheme. A trusted proxy's own values come first, or stand.
+fn push_forwarding(
+    fields: &mut FieldsBuf,
+    request: Fields<'_>,
+    host: &[u8],
+    peer: &Peer,
+    rules: &RequestRules,
+) {
+    let known = if peer.trusted {
+        request
+    } else {
+        Fields::default()
+    };
+    let (address, scheme) = (peer.text.as_bytes(), peer.scheme.as_str().as_bytes());
     // RFC 7239 §6: an IPv6 address is bracketed and therefore quoted.
     let (before, after): (&[u8], &[u8]) = if peer.is_v6 {
         (b"\"[", b"]\"")
     } else {
         (b"", b"")
     };
-    let scheme = peer.scheme.as_str().as_bytes();
-    for part in [
+    let element = [
+        &b"for="[..],
         before,
         address,
         after,
@@ -215,33 +215,24 @@ fn forwarding(known: Fields<'_>, host: &[u8], peer: &Peer) -> [(&'static str, Ve
         host,
         b"\";proto=",
         scheme,
-    ] {
-        element.extend_from_slice(part);
-    }
-    let said = |name: &str, otherwise: &[u8]| known.get(name).unwrap_or(otherwise).to_vec();
-    [
-        (
-            "X-Forwarded-For",
-            appended(known, "x-forwarded-for", address.to_vec()),
-        ),
-        ("X-Forwarded-Proto", said("x-forwarded-proto", scheme)),
-        ("X-Forwarded-Host", said("x-forwarded-host", host)),
-        ("Forwarded", appended(known, "forwarded", element)),
-    ]
-}
-
-fn appended(known: Fields<'_>, name: &str, last: Vec<u8>) -> Vec<u8> {
-    let mut lines = known.all(name).peekable();
-    if lines.peek().is_none() {
-        return last;
-    }
-    let mut value = Vec::new();
-    for line in lines {
-        value.extend_from_slice(line);
-        value.extend_from_slice(b", ");
-    }
-    value.extend_from_slice(&last);
-    value
+    ];
+    let mut push = |name: &str, earlier: Option<KnownName>, last: &[&[u8]]| {
+        if !rules.removed_fields.matches(name.as_bytes()) {
+            let earlier = earlier.into_iter().flat_map(|name| known.values(name));
+            let earlier = earlier.flat_map(|line| [line, b", "]);
+            fields.push_joined(name.as_bytes(), earlier.chain(last.iter().copied()));
+        }
+    };
+    let said = |name, otherwise| known.value(name).unwrap_or(otherwise);
+    push("X-Forwarded-For", Some(names::X_FORWARDED_FOR), &[address]);
+    let said_scheme = said(names::X_FORWARDED_PROTO, scheme);
+    push("X-Forwarded-Proto", None, &[said_scheme]);
+    push(
+        "X-Forwarded-Host",
+        None,
+        &[said(names::X_FORWARDED_HOST, host)],
+    );
+    push("Forwarded", Some(names::FORWARDED), &element);
 }
 
 #[cfg(test)]
