@@ -13,7 +13,7 @@ use crate::byte_range::RequestedRange;
 use crate::cookies;
 use crate::detail::Detail;
 use crate::directives::RequestDirectives;
-use crate::field_name::FieldName;
+use crate::field_name::{FieldName, NameList};
 use crate::fields::{FieldLine, Fields, split_list};
 use crate::hop;
 use crate::identity::{identifies, makes_personal};
@@ -403,6 +403,9 @@ impl FieldScan {
     #[inline(never)]
     fn note_other(&mut self, line: FieldLine<'_>, rules: &Rules) {
         let name = line.field_name();
+        if NEGOTIATING.has(name) {
+            return;
+        }
         self.credentials.authorization |= identifies(name) && makes_personal(name, rules);
         self.wants_fragment |= asks_for_another_form(name, rules);
     }
@@ -436,6 +439,11 @@ const JUDGED: NameSet = NameSet::of(&[
     names::SURROGATE_KEY,
     names::X_REQUESTED_WITH,
 ]);
+
+/// Beginnings of names by which clients negotiate: none identifies a user, whatever its words
+/// (`Accept-Signature`).
+const NEGOTIATING: NameList =
+    NameList::new(&["accept-*", "if-m*", "if-n*", "if-u*", "sec-c*", "sec-f*"]);
 
 /// Bytes of the values that a shared fetch sends unchanged.
 #[cold]
@@ -647,7 +655,7 @@ mod tests {
         let request = "Host: a\nConnection: keep-alive\nsec-ch-ua: a\nSEC-CH-UA-Mobile: ?0\n\
             Upgrade-Insecure-Requests: 1\nUser-Agent: a\nAccept: text/html\nSec-Fetch-Site: none\n\
             Sec-Fetch-Mode: navigate\nSEC-FETCH-USER: ?1\nSec-Fetch-Dest: document\nReferer: a\n\
-            Accept-Encoding: gzip\nAccept-Language: de\nPriority: u=0\nDNT: 1\nSave-Data: on";
+            Accept-Encoding: gzip\nAccept-Language: de\nPriority: u=0\nDNT: 1\nSave-Data: on\nAccept-Signature: a\nSec-CH-New: a";
         check(&Method::GET, request, false, Handling::Cache);
     }
 
