@@ -24,6 +24,16 @@ struct ThreadWaiters {
     wakers: Slab<Waker>,
 }
 
+impl ThreadWaiters {
+    /// Returns the group of the same thread without tasks, and with room for as many.
+    fn emptied(&self) -> Self {
+        Self {
+            batch: self.batch.as_ref().map(Arc::clone),
+            wakers: Slab::with_capacity(self.wakers.len()),
+        }
+    }
+}
+
 /// A task's entry in a [`WaitList`]. `Option<Registration>` is no larger: there is one per subscriber.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Registration {
@@ -65,21 +75,26 @@ impl WaitList {
 
     /// Returns the index of the current thread's group, adding it if necessary.
     fn thread(&mut self) -> usize {
-        let batch = WakeBatch::of_this_thread();
-        let address = |batch: &Option<Arc<WakeBatch>>| batch.as_ref().map(Arc::as_ptr);
-        let mut threads = self.threads.iter();
-        let known = threads.position(|thread| address(&thread.batch) == address(&batch));
-        known.unwrap_or_else(|| {
-            let wakers = Slab::new();
-            self.threads.push(ThreadWaiters { batch, wakers });
-            self.threads.len() - 1
+        WakeBatch::with_current(|batch| {
+            let address = batch.map(Arc::as_ptr);
+            let mut threads = self.threads.iter();
+            let known = threads.position(|it| it.batch.as_ref().map(Arc::as_ptr) == address);
+            known.unwrap_or_else(|| {
+                self.threads.push(ThreadWaiters {
+                    batch: batch.map(Arc::clone),
+                    wakers: Slab::new(),
+                });
+                self.threads.len() - 1
+            })
         })
     }
 
-    /// Notifies: removes all registrations and returns their tasks.
+    /// Notifies: removes all registrations and returns their tasks. Most of them will register again.
     pub(crate) fn notify(&mut self) -> Wakeups {
         self.round += 1;
-        Wakeups(std::mem::take(&mut self.threads))
+        let waiting = self.threads.iter().filter(|it| !it.wakers.is_empty());
+        let threads = waiting.map(ThreadWaiters::emptied).collect();
+        Wakeups(std::mem::replace(&mut self.threads, threads))
     }
 
     /// Removes one registration.
