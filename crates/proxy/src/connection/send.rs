@@ -12,6 +12,7 @@ use bytes::{Buf, Bytes};
 use smallvec::SmallVec;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::task::coop::poll_proceed;
 use tokio::time::timeout;
 
 use super::transport::{ClientTransport, WriteHalf};
@@ -153,8 +154,11 @@ impl OutputQueue {
         stream: &ClientTransport,
     ) -> Poll<io::Result<()>> {
         while !self.pieces.is_empty() {
+            // A client that reads as fast as its source produces does not hold up the thread's other tasks.
+            let turn = ready!(poll_proceed(cx));
             let mut slices = [IoSlice::new(&[]); MAX_AT_ONCE];
             let written = ready!(stream.poll_send(cx, self.gather(&mut slices)))?;
+            turn.made_progress();
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
