@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
 
 use proptest::prelude::*;
 use serde_json::Value;
@@ -264,6 +265,10 @@ impl ModelSubscriber {
         let Poll::Ready(event) = polled else {
             return false;
         };
+        if self.subscription.is_drained() {
+            let polled = self.subscription.poll_json(&mut cx, EventFormat::JsonDelta);
+            assert!(polled.is_pending(), "an event after the newest one");
+        }
         if event.is_empty() {
             // The snapshot of the added pattern is complete.
             let joined = self.joining.take().expect("something was added");
@@ -284,7 +289,7 @@ impl ModelSubscriber {
     /// Checks that every document that existed when the pattern was added, and has not changed, was
     /// delivered.
     fn has_all_there_was_of(&self, pattern: &Pattern) {
-        let index = self.subscription.documents.index.lock();
+        let index = self.subscription.documents().index.lock();
         for name in NAMES.into_iter().filter(|name| pattern.matches(name)) {
             let there = index.current(name).map(|change| change.number);
             if let Some(number) = there.filter(|&number| number <= self.joined_at) {
@@ -394,6 +399,42 @@ proptest! {
     ) {
         check(&steps, wanted, history);
     }
+}
+
+/// Records that it was woken.
+#[derive(Default)]
+struct Alarm(AtomicBool);
+
+impl Wake for Alarm {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_subscriber_need_not_poll_after_the_newest_event_to_be_woken_by_the_next() {
+    let mut world = World::new(1);
+    let mut reader = ModelSubscriber::new(&world, &["/live/a", "/live/*b"], 1);
+    while reader.read(&world) {}
+    let alarm = Arc::new(Alarm::default());
+    let waker = Waker::from(Arc::clone(&alarm));
+    let poll = |reader: &mut ModelSubscriber| {
+        let mut cx = Context::from_waker(&waker);
+        let polled = reader.subscription.poll_json(&mut cx, EventFormat::Json);
+        (polled.is_ready(), reader.subscription.is_drained())
+    };
+    assert_eq!(poll(&mut reader), (false, false));
+    for name in ["/live/a", "/live/b", "/live/b"] {
+        world.publish(name, true, false);
+        assert!(alarm.0.swap(false, Ordering::Relaxed), "{name}");
+        assert_eq!(poll(&mut reader), (true, true), "{name}");
+    }
+    // With two events to deliver, only the second is the newest.
+    world.publish("/live/a", true, false);
+    world.publish("/live/b", true, false);
+    assert_eq!(poll(&mut reader), (true, false));
+    assert_eq!(poll(&mut reader), (true, true));
+    assert_eq!(poll(&mut reader), (false, false));
 }
 
 /// The id may belong to another subscription, which received other documents.

@@ -105,7 +105,7 @@ impl WatchOrigin {
 /// Answers long polling: with all pending events, or with the first one that arrives within `wait`.
 async fn first_changes(mut subscription: Subscription, wait: Duration) -> OriginResponse {
     let mut body = BytesMut::from(&b"{\"events\":["[..]);
-    let ends = subscription.grant.ends();
+    let ends = subscription.grant().ends();
     let until = ends.map_or(Instant::now() + wait, |end| end.min(Instant::now() + wait));
     let mut next = timeout_at(until, subscription.next_json()).await.ok();
     let mut count = 0;

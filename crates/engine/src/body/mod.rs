@@ -18,6 +18,12 @@ pub trait Source: Send + Sync {
     /// The next frame, `None` at the end. After an error or the end it is not polled again.
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>>;
 
+    /// Returns true if the last frame was all that is available for now, and the waker of the poll that returned it is
+    /// registered for the next one. A reader that is polled by one task then need not poll again before it is woken.
+    fn is_drained(&self) -> bool {
+        false
+    }
+
     /// Called once the reader has been slow for a while: the source should release anything that
     /// others are waiting for.
     fn notify_slow_reader(&mut self) {}
@@ -66,6 +72,11 @@ impl Body {
             Self::Fill(reader) => reader.poll_frame(cx),
             Self::Stream(source) => source.poll_frame(cx),
         }
+    }
+
+    /// Returns true if another poll before the waker wakes would be pending, see [`Source::is_drained`].
+    pub fn is_drained(&self) -> bool {
+        matches!(self, Self::Stream(source) if source.is_drained())
     }
 
     /// Notifies the source that its data is read slowly.

@@ -175,8 +175,16 @@ impl std::fmt::Debug for Tunnel {
 }
 
 /// A byte stream in both directions.
-pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
+pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {
+    /// Returns true if the last read took all that is available for now, and its waker is registered for more. A reader
+    /// that is polled by one task then need not poll again before it is woken.
+    fn is_drained(&self) -> bool {
+        false
+    }
+
+    /// Records that the bytes of the last read were sent at once.
+    fn mark_sent(&mut self) {}
+}
 
 /// The reason there is no response from the origin.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -51,7 +51,7 @@ impl Endless {
         account: RequestAccount,
         held: ResponsePermits,
     ) -> Self {
-        let feed = EndlessSource::Body(body, ending);
+        let feed = EndlessSource::Body(body, ending, InputState::Open);
         Self {
             feed,
             unsent: None,
@@ -78,8 +78,8 @@ impl Connection {
     pub(super) async fn send_endless(&mut self, mut answer: Box<Endless>) -> bool {
         poll_fn(|cx| {
             // Input is handed over first, so that the next output already takes it into account.
-            if let EndlessSource::Socket(io, hearing) = &mut answer.feed {
-                let heard = self.poll_heard(cx, io, hearing);
+            if let EndlessSource::Socket(io, state) = &mut answer.feed {
+                let heard = self.poll_heard(cx, io, state);
                 if heard.is_ready() {
                     return Poll::Ready(false);
                 }
@@ -87,11 +87,13 @@ impl Connection {
             if let Poll::Ready(sent) = self.poll_send_endless(cx, &mut answer) {
                 return Poll::Ready(sent.is_ok());
             }
-            match answer.feed {
+            // Pending output goes first, whatever the client does to its sending side.
+            let gone = match &mut answer.feed {
                 EndlessSource::Socket(..) => Poll::Pending,
-                // Pending output goes first, whatever the client does to its sending side.
-                EndlessSource::Body(..) | EndlessSource::Over => self.poll_gone(cx).map(|()| false),
-            }
+                EndlessSource::Body(_, _, state) => self.poll_gone(cx, state),
+                EndlessSource::Over => self.poll_gone(cx, &mut InputState::Open),
+            };
+            gone.map(|()| false)
         })
         .await
     }
@@ -131,16 +133,29 @@ impl Connection {
 
     /// Waits for the client to leave. Closing its sending side counts, as it is the only way to end such a
     /// response; so does sending more than [`MAX_AHEAD`] bytes.
-    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_gone(&mut self, cx: &mut Context<'_>, state: &mut InputState) -> Poll<()> {
+        if self.is_silent(*state) {
+            return Poll::Pending;
+        }
         INPUT.with_borrow_mut(|scratch| {
             while self.input.len() < MAX_AHEAD {
-                match ready!(self.stream.poll_recv(cx, scratch)) {
-                    Ok(0) | Err(_) => return Poll::Ready(()),
-                    Ok(length) => self.input.extend_from_slice(&scratch[..length]),
+                match self.stream.poll_recv(cx, scratch) {
+                    Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(()),
+                    Poll::Ready(Ok(length)) => self.input.extend_from_slice(&scratch[..length]),
+                    Poll::Pending => {
+                        *state = InputState::after_pending();
+                        return Poll::Pending;
+                    }
                 }
             }
             Poll::Ready(())
         })
+    }
+
+    /// Returns `true` if the client has sent nothing since the waker was registered for input. This costs less than
+    /// another poll, and most clients are silent most of the time.
+    fn is_silent(&self, state: InputState) -> bool {
+        state == InputState::Awaited && !self.stream.may_have_input()
     }
 
     /// Passes on input of the client. Reads no more until that is taken (back-pressure).
@@ -148,8 +163,11 @@ impl Connection {
         &mut self,
         cx: &mut Context<'_>,
         io: &mut Box<dyn Duplex>,
-        hearing: &mut InputState,
+        state: &mut InputState,
     ) -> Poll<()> {
+        if self.is_silent(*state) {
+            return Poll::Pending;
+        }
         loop {
             while !self.input.is_empty() {
                 match ready!(Pin::new(&mut *io).poll_write(cx, &self.input)) {
@@ -159,18 +177,24 @@ impl Connection {
             }
             // Most clients are silent most of the time.
             self.input = BytesMut::new();
-            if *hearing == InputState::Ended {
+            if *state == InputState::Ended {
                 return Poll::Pending;
             }
+            *state = InputState::Open;
             let read = INPUT.with_borrow_mut(|scratch| {
                 let read = self.stream.poll_recv(cx, scratch);
                 read.map_ok(|length| self.input.extend_from_slice(&scratch[..length]))
             });
-            if ready!(read).is_err() {
-                return Poll::Ready(());
+            match read {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(_)) => return Poll::Ready(()),
+                Poll::Pending => {
+                    *state = InputState::after_pending();
+                    return Poll::Pending;
+                }
             }
             if self.input.is_empty() {
-                *hearing = InputState::Ended;
+                *state = InputState::Ended;
                 // Shutting down flushes what is left to send.
                 ready!(Pin::new(&mut *io).poll_shutdown(cx)).ok();
             }
@@ -183,5 +207,101 @@ impl UnsentOutput {
     fn poll_stalled(&mut self, cx: &mut Context<'_>, patience: Duration) -> Poll<()> {
         let stall = self.stall.get_or_insert_with(|| Box::pin(sleep(patience)));
         stall.as_mut().poll(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use bytes::Bytes;
+    use microcache_engine::{BodyError, Frame, Source};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::super::tests::connection;
+    use super::*;
+
+    const EVENT: &[u8] = &[b'x'; 4096];
+
+    /// A source that is polled for each event, and has so many of them at once.
+    struct Events {
+        at_once: usize,
+        left: usize,
+        polls: Arc<AtomicUsize>,
+    }
+
+    impl Source for Events {
+        fn poll_frame(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Frame, BodyError>>> {
+            self.polls.fetch_add(1, Ordering::Relaxed);
+            if self.left == 0 {
+                self.left = self.at_once;
+                return Poll::Pending;
+            }
+            self.left -= 1;
+            Poll::Ready(Some(Ok(Frame::Data(Bytes::from_static(EVENT)))))
+        }
+
+        fn is_drained(&self) -> bool {
+            self.at_once == 1
+        }
+    }
+
+    fn events(at_once: usize) -> (Box<Endless>, Arc<AtomicUsize>) {
+        let polls = Arc::new(AtomicUsize::new(0));
+        let source = Events {
+            at_once,
+            left: at_once,
+            polls: Arc::clone(&polls),
+        };
+        let body = Body::Stream(Box::new(source));
+        let held = ResponsePermits::default();
+        let endless = Endless::body(body, BodyEnding::Close, RequestAccount::default(), held);
+        (Box::new(endless), polls)
+    }
+
+    /// Polls once, without a look at the sockets.
+    async fn poll_now<T>(future: &mut Pin<&mut impl Future<Output = T>>) -> Poll<T> {
+        poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await
+    }
+
+    #[tokio::test]
+    async fn a_client_that_does_not_read_costs_its_source_nothing() {
+        let (mut connection, _client) = connection().await;
+        // As many as no socket takes.
+        let (endless, polls) = events(1 << 14);
+        let mut sending = pin!(connection.send_endless(endless));
+        let sent = loop {
+            let before = polls.load(Ordering::Relaxed);
+            assert!(poll_now(&mut sending).await.is_pending());
+            if polls.load(Ordering::Relaxed) == before {
+                break before;
+            }
+            // Renews the budget of this task, which ends a poll, too.
+            tokio::task::yield_now().await;
+        };
+        for _ in 0..100 {
+            assert!(poll_now(&mut sending).await.is_pending());
+        }
+        assert_eq!(polls.load(Ordering::Relaxed), sent);
+    }
+
+    #[tokio::test]
+    async fn the_source_of_a_newest_event_is_not_polled_again() {
+        let (mut connection, mut client) = connection().await;
+        let (endless, polls) = events(1);
+        let mut sending = pin!(connection.send_endless(endless));
+        let mut received = vec![0; EVENT.len()];
+        for event in 1..=10 {
+            // Every second poll finds no event.
+            assert!(poll_now(&mut sending).await.is_pending());
+            assert!(poll_now(&mut sending).await.is_pending());
+            client.read_exact(&mut received).await.unwrap();
+            assert_eq!(polls.load(Ordering::Relaxed), 2 * event);
+        }
+        // The end of the client is noticed though input is not polled for each event.
+        client.shutdown().await.unwrap();
+        assert!(!sending.await);
     }
 }

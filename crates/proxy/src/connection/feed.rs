@@ -8,6 +8,7 @@ use bytes::Bytes;
 use microcache_engine::{Body, Duplex, Frame};
 use microcache_wire::h1::encode;
 use tokio::io::{AsyncRead, ReadBuf};
+use tokio::task::coop::has_budget_remaining;
 
 use super::client::{PART, push_frame};
 use super::head::BodyEnding;
@@ -18,17 +19,32 @@ use crate::session::RequestAccount;
 
 /// Source of the output.
 pub(super) enum EndlessSource {
-    Body(Body, BodyEnding),
+    Body(Body, BodyEnding, InputState),
     /// The far end of a WebSocket. Receives the client's input until the client closes its sending side.
     Socket(Box<dyn Duplex>, InputState),
     /// No more output.
     Over,
 }
 
+/// State of the client's sending side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InputState {
     Open,
+    /// Open, and the waker of the connection is registered for more input.
+    Awaited,
     Ended,
+}
+
+impl InputState {
+    /// Returns the state after a poll for input that was pending.
+    pub(super) fn after_pending() -> Self {
+        // Without budget, Tokio wakes the task at once and registers nothing.
+        if has_budget_remaining() {
+            Self::Awaited
+        } else {
+            Self::Open
+        }
+    }
 }
 
 /// Output that the socket did not take, and whether more may follow.
@@ -43,7 +59,7 @@ impl EndlessSource {
         account: &mut RequestAccount,
     ) -> Poll<io::Result<FeedProgress>> {
         match self {
-            Self::Body(body, ending) => send_body(cx, (body, *ending), stream, account),
+            Self::Body(body, ending, _) => send_body(cx, (body, *ending), stream, account),
             Self::Socket(io, _) => send_socket(cx, io, stream, account),
             Self::Over => Poll::Ready(Ok((None, false))),
         }
@@ -70,7 +86,11 @@ fn send_body(
             } else {
                 small.extend_from_slice(data);
             }
-            next = body.poll_frame(cx);
+            next = if body.is_drained() {
+                Poll::Pending
+            } else {
+                body.poll_frame(cx)
+            };
         }
         let mut unsent = match &small[..] {
             [] => None,
@@ -105,13 +125,19 @@ fn send_socket(
             if next.is_pending() || length == before || read.remaining() == 0 {
                 break next?;
             }
+            if io.is_drained() {
+                break Poll::Pending;
+            }
             before = length;
         };
         let read = read.filled();
         account.sent(read.len() as u64);
         let unsent = write_now(stream, cx, read, &Bytes::new())?;
-        if next.is_pending() && unsent.is_none() {
-            return Poll::Pending;
+        if unsent.is_none() {
+            io.mark_sent();
+            if next.is_pending() {
+                return Poll::Pending;
+            }
         }
         let goes_on = next.is_pending() || read.len() > before;
         Poll::Ready(Ok((unsent, goes_on)))

@@ -58,31 +58,48 @@ impl Source for FaultyBody {
     }
 }
 
-async fn start() -> SocketAddr {
+fn shared() -> Arc<Shared> {
     let config = Config::read(Input {
         urls: &["http://localhost:3000".to_owned()],
         ..Input::default()
     });
-    let shared = Arc::new(Shared::before(
+    Arc::new(Shared::before(
         (&[Arc::new(Faulty)], None),
         Arc::new(config.unwrap()),
         Tiers::default(),
         Notices::default(),
         Arc::default(),
         page_finder,
-    ));
+    ))
+}
+
+/// Accepts a connection.
+async fn accept(listener: &TcpListener, shared: &Arc<Shared>) -> Connection {
+    let (stream, peer) = listener.accept().await.unwrap();
+    let clock = shared.engine.clock;
+    let permit = shared.connection_limits.admit(&clock).await.unwrap();
+    let caller = Caller::at(peer.ip());
+    let activity = Arc::new(Activity::new(clock.now(), caller.network()));
+    let session = Session::new(Arc::clone(shared), caller, Scheme::Http);
+    Connection::new(ClientTransport::Plain(stream), session, activity, permit)
+}
+
+/// Returns a connection with its client.
+pub(super) async fn connection() -> (Connection, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let shared = shared();
+    let client = TcpStream::connect(listener.local_addr().unwrap());
+    let (client, connection) = tokio::join!(client, accept(&listener, &shared));
+    (connection, client.unwrap())
+}
+
+async fn start() -> SocketAddr {
+    let shared = shared();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
         loop {
-            let (stream, peer) = listener.accept().await.unwrap();
-            let clock = shared.engine.clock;
-            let permit = shared.connection_limits.admit(&clock).await.unwrap();
-            let caller = Caller::at(peer.ip());
-            let activity = Arc::new(Activity::new(clock.now(), caller.network()));
-            let session = Session::new(Arc::clone(&shared), caller, Scheme::Http);
-            let connection =
-                Connection::new(ClientTransport::Plain(stream), session, activity, permit);
+            let connection = accept(&listener, &shared).await;
             tokio::spawn(connection.serve());
         }
     });

@@ -59,6 +59,14 @@ impl ClientTransport {
         }
     }
 
+    /// Returns `false` if no input has arrived since a poll for it was pending: its waker is still registered.
+    pub(crate) fn may_have_input(&self) -> bool {
+        match self {
+            Self::Plain(socket) => socket.try_io(Interest::READABLE, || Ok(())).is_ok(),
+            Self::Tls(_) => true,
+        }
+    }
+
     /// Takes as much as can be sent now. Some of it may still be buffered, see [`Self::holds_back`].
     pub(crate) fn poll_send(
         &self,

@@ -4,6 +4,7 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
+use microcache_engine::Duplex;
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -54,6 +55,8 @@ fn is_empty(socket: &TcpStream) -> bool {
     let peeked = SockRef::from(socket).peek(&mut byte);
     matches!(peeked, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
 }
+
+impl Duplex for OriginTransport {}
 
 impl AsyncRead for OriginTransport {
     fn poll_read(

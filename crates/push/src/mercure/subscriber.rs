@@ -31,6 +31,8 @@ pub(crate) struct Subscriber {
     may_read: Box<[Selector]>,
     /// Expiry of the token.
     ends: Option<Instant>,
+    /// The event of the last poll was the newest, and its waker is registered for the next one.
+    is_drained: bool,
     /// The entry in the presence list with its number, if presence is reported.
     entry: Option<(u64, Arc<PresenceEntry>)>,
 }
@@ -165,6 +167,7 @@ impl Subscriber {
             presence: receives_presence.then(|| Box::new(cursor(begin.seen.presence))),
             may_read,
             ends,
+            is_drained: false,
             entry: None,
         };
         let mut joined = subscriber
@@ -229,6 +232,21 @@ impl Subscriber {
         SubscriberStep::Yield
     }
 
+    /// Returns whether the newest updates are delivered or skipped.
+    fn has_newest(&self, history: &History) -> bool {
+        let mut presence = self.presence.iter();
+        self.published.seen == history.published.newest()
+            && presence.all(|presence| presence.seen == history.presence.newest())
+    }
+
+    /// Marks the subscriber as up to date, and registers its waker.
+    fn mark_caught_up(&mut self, history: &mut History, waker: &Waker) {
+        self.published.mark_caught_up(&mut history.published, waker);
+        if let Some(presence) = &mut self.presence {
+            presence.mark_caught_up(&mut history.presence, waker);
+        }
+    }
+
     /// Returns whether nothing has changed since the subscriber was up to date.
     fn is_quiet(&self, history: &History) -> bool {
         let mut presence = self.presence.iter();
@@ -262,6 +280,7 @@ impl EventSource for Subscriber {
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let shared = Arc::clone(&self.history);
         let mut history = shared.lock();
+        self.is_drained = false;
         let step = if self.is_quiet(&history) {
             SubscriberStep::CaughtUp
         } else {
@@ -270,6 +289,10 @@ impl EventSource for Subscriber {
         match step {
             SubscriberStep::Deliver(event) => {
                 history.events += 1;
+                self.is_drained = self.has_newest(&history);
+                if self.is_drained {
+                    self.mark_caught_up(&mut history, cx.waker());
+                }
                 Poll::Ready(Some(event))
             }
             SubscriberStep::Yield => {
@@ -277,11 +300,7 @@ impl EventSource for Subscriber {
                 Poll::Pending
             }
             SubscriberStep::CaughtUp => {
-                self.published
-                    .mark_caught_up(&mut history.published, cx.waker());
-                if let Some(presence) = &mut self.presence {
-                    presence.mark_caught_up(&mut history.presence, cx.waker());
-                }
+                self.mark_caught_up(&mut history, cx.waker());
                 Poll::Pending
             }
             SubscriberStep::FellBehind => {
@@ -289,6 +308,10 @@ impl EventSource for Subscriber {
                 Poll::Ready(None)
             }
         }
+    }
+
+    fn is_drained(&self) -> bool {
+        self.is_drained
     }
 
     fn ends(&self) -> Option<Instant> {

@@ -72,6 +72,10 @@ pub(super) fn take(subscriber: &mut Subscriber) -> (Vec<String>, bool) {
             let event = String::from_utf8(event.to_vec()).expect("text");
             let id = event.lines().find_map(|line| line.strip_prefix("id: "));
             ids.push(id.expect("an id").to_owned());
+            if subscriber.is_drained() {
+                let polled = subscriber.poll_event(&mut cx);
+                assert!(polled.is_pending(), "an update after the newest one");
+            }
         }
     }
     (ids, false)

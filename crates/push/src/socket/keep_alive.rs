@@ -30,6 +30,8 @@ pub(super) struct KeepAlive {
     pinged: Option<Instant>,
     last_output: Option<Instant>,
     timer: Pin<Box<Sleep>>,
+    /// Time until which the timer need not be polled, as it will wake the waker of its last poll.
+    rings_at: Option<Instant>,
 }
 
 impl KeepAlive {
@@ -40,6 +42,7 @@ impl KeepAlive {
             pinged: None,
             last_output: None,
             timer: Box::pin(sleep_until(last_input + PATIENCE)),
+            rings_at: None,
         }
     }
 
@@ -50,22 +53,36 @@ impl KeepAlive {
     }
 
     /// Records output handed to the connection.
-    pub(super) fn record_output(&mut self) {
-        self.last_output = Some(Instant::now());
+    pub(super) const fn record_output(&mut self, now: Instant) {
+        self.last_output = Some(now);
+    }
+
+    /// Records that the output was sent at once, which says nothing about the client.
+    pub(super) const fn record_sent(&mut self) {
+        self.last_output = None;
     }
 
     /// Records that the connection accepts more output.
-    pub(super) fn record_writable(&mut self) {
+    pub(super) fn record_writable(&mut self, now: Instant) {
         if let Some(last_output) = self.last_output.take()
-            && last_output.elapsed() > BLOCKED
+            && now.duration_since(last_output) > BLOCKED
         {
             self.record_input();
         }
     }
 
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<KeepAliveAction> {
+    /// Forgets the waker of the last poll, since another one replaces it.
+    pub(super) const fn forget_waker(&mut self) {
+        self.rings_at = None;
+    }
+
+    /// Polls the action that is due.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, now: Instant) -> Poll<KeepAliveAction> {
+        if self.rings_at.is_some_and(|at| now < at) {
+            return Poll::Pending;
+        }
+        self.rings_at = None;
         while self.timer.as_mut().poll(cx).is_ready() {
-            let now = Instant::now();
             let due = match self.pinged {
                 None => self.last_input + PATIENCE,
                 Some(pinged) => pinged + PATIENCE,
@@ -81,6 +98,7 @@ impl KeepAlive {
             self.timer.as_mut().reset(now + PATIENCE);
             return Poll::Ready(KeepAliveAction::Ping);
         }
+        self.rings_at = Some(self.timer.deadline());
         Poll::Pending
     }
 }
@@ -133,32 +151,32 @@ mod tests {
         let mut keep_alive = KeepAlive::new();
         let began = Instant::now();
         assert_eq!(
-            poll_fn(|cx| keep_alive.poll(cx)).await,
+            poll_fn(|cx| keep_alive.poll(cx, Instant::now())).await,
             KeepAliveAction::Ping
         );
         assert!(began.elapsed() >= PATIENCE);
         assert_eq!(
-            poll_fn(|cx| keep_alive.poll(cx)).await,
+            poll_fn(|cx| keep_alive.poll(cx, Instant::now())).await,
             KeepAliveAction::Disconnect
         );
         assert!(began.elapsed() >= PATIENCE * 2);
         // A client that answers is pinged again later.
         let mut keep_alive = KeepAlive::new();
         assert_eq!(
-            poll_fn(|cx| keep_alive.poll(cx)).await,
+            poll_fn(|cx| keep_alive.poll(cx, Instant::now())).await,
             KeepAliveAction::Ping
         );
         keep_alive.record_input();
         assert_eq!(
-            poll_fn(|cx| keep_alive.poll(cx)).await,
+            poll_fn(|cx| keep_alive.poll(cx, Instant::now())).await,
             KeepAliveAction::Ping
         );
         // Accepting blocked output is a sign of life.
-        keep_alive.record_output();
+        keep_alive.record_output(Instant::now());
         advance(BLOCKED * 2).await;
-        keep_alive.record_writable();
+        keep_alive.record_writable(Instant::now());
         assert_eq!(
-            poll_fn(|cx| keep_alive.poll(cx)).await,
+            poll_fn(|cx| keep_alive.poll(cx, Instant::now())).await,
             KeepAliveAction::Ping
         );
     }

@@ -9,6 +9,7 @@ use microcache_engine::OriginRequest;
 use super::piper::Piper;
 use super::{SocketCommand, commands};
 use crate::changes::change::DocumentChange;
+use crate::changes::encodings::EventEncoding;
 use crate::changes::events::EventFormat;
 use crate::changes::version::DocumentVersion;
 use crate::documents::url_error::UrlError;
@@ -112,7 +113,8 @@ impl Language {
                 subscription.poll_json(cx, delta)
             }
             Self::Piper(piper) => {
-                subscription.poll_with(cx, true, |_, next| piper.encode_delivery(next))
+                let encode = |_: &mut _, next| EventEncoding::Encoded(piper.encode_delivery(&next));
+                subscription.poll_with(cx, true, encode)
             }
         }
     }

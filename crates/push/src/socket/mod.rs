@@ -22,9 +22,9 @@ use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
 use futures_util::{Sink, Stream};
-use microcache_engine::{OriginRequest, OriginResponse, Tunnel};
+use microcache_engine::{Duplex, OriginRequest, OriginResponse, Tunnel};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Sleep, sleep_until};
+use tokio::time::{Instant, Sleep, sleep_until};
 use tokio_websockets::{
     CloseCode, Config, Error, Limits, Message, Payload, ServerBuilder, WebSocketStream,
 };
@@ -117,6 +117,8 @@ struct SocketSession {
     subscription: Subscription,
     /// True if it has been polled: a reset event precedes the first reply.
     was_polled: bool,
+    /// True if the last message was the newest event, and its waker is registered for the next one.
+    is_drained: bool,
     language: Language,
     /// Commands received and not executed.
     commands: CommandQueue,
@@ -170,8 +172,8 @@ impl Socket {
         let limits = Limits::default().max_payload_len(Some(MAX_COMMAND));
         let config = Config::default().frame_size(MAX_FRAME);
         let frames = ServerBuilder::new().limits(limits).config(config);
-        let registration = OpenSocket::new(&subscription.documents);
-        let ends = subscription.grant.ends();
+        let registration = OpenSocket::new(subscription.documents());
+        let ends = subscription.grant().ends();
         let ends = ends.map(|end| Box::pin(sleep_until(end)));
         Self {
             frames: frames.serve(Pipe::default()),
@@ -180,6 +182,7 @@ impl Socket {
             open: Some(SocketSession {
                 subscription,
                 was_polled: false,
+                is_drained: false,
                 language,
                 commands: CommandQueue::default(),
                 ends,
@@ -196,10 +199,11 @@ impl Socket {
     }
 
     /// Polls the next outgoing message.
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<OutgoingMessage> {
+    fn poll_next(&mut self, cx: &mut Context<'_>, now: Instant) -> Poll<OutgoingMessage> {
         let Some(session) = &mut self.open else {
             return Poll::Ready(OutgoingMessage::End);
         };
+        session.is_drained = false;
         if session.registration.is_closing(cx) {
             let close = OutgoingMessage::Close(CloseCode::GOING_AWAY, "the server is stopping");
             return Poll::Ready(close);
@@ -208,7 +212,7 @@ impl Socket {
             let why = "the token has expired";
             return Poll::Ready(OutgoingMessage::Close(CloseCode::POLICY_VIOLATION, why));
         }
-        match self.keep_alive.poll(cx) {
+        match self.keep_alive.poll(cx, now) {
             Poll::Ready(KeepAliveAction::Ping) => return Poll::Ready(OutgoingMessage::Ping),
             Poll::Ready(KeepAliveAction::Disconnect) => {
                 let why = "no answer to a ping";
@@ -235,7 +239,9 @@ impl Socket {
             }
             self.has_input = false;
         }
-        session.poll_delivery(cx).map(OutgoingMessage::Text)
+        let event = ready!(session.poll_delivery(cx));
+        session.is_drained = session.subscription.is_drained();
+        Poll::Ready(OutgoingMessage::Text(event))
     }
 
     fn send(&mut self, outgoing: OutgoingMessage) {
@@ -382,7 +388,7 @@ impl SocketSession {
         let documents = self.registration.documents();
         let target = self.language.find(url, &documents.settings.prefixes)?;
         if let UrlTarget::Documents(pattern) = &target {
-            documents.authorize(&self.subscription.grant.credentials(), pattern)?;
+            documents.authorize(&self.subscription.grant().credentials(), pattern)?;
         }
         Ok(target)
     }
@@ -472,10 +478,13 @@ fn wake(waker: &mut Option<Waker>) {
     }
 }
 
-fn remember(waker: &mut Option<Waker>, cx: &Context<'_>) {
-    if !waker.as_ref().is_some_and(|it| it.will_wake(cx.waker())) {
+/// Remembers the waker; returns whether it is a new one.
+fn remember(waker: &mut Option<Waker>, cx: &Context<'_>) -> bool {
+    let is_new = !waker.as_ref().is_some_and(|it| it.will_wake(cx.waker()));
+    if is_new {
         *waker = Some(cx.waker().clone());
     }
+    is_new
 }
 
 /// The bytes sent to the client, until the socket closes.
@@ -486,11 +495,14 @@ impl AsyncRead for Socket {
         space: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let socket = self.get_mut();
-        remember(&mut socket.reader, cx);
-        socket.keep_alive.record_writable();
+        if remember(&mut socket.reader, cx) {
+            socket.keep_alive.forget_waker();
+        }
+        let now = Instant::now();
+        socket.keep_alive.record_writable(now);
         loop {
             if socket.frames.get_mut().give(space) {
-                socket.keep_alive.record_output();
+                socket.keep_alive.record_output(now);
                 return Poll::Ready(Ok(()));
             }
             if socket.is_finished {
@@ -512,17 +524,28 @@ impl AsyncRead for Socket {
                 wake(&mut socket.writer);
                 continue;
             }
-            let outgoing = ready!(socket.poll_next(cx));
+            let outgoing = ready!(socket.poll_next(cx, now));
             if let OutgoingMessage::Text(text) = &outgoing
                 && !(text.is_empty() || socket.has_output)
                 && put_text(text, space)
             {
                 // Most messages bypass the buffer.
-                socket.keep_alive.record_output();
+                socket.keep_alive.record_output(now);
                 return Poll::Ready(Ok(()));
             }
             socket.send(outgoing);
         }
+    }
+}
+
+impl Duplex for Socket {
+    fn is_drained(&self) -> bool {
+        let session = self.open.as_ref();
+        !self.has_output && session.is_some_and(|session| session.is_drained)
+    }
+
+    fn mark_sent(&mut self) {
+        self.keep_alive.record_sent();
     }
 }
 

@@ -2,7 +2,6 @@
 
 pub(crate) mod cursor;
 pub(crate) mod delivered;
-pub(crate) mod join;
 pub(crate) mod page;
 pub(crate) mod params;
 pub(crate) mod pending_join;

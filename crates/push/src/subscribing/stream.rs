@@ -2,7 +2,8 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::sync::LazyLock;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -24,9 +25,32 @@ pub(crate) trait EventSource: Send + Sync + Unpin {
     /// Polls the next encoded event; `None` at the end.
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>>;
 
+    /// Returns true if the last event was the newest, and the waker of the poll that returned it is registered.
+    fn is_drained(&self) -> bool {
+        false
+    }
+
     /// Returns when the source ends, such as with its token.
     fn ends(&self) -> Option<Instant> {
         None
+    }
+}
+
+/// An instant in milliseconds, modulo 49 days. Thousands of streams have one, and it takes a quarter of an `Instant`.
+#[derive(Clone, Copy)]
+struct CoarseInstant(u32);
+
+impl CoarseInstant {
+    fn of(instant: Instant) -> Self {
+        static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
+        let after = instant.saturating_duration_since(*ORIGIN).as_millis() as u32;
+        // A clock that tests have stopped may be behind.
+        let before = ORIGIN.saturating_duration_since(instant).as_millis() as u32;
+        Self(after.wrapping_sub(before))
+    }
+
+    fn elapsed_at(self, now: Instant) -> Duration {
+        Duration::from_millis(Self::of(now).0.wrapping_sub(self.0).into())
     }
 }
 
@@ -35,7 +59,12 @@ pub(crate) struct EventStream<E> {
     events: E,
     /// Sent before the first event.
     preamble: Option<StreamPreamble>,
+    /// Time of the last event or comment.
+    last_output: CoarseInstant,
+    /// Rings when the next comment is due, or earlier: events do not move it.
     keep_alive: Pin<Box<Sleep>>,
+    /// True once a waker is registered with the timer.
+    is_armed: bool,
 }
 
 /// The fields sent before the first event.
@@ -59,12 +88,39 @@ impl StreamPreamble {
 impl<E: EventSource> EventStream<E> {
     /// Creates a stream. `has_placeholder_id` starts it with [`PLACEHOLDER_ID`], which reveals reconnects.
     pub(crate) fn new(events: E, has_placeholder_id: bool) -> Self {
-        let keep_alive = Box::pin(sleep_until(next_keep_alive(&events)));
+        let now = Instant::now();
         Self {
+            keep_alive: Box::pin(sleep_until(until_end(&events, now + KEEP_ALIVE_INTERVAL))),
             events,
             preamble: Some(StreamPreamble { has_placeholder_id }),
-            keep_alive,
+            last_output: CoarseInstant::of(now),
+            is_armed: false,
         }
+    }
+
+    fn is_over(&self, now: Instant) -> bool {
+        self.events.ends().is_some_and(|end| end <= now)
+    }
+
+    /// Ready with a comment after a silence, and at the end of the stream.
+    fn poll_keep_alive(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let mut comment = Poll::Pending;
+        while self.keep_alive.as_mut().poll(cx).is_ready() {
+            let now = Instant::now();
+            if self.is_over(now) {
+                return Poll::Ready(None);
+            }
+            let mut silence = self.last_output.elapsed_at(now);
+            if silence >= KEEP_ALIVE_INTERVAL {
+                self.last_output = CoarseInstant::of(now);
+                silence = Duration::ZERO;
+                comment = Poll::Ready(Some(Bytes::from_static(KEEP_ALIVE)));
+            }
+            let next = until_end(&self.events, now + KEEP_ALIVE_INTERVAL - silence);
+            self.keep_alive.as_mut().reset(next);
+        }
+        self.is_armed = true;
+        comment
     }
 }
 
@@ -82,9 +138,9 @@ impl<E: EventSource + 'static> EventStream<E> {
     }
 }
 
-fn next_keep_alive(events: &impl EventSource) -> Instant {
-    let keep_alive = Instant::now() + KEEP_ALIVE_INTERVAL;
-    events.ends().map_or(keep_alive, |end| end.min(keep_alive))
+/// Returns the instant, or the end of the source if that is earlier.
+fn until_end(events: &impl EventSource, instant: Instant) -> Instant {
+    events.ends().map_or(instant, |end| end.min(instant))
 }
 
 impl<E: EventSource> Source for EventStream<E> {
@@ -92,27 +148,21 @@ impl<E: EventSource> Source for EventStream<E> {
         if let Some(preamble) = self.preamble.take() {
             return Poll::Ready(Some(Ok(Frame::Data(preamble.written()))));
         }
-        if self.events.ends().is_some_and(|end| end <= Instant::now()) {
+        if self.events.ends().is_some() && self.is_over(Instant::now()) {
             return Poll::Ready(None);
         }
-        if let Poll::Ready(event) = self.events.poll_event(cx) {
-            self.keep_alive
-                .as_mut()
-                .reset(next_keep_alive(&self.events));
-            return Poll::Ready(event.map(|event| Ok(Frame::Data(event))));
-        }
-        if self.keep_alive.as_mut().poll(cx).is_ready() {
-            if self.events.ends().is_some_and(|end| end <= Instant::now()) {
-                return Poll::Ready(None);
+        let output = match self.events.poll_event(cx) {
+            Poll::Ready(event) => {
+                self.last_output = CoarseInstant::of(Instant::now());
+                event
             }
-            self.keep_alive
-                .as_mut()
-                .reset(next_keep_alive(&self.events));
-            // A reset timer has to be polled to register the waker.
-            let _ = self.keep_alive.as_mut().poll(cx);
-            return Poll::Ready(Some(Ok(Frame::Data(Bytes::from_static(KEEP_ALIVE)))));
-        }
-        Poll::Pending
+            Poll::Pending => ready!(self.poll_keep_alive(cx)),
+        };
+        Poll::Ready(output.map(|bytes| Ok(Frame::Data(bytes))))
+    }
+
+    fn is_drained(&self) -> bool {
+        self.is_armed && self.events.is_drained()
     }
 
     fn has_descriptor(&self) -> bool {

@@ -1,5 +1,7 @@
 //! A subscription to documents and pages.
 
+mod join;
+
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -13,7 +15,8 @@ use tokio::time::Instant;
 use crate::access::read_grant::ReadGrant;
 use crate::answer;
 use crate::changes::change::DocumentChange;
-use crate::changes::events::{ControlEvent, EventFormat, encode, encode_control};
+use crate::changes::encodings::EventEncoding;
+use crate::changes::events::{ControlEvent, EventFormat, encode_control};
 use crate::changes::version::{DocumentVersion, EventId};
 use crate::documents::Documents;
 use crate::documents::client_network::ClientNetwork;
@@ -29,21 +32,23 @@ use crate::wait_list::Registration;
 
 /// A subscriber: its topics, and its position in the sequence of changes.
 pub(crate) struct Subscription {
-    pub(crate) documents: Arc<Documents>,
-    pub(crate) topics: SmallVec<[TopicSubscription; 1]>,
+    documents: Arc<Documents>,
+    topics: SmallVec<[TopicSubscription; 1]>,
     /// A pattern that was added and whose snapshot is incomplete.
-    pub(crate) joining: Option<Box<PendingJoin>>,
+    joining: Option<Box<PendingJoin>>,
     /// Pages of the application.
-    pub(crate) pages: Vec<PageSubscription>,
-    pub(crate) cursor: Cursor,
+    pages: Vec<PageSubscription>,
+    cursor: Cursor,
     /// Versions delivered since it was last up to date.
-    pub(crate) delivered: DeliveredVersions,
+    delivered: DeliveredVersions,
     /// A gap event is due: versions after the client's copy of a document are missing.
     gap_is_due: bool,
+    /// The event of the last poll was the newest, and its waker is registered for the next one.
+    is_drained: bool,
     options: DeliveryOptions,
     /// Permission to read private documents.
-    pub(crate) grant: ReadGrant,
-    pub(crate) client: ClientNetwork,
+    grant: ReadGrant,
+    client: ClientNetwork,
 }
 
 /// The parameters of a subscription.
@@ -70,24 +75,24 @@ pub(crate) struct DeliveryOptions {
 }
 
 /// Scans for the documents of a new topic. The lock is released between turns.
-pub(crate) fn scan_all(index: &mut MutexGuard<'_, DocumentIndex>, topic: TopicId) {
+fn scan_all(index: &mut MutexGuard<'_, DocumentIndex>, topic: TopicId) {
     while !index.scan(topic) {
         MutexGuard::bump(index);
     }
 }
 
 /// A topic of the subscription.
-pub(crate) struct TopicSubscription {
-    pub(crate) id: TopicId,
-    pub(crate) registration: Option<Registration>,
+struct TopicSubscription {
+    id: TopicId,
+    registration: Option<Registration>,
     /// Changes up to this number were delivered as a snapshot when the topic was added.
-    pub(crate) since: u64,
+    since: u64,
     /// [`MissingChanges::times`](crate::documents::topics::MissingChanges) at the last gap event.
-    pub(crate) announced_missing: u64,
+    announced_missing: u64,
 }
 
 impl TopicSubscription {
-    pub(crate) const fn new(id: TopicId) -> Self {
+    const fn new(id: TopicId) -> Self {
         Self {
             id,
             registration: None,
@@ -145,7 +150,7 @@ impl SubscribeError {
 }
 
 /// The result of one poll.
-pub(crate) enum SubscriptionStep {
+enum SubscriptionStep {
     Deliver(Delivery),
     /// The snapshot of an added pattern is complete.
     Joined,
@@ -196,6 +201,7 @@ impl Subscription {
             cursor: Cursor::new(index.generations.current(), index.newest),
             delivered: DeliveredVersions::default(),
             gap_is_due: false,
+            is_drained: false,
             options: request.options,
             grant: request.grant,
             client: request.client,
@@ -276,6 +282,16 @@ impl Subscription {
         }
     }
 
+    /// Returns the documents that it subscribes to.
+    pub(crate) const fn documents(&self) -> &Arc<Documents> {
+        &self.documents
+    }
+
+    /// Returns the permission to read private documents.
+    pub(crate) const fn grant(&self) -> &ReadGrant {
+        &self.grant
+    }
+
     /// Returns the current position, to resume from.
     pub(crate) fn position(&self) -> EventId {
         self.cursor.event_id()
@@ -290,31 +306,31 @@ impl Subscription {
     ) -> Poll<Bytes> {
         let is_json = snapshot == EventFormat::Json;
         self.poll_with(cx, is_json, |index, next| match next {
-            Delivery::Control(event) => encode_control(*event, is_json).into(),
+            Delivery::Control(event) => {
+                EventEncoding::Encoded(encode_control(event, is_json).into())
+            }
             Delivery::Change(change, mode) => {
                 let format = match mode {
                     DeliveryMode::Delta => delta,
                     DeliveryMode::Snapshot => snapshot,
                     DeliveryMode::Joined => EventFormat::Value,
                 };
-                let version = index.generations.version(change.number);
-                index
-                    .encodings
-                    .get(change.number, format, || encode(change, version, format))
+                index.encodings.get(change, format, &index.generations)
             }
         })
     }
 
-    /// Polls the next event, encoded by `write`. It is empty when the snapshot of an added pattern is
-    /// complete.
+    /// Polls the next event in the encoding that `find` chooses. It is empty when the snapshot of an added pattern
+    /// is complete.
     pub(crate) fn poll_with(
         &mut self,
         cx: &mut Context<'_>,
         is_json: bool,
-        write: impl FnOnce(&mut DocumentIndex, &Delivery) -> Bytes,
+        find: impl FnOnce(&mut DocumentIndex, Delivery) -> EventEncoding,
     ) -> Poll<Bytes> {
         let documents = Arc::clone(&self.documents);
         let mut index = documents.index.lock();
+        self.is_drained = false;
         if self.joining.is_none() && self.is_quiet(&index) {
             self.mark_caught_up(&index);
         }
@@ -328,20 +344,14 @@ impl Subscription {
             }
             SubscriptionStep::CaughtUp => {
                 self.mark_caught_up(&index);
-                if self.cursor.is_ahead() {
-                    index.numbers.register(self.newest_known(), cx.waker());
-                }
-                for topic in &mut self.topics {
-                    let registration =
-                        index
-                            .topics
-                            .register(topic.id, topic.registration, cx.waker());
-                    topic.registration = Some(registration);
-                }
+                self.register(&mut index, cx.waker());
                 drop(index);
                 return self.poll_pages(cx.waker(), is_json);
             }
         };
+        if self.is_drained {
+            self.register(&mut index, cx.waker());
+        }
         let counters = &documents.counters;
         match next {
             Delivery::Control(ControlEvent::Reset) => counters.resets.add_one(),
@@ -353,11 +363,29 @@ impl Subscription {
                 }
             }
         }
-        Poll::Ready(write(&mut index, &next))
+        let encoding = find(&mut index, next);
+        drop(index);
+        Poll::Ready(encoding.into_bytes())
+    }
+
+    /// Returns whether the last event was the newest, and the waker of that poll is registered for the next one.
+    pub(crate) const fn is_drained(&self) -> bool {
+        self.is_drained
+    }
+
+    /// Registers the waker for the next change.
+    fn register(&mut self, index: &mut DocumentIndex, waker: &Waker) {
+        if self.cursor.is_ahead() {
+            index.numbers.register(self.newest_known(), waker);
+        }
+        for topic in &mut self.topics {
+            let registration = index.topics.register(topic.id, topic.registration, waker);
+            topic.registration = Some(registration);
+        }
     }
 
     /// Returns whether nothing has changed since the subscriber was up to date.
-    pub(crate) fn is_quiet(&self, index: &DocumentIndex) -> bool {
+    fn is_quiet(&self, index: &DocumentIndex) -> bool {
         let is_caught_up = self.topics.is_empty() || self.cursor.is_live();
         let mut topics = self.topics.iter();
         is_caught_up && topics.all(|topic| index.topics.is_quiet(topic.id, topic.registration))
@@ -393,7 +421,7 @@ impl Subscription {
     }
 
     /// Moves to the newest change, with nothing left to deliver.
-    pub(crate) fn mark_caught_up(&mut self, index: &DocumentIndex) {
+    fn mark_caught_up(&mut self, index: &DocumentIndex) {
         self.check_ahead(index);
         self.cursor.mark_caught_up(index.newest);
         if self.topics.is_empty() {
@@ -427,14 +455,14 @@ impl Subscription {
     }
 
     /// Returns whether the position is unusable, so that a reset event is due.
-    pub(crate) fn needs_reset(&mut self, index: &DocumentIndex) -> bool {
+    fn needs_reset(&mut self, index: &DocumentIndex) -> bool {
         self.check_ahead(index);
         let epoch = index.generations.current();
         self.cursor.needs_reset(epoch, index.forgotten_through)
     }
 
     /// Returns the next event up to change `through`.
-    pub(crate) fn next(&mut self, index: &DocumentIndex, through: u64) -> SubscriptionStep {
+    fn next(&mut self, index: &DocumentIndex, through: u64) -> SubscriptionStep {
         if self.needs_reset(index) {
             let epoch = index.generations.current();
             self.cursor.reset(epoch, index.newest);
@@ -460,13 +488,25 @@ impl Subscription {
             let delivered = self.delivered.version_of(&change.name);
             // A client that has a version receives later ones, and its deletion.
             let is_obsolete =
-                delivered == 0 && (change.is_deletion() || !index.is_current(&change));
-            let is_skipped = delivered >= change.number || is_in_snapshot && is_obsolete;
+                || delivered == 0 && (change.is_deletion() || !index.is_current(&change));
+            let is_skipped = delivered >= change.number || is_in_snapshot && is_obsolete();
             if is_skipped || self.is_hidden(&change.name) {
                 self.cursor.advance(change.number);
                 continue;
             }
-            return SubscriptionStep::Deliver(self.deliver(change, is_in_snapshot));
+            let mode = self.delivery_mode(&change, delivered);
+            self.cursor.advance(change.number);
+            // Without another change, later ones and pages, nothing is left to deliver.
+            self.is_drained = change.number == index.newest
+                && through > index.newest
+                && self.pages.is_empty()
+                && !self.cursor.is_ahead();
+            if self.is_drained {
+                self.mark_caught_up(index);
+            } else {
+                self.delivered.record(&change.name, change.number);
+            }
+            return SubscriptionStep::Deliver(Delivery::Change(change, mode));
         }
         SubscriptionStep::Yield
     }
@@ -491,37 +531,34 @@ impl Subscription {
     }
 
     /// Returns whether the document must not be delivered to this subscriber.
-    pub(crate) fn is_hidden(&self, name: &str) -> bool {
+    fn is_hidden(&self, name: &str) -> bool {
         self.documents.is_private(name) && !self.grant.may_read(name)
     }
 
     /// Returns whether a change of a subscribed document is still to be delivered.
-    pub(crate) fn is_due(&self, change: &DocumentChange) -> bool {
+    fn is_due(&self, change: &DocumentChange) -> bool {
         change.number > self.cursor.seen()
             && change.number > self.delivered.version_of(&change.name)
     }
 
     /// Records a delivery outside of the order.
-    pub(crate) fn record_delivery(&mut self, change: &DocumentChange) {
+    fn record_delivery(&mut self, change: &DocumentChange) {
         self.cursor.forget_gap();
         self.delivered.record(&change.name, change.number);
     }
 
-    /// Delivers a change as a delta or a full snapshot.
-    fn deliver(&mut self, change: Arc<DocumentChange>, is_in_snapshot: bool) -> Delivery {
-        let delivered = self.delivered.version_of(&change.name);
+    /// Returns whether a change is delivered as a delta or as a full snapshot, after the version `delivered`.
+    fn delivery_mode(&self, change: &DocumentChange, delivered: u64) -> DeliveryMode {
         let has_base = change.delta.as_ref().is_some_and(|delta| {
+            let is_in_snapshot = self.cursor.is_in_snapshot(change.number);
             let was_delivered = self.cursor.has_delivered(delta.from, delivered);
             delta.from == delivered || !is_in_snapshot && was_delivered
         });
-        let mode = if self.options.deltas && has_base {
+        if self.options.deltas && has_base {
             DeliveryMode::Delta
         } else {
             DeliveryMode::Snapshot
-        };
-        self.cursor.advance(change.number);
-        self.delivered.record(&change.name, change.number);
-        Delivery::Change(change, mode)
+        }
     }
 }
 
@@ -555,6 +592,10 @@ impl EventSource for DocumentEvents {
         next.map(Some)
     }
 
+    fn is_drained(&self) -> bool {
+        self.0.is_drained()
+    }
+
     fn ends(&self) -> Option<Instant> {
         self.0.grant.ends()
     }
@@ -569,6 +610,10 @@ impl EventSource for WatchEvents {
             .0
             .poll_encoded(cx, EventFormat::Event, EventFormat::EventDelta);
         next.map(Some)
+    }
+
+    fn is_drained(&self) -> bool {
+        self.0.is_drained()
     }
 
     fn ends(&self) -> Option<Instant> {

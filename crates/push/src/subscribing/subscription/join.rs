@@ -8,15 +8,15 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
+use super::{
+    Delivery, DeliveryMode, SubscribeError, Subscription, SubscriptionStep, TopicSubscription,
+    scan_all,
+};
 use crate::changes::events::EventFormat;
 use crate::documents::index::DocumentIndex;
 use crate::name::Pattern;
 use crate::subscribing::page::PageSubscription;
 use crate::subscribing::pending_join::PendingJoin;
-use crate::subscribing::subscription::{
-    Delivery, DeliveryMode, SubscribeError, Subscription, SubscriptionStep, TopicSubscription,
-    scan_all,
-};
 
 /// Limit of changes skipped per turn.
 const MAX_SKIPPED: usize = 1024;
@@ -131,7 +131,7 @@ impl Subscription {
     }
 
     /// Advances the snapshot of the added pattern; `None` if no pattern is pending.
-    pub(crate) fn poll_join(&mut self, index: &mut DocumentIndex) -> Option<SubscriptionStep> {
+    pub(super) fn poll_join(&mut self, index: &mut DocumentIndex) -> Option<SubscriptionStep> {
         let mut joining = self.joining.take()?;
         for _ in 0..MAX_SKIPPED {
             let next = index.after(joining.topic, joining.sent_through);
