@@ -101,9 +101,9 @@ impl OriginRequestMetrics {
         }
     }
 
-    /// Records the response's status and returns the time to first byte.
-    pub(crate) fn answered(&self, status: u16) -> Duration {
-        let took = self.took();
+    /// Records the status of a response that begins now, and returns the time to first byte.
+    pub(crate) fn answered(&self, status: u16, now: Instant) -> Duration {
+        let took = self.took(now);
         let class = usize::from(status / 100).saturating_sub(1).min(4);
         if let Some(span) = &self.span {
             span.answered(status);
@@ -189,7 +189,8 @@ impl OriginRequestMetrics {
     }
 
     /// Time since it was sent.
-    pub(crate) fn took(&self) -> Duration {
-        self.sent.map(|sent| sent.elapsed()).unwrap_or_default()
+    pub(crate) fn took(&self, now: Instant) -> Duration {
+        let sent = self.sent.map(|sent| now.saturating_duration_since(sent));
+        sent.unwrap_or_default()
     }
 }

@@ -1,14 +1,14 @@
 //! Sends one request to one server, up to the head of the response: chooses the connection and decides about
 //! a retry.
 
-use std::time::Duration;
+use std::time::{Duration, Instant as Moment};
 
 use http::uri::Scheme;
 use microcache_engine::origin::OriginError;
 use tokio::time::Instant;
 
 use super::connection::OriginConnection;
-use super::exchange::{ExchangeContext, OriginHead, exchange};
+use super::exchange::{ExchangeContext, ExchangeFailure, OriginHead, exchange};
 use super::http2::{self, ConnectionRequirements, Http2Connections, RetryClass};
 use super::server::{NewConnection, OriginServer, RequestChannel, ServerFailure};
 use super::settings::GroupSettings;
@@ -28,6 +28,8 @@ pub(super) struct OriginAttempt<'a> {
     pub(super) repeatable: bool,
     /// The request needs a new connection that no other client has used.
     pub(super) alone: bool,
+    /// The beginning of the attempt.
+    pub(super) began: Moment,
     /// Counts every attempt.
     pub(super) counted: Option<&'a OriginRequestMetrics>,
 }
@@ -46,9 +48,12 @@ impl OriginAttempt<'_> {
     ) -> Result<(Carrier, OriginHead), ServerFailure> {
         match &self.server.http2 {
             Some(http2) if !self.alone && !self.context.upgrade => {
-                self.send_http2(http2, upload).await
+                Box::pin(self.send_http2(http2, upload)).await
             }
-            _ => Ok(self.send_http1(self.pooled(), upload).await?),
+            _ => {
+                let pooled = self.pooled(upload, self.began);
+                Ok(self.send_http1(pooled, upload, self.began).await?)
+            }
         }
     }
 
@@ -68,36 +73,50 @@ impl OriginAttempt<'_> {
     }
 
     /// Takes an idle HTTP/1 connection that is recent enough for this request.
-    fn pooled(&self) -> Option<OriginConnection> {
+    fn pooled(&self, upload: &Upload, now: Moment) -> Option<OriginConnection> {
         if self.alone {
             return None;
         }
-        let now = Instant::now();
-        self.server.idle.take(self.idle_limit(), now)
+        let repeatable = self.repeatable && upload.is_whole();
+        let idle = &self.server.idle;
+        idle.take(self.idle_limit(), repeatable, now)
     }
 
+    /// Sends the request on a pooled connection now, or on a new one.
     async fn send_http1(
         &self,
         pooled: Option<OriginConnection>,
         upload: &mut Upload,
+        now: Moment,
     ) -> Result<(Carrier, OriginHead), OriginError> {
-        let silence = self.settings.first_byte_timeout;
-        if let Some(mut connection) = pooled {
-            self.count();
-            match exchange(&mut connection, upload, self.context, silence).await {
-                Ok(answer) => return Ok((Carrier::Http1(connection), answer)),
+        if let Some(connection) = pooled {
+            match self.send_on(connection, upload, now).await {
                 // The server closed it while it was unused, or in the same moment.
                 Err(broken)
                     if broken.error == OriginError::Disconnected
                         && !broken.answered
                         && upload.can_begin()
                         && (self.repeatable || upload.sent() == 0) => {}
-                Err(broken) => return Err(broken.error),
+                answer => return answer.map_err(|broken| broken.error),
             }
         }
-        let connection = self.server.connect(self.settings.connect_timeout).await?;
+        // Boxed: connecting is rare, and must not enlarge the future of every request.
+        let connection = Box::pin(self.server.connect(self.settings.connect_timeout)).await?;
+        let answer = self.send_on(connection, upload, Moment::now()).await;
+        answer.map_err(|broken| broken.error)
+    }
+
+    /// Sends the request on this connection.
+    async fn send_on(
+        &self,
+        mut connection: OriginConnection,
+        upload: &mut Upload,
+        now: Moment,
+    ) -> Result<(Carrier, OriginHead), ExchangeFailure> {
         self.count();
-        send_on(connection, upload, self.context, silence).await
+        let silence = self.settings.first_byte_timeout;
+        let answer = exchange(&mut connection, upload, self.context, silence, now).await?;
+        Ok((Carrier::Http1(connection), answer))
     }
 
     /// Sends the request on an HTTP/2 stream. A request that the server has not processed, or that met a
@@ -113,25 +132,26 @@ impl OriginAttempt<'_> {
             opened_after: None,
         };
         loop {
+            let now = Moment::now();
             let Some(head) = upload.http2_head(scheme.clone()) else {
-                return Ok(self.send_http1(self.pooled(), upload).await?);
+                let pooled = self.pooled(upload, now);
+                return Ok(self.send_http1(pooled, upload, now).await?);
             };
             if http2.has_been_declined()
-                && let Some(connection) = self.pooled()
+                && let Some(connection) = self.pooled(upload, now)
             {
-                return Ok(self.send_http1(Some(connection), upload).await?);
+                return Ok(self.send_http1(Some(connection), upload, now).await?);
             }
-            let began = Instant::now();
             let limit = self.settings.connect_timeout;
             let silence = self.settings.first_byte_timeout;
             let slot = match self.server.acquire(http2, &wanted, limit).await? {
                 RequestChannel::Http1(connection) => {
-                    self.count();
-                    return Ok(send_on(connection, upload, self.context, silence).await?);
+                    let answer = self.send_on(connection, upload, Moment::now()).await;
+                    return answer.map_err(|broken| broken.error.into());
                 }
                 RequestChannel::Http2(slot) => slot,
             };
-            let was_in_use = slot.is_older_than(began);
+            let was_in_use = slot.is_older_than(now.into());
             self.count();
             let broken = match http2::exchange(slot, head, upload, self.context, silence).await {
                 Ok((stream, answer)) => return Ok((Carrier::Http2(stream), answer)),
@@ -140,7 +160,9 @@ impl OriginAttempt<'_> {
             let can_begin = upload.can_begin();
             let once_more = match broken.retry {
                 RetryClass::RequiresHttp1 if can_begin => {
-                    return Ok(self.send_http1(self.pooled(), upload).await?);
+                    let now = Moment::now();
+                    let pooled = self.pooled(upload, now);
+                    return Ok(self.send_http1(pooled, upload, now).await?);
                 }
                 RetryClass::NotProcessed => can_begin,
                 RetryClass::ConnectionLost => can_begin && self.repeatable && was_in_use,
@@ -171,7 +193,7 @@ impl OriginServer {
         context: &ExchangeContext,
         limit: Duration,
     ) -> Result<u16, OriginError> {
-        let connection = match (self.open(limit).await?, upload.http2_head(self.scheme())) {
+        let mut connection = match (self.open(limit).await?, upload.http2_head(self.scheme())) {
             (NewConnection::Http2(connection), Some(head)) => {
                 let slot = connection.first_slot()?;
                 let answer = http2::exchange(slot, head, upload, context, limit).await;
@@ -181,20 +203,9 @@ impl OriginServer {
             (NewConnection::Http1(connection), _) => connection,
             (NewConnection::Http2(_), None) => self.connect(limit).await?,
         };
-        let answer = send_on(connection, upload, context, limit).await;
-        answer.map(|(_, answer)| answer.status)
+        let answer = exchange(&mut connection, upload, context, limit, Moment::now()).await;
+        answer
+            .map(|answer| answer.status)
+            .map_err(|broken| broken.error)
     }
-}
-
-/// Sends the request on a new HTTP/1 connection.
-async fn send_on(
-    mut connection: OriginConnection,
-    upload: &mut Upload,
-    context: &ExchangeContext,
-    silence: Duration,
-) -> Result<(Carrier, OriginHead), OriginError> {
-    let answer = exchange(&mut connection, upload, context, silence).await;
-    answer
-        .map(|answer| (Carrier::Http1(connection), answer))
-        .map_err(|broken| broken.error)
 }

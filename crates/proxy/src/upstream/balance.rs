@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use microcache_engine::body::BodyError;
 use microcache_engine::origin::OriginError;
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 
 use super::counters::ServerCounters;
 use super::settings::{GroupSettings, HealthCheck, ServerSettings};
@@ -273,7 +274,10 @@ impl Candidate {
     }
 }
 
-fn usable(book: &[Candidate], backup: bool, tried: &[usize], now: Instant) -> Vec<usize> {
+/// Indexes of servers. Few groups have more.
+type ServerIndexes = SmallVec<[usize; 8]>;
+
+fn usable(book: &[Candidate], backup: bool, tried: &[usize], now: Instant) -> ServerIndexes {
     let servers = book.iter().enumerate();
     servers
         .filter(|(i, entry)| entry.backup == backup && !tried.contains(i) && entry.is_usable(now))
@@ -290,7 +294,7 @@ fn least_busy(book: &mut [Candidate], candidates: &[usize]) -> Option<usize> {
         (book[a].outstanding * book[b].weight).cmp(&(book[b].outstanding * book[a].weight))
     };
     let idlest = candidates.iter().copied().min_by(|&a, &b| busier(a, b))?;
-    let equals: Vec<usize> = candidates
+    let equals: ServerIndexes = candidates
         .iter()
         .copied()
         .filter(|&i| busier(i, idlest).is_eq())

@@ -97,6 +97,11 @@ impl OriginConnection {
     pub(super) fn is_quiet(&mut self) -> bool {
         self.stream.is_quiet()
     }
+
+    /// Returns true if the runtime has seen neither the end of an idle connection nor unsolicited bytes on it.
+    pub(super) fn seems_quiet(&mut self) -> bool {
+        self.stream.seems_quiet()
+    }
 }
 
 /// Inactivity timeout of a server. Clock and timer are touched only when there is something to wait for; a

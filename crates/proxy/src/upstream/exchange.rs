@@ -3,7 +3,7 @@
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Buf;
 use http::Method;
@@ -74,15 +74,16 @@ pub(super) struct ExchangeFailure {
     pub(super) answered: bool,
 }
 
-/// Sends the request and waits for the final response head. `silence` is the inactivity timeout in both
+/// Sends the request now, and waits for the final response head. `silence` is the inactivity timeout in both
 /// directions.
 pub(super) async fn exchange(
     connection: &mut OriginConnection,
     upload: &mut Upload,
     context: &ExchangeContext,
     silence: Duration,
+    now: Instant,
 ) -> Result<OriginHead, ExchangeFailure> {
-    upload.begin_http1();
+    upload.begin_http1(now);
     for interim_before in 0..=MAX_INTERIM {
         connection.timer.restart(silence);
         let head = poll_fn(|cx| poll_head(cx, connection, upload, context, silence)).await;

@@ -159,9 +159,12 @@ impl Group {
     }
 
     /// Sends a request and counts it.
-    async fn fetch_counted(&self, request: OriginRequest) -> Result<OriginResponse, OriginError> {
-        let mut counted = Some(self.metrics.begin(&request));
-        if let Some((route, names)) = self.metrics.withheld(&request) {
+    async fn fetch_counted(
+        &self,
+        request: &mut OriginRequest,
+    ) -> Result<OriginResponse, OriginError> {
+        let mut counted = Some(self.metrics.begin(request));
+        if let Some((route, names)) = self.metrics.withheld(request) {
             self.log_withheld(&route, &names);
         }
         let answer = self.fetch_balanced(request, &mut counted).await;
@@ -186,25 +189,31 @@ impl Group {
     /// takes over `counted`.
     async fn fetch_balanced(
         &self,
-        mut request: OriginRequest,
+        request: &mut OriginRequest,
         counted: &mut Option<OriginRequestMetrics>,
     ) -> Result<OriginResponse, OriginError> {
         if let Some(host) = &self.settings.host {
             request.authority = Bytes::copy_from_slice(host.as_bytes());
         }
-        let (permit, mut upload) = self.admit(&mut request).await?;
-        let context = ExchangeContext::of(&mut request);
-        if let Some(own) = self.reserved_connection(&request) {
-            let request = &mut request;
-            return self
-                .fetch_reserved(own, request, permit, upload, context, counted)
-                .await;
+        let mut now = Instant::now();
+        let (permit, mut upload) = match self.admit_at_once(request, now) {
+            Some(admitted) => admitted,
+            // Boxed: a wait must not enlarge the future of every request.
+            None => {
+                let admitted = Box::pin(self.admit(request, now)).await?;
+                now = Instant::now();
+                admitted
+            }
+        };
+        let context = ExchangeContext::of(request);
+        if let Some(own) = self.reserved_connection(request) {
+            let fetch = self.fetch_reserved(own, request, permit, upload, context, counted);
+            return Box::pin(fetch).await;
         }
-        let auth = ClientAuth::of(&mut request, upload.fields());
+        let auth = ClientAuth::of(request, upload.fields());
         let repeatable = request.method.is_idempotent();
         let mut tried = Vec::new();
         let mut unreached = OriginError::Down;
-        let mut now = Instant::now();
         while let Some(mut assignment) = self.balance.choose(&tried, now) {
             if let Some(counted) = counted {
                 counted.sent(now);
@@ -216,11 +225,13 @@ impl Group {
                 context: &context,
                 repeatable,
                 alone: auth.signs_in,
+                began: now,
                 counted: counted.as_ref(),
             };
             match attempt.send(&mut upload).await {
                 Ok((carrier, answer)) => {
-                    let in_flight = Self::in_flight(assignment, counted, permit, &answer);
+                    let now = Instant::now();
+                    let in_flight = Self::in_flight(assignment, counted, permit, &answer, now);
                     let challenged = answer.challenged;
                     let owner = || auth.owner(challenged, &self.settings.name, &self.reservations);
                     return self.deliver(carrier, upload, in_flight, server, owner, answer);
@@ -252,7 +263,10 @@ impl Group {
     }
 
     /// Sends a request and logs it with its outcome.
-    async fn fetch_logged(&self, request: OriginRequest) -> Result<OriginResponse, OriginError> {
+    async fn fetch_logged(
+        &self,
+        request: &mut OriginRequest,
+    ) -> Result<OriginResponse, OriginError> {
         let what = format!(
             "{} {}://{}{}",
             request.method,
@@ -300,13 +314,15 @@ impl Group {
         };
         let mut assignment = self.balance.assign(index);
         let silence = self.settings.first_byte_timeout;
+        let now = Instant::now();
         if let Some(counted) = counted {
-            counted.sent(Instant::now());
+            counted.sent(now);
             counted.count();
         }
-        match exchange(&mut connection, &mut upload, &context, silence).await {
+        match exchange(&mut connection, &mut upload, &context, silence, now).await {
             Ok(answer) => {
-                let in_flight = Self::in_flight(assignment, counted, permit, &answer);
+                let now = Instant::now();
+                let in_flight = Self::in_flight(assignment, counted, permit, &answer, now);
                 let name = self.settings.name.as_str();
                 let owner = || Owner::Client(client, name.into(), reservation);
                 let carrier = Carrier::Http1(connection);
@@ -322,9 +338,21 @@ impl Group {
         }
     }
 
+    /// Takes a permit for a request whose body is complete, if a place is free.
+    fn admit_at_once(&self, request: &mut OriginRequest, now: Instant) -> Option<(Permit, Upload)> {
+        if matches!(request.body, Body::Stream(_)) {
+            return None;
+        }
+        let permit = self.queue.try_enter()?;
+        Some((permit, Upload::whole(request, None, now)))
+    }
+
     /// Reads the body ahead, then waits for a permit.
-    async fn admit(&self, request: &mut OriginRequest) -> Result<(Permit, Upload), OriginError> {
-        let queued = Instant::now();
+    async fn admit(
+        &self,
+        request: &mut OriginRequest,
+        queued: Instant,
+    ) -> Result<(Permit, Upload), OriginError> {
         let bounds = ReadAheadLimits {
             bytes: self.settings.upload_buffer,
             wait: self.settings.upload_wait,
@@ -333,14 +361,14 @@ impl Group {
             ReadAhead::Whole(held) => {
                 let permit = self.queue.enter(&request.urgency, &request.audience).await;
                 let permit = permit.map_err(|why| self.no_permit(why))?;
-                Ok((permit, Upload::whole(request, held).queued_at(queued)))
+                Ok((permit, Upload::whole(request, held, queued)))
             }
             ReadAhead::InPart => {
                 // A request with a body belongs to one client.
                 let network = request.audience.networks().pop().ok_or(OriginError::Left)?;
                 let place = self.queue.enter_upload(network).await;
                 let (share, permit) = place.map_err(|why| self.no_permit(why))?;
-                Ok((permit, Upload::in_part(request, share).queued_at(queued)))
+                Ok((permit, Upload::in_part(request, share, queued)))
             }
         }
     }
@@ -377,19 +405,21 @@ impl Group {
         OriginError::Busy
     }
 
-    /// Records the beginning of a response, which takes over the permit.
+    /// Records the beginning of a response now, which takes over the permit.
     fn in_flight(
         mut assignment: ServerAssignment,
         counted: &mut Option<OriginRequestMetrics>,
         permit: Permit,
         answer: &OriginHead,
+        now: Instant,
     ) -> InFlightResponse {
-        let took = counted.as_ref().map(|it| it.answered(answer.status));
+        let took = counted.as_ref().map(|it| it.answered(answer.status, now));
         assignment.answered(answer.status, took.unwrap_or_default());
         InFlightResponse {
             assignment,
             metrics: counted.take(),
             permit: Some(permit),
+            began: now,
         }
     }
 
@@ -449,11 +479,15 @@ impl Group {
 }
 
 impl Origin for Group {
-    fn fetch(&self, request: OriginRequest) -> BoxFuture<'_, Result<OriginResponse, OriginError>> {
+    fn fetch(
+        &self,
+        mut request: OriginRequest,
+    ) -> BoxFuture<'_, Result<OriginResponse, OriginError>> {
         if tracing::enabled!(target: TARGET, tracing::Level::DEBUG) {
-            return Box::pin(self.fetch_logged(request));
+            return Box::pin(async move { self.fetch_logged(&mut request).await });
         }
-        Box::pin(self.fetch_counted(request))
+        // The block holds the request once, where an argument that is passed on would be held twice.
+        Box::pin(async move { self.fetch_counted(&mut request).await })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Active health checks of servers, on separate connections.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::Method;
@@ -44,7 +44,7 @@ async fn ask(server: &OriginServer, check: &HealthCheck) -> Result<u16, OriginEr
     let target = Bytes::copy_from_slice(check.path.as_bytes());
     let mut request = OriginRequest::bare(Method::GET, authority.into(), target);
     request.fields.push("User-Agent", "microcache-health-check");
-    let mut upload = Upload::whole(&mut request, None);
+    let mut upload = Upload::whole(&mut request, None, Instant::now());
     let context = ExchangeContext::of(&mut request);
     let status = server.check_health(&mut upload, &context, check.timeout);
     status.await

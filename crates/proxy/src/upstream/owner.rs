@@ -3,6 +3,7 @@
 //! on it, or closed.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use microcache_engine::ClientConnection;
 use microcache_engine::origin::OriginRequest;
@@ -82,10 +83,15 @@ impl ClientAuth {
 }
 
 impl Owner {
-    /// Returns an idle connection to its owner.
-    pub(super) fn take(self, server: Arc<OriginServer>, mut connection: OriginConnection) {
+    /// Returns a connection to its owner, idle from now on.
+    pub(super) fn take(
+        self,
+        server: Arc<OriginServer>,
+        mut connection: OriginConnection,
+        now: Instant,
+    ) {
         match self {
-            Self::Shared => server.idle.put(connection),
+            Self::Shared => server.idle.put(connection, now),
             Self::Client(client, group, reservation) => {
                 connection.rest();
                 let own = ReservedConnection {

@@ -2,13 +2,15 @@
 //! gets back only its own.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::runtime::{Handle, Id};
-use tokio::time::Instant;
 
 use super::connection::OriginConnection;
+
+/// Rest after which the state of a connection is asked of its socket in any case.
+const SHORT_REST: Duration = Duration::from_secs(1);
 
 /// A pool of idle connections.
 #[derive(Debug)]
@@ -55,29 +57,44 @@ impl Pool {
     }
 
     /// Takes the most recent connection of this runtime that has been idle for at most `limit` and is open.
-    pub(super) fn take(&self, limit: Duration, now: Instant) -> Option<OriginConnection> {
+    /// A `repeatable` request is sent again if the connection turns out to be closed.
+    pub(super) fn take(
+        &self,
+        limit: Duration,
+        repeatable: bool,
+        now: Instant,
+    ) -> Option<OriginConnection> {
         let runtime = Handle::current().id();
         let limit = limit.min(self.keep);
         let recent = |idle: &mut IdleConnection| now.duration_since(idle.since) <= limit;
         loop {
-            let mut connection = {
+            let IdleConnection {
+                since,
+                mut connection,
+            } = {
                 let mut pooled = self.pooled.lock();
                 let own = pooled.of(runtime);
                 let idle = own.pop_if(recent)?;
                 pooled.count -= 1;
-                idle.connection
+                idle
             };
-            if connection.is_quiet() {
+            let has_rested = now.duration_since(since) > SHORT_REST;
+            let is_quiet = if repeatable && !has_rested {
+                connection.seems_quiet()
+            } else {
+                connection.is_quiet()
+            };
+            if is_quiet {
                 return Some(connection);
             }
         }
     }
 
-    /// Returns a connection after an exchange.
-    pub(super) fn put(&self, mut connection: OriginConnection) {
+    /// Returns a connection after an exchange that ends now.
+    pub(super) fn put(&self, mut connection: OriginConnection, now: Instant) {
         connection.rest();
         let idle = IdleConnection {
-            since: Instant::now(),
+            since: now,
             connection,
         };
         let runtime = idle.connection.runtime;

@@ -161,6 +161,14 @@ impl RequestQueue {
         }
     }
 
+    /// Takes a permit if a place is free. Without waiting, a request is sent even if its client has left.
+    pub(super) fn try_enter(self: &Arc<Self>) -> Option<Permit> {
+        let mut state = self.state.lock();
+        let is_free = state.taken < state.bounds.places;
+        state.taken += usize::from(is_free);
+        is_free.then(|| self.permit())
+    }
+
     /// Waits for a permit while a client wants the response, or if it is a refresh. Dropping the future
     /// leaves the queue.
     pub(super) async fn enter(
@@ -173,7 +181,6 @@ impl RequestQueue {
         let (ticket, mut receiver, patience) = {
             let mut state = self.state.lock();
             let bounds = state.bounds;
-            // Without waiting, a request is sent even if its client has left.
             if state.taken < bounds.places {
                 state.taken += 1;
                 return Ok(self.permit());
@@ -519,6 +526,9 @@ impl QueueState {
     }
 
     fn next_refresh(&self) -> Option<u64> {
+        if self.refreshes.is_empty() {
+            return None;
+        }
         let now = Instant::now();
         // `max_by_key` returns the last of equals, but the first in line is needed.
         let waiting = self.refreshes.iter().rev();

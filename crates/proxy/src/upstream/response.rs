@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use microcache_engine::body::{Body, BodyError, Frame, Source};
@@ -29,6 +29,8 @@ pub(super) struct InFlightResponse {
     pub(super) metrics: Option<OriginRequestMetrics>,
     /// Permit of `max_concurrent`, unless released early.
     pub(super) permit: Option<Permit>,
+    /// Arrival of the head.
+    pub(super) began: Instant,
 }
 
 impl InFlightResponse {
@@ -44,12 +46,12 @@ impl InFlightResponse {
         self.permit = None;
     }
 
-    /// Records a completely received response, with the bytes of content received and sent.
-    pub(super) fn ended(&mut self, received: u64, sent: u64) {
+    /// Records a response that is complete now, with the bytes of content received and sent.
+    pub(super) fn ended(&mut self, received: u64, sent: u64, now: Instant) {
         if let Some(metrics) = &self.metrics {
             // The duration of a stream, or of a response slowed down by its reader, says nothing about the
             // server.
-            let took = self.permit.is_some().then(|| metrics.took());
+            let took = self.permit.is_some().then(|| metrics.took(now));
             metrics.ended(received, took);
             self.assignment.ended(ResponseTotals {
                 received,
@@ -96,7 +98,9 @@ impl Http1Exchange {
         silence: Duration,
     ) -> Result<Body, OriginError> {
         if let Some((body, length)) = whole_body(&mut self.connection, framing) {
-            self.finish(length).map_err(|error| no_answer(&error))?;
+            let began = self.in_flight.began;
+            self.finish(length, began)
+                .map_err(|error| no_answer(&error))?;
             return Ok(body);
         }
         self.connection.timer.restart(silence);
@@ -108,17 +112,17 @@ impl Http1Exchange {
         })))
     }
 
-    /// Ends the exchange. The connection is reused if the request was sent completely. Bytes behind the
+    /// Ends the exchange now. The connection is reused if the request was sent completely. Bytes behind the
     /// announced length are an error.
-    fn finish(mut self, received: u64) -> Result<(), BodyError> {
+    fn finish(mut self, received: u64, now: Instant) -> Result<(), BodyError> {
         if !self.connection.buf.is_empty() {
             let error = BodyError::Malformed("bytes after its end");
             self.in_flight.broke_off(&error);
             return Err(error);
         }
-        self.in_flight.ended(received, self.upload.sent());
+        self.in_flight.ended(received, self.upload.sent(), now);
         if self.keep_alive && self.upload.is_complete() {
-            self.owner.take(self.server, self.connection);
+            self.owner.take(self.server, self.connection, now);
         }
         Ok(())
     }
@@ -148,7 +152,7 @@ impl Source for Http1Body {
         if self.decoder.is_end()
             && let Some(exchange) = self.exchange.take()
         {
-            polled = match exchange.finish(self.received) {
+            polled = match exchange.finish(self.received, Instant::now()) {
                 Ok(()) => polled,
                 Err(error) => Poll::Ready(Err(error)),
             };

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 use microcache_engine::Duplex;
 use socket2::SockRef;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
@@ -26,6 +26,17 @@ impl OriginTransport {
             Self::Plain(_) => false,
             Self::Tls(tls) => tls.get_ref().1.alpn_protocol() != Some(HTTP2),
         }
+    }
+
+    /// Returns true if the runtime has seen nothing arrive, not even the end. It asks the socket only if something
+    /// may have.
+    pub(super) fn seems_quiet(&mut self) -> bool {
+        let socket = match self {
+            Self::Plain(socket) => &*socket,
+            Self::Tls(tls) => tls.get_ref().0,
+        };
+        let nothing = socket.try_io(Interest::READABLE, || peek(socket));
+        is_nothing(&nothing) || self.is_quiet()
     }
 
     /// Returns true if nothing unsolicited has arrived, not even the end. Asks the socket itself at the cost
@@ -51,8 +62,14 @@ impl OriginTransport {
 
 /// Returns true if a socket is open and has nothing to read.
 fn is_empty(socket: &TcpStream) -> bool {
-    let mut byte = [std::mem::MaybeUninit::uninit()];
-    let peeked = SockRef::from(socket).peek(&mut byte);
+    is_nothing(&peek(socket))
+}
+
+fn peek(socket: &TcpStream) -> io::Result<usize> {
+    SockRef::from(socket).peek(&mut [std::mem::MaybeUninit::uninit()])
+}
+
+fn is_nothing(peeked: &io::Result<usize>) -> bool {
     matches!(peeked, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
 }
 

@@ -90,23 +90,31 @@ pub(super) enum SendState {
 }
 
 impl Upload {
-    /// Takes over a request with a complete body.
-    pub(super) fn whole(request: &mut OriginRequest, held: Option<ReadAheadMemory>) -> Self {
+    /// Takes over a request with a complete body that arrived at this time, from which waiting is measured.
+    pub(super) fn whole(
+        request: &mut OriginRequest,
+        held: Option<ReadAheadMemory>,
+        queued: Instant,
+    ) -> Self {
         Self {
             held,
-            ..Self::new(request)
+            ..Self::new(request, queued)
         }
     }
 
-    /// Takes over a request whose body is still being received.
-    pub(super) fn in_part(request: &mut OriginRequest, share: UploadPermit) -> Self {
+    /// Takes over a request that arrived at this time and whose body is still being received.
+    pub(super) fn in_part(
+        request: &mut OriginRequest,
+        share: UploadPermit,
+        queued: Instant,
+    ) -> Self {
         Self {
             share: Some(share),
-            ..Self::new(request)
+            ..Self::new(request, queued)
         }
     }
 
-    fn new(request: &mut OriginRequest) -> Self {
+    fn new(request: &mut OriginRequest, queued: Instant) -> Self {
         let body = std::mem::replace(&mut request.body, Body::Empty);
         let (whole, stream) = match body {
             Body::Empty => (Bytes::new(), None),
@@ -129,7 +137,6 @@ impl Upload {
             takes_trailers: request.takes_trailers,
             says_length: request.length.is_some(),
         };
-        let now = Instant::now();
         Self {
             held_back: stream.is_some() && head.fields.fields().contains("expect"),
             head,
@@ -137,8 +144,8 @@ impl Upload {
             stream,
             out: Pieces::default(),
             sent: 0,
-            queued: now,
-            began: now,
+            queued,
+            began: queued,
             patience: None,
             ended: false,
             cut_off: false,
@@ -152,6 +159,11 @@ impl Upload {
         self.head.fields.fields()
     }
 
+    /// Returns true if the complete body is in memory.
+    pub(super) const fn is_whole(&self) -> bool {
+        self.stream.is_none()
+    }
+
     /// Returns true if no part of a streaming body has been read, so that the request can be sent (again).
     pub(super) fn can_begin(&self) -> bool {
         self.stream.as_ref().is_none_or(|stream| !stream.polled)
@@ -160,11 +172,6 @@ impl Upload {
     /// Bytes accepted by this connection.
     pub(super) const fn sent(&self) -> u64 {
         self.sent
-    }
-
-    /// Sets the time of the request's arrival, from which waiting is measured.
-    pub(super) fn queued_at(self, queued: Instant) -> Self {
-        Self { queued, ..self }
     }
 
     /// Time between the request's arrival and the latest attempt.
@@ -198,10 +205,10 @@ impl Upload {
     }
 
     /// Starts another attempt.
-    fn restart(&mut self, out: Pieces) {
+    fn restart(&mut self, out: Pieces, now: Instant) {
         self.out = out;
         self.sent = 0;
-        self.began = Instant::now();
+        self.began = now;
         self.ended = self.stream.is_none();
         self.cut_off = false;
     }

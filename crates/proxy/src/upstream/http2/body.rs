@@ -3,7 +3,7 @@
 
 use std::future::poll_fn;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use microcache_engine::body::{Body, BodyError, Frame, Source};
@@ -181,7 +181,7 @@ impl Http2Body {
         };
         match &end {
             Ok(()) => {
-                in_flight.ended(self.received, upload.sent());
+                in_flight.ended(self.received, upload.sent(), Instant::now());
                 if upload.is_complete() {
                     stream.close();
                 }

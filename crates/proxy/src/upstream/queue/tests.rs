@@ -487,3 +487,14 @@ async fn one_address_has_half_of_the_places_for_uploads() {
     drop((more, most, third));
     assert_eq!(queue.depth(), (0, 0));
 }
+
+#[test]
+fn a_free_place_is_taken_without_waiting() {
+    let queue = queue(1, 1, 1, LONG);
+    let permit = queue.try_enter();
+    assert!(permit.is_some());
+    assert!(queue.try_enter().is_none());
+    drop(permit);
+    assert!(queue.try_enter().is_some());
+    assert_eq!(queue.depth(), (0, 0));
+}

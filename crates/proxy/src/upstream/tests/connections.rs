@@ -101,6 +101,8 @@ async fn an_unsolicited_response_is_discarded() {
     assert_eq!(group.snapshot().servers[0].idle, 1);
     peer.send("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
         .await;
+    // The runtime looks at its sockets.
+    tokio::task::yield_now().await;
     let (answer, _) = tokio::join!(get(&group), origin.serve(SECOND));
     assert_eq!(answer, Ok(got(200, "second")));
 }
@@ -278,4 +280,13 @@ async fn stale_connections_do_not_keep_fresh_ones_out() {
     };
     tokio::join!(asking, serving);
     assert!(!origin.is_called().await);
+}
+
+/// Every miss allocates one, and moves it.
+#[tokio::test]
+async fn the_future_of_a_request_is_small() {
+    let origin = Origin::start().await;
+    let group = origin.group();
+    let fetch = group.fetch(request(Method::GET, "/"));
+    assert!(size_of_val(&*fetch) <= 2176);
 }

@@ -1,7 +1,9 @@
 //! Writes requests as HTTP/1.
 
 use std::task::{Context, Poll};
+use std::time::Instant;
 
+use bytes::Bytes;
 use microcache_engine::origin::OriginError;
 use microcache_wire::h1::encode;
 
@@ -11,13 +13,9 @@ use crate::upstream::connection::OriginConnection;
 
 impl Upload {
     /// Starts an attempt on an HTTP/1 connection.
-    pub(in crate::upstream) fn begin_http1(&mut self) {
-        let out = Pieces {
-            prefix: self.write_head().into(),
-            data: self.whole.clone(),
-            suffix: b"",
-        };
-        self.restart(out);
+    pub(in crate::upstream) fn begin_http1(&mut self, now: Instant) {
+        let out = Pieces::framed(self.write_head(), self.whole.clone(), b"");
+        self.restart(out, now);
     }
 
     /// Writes as much as the connection takes.
@@ -95,24 +93,16 @@ impl Pieces {
             BodyPiece::Data(data) => {
                 let mut size = Vec::with_capacity(2 + 2 * size_of::<usize>());
                 encode::chunk_size(&mut size, data.len());
-                Self {
-                    prefix: size.into(),
-                    data,
-                    suffix: encode::CHUNK_END,
-                }
+                Self::framed(size, data, encode::CHUNK_END)
             }
             BodyPiece::Trailers(fields) => {
                 let mut out = Vec::new();
                 encode::trailers(&mut out, fields.fields());
-                Self {
-                    prefix: out.into(),
-                    ..Self::default()
-                }
+                Self::framed(out, Bytes::new(), b"")
             }
-            BodyPiece::End if is_chunked => Self {
-                suffix: encode::BODY_END,
-                ..Self::default()
-            },
+            BodyPiece::End if is_chunked => {
+                Self::framed(Vec::new(), Bytes::new(), encode::BODY_END)
+            }
             BodyPiece::End => Self::default(),
         }
     }
@@ -120,7 +110,6 @@ impl Pieces {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
     use http::Method;
     use microcache_engine::body::Body;
     use microcache_engine::origin::OriginRequest;
@@ -141,7 +130,7 @@ mod tests {
         for (name, value) in fields {
             request.fields.push(name, value);
         }
-        let upload = Upload::whole(&mut request, None);
+        let upload = Upload::whole(&mut request, None, Instant::now());
         String::from_utf8(upload.write_head()).unwrap()
     }
 

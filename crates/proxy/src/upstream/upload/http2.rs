@@ -1,6 +1,7 @@
 //! A request as HTTP/2 has it.
 
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use bytes::{Buf, Bytes};
 use h2::SendStream;
@@ -42,7 +43,7 @@ impl Upload {
 
     /// Begins sending on a stream. Returns true if nothing follows the head.
     pub(in crate::upstream) fn begin_http2(&mut self) -> bool {
-        self.restart(Pieces::plain(self.whole.clone()));
+        self.restart(Pieces::plain(self.whole.clone()), Instant::now());
         self.is_complete()
     }
 
@@ -149,7 +150,7 @@ mod tests {
     }
 
     fn head(mut request: OriginRequest) -> Option<Request<()>> {
-        Upload::whole(&mut request, None).http2_head(Scheme::HTTPS)
+        Upload::whole(&mut request, None, Instant::now()).http2_head(Scheme::HTTPS)
     }
 
     #[test]
