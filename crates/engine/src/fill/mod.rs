@@ -223,7 +223,10 @@ impl Fill {
     /// Ends the body, with trailers or an error. Only the first call counts.
     pub(crate) fn finish(self: &Arc<Self>, end: Result<Option<FieldsBuf>, BodyError>) {
         let mut state = self.state.lock();
-        state.end.get_or_insert(end);
+        if state.end.is_some() {
+            return;
+        }
+        state.end = Some(end);
         let writer = self.release(&mut state);
         let wakers = state.wakers.take_all();
         drop(state);

@@ -5,7 +5,7 @@ use std::future::{Future, poll_fn};
 use std::mem;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -40,8 +40,10 @@ pub(crate) struct FillPump<'a> {
     largest: u64,
     /// The time until which it may be stored.
     deadline: Time,
-    /// The time after which no further request waits for it; `None` once it has passed.
-    joinable: Option<Pin<Box<Sleep>>>,
+    /// Further requests may wait for it.
+    is_joinable: bool,
+    /// The timer that ends that, once the source has made it wait.
+    closing: Option<Pin<Box<Sleep>>>,
     /// The time for which slow readers have held it up.
     waited: Duration,
 }
@@ -66,7 +68,8 @@ impl<'a> FillPump<'a> {
             largest_in_memory: route.max_object.min(engine.cache.largest_in_memory()),
             largest: engine.largest(route),
             deadline: engine.clock.now().plus(most),
-            joinable: Some(Box::pin(sleep(Duration::from_millis(most)))),
+            is_joinable: true,
+            closing: None,
             waited: Duration::ZERO,
         }
     }
@@ -144,16 +147,21 @@ impl<'a> FillPump<'a> {
     async fn next_frame(&mut self, body: &mut Body) -> Option<Result<Frame, BodyError>> {
         poll_fn(|cx| {
             let frame = body.poll_frame(cx);
-            if frame.is_pending()
-                && let Some(joinable) = &mut self.joinable
-                && joinable.as_mut().poll(cx).is_ready()
-            {
-                self.joinable = None;
+            if frame.is_pending() && self.is_joinable && self.poll_closing(cx).is_ready() {
+                self.is_joinable = false;
                 self.leader.close();
             }
             frame
         })
         .await
+    }
+
+    fn poll_closing(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let left = || self.deadline.since(self.engine.clock.now());
+        let closing = self
+            .closing
+            .get_or_insert_with(|| Box::pin(sleep(Duration::from_millis(left()))));
+        closing.as_mut().poll(cx)
     }
 
     /// Passes a chunk to the readers, and to memory or a tier.
