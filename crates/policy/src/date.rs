@@ -2,7 +2,9 @@
 
 use crate::time::Time;
 
-const DAYS: [&[u8]; 7] = [b"Sun", b"Mon", b"Tue", b"Wed", b"Thu", b"Fri", b"Sat"];
+const DAYS: [[u8; 3]; 7] = [
+    *b"Sun", *b"Mon", *b"Tue", *b"Wed", *b"Thu", *b"Fri", *b"Sat",
+];
 const LONG_DAYS: [&[u8]; 7] = [
     b"Sunday",
     b"Monday",
@@ -12,8 +14,9 @@ const LONG_DAYS: [&[u8]; 7] = [
     b"Friday",
     b"Saturday",
 ];
-const MONTHS: [&[u8]; 12] = [
-    b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec",
+const MONTHS: [[u8; 3]; 12] = [
+    *b"Jan", *b"Feb", *b"Mar", *b"Apr", *b"May", *b"Jun", *b"Jul", *b"Aug", *b"Sep", *b"Oct",
+    *b"Nov", *b"Dec",
 ];
 const SECONDS_PER_DAY: i64 = 86_400;
 /// The last second a four-digit year can express.
@@ -37,8 +40,8 @@ pub fn format(time: Time) -> [u8; 29] {
     let (year, month, day) = civil_from_days(days.cast_signed());
     let mut out = *b"Sun, 00 Jan 0000 00:00:00 GMT";
     // 1 January 1970 was a Thursday.
-    out[..3].copy_from_slice(DAYS[(days + 4) as usize % 7]);
-    out[8..11].copy_from_slice(MONTHS[month.unsigned_abs() as usize - 1]);
+    out[..3].copy_from_slice(&DAYS[(days + 4) as usize % 7]);
+    out[8..11].copy_from_slice(&MONTHS[month.unsigned_abs() as usize - 1]);
     put_digits(&mut out[5..7], day.unsigned_abs());
     put_digits(&mut out[12..16], year.unsigned_abs());
     put_digits(&mut out[17..19], clock / 3600);
@@ -57,11 +60,11 @@ fn put_digits(out: &mut [u8], mut value: u64) {
 /// `Sun, 06 Nov 1994 08:49:37 GMT`
 fn imf_fixdate(value: &[u8]) -> Option<i64> {
     let mut text = Text(value);
-    text.one_of(&DAYS)?;
+    text.short_name(&DAYS)?;
     text.literal(b", ")?;
     let day = text.digits(2)?;
     text.literal(b" ")?;
-    let month = text.one_of(&MONTHS)? + 1;
+    let month = text.short_name(&MONTHS)? + 1;
     text.literal(b" ")?;
     let year = text.digits(4)?;
     text.literal(b" ")?;
@@ -78,7 +81,7 @@ fn rfc850(value: &[u8], now: Time) -> Option<i64> {
     text.literal(b", ")?;
     let day = text.digits(2)?;
     text.literal(b"-")?;
-    let month = text.one_of(&MONTHS)? + 1;
+    let month = text.short_name(&MONTHS)? + 1;
     text.literal(b"-")?;
     let short = text.digits(2)?;
     text.literal(b" ")?;
@@ -106,9 +109,9 @@ const fn century_of(short: i64, this_year: i64) -> i64 {
 /// `Sun Nov  6 08:49:37 1994`
 fn asctime(value: &[u8]) -> Option<i64> {
     let mut text = Text(value);
-    text.one_of(&DAYS)?;
+    text.short_name(&DAYS)?;
     text.literal(b" ")?;
-    let month = text.one_of(&MONTHS)? + 1;
+    let month = text.short_name(&MONTHS)? + 1;
     text.literal(b" ")?;
     let day = match text.literal(b" ") {
         Some(()) => text.digits(1)?,
@@ -187,6 +190,15 @@ impl Text<'_> {
 
     fn one_of(&mut self, names: &[&[u8]]) -> Option<usize> {
         names.iter().position(|name| self.literal(name).is_some())
+    }
+
+    fn short_name(&mut self, names: &[[u8; 3]]) -> Option<usize> {
+        let (found, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        // Letters in any case, and nothing else, become these lower-case letters.
+        let lower = |letters: &[u8; 3]| letters.map(|byte| byte | 0x20);
+        let found = lower(found);
+        names.iter().position(|name| lower(name) == found)
     }
 
     fn digits(&mut self, len: usize) -> Option<i64> {

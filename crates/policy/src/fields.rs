@@ -441,9 +441,11 @@ impl FieldsBuf {
             self.block.extend_from_slice(piece);
         }
         for byte in &mut self.block[start..] {
-            if matches!(byte, b'\r' | b'\n' | 0) {
-                *byte = b' ';
-            }
+            // Each byte is written, so that the compiler replaces many at once.
+            *byte = match *byte {
+                b'\r' | b'\n' | 0 => b' ',
+                other => other,
+            };
         }
         self.block.extend_from_slice(b"\r\n");
         if let Some(index) = &mut self.index {

@@ -14,16 +14,13 @@ pub fn fields_to_store(response: &ResponseFacts<'_>) -> FieldsBuf {
     let leaves_cookies =
         response.seen.has_set_cookie && response.rules.set_cookie != SetCookie::Store;
     let mut kept = FieldsBuf::with_capacity(response.fields.as_block().len());
-    for (name, value) in response.fields {
+    kept.extend_if(response.fields, |name, _| {
         let is = |one: &[u8]| one.eq_ignore_ascii_case(name);
-        let left_out = is_never_stored(name)
+        !(is_never_stored(name)
             || response.seen.nominated.stays_behind(FieldName::of(name))
             || (leaves_cookies && is(b"set-cookie"))
-            || response.said.qualified.iter().any(|one| is(one));
-        if !left_out {
-            kept.push(name, value);
-        }
-    }
+            || response.said.qualified.iter().any(|one| is(one)))
+    });
     kept
 }
 
