@@ -7,7 +7,7 @@ use crate::fields::{Fields, FieldsBuf, is_one_of, split_list};
 use crate::known_name::names;
 
 /// Fields that are never forwarded, whether `Connection` names them or not.
-const HOP_BY_HOP: NameList = NameList::new(&[
+pub(crate) const HOP_BY_HOP: NameList = NameList::new(&[
     "connection",
     "keep-alive",
     "proxy-connection",
@@ -89,6 +89,11 @@ impl<'a> NominatedFields<'a> {
             nominated.note(value);
         }
         nominated
+    }
+
+    /// Returns true if no field is nominated.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// Adds the value of one line.

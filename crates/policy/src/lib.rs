@@ -17,6 +17,7 @@ pub mod field_block;
 pub mod field_index;
 pub mod field_name;
 pub mod fields;
+pub mod forwarded_response;
 pub mod glob;
 pub mod hop;
 pub mod identity;
@@ -83,6 +84,7 @@ pub use field_block::FieldBlock;
 pub use field_index::FieldIndex;
 pub use field_name::FieldName;
 pub use fields::{FieldLine, Fields, FieldsBuf};
+pub use forwarded_response::{ContentKind, ForwardedResponse};
 pub use hop::{end_to_end, takes_trailers};
 pub use identity::{identities, is_identity};
 pub use indexed_block::IndexedBlock;
@@ -109,7 +111,7 @@ pub use rules::{
     CacheKind, CookiePatterns, KeyRules, Query, Reload, RequestRules, Rules, SetCookie, TagField,
 };
 pub use sharing::Seal;
-pub use sign_in::{is_challenged, signs_in};
+pub use sign_in::signs_in;
 pub use status::{CacheStatus, Forward};
 pub use storable::{NotStorable, Storable, storable};
 pub use stored_fields::fields_to_store;

@@ -1,37 +1,37 @@
 //! Connection-based authentication (RFC 4559 §6): later requests on a connection belong to the user who was
 //! authenticated on it, without any field that indicates it.
 
-use crate::fields::Fields;
-use crate::known_name::{KnownName, names};
+use crate::fields::{FieldLine, Fields};
+use crate::known_name::names;
 
 /// The authentication schemes that work like this.
 const SCHEMES: [&str; 4] = ["ntlm", "negotiate", "kerberos", "credssp"];
 
 /// Returns true if a request authenticates its connection, or is a step of that exchange.
 pub fn signs_in(request: Fields<'_>) -> bool {
-    names_scheme(request, names::AUTHORIZATION) || names_scheme(request, names::PROXY_AUTHORIZATION)
+    let credentials = |name| request.values(name).any(names_scheme);
+    credentials(names::AUTHORIZATION) || credentials(names::PROXY_AUTHORIZATION)
 }
 
-/// Returns true if a response challenges its client to authenticate its connection, or confirms it.
-pub fn is_challenged(response: Fields<'_>) -> bool {
-    names_scheme(response, names::WWW_AUTHENTICATE)
-        || names_scheme(response, names::PROXY_AUTHENTICATE)
-        || response.value(names::PERSISTENT_AUTH).is_some()
+/// Returns true for a response line that challenges the client to authenticate its connection, or confirms it.
+pub(crate) fn is_challenge(line: FieldLine<'_>) -> bool {
+    match line.known() {
+        Some(names::PERSISTENT_AUTH) => true,
+        Some(names::WWW_AUTHENTICATE | names::PROXY_AUTHENTICATE) => names_scheme(line.value()),
+        _ => false,
+    }
 }
 
 /// Quotes are ignored: a false positive costs a connection, a false negative would hand it to another user.
-fn names_scheme(fields: Fields<'_>, name: KnownName) -> bool {
-    fields
-        .values(name)
-        .flat_map(|line| line.split(|&b| b == b','))
-        .any(|member| {
-            let member = member.trim_ascii();
-            let end = member.iter().position(|b| !b.is_ascii_alphanumeric());
-            let scheme = &member[..end.unwrap_or(member.len())];
-            SCHEMES
-                .iter()
-                .any(|known| scheme.eq_ignore_ascii_case(known.as_bytes()))
-        })
+fn names_scheme(value: &[u8]) -> bool {
+    value.split(|&b| b == b',').any(|member| {
+        let member = member.trim_ascii();
+        let end = member.iter().position(|b| !b.is_ascii_alphanumeric());
+        let scheme = &member[..end.unwrap_or(member.len())];
+        SCHEMES
+            .iter()
+            .any(|known| scheme.eq_ignore_ascii_case(known.as_bytes()))
+    })
 }
 
 #[cfg(test)]
@@ -77,7 +77,7 @@ mod tests {
             ("WWW-Authenticate: Bearer\r\n", false),
         ] {
             assert_eq!(
-                is_challenged(Fields::new(block.as_bytes())),
+                Fields::new(block.as_bytes()).lines().any(is_challenge),
                 expected,
                 "{block}"
             );

@@ -9,7 +9,7 @@ use bytes::Buf;
 use http::Method;
 use microcache_engine::origin::{OriginError, OriginRequest};
 use microcache_engine::{Interim, Interims};
-use microcache_policy::{FieldIndex, FieldName, Fields, FieldsBuf, hop, is_challenged};
+use microcache_policy::{ContentKind, FieldIndex, FieldsBuf, ForwardedResponse};
 use microcache_wire::h1::{self, Framing, HeadLimits, parse_response};
 
 use super::connection::OriginConnection;
@@ -62,6 +62,8 @@ pub(super) struct OriginHead {
     pub(super) framing: Framing,
     pub(super) length: Option<u64>,
     pub(super) keep_alive: bool,
+    /// The kind of its content.
+    pub(super) content: ContentKind,
     /// The server requests or confirms connection-based authentication (NTLM, Negotiate).
     pub(super) challenged: bool,
 }
@@ -167,7 +169,11 @@ fn take_head(
 impl OriginHead {
     /// Keeps what is forwarded of a parsed head.
     pub(super) fn of(head: &h1::ResponseHead<'_>) -> Self {
-        let mut fields = kept(head.fields);
+        let ForwardedResponse {
+            mut fields,
+            content,
+            is_challenged,
+        } = ForwardedResponse::read(head.fields);
         if head.status == 101 {
             for protocol in head.fields.all("upgrade") {
                 fields.push("Upgrade", protocol);
@@ -179,44 +185,8 @@ impl OriginHead {
             framing: head.framing,
             length: head.length,
             keep_alive: head.keep_alive,
-            challenged: is_challenged(head.fields),
-        }
-    }
-}
-
-/// Returns the end-to-end fields without `Content-Length`, which [`OriginHead`] carries apart.
-fn kept(fields: Fields<'_>) -> FieldsBuf {
-    let nominated = hop::NominatedFields::by(fields);
-    let mut kept = FieldsBuf::with_capacity(fields.as_block().len());
-    kept.extend_if(fields, |name, _| {
-        !(nominated.stays_behind(FieldName::of(name))
-            || name.eq_ignore_ascii_case(b"content-length"))
-    });
-    kept
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn length_and_connection_stay_behind() {
-        for (block, left) in [
-            ("", ""),
-            ("content-length: 1\r\n", ""),
-            (
-                "A: 1\r\nCONTENT-LENGTH: 1\r\nB: Content-Length: 2\r\n",
-                "A: 1\r\nB: Content-Length: 2\r\n",
-            ),
-            (
-                "X-Content-Length: 1\r\nConnection: x-a\r\nX-A: 2\r\nContent-Length-X: 2\r\n",
-                "X-Content-Length: 1\r\nContent-Length-X: 2\r\n",
-            ),
-        ] {
-            assert_eq!(
-                kept(Fields::new(block.as_bytes())).into_block(),
-                left.as_bytes()
-            );
+            content,
+            challenged: is_challenged,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use microcache_engine::body::Body;
 use microcache_engine::origin::{BoxFuture, Origin, OriginError, OriginRequest, OriginResponse};
-use microcache_policy::{is_event_stream, is_grpc};
+use microcache_policy::ContentKind;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
@@ -442,12 +442,10 @@ impl Group {
             waited: upload.waited(),
         };
         let mut silence = self.settings.between_bytes_timeout;
-        let media_type = response.fields.fields().get("content-type");
-        let is_call = media_type.is_some_and(is_grpc);
-        if is_call {
+        if answer.content == ContentKind::Call {
             upload.release_share();
         }
-        if is_call || media_type.is_some_and(is_event_stream) {
+        if answer.content != ContentKind::Other {
             silence = self.settings.event_stream_timeout;
             // A response that may never end is not a page render: it must not hold a permit until its end.
             in_flight.release_permit();

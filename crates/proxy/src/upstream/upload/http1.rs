@@ -69,7 +69,7 @@ impl Upload {
         out.extend_from_slice(&head.authority);
         out.extend_from_slice(b"\r\n");
         let fields = head.fields.fields();
-        fields.write_if(&mut out, |name, _| self.travels(name));
+        fields.write_lines(&mut out, |line| self.travels(line.name()));
         if head.upgrade {
             out.extend_from_slice(b"Connection: upgrade\r\n");
         }
