@@ -34,8 +34,8 @@ pub(crate) struct OriginRequestMetrics {
     is_refresh: bool,
     /// Time of the latest attempt, once it was sent.
     sent: Option<Instant>,
-    /// Its span, if it is traced.
-    span: Option<OpenSpan>,
+    /// Its span, if it is traced, which few are.
+    span: Option<Box<OpenSpan>>,
 }
 
 impl GroupMetrics {
@@ -78,11 +78,11 @@ impl GroupMetrics {
         (!new.is_empty()).then_some((route, new))
     }
 
-    fn span(&self, request: &OriginRequest) -> Option<OpenSpan> {
+    fn span(&self, request: &OriginRequest) -> Option<Box<OpenSpan>> {
         let (span, traces) = (request.span?, self.metrics.traces()?);
         let upstream = self.metrics.upstream_name(self.upstream);
         let upstream = upstream.unwrap_or_default();
-        Some(OpenSpan::new(traces, span, request, upstream))
+        Some(Box::new(OpenSpan::new(traces, span, request, upstream)))
     }
 }
 

@@ -51,8 +51,10 @@ impl OriginAttempt<'_> {
                 Box::pin(self.send_http2(http2, upload)).await
             }
             _ => {
-                let pooled = self.pooled(upload, self.began);
-                Ok(self.send_http1(pooled, upload, self.began).await?)
+                let mut connection = self.pooled(upload, self.began);
+                let answer = self.send_http1(&mut connection, upload, self.began);
+                let answer = answer.await?;
+                on(connection, answer)
             }
         }
     }
@@ -82,15 +84,15 @@ impl OriginAttempt<'_> {
         idle.take(self.idle_limit(), repeatable, now)
     }
 
-    /// Sends the request on a pooled connection now, or on a new one.
+    /// Sends the request on a pooled connection now, or on a new one that takes its place.
     async fn send_http1(
         &self,
-        pooled: Option<OriginConnection>,
+        connection: &mut Option<OriginConnection>,
         upload: &mut Upload,
         now: Moment,
-    ) -> Result<(Carrier, OriginHead), OriginError> {
-        if let Some(connection) = pooled {
-            match self.send_on(connection, upload, now).await {
+    ) -> Result<OriginHead, OriginError> {
+        if let Some(pooled) = connection {
+            match self.send_on(pooled, upload, now).await {
                 // The server closed it while it was unused, or in the same moment.
                 Err(broken)
                     if broken.error == OriginError::Disconnected
@@ -100,23 +102,24 @@ impl OriginAttempt<'_> {
                 answer => return answer.map_err(|broken| broken.error),
             }
         }
+        *connection = None;
         // Boxed: connecting is rare, and must not enlarge the future of every request.
-        let connection = Box::pin(self.server.connect(self.settings.connect_timeout)).await?;
-        let answer = self.send_on(connection, upload, Moment::now()).await;
+        let opened = Box::pin(self.server.connect(self.settings.connect_timeout)).await?;
+        let opened = connection.insert(opened);
+        let answer = self.send_on(opened, upload, Moment::now()).await;
         answer.map_err(|broken| broken.error)
     }
 
-    /// Sends the request on this connection.
-    async fn send_on(
-        &self,
-        mut connection: OriginConnection,
-        upload: &mut Upload,
+    /// Sends the request on this connection now.
+    fn send_on<'a>(
+        &'a self,
+        connection: &'a mut OriginConnection,
+        upload: &'a mut Upload,
         now: Moment,
-    ) -> Result<(Carrier, OriginHead), ExchangeFailure> {
+    ) -> impl Future<Output = Result<OriginHead, ExchangeFailure>> {
         self.count();
         let silence = self.settings.first_byte_timeout;
-        let answer = exchange(&mut connection, upload, self.context, silence, now).await?;
-        Ok((Carrier::Http1(connection), answer))
+        exchange(connection, upload, self.context, silence, now)
     }
 
     /// Sends the request on an HTTP/2 stream. A request that the server has not processed, or that met a
@@ -134,20 +137,23 @@ impl OriginAttempt<'_> {
         loop {
             let now = Moment::now();
             let Some(head) = upload.http2_head(scheme.clone()) else {
-                let pooled = self.pooled(upload, now);
-                return Ok(self.send_http1(pooled, upload, now).await?);
+                let mut connection = self.pooled(upload, now);
+                let answer = self.send_http1(&mut connection, upload, now).await?;
+                return on(connection, answer);
             };
             if http2.has_been_declined()
-                && let Some(connection) = self.pooled(upload, now)
+                && let mut connection @ Some(_) = self.pooled(upload, now)
             {
-                return Ok(self.send_http1(Some(connection), upload, now).await?);
+                let answer = self.send_http1(&mut connection, upload, now).await?;
+                return on(connection, answer);
             }
             let limit = self.settings.connect_timeout;
             let silence = self.settings.first_byte_timeout;
             let slot = match self.server.acquire(http2, &wanted, limit).await? {
-                RequestChannel::Http1(connection) => {
-                    let answer = self.send_on(connection, upload, Moment::now()).await;
-                    return answer.map_err(|broken| broken.error.into());
+                RequestChannel::Http1(mut connection) => {
+                    let answer = self.send_on(&mut connection, upload, Moment::now()).await;
+                    let answer = answer.map_err(|broken| broken.error)?;
+                    return on(Some(connection), answer);
                 }
                 RequestChannel::Http2(slot) => slot,
             };
@@ -161,8 +167,9 @@ impl OriginAttempt<'_> {
             let once_more = match broken.retry {
                 RetryClass::RequiresHttp1 if can_begin => {
                     let now = Moment::now();
-                    let pooled = self.pooled(upload, now);
-                    return Ok(self.send_http1(pooled, upload, now).await?);
+                    let mut connection = self.pooled(upload, now);
+                    let answer = self.send_http1(&mut connection, upload, now).await?;
+                    return on(connection, answer);
                 }
                 RetryClass::NotProcessed => can_begin,
                 RetryClass::ConnectionLost => can_begin && self.repeatable && was_in_use,
@@ -174,6 +181,15 @@ impl OriginAttempt<'_> {
             wanted.opened_after = Some(Instant::now());
         }
     }
+}
+
+/// A response on an HTTP/1 connection, without which there is none.
+fn on(
+    connection: Option<OriginConnection>,
+    answer: OriginHead,
+) -> Result<(Carrier, OriginHead), ServerFailure> {
+    let connection = connection.ok_or(OriginError::Disconnected)?;
+    Ok((Carrier::Http1(connection), answer))
 }
 
 impl OriginServer {

@@ -27,8 +27,8 @@ pub(super) struct Upload {
     head: UploadHead,
     /// The complete body, if it is in memory.
     whole: Bytes,
-    /// A body that is still being received.
-    stream: Option<BodyStream>,
+    /// A body that is still being received. Most requests have none.
+    stream: Option<Box<BodyStream>>,
     /// Bytes being written.
     out: Pieces,
     sent: u64,
@@ -121,11 +121,11 @@ impl Upload {
             Body::Full(bytes) => (bytes, None),
             body => (
                 Bytes::new(),
-                Some(BodyStream {
+                Some(Box::new(BodyStream {
                     body,
                     left: request.length,
                     polled: false,
-                }),
+                })),
             ),
         };
         let head = UploadHead {
