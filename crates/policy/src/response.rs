@@ -36,11 +36,14 @@ pub(crate) struct EffectiveDirectives {
 
 /// The values of other fields.
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub(crate) struct ResponseFields<'a> {
     pub(crate) content_type: Option<&'a [u8]>,
     pub(crate) has_set_cookie: bool,
     pub(crate) etag: Option<&'a [u8]>,
     has_pragma_no_cache: bool,
+    has_age: bool,
+    has_vary: bool,
     /// The first member of `Age`.
     pub(crate) age: Option<&'a [u8]>,
     pub(crate) date: Option<&'a [u8]>,
@@ -66,6 +69,7 @@ impl<'a> ResponseFacts<'a> {
                     said.note(name, argument, rules);
                 }
             } else if let Some(value) = line.value_of("vary") {
+                seen.has_vary = true;
                 vary.note(value);
             } else {
                 seen.note(line);
@@ -98,6 +102,16 @@ impl<'a> ResponseFacts<'a> {
     /// Its `Vary`, without the names that the route ignores ([`Rules::vary_ignored`]).
     pub fn into_vary(self) -> Vary {
         self.vary
+    }
+
+    /// Returns true if it has an `Age`.
+    pub const fn has_age(&self) -> bool {
+        self.seen.has_age
+    }
+
+    /// Returns true if it has a `Vary`.
+    pub const fn has_vary(&self) -> bool {
+        self.seen.has_vary
     }
 
     /// Its tags and groups, from the route's [`tag_fields`](Rules::tag_fields) and `Cache-Groups`, without duplicates.
@@ -159,6 +173,7 @@ impl<'a> ResponseFields<'a> {
         match line.initial() {
             b'a' => {
                 if let Some(value) = line.value_of("age") {
+                    self.has_age = true;
                     self.age = self.age.or_else(|| split_list(value).next());
                 }
             }

@@ -98,7 +98,9 @@ pub(crate) struct TagLines<'a> {
 impl<'a> TagLines<'a> {
     /// Adds any line of a response, if it is one of these.
     pub(crate) fn note(&mut self, line: FieldLine<'a>, rules: &Rules) {
-        self.groups.extend(line.value_of("cache-groups"));
+        if let Some(value) = line.value_of("cache-groups") {
+            self.groups.push(value);
+        }
         for field in &rules.tag_fields {
             if let Some(value) = line.value_of(&field.name) {
                 for tag in field.separator.split(value) {

@@ -120,7 +120,9 @@ impl Cache {
 
     /// Clears that mark.
     pub(crate) fn forget_too_large(&self, key: &[u8], request: &OriginView<'_>) {
-        self.oversized.forget(key, &self.selection(key, request));
+        if self.oversized.has_any() {
+            self.oversized.forget(key, &self.selection(key, request));
+        }
     }
 
     /// Returns false once a purge forbids storing the leader's response.

@@ -4,11 +4,12 @@
 //! video gets the range it requests.
 
 use std::hash::BuildHasher;
+use std::sync::atomic::Ordering;
 
 use foldhash::fast::RandomState;
 use microcache_policy::Time;
 
-use crate::sync::Mutex;
+use crate::sync::{AtomicBool, Mutex};
 
 /// The number of slots. A mark overwrites the previous one in its slot.
 const PLACES: usize = 1 << 16;
@@ -19,6 +20,8 @@ const SHARDS: usize = 64;
 pub(crate) struct Marks {
     shards: Box<[Mutex<Box<[MarkSlot]>>]>,
     hasher: RandomState,
+    /// A mark has been set. Most caches never set any.
+    has_any: AtomicBool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,7 +35,13 @@ impl Marks {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             hasher: RandomState::default(),
+            has_any: AtomicBool::new(false),
         }
+    }
+
+    /// Returns false if no mark has ever been set.
+    pub(crate) fn has_any(&self) -> bool {
+        self.has_any.load(Ordering::Acquire)
     }
 
     /// Sets a mark until this time.
@@ -44,6 +53,8 @@ impl Marks {
             *places = vec![MarkSlot::default(); PLACES / SHARDS].into();
         }
         places[place(hash)] = MarkSlot { hash, until };
+        drop(places);
+        self.has_any.store(true, Ordering::Release);
     }
 
     /// Clears a mark.
@@ -59,6 +70,9 @@ impl Marks {
 
     /// Returns true if the mark is set.
     pub(crate) fn contains(&self, key: &[u8], selection: &[u8], now: Time) -> bool {
+        if !self.has_any() {
+            return false;
+        }
         let hash = self.hash(key, selection);
         let places = self.shards[hash as usize % SHARDS].lock();
         let mark = places.get(place(hash));
@@ -83,7 +97,9 @@ mod tests {
         let marks = Marks::new();
         let (now, until) = (Time::from_secs(10), Time::from_secs(20));
         assert!(!marks.contains(b"key", b"en", now));
+        assert!(!marks.has_any());
         marks.note(b"key", b"en", until);
+        assert!(marks.has_any());
         assert!(marks.contains(b"key", b"en", now));
         assert!(!marks.contains(b"key", b"de", now));
         assert!(!marks.contains(b"keye", b"n", now));

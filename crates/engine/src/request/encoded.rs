@@ -313,23 +313,24 @@ pub(crate) fn confirmed(rules: &Rules, stored: Stored, before: &Stored) -> Store
     }
 }
 
-/// Adds the fields of a compressible response (`Vary`, `Use-As-Dictionary`) if it is one. `length`
-/// is that of the body, if known.
+/// Adds the fields of a compressible response (`Vary`, `Use-As-Dictionary`) if it is one, and
+/// returns whether it is. `length` is that of the body, if known.
 pub(crate) fn note_compression(
     rules: &Rules,
     key: &[u8],
     status: u16,
     fields: &mut FieldsBuf,
     length: Option<u64>,
-) {
+) -> bool {
     if !rules.compress.is_on() || !Compress::suits(rules, status, fields.fields(), length) {
-        return;
+        return false;
     }
     note_vary(fields, rules.compress.dictionaries);
     let is_small = length.is_none_or(|length| length <= LARGEST_DICTIONARY);
     if rules.compress.dictionaries && status == 200 && is_small {
         note_dictionary(fields, key);
     }
+    true
 }
 
 /// The fields in `Vary` that the origin named, without those added for downstream caches, which

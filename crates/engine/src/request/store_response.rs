@@ -90,13 +90,17 @@ impl Engine {
             tags: keepable.tags,
             fill,
         };
-        response.fields.remove("age");
-        let noted = filling.fields.fields();
-        if let Some(dictionary) = noted.get("use-as-dictionary") {
-            response.fields.set("Use-As-Dictionary", dictionary);
+        if keepable.has_age {
+            response.fields.remove("age");
         }
-        if compression::varies_on_codings(noted) {
-            compression::note_vary(&mut response.fields, route.rules.compress.dictionaries);
+        if keepable.has_vary {
+            let noted = filling.fields.fields();
+            if let Some(dictionary) = noted.get("use-as-dictionary") {
+                response.fields.set("Use-As-Dictionary", dictionary);
+            }
+            if compression::varies_on_codings(noted) {
+                compression::note_vary(&mut response.fields, route.rules.compress.dictionaries);
+            }
         }
         let copy = LeaderResponse {
             filling: Arc::new(filling),
@@ -115,6 +119,10 @@ pub(crate) struct StorableHead {
     /// The fields in its `Vary`.
     named: VaryNames,
     tags: TagNumbers,
+    /// The origin's fields have an `Age`, which is not stored.
+    has_age: bool,
+    /// The stored fields have a `Vary`: the origin's, or that of a compressible response.
+    has_vary: bool,
 }
 
 /// Decides whether a response to a fetch of `key` is storable; if not, returns the reason.
@@ -136,7 +144,7 @@ pub(crate) fn judge(
     match storable(facts, response.status, &read, times.judged()) {
         Storable::Yes(lifetime) => {
             let mut fields = fields_to_store(&read);
-            note_compression(
+            let is_compressible = note_compression(
                 &route.rules,
                 key,
                 response.status,
@@ -146,6 +154,8 @@ pub(crate) fn judge(
             Ok(StorableHead {
                 fields,
                 lifetime,
+                has_age: read.has_age(),
+                has_vary: is_compressible || read.has_vary(),
                 tags: tags_of(key, &read),
                 named: read.into_vary().names(),
             })
