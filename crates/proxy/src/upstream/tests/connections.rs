@@ -288,5 +288,5 @@ async fn the_future_of_a_request_is_small() {
     let origin = Origin::start().await;
     let group = origin.group();
     let fetch = group.fetch(request(Method::GET, "/"));
-    assert!(size_of_val(&*fetch) <= 2176);
+    assert!(size_of_val(&*fetch) <= 1536);
 }
