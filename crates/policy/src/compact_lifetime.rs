@@ -75,12 +75,9 @@ impl CompactSpan {
 
     #[inline]
     const fn millis(self) -> Millis {
-        let number = (self.0 & !Self::SECONDS) as Millis;
-        if self.0 & Self::SECONDS == 0 {
-            number
-        } else {
-            number * 1000
-        }
+        // Without a branch: this is read for each hit.
+        let unit = 1 + 999 * (self.0 >> 31);
+        (self.0 & !Self::SECONDS) as Millis * unit as Millis
     }
 }
 

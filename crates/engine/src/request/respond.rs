@@ -39,6 +39,7 @@ enum ReusableBody {
 }
 
 impl<'a> Reusable<'a> {
+    #[inline]
     pub(crate) fn stored(hit: Hit) -> Self {
         Self {
             status: hit.status(),

@@ -115,7 +115,7 @@ impl Object {
         let mut selects = VariantMatcher::by(request, self.notes());
         let others = self.0.others();
         let index = if self.0.is_response() && selects.one(&self.0) {
-            Some(others.len())
+            Some(Hit::LATEST)
         } else {
             others.iter().rposition(|one| selects.one(one))
         };
@@ -139,7 +139,7 @@ impl Object {
 #[derive(Clone, Debug)]
 pub struct Hit {
     object: Object,
-    /// Number among the variants of the object.
+    /// Number among the other variants of the object, or [`Hit::LATEST`].
     index: usize,
     /// File of the body, kept open.
     file: Option<Arc<FileBody>>,
@@ -150,11 +150,17 @@ impl Deref for Hit {
     #[inline]
     fn deref(&self) -> &Stored {
         let latest = &self.object.0;
-        latest.others().get(self.index).unwrap_or(latest)
+        if self.index == Self::LATEST {
+            latest
+        } else {
+            latest.others().get(self.index).unwrap_or(latest)
+        }
     }
 }
 
 impl Hit {
+    const LATEST: usize = usize::MAX;
+
     /// Fails if the file of the body has been closed.
     #[inline]
     fn new(object: Object, index: usize) -> Result<Self, Object> {
@@ -179,7 +185,7 @@ impl Hit {
     pub(super) const fn latest(object: Object, file: Option<Arc<FileBody>>) -> Self {
         Self {
             object,
-            index: usize::MAX,
+            index: Self::LATEST,
             file,
         }
     }

@@ -277,18 +277,19 @@ impl Stored {
     /// Freshness lifetime and age.
     #[inline]
     pub fn lifetime(&self) -> Lifetime {
-        let exact = self.rare().times.as_ref();
-        exact.map_or_else(|| self.head().lifetime.lifetime(), |exact| exact.lifetime)
+        match self.exact_times() {
+            None => self.head().lifetime.lifetime(),
+            Some(exact) => exact.lifetime,
+        }
     }
 
     /// Time of the request that fetched it; a later purge applies to this response.
     pub fn began(&self) -> Time {
         let head = self.head();
-        let exact = self.rare().times.as_ref();
-        exact.map_or_else(
-            || head.lifetime.response_time().before(head.took.into()),
-            |exact| exact.began,
-        )
+        match self.exact_times() {
+            None => head.lifetime.response_time().before(head.took.into()),
+            Some(exact) => exact.began,
+        }
     }
 
     /// Surrogate keys, for purges by tag.
@@ -487,6 +488,11 @@ impl Stored {
     #[inline]
     fn rare(&self) -> &RareParts {
         self.head().rare.as_deref().unwrap_or(&NO_PARTS)
+    }
+
+    #[inline]
+    fn exact_times(&self) -> Option<&ExactTimes> {
+        self.head().rare.as_ref()?.times.as_deref()
     }
 
     fn late(&self) -> &LateParts {
