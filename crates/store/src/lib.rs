@@ -9,6 +9,7 @@ pub mod directory;
 pub mod disk;
 pub mod encoding;
 pub mod encodings;
+pub mod eviction;
 mod key_notes;
 mod key_update;
 mod log_position;
@@ -31,6 +32,7 @@ pub use encodings::{
     BodyEncodings, DictionaryBase, DictionaryVersion, EncodingMethod, EncodingTask,
     ResponseEncodings,
 };
+pub use eviction::FetchCost;
 pub use key_update::KeyUpdate;
 pub use memcached::{Memcached, MemcachedSettings};
 pub use memory::{Hit, Key, Memory, MemoryLimits, MemoryStats, Object, Revision, TooLarge};

@@ -1,0 +1,174 @@
+//! Eviction order of the entries of a store: which entry is to go saves the application the least time for the
+//! space that it takes.
+//!
+//! New entries are on probation in a twentieth of the space. An entry that was used there, or that comes back soon
+//! after it was evicted there, is established; the others go in the order in which they came, whatever they cost. Among
+//! the established ones, the value of an entry is its uses × cost ÷ weight. They are kept in lists by powers of two of
+//! the value. The queue has an age, and an entry in a list is due when the queue's age has grown by the value
+//! (Greedy-Dual); so each list is in the order of becoming due, and only the first entries of lists have to be
+//! compared. An entry that is due is evicted, unless it was used in the meantime: then its value is found anew.
+//!
+//! A use is a count outside, which stops at [`MAX_USES`]; it moves nothing. For the rationale see
+//! docs/decisions/eviction.md.
+
+mod cost;
+mod ghosts;
+mod lists;
+mod magnitude;
+
+pub use self::cost::FetchCost;
+
+use self::cost::MedianCost;
+use self::ghosts::Ghosts;
+use self::lists::{Lists, Node};
+use self::magnitude::Magnitude;
+
+/// Maximum of counted uses of an entry.
+pub const MAX_USES: u8 = 3;
+/// Inverse fraction of the space reserved for probation.
+const PROBATION: u64 = 20;
+/// Maximum of used entries skipped in the search for a victim.
+const PATIENCE: u32 = 1000;
+/// Maximum of uses that count.
+const MAX_FREQUENCY: u8 = 15;
+/// List of the entries on probation; those before it are by value.
+const ON_PROBATION: u8 = Lists::COUNT as u8 - 1;
+
+/// Eviction order of entries, which are known by small numbers.
+#[derive(Debug)]
+pub struct EvictionQueue {
+    lists: Lists,
+    ghosts: Ghosts,
+    median: MedianCost,
+    entries: usize,
+    /// Approximate weight of all entries, and of those on probation.
+    weight: u64,
+    probation_weight: u64,
+    /// Grows with each eviction of an established entry, and wraps around.
+    age: u32,
+}
+
+impl Default for EvictionQueue {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl EvictionQueue {
+    /// Creates an empty queue.
+    pub const fn new() -> Self {
+        Self {
+            lists: Lists::new(),
+            ghosts: Ghosts::new(),
+            median: MedianCost::new(),
+            entries: 0,
+            weight: 0,
+            probation_weight: 0,
+            age: 0,
+        }
+    }
+
+    /// Inserts an entry in a slot that is not in use. `hash` is that of its key.
+    pub fn insert(&mut self, slot: u32, hash: u64, weight: u64, cost: FetchCost) {
+        let weight = Magnitude::of(weight);
+        self.lists.grow(slot);
+        *self.lists.node_mut(slot) = Node::new(weight, cost);
+        self.entries += 1;
+        self.weight += weight.number();
+        self.median.observe(cost);
+        self.ghosts.grow(self.entries);
+        if self.ghosts.take(hash) {
+            self.establish(slot, 1);
+        } else {
+            self.probation_weight += weight.number();
+            self.lists.push(slot, ON_PROBATION);
+        }
+    }
+
+    /// Changes weight and cost of an entry, which keeps its place. An unknown cost changes nothing.
+    pub fn replace(&mut self, slot: u32, weight: u64, cost: FetchCost) {
+        let weight = Magnitude::of(weight);
+        let node = self.lists.node_mut(slot);
+        node.cost = cost.or(node.cost);
+        let before = std::mem::replace(&mut node.weight, weight).number();
+        let change = |sum: &mut u64| *sum = *sum - before + weight.number();
+        change(&mut self.weight);
+        if node.list() == ON_PROBATION {
+            change(&mut self.probation_weight);
+        }
+    }
+
+    /// Removes an entry.
+    pub fn remove(&mut self, slot: u32) {
+        self.unlink(slot);
+        self.entries -= 1;
+        self.weight -= self.lists.node(slot).weight.number();
+    }
+
+    /// Removes the least valuable entry and returns its slot. `look` returns the hash of an entry and its uses since it
+    /// was looked at before, [`MAX_USES`] at most.
+    pub fn evict(&mut self, mut look: impl FnMut(u32) -> (u64, u8)) -> Option<u32> {
+        let mut skipped = 0;
+        loop {
+            let (slot, is_on_probation) = self.next_due()?;
+            let (hash, uses) = look(slot);
+            let node = self.lists.node(slot);
+            if !is_on_probation {
+                self.age = node.due;
+            }
+            if uses == 0 || skipped == PATIENCE {
+                self.remove(slot);
+                if is_on_probation {
+                    self.ghosts.remember(hash);
+                }
+                return Some(slot);
+            }
+            let frequency = node.frequency.saturating_sub(1) + uses;
+            self.unlink(slot);
+            self.establish(slot, frequency.min(MAX_FREQUENCY));
+            skipped += 1;
+        }
+    }
+
+    /// The entry to look at next, and whether it is on probation.
+    fn next_due(&self) -> Option<(u32, bool)> {
+        let on_probation = self.lists.first(ON_PROBATION).map(|slot| (slot, true));
+        if self.probation_weight * PROBATION >= self.weight && on_probation.is_some() {
+            return on_probation;
+        }
+        let firsts = self.lists.firsts_before(ON_PROBATION);
+        let due = firsts.min_by_key(|&slot| self.lists.node(slot).due.wrapping_sub(self.age));
+        due.map(|slot| (slot, false)).or(on_probation)
+    }
+
+    /// Puts an entry, which is in no list, among those with hits.
+    fn establish(&mut self, slot: u32, frequency: u8) {
+        let node = self.lists.node_mut(slot);
+        node.frequency = frequency;
+        let list = value(frequency, self.median.ratio(node.cost), node.weight);
+        node.due = self.age.wrapping_add(1 << list);
+        self.lists.push(slot, list);
+    }
+
+    fn unlink(&mut self, slot: u32) {
+        if self.lists.unlink(slot) == ON_PROBATION {
+            self.probation_weight -= self.lists.node(slot).weight.number();
+        }
+    }
+}
+
+/// Returns the value of an entry, as the power of two that is the number of its list.
+///
+/// Cost counts by the power of 3/4: by its full ratio, slow entries would displace so many fast ones that misses would
+/// increase.
+fn value(frequency: u8, cost_ratio: i32, weight: Magnitude) -> u8 {
+    /// Value 1: the heaviest entry with a single use and the median cost.
+    const LEAST: i32 = 256;
+    let uses = i32::from(Magnitude::of(frequency.into()).step());
+    let weight = i32::from(weight.step());
+    let value = (LEAST + uses + cost_ratio * 3 / 4 - weight) / Magnitude::OCTAVE;
+    value.clamp(0, i32::from(ON_PROBATION) - 1) as u8
+}
+
+#[cfg(test)]
+mod tests;
