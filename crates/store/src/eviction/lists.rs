@@ -85,10 +85,10 @@ impl Lists {
 
     /// Appends an entry, which is in no list.
     pub(super) fn push(&mut self, slot: u32, list: u8) {
-        let last = std::mem::replace(&mut self.ends[usize::from(list)].last, slot);
+        let previous = std::mem::replace(&mut self.ends[usize::from(list)].last, slot);
         let node = self.node_mut(slot);
-        (node.list, node.previous, node.next) = (list, last, NONE);
-        self.link(last, list, slot);
+        (node.list, node.previous, node.next) = (list, previous, NONE);
+        self.link(previous, list, slot);
         self.occupied |= 1 << list;
     }
 

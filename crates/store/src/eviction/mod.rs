@@ -167,7 +167,8 @@ fn value(frequency: u8, cost_ratio: i32, weight: Magnitude) -> u8 {
     let uses = i32::from(Magnitude::of(frequency.into()).step());
     let weight = i32::from(weight.step());
     let value = (LEAST + uses + cost_ratio * 3 / 4 - weight) / Magnitude::OCTAVE;
-    value.clamp(0, i32::from(ON_PROBATION) - 1) as u8
+    let value = value.clamp(0, i32::from(ON_PROBATION) - 1);
+    u8::try_from(value).unwrap_or_default()
 }
 
 #[cfg(test)]
