@@ -1,6 +1,5 @@
 //! Memory tier: sharded, bounded in bytes, synchronous.
 
-mod eviction;
 mod object;
 mod table;
 mod variant_matcher;

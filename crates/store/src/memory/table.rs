@@ -8,8 +8,8 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use parking_lot::RwLock;
 
-use super::eviction::EvictionQueue;
 use super::object::Object;
+use crate::eviction::EvictionQueue;
 use crate::stored::TablePlace;
 
 /// Objects by key. A look-up takes the lock of a shard shared, and reads a slot of its index and the object. The hash is
@@ -221,6 +221,7 @@ impl Shard {
                 place.set(hash.slot(), slot, weight);
                 object.latest().recent_uses().inherit(before.recent_uses());
                 self.slots[slot as usize] = Some(object.clone());
+                self.queue.replace(slot, weight, object.latest().cost());
                 let object = std::mem::replace(old.get_mut(), object);
                 Some(Removed { charge, object })
             }
@@ -228,6 +229,8 @@ impl Shard {
                 let slot = self.free.pop().unwrap_or(self.slots.len() as u32);
                 place.set(hash.slot(), slot, weight);
                 let object = vacant.insert(object).get().clone();
+                let cost = object.latest().cost();
+                self.queue.insert(slot, spread(hash.slot()), weight, cost);
                 self.occupy(slot, object);
                 None
             }
@@ -247,8 +250,10 @@ impl Shard {
     fn evict(&mut self) -> Option<Removed> {
         let slots = &self.slots;
         let slot = self.queue.evict(|slot| {
-            let object = slots[slot as usize].as_ref();
-            object.map_or(0, |object| object.latest().recent_uses().take())
+            slots[slot as usize].as_ref().map_or((0, 0), |object| {
+                let latest = object.latest();
+                (spread(latest.place().hash()), latest.recent_uses().take())
+            })
         })?;
         let victim = self.vacate(slot)?;
         let hash = victim.object.latest().place().hash();
@@ -270,7 +275,6 @@ impl Shard {
         } else {
             self.slots[at] = Some(object);
         }
-        self.queue.insert(slot);
     }
 
     fn vacate(&mut self, slot: u32) -> Option<Removed> {

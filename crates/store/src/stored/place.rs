@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
+use crate::eviction::MAX_USES;
+
 /// Place in the table. It belongs to the table and is written under the lock of a shard; it is kept in the response so
 /// that a look-up reads no other memory.
 #[derive(Debug, Default)]
@@ -51,13 +53,11 @@ impl TablePlace {
 pub(crate) struct RecentUses(AtomicU8);
 
 impl RecentUses {
-    const MAX: u8 = 3;
-
-    /// Counts a use, and writes nothing once there are [`RecentUses::MAX`].
+    /// Counts a use, and writes nothing once there are [`MAX_USES`].
     #[inline]
     pub(crate) fn count(&self) {
         let uses = self.0.load(Ordering::Relaxed);
-        if uses < Self::MAX {
+        if uses < MAX_USES {
             self.0.store(uses + 1, Ordering::Relaxed);
         }
     }
