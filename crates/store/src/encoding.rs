@@ -11,6 +11,7 @@ use xxhash_rust::xxh3::xxh3_64;
 pub use crate::checksum::checksum;
 use crate::clock::Epoch;
 use crate::content::Content;
+use crate::eviction::FetchCost;
 use crate::log_position::{LOG_COPIES, LogPositions};
 use crate::stored::Stored;
 use crate::tags::TagNumbers;
@@ -21,7 +22,9 @@ const MAGIC: [u8; 4] = *b"MCS\x03";
 const MAGIC_OF_TWO: [u8; 4] = *b"MCS\x04";
 /// Format with two more numbers: the boot id, and the offset from its dates to the uptime.
 const MAGIC_OF_BOOT: [u8; 4] = *b"MCS\x05";
-const NUMBERS: usize = 7;
+/// Format with one more number: the cost of the fetch.
+const MAGIC_OF_COST: [u8; 4] = *b"MCS\x06";
+const NUMBERS: usize = 8;
 const PARTS: usize = 5;
 /// Length of the fixed part without its numbers.
 const FIXED: usize = 4 + 2 + Lifetime::ENCODED_LEN + PARTS * 4 + 8;
@@ -97,6 +100,7 @@ pub struct RecordHead {
     pub(crate) body_sum: u64,
     /// Surrogate keys, for purges by tag.
     pub tags: TagNumbers,
+    cost: FetchCost,
     /// Log positions of a response, see [`Stored::purges_known`]; for a Vary record, the first one is its
     /// generation.
     numbers: LogPositions,
@@ -122,7 +126,8 @@ pub fn encode(
     let began = epoch.date_of(stored.began()).as_millis();
     let [first, second] = stored.purges_known();
     let [boot, uptime] = epoch.to_numbers();
-    let numbers = [body_len, body_sum, began, first, second, boot, uptime];
+    let cost = u64::from(stored.cost().to_byte());
+    let numbers = [body_len, body_sum, began, first, second, boot, uptime, cost];
     assemble(stored.status(), numbers, lifetime, parts)
 }
 
@@ -131,7 +136,7 @@ pub fn encode_varies(key: &[u8], varies: &VaryRecord, epoch: Epoch) -> Bytes {
     let began = epoch.date_of(varies.began).as_millis();
     let [boot, uptime] = epoch.to_numbers();
     let (empty, generation) = (checksum(&[]), varies.generation);
-    let numbers = [0, empty, began, generation, 0, boot, uptime];
+    let numbers = [0, empty, began, generation, 0, boot, uptime, 0];
     // The selection is unused here and holds the expiry.
     let until = epoch.date_of(varies.until).as_millis().to_le_bytes();
     let parts = [key, varies.names.as_bytes(), &until, &[], &[]];
@@ -140,7 +145,7 @@ pub fn encode_varies(key: &[u8], varies: &VaryRecord, epoch: Epoch) -> Bytes {
 
 /// Encodes a record that marks the responses of a key as not storable. It has no body.
 pub fn encode_unstorable(key: &[u8]) -> Bytes {
-    let numbers = [0, checksum(&[]), 0, 0, 0, 0, 0];
+    let numbers = [0, checksum(&[]), 0, 0, 0, 0, 0, 0];
     let parts = [key, &[], &[], &[], &[]];
     assemble(UNSTORABLE, numbers, [0; Lifetime::ENCODED_LEN], parts)
 }
@@ -154,11 +159,12 @@ fn assemble(
     let room = FIXED + NUMBERS * 8 + parts.iter().map(|part| part.len()).sum::<usize>();
     let mut out = Vec::with_capacity(room);
     // The shortest form that fits: most shared tiers have one copy of the log, and earlier versions know
-    // only that form.
+    // only that form. So shared tiers do not keep the cost.
     let (magic, numbers) = match numbers {
-        [.., 0, 0, _] => (MAGIC, &numbers[..4]),
-        [.., 0, _] => (MAGIC_OF_TWO, &numbers[..5]),
-        _ => (MAGIC_OF_BOOT, &numbers[..]),
+        [.., 0, 0, _, _] => (MAGIC, &numbers[..4]),
+        [.., 0, _, _] => (MAGIC_OF_TWO, &numbers[..5]),
+        [.., 0] => (MAGIC_OF_BOOT, &numbers[..7]),
+        _ => (MAGIC_OF_COST, &numbers[..]),
     };
     out.extend_from_slice(&magic);
     out.extend_from_slice(&status.to_le_bytes());
@@ -179,6 +185,15 @@ fn assemble(
     out.into()
 }
 
+/// Returns the cost in an encoded head, which is not verified.
+pub(crate) fn cost_in(head: &[u8]) -> FetchCost {
+    const LAST_NUMBER: usize = 4 + 2 + (NUMBERS - 1) * 8;
+    match head.get(LAST_NUMBER) {
+        Some(&cost) if head.starts_with(&MAGIC_OF_COST) => FetchCost::from_byte(cost),
+        _ => FetchCost::default(),
+    }
+}
+
 impl RecordHead {
     /// Decodes a head.
     ///
@@ -194,7 +209,8 @@ impl RecordHead {
         let count = match take(&mut rest)? {
             MAGIC => 4,
             MAGIC_OF_TWO => 5,
-            MAGIC_OF_BOOT => NUMBERS,
+            MAGIC_OF_BOOT => 7,
+            MAGIC_OF_COST => NUMBERS,
             _ => return Err(DecodeError::Version),
         };
         let status = u16::from_le_bytes(take(&mut rest)?);
@@ -202,7 +218,7 @@ impl RecordHead {
         for number in &mut numbers[..count] {
             *number = u64::from_le_bytes(take(&mut rest)?);
         }
-        let [body_len, body_sum, began, first, second, boot, uptime] = numbers;
+        let [body_len, body_sum, began, first, second, boot, uptime, cost] = numbers;
         let lifetime: [u8; Lifetime::ENCODED_LEN] = take(&mut rest)?;
         let mut lengths = [0usize; PARTS];
         for length in &mut lengths {
@@ -240,6 +256,7 @@ impl RecordHead {
             selection,
             fields: FieldBlock::of_stored(fields).ok_or(DecodeError::Value)?,
             tags: TagNumbers::from_bytes(&tags).ok_or(DecodeError::Value)?,
+            cost: FetchCost::from_byte(u8::try_from(cost).map_err(|_| DecodeError::Value)?),
             numbers: [first, second],
             began: moment(Time::from_millis(began)),
             until,
@@ -312,6 +329,7 @@ impl RecordHead {
         let stored = stored
             .with_vary(self.vary, &self.selection)
             .with_tags(self.tags)
+            .with_cost(self.cost)
             .with_purges_known(purges_known);
         Ok(TierRecord::Response(stored))
     }
@@ -397,6 +415,33 @@ mod tests {
             assert!(bytes.starts_with(&MAGIC));
             let elsewhere = RecordHead::decode_in(&bytes, boot).expect("a head");
             assert_eq!(elsewhere.began, off.shifted(set_by));
+        }
+    }
+
+    #[test]
+    fn the_cost_is_kept_on_the_same_machine() {
+        for (cost, epoch, magic) in [
+            (200, Epoch::now(), MAGIC_OF_COST),
+            (0, Epoch::now(), MAGIC_OF_BOOT),
+            (200, Epoch::now().anywhere(), MAGIC),
+        ] {
+            let cost = FetchCost::from_byte(cost);
+            let stored = stored(b"a: b\r\n", b"body".to_vec(), b"").with_cost(cost);
+            let bytes = encode(b"key", &stored, (4, checksum(b"body")), epoch);
+            assert!(bytes.starts_with(&magic));
+            let head = RecordHead::decode(&bytes).expect("a head");
+            let Ok(TierRecord::Response(read)) = head.with_body(stored.content()) else {
+                panic!("not a response");
+            };
+            let kept = if magic == MAGIC {
+                FetchCost::default()
+            } else {
+                cost
+            };
+            assert_eq!((read.cost(), cost_in(&bytes)), (kept, kept));
+            for length in 0..bytes.len() {
+                assert!(RecordHead::decode(&bytes.slice(..length)).is_err());
+            }
         }
     }
 

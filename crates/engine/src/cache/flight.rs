@@ -15,7 +15,7 @@ use bytes::Bytes;
 use foldhash::fast::RandomState;
 use microcache_policy::vary::VaryNames;
 use microcache_policy::{Detail, FieldBlock, Fields, Lifetime, Network, Rules, Time};
-use microcache_store::{Hit, Key, KeyUpdate, LogPositions, TagNumbers};
+use microcache_store::{FetchCost, Hit, Key, KeyUpdate, LogPositions, TagNumbers};
 use tokio::time::Instant;
 
 use super::rule::RuleSubject;
@@ -125,6 +125,8 @@ pub struct Filling {
     pub began: Time,
     /// The purge tags.
     pub tags: TagNumbers,
+    /// The cost of the fetch.
+    pub cost: FetchCost,
     pub(crate) fill: Arc<Fill>,
 }
 

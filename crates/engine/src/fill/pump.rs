@@ -226,6 +226,7 @@ impl<'a> FillPump<'a> {
             )
             .with_vary(filling.vary.clone(), &filling.selection)
             .with_tags(filling.tags.clone())
+            .with_cost(filling.cost)
         };
         let request = filling.leader_request.origin_view(rules);
         if !matches!(self.destination, BodyDestination::Nothing) {

@@ -10,9 +10,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Extensions, Method};
 use microcache_policy::{Fields, FieldsBuf, Millis, Network, Scheme, Span, Time};
-use microcache_store::Hit;
 use microcache_store::clock;
 pub use microcache_store::tier::BoxFuture;
+use microcache_store::{FetchCost, Hit};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::audience::Audience;
@@ -147,6 +147,12 @@ impl ExchangeTimes {
         }
     }
 
+    /// The cost of the fetch. A time below the resolution of the clock counts as half of it.
+    pub(crate) fn cost(&self) -> FetchCost {
+        let took = Duration::from_millis(self.response.since(self.request));
+        FetchCost::of(took.max(Duration::from_micros(500)))
+    }
+
     /// The times of a fetch that began at `began`, sent its request at `sent`, and gets this
     /// response now.
     pub(crate) fn of(response: &OriginResponse, began: Time, sent: Time, now: Time) -> Self {
@@ -235,5 +241,30 @@ pub trait Origin: Send + Sync {
     /// As [`Self::ready_response`], for a request with these fields: they may change the response, or forbid it.
     fn ready_response_for(&self, target: &[u8], _request: Fields<'_>) -> Option<Hit> {
         self.ready_response(target)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cost_of_a_fetch_is_without_its_wait_in_the_queue() {
+        let times = |waited, now| {
+            let response = OriginResponse {
+                status: 200,
+                fields: FieldsBuf::new(),
+                length: None,
+                body: Body::Empty,
+                tunnel: None,
+                waited,
+            };
+            let began = Time::from_secs(100);
+            ExchangeTimes::of(&response, began, began, began.plus(now))
+        };
+        let cost = |micros| FetchCost::of(Duration::from_micros(micros));
+        assert_eq!(times(3000, 3500).cost(), cost(500_000));
+        assert_eq!(times(0, 7).cost(), cost(7000));
+        assert_eq!(times(3000, 3000).cost(), cost(500));
     }
 }

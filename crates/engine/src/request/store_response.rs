@@ -11,7 +11,7 @@ use microcache_policy::{
     RequestFacts, ResponseFacts, Rules, Storable, Time, TooManyTags, date, fields_to_store,
     storable,
 };
-use microcache_store::{Stored, TagNumbers, clock};
+use microcache_store::{FetchCost, Stored, TagNumbers, clock};
 
 use crate::body::Body;
 use crate::cache::flight::{Filling, Leader};
@@ -88,6 +88,7 @@ impl Engine {
             leader_request: incoming.leader_request(),
             began: times.began,
             tags: keepable.tags,
+            cost: keepable.cost,
             fill,
         };
         if keepable.has_age {
@@ -119,6 +120,7 @@ pub(crate) struct StorableHead {
     /// The fields in its `Vary`.
     named: VaryNames,
     tags: TagNumbers,
+    cost: FetchCost,
     /// The origin's fields have an `Age`, which is not stored.
     has_age: bool,
     /// The stored fields have a `Vary`: the origin's, or that of a compressible response.
@@ -157,6 +159,7 @@ pub(crate) fn judge(
                 has_age: read.has_age(),
                 has_vary: is_compressible || read.has_vary(),
                 tags: tags_of(key, &read),
+                cost: times.cost(),
                 named: read.into_vary().names(),
             })
         }
@@ -199,7 +202,10 @@ impl Engine {
             lifetime,
             times.began,
         );
-        let renewed = renewed.with_vary(vary, &selection).with_tags(tags);
+        let renewed = renewed
+            .with_vary(vary, &selection)
+            .with_tags(tags)
+            .with_cost(stored.cost());
         confirmed(rules, renewed, stored)
     }
 }

@@ -15,6 +15,7 @@ use triomphe::ThinArc;
 use crate::allocation::allocated;
 use crate::content::{Content, FileBody};
 use crate::encodings::{BodyEncodings, CachedDecision, LazyEncodings, ResponseEncodings};
+use crate::eviction::FetchCost;
 use crate::key_notes::KeyNotes;
 use crate::key_update::KeyUpdate;
 use crate::log_position::{LOG_COPIES, LogPositions};
@@ -39,6 +40,7 @@ struct BlockHead {
     lifetime: CompactLifetime,
     status: u16,
     recent_uses: RecentUses,
+    cost: FetchCost,
     /// Approximate number of uses; concurrent ones may be counted once.
     uses: AtomicU32,
     /// Time of the last use, in units of [`Stored::TICK`]; 0 if never used.
@@ -155,6 +157,18 @@ impl Stored {
     pub fn with_tags(mut self, tags: TagNumbers) -> Self {
         self.change(|head| head.change_rare(|rare| rare.tags = tags));
         self
+    }
+
+    /// Sets the cost of fetching it again.
+    #[must_use]
+    pub fn with_cost(mut self, cost: FetchCost) -> Self {
+        self.change(|head| head.cost = cost);
+        self
+    }
+
+    /// Cost of fetching it again, which is that of the fetch of its body: a revalidation may be cheaper.
+    pub fn cost(&self) -> FetchCost {
+        self.head().cost
     }
 
     /// Sets the log positions up to which purges were known when it was fetched.
@@ -543,6 +557,7 @@ impl BlockHead {
             lifetime: CompactLifetime::default(),
             status,
             recent_uses: RecentUses::default(),
+            cost: FetchCost::default(),
             uses: AtomicU32::new(0),
             used: AtomicU32::new(0),
             may_be_encoded: CachedDecision::default(),
@@ -563,6 +578,7 @@ impl BlockHead {
             lifetime: self.lifetime,
             status: self.status,
             recent_uses: RecentUses::default(),
+            cost: self.cost,
             uses: AtomicU32::new(self.uses.load(Ordering::Relaxed)),
             used: AtomicU32::new(self.used.load(Ordering::Relaxed)),
             may_be_encoded: self.may_be_encoded.clone(),
