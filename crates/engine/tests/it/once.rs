@@ -139,7 +139,7 @@ async fn a_copy_stored_meanwhile_stands_in_for_a_slow_origin() {
     assert!(step(&mut direct).is_some());
     settle().await;
     assert!(step(&mut slow).is_none());
-    advance(Duration::from_secs(60)).await;
+    advance(Duration::from_mins(1)).await;
     let response = step(&mut slow).expect("the copy");
     assert!(response.cache_status.hit);
 }

@@ -11,6 +11,7 @@ use super::index::IndexEntry;
 use super::io_pool::IoPool;
 use super::layout::DiskLayout;
 use crate::dir_handle::{self, DirHandle};
+use crate::eviction::FetchCost;
 use crate::tier::EntryId;
 
 /// Duty cycle of the scan: it works for this long and then sleeps as long. It need not hurry, since lookups
@@ -80,7 +81,8 @@ fn scan_folder(files: &EntryFiles, folder: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the index entry of a file by its status alone. Its contents are verified on lookup.
+/// Returns the index entry of a file by its status alone. Its contents are verified on lookup, and its
+/// cost stays unknown.
 fn look(folder: &DirHandle, id: EntryId) -> io::Result<Option<IndexEntry>> {
     let stat = match folder.stat(&id.to_string()) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -91,7 +93,7 @@ fn look(folder: &DirHandle, id: EntryId) -> io::Result<Option<IndexEntry>> {
     let is_usable =
         dir_handle::is_file(&stat) && len >= FilePrefix::LEN as u64 && !is_over(expires);
     Ok(is_usable
-        .then(|| IndexEntry::new(id, len, expires))
+        .then(|| IndexEntry::new(id, len, expires, FetchCost::default()))
         .flatten())
 }
 

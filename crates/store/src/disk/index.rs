@@ -1,37 +1,27 @@
 //! Index of a disk tier by entry id, with its eviction order.
 //!
-//! A million entries take about fifty bytes each: a slot, and its number in a hash table. Slots are linked
-//! into two queues (S3-FIFO without the ghost list): new entries are on probation in a tenth of the space
-//! and are evicted at its end unless they were used; used ones move to the main queue, where each use grants
-//! another round.
+//! A million entries take some sixty bytes each: a slot, its number in a hash table, and its place in the
+//! eviction order.
 
 use std::hash::BuildHasher;
 
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
-use hashbrown::hash_table::Entry as Place;
 
-use super::geometry::blocks;
+use super::geometry::{DISK_BLOCK, blocks};
+use crate::eviction::{EvictionQueue, FetchCost, MAX_USES};
 use crate::tier::EntryId;
 
-/// Inverse fraction of the space reserved for probation.
-const PROBATION: u64 = 10;
-/// Maximum of counted uses per entry.
-const MAX_USES: u8 = 3;
-/// Maximum of used entries skipped in the search for a victim.
-const PATIENCE: u32 = 1000;
 const SLOTS_AT_ONCE: usize = 1024;
-const NONE: u32 = u32::MAX;
 
 /// Index of a disk tier.
 pub(super) struct DiskIndex {
     table: HashTable<u32>,
     hasher: RandomState,
-    /// In chunks, so that growth neither copies nor doubles.
-    slots: Vec<Vec<IndexSlot>>,
-    vacant: u32,
-    probation: SlotList,
-    main: SlotList,
+    slots: IndexSlots,
+    queue: EvictionQueue,
+    /// Total blocks of all entries.
+    blocks: u64,
 }
 
 /// Index data of an entry.
@@ -42,40 +32,41 @@ pub(super) struct IndexEntry {
     pub(super) blocks: u32,
     /// Expiry, in seconds since the Unix epoch.
     pub(super) expires: u32,
+    /// Cost of fetching it again.
+    pub(super) cost: FetchCost,
 }
 
 impl IndexEntry {
     /// Returns `None` if the file is too large to be counted.
-    pub(super) fn new(id: EntryId, file_len: u64, expires: u64) -> Option<Self> {
+    pub(super) fn new(id: EntryId, file_len: u64, expires: u64, cost: FetchCost) -> Option<Self> {
         Some(Self {
             id,
             blocks: u32::try_from(blocks(file_len)).ok()?,
             expires: u32::try_from(expires).unwrap_or(u32::MAX),
+            cost,
         })
+    }
+
+    fn weight(&self) -> u64 {
+        u64::from(self.blocks) * DISK_BLOCK
     }
 }
 
+/// Entry in a slot, as bytes where alignment would take more space.
 struct IndexSlot {
     id: [u8; 16],
     blocks: u32,
     expires: u32,
-    previous: u32,
-    next: u32,
+    cost: FetchCost,
     uses: u8,
-    at: SlotQueue,
+    is_vacant: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum SlotQueue {
-    Vacant,
-    Probation,
-    Main,
-}
-
-struct SlotList {
-    first: u32,
-    last: u32,
-    blocks: u64,
+/// Slots by number.
+struct IndexSlots {
+    /// In chunks, so that growth neither copies nor doubles.
+    chunks: Vec<Vec<IndexSlot>>,
+    vacant: Vec<u32>,
 }
 
 impl DiskIndex {
@@ -83,10 +74,9 @@ impl DiskIndex {
         Self {
             table: HashTable::new(),
             hasher: RandomState::default(),
-            slots: Vec::new(),
-            vacant: NONE,
-            probation: SlotList::new(),
-            main: SlotList::new(),
+            slots: IndexSlots::new(),
+            queue: EvictionQueue::new(),
+            blocks: 0,
         }
     }
 
@@ -96,206 +86,160 @@ impl DiskIndex {
 
     /// Total blocks of all entries.
     pub(super) const fn blocks(&self) -> u64 {
-        self.probation.blocks + self.main.blocks
+        self.blocks
     }
 
     pub(super) fn get(&self, id: EntryId) -> Option<IndexEntry> {
-        self.find(id).map(|number| self.slot(number).known())
+        self.find(id).map(|number| self.slots.get(number).known())
     }
 
     /// Counts a use.
     pub(super) fn touch(&mut self, id: EntryId) {
         if let Some(number) = self.find(id) {
-            let slot = self.slot_mut(number);
+            let slot = self.slots.get_mut(number);
             slot.uses = MAX_USES.min(slot.uses + 1);
         }
     }
 
     /// Inserts an entry. A replaced one passes on its uses, plus one: a renewal is caused by a request.
     pub(super) fn insert(&mut self, known: IndexEntry) {
+        self.blocks += u64::from(known.blocks);
         if let Some(number) = self.find(known.id) {
             self.touch(known.id);
-            let at = self.slot(number).at;
-            let old = std::mem::replace(&mut self.slot_mut(number).blocks, known.blocks);
-            self.slot_mut(number).expires = known.expires;
-            let queue = self.queue(at);
-            queue.blocks = queue.blocks - u64::from(old) + u64::from(known.blocks);
+            let old = self.slots.get_mut(number).renew(known);
+            self.blocks -= u64::from(old);
+            self.queue.replace(number, known.weight(), known.cost);
             return;
         }
-        let number = self.take_vacant();
-        *self.slot_mut(number) = IndexSlot::new(known);
-        self.link_last(number, SlotQueue::Probation);
+        let number = self.slots.take(known);
         let (slots, hasher) = (&self.slots, &self.hasher);
-        self.table
-            .insert_unique(hasher.hash_one(known.id), number, |&number| {
-                hasher.hash_one(slot(slots, number).id())
-            });
+        let hash = hasher.hash_one(known.id);
+        self.table.insert_unique(hash, number, |&number| {
+            hasher.hash_one(slots.get(number).id())
+        });
+        self.queue.insert(number, hash, known.weight(), known.cost);
     }
 
     pub(super) fn remove(&mut self, id: EntryId) -> Option<IndexEntry> {
-        let hash = self.hasher.hash_one(id);
-        let slots = &self.slots;
-        let place = self.table.entry(
-            hash,
-            |&number| slot(slots, number).id() == id,
-            |&number| self.hasher.hash_one(slot(slots, number).id()),
-        );
-        let Place::Occupied(place) = place else {
-            return None;
-        };
-        let (number, _) = place.remove();
-        let known = self.slot(number).known();
-        self.unlink(number);
-        self.slot_mut(number).at = SlotQueue::Vacant;
-        self.slot_mut(number).next = std::mem::replace(&mut self.vacant, number);
-        Some(known)
+        let number = self.find(id)?;
+        self.queue.remove(number);
+        Some(self.take_out(number))
     }
 
     /// Evicts the least useful entry. `is_used` reports uses that are not counted here.
     pub(super) fn evict(&mut self, mut is_used: impl FnMut(EntryId) -> bool) -> Option<IndexEntry> {
-        let mut passed = 0;
-        loop {
-            let at = self.next_to_leave();
-            let number = self.queue(at).first;
-            if number == NONE {
-                return None;
-            }
-            let (id, uses) = (self.slot(number).id(), self.slot(number).uses);
-            let is_used = is_used(id) || uses > 0;
-            if !is_used || passed == PATIENCE {
-                return self.remove(id);
-            }
-            passed += 1;
-            self.unlink(number);
-            self.slot_mut(number).uses = match at {
-                SlotQueue::Main => uses.saturating_sub(1),
-                SlotQueue::Probation | SlotQueue::Vacant => 0,
-            };
-            self.link_last(number, SlotQueue::Main);
-        }
+        let (slots, hasher) = (&mut self.slots, &self.hasher);
+        let number = self.queue.evict(|number| {
+            let slot = slots.get_mut(number);
+            let uses = std::mem::take(&mut slot.uses) + u8::from(is_used(slot.id()));
+            (hasher.hash_one(slot.id()), MAX_USES.min(uses))
+        })?;
+        Some(self.take_out(number))
     }
 
     /// Returns the expired entries among `count` slots from `start`, and the slot to continue at.
     pub(super) fn expired(&self, start: u32, count: u32, now: u64) -> (Vec<EntryId>, u32) {
-        let total = (self.slots.len() * SLOTS_AT_ONCE) as u32;
+        let total = self.slots.total();
         let start = if start < total { start } else { 0 };
         let end = total.min(start.saturating_add(count));
         let over = (start..end)
-            .map(|number| &self.slots[number as usize / SLOTS_AT_ONCE])
-            .zip(start..end)
-            .filter_map(|(piece, number)| piece.get(number as usize % SLOTS_AT_ONCE))
-            .filter(|slot| slot.at != SlotQueue::Vacant && u64::from(slot.expires) <= now)
+            .filter_map(|number| self.slots.taken(number))
+            .filter(|slot| u64::from(slot.expires) <= now)
             .map(IndexSlot::id)
             .collect();
         (over, end)
     }
 
-    const fn next_to_leave(&self) -> SlotQueue {
-        if self.main.first == NONE || self.probation.blocks * PROBATION >= self.blocks() {
-            if self.probation.first == NONE {
-                SlotQueue::Main
-            } else {
-                SlotQueue::Probation
-            }
-        } else {
-            SlotQueue::Main
-        }
-    }
-
     fn find(&self, id: EntryId) -> Option<u32> {
-        let is_it = |&number: &u32| self.slot(number).id() == id;
+        let is_it = |&number: &u32| self.slots.get(number).id() == id;
         self.table.find(self.hasher.hash_one(id), is_it).copied()
     }
 
-    fn take_vacant(&mut self) -> u32 {
-        if self.vacant != NONE {
-            let number = self.vacant;
-            self.vacant = self.slot(number).next;
+    /// Removes an entry that has left the queue.
+    fn take_out(&mut self, number: u32) -> IndexEntry {
+        let known = self.slots.get(number).known();
+        let hash = self.hasher.hash_one(known.id);
+        if let Ok(place) = self.table.find_entry(hash, |&other| other == number) {
+            place.remove();
+        }
+        self.blocks -= u64::from(known.blocks);
+        self.slots.free(number);
+        known
+    }
+}
+
+impl IndexSlots {
+    const fn new() -> Self {
+        Self {
+            chunks: Vec::new(),
+            vacant: Vec::new(),
+        }
+    }
+
+    /// Number of slots, with room for more in the last chunk.
+    fn total(&self) -> u32 {
+        (self.chunks.len() * SLOTS_AT_ONCE) as u32
+    }
+
+    /// Takes a vacant slot for an entry.
+    fn take(&mut self, known: IndexEntry) -> u32 {
+        let slot = IndexSlot::new(known);
+        if let Some(number) = self.vacant.pop() {
+            *self.get_mut(number) = slot;
             return number;
         }
         if self
-            .slots
+            .chunks
             .last()
-            .is_none_or(|piece| piece.len() == SLOTS_AT_ONCE)
+            .is_none_or(|chunk| chunk.len() == SLOTS_AT_ONCE)
         {
-            self.slots.push(Vec::with_capacity(SLOTS_AT_ONCE));
+            self.chunks.push(Vec::with_capacity(SLOTS_AT_ONCE));
         }
-        let before = (self.slots.len() - 1) * SLOTS_AT_ONCE;
-        let piece = self.slots.last_mut().expect("there is one now");
-        piece.push(IndexSlot::VACANT);
-        (before + piece.len() - 1) as u32
+        let before = (self.chunks.len() - 1) * SLOTS_AT_ONCE;
+        let chunk = self.chunks.last_mut().expect("there is one now");
+        chunk.push(slot);
+        (before + chunk.len() - 1) as u32
     }
 
-    fn link_last(&mut self, number: u32, at: SlotQueue) {
-        let last = self.queue(at).last;
-        let slot = self.slot_mut(number);
-        (slot.at, slot.previous, slot.next) = (at, last, NONE);
-        let blocks = u64::from(slot.blocks);
-        if last == NONE {
-            self.queue(at).first = number;
-        } else {
-            self.slot_mut(last).next = number;
-        }
-        self.queue(at).last = number;
-        self.queue(at).blocks += blocks;
+    fn free(&mut self, number: u32) {
+        self.get_mut(number).is_vacant = true;
+        self.vacant.push(number);
     }
 
-    fn unlink(&mut self, number: u32) {
-        let slot = self.slot(number);
-        let (at, previous, next) = (slot.at, slot.previous, slot.next);
-        let blocks = u64::from(slot.blocks);
-        if previous == NONE {
-            self.queue(at).first = next;
-        } else {
-            self.slot_mut(previous).next = next;
-        }
-        if next == NONE {
-            self.queue(at).last = previous;
-        } else {
-            self.slot_mut(next).previous = previous;
-        }
-        self.queue(at).blocks -= blocks;
+    /// A slot below [`Self::total`], if it has an entry.
+    fn taken(&self, number: u32) -> Option<&IndexSlot> {
+        let chunk = &self.chunks[number as usize / SLOTS_AT_ONCE];
+        let slot = chunk.get(number as usize % SLOTS_AT_ONCE)?;
+        (!slot.is_vacant).then_some(slot)
     }
 
-    fn queue(&mut self, at: SlotQueue) -> &mut SlotList {
-        match at {
-            SlotQueue::Main => &mut self.main,
-            SlotQueue::Probation | SlotQueue::Vacant => &mut self.probation,
-        }
+    /// Numbers come from the table and the queue, and slots are never freed, so indexing cannot fail.
+    fn get(&self, number: u32) -> &IndexSlot {
+        &self.chunks[number as usize / SLOTS_AT_ONCE][number as usize % SLOTS_AT_ONCE]
     }
 
-    fn slot(&self, number: u32) -> &IndexSlot {
-        slot(&self.slots, number)
+    fn get_mut(&mut self, number: u32) -> &mut IndexSlot {
+        &mut self.chunks[number as usize / SLOTS_AT_ONCE][number as usize % SLOTS_AT_ONCE]
     }
-
-    fn slot_mut(&mut self, number: u32) -> &mut IndexSlot {
-        &mut self.slots[number as usize / SLOTS_AT_ONCE][number as usize % SLOTS_AT_ONCE]
-    }
-}
-
-/// Numbers come from the table and the links, and slots are never freed, so indexing cannot fail.
-fn slot(slots: &[Vec<IndexSlot>], number: u32) -> &IndexSlot {
-    &slots[number as usize / SLOTS_AT_ONCE][number as usize % SLOTS_AT_ONCE]
 }
 
 impl IndexSlot {
-    const VACANT: Self = Self {
-        id: [0; 16],
-        blocks: 0,
-        expires: 0,
-        previous: NONE,
-        next: NONE,
-        uses: 0,
-        at: SlotQueue::Vacant,
-    };
-
-    fn new(known: IndexEntry) -> Self {
+    const fn new(known: IndexEntry) -> Self {
         Self {
             id: known.id.to_bytes(),
             blocks: known.blocks,
             expires: known.expires,
-            ..Self::VACANT
+            cost: known.cost,
+            uses: 0,
+            is_vacant: false,
         }
+    }
+
+    /// Replaces the entry by another one of the same id, and returns its blocks before.
+    fn renew(&mut self, known: IndexEntry) -> u32 {
+        self.expires = known.expires;
+        self.cost = known.cost.or(self.cost);
+        std::mem::replace(&mut self.blocks, known.blocks)
     }
 
     const fn id(&self) -> EntryId {
@@ -307,16 +251,7 @@ impl IndexSlot {
             id: self.id(),
             blocks: self.blocks,
             expires: self.expires,
-        }
-    }
-}
-
-impl SlotList {
-    const fn new() -> Self {
-        Self {
-            first: NONE,
-            last: NONE,
-            blocks: 0,
+            cost: self.cost,
         }
     }
 }
@@ -324,6 +259,7 @@ impl SlotList {
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;
+    use std::time::Duration;
 
     use super::*;
     use proptest::prelude::*;
@@ -333,12 +269,13 @@ mod tests {
             id: EntryId::of(&name.to_le_bytes()),
             blocks,
             expires: u32::from(name),
+            cost: FetchCost::default(),
         }
     }
 
     #[test]
     fn a_slot_is_small() {
-        assert_eq!(size_of::<IndexSlot>(), 36);
+        assert_eq!(size_of::<IndexSlot>(), 28);
     }
 
     #[test]
@@ -385,6 +322,45 @@ mod tests {
         }
         let stayed = (0..100).filter(|&name| index.get(known(name, 1).id).is_some());
         assert!(stayed.count() >= 89);
+    }
+
+    #[test]
+    fn of_used_entries_the_slow_ones_stay() {
+        let mut index = DiskIndex::new();
+        let cost = |name| {
+            FetchCost::of(Duration::from_millis(if name % 10 == 0 {
+                2000
+            } else {
+                50
+            }))
+        };
+        for name in 0..2000 {
+            let cost = cost(name);
+            index.insert(IndexEntry {
+                cost,
+                ..known(name, 1)
+            });
+            index.touch(known(name, 1).id);
+            if name >= 100 {
+                index.evict(|_| false);
+            }
+        }
+        let slow = (0..2000).step_by(10);
+        let stayed = slow.filter(|&name| index.get(known(name, 1).id).is_some());
+        assert!(stayed.count() > 30);
+    }
+
+    #[test]
+    fn one_that_comes_back_outlives_new_ones() {
+        let mut index = DiskIndex::new();
+        (0..100).for_each(|name| index.insert(known(name, 1)));
+        let gone = index.evict(|_| false).expect("there are some");
+        index.insert(gone);
+        for name in 1000..3000 {
+            index.insert(known(name, 1));
+            index.evict(|_| false);
+        }
+        assert!(index.get(gone.id).is_some());
     }
 
     #[test]

@@ -17,6 +17,7 @@ use super::index::IndexEntry;
 use super::recent_removals::RemovalMark;
 use crate::content::{BLOCK, Content, FileBody};
 use crate::dir_handle;
+use crate::encoding::cost_in;
 use crate::tier::{Entry, EntryId};
 
 /// Initial read of a file whose body stays in it; nearly always covers the head.
@@ -176,7 +177,8 @@ impl<'a> EntryFile<'a> {
 
     fn entry(self, files: &EntryFiles, since: RemovalMark) -> Result<ReadOutcome, DiskFailure> {
         let id = self.prefix.id;
-        let known = IndexEntry::new(id, self.file_len, self.prefix.expires);
+        let cost = cost_in(&self.head);
+        let known = IndexEntry::new(id, self.file_len, self.prefix.expires, cost);
         files.adopt_found(known.ok_or(DiskFailure::Flaw(FormatError::Length))?, since);
         if self.prefix.body_len <= files.settings.inline {
             return self.whole().map(ReadOutcome::Entry);

@@ -22,6 +22,7 @@ use super::read::{self, EntryFile, FileSource};
 use super::recent_removals::RemovalMark;
 use super::write;
 use crate::content::Content;
+use crate::encoding::cost_in;
 use crate::tier::{Entry, EntryId};
 
 /// Renewal of an entry's head.
@@ -107,7 +108,9 @@ fn in_place(files: &EntryFiles, renewal: &HeadRenewal) -> Result<InPlaceOutcome,
     // The scan after a restart reads the mtime instead of opening every file.
     let over = UNIX_EPOCH + Duration::from_secs(renewal.expires);
     file.set_modified(over).map_err(DiskFailure::Disk)?;
-    let known = IndexEntry::new(id, file_len, renewal.expires).ok_or(DiskFailure::TooLarge)?;
+    let cost = cost_in(&renewal.head);
+    let known = IndexEntry::new(id, file_len, renewal.expires, cost);
+    let known = known.ok_or(DiskFailure::TooLarge)?;
     files.was_renewed(known, renewal.began, &renewal.head);
     Ok(InPlaceOutcome::Done)
 }

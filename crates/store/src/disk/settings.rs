@@ -10,7 +10,7 @@ pub struct DiskSettings {
     pub directory: PathBuf,
     /// Capacity for files and their names, in bytes, accounted in blocks of 4 KiB.
     pub capacity: u64,
-    /// Maximum number of files; each takes about fifty bytes of memory.
+    /// Maximum number of files; each takes about sixty bytes of memory.
     pub max_files: u64,
     /// Maximum size of a body, in bytes; at most half of the capacity.
     pub max_object: u64,

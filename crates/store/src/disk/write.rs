@@ -19,6 +19,8 @@ use super::geometry::{HEAD_ROOM, blocks};
 use super::index::IndexEntry;
 use super::recent_removals::RemovalMark;
 use crate::content::{Content, FileBody};
+use crate::encoding::cost_in;
+use crate::eviction::FetchCost;
 use crate::tier::{Entry, EntryId};
 
 /// Size of one write, for which space is reserved, in bytes.
@@ -148,7 +150,7 @@ impl EntryDraft {
         let files = Arc::clone(&self.files);
         let is_large = body_len > files.settings.inline;
         let open = is_large.then(|| (head.clone(), Arc::clone(&body)));
-        self.commit(id, expires, began, open)?;
+        self.commit((id, cost_in(head)), expires, began, open)?;
         Ok(body)
     }
 
@@ -156,14 +158,15 @@ impl EntryDraft {
     /// is kept open for further hits.
     fn commit(
         mut self,
-        id: EntryId,
+        (id, cost): (EntryId, FetchCost),
         expires: u64,
         began: RemovalMark,
         open: Option<(Bytes, Arc<FileBody>)>,
     ) -> Result<(), DiskFailure> {
         let files = Arc::clone(&self.files);
         let _stripe = files.stripe(id);
-        let known = IndexEntry::new(id, self.len(), expires).ok_or(DiskFailure::TooLarge)?;
+        let known = IndexEntry::new(id, self.len(), expires, cost);
+        let known = known.ok_or(DiskFailure::TooLarge)?;
         // Indexed first: a removal from now on finds the id, waits for the stripe, and removes the renamed
         // file.
         let old = files.announce(known, began, open)?;

@@ -32,7 +32,7 @@ pub(in crate::config) const TIERS: &[Opt<Config>] = &[
         .more("A body larger than memory allows is written to disk as it arrives.")
         .sets(|c, v, m| m.put(&mut c.tiers.disk_max_object, v.size(&OBJECT).map(Some))),
     opt("disk_max_files", Number, "1000000")
-        .help("Maximum files on disk; each takes about fifty bytes of memory")
+        .help("Maximum files on disk; each takes about sixty bytes of memory")
         .sets(|c, v, m| {
             m.put(
                 &mut c.tiers.disk_max_files,
