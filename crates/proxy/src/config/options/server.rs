@@ -44,7 +44,10 @@ pub(in crate::config) const SERVER: &[Opt<Config>] = &[
         .sets(|c, v, m| m.put(&mut c.reload_on_change, v.switch())),
     opt("memory", Size, "256MiB")
         .help("Memory for stored responses (bodies, heads, keys and index)")
-        .more("When it is full, the least requested entries are evicted.")
+        .more(
+            "When it is full, entries that were requested once are evicted first, then those that save the application \
+             the least time for their size: rarely requested, fast to make, large.",
+        )
         .sets(|c, v, m| m.put(&mut c.memory, v.size(&MEMORY))),
     opt("hit_for_miss", Duration, "2s")
         .help("Time an uncacheable URL is fetched without coalescing (hit-for-miss)")
