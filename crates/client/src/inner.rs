@@ -16,7 +16,7 @@ use microcache_engine::{
     Body as EngineBody, BodyError, BoxFuture, Cause, Frame, Origin, OriginError, OriginRequest,
     OriginResponse, Source,
 };
-use microcache_policy::{FieldsBuf, Millis, end_to_end};
+use microcache_policy::{FieldsBuf, end_to_end};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tower_service::Service;
@@ -90,17 +90,14 @@ where
 }
 
 /// The response of a service, and the time until it was ready.
-async fn call_when_ready<S, T>(
-    mut service: S,
-    request: T,
-) -> Result<(S::Response, Millis), BoxError>
+async fn call_when_ready<S, T>(mut service: S, request: T) -> Result<(S::Response, u32), BoxError>
 where
     S: Service<T, Error: Into<BoxError>>,
 {
     let began = Instant::now();
     let ready = poll_fn(|cx| service.poll_ready(cx)).await;
     ready.map_err(Into::into)?;
-    let waited = began.elapsed().as_millis() as Millis;
+    let waited = began.elapsed().as_millis() as u32;
     let response = service.call(request).await.map_err(Into::into)?;
     Ok((response, waited))
 }
@@ -129,7 +126,7 @@ fn to_http<B: Default>(request: OriginRequest) -> Result<Request<B>, OriginError
     Ok(http)
 }
 
-fn from_http<R>(response: Response<R>, waited: Millis) -> OriginResponse
+fn from_http<R>(response: Response<R>, waited: u32) -> OriginResponse
 where
     R: Body<Error: Into<BoxError>> + Send + 'static,
 {

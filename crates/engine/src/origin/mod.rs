@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Extensions, Method};
-use microcache_policy::{Fields, FieldsBuf, Millis, Network, Scheme, Span, Time};
+use microcache_policy::{Fields, FieldsBuf, Network, Scheme, Span, Time};
 use microcache_store::clock;
 pub use microcache_store::tier::BoxFuture;
 use microcache_store::{FetchCost, Hit};
@@ -122,7 +122,7 @@ pub struct OriginResponse {
     pub tunnel: Option<Box<Tunnel>>,
     /// Milliseconds from the call of [`Origin::fetch`] to the sending of the attempt that was
     /// answered: in a queue, or with failed attempts.
-    pub waited: Millis,
+    pub waited: u32,
 }
 
 /// The times of a fetch.
@@ -158,7 +158,7 @@ impl ExchangeTimes {
     pub(crate) fn of(response: &OriginResponse, began: Time, sent: Time, now: Time) -> Self {
         Self {
             began,
-            request: sent.plus(response.waited),
+            request: sent.plus(response.waited.into()),
             response: now,
         }
     }
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn the_cost_of_a_fetch_is_without_its_wait_in_the_queue() {
-        let times = |waited, now| {
+        let times = |waited: u32, now: u64| {
             let response = OriginResponse {
                 status: 200,
                 fields: FieldsBuf::new(),

@@ -46,7 +46,7 @@ impl Scripted {
     }
 
     /// The same, after the request has waited for so many milliseconds.
-    async fn answer_late(&self, waited: u64, status: u16, fields: &str, body: Body) {
+    async fn answer_late(&self, waited: u32, status: u16, fields: &str, body: Body) {
         let requested = std::mem::take(&mut *self.0.lock().unwrap());
         let [requested] = <[PendingFetch; 1]>::try_from(requested).expect("it was asked once");
         let response = OriginResponse {

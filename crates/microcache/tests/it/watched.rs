@@ -40,19 +40,30 @@ impl Watcher {
 
     /// The version that the next event is about, which is of this page.
     fn version(&mut self, url: &str) -> String {
+        version_in(&self.0.next(), url)
+    }
+
+    /// The version that follows a purge. The purge itself is skipped by a watcher that gets its turn late.
+    fn version_after_purge(&mut self, url: &str) -> String {
+        let purge = format!("event: purge\ndata: {{\"event\":\"purge\",\"url\":\"{url}\"}}");
         let event = self.0.next();
-        let begins =
-            format!("event: page\ndata: {{\"event\":\"page\",\"url\":\"{url}\",\"version\":\"");
-        let rest = event
-            .strip_prefix(&begins)
-            .unwrap_or_else(|| panic!("{event}"));
-        rest[..16].to_owned()
+        let event = if event == purge { self.0.next() } else { event };
+        version_in(&event, url)
     }
 
     fn expect(&mut self, kind: &str, url: &str) {
         let event = format!("event: {kind}\ndata: {{\"event\":\"{kind}\",\"url\":\"{url}\"}}");
         assert_eq!(self.0.next(), event);
     }
+}
+
+fn version_in(event: &str, url: &str) -> String {
+    let begins =
+        format!("event: page\ndata: {{\"event\":\"page\",\"url\":\"{url}\",\"version\":\"");
+    let rest = event
+        .strip_prefix(&begins)
+        .unwrap_or_else(|| panic!("{event}"));
+    rest[..16].to_owned()
 }
 
 fn purge(admin: std::net::SocketAddr, what: &str) {
@@ -123,8 +134,7 @@ fn a_thousand_stalled_watchers_cost_the_others_nothing() {
     for number in 0..CHANGES {
         page.becomes(&number.to_string());
         purge(admin, r#"{"url": "http://example.com/"}"#);
-        watcher.expect("purge", "/");
-        let version = watcher.version("/");
+        let version = watcher.version_after_purge("/");
         assert_ne!(std::mem::replace(&mut last, version.clone()), version);
         proxy.get("/").assert_is(200, &number.to_string());
     }

@@ -39,7 +39,7 @@ impl CacheFields {
         if self.slots.is_empty() {
             self.slots.resize(SLOTS, CacheFieldsSlot::default());
         }
-        let ttl = cache_status.ttl.unwrap_or_default() as u64;
+        let ttl = cache_status.ttl.unwrap_or_default().cast_unsigned();
         let slot = &mut self.slots[age.wrapping_add(ttl.wrapping_mul(7)) as usize % SLOTS];
         if slot.values == Some((age, cache_status)) {
             return out.extend_from_slice(&slot.bytes);

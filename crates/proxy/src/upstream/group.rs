@@ -196,14 +196,13 @@ impl Group {
             request.authority = Bytes::copy_from_slice(host.as_bytes());
         }
         let mut now = Instant::now();
-        let (permit, mut upload) = match self.admit_at_once(request, now) {
-            Some(admitted) => admitted,
+        let (permit, mut upload) = if let Some(admitted) = self.admit_at_once(request, now) {
+            admitted
+        } else {
             // Boxed: a wait must not enlarge the future of every request.
-            None => {
-                let admitted = Box::pin(self.admit(request, now)).await?;
-                now = Instant::now();
-                admitted
-            }
+            let admitted = Box::pin(self.admit(request, now)).await?;
+            now = Instant::now();
+            admitted
         };
         let context = ExchangeContext::of(request);
         if let Some(own) = self.reserved_connection(request) {

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::Method;
 use microcache_engine::body::{Body, BodyError, Frame};
 use microcache_engine::origin::{OriginError, OriginRequest};
-use microcache_policy::{Fields, FieldsBuf, Millis};
+use microcache_policy::{Fields, FieldsBuf};
 use tokio::time::{Sleep, sleep};
 
 use self::pieces::Pieces;
@@ -174,9 +174,9 @@ impl Upload {
         self.sent
     }
 
-    /// Time between the request's arrival and the latest attempt.
-    pub(super) fn waited(&self) -> Millis {
-        self.began.duration_since(self.queued).as_millis() as Millis
+    /// Milliseconds between the request's arrival and the latest attempt.
+    pub(super) fn waited(&self) -> u32 {
+        self.began.duration_since(self.queued).as_millis() as u32
     }
 
     /// Returns true if the whole request has been written.

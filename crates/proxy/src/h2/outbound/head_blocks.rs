@@ -159,7 +159,7 @@ mod tests {
         let taken =
             Decoder::default().decode(block.as_bytes(), &mut Scratch::default(), |name, value| {
                 let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
-                lines += &format!("{}={}\n", text(name), text(value));
+                lines.extend([text(name), "=".to_owned(), text(value), "\n".to_owned()]);
             });
         taken.expect("a valid block");
         lines
