@@ -7,8 +7,8 @@ use microcache_fuzz::fields::two_sections;
 use microcache_policy::trust::{self, FieldForwarding};
 use microcache_policy::vary::{self, Selection, Vary, VaryNames};
 use microcache_policy::{
-    Fields, FieldsBuf, OriginView, Precondition, RangeVerdict, RequestFacts, Rules, Time,
-    add_validators, is_conditional_field, precondition, range, same_representation,
+    FieldName, Fields, FieldsBuf, OriginView, Precondition, RangeVerdict, RequestFacts, Rules,
+    Time, add_validators, is_conditional_field, precondition, range, same_representation,
 };
 
 const NOW: Time = Time::from_secs(784_111_777);
@@ -75,7 +75,7 @@ fn our_own_condition_is_met(stored: Fields<'_>, rules: &Rules) {
         condition
             .fields()
             .iter()
-            .all(|(name, _)| is_conditional_field(name))
+            .all(|(name, _)| is_conditional_field(FieldName::of(name)))
     );
     let facts = RequestFacts::read(&http::Method::GET, condition.fields(), false, rules);
     assert_eq!(facts.is_conditional(), conditional);
@@ -104,9 +104,9 @@ fn selections(request: Fields<'_>, response: Fields<'_>) {
     // Any other value of a field that the origin sees as it stands selects another response.
     let as_it_stands = |name: &&str| {
         let compared_otherwise = ["cookie", "cache-control", "expect", "pragma", "via"];
-        trust::field_forwarding(name.as_bytes(), false, &rules.request)
+        trust::field_forwarding(FieldName::of(name.as_bytes()), false, &rules.request)
             == FieldForwarding::Forwarded
-            && !is_conditional_field(name.as_bytes())
+            && !is_conditional_field(FieldName::of(name.as_bytes()))
             && !compared_otherwise.contains(name)
             && !name.starts_with("accept-")
     };

@@ -55,12 +55,12 @@ fn check(encoded: &Bytes, body: Bytes) {
             ));
             return;
         }
-        Ok(TierRecord::Response(stored)) => *stored,
+        Ok(TierRecord::Response(stored)) => stored,
     };
     let again =
         RecordHead::decode(&encode(&key, &stored, (length, sum), Epoch::now())).expect("our own");
     assert_eq!(again.key, key);
-    assert!((200..=599).contains(&stored.status));
+    assert!((200..=599).contains(&stored.status()));
 
     // The fields must not be able to end the head they are sent in, nor to frame the body.
     let head = [b"HTTP/1.1 200 OK\r\n", stored.fields().as_block(), b"\r\n"].concat();
