@@ -277,13 +277,15 @@ impl Connection {
         const MOST: usize = 1024 * 1024;
         let discard = async {
             self.stream.writer().shutdown().await?;
-            let mut rest = vec![0; 16 * 1024];
+            // Not zeroed: most clients close without another byte.
+            let mut rest = Vec::with_capacity(16 * 1024);
             let mut read = 0;
             while read < MOST {
-                match self.stream.socket().read(&mut rest).await? {
+                match self.stream.socket().read_buf(&mut rest).await? {
                     0 => break,
                     n => read += n,
                 }
+                rest.clear();
             }
             std::io::Result::Ok(())
         };
