@@ -128,11 +128,6 @@ impl<'a> Fields<'a> {
         self.get(name).is_some()
     }
 
-    /// Appends the lines for which `keep(name, value)` returns true.
-    pub fn write_if(self, out: &mut Vec<u8>, mut keep: impl FnMut(&[u8], &[u8]) -> bool) {
-        self.write_lines(out, |line| keep(line.name(), line.value()));
-    }
-
     /// Appends the lines for which `keep(line)` returns true.
     pub fn write_lines(self, out: &mut Vec<u8>, mut keep: impl FnMut(FieldLine<'a>) -> bool) {
         // Adjacent lines are copied together.

@@ -1,4 +1,4 @@
-//! What policies have in common.
+//! The interface of all simulated policies.
 
 /// Eviction policy of a simulated cache.
 pub(crate) trait Policy {

@@ -640,8 +640,8 @@ fn a_client_that_is_silent_or_stops_in_the_middle_is_not_waited_for() {
     }
 }
 
-#[test]
-fn a_closed_window_costs_its_stream_only() {
+/// A proxy with a write timeout of 400 ms, a stored body of 100,000 bytes at `/large`, and an empty one at `/empty`.
+fn before_closed_windows() -> (Origin, Proxy) {
     let origin = Origin::start();
     let proxy = Proxy::start(&origin, &["--client-write-timeout", "400ms"]);
     let body = "x".repeat(100_000);
@@ -652,6 +652,12 @@ fn a_closed_window_costs_its_stream_only() {
         .on("/empty")
         .reply(Reply::new(200).with_all(&[FRESH, "Content-Length: 0"]));
     proxy.get("/large").assert_is(200, &body);
+    (origin, proxy)
+}
+
+#[test]
+fn a_closed_window_costs_its_stream_only() {
+    let (_origin, proxy) = before_closed_windows();
     let mut client = Http2::connect_with_window(proxy.address(), 10);
     let stream = client.ask("GET", "/large", &[]);
     let reset = client.until(RESET);
@@ -664,17 +670,8 @@ fn a_closed_window_costs_its_stream_only() {
 
 #[test]
 fn a_closed_window_of_the_connection_blocks_nothing_once_its_stream_is_cancelled() {
-    let origin = Origin::start();
     let write_timeout = Duration::from_millis(400);
-    let proxy = Proxy::start(&origin, &["--client-write-timeout", "400ms"]);
-    let body = "x".repeat(100_000);
-    origin
-        .on("/large")
-        .reply(Reply::new(200).with(FRESH).body(&body));
-    origin
-        .on("/empty")
-        .reply(Reply::new(200).with_all(&[FRESH, "Content-Length: 0"]));
-    proxy.get("/large").assert_is(200, &body);
+    let (_origin, proxy) = before_closed_windows();
     let mut client = Http2::connect(proxy.address());
     let stream = client.ask("GET", "/large", &[]);
     let mut window = 65_535;

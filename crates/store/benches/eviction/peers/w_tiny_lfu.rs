@@ -91,7 +91,7 @@ impl<'a> WTinyLfu<'a> {
         }
     }
 
-    /// What leaves the window competes with the victims of the main part.
+    /// Moves objects from a full window to the main part, where they compete with its victims.
     fn make_room(&mut self) {
         while self.window.bytes > self.capacity / 100 {
             let Some(candidate) = self.window.first() else {
