@@ -14,7 +14,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::sleep;
 
 /// The time within which the caller must poll a call after its wake-up, since other callers may wait for it.
-const PATIENCE: Duration = Duration::from_millis(100);
+const TIME_LIMIT: Duration = Duration::from_millis(100);
 
 type Call = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -82,7 +82,7 @@ impl CallersTask {
                         biased;
                         done = &mut done => return done.ok(),
                         () = self.0.left.notified() => {}
-                        () = sleep(PATIENCE) => {}
+                        () = sleep(TIME_LIMIT) => {}
                     }
                 }
             }

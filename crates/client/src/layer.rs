@@ -139,22 +139,22 @@ where
         bypass: (mode == CacheMode::NoStore).then_some(Bypass::Condition),
     };
     let served = engine.serve_on(found, &request.as_request(), engine.clock.now());
-    let question = match served {
+    let plan = match served {
         Served::Now(answer) => return ResponseFuture::now(shared.finish(Ok(answer))),
         Served::NowAndRefresh(answer, refresh) => {
             // Without timers, a request cannot wait for a revalidation.
             if runtime::check().is_ok() {
-                engine.refresh(refresh, request.into_incoming());
+                engine.refresh(refresh, request.into_forwarded());
             }
             return ResponseFuture::now(shared.finish(Ok(answer)));
         }
         Served::Failed(failed) => Err(failed),
-        Served::Ask(question) => Ok(request.question(question)),
+        Served::Fetch(plan) => Ok(request.plan(plan)),
     };
     let (shared, engine, inner) = (Arc::clone(shared), Arc::clone(engine), inner.clone());
     ResponseFuture::later(async move {
         if let Err(missing) = runtime::check() {
-            return match question {
+            return match plan {
                 Ok(_) => shared.bypass(inner, request, missing).await,
                 Err(failed) => shared.finish(Err(failed)),
             };
@@ -162,18 +162,17 @@ where
         let passthrough = request.passthrough();
         // A request that fetches for itself or not at all must search the tiers here; other requests do so when they
         // fetch.
-        let searches_tiers =
-            question.is_err() || request.wants_less() && mode != CacheMode::NoStore;
+        let searches_tiers = plan.is_err() || request.wants_less() && mode != CacheMode::NoStore;
         let found = if searches_tiers {
             engine.answer_from_tiers(&request.as_request()).await
         } else {
             None
         };
-        let answer = match (found, question) {
+        let answer = match (found, plan) {
             (Some(found), _) => Ok(found),
-            (None, Ok(question)) => {
+            (None, Ok(plan)) => {
                 let task = request.callers_task();
-                let answer = engine.ask(question, request.into_incoming());
+                let answer = engine.ask(plan, request.into_forwarded());
                 Box::pin(task.wait_for(answer)).await
             }
             (None, Err(failed)) => Err(failed),

@@ -11,7 +11,7 @@ use http::header::{
 use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderName, Method, Uri, Version};
-use microcache_engine::{Body, FetchPlan, Incoming, Request, RequestHead};
+use microcache_engine::{Body, FetchPlan, ForwardedRequest, Request, RequestHead};
 use microcache_policy::key::normal_host;
 use microcache_policy::{FieldsBuf, Millis, Network, Scheme};
 
@@ -101,16 +101,12 @@ impl CacheableRequest {
         self.method == Method::HEAD || self.has(&RANGE)
     }
 
-    /// The question to the server: for a shared response, or for this request alone. Conditional and range requests
+    /// The plan to the server: for a shared response, or for this request alone. Conditional and range requests
     /// that miss do not fetch the whole representation.
-    pub(crate) fn question(&self, question: FetchPlan) -> FetchPlan {
+    pub(crate) fn plan(&self, plan: FetchPlan) -> FetchPlan {
         let has_it = CONDITIONS.iter().any(|name| self.has(name));
-        let is_alone = self.wants_less() || has_it && !question.may_be_confirmed();
-        if is_alone {
-            question.direct()
-        } else {
-            question
-        }
+        let is_alone = self.wants_less() || has_it && !plan.may_be_confirmed();
+        if is_alone { plan.direct() } else { plan }
     }
 
     fn has(&self, name: &HeaderName) -> bool {
@@ -161,10 +157,10 @@ impl CacheableRequest {
     }
 
     /// The request for the inner service, with its fields for a fetch.
-    pub(crate) fn into_incoming(mut self) -> Incoming {
+    pub(crate) fn into_forwarded(mut self) -> ForwardedRequest {
         self.add_forwarded_directives();
         let place = self.place();
-        Incoming {
+        ForwardedRequest {
             head: RequestHead {
                 scheme: place.scheme,
                 host: place.normal_host(),

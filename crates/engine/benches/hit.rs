@@ -100,10 +100,10 @@ async fn fetch(engine: &Arc<Engine>, target: Bytes, fields: &str) {
     let fields = FieldsBuf::from(Fields::new(fields.as_bytes()));
     let incoming = engine::incoming(Method::GET, HOST, target, fields);
     let now = engine.clock.now();
-    let Served::Ask(question) = engine.serve(&incoming.as_request(), now) else {
+    let Served::Fetch(plan) = engine.serve(&incoming.as_request(), now) else {
         panic!("it is not stored yet")
     };
-    let answer = Arc::clone(engine).ask(question, incoming).await;
+    let answer = Arc::clone(engine).ask(plan, incoming).await;
     let mut response = answer.expect("the origin answers");
     while let Some(frame) = response.body.frame().await {
         frame.expect("the body arrives");

@@ -39,12 +39,14 @@ pub use compress::{CompressionStats, MadeStats};
 pub use fill::{FillReader, pace};
 pub use holdings::Holdings;
 pub use inspect::{Compressed, Decision, Explained, ExplainedVariant, Peek};
-pub use message::{Incoming, Request, RequestHead, Response};
+pub use message::{ForwardedRequest, Request, RequestHead, Response};
 pub use microcache_store::clock::{self, Clock};
 pub use origin::{
     BoxFuture, ClientConnection, Duplex, Interim, Interims, Origin, OriginError, OriginRequest,
     OriginResponse, RouteId, Tunnel, Urgency,
 };
 pub use outcome::Outcome;
-pub use request::{NoResponse, serve};
-pub use serve::{Bypass, Clients, Engine, FetchPlan, Refresh, Route, RouteMatch, Served, Settings};
+pub use request::{
+    Bypass, Clients, Engine, FetchPlan, FindRoute, NoResponse, Refresh, Route, RouteMatch, Served,
+    Settings,
+};

@@ -100,7 +100,7 @@ pub struct RequestHead {
 
 /// A request that needs the origin: an owned head, and the parts to be forwarded.
 #[derive(Debug)]
-pub struct Incoming {
+pub struct ForwardedRequest {
     /// The head.
     pub head: RequestHead,
     /// The address that the request counts for in fair queues.
@@ -182,7 +182,7 @@ impl RequestHead {
     }
 }
 
-impl Incoming {
+impl ForwardedRequest {
     /// The part of the request that is kept with its response.
     pub fn leader_request(&self) -> LeaderRequest {
         LeaderRequest {

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use microcache_testkit::{PATIENCE, Process, Signal, eventually};
+use microcache_testkit::{Process, Signal, WAIT_TIMEOUT, eventually};
 use serde_json::Value;
 
 /// An application that is stopped at the end of the test.
@@ -36,7 +36,9 @@ impl Application {
 
     fn send(&self, method: &str, url: &str, fields: &str) -> Answer {
         let mut stream = TcpStream::connect(self.address).expect("it listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+        stream
+            .set_read_timeout(Some(WAIT_TIMEOUT))
+            .expect("a time-out");
         let request =
             format!("{method} {url} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{fields}\r\n");
         stream.write_all(request.as_bytes()).expect("it reads");
@@ -170,7 +172,9 @@ fn everything_is_counted_exactly_per_url_and_in_total() {
 fn one_connection_carries_many_requests() {
     let application = quick(&["--size", "10", "--not-modified-share", "100%"]);
     let stream = TcpStream::connect(application.address).expect("it listens");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+    stream
+        .set_read_timeout(Some(WAIT_TIMEOUT))
+        .expect("a time-out");
     let mut reader = BufReader::new(stream);
     for _ in 0..3 {
         let posted = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody";

@@ -18,4 +18,4 @@ pub use noise::noise;
 pub use process::{Process, signal};
 pub use rustix::process::Signal;
 pub use tier_server::{TierKind, TierServer};
-pub use wait::{PATIENCE, eventually, eventually_async};
+pub use wait::{WAIT_TIMEOUT, eventually, eventually_async};

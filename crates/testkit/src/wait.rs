@@ -7,14 +7,14 @@ use tokio::time::{sleep, timeout};
 
 /// Longest time that anything may take before a test fails. Far longer than anything should take on a busy machine, and
 /// shorter than the minute after which the proxy gives up an origin.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Calls a function until it returns a value, and fails the test after [`PATIENCE`].
+/// Calls a function until it returns a value, and fails the test after [`WAIT_TIMEOUT`].
 #[track_caller]
 pub fn eventually<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + WAIT_TIMEOUT;
     loop {
         if let Some(value) = probe() {
             return value;
@@ -24,10 +24,10 @@ pub fn eventually<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Calls a function until it returns true, and fails the test after [`PATIENCE`]. Other tasks of the thread run
+/// Calls a function until it returns true, and fails the test after [`WAIT_TIMEOUT`]. Other tasks of the thread run
 /// meanwhile.
 pub async fn eventually_async(what: &str, mut probe: impl AsyncFnMut() -> bool) {
-    let came = timeout(PATIENCE, async {
+    let came = timeout(WAIT_TIMEOUT, async {
         while !probe().await {
             sleep(PAUSE).await;
         }

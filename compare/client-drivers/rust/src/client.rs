@@ -27,7 +27,7 @@ use crate::plan::{Choice, Plan};
 pub const LANGUAGES: [&str; 4] = ["de", "en", "fr", "it"];
 
 /// What nobody waits for any longer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 type Hyper = HyperClient<HttpConnector, Empty<Bytes>>;
 
@@ -267,7 +267,7 @@ fn fields(choice: &Choice) -> HeaderMap {
 }
 
 async fn in_time(asked: impl Future<Output = Result<Answer, String>>) -> Result<Answer, String> {
-    match tokio::time::timeout(PATIENCE, asked).await {
+    match tokio::time::timeout(REQUEST_TIMEOUT, asked).await {
         Ok(answered) => answered,
         Err(_) => Err("no answer in time".to_owned()),
     }

@@ -32,7 +32,7 @@ const LIKE: &str = "wordpress";
 const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Time limit for the origin to finish the requests left over from a phase.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIME_LIMIT: Duration = Duration::from_secs(2);
 
 /// Polling interval while waiting for the origin to become idle.
 const LOOK: Duration = Duration::from_millis(5);
@@ -149,7 +149,7 @@ fn measure(
         duration: Some(settings.phase),
         timeout: TIMEOUT,
         // Waiting for the last responses would add time without load to the phase.
-        patience: Duration::ZERO,
+        grace_period: Duration::ZERO,
         stop: signals.stop(),
         ..load::Settings::new(vec![LoadTarget::get(url)])
     };
@@ -170,7 +170,7 @@ fn measure(
 
 /// Waits until the origin has finished the requests left over from the last phase.
 fn settle(origin: &RunningOrigin) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIME_LIMIT;
     while Instant::now() < end {
         let totals = origin.counters().totals();
         if totals.in_flight + totals.rendering == 0 {

@@ -8,7 +8,7 @@ use super::error::LoadError;
 use super::report::OriginCount;
 use super::target::TargetUrl;
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIME_LIMIT: Duration = Duration::from_secs(10);
 /// Maximum size of the counter's response, in bytes.
 const MAX_ANSWER: u64 = 64 * 1024 * 1024;
 
@@ -49,8 +49,8 @@ fn fetch(url: &TargetUrl) -> std::io::Result<Vec<u8>> {
         .to_socket_addrs()?
         .next()
         .ok_or(std::io::ErrorKind::NotFound)?;
-    let mut socket = TcpStream::connect_timeout(&address, PATIENCE)?;
-    socket.set_read_timeout(Some(PATIENCE))?;
+    let mut socket = TcpStream::connect_timeout(&address, TIME_LIMIT)?;
+    socket.set_read_timeout(Some(TIME_LIMIT))?;
     let mut request = b"GET ".to_vec();
     url.write_path(0, &mut request);
     let rest = format!(

@@ -144,9 +144,9 @@ fn check(settings: &Settings) -> Result<(), LoadError> {
     }
 }
 
-/// Returns the first address that accepts a connection, and that connection. `patience` limits connect, read
+/// Returns the first address that accepts a connection, and that connection. `time_limit` limits connect, read
 /// and write.
-fn find(server: &TargetServer, patience: Duration) -> Result<(SocketAddr, TcpStream), LoadError> {
+fn find(server: &TargetServer, time_limit: Duration) -> Result<(SocketAddr, TcpStream), LoadError> {
     let addresses = (server.host.as_str(), server.port)
         .to_socket_addrs()
         .map_err(|why| LoadError::Unknown {
@@ -155,11 +155,11 @@ fn find(server: &TargetServer, patience: Duration) -> Result<(SocketAddr, TcpStr
         })?;
     let mut why = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in addresses {
-        match TcpStream::connect_timeout(&address, patience) {
+        match TcpStream::connect_timeout(&address, time_limit) {
             Ok(socket) => {
                 let waits = socket
-                    .set_read_timeout(Some(patience))
-                    .and_then(|()| socket.set_write_timeout(Some(patience)));
+                    .set_read_timeout(Some(time_limit))
+                    .and_then(|()| socket.set_write_timeout(Some(time_limit)));
                 match waits {
                     Ok(()) => return Ok((address, socket)),
                     Err(error) => why = error,

@@ -133,7 +133,7 @@ impl RequestSource {
         if self.plan.settings.stop.is_set() {
             self.close(now, now);
         } else if let Some(end) = self.last_call.filter(|end| now >= *end) {
-            self.close(end, now + self.plan.settings.patience);
+            self.close(end, now + self.plan.settings.grace_period);
         } else if self.left == Some(0) {
             self.close(now, now + self.plan.settings.timeout);
         } else if self.left.is_some() && self.down_since.is_some_and(|at| now - at >= ABANDON_AFTER)

@@ -30,7 +30,7 @@ pub struct Settings {
     /// Timeout of a request.
     pub timeout: Duration,
     /// Grace period for requests in flight at the end.
-    pub patience: Duration,
+    pub grace_period: Duration,
     /// `true` if connections are reused (keep-alive).
     pub keep_alive: bool,
     /// Protocol.
@@ -62,7 +62,7 @@ impl Settings {
             requests: None,
             warmup: Duration::ZERO,
             timeout: Duration::from_secs(10),
-            patience: Duration::from_secs(2),
+            grace_period: Duration::from_secs(2),
             keep_alive: true,
             protocol: LoadProtocol::Http1,
             trust: CertificateTrust::System,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Fill;
 use super::charge::FillCharge;
-use crate::request::serve::Clients;
+use crate::request::route::Clients;
 use crate::sync::Mutex;
 
 /// Bytes buffered for bodies under way, over all fills, beyond a free allowance per body.

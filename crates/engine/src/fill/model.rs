@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use super::{Fill, FillBudget, FillReader};
 use crate::body::{BodyError, Frame};
-use crate::request::serve::Clients;
+use crate::request::route::Clients;
 
 const RUNS: u64 = 5_000;
 /// The budget: more than twice the longest body, so that no reader is dropped.

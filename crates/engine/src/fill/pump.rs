@@ -18,7 +18,8 @@ use crate::body::{Body, BodyError, Frame};
 use crate::cache::flight::{Filling, Leader};
 use crate::cache::{Cache, ChangeKind};
 use crate::request::encoded::with_encodings_of;
-use crate::request::serve::{Clients, Engine, Route};
+use crate::request::route::{Clients, Route};
+use crate::request::serve::Engine;
 
 /// The time a program's fetch waits for a tier that takes no more of a large body, before it
 /// continues without storing.

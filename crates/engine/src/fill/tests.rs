@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 
 use super::*;
-use crate::request::serve::Clients;
+use crate::request::route::Clients;
 
 fn fill() -> Arc<Fill> {
     Fill::new(&Arc::new(FillBudget::new(1 << 20, Clients::Visitors)))

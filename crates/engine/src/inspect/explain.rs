@@ -18,12 +18,13 @@ use bytes::Bytes;
 
 use crate::cache::MemoryLookup;
 use crate::cache::flight::ActiveFetch;
-use crate::message::{Incoming, Request, Response};
+use crate::message::{ForwardedRequest, Request, Response};
 use crate::request::encoded::unsuited;
 use crate::request::failure::NoResponse;
+use crate::request::plan::{DirectFetch, FetchPlan, FetchReason};
+use crate::request::route::Bypass;
 use crate::request::serve::{
-    Bypass, DirectFetch, Engine, FetchPlan, FetchReason, LookupContext, RequestMode, Served,
-    Usability, key_of, mode_of, nothing_selected,
+    Engine, LookupContext, RequestMode, Served, Usability, key_of, mode_of, nothing_selected,
 };
 
 /// The explained decision on a request.
@@ -429,10 +430,10 @@ impl Engine {
     /// served from the cache is discarded and changes nothing; others are stored as usual.
     pub async fn ask_for_operator(
         self: Arc<Self>,
-        mut incoming: Incoming,
+        mut incoming: ForwardedRequest,
         explained: &Explained,
     ) -> Result<Response, NoResponse> {
-        let question = match explained.decision {
+        let plan = match explained.decision {
             Decision::Stored { .. } | Decision::OnlyIfCached(_) => {
                 let rules = self.rules(explained.route);
                 let now = self.clock.now();
@@ -444,13 +445,13 @@ impl Engine {
                 fetch_without_storing(explained, now)
             }
             _ => match self.look_up_again(&incoming) {
-                Served::Ask(question) => question,
+                Served::Fetch(plan) => plan,
                 // It has been stored since.
                 Served::Now(response) | Served::NowAndRefresh(response, _) => return Ok(response),
                 Served::Failed(failed) => return Err(failed),
             },
         };
-        self.ask(question, incoming).await
+        self.ask(plan, incoming).await
     }
 }
 

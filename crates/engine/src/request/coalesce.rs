@@ -18,16 +18,17 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::cache::flight::{Failure, FetchOutcome, Leader, Role, SharedAnswer};
-use crate::message::{Incoming, Response};
+use crate::message::{ForwardedRequest, Response};
 use crate::origin::{BoxFuture, OriginError, Urgency};
 use crate::outcome::Outcome;
 use crate::request::failure::NoResponse;
 use crate::request::fetch::Fetch;
-use crate::request::respond::{CacheStatusInputs, Reusable, passed_on, usable_for};
-use crate::request::serve::{
-    Clients, CoalescedFetch, DirectFetch, Engine, FetchPlan, FetchReason, FetchSpec, LookupContext,
-    Refresh, Served, answer_from,
+use crate::request::plan::{
+    CoalescedFetch, DirectFetch, FetchPlan, FetchReason, FetchSpec, Refresh,
 };
+use crate::request::respond::{CacheStatusInputs, Reusable, passed_on, usable_for};
+use crate::request::route::Clients;
+use crate::request::serve::{Engine, LookupContext, Served, answer_from};
 use crate::request::stale::{StaleQuery, WaitOutcome};
 use crate::request::verdict::{Confirmation, ErrorPage, FetchFailure, Verdict};
 
@@ -39,7 +40,7 @@ impl Engine {
     pub fn ask(
         self: Arc<Self>,
         plan: FetchPlan,
-        mut incoming: Incoming,
+        mut incoming: ForwardedRequest,
     ) -> BoxFuture<'static, Result<Response, NoResponse>> {
         match plan {
             FetchPlan::Direct(plan) => {
@@ -62,7 +63,7 @@ impl Engine {
     fn fetch_coalesced(
         self: Arc<Self>,
         mut plan: Box<CoalescedFetch>,
-        incoming: Arc<Incoming>,
+        incoming: Arc<ForwardedRequest>,
     ) -> BoxFuture<'static, Result<Response, NoResponse>> {
         Box::pin(async move {
             let forward = plan.why.forward;
@@ -76,7 +77,7 @@ impl Engine {
                     Role::Full if self.settings.clients == Clients::Program => {
                         CoalescedStep::FetchDirectly(None)
                     }
-                    Role::Full => self.give_way(&plan, &incoming),
+                    Role::Full => self.without_waiting(&plan, &incoming),
                     Role::Lead(leader) => self.lead_fetch(leader, &plan, &incoming, entered).await,
                     Role::Join(ticket) => {
                         let left = self
@@ -106,12 +107,12 @@ impl Engine {
                         return Ok(response);
                     }
                     Served::Failed(failed) => return Err(failed),
-                    Served::Ask(FetchPlan::Direct(direct)) => {
+                    Served::Fetch(FetchPlan::Direct(direct)) => {
                         plan.why = direct.why;
                         (key, whole) = (direct.key, direct.whole);
                         break;
                     }
-                    Served::Ask(FetchPlan::Coalesced(next)) => {
+                    Served::Fetch(FetchPlan::Coalesced(next)) => {
                         let is_another = plan.spec.selection != next.spec.selection;
                         plan = next;
                         if only_for_another && !is_another {
@@ -128,18 +129,18 @@ impl Engine {
             };
             let incoming =
                 Arc::into_inner(incoming).expect("only a leader shares it, and leads to the end");
-            let question = Box::new(DirectFetch {
+            let plan = Box::new(DirectFetch {
                 why,
                 key,
                 whole,
                 may_have_copy: true,
             });
-            self.ask_directly(question, incoming).await
+            self.ask_directly(plan, incoming).await
         })
     }
 
     /// Repeats the lookup of [`Engine::serve`] for a request that has waited.
-    pub(crate) fn look_up_again(&self, incoming: &Incoming) -> Served {
+    pub(crate) fn look_up_again(&self, incoming: &ForwardedRequest) -> Served {
         self.serve(&incoming.as_request(), self.clock.now())
     }
 
@@ -148,7 +149,7 @@ impl Engine {
         self: &Arc<Self>,
         leader: Leader,
         plan: &CoalescedFetch,
-        incoming: &Arc<Incoming>,
+        incoming: &Arc<ForwardedRequest>,
         now: Time,
     ) -> CoalescedStep {
         let seat = leader.audience().join(incoming.network);
@@ -198,7 +199,7 @@ impl Engine {
                 CoalescedStep::answer(response)
             }
             WaitOutcome::Done(Some(Ok(verdict))) => self.answer_leader(plan, incoming, verdict),
-            WaitOutcome::Done(None) => self.give_way(plan, incoming),
+            WaitOutcome::Done(None) => self.without_waiting(plan, incoming),
             WaitOutcome::Done(Some(Err(_))) | WaitOutcome::TooLong => {
                 CoalescedStep::failed(Failure::Abandoned, plan)
             }
@@ -207,7 +208,7 @@ impl Engine {
 
     /// Answers a request that may neither wait nor be sent, because its address has too many
     /// waiters: with a stale copy or an error.
-    fn give_way(&self, plan: &CoalescedFetch, incoming: &Incoming) -> CoalescedStep {
+    fn without_waiting(&self, plan: &CoalescedFetch, incoming: &ForwardedRequest) -> CoalescedStep {
         let failure = Failure::TooManyWait;
         match self.copy_for(plan, incoming, None, failure.detail()) {
             Some(copy) => CoalescedStep::answer(copy),
@@ -221,12 +222,12 @@ impl Engine {
         waited: WaitOutcome<Option<FetchOutcome>>,
         entered: Time,
         plan: &CoalescedFetch,
-        incoming: &Incoming,
+        incoming: &ForwardedRequest,
         history: &mut WaitHistory,
     ) -> CoalescedStep {
         let outcome = match waited {
             WaitOutcome::Done(Some(outcome)) => outcome,
-            WaitOutcome::Done(None) => return self.give_way(plan, incoming),
+            WaitOutcome::Done(None) => return self.without_waiting(plan, incoming),
             WaitOutcome::Stale(response) => return CoalescedStep::answer(response),
             WaitOutcome::TooLong if self.settings.clients == Clients::Program => {
                 return CoalescedStep::FetchDirectly(None);
@@ -269,7 +270,7 @@ impl Engine {
     }
 
     /// Revalidates a stored response in the background, unless a fetch of it is already under way.
-    pub fn refresh(self: &Arc<Self>, refresh: Box<Refresh>, mut incoming: Incoming) {
+    pub fn refresh(self: &Arc<Self>, refresh: Box<Refresh>, mut incoming: ForwardedRequest) {
         let Refresh { route, facts, spec } = *refresh;
         self.reduce_to_key(route, &mut incoming);
         let now = self.clock.now();
@@ -298,7 +299,7 @@ impl Engine {
 
     /// Reduces the target to the part that the cache key contains: a response stored under a key
     /// must not depend on anything else.
-    pub(crate) fn reduce_to_key(&self, route: usize, incoming: &mut Incoming) {
+    pub(crate) fn reduce_to_key(&self, route: usize, incoming: &mut ForwardedRequest) {
         if let Some(target) = kept_target(&incoming.head.target, &self.rules(route).key) {
             incoming.head.target = target.into();
         }
@@ -313,7 +314,7 @@ impl Engine {
         self: &Arc<Self>,
         leader: Leader,
         plan: &CoalescedFetch,
-        incoming: &Arc<Incoming>,
+        incoming: &Arc<ForwardedRequest>,
     ) -> oneshot::Receiver<Verdict> {
         let (reply, verdict) = oneshot::channel();
         let fetch = Fetch {
@@ -333,7 +334,7 @@ impl Engine {
     fn answer_leader(
         &self,
         plan: &CoalescedFetch,
-        incoming: &Incoming,
+        incoming: &ForwardedRequest,
         verdict: Verdict,
     ) -> CoalescedStep {
         let facts = plan.why.facts;
@@ -393,7 +394,7 @@ impl Engine {
         &self,
         hit: &Hit,
         plan: &CoalescedFetch,
-        incoming: &Incoming,
+        incoming: &ForwardedRequest,
         mut cache_status: CacheStatus,
     ) -> Response {
         let FetchReason { route, facts, .. } = plan.why;
@@ -420,7 +421,13 @@ impl Engine {
     }
 
     /// The response from a tier's entry.
-    fn found(&self, hit: Hit, tier: Detail, incoming: &Incoming, facts: &RequestFacts) -> Response {
+    fn found(
+        &self,
+        hit: Hit,
+        tier: Detail,
+        incoming: &ForwardedRequest,
+        facts: &RequestFacts,
+    ) -> Response {
         answer_from(tier, hit, &incoming.as_request(), facts, self.clock.now())
     }
 
@@ -432,7 +439,7 @@ impl Engine {
         answer: &SharedAnswer,
         at: Time,
         plan: &CoalescedFetch,
-        incoming: &Incoming,
+        incoming: &ForwardedRequest,
     ) -> CoalescedStep {
         let facts = plan.why.facts;
         let (lifetime, vary, selected) = match answer {
@@ -487,7 +494,7 @@ impl Engine {
     fn copy_for(
         &self,
         plan: &CoalescedFetch,
-        incoming: &Incoming,
+        incoming: &ForwardedRequest,
         found: Option<&Hit>,
         why: Detail,
     ) -> Option<Response> {
@@ -495,7 +502,7 @@ impl Engine {
         self.stale_copy(&query, why, self.clock.now())
     }
 
-    fn has_copy_for(&self, plan: &CoalescedFetch, incoming: &Incoming) -> bool {
+    fn has_copy_for(&self, plan: &CoalescedFetch, incoming: &ForwardedRequest) -> bool {
         let query = query_for(plan, incoming, None);
         self.newest_copy(&query, self.clock.now()).is_some()
     }
@@ -503,7 +510,7 @@ impl Engine {
 
 fn query_for<'a>(
     plan: &'a CoalescedFetch,
-    incoming: &'a Incoming,
+    incoming: &'a ForwardedRequest,
     found: Option<&'a Hit>,
 ) -> StaleQuery<'a> {
     StaleQuery {

@@ -16,14 +16,16 @@ use crate::body::Body;
 use crate::cache::ChangeKind;
 use crate::cache::flight::{Failure, UnsharedFetch};
 use crate::fill::FillPump;
-use crate::message::{Incoming, Response};
+use crate::message::{ForwardedRequest, Response};
 use crate::origin::{
     BoxFuture, ExchangeTimes, OriginError, OriginRequest, OriginResponse, RouteId, Urgency,
 };
 use crate::outcome::Outcome;
 use crate::request::failure::NoResponse;
+use crate::request::plan::{DirectFetch, FetchReason};
 use crate::request::respond::passed_on;
-use crate::request::serve::{DirectFetch, Engine, FetchReason, Route};
+use crate::request::route::Route;
+use crate::request::serve::Engine;
 use crate::request::stale::{StaleQuery, WaitOutcome};
 use crate::request::store_response::{complete, judge};
 
@@ -32,11 +34,11 @@ impl Engine {
     /// `stale_wait`.
     pub(crate) fn ask_directly(
         self: Arc<Self>,
-        question: Box<DirectFetch>,
-        incoming: Incoming,
+        plan: Box<DirectFetch>,
+        incoming: ForwardedRequest,
     ) -> BoxFuture<'static, Result<Response, NoResponse>> {
-        let why = &question.why;
-        let key = question.key.as_ref().filter(|_| question.may_have_copy);
+        let why = &plan.why;
+        let key = plan.key.as_ref().filter(|_| plan.may_have_copy);
         let has_copy = key.is_some_and(|key| {
             let query = StaleQuery {
                 route: why.route,
@@ -48,24 +50,24 @@ impl Engine {
             self.newest_copy(&query, why.at).is_some()
         });
         if has_copy {
-            return Box::pin(self.fetch_beside_copy(question, incoming));
+            return Box::pin(self.fetch_beside_copy(plan, incoming));
         }
         let audience = Audience::of(incoming.network);
-        self.fetch_directly(question, incoming, audience)
+        self.fetch_directly(plan, incoming, audience)
     }
 
     /// Fetches directly, but serves the stale copy once the origin takes longer than `stale_wait`. The fetch then
     /// continues in the background.
     async fn fetch_beside_copy(
         self: Arc<Self>,
-        question: Box<DirectFetch>,
-        incoming: Incoming,
+        plan: Box<DirectFetch>,
+        incoming: ForwardedRequest,
     ) -> Result<Response, NoResponse> {
         let audience = Arc::default();
         // Leaves when this future is dropped, unless the fetch continues without it.
         let seat = Audience::join(&audience, incoming.network);
-        let (why, key, request) = (question.why, question.key.clone(), incoming.without_body());
-        let answer = tokio::spawn(Arc::clone(&self).fetch_directly(question, incoming, audience));
+        let (why, key, request) = (plan.why, plan.key.clone(), incoming.without_body());
+        let answer = tokio::spawn(Arc::clone(&self).fetch_directly(plan, incoming, audience));
         let copy = || {
             let query = StaleQuery {
                 route: why.route,
@@ -95,16 +97,16 @@ impl Engine {
     /// Not an `async fn`, which would store its arguments twice.
     fn fetch_directly(
         self: Arc<Self>,
-        mut question: Box<DirectFetch>,
-        mut incoming: Incoming,
+        mut plan: Box<DirectFetch>,
+        mut incoming: ForwardedRequest,
         audience: Arc<Audience>,
     ) -> BoxFuture<'static, Result<Response, NoResponse>> {
         Box::pin(async move {
-            let why = &mut question.why;
+            let why = &mut plan.why;
             let route = &self.routes[why.route];
             let began = self.clock.now();
-            let key = question.key.as_ref();
-            let filling = key.filter(|_| !question.whole);
+            let key = plan.key.as_ref();
+            let filling = key.filter(|_| !plan.whole);
             let mut sent = self.direct_fields(route, why, filling, &mut incoming.outgoing, began);
             // From here on a purge of the key is noticed.
             let unshared = key.filter(|_| sent.fills);
@@ -131,8 +133,8 @@ impl Engine {
             {
                 drop((unshared, response));
                 why.detail = why.detail.or(Some(Detail::Withheld));
-                question.whole = true;
-                return self.fetch_directly(question, incoming, audience).await;
+                plan.whole = true;
+                return self.fetch_directly(plan, incoming, audience).await;
             }
             if invalidates(&incoming.head.method, response.status) {
                 let passed = self.pass_on_after_invalidation(why, &incoming, response);
@@ -150,7 +152,7 @@ impl Engine {
         sent: &DirectFields,
         why: &FetchReason,
         key: &Key,
-        incoming: &Incoming,
+        incoming: &ForwardedRequest,
         response: &OriginResponse,
         times: &ExchangeTimes,
     ) -> bool {
@@ -225,7 +227,7 @@ impl Engine {
         self: &Arc<Self>,
         unshared: Option<UnsharedFetch>,
         why: &FetchReason,
-        incoming: &Incoming,
+        incoming: &ForwardedRequest,
         response: OriginResponse,
         times: &ExchangeTimes,
     ) -> Response {
@@ -267,7 +269,7 @@ impl Engine {
     async fn pass_on_after_invalidation(
         &self,
         why: &FetchReason,
-        incoming: &Incoming,
+        incoming: &ForwardedRequest,
         response: OriginResponse,
     ) -> Response {
         let (status, fields) = (response.status, response.fields.fields());
@@ -283,7 +285,7 @@ impl Engine {
         answer: Result<OriginResponse, OriginError>,
         why: &FetchReason,
         key: &[u8],
-        incoming: &Incoming,
+        incoming: &ForwardedRequest,
         failure: Failure,
     ) -> Result<Response, Result<OriginResponse, OriginError>> {
         let query = StaleQuery {
@@ -307,7 +309,7 @@ impl Engine {
         &self,
         unshared: UnsharedFetch,
         why: &FetchReason,
-        incoming: &Incoming,
+        incoming: &ForwardedRequest,
         stored: &Hit,
         response: &OriginResponse,
         times: &ExchangeTimes,
@@ -391,7 +393,7 @@ fn is_for_one(route: &Route, why: &FetchReason) -> bool {
 
 /// The request to the origin. Only what a second one does not need is taken from `incoming`.
 fn request(
-    incoming: &mut Incoming,
+    incoming: &mut ForwardedRequest,
     sent: &mut DirectFields,
     route: RouteId,
     audience: Arc<Audience>,

@@ -7,7 +7,7 @@ use microcache_store::Hit;
 use tokio::sync::oneshot;
 
 use crate::cache::flight::Leader;
-use crate::message::Incoming;
+use crate::message::ForwardedRequest;
 use crate::origin::Urgency;
 use crate::request::serve::Engine;
 use crate::request::verdict::Verdict;
@@ -19,7 +19,7 @@ pub(crate) struct Fetch {
     pub(crate) facts: RequestFacts,
     pub(crate) stored: Option<Hit>,
     pub(crate) urgency: Urgency,
-    pub(crate) incoming: Arc<Incoming>,
+    pub(crate) incoming: Arc<ForwardedRequest>,
     /// The channel to the request that leads the fetch; `None` for a refresh.
     pub(crate) reply: Option<oneshot::Sender<Verdict>>,
     /// Fields of the leading request were withheld from the origin.

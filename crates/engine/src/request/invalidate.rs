@@ -7,7 +7,8 @@ use microcache_policy::{AcceptClass, Fields, KeyBuf, Scheme, invalidate, says_ht
 
 use crate::cache::Scope;
 use crate::message::Request;
-use crate::request::serve::{Clients, Engine, key_as};
+use crate::request::route::Clients;
+use crate::request::serve::{Engine, key_as};
 
 impl Engine {
     /// Invalidates the target of a successful unsafe request, its same-origin `Location` and

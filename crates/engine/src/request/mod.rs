@@ -8,11 +8,16 @@ pub(crate) mod failure;
 mod fetch;
 mod invalidate;
 mod lead;
+pub(crate) mod plan;
 mod respond;
-pub mod serve;
+pub(crate) mod route;
+pub(crate) mod serve;
 mod stale;
 mod store_response;
 mod tier_lookup;
 mod verdict;
 
 pub use failure::NoResponse;
+pub use plan::{FetchPlan, Refresh};
+pub use route::{Bypass, Clients, FindRoute, Route, RouteMatch, Settings};
+pub use serve::{Engine, Served};

@@ -12,127 +12,22 @@ use microcache_policy::request::{Handling, PassReason, fragment_fields};
 use microcache_policy::request_fields::withheld_names;
 use microcache_policy::reuse::{Reuse, RevalidationReason, awaits_refresh, reuse};
 use microcache_policy::status::{CacheStatus, Forward};
-use microcache_policy::{
-    AcceptClass, Detail, Explanation, Millis, OriginView, RequestFacts, Rules, Scheme, Selection,
-    Time,
-};
-use microcache_store::{Hit, Key, MemoryLimits, Tiers};
+use microcache_policy::{AcceptClass, Detail, OriginView, RequestFacts, Rules, Scheme, Time};
+use microcache_store::{Hit, Key, Tiers};
 
-use crate::cache::flight::{Failure, FlightLimits};
+use crate::cache::flight::Failure;
 use crate::cache::{Cache, MemoryLookup, Scope};
 use crate::fill::FillBudget;
 use crate::message::{Request, Response};
-use crate::origin::{Origin, RouteId};
+use crate::origin::RouteId;
 use crate::outcome::Outcome;
 use crate::request::failure::NoResponse;
+use crate::request::plan::{
+    CoalescedFetch, DirectFetch, FetchPlan, FetchReason, FetchSpec, Refresh,
+};
 use crate::request::respond::{CacheStatusInputs, Reusable};
+use crate::request::route::{Bypass, FindRoute, Route, RouteMatch, Settings};
 use microcache_store::Clock;
-
-/// The operator's settings for a set of requests.
-pub struct Route {
-    /// The name in logs.
-    pub name: String,
-    /// The number in metrics.
-    pub id: RouteId,
-    /// The caching rules.
-    pub rules: Rules,
-    /// The route bypasses the cache: no lookup, no storing.
-    pub pass: bool,
-    /// The origin answers synchronously, and nothing is looked up or stored elsewhere.
-    pub answers_at_once: bool,
-    /// Simultaneous misses are coalesced into one request to the origin.
-    pub collapse: bool,
-    /// The largest stored body in bytes.
-    pub max_object: u64,
-    /// The origin of requests that the cache cannot answer.
-    pub origin: Arc<dyn Origin>,
-}
-
-/// The route of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RouteMatch {
-    /// The route's index.
-    pub route: usize,
-    /// The reason the request bypasses the route's cache, if it does.
-    pub bypass: Option<Bypass>,
-}
-
-/// The reason a request bypasses the cache of a route that caches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bypass {
-    /// A condition of the operator, or of the program that sent it.
-    Condition,
-    /// The path can also be read as another route's.
-    Path,
-}
-
-impl Bypass {
-    const fn detail(self) -> Option<Detail> {
-        match self {
-            Self::Condition => None,
-            Self::Path => Some(Detail::AmbiguousPath),
-        }
-    }
-
-    /// The explanation of this reason.
-    pub const fn explanation(self) -> Explanation {
-        match self {
-            Self::Condition => Explanation::of(
-                "a `bypass` condition of the route matches the request",
-            )
-            .unless("change `bypass` on the route, or remove the matching part of the request"),
-            Self::Path => Detail::AmbiguousPath.explanation(),
-        }
-    }
-}
-
-/// Finds the route of a request.
-pub type FindRoute = Box<dyn Fn(&Request<'_>) -> RouteMatch + Send + Sync>;
-
-/// The kind of clients that the cache serves.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Clients {
-    /// Visitors: a stale page is better than a wait, and a slow client must not hold up others.
-    #[default]
-    Visitors,
-    /// The program's own code: no request may fail, or get another response, because of the cache.
-    Program,
-}
-
-/// The engine's settings.
-#[derive(Clone, Copy, Debug)]
-pub struct Settings {
-    /// The kind of clients.
-    pub clients: Clients,
-    /// Limits of the memory tier.
-    pub memory: MemoryLimits,
-    /// Bytes buffered for bodies under way. Above it bodies stream through unstored, with little
-    /// buffering; slow readers may pin half of it.
-    pub fill_memory: u64,
-    /// The longest time in milliseconds that a slow reader may hold up the other readers of an
-    /// unstorable body.
-    pub slow_reader_timeout: Millis,
-    /// The longest time in milliseconds that a body may take and still be shared and stored; after
-    /// it the body streams through, and the next request starts a fetch of its own.
-    pub fill_timeout: Millis,
-    /// Limits of coalesced fetches and their waiters.
-    pub flights: FlightLimits,
-    /// The time in milliseconds for which requests for an unstorable response are not coalesced
-    /// (hit-for-miss).
-    pub hit_for_miss: Millis,
-    /// The time in milliseconds for which a url with an oversized response is remembered.
-    pub remember_too_large: Millis,
-    /// The pause between two refresh attempts of a response, in milliseconds.
-    pub refresh_pause: Millis,
-    /// The time in milliseconds that a visitor's request waits for the origin before a copy usable
-    /// on errors is served.
-    pub stale_wait: Millis,
-    /// The longest time in milliseconds that a request waits for a coalesced fetch. After it the
-    /// request fails, or is sent directly if it is a program's own.
-    pub wait_timeout: Millis,
-    /// The most bodies queued for compression.
-    pub compress_queue: usize,
-}
 
 /// The engine: policy, store and origins put together.
 pub struct Engine {
@@ -153,108 +48,9 @@ pub enum Served {
     /// This response; the caller should start the refresh.
     NowAndRefresh(Response, Box<Refresh>),
     /// A request that needs the origin.
-    Ask(FetchPlan),
+    Fetch(FetchPlan),
     /// A failure without a response.
     Failed(NoResponse),
-}
-
-/// A request that the cache cannot answer. Boxed, as it is handed on through several functions and futures.
-pub enum FetchPlan {
-    /// To be sent directly.
-    Direct(Box<DirectFetch>),
-    /// To be coalesced with others.
-    Coalesced(Box<CoalescedFetch>),
-}
-
-impl FetchPlan {
-    /// The index of its route.
-    pub const fn route(&self) -> usize {
-        match self {
-            Self::Direct(fetch) => fetch.why.route,
-            Self::Coalesced(fetch) => fetch.why.route,
-        }
-    }
-
-    /// Returns true if it bypasses the cache because its path can be read as another route's.
-    pub fn has_ambiguous_path(&self) -> bool {
-        matches!(self, Self::Direct(fetch) if fetch.why.detail == Some(Detail::AmbiguousPath))
-    }
-
-    /// Converts it to a direct fetch. A complete response is still stored.
-    #[must_use]
-    pub fn direct(self) -> Self {
-        match self {
-            Self::Coalesced(fetch) => {
-                let CoalescedFetch { why, spec } = *fetch;
-                Self::Direct(Box::new(DirectFetch {
-                    why,
-                    key: Some(spec.key),
-                    whole: false,
-                    may_have_copy: true,
-                }))
-            }
-            direct @ Self::Direct(_) => direct,
-        }
-    }
-
-    /// Returns true if a stored response may be confirmed by the origin.
-    pub const fn may_be_confirmed(&self) -> bool {
-        match self {
-            Self::Direct(_) => false,
-            Self::Coalesced(fetch) => fetch.spec.stored.is_some(),
-        }
-    }
-}
-
-/// A direct fetch.
-pub struct DirectFetch {
-    pub(crate) why: FetchReason,
-    /// The key that a storable response is stored under; without one, nothing is stored.
-    pub(crate) key: Option<Key>,
-    /// All of the client's fields are sent, and the response is for that client only.
-    pub(crate) whole: bool,
-    /// A stored copy may be usable on errors; false if the lookup has found none that the request selects.
-    pub(crate) may_have_copy: bool,
-}
-
-/// A fetch that may be coalesced.
-pub struct CoalescedFetch {
-    pub(crate) why: FetchReason,
-    pub(crate) spec: FetchSpec,
-}
-
-/// The reason the origin is asked, as `Cache-Status` reports it, and the facts of the request.
-#[derive(Clone, Copy)]
-pub(crate) struct FetchReason {
-    pub(crate) route: usize,
-    pub(crate) facts: RequestFacts,
-    pub(crate) forward: Forward,
-    pub(crate) detail: Option<Detail>,
-    /// The time of the lookup.
-    pub(crate) at: Time,
-}
-
-/// The subject of a coalesced fetch.
-pub(crate) struct FetchSpec {
-    pub(crate) key: Key,
-    /// The request's values of the fields that the latest response varied on.
-    pub(crate) selection: Selection,
-    /// A stored response to revalidate.
-    pub(crate) stored: Option<Hit>,
-}
-
-/// A stale response to be refreshed.
-pub struct Refresh {
-    pub(crate) route: usize,
-    pub(crate) facts: RequestFacts,
-    pub(crate) spec: FetchSpec,
-}
-
-impl Refresh {
-    /// The index of its route.
-    pub const fn route(&self) -> usize {
-        self.route
-    }
 }
 
 impl Engine {
@@ -318,7 +114,7 @@ impl Engine {
                 detail,
                 at: now,
             };
-            Served::Ask(FetchPlan::Direct(Box::new(DirectFetch {
+            Served::Fetch(FetchPlan::Direct(Box::new(DirectFetch {
                 why,
                 key: None,
                 whole: true,
@@ -424,7 +220,7 @@ impl Engine {
             at: now,
         };
         let key = Key::from(key);
-        Served::Ask(if why_direct.is_some() {
+        Served::Fetch(if why_direct.is_some() {
             FetchPlan::Direct(Box::new(DirectFetch {
                 why,
                 key: Some(key),

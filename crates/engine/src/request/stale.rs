@@ -8,9 +8,10 @@ use microcache_policy::{Detail, RequestFacts, Time, on_error};
 use microcache_store::Hit;
 use tokio::time::{Instant, timeout_at};
 
-use crate::message::{Incoming, Response};
+use crate::message::{ForwardedRequest, Response};
 use crate::outcome::Outcome;
-use crate::request::serve::{Clients, Engine, LookupContext};
+use crate::request::route::Clients;
+use crate::request::serve::{Engine, LookupContext};
 
 /// A search for a stale copy: its key, and the request it has to fit.
 #[derive(Clone, Copy)]
@@ -18,7 +19,7 @@ pub(crate) struct StaleQuery<'a> {
     pub(crate) route: usize,
     pub(crate) facts: &'a RequestFacts,
     pub(crate) key: &'a [u8],
-    pub(crate) incoming: &'a Incoming,
+    pub(crate) incoming: &'a ForwardedRequest,
     /// Known copies besides the one in memory.
     pub(crate) known: [Option<&'a Hit>; 2],
 }

@@ -17,12 +17,13 @@ use crate::body::Body;
 use crate::cache::flight::{Filling, Leader};
 use crate::cache::tag_numbers;
 use crate::fill::{Fill, FillReader};
-use crate::message::{Incoming, Response};
+use crate::message::{ForwardedRequest, Response};
 use crate::origin::{ExchangeTimes, OriginResponse};
 use crate::outcome::Outcome;
 use crate::request::encoded::{confirmed, named_by_origin, note_compression};
 use crate::request::respond::{Reusable, usable_for};
-use crate::request::serve::{Engine, Route};
+use crate::request::route::Route;
+use crate::request::serve::Engine;
 
 /// A storable response as the leader gets it, with the fields that must not be replayed to other
 /// clients.
@@ -67,7 +68,7 @@ impl Engine {
         route: &Route,
         mut response: OriginResponse,
         keepable: StorableHead,
-        incoming: &Incoming,
+        incoming: &ForwardedRequest,
         times: &ExchangeTimes,
     ) -> (LeaderResponse, Body) {
         let is_kept = self.cache.may_keep(leader, &keepable.tags);

@@ -9,12 +9,11 @@ use tokio::time::{Instant, sleep};
 
 use crate::cache::flight::Leader;
 use crate::cache::{TierHit, TierScope, TierSearch};
-use crate::message::{Incoming, Request, Response};
+use crate::message::{ForwardedRequest, Request, Response};
 use crate::origin::Urgency;
 use crate::request::fetch::Fetch;
-use crate::request::serve::{
-    Engine, FetchSpec, LookupContext, Refresh, answer_from, facts_of, key_of,
-};
+use crate::request::plan::{FetchSpec, Refresh};
+use crate::request::serve::{Engine, LookupContext, answer_from, facts_of, key_of};
 
 /// The pause before the first retry while another process fetches; it doubles with each retry.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
@@ -189,7 +188,7 @@ impl Engine {
         hit: &Hit,
         leader: &Leader,
         fetch: &Fetch,
-    ) -> Option<(Box<Refresh>, Incoming)> {
+    ) -> Option<(Box<Refresh>, ForwardedRequest)> {
         let now = self.clock.now();
         let is_stale = matches!(reuse(&hit.lifetime(), &fetch.facts, now), Reuse::Stale);
         if !is_stale || !hit.claim_refresh(now, self.settings.refresh_pause) {

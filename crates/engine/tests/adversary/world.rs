@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use http::Method;
 use microcache_engine::{
-    Body, Engine, Failure, Frame, Incoming, NoResponse, Outcome, Response, Route, Served, Settings,
+    Body, Engine, Failure, ForwardedRequest, Frame, NoResponse, Outcome, Response, Route, Served,
+    Settings,
 };
 use microcache_policy::{
     FieldName, Fields, FieldsBuf, Rules, Time, date, hop, only_from_trusted_peers,
@@ -265,8 +266,8 @@ async fn answer(engine: Arc<Engine>, requested: TestRequest, manner: Manner) -> 
             engine.refresh(refresh, incoming);
             response
         }
-        Served::Ask(question) => {
-            let answer = Arc::clone(&engine).ask(question, incoming).await;
+        Served::Fetch(plan) => {
+            let answer = Arc::clone(&engine).ask(plan, incoming).await;
             answer.unwrap_or_else(|failed| page(&failed, engine.clock.now()))
         }
         Served::Failed(failed) => page(&failed, engine.clock.now()),
@@ -328,7 +329,7 @@ async fn got(mut response: Response) -> Got {
     }
 }
 
-fn incoming(requested: &TestRequest) -> Incoming {
+fn incoming(requested: &TestRequest) -> ForwardedRequest {
     let mut fields = FieldsBuf::new();
     for (name, value) in &requested.fields {
         fields.push(name, value.trim());
@@ -340,7 +341,7 @@ fn incoming(requested: &TestRequest) -> Incoming {
     };
     let method = Method::from_bytes(requested.method.as_bytes()).expect("a method");
     let outgoing = outgoing(fields.fields());
-    Incoming {
+    ForwardedRequest {
         outgoing,
         length: requested.has_body.then_some(4),
         body,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::Method;
-use microcache_engine::{Engine, Frame, Incoming, Response, Served};
+use microcache_engine::{Engine, ForwardedRequest, Frame, Response, Served};
 use microcache_policy::{Fields, FieldsBuf};
 
 use crate::support;
@@ -12,7 +12,7 @@ use crate::support;
 pub(crate) const HOST: &str = "a.example";
 
 /// A request to that host, with these field lines.
-pub(crate) fn incoming(method: &Method, target: &str, fields: &str) -> Incoming {
+pub(crate) fn incoming(method: &Method, target: &str, fields: &str) -> ForwardedRequest {
     let target = Bytes::copy_from_slice(target.as_bytes());
     support::incoming(method.clone(), HOST, target, fields_of(fields))
 }
@@ -40,8 +40,8 @@ pub(crate) async fn ask(
             engine.refresh(refresh, incoming(method, target, fields));
             response
         }
-        Served::Ask(question) => {
-            let answer = Arc::clone(engine).ask(question, requested).await;
+        Served::Fetch(plan) => {
+            let answer = Arc::clone(engine).ask(plan, requested).await;
             answer.expect("there is a response")
         }
         Served::Failed(failed) => panic!("{failed:?}"),

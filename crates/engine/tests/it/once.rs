@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use http::Method;
 use microcache_engine::{
-    Body, BodyError, BoxFuture, Engine, FetchPlan, Frame, Incoming, Origin, OriginError,
+    Body, BodyError, BoxFuture, Engine, FetchPlan, ForwardedRequest, Frame, Origin, OriginError,
     OriginRequest, OriginResponse, Response, Served, Source,
 };
 use microcache_policy::Rules;
@@ -70,18 +70,18 @@ fn engine() -> (Arc<Engine>, Arc<Scripted>) {
 }
 
 /// A request that the cache cannot answer, as its lookup returns it.
-fn look(engine: &Engine, fields: &str) -> (FetchPlan, Incoming) {
+fn look(engine: &Engine, fields: &str) -> (FetchPlan, ForwardedRequest) {
     let incoming = incoming(&Method::GET, "/", fields);
     match engine.serve(&incoming.as_request(), engine.clock.now()) {
-        Served::Ask(question) => (question, incoming),
+        Served::Fetch(plan) => (plan, incoming),
         _ => panic!("it is in the cache"),
     }
 }
 
 type Asking = Pin<Box<dyn Future<Output = Response>>>;
 
-fn ask(engine: &Arc<Engine>, (question, incoming): (FetchPlan, Incoming)) -> Asking {
-    let answer = Arc::clone(engine).ask(question, incoming);
+fn ask(engine: &Arc<Engine>, (plan, incoming): (FetchPlan, ForwardedRequest)) -> Asking {
+    let answer = Arc::clone(engine).ask(plan, incoming);
     Box::pin(async { answer.await.expect("there is a response") })
 }
 
@@ -108,13 +108,9 @@ async fn settle() {
 async fn the_futures_of_a_miss_are_small() {
     let (engine, _origin) = engine();
     for is_direct in [false, true] {
-        let (question, incoming) = look(&engine, "");
-        let question = if is_direct {
-            question.direct()
-        } else {
-            question
-        };
-        let size = size_of_val(&*Arc::clone(&engine).ask(question, incoming));
+        let (plan, incoming) = look(&engine, "");
+        let plan = if is_direct { plan.direct() } else { plan };
+        let size = size_of_val(&*Arc::clone(&engine).ask(plan, incoming));
         assert!(size <= 1024, "{size}");
     }
 }
@@ -129,8 +125,8 @@ async fn a_copy_stored_meanwhile_stands_in_for_a_slow_origin() {
     let [_under_way] =
         <[PendingFetch; 1]>::try_from(std::mem::take(&mut *origin.0.lock().unwrap()))
             .expect("it was asked once");
-    let (question, incoming) = look(&engine, "");
-    let mut direct = ask(&engine, (question.direct(), incoming));
+    let (plan, incoming) = look(&engine, "");
+    let mut direct = ask(&engine, (plan.direct(), incoming));
     assert!(step(&mut direct).is_none());
     settle().await;
     origin

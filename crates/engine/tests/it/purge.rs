@@ -252,10 +252,10 @@ async fn a_fetch_during_a_purge_of_a_variant_is_not_stored() {
     let served = world
         .engine
         .serve(&request.as_request(), world.engine.clock.now());
-    let Served::Ask(question) = served else {
+    let Served::Fetch(plan) = served else {
         panic!("nothing is stored yet")
     };
-    let fetch = Arc::clone(&world.engine).ask(question, request);
+    let fetch = Arc::clone(&world.engine).ask(plan, request);
     let fetch = tokio::spawn(fetch);
     while world.engine.cache.fetches() == 0 {
         tokio::task::yield_now().await;

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use http::Method;
 use microcache_engine::flight::FlightLimits;
 use microcache_engine::{
-    Body, Clients, Engine, Incoming, Origin, Request, RequestHead, Route, RouteId, RouteMatch,
-    Settings,
+    Body, Clients, Engine, ForwardedRequest, Origin, Request, RequestHead, Route, RouteId,
+    RouteMatch, Settings,
 };
 use microcache_policy::{FieldsBuf, Network, Rules, Scheme};
 use microcache_store::{MemoryLimits, Tiers};
@@ -67,8 +67,8 @@ pub(crate) fn incoming(
     host: &'static str,
     target: Bytes,
     fields: FieldsBuf,
-) -> Incoming {
-    Incoming {
+) -> ForwardedRequest {
+    ForwardedRequest {
         head: RequestHead {
             method,
             scheme: Scheme::Http,

@@ -26,7 +26,7 @@ use super::failed::shortened;
 use super::schedule;
 
 /// The timeout of a request, from the connection to the last byte of the answer.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIME_LIMIT: Duration = Duration::from_secs(30);
 /// The maximum size of an answer.
 const LARGEST: usize = 256 * 1024;
 /// The maximum size of its head.
@@ -71,9 +71,9 @@ impl HttpClient for Authority {
         Box::pin(async move {
             let uri = request.uri().clone();
             let failed = |why: String| Error::Other(format!("{uri}: {why}").into());
-            let answered = timeout(PATIENCE, exchange(connector, request)).await;
+            let answered = timeout(TIME_LIMIT, exchange(connector, request)).await;
             let response = answered
-                .map_err(|_| failed(format!("no answer in {} s", PATIENCE.as_secs())))?
+                .map_err(|_| failed(format!("no answer in {} s", TIME_LIMIT.as_secs())))?
                 .map_err(|error| failed(error.to_string()))?;
             // On success, Retry-After is the polling interval.
             let is_refused =

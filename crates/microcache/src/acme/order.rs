@@ -15,7 +15,7 @@ use super::authority::RetryAfter;
 use super::failed::{Failed, Fault, ORDER, problem_text};
 
 /// The timeout of a whole order.
-const PATIENCE: Duration = Duration::from_mins(5);
+const TIME_LIMIT: Duration = Duration::from_mins(5);
 /// The maximum size of a chain, in PEM form.
 const LARGEST_CHAIN: usize = 64 * 1024;
 /// The timeout of a validation, and of the issuance.
@@ -71,8 +71,8 @@ impl OrderRequest<'_> {
     pub(super) async fn order(&self, account: &Account) -> Result<String, Failed> {
         let heard = RetryAfter::default();
         let ordering = heard.listening(self.steps(account, &heard));
-        timeout(PATIENCE, ordering).await.unwrap_or_else(|_| {
-            let why = format!("not completed within {} s", PATIENCE.as_secs());
+        timeout(TIME_LIMIT, ordering).await.unwrap_or_else(|_| {
+            let why = format!("not completed within {} s", TIME_LIMIT.as_secs());
             Err(Failed::new(ORDER, Fault::Authority, why))
         })
     }

@@ -12,7 +12,7 @@ use super::account::Accounts;
 use super::schedule;
 
 /// The timeout of a request for it.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIME_LIMIT: Duration = Duration::from_mins(1);
 /// The bounds of the polling interval in seconds, whatever the authority suggests.
 const MOST_OFTEN: i64 = 10 * 60;
 const LEAST_OFTEN: i64 = 24 * 60 * 60;
@@ -69,7 +69,7 @@ impl Renewal {
             let account = accounts.get(config).await.ok()?;
             Some(account.renewal_info(&identifier(issue)).await)
         };
-        match timeout(PATIENCE, asking).await {
+        match timeout(TIME_LIMIT, asking).await {
             Ok(Some(Ok((info, after)))) => {
                 let window = &info.suggested_window;
                 let window = (window.start.unix_timestamp(), window.end.unix_timestamp());

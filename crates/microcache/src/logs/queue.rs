@@ -169,11 +169,11 @@ impl LineQueue {
 
     /// Asks the writer to write everything, and waits for it up to a limit. Returns the number of lines not written
     /// in total.
-    pub(super) fn close(&self, patience: Duration) -> u64 {
+    pub(super) fn close(&self, time_limit: Duration) -> u64 {
         let mut state = self.state.lock();
         state.closing = true;
         self.work.notify_one();
-        let until = Instant::now() + patience;
+        let until = Instant::now() + time_limit;
         while !state.has_ended && !self.ended.wait_until(&mut state, until).timed_out() {}
         state.dropped + state.pieces.iter().map(|piece| piece.lines).sum::<u64>()
     }

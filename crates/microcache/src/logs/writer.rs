@@ -70,8 +70,8 @@ impl Writer {
     }
 
     /// Writes all lines within a time. Returns the number of lines not written in total.
-    pub(super) fn finish(&self, patience: Duration) -> u64 {
-        self.queue.close(patience)
+    pub(super) fn finish(&self, time_limit: Duration) -> u64 {
+        self.queue.close(time_limit)
     }
 }
 

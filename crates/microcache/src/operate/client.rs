@@ -9,7 +9,7 @@ use ureq::http::Response;
 use crate::cli::AdminAddress;
 
 /// The timeout of a request. A durable purge waits for the disk, and an upgrade for the new process.
-const PATIENCE: Duration = Duration::from_secs(150);
+const TIME_LIMIT: Duration = Duration::from_secs(150);
 /// The maximum size of an answer.
 const LARGEST: u64 = 64 * 1024 * 1024;
 
@@ -36,7 +36,7 @@ impl Client {
             Ok(text.lines().next().unwrap_or_default().trim().to_owned())
         });
         let config = Agent::config_builder()
-            .timeout_global(Some(PATIENCE))
+            .timeout_global(Some(TIME_LIMIT))
             .http_status_as_error(false)
             // The proxy of the environment is for the web, not for this server.
             .proxy(None)

@@ -18,7 +18,7 @@ const BATCH: usize = 512;
 /// The time that spans wait for others to share a request.
 const GATHER: Duration = Duration::from_secs(1);
 /// The timeout of a request.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIME_LIMIT: Duration = Duration::from_secs(5);
 /// The number of retries, and the pause before the first, which doubles.
 const RETRIES: u32 = 2;
 const PAUSE: Duration = Duration::from_millis(500);
@@ -40,7 +40,7 @@ struct SendError {
 impl Sender {
     pub(super) fn new(url: String, counts: Arc<TraceCounts>, notices: Notices) -> Self {
         let config = Agent::config_builder()
-            .timeout_global(Some(PATIENCE))
+            .timeout_global(Some(TIME_LIMIT))
             .http_status_as_error(false)
             // The proxy of the environment is for the web, not for the collector.
             .proxy(None)

@@ -27,7 +27,7 @@ use keys::Action;
 use screen::Screen;
 
 /// The interval at which keys and signals are checked.
-const PATIENCE: Duration = Duration::from_millis(100);
+const TIME_LIMIT: Duration = Duration::from_millis(100);
 
 /// Shows the server until the operator quits.
 pub(crate) fn run(server: &AdminAddress) -> ExitCode {
@@ -92,8 +92,8 @@ enum TerminalState {
 fn wait_for_keys() -> io::Result<TerminalState> {
     let stdin = io::stdin();
     let mut waited = [PollFd::new(&stdin, PollFlags::IN)];
-    let patience = Timespec::try_from(PATIENCE).map_err(io::Error::other)?;
-    match poll(&mut waited, Some(&patience)) {
+    let time_limit = Timespec::try_from(TIME_LIMIT).map_err(io::Error::other)?;
+    match poll(&mut waited, Some(&time_limit)) {
         // A signal, such as SIGWINCH after the terminal was resized.
         Ok(_) | Err(Errno::INTR) => {}
         Err(error) => return Err(error.into()),

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 /// Nothing a test waits for takes longer.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIME_LIMIT: Duration = Duration::from_secs(30);
 
 /// One request.
 pub(crate) struct Request {
@@ -141,7 +141,7 @@ impl Server {
         let waited = self
             .shared
             .changed
-            .wait_timeout_while(seen, PATIENCE, |seen| seen.requests < count);
+            .wait_timeout_while(seen, TIME_LIMIT, |seen| seen.requests < count);
         let (seen, late) = waited.expect("no test has panicked");
         assert!(!late.timed_out(), "{} requests came", seen.requests);
     }

@@ -38,7 +38,7 @@ fn a_dripping_head_is_timed_out() {
     let mut client = proxy.connect();
     client.send(format!("GET / HTTP/1.1\r\n{HOST}"));
     // Each byte comes in time; the head as a whole does not.
-    eventually("the proxy to lose patience", || {
+    eventually("the proxy to give up", || {
         (!client.try_send("X: y\r\n")).then_some(())
     });
     assert!(origin.requests().is_empty());
@@ -140,7 +140,7 @@ fn a_dripping_body_is_timed_out() {
         "x".repeat(100 << 10)
     ));
     let connection = origin.wait_for("/", 1).connection;
-    eventually("the proxy to lose patience", || {
+    eventually("the proxy to give up", || {
         (!client.try_send("x")).then_some(())
     });
     origin.wait_for_close(connection);

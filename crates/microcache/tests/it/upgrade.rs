@@ -11,8 +11,8 @@ use rustls::HandshakeKind;
 use serde_json::Value;
 
 use crate::support::{
-    CertificateFile, Client, Folder, Gate, Origin, PATIENCE, Proxy, Reply, Response, Signal,
-    TierKind, TierServer, config_file, eventually, request, signal, trusting,
+    CertificateFile, Client, Folder, Gate, Origin, Proxy, Reply, Response, Signal, TierKind,
+    TierServer, WAIT_TIMEOUT, config_file, eventually, request, signal, trusting,
 };
 
 const FRESH: &str = "Cache-Control: max-age=1000";
@@ -433,7 +433,9 @@ fn the_service_manager_is_notified() {
     let folder = Folder::new();
     let path = folder.file("socket");
     let manager = UnixDatagram::bind(&path).expect("a socket");
-    manager.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    manager
+        .set_read_timeout(Some(WAIT_TIMEOUT))
+        .expect("a timeout");
     let reported = || {
         let mut text = [0; 256];
         let length = manager.recv(&mut text).expect("a message");

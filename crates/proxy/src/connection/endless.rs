@@ -112,8 +112,8 @@ impl Connection {
                         if unsent.output.len() < before {
                             unsent.stall = None;
                         }
-                        let patience = self.session.shared.timeouts.write;
-                        ready!(unsent.poll_stalled(cx, patience));
+                        let time_limit = self.session.shared.timeouts.write;
+                        ready!(unsent.poll_stalled(cx, time_limit));
                         return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
                     }
                 }
@@ -203,9 +203,11 @@ impl Connection {
 }
 
 impl UnsentOutput {
-    /// Ready once the client has taken nothing for the duration of `patience`.
-    fn poll_stalled(&mut self, cx: &mut Context<'_>, patience: Duration) -> Poll<()> {
-        let stall = self.stall.get_or_insert_with(|| Box::pin(sleep(patience)));
+    /// Ready once the client has taken nothing for the duration of `time_limit`.
+    fn poll_stalled(&mut self, cx: &mut Context<'_>, time_limit: Duration) -> Poll<()> {
+        let stall = self
+            .stall
+            .get_or_insert_with(|| Box::pin(sleep(time_limit)));
         stall.as_mut().poll(cx)
     }
 }

@@ -60,7 +60,7 @@ impl Connection {
             let reading = ReadSide {
                 reader,
                 watch: &watch,
-                patience: timeouts.half_closed,
+                time_limit: timeouts.half_closed,
             };
             let mut reading = pin!(reading.run(&mut self.input, pump, &body_complete));
             let waited = until_gone(&mut reading, pin!(client.wait_for(&mut answering))).await;
@@ -123,7 +123,7 @@ pub(super) struct ReadSide<'a> {
     pub(super) reader: ReadHalf<'a>,
     pub(super) watch: &'a ClientPresence,
     /// Timeout of a client that sends nothing more.
-    pub(super) patience: Duration,
+    pub(super) time_limit: Duration,
 }
 
 impl ReadSide<'_> {
@@ -145,7 +145,7 @@ impl ReadSide<'_> {
         while input.len() < MAX_AHEAD {
             match self.reader.read_buf(input).await {
                 Ok(0) => {
-                    let half_closed = self.watch.half_closed(&self.reader, self.patience);
+                    let half_closed = self.watch.half_closed(&self.reader, self.time_limit);
                     return Box::pin(half_closed).await;
                 }
                 Err(_) => return,

@@ -32,7 +32,7 @@ impl Connection {
         let reading = ReadSide {
             reader,
             watch: &watch,
-            patience: timeouts.half_closed,
+            time_limit: timeouts.half_closed,
         };
         let reading = reading.run(&mut self.input, None, &nothing_to_read);
         let answering = async {

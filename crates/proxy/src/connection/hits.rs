@@ -78,7 +78,7 @@ impl Connection {
                 Ok(Some((head, length))) => {
                     used += length;
                     self.requests += 1;
-                    self.patience.deadline = now.plus(self.session.shared.idle_millis);
+                    self.client_deadline.deadline = now.plus(self.session.shared.idle_millis);
                     next = self.serve_head(cx, head, now, out, &mut timed);
                 }
             }
@@ -180,7 +180,7 @@ impl Connection {
                 response_framing,
                 unsent: OutputQueue::default(),
             })),
-            Reply::Ask(unanswered) => HitLoopExit::Ask(Box::new(PendingRequest::new(
+            Reply::Deferred(unanswered) => HitLoopExit::Ask(Box::new(PendingRequest::new(
                 unanswered,
                 head,
                 has_body,

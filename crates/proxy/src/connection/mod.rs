@@ -69,7 +69,7 @@ impl Connection {
             stream,
             activity,
             input: BytesMut::new(),
-            patience: ClientDeadline::new(now, idle),
+            client_deadline: ClientDeadline::new(now, idle),
             requests: 0,
             session,
             _permit: permit,
@@ -210,7 +210,7 @@ impl Connection {
                         Poll::Ready(Ok(length)) => &scratch[..length],
                         Poll::Pending => {
                             let now = now.unwrap_or_else(|| self.session.shared.engine.clock.now());
-                            ready!(self.patience.poll_expired(cx, now));
+                            ready!(self.client_deadline.poll_expired(cx, now));
                             return Poll::Ready(if self.input.is_empty() {
                                 HitLoopExit::Close
                             } else {
@@ -246,7 +246,7 @@ impl Connection {
         } else {
             shared.timeouts.head
         };
-        self.patience.expect(now, span);
+        self.client_deadline.expect(now, span);
     }
 
     /// Returns the error response to a malformed request.
@@ -273,7 +273,7 @@ impl Connection {
     /// Closes the connection so that the client can read the last response: unread input at the close would
     /// cause a reset that discards it.
     async fn linger(&mut self) {
-        const PATIENCE: Duration = Duration::from_secs(2);
+        const TIME_LIMIT: Duration = Duration::from_secs(2);
         const MOST: usize = 1024 * 1024;
         let discard = async {
             self.stream.writer().shutdown().await?;
@@ -289,6 +289,6 @@ impl Connection {
             }
             std::io::Result::Ok(())
         };
-        let _ = timeout(PATIENCE, discard).await;
+        let _ = timeout(TIME_LIMIT, discard).await;
     }
 }

@@ -44,7 +44,7 @@ impl ClientPresence {
     }
 
     /// Reports that the client has closed its sending side. Resolves when it counts as gone.
-    pub(super) async fn half_closed(&self, reader: &ReadHalf<'_>, patience: Duration) {
+    pub(super) async fn half_closed(&self, reader: &ReadHalf<'_>, time_limit: Duration) {
         self.half_closed.store(true, Ordering::Relaxed);
         if self.endless.load(Ordering::Relaxed) {
             return;
@@ -52,7 +52,7 @@ impl ClientPresence {
         let silence = async {
             loop {
                 let before = self.sent();
-                sleep(patience).await;
+                sleep(time_limit).await;
                 if before.0 == before.1 && before == self.sent() {
                     return;
                 }

@@ -29,9 +29,9 @@ pub(crate) enum ProxyHeaderError {
 pub(crate) async fn read_proxy_header(
     socket: &mut TcpStream,
     proxy: IpAddr,
-    patience: Duration,
+    time_limit: Duration,
 ) -> Result<Caller, ProxyHeaderError> {
-    let read = timeout(patience, read(socket)).await;
+    let read = timeout(time_limit, read(socket)).await;
     Ok(match read.map_err(|_| ProxyHeaderError::Late)?? {
         ProxySource::Client(address) => Caller::through(proxy, Some(address)),
         ProxySource::Unknown => Caller::through(proxy, None),

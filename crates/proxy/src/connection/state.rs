@@ -36,7 +36,7 @@ pub(crate) struct Connection {
     pub(super) activity: Arc<Activity>,
     /// Input that is not consumed yet; usually none.
     pub(super) input: BytesMut,
-    pub(super) patience: ClientDeadline,
+    pub(super) client_deadline: ClientDeadline,
     /// Number of requests so far.
     pub(super) requests: u64,
     /// Admission of this connection; released on drop.

@@ -36,7 +36,7 @@ use crate::tls::Tickets;
 pub(crate) const VARIABLE: &str = "MICROCACHE_TAKES_OVER";
 /// Timeout for the next message of the other process, which meanwhile reads its configuration or opens its
 /// disk tier.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIME_LIMIT: Duration = Duration::from_mins(1);
 /// Prefix of the message with ticket keys.
 pub(crate) const TICKETS: &str = "tickets ";
 /// Limit of a message, in bytes.
@@ -55,7 +55,7 @@ impl HandoverChannel {
 
     pub(crate) fn of(end: OwnedFd) -> io::Result<Self> {
         for direction in [Timeout::Recv, Timeout::Send] {
-            set_socket_timeout(&end, direction, Some(PATIENCE))?;
+            set_socket_timeout(&end, direction, Some(TIME_LIMIT))?;
         }
         Ok(Self(end))
     }

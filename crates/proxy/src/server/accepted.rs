@@ -84,8 +84,8 @@ struct AcceptedConnection {
 impl AcceptedConnection {
     /// Reads the PROXY header of the proxy at this address, and returns its client's connection.
     async fn behind_proxy(mut self, proxy: IpAddr, shared: Arc<Shared>) -> Option<Connection> {
-        let patience = shared.timeouts.head;
-        let why = match read_proxy_header(&mut self.stream, proxy, patience).await {
+        let time_limit = shared.timeouts.head;
+        let why = match read_proxy_header(&mut self.stream, proxy, time_limit).await {
             Ok(caller) => return self.connection(caller, &shared),
             // Health checks of some proxies connect and close.
             Err(ProxyHeaderError::Gone(_)) => return None,

@@ -110,8 +110,8 @@ impl Started {
         let ended = threads.join();
         let engine = &shared.engine;
         // Writes to the tiers are completed, so that a restart finds them.
-        let patience = handle.config().timeouts.drain;
-        let settled = runtime.block_on(async { timeout(patience, engine.cache.settle()).await });
+        let time_limit = handle.config().timeouts.drain;
+        let settled = runtime.block_on(async { timeout(time_limit, engine.cache.settle()).await });
         if settled.is_err() {
             let line = "some entries were not written to the tiers before the timeout";
             shared.notices.say(Kind::Server, "", line);

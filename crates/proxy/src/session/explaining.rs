@@ -22,7 +22,7 @@ use crate::config::{Cidr, Config, GoesTo, RateOf};
 use crate::shared::{AmbiguousPath, Shared};
 
 /// Time limit of the origin's complete response. The command line waits 30 seconds.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIME_LIMIT: Duration = Duration::from_secs(20);
 
 /// A simulated request.
 #[derive(Clone, Debug)]
@@ -317,7 +317,7 @@ impl Session {
         let rules = &engine.rules(explained.route()).request;
         let incoming = self.incoming(self.copied(&read.on(self)), rules, Body::Empty);
         let sent = engine.clock.now();
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIME_LIMIT;
         let answer = Arc::clone(engine).ask_for_operator(incoming, explained);
         let answer = timeout_at(deadline, answer).await;
         let received = engine.clock.now();

@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 use http::{Extensions, Method, Version};
 use microcache_engine::{
-    Body, BodyError, BoxFuture, Bypass, ClientConnection, FetchPlan, Incoming, Interims,
+    Body, BodyError, BoxFuture, Bypass, ClientConnection, FetchPlan, ForwardedRequest, Interims,
     NoResponse, Outcome, Refresh, Request, RequestHead, Response, RouteId, Served,
 };
 use microcache_policy::{Fields, RequestRules, Scheme, Span, Time, says_https};
@@ -59,7 +59,7 @@ pub(crate) enum Reply {
     /// Response whose body is complete, or in a file.
     Now(Response),
     /// The response takes time: see [`Session::ask`].
-    Ask(DeferredRequest),
+    Deferred(DeferredRequest),
 }
 
 /// A request whose response has to be waited for.
@@ -136,7 +136,7 @@ impl Session {
         now: Time,
         reply: &mut Option<Reply>,
     ) -> RouteId {
-        if self.shared.looks_first
+        if self.shared.answers_before_routing
             && let Some(answer) = self.before_routing(request, now)
         {
             *reply = Some(Reply::Now(answer));
@@ -235,7 +235,7 @@ impl Session {
                 self.refresh(refresh, request);
                 Reply::Now(response)
             }
-            Served::Ask(question) => self.before_the_origin(question, route, request, now),
+            Served::Fetch(plan) => self.before_the_origin(plan, route, request, now),
         }
     }
 
@@ -243,13 +243,13 @@ impl Session {
     /// or defers it.
     fn before_the_origin(
         &self,
-        question: FetchPlan,
+        plan: FetchPlan,
         route: RouteId,
         request: &Request<'_>,
         now: Time,
     ) -> Reply {
         let later = |wanted| {
-            Reply::Ask(DeferredRequest {
+            Reply::Deferred(DeferredRequest {
                 wanted,
                 route,
                 head: self.copied(request),
@@ -261,11 +261,11 @@ impl Session {
             Some(Ok(purge)) => return later(DeferredSource::Purge(purge)),
             Some(Err(refused)) => Some(refused),
             None => last_hop::answer(request, now)
-                .or_else(|| self.beyond_rate(question.route(), RateOf::Misses, request, now)),
+                .or_else(|| self.beyond_rate(plan.route_index(), RateOf::Misses, request, now)),
         };
         match answer {
             Some(response) => Reply::Now(response),
-            None => later(DeferredSource::Origin(question)),
+            None => later(DeferredSource::Origin(plan)),
         }
     }
 
@@ -322,11 +322,11 @@ impl Session {
             began,
         } = unanswered;
         let mut account = RequestAccount::open(&self.shared, route, head.clone(), version, began);
-        let question = match wanted {
-            DeferredSource::Origin(question) => question,
+        let plan = match wanted {
+            DeferredSource::Origin(plan) => plan,
             DeferredSource::Purge(purge) => return self.purge(purge, account, announced),
         };
-        let most = self.shared.max_body(&question, &head.as_request());
+        let most = self.shared.max_body(&plan, &head.as_request());
         let is_too_large =
             |announced: AnnouncedContent| announced.length.is_some_and(|it| it > most);
         if announced.is_some_and(is_too_large) {
@@ -338,7 +338,7 @@ impl Session {
         }
         account.waits();
         let engine = &self.shared.engine;
-        let rules = &engine.rules(question.route()).request;
+        let rules = &engine.rules(plan.route_index()).request;
         let (body, sender, expectation) = match announced {
             None => (Body::Empty, None, None),
             Some(announced) => {
@@ -350,7 +350,7 @@ impl Session {
             }
         };
         let interims = Interims::default();
-        let is_watched = self.shared.is_watched(question.route());
+        let is_watched = self.shared.is_watched(plan.route_index());
         let watched = is_watched.then(|| head.target.clone());
         let mut incoming = self.incoming(head, rules, body);
         let span = account.span().map(|span| Traces::part(&span));
@@ -359,7 +359,7 @@ impl Session {
         incoming.interim = Some(interims.clone());
         incoming.client = Some(Arc::clone(self.client.get_or_insert_default()));
         let network = incoming.network;
-        let answer = Arc::clone(&self.shared.engine).ask(question, incoming);
+        let answer = Arc::clone(&self.shared.engine).ask(plan, incoming);
         let shared = Arc::clone(&self.shared);
         let answering = OngoingRequest::new(answer, interims, expectation, shared, account);
         (answering.of_watched(watched).of_client(network), sender)
@@ -463,7 +463,7 @@ impl Session {
     }
 
     fn refresh(&self, refresh: Box<Refresh>, request: &Request<'_>) {
-        let rules = &self.shared.engine.rules(refresh.route()).request;
+        let rules = &self.shared.engine.rules(refresh.route_index()).request;
         let mut incoming = self.incoming(self.copied(request), rules, Body::Empty);
         // The client has its response, so no part of the span remains.
         let traces = self.shared.metrics.traces();
@@ -473,7 +473,7 @@ impl Session {
     }
 
     /// Returns the engine's request to the origin, independent of a client.
-    fn incoming(&self, head: RequestHead, rules: &RequestRules, body: Body) -> Incoming {
+    fn incoming(&self, head: RequestHead, rules: &RequestRules, body: Body) -> ForwardedRequest {
         let fields = head.fields.fields();
         let mut outgoing = outgoing(
             &head.method,
@@ -490,7 +490,7 @@ impl Session {
                 .say(Kind::NotTrusted, self.peer.address(), line);
         }
         let network = self.peer.client(fields, &self.shared.trusted_proxies);
-        Incoming {
+        ForwardedRequest {
             head,
             network,
             outgoing,
@@ -507,7 +507,7 @@ impl Session {
 }
 
 /// Continues the trace in the request to the origin, so that the application's spans join it.
-fn traced(incoming: &mut Incoming, span: Option<Span>, rules: &RequestRules) {
+fn traced(incoming: &mut ForwardedRequest, span: Option<Span>, rules: &RequestRules) {
     incoming.span = span;
     if let Some(span) = span
         && !rules.removed_fields.matches(b"traceparent")

@@ -144,7 +144,7 @@ async fn received(session: &mut Session, method: &Method, target: &str, fields: 
             session.finished(route, &request, Version::HTTP_11, &response, now);
             return vec![response.status];
         }
-        (_, Reply::Ask(unanswered)) => unanswered,
+        (_, Reply::Deferred(unanswered)) => unanswered,
     };
     let (mut answering, _) = session.ask(unanswered, Version::HTTP_11, None);
     let mut received = Vec::new();
@@ -182,7 +182,7 @@ async fn every_request_is_over_once() {
     // A client that leaves before the response.
     let now = session.shared.engine.clock.now();
     let left = request(&session, &get, "/left");
-    if let (_, Reply::Ask(unanswered)) = reply(&session, &left, now) {
+    if let (_, Reply::Deferred(unanswered)) = reply(&session, &left, now) {
         drop(session.ask(unanswered, Version::HTTP_11, None));
     }
     let over = over.lock();
@@ -226,7 +226,7 @@ async fn a_100_is_sent_when_content_is_wanted_and_truncated_content_is_a_client_
             ..request(&session, &Method::POST, "/")
         };
         let now = session.shared.engine.clock.now();
-        let (_, Reply::Ask(unanswered)) = reply(&session, &post, now) else {
+        let (_, Reply::Deferred(unanswered)) = reply(&session, &post, now) else {
             panic!("only the application can answer it");
         };
         let announced = AnnouncedContent {

@@ -19,7 +19,7 @@ const TYPES: &str = "text/html,*/*;q=0.8";
 /// `Accept-Encoding` of browsers.
 const CODINGS: &str = "gzip, deflate, br, zstd";
 /// Time limit of a complete response.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIME_LIMIT: Duration = Duration::from_mins(1);
 
 /// A GET without cookies and credentials.
 pub(crate) struct PlainGet {
@@ -61,21 +61,21 @@ impl Session {
         let engine = &self.shared.engine;
         let request = plain.on(self);
         let served = engine.serve(&request, engine.clock.now());
-        let question = match served {
+        let plan = match served {
             Served::Now(_) => return RefreshOutcome::Requested,
             Served::NowAndRefresh(_, refresh) => {
                 self.refresh(refresh, &request);
                 return RefreshOutcome::Requested;
             }
-            Served::Ask(question @ FetchPlan::Coalesced(_)) => question,
-            Served::Ask(FetchPlan::Direct(_)) | Served::Failed(_) => {
+            Served::Fetch(plan @ FetchPlan::Coalesced(_)) => plan,
+            Served::Fetch(FetchPlan::Direct(_)) | Served::Failed(_) => {
                 return RefreshOutcome::NotStored;
             }
         };
-        let rules = &engine.rules(question.route()).request;
+        let rules = &engine.rules(plan.route_index()).request;
         let incoming = self.incoming(self.copied(&request), rules, Body::Empty);
         let refreshed = async {
-            let mut answer = Arc::clone(engine).ask(question, incoming).await.ok()?;
+            let mut answer = Arc::clone(engine).ask(plan, incoming).await.ok()?;
             let is_kept = may_be_stored(&answer.cache_status) || answer.status >= 500;
             // A response that is not stored is not read.
             let body = std::mem::replace(&mut answer.body, Body::Empty);
@@ -84,7 +84,7 @@ impl Session {
             }
             Some(is_kept)
         };
-        match timeout(PATIENCE, refreshed).await {
+        match timeout(TIME_LIMIT, refreshed).await {
             Ok(Some(false)) if self.is_not_stored(plain) => RefreshOutcome::NotStored,
             _ => RefreshOutcome::Requested,
         }

@@ -7,8 +7,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use microcache_engine::FindRoute;
 use microcache_engine::flight::FlightLimits;
-use microcache_engine::serve::FindRoute;
 use microcache_engine::{BodyError, Clients, Engine, FetchPlan, Origin, Request, Route, Settings};
 use microcache_push::{
     BackendError, FindPage, Hub, MercureOrigin, Push, PushSettings, WatchOrigin,
@@ -80,7 +80,7 @@ pub(crate) struct Shared {
     /// Issued certificates and pending challenges, if ACME is enabled.
     pub(crate) issued: Option<Arc<IssuedCertificates>>,
     /// A redirect to HTTPS or an ACME challenge has to be checked before the cache.
-    pub(crate) looks_first: bool,
+    pub(crate) answers_before_routing: bool,
     pub(crate) pseudonym: Arc<Pseudonym>,
     pub(crate) connection_limits: Arc<ConnectionLimits>,
     pub(crate) pinned: PinnedBytes,
@@ -161,9 +161,9 @@ impl Shared {
     }
 
     /// Limit of a request's body: the lowest of the routes that its path may be read as.
-    pub(crate) fn max_body(&self, question: &FetchPlan, request: &Request<'_>) -> u64 {
-        let most = self.max_bodies[question.route()];
-        if !question.has_ambiguous_path() {
+    pub(crate) fn max_body(&self, plan: &FetchPlan, request: &Request<'_>) -> u64 {
+        let most = self.max_bodies[plan.route_index()];
+        if !plan.has_ambiguous_path() {
             return most;
         }
         let (method, host, target) = (request.method, request.host, request.target);
@@ -343,7 +343,7 @@ impl Lasting {
             strict: config.tls.strict.clone(),
             secure_port,
             issued: issued(&config),
-            looks_first: secure_port.is_some() || config.acme.is_on(),
+            answers_before_routing: secure_port.is_some() || config.acme.is_on(),
             pseudonym: self.pseudonym,
             connection_limits: self.connection_limits,
             pinned: self.pinned,

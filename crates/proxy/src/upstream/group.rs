@@ -493,7 +493,7 @@ fn queue_bounds(settings: &GroupSettings) -> QueueBounds {
         places: settings.max_concurrent,
         uploads: settings.max_uploads.unwrap_or(settings.max_concurrent / 2),
         length: settings.max_queue,
-        patience: settings.queue_timeout,
+        time_limit: settings.queue_timeout,
     }
 }
 

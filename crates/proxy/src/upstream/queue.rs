@@ -49,7 +49,7 @@ pub(super) struct QueueBounds {
     /// excludes the others.
     pub(super) length: usize,
     /// Queue timeout.
-    pub(super) patience: Duration,
+    pub(super) time_limit: Duration,
 }
 
 #[derive(Debug, Default)]
@@ -178,7 +178,7 @@ impl RequestQueue {
     ) -> Result<Permit, QueueError> {
         let is_refresh = matches!(urgency, Urgency::Refresh { .. });
         let (clients, networks) = audience.watch();
-        let (ticket, mut receiver, patience) = {
+        let (ticket, mut receiver, time_limit) = {
             let mut state = self.state.lock();
             let bounds = state.bounds;
             if state.taken < bounds.places {
@@ -189,13 +189,13 @@ impl RequestQueue {
                 return Err(QueueError::Left);
             }
             let (ticket, receiver) = state.join(urgency, networks)?;
-            (ticket, receiver, bounds.patience)
+            (ticket, receiver, bounds.time_limit)
         };
         let waiting = QueueTicket {
             queue: self,
             number: ticket,
         };
-        let mut patience = std::pin::pin!(sleep(patience));
+        let mut time_limit = std::pin::pin!(sleep(time_limit));
         loop {
             tokio::select! {
                 biased;
@@ -220,7 +220,7 @@ impl RequestQueue {
                         state.leave_line(ticket, network);
                     }
                 }
-                () = &mut patience => return Err(QueueError::Full),
+                () = &mut time_limit => return Err(QueueError::Full),
             }
         }
     }
@@ -231,7 +231,7 @@ impl RequestQueue {
         self: &Arc<Self>,
         network: Network,
     ) -> Result<(UploadPermit, Permit), QueueError> {
-        let (ticket, mut receiver, patience) = {
+        let (ticket, mut receiver, time_limit) = {
             let mut state = self.state.lock();
             let bounds = state.bounds;
             if state.taken < bounds.places && state.has_share(network) {
@@ -239,18 +239,18 @@ impl RequestQueue {
                 return Ok((self.share(state.shares.take(network)), self.permit()));
             }
             let (ticket, receiver) = state.join_uploads(network)?;
-            (ticket, receiver, bounds.patience)
+            (ticket, receiver, bounds.time_limit)
         };
         let _waiting = QueueTicket {
             queue: self,
             number: ticket,
         };
-        let half = patience / 2;
+        let half = time_limit / 2;
         let granted = match timeout(half, &mut receiver).await {
             Ok(granted) => granted.ok(),
             Err(_elapsed) => {
                 self.state.lock().end_upload_for(network);
-                let granted = timeout(patience.saturating_sub(half), receiver).await;
+                let granted = timeout(time_limit.saturating_sub(half), receiver).await;
                 granted.ok().and_then(Result::ok)
             }
         };
@@ -364,7 +364,7 @@ impl QueueState {
     ) -> Result<(u64, oneshot::Receiver<Permit>), QueueError> {
         let (sender, receiver) = oneshot::channel();
         let QueueBounds {
-            length, patience, ..
+            length, time_limit, ..
         } = self.bounds;
         let mut refresh = None;
         match urgency {
@@ -373,7 +373,7 @@ impl QueueState {
                 let joining = QueuedRefresh {
                     demand: Arc::clone(demand),
                     // Half of the remaining stale lifetime or of the queue timeout, whichever is shorter.
-                    due: Instant::now() + (*left).min(patience) / 2,
+                    due: Instant::now() + (*left).min(time_limit) / 2,
                 };
                 if self.refreshes.len() >= length {
                     self.displace_for(&joining)?;

@@ -38,7 +38,7 @@ pub(super) struct Upload {
     /// The body waits for a 100 (Continue) response.
     held_back: bool,
     /// Timer of that wait.
-    patience: Option<Pin<Box<Sleep>>>,
+    time_limit: Option<Pin<Box<Sleep>>>,
     /// The last piece is in `out`, or has been written.
     ended: bool,
     /// The connection accepts no more bytes; the remainder is never sent.
@@ -146,7 +146,7 @@ impl Upload {
             sent: 0,
             queued,
             began: queued,
-            patience: None,
+            time_limit: None,
             ended: false,
             cut_off: false,
             share: None,
@@ -255,10 +255,10 @@ impl Upload {
     /// awaited.
     fn next(&mut self, cx: &mut Context<'_>) -> Result<Poll<BodyPiece>, OriginError> {
         if self.held_back {
-            let patience = self
-                .patience
+            let time_limit = self
+                .time_limit
                 .get_or_insert_with(|| Box::pin(sleep(CONTINUE_PATIENCE)));
-            if patience.as_mut().poll(cx).is_pending() {
+            if time_limit.as_mut().poll(cx).is_pending() {
                 return Ok(Poll::Pending);
             }
             self.held_back = false;

@@ -16,7 +16,7 @@ use crate::documents::Documents;
 use crate::name::{DocumentName, parse_name};
 
 /// Deadline of a read.
-pub(super) const PATIENCE: Duration = Duration::from_secs(3);
+pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(3);
 /// Limits of one page: changes, and approximate bytes.
 const PAGE: usize = 512;
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
@@ -46,8 +46,8 @@ impl ChangeStream {
             if self.has_history() { "all" } else { "" }.to_owned(),
         ];
         let (line, keys) = (&self.connection.line, self.connection.keys());
-        let patience = PATIENCE + transfer_time(self.documents.settings.max_document);
-        ReadReply::read(line.call(&READ, &keys, &arguments, patience).await?)
+        let time_limit = READ_TIMEOUT + transfer_time(self.documents.settings.max_document);
+        ReadReply::read(line.call(&READ, &keys, &arguments, time_limit).await?)
     }
 
     /// Converts a stream entry to a change; `None` if it is none. Foreign entries are reported once.

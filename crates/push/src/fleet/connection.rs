@@ -9,13 +9,13 @@ use crate::settings::FleetSettings;
 /// Limit of concurrent write requests.
 pub(super) const MAX_CONCURRENT: usize = 1024;
 /// Deadline of a Redis reply.
-pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+pub(super) const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
 /// Target of log messages for the operator.
 pub(super) const TARGET: &str = "microcache";
 
 impl FleetSettings {
     /// Returns the settings of one pipelined connection.
-    fn redis(&self, patience: Duration) -> RedisSettings {
+    fn redis(&self, time_limit: Duration) -> RedisSettings {
         RedisSettings {
             urls: self.urls.clone(),
             cluster: self.cluster,
@@ -23,7 +23,7 @@ impl FleetSettings {
             connections: 1,
             max_failures: 1,
             max_in_flight: MAX_CONCURRENT,
-            write_deadline: patience,
+            write_deadline: time_limit,
             retry_after: Duration::from_millis(500),
             ..RedisSettings::default()
         }
@@ -42,10 +42,10 @@ pub(super) struct FleetConnection {
 impl FleetConnection {
     pub(super) async fn start(
         settings: &FleetSettings,
-        patience: Duration,
+        time_limit: Duration,
     ) -> Result<Self, RedisStartError> {
         let line =
-            DedicatedConnection::start(settings.redis(patience), b"documents that are pushed")
+            DedicatedConnection::start(settings.redis(time_limit), b"documents that are pushed")
                 .await?;
         Ok(Self {
             documents: line.key("mcd1"),

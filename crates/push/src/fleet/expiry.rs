@@ -6,7 +6,7 @@ use std::time::Duration;
 use microcache_store::redis::NoReply;
 use tokio::time::sleep;
 
-use super::connection::{FleetConnection, PATIENCE};
+use super::connection::{FleetConnection, REPLY_TIMEOUT};
 use super::scripts::{EXPIRE, ExpireReply, STREAM_LENGTH, epoch};
 use super::state::State;
 use crate::changes::change::DocumentChange;
@@ -93,7 +93,7 @@ impl Expiry {
             arguments.extend([change.name.to_string(), change.number.to_string()]);
         }
         let (line, keys) = (&self.connection.line, self.connection.keys());
-        let reply = line.call(&EXPIRE, &keys, &arguments, PATIENCE).await;
+        let reply = line.call(&EXPIRE, &keys, &arguments, REPLY_TIMEOUT).await;
         self.state.record_reply(reply.as_ref().err());
         let expired = ExpireReply::read(reply?)?;
         self.documents.counters.expired.add(expired.deleted);

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::changes::version::DocumentVersion;
 
 /// Time after which an acknowledged write counts as lost.
-const PATIENCE: Duration = Duration::from_secs(3);
+const LOSS_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The oldest acknowledged write that has not been read, and its time.
 #[derive(Default)]
@@ -28,7 +28,7 @@ impl LostWrites {
             return false;
         };
         let is_there = newest.epoch == version.epoch && newest.number >= version.number;
-        let is_late = !is_there && at.elapsed() > PATIENCE;
+        let is_late = !is_there && at.elapsed() > LOSS_TIMEOUT;
         if is_there || is_late {
             *first = None;
         }
@@ -61,13 +61,13 @@ mod tests {
             writes.record(version(1, 5));
             writes.record(version(1, 7));
             assert!(!writes.is_overdue(version(1, 4)), "it may come");
-            advance(PATIENCE + Duration::from_millis(1)).await;
+            advance(LOSS_TIMEOUT + Duration::from_millis(1)).await;
             assert_eq!(writes.is_overdue(there), is_late, "{there}");
             assert!(!writes.is_overdue(version(1, 4)), "it is said once");
         }
         writes.record(version(1, 5));
         writes.forget();
-        advance(2 * PATIENCE).await;
+        advance(2 * LOSS_TIMEOUT).await;
         assert!(!writes.is_overdue(version(1, 4)));
     }
 }

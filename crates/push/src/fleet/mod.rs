@@ -25,7 +25,7 @@ use tokio::sync::{Mutex, MutexGuard, Semaphore, oneshot};
 use tokio::time::{Instant, timeout, timeout_at};
 use xxhash_rust::xxh3::xxh3_64;
 
-use self::connection::{FleetConnection, MAX_CONCURRENT, PATIENCE, TARGET, transfer_time};
+use self::connection::{FleetConnection, MAX_CONCURRENT, REPLY_TIMEOUT, TARGET, transfer_time};
 use self::expiry::Expiry;
 use self::script_call::{ScriptArgument, script_call};
 use self::scripts::{CHANGE, ChangeReply, STREAM_LENGTH, epoch};
@@ -192,8 +192,8 @@ impl RedisBackend {
     async fn call(&self, arguments: &[ScriptArgument]) -> Result<ChangeReply, NoReply> {
         let (line, keys) = (&self.connection.line, self.connection.keys());
         let bytes: usize = arguments.iter().map(Vec::len).sum();
-        let patience = PATIENCE + transfer_time(bytes as u64);
-        let reply = line.call(&CHANGE, &keys, arguments, patience).await;
+        let time_limit = REPLY_TIMEOUT + transfer_time(bytes as u64);
+        let reply = line.call(&CHANGE, &keys, arguments, time_limit).await;
         self.state.record_reply(reply.as_ref().err());
         ChangeReply::read(reply?)
     }
@@ -279,9 +279,9 @@ impl FleetThread {
         let of = &self.settings;
         // The blocking reads of the stream have a connection of their own.
         tokio::try_join!(
-            FleetConnection::start(of, PATIENCE),
-            FleetConnection::start(of, change_stream::PATIENCE),
-            FleetConnection::start(of, PATIENCE)
+            FleetConnection::start(of, REPLY_TIMEOUT),
+            FleetConnection::start(of, change_stream::READ_TIMEOUT),
+            FleetConnection::start(of, REPLY_TIMEOUT)
         )
     }
 }

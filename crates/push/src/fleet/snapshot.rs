@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use microcache_store::redis::{NoReply, Value, cmd, from_redis_value};
 
-use super::change_stream::{ChangeStream, PATIENCE, overtaken};
+use super::change_stream::{ChangeStream, READ_TIMEOUT, overtaken};
 use super::connection::transfer_time;
 use super::scripts::{EntryKind, ReadResult, StreamEntry, lossy_text, number};
 use crate::changes::change::DocumentChange;
@@ -149,7 +149,8 @@ impl Snapshot {
             let mut range = cmd("XRANGE");
             range.arg(&stream.connection.changes).arg(&from).arg("+");
             range.arg("COUNT").arg(ENTRIES);
-            let Value::Array(entries) = stream.connection.line.request(&range, PATIENCE).await?
+            let Value::Array(entries) =
+                stream.connection.line.request(&range, READ_TIMEOUT).await?
             else {
                 return Err(NoReply::Unreadable);
             };
@@ -236,8 +237,8 @@ async fn scan(
         let mut scan = cmd("HSCAN");
         scan.arg(key).arg(cursor);
         scan.arg("COUNT").arg(count);
-        let patience = PATIENCE + transfer_time(stream.documents.settings.max_document);
-        let reply = stream.connection.line.request(&scan, patience).await?;
+        let time_limit = READ_TIMEOUT + transfer_time(stream.documents.settings.max_document);
+        let reply = stream.connection.line.request(&scan, time_limit).await?;
         let (next, fields): (u64, Vec<Vec<u8>>) =
             from_redis_value(reply).map_err(|_| NoReply::Unreadable)?;
         let (mut bytes, mut found) = (0, 0);

@@ -121,12 +121,12 @@ impl State {
     }
 
     /// Waits for the first load; false after the timeout.
-    pub(super) fn wait_for_documents(&self, patience: Duration) -> bool {
+    pub(super) fn wait_for_documents(&self, time_limit: Duration) -> bool {
         let mut has_documents = self.has_documents.lock();
         let wait = |has: &mut bool| !*has;
         let waited = self
             .documents_loaded
-            .wait_while_for(&mut has_documents, wait, patience);
+            .wait_while_for(&mut has_documents, wait, time_limit);
         !waited.timed_out()
     }
 

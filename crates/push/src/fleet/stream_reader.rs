@@ -7,7 +7,7 @@ use std::time::Duration;
 use microcache_store::redis::{NoReply, Value, cmd};
 use tokio::time::sleep;
 
-use super::change_stream::{ChangeStream, PATIENCE, overtaken};
+use super::change_stream::{ChangeStream, READ_TIMEOUT, overtaken};
 use super::connection::{FleetConnection, TARGET};
 use super::scripts::{ReadResult, StreamEntry};
 use super::snapshot::Snapshot;
@@ -145,7 +145,7 @@ impl StreamReader {
         self.stream
             .connection
             .line
-            .request(&wait, PATIENCE)
+            .request(&wait, READ_TIMEOUT)
             .await
             .map(drop)
     }
@@ -208,7 +208,7 @@ impl StreamReader {
             .stream
             .connection
             .line
-            .request(&get, PATIENCE)
+            .request(&get, READ_TIMEOUT)
             .await
             .ok()?;
         let Value::Array(pair) = reply else {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 /// Silence after which the client is pinged, and again until it is disconnected.
-pub(super) const PATIENCE: Duration = Duration::from_secs(25);
+pub(super) const PING_INTERVAL: Duration = Duration::from_secs(25);
 /// Output blocked for this long and then accepted counts as a sign of life.
 const BLOCKED: Duration = Duration::from_secs(1);
 /// Sustained interval between commands.
@@ -41,7 +41,7 @@ impl KeepAlive {
             last_input,
             pinged: None,
             last_output: None,
-            timer: Box::pin(sleep_until(last_input + PATIENCE)),
+            timer: Box::pin(sleep_until(last_input + PING_INTERVAL)),
             rings_at: None,
         }
     }
@@ -84,8 +84,8 @@ impl KeepAlive {
         self.rings_at = None;
         while self.timer.as_mut().poll(cx).is_ready() {
             let due = match self.pinged {
-                None => self.last_input + PATIENCE,
-                Some(pinged) => pinged + PATIENCE,
+                None => self.last_input + PING_INTERVAL,
+                Some(pinged) => pinged + PING_INTERVAL,
             };
             if now < due {
                 self.timer.as_mut().reset(due);
@@ -95,7 +95,7 @@ impl KeepAlive {
                 return Poll::Ready(KeepAliveAction::Disconnect);
             }
             self.pinged = Some(now);
-            self.timer.as_mut().reset(now + PATIENCE);
+            self.timer.as_mut().reset(now + PING_INTERVAL);
             return Poll::Ready(KeepAliveAction::Ping);
         }
         self.rings_at = Some(self.timer.deadline());
@@ -154,12 +154,12 @@ mod tests {
             poll_fn(|cx| keep_alive.poll(cx, Instant::now())).await,
             KeepAliveAction::Ping
         );
-        assert!(began.elapsed() >= PATIENCE);
+        assert!(began.elapsed() >= PING_INTERVAL);
         assert_eq!(
             poll_fn(|cx| keep_alive.poll(cx, Instant::now())).await,
             KeepAliveAction::Disconnect
         );
-        assert!(began.elapsed() >= PATIENCE * 2);
+        assert!(began.elapsed() >= PING_INTERVAL * 2);
         // A client that answers is pinged again later.
         let mut keep_alive = KeepAlive::new();
         assert_eq!(

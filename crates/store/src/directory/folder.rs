@@ -17,7 +17,7 @@ use crate::tier::EntryId;
 /// Number of record folders.
 pub(super) const FOLDERS: u32 = 256;
 /// Time limit for acquiring a lock. Locks are held briefly, except by a suspended process.
-const PATIENCE: Duration = Duration::from_secs(1);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// Lock file of a folder.
@@ -42,7 +42,7 @@ impl RecordFolder {
         made.map(Self).map_err(failed)
     }
 
-    /// Acquires the lock of the folder, for at most [`PATIENCE`].
+    /// Acquires the lock of the folder, for at most [`LOCK_TIMEOUT`].
     pub(super) fn lock(&self) -> Result<LockedFolder<'_>, DiskFailure> {
         let lock = open_locked(&self.0, LOCK)?;
         Ok(LockedFolder {
@@ -99,9 +99,9 @@ pub(super) fn open_locked(folder: &OwnedFd, name: &str) -> Result<File, DiskFail
     Ok(file)
 }
 
-/// Polls a lock until it is acquired or [`PATIENCE`] is over.
+/// Polls a lock until it is acquired or [`LOCK_TIMEOUT`] is over.
 pub(super) fn wait_for(take: impl Fn() -> Result<(), TryLockError>) -> Result<(), DiskFailure> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + LOCK_TIMEOUT;
     loop {
         match take() {
             Ok(()) => return Ok(()),

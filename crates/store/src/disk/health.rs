@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use crate::clock;
 
 /// Number of consecutive failures that opens the breaker.
-const PATIENCE: u32 = 3;
+const FAIL_LIMIT: u32 = 3;
 
 /// Health state of one kind of operation.
 pub(crate) struct PoolHealth {
@@ -38,7 +38,7 @@ impl PoolHealth {
     /// admitted.
     pub(crate) fn admits(&self) -> bool {
         let mut trouble = self.trouble.lock();
-        let Some(trouble) = trouble.as_mut().filter(|it| it.failures >= PATIENCE) else {
+        let Some(trouble) = trouble.as_mut().filter(|it| it.failures >= FAIL_LIMIT) else {
             return true;
         };
         let now = Instant::now();
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn after_failures_there_is_a_pause_and_one_success_ends_it() {
         let health = PoolHealth::new("writing", Duration::from_hours(1));
-        for _ in 0..PATIENCE {
+        for _ in 0..FAIL_LIMIT {
             assert!(health.admits());
             health.failed(&"no space");
         }

@@ -18,7 +18,7 @@ use crate::tier::{Entry, EntryId};
 const SHARDS: usize = 32;
 /// Maximum of files in use that are skipped per shard in the search for a file to close, since it holds the
 /// lock of the shard.
-const PATIENCE: usize = 8;
+const MAX_SKIPPED: usize = 8;
 
 /// Open files: those found by id, and replaced or removed ones that are still being read.
 pub(super) struct OpenFiles {
@@ -210,7 +210,7 @@ impl OpenFileShard {
 
     /// Takes a file that is not being read, or finds one that has been closed since.
     fn close_one(&mut self) -> Option<ClosedFile> {
-        for _ in 0..PATIENCE {
+        for _ in 0..MAX_SKIPPED {
             if let Some(body) = self.still_read.pop_front() {
                 if body.strong_count() == 0 {
                     return Some(ClosedFile::StillRead);

@@ -28,7 +28,7 @@ pub const MAX_USES: u8 = 3;
 /// Inverse fraction of the space reserved for probation.
 const PROBATION: u64 = 20;
 /// Maximum of used entries skipped in the search for a victim.
-const PATIENCE: u32 = 1000;
+const MAX_SKIPPED: u32 = 1000;
 /// Maximum of uses that count.
 const MAX_FREQUENCY: u8 = 15;
 /// List of the entries on probation; those before it are by value.
@@ -116,7 +116,7 @@ impl EvictionQueue {
             if !is_on_probation {
                 self.age = node.due;
             }
-            if uses == 0 || skipped == PATIENCE {
+            if uses == 0 || skipped == MAX_SKIPPED {
                 self.remove(slot);
                 if is_on_probation {
                     self.ghosts.remember(hash);

@@ -29,7 +29,7 @@ const LENGTH: u64 = 16 * 1024;
 /// Lifetime of a record, in seconds.
 const KEPT: u64 = 7 * 86_400;
 /// Time limit for a counted record to be stored.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIME_LIMIT: Duration = Duration::from_secs(1);
 /// Lane of all log requests, to keep them in order.
 const LANE: ConnectionLane = ConnectionLane(0);
 /// Timeout of a request with many items, as a multiple of the deadline.
@@ -176,7 +176,7 @@ impl LogCopyHandle<'_> {
                 since: now,
             });
             *hole = Some(known);
-            now.duration_since(known.since) >= PATIENCE
+            now.duration_since(known.since) >= TIME_LIMIT
         };
         if is_old {
             let request = self.add(MetaRequest::default(), position, beginning);

@@ -72,13 +72,13 @@ impl DedicatedConnection {
         format!("{part}:{{{}}}", self.id)
     }
 
-    /// Sends a command and waits for its reply, for at most `patience`.
+    /// Sends a command and waits for its reply, for at most `timeout`.
     ///
     /// # Errors
     ///
     /// [`NoReply`] if there is none.
-    pub async fn request(&self, command: &Cmd, patience: Duration) -> Result<Value, NoReply> {
-        let reply = self.send(command, Instant::now() + patience).await;
+    pub async fn request(&self, command: &Cmd, timeout: Duration) -> Result<Value, NoReply> {
+        let reply = self.send(command, Instant::now() + timeout).await;
         reply.map_err(NoReply::of)
     }
 
@@ -92,9 +92,9 @@ impl DedicatedConnection {
         script: &Script,
         keys: &[String],
         arguments: &[impl AsRef<[u8]> + std::marker::Sync],
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Value, NoReply> {
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + timeout;
         let reply = match self.send(&script.by_hash(keys, arguments), deadline).await {
             Err(fault) if fault.is_unknown_script() => {
                 self.send(&script.by_text(keys, arguments), deadline).await

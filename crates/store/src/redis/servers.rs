@@ -90,7 +90,7 @@ impl ServerSet {
     }
 
     /// Removes all records and claims. Returns whether that succeeded on all servers.
-    pub(super) async fn clear(&self, patience: Duration) -> bool {
+    pub(super) async fn clear(&self, timeout: Duration) -> bool {
         let nodes = match self {
             Self::One(node) => vec![Arc::clone(node)],
             Self::Cluster(cluster) => cluster.nodes(),
@@ -100,7 +100,7 @@ impl ServerSet {
             return false;
         }
         for node in nodes {
-            if clear(&node, patience).await.is_err() {
+            if clear(&node, timeout).await.is_err() {
                 return false;
             }
         }
@@ -117,21 +117,21 @@ impl ServerSet {
 }
 
 /// Removes all keys of the tier from a server, in batches of SCAN; other keys are left alone.
-async fn clear(node: &RedisNode, patience: Duration) -> Result<(), CommandError> {
+async fn clear(node: &RedisNode, timeout: Duration) -> Result<(), CommandError> {
     const AT_A_TIME: u32 = 1000;
     let mut cursor = 0;
     loop {
         let mut scan = redis::cmd("SCAN");
         scan.arg(cursor).arg("MATCH").arg(format!("{PREFIX}*"));
         scan.arg("COUNT").arg(AT_A_TIME);
-        let reply = node.send(0, &scan, Instant::now() + patience).await?;
+        let reply = node.send(0, &scan, Instant::now() + timeout).await?;
         let (next, keys): (u64, Vec<Vec<u8>>) =
             redis::from_redis_value(reply).map_err(|error| CommandError::Server(error.into()))?;
         for key in keys {
             // One command per key, since keys of one command must share a slot.
             let mut remove = redis::cmd("UNLINK");
             remove.arg(key);
-            node.send(0, &remove, Instant::now() + patience).await?;
+            node.send(0, &remove, Instant::now() + timeout).await?;
         }
         if next == 0 {
             return Ok(());

@@ -90,10 +90,10 @@ impl BodySpool {
     }
 
     /// Waits until the queue is short, as long as the tier makes progress. Returns `false` if it has written
-    /// nothing for `patience`.
-    pub async fn makes_progress(&self, patience: Duration) -> bool {
+    /// nothing for `time_limit`.
+    pub async fn makes_progress(&self, time_limit: Duration) -> bool {
         while self.waiting.bytes.load(Ordering::Acquire) > self.waiting.limit / 4 {
-            if timeout(patience, self.waiting.fewer.notified())
+            if timeout(time_limit, self.waiting.fewer.notified())
                 .await
                 .is_err()
             {

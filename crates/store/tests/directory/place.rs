@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use microcache_store::{Claim, Directory, DirectorySettings, EntryId, GetOutcome, TierError};
-use microcache_testkit::{Folder, PATIENCE};
+use microcache_testkit::{Folder, WAIT_TIMEOUT};
 use tokio::runtime::Handle;
 
 use crate::shared_records::Looked;
@@ -41,8 +41,8 @@ impl Place {
     pub(crate) fn settings(&self) -> DirectorySettings {
         DirectorySettings {
             pause: Duration::ZERO,
-            read_deadline: PATIENCE,
-            write_deadline: PATIENCE,
+            read_deadline: WAIT_TIMEOUT,
+            write_deadline: WAIT_TIMEOUT,
             ..DirectorySettings::new(&self.directory, 64 * MIB)
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use microcache_store::redis::{DedicatedConnection, Redis, RedisSettings, Script};
 use microcache_store::{EntryId, PutOutcome, SharedTier, Tier, TierError};
-use microcache_testkit::{PATIENCE, eventually_async, free_port};
+use microcache_testkit::{WAIT_TIMEOUT, eventually_async, free_port};
 use redis::Value;
 
 use crate::server::Server;
@@ -208,7 +208,7 @@ async fn keys_that_are_being_moved_are_found() {
     let (one, other) = (line.key("one"), line.key("other"));
     let count = Script::new("redis.call('INCR', KEYS[1]) return redis.call('INCR', KEYS[2])");
     let keys = [one.clone(), other.clone()];
-    let counted = async || line.call(&count, &keys, &[] as &[&str], PATIENCE).await;
+    let counted = async || line.call(&count, &keys, &[] as &[&str], WAIT_TIMEOUT).await;
     eventually_async("the line", async || counted().await.is_ok()).await;
     let before: i64 = servers_with(&servers, &other).1;
     let slot: u16 = new.say(&format!("CLUSTER KEYSLOT {one}"));
@@ -238,7 +238,7 @@ async fn keys_that_are_being_moved_are_found() {
         assert_eq!(counted().await, Ok(Value::Int(before + step)));
     }
     assert_eq!(
-        line.request(redis::cmd("GET").arg(&one), PATIENCE)
+        line.request(redis::cmd("GET").arg(&one), WAIT_TIMEOUT)
             .await
             .map(drop),
         Ok(())

@@ -124,7 +124,7 @@ fn measured_as(
     settings.duration = None;
     settings.requests = Some(5);
     // Publications arrive before their response does, so a missing one needs no long wait.
-    settings.patience = Duration::from_millis(500);
+    settings.grace_period = Duration::from_millis(500);
     let publish = PublishSettings {
         every: Duration::from_millis(5),
         url,

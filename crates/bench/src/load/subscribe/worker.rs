@@ -162,7 +162,7 @@ impl<'a> StreamWorker<'a> {
             self.publish_counts();
             if self.shared.is_over() || self.shared.settings.stop.is_set() {
                 let since = *over_since.get_or_insert(now);
-                if self.has_everything() || now >= since + self.shared.settings.patience {
+                if self.has_everything() || now >= since + self.shared.settings.grace_period {
                     return Ok(self.end());
                 }
             }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Condvar, Mutex};
 
-use super::PATIENCE;
+use super::WAIT_TIMEOUT;
 
 /// Closed at first; opened once, for all.
 #[derive(Clone, Default)]
@@ -19,6 +19,6 @@ impl Gate {
     pub(super) fn wait(&self) {
         let (open, changed) = &*self.0;
         let guard = open.lock().unwrap();
-        drop(changed.wait_timeout_while(guard, PATIENCE * 3, |open| !*open));
+        drop(changed.wait_timeout_while(guard, WAIT_TIMEOUT * 3, |open| !*open));
     }
 }

@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpStream};
 
 use microcache_wire::h2::hpack::{Decoder, Scratch};
 
-use super::PATIENCE;
+use super::WAIT_TIMEOUT;
 
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
@@ -153,8 +153,8 @@ impl Http2 {
     /// One on which nothing was said.
     pub(crate) fn silent(address: SocketAddr) -> Self {
         let socket = TcpStream::connect(address).expect("the proxy accepts connections");
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
-        socket.set_write_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(WAIT_TIMEOUT)).unwrap();
+        socket.set_write_timeout(Some(WAIT_TIMEOUT)).unwrap();
         socket.set_nodelay(true).unwrap();
         Self {
             socket,

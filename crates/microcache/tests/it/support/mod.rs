@@ -22,7 +22,7 @@ pub(crate) use date::{asctime, http_date, rfc850_date};
 pub(crate) use events::Events;
 pub(crate) use gate::Gate;
 pub(crate) use microcache_testkit::{
-    Folder, PATIENCE, Process, Signal, TierKind, TierServer, eventually, free_port,
+    Folder, Process, Signal, TierKind, TierServer, WAIT_TIMEOUT, eventually, free_port,
     has_python_module, is_installed, left_out, listen, noise, signal,
 };
 pub(crate) use origin::{ANY, Origin, Seen};

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 
 use rustls::{ClientConnection, StreamOwned};
 
-use super::PATIENCE;
+use super::WAIT_TIMEOUT;
 
 /// A start line and field lines. Bytes above 127 are kept as the characters of the same number.
 #[derive(Clone, Debug, Default)]
@@ -92,8 +92,8 @@ impl Head {
 
 impl Wire {
     pub(super) fn new(stream: TcpStream) -> io::Result<Self> {
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(WAIT_TIMEOUT))?;
+        stream.set_write_timeout(Some(WAIT_TIMEOUT))?;
         stream.set_nodelay(true)?;
         Ok(Self {
             stream: Stream::Plain(stream),
@@ -258,7 +258,7 @@ impl Wire {
             .map_err(|error| match error.kind() {
                 ErrorKind::WouldBlock | ErrorKind::TimedOut => io::Error::new(
                     ErrorKind::TimedOut,
-                    format!("nothing came for {PATIENCE:?}"),
+                    format!("nothing came for {WAIT_TIMEOUT:?}"),
                 ),
                 _ => error,
             })?;

@@ -107,9 +107,9 @@ fn a_claim_with_a_lost_reply_is_released() {
         let way = Break::before(&server);
         let [flag, address] = server.flags();
         let through = address.replace(&server.port().to_string(), &way.address.port().to_string());
-        let patience = ["--memcached-timeout", "2s", "--redis-timeout", "2s"];
-        let one = start(&origin, &flag, &through, &patience);
-        let other = start(&origin, &flag, &address, &patience);
+        let time_limit = ["--memcached-timeout", "2s", "--redis-timeout", "2s"];
+        let one = start(&origin, &flag, &through, &time_limit);
+        let other = start(&origin, &flag, &address, &time_limit);
         // What is there on both ways, so that the next claim is all that is sent.
         origin.on("/warm").reply(lasting("warm"));
         one.get("/warm").assert_is(200, "warm");

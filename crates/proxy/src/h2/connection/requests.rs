@@ -116,7 +116,7 @@ impl Http2ServerConnection<'_> {
                     session.account_of(route, &request, Version::HTTP_2, &response, self.now);
                 self.answer_in_turns(cx, stream_request, response, account);
             }
-            Some(Reply::Ask(unanswered)) => self.ask(cx, unanswered, stream_request),
+            Some(Reply::Deferred(unanswered)) => self.ask(cx, unanswered, stream_request),
             // The session always sets a reply.
             None => self.streams.reset(
                 stream_request.id,

@@ -162,8 +162,8 @@ impl Http2Streams<'_> {
         // A stored body stays in memory until it is sent, even if it is evicted meanwhile: it counts as pinned.
         let whole = !*is_held && !piece.is_empty();
         let pin = whole.then(|| poll.session.shared.pinned.pin(piece.len()));
-        let patience = pin.as_ref().map(|pin| pin.timeouts(timeouts.write));
-        let deadline = patience.and_then(|(_, in_all)| in_all);
+        let time_limit = pin.as_ref().map(|pin| pin.timeouts(timeouts.write));
+        let deadline = time_limit.and_then(|(_, in_all)| in_all);
         if *is_held {
             self.held += piece.len();
         }

@@ -238,7 +238,7 @@ fn urls(request: &Request<'_>) -> Result<UrlMatch, PurgeRequestError> {
     if !method.trim_ascii().eq_ignore_ascii_case(b"regex") {
         return Ok(pattern::target(request.target));
     }
-    // In a target a question mark begins the query.
+    // In a target a plan mark begins the query.
     pattern::urls(request.target, b"?")
         .ok_or_else(|| refused("X-Purge-Method", request.target, PATH))
 }

@@ -12,17 +12,17 @@ const A: Network = Network::from_bits(1);
 const B: Network = Network::from_bits(2);
 const C: Network = Network::from_bits(3);
 
-fn bounds(places: usize, uploads: usize, length: usize, patience: Duration) -> QueueBounds {
+fn bounds(places: usize, uploads: usize, length: usize, time_limit: Duration) -> QueueBounds {
     QueueBounds {
         places,
         uploads,
         length,
-        patience,
+        time_limit,
     }
 }
 
-fn queue(places: usize, uploads: usize, length: usize, patience: Duration) -> Arc<RequestQueue> {
-    RequestQueue::new(bounds(places, uploads, length, patience))
+fn queue(places: usize, uploads: usize, length: usize, time_limit: Duration) -> Arc<RequestQueue> {
+    RequestQueue::new(bounds(places, uploads, length, time_limit))
 }
 
 fn refresh(demand: &Arc<AtomicU32>) -> Urgency {
@@ -254,7 +254,7 @@ async fn a_full_queue_refuses_each_kind_for_itself() {
 }
 
 #[tokio::test]
-async fn patience_ends() {
+async fn the_wait_in_the_queue_ends() {
     let queue = queue(1, 1, 1, Duration::from_millis(1));
     let place = taken(&queue).await;
     assert_eq!(
