@@ -229,7 +229,7 @@ impl Builder {
         let settings = self.settings();
         let tiers = self.open_tiers(is_private, &handle).await?;
         // Each layer has a route of its own.
-        let engine = Engine::new(settings, Vec::new(), Box::new(only_route), tiers);
+        let engine = Engine::new(settings, Vec::new(), Arc::new(only_route), tiers);
         let shared = CacheInner::start(engine, settings, self.rules, &handle).await;
         Ok(Cache::new(Arc::new(shared)))
     }

@@ -82,7 +82,7 @@ impl CacheInner {
             origin,
         };
         let engine = &self.engine;
-        Arc::new(engine.reconfigured(self.settings, vec![route], Box::new(only_route)))
+        Arc::new(engine.reconfigured(self.settings, vec![route], Arc::new(only_route)))
     }
 }
 

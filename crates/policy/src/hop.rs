@@ -116,7 +116,7 @@ pub(crate) fn names_fields(connection: &[u8]) -> bool {
 }
 
 /// Returns true if `name` is always hop-by-hop.
-pub(crate) fn is_hop_by_hop(name: FieldName<'_>) -> bool {
+pub fn is_hop_by_hop(name: FieldName<'_>) -> bool {
     HOP_BY_HOP.has(name)
 }
 

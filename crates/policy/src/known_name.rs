@@ -198,6 +198,7 @@ pub mod names {
     pub const CONTENT_LENGTH: KnownName = KnownName::constant("content-length");
     pub const COOKIE: KnownName = KnownName::constant("cookie");
     pub const EXPECT: KnownName = KnownName::constant("expect");
+    pub const EXPIRES: KnownName = KnownName::constant("expires");
     pub const FORWARDED: KnownName = KnownName::constant("forwarded");
     pub const HOST: KnownName = KnownName::constant("host");
     pub const IF_MATCH: KnownName = KnownName::constant("if-match");
@@ -216,6 +217,7 @@ pub mod names {
     pub const PROXY_CONNECTION: KnownName = KnownName::constant("proxy-connection");
     pub const RANGE: KnownName = KnownName::constant("range");
     pub const SEC_WEBSOCKET_KEY: KnownName = KnownName::constant("sec-websocket-key");
+    pub const SET_COOKIE: KnownName = KnownName::constant("set-cookie");
     pub const SURROGATE_KEY: KnownName = KnownName::constant("surrogate-key");
     pub const TE: KnownName = KnownName::constant("te");
     pub const TRACEPARENT: KnownName = KnownName::constant("traceparent");

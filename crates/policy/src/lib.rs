@@ -4,6 +4,7 @@
 //! Nothing here reads a clock, does I/O, or allocates on the path of a hit.
 
 pub mod accept;
+pub mod browser_cache;
 pub mod byte_range;
 pub mod coding;
 pub mod compression;
@@ -14,8 +15,10 @@ pub mod dictionaries;
 pub mod etag;
 pub mod explain;
 pub mod field_block;
+pub mod field_edits;
 pub mod field_index;
 pub mod field_name;
+pub mod field_template;
 pub mod fields;
 pub mod forwarded_response;
 pub mod glob;

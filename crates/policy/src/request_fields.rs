@@ -176,6 +176,7 @@ fn is_chosen(name: FieldName<'_>, rules: &Rules) -> bool {
         || only_from_trusted_peers(name) && (!is_address(name) || USUAL_ADDRESSES.has(name))
         || rules.key.has_header(name.text())
         || rules.request.forwarded_fields.matches(name.text())
+        || rules.request.sets(name.text())
 }
 
 /// Returns true if the responses of a url are known to vary on a field.

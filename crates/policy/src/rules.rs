@@ -1,6 +1,7 @@
 //! The operator's settings for a route, where HTTP leaves a choice.
 
 use crate::coding::Coding;
+use crate::field_edits::FieldEdit;
 use crate::patterns::{FieldPatterns, Patterns};
 use crate::time::Millis;
 
@@ -182,6 +183,16 @@ pub struct RequestRules {
     pub kept_fields: FieldPatterns,
     /// Further fields that a shared fetch sends, without being part of the key.
     pub forwarded_fields: FieldPatterns,
+    /// Fields that the operator writes in place of the client's.
+    pub set_fields: Vec<FieldEdit>,
+}
+
+impl RequestRules {
+    /// Returns true if the operator writes a field of this name.
+    pub fn sets(&self, name: &[u8]) -> bool {
+        let mut edits = self.set_fields.iter();
+        edits.any(|edit| name.eq_ignore_ascii_case(edit.name.as_bytes()))
+    }
 }
 
 /// The components of the key besides scheme, host and path.
@@ -197,6 +208,8 @@ pub struct KeyRules {
     pub cookies: Vec<String>,
     /// The partition of a private cache, in addition to `Authorization`.
     pub partition: Vec<u8>,
+    /// The name of the route, if requests for one url may take several: each has entries of its own.
+    pub route: Option<String>,
     /// The rules that keys are built by: see [`Rules::sealed`].
     pub seal: Seal,
 }

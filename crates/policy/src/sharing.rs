@@ -66,6 +66,15 @@ fn of_sharing(rules: &Rules) -> Vec<u8> {
     if !request.forwarded_fields.is_empty() {
         push_names(&mut out, request.forwarded_fields.written());
     }
+    if !request.set_fields.is_empty() {
+        out.extend(b"set");
+        let names = request.set_fields.iter().map(|edit| lower(&edit.name));
+        push_names(&mut out, names.collect());
+    }
+    if let Some(route) = &key.route {
+        out.extend(b"route");
+        push_names(&mut out, vec![route.as_bytes().to_vec()]);
+    }
     out
 }
 

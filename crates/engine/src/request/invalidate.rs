@@ -56,25 +56,28 @@ impl Engine {
         keys
     }
 
-    /// The keys of a GET for this target. It may take another route than the unsafe request, and
-    /// routes decide the parts of a key. Each kind of representation has its own key; of the
-    /// unusual kinds only the one that the request accepts counts. Empty if the route stores
-    /// nothing.
+    /// The keys of a GET for this target, on all routes that it may take: routes decide the parts of
+    /// a key. Each kind of representation has its own key. Empty if the routes store nothing.
     fn keys_of_get(&self, request: &Request<'_>, target: &[u8]) -> Vec<KeyBuf> {
         let get = Request {
             method: &Method::GET,
             target,
             ..*request
         };
-        let route = self.route(&get);
-        if route.answers_at_once {
-            return Vec::new();
+        let mut keys = Vec::new();
+        for route in self
+            .routes_of_url(&get)
+            .filter(|route| !route.answers_at_once)
+        {
+            let classes: &[_] = if route.rules.obeys_client {
+                &[AcceptClass::Page]
+            } else {
+                &AcceptClass::ALL
+            };
+            let key = |&accept| key_as(accept, &get, &route.rules);
+            keys.extend(classes.iter().map(key));
         }
-        let key = |accept| key_as(accept, &get, &route.rules);
-        if route.rules.obeys_client {
-            return vec![key(AcceptClass::Page)];
-        }
-        AcceptClass::ALL.into_iter().map(key).collect()
+        keys
     }
 }
 

@@ -67,8 +67,22 @@ impl Bypass {
     }
 }
 
-/// Finds the route of a request.
-pub type FindRoute = Box<dyn Fn(&Request<'_>) -> RouteMatch + Send + Sync>;
+/// Finds the route of a request. Any function does where the url alone decides.
+pub trait FindRoute: Send + Sync {
+    /// Returns the route of a request.
+    fn find(&self, request: &Request<'_>) -> RouteMatch;
+
+    /// Returns the indices of all routes that requests for the same url, with other fields, may take.
+    fn all_of_url(&self, request: &Request<'_>) -> Vec<usize> {
+        vec![self.find(request).route]
+    }
+}
+
+impl<F: Fn(&Request<'_>) -> RouteMatch + Send + Sync> FindRoute for F {
+    fn find(&self, request: &Request<'_>) -> RouteMatch {
+        self(request)
+    }
+}
 
 /// The kind of clients that the cache serves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

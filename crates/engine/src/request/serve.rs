@@ -36,7 +36,7 @@ pub struct Engine {
     pub(crate) fill_budget: Arc<FillBudget>,
     pub(crate) settings: Settings,
     pub(crate) routes: Vec<Route>,
-    find: FindRoute,
+    find: Arc<dyn FindRoute>,
     /// The clock of all ages and lifetimes; the same after a reconfiguration.
     pub clock: Clock,
 }
@@ -55,7 +55,12 @@ pub enum Served {
 
 impl Engine {
     /// An engine with an empty memory, these routes and these tiers.
-    pub fn new(settings: Settings, routes: Vec<Route>, find: FindRoute, tiers: Tiers) -> Self {
+    pub fn new(
+        settings: Settings,
+        routes: Vec<Route>,
+        find: Arc<dyn FindRoute>,
+        tiers: Tiers,
+    ) -> Self {
         let clock = Clock::start();
         Self {
             cache: Arc::new(Cache::new(settings.memory, settings.flights, tiers, clock)),
@@ -70,7 +75,12 @@ impl Engine {
     /// An engine with the same cache, and other routes and limits. The capacity of memory and its
     /// largest object stay unchanged. Requests under way finish with the engine they began with.
     #[must_use]
-    pub fn reconfigured(&self, settings: Settings, routes: Vec<Route>, find: FindRoute) -> Self {
+    pub fn reconfigured(
+        &self,
+        settings: Settings,
+        routes: Vec<Route>,
+        find: Arc<dyn FindRoute>,
+    ) -> Self {
         self.cache
             .set_limits(settings.memory.variants, settings.flights);
         self.fill_budget.set_limit(settings.fill_memory);
@@ -91,12 +101,17 @@ impl Engine {
 
     /// The route that a request takes.
     pub fn find(&self, request: &Request<'_>) -> RouteMatch {
-        (self.find)(request)
+        self.find.find(request)
     }
 
     /// A route's number in metrics.
     pub fn id_of(&self, found: RouteMatch) -> RouteId {
         self.routes[found.route].id
+    }
+
+    /// The numbers of all routes in metrics, by index.
+    pub fn route_ids(&self) -> impl Iterator<Item = RouteId> {
+        self.routes.iter().map(|route| route.id)
     }
 
     /// Answers a request on a known route from memory, or returns the fetch that is needed.
@@ -412,7 +427,13 @@ impl Engine {
     }
 
     pub(crate) fn route(&self, request: &Request<'_>) -> &Route {
-        &self.routes[(self.find)(request).route]
+        &self.routes[self.find.find(request).route]
+    }
+
+    /// The routes that requests for the same url may take.
+    pub(crate) fn routes_of_url(&self, request: &Request<'_>) -> impl Iterator<Item = &Route> {
+        let indices = self.find.all_of_url(request).into_iter();
+        indices.map(|index| &self.routes[index])
     }
 }
 

@@ -57,7 +57,7 @@ pub(crate) fn engine(settings: Settings, route: Route, tiers: Tiers) -> Arc<Engi
         route: 0,
         bypass: None,
     };
-    let engine = Engine::new(settings, vec![route], Box::new(find), tiers);
+    let engine = Engine::new(settings, vec![route], Arc::new(find), tiers);
     Arc::new(engine)
 }
 

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use http::Version;
-use microcache_engine::{Request, clock};
+use microcache_engine::clock;
 use microcache_proxy::config::{Config, LogForm};
 use microcache_proxy::{FinishedRequest, by_chance};
 
@@ -59,7 +59,7 @@ impl AccessLog {
         let facts = Facts {
             status: answer.map_or(CLIENT_LEFT, |answer| answer.status),
             outcome: answer.map_or("aborted", |answer| answer.outcome.as_str()),
-            route: finished.request.and_then(|request| self.route(&request)),
+            route: finished.route,
             first_byte_millis: answer.map(|answer| answer.at.since(finished.began)),
             total_millis: finished.ended.since(finished.began),
             cache_status: answer.map(|answer| {
@@ -75,13 +75,6 @@ impl AccessLog {
             LogForm::Json => self.json(out, finished, &facts),
         }
         out.push(b'\n');
-    }
-
-    fn route(&self, request: &Request<'_>) -> Option<&str> {
-        let found = self
-            .config
-            .route(request.method, request.host, request.target)?;
-        Some(&self.config.routes[found].name)
     }
 
     fn text(&self, out: &mut Vec<u8>, finished: &FinishedRequest<'_>, facts: &Facts<'_>) {

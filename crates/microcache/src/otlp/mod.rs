@@ -70,7 +70,7 @@ impl Exporter {
                 _ => None,
             };
             if let Some(span) = span {
-                exporter.push(span::of_request(span, finished, &exporter.config));
+                exporter.push(span::of_request(span, finished));
             }
         }
     }

@@ -7,7 +7,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use microcache_policy::Time;
 use microcache_policy::trace::Span;
-use microcache_proxy::config::Config;
 use microcache_proxy::{FinishedRequest, OriginSpan, shown_path};
 use serde_json::{Value, json};
 
@@ -20,12 +19,11 @@ const ERROR: u8 = 2;
 const LONGEST_HOST: usize = 255;
 
 /// The span of a request of a client.
-pub(super) fn of_request(span: Span, finished: &FinishedRequest<'_>, config: &Config) -> String {
+pub(super) fn of_request(span: Span, finished: &FinishedRequest<'_>) -> String {
     let mut attributes = Vec::new();
     let mut name = "request".to_owned();
     if let Some(request) = &finished.request {
-        let found = config.route(request.method, request.host, request.target);
-        let route = found.map(|found| config.routes[found].name.as_str());
+        let route = finished.route;
         name = format!("{} {}", request.method, route.unwrap_or("-"));
         let host = &request.host[..request.host.len().min(LONGEST_HOST)];
         attributes.extend([

@@ -17,6 +17,11 @@ impl Cidr {
         bits(address) & self.mask == self.network
     }
 
+    /// Returns whether it contains every address of `other`.
+    pub(super) fn covers(&self, other: &Self) -> bool {
+        self.mask & other.mask == self.mask && other.network & self.mask == self.network
+    }
+
     /// Returns the first address of the block.
     pub(crate) fn first(&self) -> IpAddr {
         IpAddr::from(Ipv6Addr::from(self.network)).to_canonical()

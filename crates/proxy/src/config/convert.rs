@@ -8,8 +8,9 @@ use microcache_policy::rules::Query;
 use super::itself::note_itself;
 use super::mistake::{Mistake, Mistakes, Place, Report};
 use super::options::{
-    ACME, ADMIN, ASKING, COMPRESSION, FILES, GROUP, LIMITS, LOGS, MERCURE, ORIGIN, PUSH, ROUTE,
-    RULES, RouteDraft, SERVER, SERVERS, TIERS, TLS, abouts, check_compression, flags, set_defaults,
+    ACME, ADMIN, ASKING, COMPRESSION, FILES, GROUP, HEADERS, LIMITS, LOGS, MERCURE, ORIGIN, PUSH,
+    ROUTE, RULES, RouteDraft, SERVER, SERVERS, TIERS, TLS, abouts, check_compression, flags,
+    set_defaults,
 };
 use super::raw::{self, Table, Value};
 use super::route::{GoesTo, Route};
@@ -163,6 +164,7 @@ impl<'a> Draft<'a> {
         set_defaults(RULES, &mut draft.route);
         set_defaults(ASKING, &mut draft.route);
         set_defaults(COMPRESSION, &mut draft.route);
+        set_defaults(HEADERS, &mut draft.route);
         set_defaults(FILES, &mut draft.route);
         set_defaults(GROUP, &mut draft.group);
         draft
@@ -182,6 +184,7 @@ impl<'a> Draft<'a> {
         table.apply(RULES, &mut self.route, mistakes);
         table.apply(ASKING, &mut self.route, mistakes);
         table.apply(COMPRESSION, &mut self.route, mistakes);
+        table.apply(HEADERS, &mut self.route, mistakes);
         table.apply(GROUP, &mut self.group, mistakes);
         table.apply(ORIGIN, &mut self.origin.servers, mistakes);
         self.names_an_origin |= table.get("origin").is_some();
@@ -346,12 +349,16 @@ impl<'a> Draft<'a> {
         table.apply(RULES, &mut route, mistakes);
         table.apply(ASKING, &mut route, mistakes);
         table.apply(COMPRESSION, &mut route, mistakes);
+        table.apply(HEADERS, &mut route, mistakes);
         self.find_destination(&mut route, value, &table, mistakes);
         check_rate(&route, &table, mistakes);
         self.check_max_object(&route, &table, mistakes);
         check_pass(&route, &table, mistakes);
         check_removed(&route, &table, mistakes);
         check_compression(&mut route, &table, mistakes);
+        if route.route.matcher.goes_by_more_than_url() {
+            route.route.rules.key.route = Some(route.route.name.clone());
+        }
         let place_of = |name| table.get(name).map_or(&value.place, |v| &v.place).clone();
         let read = ReadRoute {
             match_place: place_of("match"),

@@ -9,12 +9,14 @@ mod acme;
 mod admin;
 mod admin_files;
 mod cidr;
+mod condition;
 mod convert;
 mod document;
 mod flag;
 mod itself;
 mod key_files;
 mod logs;
+mod matcher;
 mod mercure;
 mod mistake;
 mod option;
@@ -39,7 +41,6 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use http::Method;
 use microcache_policy::Millis;
 use microcache_store::memcached::{PageKey, ServerAddress};
 
@@ -48,18 +49,22 @@ use crate::upstream::settings::GroupSettings;
 pub use acme::{AcmeConfig, Binding};
 pub use admin::Admin;
 pub use cidr::Cidr;
+pub use condition::Condition;
 pub use convert::Input;
 pub use document::{reference, sample};
 pub use flag::{Flag, Takes};
 pub use logs::{LogConfig, LogForm, LogLevel, LogPlace};
+pub(crate) use matcher::MatchInput;
+pub use matcher::Matcher;
 pub use mercure::MercureConfig;
 pub use microcache_push::Prefix;
 pub use mistake::{MistakeView, Report};
 pub use options::flags;
+pub(crate) use pattern::first_segment;
 pub use push::PushConfig;
 pub use rate::{Quota, Rate, RateBy, RateOf};
 pub use raw::Plain;
-pub use route::{Condition, GoesTo, Matcher, Route, Watching};
+pub use route::{GoesTo, Route, Watching};
 pub use settings::{OptionSource, Setting, Settings};
 pub use source::{Source, SourceError};
 pub use suggest::nearest;
@@ -231,14 +236,6 @@ pub struct ClientTimeouts {
 }
 
 impl Config {
-    /// Returns the index of the first route that matches a request; there always is one. Does not allocate, and costs
-    /// next to nothing with a single route.
-    pub fn route(&self, method: &Method, host: &[u8], path_and_query: &[u8]) -> Option<usize> {
-        self.routes
-            .iter()
-            .position(|route| route.matcher.matches(method, host, path_and_query))
-    }
-
     /// Returns the limit of a stored body where a route sets none, in bytes.
     pub(crate) const fn usual_largest(&self) -> u64 {
         self.memory / LARGEST_SHARE

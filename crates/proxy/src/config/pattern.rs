@@ -62,6 +62,13 @@ impl Glob {
         glob::matches(self.text.as_bytes(), path)
     }
 
+    /// Returns the first segment of the paths that match, as [`first_segment`] does, if it is always the same.
+    pub(super) fn segment(&self) -> Option<&[u8]> {
+        let text = self.text.as_bytes();
+        let segment = first_segment(text);
+        (!segment.contains(&b'*')).then_some(segment)
+    }
+
     /// Returns whether the pattern matches the whole of a reading of a path.
     pub(super) fn matches_reading(&self, reading: &[u8]) -> bool {
         let mut readings = self.readings.iter();
@@ -73,6 +80,12 @@ impl Glob {
     pub(super) fn covers(&self, other: &Self) -> bool {
         self.matches(other.text.as_bytes())
     }
+}
+
+/// Returns the first segment of a path with the slashes around it, or the whole path if it is only one.
+pub(crate) fn first_segment(path: &[u8]) -> &[u8] {
+    let second = path.get(1..).and_then(|rest| memchr::memchr(b'/', rest));
+    second.map_or(path, |at| &path[..at + 2])
 }
 
 /// Returns whether a text looks like a regular expression. `$`, brackets and `.*` are legal in a path;
@@ -148,6 +161,11 @@ impl HostPattern {
                 .checked_sub(end.len())
                 .is_some_and(|at| at > 0 && host[at..].eq_ignore_ascii_case(end.as_bytes())),
         }
+    }
+
+    /// Returns the host, if it is no pattern.
+    pub(super) fn exact(&self) -> Option<&[u8]> {
+        (!self.text.starts_with('*')).then_some(self.text.as_bytes())
     }
 
     /// Returns whether it matches every host that `other` matches; see [`Glob::covers`].

@@ -3,8 +3,8 @@
 use super::mistake::{Mistake, Mistakes, Place, Report};
 use super::option::About;
 use super::options::{
-    ADMIN, ASKING, COMPRESSION, FILES, GROUP, LOGS, ORIGIN, PUSH, ROUTE, RULES, SERVERS, TIERS,
-    abouts, top_level,
+    ADMIN, ASKING, COMPRESSION, FILES, GROUP, HEADERS, LOGS, ORIGIN, PUSH, ROUTE, RULES, SERVERS,
+    TIERS, abouts, top_level,
 };
 use super::raw::{Plain, Value};
 use super::{Config, units};
@@ -82,6 +82,7 @@ impl Tables<'_> {
                 .chain(self.all(&abouts(RULES), &with(own, top)))
                 .chain(self.all(&abouts(ASKING), &with(own, top)))
                 .chain(self.all(&abouts(COMPRESSION), &with(own, top)))
+                .chain(self.all(&abouts(HEADERS), &with(own, top)))
                 .collect()
         };
         let names = config.upstreams.iter().map(|group| &group.name);

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use http::Method;
+use microcache_engine::Request;
 use microcache_policy::rules::Query;
-use microcache_policy::{Coding, Separator};
+use microcache_policy::{Coding, Scheme, Separator};
 use microcache_push::SyncPolicy;
 use microcache_testkit::Folder;
 
@@ -19,6 +20,14 @@ fn read(text: &str) -> Config {
         ..Input::default()
     };
     Config::read(input).unwrap_or_else(|report| panic!("{report}"))
+}
+
+/// Returns the index of the route that a request takes.
+fn route_of(config: &Config, request: &Request<'_>) -> usize {
+    let input = MatchInput::new(request, None);
+    let mut routes = config.routes.iter();
+    let found = routes.position(|route| route.matcher.matches(&input));
+    found.expect("the last route takes everything")
 }
 
 /// Reads a file that names an origin at its end, and compares the first line of every mistake and
@@ -334,8 +343,12 @@ fn routes_match_in_order_and_inherit() {
         "#,
     );
     let name = |method: Method, host: &str, target: &str| {
-        let route = config.route(&method, host.as_bytes(), target.as_bytes());
-        route.map_or("", |number| config.routes[number].name.as_str())
+        let url = Request::of_url(Scheme::Http, host.as_bytes(), target.as_bytes());
+        let request = Request {
+            method: &method,
+            ..url
+        };
+        config.routes[route_of(&config, &request)].name.as_str()
     };
     assert_eq!(name(Method::GET, "www.blog.com", "/a.css?x=/y"), "css");
     assert_eq!(name(Method::HEAD, "www.blog.com", "/a.css"), "css");
@@ -382,7 +395,7 @@ fn a_default_route_takes_the_rest() {
     let config = read(
         "origin = \"http://a\"\nttl = \"4s\"\n[[routes]]\nmatch = { host = \"x.com\" }\npass = true",
     );
-    let route = &config.routes[config.route(&Method::GET, b"y.com", b"/").unwrap()];
+    let route = &config.routes[route_of(&config, &Request::of_url(Scheme::Http, b"y.com", b"/"))];
     assert_eq!(
         (route.name.as_str(), route.rules.ttl, route.pass),
         ("default", 4000, false)
@@ -411,10 +424,10 @@ fn several_groups_need_a_route_for_the_rest() {
     }
     let config = read(&format!("{route}{rest}")).unwrap();
     let upstream = |host: &[u8]| {
-        let number = config.route(&Method::GET, host, b"/");
-        number.map(|number| config.routes[number].goes_to.clone())
+        let number = route_of(&config, &Request::of_url(Scheme::Http, host, b"/"));
+        config.routes[number].goes_to.clone()
     };
-    let expected = [0, 1].map(|number| Some(GoesTo::Upstream(number)));
+    let expected = [0, 1].map(GoesTo::Upstream);
     assert_eq!([upstream(b"a.com"), upstream(b"c.com")], expected);
 }
 
@@ -1224,4 +1237,36 @@ fn options_without_effect_are_refused() {
         let report = Config::read(input).expect_err(line).to_string();
         assert!(report.contains(says), "{line}: {report}");
     }
+}
+
+#[test]
+fn match_conditions_that_contradict_are_mistakes() {
+    let check_match = |conditions: &str, expected: &[&str]| {
+        check(&format!("[[routes]]\nmatch = {{ {conditions} }}"), expected);
+    };
+    check_match(
+        r#"path = "/a/*", not = { path = "/a/*" }"#,
+        &[
+            "2:9: no request can match: `not` excludes all that the other conditions take",
+            "remove a condition, or the route",
+        ],
+    );
+    check_match(
+        r#"not = { not = { path = "/a" } }"#,
+        &[
+            "2:17: `any` and `not` cannot stand inside `not`",
+            "write two routes",
+        ],
+    );
+    check_match(
+        "any = [{}]",
+        &[
+            "2:18: a table without a condition in `any`",
+            "add one, such as path = \"/a/*\"",
+        ],
+    );
+    check_match(
+        r#"scheme = "ftp""#,
+        &[r#"2:20: expected one of "http", "https", found "ftp""#],
+    );
 }

@@ -172,6 +172,7 @@ impl Drop for OpenRequest {
         on_finished(&FinishedRequest {
             address: &self.head.address,
             request: Some(self.head.as_request()),
+            route: self.shared.route_name(self.route),
             version: self.version,
             answer: self.state.answer(),
             bytes: self.bytes,

@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 
 use super::account::RequestAccount;
 use super::content::ContinueExpectation;
+use super::header_rules::DeferredHeaders;
 use super::monitor::add_monitor;
 use super::pages;
 use crate::admission::{PermitKind, ResponsePermits, TunnelLimitReached};
@@ -31,6 +32,8 @@ pub(crate) struct OngoingRequest {
     account: RequestAccount,
     /// Path and query, on routes whose pages announce where they can be watched.
     watched: Option<Bytes>,
+    /// Changes of the response's fields, if its route makes any.
+    headers: Option<Box<DeferredHeaders>>,
     /// Client network that an endless response counts for.
     network: Option<Network>,
 }
@@ -74,6 +77,7 @@ impl OngoingRequest {
             shared,
             account,
             watched: None,
+            headers: None,
             network: None,
         }
     }
@@ -81,6 +85,11 @@ impl OngoingRequest {
     /// Sets path and query of a page that can be watched.
     pub(super) fn of_watched(self, watched: Option<Bytes>) -> Self {
         Self { watched, ..self }
+    }
+
+    /// Sets the changes of the response's fields.
+    pub(super) fn with_headers_of(self, headers: Option<Box<DeferredHeaders>>) -> Self {
+        Self { headers, ..self }
     }
 
     /// Sets the client's address.
@@ -172,6 +181,9 @@ impl OngoingRequest {
         let (response, now) = (&mut admitted.response, admitted.at);
         if let Some(target) = &self.watched {
             add_monitor(target, response);
+        }
+        if let Some(headers) = &self.headers {
+            headers.change(response);
         }
         let need = PermitKind::of(response);
         let limits = &self.shared.connection_limits;

@@ -307,8 +307,7 @@ impl Session {
         if explained.bypass != Some(Bypass::Path) {
             return None;
         }
-        let routing = &self.shared.routing;
-        routing.ambiguous(&read.method, &read.host, &read.target)
+        self.shared.routing.ambiguous(&read.on(self))
     }
 
     /// Sends the request to the origin, and reads its response to the end if it is stored.

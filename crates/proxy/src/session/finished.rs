@@ -18,6 +18,8 @@ pub struct FinishedRequest<'a> {
     pub address: &'a str,
     /// The request; `None` if it could not be parsed.
     pub request: Option<Request<'a>>,
+    /// Name of its route; `None` if it was answered before routing.
+    pub route: Option<&'a str>,
     /// HTTP version of the request.
     pub version: Version,
     /// Final response; `None` if the client left before it.
@@ -60,6 +62,7 @@ impl<'a> FinishedRequest<'a> {
     /// Records a request that was answered at once, with a complete body.
     pub(super) fn at_once(
         request: &Request<'a>,
+        route: Option<&'a str>,
         version: Version,
         response: &Response,
         bytes: u64,
@@ -68,6 +71,7 @@ impl<'a> FinishedRequest<'a> {
         Self {
             address: request.address,
             request: Some(*request),
+            route,
             version,
             answer: Some(FinalResponse::of(response, now)),
             bytes,
@@ -82,6 +86,7 @@ impl<'a> FinishedRequest<'a> {
         Self {
             address: peer.address(),
             request: None,
+            route: None,
             version,
             answer: Some(FinalResponse::of(page, now)),
             bytes: page.length.unwrap_or_default(),

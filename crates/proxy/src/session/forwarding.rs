@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use http::Method;
 use microcache_policy::cookies::{self, Rewritten};
+use microcache_policy::field_template::TemplateValues;
 use microcache_policy::{
     FieldForwarding, Fields, FieldsBuf, KnownName, MaxForwards, RequestRules, Scheme,
     field_forwarding, hop, is_trace_field, max_forwards, names, says_https, trace_travels,
@@ -88,21 +89,21 @@ impl Peer {
     /// Returns the client of a request: the peer, or the last address in the forwarding fields that is not a
     /// trusted proxy, if the peer is one. Addresses before that are not reliable.
     pub(crate) fn client(&self, request: Fields<'_>, trusted: &[Cidr]) -> Network {
-        let mut known = self.caller.network();
-        if !self.trusted {
-            return known;
+        match self.caller.address {
+            Some(address) => Network::of(client_address(address, self.trusted, request, trusted)),
+            None => self.caller.network(),
         }
-        let named: Vec<_> = request.members("x-forwarded-for").collect();
-        for member in named.into_iter().rev() {
-            let Some(address) = address(member) else {
-                break;
-            };
-            known = Network::of(address);
-            if !trusted.iter().any(|block| block.contains(address)) {
-                break;
+    }
+
+    /// Returns the address of a request's client as text.
+    pub(crate) fn client_text(&self, request: Fields<'_>, trusted: &[Cidr]) -> Arc<str> {
+        match self.caller.address {
+            Some(address) if self.trusted => {
+                let client = client_address(address, true, request, trusted);
+                client.to_canonical().to_string().into()
             }
+            _ => Arc::clone(&self.text),
         }
-        known
     }
 
     /// Returns the address of the proxy with the PROXY protocol.
@@ -117,6 +118,30 @@ impl Peer {
     pub(crate) fn shared_address(&self) -> Arc<str> {
         Arc::clone(&self.text)
     }
+}
+
+/// Returns the address of a request's client: see [`Peer::client`].
+pub(crate) fn client_address(
+    peer: IpAddr,
+    is_trusted: bool,
+    request: Fields<'_>,
+    trusted: &[Cidr],
+) -> IpAddr {
+    let mut known = peer;
+    if !is_trusted {
+        return known;
+    }
+    let named: Vec<_> = request.members("x-forwarded-for").collect();
+    for member in named.into_iter().rev() {
+        let Some(address) = address(member) else {
+            break;
+        };
+        known = address;
+        if !trusted.iter().any(|block| block.contains(address)) {
+            break;
+        }
+    }
+    known
 }
 
 /// Returns the fields for the origin's request, with those of an upgrade if it is passed on, and without
@@ -155,6 +180,19 @@ pub(crate) fn outgoing(
     }
     push_forwarding(&mut fields, request, host, peer, rules);
     fields
+}
+
+/// Writes the operator's fields in place of the client's.
+#[cold]
+pub(crate) fn set_fields(
+    fields: &mut FieldsBuf,
+    rules: &RequestRules,
+    values: &TemplateValues<'_>,
+) {
+    fields.retain(|name, _| !rules.sets(name));
+    for edit in &rules.set_fields {
+        fields.push_joined(edit.name.as_bytes(), edit.value.resolve(values));
+    }
 }
 
 /// Untrusted peers that claim that the visitor used TLS. Overwriting their claim is right for a stranger; for

@@ -5,11 +5,13 @@
 
 mod account;
 mod answering;
+mod before_cache;
 mod cache_fields;
 mod content;
 pub(crate) mod explaining;
 pub(crate) mod finished;
 pub(crate) mod forwarding;
+pub(crate) mod header_rules;
 mod heads;
 mod last_hop;
 mod monitor;
@@ -26,9 +28,10 @@ use std::sync::Arc;
 
 use http::{Extensions, Method, Version};
 use microcache_engine::{
-    Body, BodyError, BoxFuture, Bypass, ClientConnection, FetchPlan, ForwardedRequest, Interims,
+    Body, BodyError, BoxFuture, ClientConnection, FetchPlan, ForwardedRequest, Interims,
     NoResponse, Outcome, Refresh, Request, RequestHead, Response, RouteId, Served,
 };
+use microcache_policy::field_template::TemplateValues;
 use microcache_policy::{Fields, RequestRules, Scheme, Span, Time, says_https};
 
 use crate::config::RateOf;
@@ -40,8 +43,8 @@ pub(crate) use answering::{AdmittedResponse, OngoingRequest, RequestEvent};
 pub(crate) use cache_fields::CacheFields;
 pub(crate) use content::{Allowance, AnnouncedContent, ContentSender};
 pub use finished::{FinalResponse, FinishedRequest, TraceState};
-use forwarding::outgoing;
 pub(crate) use forwarding::{Caller, Peer};
+use forwarding::{outgoing, set_fields};
 pub(crate) use heads::{STRICT, is_bodiless, never_has_content, strict_unless_said};
 use purging::AuthorizedPurge;
 pub(crate) use watching::{PlainGet, RefreshOutcome, client_address, visitor_scheme};
@@ -148,22 +151,18 @@ impl Session {
         let served = catch_unwind(AssertUnwindSafe(|| {
             let found = engine.find(request);
             route = engine.id_of(found);
-            if found.bypass == Some(Bypass::Path)
-                && let Some(page) = self.ambiguous_path(found.route, request, now)
-            {
-                *reply = Some(Reply::Now(page));
-                return;
-            }
-            if let Some(page) = self.beyond_rate(found.route, RateOf::Requests, request, now) {
-                *reply = Some(Reply::Now(page));
-                return;
-            }
-            *reply = Some(match engine.serve_on(found, request, now) {
-                Served::Now(response) if response.outcome == Outcome::Hit => Reply::Now(response),
-                served => self.beyond_hits(served, route, request, now),
+            *reply = Some(match self.before_cache(found, request, now) {
+                Some(page) => Reply::Now(page),
+                None => match engine.serve_on(found, request, now) {
+                    Served::Now(hit) if hit.outcome == Outcome::Hit => Reply::Now(hit),
+                    served => self.beyond_hits(served, route, request, now),
+                },
             });
             if self.shared.watched_routes.is_some() {
                 self.add_monitor(found.route, request.target, reply);
+            }
+            if self.shared.header_rules.is_some() {
+                self.change_headers(found.route, request, reply);
             }
         }));
         if served.is_err() {
@@ -350,6 +349,7 @@ impl Session {
             }
         };
         let interims = Interims::default();
+        let headers = self.headers_of(plan.route_index(), &head);
         let is_watched = self.shared.is_watched(plan.route_index());
         let watched = is_watched.then(|| head.target.clone());
         let mut incoming = self.incoming(head, rules, body);
@@ -362,7 +362,8 @@ impl Session {
         let answer = Arc::clone(&self.shared.engine).ask(plan, incoming);
         let shared = Arc::clone(&self.shared);
         let answering = OngoingRequest::new(answer, interims, expectation, shared, account);
-        (answering.of_watched(watched).of_client(network), sender)
+        let answering = answering.of_watched(watched).of_client(network);
+        (answering.with_headers_of(headers), sender)
     }
 
     /// Carries a purge out.
@@ -425,8 +426,9 @@ impl Session {
             metrics.answered_error(route, Some(named), response, now);
         }
         if let Some(on_finished) = &self.shared.on_finished {
+            let name = self.shared.route_name(route);
             on_finished(&FinishedRequest::at_once(
-                request, version, response, bytes, now,
+                request, name, version, response, bytes, now,
             ));
         }
         is_timed
@@ -483,6 +485,15 @@ impl Session {
             &self.peer,
             rules,
         );
+        if !rules.set_fields.is_empty() {
+            let client = self.peer.client_text(fields, &self.shared.trusted_proxies);
+            let values = TemplateValues {
+                client_address: client.as_bytes(),
+                host: &head.host,
+                scheme: self.peer.scheme,
+            };
+            set_fields(&mut outgoing, rules, &values);
+        }
         outgoing.push("Via", self.shared.pseudonym.via());
         if let Some(line) = self.shared.untrusted_forwarders.notice(fields, &self.peer) {
             self.shared

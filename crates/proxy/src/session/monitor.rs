@@ -3,10 +3,11 @@
 //! Added when a response is written, not when it is stored: a stored one may serve several URLs, and another
 //! configuration shares it.
 
-use microcache_engine::{Outcome, Response};
+use microcache_engine::Response;
 use microcache_policy::{FieldBlock, FieldsBuf};
 use microcache_push::{MonitorValidator, monitor_link};
 
+use super::header_rules::is_shared;
 use super::{Reply, Session};
 
 impl Session {
@@ -24,11 +25,7 @@ impl Session {
 
 /// Adds the link to a 200 that is shared between clients. Changes of private responses are not published.
 pub(super) fn add_monitor(target: &[u8], response: &mut Response) {
-    let is_everybodys = match response.outcome {
-        Outcome::Hit | Outcome::Stale | Outcome::Revalidated | Outcome::Collapsed => true,
-        _ => response.cache_status.stored,
-    };
-    if response.status != 200 || !is_everybodys {
+    if response.status != 200 || !is_shared(response) {
         return;
     }
     // Subscribers compare entity tags; without one, the first event carries the current tag.

@@ -32,8 +32,7 @@ impl Session {
         request: &Request<'_>,
         now: Time,
     ) -> Option<Response> {
-        let (method, host, target) = (request.method, request.host, request.target);
-        let ambiguous = self.shared.routing.ambiguous(method, host, target)?;
+        let ambiguous = self.shared.routing.ambiguous(request)?;
         if ambiguous.is_refused && !self.shared.takes_for_purge(request) {
             return Some(pages::ambiguous_path(now));
         }

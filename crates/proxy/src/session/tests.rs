@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use microcache_engine::{
     BoxFuture, Engine, Frame, Interim, Origin, OriginError, OriginRequest, OriginResponse,
+    RouteMatch,
 };
 use microcache_policy::FieldsBuf;
 use microcache_store::Tiers;
@@ -269,7 +270,7 @@ fn a_fault_in_the_cache_is_one_requests_500() {
     let mut world = World::new();
     let (routes, find) = (
         Vec::new(),
-        Box::new(|_: &Request<'_>| panic!("a test's panic")),
+        Arc::new(|_: &Request<'_>| -> RouteMatch { panic!("a test's panic") }),
     );
     let settings = settings(&world.shared.config);
     world.shared.engine = Arc::new(Engine::new(settings, routes, find, Tiers::default()));

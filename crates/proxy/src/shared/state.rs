@@ -7,9 +7,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use microcache_engine::FindRoute;
 use microcache_engine::flight::FlightLimits;
-use microcache_engine::{BodyError, Clients, Engine, FetchPlan, Origin, Request, Route, Settings};
+use microcache_engine::{
+    BodyError, Clients, Engine, FetchPlan, Origin, Request, Route, RouteId, Settings,
+};
 use microcache_push::{
     BackendError, FindPage, Hub, MercureOrigin, Push, PushSettings, WatchOrigin,
 };
@@ -28,6 +29,7 @@ use crate::observe::Notices;
 use crate::rates::RateLimits;
 use crate::session::finished::OnFinished;
 use crate::session::forwarding::UntrustedForwarders;
+use crate::session::header_rules::HeaderRules;
 use crate::session::pseudonym::Pseudonym;
 use crate::tls::IssuedCertificates;
 use crate::upstream::Groups;
@@ -84,6 +86,8 @@ pub(crate) struct Shared {
     pub(crate) pseudonym: Arc<Pseudonym>,
     pub(crate) connection_limits: Arc<ConnectionLimits>,
     pub(crate) pinned: PinnedBytes,
+    /// Changes of the fields of responses, by number of the route; `None` if there are none.
+    pub(crate) header_rules: Option<Box<[Arc<HeaderRules>]>>,
     /// Rate limits of routes, if any.
     pub(crate) rates: Option<Box<RateLimits>>,
     pub(crate) notices: Notices,
@@ -134,10 +138,10 @@ impl Shared {
             mercure: mercure.as_ref(),
             find_page: &find_page,
         };
-        let (routes, find, routing) = routes(&config, behind, object, &metrics);
+        let (routes, routing) = routes(&config, behind, object, &metrics);
         let lasting = Lasting {
+            engine: Engine::new(settings(&config), routes, Arc::clone(&routing) as _, tiers),
             routing,
-            engine: Engine::new(settings(&config), routes, find, tiers),
             groups: Groups::default(),
             push,
             mercure,
@@ -160,14 +164,20 @@ impl Shared {
         lasting.with(config)
     }
 
+    /// Returns the name of the route with this number in metrics.
+    pub(crate) fn route_name(&self, id: RouteId) -> Option<&str> {
+        let ids = self.engine.route_ids();
+        let index = ids.into_iter().position(|known| known == id)?;
+        Some(&self.config.routes[index].name)
+    }
+
     /// Limit of a request's body: the lowest of the routes that its path may be read as.
     pub(crate) fn max_body(&self, plan: &FetchPlan, request: &Request<'_>) -> u64 {
         let most = self.max_bodies[plan.route_index()];
         if !plan.has_ambiguous_path() {
             return most;
         }
-        let (method, host, target) = (request.method, request.host, request.target);
-        let ambiguous = self.routing.ambiguous(method, host, target);
+        let ambiguous = self.routing.ambiguous(request);
         let routes = ambiguous.map(|it| it.routes).unwrap_or_default();
         let bodies = routes.into_iter().map(|route| self.max_bodies[route]);
         bodies.fold(most, u64::min)
@@ -195,14 +205,16 @@ impl Shared {
             mercure: mercure.as_ref(),
             find_page: &self.find_page,
         };
-        let (routes, find, routing) = routes(&config, behind, object, &self.metrics);
+        let (routes, routing) = routes(&config, behind, object, &self.metrics);
         self.connection_limits.resize(LimitSettings::of(&config));
         if let Some(push) = &self.push {
             push.renew_keys(config.push.keys.clone());
         }
         let lasting = Lasting {
+            engine: self
+                .engine
+                .reconfigured(settings(&config), routes, Arc::clone(&routing) as _),
             routing,
-            engine: self.engine.reconfigured(settings(&config), routes, find),
             groups,
             push,
             mercure,
@@ -347,6 +359,7 @@ impl Lasting {
             pseudonym: self.pseudonym,
             connection_limits: self.connection_limits,
             pinned: self.pinned,
+            header_rules: HeaderRules::of(&config),
             rates: self.rates,
             notices: self.notices,
             metrics: self.metrics,
@@ -439,7 +452,7 @@ fn routes(
     behind: CacheOrigins<'_>,
     object: u64,
     metrics: &Metrics,
-) -> (Vec<Route>, FindRoute, Arc<Routing>) {
+) -> (Vec<Route>, Arc<Routing>) {
     let routes = config
         .routes
         .iter()
@@ -461,11 +474,7 @@ fn routes(
         })
         .collect();
     let routing = Arc::new(Routing::of(config));
-    let find = {
-        let routing = Arc::clone(&routing);
-        move |request: &Request<'_>| routing.find(request)
-    };
-    (routes, Box::new(find), routing)
+    (routes, routing)
 }
 
 /// Origins behind the cache.

@@ -318,7 +318,7 @@ fn path(text: &str) -> Result<String, String> {
     }
 }
 
-fn status_range(text: &str) -> Result<RangeInclusive<u16>, String> {
+pub(super) fn status_range(text: &str) -> Result<RangeInclusive<u16>, String> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     match (first.trim().parse(), last.trim().parse()) {
         (Ok(first), Ok(last)) if 100 <= first && first <= last && last <= 599 => Ok(first..=last),

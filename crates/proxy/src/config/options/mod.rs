@@ -6,6 +6,7 @@ mod asking;
 mod compression;
 mod files;
 mod group;
+mod headers;
 mod key;
 mod limits;
 mod logs;
@@ -31,6 +32,7 @@ pub(super) use asking::ASKING;
 pub(super) use compression::{COMPRESSION, check_compression};
 pub(super) use files::FILES;
 pub(super) use group::{GROUP, HEALTH_CHECK, ORIGIN, SERVER_ENTRY, SERVERS};
+pub(super) use headers::{HEADERS, REQUEST_HEADERS, RESPONSE_HEADERS};
 pub(super) use key::{KEY, QUERY};
 pub(super) use limits::LIMITS;
 pub(super) use logs::LOGS;
@@ -73,7 +75,7 @@ const WAIT: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from
 const DRAIN: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_hours(24);
 
 /// Returns the options at the top of the file, by group, in the order of the sample and the help.
-pub(super) fn groups() -> [(&'static str, Vec<About>); 13] {
+pub(super) fn groups() -> [(&'static str, Vec<About>); 14] {
     [
         ("Server", abouts(SERVER)),
         ("Client connections", abouts(LIMITS)),
@@ -87,6 +89,7 @@ pub(super) fn groups() -> [(&'static str, Vec<About>); 13] {
         ("Caching", abouts(RULES)),
         ("Request limits", abouts(ASKING)),
         ("Compression", abouts(COMPRESSION)),
+        ("Header fields", abouts(HEADERS)),
         ("Origin (backend)", abouts(GROUP)),
     ]
 }
@@ -112,12 +115,19 @@ pub(super) fn top_level() -> impl Iterator<Item = About> {
 pub(super) fn of_a_route() -> impl Iterator<Item = About> {
     let own = abouts(ROUTE).into_iter().chain(abouts(FILES));
     let rules = abouts(RULES).into_iter().chain(abouts(ASKING));
-    own.chain(rules).chain(abouts(COMPRESSION))
+    own.chain(rules)
+        .chain(abouts(COMPRESSION))
+        .chain(abouts(HEADERS))
 }
 
 /// Returns the tables inside a route, by name.
-pub(super) fn tables_of_a_route() -> [(&'static str, Vec<About>); 2] {
-    [("match", abouts(MATCH)), ("key", abouts(KEY))]
+pub(super) fn tables_of_a_route() -> [(&'static str, Vec<About>); 4] {
+    [
+        ("match", abouts(MATCH)),
+        ("key", abouts(KEY)),
+        ("response_headers", abouts(RESPONSE_HEADERS)),
+        ("request_headers", abouts(REQUEST_HEADERS)),
+    ]
 }
 
 /// Returns the descriptions of the options of one table.

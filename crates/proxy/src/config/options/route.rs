@@ -3,15 +3,19 @@
 use std::path::PathBuf;
 
 use http::Method;
+use microcache_policy::Scheme;
+use microcache_policy::browser_cache::BrowserCache;
 use microcache_policy::rules::Rules;
 
+use super::super::condition::{Condition, Part};
+use super::super::matcher::Matcher;
 use super::super::mistake::{Mistake, Mistakes, Place};
 use super::super::option::Form::{List, Table, Text};
 use super::super::option::{Opt, optional};
 use super::super::pattern::{Glob, HostPattern};
 use super::super::rate::Rate;
 use super::super::raw::Value;
-use super::super::route::{Condition, GoesTo, Matcher, Part, Route, Watching};
+use super::super::route::{GoesTo, Route, Watching};
 use super::names::{field_pattern, name_pattern};
 
 /// A route before its upstream is looked up.
@@ -37,6 +41,8 @@ impl RouteDraft {
                 pass: false,
                 collapse: true,
                 watch: Watching::Off,
+                response_headers: Vec::new(),
+                browser: BrowserCache::default(),
                 bypass: Vec::new(),
                 max_object: None,
                 max_body: None,
@@ -65,9 +71,10 @@ pub(in crate::config) const ROUTE: &[Opt<RouteDraft>] = &[
              an error.",
     )
     .sets(|r, v, m| {
-        if let Some(table) = m.ok(v.table()) {
-            table.apply(MATCH, &mut r.route.matcher, m);
-            table.refuse_rest_inside("match", m);
+        r.route.matcher = matcher("match", v, m);
+        if r.route.matcher.is_nothing() {
+            let what = "no request can match: `not` excludes all that the other conditions take";
+            m.note(Mistake::new(&v.place, what).remedy("remove a condition, or the route"));
         }
     }),
     optional("upstream", Text("NAME"), "app")
@@ -106,7 +113,101 @@ pub(in crate::config) const MATCH: &[Opt<Matcher>] = &[
         .help("Request method")
         .more("GET includes HEAD.")
         .sets(|r, v, m| r.methods = some(v, m, |item| item.parse(method))),
+    optional(
+        "header",
+        List("NAME[=PATTERN]"),
+        r#"["X-Requested-With", "User-Agent=*Mobile*"]"#,
+    )
+    .unset("any")
+    .help("Request header field that is present, or has a value that matches")
+    .more(
+        "One of the list must hold; `*` in a value matches any run of characters. Responses of \
+             a route with this condition, `cookie`, `query`, `client` or `scheme` are stored apart \
+             from those of other routes, under the name of the route.",
+    )
+    .sets(|r, v, m| r.headers = some(v, m, |item| item.parse(of(Part::Header)))),
+    optional(
+        "cookie",
+        List("NAME[=PATTERN]"),
+        r#"["beta=1", "wordpress_logged_in_*"]"#,
+    )
+    .unset("any")
+    .help("Request cookie that is present, or has a value that matches")
+    .sets(|r, v, m| r.cookies = some(v, m, |item| item.parse(of(Part::Cookie)))),
+    optional(
+        "query",
+        List("NAME[=PATTERN]"),
+        r#"["preview", "format=json"]"#,
+    )
+    .unset("any")
+    .help("Query parameter that is present, or has a value that matches")
+    .sets(|r, v, m| r.queries = some(v, m, |item| item.parse(of(Part::Query)))),
+    optional(
+        "client",
+        List("ADDRESS|BLOCK"),
+        r#"["192.0.2.0/24", "2001:db8::/32"]"#,
+    )
+    .unset("any")
+    .help("Address or block of the client")
+    .more("Behind a proxy in `trusted_proxies`, the client that it names in X-Forwarded-For.")
+    .sets(|r, v, m| r.clients = some(v, m, |item| item.parse(str::parse))),
+    optional("scheme", Text("http|https"), "https")
+        .unset("any")
+        .help("Scheme of the connection: `http` or `https`")
+        .sets(|r, v, m| m.put(&mut r.scheme, v.choice(SCHEMES).map(Some))),
+    optional(
+        "any",
+        Table("match conditions, or a list of such tables"),
+        r#"[{ host = "a.example" }, { path = "/a/*" }]"#,
+    )
+    .unset("every request")
+    .help("Alternatives, of which at least one must match")
+    .sets(|r, v, m| r.any = parts("any", v, m)),
+    optional(
+        "not",
+        Table("match conditions, or a list of such tables"),
+        r#"{ path = ["/admin/*", "/cart"] }"#,
+    )
+    .unset("no request")
+    .help("Exceptions: a request that one of them matches is not taken")
+    .more("Of several conditions in one table, all must hold for the exception to apply.")
+    .sets(|r, v, m| r.not = parts("not", v, m)),
 ];
+
+const SCHEMES: &[(&str, Scheme)] = &[("http", Scheme::Http), ("https", Scheme::Https)];
+
+/// Reads match conditions.
+fn matcher(name: &str, value: &Value, mistakes: &mut Mistakes) -> Matcher {
+    let mut matcher = Matcher::default();
+    if let Some(table) = mistakes.ok(value.table()) {
+        table.apply(MATCH, &mut matcher, mistakes);
+        table.refuse_rest_inside(name, mistakes);
+    }
+    matcher
+}
+
+/// Reads alternatives or exceptions, which contain no others: deeper nesting is never needed and hard to read.
+fn parts(name: &str, value: &Value, mistakes: &mut Mistakes) -> Vec<Matcher> {
+    let mut parts = Vec::new();
+    for item in value.items() {
+        let part = matcher(name, item, mistakes);
+        if part.has_parts() {
+            let what = format!("`any` and `not` cannot stand inside `{name}`");
+            mistakes.note(Mistake::new(&item.place, what).remedy("write two routes"));
+        } else if part == Matcher::default() {
+            let what = format!("a table without a condition in `{name}`");
+            mistakes
+                .note(Mistake::new(&item.place, what).remedy("add one, such as path = \"/a/*\""));
+        }
+        parts.push(part);
+    }
+    parts
+}
+
+/// Returns the parser of a condition on this part of a request.
+fn of(part: Part) -> impl Fn(&str) -> Result<Condition, String> {
+    move |text| Condition::of(part, text)
+}
 
 /// Reads a list that must not be empty: without values, the route would match nothing.
 fn some<T>(
@@ -148,9 +249,14 @@ impl Condition {
             "query" => Part::Query,
             _ => return Err(form.to_owned()),
         };
-        let (name, value) = match rest.split_once('=') {
+        Self::of(part, rest)
+    }
+
+    /// Parses `name` or `name=value` as a condition on this part of a request.
+    fn of(part: Part, text: &str) -> Result<Self, String> {
+        let (name, value) = match text.split_once('=') {
             Some((name, value)) => (name, Some(value.to_owned())),
-            None => (rest, None),
+            None => (text, None),
         };
         let name = match part {
             Part::Header => field_pattern(name)?,

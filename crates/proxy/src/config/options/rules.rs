@@ -9,11 +9,12 @@ use microcache_policy::{
     only_from_trusted_peers,
 };
 
+use super::super::condition::Condition;
 use super::super::mistake::{Mistake, Mistakes};
 use super::super::option::Form::{Duration, List, Number, Size, Switch, Table, Text};
 use super::super::option::{Opt, opt, optional};
 use super::super::raw::Value;
-use super::super::route::{Condition, Watching};
+use super::super::route::Watching;
 use super::LIFETIME;
 use super::key::KEY;
 use super::names::{field_name, field_pattern, name_pattern};

@@ -1,0 +1,208 @@
+//! `Cache-Control` for browsers, apart from what decides about storing here.
+
+use crate::directives::{self, Directive, ResponseDirectives};
+use crate::fields::{Fields, FieldsBuf};
+use crate::known_name::names;
+
+/// A lifetime in seconds of file names that change with their content.
+const YEAR: u64 = 365 * 24 * 3600;
+/// Minimum length of a hash in a file name.
+const SHORTEST_HASH: usize = 8;
+
+/// Directives beside which the application's lifetime stays.
+const RESTRICTIONS: [Directive; 6] = [
+    Directive::NoStore,
+    Directive::NoCache,
+    Directive::Private,
+    Directive::MustRevalidate,
+    Directive::MustRevalidateAtLeast,
+    Directive::ProxyRevalidate,
+];
+
+/// The operator's lifetimes for browsers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BrowserCache {
+    /// The freshness lifetime in seconds; the application's if there is none.
+    pub ttl: Option<u64>,
+    /// File names with a hash are immutable.
+    pub immutable: bool,
+}
+
+/// A shared response, as far as its lifetime in browsers depends on it.
+#[derive(Clone, Copy, Debug)]
+pub struct SharedResponse<'a> {
+    /// The status code.
+    pub status: u16,
+    /// The fields.
+    pub fields: Fields<'a>,
+    /// The age in seconds.
+    pub age: u64,
+    /// The raw path of the request.
+    pub path: &'a [u8],
+}
+
+impl BrowserCache {
+    /// Returns true if the application's lifetimes are kept.
+    pub const fn is_off(self) -> bool {
+        self.ttl.is_none() && !self.immutable
+    }
+
+    /// Returns the fields with the lifetime for browsers; `None` if those of the application are kept. It never
+    /// loosens what the application said about sharing and revalidation. The response must be shared.
+    pub fn applied(self, response: &SharedResponse<'_>) -> Option<FieldsBuf> {
+        let is_immutable = self.immutable && has_hash(response.path);
+        let ttl = if is_immutable { Some(YEAR) } else { self.ttl }?;
+        if !is_cacheable(response.status) || is_restricted(response.fields) {
+            return None;
+        }
+        let mut fields = FieldsBuf::with_capacity(response.fields.as_block().len());
+        fields.extend_lines(response.fields, |line| {
+            let name = line.field_name();
+            !name.is(names::CACHE_CONTROL) && !name.is(names::EXPIRES) && !name.is(names::PRAGMA)
+        });
+        let value = match ttl {
+            0 => "no-cache".to_owned(),
+            // A browser subtracts the age.
+            ttl => format!("max-age={}", ttl.saturating_add(response.age)),
+        };
+        let immutable = if is_immutable { ", immutable" } else { "" };
+        fields.push("Cache-Control", format!("{value}{immutable}"));
+        Some(fields)
+    }
+}
+
+const fn is_cacheable(status: u16) -> bool {
+    matches!(status, 200..=299 | 301 | 304 | 308)
+}
+
+/// Returns true if the application restricts who may keep the response, or how long without asking.
+fn is_restricted(fields: Fields<'_>) -> bool {
+    let mut said = ResponseDirectives::default();
+    let lines = fields.values(names::CACHE_CONTROL);
+    for (name, argument) in lines.flat_map(directives::of_line) {
+        said.note(name, argument);
+    }
+    fields.value(names::SET_COOKIE).is_some()
+        || fields.value(names::PRAGMA).is_some()
+        || RESTRICTIONS.iter().any(|&it| said.says(it))
+}
+
+/// Returns true if the file name in a path contains a hash of its content, as build tools write it.
+fn has_hash(path: &[u8]) -> bool {
+    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    // Without a suffix it is no file.
+    let Some(dot) = name.iter().rposition(|&byte| byte == b'.') else {
+        return false;
+    };
+    let mut parts = name[..dot].split(|byte| b".-_".contains(byte));
+    parts.any(is_hash)
+}
+
+fn is_hash(part: &[u8]) -> bool {
+    let has = |is: fn(&u8) -> bool| part.iter().any(is);
+    let is_hex = part
+        .iter()
+        .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    let is_mixed = part.iter().all(u8::is_ascii_alphanumeric)
+        && has(u8::is_ascii_uppercase)
+        && has(u8::is_ascii_lowercase);
+    // Words and dates are no hashes.
+    part.len() >= SHORTEST_HASH
+        && has(u8::is_ascii_digit)
+        && (is_mixed || is_hex && has(u8::is_ascii_lowercase))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(rules: BrowserCache, path: &str, fields: &str, expected: Option<&str>) {
+        let response = SharedResponse {
+            status: 200,
+            fields: Fields::new(fields.as_bytes()),
+            age: 5,
+            path: path.as_bytes(),
+        };
+        let applied = rules.applied(&response);
+        let value = applied.as_ref().map(|fields| {
+            let fields = fields.fields();
+            assert_eq!(fields.all("cache-control").count(), 1);
+            assert!(!fields.contains("expires"));
+            std::str::from_utf8(fields.get("cache-control").expect("a line")).expect("text")
+        });
+        assert_eq!(value, expected, "{path} {fields}");
+    }
+
+    const MINUTE: BrowserCache = BrowserCache {
+        ttl: Some(60),
+        immutable: false,
+    };
+
+    #[test]
+    fn shared_responses_get_the_lifetime_for_browsers() {
+        for fields in [
+            "",
+            "Cache-Control: public, max-age=3600\r\nExpires: x\r\n",
+            "Cache-Control: s-maxage=9\r\n",
+        ] {
+            check(MINUTE, "/", fields, Some("max-age=65"));
+        }
+        let none = BrowserCache {
+            ttl: Some(0),
+            ..MINUTE
+        };
+        check(
+            none,
+            "/",
+            "Cache-Control: max-age=3600\r\n",
+            Some("no-cache"),
+        );
+        check(BrowserCache::default(), "/", "", None);
+    }
+
+    #[test]
+    fn a_restriction_of_the_application_stays() {
+        for fields in [
+            "Cache-Control: private\r\n",
+            "Cache-Control: max-age=1, No-Store\r\n",
+            "Cache-Control: no-cache=\"set-cookie\"\r\n",
+            "Cache-Control: must-revalidate\r\n",
+            "Set-Cookie: a=1\r\n",
+            "Pragma: no-cache\r\n",
+        ] {
+            check(MINUTE, "/", fields, None);
+            let immutable = BrowserCache {
+                immutable: true,
+                ..MINUTE
+            };
+            check(immutable, "/app.3f9a1c7e.js", fields, None);
+        }
+    }
+
+    #[test]
+    fn names_with_a_hash_are_immutable() {
+        let rules = BrowserCache {
+            ttl: None,
+            immutable: true,
+        };
+        for path in [
+            "/a/app.3f9a1c7e.js",
+            "/index-BkX3a9_d.css/main-DiwrgTda1.js",
+            "/x-0123456789abcdef.css",
+        ] {
+            check(rules, path, "", Some("max-age=31536005, immutable"));
+        }
+        for path in [
+            "/",
+            "/app.js",
+            "/2024-12-24.html",
+            "/3f9a1c7e",
+            "/deadbeef.js",
+            "/20241224.js",
+            "/jquery-3.7.1.min.js",
+            "/Document1.pdf/x",
+        ] {
+            check(rules, path, "", None);
+        }
+    }
+}

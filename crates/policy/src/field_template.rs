@@ -1,0 +1,150 @@
+//! Values of fields that the operator writes, with a few properties of the request in braces.
+
+use crate::key::Scheme;
+
+/// A value in literal pieces and placeholders.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldTemplate {
+    pieces: Vec<Piece>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Piece {
+    Literal(String),
+    Placeholder(Placeholder),
+}
+
+/// A property of the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Placeholder {
+    ClientAddress,
+    Host,
+    Scheme,
+}
+
+const PLACEHOLDERS: [(&str, Placeholder); 3] = [
+    ("client_address", Placeholder::ClientAddress),
+    ("host", Placeholder::Host),
+    ("scheme", Placeholder::Scheme),
+];
+
+/// The properties of a request that placeholders stand for.
+#[derive(Clone, Copy, Debug)]
+pub struct TemplateValues<'a> {
+    /// The client's address.
+    pub client_address: &'a [u8],
+    /// The host, with the port unless it is the scheme's default.
+    pub host: &'a [u8],
+    /// The scheme of the connection.
+    pub scheme: Scheme,
+}
+
+impl FieldTemplate {
+    /// Parses a value. Braces around anything but a lower-case word are literal, as in JSON.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if text.trim() != text || !text.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\t')) {
+            return Err(
+                "a value of a field is visible ASCII, without spaces at its ends".to_owned(),
+            );
+        }
+        let mut pieces = Vec::new();
+        let mut literal = String::new();
+        let mut rest = text;
+        while let Some(at) = rest.find('{') {
+            let (before, braced) = rest.split_at(at);
+            literal.push_str(before);
+            let word = braced[1..].split_once('}').map(|(word, _)| word);
+            match word.filter(|word| is_word(word)) {
+                Some(word) => {
+                    let known = PLACEHOLDERS.iter().find(|(name, _)| *name == word);
+                    let (_, placeholder) = known.ok_or_else(unknown_placeholder)?;
+                    pieces.push(Piece::Literal(std::mem::take(&mut literal)));
+                    pieces.push(Piece::Placeholder(*placeholder));
+                    rest = &braced[word.len() + 2..];
+                }
+                None => {
+                    literal.push('{');
+                    rest = &braced[1..];
+                }
+            }
+        }
+        literal.push_str(rest);
+        pieces.push(Piece::Literal(literal));
+        pieces.retain(|piece| !matches!(piece, Piece::Literal(text) if text.is_empty()));
+        Ok(Self { pieces })
+    }
+
+    /// A value without placeholders.
+    pub fn literal(text: &str) -> Self {
+        let pieces = vec![Piece::Literal(text.to_owned())];
+        Self { pieces }
+    }
+
+    /// Returns the pieces of the value for a request.
+    pub fn resolve<'a>(&'a self, values: &TemplateValues<'a>) -> impl Iterator<Item = &'a [u8]> {
+        let TemplateValues {
+            client_address,
+            host,
+            scheme,
+        } = *values;
+        self.pieces.iter().map(move |piece| match piece {
+            Piece::Literal(text) => text.as_bytes(),
+            Piece::Placeholder(Placeholder::ClientAddress) => client_address,
+            Piece::Placeholder(Placeholder::Host) => host,
+            Piece::Placeholder(Placeholder::Scheme) => scheme.as_str().as_bytes(),
+        })
+    }
+}
+
+fn is_word(text: &str) -> bool {
+    !text.is_empty()
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+}
+
+fn unknown_placeholder() -> String {
+    let known = PLACEHOLDERS.map(|(name, _)| format!("{{{name}}}"));
+    format!("placeholders are {}", known.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const VALUES: TemplateValues<'_> = TemplateValues {
+        client_address: b"192.0.2.1",
+        host: b"example.com",
+        scheme: Scheme::Https,
+    };
+
+    fn resolved(text: &str) -> Result<String, String> {
+        let template = FieldTemplate::parse(text)?;
+        let pieces: Vec<_> = template.resolve(&VALUES).collect();
+        Ok(String::from_utf8(pieces.concat()).expect("text"))
+    }
+
+    #[test]
+    fn placeholders_stand_for_the_request() {
+        assert_eq!(
+            resolved("{scheme}://{host}/x"),
+            Ok("https://example.com/x".to_owned())
+        );
+        assert_eq!(resolved("{client_address}"), Ok("192.0.2.1".to_owned()));
+        assert_eq!(resolved(""), Ok(String::new()));
+    }
+
+    #[test]
+    fn other_braces_are_literal() {
+        for text in [r#"{"group":"a","max_age":1}"#, "{", "a{}b", "{A}", "}{"] {
+            assert_eq!(resolved(text), Ok(text.to_owned()));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_a_value_is_refused() {
+        for text in ["a\r\nb", "é", " a", "a\0", "{clock}"] {
+            assert!(FieldTemplate::parse(text).is_err(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The operator's changes to the fields of responses, made when they are written: a stored response may be that of
+//! several configurations, and what the application said decides about caching.
+
+use std::sync::Arc;
+
+use microcache_engine::{Body, Outcome, Request, RequestHead, Response};
+use microcache_policy::browser_cache::{BrowserCache, SharedResponse};
+use microcache_policy::field_edits::FieldEdits;
+use microcache_policy::field_template::TemplateValues;
+use microcache_policy::key::split_query;
+use microcache_policy::known_name::names;
+use microcache_policy::{FieldBlock, Scheme};
+
+use super::{Reply, Session};
+use crate::config::{Config, GoesTo, Route};
+
+/// The changes of one route.
+#[derive(Debug)]
+pub(crate) struct HeaderRules {
+    edits: Vec<FieldEdits>,
+    browser: BrowserCache,
+    /// Its responses are files, which never are personal.
+    has_files: bool,
+}
+
+impl HeaderRules {
+    /// Returns the changes of all routes, by index; `None` if there are none.
+    pub(crate) fn of(config: &Config) -> Option<Box<[Arc<Self>]>> {
+        let is_plain = |route: &Route| route.response_headers.is_empty() && route.browser.is_off();
+        if config.routes.iter().all(is_plain) {
+            return None;
+        }
+        let rules = config.routes.iter().map(|route| {
+            Arc::new(Self {
+                edits: route.response_headers.clone(),
+                browser: route.browser,
+                has_files: matches!(route.goes_to, GoesTo::Files(_)),
+            })
+        });
+        Some(rules.collect())
+    }
+
+    fn change(&self, request: &HeadersOf<'_>, response: &mut Response) {
+        if response.status < 200 {
+            return;
+        }
+        if !self.browser.is_off() && !request.has_credentials && self.is_shared(response) {
+            let shared = SharedResponse {
+                status: response.status,
+                fields: response.fields(),
+                age: response.age.unwrap_or_default(),
+                path: request.path,
+            };
+            if let Some(fields) = self.browser.applied(&shared) {
+                response.fields = Some(FieldBlock::from(fields));
+            }
+        }
+        for edits in self.edits.iter().filter(|it| it.take(response.status)) {
+            let fields = edits.applied(response.fields(), &request.values);
+            response.fields = Some(FieldBlock::from(fields));
+        }
+    }
+
+    /// Returns true for a response that is not one client's own.
+    fn is_shared(&self, response: &Response) -> bool {
+        is_shared(response) || self.has_files || matches!(response.body, Body::File(_))
+    }
+}
+
+/// Returns true for a response that was stored, or came from the store.
+pub(super) fn is_shared(response: &Response) -> bool {
+    match response.outcome {
+        Outcome::Hit | Outcome::Stale | Outcome::Revalidated | Outcome::Collapsed => true,
+        _ => response.cache_status.stored,
+    }
+}
+
+/// A request, as far as the changes depend on it.
+struct HeadersOf<'a> {
+    values: TemplateValues<'a>,
+    path: &'a [u8],
+    has_credentials: bool,
+}
+
+/// The changes of a response that is waited for.
+pub(super) struct DeferredHeaders {
+    rules: Arc<HeaderRules>,
+    head: RequestHead,
+    client: Arc<str>,
+    scheme: Scheme,
+}
+
+impl DeferredHeaders {
+    pub(super) fn change(&self, response: &mut Response) {
+        let request = self.head.as_request();
+        let headers = headers_of(&request, self.scheme, &self.client);
+        self.rules.change(&headers, response);
+    }
+}
+
+fn headers_of<'a>(request: &Request<'a>, scheme: Scheme, client: &'a str) -> HeadersOf<'a> {
+    HeadersOf {
+        values: TemplateValues {
+            client_address: client.as_bytes(),
+            host: request.host,
+            scheme,
+        },
+        path: split_query(request.target).0,
+        has_credentials: request.fields.value(names::AUTHORIZATION).is_some(),
+    }
+}
+
+impl Session {
+    /// Changes an immediate response as its route says.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn change_headers(
+        &self,
+        route: usize,
+        request: &Request<'_>,
+        reply: &mut Option<Reply>,
+    ) {
+        if let Some(rules) = &self.shared.header_rules
+            && let Some(Reply::Now(response)) = reply
+        {
+            let client = self
+                .peer
+                .client_text(request.fields, &self.shared.trusted_proxies);
+            let headers = headers_of(request, request.scheme, &client);
+            rules[route].change(&headers, response);
+        }
+    }
+
+    /// Returns the changes of the response to a request that has to wait.
+    pub(super) fn headers_of(
+        &self,
+        route: usize,
+        head: &RequestHead,
+    ) -> Option<Box<DeferredHeaders>> {
+        let rules = self.shared.header_rules.as_ref()?;
+        let fields = head.fields.fields();
+        Some(Box::new(DeferredHeaders {
+            rules: Arc::clone(&rules[route]),
+            client: self.peer.client_text(fields, &self.shared.trusted_proxies),
+            head: head.clone(),
+            scheme: head.scheme,
+        }))
+    }
+}
