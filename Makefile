@@ -1,7 +1,7 @@
 # The commands people type. `make test` and `make compare-hit` install the Debian packages they need when one is missing;
 # Rust (rustup.rs, at least the version in Cargo.toml) has to be there.
 .DEFAULT_GOAL := build
-.PHONY: build install uninstall deb image release check test toolchains h2spec pebble eventsource fragments test-dashboard test-packages test-release test-world test-valkey shuttle lint fuzz bench-instructions deny crates peers compare compare-quick compare-hit compare-tls compare-idle compare-memory compare-live compare-w1 compare-w2 compare-w3 compare-w4 compare-w4-client compare-w5 compare-bench compare-purges compare-push tools
+.PHONY: build install uninstall deb image release style check test toolchains h2spec pebble eventsource fragments test-dashboard test-packages test-release test-world test-valkey shuttle lint fuzz bench-instructions deny crates peers compare compare-quick compare-hit compare-tls compare-idle compare-memory compare-live compare-w1 compare-w2 compare-w3 compare-w4 compare-w4-client compare-w5 compare-bench compare-purges compare-push tools
 
 build:
 	cargo build --release --locked
@@ -35,11 +35,14 @@ release: PACKAGES = dpkg-shlibdeps:dpkg-dev strip:binutils git:git buildah:build
 release: tools
 	packaging/release $(if $(TARGET),--target $(TARGET))
 
-# The daily loop: format, names and words, clippy, unit tests and laws. No servers, no browsers; three minutes once everything is built.
-check: tools
+# Format, names and words, clippy.
+style: tools
 	cargo fmt --all --check
 	.ci/house
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+# The daily loop: style, unit tests and laws. No servers, no browsers; three minutes once everything is built.
+check: style
 	cargo test --workspace --locked --lib --bins
 
 # The tiers are tested against real servers, and the ring of memcached servers against another client of it. What this machine does not

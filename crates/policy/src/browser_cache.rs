@@ -22,10 +22,34 @@ const RESTRICTIONS: [Directive; 6] = [
 /// The operator's lifetimes for browsers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BrowserCache {
-    /// The freshness lifetime in seconds; the application's if there is none.
-    pub ttl: Option<u64>,
-    /// File names with a hash are immutable.
-    pub immutable: bool,
+    /// The freshness lifetime.
+    pub ttl: BrowserTtl,
+    /// The responses that never change.
+    pub immutable: Immutable,
+}
+
+/// The freshness lifetime of responses in browsers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BrowserTtl {
+    /// The application's.
+    #[default]
+    Origin,
+    /// So many seconds.
+    Seconds(u64),
+    /// Browsers store nothing.
+    NoStore,
+}
+
+/// The responses that never change under their url (RFC 8246).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Immutable {
+    /// None.
+    #[default]
+    Off,
+    /// Those whose file names contain a hash of the content.
+    Hashed,
+    /// All.
+    All,
 }
 
 /// A shared response, as far as its lifetime in browsers depends on it.
@@ -43,15 +67,24 @@ pub struct SharedResponse<'a> {
 
 impl BrowserCache {
     /// Returns true if the application's lifetimes are kept.
-    pub const fn is_off(self) -> bool {
-        self.ttl.is_none() && !self.immutable
+    pub fn is_off(self) -> bool {
+        self == Self::default()
     }
 
     /// Returns the fields with the lifetime for browsers; `None` if those of the application are kept. It never
     /// loosens what the application said about sharing and revalidation. The response must be shared.
     pub fn applied(self, response: &SharedResponse<'_>) -> Option<FieldsBuf> {
-        let is_immutable = self.immutable && has_hash(response.path);
-        let ttl = if is_immutable { Some(YEAR) } else { self.ttl }?;
+        let is_immutable = match self.immutable {
+            Immutable::Off => false,
+            Immutable::Hashed => has_hash(response.path),
+            Immutable::All => true,
+        };
+        let ttl = match self.ttl {
+            BrowserTtl::NoStore => None,
+            _ if is_immutable => Some(YEAR),
+            BrowserTtl::Seconds(ttl) => Some(ttl),
+            BrowserTtl::Origin => return None,
+        };
         if !is_cacheable(response.status) || is_restricted(response.fields) {
             return None;
         }
@@ -60,13 +93,14 @@ impl BrowserCache {
             let name = line.field_name();
             !name.is(names::CACHE_CONTROL) && !name.is(names::EXPIRES) && !name.is(names::PRAGMA)
         });
-        let value = match ttl {
-            0 => "no-cache".to_owned(),
-            // A browser subtracts the age.
-            ttl => format!("max-age={}", ttl.saturating_add(response.age)),
-        };
         let immutable = if is_immutable { ", immutable" } else { "" };
-        fields.push("Cache-Control", format!("{value}{immutable}"));
+        let value = match ttl {
+            None => "no-store".to_owned(),
+            Some(0) => "no-cache".to_owned(),
+            // A browser subtracts the age.
+            Some(ttl) => format!("max-age={}{immutable}", ttl.saturating_add(response.age)),
+        };
+        fields.push("Cache-Control", value);
         Some(fields)
     }
 }
@@ -75,14 +109,30 @@ const fn is_cacheable(status: u16) -> bool {
     matches!(status, 200..=299 | 301 | 304 | 308)
 }
 
-/// Returns true if the application restricts who may keep the response, or how long without asking.
-fn is_restricted(fields: Fields<'_>) -> bool {
+/// Returns true if a response may be shared whatever the request was.
+pub fn says_public(fields: Fields<'_>) -> bool {
+    directives(fields).says(Directive::Public)
+}
+
+fn directives(fields: Fields<'_>) -> ResponseDirectives {
     let mut said = ResponseDirectives::default();
     let lines = fields.values(names::CACHE_CONTROL);
     for (name, argument) in lines.flat_map(directives::of_line) {
         said.note(name, argument);
     }
-    fields.value(names::SET_COOKIE).is_some()
+    said
+}
+
+/// Returns true if the application restricts who may keep the response, or how long without asking.
+fn is_restricted(fields: Fields<'_>) -> bool {
+    let said = directives(fields);
+    // Also those of single fields, as `no-cache="set-cookie"`.
+    let mut lines = fields.values(names::CACHE_CONTROL);
+    let is_restriction = |name: &[u8]| {
+        name.eq_ignore_ascii_case(b"private") || name.eq_ignore_ascii_case(b"no-cache")
+    };
+    lines.any(|line| directives::of_line(line).any(|(name, _)| is_restriction(name)))
+        || fields.value(names::SET_COOKIE).is_some()
         || fields.value(names::PRAGMA).is_some()
         || RESTRICTIONS.iter().any(|&it| said.says(it))
 }
@@ -134,8 +184,8 @@ mod tests {
     }
 
     const MINUTE: BrowserCache = BrowserCache {
-        ttl: Some(60),
-        immutable: false,
+        ttl: BrowserTtl::Seconds(60),
+        immutable: Immutable::Off,
     };
 
     #[test]
@@ -148,7 +198,7 @@ mod tests {
             check(MINUTE, "/", fields, Some("max-age=65"));
         }
         let none = BrowserCache {
-            ttl: Some(0),
+            ttl: BrowserTtl::Seconds(0),
             ..MINUTE
         };
         check(
@@ -158,6 +208,16 @@ mod tests {
             Some("no-cache"),
         );
         check(BrowserCache::default(), "/", "", None);
+        let nothing = BrowserCache {
+            ttl: BrowserTtl::NoStore,
+            immutable: Immutable::All,
+        };
+        check(
+            nothing,
+            "/",
+            "Cache-Control: max-age=3600\r\n",
+            Some("no-store"),
+        );
     }
 
     #[test]
@@ -172,7 +232,7 @@ mod tests {
         ] {
             check(MINUTE, "/", fields, None);
             let immutable = BrowserCache {
-                immutable: true,
+                immutable: Immutable::Hashed,
                 ..MINUTE
             };
             check(immutable, "/app.3f9a1c7e.js", fields, None);
@@ -182,8 +242,8 @@ mod tests {
     #[test]
     fn names_with_a_hash_are_immutable() {
         let rules = BrowserCache {
-            ttl: None,
-            immutable: true,
+            ttl: BrowserTtl::Origin,
+            immutable: Immutable::Hashed,
         };
         for path in [
             "/a/app.3f9a1c7e.js",
@@ -204,5 +264,10 @@ mod tests {
         ] {
             check(rules, path, "", None);
         }
+        let all = BrowserCache {
+            immutable: Immutable::All,
+            ..rules
+        };
+        check(all, "/emoji/a.png", "", Some("max-age=31536005, immutable"));
     }
 }

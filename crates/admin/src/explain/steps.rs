@@ -20,7 +20,7 @@ pub(super) fn steps(outlook: &RequestExplanation) -> Vec<ExplanationStep> {
     } = outlook;
     let mut steps = vec![ExplanationStep::new(
         format!("route `{}`", explained.route_name),
-        "the first route that matches host, path and method",
+        "the first route whose conditions match",
     )];
     steps.extend(outlook.rated.as_ref().map(rated));
     if let Some(own) = outlook.own {

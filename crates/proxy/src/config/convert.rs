@@ -8,9 +8,9 @@ use microcache_policy::rules::Query;
 use super::itself::note_itself;
 use super::mistake::{Mistake, Mistakes, Place, Report};
 use super::options::{
-    ACME, ADMIN, ASKING, COMPRESSION, FILES, GROUP, HEADERS, LIMITS, LOGS, MERCURE, ORIGIN, PUSH,
-    ROUTE, RULES, RouteDraft, SERVER, SERVERS, TIERS, TLS, abouts, check_compression, flags,
-    set_defaults,
+    ACME, ADMIN, ASKING, COMPRESSION, FILES, GROUP, HEADERS, LIMITS, LOGS, MERCURE, ORIGIN,
+    Otherwise, PUSH, ROUTE, RULES, RouteDraft, SERVER, SERVERS, TIERS, TLS, abouts,
+    check_compression, flags, set_defaults,
 };
 use super::raw::{self, Table, Value};
 use super::route::{GoesTo, Route};
@@ -379,7 +379,7 @@ impl<'a> Draft<'a> {
         mistakes: &mut Mistakes,
     ) {
         if table.get("root").is_none() {
-            for name in ["index", "precompressed"] {
+            for name in ["index", "precompressed", "otherwise"] {
                 if let Some(value) = table.get(name) {
                     let what = format!("`{name}` has no effect without `root`");
                     mistakes.note(
@@ -393,20 +393,33 @@ impl<'a> Draft<'a> {
             }
             return;
         }
-        if let Some((_, place)) = &route.upstream {
+        let application = match route.otherwise {
+            Otherwise::Application => self.upstream_of(route, value, mistakes),
+            Otherwise::NotFound => None,
+        };
+        if let Some((_, place)) = &route.upstream
+            && route.otherwise == Otherwise::NotFound
+        {
             let what = "`root` and `upstream` exclude each other";
-            mistakes.note(Mistake::new(place, what).remedy("remove one of them"));
+            mistakes.note(
+                Mistake::new(place, what)
+                    .remedy("remove one of them, or add otherwise = \"application\""),
+            );
         }
-        if table.get("key").is_none() {
+        if table.get("key").is_none() && application.is_none() {
             // Files do not depend on the query; with it in the key, one file could fill the cache.
             route.route.rules.key.query = Query::Only(<_>::default());
         }
         if let Some(folder) = route.root.take() {
-            route.route.goes_to = GoesTo::Files(Root {
+            let root = Root {
                 folder,
                 index: route.index.clone(),
                 precompressed: route.precompressed,
-            });
+            };
+            route.route.goes_to = match application {
+                Some(upstream) => GoesTo::FilesFirst(root, upstream),
+                None => GoesTo::Files(root),
+            };
         }
     }
 

@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use super::option::{About, Form, Unset};
 use super::options::{
-    ACME, ADMIN, ASKING, CERTIFICATE, COMPRESSION, FILES, GROUP, HEALTH_CHECK, KEY, LIMITS, LOGS,
-    MATCH, MERCURE, ORIGIN, PUSH, QUERY, ROUTE, RULES, SERVER, SERVER_ENTRY, SERVERS, TIERS, TLS,
-    abouts,
+    ACME, ADMIN, ASKING, CERTIFICATE, COMPRESSION, FILES, GROUP, HEADERS, HEALTH_CHECK, KEY,
+    LIMITS, LOGS, MATCH, MERCURE, ORIGIN, PUSH, QUERY, REQUEST_HEADERS, RESPONSE_HEADERS, ROUTE,
+    RULES, SERVER, SERVER_ENTRY, SERVERS, TIERS, TLS, abouts,
 };
 
 const WIDTH: usize = 96;
@@ -83,6 +83,12 @@ pub fn sample() -> String {
     settings(&mut out, &abouts(COMPRESSION));
     section(
         &mut out,
+        "Header fields",
+        "For all routes; a route inherits them by name, and may change them.",
+    );
+    settings(&mut out, &abouts(HEADERS));
+    section(
+        &mut out,
         "Origin (backend)",
         "For all upstream groups; a group may override it.",
     );
@@ -97,8 +103,8 @@ pub fn sample() -> String {
     section(
         &mut out,
         "Routes",
-        "The first that matches wins. Each may have any of the options under Caching, Request limits and Compression. \
-         All other requests go to `origin`, under the options at the top.",
+        "The first that matches wins. Each may have any of the options under Caching, Request limits, Compression and \
+         Header fields. All other requests go to `origin`, under the options at the top.",
     );
     out.push_str("#[[routes]]\n");
     settings(&mut out, &abouts(ROUTE));
@@ -113,6 +119,7 @@ pub fn reference() -> String {
     let mut out = String::from(HEAD);
     of_the_server(&mut out);
     of_responses(&mut out);
+    of_headers(&mut out);
     of_upstreams_and_routes(&mut out);
     out
 }
@@ -237,6 +244,30 @@ fn of_responses(out: &mut String) {
     );
 }
 
+fn of_headers(out: &mut String) {
+    chapter(
+        out,
+        "Header fields",
+        "At the top of the file, for all routes; in `[[routes]]`, for one. See [header fields](headers.md).",
+        &abouts(HEADERS),
+        "",
+    );
+    chapter(
+        out,
+        "`response_headers`",
+        "Changes of the fields of responses.",
+        &abouts(RESPONSE_HEADERS),
+        "response_headers.",
+    );
+    chapter(
+        out,
+        "`request_headers`",
+        "Changes of the fields of requests to the origin.",
+        &abouts(REQUEST_HEADERS),
+        "request_headers.",
+    );
+}
+
 fn of_upstreams_and_routes(out: &mut String) {
     chapter(
         out,
@@ -270,7 +301,7 @@ fn of_upstreams_and_routes(out: &mut String) {
     chapter(
         out,
         "`[[routes]]` with a directory",
-        "A route may serve a directory instead of an upstream group, as in `root = \"/var/www/site\"`.",
+        "A route may serve a directory instead of an upstream group, or before one, as in `root = \"/var/www/site\"`.",
         &abouts(FILES),
         "routes.",
     );
@@ -301,7 +332,7 @@ a flag for a list takes several values with commas between them, and may be repe
 
 const ROUTES: &str = "\
 The first route that matches wins. A route may have the options below and any of those under *Caching*,
-*Request limits* and *Compression*. All other requests go to `origin`, or to the only group there is, under the options at the top.
+*Request limits*, *Compression* and *Header fields*. All other requests go to `origin`, or to the only group there is, under the options at the top.
 
 ```toml
 [[routes]]

@@ -9,7 +9,7 @@ use super::condition::Condition;
 use super::matcher::Matcher;
 use super::pattern::Glob;
 use super::rate::Rate;
-use crate::files::Root;
+use crate::files::{NamedDirectory, Root};
 
 /// A route: its conditions, its destination, and its rules.
 #[derive(Clone, Debug)]
@@ -28,6 +28,8 @@ pub struct Route {
     pub watch: Watching,
     /// Changes of the fields of responses.
     pub response_headers: Vec<FieldEdits>,
+    /// Directories whose files the application may name.
+    pub x_accel: Vec<NamedDirectory>,
     /// Lifetimes for browsers.
     pub browser: BrowserCache,
     /// Conditions under which a request bypasses the cache.
@@ -61,6 +63,8 @@ pub enum GoesTo {
     Upstream(usize),
     /// A directory of static files.
     Files(Root),
+    /// A directory of static files, and the upstream group with this index for all else.
+    FilesFirst(Root, usize),
     /// Documents of the push cache.
     Push,
     /// Event streams about documents and pages.
@@ -92,6 +96,7 @@ impl Route {
             collapse: false,
             watch: Watching::Off,
             response_headers: Vec::new(),
+            x_accel: Vec::new(),
             browser: BrowserCache::default(),
             bypass: Vec::new(),
             max_object: None,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use http::Method;
 use microcache_engine::Request;
+use microcache_policy::browser_cache::BrowserTtl;
 use microcache_policy::rules::Query;
 use microcache_policy::{Coding, Scheme, Separator};
 use microcache_push::SyncPolicy;
@@ -1248,25 +1249,87 @@ fn match_conditions_that_contradict_are_mistakes() {
         r#"path = "/a/*", not = { path = "/a/*" }"#,
         &[
             "2:9: no request can match: `not` excludes all that the other conditions take",
-            "remove a condition, or the route",
+            "= remove a condition, or the route",
         ],
     );
     check_match(
         r#"not = { not = { path = "/a" } }"#,
         &[
             "2:17: `any` and `not` cannot stand inside `not`",
-            "write two routes",
+            "= write two routes",
         ],
     );
     check_match(
         "any = [{}]",
         &[
             "2:18: a table without a condition in `any`",
-            "add one, such as path = \"/a/*\"",
+            "= add one, such as path = \"/a/*\"",
         ],
     );
     check_match(
         r#"scheme = "ftp""#,
         &[r#"2:20: expected one of "http", "https", found "ftp""#],
+    );
+}
+
+#[test]
+fn header_rules_are_inherited_by_name() {
+    let config = read(
+        r#"
+        origin = "http://a"
+        response_headers = { set = { X-Frame-Options = "DENY", X-A = "1" }, remove = ["Server"] }
+        request_headers = { set = { X-Real-IP = "{client_address}", X-Env = "live" } }
+        browser_ttl = "1m"
+        routes = [
+            { match = { path = "/a/*" }, response_headers = { set = { x-frame-options = "SAMEORIGIN" } }, request_headers = { set = { x-env = "a" } }, browser_ttl = "origin" },
+        ]
+        "#,
+    );
+    let names = |route: &Route| {
+        let edits = route.response_headers.iter();
+        let set = edits.flat_map(|edits| edits.set.iter().map(|edit| edit.name.clone()));
+        set.collect::<Vec<_>>().join(" ")
+    };
+    let [own, rest] = &config.routes[..] else {
+        panic!("two routes");
+    };
+    assert_eq!(names(own), "X-A x-frame-options");
+    assert_eq!(names(rest), "X-Frame-Options X-A");
+    assert!(own.response_headers[0].removed.matches(b"server"));
+    let sent = |route: &Route| route.rules.request.set_fields.len();
+    assert_eq!((sent(own), sent(rest)), (2, 2));
+    let ttls = (own.browser.ttl, rest.browser.ttl);
+    assert_eq!(ttls, (BrowserTtl::Origin, BrowserTtl::Seconds(60)));
+}
+
+#[test]
+fn header_rules_that_would_change_the_message_are_mistakes() {
+    check(
+        "response_headers = { set = { Cache-Control = \"public\" } }",
+        &[
+            "1:30: `Cache-Control` cannot be set",
+            "= it decides about caching: see `browser_ttl` and `ttl`",
+        ],
+    );
+    check(
+        "response_headers = { remove = [\"Content-Length\"] }",
+        &[
+            "1:32: cannot use \"Content-Length\"",
+            "= it describes the message itself",
+        ],
+    );
+    check(
+        "response_headers = { add = { X-A = \"{clock}\" } }",
+        &[
+            "1:36: cannot use \"{clock}\"",
+            "= placeholders are {client_address}, {host}, {scheme}",
+        ],
+    );
+    check(
+        "request_headers = { set = { Cookie = \"a=1\" } }",
+        &[
+            "1:29: `Cookie` cannot be set",
+            "= it would make one client's identity that of all",
+        ],
     );
 }

@@ -43,8 +43,17 @@ pub(super) fn answer(
         refused.fields.push("Allow", "GET, HEAD");
         return Ok(refused);
     }
+    let found = answer_if_found(root, file_request)?;
+    Ok(found.unwrap_or_else(|| bare(404)))
+}
+
+/// Answers a request with a file, if there is one. Blocks on the disk.
+pub(super) fn answer_if_found(
+    root: &Root,
+    file_request: &FileRequest,
+) -> Result<Option<OriginResponse>, OriginError> {
     let Some(named) = named(&file_request.target) else {
-        return Ok(bare(404));
+        return Ok(None);
     };
     let folder = root.folder.display();
     let failed = |error: io::Error| {
@@ -61,11 +70,15 @@ pub(super) fn answer(
         FileLookup::File(found) => {
             let chosen =
                 FileRepresentation::of(root, file_request, &within, path, found).map_err(failed)?;
-            chosen.answer(file_request).map_err(failed)
+            chosen.answer(file_request).map_err(failed).map(Some)
         }
-        FileLookup::Folder if !named.is_folder => Ok(is_a_folder(&file_request.target)),
-        FileLookup::Folder | FileLookup::Nothing => Ok(bare(404)),
-        FileLookup::Forbidden => Ok(bare(403)),
+        FileLookup::Folder if !named.is_folder => {
+            let index = look(&within, &named.path.join(&root.index)).map_err(failed)?;
+            let has_index = matches!(index, FileLookup::File(_));
+            Ok(has_index.then(|| is_a_folder(&file_request.target)))
+        }
+        FileLookup::Folder | FileLookup::Nothing => Ok(None),
+        FileLookup::Forbidden => Ok(Some(bare(403))),
     }
 }
 

@@ -17,7 +17,7 @@ pub(super) struct TargetPath {
 }
 
 /// Parses the path of a target. `None` for targets that no link has: `..` and `.`, empty segments, an encoded
-/// slash or NUL, and hidden files except `.well-known` (RFC 8615).
+/// slash or NUL, hidden files except `.well-known` (RFC 8615), sources and backups.
 pub(super) fn named(target: &[u8]) -> Option<TargetPath> {
     let (path, _query) = split_query(target);
     let path = path.strip_prefix(b"/")?;
@@ -35,7 +35,7 @@ pub(super) fn named(target: &[u8]) -> Option<TargetPath> {
     }
     for segment in path.split(|&byte| byte == b'/') {
         let segment = decoded(segment)?;
-        if segment.is_empty() || is_hidden(&segment) {
+        if segment.is_empty() || is_unsent(&segment) {
             return None;
         }
         named.push(OsString::from_vec(segment));
@@ -46,9 +46,18 @@ pub(super) fn named(target: &[u8]) -> Option<TargetPath> {
     })
 }
 
-/// Returns `true` for the names of hidden files and directories.
-pub(super) fn is_hidden(name: &[u8]) -> bool {
-    name.first() == Some(&b'.') && name != b".well-known"
+/// Suffixes of sources, dumps and backups, in lower case: an application's secrets are in them.
+const UNSENT_SUFFIXES: [&[u8]; 8] = [
+    b".php", b".phtml", b".phar", b".inc", b".sql", b".bak", b".swp", b"~",
+];
+
+/// Returns `true` for the names of files and directories that are never sent: hidden ones, sources and backups.
+pub(super) fn is_unsent(name: &[u8]) -> bool {
+    let ends_in = |suffix: &&[u8]| {
+        let start = name.len().checked_sub(suffix.len());
+        start.is_some_and(|start| name[start..].eq_ignore_ascii_case(suffix))
+    };
+    name.first() == Some(&b'.') && name != b".well-known" || UNSENT_SUFFIXES.iter().any(ends_in)
 }
 
 fn decoded(segment: &[u8]) -> Option<Vec<u8>> {
@@ -106,6 +115,11 @@ mod tests {
             "/a/.htaccess",
             "/%2egit/config",
             "/.well-known.old/x",
+            "/index.php",
+            "/a.PHP/b",
+            "/dump.sql",
+            "/a~",
+            "/config.inc",
         ] {
             assert_eq!(path(nothing), None, "{nothing}");
         }

@@ -2,14 +2,17 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::sync::Arc;
 
 use http::Method;
-use microcache_engine::{Frame, OriginError, OriginResponse};
+use microcache_engine::{
+    Body, BoxFuture, Frame, Origin, OriginError, OriginRequest, OriginResponse,
+};
 use microcache_policy::{FieldsBuf, Time};
 use microcache_testkit::Folder;
 
-use super::Root;
 use super::answer::{FileRequest, answer};
+use super::{FilesFirstOrigin, Root};
 
 /// A directory next to files that must not be reachable.
 struct Site {
@@ -296,4 +299,61 @@ async fn the_smallest_that_is_accepted_is_sent() {
     }
     // A file without precompressed ones does not vary.
     assert_eq!(field(&site.ask("/a%20b.css", &accept("br")), "vary"), "");
+}
+
+/// An application that answers every request, and says what for.
+struct Application;
+
+impl Origin for Application {
+    fn fetch(&self, request: OriginRequest) -> BoxFuture<'_, Result<OriginResponse, OriginError>> {
+        let mut fields = request.fields;
+        fields.push("X-Asked", &request.target);
+        Box::pin(std::future::ready(Ok(OriginResponse {
+            status: 203,
+            fields,
+            length: Some(0),
+            body: Body::Empty,
+            tunnel: None,
+            waited: 0,
+        })))
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_file_goes_to_the_application() {
+    let site = Site::new();
+    fs::write(site.root.folder.join("index.php"), "<?php").expect("a file");
+    fs::create_dir(site.root.folder.join("empty")).expect("a folder");
+    symlink("index.php", site.root.folder.join("source.txt")).expect("a link");
+    let origin = FilesFirstOrigin::new(site.root.clone(), Arc::new(Application));
+    let ask = async |method: Method, target: &str| {
+        let target = target.as_bytes().to_vec().into();
+        let mut request = OriginRequest::bare(method, "a".into(), target);
+        request.fields.push("X-Mine", "1");
+        origin.fetch(request).await.expect("an answer")
+    };
+    for file in ["/", "/a%20b.css", "/a%20b.css?v=1", "/blog/"] {
+        assert_eq!(ask(Method::GET, file).await.status, 200, "{file}");
+    }
+    assert_eq!(ask(Method::HEAD, "/a%20b.css").await.status, 200);
+    assert_eq!(ask(Method::GET, "/blog").await.status, 301);
+    for page in [
+        "/missing",
+        "/empty",
+        "/empty/",
+        "/index.php",
+        "/source.txt",
+        "/.env",
+        "/blog/../x",
+        "/a%20b.css/x",
+        "*",
+    ] {
+        let response = ask(Method::GET, page).await;
+        assert_eq!(
+            (response.status, field(&response, "x-asked")),
+            (203, page.to_owned())
+        );
+        assert_eq!(field(&response, "x-mine"), "1");
+    }
+    assert_eq!(ask(Method::POST, "/").await.status, 203);
 }

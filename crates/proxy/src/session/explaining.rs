@@ -268,7 +268,7 @@ impl Session {
         let (path, _) = split_query(&read.target);
         let push = self.shared.push.as_ref();
         match config.routes.get(route)?.goes_to {
-            GoesTo::Upstream(_) | GoesTo::Files(_) => None,
+            GoesTo::Upstream(_) | GoesTo::Files(_) | GoesTo::FilesFirst(..) => None,
             GoesTo::Watch if path == LIVE_PATH.as_bytes() => Some(BuiltinService::Script),
             GoesTo::Watch => Some(BuiltinService::Watch),
             GoesTo::Mercure if path == MERCURE_PATH.as_bytes() => Some(BuiltinService::Hub),

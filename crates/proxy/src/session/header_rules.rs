@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use microcache_engine::{Body, Outcome, Request, RequestHead, Response};
-use microcache_policy::browser_cache::{BrowserCache, SharedResponse};
+use microcache_engine::{Outcome, Request, RequestHead, Response};
+use microcache_policy::browser_cache::{BrowserCache, SharedResponse, says_public};
 use microcache_policy::field_edits::FieldEdits;
 use microcache_policy::field_template::TemplateValues;
 use microcache_policy::key::split_query;
@@ -44,7 +44,8 @@ impl HeaderRules {
         if response.status < 200 {
             return;
         }
-        if !self.browser.is_off() && !request.has_credentials && self.is_shared(response) {
+        let may_be_shared = is_shared(response) || self.has_files || says_public(response.fields());
+        if !self.browser.is_off() && !request.has_credentials && may_be_shared {
             let shared = SharedResponse {
                 status: response.status,
                 fields: response.fields(),
@@ -59,11 +60,6 @@ impl HeaderRules {
             let fields = edits.applied(response.fields(), &request.values);
             response.fields = Some(FieldBlock::from(fields));
         }
-    }
-
-    /// Returns true for a response that is not one client's own.
-    fn is_shared(&self, response: &Response) -> bool {
-        is_shared(response) || self.has_files || matches!(response.body, Body::File(_))
     }
 }
 

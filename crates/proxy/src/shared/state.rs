@@ -21,8 +21,8 @@ use rustls::ServerConfig;
 use super::active::Active;
 use super::routing::Routing;
 use crate::admission::{ConnectionLimits, FIRST_REQUEST, LimitSettings, PinnedBytes};
-use crate::config::{Cidr, ClientTimeouts, Config, GoesTo, Http2Limits, Watching};
-use crate::files::DirectoryOrigin;
+use crate::config::{self, Cidr, ClientTimeouts, Config, GoesTo, Http2Limits, Watching};
+use crate::files::{DirectoryOrigin, FilesFirstOrigin, SendfileOrigin};
 use crate::lifecycle::Lifecycle;
 use crate::metrics::{Metrics, Refusal};
 use crate::observe::Notices;
@@ -464,13 +464,7 @@ fn routes(
             collapse: route.collapse,
             answers_at_once: route.goes_to == GoesTo::Push,
             max_object: route.max_object.unwrap_or(object),
-            origin: match &route.goes_to {
-                GoesTo::Upstream(number) => Arc::clone(&behind.origins[*number]),
-                GoesTo::Files(root) => Arc::new(DirectoryOrigin::new(root.clone())),
-                GoesTo::Push => Arc::clone(behind.push()) as Arc<dyn Origin>,
-                GoesTo::Mercure => behind.mercure(),
-                GoesTo::Watch => behind.watch(),
-            },
+            origin: behind.origin_of(route),
         })
         .collect();
     let routing = Arc::new(Routing::of(config));
@@ -487,6 +481,30 @@ struct CacheOrigins<'a> {
 }
 
 impl CacheOrigins<'_> {
+    /// Returns the origin of a route.
+    fn origin_of(&self, route: &config::Route) -> Arc<dyn Origin> {
+        match &route.goes_to {
+            GoesTo::Upstream(number) => self.application(route, *number),
+            GoesTo::Files(root) => Arc::new(DirectoryOrigin::new(root.clone())),
+            GoesTo::FilesFirst(root, number) => {
+                let application = self.application(route, *number);
+                Arc::new(FilesFirstOrigin::new(root.clone(), application))
+            }
+            GoesTo::Push => Arc::clone(self.push()) as Arc<dyn Origin>,
+            GoesTo::Mercure => self.mercure(),
+            GoesTo::Watch => self.watch(),
+        }
+    }
+
+    /// Returns the upstream group with this number, and the files that it may name.
+    fn application(&self, route: &config::Route, number: usize) -> Arc<dyn Origin> {
+        let group = Arc::clone(&self.origins[number]);
+        if route.x_accel.is_empty() {
+            return group;
+        }
+        Arc::new(SendfileOrigin::new(group, &route.x_accel))
+    }
+
     /// Present if a route leads to it.
     fn push(&self) -> &Arc<Push> {
         self.push.expect("push is started if a route leads to it")

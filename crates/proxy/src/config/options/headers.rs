@@ -1,11 +1,12 @@
 //! Options of header fields, at the top for all routes or in one route.
 
+use microcache_policy::browser_cache::{BrowserTtl, Immutable};
 use microcache_policy::field_edits::{FieldEdit, FieldEdits};
 use microcache_policy::field_template::FieldTemplate;
 use microcache_policy::{FieldName, hop};
 
 use super::super::mistake::{Mistake, Mistakes};
-use super::super::option::Form::{Switch, Table, Text};
+use super::super::option::Form::{Table, Text};
 use super::super::option::{Opt, opt, optional};
 use super::super::raw::Value;
 use super::LIFETIME;
@@ -43,7 +44,7 @@ pub(in crate::config) const HEADERS: &[Opt<RouteDraft>] = &[
          depend on it. To remove fields, see `remove_headers`.",
     )
     .sets(set_request_headers),
-    opt("browser_ttl", Text("DURATION|origin"), "origin")
+    opt("browser_ttl", Text("DURATION|no-store|origin"), "origin")
         .example("5m")
         .help("Freshness lifetime for browsers, apart from the one here; `origin` keeps it")
         .more(
@@ -53,15 +54,15 @@ pub(in crate::config) const HEADERS: &[Opt<RouteDraft>] = &[
              theirs: a rule never loosens what the application said.",
         )
         .sets(|r, v, m| m.put(&mut r.route.browser.ttl, browser_ttl(v))),
-    opt("immutable", Switch, "false")
-        .example("true")
-        .help("`immutable` and a year for file names with a hash, as app.3f9a1c7e.js")
+    opt("immutable", Text("off|hashed|all"), "off")
+        .example("hashed")
+        .help("`immutable` and a year for names with a hash, as app.3f9a1c7e.js, or all")
         .more(
             "A hash is a part of the last segment of the path, between `.`, `-` or `_`, of at least \
              8 hexadecimal digits, or of at least 8 letters and digits of which some are digits \
              and some capitals. Other names follow `browser_ttl`.",
         )
-        .sets(|r, v, m| m.put(&mut r.route.browser.immutable, v.switch())),
+        .sets(|r, v, m| m.put(&mut r.route.browser.immutable, v.choice(IMMUTABLE))),
 ];
 
 /// Options of changes of response fields.
@@ -124,6 +125,12 @@ pub(in crate::config) const REQUEST_HEADERS: &[Opt<Vec<FieldEdit>>] = &[optional
 )
 .help("Fields that replace those of the same name")
 .sets(|e, v, m| e.extend(fields(v, m, fixed_by_request)))];
+
+const IMMUTABLE: &[(&str, Immutable)] = &[
+    ("off", Immutable::Off),
+    ("hashed", Immutable::Hashed),
+    ("all", Immutable::All),
+];
 
 const SECURITY: [(&str, &str); 3] = [
     ("X-Content-Type-Options", "nosniff"),
@@ -261,9 +268,12 @@ fn fixed_by_request(name: &str) -> Option<&'static str> {
     }
 }
 
-fn browser_ttl(value: &Value) -> Result<Option<u64>, Mistake> {
-    if value.text() == Ok("origin") {
-        return Ok(None);
+fn browser_ttl(value: &Value) -> Result<BrowserTtl, Mistake> {
+    match value.text() {
+        Ok("origin") => Ok(BrowserTtl::Origin),
+        Ok("no-store") => Ok(BrowserTtl::NoStore),
+        _ => value
+            .millis(&LIFETIME)
+            .map(|millis| BrowserTtl::Seconds(millis / 1000)),
     }
-    value.millis(&LIFETIME).map(|millis| Some(millis / 1000))
 }

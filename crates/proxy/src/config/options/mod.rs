@@ -38,7 +38,7 @@ pub(super) use limits::LIMITS;
 pub(super) use logs::LOGS;
 pub(super) use mercure::MERCURE;
 pub(super) use push::PUSH;
-pub(super) use route::{MATCH, ROUTE, RouteDraft};
+pub(super) use route::{MATCH, Otherwise, ROUTE, RouteDraft};
 pub(super) use rules::RULES;
 pub(super) use server::SERVER;
 pub(super) use tiers::TIERS;

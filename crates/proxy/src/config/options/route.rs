@@ -28,6 +28,17 @@ pub(in crate::config) struct RouteDraft {
     pub(in crate::config) root: Option<PathBuf>,
     pub(in crate::config) index: String,
     pub(in crate::config) precompressed: bool,
+    pub(in crate::config) otherwise: Otherwise,
+}
+
+/// The answer where a directory has no such file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::config) enum Otherwise {
+    /// 404.
+    #[default]
+    NotFound,
+    /// That of the route's upstream group.
+    Application,
 }
 
 impl RouteDraft {
@@ -42,6 +53,7 @@ impl RouteDraft {
                 collapse: true,
                 watch: Watching::Off,
                 response_headers: Vec::new(),
+                x_accel: Vec::new(),
                 browser: BrowserCache::default(),
                 bypass: Vec::new(),
                 max_object: None,
@@ -53,6 +65,7 @@ impl RouteDraft {
             root: None,
             index: String::new(),
             precompressed: false,
+            otherwise: Otherwise::NotFound,
         }
     }
 }
