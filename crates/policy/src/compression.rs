@@ -12,6 +12,7 @@ use crate::coding::DictionaryCoding;
 use crate::etag::EntityTag;
 use crate::fields::{Fields, FieldsBuf, is_one_of};
 use crate::glob;
+use crate::known_name::names;
 use crate::rules::{KeyRules, Rules};
 use crate::vary::{Vary, VaryLines, VaryNames, weighted};
 
@@ -230,7 +231,7 @@ fn weights(request: Fields<'_>) -> Option<([Weight; 3], Weight)> {
             _ => {}
         }
     }
-    let members = weighted::read(request, "accept-encoding")?;
+    let members = weighted::read(request, names::ACCEPT_ENCODING)?;
     let (mut named, mut identity, mut others) = ([None; 3], None, None);
     for member in &members {
         let weight: &mut Weight = match member.token {

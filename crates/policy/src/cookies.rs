@@ -68,6 +68,9 @@ pub fn rewritten(fields: Fields<'_>, rules: &RequestRules) -> Rewritten {
 
 /// The `Cookie` line of a shared fetch: the cookies of the key alone.
 pub fn keyed(fields: Fields<'_>, rules: &Rules) -> Option<Vec<u8>> {
+    if rules.key.cookies.is_empty() {
+        return None;
+    }
     let is_keyed = |name: &[u8]| {
         let mut wanted = rules.key.cookies.iter();
         wanted.any(|one| takes(one.as_bytes(), name))

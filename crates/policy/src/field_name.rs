@@ -48,6 +48,8 @@ impl<'a> FieldName<'a> {
 pub(crate) struct NameList {
     names: &'static [&'static str],
     known: NameSet,
+    /// All names are known, so that another one need not be compared with them.
+    are_known: bool,
 }
 
 impl NameList {
@@ -62,7 +64,17 @@ impl NameList {
             }
             at += 1;
         }
-        Self { names, known }
+        let mut are_known = true;
+        let mut at = 0;
+        while at < names.len() {
+            are_known = are_known && KnownName::of_constant(names[at]).is_some();
+            at += 1;
+        }
+        Self {
+            names,
+            known,
+            are_known,
+        }
     }
 
     /// Returns true if it has the name, in any ASCII case.
@@ -70,8 +82,13 @@ impl NameList {
     pub(crate) fn has(&self, name: FieldName<'_>) -> bool {
         match name.known {
             Some(known) => self.known.contains(known),
-            None => is_listed(self.names, name.text),
+            None => !self.are_known && is_listed(self.names, name.text),
         }
+    }
+
+    /// The known names that it has.
+    pub(crate) const fn known(&self) -> NameSet {
+        self.known
     }
 
     /// The names of the list.

@@ -192,11 +192,6 @@ pub struct FieldLine<'a> {
 }
 
 impl<'a> FieldLine<'a> {
-    /// The first byte; letters are in lower case.
-    pub(crate) fn initial(self) -> u8 {
-        self.bytes.first().map_or(0, u8::to_ascii_lowercase)
-    }
-
     /// The length in bytes, with the line end.
     pub(crate) const fn len(self) -> usize {
         self.bytes.len()

@@ -35,15 +35,15 @@ impl ForwardedResponse {
     pub fn read(fields: Fields<'_>) -> Self {
         let (mut nominated, mut media_type) = (NominatedFields::default(), None);
         let mut is_challenged = false;
-        let mut kept = FieldsBuf::with_capacity(fields.as_block().len());
+        let mut kept = FieldsBuf::indexed(fields.as_block().len());
         kept.extend_lines(fields, |line| {
-            is_challenged |= is_challenge(line);
             match line.known() {
                 Some(names::CONTENT_LENGTH) => return false,
                 Some(names::CONNECTION) => nominated.note(line.value()),
-                _ => {
-                    media_type = media_type.or_else(|| line.value_of("content-type"));
+                Some(names::CONTENT_TYPE) => {
+                    media_type.get_or_insert(line.value());
                 }
+                _ => is_challenged |= is_challenge(line),
             }
             !is_hop_by_hop(line.field_name())
         });

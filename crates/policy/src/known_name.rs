@@ -137,14 +137,22 @@ impl KnownName {
 
     /// The known name with this text in lower case. For constants: fails to compile for another text.
     pub(crate) const fn constant(text: &str) -> Self {
+        match Self::of_constant(text) {
+            Some(name) => name,
+            None => panic!("not a known name"),
+        }
+    }
+
+    /// As [`Self::of`], for constants in lower case.
+    pub(crate) const fn of_constant(text: &str) -> Option<Self> {
         let mut place = 0;
         while place < TEXTS.len() {
             if same(TEXTS[place].as_bytes(), text.as_bytes()) {
-                return Self(place as u8);
+                return Some(Self(place as u8));
             }
             place += 1;
         }
-        panic!("not a known name")
+        None
     }
 
     /// The text in lower case.
@@ -192,11 +200,15 @@ pub mod names {
     pub const ACCEPT: KnownName = KnownName::constant("accept");
     pub const ACCEPT_ENCODING: KnownName = KnownName::constant("accept-encoding");
     pub const ACCEPT_LANGUAGE: KnownName = KnownName::constant("accept-language");
+    pub const AGE: KnownName = KnownName::constant("age");
     pub const AUTHORIZATION: KnownName = KnownName::constant("authorization");
     pub const CACHE_CONTROL: KnownName = KnownName::constant("cache-control");
     pub const CONNECTION: KnownName = KnownName::constant("connection");
     pub const CONTENT_LENGTH: KnownName = KnownName::constant("content-length");
+    pub const CONTENT_TYPE: KnownName = KnownName::constant("content-type");
     pub const COOKIE: KnownName = KnownName::constant("cookie");
+    pub const DATE: KnownName = KnownName::constant("date");
+    pub const ETAG: KnownName = KnownName::constant("etag");
     pub const EXPECT: KnownName = KnownName::constant("expect");
     pub const EXPIRES: KnownName = KnownName::constant("expires");
     pub const FORWARDED: KnownName = KnownName::constant("forwarded");
@@ -204,8 +216,10 @@ pub mod names {
     pub const IF_MATCH: KnownName = KnownName::constant("if-match");
     pub const IF_MODIFIED_SINCE: KnownName = KnownName::constant("if-modified-since");
     pub const IF_NONE_MATCH: KnownName = KnownName::constant("if-none-match");
+    pub const IF_RANGE: KnownName = KnownName::constant("if-range");
     pub const IF_UNMODIFIED_SINCE: KnownName = KnownName::constant("if-unmodified-since");
     pub const KEEP_ALIVE: KnownName = KnownName::constant("keep-alive");
+    pub const LAST_MODIFIED: KnownName = KnownName::constant("last-modified");
     pub const MAX_FORWARDS: KnownName = KnownName::constant("max-forwards");
     pub const PERSISTENT_AUTH: KnownName = KnownName::constant("persistent-auth");
     pub const PRAGMA: KnownName = KnownName::constant("pragma");
@@ -216,15 +230,18 @@ pub mod names {
     pub const PROXY_AUTHORIZATION: KnownName = KnownName::constant("proxy-authorization");
     pub const PROXY_CONNECTION: KnownName = KnownName::constant("proxy-connection");
     pub const RANGE: KnownName = KnownName::constant("range");
+    pub const REQUEST_RANGE: KnownName = KnownName::constant("request-range");
     pub const SEC_WEBSOCKET_KEY: KnownName = KnownName::constant("sec-websocket-key");
     pub const SET_COOKIE: KnownName = KnownName::constant("set-cookie");
     pub const SURROGATE_KEY: KnownName = KnownName::constant("surrogate-key");
     pub const TE: KnownName = KnownName::constant("te");
     pub const TRACEPARENT: KnownName = KnownName::constant("traceparent");
     pub const TRACESTATE: KnownName = KnownName::constant("tracestate");
+    pub const TRAILER: KnownName = KnownName::constant("trailer");
     pub const TRANSFER_ENCODING: KnownName = KnownName::constant("transfer-encoding");
     pub const UPGRADE: KnownName = KnownName::constant("upgrade");
     pub const USER_AGENT: KnownName = KnownName::constant("user-agent");
+    pub const VARY: KnownName = KnownName::constant("vary");
     pub const VIA: KnownName = KnownName::constant("via");
     pub const WWW_AUTHENTICATE: KnownName = KnownName::constant("www-authenticate");
     pub const X_FORWARDED_FOR: KnownName = KnownName::constant("x-forwarded-for");

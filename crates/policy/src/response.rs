@@ -2,8 +2,9 @@
 
 use crate::cookies;
 use crate::directives::{self, Directive, DirectiveArgument, ResponseDirectives};
-use crate::fields::{FieldLine, Fields, split_list};
+use crate::fields::{Fields, split_list};
 use crate::hop::NominatedFields;
+use crate::known_name::{KnownName, names};
 use crate::patterns::takes;
 use crate::rules::Rules;
 use crate::tags::{self, Tags, TooManyTags};
@@ -63,16 +64,19 @@ impl<'a> ResponseFacts<'a> {
         let (mut vary, mut tags) = (vary::VaryLines::default(), tags::TagLines::default());
         let mut seen = ResponseFields::default();
         for line in fields.lines() {
-            if let Some(value) = line.value_of("cache-control") {
-                let said = cache_control.get_or_insert_with(EffectiveDirectives::default);
-                for (name, argument) in directives::of_line(value) {
-                    said.note(name, argument, rules);
+            match line.known() {
+                Some(names::CACHE_CONTROL) => {
+                    let said = cache_control.get_or_insert_with(EffectiveDirectives::default);
+                    for (name, argument) in directives::of_line(line.value()) {
+                        said.note(name, argument, rules);
+                    }
                 }
-            } else if let Some(value) = line.value_of("vary") {
-                seen.has_vary = true;
-                vary.note(value);
-            } else {
-                seen.note(line);
+                Some(names::VARY) => {
+                    seen.has_vary = true;
+                    vary.note(line.value());
+                }
+                Some(name) => seen.note(name, line.value()),
+                None => {}
             }
             // The names are configured, so any line may match.
             tags.note(line, rules);
@@ -133,7 +137,7 @@ impl<'a> ResponseFacts<'a> {
     /// key.
     pub(crate) fn sets_keyed_cookie(&self) -> bool {
         let keyed = &self.rules.key.cookies;
-        let mut set = self.fields.all("set-cookie").map(|cookie| {
+        let mut set = self.fields.values(names::SET_COOKIE).map(|cookie| {
             let pair = cookie.split(|&b| b == b';').next().unwrap_or_default();
             cookies::split(pair).0.trim_ascii()
         });
@@ -168,46 +172,34 @@ impl EffectiveDirectives {
 }
 
 impl<'a> ResponseFields<'a> {
-    /// Adds one line. The first letter excludes most lines.
-    fn note(&mut self, line: FieldLine<'a>) {
-        match line.initial() {
-            b'a' => {
-                if let Some(value) = line.value_of("age") {
-                    self.has_age = true;
-                    self.age = self.age.or_else(|| split_list(value).next());
-                }
+    /// Adds one line.
+    fn note(&mut self, name: KnownName, value: &'a [u8]) {
+        match name {
+            names::AGE => {
+                self.has_age = true;
+                self.age = self.age.or_else(|| split_list(value).next());
             }
-            b'c' => {
-                if let Some(value) = line.value_of("content-type") {
-                    self.content_type.get_or_insert(value);
-                } else if let Some(value) = line.value_of("connection") {
-                    self.nominated.note(value);
-                }
+            names::CONNECTION => self.nominated.note(value),
+            names::CONTENT_TYPE => {
+                self.content_type.get_or_insert(value);
             }
-            b'd' => {
-                if let Some(value) = line.value_of("date") {
-                    self.date.get_or_insert(value);
-                }
+            names::DATE => {
+                self.date.get_or_insert(value);
             }
-            b'e' => {
-                if let Some(value) = line.value_of("expires") {
-                    self.expires_differ |= *self.expires.get_or_insert(value) != value;
-                } else {
-                    self.etag = self.etag.or_else(|| line.value_of("etag"));
-                }
+            names::ETAG => {
+                self.etag.get_or_insert(value);
             }
-            b'l' => {
-                if let Some(value) = line.value_of("last-modified") {
-                    self.last_modified.get_or_insert(value);
-                }
+            names::EXPIRES => {
+                self.expires_differ |= *self.expires.get_or_insert(value) != value;
             }
-            b'p' => {
-                if let Some(value) = line.value_of("pragma") {
-                    self.has_pragma_no_cache |=
-                        split_list(value).any(|member| member.eq_ignore_ascii_case(b"no-cache"));
-                }
+            names::LAST_MODIFIED => {
+                self.last_modified.get_or_insert(value);
             }
-            b's' => self.has_set_cookie |= line.value_of("set-cookie").is_some(),
+            names::PRAGMA => {
+                self.has_pragma_no_cache |=
+                    split_list(value).any(|member| member.eq_ignore_ascii_case(b"no-cache"));
+            }
+            names::SET_COOKIE => self.has_set_cookie = true,
             _ => {}
         }
     }

@@ -14,6 +14,7 @@ pub fn signs_in(request: Fields<'_>) -> bool {
 }
 
 /// Returns true for a response line that challenges the client to authenticate its connection, or confirms it.
+#[inline]
 pub(crate) fn is_challenge(line: FieldLine<'_>) -> bool {
     match line.known() {
         Some(names::PERSISTENT_AUTH) => true,

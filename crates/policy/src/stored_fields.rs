@@ -1,8 +1,10 @@
 //! The fields of a response that are stored (RFC 9111 §3.1).
 
 use crate::field_name::FieldName;
-use crate::fields::{FieldsBuf, is_one_of};
-use crate::hop::is_hop_by_hop;
+use crate::fields::FieldsBuf;
+use crate::hop::{HOP_BY_HOP, is_hop_by_hop};
+use crate::known_name::names;
+use crate::name_set::NameSet;
 use crate::response::ResponseFacts;
 use crate::rules::SetCookie;
 use crate::syntax::is_token;
@@ -13,16 +15,30 @@ use crate::syntax::is_token;
 pub fn fields_to_store(response: &ResponseFacts<'_>) -> FieldsBuf {
     let leaves_cookies =
         response.seen.has_set_cookie && response.rules.set_cookie != SetCookie::Store;
+    let has_names = !response.seen.nominated.is_empty() || !response.said.qualified.is_empty();
+    if !has_names && !response.fields.may_have(LEFT_OUT) {
+        return response.fields.into();
+    }
     let mut kept = FieldsBuf::with_capacity(response.fields.as_block().len());
-    kept.extend_if(response.fields, |name, _| {
-        let is = |one: &[u8]| one.eq_ignore_ascii_case(name);
+    kept.extend_lines(response.fields, |line| {
+        let name = line.field_name();
+        let is = |one: &[u8]| one.eq_ignore_ascii_case(name.text());
         !(is_never_stored(name)
-            || response.seen.nominated.stays_behind(FieldName::of(name))
-            || (leaves_cookies && is(b"set-cookie"))
+            || response.seen.nominated.stays_behind(name)
+            || (leaves_cookies && name.is(names::SET_COOKIE))
             || response.said.qualified.iter().any(|one| is(one)))
     });
     kept
 }
+
+/// The fields of which some are left out.
+const LEFT_OUT: NameSet = NameSet::of(&[
+    names::AGE,
+    names::CONTENT_LENGTH,
+    names::SET_COOKIE,
+    names::TRAILER,
+])
+.and(HOP_BY_HOP.known());
 
 /// Returns true if a block can be sent in the head of a response: well-formed lines without framing and hop-by-hop
 /// fields. For blocks from storage that other processes can write.
@@ -34,18 +50,18 @@ pub(crate) fn is_stored_form(block: &[u8]) -> bool {
         else {
             return false;
         };
-        let (name, value) = (&line[..colon], &line[colon..]);
-        is_token(name)
+        let (name, value) = (FieldName::of(&line[..colon]), &line[colon..]);
+        is_token(name.text())
             && value
                 .iter()
                 .all(|&b| b == b'\t' || (b >= b' ' && b != 0x7f))
             && !is_never_stored(name)
-            && !is_hop_by_hop(FieldName::of(name))
+            && !is_hop_by_hop(name)
     })
 }
 
-fn is_never_stored(name: &[u8]) -> bool {
-    is_one_of(name, &["age", "content-length", "trailer"])
+fn is_never_stored(name: FieldName<'_>) -> bool {
+    name.is(names::AGE) || name.is(names::CONTENT_LENGTH) || name.is(names::TRAILER)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use microcache_policy::compression;
 use microcache_policy::vary::{self, Selection, VaryNames};
 use microcache_policy::{
     CacheKind, CacheStatus, Detail, FieldBlock, Fields, FieldsBuf, Lifetime, OriginView,
-    RequestFacts, ResponseFacts, Rules, Storable, Time, TooManyTags, date, fields_to_store,
+    RequestFacts, ResponseFacts, Rules, Storable, Time, TooManyTags, date, fields_to_store, names,
     storable,
 };
 use microcache_store::{FetchCost, Stored, TagNumbers, clock};
@@ -221,7 +221,7 @@ fn tags_of(key: &[u8], response: &ResponseFacts<'_>) -> TagNumbers {
 
 /// Adds the fields that a recipient adds (RFC 9110 §6.6.1, §7.6.3).
 pub(crate) fn complete(fields: &mut FieldsBuf, rules: &Rules, now: Time) {
-    if !fields.fields().contains("date") {
+    if fields.fields().value(names::DATE).is_none() {
         fields.push("Date", date::format(clock::date(now)));
     }
     // A private cache is not an intermediary.

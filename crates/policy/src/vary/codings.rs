@@ -1,6 +1,7 @@
 //! Normalization of `Accept-Encoding` to the codings in use.
 
 use crate::fields::{Fields, FieldsBuf};
+use crate::known_name::names;
 
 use super::weighted::read;
 
@@ -25,7 +26,7 @@ impl Codings {
 
     /// The codings that a request accepts. A malformed field counts as absent.
     pub fn accepted(request: Fields<'_>) -> Self {
-        let Some(members) = read(request, NAME) else {
+        let Some(members) = read(request, names::ACCEPT_ENCODING) else {
             return Self::default();
         };
         // The lowest weight of a coding that is listed twice counts.

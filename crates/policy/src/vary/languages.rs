@@ -4,6 +4,7 @@ use smallvec::{Array, SmallVec};
 
 use crate::encoding::{push_component, push_with_len};
 use crate::fields::{Fields, FieldsBuf};
+use crate::known_name::names;
 use crate::rules::Rules;
 
 use super::weighted::{WeightedToken, read};
@@ -12,7 +13,7 @@ pub(super) const NAME: &str = "accept-language";
 
 /// Appends the normalized preference. A malformed field counts as absent.
 pub(super) fn push<A: Array<Item = u8>>(out: &mut SmallVec<A>, request: Fields<'_>, rules: &Rules) {
-    let Some(mut members) = read(request, NAME) else {
+    let Some(mut members) = read(request, names::ACCEPT_LANGUAGE) else {
         out.push(0);
         return;
     };
@@ -31,7 +32,11 @@ pub(super) fn push<A: Array<Item = u8>>(out: &mut SmallVec<A>, request: Fields<'
 /// Rewrites the field of a shared fetch to the meaning that [`push`] has read: a lenient origin would otherwise select
 /// by a malformed field a response that then serves requests without preference.
 pub(super) fn normalise(request: &mut FieldsBuf, rules: &Rules) {
-    let found = read(request.fields(), NAME).map(|mut members| {
+    let fields = request.fields();
+    if fields.value(names::ACCEPT_LANGUAGE).is_none() {
+        return;
+    }
+    let found = read(fields, names::ACCEPT_LANGUAGE).map(|mut members| {
         sort(&mut members);
         best(&members, &rules.languages).map(str::to_owned)
     });

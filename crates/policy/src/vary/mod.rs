@@ -10,6 +10,7 @@ use crate::encoding::{push_component, take_component};
 use crate::field_name::FieldName;
 use crate::fields::{Fields, FieldsBuf, split_list};
 use crate::identity::is_identity;
+use crate::known_name::names;
 use crate::origin_view::OriginView;
 use crate::rules::Rules;
 use crate::syntax::is_token;
@@ -124,7 +125,7 @@ impl VaryNames {
 /// Parses every `Vary` line of a response, without the names that the route ignores ([`Rules::vary_ignored`]).
 pub fn of_response(response: Fields<'_>, ignored: &[String]) -> Vary {
     let mut lines = VaryLines::default();
-    for value in response.all("vary") {
+    for value in response.values(names::VARY) {
         lines.note(value);
     }
     lines.finish(ignored)
@@ -145,6 +146,9 @@ impl VaryLines {
 
     /// The `Vary` of all lines, without the ignored names.
     pub(crate) fn finish(self, ignored: &[String]) -> Vary {
+        if self.names.is_empty() {
+            return Vary::None;
+        }
         if self
             .names
             .iter()
@@ -288,7 +292,7 @@ pub fn normalise(request: &mut FieldsBuf, rules: &Rules) {
     if rules.compress.is_on() {
         // The identity response is compressed here for each client.
         request.set("Accept-Encoding", "identity");
-    } else if request.fields().contains(codings::NAME) {
+    } else if request.fields().value(names::ACCEPT_ENCODING).is_some() {
         Codings::accepted(request.fields()).write(request);
     }
     languages::normalise(request, rules);

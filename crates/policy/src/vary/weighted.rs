@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 
 use crate::fields::{Fields, split_list};
+use crate::known_name::KnownName;
 use crate::syntax::is_token;
 
 /// A member, with its weight in thousandths.
@@ -18,11 +19,11 @@ pub(crate) const MAX_MEMBERS: usize = 64;
 /// The members over all lines of a field; `None` if it is absent or malformed.
 pub(crate) fn read<'a>(
     request: Fields<'a>,
-    name: &str,
+    name: KnownName,
 ) -> Option<SmallVec<[WeightedToken<'a>; 16]>> {
     let mut members = SmallVec::new();
     let mut present = false;
-    for line in request.all(name) {
+    for line in request.values(name) {
         present = true;
         for member in split_list(line) {
             members.push(weighted(member)?);
