@@ -125,7 +125,7 @@ pub use trust::{
     FieldForwarding, field_forwarding, is_address, only_from_trusted_peers, says_https,
 };
 pub use validate::{
-    HeadUpdate, Refreshed, add_validators, head_update, is_conditional_field, refreshed,
-    same_representation,
+    HeadUpdate, Refreshed, add_validators, head_update, is_conditional_field,
+    is_conditional_or_partial, refreshed, same_representation,
 };
 pub use vary::{Codings, ObservedCodings, Selection, Vary, VaryNames};

@@ -7,9 +7,10 @@ use smallvec::{Array, SmallVec};
 
 use crate::cookies;
 use crate::encoding::{push_component, push_field, push_with_len};
-use crate::field_name::{FieldName, NameList};
+use crate::field_name::FieldName;
 use crate::fields::Fields;
 use crate::known_name::names;
+use crate::name_set::NameSet;
 use crate::rules::Rules;
 use crate::trust::{FieldForwarding, field_forwarding};
 
@@ -84,14 +85,23 @@ pub fn goes_with_fill(name: FieldName<'_>, rules: &Rules) -> bool {
 /// Returns true if a client's field makes a request conditional or partial, so that a shared fetch must not send it.
 /// `Request-Range` is Netscape's name of `Range`, which Apache still honours.
 pub fn is_conditional_field(name: FieldName<'_>) -> bool {
-    const CONDITIONAL: NameList = NameList::new(&[
-        "if-match",
-        "if-modified-since",
-        "if-none-match",
-        "if-range",
-        "if-unmodified-since",
-        "range",
-        "request-range",
-    ]);
-    CONDITIONAL.has(name)
+    name.known().is_some_and(|name| CONDITIONAL.contains(name))
 }
+
+/// Returns true if a client makes its request conditional or partial.
+pub fn is_conditional_or_partial(request: Fields<'_>) -> bool {
+    request.may_have(CONDITIONAL)
+        && request
+            .lines()
+            .any(|line| is_conditional_field(line.field_name()))
+}
+
+const CONDITIONAL: NameSet = NameSet::of(&[
+    names::IF_MATCH,
+    names::IF_MODIFIED_SINCE,
+    names::IF_NONE_MATCH,
+    names::IF_RANGE,
+    names::IF_UNMODIFIED_SINCE,
+    names::RANGE,
+    names::REQUEST_RANGE,
+]);

@@ -53,6 +53,17 @@ const COMMON: NameList = NameList::new(&[
     "via",
 ]);
 
+/// Fields that are sent unchanged, whatever the rules say: of [`COMMON`], and those that the proxy writes itself.
+const ALWAYS_SENT: NameSet = NameSet::of(&[
+    names::ACCEPT_ENCODING,
+    names::ACCEPT_LANGUAGE,
+    names::FORWARDED,
+    names::USER_AGENT,
+    names::VIA,
+    names::X_FORWARDED_HOST,
+    names::X_FORWARDED_PROTO,
+]);
+
 /// Fields that no response depends on.
 const INSIGNIFICANT: NameList = NameList::new(&[
     "alt-used",
@@ -313,12 +324,16 @@ impl SharedRequest {
         let mut shared = Self::default();
         let mut fields = FieldsBuf::indexed(outgoing.as_block().len());
         let lower = |name: FieldName<'_>| String::from_utf8_lossy(name.text()).to_ascii_lowercase();
+        let accept = FieldName::indexed(b"accept", Some(names::ACCEPT));
         let sends_accept = rules.obeys_client
-            || is_chosen(FieldName::of(b"accept"), rules)
-            || known.iter().any(|name| name == "accept")
-            || rules.request.removed_fields.matches(b"accept");
+            || is_chosen(accept, rules)
+            || is_named(accept, known)
+            || rules.request.removed_fields.matches(accept.text());
         let mut addresses = FieldsBuf::default();
         fields.extend_lines(outgoing, |line| {
+            if line.known().is_some_and(|name| ALWAYS_SENT.contains(name)) {
+                return true;
+            }
             let (name, value) = (line.field_name(), line.value());
             if is_sent(name) {
                 return true;
@@ -346,10 +361,10 @@ impl SharedRequest {
             }
             false
         });
-        fields.extend_if(addresses.fields(), |_, _| true);
+        fields.extend_lines(addresses.fields(), |_| true);
         if !sends_accept {
             let value = AcceptClass::of(outgoing).canonical_value(outgoing);
-            shared.rewrites_accept = outgoing.get("accept") != Some(&value[..]);
+            shared.rewrites_accept = outgoing.value(names::ACCEPT) != Some(&value[..]);
             fields.push("Accept", value);
         }
         vary::normalise(&mut fields, rules);
@@ -415,6 +430,7 @@ impl LeftOut {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::known_name::KnownName;
     use crate::rules::KeyRules;
     use crate::testing::fields;
     use crate::vary::Vary;
@@ -425,6 +441,20 @@ mod tests {
             _ => VaryNames::NONE,
         };
         shared_forwarding(FieldName::of(name.as_bytes()), b"x", rules, &known)
+    }
+
+    #[test]
+    fn fields_that_are_always_sent_are_sent_by_the_table() {
+        let all = KnownName::all().into_iter();
+        for name in all.filter(|&name| ALWAYS_SENT.contains(name)) {
+            let name = name.as_str();
+            for rules in [Rules::default(), Rules::private()] {
+                let forwarding = forwarding_of(name, &rules, "");
+                assert_eq!(forwarding, SharedForwarding::Sent, "{name}");
+            }
+            assert!(!is_address(FieldName::of(name.as_bytes())), "{name}");
+            assert!(name != "accept", "it is rewritten");
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::storable::{Storable, storable};
 use crate::stored_fields::fields_to_store;
 use crate::time::Times;
 
-pub use crate::origin_view::is_conditional_field;
+pub use crate::origin_view::{is_conditional_field, is_conditional_or_partial};
 pub use crate::precondition::{Precondition, not_modified_keeps, precondition};
 
 /// Adds the stored validators to a request as conditions (§4.3.1). Returns true if there are any.

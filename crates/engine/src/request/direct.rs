@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use microcache_policy::request_fields::withheld_names;
 use microcache_policy::{
-    CacheStatus, Detail, Fields, FieldsBuf, Handling, HeadUpdate, SharedRequest, Storable, Time,
-    Vary, head_update, invalidates, is_conditional_field, is_origin_failure, is_refusal, refreshed,
+    CacheStatus, Detail, FieldsBuf, Handling, HeadUpdate, SharedRequest, Storable, Time, Vary,
+    head_update, invalidates, is_conditional_or_partial, is_origin_failure, is_refusal, refreshed,
     takes_trailers, vary,
 };
 use microcache_store::{Hit, Key};
@@ -195,7 +195,7 @@ impl Engine {
             has_credentials,
         };
         let client = outgoing.fields();
-        let Some(key) = key.filter(|_| !asks_for_less(client)) else {
+        let Some(key) = key.filter(|_| !is_conditional_or_partial(client)) else {
             return all(outgoing, false);
         };
         let known = self.known_vary(key, None, now);
@@ -448,11 +448,4 @@ fn direct_status(why: &FetchReason, response: &OriginResponse) -> CacheStatus {
         detail: why.detail,
         ..CacheStatus::default()
     }
-}
-
-/// Checks for a range or conditional request.
-fn asks_for_less(fields: Fields<'_>) -> bool {
-    fields
-        .lines()
-        .any(|line| is_conditional_field(line.field_name()))
 }
