@@ -58,28 +58,17 @@ impl Audience {
     /// An audience of one client, which never leaves: a request with a single client is cancelled
     /// by dropping it.
     pub fn of(network: Network) -> Arc<Self> {
-        let audience = Arc::new(Self::default());
-        audience.join(network).keep();
-        audience
+        let mut state = State::default();
+        state.add(network);
+        Arc::new(Self {
+            state: Mutex::new(state),
+        })
     }
 
     /// Adds a client.
     pub fn join(self: &Arc<Self>, network: Network) -> Seat {
         let mut state = self.state.lock();
-        state.last += 1;
-        let number = state.last;
-        let member = Member {
-            number,
-            network,
-            gives_way: false,
-            waker: None,
-        };
-        if state.is_empty() {
-            state.first = Some(member);
-        } else {
-            state.others.insert(number, member);
-        }
-        state.by_address.add(network, number);
+        let number = state.add(network);
         let waker = state.changed(network);
         drop(state);
         waker.into_iter().for_each(Waker::wake);
@@ -167,6 +156,25 @@ impl Audience {
 impl State {
     fn is_empty(&self) -> bool {
         self.first.is_none() && self.others.is_empty()
+    }
+
+    /// Adds a client, and returns its number.
+    fn add(&mut self, network: Network) -> u64 {
+        self.last += 1;
+        let number = self.last;
+        let member = Member {
+            number,
+            network,
+            gives_way: false,
+            waker: None,
+        };
+        if self.is_empty() {
+            self.first = Some(member);
+        } else {
+            self.others.insert(number, member);
+        }
+        self.by_address.add(network, number);
+        number
     }
 
     fn member(&mut self, number: u64) -> Option<&mut Member> {

@@ -157,6 +157,11 @@ impl Cache {
         self.oversized.contains(key, selection, now)
     }
 
+    /// Returns false if no request has ever been sent unchanged for its withheld fields.
+    pub(crate) fn sends_any_whole(&self) -> bool {
+        self.whole.has_any()
+    }
+
     /// Returns true if requests with these fields withheld are sent to the origin unchanged.
     pub(crate) fn is_sent_whole(&self, key: &[u8], withheld: &[u8], now: Time) -> bool {
         self.whole.contains(key, withheld, now)

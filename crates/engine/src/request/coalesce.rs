@@ -127,8 +127,10 @@ impl Engine {
                 detail: plan.why.detail.or(Some(Detail::Uncollapsed)),
                 ..plan.why
             };
-            let incoming =
-                Arc::into_inner(incoming).expect("only a leader shares it, and leads to the end");
+            // Only a leader shares it, and releases it before its verdict.
+            let Some(incoming) = Arc::into_inner(incoming) else {
+                return Err(NoResponse::new(Failure::Abandoned, forward));
+            };
             let plan = Box::new(DirectFetch {
                 why,
                 key,

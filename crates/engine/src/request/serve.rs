@@ -364,6 +364,9 @@ impl Engine {
     /// Returns true if the last request with the same fields withheld got a response that was not
     /// shareable.
     fn is_sent_whole(&self, look: &LookupContext<'_>, now: Time) -> bool {
+        if !self.cache.sends_any_whole() {
+            return false;
+        }
         let withheld = withheld_names(look.view, &self.cache.known_vary(look.key, now));
         !withheld.is_empty() && self.cache.is_sent_whole(look.key, &withheld, now)
     }
