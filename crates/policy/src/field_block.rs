@@ -1,6 +1,6 @@
 //! Validated field lines in shared memory.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
 use crate::fields::{Fields, FieldsBuf};
 use crate::stored_fields::is_stored_form;
@@ -21,12 +21,12 @@ impl FieldBlock {
     pub fn copied_with(fields: Fields<'_>, others: &[&[u8]]) -> (Self, Bytes) {
         let block = fields.as_block();
         let length = block.len() + others.iter().map(|one| one.len()).sum::<usize>();
-        let mut together = BytesMut::with_capacity(length);
+        let mut together = Vec::with_capacity(length);
         together.extend_from_slice(block);
         for one in others {
             together.extend_from_slice(one);
         }
-        let mut together = together.freeze();
+        let mut together = Bytes::from(together);
         (Self(together.split_to(block.len())), together)
     }
 

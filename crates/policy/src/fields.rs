@@ -225,6 +225,7 @@ impl<'a> FieldLine<'a> {
     }
 
     /// The value, if the line is called `name`.
+    #[inline]
     pub(crate) fn value_of(self, name: &str) -> Option<&'a [u8]> {
         let is_called_so =
             self.name_length == name.len() && self.name().eq_ignore_ascii_case(name.as_bytes());
@@ -418,25 +419,21 @@ impl FieldsBuf {
 
     /// Appends a line. Control bytes are replaced by spaces, so that a value cannot end the line.
     pub fn push(&mut self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
-        self.push_joined(name.as_ref(), [value.as_ref()]);
+        self.push_joined(name.as_ref(), &[value.as_ref()]);
     }
 
     /// As [`Self::push`], with a value in pieces.
-    pub fn push_joined<'a>(&mut self, name: &[u8], value: impl IntoIterator<Item = &'a [u8]>) {
+    pub fn push_joined(&mut self, name: &[u8], value: &[&[u8]]) {
         let line = self.block.len();
+        let length: usize = value.iter().map(|piece| piece.len()).sum();
+        self.block.reserve(name.len() + length + b": \r\n".len());
         self.block.extend_from_slice(name);
         self.block.extend_from_slice(b": ");
         let start = self.block.len();
         for piece in value {
             self.block.extend_from_slice(piece);
         }
-        for byte in &mut self.block[start..] {
-            // Each byte is written, so that the compiler replaces many at once.
-            *byte = match *byte {
-                b'\r' | b'\n' | 0 => b' ',
-                other => other,
-            };
-        }
+        without_line_ends(&mut self.block[start..]);
         self.block.extend_from_slice(b"\r\n");
         if let Some(index) = &mut self.index {
             index.push(name.len(), KnownName::of(name), self.block.len() - line);
@@ -484,6 +481,33 @@ impl FieldsBuf {
         kept.extend_if(self.fields(), keep);
         *self = kept;
     }
+}
+
+/// Replaces the bytes that end a line, or a text in C, by spaces.
+fn without_line_ends(value: &mut [u8]) {
+    if !has_low_byte(value) {
+        return;
+    }
+    for byte in value {
+        if matches!(byte, b'\r' | b'\n' | 0) {
+            *byte = b' ';
+        }
+    }
+}
+
+/// Returns true if a byte is less than 16, as hardly any value has. Eight bytes are compared at once.
+fn has_low_byte(value: &[u8]) -> bool {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    let has_low = |block: &[u8; 8]| {
+        let word = u64::from_ne_bytes(*block);
+        word.wrapping_sub(16 * ONES) & !word & (128 * ONES) != 0
+    };
+    let (blocks, rest) = value.as_chunks();
+    blocks.iter().any(has_low)
+        || match value.last_chunk() {
+            Some(last) => has_low(last),
+            None => rest.iter().any(|&byte| byte < 16),
+        }
 }
 
 /// Equal lines, with an index or without.
@@ -535,6 +559,23 @@ mod tests {
         assert_eq!(fields.all("X-ONE").count(), 2);
         assert_eq!(fields.get("empty"), Some(&b""[..]));
         assert_eq!(fields.get("none"), None);
+    }
+
+    #[test]
+    fn a_value_of_any_length_cannot_end_its_line() {
+        for length in 0..40 {
+            for at in 0..length {
+                for byte in [b'\r', b'\n', 0] {
+                    let mut value = vec![b'v'; length];
+                    value[at] = byte;
+                    let mut fields = FieldsBuf::new();
+                    fields.push("A", &value);
+                    value[at] = b' ';
+                    let line = [&b"A: "[..], &value, b"\r\n"].concat();
+                    assert_eq!(fields.into_block(), line);
+                }
+            }
+        }
     }
 
     #[test]
@@ -598,7 +639,7 @@ mod tests {
         for fields in [&mut plain, &mut indexed] {
             fields.extend_if(Fields::new(lines), |name, _| name != b"X");
             fields.push("Via", "1.1 a\r\n");
-            fields.push_joined(b"Cookie", [&b"a"[..], b"b"]);
+            fields.push_joined(b"Cookie", &[b"a", b"b"]);
             fields.set("HOST", "c");
             fields.retain(|_, value| value != b"2");
         }

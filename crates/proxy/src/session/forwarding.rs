@@ -255,10 +255,19 @@ fn push_forwarding(
         scheme,
     ];
     let mut push = |name: &str, earlier: Option<KnownName>, last: &[&[u8]]| {
-        if !rules.removed_fields.matches(name.as_bytes()) {
-            let earlier = earlier.into_iter().flat_map(|name| known.values(name));
-            let earlier = earlier.flat_map(|line| [line, b", "]);
-            fields.push_joined(name.as_bytes(), earlier.chain(last.iter().copied()));
+        if rules.removed_fields.matches(name.as_bytes()) {
+            return;
+        }
+        let mut earlier = earlier
+            .into_iter()
+            .flat_map(|name| known.values(name))
+            .peekable();
+        if earlier.peek().is_none() {
+            fields.push_joined(name.as_bytes(), last);
+        } else {
+            let mut pieces: Vec<_> = earlier.flat_map(|line| [line, b", "]).collect();
+            pieces.extend_from_slice(last);
+            fields.push_joined(name.as_bytes(), &pieces);
         }
     };
     let said = |name, otherwise| known.value(name).unwrap_or(otherwise);
