@@ -114,14 +114,14 @@ impl<'a> ClientWriter<'a> {
         let ending = ending(response, self.response_framing);
         let mut ended = is_bodiless(response.status, self.response_framing.head_only);
         let small = match &response.body {
-            Body::Full(whole) if whole.len() <= COPY && !ended => whole.clone(),
-            _ => Bytes::new(),
+            Body::Full(whole) if whole.len() <= COPY && !ended => &whole[..],
+            _ => &[],
         };
         let room = response.fields().as_block().len() + HEAD_ROOM + small.len();
         let mut head = Vec::with_capacity(room);
         write_head(&mut head, response, self.response_framing, ending);
         be_strict(&mut head, response, self.strict);
-        head.extend_from_slice(&small);
+        head.extend_from_slice(small);
         account.sent(small.len() as u64);
         ended |= !small.is_empty();
         let body = &mut response.body;

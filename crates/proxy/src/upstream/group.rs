@@ -196,14 +196,15 @@ impl Group {
             request.authority = Bytes::copy_from_slice(host.as_bytes());
         }
         let mut now = Instant::now();
-        let (permit, mut upload) = if let Some(admitted) = self.admit_at_once(request, now) {
-            admitted
+        let (permit, mut upload);
+        if let Some(free) = self.permit_at_once(request) {
+            permit = free;
+            upload = Upload::whole(request, None, now);
         } else {
             // Boxed: a wait must not enlarge the future of every request.
-            let admitted = Box::pin(self.admit(request, now)).await?;
+            (permit, upload) = Box::pin(self.admit(request, now)).await?;
             now = Instant::now();
-            admitted
-        };
+        }
         let context = ExchangeContext::of(request);
         if let Some(own) = self.reserved_connection(request) {
             let fetch = self.fetch_reserved(own, request, permit, upload, context, counted);
@@ -338,12 +339,11 @@ impl Group {
     }
 
     /// Takes a permit for a request whose body is complete, if a place is free.
-    fn admit_at_once(&self, request: &mut OriginRequest, now: Instant) -> Option<(Permit, Upload)> {
+    fn permit_at_once(&self, request: &OriginRequest) -> Option<Permit> {
         if matches!(request.body, Body::Stream(_)) {
             return None;
         }
-        let permit = self.queue.try_enter()?;
-        Some((permit, Upload::whole(request, None, now)))
+        self.queue.try_enter()
     }
 
     /// Reads the body ahead, then waits for a permit.

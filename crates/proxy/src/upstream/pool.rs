@@ -66,19 +66,19 @@ impl Pool {
     ) -> Option<OriginConnection> {
         let runtime = Handle::current().id();
         let limit = limit.min(self.keep);
-        let recent = |idle: &mut IdleConnection| now.duration_since(idle.since) <= limit;
         loop {
-            let IdleConnection {
-                since,
-                mut connection,
-            } = {
+            let mut rest = Duration::ZERO;
+            let mut connection = {
                 let mut pooled = self.pooled.lock();
                 let own = pooled.of(runtime);
-                let idle = own.pop_if(recent)?;
+                let idle = own.pop_if(|idle| {
+                    rest = now.duration_since(idle.since);
+                    rest <= limit
+                })?;
                 pooled.count -= 1;
-                idle
+                idle.connection
             };
-            let has_rested = now.duration_since(since) > SHORT_REST;
+            let has_rested = rest > SHORT_REST;
             let is_quiet = if repeatable && !has_rested {
                 connection.seems_quiet()
             } else {

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::Method;
 use microcache_engine::body::{Body, BodyError, Frame};
 use microcache_engine::origin::{OriginError, OriginRequest};
-use microcache_policy::{Fields, FieldsBuf};
+use microcache_policy::{Fields, FieldsBuf, KnownName, NameSet, names};
 use tokio::time::{Sleep, sleep};
 
 use self::pieces::Pieces;
@@ -21,6 +21,16 @@ use super::read_ahead::ReadAheadMemory;
 
 /// Time limit for a 100 (Continue) response (RFC 9110 §10.1.1).
 const CONTINUE_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Fields that frame the message or concern one connection: see [`Upload::travels`].
+const OF_CONNECTION: NameSet = NameSet::of(&[
+    names::CONNECTION,
+    names::CONTENT_LENGTH,
+    names::EXPECT,
+    names::HOST,
+    names::TRANSFER_ENCODING,
+    names::UPGRADE,
+]);
 
 /// A request being sent.
 pub(super) struct Upload {
@@ -96,10 +106,9 @@ impl Upload {
         held: Option<ReadAheadMemory>,
         queued: Instant,
     ) -> Self {
-        Self {
-            held,
-            ..Self::new(request, queued)
-        }
+        let mut upload = Self::new(request, queued);
+        upload.held = held;
+        upload
     }
 
     /// Takes over a request that arrived at this time and whose body is still being received.
@@ -228,18 +237,15 @@ impl Upload {
 
     /// Returns true if a field is forwarded. Fields that frame the message or concern one connection are
     /// generated, so that no client can contradict them.
-    fn travels(&self, name: &[u8]) -> bool {
-        let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
-        let of_connection = match name.len() {
-            4 => is("host"),
-            6 => is("expect") && self.stream.is_none(),
-            7 => is("upgrade") && !self.head.upgrade,
-            10 => is("connection"),
-            14 => is("content-length"),
-            17 => is("transfer-encoding"),
-            _ => false,
-        };
-        !of_connection
+    fn travels(&self, name: Option<KnownName>) -> bool {
+        match name {
+            Some(
+                names::HOST | names::CONNECTION | names::CONTENT_LENGTH | names::TRANSFER_ENCODING,
+            ) => false,
+            Some(names::EXPECT) => self.stream.is_some(),
+            Some(names::UPGRADE) => self.head.upgrade,
+            _ => true,
+        }
     }
 
     /// Fails if the upload has to give way to that of another address.

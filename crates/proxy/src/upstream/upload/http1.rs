@@ -8,7 +8,7 @@ use microcache_engine::origin::OriginError;
 use microcache_wire::h1::encode;
 
 use super::pieces::Pieces;
-use super::{BodyPiece, SendState, Upload};
+use super::{BodyPiece, OF_CONNECTION, SendState, Upload};
 use crate::upstream::connection::OriginConnection;
 
 impl Upload {
@@ -69,7 +69,11 @@ impl Upload {
         out.extend_from_slice(&head.authority);
         out.extend_from_slice(b"\r\n");
         let fields = head.fields.fields();
-        fields.write_lines(&mut out, |line| self.travels(line.name()));
+        if fields.may_have(OF_CONNECTION) {
+            fields.write_lines(&mut out, |line| self.travels(line.known()));
+        } else {
+            out.extend_from_slice(block);
+        }
         if head.upgrade {
             out.extend_from_slice(b"Connection: upgrade\r\n");
         }

@@ -9,7 +9,7 @@ use http::header::{AUTHORIZATION, CONTENT_LENGTH, COOKIE, TE};
 use http::uri::{Authority, Parts, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri, Version};
 use microcache_engine::origin::OriginError;
-use microcache_policy::{FieldName, Fields, hop};
+use microcache_policy::{Fields, KnownName, hop};
 
 use super::pieces::Pieces;
 use super::{BodyPiece, SendState, Upload};
@@ -118,15 +118,15 @@ fn poll_room(
 
 /// Converts fields for the `h2` crate. Secrets are never indexed by HPACK: their compressed size would reveal
 /// what they share with other clients' requests on the connection (RFC 7541 §7.1.3).
-fn map_of(fields: Fields<'_>, travels: impl Fn(&[u8]) -> bool) -> Option<HeaderMap> {
+fn map_of(fields: Fields<'_>, travels: impl Fn(Option<KnownName>) -> bool) -> Option<HeaderMap> {
     let of_connection = hop::NominatedFields::default();
     let mut map = HeaderMap::new();
-    for (name, value) in fields {
-        if !travels(name) || of_connection.stays_behind(FieldName::of(name)) {
+    for line in fields.lines() {
+        if !travels(line.known()) || of_connection.stays_behind(line.field_name()) {
             continue;
         }
-        let name = HeaderName::from_bytes(name).ok()?;
-        let mut value = HeaderValue::from_bytes(value).ok()?;
+        let name = HeaderName::from_bytes(line.name()).ok()?;
+        let mut value = HeaderValue::from_bytes(line.value()).ok()?;
         value.set_sensitive(name == AUTHORIZATION || name == COOKIE);
         map.try_append(name, value).ok()?;
     }
