@@ -32,7 +32,7 @@ impl BadRequest {
         status: 408,
         reason: "the request head did not arrive in time",
     };
-    pub(super) const HEAD_TOO_LARGE: Self = Self {
+    pub(crate) const HEAD_TOO_LARGE: Self = Self {
         status: 431,
         reason: "the head is too large",
     };

@@ -62,15 +62,15 @@ fn name(bytes: &[u8]) -> Result<Option<&[u8]>, &'static str> {
 }
 
 /// Field section of a head.
-pub(super) struct FieldLines<'a> {
-    pub(super) fields: Fields<'a>,
-    pub(super) facts: FramingFields<'a>,
+pub(crate) struct FieldLines<'a> {
+    pub(crate) fields: Fields<'a>,
+    pub(crate) facts: FramingFields<'a>,
     /// Bytes of the section, with the empty line that ends it.
-    pub(super) length: usize,
+    pub(crate) length: usize,
 }
 
 /// Parses a field section of at most `limit` lines, and makes its index; `None` while it is incomplete.
-pub(super) fn section<'a>(
+pub(crate) fn section<'a>(
     bytes: &'a [u8],
     limit: usize,
     index: &'a mut FieldIndex,
@@ -112,11 +112,11 @@ pub(super) fn section<'a>(
 /// Values of the fields that frame a message or control its connection.
 #[derive(Default)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts")]
-pub(super) struct FramingFields<'a> {
+pub(crate) struct FramingFields<'a> {
     pub(super) hosts: usize,
     pub(super) host: Option<&'a [u8]>,
-    pub(super) length: Option<u64>,
-    pub(super) chunked: bool,
+    pub(crate) length: Option<u64>,
+    pub(crate) chunked: bool,
     pub(super) close: bool,
     pub(super) keep_alive: bool,
     pub(super) upgrade: bool,

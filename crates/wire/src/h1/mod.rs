@@ -3,12 +3,12 @@
 //! It is strict: input that two parsers could interpret differently is refused, because such differences enable
 //! request smuggling.
 
-mod bad_request;
+pub(crate) mod bad_request;
 pub(crate) mod body;
 pub mod encode;
 mod extension;
 mod head;
-mod lines;
+pub(crate) mod lines;
 pub(crate) mod syntax;
 pub(crate) mod target;
 
