@@ -10,7 +10,7 @@ use microcache_engine::cache::Cache;
 use microcache_engine::flight::ActiveFetch;
 use microcache_engine::{MadeStats, Outcome};
 use microcache_policy::{Coding, SentCoding};
-use microcache_proxy::upstream::{GroupSnapshot, ServerSnapshot};
+use microcache_proxy::upstream::{GroupSnapshot, ServerAddress, ServerSnapshot};
 use microcache_proxy::{
     Handle, MetricsSnapshot, OriginSnapshot, RouteSnapshot, TierReport, TraceCounts,
 };
@@ -254,9 +254,12 @@ fn server(server: &ServerSnapshot) -> Value {
         let count = u32::try_from(count).ok().filter(|&count| count > 0)?;
         Some((sum / count).as_secs_f64() * 1e6)
     };
-    json!({
-        "host": server.settings.host,
-        "port": server.settings.port,
+    let (host, port) = match &server.settings.address {
+        ServerAddress::Tcp { host, port } => (host.clone(), Some(port)),
+        socket @ ServerAddress::Unix(_) => (socket.to_string(), None),
+    };
+    let mut shown = json!({
+        "host": host,
         "weight": server.settings.weight,
         "backup": server.settings.backup,
         "up": server.health.up,
@@ -276,5 +279,9 @@ fn server(server: &ServerSnapshot) -> Value {
             "failed": record.failed_checks,
             "last_passed": record.last_check,
         },
-    })
+    });
+    if let Some(port) = port {
+        shown["port"] = json!(port);
+    }
+    shown
 }

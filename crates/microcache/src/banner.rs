@@ -231,17 +231,7 @@ fn tier(report: &TierReport) -> String {
 }
 
 fn url(server: &ServerSettings) -> String {
-    let host = &server.host;
-    let host = if host.contains(':') {
-        format!("[{host}]")
-    } else {
-        host.clone()
-    };
-    let scheme = server.scheme();
-    match server.port {
-        port if port == server.default_port() => format!("{scheme}://{host}"),
-        port => format!("{scheme}://{host}:{port}"),
-    }
+    format!("{}://{}", server.scheme(), server.authority())
 }
 
 fn rule(route: &Route) -> String {

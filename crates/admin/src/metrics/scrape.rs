@@ -58,7 +58,7 @@ impl<'a> Scrape<'a> {
         let mut all = Vec::new();
         for group in &self.groups {
             for server in &group.servers {
-                let address = format!("{}:{}", server.settings.host, server.settings.port);
+                let address = server.settings.address.to_string();
                 all.push((&*group.name, address, server));
             }
         }

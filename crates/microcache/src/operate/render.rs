@@ -302,13 +302,21 @@ fn of_tier(tier: &Value) -> Vec<String> {
     parts
 }
 
+/// Returns the address of a server: `host:port`, or the Unix socket.
+pub(crate) fn server_address(server: &Value) -> String {
+    let host = server["host"].as_str().unwrap_or_default();
+    match server["port"].as_u64() {
+        Some(port) => format!("{host}:{port}"),
+        None => host.to_owned(),
+    }
+}
+
 fn of_server(group: &Value, server: &Value) -> Vec<String> {
     vec![
         format!(
-            "{} {}:{}",
+            "{} {}",
             group["name"].as_str().unwrap_or_default(),
-            server["host"].as_str().unwrap_or_default(),
-            number(&server["port"])
+            server_address(server)
         ),
         if server["up"] == true { "up" } else { "DOWN" }.to_owned(),
         format!("{} active", number(&server["active"])),

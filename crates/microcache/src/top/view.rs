@@ -15,7 +15,7 @@ use super::lists;
 use super::screen::{Mode, Screen};
 use super::styles::{BAD, CLIENTS, ORIGIN, QUIET, STRONG};
 use crate::count::count;
-use crate::operate::render::{duration, filled, list, number, size, time};
+use crate::operate::render::{duration, filled, list, number, server_address, size, time};
 
 /// Lines for the servers of the upstreams, with their heading.
 const SERVERS: u16 = 4;
@@ -232,11 +232,7 @@ fn servers(answer: &Value) -> Vec<Row<'static>> {
         list(&group["servers"]).iter().map(move |server| {
             let up = server["up"] == true;
             let name = group["name"].as_str().unwrap_or_default();
-            let host = server["host"].as_str().unwrap_or_default();
-            let address = match server["port"].as_u64() {
-                Some(port) => format!("{host}:{port}"),
-                None => host.to_owned(),
-            };
+            let address = server_address(server);
             let row = Row::new([
                 format!("{name} {address}"),
                 if up { "up" } else { "DOWN" }.to_owned(),

@@ -66,6 +66,7 @@ mod tls_origins;
 mod tls_scan;
 mod top;
 mod traces;
+mod unix_sockets;
 mod upgrade;
 mod uploads;
 mod upstream;

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use super::mistake::{Mistake, Mistakes, Place};
-use crate::upstream::settings::ServerSettings;
+use crate::upstream::settings::{ServerAddress, ServerSettings};
 
 /// Notes origin servers that are a client address of this server. Names other than those of the loopback
 /// interface are not resolved; a loop through them is detected by the requests that come back.
@@ -15,8 +15,10 @@ pub(super) fn note_itself(
 ) {
     for server in servers {
         if let Some(address) = listen.iter().find(|address| is_at(server, address)) {
-            let ServerSettings { host, port, .. } = server;
-            let what = format!("{host}:{port} is Microcache itself, which listens on {address}");
+            let what = format!(
+                "{} is Microcache itself, which listens on {address}",
+                server.address
+            );
             mistakes.note(
                 Mistake::new(place, what).remedy(
                     "set the address of the application, or choose another one with `listen`",
@@ -27,10 +29,16 @@ pub(super) fn note_itself(
 }
 
 fn is_at(server: &ServerSettings, listen: &SocketAddr) -> bool {
-    server.port == listen.port()
-        && addresses(&server.host)
-            .iter()
-            .any(|&address| takes(listen.ip(), address))
+    match &server.address {
+        ServerAddress::Tcp { host, port } => {
+            *port == listen.port()
+                && addresses(host)
+                    .iter()
+                    .any(|&address| takes(listen.ip(), address))
+        }
+        // Microcache listens on none.
+        ServerAddress::Unix(_) => false,
+    }
 }
 
 /// Returns the addresses known without DNS.

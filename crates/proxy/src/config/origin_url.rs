@@ -1,15 +1,21 @@
 //! The URLs of origins.
 
-/// The host and port of an origin's URL.
+use std::path::PathBuf;
+
+use crate::upstream::settings::ServerAddress;
+
+/// Longest path of a Unix socket, in bytes (unix(7)).
+const MAX_SOCKET_PATH: usize = 107;
+
+/// The address in an origin's URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct OriginUrl {
-    pub(super) host: String,
-    pub(super) port: u16,
+    pub(super) address: ServerAddress,
     pub(super) tls: bool,
 }
 
 impl OriginUrl {
-    /// Parses `http://host:port` or `https://host:port`.
+    /// Parses `http://host:port`, `https://host:port` or `http://unix:/path`. `unix:///path` is the same socket.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let Some((scheme, rest)) = text.split_once("://") else {
             return Err(write_with_scheme(text));
@@ -17,8 +23,14 @@ impl OriginUrl {
         let tls = match scheme.to_ascii_lowercase().as_str() {
             "http" => false,
             "https" => true,
+            "unix" => return Self::socket(rest),
             _ => return Err("an origin must be http:// or https://".to_owned()),
         };
+        match rest.strip_prefix("unix:") {
+            Some(_) if tls => return Err("write http://: there is no TLS on a Unix socket".to_owned()),
+            Some(path) => return Self::socket(path),
+            None => {}
+        }
         let authority = rest.strip_suffix('/').unwrap_or(rest);
         if authority.contains(['/', '?', '#']) {
             return Err(
@@ -31,16 +43,55 @@ impl OriginUrl {
         }
         let (host, port) = split_port(authority, if tls { 443 } else { 80 })?;
         check_host(host)?;
+        let host = host.trim_matches(['[', ']']).to_ascii_lowercase();
         Ok(Self {
-            host: host.trim_matches(['[', ']']).to_ascii_lowercase(),
-            port,
+            address: ServerAddress::Tcp { host, port },
             tls,
         })
     }
+
+    /// A Unix socket with HTTP. It need not exist yet.
+    fn socket(path: &str) -> Result<Self, String> {
+        Ok(Self {
+            address: ServerAddress::Unix(socket_path(path)?),
+            tls: false,
+        })
+    }
+
+    /// Returns `true` for a Unix socket.
+    pub(super) const fn is_socket(&self) -> bool {
+        matches!(self.address, ServerAddress::Unix(_))
+    }
+}
+
+fn socket_path(text: &str) -> Result<PathBuf, String> {
+    // nginx has a path behind a second colon.
+    let path = text.strip_suffix(":/").unwrap_or(text);
+    if !path.starts_with('/') || path.ends_with('/') {
+        return Err("write http://unix:/PATH with the full path of the socket".to_owned());
+    }
+    if path.contains([':', '?', '#', '\0']) {
+        return Err(
+            "an origin is a socket: remove what follows its path, since requests have their own"
+                .to_owned(),
+        );
+    }
+    if path.len() > MAX_SOCKET_PATH {
+        return Err(format!(
+            "the path of a socket has at most {MAX_SOCKET_PATH} bytes"
+        ));
+    }
+    Ok(path.into())
 }
 
 /// Returns what to write in place of an origin without a scheme.
 fn write_with_scheme(text: &str) -> String {
+    if let Some(path) = text.strip_prefix("unix:") {
+        return format!("write http://unix:{path}");
+    }
+    if text.starts_with('/') && text.ends_with(".sock") {
+        return format!("write http://unix:{text}");
+    }
     let (authority, path) = text.split_at(text.find('/').unwrap_or(text.len()));
     let url = match authority {
         "" => "http://HOST:PORT".to_owned(),
@@ -94,8 +145,9 @@ mod tests {
     #[test]
     fn good_urls() {
         let check = |text: &str, host: &str, port: u16| {
-            let url = OriginUrl::parse(text).unwrap();
-            assert_eq!((url.host.as_str(), url.port), (host, port), "{text}");
+            let host = host.to_owned();
+            let address = ServerAddress::Tcp { host, port };
+            assert_eq!(OriginUrl::parse(text).unwrap().address, address, "{text}");
         };
         check("http://localhost:3000", "localhost", 3000);
         check("http://Example.com/", "example.com", 80);
@@ -106,6 +158,20 @@ mod tests {
         check("https://a:8443", "a", 8443);
         assert!(OriginUrl::parse("https://a").unwrap().tls);
         assert!(!OriginUrl::parse("http://a").unwrap().tls);
+    }
+
+    #[test]
+    fn sockets_are_named_by_their_path() {
+        for text in [
+            "http://unix:/run/app.sock",
+            "HTTP://unix:/run/app.sock",
+            "http://unix:/run/app.sock:/",
+            "unix:///run/app.sock",
+        ] {
+            let url = OriginUrl::parse(text).unwrap();
+            assert_eq!(url.address, ServerAddress::Unix("/run/app.sock".into()));
+            assert!(!url.tls && url.is_socket());
+        }
     }
 
     #[test]
@@ -135,5 +201,13 @@ mod tests {
         check("http://", "HOST");
         check("http://a b", "HOST");
         check("", "HOST:PORT");
+        check("unix:/run/a.sock", "write http://unix:/run/a.sock");
+        check("/run/a.sock", "write http://unix:/run/a.sock");
+        check("https://unix:/run/a.sock", "no TLS");
+        check("http://unix:a.sock", "full path");
+        check("http://unix:@a", "full path");
+        check("http://unix:/run/", "full path");
+        check("http://unix:/run/a.sock:/api", "requests have their own");
+        check(&format!("http://unix:/{}", "a".repeat(107)), "107 bytes");
     }
 }

@@ -68,8 +68,8 @@ fn one_url_is_enough() {
     assert!(config.threads >= 1);
     assert_eq!(config.memory, 256 << 20);
     assert_eq!(config.upstreams.len(), 1);
-    assert_eq!(config.upstreams[0].servers[0].host, "localhost");
-    assert_eq!(config.upstreams[0].servers[0].port, 3000);
+    let server = &config.upstreams[0].servers[0];
+    assert_eq!(server.address.to_string(), "localhost:3000");
     assert_eq!(config.routes.len(), 1);
     assert!(config.routes[0].matcher.is_everything());
     assert_eq!(config.hit_for_miss, 2000);
@@ -195,12 +195,12 @@ fn flags_override_the_file() {
         ],
     };
     let config = Config::read(input).unwrap();
-    let hosts: Vec<_> = config.upstreams[0]
+    let addresses: Vec<_> = config.upstreams[0]
         .servers
         .iter()
-        .map(|s| s.host.as_str())
+        .map(|server| server.address.to_string())
         .collect();
-    assert_eq!(hosts, ["b", "c"]);
+    assert_eq!(addresses, ["b:80", "c:81"]);
     assert_eq!(config.upstreams[0].max_concurrent, 5);
     assert_eq!(config.listen.len(), 2);
     assert_eq!(config.threads, 2);

@@ -32,7 +32,7 @@ use crate::session::forwarding::UntrustedForwarders;
 use crate::session::header_rules::HeaderRules;
 use crate::session::pseudonym::Pseudonym;
 use crate::tls::IssuedCertificates;
-use crate::upstream::Groups;
+use crate::upstream::{Groups, ServerAddress};
 
 /// Part of the memory for bodies in transit, in addition to it.
 const FILL_SHARE: u64 = 4;
@@ -409,9 +409,11 @@ fn slow_reader_timeout(config: &Config) -> Duration {
 fn default_host(config: &Config) -> String {
     let group = config.upstreams.first();
     let server = group.and_then(|group| group.servers.first());
-    server
-        .map(|server| format!("{}:{}", server.host, server.port))
-        .unwrap_or_default()
+    match server.map(|server| &server.address) {
+        Some(address @ ServerAddress::Tcp { .. }) => address.to_string(),
+        Some(ServerAddress::Unix(_)) => "localhost".to_owned(),
+        None => String::new(),
+    }
 }
 
 /// Memory for bodies in transit, in bytes. The limit applies twice: to bodies being received, and to stored

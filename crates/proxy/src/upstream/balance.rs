@@ -211,7 +211,7 @@ impl Balance {
 impl Candidate {
     fn new(server: &ServerSettings) -> Self {
         Self {
-            name: format!("origin {}:{}", server.host, server.port).into(),
+            name: format!("origin {}", server.address).into(),
             is_doubted: false,
             weight: u64::from(server.weight.max(1)),
             backup: server.backup,

@@ -506,10 +506,14 @@ fn upkeep(
 ) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     for (index, server) in servers.iter().enumerate() {
-        if server.addresses.is_name() {
+        if server.endpoint.of_name().is_some() {
             let (server, notices) = (Arc::clone(server), notices.clone());
             let every = settings.resolve_every;
-            tasks.spawn(async move { server.addresses.keep_resolving(every, &notices).await });
+            tasks.spawn(async move {
+                if let Some(addresses) = server.endpoint.of_name() {
+                    addresses.keep_resolving(every, &notices).await;
+                }
+            });
         }
         if let Some(check) = settings.health.clone() {
             let (server, balance) = (Arc::clone(server), Arc::clone(balance));

@@ -10,6 +10,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use super::balance::Balance;
 use super::exchange::ExchangeContext;
 use super::server::OriginServer;
+use super::server_address::ServerAddress;
 use super::settings::HealthCheck;
 use super::upload::Upload;
 
@@ -50,14 +51,10 @@ async fn ask(server: &OriginServer, check: &HealthCheck) -> Result<u16, OriginEr
     status.await
 }
 
+/// `Host` of a check. A Unix socket has no name of its own.
 fn authority(server: &OriginServer) -> String {
-    let host = &server.settings.host;
-    match server.settings.port {
-        port if port == server.settings.default_port() && host.contains(':') => {
-            format!("[{host}]")
-        }
-        port if port == server.settings.default_port() => host.clone(),
-        port if host.contains(':') => format!("[{host}]:{port}"),
-        port => format!("{host}:{port}"),
+    match server.settings.address {
+        ServerAddress::Tcp { .. } => server.settings.authority(),
+        ServerAddress::Unix(_) => "localhost".to_owned(),
     }
 }

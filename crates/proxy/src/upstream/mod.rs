@@ -9,6 +9,7 @@ mod attempt;
 mod balance;
 mod connection;
 mod counters;
+mod endpoint;
 mod exchange;
 mod group;
 mod groups;
@@ -22,15 +23,17 @@ mod reservations;
 mod resolve;
 mod response;
 mod server;
+mod server_address;
 pub mod settings;
 mod transport;
+mod unix_socket;
 mod upload;
 
 pub use balance::ServerHealth;
 pub use counters::ServerCounters;
 pub use group::{Group, GroupSnapshot, ServerSnapshot};
 pub(crate) use groups::Groups;
-pub use settings::{GroupSettings, HealthCheck, ServerSettings};
+pub use settings::{GroupSettings, HealthCheck, ServerAddress, ServerSettings};
 
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,6 @@
 //! One server of a group, and how connections to it are opened.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,11 +11,13 @@ use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 
 use super::connection::OriginConnection;
+use super::endpoint::OriginEndpoint;
 use super::http2::{self, ConnectionRequirements, Http2Connections, StreamSlot};
 use super::pool::Pool;
-use super::resolve::OriginAddresses;
+use super::server_address::ServerAddress;
 use super::settings::{GroupSettings, ServerSettings};
 use super::transport::OriginTransport;
+use super::unix_socket;
 use crate::observe::Notices;
 use crate::tls::OriginTls;
 
@@ -22,7 +25,7 @@ use crate::tls::OriginTls;
 #[derive(Debug)]
 pub(super) struct OriginServer {
     pub(super) settings: ServerSettings,
-    pub(super) addresses: OriginAddresses,
+    pub(super) endpoint: OriginEndpoint,
     /// `Host` sent to the server, if it is not the client's.
     pub(super) host: Option<String>,
     tls: Option<ServerTls>,
@@ -77,7 +80,7 @@ impl OriginServer {
     pub(super) fn new(group: &GroupSettings, server: &ServerSettings, notices: &Notices) -> Self {
         Self {
             settings: server.clone(),
-            addresses: OriginAddresses::new(&server.host, server.port),
+            endpoint: OriginEndpoint::at(&server.address),
             host: group.host.clone(),
             tls: ServerTls::with(&group.tls, server),
             idle: Pool::new(group.max_idle, group.idle_timeout),
@@ -161,10 +164,17 @@ impl OriginServer {
         limit: Duration,
         deadline: Instant,
     ) -> Result<OriginTransport, OriginError> {
-        let socket = match self.addresses.connect(limit).await {
-            Ok(socket) => socket,
-            Err(error) if error.kind() == std::io::ErrorKind::TimedOut => return Err(late(limit)),
-            Err(error) => return Err(unreached(error.to_string())),
+        let failed = |error: io::Error| match error.kind() {
+            io::ErrorKind::TimedOut => late(limit),
+            _ => unreached(error.to_string()),
+        };
+        let socket = match &self.endpoint {
+            OriginEndpoint::Host(addresses) => addresses.connect(limit).await.map_err(failed)?,
+            OriginEndpoint::Socket(path) => {
+                // Boxed: its refusals are long, and must not enlarge the future of other connections.
+                let socket = Box::pin(unix_socket::connect(path, limit)).await;
+                return Ok(OriginTransport::Unix(socket.map_err(failed)?));
+            }
         };
         if !self.settings.tls {
             return Ok(OriginTransport::Plain(socket));
@@ -185,7 +195,11 @@ impl OriginServer {
 impl ServerTls {
     fn with(tls: &OriginTls, server: &ServerSettings) -> Option<Self> {
         let ready = tls.ready.as_ref().filter(|_| server.tls)?;
-        let name = tls.name.clone().unwrap_or_else(|| server.host.clone());
+        let name = match (&tls.name, &server.address) {
+            (Some(name), _) => name.clone(),
+            (None, ServerAddress::Tcp { host, .. }) => host.clone(),
+            (None, ServerAddress::Unix(_)) => return None,
+        };
         Some(Self {
             http1: Arc::clone(&ready.config),
             any: Arc::new(ready.offering_http2()),

@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+pub use super::server_address::ServerAddress;
 use crate::tls::OriginTls;
 
 /// One upstream group.
@@ -91,10 +92,8 @@ impl GroupSettings {
 /// One server of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerSettings {
-    /// A name, an IPv4 address, or an IPv6 address without brackets.
-    pub host: String,
-    /// The port.
-    pub port: u16,
+    /// Where it listens.
+    pub address: ServerAddress,
     /// Connects with TLS.
     pub tls: bool,
     /// Weight in load balancing, relative to the other servers.
@@ -109,16 +108,23 @@ impl ServerSettings {
         if self.tls { "https" } else { "http" }
     }
 
-    /// Default port of the scheme.
-    pub const fn default_port(&self) -> u16 {
-        if self.tls { 443 } else { 80 }
+    /// Its address as a URL has it.
+    pub fn authority(&self) -> String {
+        self.address.authority(if self.tls { 443 } else { 80 })
+    }
+
+    /// A server of weight 1 at a host and port.
+    pub fn new(host: impl Into<String>, port: u16) -> Self {
+        Self::at(ServerAddress::Tcp {
+            host: host.into(),
+            port,
+        })
     }
 
     /// A server of weight 1.
-    pub fn new(host: impl Into<String>, port: u16) -> Self {
+    pub const fn at(address: ServerAddress) -> Self {
         Self {
-            host: host.into(),
-            port,
+            address,
             tls: false,
             weight: 1,
             backup: false,

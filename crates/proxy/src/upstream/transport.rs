@@ -1,29 +1,31 @@
 //! Transport of a connection to a server: a socket, or TLS on one.
 
 use std::io::{self, IoSlice};
+use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use microcache_engine::Duplex;
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::client::TlsStream;
 
 use crate::tls::HTTP2;
 
-/// A TCP or TLS stream to a server.
+/// A TCP, TLS or Unix stream to a server.
 #[derive(Debug)]
 pub(super) enum OriginTransport {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
+    Unix(UnixStream),
 }
 
 impl OriginTransport {
     /// Returns true if HTTP/2 was offered by ALPN and the server did not select it.
     pub(super) fn has_declined_http2(&self) -> bool {
         match self {
-            Self::Plain(_) => false,
+            Self::Plain(_) | Self::Unix(_) => false,
             Self::Tls(tls) => tls.get_ref().1.alpn_protocol() != Some(HTTP2),
         }
     }
@@ -31,11 +33,20 @@ impl OriginTransport {
     /// Returns true if the runtime has seen nothing arrive, not even the end. It asks the socket only if something
     /// may have.
     pub(super) fn seems_quiet(&mut self) -> bool {
-        let socket = match self {
-            Self::Plain(socket) => &*socket,
-            Self::Tls(tls) => tls.get_ref().0,
+        let nothing = match self {
+            Self::Plain(socket) => {
+                let socket = &*socket;
+                socket.try_io(Interest::READABLE, || peek(socket))
+            }
+            Self::Tls(tls) => {
+                let socket = tls.get_ref().0;
+                socket.try_io(Interest::READABLE, || peek(socket))
+            }
+            Self::Unix(socket) => {
+                let socket = &*socket;
+                socket.try_io(Interest::READABLE, || peek(socket))
+            }
         };
-        let nothing = socket.try_io(Interest::READABLE, || peek(socket));
         is_nothing(&nothing) || self.is_quiet()
     }
 
@@ -45,6 +56,7 @@ impl OriginTransport {
     pub(super) fn is_quiet(&mut self) -> bool {
         match self {
             Self::Plain(socket) => is_empty(socket),
+            Self::Unix(socket) => is_empty(socket),
             Self::Tls(tls) => {
                 if is_empty(tls.get_ref().0) {
                     return true;
@@ -61,11 +73,11 @@ impl OriginTransport {
 }
 
 /// Returns true if a socket is open and has nothing to read.
-fn is_empty(socket: &TcpStream) -> bool {
+fn is_empty(socket: &impl AsFd) -> bool {
     is_nothing(&peek(socket))
 }
 
-fn peek(socket: &TcpStream) -> io::Result<usize> {
+fn peek(socket: &impl AsFd) -> io::Result<usize> {
     SockRef::from(socket).peek(&mut [std::mem::MaybeUninit::uninit()])
 }
 
@@ -83,6 +95,7 @@ impl AsyncRead for OriginTransport {
     ) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Plain(socket) => Pin::new(socket).poll_read(cx, buffer),
+            Self::Unix(socket) => Pin::new(socket).poll_read(cx, buffer),
             Self::Tls(tls) => {
                 let mut tls = Pin::new(&mut **tls);
                 // A read waits for the response, so the request is flushed first. After a failed flush there
@@ -102,6 +115,7 @@ impl AsyncWrite for OriginTransport {
     ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Plain(socket) => Pin::new(socket).poll_write(cx, bytes),
+            Self::Unix(socket) => Pin::new(socket).poll_write(cx, bytes),
             Self::Tls(tls) => Pin::new(&mut **tls).poll_write(cx, bytes),
         }
     }
@@ -113,6 +127,7 @@ impl AsyncWrite for OriginTransport {
     ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Plain(socket) => Pin::new(socket).poll_write_vectored(cx, pieces),
+            Self::Unix(socket) => Pin::new(socket).poll_write_vectored(cx, pieces),
             Self::Tls(tls) => Pin::new(&mut **tls).poll_write_vectored(cx, pieces),
         }
     }
@@ -124,6 +139,7 @@ impl AsyncWrite for OriginTransport {
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Plain(socket) => Pin::new(socket).poll_flush(cx),
+            Self::Unix(socket) => Pin::new(socket).poll_flush(cx),
             Self::Tls(tls) => Pin::new(&mut **tls).poll_flush(cx),
         }
     }
@@ -131,6 +147,7 @@ impl AsyncWrite for OriginTransport {
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Plain(socket) => Pin::new(socket).poll_shutdown(cx),
+            Self::Unix(socket) => Pin::new(socket).poll_shutdown(cx),
             Self::Tls(tls) => Pin::new(&mut **tls).poll_shutdown(cx),
         }
     }

@@ -11,7 +11,7 @@ use super::super::origin_url::OriginUrl;
 use super::super::raw::Value;
 use super::tls::certificate_and_key;
 use super::{WAIT, set_defaults};
-use crate::upstream::settings::{GroupSettings, HealthCheck, ServerSettings};
+use crate::upstream::settings::{GroupSettings, HealthCheck, ServerAddress, ServerSettings};
 
 const UPLOAD: RangeInclusive<u64> = 0..=1 << 30;
 
@@ -24,9 +24,9 @@ pub(in crate::config) const ORIGIN: &[Opt<Vec<ServerSettings>>] = &[optional(
 .unset("none; required unless there are `[upstreams]`")
 .help("URL of the application (origin, backend); several form one upstream group")
 .more(
-    "With `https://` the certificate is verified. On the command line it needs no flag: \
-             `microcache http://localhost:3000`. It defines the group named `origin`, used by all \
-             routes without `upstream`.",
+    "With `https://` the certificate is verified. `http://unix:/run/app.sock` is a Unix socket. On \
+             the command line it needs no flag: `microcache http://localhost:3000`. It defines the \
+             group named `origin`, used by all routes without `upstream`.",
 )
 .sets(set_servers)];
 
@@ -47,8 +47,7 @@ pub(in crate::config) const SERVER_ENTRY: &[Opt<ServerSettings>] = &[
         .help("URL of the origin server (backend)")
         .sets(|s, v, m| {
             if let Some(url) = m.ok(v.parse(OriginUrl::parse)) {
-                s.host = url.host;
-                s.port = url.port;
+                s.address = url.address;
                 s.tls = url.tls;
             }
         }),
@@ -244,9 +243,8 @@ fn set_servers(servers: &mut Vec<ServerSettings>, value: &Value, mistakes: &mut 
         let Some(server) = read_server(item, mistakes) else {
             continue;
         };
-        let same = |s: &ServerSettings| s.host == server.host && s.port == server.port;
-        if servers.iter().any(same) {
-            let what = format!("{}:{} is listed twice", server.host, server.port);
+        if servers.iter().any(|other| other.address == server.address) {
+            let what = format!("{} is listed twice", server.address);
             mistakes
                 .note(Mistake::new(&item.place, what).remedy("remove one, or give it a weight"));
         }
@@ -267,8 +265,7 @@ fn read_server(value: &Value, mistakes: &mut Mistakes) -> Option<ServerSettings>
     set_defaults(SERVER_ENTRY, &mut server);
     if value.is_text() {
         let url = mistakes.ok(value.parse(OriginUrl::parse))?;
-        server.host = url.host;
-        server.port = url.port;
+        server.address = url.address;
         server.tls = url.tls;
         return Some(server);
     }
@@ -278,7 +275,8 @@ fn read_server(value: &Value, mistakes: &mut Mistakes) -> Option<ServerSettings>
         mistakes.note(Mistake::new(&value.place, "a server without `url`"));
     }
     table.refuse_rest(mistakes);
-    Some(server).filter(|server| server.port != 0)
+    let has_address = !matches!(server.address, ServerAddress::Tcp { port: 0, .. });
+    has_address.then_some(server)
 }
 
 fn set_health_check(group: &mut GroupSettings, value: &Value, mistakes: &mut Mistakes) {
@@ -305,7 +303,7 @@ fn server_name(text: &str) -> Result<String, String> {
 
 fn host_name(text: &str) -> Result<String, String> {
     match OriginUrl::parse(&format!("http://{text}")) {
-        Ok(_) if !text.ends_with('/') => Ok(text.to_owned()),
+        Ok(url) if !url.is_socket() && !text.ends_with('/') => Ok(text.to_owned()),
         _ => Err("write HOST or HOST:PORT".to_owned()),
     }
 }

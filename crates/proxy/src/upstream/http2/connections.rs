@@ -58,7 +58,7 @@ impl Http2Connections {
         notices: Notices,
     ) -> Self {
         Self {
-            name: format!("origin {}:{}", server.host, server.port),
+            name: format!("origin {}", server.address),
             notices,
             keep: (group.max_idle > 0).then_some(group.idle_timeout),
             bundles: Mutex::default(),

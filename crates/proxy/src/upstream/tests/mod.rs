@@ -4,6 +4,7 @@ mod answers;
 mod connections;
 mod http2;
 mod servers;
+mod unix_sockets;
 mod uploads;
 
 use std::sync::Arc;

@@ -39,7 +39,7 @@ async fn an_unreachable_server_is_skipped() {
 #[tokio::test]
 async fn with_all_servers_unreachable_each_request_fails() {
     let server = dead().await;
-    let port = server.port;
+    let address = server.address.clone();
     let (notices, logged) = collected();
     let group = Group::start(
         GroupSettings::new("test", vec![server]),
@@ -51,8 +51,8 @@ async fn with_all_servers_unreachable_each_request_fails() {
         assert!(matches!(error, OriginError::Connect(_)), "{error}");
     }
     assert!(!group.snapshot().servers[0].health.up);
-    let refused = format!("origin 127.0.0.1:{port}: cannot connect: Connection refused");
-    let down = format!("origin 127.0.0.1:{port} is down after 3 failures in a row");
+    let refused = format!("origin {address}: cannot connect: Connection refused");
+    let down = format!("origin {address} is down after 3 failures in a row");
     let logged = logged.lock().clone();
     assert_eq!(logged.len(), 2, "{logged:?}");
     assert!(
@@ -76,7 +76,7 @@ async fn a_server_that_returns_is_found() {
     settings.fail_limit = 1;
     let group = Group::start(settings, Notices::default(), &Arc::default());
     assert!(get(&group).await.is_err());
-    let listener = TcpListener::bind(("127.0.0.1", server.port)).await.unwrap();
+    let listener = TcpListener::bind(server.address.to_string()).await.unwrap();
     let origin = Origin { listener };
     let (answer, _) = tokio::join!(get(&group), origin.serve(OK));
     assert_eq!(answer, Ok(got(200, "ok")));
@@ -203,7 +203,7 @@ async fn servers_are_health_checked() {
     let sick = "HTTP/1.1 503 Sick\r\nContent-Length: 0\r\n\r\n";
     let mut peer = origin.accept().await;
     let head = peer.head().await;
-    let host = format!("\r\nHost: 127.0.0.1:{}\r\n", origin.server().port);
+    let host = format!("\r\nHost: {}\r\n", origin.server().address);
     assert!(head.starts_with("GET /healthz HTTP/1.1\r\n") && head.contains(&host));
     peer.send(sick).await;
     // When the next check comes, the last one has been counted.
