@@ -14,6 +14,7 @@ use super::options::{
 };
 use super::raw::{self, Table, Value};
 use super::route::{GoesTo, Route};
+use super::scripts::check_scripts;
 use super::settings::{Settings, Tables};
 use super::{
     AcmeConfig, Admin, ClientTimeouts, Config, Limits, LogConfig, PushConfig, TierConfig, TlsConfig,
@@ -109,10 +110,10 @@ struct Draft<'a> {
     /// The defaults of all routes and groups.
     route: RouteDraft,
     group: GroupSettings,
+    origin_urls: Option<&'a Value>,
     /// The tables of the file, read once all that they inherit is known.
     upstreams: Option<&'a Value>,
     routes: Option<&'a Value>,
-    names_an_origin: bool,
 }
 
 impl<'a> Draft<'a> {
@@ -151,7 +152,7 @@ impl<'a> Draft<'a> {
             group: GroupSettings::new("", Vec::new()),
             upstreams: None,
             routes: None,
-            names_an_origin: false,
+            origin_urls: None,
         };
         set_defaults(SERVER, &mut draft.config);
         set_defaults(LIMITS, &mut draft.config);
@@ -187,7 +188,7 @@ impl<'a> Draft<'a> {
         table.apply(HEADERS, &mut self.route, mistakes);
         table.apply(GROUP, &mut self.group, mistakes);
         table.apply(ORIGIN, &mut self.origin.servers, mistakes);
-        self.names_an_origin |= table.get("origin").is_some();
+        self.origin_urls = table.get("origin").or(self.origin_urls);
         self.upstreams = table.get("upstreams").or(self.upstreams);
         self.routes = table.get("routes").or(self.routes);
     }
@@ -241,12 +242,13 @@ impl<'a> Draft<'a> {
     }
 
     fn finish(mut self, has_file: bool, mistakes: &mut Mistakes) -> Config {
-        if self.names_an_origin {
+        if let Some(urls) = self.origin_urls {
             let origin = GroupSettings {
                 name: "origin".to_owned(),
                 servers: std::mem::take(&mut self.origin.servers),
                 ..self.group.clone()
             };
+            check_scripts(&origin, &urls.place, mistakes);
             self.config.upstreams.push(origin);
         }
         self.read_upstreams(mistakes);
@@ -279,6 +281,7 @@ impl<'a> Draft<'a> {
                 if let Some(servers) = table.get("servers") {
                     let listen = self.client_addresses();
                     note_itself(&listen, &group.servers, &servers.place, mistakes);
+                    check_scripts(&group, &servers.place, mistakes);
                 } else {
                     let what = format!("the group `{}` has no `servers`", key.name);
                     mistakes.note(

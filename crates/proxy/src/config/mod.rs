@@ -27,6 +27,7 @@ mod push;
 mod rate;
 mod raw;
 mod route;
+mod scripts;
 mod secrets;
 mod settings;
 mod source;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::upstream::settings::ServerAddress;
+use crate::upstream::settings::{OriginProtocol, ServerAddress};
 
 /// Longest path of a Unix socket, in bytes (unix(7)).
 const MAX_SOCKET_PATH: usize = 107;
@@ -11,25 +11,29 @@ const MAX_SOCKET_PATH: usize = 107;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct OriginUrl {
     pub(super) address: ServerAddress,
-    pub(super) tls: bool,
+    pub(super) protocol: OriginProtocol,
 }
 
 impl OriginUrl {
-    /// Parses `http://host:port`, `https://host:port` or `http://unix:/path`. `unix:///path` is the same socket.
+    /// Parses `http://host:port`, or `http://unix:/path`, which is also `unix:///path`. The other schemes are `https`,
+    /// without sockets, and `fastcgi`.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let Some((scheme, rest)) = text.split_once("://") else {
             return Err(write_with_scheme(text));
         };
-        let tls = match scheme.to_ascii_lowercase().as_str() {
-            "http" => false,
-            "https" => true,
-            "unix" => return Self::socket(rest),
-            _ => return Err("an origin must be http:// or https://".to_owned()),
+        let protocol = match scheme.to_ascii_lowercase().as_str() {
+            "http" => OriginProtocol::Http,
+            "https" => OriginProtocol::Https,
+            "fastcgi" => OriginProtocol::FastCgi,
+            "unix" => return Self::socket(rest, OriginProtocol::Http),
+            _ => return Err("an origin must be http://, https:// or fastcgi://".to_owned()),
         };
-        match rest.strip_prefix("unix:") {
-            Some(_) if tls => return Err("write http://: there is no TLS on a Unix socket".to_owned()),
-            Some(path) => return Self::socket(path),
-            None => {}
+        match (rest.strip_prefix("unix:"), protocol) {
+            (Some(_), OriginProtocol::Https) => {
+                return Err("write http://: there is no TLS on a Unix socket".to_owned());
+            }
+            (Some(path), _) => return Self::socket(path, protocol),
+            (None, _) => {}
         }
         let authority = rest.strip_suffix('/').unwrap_or(rest);
         if authority.contains(['/', '?', '#']) {
@@ -41,20 +45,20 @@ impl OriginUrl {
         if authority.contains('@') {
             return Err("remove user name and password".to_owned());
         }
-        let (host, port) = split_port(authority, if tls { 443 } else { 80 })?;
+        let (host, port) = split_port(authority, protocol.default_port())?;
         check_host(host)?;
         let host = host.trim_matches(['[', ']']).to_ascii_lowercase();
         Ok(Self {
             address: ServerAddress::Tcp { host, port },
-            tls,
+            protocol,
         })
     }
 
-    /// A Unix socket with HTTP. It need not exist yet.
-    fn socket(path: &str) -> Result<Self, String> {
+    /// A Unix socket. It need not exist yet.
+    fn socket(path: &str, protocol: OriginProtocol) -> Result<Self, String> {
         Ok(Self {
             address: ServerAddress::Unix(socket_path(path)?),
-            tls: false,
+            protocol,
         })
     }
 
@@ -156,8 +160,11 @@ mod tests {
         check("http://[::1]", "::1", 80);
         check("https://a", "a", 443);
         check("https://a:8443", "a", 8443);
-        assert!(OriginUrl::parse("https://a").unwrap().tls);
-        assert!(!OriginUrl::parse("http://a").unwrap().tls);
+        check("fastcgi://a", "a", 9000);
+        let protocol = |text| OriginUrl::parse(text).unwrap().protocol;
+        assert_eq!(protocol("https://a"), OriginProtocol::Https);
+        assert_eq!(protocol("http://a"), OriginProtocol::Http);
+        assert_eq!(protocol("fastcgi://unix:/a"), OriginProtocol::FastCgi);
     }
 
     #[test]
@@ -170,7 +177,7 @@ mod tests {
         ] {
             let url = OriginUrl::parse(text).unwrap();
             assert_eq!(url.address, ServerAddress::Unix("/run/app.sock".into()));
-            assert!(!url.tls && url.is_socket());
+            assert!(url.protocol == OriginProtocol::Http && url.is_socket());
         }
     }
 

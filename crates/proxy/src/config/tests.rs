@@ -732,7 +732,7 @@ fn upstreams() {
         "[upstreams.a]\nservers = [\"ftp://a.b\", \"http://c\", \"http://c:80\", {weight=0}]",
         &[
             "2:12: cannot use \"ftp://a.b\"",
-            "= an origin must be http:// or https://",
+            "= an origin must be http://, https:// or fastcgi://",
             "2:37: c:80 is listed twice",
             "= remove one, or give it a weight",
             "2:52: a server without `url`",

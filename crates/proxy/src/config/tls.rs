@@ -14,6 +14,7 @@ use crate::tls::{
     self, CertificateFiles, CertificateReport, Certificates, IssuedCertificates, Tickets,
     TlsFileError,
 };
+use crate::upstream::settings::OriginProtocol;
 
 /// The default address of TLS.
 const ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8443);
@@ -145,7 +146,11 @@ impl Config {
 
     fn read_for_origins(&mut self, mistakes: &mut Mistakes) {
         for group in &mut self.upstreams {
-            if !group.servers.iter().any(|server| server.tls) {
+            if !group
+                .servers
+                .iter()
+                .any(|server| server.protocol == OriginProtocol::Https)
+            {
                 continue;
             }
             let place = |option| self.settings.place_of(&group.name, option);

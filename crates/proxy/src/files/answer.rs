@@ -232,7 +232,7 @@ fn entity_tag(about: &Metadata) -> String {
 }
 
 /// Returns a response without content.
-fn bare(status: u16) -> OriginResponse {
+pub(crate) fn bare(status: u16) -> OriginResponse {
     OriginResponse {
         status,
         fields: <_>::default(),

@@ -7,13 +7,13 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::readlinkat;
 
-use super::path::is_unsent;
+use super::path::is_hidden;
 
 /// Most links on one path, as in Linux.
 const MAX_LINKS: usize = 40;
 
 /// Resolves the links of a path, to one without links, `..` or hidden parts. `None` if they lead out of the
-/// directory, to a file that is never sent, or nowhere.
+/// directory, to a hidden file, or nowhere.
 ///
 /// Links may change meanwhile: the path must be opened without following any.
 pub(super) fn target(root: &File, path: &Path) -> Option<PathBuf> {
@@ -26,7 +26,7 @@ pub(super) fn target(root: &File, path: &Path) -> Option<PathBuf> {
             found.pop().then_some(())?;
             continue;
         }
-        if is_unsent(name.as_bytes()) {
+        if is_hidden(name.as_bytes()) {
             return None;
         }
         found.push(&name);

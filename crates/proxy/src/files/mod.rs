@@ -12,6 +12,7 @@ mod root;
 mod sent_by_application;
 #[cfg(test)]
 mod tests;
+mod unsent;
 
 use std::sync::Arc;
 
@@ -20,9 +21,13 @@ use microcache_engine::origin::BoxFuture;
 use microcache_engine::{Body, Clock, Origin, OriginError, OriginRequest, OriginResponse};
 use tokio::task::spawn_blocking;
 
+pub(crate) use answer::bare;
 use answer::{FileRequest, answer, answer_if_found};
+pub(crate) use lookup::{FoundPath, find, open_root};
+pub(crate) use path::{is_hidden, named};
 pub(crate) use root::Root;
 pub(crate) use sent_by_application::{NamedDirectory, SendfileOrigin};
+pub(crate) use unsent::is_unsent;
 
 /// Origin of a route with a directory, and with an application for all that is no file.
 pub(crate) struct FilesFirstOrigin {

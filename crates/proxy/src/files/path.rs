@@ -9,16 +9,16 @@ use microcache_policy::percent;
 
 /// Path of a target, below the directory.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct TargetPath {
+pub(crate) struct TargetPath {
     /// Path without the trailing slash; empty for the directory itself.
-    pub(super) path: PathBuf,
+    pub(crate) path: PathBuf,
     /// The target ends in a slash, so it names a directory.
-    pub(super) is_folder: bool,
+    pub(crate) is_folder: bool,
 }
 
 /// Parses the path of a target. `None` for targets that no link has: `..` and `.`, empty segments, an encoded
-/// slash or NUL, hidden files except `.well-known` (RFC 8615), sources and backups.
-pub(super) fn named(target: &[u8]) -> Option<TargetPath> {
+/// slash or NUL, and hidden files except `.well-known` (RFC 8615).
+pub(crate) fn named(target: &[u8]) -> Option<TargetPath> {
     let (path, _query) = split_query(target);
     let path = path.strip_prefix(b"/")?;
     let (path, is_folder) = match path.strip_suffix(b"/") {
@@ -46,18 +46,9 @@ pub(super) fn named(target: &[u8]) -> Option<TargetPath> {
     })
 }
 
-/// Suffixes of sources, dumps and backups, in lower case: an application's secrets are in them.
-const UNSENT_SUFFIXES: [&[u8]; 8] = [
-    b".php", b".phtml", b".phar", b".inc", b".sql", b".bak", b".swp", b"~",
-];
-
-/// Returns `true` for the names of files and directories that are never sent: hidden ones, sources and backups.
-pub(super) fn is_unsent(name: &[u8]) -> bool {
-    let ends_in = |suffix: &&[u8]| {
-        let start = name.len().checked_sub(suffix.len());
-        start.is_some_and(|start| name[start..].eq_ignore_ascii_case(suffix))
-    };
-    name.first() == Some(&b'.') && name != b".well-known" || UNSENT_SUFFIXES.iter().any(ends_in)
+/// Returns `true` for the names of hidden files and directories.
+pub(crate) fn is_hidden(name: &[u8]) -> bool {
+    name.first() == Some(&b'.') && name != b".well-known"
 }
 
 fn decoded(segment: &[u8]) -> Option<Vec<u8>> {
@@ -115,11 +106,6 @@ mod tests {
             "/a/.htaccess",
             "/%2egit/config",
             "/.well-known.old/x",
-            "/index.php",
-            "/a.PHP/b",
-            "/dump.sql",
-            "/a~",
-            "/config.inc",
         ] {
             assert_eq!(path(nothing), None, "{nothing}");
         }

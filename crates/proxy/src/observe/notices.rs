@@ -75,6 +75,8 @@ pub enum Kind {
     Busy,
     /// A server does not support HTTP/2, which is configured.
     NoHttp2,
+    /// An application wrote to its error stream.
+    ErrorOutput,
     /// A connection or tunnel limit is reached.
     NoRoom,
     /// A request or connection was rejected by a limit.
@@ -119,6 +121,7 @@ impl Kind {
             Self::LogLost => "purge-log-lost",
             Self::Busy => "upstream-busy",
             Self::NoHttp2 => "http2-unavailable",
+            Self::ErrorOutput => "origin-stderr",
             Self::NoRoom => "connection-limit",
             Self::Refused => "refused",
             Self::Withheld => "withheld-field",
@@ -152,6 +155,7 @@ impl Kind {
             | Self::Failure(_)
             | Self::Busy
             | Self::NoHttp2
+            | Self::ErrorOutput
             | Self::NoRoom
             | Self::Refused
             | Self::Traces => tracing::warn!(target: TARGET, kind, about, more, "{line}"),

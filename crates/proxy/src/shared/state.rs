@@ -3,7 +3,7 @@
 //! A reload builds another one, and a connection takes it up between two requests: one request is never
 //! subject to rules of two configurations.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -114,7 +114,7 @@ impl Shared {
     ) -> Self {
         let metrics = Arc::default();
         let groups = Groups::start(&config.upstreams, &notices, &metrics);
-        let origins = groups.origins();
+        let origins = groups.origins(&config.trusted_proxies, own_address(&config));
         let state = Self::before((&origins, push), config, tiers, notices, metrics, watch);
         Self { groups, ..state }
     }
@@ -200,7 +200,7 @@ impl Shared {
         let push = self.push.clone().or_else(|| start_push(&config).ok()?);
         let mercure = start_mercure(self.mercure.as_ref(), &config);
         let behind = CacheOrigins {
-            origins: &groups.origins(),
+            origins: &groups.origins(&config.trusted_proxies, own_address(&config)),
             push: push.as_ref(),
             mercure: mercure.as_ref(),
             find_page: &self.find_page,
@@ -403,6 +403,13 @@ fn issued(config: &Config) -> Option<Arc<IssuedCertificates>> {
 
 fn slow_reader_timeout(config: &Config) -> Duration {
     Duration::from_millis(config.limits.slow_reader_timeout)
+}
+
+/// Address of this server, as scripts see it: the first one that it listens on, if that is a certain one.
+fn own_address(config: &Config) -> IpAddr {
+    let mut addresses = config.listen.iter().map(SocketAddr::ip);
+    let known = addresses.find(|address| !address.is_unspecified());
+    known.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
 }
 
 /// Name of the first upstream server.

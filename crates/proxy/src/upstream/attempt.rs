@@ -9,9 +9,10 @@ use tokio::time::Instant;
 
 use super::connection::OriginConnection;
 use super::exchange::{ExchangeContext, ExchangeFailure, OriginHead, exchange};
+use super::fastcgi::exchange::FastCgiStream;
 use super::http2::{self, ConnectionRequirements, Http2Connections, RetryClass};
 use super::server::{NewConnection, OriginServer, RequestChannel, ServerFailure};
-use super::settings::GroupSettings;
+use super::settings::{GroupSettings, OriginProtocol};
 use super::upload::Upload;
 use crate::metrics::OriginRequestMetrics;
 
@@ -38,6 +39,7 @@ pub(super) struct OriginAttempt<'a> {
 pub(super) enum Carrier {
     Http1(OriginConnection),
     Http2(http2::ResponseStream),
+    FastCgi(Box<FastCgiStream>),
 }
 
 impl OriginAttempt<'_> {
@@ -46,8 +48,9 @@ impl OriginAttempt<'_> {
         &self,
         upload: &mut Upload,
     ) -> Result<(Carrier, OriginHead), ServerFailure> {
-        match &self.server.http2 {
-            Some(http2) if !self.alone && !self.context.upgrade => {
+        match (&self.server.http2, &self.server.fastcgi) {
+            (_, Some(fastcgi)) => Box::pin(self.send_fastcgi(fastcgi, upload)).await,
+            (Some(http2), _) if !self.alone && !self.context.upgrade => {
                 Box::pin(self.send_http2(http2, upload)).await
             }
             _ => {
@@ -59,7 +62,7 @@ impl OriginAttempt<'_> {
         }
     }
 
-    fn count(&self) {
+    pub(super) fn count(&self) {
         if let Some(counted) = self.counted {
             counted.count();
         }
@@ -74,8 +77,8 @@ impl OriginAttempt<'_> {
         }
     }
 
-    /// Takes an idle HTTP/1 connection that is recent enough for this request.
-    fn pooled(&self, upload: &Upload, now: Moment) -> Option<OriginConnection> {
+    /// Takes an idle connection for one request at a time that is recent enough for this request.
+    pub(super) fn pooled(&self, upload: &Upload, now: Moment) -> Option<OriginConnection> {
         if self.alone {
             return None;
         }
@@ -195,10 +198,9 @@ fn on(
 impl OriginServer {
     /// The scheme of the server's own URLs.
     fn scheme(&self) -> Scheme {
-        if self.settings.tls {
-            Scheme::HTTPS
-        } else {
-            Scheme::HTTP
+        match self.settings.protocol {
+            OriginProtocol::Https => Scheme::HTTPS,
+            OriginProtocol::Http | OriginProtocol::FastCgi => Scheme::HTTP,
         }
     }
 
@@ -209,6 +211,13 @@ impl OriginServer {
         context: &ExchangeContext,
         limit: Duration,
     ) -> Result<u16, OriginError> {
+        if let (Some(fastcgi), Some(call)) = (&self.fastcgi, &context.call) {
+            let mut stream = FastCgiStream::new(self.connect(limit).await?);
+            let now = Moment::now();
+            let head = stream.exchange(fastcgi, call, upload, context, limit, now);
+            let head = head.await.map_err(|broken| broken.error)?;
+            return Ok(head.status);
+        }
         let mut connection = match (self.open(limit).await?, upload.http2_head(self.scheme())) {
             (NewConnection::Http2(connection), Some(head)) => {
                 let slot = connection.first_slot()?;

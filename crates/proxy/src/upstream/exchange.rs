@@ -2,6 +2,7 @@
 //! concurrently: a server may respond before it has received the whole request.
 
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,7 @@ use microcache_policy::{ContentKind, FieldIndex, FieldsBuf, ForwardedResponse};
 use microcache_wire::h1::{self, Framing, HeadLimits, parse_response};
 
 use super::connection::OriginConnection;
+use super::fastcgi::call::ScriptCall;
 use super::upload::{SendState, Upload};
 
 /// Limit of 1xx responses to one request; each may extend the deadline.
@@ -31,6 +33,8 @@ pub(super) struct ExchangeContext {
     pub(super) to_head: bool,
     pub(super) upgrade: bool,
     interim: Option<Interims>,
+    /// The script that a FastCGI server runs.
+    pub(super) call: Option<Arc<ScriptCall>>,
 }
 
 impl ExchangeContext {
@@ -39,6 +43,7 @@ impl ExchangeContext {
             to_head: request.method == Method::HEAD,
             upgrade: request.upgrade,
             interim: request.interim.take(),
+            call: request.extensions.remove(),
         }
     }
 

@@ -14,11 +14,12 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::attempt::{Carrier, OriginAttempt};
 use super::balance::{Balance, ServerAssignment, ServerHealth};
 use super::exchange::{ExchangeContext, OriginHead, exchange};
+use super::fastcgi::{self, FastCgiExchange};
 use super::health;
 use super::http2::{self, Http2Connections};
 use super::owner::{ClientAuth, Owner, ReservedConnection};
 use super::queue::{Permit, QueueBounds, QueueError, RequestQueue};
-use super::read_ahead::{ReadAhead, ReadAheadBudget, ReadAheadLimits, read_ahead};
+use super::read_ahead::{ReadAhead, ReadAheadBudget, ReadAheadLimits, ReadAheadMemory, read_ahead};
 use super::reservations::Reservations;
 use super::response::{Http1Exchange, InFlightResponse, no_answer};
 use super::server::{OriginServer, ServerFailure};
@@ -346,16 +347,33 @@ impl Group {
         self.queue.try_enter()
     }
 
+    /// Reads a body of unknown length as far as bodies are read ahead. The memory that it takes is held until it is
+    /// sent.
+    pub(super) async fn read_whole(
+        &self,
+        request: &mut OriginRequest,
+    ) -> Result<Option<ReadAheadMemory>, OriginError> {
+        let read = read_ahead(request, self.read_ahead_limits(), &self.read_ahead_budget);
+        Ok(match read.await? {
+            ReadAhead::Whole(held) => held,
+            ReadAhead::InPart => None,
+        })
+    }
+
+    const fn read_ahead_limits(&self) -> ReadAheadLimits {
+        ReadAheadLimits {
+            bytes: self.settings.upload_buffer,
+            wait: self.settings.upload_wait,
+        }
+    }
+
     /// Reads the body ahead, then waits for a permit.
     async fn admit(
         &self,
         request: &mut OriginRequest,
         queued: Instant,
     ) -> Result<(Permit, Upload), OriginError> {
-        let bounds = ReadAheadLimits {
-            bytes: self.settings.upload_buffer,
-            wait: self.settings.upload_wait,
-        };
+        let bounds = self.read_ahead_limits();
         match read_ahead(request, bounds, &self.read_ahead_budget).await? {
             ReadAhead::Whole(held) => {
                 let permit = self.queue.enter(&request.urgency, &request.audience).await;
@@ -465,6 +483,15 @@ impl Group {
                     in_flight,
                 };
                 exchange.deliver(answer.framing, silence)?
+            }
+            Carrier::FastCgi(stream) => {
+                let exchange = FastCgiExchange {
+                    stream: *stream,
+                    upload,
+                    server: Arc::clone(server),
+                    in_flight,
+                };
+                fastcgi::deliver(exchange, answer.framing, silence)?
             }
             Carrier::Http2(stream) => {
                 let body = http2::deliver(stream, upload, in_flight, answer.framing, silence);

@@ -1,11 +1,14 @@
 //! The upstream groups of a configuration.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use microcache_engine::Origin;
 
 use super::group::{Group, GroupSnapshot};
+use super::php::PhpOrigin;
 use super::settings::GroupSettings;
+use crate::config::Cidr;
 use crate::metrics::Metrics;
 use crate::observe::Notices;
 
@@ -42,8 +45,23 @@ impl Groups {
         Self(groups.collect())
     }
 
-    pub(crate) fn origins(&self) -> Vec<Arc<dyn Origin>> {
-        let origin = |group: &Arc<Group>| Arc::clone(group) as Arc<dyn Origin>;
+    /// Returns the origins of the groups. Scripts see the visitor that a trusted proxy names, and `address` as that of
+    /// this server.
+    pub(crate) fn origins(
+        &self,
+        trusted_proxies: &[Cidr],
+        address: IpAddr,
+    ) -> Vec<Arc<dyn Origin>> {
+        let origin = |group: &Arc<Group>| -> Arc<dyn Origin> {
+            let group = Arc::clone(group);
+            match &group.settings().php.root {
+                Some(root) if group.settings().runs_scripts() => {
+                    let root = root.clone();
+                    Arc::new(PhpOrigin::new(group, root, trusted_proxies, address))
+                }
+                _ => group,
+            }
+        };
         self.0.iter().map(origin).collect()
     }
 

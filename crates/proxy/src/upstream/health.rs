@@ -1,5 +1,6 @@
 //! Active health checks of servers, on separate connections.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -45,6 +46,11 @@ async fn ask(server: &OriginServer, check: &HealthCheck) -> Result<u16, OriginEr
     let target = Bytes::copy_from_slice(check.path.as_bytes());
     let mut request = OriginRequest::bare(Method::GET, authority.into(), target);
     request.fields.push("User-Agent", "microcache-health-check");
+    if let Some(fastcgi) = &server.fastcgi {
+        request
+            .extensions
+            .insert(Arc::new(fastcgi.checked(&check.path)));
+    }
     let mut upload = Upload::whole(&mut request, None, Instant::now());
     let context = ExchangeContext::of(&mut request);
     let status = server.check_health(&mut upload, &context, check.timeout);

@@ -12,10 +12,11 @@ use tokio_rustls::TlsConnector;
 
 use super::connection::OriginConnection;
 use super::endpoint::OriginEndpoint;
+use super::fastcgi::server::FastCgiServer;
 use super::http2::{self, ConnectionRequirements, Http2Connections, StreamSlot};
 use super::pool::Pool;
 use super::server_address::ServerAddress;
-use super::settings::{GroupSettings, ServerSettings};
+use super::settings::{GroupSettings, OriginProtocol, ServerSettings};
 use super::transport::OriginTransport;
 use super::unix_socket;
 use crate::observe::Notices;
@@ -29,10 +30,12 @@ pub(super) struct OriginServer {
     /// `Host` sent to the server, if it is not the client's.
     pub(super) host: Option<String>,
     tls: Option<ServerTls>,
-    /// Idle HTTP/1 connections.
+    /// Idle connections of HTTP/1 or FastCGI.
     pub(super) idle: Pool,
     /// HTTP/2 connections, if enabled.
     pub(super) http2: Option<Http2Connections>,
+    /// Scripts and log, if it speaks FastCGI.
+    pub(super) fastcgi: Option<FastCgiServer>,
 }
 
 /// TLS client configuration for a server.
@@ -78,15 +81,16 @@ impl From<OriginError> for ServerFailure {
 impl OriginServer {
     /// A server of a group with these settings.
     pub(super) fn new(group: &GroupSettings, server: &ServerSettings, notices: &Notices) -> Self {
+        let is_fastcgi = server.protocol == OriginProtocol::FastCgi;
         Self {
             settings: server.clone(),
             endpoint: OriginEndpoint::at(&server.address),
             host: group.host.clone(),
             tls: ServerTls::with(&group.tls, server),
             idle: Pool::new(group.max_idle, group.idle_timeout),
-            http2: group
-                .http2
+            http2: (group.http2 && !is_fastcgi)
                 .then(|| Http2Connections::new(group, server, notices.clone())),
+            fastcgi: is_fastcgi.then(|| FastCgiServer::new(&group.php, &server.address, notices)),
         }
     }
 
@@ -176,7 +180,7 @@ impl OriginServer {
                 return Ok(OriginTransport::Unix(socket.map_err(failed)?));
             }
         };
-        if !self.settings.tls {
+        if self.settings.protocol != OriginProtocol::Https {
             return Ok(OriginTransport::Plain(socket));
         }
         let Some(tls) = &self.tls else {
@@ -194,7 +198,8 @@ impl OriginServer {
 
 impl ServerTls {
     fn with(tls: &OriginTls, server: &ServerSettings) -> Option<Self> {
-        let ready = tls.ready.as_ref().filter(|_| server.tls)?;
+        let is_wanted = server.protocol == OriginProtocol::Https;
+        let ready = tls.ready.as_ref().filter(|_| is_wanted)?;
         let name = match (&tls.name, &server.address) {
             (Some(name), _) => name.clone(),
             (None, ServerAddress::Tcp { host, .. }) => host.clone(),

@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+pub use super::php::settings::PhpSettings;
 pub use super::server_address::ServerAddress;
 use crate::tls::OriginTls;
 
@@ -56,6 +57,8 @@ pub struct GroupSettings {
     pub http2: bool,
     /// `Host` sent to the servers; `None` forwards the client's.
     pub host: Option<String>,
+    /// Scripts of FastCGI servers.
+    pub php: PhpSettings,
 }
 
 impl GroupSettings {
@@ -85,6 +88,35 @@ impl GroupSettings {
             tls: OriginTls::default(),
             http2: false,
             host: None,
+            php: PhpSettings::default(),
+        }
+    }
+
+    /// Returns `true` if its servers speak FastCGI. All of them do, or none.
+    pub fn runs_scripts(&self) -> bool {
+        let mut servers = self.servers.iter();
+        servers.any(|server| server.protocol == OriginProtocol::FastCgi)
+    }
+}
+
+/// Protocol of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OriginProtocol {
+    /// HTTP without TLS.
+    Http,
+    /// HTTP with TLS.
+    Https,
+    /// FastCGI, as php-fpm speaks it.
+    FastCgi,
+}
+
+impl OriginProtocol {
+    /// Port where a URL has none.
+    pub const fn default_port(self) -> u16 {
+        match self {
+            Self::Http => 80,
+            Self::Https => 443,
+            Self::FastCgi => 9000,
         }
     }
 }
@@ -94,8 +126,8 @@ impl GroupSettings {
 pub struct ServerSettings {
     /// Where it listens.
     pub address: ServerAddress,
-    /// Connects with TLS.
-    pub tls: bool,
+    /// The protocol that it speaks.
+    pub protocol: OriginProtocol,
     /// Weight in load balancing, relative to the other servers.
     pub weight: u32,
     /// Used only while all other servers are down.
@@ -105,12 +137,16 @@ pub struct ServerSettings {
 impl ServerSettings {
     /// The scheme of its url.
     pub const fn scheme(&self) -> &'static str {
-        if self.tls { "https" } else { "http" }
+        match self.protocol {
+            OriginProtocol::Http => "http",
+            OriginProtocol::Https => "https",
+            OriginProtocol::FastCgi => "fastcgi",
+        }
     }
 
     /// Its address as a URL has it.
     pub fn authority(&self) -> String {
-        self.address.authority(if self.tls { 443 } else { 80 })
+        self.address.authority(self.protocol.default_port())
     }
 
     /// A server of weight 1 at a host and port.
@@ -125,7 +161,7 @@ impl ServerSettings {
     pub const fn at(address: ServerAddress) -> Self {
         Self {
             address,
-            tls: false,
+            protocol: OriginProtocol::Http,
             weight: 1,
             backup: false,
         }

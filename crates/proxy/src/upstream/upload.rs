@@ -1,5 +1,6 @@
 //! The sending half of an exchange: head and body of a request, as fast as the server takes them.
 
+mod fastcgi;
 mod http1;
 mod http2;
 mod pieces;
@@ -15,6 +16,7 @@ use microcache_engine::origin::{OriginError, OriginRequest};
 use microcache_policy::{Fields, FieldsBuf, KnownName, NameSet, names};
 use tokio::time::{Sleep, sleep};
 
+pub(super) use self::fastcgi::StdinState;
 use self::pieces::Pieces;
 use super::queue::UploadPermit;
 use super::read_ahead::ReadAheadMemory;

@@ -79,7 +79,7 @@ fn set_x_accel(draft: &mut RouteDraft, value: &Value, mistakes: &mut Mistakes) {
     }
 }
 
-fn folder(text: &str) -> Result<PathBuf, String> {
+pub(super) fn folder(text: &str) -> Result<PathBuf, String> {
     let folder = PathBuf::from(text);
     match std::fs::metadata(&folder) {
         Ok(about) if about.is_dir() => Ok(folder),

@@ -1,6 +1,7 @@
 //! Options of upstream groups, at the top for all groups or in one group.
 
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 
 use rustls::pki_types::ServerName;
 
@@ -9,6 +10,7 @@ use super::super::option::Form::{Duration, List, Number, Size, Switch, Table, Te
 use super::super::option::{Opt, opt, optional};
 use super::super::origin_url::OriginUrl;
 use super::super::raw::Value;
+use super::files::folder;
 use super::tls::certificate_and_key;
 use super::{WAIT, set_defaults};
 use crate::upstream::settings::{GroupSettings, HealthCheck, ServerAddress, ServerSettings};
@@ -24,9 +26,10 @@ pub(in crate::config) const ORIGIN: &[Opt<Vec<ServerSettings>>] = &[optional(
 .unset("none; required unless there are `[upstreams]`")
 .help("URL of the application (origin, backend); several form one upstream group")
 .more(
-    "With `https://` the certificate is verified. `http://unix:/run/app.sock` is a Unix socket. On \
-             the command line it needs no flag: `microcache http://localhost:3000`. It defines the \
-             group named `origin`, used by all routes without `upstream`.",
+    "With `https://` the certificate is verified. `http://unix:/run/app.sock` is a Unix socket, \
+             `fastcgi://127.0.0.1:9000` or `fastcgi://unix:/run/php/php-fpm.sock` is php-fpm (see `php_root`). On the \
+             command line it needs no flag: `microcache http://localhost:3000`. It defines the group named `origin`, used \
+             by all routes without `upstream`.",
 )
 .sets(set_servers)];
 
@@ -48,7 +51,7 @@ pub(in crate::config) const SERVER_ENTRY: &[Opt<ServerSettings>] = &[
         .sets(|s, v, m| {
             if let Some(url) = m.ok(v.parse(OriginUrl::parse)) {
                 s.address = url.address;
-                s.tls = url.tls;
+                s.protocol = url.protocol;
             }
         }),
     opt("weight", Number, "1")
@@ -202,6 +205,34 @@ pub(in crate::config) const GROUP: &[Opt<GroupSettings>] = &[
              (prior knowledge). Upgrades (WebSocket) use HTTP/1.1.",
         )
         .sets(|g, v, m| m.put(&mut g.http2, v.switch())),
+    optional("php_root", Text("DIRECTORY"), "/var/www/html")
+        .unset("none; required for `fastcgi://` origins")
+        .help("Document root of PHP scripts and their static files")
+        .more(
+            "An existing script runs with the rest of the path as PATH_INFO. A file that is no source \
+             code is sent by Microcache itself. All other paths go to the index script, except those \
+             with a segment that ends in `.php`, which are a 404. php-fpm must see the same path.",
+        )
+        .sets(|g, v, m| g.php.root = m.ok(v.parse(document_root)).or(g.php.root.take())),
+    opt("php_index", Text("FILE"), "index.php")
+        .help("Index script, which also gets paths that name no script and no file")
+        .sets(|g, v, m| m.put(&mut g.php.index, v.parse(script_name))),
+    opt(
+        "php_deny",
+        List("PATTERN"),
+        r#"["*/wp-content/uploads/*", "*/wp-content/blogs.dir/*", "/files/*", "*/sites/*/files/*", "*/images/*"]"#,
+    )
+    .help("Paths where no PHP script runs (403): those of uploads")
+    .more(
+        "`*` matches any run of characters. The default has the directories of WordPress, Drupal and \
+         MediaWiki. Add every directory that the application writes uploads to.",
+    )
+    .sets(set_denied),
+    opt("fastcgi_keep_alive", Switch, "false")
+        .example("true")
+        .help("Keep-alive on FastCGI connections")
+        .more("An idle connection occupies a worker of php-fpm, so only with more workers than `max_concurrent`.")
+        .sets(|g, v, m| m.put(&mut g.php.keep_alive, v.switch())),
     optional(
         "health_check",
         Table("health check settings"),
@@ -266,7 +297,7 @@ fn read_server(value: &Value, mistakes: &mut Mistakes) -> Option<ServerSettings>
     if value.is_text() {
         let url = mistakes.ok(value.parse(OriginUrl::parse))?;
         server.address = url.address;
-        server.tls = url.tls;
+        server.protocol = url.protocol;
         return Some(server);
     }
     let table = mistakes.ok(value.table())?;
@@ -277,6 +308,33 @@ fn read_server(value: &Value, mistakes: &mut Mistakes) -> Option<ServerSettings>
     table.refuse_rest(mistakes);
     let has_address = !matches!(server.address, ServerAddress::Tcp { port: 0, .. });
     has_address.then_some(server)
+}
+
+fn set_denied(group: &mut GroupSettings, value: &Value, mistakes: &mut Mistakes) {
+    let patterns = value.items().iter();
+    let denied = patterns.filter_map(|item| mistakes.ok(item.parse(denied_path)));
+    group.php.deny = denied.collect();
+}
+
+fn denied_path(text: &str) -> Result<String, String> {
+    if text.starts_with(['/', '*']) {
+        Ok(text.to_owned())
+    } else {
+        Err("write a path that begins with `/` or `*`, such as \"/uploads/*\"".to_owned())
+    }
+}
+
+/// An existing directory, as an absolute path: that of php-fpm's own directory would be another.
+fn document_root(text: &str) -> Result<PathBuf, String> {
+    let folder = folder(text)?;
+    std::path::absolute(folder).map_err(|error| format!("cannot use the directory: {error}"))
+}
+
+fn script_name(text: &str) -> Result<String, String> {
+    if text.starts_with('.') || text.contains('/') || !text.ends_with(".php") {
+        return Err("write a file name that ends in .php, such as \"index.php\"".to_owned());
+    }
+    Ok(text.to_owned())
 }
 
 fn set_health_check(group: &mut GroupSettings, value: &Value, mistakes: &mut Mistakes) {

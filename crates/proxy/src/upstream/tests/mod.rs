@@ -2,6 +2,7 @@
 
 mod answers;
 mod connections;
+mod fastcgi;
 mod http2;
 mod servers;
 mod unix_sockets;

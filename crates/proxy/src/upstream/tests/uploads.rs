@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
 
 use crate::tls::{OriginTls, provider};
+use crate::upstream::settings::OriginProtocol;
 
 /// TLS with a server on this machine, on either side.
 fn tls() -> (TlsAcceptor, OriginTls) {
@@ -172,7 +173,7 @@ async fn a_tls_response_followed_by_a_close_is_read_during_the_upload() {
     let origin = Origin::start().await;
     let (acceptor, tls) = tls();
     let group = origin.group_with(|settings| {
-        settings.servers[0].tls = true;
+        settings.servers[0].protocol = OriginProtocol::Https;
         settings.tls = tls;
     });
     let mut outgoing = post("");
