@@ -7,6 +7,7 @@ mod help;
 pub(crate) mod manual;
 mod operate;
 mod origin;
+mod php;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -88,7 +89,7 @@ fn wrong(what: &str) -> Message {
 }
 
 fn start(matches: &ArgMatches) -> Result<Source, Message> {
-    let start = Source {
+    let mut start = Source {
         file: file(matches, "config"),
         urls: texts(matches, "URL"),
         flags: config::flags()
@@ -97,6 +98,7 @@ fn start(matches: &ArgMatches) -> Result<Source, Message> {
             .map(|option| (option, values(matches, option)))
             .collect(),
     };
+    php::apply(matches, &mut start)?;
     if start.file.is_none() && start.urls.is_empty() {
         if let Some(what) = swallowed_url(&start) {
             return Err(Message::Wrong(what));
@@ -201,6 +203,7 @@ fn command() -> Command {
                 .help(CONFIG_HELP),
         )
         .args(config::flags().map(|flag| flag_arg(&flag)))
+        .args(php::args())
         .subcommand(check_command())
         .subcommand(config_command())
         .subcommands(operate::commands())
@@ -301,6 +304,7 @@ microcache [FLAGS] --config FILE    the same, configured by a file";
 
 const EXAMPLES: &str = "\
 microcache http://localhost:3000
+microcache --php /var/www/html
 microcache --acme example.org --disk /var/cache/mc,10GiB http://localhost:3000";
 
 const UNITS: &str = "\

@@ -38,6 +38,7 @@ mod nginx;
 mod operators;
 mod origins_http2;
 mod passing;
+mod php;
 mod plugins;
 mod private;
 mod proxy_protocol;
