@@ -40,15 +40,16 @@ fn all_of(settings: &[Setting]) -> Vec<Value> {
 }
 
 fn shown(setting: &Setting) -> Value {
-    let (source, line) = match setting.source {
-        OptionSource::Default => ("default", None),
-        OptionSource::File(line) => ("file", Some(line)),
-        OptionSource::CommandLine => ("command-line", None),
+    let (source, file, line) = match &setting.source {
+        OptionSource::Default => ("default", None, None),
+        OptionSource::File { name, line } => ("file", Some(name), Some(line)),
+        OptionSource::CommandLine => ("command-line", None, None),
     };
     json!({
         "name": setting.name,
         "value": setting.value.as_ref().map(value_of),
         "source": source,
+        "file": file,
         "line": line,
         "default": setting.default,
     })

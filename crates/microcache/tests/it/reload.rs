@@ -402,6 +402,34 @@ fn a_signal_and_a_changed_file_reload_too() {
 }
 
 #[test]
+fn included_files_are_watched_and_their_mistakes_name_them() {
+    let origin = counting(&["/"]);
+    let folder = Folder::new();
+    let pattern = folder.path().join("*.toml").display().to_string();
+    let main = format!("include = [{pattern:?}]\nreload_on_change = true\n");
+    let server = Server::start(&origin, &main);
+    let part = folder.path().join("a.toml");
+    fs::write(&part, "\nttl = \"10m\"\n").expect("written");
+    server.wait_for_line("configuration reloaded (a file has changed); changed: ttl");
+    let config = json(&server.ask("GET", "/v1/config"));
+    let ttl = option(&config["options"], "ttl");
+    let name = part.display().to_string();
+    assert_eq!((&ttl["file"], &ttl["line"]), (&json!(name), &json!(2)));
+    let problem = server.refused(&format!("{main}ttl = \"1m\"\n"));
+    let mistake = &problem["mistakes"][0];
+    assert_eq!(mistake["location"], format!("{name}:2:1"));
+    assert_eq!(mistake["message"], "`ttl` is set twice");
+    let here = format!("remove it here or at {}:3:1", server.file.display());
+    assert_eq!(mistake["hint"], here);
+    server.write(&main);
+    fs::remove_file(&part).expect("removed");
+    eventually("the file to be missed", || {
+        let config = json(&server.ask("GET", "/v1/config"));
+        (option(&config["options"], "ttl")["source"] == "default").then_some(())
+    });
+}
+
+#[test]
 fn a_server_without_a_file_cannot_reload() {
     let origin = Origin::start();
     let (proxy, admin) = Proxy::operated(&origin, &[]);

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use rustls::ClientConfig;
 
-use super::mistake::{Mistake, Mistakes, Place};
+use super::mistake::{Mistake, Mistakes};
+use super::place::Place;
 use super::raw::Table;
 use super::tls::{TlsConfig, at, unix_time};
 use crate::tls::{self, OriginTls, read_eab_key};

@@ -4,21 +4,22 @@ use std::io;
 use std::path::Path;
 
 use super::admin::Admin;
+use super::include::Document;
 use super::key_files::read_secret;
 use super::mistake::Mistakes;
 use super::options::ADMIN;
-use super::raw;
 use super::settings::Settings;
 
 impl Admin {
-    /// Reads the admin options of a configuration file. Mistakes elsewhere in it are ignored: it may be in the
+    /// Reads the admin options of a configuration file and those that it includes. Mistakes elsewhere in it are ignored: it may be in the
     /// middle of a change.
     pub fn of_file(path: &Path) -> io::Result<Self> {
         let text = std::fs::read_to_string(path)?;
         let mut mistakes = Mistakes::default();
         let mut admin = Self::default();
-        let document = raw::document(&text, &mut mistakes);
-        if let Ok(table) = document.table() {
+        let name = path.display().to_string();
+        let document = Document::read(&name, &text, &mut mistakes);
+        if let Ok(table) = document.value.table() {
             table.apply(ADMIN, &mut admin, &mut mistakes);
         }
         Ok(admin)

@@ -5,17 +5,20 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use microcache_policy::Rules;
 use microcache_policy::rules::Query;
 
+use super::include::Document;
 use super::itself::note_itself;
-use super::mistake::{Mistake, Mistakes, Place, Report};
+use super::mistake::{Mistake, Mistakes, Report};
 use super::options::{
-    ACME, ADMIN, ASKING, COMPRESSION, FILES, GROUP, HEADERS, LIMITS, LOGS, MERCURE, ORIGIN,
-    Otherwise, PUSH, ROUTE, RULES, RouteDraft, SERVER, SERVERS, TIERS, TLS, abouts,
+    ACME, ADMIN, ASKING, COMPRESSION, FILES, GROUP, HEADERS, INCLUDE, LIMITS, LOGS, MERCURE,
+    ORIGIN, Otherwise, PUSH, ROUTE, RULES, RouteDraft, SERVER, SERVERS, TIERS, TLS, abouts,
     check_compression, flags, set_defaults,
 };
+use super::place::Place;
 use super::raw::{self, Table, Value};
 use super::route::{GoesTo, Route};
 use super::scripts::check_scripts;
 use super::settings::{Settings, Tables};
+use super::texts::Texts;
 use super::{
     AcmeConfig, Admin, ClientTimeouts, Config, Limits, LogConfig, PushConfig, TierConfig, TlsConfig,
 };
@@ -25,7 +28,7 @@ use crate::upstream::settings::GroupSettings;
 /// The sources of a configuration.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Input<'a> {
-    /// A file's name and text.
+    /// A file's path and text. `include` is relative to its directory.
     pub file: Option<(&'a str, &'a str)>,
     /// The URLs of the command line.
     pub urls: &'a [String],
@@ -38,7 +41,11 @@ impl Config {
     pub fn read(input: Input<'_>) -> Result<Self, Report> {
         let (name, text) = input.file.unwrap_or_default();
         let mut mistakes = Mistakes::default();
-        let file = raw::document(text, &mut mistakes);
+        let Document {
+            value: file,
+            texts,
+            include,
+        } = Document::read(name, text, &mut mistakes);
         let command_line = raw::command_line(input.urls, input.flags, flags());
         let mut draft = Draft::new();
         let tables: Vec<_> = [&file, &command_line]
@@ -60,7 +67,7 @@ impl Config {
         }
         let written = Tables {
             name: input.file.map(|(name, _)| name),
-            text,
+            texts: &texts,
             file: &file,
             command_line: &command_line,
         };
@@ -85,11 +92,12 @@ impl Config {
             table.refuse_rest(&mut mistakes);
         }
         let config = draft.finish(input.file.is_some(), &mut mistakes);
-        let warnings = mistakes.report(name, text)?;
+        let warnings = mistakes.report(&texts)?;
         Ok(Self {
             warnings,
             settings: written.settings(&config),
-            written: (name.to_owned(), text.to_owned()),
+            include,
+            texts,
             ..config
         })
     }
@@ -145,7 +153,8 @@ impl<'a> Draft<'a> {
                 warnings: Report::default(),
                 reload_on_change: false,
                 settings: Settings::default(),
-                written: Default::default(),
+                include: Vec::new(),
+                texts: Texts::default(),
             },
             origin: GroupSettings::new("origin", Vec::new()),
             route: RouteDraft::new(),
@@ -189,6 +198,7 @@ impl<'a> Draft<'a> {
         table.apply(GROUP, &mut self.group, mistakes);
         table.apply(ORIGIN, &mut self.origin.servers, mistakes);
         self.origin_urls = table.get("origin").or(self.origin_urls);
+        table.apply(INCLUDE, &mut (), mistakes);
         self.upstreams = table.get("upstreams").or(self.upstreams);
         self.routes = table.get("routes").or(self.routes);
     }

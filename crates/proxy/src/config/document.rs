@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use super::option::{About, Form, Unset};
 use super::options::{
-    ACME, ADMIN, ASKING, CERTIFICATE, COMPRESSION, FILES, GROUP, HEADERS, HEALTH_CHECK, KEY,
-    LIMITS, LOGS, MATCH, MERCURE, ORIGIN, PUSH, QUERY, REQUEST_HEADERS, RESPONSE_HEADERS, ROUTE,
-    RULES, SERVER, SERVER_ENTRY, SERVERS, TIERS, TLS, abouts,
+    ACME, ADMIN, ASKING, CERTIFICATE, COMPRESSION, FILES, GROUP, HEADERS, HEALTH_CHECK, INCLUDE,
+    KEY, LIMITS, LOGS, MATCH, MERCURE, ORIGIN, PUSH, QUERY, REQUEST_HEADERS, RESPONSE_HEADERS,
+    ROUTE, RULES, SERVER, SERVER_ENTRY, SERVERS, TIERS, TLS, abouts,
 };
 
 const WIDTH: usize = 96;
@@ -26,6 +26,7 @@ pub fn sample() -> String {
         explain(&mut out, &about);
         let _ = writeln!(out, "{} = {}\n", about.name, about.example_in_file());
     }
+    settings(&mut out, &abouts(INCLUDE));
     section(&mut out, "Server", "");
     settings(&mut out, &abouts(SERVER));
     section(&mut out, "Client connections", "Limits and timeouts.");
@@ -130,6 +131,13 @@ fn of_the_server(out: &mut String) {
         "Origin",
         "At the top of the file.",
         &abouts(ORIGIN),
+        "",
+    );
+    chapter(
+        out,
+        "Included files",
+        "At the top of the file.",
+        &abouts(INCLUDE),
         "",
     );
     chapter(
@@ -328,6 +336,11 @@ const HEAD: &str = "\
 Durations are a number and a unit: `500ms`, `1s`, `10m`, `2h`, `1d`. Sizes are `512B`, `64KiB`, `64MiB`, `1GiB` or, in
 powers of ten, `KB`, `MB`, `GB`. Both are quoted in the file. A list of one value may be written as that value;
 a flag for a list takes several values with commas between them, and may be repeated.
+
+Strings may contain variables of the environment that the server is started with: `\"http://${APP_HOST}:${APP_PORT:-3000}\"`.
+`${NAME:-VALUE}` stands for `VALUE` if the variable is not set or empty; without a default, an unset variable is a mistake. A value is
+only text: it cannot add options. `$${` stands for the characters `${`. Messages name the variable and not its value, and so does
+`GET /v1/config` if the value contains a user or a password.
 ";
 
 const ROUTES: &str = "\

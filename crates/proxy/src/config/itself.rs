@@ -2,7 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
-use super::mistake::{Mistake, Mistakes, Place};
+use super::mistake::{Mistake, Mistakes};
+use super::place::Place;
 use crate::upstream::settings::{ServerAddress, ServerSettings};
 
 /// Notes origin servers that are a client address of this server. Names other than those of the loopback

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use microcache_push::{SharedSecret, TokenKey};
 
-use super::mistake::{Mistake, Mistakes, Place};
+use super::mistake::{Mistake, Mistakes};
+use super::place::Place;
 use super::tls::at;
 use crate::tls::exposed;
 

@@ -8,9 +8,10 @@ use microcache_push::{
 };
 
 use super::key_files::read_key;
-use super::mistake::{Mistake, Mistakes, Place};
+use super::mistake::{Mistake, Mistakes};
 use super::option::About;
 use super::pattern::Glob;
+use super::place::Place;
 use super::raw::Table;
 use super::route::{GoesTo, Route};
 

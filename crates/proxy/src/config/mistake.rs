@@ -3,18 +3,9 @@
 use std::fmt;
 use std::ops::Range;
 
+use super::place::Place;
 use super::secrets::masked;
-
-/// The place of a value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
-    /// These bytes of the file.
-    File(Range<usize>),
-    /// The flag of this option.
-    Flag(&'static str),
-    /// The URLs of the command line.
-    Urls,
-}
+use super::texts::Texts;
 
 /// A mistake, with its place and remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,14 +36,26 @@ impl Mistake {
 /// The mistakes found so far, and the warnings. Reading continues after each, so that all are reported at once.
 #[derive(Debug, Default)]
 pub(super) struct Mistakes {
-    mistakes: Vec<Mistake>,
+    errors: Vec<Mistake>,
     warnings: Vec<Mistake>,
+    muted: Vec<Place>,
 }
 
 impl Mistakes {
     /// Notes a mistake.
     pub(super) fn note(&mut self, mistake: Mistake) {
-        self.mistakes.push(mistake);
+        if !self
+            .muted
+            .iter()
+            .any(|place| place.overlaps(&mistake.place))
+        {
+            self.errors.push(mistake);
+        }
+    }
+
+    /// Ignores further mistakes at a place, which would be consequences of the one that was noted.
+    pub(super) fn mute(&mut self, place: &Place) {
+        self.muted.push(place.clone());
     }
 
     /// Notes a warning: valid, but dangerous.
@@ -74,21 +77,21 @@ impl Mistakes {
 
     /// The number of mistakes.
     pub(super) fn count(&self) -> usize {
-        self.mistakes.len()
+        self.errors.len()
     }
 
-    /// Returns all mistakes in the order of the file, or the warnings if there are none.
-    pub(super) fn report(self, name: &str, text: &str) -> Result<Report, Report> {
-        if self.mistakes.is_empty() {
-            Ok(Report::of("warning: ", self.warnings, name, text))
+    /// Returns all mistakes in the order of the files, or the warnings if there are none.
+    pub(super) fn report(self, texts: &Texts) -> Result<Report, Report> {
+        if self.errors.is_empty() {
+            Ok(Report::of("warning: ", self.warnings, texts))
         } else {
-            Err(self.refused(name, text))
+            Err(self.refused(texts))
         }
     }
 
-    /// Returns all mistakes in the order of the file.
-    pub(super) fn refused(self, name: &str, text: &str) -> Report {
-        Report::of("", self.mistakes, name, text)
+    /// Returns all mistakes in the order of the files.
+    pub(super) fn refused(self, texts: &Texts) -> Report {
+        Report::of("", self.errors, texts)
     }
 }
 
@@ -96,8 +99,7 @@ impl Mistakes {
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     label: &'static str,
-    name: String,
-    text: String,
+    texts: Texts,
     mistakes: Vec<Mistake>,
 }
 
@@ -127,15 +129,20 @@ impl fmt::Display for MistakeView {
 }
 
 impl Report {
-    fn of(label: &'static str, mut mistakes: Vec<Mistake>, name: &str, text: &str) -> Self {
+    fn of(label: &'static str, mut mistakes: Vec<Mistake>, texts: &Texts) -> Self {
+        for mistake in &mut mistakes {
+            mistake.what = texts.without_values(&mistake.what, &mistake.place);
+            if let Some(remedy) = &mut mistake.remedy {
+                *remedy = texts.without_values(remedy, &mistake.place);
+            }
+        }
         mistakes.sort_by_key(|mistake| match &mistake.place {
             Place::File(span) => span.start,
             Place::Flag(_) | Place::Urls => usize::MAX,
         });
         Self {
             label,
-            name: name.to_owned(),
-            text: text.to_owned(),
+            texts: texts.clone(),
             mistakes,
         }
     }
@@ -157,21 +164,11 @@ impl Report {
 
     /// Returns the mistakes as data.
     pub fn mistakes(&self) -> impl Iterator<Item = MistakeView> {
-        self.mistakes.iter().map(|mistake| {
-            let (place, line) = match &mistake.place {
-                Place::File(span) => {
-                    let Spot { line, column, .. } = Spot::find(&self.text, span);
-                    (format!("{}:{line}:{column}", self.name), Some(line))
-                }
-                Place::Flag(name) => (flag_name(name), None),
-                Place::Urls => ("origin".to_owned(), None),
-            };
-            MistakeView {
-                place,
-                line,
-                what: masked(&mistake.what),
-                remedy: mistake.remedy.as_deref().map(masked),
-            }
+        self.mistakes.iter().map(|mistake| MistakeView {
+            place: self.texts.location(&mistake.place),
+            line: self.texts.line(&mistake.place),
+            what: masked(&mistake.what),
+            remedy: mistake.remedy.as_deref().map(masked),
         })
     }
 }
@@ -184,8 +181,7 @@ impl fmt::Display for Report {
             }
             match &mistake.place {
                 Place::File(span) => self.in_file(f, mistake, span)?,
-                Place::Flag(name) => self.on_command_line(f, mistake, &flag_name(name))?,
-                Place::Urls => self.on_command_line(f, mistake, "origin")?,
+                Place::Flag(_) | Place::Urls => self.on_command_line(f, mistake)?,
             }
         }
         Ok(())
@@ -199,11 +195,10 @@ impl Report {
         mistake: &Mistake,
         span: &Range<usize>,
     ) -> fmt::Result {
-        let spot = Spot::find(&self.text, span);
-        let Spot { line, column, .. } = spot;
-        let (name, label, what) = (&self.name, self.label, masked(&mistake.what));
-        writeln!(f, "{name}:{line}:{column}: {label}{what}")?;
-        let number = line.to_string();
+        let spot = self.texts.spot(span);
+        let (label, what) = (self.label, masked(&mistake.what));
+        writeln!(f, "{}: {label}{what}", spot.location())?;
+        let number = spot.line.to_string();
         let gap = " ".repeat(number.len());
         writeln!(f, "{gap} |")?;
         writeln!(f, "{number} | {}", masked(spot.text))?;
@@ -214,52 +209,12 @@ impl Report {
         Ok(())
     }
 
-    fn on_command_line(
-        &self,
-        f: &mut fmt::Formatter<'_>,
-        mistake: &Mistake,
-        subject: &str,
-    ) -> fmt::Result {
+    fn on_command_line(&self, f: &mut fmt::Formatter<'_>, mistake: &Mistake) -> fmt::Result {
+        let subject = self.texts.location(&mistake.place);
         write!(f, "{subject}: {}{}", self.label, masked(&mistake.what))?;
         match &mistake.remedy {
             Some(remedy) => write!(f, "; {remedy}"),
             None => Ok(()),
-        }
-    }
-}
-
-/// Returns the flag of an option.
-fn flag_name(option: &str) -> String {
-    format!("--{}", option.replace('_', "-"))
-}
-
-/// A span as line and column, with the text of its line.
-struct Spot<'a> {
-    line: usize,
-    column: usize,
-    text: &'a str,
-    /// White space as wide as the text before the span; tabs stay tabs.
-    lead: String,
-    width: usize,
-}
-
-impl<'a> Spot<'a> {
-    fn find(text: &'a str, span: &Range<usize>) -> Self {
-        let start = text.floor_char_boundary(span.start);
-        let end = text.floor_char_boundary(span.end).max(start);
-        let line_start = text[..start].rfind('\n').map_or(0, |i| i + 1);
-        let line_end = text[start..].find('\n').map_or(text.len(), |i| start + i);
-        let before = &text[line_start..start];
-        let covered = text[start..end.min(line_end)].trim_end();
-        Self {
-            line: text[..line_start].matches('\n').count() + 1,
-            column: before.chars().count() + 1,
-            text: text[line_start..line_end].trim_end(),
-            lead: before
-                .chars()
-                .map(|c| if c == '\t' { '\t' } else { ' ' })
-                .collect(),
-            width: covered.chars().count().max(1),
         }
     }
 }

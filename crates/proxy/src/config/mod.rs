@@ -1,7 +1,8 @@
 //! The configuration, read from flags and a file.
 //!
-//! Reading goes in two steps. [`raw`] holds the values as written, each with its place;
-//! [`convert`] turns them into a [`Config`] in one go and reports every mistake. Each option
+//! Reading goes in three steps. [`raw`] holds the values as written, each with its place;
+//! [`include`] joins those of all files and replaces variables of the environment; [`convert`]
+//! turns them into a [`Config`] in one go and reports every mistake. Each option
 //! is one entry in one of the tables under [`options`]: its name, form, default, help and the
 //! function that sets it. Help, sample and reference are printed from these tables.
 
@@ -12,7 +13,9 @@ mod cidr;
 mod condition;
 mod convert;
 mod document;
+mod environment;
 mod flag;
+mod include;
 mod itself;
 mod key_files;
 mod logs;
@@ -23,6 +26,7 @@ mod option;
 mod options;
 mod origin_url;
 mod pattern;
+mod place;
 mod push;
 mod rate;
 mod raw;
@@ -34,6 +38,7 @@ mod source;
 mod suggest;
 #[cfg(test)]
 mod tests;
+mod texts;
 mod tls;
 pub mod units;
 mod unknown;
@@ -46,6 +51,7 @@ use microcache_policy::Millis;
 use microcache_store::memcached::{PageKey, ServerAddress};
 
 use crate::upstream::settings::GroupSettings;
+use texts::Texts;
 
 pub use acme::{AcmeConfig, Binding};
 pub use admin::Admin;
@@ -121,8 +127,10 @@ pub struct Config {
     pub reload_on_change: bool,
     /// The effective value of every option, and its source.
     pub settings: Settings,
-    /// The file it was read from, by its name, and its text.
-    written: (String, String),
+    /// The patterns of included files.
+    include: Vec<PathBuf>,
+    /// The texts of its files, for reports.
+    texts: Texts,
 }
 
 /// The configuration of the tiers below memory.
@@ -237,6 +245,14 @@ pub struct ClientTimeouts {
 }
 
 impl Config {
+    /// Returns the files that `include` names, as they are now.
+    pub(crate) fn included_files(&self) -> Vec<PathBuf> {
+        let patterns = self.include.iter();
+        // A directory that cannot be read is reported by the next reload.
+        let files = patterns.filter_map(|pattern| include::matching(pattern).ok());
+        files.flatten().collect()
+    }
+
     /// Returns the limit of a stored body where a route sets none, in bytes.
     pub(crate) const fn usual_largest(&self) -> u64 {
         self.memory / LARGEST_SHARE

@@ -7,9 +7,10 @@ use microcache_push::{FleetSettings, LIVE_PATH, Prefix, PushKeys, PushSettings, 
 use super::acme::usual_state;
 use super::key_files::{read_key, read_secret};
 use super::mercure::MercureConfig;
-use super::mistake::{Mistake, Mistakes, Place};
+use super::mistake::{Mistake, Mistakes};
 use super::option::About;
 use super::pattern::Glob;
+use super::place::Place;
 use super::raw::Table;
 use super::route::{GoesTo, Route, Watching};
 

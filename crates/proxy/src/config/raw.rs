@@ -10,9 +10,11 @@ use microcache_policy::Millis;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::environment::Text;
 use super::flag::{Flag, Takes};
-use super::mistake::{Mistake, Mistakes, Place};
-use super::secrets::masked;
+use super::mistake::{Mistake, Mistakes};
+use super::place::Place;
+use super::texts::Texts;
 use super::units::{parse_duration, parse_size, show_duration, show_size, size_forms};
 
 /// One value, from a file, a flag or an option's default.
@@ -24,7 +26,7 @@ pub(super) struct Value {
 
 #[derive(Clone, Debug)]
 enum Node {
-    Text(String),
+    Text(Text),
     /// Digits, optionally with a sign; each option sets the bounds.
     Number(String),
     Switch(bool),
@@ -47,25 +49,6 @@ pub enum Plain {
     List(Vec<Self>),
     /// `{ path = "/" }`
     Table(Vec<(String, Self)>),
-}
-
-impl Plain {
-    /// Returns the value without users and passwords.
-    pub(super) fn masked(&self) -> Self {
-        match self {
-            Self::Text(text) => Self::Text(masked(text)),
-            Self::List(items) => Self::List(items.iter().map(Self::masked).collect()),
-            Self::Table(entries) => {
-                let entries = entries.iter();
-                Self::Table(
-                    entries
-                        .map(|(key, value)| (key.clone(), value.masked()))
-                        .collect(),
-                )
-            }
-            Self::Number(_) | Self::Switch(_) => self.clone(),
-        }
-    }
 }
 
 /// Formats the value in the syntax of the file.
@@ -101,8 +84,8 @@ pub(super) struct Key {
     pub(super) place: Place,
 }
 
-/// Parses a TOML document as far as possible, and notes its syntax errors.
-pub(super) fn document(text: &str, mistakes: &mut Mistakes) -> Value {
+/// Parses a TOML document as far as possible, and notes its syntax errors. Its text begins at `start` of all texts.
+pub(super) fn document(text: &str, start: usize, mistakes: &mut Mistakes) -> Value {
     let mut text = text.to_owned();
     let mut faults = Vec::new();
     loop {
@@ -123,18 +106,70 @@ pub(super) fn document(text: &str, mistakes: &mut Mistakes) -> Value {
                 faults.push(fault);
             }
         }
-        for fault in &faults {
-            mistakes.note(Mistake::new(&fault.place, &fault.message));
+        let parsed = Parsed { faults, start };
+        for fault in &parsed.faults {
+            mistakes.note(Mistake::new(&parsed.place(&fault.span), &fault.message));
         }
-        let entries = entries(table.get_ref(), &faults);
-        return Value::new(Node::Table(entries), &Place::File(0..0));
+        let entries = parsed.entries(table.get_ref());
+        return Value::new(Node::Table(entries), &parsed.place(&(0..0)));
+    }
+}
+
+/// A parsed document: its syntax errors, and where it begins.
+struct Parsed {
+    faults: Vec<SyntaxError>,
+    start: usize,
+}
+
+impl Parsed {
+    fn place(&self, span: &Range<usize>) -> Place {
+        Place::File(self.start + span.start..self.start + span.end)
+    }
+
+    /// Returns the entries in the order of the file, except those on a line with a syntax error, which are guesses of
+    /// the parser.
+    fn entries(&self, table: &DeTable<'_>) -> Vec<(Key, Value)> {
+        let is_guess = |at: usize| self.faults.iter().any(|fault| fault.line.contains(&at));
+        let mut entries: Vec<_> = table
+            .iter()
+            .filter(|(key, value)| value.get_ref().is_table() || !is_guess(key.span().start))
+            .collect();
+        entries.sort_by_key(|(key, _)| key.span().start);
+        entries
+            .into_iter()
+            .map(|(key, value)| {
+                let key = Key {
+                    name: key.get_ref().to_string(),
+                    place: self.place(&key.span()),
+                };
+                (key, self.value(value))
+            })
+            .collect()
+    }
+
+    fn value(&self, value: &Spanned<DeValue<'_>>) -> Value {
+        let node = match value.get_ref() {
+            DeValue::String(text) => Node::Text(text.to_string().into()),
+            DeValue::Integer(number) if number.radix() == 10 => {
+                Node::Number(number.as_str().to_owned())
+            }
+            DeValue::Boolean(on) => Node::Switch(*on),
+            DeValue::Array(items) => {
+                Node::List(items.iter().map(|item| self.value(item)).collect())
+            }
+            DeValue::Table(table) => Node::Table(self.entries(table)),
+            DeValue::Integer(_) => Node::Other("a number that is not decimal"),
+            DeValue::Float(number) => Node::Number(number.as_str().to_owned()),
+            DeValue::Datetime(_) => Node::Other("a date"),
+        };
+        Value::new(node, &self.place(&value.span()))
     }
 }
 
 /// A syntax error.
 struct SyntaxError {
     message: String,
-    place: Place,
+    span: Range<usize>,
     line: Range<usize>,
 }
 
@@ -147,7 +182,7 @@ impl SyntaxError {
         let end = memchr::memchr(b'\n', &bytes[at..]).map_or(text.len(), |i| at + i);
         Self {
             message: error.message().to_owned(),
-            place: Place::File(span),
+            span,
             line: start..end,
         }
     }
@@ -165,7 +200,7 @@ pub(super) fn command_line(
     flags: &[(&'static str, Vec<String>)],
     known: impl Iterator<Item = Flag>,
 ) -> Value {
-    let text = |text: &String, place: &Place| Value::new(Node::Text(text.clone()), place);
+    let text = |text: &String, place: &Place| Value::new(Node::Text(text.clone().into()), place);
     let list = |values: &[String], place: &Place| {
         Node::List(values.iter().map(|value| text(value, place)).collect())
     };
@@ -185,10 +220,10 @@ pub(super) fn command_line(
             Takes::Truth => match first {
                 "true" => Node::Switch(true),
                 "false" => Node::Switch(false),
-                other => Node::Text(other.to_owned()),
+                other => Node::Text(other.to_owned().into()),
             },
             Takes::Number => Node::Number(first.to_owned()),
-            Takes::One(_) => Node::Text(first.to_owned()),
+            Takes::One(_) => Node::Text(first.to_owned().into()),
             Takes::Many(form) => {
                 let items: Vec<String> = values
                     .iter()
@@ -245,36 +280,21 @@ impl Value {
     /// The default value of an option, in the syntax of the file.
     pub(super) fn of_default(text: &str) -> Self {
         match DeValue::parse(text) {
-            Ok(value) => Self::of(&value, &[]),
+            Ok(value) => {
+                let parsed = Parsed {
+                    faults: Vec::new(),
+                    start: 0,
+                };
+                parsed.value(&value)
+            }
             Err(_) => Self::new(Node::Other("a malformed default"), &Place::Urls),
-        }
-    }
-
-    fn of(value: &Spanned<DeValue<'_>>, faults: &[SyntaxError]) -> Self {
-        let node = match value.get_ref() {
-            DeValue::String(text) => Node::Text(text.to_string()),
-            DeValue::Integer(number) if number.radix() == 10 => {
-                Node::Number(number.as_str().to_owned())
-            }
-            DeValue::Boolean(on) => Node::Switch(*on),
-            DeValue::Array(items) => {
-                Node::List(items.iter().map(|item| Self::of(item, faults)).collect())
-            }
-            DeValue::Table(table) => Node::Table(entries(table, faults)),
-            DeValue::Integer(_) => Node::Other("a number that is not decimal"),
-            DeValue::Float(number) => Node::Number(number.as_str().to_owned()),
-            DeValue::Datetime(_) => Node::Other("a date"),
-        };
-        Self {
-            node,
-            place: Place::File(value.span()),
         }
     }
 
     /// Returns the text.
     pub(super) fn text(&self) -> Result<&str, Mistake> {
         match &self.node {
-            Node::Text(text) => Ok(text),
+            Node::Text(text) => Ok(text.value()),
             _ => Err(self.wrong("text in quotes")),
         }
     }
@@ -306,7 +326,7 @@ impl Value {
             .map(|(word, _)| format!("\"{word}\""))
             .collect();
         match &self.node {
-            Node::Text(text) => choices.iter().find(|(word, _)| word == text),
+            Node::Text(text) => choices.iter().find(|(word, _)| *word == text.value()),
             _ => None,
         }
         .map(|(_, choice)| *choice)
@@ -347,7 +367,7 @@ impl Value {
     /// Returns a duration within bounds.
     pub(super) fn duration(&self, bounds: &RangeInclusive<Duration>) -> Result<Duration, Mistake> {
         let read = match &self.node {
-            Node::Text(text) => parse_duration(text),
+            Node::Text(text) => parse_duration(text.value()),
             _ => None,
         };
         let Some(duration) = read else {
@@ -373,7 +393,7 @@ impl Value {
     /// Returns a size within bounds, in bytes.
     pub(super) fn size(&self, bounds: &RangeInclusive<u64>) -> Result<u64, Mistake> {
         let text = match &self.node {
-            Node::Text(text) => text,
+            Node::Text(text) => text.value(),
             _ => "",
         };
         let Some(size) = parse_size(text) else {
@@ -438,20 +458,73 @@ impl Value {
 
     /// Returns the value without its place.
     pub(super) fn plain(&self) -> Plain {
+        self.to_plain(|text| text.value().to_owned())
+    }
+
+    /// Returns the value without its place, and without users and passwords.
+    pub(super) fn shown(&self) -> Plain {
+        self.to_plain(Text::shown)
+    }
+
+    fn to_plain(&self, show: fn(&Text) -> String) -> Plain {
         match &self.node {
-            Node::Text(text) => Plain::Text(text.clone()),
+            Node::Text(text) => Plain::Text(show(text)),
             Node::Number(digits) => Plain::Number(digits.clone()),
             Node::Switch(on) => Plain::Switch(*on),
-            Node::List(items) => Plain::List(items.iter().map(Self::plain).collect()),
+            Node::List(items) => {
+                Plain::List(items.iter().map(|item| item.to_plain(show)).collect())
+            }
             Node::Table(entries) => {
                 let entries = entries.iter();
                 Plain::Table(
                     entries
-                        .map(|(key, value)| (key.name.clone(), value.plain()))
+                        .map(|(key, value)| (key.name.clone(), value.to_plain(show)))
                         .collect(),
                 )
             }
             Node::Other(form) => Plain::Text((*form).to_owned()),
+        }
+    }
+
+    /// Gives every string in it to `change`, with its place.
+    pub(super) fn each_text(&mut self, change: &mut impl FnMut(&mut Text, &Place)) {
+        match &mut self.node {
+            Node::Text(text) => change(text, &self.place),
+            Node::List(items) => items.iter_mut().for_each(|item| item.each_text(change)),
+            Node::Table(entries) => entries
+                .iter_mut()
+                .for_each(|(_, value)| value.each_text(change)),
+            Node::Number(_) | Node::Switch(_) | Node::Other(_) => {}
+        }
+    }
+
+    /// Adds the options of an included file: its routes after those that are there, its groups next to them. An
+    /// option that is already set is a mistake.
+    pub(super) fn merge(&mut self, included: Self, texts: &Texts, mistakes: &mut Mistakes) {
+        let (Node::Table(entries), Node::Table(added)) = (&mut self.node, included.node) else {
+            return;
+        };
+        for (key, value) in added {
+            let known = entries.iter_mut().find(|(known, _)| known.name == key.name);
+            let Some((earlier, present)) = known else {
+                entries.push((key, value));
+                continue;
+            };
+            match (&mut present.node, key.name.as_str()) {
+                (Node::List(routes), "routes") => routes.extend_from_slice(value.items()),
+                (Node::Table(_), "upstreams") if matches!(value.node, Node::Table(_)) => {
+                    present.merge(value, texts, mistakes);
+                }
+                (_, "include") => {}
+                _ => {
+                    let what = format!("`{}` is set twice", key.name);
+                    let other = texts.location(&earlier.place);
+                    mistakes.note(
+                        Mistake::new(&key.place, what)
+                            .remedy(format!("remove it here or at {other}")),
+                    );
+                }
+            }
         }
     }
 
@@ -462,7 +535,7 @@ impl Value {
 
     fn wrong(&self, expected: &str) -> Mistake {
         let shown = match &self.node {
-            Node::Text(text) => format!("\"{text}\""),
+            Node::Text(text) => format!("\"{}\"", text.value()),
             Node::Number(digits) => digits.clone(),
             Node::Switch(on) => on.to_string(),
             Node::List(_) => "a list".to_owned(),
@@ -471,27 +544,6 @@ impl Value {
         };
         Mistake::new(&self.place, format!("expected {expected}, found {shown}"))
     }
-}
-
-/// Returns the entries in the order of the file, except those on a line with a syntax error, which are guesses of
-/// the parser.
-fn entries(table: &DeTable<'_>, faults: &[SyntaxError]) -> Vec<(Key, Value)> {
-    let is_guess = |at: usize| faults.iter().any(|fault| fault.line.contains(&at));
-    let mut entries: Vec<_> = table
-        .iter()
-        .filter(|(key, value)| value.get_ref().is_table() || !is_guess(key.span().start))
-        .collect();
-    entries.sort_by_key(|(key, _)| key.span().start);
-    entries
-        .into_iter()
-        .map(|(key, value)| {
-            let key = Key {
-                name: key.get_ref().to_string(),
-                place: Place::File(key.span()),
-            };
-            (key, Value::of(value, faults))
-        })
-        .collect()
 }
 
 /// A table being read. It records the names looked up: the others are unknown options.

@@ -1,6 +1,7 @@
 //! Checks of upstream groups that run PHP scripts.
 
-use super::mistake::{Mistake, Mistakes, Place};
+use super::mistake::{Mistake, Mistakes};
+use super::place::Place;
 use crate::upstream::settings::{GroupSettings, OriginProtocol};
 
 /// Notes a group whose requests only some of its servers understand, or whose scripts have no document root.

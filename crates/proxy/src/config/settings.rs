@@ -1,12 +1,14 @@
 //! The effective value of every option and its source, to show them and to compare configurations.
 
-use super::mistake::{Mistake, Mistakes, Place, Report};
+use super::mistake::{Mistake, Mistakes, Report};
 use super::option::About;
 use super::options::{
-    ADMIN, ASKING, COMPRESSION, FILES, GROUP, HEADERS, LOGS, ORIGIN, PUSH, ROUTE, RULES, SERVERS,
-    TIERS, abouts, top_level,
+    ADMIN, ASKING, COMPRESSION, FILES, GROUP, HEADERS, INCLUDE, LOGS, ORIGIN, PUSH, ROUTE, RULES,
+    SERVERS, TIERS, abouts, top_level,
 };
+use super::place::Place;
 use super::raw::{Plain, Value};
+use super::texts::Texts;
 use super::{Config, units};
 
 /// Every option with its effective value.
@@ -39,12 +41,17 @@ pub struct Setting {
 }
 
 /// The source of an option's value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OptionSource {
     /// The default.
     Default,
-    /// This line of the file.
-    File(usize),
+    /// A file.
+    File {
+        /// The name of the file.
+        name: String,
+        /// The line in it.
+        line: usize,
+    },
     /// The command line.
     CommandLine,
 }
@@ -52,7 +59,7 @@ pub enum OptionSource {
 /// The tables of one configuration, as read.
 pub(super) struct Tables<'a> {
     pub(super) name: Option<&'a str>,
-    pub(super) text: &'a str,
+    pub(super) texts: &'a Texts,
     pub(super) file: &'a Value,
     pub(super) command_line: &'a Value,
 }
@@ -62,6 +69,7 @@ impl Tables<'_> {
     pub(super) fn settings(&self, config: &Config) -> Settings {
         let top = [self.command_line, self.file];
         let mut options = abouts(ORIGIN);
+        options.extend(abouts(INCLUDE));
         options.extend(top_level());
         let none = Vec::new();
         let groups = self.file.entry("upstreams").map_or(&none[..], Value::named);
@@ -111,22 +119,23 @@ impl Tables<'_> {
         let (source, place) = match written.map(|value| &value.place) {
             None => (OptionSource::Default, Place::File(0..0)),
             Some(place @ Place::File(span)) => {
-                let before = self.text.get(..span.start).unwrap_or_default();
-                (
-                    OptionSource::File(before.matches('\n').count() + 1),
-                    place.clone(),
-                )
+                let spot = self.texts.spot(span);
+                let source = OptionSource::File {
+                    name: spot.file.to_owned(),
+                    line: spot.line,
+                };
+                (source, place.clone())
             }
             Some(place) => (OptionSource::CommandLine, place.clone()),
         };
         let default = about.default_value();
-        let written = written.or(default.as_ref()).map(Value::plain);
+        let written = written.or(default.as_ref());
         Setting {
             name: about.name,
-            value: written.as_ref().map(Plain::masked),
+            value: written.map(Value::shown),
             default: about.default_in_file(),
             source,
-            written,
+            written: written.map(Value::plain),
             place,
         }
     }
@@ -261,10 +270,7 @@ impl Config {
             mistakes.note(Mistake::new(&after.place, what).remedy(REMEDY));
         }
         self.note_larger_objects(new, &mut mistakes);
-        (mistakes.count() > 0).then(|| {
-            let (name, text) = &new.written;
-            mistakes.refused(name, text)
-        })
+        (mistakes.count() > 0).then(|| mistakes.refused(&new.texts))
     }
 
     /// Notes a larger `max_object`: memory is laid out for the largest one at start.

@@ -8,7 +8,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rustls::ServerConfig;
 
 use super::Config;
-use super::mistake::{Mistake, Mistakes, Place, Report};
+use super::mistake::{Mistake, Mistakes, Report};
+use super::place::Place;
 use super::raw::Table;
 use crate::tls::{
     self, CertificateFiles, CertificateReport, Certificates, IssuedCertificates, Tickets,
@@ -115,8 +116,7 @@ impl Config {
         if self.tls.is_on() {
             self.read_for_clients(&mut mistakes);
         }
-        let (name, text) = &self.written;
-        let warnings = mistakes.report(name, text)?;
+        let warnings = mistakes.report(&self.texts)?;
         self.warnings = self.warnings.and(warnings);
         Ok(self)
     }

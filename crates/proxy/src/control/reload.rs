@@ -70,14 +70,13 @@ impl Reloader {
 
     /// Executes commands for as long as it is polled.
     pub(crate) async fn keep_reloading(mut self, handle: &Handle) {
-        let mut files = WatchedFiles::default();
-        files.watch(self.files(handle));
+        let mut files = WatchedFiles::of(self.files(handle));
         let mut ticks = interval(POLL_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 _ = self.hang_up.recv() => {
-                    files.accept();
+                    files = WatchedFiles::of(self.files(handle));
                     // The sender of a signal finds the result in the log.
                     let _ = self.reload(handle, "SIGHUP").await;
                     files.watch(self.files(handle));
@@ -88,7 +87,7 @@ impl Reloader {
                 // A caller that has gone finds the result in the log.
                 Some(command) = self.commands.recv() => match command {
                     ServerCommand::Reload(reply) => {
-                        files.accept();
+                        files = WatchedFiles::of(self.files(handle));
                         let _ = reply.send(self.reload(handle, "requested").await);
                         files.watch(self.files(handle));
                     }
@@ -97,7 +96,7 @@ impl Reloader {
                     }
                 },
                 _ = ticks.tick() => {
-                    if files.have_changed() && handle.config().reload_on_change {
+                    if files.have_changed(self.files(handle)) && handle.config().reload_on_change {
                         let _ = self.reload(handle, "a file has changed").await;
                         files.watch(self.files(handle));
                     }
@@ -106,11 +105,12 @@ impl Reloader {
         }
     }
 
-    /// The configuration file and the certificate files that it names.
+    /// Returns the configuration file, those that it includes, and the certificate files that they name.
     fn files(&self, handle: &Handle) -> Vec<PathBuf> {
         let config = handle.config();
         let named = config.tls.files().map(Path::to_owned);
-        self.source.file.iter().cloned().chain(named).collect()
+        let all = self.source.file.iter().cloned();
+        all.chain(config.included_files()).chain(named).collect()
     }
 
     async fn upgrade(&self, handle: &Handle) -> Result<u32, UpgradeError> {
@@ -230,44 +230,58 @@ impl fmt::Display for InOneLine<'_> {
 
 /// Files polled for changes. A change is reported once all files were the same in two polls, because several files
 /// are replaced one after the other.
-#[derive(Default)]
 struct WatchedFiles {
-    files: Vec<PathBuf>,
-    known: Vec<Option<FileStamp>>,
-    latest: Vec<Option<FileStamp>>,
+    known: Vec<WatchedFile>,
+    latest: Vec<WatchedFile>,
 }
+
+/// A file with its metadata, if it exists.
+type WatchedFile = (PathBuf, Option<FileStamp>);
 
 /// Metadata that changes with the content of a file: device, inode, size, modification time.
 type FileStamp = (u64, u64, u64, i64, i64);
 
 impl WatchedFiles {
-    /// Replaces the list of files. Added ones count as unchanged in their present state.
-    fn watch(&mut self, files: Vec<PathBuf>) {
-        let known = files.iter().map(|file| {
-            let at = self.files.iter().position(|known| known == file);
-            at.map_or_else(|| stamp(file), |at| self.known[at])
+    /// Watches these files; their present state is known.
+    fn of(files: Vec<PathBuf>) -> Self {
+        let stamped = files.into_iter().map(|file| {
+            let stamp = stamp(&file);
+            (file, stamp)
         });
-        self.known = known.collect();
-        self.latest.clone_from(&self.known);
-        self.files = files;
+        let known: Vec<_> = stamped.collect();
+        Self {
+            latest: known.clone(),
+            known,
+        }
     }
 
-    /// Accepts the present state of all files as known.
-    fn accept(&mut self) {
-        self.known = self.files.iter().map(|file| stamp(file)).collect();
+    /// Replaces the list of files. Added ones are known in their present state.
+    fn watch(&mut self, files: Vec<PathBuf>) {
+        let known = std::mem::take(&mut self.known);
+        *self = Self::of(files);
+        for watched in &mut self.known {
+            if let Some(before) = known.iter().find(|before| before.0 == watched.0) {
+                watched.1 = before.1;
+            }
+        }
         self.latest.clone_from(&self.known);
     }
 
-    fn have_changed(&mut self) -> bool {
-        // A missing file is about to be replaced.
-        let looks = self.files.iter().zip(&self.known);
-        let now: Vec<_> = looks.map(|(file, known)| stamp(file).or(*known)).collect();
+    /// Returns whether the files, or the list of them, differ from the known ones, and takes them as known.
+    fn have_changed(&mut self, files: Vec<PathBuf>) -> bool {
+        let now = files.into_iter().map(|file| {
+            // A missing file is about to be replaced.
+            let known = || self.known.iter().find(|(known, _)| *known == file)?.1;
+            let stamp = stamp(&file).or_else(known);
+            (file, stamp)
+        });
+        let now: Vec<_> = now.collect();
         let is_settled = now == self.latest;
-        self.latest.clone_from(&now);
         let have_changed = is_settled && now != self.known;
         if have_changed {
-            self.known = now;
+            self.known.clone_from(&now);
         }
+        self.latest = now;
         have_changed
     }
 }
@@ -298,29 +312,37 @@ mod tests {
             ["a.toml", "b.toml", "key"].map(|name| directory.path().join(name));
         fs::write(&path, "1").unwrap();
         fs::write(&key, "1").unwrap();
-        let mut files = WatchedFiles::default();
-        files.watch(vec![path.clone(), key.clone()]);
-        let mut looks = |expected: [bool; 3]| {
-            assert_eq!([(); 3].map(|()| files.have_changed()), expected);
+        let both = || vec![path.clone(), key.clone()];
+        let mut files = WatchedFiles::of(both());
+        let mut looks = |listed: &dyn Fn() -> Vec<PathBuf>, expected: [bool; 3]| {
+            assert_eq!([(); 3].map(|()| files.have_changed(listed())), expected);
         };
-        looks([false; 3]);
+        looks(&both, [false; 3]);
         fs::write(&path, "12").unwrap();
-        looks([false, true, false]);
+        looks(&both, [false, true, false]);
         // Editors put another file in its place, and there may be none for a moment.
         fs::rename(&path, &other).unwrap();
-        looks([false; 3]);
+        looks(&both, [false; 3]);
         fs::write(&path, "34").unwrap();
-        looks([false, true, false]);
+        looks(&both, [false, true, false]);
+        // A file is added to a directory that is included, and removed from it.
+        let all = || vec![path.clone(), key.clone(), other.clone()];
+        looks(&all, [false, true, false]);
+        looks(&both, [false, true, false]);
         // Two files are replaced one after the other.
         fs::write(&path, "567").unwrap();
-        assert!(!files.have_changed());
+        assert!(!files.have_changed(both()));
         fs::write(&key, "567").unwrap();
-        assert_eq!([(); 3].map(|()| files.have_changed()), [false, true, false]);
+        let looks = [(); 3].map(|()| files.have_changed(both()));
+        assert_eq!(looks, [false, true, false]);
+        // The new configuration names another file.
         fs::write(&key, "8").unwrap();
-        files.watch(vec![key.clone(), other.clone()]);
-        assert_eq!([(); 3].map(|()| files.have_changed()), [false, true, false]);
+        let list = || vec![key.clone(), other.clone()];
+        files.watch(list());
+        let looks = [(); 3].map(|()| files.have_changed(list()));
+        assert_eq!(looks, [false, true, false]);
         fs::write(&key, "90").unwrap();
-        files.accept();
-        assert_eq!([(); 3].map(|()| files.have_changed()), [false; 3]);
+        files = WatchedFiles::of(list());
+        assert_eq!([(); 3].map(|()| files.have_changed(list())), [false; 3]);
     }
 }

@@ -9,10 +9,11 @@ use microcache_policy::rules::Rules;
 
 use super::super::condition::{Condition, Part};
 use super::super::matcher::Matcher;
-use super::super::mistake::{Mistake, Mistakes, Place};
+use super::super::mistake::{Mistake, Mistakes};
 use super::super::option::Form::{List, Table, Text};
 use super::super::option::{Opt, optional};
 use super::super::pattern::{Glob, HostPattern};
+use super::super::place::Place;
 use super::super::rate::Rate;
 use super::super::raw::Value;
 use super::super::route::{GoesTo, Route, Watching};
