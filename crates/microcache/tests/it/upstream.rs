@@ -302,6 +302,36 @@ fn a_failing_server_is_left_out() {
 }
 
 #[test]
+fn a_server_that_answers_with_errors_is_left_out() {
+    let (failing, alive) = (Origin::start(), Origin::start());
+    let flags = [
+        "--fail-status",
+        "500-599",
+        "--fail-limit",
+        "2",
+        "--fail-pause",
+        "1h",
+    ];
+    let proxy = Proxy::before(&[&failing, &alive], &flags);
+    let targets: Vec<String> = (0..60).map(|number| format!("/{number}")).collect();
+    for target in &targets {
+        failing.on(target).reply(Reply::new(503).body("overload"));
+        alive.on(target).reply(Reply::new(200).body("x"));
+    }
+    let statuses: Vec<_> = targets
+        .iter()
+        .map(|target| proxy.get(target).status)
+        .collect();
+    let failures = statuses.iter().filter(|status| **status != 200).count();
+    assert!(failures <= 2, "{statuses:?}");
+    assert!(failing.requests().len() <= 4);
+    // With the other one gone, it is tried.
+    failing.on("/again").reply(Reply::new(503).body("overload"));
+    alive.stop();
+    assert_eq!(proxy.get("/again").status, 503);
+}
+
+#[test]
 fn load_is_shared_by_outstanding_requests_and_weight() {
     let (heavy, light) = (Origin::start(), Origin::start());
     let gate = Gate::default();
@@ -343,6 +373,22 @@ fn a_backup_serves_only_in_need() {
     for target in ["/4", "/5"] {
         proxy.get(target).assert_is(200, "backup");
     }
+}
+
+#[test]
+fn checks_have_a_method_and_a_host() {
+    let origin = Origin::start();
+    origin.on("/healthz").reply(Reply::new(200).body("ok"));
+    let _proxy = Proxy::with_config(&format!(
+        "[upstreams.app]\nservers = \"{}\"\norigin_host = \"app\"\n\
+         health_check = {{ path = \"/healthz\", method = \"HEAD\", host = \"health.internal\", interval = \"50ms\", timeout = \"50ms\" }}\n",
+        origin.url(),
+    ));
+    let seen = origin.wait_for("/healthz", 2);
+    assert_eq!(
+        (&*seen.method, seen.field("host")),
+        ("HEAD", Some("health.internal"))
+    );
 }
 
 #[test]

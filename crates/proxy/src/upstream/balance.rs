@@ -2,6 +2,7 @@
 //!
 //! One short lock, taken when a server is chosen, when its response begins, and when the request ends.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,13 +12,15 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use super::counters::ServerCounters;
-use super::settings::{GroupSettings, HealthCheck, ServerSettings};
+use super::settings::{Balancing, GroupSettings, HealthCheck, ServerSettings};
 use crate::observe::{Kind, Notices};
 
 /// Health and load of a group's servers, in the order of their settings.
 #[derive(Debug)]
 pub(super) struct Balance {
+    balancing: Balancing,
     fail_limit: u32,
+    fail_status: Option<RangeInclusive<u16>>,
     fail_pause: Duration,
     notices: Notices,
     book: Mutex<Vec<Candidate>>,
@@ -38,7 +41,7 @@ struct Candidate {
     outstanding: u64,
     requests: u64,
     failures: u64,
-    /// Credit of smooth weighted round robin among equally busy servers.
+    /// Credit of smooth weighted round robin.
     credit: i64,
     failures_in_a_row: u32,
     last_failure: Option<Instant>,
@@ -110,14 +113,16 @@ impl Balance {
         };
         let book = settings.servers.iter().map(candidate).collect();
         Arc::new(Self {
+            balancing: settings.balancing,
             fail_limit: settings.fail_limit.max(1),
+            fail_status: settings.fail_status.clone(),
             fail_pause: settings.fail_pause,
             notices,
             book: Mutex::new(book),
         })
     }
 
-    /// Chooses among the servers that were not `tried` yet: the least busy of those that are up,
+    /// Chooses among the servers that were not `tried` yet: one of those that are up, by `balance`,
     /// backups if none is, else the one whose failure is longest ago, because trying is better
     /// than certain failure.
     pub(super) fn choose(
@@ -128,7 +133,7 @@ impl Balance {
         let mut book = self.book.lock();
         let index = [false, true].into_iter().find_map(|backup| {
             let usable = usable(&book, backup, tried, now);
-            least_busy(&mut book, &usable)
+            next(&mut book, &usable, self.balancing)
         });
         let last_resort = index.is_none();
         let index = index.or_else(|| {
@@ -187,7 +192,10 @@ impl Balance {
                 Ok(()) => (Kind::Well, format!("{name} passes its health check again")),
                 Err(saw) => (
                     Kind::Unwell,
-                    format!("{name} fails its health check: GET {} {saw}", check.path),
+                    format!(
+                        "{name} fails its health check: {} {} {saw}",
+                        check.method, check.path
+                    ),
                 ),
             };
             self.notices.say(kind, &name, line);
@@ -232,7 +240,7 @@ impl Candidate {
 
     /// Records outages and downtime.
     fn note_outage(&mut self, now: Instant) {
-        let is_down = self.unwell || self.out_until.is_some();
+        let is_down = self.is_out();
         if is_down && self.down_since.is_none() {
             self.record.outages += 1;
             self.down_since = Some(now);
@@ -266,6 +274,11 @@ impl Candidate {
         self.down_since = known.down_since;
     }
 
+    /// Returns whether health checks or failures took the server out.
+    fn is_out(&self) -> bool {
+        self.unwell || self.out_until.is_some()
+    }
+
     fn is_usable(&self, now: Instant) -> bool {
         !self.unwell
             && self
@@ -285,8 +298,9 @@ fn usable(book: &[Candidate], backup: bool, tried: &[usize], now: Instant) -> Se
         .collect()
 }
 
-/// Returns the server with the fewest requests relative to its weight; among equals, by weighted round robin.
-fn least_busy(book: &mut [Candidate], candidates: &[usize]) -> Option<usize> {
+/// Returns the next server by smooth weighted round robin: among all candidates, or among those with the fewest
+/// requests relative to their weight.
+fn next(book: &mut [Candidate], candidates: &[usize], balancing: Balancing) -> Option<usize> {
     if let [only] = candidates {
         return Some(*only);
     }
@@ -294,11 +308,8 @@ fn least_busy(book: &mut [Candidate], candidates: &[usize]) -> Option<usize> {
         (book[a].outstanding * book[b].weight).cmp(&(book[b].outstanding * book[a].weight))
     };
     let idlest = candidates.iter().copied().min_by(|&a, &b| busier(a, b))?;
-    let equals: ServerIndexes = candidates
-        .iter()
-        .copied()
-        .filter(|&i| busier(i, idlest).is_eq())
-        .collect();
+    let is_next = |i: usize| balancing == Balancing::RoundRobin || busier(i, idlest).is_eq();
+    let equals: ServerIndexes = candidates.iter().copied().filter(|&i| is_next(i)).collect();
     let mut total = 0;
     for &i in &equals {
         let weight = i64::try_from(book[i].weight).unwrap_or(i64::from(u32::MAX));
@@ -312,17 +323,23 @@ fn least_busy(book: &mut [Candidate], candidates: &[usize]) -> Option<usize> {
 }
 
 impl ServerAssignment {
-    /// Records a response and its time to first byte: the server is up, whatever the status.
-    pub(super) fn answered(&mut self, status: u16, took: Duration) {
+    /// Records a response and its time to first byte: the server is up, unless the status is one of `fail_status`.
+    pub(super) fn answered(&mut self, status: u16, took: Duration, now: Instant) {
         let mut book = self.balance.book.lock();
         let entry = &mut book[self.index];
         entry.record.answered(status, took);
+        let failing = self.balance.fail_status.as_ref();
+        if failing.is_some_and(|statuses| statuses.contains(&status)) {
+            drop(book);
+            self.count_failure(now, Some(status));
+            return;
+        }
         entry.failures_in_a_row = 0;
         entry.on_trial = false;
         self.trial = false;
         let was_out = entry.out_until.take().is_some();
         if was_out {
-            entry.note_outage(Instant::now());
+            entry.note_outage(now);
         }
         if std::mem::take(&mut entry.is_doubted) || was_out {
             let name = Arc::clone(&entry.name);
@@ -345,7 +362,7 @@ impl ServerAssignment {
         self.log_failure(kind, &line);
         // A server that sends malformed responses is reachable, and others may be well-formed.
         if !matches!(why, OriginError::Malformed(_)) {
-            self.count_failure(now);
+            self.count_failure(now, None);
         }
     }
 
@@ -373,8 +390,12 @@ impl ServerAssignment {
         self.balance.notices.say(Kind::Failure(kind), &name, line);
     }
 
-    fn count_failure(&mut self, now: Instant) {
+    /// Counts a failure, and takes the server out at the limit. A response with a failing status does so only while
+    /// at least half of the servers stay in: an application that is at fault answers the same on all of them.
+    fn count_failure(&mut self, now: Instant, status: Option<u16>) {
         let mut book = self.balance.book.lock();
+        let out = book.iter().filter(|entry| entry.is_out()).count();
+        let stays_in = status.is_some() && (out + 1) * 2 > book.len();
         let entry = &mut book[self.index];
         entry.failures += 1;
         let failures = entry.failures_in_a_row.saturating_add(1);
@@ -384,11 +405,11 @@ impl ServerAssignment {
             entry.on_trial = false;
             self.trial = false;
         }
-        if failures < self.balance.fail_limit {
+        let was_out = entry.out_until.is_some();
+        if failures < self.balance.fail_limit || (stays_in && !was_out) {
             return;
         }
         let pause = self.balance.fail_pause;
-        let was_out = entry.out_until.is_some();
         entry.out_until = now.checked_add(pause);
         entry.note_outage(now);
         if !was_out {
@@ -398,8 +419,12 @@ impl ServerAssignment {
                 1 => "1 failure".to_owned(),
                 _ => format!("{failures} failures in a row"),
             };
-            let line =
-                format!("{name} is down after {failed}; one request tries it every {pause:?}");
+            let last = status.map_or_else(String::new, |status| {
+                format!(", the last with status {status}")
+            });
+            let line = format!(
+                "{name} is down after {failed}{last}; one request tries it every {pause:?}"
+            );
             self.balance.notices.say(Kind::Down, &name, line);
         }
     }
@@ -453,6 +478,10 @@ mod tests {
     }
 
     fn telling(weights: &[u32], backups: &[usize], notices: Notices) -> Arc<Balance> {
+        Balance::new(&settings(weights, backups), notices)
+    }
+
+    fn settings(weights: &[u32], backups: &[usize]) -> GroupSettings {
         let servers = weights
             .iter()
             .enumerate()
@@ -461,12 +490,11 @@ mod tests {
                 backup: backups.contains(&i),
                 ..ServerSettings::new("127.0.0.1", 1)
             });
-        let settings = GroupSettings {
+        GroupSettings {
             fail_limit: 2,
             fail_pause: Duration::from_secs(5),
             ..GroupSettings::new("test", servers.collect())
-        };
-        Balance::new(&settings, notices)
+        }
     }
 
     fn take(balance: &Arc<Balance>, now: Instant) -> ServerAssignment {
@@ -512,6 +540,83 @@ mod tests {
     }
 
     #[test]
+    fn in_turn_whatever_the_servers_are_doing() {
+        let settings = GroupSettings {
+            balancing: Balancing::RoundRobin,
+            ..settings(&[1, 3], &[])
+        };
+        let balance = Balance::new(&settings, Notices::default());
+        let now = Instant::now();
+        let mut counts = [0; 2];
+        let mut slow = Vec::new();
+        for _ in 0..40 {
+            let assignment = take(&balance, now);
+            counts[assignment.index] += 1;
+            // The requests of the first server do not end.
+            slow.extend(Some(assignment).filter(|assignment| assignment.index == 0));
+        }
+        assert_eq!(counts, [10, 30]);
+    }
+
+    #[test]
+    fn failing_statuses_take_out_at_most_half_of_the_servers() {
+        let (notices, logged) = collected();
+        let settings = GroupSettings {
+            fail_status: Some(500..=599),
+            ..settings(&[1; 5], &[])
+        };
+        let balance = Balance::new(&settings, notices);
+        let start = Instant::now();
+        let up = |now| {
+            let health = balance.health(now);
+            health.iter().filter(|server| server.up).count()
+        };
+        for _ in 0..100 {
+            take(&balance, start).answered(503, Duration::ZERO, start);
+        }
+        assert_eq!(up(start), 3, "two of five");
+        // A trial with a failing status keeps the server out, another one brings it back.
+        let later = start + Duration::from_secs(5);
+        let out = |now: Instant| {
+            let health = balance.health(now);
+            health.iter().position(|server| !server.up).unwrap()
+        };
+        let first = out(later);
+        let others: Vec<usize> = (0..5).filter(|&i| i != first).collect();
+        let trial = || balance.choose(&others, later).expect("this server");
+        trial().answered(500, Duration::ZERO, later);
+        assert_eq!(up(later), 3);
+        let later = later + Duration::from_secs(5);
+        balance
+            .choose(&others, later)
+            .expect("this server")
+            .answered(404, Duration::ZERO, later);
+        assert_eq!(up(later), 4);
+        // Servers that cannot be reached are always taken out.
+        for index in 0..5 {
+            fail(&balance, index, 2, later);
+        }
+        assert_eq!(up(later), 0);
+        let line = "is down after 2 failures in a row, the last with status 503; one request tries it every 5s";
+        assert_eq!(logged.lock()[0], format!("origin 127.0.0.1:1 {line}"));
+    }
+
+    #[test]
+    fn a_single_server_is_never_taken_out_for_its_statuses() {
+        let settings = GroupSettings {
+            fail_status: Some(500..=500),
+            ..settings(&[1], &[])
+        };
+        let balance = Balance::new(&settings, Notices::default());
+        let now = Instant::now();
+        for _ in 0..10 {
+            take(&balance, now).answered(500, Duration::ZERO, now);
+        }
+        assert!(balance.health(now)[0].up);
+        assert_eq!(balance.health(now)[0].failures, 10);
+    }
+
+    #[test]
     fn failures_in_a_row_take_a_server_out_until_a_trial_succeeds() {
         let balance = balance(&[1, 1], &[]);
         let start = Instant::now();
@@ -536,7 +641,7 @@ mod tests {
         drop(abandoned);
         let mut trial = take(&balance, much_later);
         assert_eq!(trial.index, 0);
-        trial.answered(200, Duration::ZERO);
+        trial.answered(200, Duration::ZERO, much_later);
         drop((trial, busy));
         let standing = balance.health(much_later)[0];
         assert!(standing.up);
@@ -548,7 +653,7 @@ mod tests {
         let balance = balance(&[1], &[]);
         let now = Instant::now();
         fail(&balance, 0, 1, now);
-        take(&balance, now).answered(200, Duration::ZERO);
+        take(&balance, now).answered(200, Duration::ZERO, now);
         fail(&balance, 0, 1, now);
         assert!(balance.health(now)[0].up);
     }
@@ -615,13 +720,13 @@ mod tests {
         }
         let standing = balance.health(now)[0];
         assert!(standing.up && standing.failures == 1, "{standing:?}");
-        take(&balance, now).answered(200, Duration::ZERO);
-        take(&balance, now).answered(200, Duration::ZERO);
+        take(&balance, now).answered(200, Duration::ZERO, now);
+        take(&balance, now).answered(200, Duration::ZERO, now);
         for _ in 0..3 {
             take(&balance, now).failed(&refused, now);
         }
         let mut last = take(&balance, now);
-        last.answered(200, Duration::ZERO);
+        last.answered(200, Duration::ZERO, now);
         last.broke_off(&BodyError::Incomplete);
         let check = HealthCheck::default();
         for _ in 0..3 {

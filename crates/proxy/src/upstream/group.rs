@@ -431,7 +431,7 @@ impl Group {
         now: Instant,
     ) -> InFlightResponse {
         let took = counted.as_ref().map(|it| it.answered(answer.status, now));
-        assignment.answered(answer.status, took.unwrap_or_default());
+        assignment.answered(answer.status, took.unwrap_or_default(), now);
         InFlightResponse {
             assignment,
             metrics: counted.take(),

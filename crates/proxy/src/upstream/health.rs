@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::Method;
 use microcache_engine::origin::{OriginError, OriginRequest};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
@@ -41,10 +40,10 @@ pub(super) async fn keep_checking(
 }
 
 async fn ask(server: &OriginServer, check: &HealthCheck) -> Result<u16, OriginError> {
-    let host = server.host.clone();
+    let host = check.host.clone().or_else(|| server.host.clone());
     let authority = host.unwrap_or_else(|| authority(server));
     let target = Bytes::copy_from_slice(check.path.as_bytes());
-    let mut request = OriginRequest::bare(Method::GET, authority.into(), target);
+    let mut request = OriginRequest::bare(check.method.clone(), authority.into(), target);
     request.fields.push("User-Agent", "microcache-health-check");
     if let Some(fastcgi) = &server.fastcgi {
         request

@@ -3,6 +3,8 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use http::Method;
+
 pub use super::php::settings::PhpSettings;
 pub use super::server_address::ServerAddress;
 use crate::tls::OriginTls;
@@ -14,6 +16,8 @@ pub struct GroupSettings {
     pub name: String,
     /// Its servers.
     pub servers: Vec<ServerSettings>,
+    /// The choice among its servers.
+    pub balancing: Balancing,
     /// Limit of concurrent requests to the group.
     pub max_concurrent: usize,
     /// Limit of concurrent requests whose body is still being received; `None` is half of `max_concurrent`.
@@ -45,6 +49,8 @@ pub struct GroupSettings {
     pub max_signed_in: usize,
     /// Consecutive failures after which a server is ejected.
     pub fail_limit: u32,
+    /// Status codes that are failures.
+    pub fail_status: Option<RangeInclusive<u16>>,
     /// Time before an ejected server gets a trial request.
     pub fail_pause: Duration,
     /// Active health checks.
@@ -67,6 +73,7 @@ impl GroupSettings {
         Self {
             name: name.into(),
             servers,
+            balancing: Balancing::default(),
             max_concurrent: 64,
             max_uploads: None,
             upload_buffer: 64 * 1024,
@@ -82,6 +89,7 @@ impl GroupSettings {
             max_idle: 64,
             max_signed_in: 256,
             fail_limit: 3,
+            fail_status: None,
             fail_pause: Duration::from_secs(5),
             health: None,
             resolve_every: Duration::from_secs(30),
@@ -119,6 +127,16 @@ impl OriginProtocol {
             Self::FastCgi => 9000,
         }
     }
+}
+
+/// The choice among the servers of a group that are up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Balancing {
+    /// The server with the fewest requests in flight for its weight; among equals, in turn.
+    #[default]
+    LeastConnections,
+    /// In turn, by weight.
+    RoundRobin,
 }
 
 /// One server of a group.
@@ -171,8 +189,12 @@ impl ServerSettings {
 /// Active health check of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealthCheck {
-    /// Target of the GET request.
+    /// Target of the request.
     pub path: String,
+    /// Method of the request.
+    pub method: Method,
+    /// `Host` of the request; `None` sends that of the group, or the server's name.
+    pub host: Option<String>,
     /// Interval between checks.
     pub interval: Duration,
     /// Timeout of a check, connecting included.
@@ -189,6 +211,8 @@ impl Default for HealthCheck {
     fn default() -> Self {
         Self {
             path: "/".to_owned(),
+            method: Method::GET,
+            host: None,
             interval: Duration::from_secs(5),
             timeout: Duration::from_secs(2),
             expect: 200..=399,

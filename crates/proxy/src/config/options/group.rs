@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
+use http::Method;
 use rustls::pki_types::ServerName;
 
 use super::super::mistake::{Mistake, Mistakes};
@@ -13,7 +14,9 @@ use super::super::raw::Value;
 use super::files::folder;
 use super::tls::certificate_and_key;
 use super::{WAIT, set_defaults};
-use crate::upstream::settings::{GroupSettings, HealthCheck, ServerAddress, ServerSettings};
+use crate::upstream::settings::{
+    Balancing, GroupSettings, HealthCheck, ServerAddress, ServerSettings,
+};
 
 const UPLOAD: RangeInclusive<u64> = 0..=1 << 30;
 
@@ -66,6 +69,21 @@ pub(in crate::config) const SERVER_ENTRY: &[Opt<ServerSettings>] = &[
 
 /// Options that all groups share.
 pub(in crate::config) const GROUP: &[Opt<GroupSettings>] = &[
+    opt("balance", Text("METHOD"), "least_connections")
+        .example("round_robin")
+        .help("Load balancing: least_connections or round_robin")
+        .more(
+            "`least_connections` chooses the server with the fewest requests in progress for its weight, and takes turns \
+             among equals. `round_robin` takes turns whatever the servers are doing: for servers that spread the work \
+             themselves.",
+        )
+        .sets(|g, v, m| {
+            let methods = [
+                ("least_connections", Balancing::LeastConnections),
+                ("round_robin", Balancing::RoundRobin),
+            ];
+            m.put(&mut g.balancing, v.choice(&methods));
+        }),
     opt("max_concurrent", Number, "64")
         .help("Maximum concurrent requests to an origin group (backend)")
         .more(
@@ -154,9 +172,16 @@ pub(in crate::config) const GROUP: &[Opt<GroupSettings>] = &[
         .help("Consecutive failures after which an origin server is taken out")
         .more(
             "Refused connections, lost connections and timeouts are failures; error responses are \
-             not.",
+             those of `fail_status`.",
         )
         .sets(|g, v, m| m.put(&mut g.fail_limit, v.count(1..=1_000_000).map(|n| n as u32))),
+    optional("fail_status", Text("STATUS"), "500-599")
+        .help("Status code or range that counts as a failure of the origin server")
+        .more(
+            "A server is taken out for such responses only while at least half of the group stays in: if every server \
+             answers with errors, the application is at fault. The response is delivered all the same.",
+        )
+        .sets(|g, v, m| m.put(&mut g.fail_status, v.parse(status_range).map(Some))),
     opt("fail_pause", Duration, "5s")
         .help("Time a failed origin server stays out before a retry with one request")
         .sets(|g, v, m| m.put(&mut g.fail_pause, v.duration(&WAIT))),
@@ -247,8 +272,20 @@ pub(in crate::config) const GROUP: &[Opt<GroupSettings>] = &[
 pub(in crate::config) const HEALTH_CHECK: &[Opt<HealthCheck>] = &[
     opt("path", Text("PATH"), "/")
         .example("/healthz")
-        .help("Path requested with GET")
+        .help("Path requested from the server")
         .sets(|h, v, m| m.put(&mut h.path, v.parse(path))),
+    opt("method", Text("METHOD"), "GET")
+        .example("HEAD")
+        .help("Method of the request: GET or HEAD")
+        .sets(|h, v, m| {
+            let is_head = v.choice(&[("GET", false), ("HEAD", true)]);
+            let method = is_head.map(|is_head| if is_head { Method::HEAD } else { Method::GET });
+            m.put(&mut h.method, method);
+        }),
+    optional("host", Text("HOST"), "health.internal")
+        .unset("`origin_host`, or the host in the URL")
+        .help("Host header of the request")
+        .sets(|h, v, m| m.put(&mut h.host, v.parse(host_name).map(Some))),
     opt("interval", Duration, "5s")
         .help("Time between two checks of a server")
         .sets(|h, v, m| m.put(&mut h.interval, v.duration(&WAIT))),
