@@ -43,7 +43,9 @@ pub use microcache_push::{
     FleetStats, MercureStats, PushStats, SharedSecret, SharedSecretError, redacted_target,
 };
 pub use microcache_store::TierReport;
-pub use observe::{Kind, Notices, OriginSpan, TraceCounts, Traces, by_chance, shown_path};
+pub use observe::{
+    Kind, Notices, OriginSpan, TraceCounts, Traces, VisitedServer, by_chance, shown_path,
+};
 pub use server::{Server, ServerError, Started, Summary};
 pub use session::explaining::{
     BuiltinService, FetchedResponse, InvalidRequest, ParsedRequest, RateLimitState,

@@ -40,6 +40,8 @@ pub(super) const METRICS: &[Metric] = &[
     // Routes. The configuration bounds their number.
     counter("microcache_route_requests_total", "Client requests by route and outcome.",
         Route(|it, to| to.by("outcome", Outcome::ALL.map(|one| (one.as_str(), it.of(one)))))),
+    counter("microcache_responses_total", "Responses to clients by route and status class.",
+        Route(|it, to| to.by("code", CLASSES.into_iter().zip(it.responses())))),
     counter("microcache_route_sent_bytes_total", "Bytes of content sent to clients.",
         Route(|it, to| to.value(it.bytes))),
     counter("microcache_route_origin_requests_total", "Requests sent to the origin, refreshes included.",

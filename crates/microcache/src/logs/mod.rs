@@ -99,8 +99,7 @@ impl Logs {
     /// Returns the function that logs a request, if the access log is on.
     pub(crate) fn access(&self) -> Option<impl Fn(&FinishedRequest<'_>) + Send + Sync + 'static> {
         let writer = self.writer(self.config.logs.access.as_ref()?)?.clone();
-        let config = self.config.clone();
-        let log = AccessLog { writer, config };
+        let log = AccessLog::new(writer, self.config.logs.clone());
         Some(move |finished: &FinishedRequest<'_>| log.write(finished))
     }
 

@@ -23,7 +23,7 @@ pub(super) fn of_request(span: Span, finished: &FinishedRequest<'_>) -> String {
     let mut attributes = Vec::new();
     let mut name = "request".to_owned();
     if let Some(request) = &finished.request {
-        let route = finished.route;
+        let route = finished.route.map(|route| &*route.name);
         name = format!("{} {}", request.method, route.unwrap_or("-"));
         let host = &request.host[..request.host.len().min(LONGEST_HOST)];
         attributes.extend([

@@ -574,3 +574,80 @@ fn a_subscription_has_its_line_when_it_ends() {
     }
     polled.check(&all, OPEN / 2);
 }
+
+#[test]
+fn fields_are_chosen_and_say_which_server_was_asked() {
+    const FIELDS: &str =
+        "status,target,upstream,upstream_time_ms,request_id,request:X-Device,response:X-Version";
+    for form in ["text", "json"] {
+        let folder = Folder::new();
+        let path = folder.path().join("access.log").display().to_string();
+        let origin = Origin::start();
+        let page = Reply::ok(&["Cache-Control: max-age=100", "X-Version: 7"], "page");
+        origin.on("/page").reply(page);
+        let flags = [
+            "--access-log",
+            &path,
+            "--access-log-format",
+            form,
+            "--access-log-fields",
+            FIELDS,
+        ];
+        let mut proxy = Proxy::start(&origin, &flags);
+        for _ in 0..2 {
+            let answer = proxy.get_with("/page", &["X-Request-ID: r1", "X-Device: tv"]);
+            answer.assert_is(200, "page");
+        }
+        end(&mut proxy);
+        let server = origin.address();
+        if form == "json" {
+            let lines = objects(&path);
+            let [miss, hit] = &lines[..] else {
+                panic!("{lines:?}");
+            };
+            assert_eq!(miss["upstream"], server.to_string());
+            assert!(miss["upstream_time_ms"].is_u64(), "{miss}");
+            for line in [miss, hit] {
+                assert_eq!(line["response:X-Version"], "7");
+                assert_eq!(
+                    (&line["request:X-Device"], &line["request_id"]),
+                    (&"tv".into(), &"r1".into())
+                );
+            }
+            assert_eq!(hit.as_object().map(serde_json::Map::len), Some(5), "{hit}");
+        } else {
+            let lines = lines(&path);
+            let end = "request_id=\"r1\" request:X-Device=\"tv\" response:X-Version=\"7\"";
+            let begin =
+                format!("status=200 target=\"/page\" upstream=\"{server}\" upstream_time_ms=");
+            assert!(
+                lines[0].starts_with(&begin) && lines[0].ends_with(end),
+                "{}",
+                lines[0]
+            );
+            let hit = format!("status=200 target=\"/page\" upstream=- upstream_time_ms=- {end}");
+            assert_eq!(lines[1..], [hit]);
+        }
+    }
+}
+
+#[test]
+fn a_route_stays_out_of_the_log() {
+    let folder = Folder::new();
+    let path = folder.path().join("access.log").display().to_string();
+    let origin = Origin::start();
+    origin.on("/health").reply(Reply::new(500).body("bad"));
+    origin.on("/page").reply(Reply::new(200).body("page"));
+    let mut proxy = Proxy::with_config(&format!(
+        "origin = {:?}\naccess_log = {path:?}\n[[routes]]\nmatch = {{ path = \"/health\" }}\naccess_log = false\n",
+        origin.url()
+    ));
+    assert_eq!(proxy.get("/health").status, 500);
+    assert_eq!(proxy.get("/page").status, 200);
+    end(&mut proxy);
+    let lines = lines(&path);
+    assert!(
+        lines.len() == 1 && lines[0].contains("GET /page"),
+        "{lines:?}"
+    );
+}

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use super::log_field::LogField;
+
 /// The configuration of logs and traces.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LogConfig {
@@ -12,6 +14,8 @@ pub struct LogConfig {
     pub access_form: LogForm,
     /// The fraction of requests logged, from 0 to 1.
     pub access_sample: f64,
+    /// The fields of a line; empty for those of the format.
+    pub access_fields: Vec<LogField>,
     /// Query strings are logged.
     pub access_query: bool,
     /// The destination of the server log.

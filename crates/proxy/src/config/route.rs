@@ -42,6 +42,8 @@ pub struct Route {
     pub rate: Rate,
     /// The name in logs and metrics.
     pub name: String,
+    /// Its requests are in the access log.
+    pub access_log: bool,
 }
 
 /// The change notifications of pages.
@@ -103,6 +105,7 @@ impl Route {
             max_body: None,
             rate: Rate::default(),
             name,
+            access_log: true,
         }
     }
 

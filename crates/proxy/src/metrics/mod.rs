@@ -49,6 +49,10 @@ const MOST_NAMES: usize = 1000;
 const OTHERS: &str = "(others)";
 /// Number of outcomes.
 const OUTCOMES: usize = Outcome::ALL.len();
+/// Number of status classes.
+const CLASSES: usize = 5;
+/// Index of 2xx among them.
+const SUCCESS: usize = 1;
 /// Sampling interval of hit latencies and of [`Metrics::top`].
 pub const SAMPLED_ONE_IN: u64 = sample::ONE_IN;
 
@@ -82,6 +86,8 @@ struct ThreadMetrics {
 #[repr(align(128))]
 struct RouteCounters {
     outcomes: [AtomicU64; OUTCOMES],
+    /// Responses by status class, 1xx to 5xx, except 2xx: these are the rest, so that most hits cost nothing more.
+    statuses: [AtomicU64; CLASSES],
     bytes: AtomicU64,
     hits: Histogram,
     waits: Histogram,
@@ -111,6 +117,7 @@ struct OriginMetrics {
 pub(crate) struct ImmediateResponse<'a> {
     pub(crate) route: RouteId,
     pub(crate) outcome: Outcome,
+    pub(crate) status: u16,
     pub(crate) bytes: u64,
     pub(crate) named: RequestUrl<'a>,
     pub(crate) now: Time,
@@ -166,6 +173,9 @@ impl Metrics {
         let route = cells.route(request.route);
         writer.add(&route.outcomes[request.outcome as usize], 1);
         writer.add(&route.bytes, request.bytes);
+        if request.status >= 300 {
+            route.count_status(request.status, writer);
+        }
         if !matches!(request.outcome, Outcome::Hit | Outcome::Stale) || !sample::take() {
             return false;
         }
@@ -189,20 +199,30 @@ impl Metrics {
         cells.route(route).waits.record(waited, writer);
     }
 
-    /// Counts a request that was not answered synchronously.
-    pub(crate) fn count(&self, route: RouteId, outcome: Outcome) {
+    /// Counts a request that was not answered synchronously, with the status of its response.
+    pub(crate) fn count(&self, route: RouteId, outcome: Outcome, status: u16) {
         let (cells, writer) = self.cells();
-        writer.add(&cells.route(route).outcomes[outcome as usize], 1);
+        let route = cells.route(route);
+        writer.add(&route.outcomes[outcome as usize], 1);
+        route.count_status(status, writer);
     }
 
-    /// Corrects the outcome of a request that was counted already.
-    pub(crate) fn count_instead(&self, route: RouteId, outcome: Outcome, counted: Outcome) {
+    /// Counts a request whose client left before the response.
+    pub(crate) fn left(&self, route: RouteId) {
+        let (cells, writer) = self.cells();
+        writer.add(&cells.route(route).outcomes[Outcome::Left as usize], 1);
+    }
+
+    /// Removes a response that was counted, and will be again with another outcome and status.
+    pub(crate) fn uncount(&self, route: RouteId, outcome: Outcome, status: u16) {
         let (cells, writer) = self.cells();
         let route = cells.route(route);
         // If another thread has counted the request, this thread's counter wraps below zero; the sum over all
         // threads is still right.
-        writer.add(&route.outcomes[counted as usize], u64::MAX);
-        writer.add(&route.outcomes[outcome as usize], 1);
+        writer.add(&route.outcomes[outcome as usize], u64::MAX);
+        if let Some(class) = other_class(status) {
+            writer.add(&route.statuses[class], u64::MAX);
+        }
     }
 
     /// Counts bytes of content handed to a connection.
@@ -307,10 +327,25 @@ impl ThreadMetrics {
     }
 }
 
+impl RouteCounters {
+    fn count_status(&self, status: u16, writer: WriteMode) {
+        if let Some(class) = other_class(status) {
+            writer.add(&self.statuses[class], 1);
+        }
+    }
+}
+
+/// Returns the index of a status class, 1xx to 5xx, except of 2xx.
+fn other_class(status: u16) -> Option<usize> {
+    let class = usize::from(status / 100).checked_sub(1)?;
+    (class != SUCCESS && class < CLASSES).then_some(class)
+}
+
 impl Default for RouteCounters {
     fn default() -> Self {
         Self {
             outcomes: array::from_fn(|_| AtomicU64::new(0)),
+            statuses: array::from_fn(|_| AtomicU64::new(0)),
             bytes: AtomicU64::new(0),
             hits: Histogram::default(),
             waits: Histogram::default(),

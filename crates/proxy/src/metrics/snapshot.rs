@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use microcache_engine::Outcome;
 
-use super::{Latencies, Metrics, NameRegistry, OUTCOMES, OriginMetrics, Refusal};
+use super::{CLASSES, Latencies, Metrics, NameRegistry, OUTCOMES, OriginMetrics, Refusal, SUCCESS};
 
 /// All metrics since the start.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +27,8 @@ pub struct RouteSnapshot {
     pub name: String,
     /// Requests by outcome, in the order of [`Outcome::ALL`].
     outcomes: [u64; OUTCOMES],
+    /// Responses by status class, except 2xx.
+    statuses: [u64; CLASSES],
     /// Bytes of content sent to clients.
     pub bytes: u64,
     /// Latency of hits, from the parsed request until the response is handed to the connection; one in
@@ -100,6 +102,9 @@ impl Metrics {
             for (sum, count) in route.outcomes.iter_mut().zip(&cells.outcomes) {
                 *sum = sum.wrapping_add(read(count));
             }
+            for (sum, count) in route.statuses.iter_mut().zip(&cells.statuses) {
+                *sum = sum.wrapping_add(read(count));
+            }
             route.bytes += read(&cells.bytes);
             cells.hits.read_into(&mut route.hits);
             cells.waits.read_into(&mut route.waits);
@@ -145,6 +150,17 @@ impl MetricsSnapshot {
     /// Bytes of content sent to clients.
     pub fn bytes(&self) -> u64 {
         self.all().map(|route| route.bytes).sum()
+    }
+
+    /// Responses to clients by status class, 1xx to 5xx.
+    pub fn responses(&self) -> [u64; CLASSES] {
+        let mut all = [0; CLASSES];
+        for route in self.all() {
+            for (sum, count) in all.iter_mut().zip(route.responses()) {
+                *sum += count;
+            }
+        }
+        all
     }
 
     /// Latency of hits.
@@ -197,6 +213,16 @@ impl RouteSnapshot {
         self.outcomes.iter().sum()
     }
 
+    /// Responses to its clients by status class, 1xx to 5xx.
+    pub fn responses(&self) -> [u64; CLASSES] {
+        let mut responses = self.statuses;
+        let others: u64 = self.statuses.iter().sum();
+        let answered = self.requests() - self.of(Outcome::Left);
+        // The counters are read one after the other.
+        responses[SUCCESS] = answered.saturating_sub(others);
+        responses
+    }
+
     /// Origin requests avoided: requests answered from a stored response or a coalesced fetch, less
     /// background refreshes.
     pub fn fetches_avoided(&self) -> u64 {
@@ -230,4 +256,48 @@ impl OriginSnapshot {
 
 fn read(cell: &AtomicU64) -> u64 {
     cell.load(Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use microcache_policy::{Scheme, Time};
+
+    use super::*;
+    use crate::metrics::{ImmediateResponse, RequestUrl};
+
+    #[test]
+    fn responses_are_counted_by_status_class() {
+        let metrics = Metrics::default();
+        let route = metrics.route("r");
+        for (outcome, status) in [
+            (Outcome::Miss, 200),
+            (Outcome::Pass, 101),
+            (Outcome::Miss, 404),
+            (Outcome::Error, 502),
+        ] {
+            metrics.count(route, outcome, status);
+        }
+        metrics.left(route);
+        // A response that another one replaced before it was sent.
+        metrics.count(route, Outcome::Pass, 500);
+        metrics.uncount(route, Outcome::Pass, 500);
+        metrics.count(route, Outcome::Error, 204);
+        for status in [200, 304] {
+            metrics.answered_at_once(&ImmediateResponse {
+                route,
+                outcome: Outcome::Hit,
+                status,
+                bytes: 0,
+                named: RequestUrl {
+                    scheme: Scheme::Http,
+                    host: b"a",
+                    target: b"/",
+                },
+                now: Time::default(),
+            });
+        }
+        let snapshot = metrics.snapshot();
+        assert_eq!(snapshot.responses(), [1, 3, 1, 1, 1]);
+        assert_eq!(snapshot.routes[0].responses(), [1, 3, 1, 1, 1]);
+    }
 }

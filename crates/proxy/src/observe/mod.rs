@@ -5,9 +5,12 @@
 
 mod notices;
 pub(crate) mod traces;
+mod visit;
 
 pub(crate) use notices::TARGET;
 #[cfg(test)]
 pub(crate) use notices::collected;
 pub use notices::{Kind, Notices};
 pub use traces::{OriginSpan, TraceCounts, Traces, by_chance, shown_path};
+pub(crate) use visit::ServerVisit;
+pub use visit::VisitedServer;

@@ -6,10 +6,12 @@ use std::time::Instant;
 use bytes::Bytes;
 use http::{Method, Version};
 use microcache_engine::{Body, Outcome, Request, RequestHead, Response, RouteId};
-use microcache_policy::{IndexedBlock, Span, Time};
+use microcache_policy::{Fields, IndexedBlock, Span, Time};
 
 use super::finished::{FinalResponse, FinishedRequest, TraceState};
+use super::log_notes::LogNotes;
 use crate::metrics::{Measure, RequestUrl};
+use crate::observe::ServerVisit;
 use crate::shared::Shared;
 
 /// Returns the bytes of content of a response with a complete body.
@@ -37,6 +39,8 @@ struct OpenRequest {
     began: Time,
     /// Span, if the request is traced, which few are.
     span: Option<Box<Span>>,
+    /// Notes for the access log, if it has fields that need them.
+    notes: Option<Box<LogNotes>>,
 }
 
 /// Progress of the request.
@@ -66,8 +70,12 @@ impl RequestAccount {
     ) -> Self {
         let traces = shared.metrics.traces();
         let span = traces.and_then(|traces| traces.begin(head.fields.fields(), head.is_trusted));
+        let is_logged = shared.on_finished.is_some();
         Self(Some(Box::new(OpenRequest {
             span: span.map(Box::new),
+            notes: is_logged
+                .then(|| LogNotes::of(&shared.config.logs))
+                .flatten(),
             shared: Arc::clone(shared),
             route,
             head,
@@ -86,6 +94,11 @@ impl RequestAccount {
     /// Returns the span of the request, if it is traced.
     pub(super) fn span(&self) -> Option<Span> {
         self.0.as_ref()?.span.as_deref().copied()
+    }
+
+    /// Returns where the upstream group notes the server that is asked, if the access log has it.
+    pub(super) fn visit(&self) -> Option<&ServerVisit> {
+        Some(&self.0.as_ref()?.notes.as_ref()?.visit)
     }
 
     /// Starts the time that the client waits for its response.
@@ -115,9 +128,12 @@ impl RequestAccount {
         if let State::Waits(since) = open.state {
             metrics.waited(open.route, since.elapsed());
         }
-        match open.state.answer() {
-            None => metrics.count(open.route, outcome),
-            Some(before) => metrics.count_instead(open.route, outcome, before.outcome),
+        if let Some(before) = open.state.answer() {
+            metrics.uncount(open.route, before.outcome, before.status);
+        }
+        metrics.count(open.route, outcome, response.status);
+        if let Some(notes) = &mut open.notes {
+            notes.answered(&open.shared.config.logs, response);
         }
         open.state = State::Answered(FinalResponse::of(response, now));
         if outcome == Outcome::Error {
@@ -150,7 +166,7 @@ impl OpenRequest {
             Some(Outcome::Hit | Outcome::Stale | Outcome::Error) => 0,
             Some(_) => 1,
             None => {
-                metrics.count(self.route, Outcome::Left);
+                metrics.left(self.route);
                 0
             }
         };
@@ -169,10 +185,14 @@ impl Drop for OpenRequest {
         let Some(on_finished) = &self.shared.on_finished else {
             return;
         };
+        let notes = self.notes.as_ref();
+        let server = notes.and_then(|notes| notes.visit.server());
         on_finished(&FinishedRequest {
+            response: notes.map_or_else(Fields::default, |notes| notes.response.fields()),
+            server: server.as_ref(),
             address: &self.head.address,
             request: Some(self.head.as_request()),
-            route: self.shared.route_name(self.route),
+            route: self.shared.route(self.route),
             version: self.version,
             answer: self.state.answer(),
             bytes: self.bytes,
@@ -193,6 +213,6 @@ mod tests {
     /// Each open event stream has one; the allocator's size classes are 256 and 320.
     #[test]
     fn the_account_of_an_open_request_is_small() {
-        assert!(size_of::<OpenRequest>() <= 264);
+        assert!(size_of::<OpenRequest>() <= 272);
     }
 }

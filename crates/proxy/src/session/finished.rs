@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use http::Version;
 use microcache_engine::{Outcome, Request, Response};
-use microcache_policy::{CacheStatus, Span, Time};
+use microcache_policy::{CacheStatus, Fields, Span, Time};
 
 use super::forwarding::Peer;
+use crate::config::Route;
+use crate::observe::VisitedServer;
 
 /// Callback for each finished request.
 pub(crate) type OnFinished = Arc<dyn Fn(&FinishedRequest<'_>) + Send + Sync>;
@@ -18,12 +20,16 @@ pub struct FinishedRequest<'a> {
     pub address: &'a str,
     /// The request; `None` if it could not be parsed.
     pub request: Option<Request<'a>>,
-    /// Name of its route; `None` if it was answered before routing.
-    pub route: Option<&'a str>,
+    /// Its route; `None` if it was answered before routing.
+    pub route: Option<&'a Route>,
     /// HTTP version of the request.
     pub version: Version,
     /// Final response; `None` if the client left before it.
     pub answer: Option<FinalResponse>,
+    /// Fields of the response, for the access log: all of a response that was answered at once, else the chosen ones.
+    pub response: Fields<'a>,
+    /// Origin server that was asked, if the access log has it.
+    pub server: Option<&'a VisitedServer>,
     /// Bytes of content passed to the connection.
     pub bytes: u64,
     /// Time at which the head was read.
@@ -62,13 +68,15 @@ impl<'a> FinishedRequest<'a> {
     /// Records a request that was answered at once, with a complete body.
     pub(super) fn at_once(
         request: &Request<'a>,
-        route: Option<&'a str>,
+        route: Option<&'a Route>,
         version: Version,
-        response: &Response,
+        response: &'a Response,
         bytes: u64,
         now: Time,
     ) -> Self {
         Self {
+            response: response.fields(),
+            server: None,
             address: request.address,
             request: Some(*request),
             route,
@@ -82,8 +90,10 @@ impl<'a> FinishedRequest<'a> {
     }
 
     /// Records a request that could not be parsed, and its error response.
-    pub(super) fn refused(peer: &'a Peer, version: Version, page: &Response, now: Time) -> Self {
+    pub(super) fn refused(peer: &'a Peer, version: Version, page: &'a Response, now: Time) -> Self {
         Self {
+            response: page.fields(),
+            server: None,
             address: peer.address(),
             request: None,
             route: None,

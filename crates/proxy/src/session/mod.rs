@@ -14,6 +14,7 @@ pub(crate) mod forwarding;
 pub(crate) mod header_rules;
 mod heads;
 mod last_hop;
+mod log_notes;
 mod monitor;
 pub(crate) mod pages;
 pub(crate) mod pseudonym;
@@ -297,7 +298,7 @@ impl Session {
             self.shared.refused(limit, line);
         }
         let metrics = &self.shared.metrics;
-        metrics.count(RouteId::default(), page.outcome);
+        metrics.count(RouteId::default(), page.outcome, page.status);
         metrics.sent(RouteId::default(), page.length.unwrap_or_default());
         metrics.answered_error(RouteId::default(), None, &page, now);
         if let Some(on_finished) = &self.shared.on_finished {
@@ -358,6 +359,9 @@ impl Session {
         incoming.length = announced.and_then(|announced| announced.length);
         incoming.interim = Some(interims.clone());
         incoming.client = Some(Arc::clone(self.client.get_or_insert_default()));
+        if let Some(visit) = account.visit() {
+            incoming.extensions.insert(visit.clone());
+        }
         let network = incoming.network;
         let answer = Arc::clone(&self.shared.engine).ask(plan, incoming);
         let shared = Arc::clone(&self.shared);
@@ -418,6 +422,7 @@ impl Session {
         let is_timed = metrics.answered_at_once(&ImmediateResponse {
             route,
             outcome,
+            status: response.status,
             bytes,
             named,
             now,
@@ -426,9 +431,9 @@ impl Session {
             metrics.answered_error(route, Some(named), response, now);
         }
         if let Some(on_finished) = &self.shared.on_finished {
-            let name = self.shared.route_name(route);
+            let route = self.shared.route(route);
             on_finished(&FinishedRequest::at_once(
-                request, name, version, response, bytes, now,
+                request, route, version, response, bytes, now,
             ));
         }
         is_timed

@@ -164,11 +164,11 @@ impl Shared {
         lasting.with(config)
     }
 
-    /// Returns the name of the route with this number in metrics.
-    pub(crate) fn route_name(&self, id: RouteId) -> Option<&str> {
+    /// Returns the route with this number in metrics.
+    pub(crate) fn route(&self, id: RouteId) -> Option<&config::Route> {
         let ids = self.engine.route_ids();
         let index = ids.into_iter().position(|known| known == id)?;
-        Some(&self.config.routes[index].name)
+        self.config.routes.get(index)
     }
 
     /// Limit of a request's body: the lowest of the routes that its path may be read as.

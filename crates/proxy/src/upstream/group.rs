@@ -26,7 +26,7 @@ use super::server::{OriginServer, ServerFailure};
 use super::settings::{GroupSettings, ServerSettings};
 use super::upload::Upload;
 use crate::metrics::{GroupMetrics, Metrics, OriginRequestMetrics};
-use crate::observe::{Kind, Notices, TARGET};
+use crate::observe::{Kind, Notices, ServerVisit, TARGET};
 
 /// A named group of servers that can answer the same requests. Shared by all threads.
 #[derive(Debug)]
@@ -220,6 +220,9 @@ impl Group {
                 counted.sent(now);
             }
             let server = &self.servers[assignment.index];
+            if let Some(visit) = request.extensions.get::<ServerVisit>() {
+                visit.sent(&server.settings.host, server.settings.port);
+            }
             let attempt = OriginAttempt {
                 settings: &self.settings,
                 server,
@@ -232,6 +235,9 @@ impl Group {
             match attempt.send(&mut upload).await {
                 Ok((carrier, answer)) => {
                     let now = Instant::now();
+                    if let Some(visit) = request.extensions.get::<ServerVisit>() {
+                        visit.answered(now.saturating_duration_since(attempt.began));
+                    }
                     let in_flight = Self::in_flight(assignment, counted, permit, &answer, now);
                     let challenged = answer.challenged;
                     let owner = || auth.owner(challenged, &self.settings.name, &self.reservations);

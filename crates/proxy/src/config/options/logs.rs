@@ -2,8 +2,9 @@
 
 use std::ops::RangeInclusive;
 
+use super::super::log_field::LogField;
 use super::super::logs::{LogConfig, LogForm, LogLevel, LogPlace};
-use super::super::option::Form::{Number, Size, Switch, Text};
+use super::super::option::Form::{List, Number, Size, Switch, Text};
 use super::super::option::{Opt, opt};
 
 const BUFFER: RangeInclusive<u64> = 1 << 16..=1 << 30;
@@ -32,6 +33,15 @@ pub(in crate::config) const LOGS: &[Opt<LogConfig>] = &[
         .help("Format of the access log: `text` or `json`")
         .more("Text is the combined format of Apache and nginx with further fields at the end.")
         .sets(|l, v, m| m.put(&mut l.access_form, v.choice(FORMS))),
+    opt("access_log_fields", List("FIELD"), "[]")
+        .example(r#"["time", "client", "target", "status", "upstream", "request:X-Device"]"#)
+        .help("Fields of the access log, in this order")
+        .more(
+            "Text is `name=value` then, and JSON an object of these. Names are those of the JSON format, `upstream` (the \
+             server asked), `upstream_time_ms` (its time to first byte), `request_id` (`X-Request-ID`), and header fields \
+             as `request:NAME` and `response:NAME`. Cookies and credentials are refused.",
+        )
+        .sets(|l, v, m| l.access_fields = v.each(m, |item| item.parse(LogField::parse))),
     opt("access_log_sample", Number, "1")
         .example("0.01")
         .help("Fraction of requests that are logged, from 0 to 1")

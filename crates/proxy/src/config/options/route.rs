@@ -10,8 +10,8 @@ use microcache_policy::rules::Rules;
 use super::super::condition::{Condition, Part};
 use super::super::matcher::Matcher;
 use super::super::mistake::{Mistake, Mistakes};
-use super::super::option::Form::{List, Table, Text};
-use super::super::option::{Opt, optional};
+use super::super::option::Form::{List, Switch, Table, Text};
+use super::super::option::{Opt, opt, optional};
 use super::super::pattern::{Glob, HostPattern};
 use super::super::place::Place;
 use super::super::rate::Rate;
@@ -61,6 +61,7 @@ impl RouteDraft {
                 max_body: None,
                 rate: Rate::default(),
                 name: String::new(),
+                access_log: true,
             },
             upstream: None,
             root: None,
@@ -103,6 +104,11 @@ pub(in crate::config) const ROUTE: &[Opt<RouteDraft>] = &[
         .unset("its number")
         .help("Name of the route in logs and metrics")
         .sets(|r, v, m| m.put(&mut r.route.name, v.parse(not_empty))),
+    opt("access_log", Switch, "true")
+        .example("false")
+        .help("Requests of the route in the access log")
+        .more("`false` omits them, errors included.")
+        .sets(|r, v, m| m.put(&mut r.route.access_log, v.switch())),
 ];
 
 /// Options of match conditions.
