@@ -52,6 +52,17 @@ export function span(seconds) {
   return `${Math.floor(s / 86400)} d ${Math.floor((s % 86400) / 3600)} h`;
 }
 
+/** The most characters of a URL that are shown. */
+const URL_LENGTH = 56;
+
+/** A URL without its scheme, shortened in the middle: its end tells it from others. */
+export function shortened(url) {
+  const rest = url.replace(/^https?:\/\//, "");
+  if (rest.length <= URL_LENGTH) return rest;
+  const head = Math.floor(URL_LENGTH / 3);
+  return `${rest.slice(0, head)}…${rest.slice(head + 1 - URL_LENGTH)}`;
+}
+
 /** The word for so many of them. */
 export const many = (n, word, words = `${word}s`) => (n === 1 ? word : words);
 

@@ -1,6 +1,6 @@
 // The busiest urls and the latest errors: lists of their own, asked for while they are to be seen.
 
-import { bytes, count, id, make, span, wait } from "./format.js";
+import { bytes, count, id, make, shortened, span, wait } from "./format.js";
 import { bringLookUp, purge } from "./actions.js";
 import { table } from "./panels.js";
 import { ask } from "./stream.js";
@@ -9,8 +9,8 @@ import { ask } from "./stream.js";
 const PAUSE = 2000;
 
 /** What is done with the url of a row. The words say which url it is, for those who hear them. */
-function actions({ url, cut }) {
-  if (!url || cut) return "";
+function actions({ url, truncated }) {
+  if (!url || truncated) return "";
   const button = (word, act) => make("button", { type: "button", "aria-label": `${word} ${url}`, onclick: act }, word);
   return make("span", {}, button("Look up", () => bringLookUp(url)), button("Purge…", () => purge("url", url, false)));
 }
@@ -20,7 +20,7 @@ const some = (n, words = count) => (n === null || n === undefined ? "–" : word
 function showTop(told) {
   id("top-empty").hidden = told.urls.length > 0;
   table("top", [
-    ["Url", "text", (one) => (one.truncated ? `${one.url}…` : one.url)],
+    ["Url", "text", (one) => shortened(one.truncated ? `${one.url}…` : one.url), (one) => one.url],
     ["Requests", "n", (one) => some(one.requests)],
     ["Bytes", "n", (one) => some(one.bytes, bytes)],
     ["Misses", "n", (one) => some(one.misses)],
@@ -38,7 +38,7 @@ function showErrors(told) {
     ["Times", "n", (one) => count(one.count)],
     ["Status", "n", (one) => some(one.status, String)],
     ["Reason", "wraps", (one) => one.reason],
-    ["Url", "text", (one) => one.url ?? "–"],
+    ["Url", "text", (one) => (one.url ? shortened(one.url) : "–"), (one) => one.url ?? ""],
     ["Upstream", "", (one) => one.upstream ?? "–"],
   ], told.errors.map((one) => ({ key: [one.kind, one.status, one.reason, one.url, one.upstream].join(" "), ...one })));
 }

@@ -1,8 +1,8 @@
 // The page: what comes over the stream is shown.
 
 import { wireActions } from "./actions.js";
-import { Chart, rates } from "./chart.js";
-import { count, id, rate, say, share } from "./format.js";
+import { Chart } from "./chart.js";
+import { bytes, count, id, rate, say, share } from "./format.js";
 import { wireLists } from "./lists.js";
 import * as panels from "./panels.js";
 import { Stream, hasSecret, keepSecret } from "./stream.js";
@@ -22,19 +22,24 @@ const chosen = () => Number(document.querySelector("input[name=window]:checked")
 function point(at, told) {
   const { total, hit, stale, collapsed, error } = told.requests;
   const { events, changes } = told.push ?? {};
-  return { at, requests: total, stored: hit + stale, collapsed, errors: error, origin: told.origin.requests, events, changes: changes?.made };
+  const { "4xx": refused, "5xx": failed } = told.responses;
+  return {
+    at, requests: total, stored: hit + stale, collapsed, errors: error, origin: told.origin.requests,
+    bytes: told.bytes_sent, "4xx": refused, "5xx": failed, events, changes: changes?.made,
+  };
 }
 
-/** What the page is for: how few of the requests the origin sees. */
+/** How few of the requests reach the origin, in one window of time. */
 function showRates(seconds) {
-  const last = points.slice(-4);
-  const [now] = rates([last[0], last.at(-1)]);
-  say("clients-rate", now ? rate(now.clients) : "–");
-  say("origin-rate", now ? rate(now.origin) : "–");
+  say("rates-window", IN_THE_LAST[seconds]);
   const window = panels.ends(points, seconds);
-  const asked = window ? window.last.requests - window.first.requests : 0;
-  const origin = window ? window.last.origin - window.first.origin : 0;
+  const change = (name) => (window ? Math.max(0, window.last[name] - window.first[name]) : 0);
+  const [asked, origin] = [change("requests"), change("origin")];
+  say("clients-rate", window ? rate(asked / window.seconds) : "–");
+  say("origin-rate", window ? rate(origin / window.seconds) : "–");
   say("spared", share(Math.max(0, asked - origin), asked));
+  const classes = ["4xx", "5xx"].map((name) => `${count(change(name))} answered ${name}`);
+  say("sent", window ? [`${bytes(change("bytes") / window.seconds)}/s sent`, ...classes].join(" · ") : "");
   const empty = id("chart-empty");
   empty.hidden = asked > 0 || origin > 0;
   say(empty, points.length < 2 ? "Waiting for the first seconds." : "No requests in this time. Send some: they show here within a second.");
@@ -47,6 +52,7 @@ function show() {
   // In words it would only be noise if it changed every second.
   if (ticks % 10 === 0) chart.tell(id("chart-words"), id("chart-rows"));
   showRates(seconds);
+  panels.showOutages(stats, points);
   panels.showRatio(points, seconds, IN_THE_LAST[seconds]);
   panels.showLatency(stats, seconds, IN_THE_LAST[seconds]);
   panels.showFetches(stats);
@@ -63,7 +69,7 @@ function show() {
 function stand(state, words) {
   id("standing").dataset.state = state;
   say("standing", words);
-  document.title = state === "lost" ? "(lost) Microcache" : "Microcache";
+  document.title = state === "lost" || state === "down" ? `(${state}) Microcache` : "Microcache";
 }
 
 const stream = new Stream({
@@ -81,7 +87,9 @@ const stream = new Stream({
     // After the last second of the history, or after a pause of the server, there may be too little time to count in: then the newer one stands for both.
     if (points.length && at < points.at(-1).at + SECOND / 2) points.pop();
     points = [...points, point(at, told)].slice(-REMEMBERED - 1);
-    stand(told.draining ? "ending" : "live", told.draining ? "Draining: finishing the requests in progress" : "Live");
+    if (told.draining) stand("ending", "Draining: finishing the requests in progress");
+    else if (panels.outages(told).length) stand("down", "An upstream is down");
+    else stand("live", "Live");
     show();
     // The snapshot that is shown, by its id.
     id("content").dataset.at = at;

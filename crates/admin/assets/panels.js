@@ -1,6 +1,6 @@
 // The panels beside the chart: each shows one part of what `GET /v1/stats` says.
 
-import { bytes, count, id, list, make, many, rate, say, share, span, wait } from "./format.js";
+import { bytes, count, id, list, make, many, rate, say, share, shortened, span, wait } from "./format.js";
 
 /** What a window of time begins and ends with; null while nothing is known of it. */
 export function ends(points, seconds) {
@@ -79,7 +79,7 @@ export function showFetches(stats) {
   const create = () => make("li", {}, make("span", { class: "name" }), make("span", { class: "value" }));
   list(id("fetching"), rows, create, (element, one) => {
     const [name, value] = element.children;
-    say(name, one.url ?? "not a URL");
+    say(name, one.url ? shortened(one.url) : "not a URL");
     name.title = one.url ?? "";
     const waits = one.refresh ? "refresh" : `${count(one.waiting)} ${many(one.waiting, "waits", "wait")}`;
     say(value, `${waits}, ${wait(one.age_seconds)}`);
@@ -185,6 +185,26 @@ function servers(stats) {
     group.servers.map((server) => ({ key: `${group.name} ${address(server)}`, group, server })));
 }
 
+/** Groups without a server that is up, with the seconds since the last one was lost. */
+export function outages(stats) {
+  const groups = stats.upstreams.filter((group) => group.servers.length && group.servers.every((server) => !server.up));
+  return groups.map((group) => ({ group, seconds: Math.min(...group.servers.map((server) => server.down_for_seconds ?? 0)) }));
+}
+
+/** Which groups have no server, since when, how many requests failed since then, and how long stored pages last. */
+export function showOutages(stats, points) {
+  const rows = outages(stats).map((one) => ({ key: one.group.name, ...one }));
+  list(id("outages"), rows, () => make("p", { class: "notice grave" }), (element, { group, seconds }) => {
+    const last = points.at(-1);
+    const before = points.findLast((point) => point.at <= last.at - seconds * 1000);
+    const errors = last.errors - (before ?? points[0]).errors;
+    const failed = `${before ? "" : "At least "}${count(errors)} ${many(errors, "request")} ${errors === 1 ? "was" : "were"} answered with an error since`;
+    const stale = group.stale_if_error_seconds;
+    const held = stale ? `Stored pages are served stale for up to ${span(stale)} after they expire.` : "Stale pages are not served.";
+    say(element, `${group.name}: no server is up for ${span(seconds)}. ${failed}. ${held}`);
+  });
+}
+
 export function showHealth(stats) {
   const create = () =>
     make("li", {}, make("span", { class: "state" }), make("span", { class: "name" }), make("span", { class: "value" }));
@@ -215,8 +235,8 @@ export function showCertificates(stats) {
 }
 
 /**
- * A table: columns are [heading, class, value of an item], where a value is a text or an element that
- * is made once.
+ * A table: columns are [heading, class, value of an item, its unshortened text], where a value is a text or an
+ * element that is made once.
  */
 export function table(name, columns, items) {
   const head = id(`${name}-head`);
@@ -230,12 +250,12 @@ export function table(name, columns, items) {
       return make("td", { class: kind }, inside);
     }));
   list(id(`${name}-rows`), items, create, (row, item) => {
-    columns.forEach(([, , value], i) => {
+    columns.forEach(([, , value, whole = value], i) => {
       const cell = row.children[i];
       if (cell.firstElementChild) return;
       const text = value(item);
       say(cell, text);
-      if (cell.classList.contains("text")) cell.title = text;
+      if (cell.classList.contains("text")) cell.title = whole(item);
     });
   });
 }
@@ -266,6 +286,8 @@ export function showRoutes(stats) {
     ["Fetches saved", "n", (route) => count(route.saved.fetches)],
     ["Origin time saved", "n", (route) => span(route.saved.origin_seconds)],
     ["Errors", "n", (route) => count(route.requests.error)],
+    ["4xx", "n", (route) => count(route.responses["4xx"])],
+    ["5xx", "n", (route) => count(route.responses["5xx"])],
     ["Sent", "n", (route) => bytes(route.bytes_sent)],
     ["Hit, median", "n", (route) => wait(microseconds(route.hit_microseconds.p50))],
     ["Origin, median", "n", (route) => wait(microseconds(route.origin.first_byte_microseconds.p50))],

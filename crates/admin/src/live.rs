@@ -77,6 +77,12 @@ pub(crate) struct Point {
     collapsed: u64,
     errors: u64,
     origin: u64,
+    /// Bytes of content sent to clients.
+    bytes: u64,
+    /// Responses with a status of 4xx.
+    refused: u64,
+    /// Responses with a status of 5xx.
+    failed: u64,
 }
 
 /// Event stream of one subscriber, as a response body.
@@ -146,6 +152,7 @@ impl LiveStream {
 
 impl Point {
     pub(crate) fn of(at: Duration, figures: &MetricsSnapshot) -> Self {
+        let [_, _, _, refused, failed] = figures.responses();
         Self {
             at,
             requests: figures.requests(),
@@ -153,6 +160,9 @@ impl Point {
             collapsed: figures.of(Outcome::Collapsed),
             errors: figures.of(Outcome::Error),
             origin: figures.origin().requests,
+            bytes: figures.bytes(),
+            refused,
+            failed,
         }
     }
 }
@@ -201,12 +211,17 @@ fn history_event(history: &VecDeque<Point>) -> Bytes {
                 point.collapsed,
                 point.errors,
                 point.origin,
+                point.bytes,
+                point.refused,
+                point.failed,
             ]
         })
         .collect();
     let at = history.back().map_or(Duration::ZERO, |point| point.at);
     let data = json!({
-        "columns": ["at", "requests", "stored", "collapsed", "errors", "origin"],
+        "columns": [
+            "at", "requests", "stored", "collapsed", "errors", "origin", "bytes", "4xx", "5xx",
+        ],
         "points": points,
     });
     event("history", at, &data)
@@ -235,6 +250,9 @@ mod tests {
             collapsed: 0,
             errors: 0,
             origin: seconds,
+            bytes: seconds * 1000,
+            refused: 1,
+            failed: 0,
         }
     }
 
@@ -281,7 +299,10 @@ mod tests {
         assert_eq!(lines[1], "id: 601000");
         let sent = lines[2].strip_prefix("data: ").expect("data");
         let sent: Value = serde_json::from_str(sent).expect("JSON");
-        assert_eq!(sent["points"][0], json!([2000, 20, 18, 0, 0, 2]));
+        assert_eq!(
+            sent["points"][0],
+            json!([2000, 20, 18, 0, 0, 2, 2000, 1, 0])
+        );
         assert_eq!(sent["points"].as_array().map(Vec::len), Some(HISTORY));
         assert!(history.ends_with("\n\n"));
     }

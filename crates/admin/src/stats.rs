@@ -10,6 +10,7 @@ use microcache_engine::cache::Cache;
 use microcache_engine::flight::ActiveFetch;
 use microcache_engine::{MadeStats, Outcome};
 use microcache_policy::{Coding, SentCoding};
+use microcache_proxy::config::{Config, GoesTo};
 use microcache_proxy::upstream::{GroupSnapshot, ServerAddress, ServerSnapshot};
 use microcache_proxy::{
     Handle, MetricsSnapshot, OriginSnapshot, RouteSnapshot, TierReport, TraceCounts,
@@ -44,6 +45,7 @@ pub(crate) fn view(interface: &Interface) -> Value {
         "draining": handle.is_leaving(),
         "requests": requests(|outcome| figures.of(outcome), figures.requests()),
         "bytes_sent": figures.bytes(),
+        "responses": statuses(figures.responses()),
         "hit_microseconds": latency(&figures.hits()),
         "wait_microseconds": latency(&figures.waits()),
         "windows": interface.windows().view(&figures),
@@ -79,6 +81,7 @@ fn route(route: &RouteSnapshot) -> Value {
         "name": route.name,
         "requests": requests(|outcome| route.of(outcome), route.requests()),
         "bytes_sent": route.bytes,
+        "responses": statuses(route.responses()),
         "hit_microseconds": latency(&route.hits),
         "wait_microseconds": latency(&route.waits),
         "origin": origin_of(&route.origin),
@@ -229,6 +232,7 @@ fn tier(report: &TierReport) -> Value {
 
 fn upstreams(handle: &Handle, figures: &MetricsSnapshot) -> Vec<Value> {
     let none = OriginSnapshot::default();
+    let config = handle.config();
     let group_view = |group: &GroupSnapshot| {
         let known = figures.upstreams.iter();
         let origin = known
@@ -241,11 +245,23 @@ fn upstreams(handle: &Handle, figures: &MetricsSnapshot) -> Vec<Value> {
             "max_active": group.max_active,
             "queued": group.queued,
             "max_queued": group.max_queued,
+            "stale_if_error_seconds": stale_if_error(&config, &group.name),
             "origin": origin_of(origin),
             "servers": group.servers.iter().map(server).collect::<Vec<_>>(),
         })
     };
     handle.upstreams().iter().map(group_view).collect()
+}
+
+/// Returns the longest time for which a route serves stale responses while this group is down.
+fn stale_if_error(config: &Config, group: &str) -> f64 {
+    let uses = |goes_to: &GoesTo| match goes_to {
+        GoesTo::Upstream(at) => config.upstreams[*at].name == group,
+        _ => false,
+    };
+    let routes = config.routes.iter().filter(|route| uses(&route.goes_to));
+    let longest = routes.map(|route| route.rules.stale_if_error).max();
+    longest.unwrap_or_default() as f64 / 1000.0
 }
 
 fn server(server: &ServerSnapshot) -> Value {
@@ -274,6 +290,7 @@ fn server(server: &ServerSnapshot) -> Value {
         "total_microseconds": mean(record.whole, record.timed),
         "outages": record.outages,
         "downtime_seconds": record.downtime.as_secs_f64(),
+        "down_for_seconds": server.health.down_for.map(|time| time.as_secs_f64()),
         "health": {
             "checks": record.checks,
             "failed": record.failed_checks,

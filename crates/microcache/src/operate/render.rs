@@ -75,7 +75,7 @@ pub(super) fn stats(answer: &Value) -> String {
     );
     row(&mut out, "requests", &of_requests(&answer["requests"]));
     row(&mut out, "origin", &of_origin(answer));
-    row(&mut out, "latency", &of_latency(&answer["windows"][0]));
+    row(&mut out, "latency", &of_latency(answer));
     for route in list(&answer["routes"]) {
         row(&mut out, "route", &of_route(route));
     }
@@ -107,22 +107,27 @@ pub(super) fn stats(answer: &Value) -> String {
     out
 }
 
-/// The latency of hits, other requests and the origin in the last minute.
-fn of_latency(minute: &Value) -> Vec<String> {
+/// The latency of hits, other requests and the origin in the last minute. One hit in sixteen is timed.
+fn of_latency(answer: &Value) -> Vec<String> {
+    let minute = &answer["windows"][0];
+    let untimed_hits = match number(&answer["requests"]["hit"]) {
+        0 => "none",
+        _ => "not yet timed",
+    };
     [
-        ("hits", "hit_microseconds"),
-        ("others", "wait_microseconds"),
-        ("origin", "first_byte_microseconds"),
+        ("hits", "hit_microseconds", untimed_hits),
+        ("others", "wait_microseconds", "none"),
+        ("origin", "first_byte_microseconds", "none"),
     ]
-    .map(|(name, times)| format!("{name} {}", times_of(&minute[times])))
+    .map(|(name, times, untimed)| format!("{name} {}", times_of(&minute[times], untimed)))
     .into()
 }
 
-/// The p50 and p99 of a latency.
-fn times_of(times: &Value) -> String {
+/// The p50 and p99 of a latency, or the words for none.
+fn times_of(times: &Value, untimed: &str) -> String {
     match (times["p50"].as_f64(), times["p99"].as_f64()) {
         (Some(p50), Some(p99)) => format!("p50 {} p99 {}", time(p50), time(p99)),
-        _ => "none".to_owned(),
+        _ => untimed.to_owned(),
     }
 }
 
@@ -138,7 +143,10 @@ fn of_route(route: &Value) -> Vec<String> {
         count(of("error"), "error"),
     ];
     if route["hit_microseconds"]["p50"].is_number() {
-        parts.push(format!("hits {}", times_of(&route["hit_microseconds"])));
+        parts.push(format!(
+            "hits {}",
+            times_of(&route["hit_microseconds"], "none")
+        ));
     }
     parts
 }
@@ -152,7 +160,7 @@ fn of_group(group: &Value) -> Vec<String> {
         count(number(&origin["responses"]["5xx"]), "5xx response"),
         format!(
             "first byte {}",
-            times_of(&origin["first_byte_microseconds"])
+            times_of(&origin["first_byte_microseconds"], "none")
         ),
     ]
 }

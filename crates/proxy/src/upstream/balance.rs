@@ -60,6 +60,8 @@ struct Candidate {
 pub struct ServerHealth {
     /// The server is in rotation.
     pub up: bool,
+    /// Duration of the present outage.
+    pub down_for: Option<Duration>,
     /// Requests in flight.
     pub outstanding: u64,
     /// Requests sent to the server.
@@ -207,6 +209,9 @@ impl Balance {
         book.iter()
             .map(|entry| ServerHealth {
                 up: entry.is_usable(now) && entry.out_until.is_none(),
+                down_for: entry
+                    .down_since
+                    .map(|since| now.saturating_duration_since(since)),
                 outstanding: entry.outstanding,
                 requests: entry.requests,
                 failures: entry.failures,
