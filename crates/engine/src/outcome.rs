@@ -17,7 +17,7 @@ pub enum Outcome {
     Pass,
     /// Answered with an error of the cache itself.
     Error,
-    /// Rejected by a rate limit.
+    /// Rejected by a rate limit, or by the access rules of a route.
     Limited,
     /// Not answered: the client left.
     Left,

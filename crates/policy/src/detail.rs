@@ -61,6 +61,8 @@ details! {
     BadRequest = "bad-request",
     /// The rate limit of the route is exceeded for the client, or for another key of that limit.
     RateLimited = "rate-limited",
+    /// The route does not admit the client.
+    AccessDenied = "access-denied",
 
     // Forwarding.
 

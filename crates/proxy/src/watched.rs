@@ -12,12 +12,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use microcache_engine::cache::{ChangeKind, Notice, WatchTarget, Watcher};
 use microcache_engine::{Bypass, Holdings, OriginRequest, Peek};
-use microcache_policy::{Network, Scheme, Time};
+use microcache_policy::{Fields, Network, Scheme, Time};
 use microcache_push::{FindContent, FindPage, MAX_INLINE, PageError, PageStatus, PageTopic};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::config::Watching;
+use crate::session::forwarding::client_address as client_behind;
 use crate::session::{Caller, PlainGet, RefreshOutcome, Session, client_address, visitor_scheme};
 use crate::shared::{Active, Shared};
 
@@ -168,7 +169,8 @@ impl WatchedPages {
         }
         // The application sees the address of the first subscriber.
         let address = client_address(fields).unwrap_or(Ipv4Addr::LOCALHOST.into());
-        if Follower::new(&shared, &name, address).allowed() == Watching::Off {
+        let follower = Follower::new(&shared, &name, address);
+        if follower.allowed() == Watching::Off || !follower.admits(fields) {
             return Err(PageError::NotAllowed);
         }
         let mut pages = self.pages.lock();
@@ -302,6 +304,19 @@ impl Follower {
             return Watching::Off;
         }
         self.session.shared.config.routes[found.route].watch
+    }
+
+    /// Returns whether the route of the page admits the client of a subscription.
+    fn admits(&self, subscription: Fields<'_>) -> bool {
+        let shared = &self.session.shared;
+        let found = shared.engine.find(&self.plain.on(&self.session));
+        let trusted = &shared.trusted_proxies;
+        // The forwarding fields end with the peer.
+        let client = client_address(subscription).map(|peer| {
+            let is_trusted = trusted.iter().any(|block| block.contains(peer));
+            client_behind(peer, is_trusted, subscription, trusted)
+        });
+        shared.config.routes[found.route].addresses.admits(client)
     }
 
     /// Returns the subscriptions to changes, renewed if the configuration stores the page under another key.

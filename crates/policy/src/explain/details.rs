@@ -26,6 +26,7 @@ impl Detail {
             Self::Loop => LOOP,
             Self::BadRequest => BAD_REQUEST,
             Self::RateLimited => RATE_LIMITED,
+            Self::AccessDenied => ACCESS_DENIED,
             Self::Refused => REFUSED,
             Self::HitForMiss => HIT_FOR_MISS,
             Self::Withheld => WITHHELD,
@@ -114,6 +115,11 @@ const BAD_REQUEST: Explanation =
 const RATE_LIMITED: Explanation = Explanation::of("the rate limit of the route is exceeded")
     .by("RFC 6585 §4")
     .unless("wait as long as `Retry-After` says, or raise `rate` or `burst` of the route");
+
+const ACCESS_DENIED: Explanation =
+    Explanation::of("`deny` of the route has the client's address, or `allow` does not")
+        .by("RFC 9110 §15.5.4")
+        .unless("change `allow` or `deny`; behind a proxy, add it to `trusted_proxies`");
 
 const REFUSED: Explanation = Explanation::of(
             "the origin rejected this client (4xx other than 404 and 410), which does not apply to other clients",

@@ -12,6 +12,17 @@ pub struct Cidr {
 }
 
 impl Cidr {
+    /// All addresses.
+    pub(super) const EVERYTHING: Self = Self {
+        network: 0,
+        mask: 0,
+    };
+
+    /// Returns whether it contains every address.
+    pub(super) const fn is_everything(&self) -> bool {
+        self.mask == 0
+    }
+
     /// Returns whether `address` is in the block.
     pub fn contains(&self, address: IpAddr) -> bool {
         bits(address) & self.mask == self.network

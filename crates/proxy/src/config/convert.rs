@@ -5,13 +5,14 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use microcache_policy::Rules;
 use microcache_policy::rules::Query;
 
+use super::access::AddressRules;
 use super::include::Document;
 use super::itself::note_itself;
 use super::mistake::{Mistake, Mistakes, Report};
 use super::options::{
-    ACME, ADMIN, ASKING, COMPRESSION, FILES, GROUP, HEADERS, INCLUDE, LIMITS, LOGS, MERCURE,
-    ORIGIN, Otherwise, PUSH, ROUTE, RULES, RouteDraft, SERVER, SERVERS, TIERS, TLS, abouts,
-    check_compression, flags, set_defaults,
+    ACCESS, ACME, ADMIN, ASKING, COMPRESSION, FILES, GROUP, HEADERS, INCLUDE, LIMITS, LOGS,
+    MERCURE, ORIGIN, Otherwise, PUSH, ROUTE, RULES, RouteDraft, SERVER, SERVERS, TIERS, TLS,
+    abouts, check_compression, flags, set_defaults,
 };
 use super::place::Place;
 use super::raw::{self, Table, Value};
@@ -173,6 +174,7 @@ impl<'a> Draft<'a> {
         set_defaults(MERCURE, &mut draft.config.push.mercure);
         set_defaults(RULES, &mut draft.route);
         set_defaults(ASKING, &mut draft.route);
+        set_defaults(ACCESS, &mut draft.route);
         set_defaults(COMPRESSION, &mut draft.route);
         set_defaults(HEADERS, &mut draft.route);
         set_defaults(FILES, &mut draft.route);
@@ -193,6 +195,7 @@ impl<'a> Draft<'a> {
         table.apply(MERCURE, &mut self.config.push.mercure, mistakes);
         table.apply(RULES, &mut self.route, mistakes);
         table.apply(ASKING, &mut self.route, mistakes);
+        table.apply(ACCESS, &mut self.route, mistakes);
         table.apply(COMPRESSION, &mut self.route, mistakes);
         table.apply(HEADERS, &mut self.route, mistakes);
         table.apply(GROUP, &mut self.group, mistakes);
@@ -319,7 +322,10 @@ impl<'a> Draft<'a> {
         if !routes.iter().any(|route| route.matcher.is_everything()) {
             self.add_default_route(mistakes);
         }
-        let own = self.config.push.routes(&self.config.routes);
+        let mut own = self.config.push.routes(&self.config.routes);
+        for route in &mut own {
+            route.addresses.clone_from(&self.route.route.addresses);
+        }
         self.config.routes.splice(0..0, own);
     }
 
@@ -361,6 +367,13 @@ impl<'a> Draft<'a> {
         let matcher_is_good = mistakes.count() == before;
         table.apply(RULES, &mut route, mistakes);
         table.apply(ASKING, &mut route, mistakes);
+        if ["allow", "deny"]
+            .iter()
+            .any(|name| table.get(name).is_some())
+        {
+            route.route.addresses = AddressRules::default();
+        }
+        table.apply(ACCESS, &mut route, mistakes);
         table.apply(COMPRESSION, &mut route, mistakes);
         table.apply(HEADERS, &mut route, mistakes);
         self.find_destination(&mut route, value, &table, mistakes);

@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use super::option::{About, Form, Unset};
 use super::options::{
-    ACME, ADMIN, ASKING, CERTIFICATE, COMPRESSION, FILES, GROUP, HEADERS, HEALTH_CHECK, INCLUDE,
-    KEY, LIMITS, LOGS, MATCH, MERCURE, ORIGIN, PUSH, QUERY, REQUEST_HEADERS, RESPONSE_HEADERS,
-    ROUTE, RULES, SERVER, SERVER_ENTRY, SERVERS, TIERS, TLS, abouts,
+    ACCESS, ACME, ADMIN, ASKING, CERTIFICATE, COMPRESSION, FILES, GROUP, HEADERS, HEALTH_CHECK,
+    INCLUDE, KEY, LIMITS, LOGS, MATCH, MERCURE, ORIGIN, PUSH, QUERY, REQUEST_HEADERS,
+    RESPONSE_HEADERS, ROUTE, RULES, SERVER, SERVER_ENTRY, SERVERS, TIERS, TLS, abouts,
 };
 
 const WIDTH: usize = 96;
@@ -76,6 +76,12 @@ pub fn sample() -> String {
         "For all routes; a route may override it.",
     );
     settings(&mut out, &abouts(ASKING));
+    section(
+        &mut out,
+        "Access",
+        "For all routes; a route may override it.",
+    );
+    settings(&mut out, &abouts(ACCESS));
     section(
         &mut out,
         "Compression",
@@ -248,6 +254,13 @@ fn of_responses(out: &mut String) {
         "Request limits",
         "At the top of the file and flags, for all routes; in `[[routes]]`, for one.",
         &abouts(ASKING),
+        "",
+    );
+    chapter(
+        out,
+        "Access",
+        "At the top of the file and flags, for all routes; in `[[routes]]`, for one. [Access](access.md) describes the order.",
+        &abouts(ACCESS),
         "",
     );
 }

@@ -6,6 +6,7 @@
 //! is one entry in one of the tables under [`options`]: its name, form, default, help and the
 //! function that sets it. Help, sample and reference are printed from these tables.
 
+mod access;
 mod acme;
 mod admin;
 mod admin_files;
@@ -54,6 +55,7 @@ use microcache_store::memcached::{PageKey, ServerAddress};
 use crate::upstream::settings::GroupSettings;
 use texts::Texts;
 
+pub use access::AddressRules;
 pub use acme::{AcmeConfig, Binding};
 pub use admin::Admin;
 pub use cidr::Cidr;

@@ -5,6 +5,7 @@ use microcache_policy::field_edits::FieldEdits;
 use microcache_policy::rules::Query;
 use microcache_policy::{Fields, KeyRules, Rules};
 
+use super::access::AddressRules;
 use super::condition::Condition;
 use super::matcher::Matcher;
 use super::pattern::Glob;
@@ -40,6 +41,8 @@ pub struct Route {
     pub max_body: Option<u64>,
     /// The rate limit.
     pub rate: Rate,
+    /// The clients that may use it, by address.
+    pub addresses: AddressRules,
     /// The name in logs and metrics.
     pub name: String,
     /// Its requests are in the access log.
@@ -104,6 +107,7 @@ impl Route {
             max_object: None,
             max_body: None,
             rate: Rate::default(),
+            addresses: AddressRules::default(),
             name,
             access_log: true,
         }

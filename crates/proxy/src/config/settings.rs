@@ -3,8 +3,8 @@
 use super::mistake::{Mistake, Mistakes, Report};
 use super::option::About;
 use super::options::{
-    ADMIN, ASKING, COMPRESSION, FILES, GROUP, HEADERS, INCLUDE, LOGS, ORIGIN, PUSH, ROUTE, RULES,
-    SERVERS, TIERS, abouts, top_level,
+    ACCESS, ADMIN, ASKING, COMPRESSION, FILES, GROUP, HEADERS, INCLUDE, LOGS, ORIGIN, PUSH, ROUTE,
+    RULES, SERVERS, TIERS, abouts, top_level,
 };
 use super::place::Place;
 use super::raw::{Plain, Value};
@@ -89,6 +89,7 @@ impl Tables<'_> {
                 .chain(self.all(&abouts(FILES), &mine))
                 .chain(self.all(&abouts(RULES), &with(own, top)))
                 .chain(self.all(&abouts(ASKING), &with(own, top)))
+                .chain(self.all(&abouts(ACCESS), &with(own, top)))
                 .chain(self.all(&abouts(COMPRESSION), &with(own, top)))
                 .chain(self.all(&abouts(HEADERS), &with(own, top)))
                 .collect()

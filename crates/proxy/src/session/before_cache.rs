@@ -21,6 +21,11 @@ impl Session {
         {
             return Some(page);
         }
+        if self.shared.controls_access
+            && let Some(page) = self.denied_address(found.route, request, now)
+        {
+            return Some(page);
+        }
         self.beyond_rate(found.route, RateOf::Requests, request, now)
     }
 }

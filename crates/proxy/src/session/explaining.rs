@@ -241,6 +241,8 @@ impl Session {
         let ambiguous = self.ambiguous(read, explained).filter(|_| !is_purge);
         if ambiguous.is_some_and(|it| it.is_refused) {
             Some(Detail::AmbiguousPath)
+        } else if !self.admits_address(explained.route(), &request) {
+            Some(Detail::AccessDenied)
         } else if used_up.is_some_and(|rated| !rated.only_misses) {
             Some(Detail::RateLimited)
         } else if decision.is_hit() {

@@ -89,10 +89,16 @@ impl Peer {
     /// Returns the client of a request: the peer, or the last address in the forwarding fields that is not a
     /// trusted proxy, if the peer is one. Addresses before that are not reliable.
     pub(crate) fn client(&self, request: Fields<'_>, trusted: &[Cidr]) -> Network {
-        match self.caller.address {
-            Some(address) => Network::of(client_address(address, self.trusted, request, trusted)),
+        match self.client_address(request, trusted) {
+            Some(address) => Network::of(address),
             None => self.caller.network(),
         }
+    }
+
+    /// Returns the address of a request's client, if it is known: see [`Self::client`].
+    pub(crate) fn client_address(&self, request: Fields<'_>, trusted: &[Cidr]) -> Option<IpAddr> {
+        let address = self.caller.address?;
+        Some(client_address(address, self.trusted, request, trusted))
     }
 
     /// Returns the address of a request's client as text.

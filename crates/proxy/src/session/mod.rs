@@ -3,6 +3,7 @@
 //! A connection parses requests, has them answered here, and writes the responses; see `crate::connection` and
 //! `crate::h2`. Sockets, message framing and keep-alive are not known here.
 
+mod access;
 mod account;
 mod answering;
 mod before_cache;

@@ -30,6 +30,15 @@ pub(crate) fn ambiguous_path(now: Time) -> Response {
     page(400, text, Detail::AmbiguousPath, now)
 }
 
+/// Response to a client that the route does not admit.
+pub(crate) fn denied(now: Time) -> Response {
+    let text = "Access denied.";
+    Response {
+        outcome: Outcome::Limited,
+        ..page(403, text, Detail::AccessDenied, now)
+    }
+}
+
 /// Redirect to TLS at this port, as 308 (RFC 9110 §15.4.9). Without a host there is no target.
 pub(crate) fn elsewhere(host: &[u8], target: &[u8], port: u16, now: Time) -> Response {
     let bare = std::str::from_utf8(without_port(host)).unwrap_or_default();

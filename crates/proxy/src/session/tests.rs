@@ -1,5 +1,7 @@
 //! The session without a connection: guarantees to HTTP/1 and HTTP/2.
 
+mod access;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -73,7 +75,13 @@ struct World {
 
 impl World {
     fn new() -> Self {
+        Self::with("")
+    }
+
+    /// Returns a world with these lines in its configuration.
+    fn with(lines: &str) -> Self {
         let config = Config::read(Input {
+            file: Some(("microcache.toml", lines)),
             urls: &["http://localhost:3000".to_owned()],
             ..Input::default()
         });

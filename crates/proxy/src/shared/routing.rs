@@ -75,15 +75,17 @@ impl Routing {
         (has_nul || routes.len() > 1).then_some(AmbiguousPath { routes, is_refused })
     }
 
-    /// Returns true if a route controls access, or its rules about request fields differ from those of the
+    /// Returns true if a route controls access, or its rules about clients or request fields differ from those of the
     /// raw path's route.
     fn guards(&self, route: usize, raw: usize) -> bool {
         let (route, raw) = (&self.routes[route], &self.routes[raw]);
+        let has_other_access = route.addresses != raw.addresses;
         let (rules, raw) = (&route.rules.request, &raw.rules.request);
         matches!(
             route.goes_to,
             GoesTo::Push | GoesTo::Watch | GoesTo::Mercure
-        ) || rules.kept_fields != raw.kept_fields
+        ) || has_other_access
+            || rules.kept_fields != raw.kept_fields
             || rules.removed_fields != raw.removed_fields
     }
 
@@ -156,6 +158,7 @@ mod tests {
             { name = "static", match = { path = "/static/*" }, ignore_cookies = "*" },
             { name = "login", match = { path = "/login" }, rate = "5/m" },
             { name = "hook", match = { path = "/hook/*" }, keep_headers = ["X-Remote-User"] },
+            { name = "admin", match = { path = "/admin/*" }, allow = "192.0.2.0/24" },
             { match = { path = "/caf%C3%A9/*" } },
             { name = "css", match = { path = "*.css" } },
         ]
@@ -215,6 +218,11 @@ mod tests {
             ("//live/a", "default push /live/ 400"),
             ("/hook/..%2faccount", "hook default 400"),
             ("/x/..%2fhook/a", "default hook 400"),
+            ("/admin/a%20b", ""),
+            ("/x/..%2fadmin/a", "default admin 400"),
+            ("/admin/..%2faccount", "admin default 400"),
+            ("//admin/a", "default admin 400"),
+            ("/%61dmin/a", "default admin 400"),
         ] {
             assert_eq!(check(&routing, target), routes, "{target}");
         }

@@ -86,6 +86,8 @@ pub(crate) struct Shared {
     pub(crate) pseudonym: Arc<Pseudonym>,
     pub(crate) connection_limits: Arc<ConnectionLimits>,
     pub(crate) pinned: PinnedBytes,
+    /// Some routes do not admit every client.
+    pub(crate) controls_access: bool,
     /// Changes of the fields of responses, by number of the route; `None` if there are none.
     pub(crate) header_rules: Option<Box<[Arc<HeaderRules>]>>,
     /// Rate limits of routes, if any.
@@ -359,6 +361,7 @@ impl Lasting {
             pseudonym: self.pseudonym,
             connection_limits: self.connection_limits,
             pinned: self.pinned,
+            controls_access: config.routes.iter().any(|it| !it.addresses.is_open()),
             header_rules: HeaderRules::of(&config),
             rates: self.rates,
             notices: self.notices,

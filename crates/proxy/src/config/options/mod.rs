@@ -1,5 +1,6 @@
 //! The tables of options. Each entry is the only definition of its option.
 
+mod access;
 mod acme;
 mod admin;
 mod asking;
@@ -27,6 +28,7 @@ use super::flag::Flag;
 use super::mistake::Mistakes;
 use super::option::{About, Opt};
 
+pub(super) use access::ACCESS;
 pub(super) use acme::ACME;
 pub(super) use admin::ADMIN;
 pub(super) use asking::ASKING;
@@ -77,7 +79,7 @@ const WAIT: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from
 const DRAIN: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_hours(24);
 
 /// Returns the options at the top of the file, by group, in the order of the sample and the help.
-pub(super) fn groups() -> [(&'static str, Vec<About>); 14] {
+pub(super) fn groups() -> [(&'static str, Vec<About>); 15] {
     [
         ("Server", abouts(SERVER)),
         ("Client connections", abouts(LIMITS)),
@@ -90,6 +92,7 @@ pub(super) fn groups() -> [(&'static str, Vec<About>); 14] {
         ("Mercure hub", abouts(MERCURE)),
         ("Caching", abouts(RULES)),
         ("Request limits", abouts(ASKING)),
+        ("Access", abouts(ACCESS)),
         ("Compression", abouts(COMPRESSION)),
         ("Header fields", abouts(HEADERS)),
         ("Origin (backend)", abouts(GROUP)),
@@ -118,6 +121,7 @@ pub(super) fn of_a_route() -> impl Iterator<Item = About> {
     let own = abouts(ROUTE).into_iter().chain(abouts(FILES));
     let rules = abouts(RULES).into_iter().chain(abouts(ASKING));
     own.chain(rules)
+        .chain(abouts(ACCESS))
         .chain(abouts(COMPRESSION))
         .chain(abouts(HEADERS))
 }

@@ -7,6 +7,7 @@ use microcache_policy::Scheme;
 use microcache_policy::browser_cache::BrowserCache;
 use microcache_policy::rules::Rules;
 
+use super::super::access::AddressRules;
 use super::super::condition::{Condition, Part};
 use super::super::matcher::Matcher;
 use super::super::mistake::{Mistake, Mistakes};
@@ -60,6 +61,7 @@ impl RouteDraft {
                 max_object: None,
                 max_body: None,
                 rate: Rate::default(),
+                addresses: AddressRules::default(),
                 name: String::new(),
                 access_log: true,
             },

@@ -1,0 +1,48 @@
+//! Access to routes.
+
+use std::net::IpAddr;
+
+use microcache_engine::{Request, Response};
+use microcache_policy::Time;
+
+use super::{Session, pages};
+use crate::metrics::Refusal;
+
+impl Session {
+    /// Returns the response to a client whose address the route does not admit. Purges have a list of their own.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn denied_address(
+        &self,
+        route: usize,
+        request: &Request<'_>,
+        now: Time,
+    ) -> Option<Response> {
+        if self.admits_address(route, request) {
+            return None;
+        }
+        self.shared.refused(Refusal::Access, || {
+            let trusted = &self.shared.trusted_proxies;
+            let client = self.peer.client_text(request.fields, trusted);
+            let name = &self.shared.config.routes[route].name;
+            format!(
+                "{client} was answered 403: `allow` and `deny` of the route {name} do not admit it"
+            )
+        });
+        Some(pages::denied(now))
+    }
+
+    /// Returns whether a route admits the address of a request's client.
+    pub(super) fn admits_address(&self, route: usize, request: &Request<'_>) -> bool {
+        let addresses = &self.shared.config.routes[route].addresses;
+        addresses.is_open()
+            || self.shared.takes_for_purge(request)
+            || addresses.admits(self.client_address(request))
+    }
+
+    /// Returns the address of a request's client, if it is known.
+    fn client_address(&self, request: &Request<'_>) -> Option<IpAddr> {
+        self.peer
+            .client_address(request.fields, &self.shared.trusted_proxies)
+    }
+}
