@@ -105,6 +105,35 @@ impl BrowserCache {
     }
 }
 
+/// Returns the fields of a response that only browsers may keep, for as long as the application says, and no cache that
+/// several clients share.
+pub fn made_private(response: Fields<'_>) -> FieldsBuf {
+    const SHARED: [&[u8]; 4] = [b"public", b"private", b"s-maxage", b"proxy-revalidate"];
+    let is_for_caches = |name: &[u8]| {
+        name.eq_ignore_ascii_case(b"surrogate-control")
+            || name.to_ascii_lowercase().ends_with(b"-cache-control")
+    };
+    let mut value = b"private".to_vec();
+    for member in response.members("cache-control") {
+        let name = member
+            .split(|&byte| byte == b'=')
+            .next()
+            .unwrap_or_default();
+        let name = name.trim_ascii_end();
+        if !SHARED.iter().any(|one| name.eq_ignore_ascii_case(one)) {
+            value.extend_from_slice(b", ");
+            value.extend_from_slice(member);
+        }
+    }
+    let mut fields = FieldsBuf::with_capacity(response.as_block().len() + value.len());
+    fields.extend_lines(response, |line| {
+        let name = line.field_name();
+        !name.is(names::CACHE_CONTROL) && !is_for_caches(name.text())
+    });
+    fields.push("Cache-Control", value);
+    fields
+}
+
 const fn is_cacheable(status: u16) -> bool {
     matches!(status, 200..=299 | 301 | 304 | 308)
 }
@@ -165,6 +194,24 @@ fn is_hash(part: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn private_responses_are_for_browsers_only() {
+        let check = |fields: &str, expected: &str| {
+            let private = made_private(Fields::new(fields.as_bytes()));
+            let text = String::from_utf8_lossy(private.fields().as_block()).into_owned();
+            assert_eq!(text, expected, "{fields:?}");
+        };
+        check("", "Cache-Control: private\r\n");
+        check(
+            "A: b\r\nCache-Control: public, max-age=60, s-maxage=600\r\ncache-control: Private=\"a, b\", no-store\r\n",
+            "A: b\r\nCache-Control: private, max-age=60, no-store\r\n",
+        );
+        check(
+            "CDN-Cache-Control: max-age=9\r\nSurrogate-Control: x\r\nCloudflare-CDN-Cache-Control: y\r\nExpires: 0\r\n",
+            "Expires: 0\r\nCache-Control: private\r\n",
+        );
+    }
 
     fn check(rules: BrowserCache, path: &str, fields: &str, expected: Option<&str>) {
         let response = SharedResponse {

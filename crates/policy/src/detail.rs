@@ -63,6 +63,10 @@ details! {
     RateLimited = "rate-limited",
     /// The route does not admit the client.
     AccessDenied = "access-denied",
+    /// The request has no valid credentials for the route.
+    AuthenticationRequired = "authentication-required",
+    /// Too many requests wait for authentication.
+    AuthenticationBusy = "authentication-busy",
 
     // Forwarding.
 

@@ -9,7 +9,7 @@
 //!   with the same cache, permits and counters; a connection compares one number between two requests and switches then.
 //! - **Upgrade**: `control` starts another process and hands it the sockets over its standard input (`lifecycle`). The old
 //!   process drains once the new one serves.
-//! - **Limits and TLS**: `rates` limits the rate of requests; `tls` holds certificates and session tickets.
+//! - **Limits and TLS**: `rates` limits the rate of requests; `passwords` verifies those of Basic authentication; `tls` holds certificates and session tickets.
 //! - **Observability**: `metrics` counts every request once; `observe` limits the rate of log events, and samples
 //!   traces.
 
@@ -18,10 +18,12 @@ pub mod config;
 mod connection;
 mod control;
 mod files;
+mod fingerprints;
 mod h2;
 mod lifecycle;
 mod metrics;
 mod observe;
+mod passwords;
 mod rates;
 mod server;
 mod session;

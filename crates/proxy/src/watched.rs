@@ -17,7 +17,7 @@ use microcache_push::{FindContent, FindPage, MAX_INLINE, PageError, PageStatus, 
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::config::Watching;
+use crate::config::{GoesTo, Watching};
 use crate::session::forwarding::client_address as client_behind;
 use crate::session::{Caller, PlainGet, RefreshOutcome, Session, client_address, visitor_scheme};
 use crate::shared::{Active, Shared};
@@ -316,7 +316,12 @@ impl Follower {
             let is_trusted = trusted.iter().any(|block| block.contains(peer));
             client_behind(peer, is_trusted, subscription, trusted)
         });
-        shared.config.routes[found.route].addresses.admits(client)
+        let route = &shared.config.routes[found.route];
+        let mut routes = shared.config.routes.iter();
+        // The subscription was authenticated as its own route demands.
+        let subscribed = routes.find(|route| route.goes_to == GoesTo::Watch);
+        route.addresses.admits(client)
+            && subscribed.is_some_and(|it| it.has_authentication_of(route))
     }
 
     /// Returns the subscriptions to changes, renewed if the configuration stores the page under another key.

@@ -27,6 +27,8 @@ impl Detail {
             Self::BadRequest => BAD_REQUEST,
             Self::RateLimited => RATE_LIMITED,
             Self::AccessDenied => ACCESS_DENIED,
+            Self::AuthenticationRequired => AUTHENTICATION_REQUIRED,
+            Self::AuthenticationBusy => AUTHENTICATION_BUSY,
             Self::Refused => REFUSED,
             Self::HitForMiss => HIT_FOR_MISS,
             Self::Withheld => WITHHELD,
@@ -120,6 +122,14 @@ const ACCESS_DENIED: Explanation =
     Explanation::of("`deny` of the route has the client's address, or `allow` does not")
         .by("RFC 9110 §15.5.4")
         .unless("change `allow` or `deny`; behind a proxy, add it to `trusted_proxies`");
+
+const AUTHENTICATION_REQUIRED: Explanation =
+    Explanation::of("the route requires authentication, and the request has no valid credentials")
+        .by("RFC 9110 §15.5.2")
+        .unless("send valid credentials, or set `basic_auth = \"off\"` on the route");
+
+const AUTHENTICATION_BUSY: Explanation =
+    Explanation::of("too many requests wait for authentication").by("RFC 9110 §11.4");
 
 const REFUSED: Explanation = Explanation::of(
             "the origin rejected this client (4xx other than 404 and 410), which does not apply to other clients",

@@ -325,8 +325,11 @@ impl<'a> Draft<'a> {
         let mut own = self.config.push.routes(&self.config.routes);
         for route in &mut own {
             route.addresses.clone_from(&self.route.route.addresses);
+            route.basic_auth.clone_from(&self.route.route.basic_auth);
         }
         self.config.routes.splice(0..0, own);
+        let routes = self.config.routes.iter_mut();
+        routes.for_each(Route::settle_authentication);
     }
 
     /// Adds the route for all other requests, which go to the default group.

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use super::option::{About, Form, Unset};
 use super::options::{
-    ACCESS, ACME, ADMIN, ASKING, CERTIFICATE, COMPRESSION, FILES, GROUP, HEADERS, HEALTH_CHECK,
-    INCLUDE, KEY, LIMITS, LOGS, MATCH, MERCURE, ORIGIN, PUSH, QUERY, REQUEST_HEADERS,
+    ACCESS, ACME, ADMIN, ASKING, BASIC_AUTH, CERTIFICATE, COMPRESSION, FILES, GROUP, HEADERS,
+    HEALTH_CHECK, INCLUDE, KEY, LIMITS, LOGS, MATCH, MERCURE, ORIGIN, PUSH, QUERY, REQUEST_HEADERS,
     RESPONSE_HEADERS, ROUTE, RULES, SERVER, SERVER_ENTRY, SERVERS, TIERS, TLS, abouts,
 };
 
@@ -262,6 +262,13 @@ fn of_responses(out: &mut String) {
         "At the top of the file and flags, for all routes; in `[[routes]]`, for one. [Access](access.md) describes the order.",
         &abouts(ACCESS),
         "",
+    );
+    chapter(
+        out,
+        "Basic authentication",
+        "In `basic_auth`.",
+        &abouts(BASIC_AUTH),
+        "basic_auth.",
     );
 }
 

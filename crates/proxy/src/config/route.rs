@@ -6,6 +6,7 @@ use microcache_policy::rules::Query;
 use microcache_policy::{Fields, KeyRules, Rules};
 
 use super::access::AddressRules;
+use super::basic_auth::BasicAuth;
 use super::condition::Condition;
 use super::matcher::Matcher;
 use super::pattern::Glob;
@@ -43,6 +44,8 @@ pub struct Route {
     pub rate: Rate,
     /// The clients that may use it, by address.
     pub addresses: AddressRules,
+    /// Basic authentication.
+    pub basic_auth: Option<BasicAuth>,
     /// The name in logs and metrics.
     pub name: String,
     /// Its requests are in the access log.
@@ -108,8 +111,37 @@ impl Route {
             max_body: None,
             rate: Rate::default(),
             addresses: AddressRules::default(),
+            basic_auth: None,
             name,
             access_log: true,
+        }
+    }
+
+    /// Returns whether some clients may not use it.
+    pub(crate) const fn controls_access(&self) -> bool {
+        !self.addresses.is_open() || self.basic_auth.is_some()
+    }
+
+    /// Returns whether the clients that may use it are those of another route.
+    pub(crate) fn has_access_of(&self, other: &Self) -> bool {
+        self.addresses == other.addresses && self.has_authentication_of(other)
+    }
+
+    /// Returns whether its clients are authenticated as those of another route.
+    pub(crate) fn has_authentication_of(&self, other: &Self) -> bool {
+        match (&self.basic_auth, &other.basic_auth) {
+            (None, None) => true,
+            (Some(own), Some(other)) => own.has_users_of(other),
+            _ => false,
+        }
+    }
+
+    /// Keeps what authenticates clients from the application and out of caching decisions, and its pages apart from
+    /// those of routes that would give them to everyone.
+    pub(super) fn settle_authentication(&mut self) {
+        if self.basic_auth.is_some() {
+            self.rules.request.removed_fields.push("authorization");
+            self.rules.key.route = Some(self.name.clone());
         }
     }
 

@@ -113,6 +113,7 @@ impl Config {
         self.acme.read_files(&mut mistakes);
         self.admin.check_files(&self.settings, &mut mistakes);
         self.push.read_files(&mut mistakes);
+        self.read_users(&mut mistakes);
         if self.tls.is_on() {
             self.read_for_clients(&mut mistakes);
         }

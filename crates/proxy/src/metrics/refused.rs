@@ -59,6 +59,8 @@ refusals! {
     Rate = "rate",
     /// A request of a client that the route does not admit (`allow`, `deny`).
     Access = "access",
+    /// A request with a wrong password, or above the limits of their verification (`basic_auth`).
+    Authentication = "authentication",
 }
 
 /// Rejection counters by reason.

@@ -1,31 +1,37 @@
 //! The decisions of a route before its cache is asked, in their order: the canonical path, access, rate,
 //! authentication, and whether the route itself answers.
 
-use microcache_engine::{Bypass, Request, Response, RouteMatch};
+use microcache_engine::{Bypass, Request, RouteMatch};
 use microcache_policy::Time;
 
-use super::Session;
+use super::{Reply, Session};
 use crate::config::RateOf;
 
 impl Session {
-    /// Returns the response to a request that does not reach the cache of its route.
+    /// Returns the response to a request that does not reach the cache of its route, or not at once.
     #[inline]
     pub(super) fn before_cache(
         &self,
         found: RouteMatch,
         request: &Request<'_>,
         now: Time,
-    ) -> Option<Response> {
+    ) -> Option<Reply> {
         if found.bypass == Some(Bypass::Path)
             && let Some(page) = self.ambiguous_path(found.route, request, now)
         {
-            return Some(page);
+            return Some(Reply::Now(page));
         }
         if self.shared.controls_access
             && let Some(page) = self.denied_address(found.route, request, now)
         {
-            return Some(page);
+            return Some(Reply::Now(page));
         }
-        self.beyond_rate(found.route, RateOf::Requests, request, now)
+        if let Some(page) = self.beyond_rate(found.route, RateOf::Requests, request, now) {
+            return Some(Reply::Now(page));
+        }
+        if self.shared.controls_access {
+            return self.authenticate(found, request, now);
+        }
+        None
     }
 }

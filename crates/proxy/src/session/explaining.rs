@@ -243,6 +243,8 @@ impl Session {
             Some(Detail::AmbiguousPath)
         } else if !self.admits_address(explained.route(), &request) {
             Some(Detail::AccessDenied)
+        } else if self.lacks_credentials(explained.route(), &request) {
+            Some(Detail::AuthenticationRequired)
         } else if used_up.is_some_and(|rated| !rated.only_misses) {
             Some(Detail::RateLimited)
         } else if decision.is_hit() {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use microcache_engine::{Outcome, Request, RequestHead, Response};
-use microcache_policy::browser_cache::{BrowserCache, SharedResponse, says_public};
+use microcache_policy::browser_cache::{BrowserCache, SharedResponse, made_private, says_public};
 use microcache_policy::field_edits::FieldEdits;
 use microcache_policy::field_template::TemplateValues;
 use microcache_policy::key::split_query;
@@ -19,6 +19,8 @@ use crate::config::{Config, GoesTo, Route};
 pub(crate) struct HeaderRules {
     edits: Vec<FieldEdits>,
     browser: BrowserCache,
+    /// Only authenticated clients receive its responses: caches behind this one must not share them.
+    is_private: bool,
     /// Its responses are files, which never are personal.
     has_files: bool,
 }
@@ -26,7 +28,11 @@ pub(crate) struct HeaderRules {
 impl HeaderRules {
     /// Returns the changes of all routes, by index; `None` if there are none.
     pub(crate) fn of(config: &Config) -> Option<Box<[Arc<Self>]>> {
-        let is_plain = |route: &Route| route.response_headers.is_empty() && route.browser.is_off();
+        let is_plain = |route: &Route| {
+            route.response_headers.is_empty()
+                && route.browser.is_off()
+                && route.basic_auth.is_none()
+        };
         if config.routes.iter().all(is_plain) {
             return None;
         }
@@ -34,6 +40,7 @@ impl HeaderRules {
             Arc::new(Self {
                 edits: route.response_headers.clone(),
                 browser: route.browser,
+                is_private: route.basic_auth.is_some(),
                 has_files: matches!(route.goes_to, GoesTo::Files(_)),
             })
         });
@@ -59,6 +66,9 @@ impl HeaderRules {
         for edits in self.edits.iter().filter(|it| it.take(response.status)) {
             let fields = edits.applied(response.fields(), &request.values);
             response.fields = Some(FieldBlock::from(fields));
+        }
+        if self.is_private {
+            response.fields = Some(FieldBlock::from(made_private(response.fields())));
         }
     }
 }

@@ -6,6 +6,7 @@
 mod access;
 mod account;
 mod answering;
+mod authentication;
 mod before_cache;
 mod cache_fields;
 mod content;
@@ -31,7 +32,7 @@ use std::sync::Arc;
 use http::{Extensions, Method, Version};
 use microcache_engine::{
     Body, BodyError, BoxFuture, ClientConnection, FetchPlan, ForwardedRequest, Interims,
-    NoResponse, Outcome, Refresh, Request, RequestHead, Response, RouteId, Served,
+    NoResponse, Outcome, Refresh, Request, RequestHead, Response, RouteId, RouteMatch, Served,
 };
 use microcache_policy::field_template::TemplateValues;
 use microcache_policy::{Fields, RequestRules, Scheme, Span, Time, says_https};
@@ -42,6 +43,7 @@ use crate::observe::{Kind, TARGET, Traces};
 use crate::shared::Shared;
 pub(crate) use account::RequestAccount;
 pub(crate) use answering::{AdmittedResponse, OngoingRequest, RequestEvent};
+use authentication::PendingAccess;
 pub(crate) use cache_fields::CacheFields;
 pub(crate) use content::{Allowance, AnnouncedContent, ContentSender};
 pub use finished::{FinalResponse, FinishedRequest, TraceState};
@@ -77,10 +79,28 @@ pub(crate) struct DeferredRequest {
 
 /// Source of the awaited response.
 enum DeferredSource {
-    /// The origin.
-    Origin(FetchPlan),
+    /// The origin, perhaps behind a decision.
+    Forward(ForwardSource),
     /// A purge, until it is in the journal.
     Purge(AuthorizedPurge),
+}
+
+/// Source of the response to a request that may be forwarded.
+enum ForwardSource {
+    /// The origin.
+    Origin(FetchPlan),
+    /// The cache or the origin, once the client is authenticated.
+    Authentication(Box<PendingAccess>),
+}
+
+impl ForwardSource {
+    /// Returns the index of the route, and whether the path can be read as that of another one.
+    fn route(&self) -> (usize, bool) {
+        match self {
+            Self::Origin(plan) => (plan.route_index(), plan.has_ambiguous_path()),
+            Self::Authentication(pending) => pending.route(),
+        }
+    }
 }
 
 impl Session {
@@ -154,11 +174,8 @@ impl Session {
             let found = engine.find(request);
             route = engine.id_of(found);
             *reply = Some(match self.before_cache(found, request, now) {
-                Some(page) => Reply::Now(page),
-                None => match engine.serve_on(found, request, now) {
-                    Served::Now(hit) if hit.outcome == Outcome::Hit => Reply::Now(hit),
-                    served => self.beyond_hits(served, route, request, now),
-                },
+                Some(reply) => reply,
+                None => self.from_cache(found, request, now),
             });
             if self.shared.watched_routes.is_some() {
                 self.add_monitor(found.route, request.target, reply);
@@ -171,6 +188,20 @@ impl Session {
             *reply = Some(Reply::Now(pages::panicked(now)));
         }
         route
+    }
+
+    /// Answers a request that its route admits, from the cache or with what is beyond it.
+    #[expect(
+        clippy::inline_always,
+        reason = "a hit pays for the call, which others make only now and then"
+    )]
+    #[inline(always)]
+    fn from_cache(&self, found: RouteMatch, request: &Request<'_>, now: Time) -> Reply {
+        let engine = &self.shared.engine;
+        match engine.serve_on(found, request, now) {
+            Served::Now(hit) if hit.outcome == Outcome::Hit => Reply::Now(hit),
+            served => self.beyond_hits(served, engine.id_of(found), request, now),
+        }
     }
 
     /// Returns the response to a request that is independent of routes: ACME challenges and redirects to TLS.
@@ -266,7 +297,7 @@ impl Session {
         };
         match answer {
             Some(response) => Reply::Now(response),
-            None => later(DeferredSource::Origin(plan)),
+            None => later(DeferredSource::Forward(ForwardSource::Origin(plan))),
         }
     }
 
@@ -323,11 +354,14 @@ impl Session {
             began,
         } = unanswered;
         let mut account = RequestAccount::open(&self.shared, route, head.clone(), version, began);
-        let plan = match wanted {
-            DeferredSource::Origin(plan) => plan,
+        let source = match wanted {
+            DeferredSource::Forward(source) => source,
             DeferredSource::Purge(purge) => return self.purge(purge, account, announced),
         };
-        let most = self.shared.max_body(&plan, &head.as_request());
+        let (index, is_ambiguous) = source.route();
+        let most = self
+            .shared
+            .max_body(index, is_ambiguous, &head.as_request());
         let is_too_large =
             |announced: AnnouncedContent| announced.length.is_some_and(|it| it > most);
         if announced.is_some_and(is_too_large) {
@@ -339,7 +373,7 @@ impl Session {
         }
         account.waits();
         let engine = &self.shared.engine;
-        let rules = &engine.rules(plan.route_index()).request;
+        let rules = &engine.rules(index).request;
         let (body, sender, expectation) = match announced {
             None => (Body::Empty, None, None),
             Some(announced) => {
@@ -351,8 +385,8 @@ impl Session {
             }
         };
         let interims = Interims::default();
-        let headers = self.headers_of(plan.route_index(), &head);
-        let is_watched = self.shared.is_watched(plan.route_index());
+        let headers = self.headers_of(index, &head);
+        let is_watched = self.shared.is_watched(index);
         let watched = is_watched.then(|| head.target.clone());
         let mut incoming = self.incoming(head, rules, body);
         let span = account.span().map(|span| Traces::part(&span));
@@ -364,7 +398,10 @@ impl Session {
             incoming.extensions.insert(visit.clone());
         }
         let network = incoming.network;
-        let answer = Arc::clone(&self.shared.engine).ask(plan, incoming);
+        let answer = match source {
+            ForwardSource::Origin(plan) => Arc::clone(&self.shared.engine).ask(plan, incoming),
+            ForwardSource::Authentication(pending) => self.once_authenticated(*pending, incoming),
+        };
         let shared = Arc::clone(&self.shared);
         let answering = OngoingRequest::new(answer, interims, expectation, shared, account);
         let answering = answering.of_watched(watched).of_client(network);

@@ -39,6 +39,33 @@ pub(crate) fn denied(now: Time) -> Response {
     }
 }
 
+/// Response to a client without valid credentials (RFC 7617 §2).
+pub(crate) fn unauthorized(realm: &str, now: Time) -> Response {
+    let challenge = format!("Basic realm=\"{realm}\", charset=\"UTF-8\"");
+    let text = "These pages require a user name and a password.";
+    let page = page(401, text, Detail::AuthenticationRequired, now);
+    Response {
+        outcome: Outcome::Limited,
+        ..with(page, &[("WWW-Authenticate", challenge)])
+    }
+}
+
+/// Response to a password of a client that has too many waiting.
+pub(crate) fn too_many_passwords(now: Time) -> Response {
+    let text = "Too many passwords. Please try again in a moment.";
+    let page = page(429, text, Detail::AuthenticationBusy, now);
+    Response {
+        outcome: Outcome::Limited,
+        ..with(page, &[("Retry-After", "1".to_owned())])
+    }
+}
+
+/// Response to a password while too many wait.
+pub(crate) fn passwords_busy(now: Time) -> Response {
+    let text = "Passwords cannot be verified. Please try again in a moment.";
+    page(503, text, Detail::AuthenticationBusy, now)
+}
+
 /// Redirect to TLS at this port, as 308 (RFC 9110 §15.4.9). Without a host there is no target.
 pub(crate) fn elsewhere(host: &[u8], target: &[u8], port: u16, now: Time) -> Response {
     let bare = std::str::from_utf8(without_port(host)).unwrap_or_default();

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use microcache_engine::{
     BoxFuture, Engine, Frame, Interim, Origin, OriginError, OriginRequest, OriginResponse,
-    RouteMatch,
 };
 use microcache_policy::FieldsBuf;
 use microcache_store::Tiers;
@@ -17,7 +16,7 @@ use parking_lot::Mutex;
 use super::*;
 use crate::config::{Config, Input};
 use crate::observe::Notices;
-use crate::shared::settings;
+use crate::shared::{settings, start_push};
 use crate::watched::page_finder;
 
 /// Origin that records requests, sends an interim response first, and reads request bodies.
@@ -85,10 +84,14 @@ impl World {
             urls: &["http://localhost:3000".to_owned()],
             ..Input::default()
         });
-        let config = config.expect("the configuration is right");
+        Self::of(config.expect("the configuration is right"))
+    }
+
+    fn of(config: Config) -> Self {
         let origin = Arc::new(Echo::default());
+        let push = start_push(&config).expect("documents are kept in memory");
         let mut shared = Shared::before(
-            (&[Arc::clone(&origin) as Arc<dyn Origin>], None),
+            (&[Arc::clone(&origin) as Arc<dyn Origin>], push),
             Arc::new(config),
             Tiers::default(),
             Notices::default(),

@@ -79,7 +79,7 @@ impl Routing {
     /// raw path's route.
     fn guards(&self, route: usize, raw: usize) -> bool {
         let (route, raw) = (&self.routes[route], &self.routes[raw]);
-        let has_other_access = route.addresses != raw.addresses;
+        let has_other_access = !route.has_access_of(raw);
         let (rules, raw) = (&route.rules.request, &raw.rules.request);
         matches!(
             route.goes_to,

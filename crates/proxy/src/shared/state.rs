@@ -8,9 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use microcache_engine::flight::FlightLimits;
-use microcache_engine::{
-    BodyError, Clients, Engine, FetchPlan, Origin, Request, Route, RouteId, Settings,
-};
+use microcache_engine::{BodyError, Clients, Engine, Origin, Request, Route, RouteId, Settings};
 use microcache_push::{
     BackendError, FindPage, Hub, MercureOrigin, Push, PushSettings, WatchOrigin,
 };
@@ -26,6 +24,7 @@ use crate::files::{DirectoryOrigin, FilesFirstOrigin, SendfileOrigin};
 use crate::lifecycle::Lifecycle;
 use crate::metrics::{Metrics, Refusal};
 use crate::observe::Notices;
+use crate::passwords::PasswordVerifier;
 use crate::rates::RateLimits;
 use crate::session::finished::OnFinished;
 use crate::session::forwarding::UntrustedForwarders;
@@ -88,6 +87,8 @@ pub(crate) struct Shared {
     pub(crate) pinned: PinnedBytes,
     /// Some routes do not admit every client.
     pub(crate) controls_access: bool,
+    /// Verifier of users' passwords.
+    pub(crate) passwords: Arc<PasswordVerifier>,
     /// Changes of the fields of responses, by number of the route; `None` if there are none.
     pub(crate) header_rules: Option<Box<[Arc<HeaderRules>]>>,
     /// Rate limits of routes, if any.
@@ -155,6 +156,7 @@ impl Shared {
             )),
             pinned: PinnedBytes::new(fill_memory(&config), slow_reader_timeout(&config)),
             rates: RateLimits::of(&config, |name| metrics.route(name), None),
+            passwords: Arc::default(),
             notices,
             metrics,
             untrusted_forwarders: Arc::default(),
@@ -174,9 +176,9 @@ impl Shared {
     }
 
     /// Limit of a request's body: the lowest of the routes that its path may be read as.
-    pub(crate) fn max_body(&self, plan: &FetchPlan, request: &Request<'_>) -> u64 {
-        let most = self.max_bodies[plan.route_index()];
-        if !plan.has_ambiguous_path() {
+    pub(crate) fn max_body(&self, route: usize, is_ambiguous: bool, request: &Request<'_>) -> u64 {
+        let most = self.max_bodies[route];
+        if !is_ambiguous {
             return most;
         }
         let ambiguous = self.routing.ambiguous(request);
@@ -231,6 +233,7 @@ impl Shared {
                 |name| self.metrics.route(name),
                 self.rates.as_deref(),
             ),
+            passwords: Arc::clone(&self.passwords),
             notices: self.notices.clone(),
             metrics: Arc::clone(&self.metrics),
             untrusted_forwarders: Arc::clone(&self.untrusted_forwarders),
@@ -323,6 +326,7 @@ struct Lasting {
     connection_limits: Arc<ConnectionLimits>,
     pinned: PinnedBytes,
     rates: Option<Box<RateLimits>>,
+    passwords: Arc<PasswordVerifier>,
     notices: Notices,
     metrics: Arc<Metrics>,
     untrusted_forwarders: Arc<UntrustedForwarders>,
@@ -361,7 +365,11 @@ impl Lasting {
             pseudonym: self.pseudonym,
             connection_limits: self.connection_limits,
             pinned: self.pinned,
-            controls_access: config.routes.iter().any(|it| !it.addresses.is_open()),
+            controls_access: config
+                .routes
+                .iter()
+                .any(crate::config::Route::controls_access),
+            passwords: self.passwords,
             header_rules: HeaderRules::of(&config),
             rates: self.rates,
             notices: self.notices,

@@ -28,7 +28,7 @@ use super::flag::Flag;
 use super::mistake::Mistakes;
 use super::option::{About, Opt};
 
-pub(super) use access::ACCESS;
+pub(super) use access::{ACCESS, BASIC_AUTH};
 pub(super) use acme::ACME;
 pub(super) use admin::ADMIN;
 pub(super) use asking::ASKING;
@@ -127,10 +127,11 @@ pub(super) fn of_a_route() -> impl Iterator<Item = About> {
 }
 
 /// Returns the tables inside a route, by name.
-pub(super) fn tables_of_a_route() -> [(&'static str, Vec<About>); 4] {
+pub(super) fn tables_of_a_route() -> [(&'static str, Vec<About>); 5] {
     [
         ("match", abouts(MATCH)),
         ("key", abouts(KEY)),
+        ("basic_auth", abouts(BASIC_AUTH)),
         ("response_headers", abouts(RESPONSE_HEADERS)),
         ("request_headers", abouts(REQUEST_HEADERS)),
     ]

@@ -62,6 +62,7 @@ impl RouteDraft {
                 max_body: None,
                 rate: Rate::default(),
                 addresses: AddressRules::default(),
+                basic_auth: None,
                 name: String::new(),
                 access_log: true,
             },

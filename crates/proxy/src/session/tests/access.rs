@@ -1,6 +1,11 @@
 //! Access rules of routes, for every way to a response.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use microcache_testkit::Folder;
+
 use super::*;
+use crate::config::Source;
 
 /// Returns a session of a client at this address, with these lines in the configuration.
 fn session_of(lines: &str, address: &str) -> Session {
@@ -136,4 +141,189 @@ async fn routes_inherit_the_rules_of_the_top_unless_they_have_some() {
             "{target}"
         );
     }
+}
+
+/// Returns the shared state and the origin of a site with these users and passwords, and these lines.
+fn site_of(users: &[(&str, &str)], lines: &str) -> (Arc<Shared>, Arc<Echo>) {
+    let folder = Folder::new();
+    let hash = |password: &str| bcrypt::hash(password, 4).expect("a hash");
+    let users = users.iter();
+    let users: String = users
+        .map(|(user, password)| format!("{user}:{}\n", hash(password)))
+        .collect();
+    let users = folder.write("users", users);
+    let lines = lines.replace(
+        "USERS",
+        &format!("{{ file = {users:?}, realm = \"Staging\" }}"),
+    );
+    let source = Source {
+        file: Some(folder.write("microcache.toml", lines).into()),
+        urls: vec!["http://localhost:3000".to_owned()],
+        ..Source::default()
+    };
+    let world = World::of(source.read().expect("the configuration is right"));
+    (Arc::new(world.shared), world.origin)
+}
+
+fn basic(user: &str, password: &str) -> String {
+    let token = STANDARD.encode(format!("{user}:{password}"));
+    format!("Authorization: Basic {token}\r\n")
+}
+
+/// Returns the final response.
+async fn response(session: &mut Session, method: &Method, target: &str, fields: &str) -> Response {
+    let now = session.shared.engine.clock.now();
+    let request = Request {
+        fields: Fields::new(fields.as_bytes()),
+        ..request(session, method, target)
+    };
+    let unanswered = match reply(session, &request, now) {
+        (_, Reply::Now(response)) => return response,
+        (_, Reply::Deferred(unanswered)) => unanswered,
+    };
+    let (mut answering, _) = session.ask(unanswered, Version::HTTP_11, None);
+    loop {
+        if let RequestEvent::Answer(mut answered) = answering.next().await {
+            // Read to its end, so that it is stored.
+            while let Some(Ok(_)) = answered.response.body.frame().await {}
+            return answered.response;
+        }
+    }
+}
+
+#[tokio::test]
+async fn users_with_passwords_share_what_is_stored() {
+    let (shared, origin) = site_of(
+        &[("ann", "secret"), ("bob", "hunter2")],
+        "basic_auth = USERS",
+    );
+    let mut session = Session::new(shared, caller("192.0.2.1"), Scheme::Http);
+    let (ann, bob) = (basic("ann", "secret"), basic("bob", "hunter2"));
+    let get = Method::GET;
+    let unknown = response(&mut session, &get, "/", "").await;
+    let challenge = unknown.fields().get("www-authenticate");
+    assert_eq!(
+        challenge,
+        Some(&b"Basic realm=\"Staging\", charset=\"UTF-8\""[..])
+    );
+    assert_eq!(unknown.status, 401);
+    for wrong in [
+        basic("ann", "hunter2"),
+        basic("eve", "secret"),
+        basic("ann", ""),
+        basic("", ""),
+        format!("{ann}{bob}"),
+        "Authorization: Bearer secret\r\n".to_owned(),
+        "Proxy-Authorization: Basic YW5uOnNlY3JldA==\r\n".to_owned(),
+        "Authorization_: Basic YW5uOnNlY3JldA==\r\n".to_owned(),
+    ] {
+        assert_eq!(
+            response(&mut session, &get, "/", &wrong).await.status,
+            401,
+            "{wrong}"
+        );
+    }
+    assert_eq!(origin.requests.lock().len(), 0);
+    let first = response(&mut session, &get, "/", &ann).await;
+    assert_eq!((first.status, first.outcome), (200, Outcome::Miss));
+    // The first request of another user waits for the password, and is a hit all the same.
+    for _ in 0..2 {
+        let hit = response(&mut session, &get, "/", &bob).await;
+        assert_eq!((hit.status, hit.outcome), (200, Outcome::Hit));
+        let said = hit.fields().get("cache-control");
+        assert_eq!(said, Some(&b"private, max-age=100"[..]));
+    }
+    for (method, fields) in [
+        ("GET", "Range: bytes=0-0\r\n"),
+        ("GET", "If-None-Match: *\r\n"),
+        ("HEAD", ""),
+        ("OPTIONS", ""),
+        ("POST", ""),
+        ("DELETE", ""),
+    ] {
+        let method = Method::from_bytes(method.as_bytes()).expect("a method");
+        let received = response(&mut session, &method, "/", fields).await;
+        assert_eq!(received.status, 401, "{method} {fields}");
+    }
+    assert_eq!(origin.requests.lock().len(), 1);
+    // A cookie is personal as everywhere.
+    let personal = format!("{ann}Cookie: session=1\r\n");
+    let passed = response(&mut session, &get, "/other", &personal).await;
+    assert_eq!((passed.status, passed.cache_status.stored), (200, false));
+}
+
+#[tokio::test]
+async fn the_application_receives_what_was_sent_while_the_password_was_verified() {
+    let (shared, origin) = site_of(&[("ann", "secret")], "basic_auth = USERS");
+    let mut session = Session::new(shared, caller("192.0.2.1"), Scheme::Http);
+    let fields = basic("ann", "secret");
+    let post = Request {
+        fields: Fields::new(fields.as_bytes()),
+        has_body: true,
+        ..request(&session, &Method::POST, "/form")
+    };
+    let now = session.shared.engine.clock.now();
+    let (_, Reply::Deferred(unanswered)) = reply(&session, &post, now) else {
+        panic!("the password is not known yet");
+    };
+    let announced = AnnouncedContent {
+        length: Some(3),
+        expects_continue: false,
+    };
+    let (mut answering, content) = session.ask(unanswered, Version::HTTP_11, Some(announced));
+    let mut content = content.expect("it was announced");
+    let sending = async {
+        assert!(content.ready().await);
+        content.send(Frame::Data(Bytes::from_static(b"abc")), false);
+        assert!(content.ready().await);
+        content.end();
+    };
+    let answer = async {
+        loop {
+            if let RequestEvent::Answer(answered) = answering.next().await {
+                return answered.response;
+            }
+        }
+    };
+    let ((), response) = tokio::join!(sending, answer);
+    assert_eq!((response.status, response.length), (200, Some(3)));
+    assert_eq!(*origin.requests.lock(), ["POST http://a/form"]);
+}
+
+#[tokio::test]
+async fn a_route_has_its_own_users_or_none() {
+    let lines = r#"
+        basic_auth = USERS
+        push = "/live/"
+        push_directory = "none"
+        routes = [
+            { name = "open", match = { path = "/open/*" }, basic_auth = "off" },
+            { name = "any", match = { path = "/any/*", cookie = "beta" }, basic_auth = "off" },
+        ]
+    "#;
+    let (shared, origin) = site_of(&[("ann", "secret")], lines);
+    let mut session = Session::new(shared, caller("192.0.2.1"), Scheme::Http);
+    let ann = basic("ann", "secret");
+    for (target, fields, expected) in [
+        ("/open/a", "", 200),
+        ("/", "", 401),
+        ("/", &*ann, 200),
+        ("/live/a", "", 401),
+        ("/.well-known/microcache/watch?url=/", "", 401),
+        ("/x/..%2fopen/a", &*ann, 400),
+        ("/open/..%2fa", "", 400),
+        // What is stored behind the password is found by no other route.
+        ("/any/a", &*ann, 200),
+        ("/any/a", "", 401),
+    ] {
+        assert_eq!(
+            status(&mut session, "GET", target, fields).await,
+            expected,
+            "{target}"
+        );
+    }
+    let before = origin.requests.lock().len();
+    let beta = "Cookie: beta=1; _ga=1\r\n";
+    assert_eq!(status(&mut session, "GET", "/any/a", beta).await, 200);
+    assert_eq!(origin.requests.lock().len(), before + 1);
 }
