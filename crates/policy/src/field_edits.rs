@@ -54,11 +54,11 @@ impl FieldEdits {
         let mut edited = FieldsBuf::with_capacity(fields.as_block().len());
         edited.extend_lines(fields, |line| !self.drops(line));
         for edit in self.set.iter().chain(&self.added) {
-            edited.push_joined(edit.name.as_bytes(), edit.value.resolve(values));
+            edited.push_joined(edit.name.as_bytes(), &edit.value.resolve(values));
         }
         for edit in &self.defaults {
             if !edited.fields().contains(&edit.name) {
-                edited.push_joined(edit.name.as_bytes(), edit.value.resolve(values));
+                edited.push_joined(edit.name.as_bytes(), &edit.value.resolve(values));
             }
         }
         edited

@@ -1,5 +1,7 @@
 //! Values of fields that the operator writes, with a few properties of the request in braces.
 
+use smallvec::SmallVec;
+
 use crate::key::Scheme;
 
 /// A value in literal pieces and placeholders.
@@ -81,18 +83,19 @@ impl FieldTemplate {
     }
 
     /// Returns the pieces of the value for a request.
-    pub fn resolve<'a>(&'a self, values: &TemplateValues<'a>) -> impl Iterator<Item = &'a [u8]> {
+    pub fn resolve<'a>(&'a self, values: &TemplateValues<'a>) -> SmallVec<[&'a [u8]; 8]> {
         let TemplateValues {
             client_address,
             host,
             scheme,
         } = *values;
-        self.pieces.iter().map(move |piece| match piece {
+        let resolved = self.pieces.iter().map(|piece| match piece {
             Piece::Literal(text) => text.as_bytes(),
             Piece::Placeholder(Placeholder::ClientAddress) => client_address,
             Piece::Placeholder(Placeholder::Host) => host,
             Piece::Placeholder(Placeholder::Scheme) => scheme.as_str().as_bytes(),
-        })
+        });
+        resolved.collect()
     }
 }
 
@@ -120,8 +123,8 @@ mod tests {
 
     fn resolved(text: &str) -> Result<String, String> {
         let template = FieldTemplate::parse(text)?;
-        let pieces: Vec<_> = template.resolve(&VALUES).collect();
-        Ok(String::from_utf8(pieces.concat()).expect("text"))
+        let value = template.resolve(&VALUES).concat();
+        Ok(String::from_utf8(value).expect("text"))
     }
 
     #[test]

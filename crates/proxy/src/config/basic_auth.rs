@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Config;
-use super::mistake::{Mistake, Mistakes, Place};
+use super::mistake::{Mistake, Mistakes};
+use super::place::Place;
 use super::tls::at;
 use crate::passwords::Users;
 use crate::tls::exposed;
@@ -58,7 +59,7 @@ impl Config {
                 Arc::clone(users)
             } else {
                 let users = Arc::new(read_file(path, place, mistakes));
-                read.push((path.clone(), Arc::clone(&users)));
+                read.push((path.to_path_buf(), Arc::clone(&users)));
                 users
             };
         }

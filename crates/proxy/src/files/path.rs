@@ -35,7 +35,7 @@ pub(crate) fn named(target: &[u8]) -> Option<TargetPath> {
     }
     for segment in path.split(|&byte| byte == b'/') {
         let segment = decoded(segment)?;
-        if segment.is_empty() || is_unsent(&segment) {
+        if segment.is_empty() || is_hidden(&segment) {
             return None;
         }
         named.push(OsString::from_vec(segment));

@@ -1,5 +1,6 @@
 //! The origin server of a request, for the access log.
 
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,9 +21,9 @@ pub(crate) struct ServerVisit(Arc<Mutex<Option<VisitedServer>>>);
 
 impl ServerVisit {
     /// Records that a server is sent the request.
-    pub(crate) fn sent(&self, host: &str, port: u16) {
+    pub(crate) fn sent(&self, server: &impl Display) {
         *self.0.lock() = Some(VisitedServer {
-            name: format!("{host}:{port}"),
+            name: server.to_string(),
             first_byte: None,
         });
     }

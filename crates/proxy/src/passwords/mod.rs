@@ -5,5 +5,5 @@ mod users;
 mod verifier;
 
 pub(crate) use credentials::Credentials;
-pub use users::Users;
+pub(crate) use users::Users;
 pub(crate) use verifier::{PasswordCheck, PasswordVerifier, PendingVerification};

@@ -14,7 +14,7 @@ const REMEDY: &str = "htpasswd -B FILE USER";
 
 /// Users and the hashes of their passwords.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Users {
+pub(crate) struct Users {
     hashes: HashMap<Box<[u8]>, Arc<str>>,
     /// The hash for names that are no users, which costs as much.
     decoy: Arc<str>,

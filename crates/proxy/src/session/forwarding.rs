@@ -197,7 +197,7 @@ pub(crate) fn set_fields(
 ) {
     fields.retain(|name, _| !rules.sets(name));
     for edit in &rules.set_fields {
-        fields.push_joined(edit.name.as_bytes(), edit.value.resolve(values));
+        fields.push_joined(edit.name.as_bytes(), &edit.value.resolve(values));
     }
 }
 

@@ -221,7 +221,7 @@ impl Group {
             }
             let server = &self.servers[assignment.index];
             if let Some(visit) = request.extensions.get::<ServerVisit>() {
-                visit.sent(&server.settings.host, server.settings.port);
+                visit.sent(&server.settings.address);
             }
             let attempt = OriginAttempt {
                 settings: &self.settings,

@@ -121,7 +121,7 @@ fn variables_stand_for_their_values() {
     )
     .unwrap_or_else(|report| panic!("{report}"));
     let server = &config.upstreams[0].servers[0];
-    assert_eq!((&*server.host, server.port), (NAME, 81));
+    assert_eq!(server.address.to_string(), format!("{NAME}:81"));
     assert_eq!(config.tiers.redis, [format!("redis://:{NAME}@cache")]);
     assert_eq!(config.routes[0].name, "${x}");
     let shown = |name| {
