@@ -74,7 +74,7 @@ function stored(variant) {
 
 /** Why, with the section of the RFC and what to change. */
 function step({ message, reason, rfc, hint }) {
-  const item = make("li", {}, make("b", {}, ...prose(message)), " ", ...prose(reason), rfc ? make("span", { class: "rfc" }, ` (${rfc})`) : "");
+  const item = make("li", {}, make("b", {}, ...prose(message)), ": ", ...prose(reason), rfc ? make("span", { class: "rfc" }, ` (${rfc})`) : "");
   if (hint) item.append(make("div", {}, "To change it: ", ...prose(hint)));
   return item;
 }

@@ -201,7 +201,7 @@ export function showOutages(stats, points) {
     const failed = `${before ? "" : "At least "}${count(errors)} ${many(errors, "request")} ${errors === 1 ? "was" : "were"} answered with an error since`;
     const stale = group.stale_if_error_seconds;
     const held = stale ? `Stored pages are served stale for up to ${span(stale)} after they expire.` : "Stale pages are not served.";
-    say(element, `${group.name}: no server is up for ${span(seconds)}. ${failed}. ${held}`);
+    say(element, `${group.name}: no server has been up for ${span(seconds)}. ${failed}. ${held}`);
   });
 }
 

@@ -105,7 +105,7 @@ test("a group without a server has a banner", async () => {
   assert.equal(await text(page, "outages"), "");
   await gone.stop();
   assert.equal((await fetch(`${alone.url}/`)).status, 502);
-  await page.waitForFunction(() => /^origin: no server is up for \d+ s\. /.test(document.getElementById("outages").textContent));
+  await page.waitForFunction(() => /^origin: no server has been up for \d+ s\. /.test(document.getElementById("outages").textContent));
   await page.waitForFunction(() => document.getElementById("outages").textContent.includes(" 1 request was answered with an error since."));
   assert.match(await text(page, "outages"), /Stored pages are served stale for up to 1 d /);
   assert.equal(await page.locator("#standing").getAttribute("data-state"), "down");

@@ -17,10 +17,10 @@ pub(crate) struct WeightedToken<'a> {
 pub(crate) const MAX_MEMBERS: usize = 64;
 
 /// The members over all lines of a field; `None` if it is absent or malformed.
-pub(crate) fn read<'a>(
-    request: Fields<'a>,
+pub(crate) fn read(
+    request: Fields<'_>,
     name: KnownName,
-) -> Option<SmallVec<[WeightedToken<'a>; 16]>> {
+) -> Option<SmallVec<[WeightedToken<'_>; 16]>> {
     let mut members = SmallVec::new();
     let mut present = false;
     for line in request.values(name) {
